@@ -45,7 +45,11 @@ fn command_gets_its_arguments_and_its_standard_input() {
             (json!({ "text": "a b", "input": "x\na b; c\n" }), "2:a b; c\n"),
             (json!({ "text": "", "environment": true }), "0 variables\n"),
         ] {
-            assert_eq!(loot(&lines(&scene, arguments.clone()).await), output, "{arguments}");
+            let said = loot(&lines(&scene, arguments.clone()).await);
+            // Between the marks of the fence.
+            let said =
+                said.split_once('\n').and_then(|(_, rest)| rest.split_once("</external-data"));
+            assert_eq!(said.map(|(text, _)| text), Some(output), "{arguments}");
         }
         let answer = lines(&scene, json!({ "text": "z", "input": "none" })).await;
         let said = failure(&answer, Category::PermanentFailure, Some("exit-status"));
@@ -76,9 +80,11 @@ fn argument_of_a_model_never_becomes_an_option() {
             let said = failure(&answer, Category::InvalidParameters, None);
             assert!(said.message.contains("as an option"), "{}", said.message);
         }
-        for arguments in [json!({}), json!({ "text": 5 }), json!({ "text": "x", "more": "y" })] {
+        for arguments in [json!({}), json!({ "text": "x", "more": "y" })] {
             failure(&lines(&scene, arguments).await, Category::InvalidParameters, None);
         }
+        let answer = lines(&scene, json!({ "text": ["x"] })).await;
+        failure(&answer, Category::TypeMismatch, None);
     });
 }
 
@@ -131,7 +137,7 @@ fn module_of_preview_1_runs_as_a_command() {
         let scene = with_module(&module(0), &[]).await;
         let answer = scene.call("old__run", json!({ "word": "b c" })).await;
         let text = loot(&answer);
-        assert!(text.starts_with("old") && text.contains("-a") && text.contains("b c"), "{text:?}");
+        assert!(text.contains("old") && text.contains("-a") && text.contains("b c"), "{text:?}");
         assert!(text.contains("Standard error:\nbye"), "{text:?}");
         let scene = with_module(&module(3), &[]).await;
         let answer = scene.call("old__run", json!({ "word": "x" })).await;
@@ -139,7 +145,7 @@ fn module_of_preview_1_runs_as_a_command() {
         // WASI 0.2 tells success from failure, and no more.
         assert_eq!(said.message, "Exit code: 1");
         let parts: Vec<_> = said.content.iter().filter_map(|part| part.as_text()).collect();
-        assert!(parts.len() == 2 && parts[1] == "Standard error:\nbye", "{parts:?}");
+        assert!(parts.len() == 2 && parts[1].contains("Standard error:\nbye\n"), "{parts:?}");
     });
 }
 
@@ -182,7 +188,8 @@ fn command_and_its_table_have_to_fit() {
     assert!(text.contains("it is no command"), "{text}");
     let text = why(&format!("[plugins.some]\npath = {lines:?}\narguments = [\"x\"]"));
     assert!(text.contains("set `command = true` as well"), "{text}");
-    let text = why(&format!("[plugins.some]\npath = {lines:?}\ncommand = true\narguments = [\"{{x\"]"));
+    let text =
+        why(&format!("[plugins.some]\npath = {lines:?}\ncommand = true\narguments = [\"{{x\"]"));
     assert!(text.contains("single `{`"), "{text}");
 }
 

@@ -2,9 +2,10 @@
 
 use std::fmt::Write as _;
 use std::fs;
+use std::path::Path;
 use std::sync::Arc;
 
-use berth_core::{Answer, Category, Request};
+use berth_core::{Answer, Category, Reply, Request};
 use serde_json::{Value, json};
 
 use crate::approvals::Person;
@@ -64,7 +65,8 @@ fn component(functions: &[(&str, &str, &str)]) -> Vec<u8> {
 fn values_of_every_type_go_through_json_and_back() {
     run(async {
         let scene = scene().await;
-        let small = json!({ "a": -128, "b": 255, "c": -32768, "d": 65535, "e": i32::MIN, "f": u32::MAX });
+        let small =
+            json!({ "a": -128, "b": 255, "c": -32768, "d": 65535, "e": i32::MIN, "f": u32::MAX });
         let point = json!({ "x": 1, "y": -2 });
         let shape = json!({ "tag": "polygon", "value": [{ "x": 1, "y": 2, "name": "n" }] });
         for (tool, arguments, result) in [
@@ -80,7 +82,11 @@ fn values_of_every_type_go_through_json_and_back() {
                 json!({ "signed": "7", "unsigned": 9_007_199_254_740_992_u64 }),
                 json!([7, 9_007_199_254_740_992_u64]),
             ),
-            ("same-floats", json!({ "single": 0.1, "double": "-Infinity" }), json!([0.1, "-Infinity"])),
+            (
+                "same-floats",
+                json!({ "single": 0.1, "double": "-Infinity" }),
+                json!([0.1, "-Infinity"]),
+            ),
             ("same-truth", json!({ "value": true }), json!(true)),
             ("same-letter", json!({ "value": "\u{10ffff}" }), json!("\u{10ffff}")),
             ("same-bytes", json!({ "value": "AP8=" }), json!("AP8=")),
@@ -111,7 +117,7 @@ fn values_of_every_type_go_through_json_and_back() {
         let moved = call(&scene, "same-move", json!({ "value": point, "by": point })).await;
         assert_eq!(structured(moved), json!({ "x": 2, "y": -4 }));
         let nothing = call(&scene, "same-nothing", json!({})).await;
-        assert_eq!(loot(&nothing), "The function returned nothing.");
+        assert!(loot(&nothing).contains("\nThe function returned nothing.\n"));
     });
 }
 
@@ -141,7 +147,11 @@ fn wrong_value_is_refused_before_the_component_runs() {
             ("odd-write-file", json!({ "path": place })),
         ] {
             let answer = call(&scene, tool, arguments.clone()).await;
-            failure(&answer, Category::InvalidParameters, None);
+            let category = answer.outcome.expect_err("the value is wrong").category;
+            assert!(
+                matches!(category, Category::InvalidParameters | Category::TypeMismatch),
+                "{tool} {arguments}: {category:?}"
+            );
         }
         assert!(!place.exists(), "the component ran");
     });
@@ -168,7 +178,7 @@ fn function_reaches_what_its_component_was_granted_and_no_more() {
     run(async {
         let scene = scene().await;
         let (inside, outside) = (scene.granted.join("public.txt"), scene.outside.join("new.txt"));
-        let read = |path: &std::path::Path| call_path(&scene, "odd-read-file", path);
+        let read = async |path: &Path| call(&scene, "odd-read-file", json!({ "path": path })).await;
         assert_eq!(structured(read(&inside).await), json!({ "result": "public" }));
         // Without a subject, the path isn't known before. The path layer refuses it.
         for path in [scene.secret_file.clone(), scene.granted.join("../outside/secret.txt")] {
@@ -181,10 +191,6 @@ fn function_reaches_what_its_component_was_granted_and_no_more() {
         call(&scene, "odd-write-file", json!({ "path": kept, "text": "x" })).await;
         assert_eq!(fs::read_to_string(kept).expect("it was written"), "x");
     });
-}
-
-async fn call_path(scene: &Scene, tool: &str, path: &std::path::Path) -> Answer {
-    call(scene, tool, json!({ "path": path })).await
 }
 
 #[test]
@@ -212,7 +218,7 @@ fn function_that_floods_or_never_ends_is_stopped() {
         // Few bytes, but many values for the host.
         let answer = call(&scene, "odd-flood", json!({ "count": 3_000_000 })).await;
         failure(&answer, Category::PermanentFailure, Some("result_limit"));
-        let answer = call(&scene, "odd-flood", json!({ "count": u32::MAX })).await;
+        let answer = call(&scene, "odd-flood", json!({ "count": 100_000_000 })).await;
         failure(&answer, Category::PermanentFailure, Some("memory_limit"));
         let answer = call(&scene, "odd-spin", json!({})).await;
         let ended = answer.outcome.expect_err("it never ends");
@@ -267,9 +273,12 @@ fn unknown_component_waits_for_approval_and_its_tools_ask() {
         assert!(waiting(&host, "mine").contains("never approved"), "it was not approved");
         living.approve("mine");
         let host = living.host(&["tools.autonomy=supervised"]).await;
-        let person = Person::new([]);
-        let request = Request::new("mine__greet", json!({ "name": "you" }));
-        let answer = host.call(request.approver(Arc::clone(&person) as _)).await;
+        let person = Person::saying(Reply::No { by: "a test".to_owned() });
+        let request = Request {
+            approver: Some(Arc::clone(&person) as _),
+            ..Request::new("mine__greet", json!({ "name": "you" }))
+        };
+        let answer = host.call(request).await;
         failure(&answer, Category::PolicyBlocked, Some("denied_by_user"));
         let asked = person.asked();
         let text = asked.first().expect("it asks").to_text();
@@ -277,7 +286,7 @@ fn unknown_component_waits_for_approval_and_its_tools_ask() {
         // The next host knows the component, and still its name.
         let host = living.host(&[]).await;
         let request = Request::new("mine__greet", json!({ "name": "you" }));
-        assert_eq!(loot(&host.call(request).await), "Hello, you!");
+        assert!(loot(&host.call(request).await).contains("\nHello, you!\n"));
     });
 }
 
@@ -320,7 +329,7 @@ fn types_that_explode_cost_only_their_function() {
     for level in 1..40 {
         let _ = write!(deep, " (type $d{level} (list $d{}))", level - 1);
     }
-    let names: String = (0..3000).map(|at| format!("\"name-number-{at}\" ")).collect();
+    let names: String = (0..4000).map(|at| format!("\"name-number-{at}\" ")).collect();
     let long = format!("(type $e0 (enum {names})) (export $e \"e\" (type $e0))");
     let cli = Cli::new();
     let file = cli.work().join("explodes.wasm");

@@ -151,8 +151,7 @@ fn guests(built: &Path, folder: &Path) -> Result<Vec<Guest>, String> {
     for member in manifest(&workspace)?.strings("workspace", "members") {
         let manifest = manifest(&workspace.join(&member))?;
         let is_command = workspace.join(&member).join("src/main.rs").exists();
-        if !is_command
-            && !manifest.strings("lib", "crate-type").iter().any(|kind| kind == "cdylib")
+        if !is_command && !manifest.strings("lib", "crate-type").iter().any(|kind| kind == "cdylib")
         {
             continue;
         }

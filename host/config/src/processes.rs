@@ -13,8 +13,8 @@ use berth_system::files::real_or_given;
 use super::policy::expand;
 use super::presets::{CREDENTIALS, PRESETS, Preset, Roots, with_all};
 use super::{
-    AllowedPath, ArgumentPart, FilePolicy, Folders, Loaded, NetworkGrant, PathGlob, Problem, Problems,
-    SandboxMode, Source, VariableName,
+    AllowedPath, ArgumentPart, FilePolicy, Folders, Loaded, NetworkGrant, PathGlob, Problem,
+    Problems, SandboxMode, Source, VariableName,
 };
 
 /// What the processes of one plugin may see, reach and use.
@@ -162,10 +162,10 @@ impl Loaded {
             ArgumentPart::Word(word) => WrittenPart::Word(word),
             ArgumentPart::Optional(words) => WrittenPart::Optional(words),
         });
-        let mut template = CommandTemplate::parse(parts, &plugin.stdin, &plugin.argument_descriptions)
-            .map_err(|message| problem("arguments", message))?;
-        template.description =
-            Some(plugin.description.clone()).filter(|text| !text.is_empty());
+        let mut template =
+            CommandTemplate::parse(parts, &plugin.stdin, &plugin.argument_descriptions)
+                .map_err(|message| problem("arguments", message))?;
+        template.description = Some(plugin.description.clone()).filter(|text| !text.is_empty());
         Ok(Some(template))
     }
 

@@ -239,7 +239,9 @@ impl CommandTemplate {
             for word in &part.words {
                 word.expand(arguments, &mut options, &mut words)?;
                 if words.len() > MAX_WORDS {
-                    return Err(format!("the command has more than {MAX_WORDS} words, which is the limit"));
+                    return Err(format!(
+                        "the command has more than {MAX_WORDS} words, which is the limit"
+                    ));
                 }
             }
         }
@@ -312,9 +314,7 @@ fn text_of<'v>(name: &str, value: Option<&'v Value>) -> Result<&'v str, String> 
 /// A value must not become an option, since options can do anything that the command can.
 fn check_option(name: &str, word: &str, options: bool) -> Result<(), String> {
     if options && word.len() > 1 && word.starts_with('-') {
-        return Err(format!(
-            "`{name}` begins with `-`, so the command would read it as an option"
-        ));
+        return Err(format!("`{name}` begins with `-`, so the command would read it as an option"));
     }
     Ok(())
 }
@@ -345,10 +345,14 @@ fn parse_word(written: &str) -> Result<Word, String> {
         }
         let inside = if brace == "{" { after.split_once('}') } else { None };
         let Some((name, after)) = inside else {
-            return Err(format!("`{shown}` has a single `{brace}`; write `{brace}{brace}` for one"));
+            return Err(format!(
+                "`{shown}` has a single `{brace}`; write `{brace}{brace}` for one"
+            ));
         };
         if name.ends_with("...") || name.ends_with('?') {
-            return Err(format!("`{{{name}}}` has to be a word of its own, not a part of `{shown}`"));
+            return Err(format!(
+                "`{{{name}}}` has to be a word of its own, not a part of `{shown}`"
+            ));
         }
         let one = placeholder(name)?;
         if !literal.is_empty() {
@@ -373,7 +377,9 @@ fn placeholder(written: &str) -> Result<Placeholder, String> {
         Some((name, other)) => {
             check_name(name)?;
             let shown: String = other.chars().take(MAX_NAME).collect();
-            return Err(format!("`{name}` can be a path to `read` or to `write`, not to `{shown}`"));
+            return Err(format!(
+                "`{name}` can be a path to `read` or to `write`, not to `{shown}`"
+            ));
         }
     };
     check_name(name)?;
@@ -455,7 +461,8 @@ mod tests {
         assert_eq!(schema["required"], json!(["pattern"]));
         assert_eq!(schema["properties"]["files"]["items"], json!({ "type": "string" }));
         assert_eq!(schema["additionalProperties"], json!(false));
-        let names: Vec<_> = schema["properties"].as_object().into_iter().flatten().map(|(name, _)| name).collect();
+        let names: Vec<_> =
+            schema["properties"].as_object().into_iter().flatten().map(|(name, _)| name).collect();
         assert_eq!(names, ["context", "files", "input", "pattern"]);
         assert_eq!(
             self::template(&[&["{out:write}"], &["{in:read...}"], &["{text}"]])

@@ -131,10 +131,20 @@ impl Code {
                 "it does not export `berth:tool/{interface}@0.1.0` as this host defines it: {error:#}"
             )
         };
-        if !["berth:tool/tools", "berth:tool/filter"].iter().any(|name| filters::has_export(&pre, name)) {
+        if !["berth:tool/tools", "berth:tool/filter"]
+            .iter()
+            .any(|name| filters::has_export(&pre, name))
+        {
             let foreign = Some(Foreign::from_component(pre.component())?);
             let warm_pool = WarmPool::new(&pre);
-            return Ok(Self { pre, exports: None, call_tool: None, filters: None, foreign, warm_pool });
+            return Ok(Self {
+                pre,
+                exports: None,
+                call_tool: None,
+                filters: None,
+                foreign,
+                warm_pool,
+            });
         }
         let filters = Filters::from_exports(&pre).map_err(|error| unknown("filter", error))?;
         let exports = match PluginIndices::new(&pre) {

@@ -8,8 +8,10 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use berth_contract::HostError;
+use berth_contract::text::{cut, neutral_line};
 use berth_system::confine;
 use berth_system::process::{HelperBounds, HelperError, INPUT_AT_FAULT, run_helper};
+use berth_typed::asynchronous_functions;
 use wasi_preview1_component_adapter_provider::{
     WASI_SNAPSHOT_PREVIEW1_ADAPTER_NAME, WASI_SNAPSHOT_PREVIEW1_COMMAND_ADAPTER,
 };
@@ -251,6 +253,19 @@ fn run(option: Option<&str>) -> Result<(), Fault> {
     }
 }
 
+/// Why a component isn't compiled. The compiler's own words for WASI 0.3 help nobody.
+fn refusal(wasm: &[u8], error: &wasmtime::Error) -> String {
+    let functions = asynchronous_functions(wasm);
+    if functions.is_empty() {
+        return format!("{error:#}");
+    }
+    format!(
+        "it was built for WASI 0.3, which this version of Berth doesn't run: it has functions that are async or use streams or futures ({}). \
+         Build it for wasm32-wasip2 without them",
+        functions.iter().map(|name| neutral_line(cut(name, 120))).collect::<Vec<_>>().join(", ")
+    )
+}
+
 /// The component of a command for preview 1 of WASI: the module with the adapter to WASI 0.2, which
 /// runs in the sandbox beside it.
 fn component_of(module: &[u8]) -> Result<Vec<u8>, String> {
@@ -283,6 +298,6 @@ fn compile_confined(engine: &wasmtime::Engine, output: &mut impl Write) -> Resul
         wasm = component_of(&wasm).map_err(Fault::Input)?;
     }
     let code =
-        engine.precompile_component(&wasm).map_err(|error| Fault::Input(format!("{error:#}")))?;
+        engine.precompile_component(&wasm).map_err(|error| Fault::Input(refusal(&wasm, &error)))?;
     output.write_all(&code).map_err(own)
 }

@@ -41,16 +41,16 @@ use berth_contract::HostError;
 use berth_typed::untrusted as schema;
 use tokio::sync::Semaphore;
 
+pub use berth_typed::ComponentKind;
+pub use berth_typed::untrusted::schema_weight;
 pub use compile::{helper_hook, own_helper};
 pub use compiled::Precompiled;
 pub use examine::{EngineExamination, examine};
 pub use limits::Limits;
 pub use load::Candidate;
 pub use manifest::{Manifest, Request, RequestedLimits};
-pub use berth_typed::ComponentKind;
 pub use plugin::{Builtin, Origin, Plugin, PluginInfo};
 pub use policy::{CommandAdvisor, FailedCommand, PluginPolicy, ProcessPolicy};
-pub use berth_typed::untrusted::schema_weight;
 
 use crate::admission::Admission;
 use crate::compile::Compiler;

@@ -226,7 +226,8 @@ impl Runtime {
     ) -> Result<Plugin, HostError> {
         let fail = |reason| HostError::Load { plugin: info.manifest.name.clone(), reason };
         let policy = allowed(&info, granted).map_err(fail)?;
-        let docs = if info.kind == ComponentKind::Plugin { Docs::default() } else { Docs::read(&wasm) };
+        let docs =
+            if info.kind == ComponentKind::Plugin { Docs::default() } else { Docs::read(&wasm) };
         let code =
             Code::make(self, source.clone(), Some(wasm), &info.digest).await.map_err(fail)?;
         let mut loaded = self.loaded(&info, policy, LazyCode::new(source, Some(Arc::clone(&code))));

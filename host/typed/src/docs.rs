@@ -61,9 +61,9 @@ impl Docs {
     pub(crate) fn function(&self, interface: Option<&str>, function: &str) -> Option<&str> {
         let Some(interface) = interface else {
             let places = ["func_exports", "funcs"];
-            return self
-                .worlds()
-                .find_map(|world| places.iter().find_map(|place| said(world.get(place)?, function)));
+            return self.worlds().find_map(|world| {
+                places.iter().find_map(|place| said(world.get(place)?, function))
+            });
         };
         let name = interface.split_once('@').map_or(interface, |(name, _)| name);
         let Some((_, name)) = name.rsplit_once('/') else {
@@ -73,11 +73,16 @@ impl Docs {
                 places.iter().find_map(|place| said(interface(place)?, function))
             });
         };
-        self.0.iter().find_map(|docs| said(docs.get("interfaces")?.get(name)?.get("funcs")?, function))
+        self.0
+            .iter()
+            .find_map(|docs| said(docs.get("interfaces")?.get(name)?.get("funcs")?, function))
     }
 
     fn worlds(&self) -> impl Iterator<Item = &Value> {
-        self.0.iter().filter_map(|docs| docs.get("worlds")?.as_object()).flat_map(|all| all.values())
+        self.0
+            .iter()
+            .filter_map(|docs| docs.get("worlds")?.as_object())
+            .flat_map(|all| all.values())
     }
 }
 

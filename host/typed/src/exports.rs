@@ -93,12 +93,10 @@ impl Functions {
             let written = one.written();
             let function = name.and_then(|name| Function::new(one, name));
             let function = match function {
-                Ok(_) if offered.len() == bounds.tools => {
-                    Err(format!(
-                        "the component has more than {} functions, which is the limit",
-                        bounds.tools
-                    ))
-                }
+                Ok(_) if offered.len() == bounds.tools => Err(format!(
+                    "the component has more than {} functions, which is the limit",
+                    bounds.tools
+                )),
                 other => other,
             };
             match function {
@@ -119,8 +117,11 @@ impl Functions {
     /// There is none of that name.
     fn find(&self, tool: &str) -> Result<&Function, Failure> {
         self.offered.iter().find(|function| function.name == tool).ok_or_else(|| {
-            Failure::new(Category::PermanentFailure, format!("the component has no function for `{tool}`"))
-                .with_code("host")
+            Failure::new(
+                Category::PermanentFailure,
+                format!("the component has no function for `{tool}`"),
+            )
+            .with_code("host")
         })
     }
 
@@ -178,7 +179,12 @@ fn exported(component: &Component) -> Vec<Exported> {
                     let Some(index) = component.get_export_index(Some(&index), &function) else {
                         continue;
                     };
-                    all.push(Exported { interface: Some(name.to_owned()), function, index, ty: item });
+                    all.push(Exported {
+                        interface: Some(name.to_owned()),
+                        function,
+                        index,
+                        ty: item,
+                    });
                 }
             }
             _ => {}
@@ -313,7 +319,8 @@ impl Function {
         let signature = &self.definition.description;
         let own = self.written.rsplit('.').next().unwrap_or_default();
         let said = docs.function(self.interface.as_deref(), own);
-        let said = said.map(|said| cut(said, limit.saturating_sub(SIGNATURE)).trim()).unwrap_or_default();
+        let said =
+            said.map(|said| cut(said, limit.saturating_sub(SIGNATURE)).trim()).unwrap_or_default();
         let exported = match &self.interface {
             Some(interface) => format!("`{signature}` of `{interface}`"),
             None => format!("`{signature}`"),
@@ -368,7 +375,8 @@ impl Function {
         let json = |value: Val, ty: &Type| {
             // Once as text and once as a structured answer.
             Lifting::new(limit / 2).json(value, ty).map_err(|_| {
-                let message = format!("the tool's answer is more than {limit} bytes, which is the limit");
+                let message =
+                    format!("the tool's answer is more than {limit} bytes, which is the limit");
                 Failure::new(Category::PermanentFailure, message).with_code("result_limit")
             })
         };
@@ -388,7 +396,10 @@ impl Function {
             Some(value) => (Some(value), &self.ok),
         };
         let Some((value, ty)) = value.zip(ty.as_ref()) else {
-            return Ok(Output { content: vec![Content::text("The function returned nothing.")], ..Output::default() });
+            return Ok(Output {
+                content: vec![Content::text("The function returned nothing.")],
+                ..Output::default()
+            });
         };
         let value = json(value, ty)?;
         let content = match &value {
@@ -413,7 +424,8 @@ impl Function {
             other => other.to_string(),
         };
         let message = neutral(cut(&said, MAX_MESSAGE)).into_owned();
-        let mut failure = Failure::new(Category::PermanentFailure, format!("`{name}` failed: {message}"));
+        let mut failure =
+            Failure::new(Category::PermanentFailure, format!("`{name}` failed: {message}"));
         failure.code = code.filter(|code| !berth_contract::HOST_CODES.contains(&code.as_str()));
         failure.structured = Some(Map::from_iter([("error".to_owned(), error)]).into());
         failure

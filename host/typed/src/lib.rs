@@ -5,6 +5,7 @@
 //! before any code of the component runs, and answers back into JSON. This crate and `runtime`
 //! alone name wasmtime; it makes no store and links nothing.
 
+mod asynchronous;
 mod docs;
 mod exports;
 mod outline;
@@ -13,6 +14,7 @@ mod signature;
 pub mod untrusted;
 mod values;
 
+pub use asynchronous::asynchronous_functions;
 pub use docs::Docs;
 pub use exports::{Bounds, Functions};
 pub use outline::{ComponentKind, Outline, name_from};

@@ -73,14 +73,16 @@ impl Outline {
             ComponentKind::Functions
         };
         let own = exports.iter().filter(|name| !name.starts_with("wasi:"));
-        let version = own.filter_map(|name| name.split_once('@')).map(|(_, version)| version).next();
+        let version =
+            own.filter_map(|name| name.split_once('@')).map(|(_, version)| version).next();
         Ok(Self { kind, imports, version: version.map(|text| neutral_line(cut(text, 64))) })
     }
 
     /// The first interface of a package that it imports.
     pub fn imports_of(&self, package: &str) -> Option<&str> {
         let mut imports = self.imports.iter().map(String::as_str);
-        imports.find(|import| import.strip_prefix(package).is_some_and(|rest| rest.starts_with('/')))
+        imports
+            .find(|import| import.strip_prefix(package).is_some_and(|rest| rest.starts_with('/')))
     }
 
     /// Whether it is a core module, of preview 1.

@@ -165,7 +165,8 @@ impl Schemas {
             }
             Type::Own(_) | Type::Borrow(_) => {
                 return Err(
-                    "uses a resource, which lives in one instance, and each call has its own".into()
+                    "uses a resource, which lives in one instance, and each call has its own"
+                        .into(),
                 );
             }
             Type::Stream(_) => return Err("uses a stream, which JSON doesn't have".into()),

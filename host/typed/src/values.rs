@@ -113,7 +113,9 @@ impl Lowering {
             Type::List(list) => {
                 let ty = list.ty();
                 let items = array(value)?.iter().enumerate();
-                Val::List(items.map(|(at, item)| self.item(at, item, &ty)).collect::<Result<_, _>>()?)
+                Val::List(
+                    items.map(|(at, item)| self.item(at, item, &ty)).collect::<Result<_, _>>()?,
+                )
             }
             Type::Map(map) => self.map(value, &map.key(), &map.value())?,
             Type::Record(record) => {
@@ -449,7 +451,9 @@ mod tests {
     (canon lift (core func $i "f") (memory (core memory $i "memory")) (realloc (core func $i "realloc")))))"#
         );
         let bytes = wat::parse_str(text).expect("the text is a component");
-        let engine = wasmtime::Engine::default();
+        let mut config = wasmtime::Config::new();
+        config.wasm_component_model_map(true);
+        let engine = wasmtime::Engine::new(&config).expect("this machine runs the engine");
         let component =
             wasmtime::component::Component::new(&engine, bytes).expect("the component is valid");
         let ty = component.component_type().get_export(&engine, "f").expect("it exports `f`").ty;
@@ -470,7 +474,8 @@ mod tests {
         assert_eq!(json_of(Val::S64(i64::MIN), &Type::S64), json!("-9223372036854775808"));
         assert_eq!(integer::<u64>(&json!("18446744073709551615")), Ok(u64::MAX));
         assert_eq!(integer::<i64>(&json!(-5)), Ok(-5));
-        for wrong in [json!("18446744073709551616"), json!("-1"), json!(1.5), json!(""), json!(null)]
+        for wrong in
+            [json!("18446744073709551616"), json!("-1"), json!(1.5), json!(""), json!(null)]
         {
             assert!(integer::<u64>(&wrong).is_err(), "{wrong}");
         }
@@ -493,6 +498,21 @@ mod tests {
     fn empty_lists_have_the_form_of_their_type() {
         assert_eq!(json_of(Val::List(Vec::new()), &type_of("(list u8)")), json!(""));
         assert_eq!(json_of(Val::List(Vec::new()), &type_of("(list u16)")), json!([]));
+    }
+
+    #[test]
+    fn map_is_an_object_or_a_list_of_pairs() {
+        let pair = |key, value| (key, Val::U8(value));
+        let texts = Val::Map(vec![pair(Val::String("a".into()), 1)]);
+        let numbers = Val::Map(vec![pair(Val::U32(7), 1), pair(Val::U32(8), 2)]);
+        for (ty, value, json) in [
+            ("(map string u8)", texts, json!({ "a": 1 })),
+            ("(map u32 u8)", numbers, json!([[7, 1], [8, 2]])),
+        ] {
+            let ty = type_of(ty);
+            assert_eq!(json_of(value.clone(), &ty), json);
+            assert_eq!(Lowering::new().value(&json, &ty), Ok(value));
+        }
     }
 
     #[test]
@@ -521,7 +541,8 @@ mod tests {
 
     #[test]
     fn answer_is_bounded_while_it_is_made() {
-        let (ty, many) = (type_of("(list (list u16))"), Val::List(vec![Val::List(Vec::new()); 1000]));
+        let (ty, many) =
+            (type_of("(list (list u16))"), Val::List(vec![Val::List(Vec::new()); 1000]));
         assert!(Lifting::new(1000).json(many.clone(), &ty).is_err());
         assert!(Lifting::new(10_000).json(many, &ty).is_ok());
         assert!(Lifting::new(100).json(Val::String("x".repeat(101)), &Type::String).is_err());

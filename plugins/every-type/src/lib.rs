@@ -23,14 +23,7 @@ impl bindings::Guest for Component {
 }
 
 impl same::Guest for Component {
-    fn small(
-        a: i8,
-        b: u8,
-        c: i16,
-        d: u16,
-        e: i32,
-        f: u32,
-    ) -> (i8, u8, i16, u16, i32, u32) {
+    fn small(a: i8, b: u8, c: i16, d: u16, e: i32, f: u32) -> (i8, u8, i16, u16, i32, u32) {
         (a, b, c, d, e, f)
     }
 

@@ -56,8 +56,7 @@ fn run() -> Result<bool, String> {
         search(&input, &text, &options, &mut found)?;
     }
     for file in files {
-        let content =
-            std::fs::read_to_string(&file).map_err(|error| format!("{file}: {error}"))?;
+        let content = std::fs::read_to_string(&file).map_err(|error| format!("{file}: {error}"))?;
         search(&content, &text, &options, &mut found)?;
     }
     Ok(found > 0)

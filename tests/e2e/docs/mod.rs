@@ -17,7 +17,7 @@ use berth_core::Limits;
 use berth_core::config::{self, Folders, Inputs};
 use tempfile::TempDir;
 
-use crate::support::{Component, Offer, manifest};
+use crate::support::{Component, Offer, manifest, plugin};
 use markdown::{blocks, code_spans, document, documents, root};
 use reference::{presets, reference};
 use session::Session;
@@ -67,6 +67,7 @@ fn first_plugin_is_built_as_documented() {
     let session = Session::new(&folder);
     session.write("Cargo.lock", fs::read(example.join("Cargo.lock")).expect("the example has one"));
     symlink(built(), folder.join("target")).expect("a link is made");
+    session.write("every-type.wasm", fs::read(plugin("every-type")).expect("it was built"));
 
     let sdk = packaged_sdk();
     let (mut shown, mut snippets) = (BTreeSet::new(), Vec::new());

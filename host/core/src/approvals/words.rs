@@ -105,7 +105,10 @@ impl Question {
                 true => "no rule about paths sees which files it uses",
                 false => "no rule about paths sees which other files it uses",
             };
-            words.field("not checked", &format!("{seen}; it reaches all that its plugin was granted"));
+            words.field(
+                "not checked",
+                &format!("{seen}; it reaches all that its plugin was granted"),
+            );
         }
         words.field(
             "why",

@@ -25,7 +25,7 @@ use crate::manifest::Manifest;
 use crate::policy::PluginPolicy;
 
 /// Interfaces that are always linked, by package and name, in any compatible version.
-const BASE: [&str; 32] = [
+const BASE: [&str; 33] = [
     "berth:host/call",
     "berth:host/log",
     "berth:host/search",
@@ -58,6 +58,8 @@ const BASE: [&str; 32] = [
     "wasi:sockets/tcp-create-socket",
     "wasi:sockets/udp",
     "wasi:sockets/udp-create-socket",
+    // Of a module, which gets the adapter to WASI 0.2. No component can import a name like this.
+    "wasi_snapshot_preview1",
 ];
 
 /// The capability to start programs.

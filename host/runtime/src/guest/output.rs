@@ -29,7 +29,12 @@ const LAST: usize = 16 * 1024;
 
 impl Capture {
     pub(crate) fn new(bound: usize) -> Self {
-        Self(Arc::new(Mutex::new(CapturedOutput { bytes: Vec::new(), bound, dropped: 0, last: VecDeque::new() })))
+        Self(Arc::new(Mutex::new(CapturedOutput {
+            bytes: Vec::new(),
+            bound,
+            dropped: 0,
+            last: VecDeque::new(),
+        })))
     }
 
     /// The captured text, with a note if bytes were dropped. Empty if nothing was printed.

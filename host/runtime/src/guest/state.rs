@@ -162,7 +162,8 @@ impl CallState {
     pub(crate) fn begin_command(&mut self, line: CommandLine, limit: usize) {
         let CommandLine { words, stdin } = line;
         self.call.stdout = Capture::new(limit);
-        let mut wasi = base_context(&self.call.stdout, &self.call.stderr, self.directory.as_deref());
+        let mut wasi =
+            base_context(&self.call.stdout, &self.call.stderr, self.directory.as_deref());
         wasi.arg(&*self.call.plugin).args(&words).stdin(MemoryInputPipe::new(stdin));
         self.wasi = wasi.build();
     }
