@@ -208,6 +208,7 @@ mod tests {
             annotations: Annotations::default(),
             subjects: Vec::new(),
             fence: None,
+            foreign: false,
             aliases: vec!["see".into()],
             meta: None,
         }

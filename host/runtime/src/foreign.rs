@@ -5,14 +5,14 @@ use std::borrow::Cow;
 use berth_contract::text::{cut, neutral};
 use berth_contract::{Category, Content, Definition, Failure, Outcome, Output};
 use berth_policy::{CommandLine, CommandTemplate};
-use berth_typed::{Bounds, ComponentKind, Docs, Functions, Outline};
+use berth_typed::{ComponentKind, Docs, Functions, Outline, ToolBounds};
 use serde_json::Value;
 use wasmtime::Store;
 use wasmtime::component::{Component, ComponentExportIndex, Instance, Val};
 use wasmtime_wasi::I32Exit;
 
 use crate::guest::state::CallState;
-use crate::load::{MAX_DESCRIPTION, MAX_TOOL_NAME, MAX_TOOLS};
+use crate::limits::{MAX_DESCRIPTION, MAX_TOOL_NAME, MAX_TOOLS};
 use crate::manifest::{Manifest, Request, RequestedLimits};
 use crate::policy::PluginPolicy;
 
@@ -23,8 +23,8 @@ const RUN: &str = "run";
 const MAX_STDERR: usize = 16 * 1024;
 
 /// The host's bounds for tools hold for functions too.
-const BOUNDS: Bounds =
-    Bounds { tools: MAX_TOOLS, name: MAX_TOOL_NAME, description: MAX_DESCRIPTION };
+const BOUNDS: ToolBounds =
+    ToolBounds { tools: MAX_TOOLS, name: MAX_TOOL_NAME, description: MAX_DESCRIPTION };
 
 /// What a component that doesn't know Berth exports.
 pub(crate) enum Foreign {

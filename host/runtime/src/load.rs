@@ -17,18 +17,13 @@ use crate::guest::bindings::exports::berth::tool::tools;
 use crate::guest::convert::MAX_META;
 use crate::guest::linking;
 use crate::known_files::ComponentFile;
+use crate::limits::{MAX_DESCRIPTION, MAX_TOOL_NAME, MAX_TOOLS};
 use crate::manifest::{self, Manifest};
 use crate::offer::Offer;
 use crate::plugin::{Builtin, Loaded, Origin, Plugin, PluginInfo, Tool};
 use crate::policy::PluginPolicy;
 use crate::{Runtime, component_file, filter, foreign, known_files, run, schema};
 
-/// Most tools of one plugin.
-pub(crate) const MAX_TOOLS: usize = 128;
-/// Most characters of a tool's own name.
-pub(crate) const MAX_TOOL_NAME: usize = 38;
-/// Most bytes of a description.
-pub(crate) const MAX_DESCRIPTION: usize = 4096;
 /// Most subjects of one tool.
 const MAX_SUBJECTS: usize = 32;
 

@@ -17,7 +17,7 @@ use crate::values::{Lifting, Lowering};
 
 /// What a host accepts of one component.
 #[derive(Clone, Copy, Debug)]
-pub struct Bounds {
+pub struct ToolBounds {
     /// Most tools.
     pub tools: usize,
     /// Most characters of a tool's own name.
@@ -80,7 +80,7 @@ impl Functions {
     /// # Errors
     ///
     /// It exports no function.
-    pub fn from_component(component: &Component, bounds: Bounds) -> Result<Self, String> {
+    pub fn from_component(component: &Component, bounds: ToolBounds) -> Result<Self, String> {
         let exported = exported(component);
         if exported.is_empty() {
             return Err("it exports nothing that Berth can call: neither `berth:tool/tools` nor `berth:tool/filter`, no function of its own, \
@@ -300,11 +300,11 @@ impl Function {
         };
         // Values of a type without a schema can't be converted.
         err.as_ref()
-            .map_or(Ok(Value::Null), |ty| Schemas::new().of(ty))
+            .map_or(Ok(Value::Null), |ty| Schemas::new().schema_of(ty))
             .map_err(|reason| about("error's type", reason))?;
         let output = ok.as_ref().map(|ty| {
             Schemas::new()
-                .of(ty)
+                .schema_of(ty)
                 .and_then(|inner| untrusted::parse(&answer_schema(ty, inner).to_string()))
                 .map_err(|reason| about("answer's type", reason))
         });

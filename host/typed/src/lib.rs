@@ -16,5 +16,5 @@ mod values;
 
 pub use asynchronous::asynchronous_functions;
 pub use docs::Docs;
-pub use exports::{Bounds, Functions};
+pub use exports::{Functions, ToolBounds};
 pub use outline::{ComponentKind, Outline, name_from};

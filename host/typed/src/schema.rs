@@ -32,7 +32,7 @@ impl Schemas {
     /// # Errors
     ///
     /// Why values of this type can't be JSON, as a phrase after "it".
-    pub(crate) fn of(&mut self, ty: &Type) -> Result<Value, String> {
+    pub(crate) fn schema_of(&mut self, ty: &Type) -> Result<Value, String> {
         self.schema(ty, 0)
     }
 

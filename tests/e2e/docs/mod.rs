@@ -67,7 +67,6 @@ fn first_plugin_is_built_as_documented() {
     let session = Session::new(&folder);
     session.write("Cargo.lock", fs::read(example.join("Cargo.lock")).expect("the example has one"));
     symlink(built(), folder.join("target")).expect("a link is made");
-    session.write("every-type.wasm", fs::read(plugin("every-type")).expect("it was built"));
 
     let sdk = packaged_sdk();
     let (mut shown, mut snippets) = (BTreeSet::new(), Vec::new());
@@ -158,6 +157,7 @@ fn project() -> (TempDir, Session) {
         ..Component::offering(vec![Offer::named("tool")])
     };
     session.write("my.wasm", component.encode());
+    session.write("every-type.wasm", fs::read(plugin("every-type")).expect("it was built"));
     (folder, session)
 }
 
