@@ -67,13 +67,14 @@ attacks! {
         assert!(!log_of(&answer.id).is_empty(), "the backtrace is in the host's log");
     }
 
-    /// The message of a panic, which a tool may have made of a secret, is for the log and not for
-    /// the model.
+    /// The message of a panic is content of the failure, and what looks like a secret is not.
     async fn panic() {
         let scene = Scene::new().await;
-        let answer = scene.attack_beside_others("panic", json!({ "text": "what-it-said" })).await;
-        stopped(&answer, "crash");
-        assert!(!format!("{:?}", answer.outcome).contains("what-it-said"), "{answer:?}");
+        let answer = scene.attack_beside_others("panic", json!({ "text": "what-it-said with token=ghp_0123456789abcdefghijABCDEFGHIJ012345" })).await;
+        let content = &stopped(&answer, "crash").content;
+        let said: String = content.iter().filter_map(|part| part.as_text()).collect();
+        assert!(said.contains("what-it-said"), "{answer:?}");
+        assert!(!format!("{:?}", answer.outcome).contains("0123456789abcdef"), "{answer:?}");
     }
 
     async fn exit() {

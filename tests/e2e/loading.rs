@@ -83,10 +83,11 @@ fn invalid_component_does_not_load() {
             "precompiled",
         )
         .await;
-        refused(&wat::parse_str("(component)").expect("a component"), "no manifest").await;
+        let nothing = "exports nothing that Berth can call";
+        refused(&wat::parse_str("(component)").expect("a component"), nothing).await;
         let mut empty = wat::parse_str("(component)").expect("a component");
         empty.extend(section("berth:manifest", &manifest("empty")));
-        refused(&empty, "does not export").await;
+        refused(&empty, nothing).await;
     });
 }
 

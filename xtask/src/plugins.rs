@@ -40,7 +40,7 @@ pub(crate) fn build_with(
     step::headline("build the plugins");
     step::run(
         "cargo build of the plugins",
-        cargo_build.args(["--workspace", "--lib", "--release", "--target", WASM]),
+        cargo_build.args(["--workspace", "--lib", "--bins", "--release", "--target", WASM]),
     )?;
     guests(&target.join(WASM).join("release"), folder)
 }
@@ -150,13 +150,16 @@ fn guests(built: &Path, folder: &Path) -> Result<Vec<Guest>, String> {
     let mut guests = Vec::new();
     for member in manifest(&workspace)?.strings("workspace", "members") {
         let manifest = manifest(&workspace.join(&member))?;
-        if !manifest.strings("lib", "crate-type").iter().any(|kind| kind == "cdylib") {
+        let is_command = workspace.join(&member).join("src/main.rs").exists();
+        if !is_command && !manifest.strings("lib", "crate-type").iter().any(|kind| kind == "cdylib")
+        {
             continue;
         }
         let name = manifest
             .string("package", "name")
             .ok_or(format!("plugins/{member}/Cargo.toml has no package name"))?;
-        let file = manifest.string("lib", "name").unwrap_or(name.replace('-', "_"));
+        let library = || manifest.string("lib", "name").unwrap_or(name.replace('-', "_"));
+        let file = if is_command { name.clone() } else { library() };
         guests.push(Guest {
             name,
             folder: folder.to_owned(),

@@ -211,6 +211,7 @@ mod tests {
             preview: None,
             text_for_models: false,
             fence: None,
+            foreign: false,
             aliases: vec!["see".into()],
             meta: None,
         }

@@ -21,7 +21,7 @@ pub struct Granted<'a> {
 }
 
 /// Interfaces that are always linked, by package and name, in any compatible version.
-const BASE: [&str; 34] = [
+const BASE: [&str; 35] = [
     "berth:host/call",
     "berth:host/config",
     "berth:host/log",
@@ -56,6 +56,8 @@ const BASE: [&str; 34] = [
     "wasi:sockets/tcp-create-socket",
     "wasi:sockets/udp",
     "wasi:sockets/udp-create-socket",
+    // Of a module, which gets the adapter to WASI 0.2. No component can import a name like this.
+    "wasi_snapshot_preview1",
 ];
 
 /// Interfaces that the frozen version of the contract doesn't have.

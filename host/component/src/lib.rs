@@ -11,7 +11,7 @@ mod shape;
 mod versions;
 
 pub use imports::{Granted, refusal};
-pub use manifest::{Interfaces, Manifest, Request, RequestedLimits};
+pub use manifest::{Interfaces, Manifest, Request, RequestedLimits, is_name};
 pub use schema::schema_weight;
 pub use shape::check_shape;
 pub use versions::{CURRENT, FROZEN, version_refusal};

@@ -89,7 +89,21 @@ impl Manifest {
     /// What is wrong and what to do: the bytes aren't a component, or the manifest is missing, not
     /// the only one, or not valid.
     pub fn read(wasm: &[u8]) -> Result<Self, String> {
-        let section = find_sections(wasm)?.one()?;
+        Self::read_if_any(wasm)?.ok_or_else(|| {
+            format!(
+                "it has no manifest: a custom section `{SECTION}` with the plugin's name, version and the capabilities that it asks for. \
+                 The SDK's `plugin!` macro writes it"
+            )
+        })
+    }
+
+    /// Like [`read`](Self::read), for a component that needs none. `None`: it has no manifest.
+    ///
+    /// # Errors
+    ///
+    /// Like [`read`](Self::read).
+    pub fn read_if_any(wasm: &[u8]) -> Result<Option<Self>, String> {
+        let Some(section) = find_sections(wasm)?.one()? else { return Ok(None) };
         if section.len() > MAX_MANIFEST {
             return Err(format!(
                 "its manifest is {} bytes; the limit is {MAX_MANIFEST}",
@@ -98,7 +112,7 @@ impl Manifest {
         }
         let manifest: Self = serde_json::from_slice(section)
             .map_err(|error| format!("its manifest isn't valid: {error}"))?;
-        manifest.check()
+        manifest.check().map(Some)
     }
 
     fn check(self) -> Result<Self, String> {
@@ -109,10 +123,7 @@ impl Manifest {
             ));
         }
         let name = &self.name;
-        let well_formed = name.starts_with(|c: char| c.is_ascii_lowercase())
-            && name.len() <= MAX_NAME
-            && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
-        if !well_formed {
+        if !is_name(name) {
             let shown = neutral_line(cut(name, 80));
             return Err(format!(
                 "its name `{shown}` isn't valid: it has to be at most {MAX_NAME} characters of [a-z0-9-], the first a letter"
@@ -159,6 +170,13 @@ fn config_schema(written: &Value) -> Result<Value, String> {
     Ok(schema)
 }
 
+/// Whether a plugin may have this name.
+pub fn is_name(name: &str) -> bool {
+    name.starts_with(|c: char| c.is_ascii_lowercase())
+        && name.len() <= MAX_NAME
+        && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
+}
+
 /// The manifest sections of a component.
 #[derive(Default)]
 struct Sections<'w> {
@@ -167,28 +185,22 @@ struct Sections<'w> {
 }
 
 impl<'w> Sections<'w> {
-    fn one(&self) -> Result<&'w [u8], String> {
+    fn one(&self) -> Result<Option<&'w [u8]>, String> {
         match (&self.outer[..], &self.inner[..]) {
-            ([section], _) | ([], [section]) => Ok(section),
-            ([], []) => Err(format!(
-                "it has no manifest: a custom section `{SECTION}` with the plugin's name, version and the capabilities that it asks for. \
-                 The SDK's `plugin!` macro writes it"
-            )),
+            ([section], _) | ([], [section]) => Ok(Some(section)),
+            ([], []) => Ok(None),
             _ => Err(format!("it has several sections `{SECTION}`; it has to have one")),
         }
     }
 }
 
 fn find_sections(wasm: &[u8]) -> Result<Sections<'_>, String> {
-    if Parser::is_core_wasm(wasm) {
-        return Err("it is a core WebAssembly module, not a component. Build it for the target wasm32-wasip2".into());
-    }
     if wasm.starts_with(b"\x7fELF") {
         return Err(
             "it is precompiled code, which can't be checked. Use the component itself".into()
         );
     }
-    if !Parser::is_component(wasm) {
+    if !Parser::is_component(wasm) && !Parser::is_core_wasm(wasm) {
         return Err("it is not a WebAssembly component".into());
     }
     let mut found = Sections::default();

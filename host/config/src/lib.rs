@@ -66,14 +66,15 @@ pub use processes::{ProcessContext, ProcessGrants};
 pub use project::{forget, trusted};
 pub use renamed::Renamed;
 pub use sections::{
-    Approvals, ArgumentTest, Audit, Authorization, Autonomy, BUILT_IN_FILTERS, Config,
-    Dependencies, DependencyRule, FileTools, FilterSecurity, Filters, HeaderName, Keyring, Limits,
-    McpApprovals, Network, NetworkGrant, OAuth, OnFailure, OtherDomains, Overflow, PathPrefix,
-    PermissionAction, PermissionRule, Plugin, PluginFolder, PluginLimits, PluginSettings,
-    PolicyAccess, PolicyEffect, PolicyPhase, PolicyRule, PolicyRules, Prefix, PresetName,
-    ProcessLimits, QueryName, Ratio, Redaction, Reload, ResultCache, Retry, SandboxMode, Secret,
-    Serve, Shell, Structured, Tools, TrustLevel, Undo, VariableName, Web, WithoutProxy,
-    WrittenExpression, WrittenPattern, WrittenProgram, WrittenProxy, WrittenSecretHost,
+    Approvals, ArgumentPart, ArgumentTest, Audit, Authorization, Autonomy, BUILT_IN_FILTERS,
+    Config, Dependencies, DependencyRule, FileTools, FilterSecurity, Filters, HeaderName, Keyring,
+    Limits, McpApprovals, Network, NetworkGrant, OAuth, OnFailure, OtherDomains, Overflow,
+    PathPrefix, PermissionAction, PermissionRule, Plugin, PluginFolder, PluginLimits,
+    PluginSettings, PolicyAccess, PolicyEffect, PolicyPhase, PolicyRule, PolicyRules, Prefix,
+    PresetName, ProcessLimits, QueryName, Ratio, Redaction, Reload, ResultCache, Retry,
+    SandboxMode, Secret, Serve, Shell, Structured, Tools, TrustLevel, Undo, VariableName, Web,
+    WithoutProxy, WrittenExpression, WrittenPattern, WrittenProgram, WrittenProxy,
+    WrittenSecretHost,
 };
 pub use source::Source;
 pub use watch::ConfigWatch;

@@ -5,7 +5,7 @@ use std::path::{Component, Path, PathBuf};
 
 use berth_contract::HostError;
 use berth_policy::files::FileRules;
-use berth_policy::{Origin, OwnTable, Programs};
+use berth_policy::{CommandTemplate, Origin, OwnTable, Programs, WrittenPart};
 use berth_redaction::{self as redaction, Keys};
 use berth_system::confine::{Limits, Sandbox, Tree};
 use berth_system::files::real_or_given;
@@ -13,8 +13,8 @@ use berth_system::files::real_or_given;
 use super::policy::expand;
 use super::presets::{CREDENTIALS, PRESETS, Preset, Roots, with_all};
 use super::{
-    AllowedPath, FilePolicy, Folders, Loaded, NetworkGrant, PathGlob, Problem, Problems,
-    SandboxMode, Source, VariableName,
+    AllowedPath, ArgumentPart, FilePolicy, Folders, Loaded, NetworkGrant, PathGlob, Problem,
+    Problems, SandboxMode, Source, VariableName,
 };
 
 /// What the processes of one plugin may see, reach and use.
@@ -131,6 +131,42 @@ impl Loaded {
             shell: shell.enabled,
             ..self.processes(files, &granted, folders, working_directory)
         })
+    }
+
+    /// The template of a plugin's command. `None`: the plugin isn't run as a command.
+    ///
+    /// # Errors
+    ///
+    /// [`HostError::Config`] if the template is wrong, or belongs to no command.
+    pub fn command_of_plugin(&self, name: &str) -> Result<Option<CommandTemplate>, HostError> {
+        let Some(plugin) = self.config.plugins.get(name) else { return Ok(None) };
+        let problem = |key: &str, message: String| {
+            let source = self.source(&format!("plugins.{name}.{key}"));
+            HostError::from(Problems::from(Problem::new(source, message)))
+        };
+        if !plugin.command {
+            let keys = [
+                ("arguments", plugin.arguments.is_empty()),
+                ("stdin", plugin.stdin.is_empty()),
+                ("description", plugin.description.is_empty()),
+                ("argument_descriptions", plugin.argument_descriptions.is_empty()),
+            ];
+            return match keys.iter().find(|(_, is_empty)| !is_empty) {
+                Some((key, _)) => {
+                    Err(problem(key, "it is for commands: set `command = true` as well".into()))
+                }
+                None => Ok(None),
+            };
+        }
+        let parts = plugin.arguments.iter().map(|part| match part {
+            ArgumentPart::Word(word) => WrittenPart::Word(word),
+            ArgumentPart::Optional(words) => WrittenPart::Optional(words),
+        });
+        let mut template =
+            CommandTemplate::parse(parts, &plugin.stdin, &plugin.argument_descriptions)
+                .map_err(|message| problem("arguments", message))?;
+        template.description = Some(plugin.description.clone()).filter(|text| !text.is_empty());
+        Ok(Some(template))
     }
 
     /// What the processes of the plugin `name` may see and use. `None` if it may start none.

@@ -39,6 +39,10 @@ pub struct Definition {
     /// Other names of this tool, which aren't listed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub aliases: Vec<String>,
+    /// Whether it belongs to a component that doesn't know Berth. Then it declares nothing about
+    /// its calls, and rules about paths don't see what a call acts on.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub foreign: bool,
     /// A JSON object for fields that this type doesn't have.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub meta: Option<Value>,
@@ -141,6 +145,7 @@ impl Definition {
             text_for_models: false,
             fence: None,
             aliases: Vec::new(),
+            foreign: false,
             meta: None,
         }
     }

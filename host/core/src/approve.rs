@@ -219,6 +219,7 @@ impl ApprovalStep<'_> {
             ),
             provider,
             subjects: context.subjects.clone(),
+            foreign: context.tool.as_ref().is_some_and(|tool| tool.definition.foreign),
             secrets: context.action().map(|action| config.secrets_for(&action)).unwrap_or_default(),
             arguments: (*context.arguments).clone(),
             attachments: context.attachments.iter().map(fingerprint::attached).collect(),

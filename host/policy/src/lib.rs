@@ -10,6 +10,7 @@ mod action;
 mod autonomy;
 mod backoff;
 mod canonical;
+mod command_template;
 mod counts;
 mod decision;
 mod dependencies;
@@ -32,6 +33,7 @@ pub use action::{Action, Phase, ResolvedSubject, Trust};
 pub use autonomy::{Autonomy, Containment};
 pub use backoff::Backoff;
 pub use canonical::canonical;
+pub use command_template::{CommandLine, CommandTemplate, WrittenPart};
 /// The commands that never run, each with its place in the configuration.
 pub type Blocklist = berth_commands::Blocklist<Origin>;
 

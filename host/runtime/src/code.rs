@@ -5,13 +5,13 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use berth_component::CURRENT;
 use berth_component::file as component_file;
 use tokio::sync::OnceCell;
 use wasmtime::component::InstancePre;
 
 use crate::compiled::Precompiled;
 use crate::filters::Filters;
+use crate::foreign::Foreign;
 use crate::guest::contract::ToolExports;
 use crate::guest::state::CallState;
 use crate::known_files::ComponentFile;
@@ -25,6 +25,8 @@ pub(crate) struct Code {
     pub(crate) tools: Option<ToolExports>,
     /// `None` if it exports no filters.
     pub(crate) filters: Option<Filters>,
+    /// What it exports if it doesn't know Berth.
+    pub(crate) foreign: Option<Foreign>,
     pub(crate) warm_pool: WarmPool,
 }
 
@@ -133,12 +135,12 @@ impl Code {
 
     fn new(pre: InstancePre<CallState>) -> Result<Self, String> {
         let (tools, filters) = (ToolExports::find(&pre)?, Filters::from_exports(&pre)?);
-        if tools.is_none() && filters.is_none() {
-            return Err(format!(
-                "it does not export `berth:tool/tools@{CURRENT}` or `berth:tool/filter@{CURRENT}`, so it offers nothing"
-            ));
-        }
+        let foreign = if tools.is_none() && filters.is_none() {
+            Some(Foreign::from_component(pre.component())?)
+        } else {
+            None
+        };
         let warm_pool = WarmPool::new(&pre);
-        Ok(Self { pre, tools, filters, warm_pool })
+        Ok(Self { pre, tools, filters, foreign, warm_pool })
     }
 }

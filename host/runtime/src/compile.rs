@@ -10,9 +10,16 @@ use std::time::Duration;
 use berth_component::check_shape;
 use berth_component::file::MAX_COMPONENT;
 use berth_contract::HostError;
+use berth_contract::text::{cut, neutral_line};
 use berth_system::confine;
 use berth_system::process::{HelperBounds, HelperError, INPUT_AT_FAULT, run_helper};
+use berth_typed::asynchronous_functions;
+use wasi_preview1_component_adapter_provider::{
+    WASI_SNAPSHOT_PREVIEW1_ADAPTER_NAME, WASI_SNAPSHOT_PREVIEW1_COMMAND_ADAPTER,
+};
+use wasmparser::Parser;
 use wasmtime::component::Component;
+use wit_component::ComponentEncoder;
 
 use crate::cache::{Cache, MAX_OFFER, failure_name};
 use crate::compiled::Precompiled;
@@ -247,6 +254,34 @@ fn run(option: Option<&str>) -> Result<(), Fault> {
     }
 }
 
+/// Why a component isn't compiled. The compiler's own words for WASI 0.3 help nobody.
+fn refusal(wasm: &[u8], error: &wasmtime::Error) -> String {
+    let functions = asynchronous_functions(wasm);
+    if functions.is_empty() {
+        return format!("{error:#}");
+    }
+    format!(
+        "it was built for WASI 0.3, which this version of Berth doesn't run: it has functions that are async or use streams or futures ({}). \
+         Build it for wasm32-wasip2 without them",
+        functions.iter().map(|name| neutral_line(cut(name, 120))).collect::<Vec<_>>().join(", ")
+    )
+}
+
+/// The component of a command for preview 1 of WASI: the module with the adapter to WASI 0.2, which
+/// runs in the sandbox beside it.
+fn component_of(module: &[u8]) -> Result<Vec<u8>, String> {
+    ComponentEncoder::default()
+        .module(module)
+        .and_then(|encoder| {
+            encoder.adapter(
+                WASI_SNAPSHOT_PREVIEW1_ADAPTER_NAME,
+                WASI_SNAPSHOT_PREVIEW1_COMMAND_ADAPTER,
+            )
+        })
+        .and_then(|mut encoder| encoder.encode())
+        .map_err(|error| format!("it can't be made a component: {error:#}"))
+}
+
 fn compile_confined(engine: &wasmtime::Engine, output: &mut impl Write) -> Result<(), Fault> {
     let own = |error: std::io::Error| Fault::Own(error.to_string());
     confine::to_computing().map_err(Fault::Own)?;
@@ -260,7 +295,10 @@ fn compile_confined(engine: &wasmtime::Engine, output: &mut impl Write) -> Resul
     }
     confine::lower_bounds(processor_seconds(wasm.len()), memory(wasm.len())).map_err(Fault::Own)?;
     check_shape(&wasm).map_err(Fault::Input)?;
+    if Parser::is_core_wasm(&wasm) {
+        wasm = component_of(&wasm).map_err(Fault::Input)?;
+    }
     let code =
-        engine.precompile_component(&wasm).map_err(|error| Fault::Input(format!("{error:#}")))?;
+        engine.precompile_component(&wasm).map_err(|error| Fault::Input(refusal(&wasm, &error)))?;
     output.write_all(&code).map_err(own)
 }

@@ -12,14 +12,9 @@ use serde_json::Value;
 
 use crate::guest::bindings::exports::berth::tool::tools;
 use crate::guest::convert::MAX_META;
+use crate::limits::{MAX_DESCRIPTION, MAX_TOOL_NAME, MAX_TOOLS};
 use crate::plugin::{Loaded, Tool};
 
-/// Most tools of one plugin.
-const MAX_TOOLS: usize = 128;
-/// Most characters of a tool's own name.
-const MAX_TOOL_NAME: usize = 38;
-/// Most bytes of a description.
-const MAX_DESCRIPTION: usize = 4096;
 /// Most subjects of one tool.
 const MAX_SUBJECTS: usize = 32;
 /// Most arguments with which the host does more than to pass them on.
@@ -106,6 +101,7 @@ fn convert_tool(plugin: &Loaded, definition: tools::Definition) -> Result<Tool, 
         text_for_models: definition.answers_in.as_deref() == Some("text"),
         fence: definition.fence.map(|tag| neutral_line(cut(&tag, 38))),
         aliases: names(&definition.aliases),
+        foreign: false,
         meta,
     };
     Ok(plugin.named(definition))

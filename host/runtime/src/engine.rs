@@ -76,6 +76,9 @@ fn config() -> Config {
         .wasm_memory64(false)
         .wasm_multi_memory(true)
         .wasm_relaxed_simd(true)
+        // A part of WIT, for functions of any component. Lists of a fixed length are too, but the
+        // engine's support for them isn't complete.
+        .wasm_component_model_map(true)
         // Backtraces of guests don't need it: it is for debuggers of the host.
         .native_unwind_info(false)
         .cranelift_opt_level(wasmtime::OptLevel::Speed);

@@ -294,9 +294,9 @@ fn make(plugin: &Loaded, code: &Code, reactor: &Reactor) -> Result<WarmInstance,
         })
         .await
     });
-    let (store, call_tool) = created.ok_or("it waits for something while it is instantiated")?;
-    let call_tool = match call_tool {
-        Ok(call_tool) => call_tool,
+    let (store, entry) = created.ok_or("it waits for something while it is instantiated")?;
+    let entry = match entry {
+        Ok(entry) => entry,
         Err(error) => return Err(outcome::failure(&watch, &error, &store, &plugin.name).message),
     };
     if store.data().files.accessed() {
@@ -310,5 +310,5 @@ fn make(plugin: &Loaded, code: &Code, reactor: &Reactor) -> Result<WarmInstance,
             MEMORY >> 20
         ));
     }
-    Ok(WarmInstance { store, call_tool })
+    Ok(WarmInstance { store, entry })
 }

@@ -15,6 +15,7 @@ mod engine;
 mod examine;
 mod filter;
 mod filters;
+mod foreign;
 mod guest;
 mod housekeeper;
 mod known_files;
@@ -38,6 +39,7 @@ use berth_contract::HostError;
 use tokio::sync::Semaphore;
 
 pub use berth_component::{Manifest, Request, RequestedLimits, schema_weight};
+pub use berth_typed::ComponentKind;
 pub use compile::{helper_hook, own_helper};
 pub use compiled::Precompiled;
 pub use examine::{EngineExamination, examine};

@@ -6,6 +6,13 @@ use std::time::Duration;
 use berth_policy::OwnTable;
 use wasmtime::ResourceLimiter;
 
+/// Most tools of one plugin.
+pub(crate) const MAX_TOOLS: usize = 128;
+/// Most characters of a tool's own name.
+pub(crate) const MAX_TOOL_NAME: usize = 38;
+/// Most bytes of a description.
+pub(crate) const MAX_DESCRIPTION: usize = 4096;
+
 /// The limits of a call. The defaults are those of the configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {

@@ -7,9 +7,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use berth_component::file as component_file;
-use berth_component::{Granted, Interfaces, Manifest, refusal, version_refusal};
+use berth_component::{Granted, Manifest, is_name, refusal, version_refusal};
 use berth_contract::HostError;
 use berth_system::watch::FileStamp;
+use berth_typed::{ComponentKind, Docs, Outline, name_from};
 
 use crate::code::{Code, LazyCode, Source};
 use crate::definition::convert_tools;
@@ -17,7 +18,7 @@ use crate::known_files::ComponentFile;
 use crate::offer::Offer;
 use crate::plugin::{Builtin, Loaded, Origin, Plugin, PluginInfo};
 use crate::policy::{PluginConfig, PluginPolicy};
-use crate::{Runtime, filter, known_files, run};
+use crate::{Runtime, filter, foreign, known_files, run};
 
 /// A component that was read and checked, or recalled. None of its code has run.
 pub struct Candidate {
@@ -36,8 +37,8 @@ impl Candidate {
     ///
     /// # Errors
     ///
-    /// [`HostError::Load`] if it can't be read, is too large, isn't a component, or has no
-    /// manifest.
+    /// [`HostError::Load`] if it can't be read, is too large, isn't a component, or exports
+    /// Berth's interfaces without a manifest.
     pub fn file(path: &Path) -> Result<Self, HostError> {
         let opened = component_file::open(path).map_err(|reason| unreadable(path, reason))?;
         Self::opened(opened, path)
@@ -74,16 +75,38 @@ impl Candidate {
             };
             HostError::Load { plugin, reason }
         };
-        let manifest = Manifest::read(&wasm).map_err(fail)?;
-        let Interfaces { imports, exports } = Interfaces::read(&wasm).map_err(fail)?;
+        let manifest = Manifest::read_if_any(&wasm).map_err(&fail)?;
+        let outline = Outline::read(&wasm).map_err(&fail)?;
+        let (without_manifest, kind) = (manifest.is_none(), outline.kind);
+        let manifest = match (manifest, &origin) {
+            (Some(manifest), _) => manifest,
+            (None, Origin::File(path)) if kind != ComponentKind::Plugin => {
+                let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+                foreign::manifest(&name_from(&stem), &outline, &Docs::read(&wasm))
+            }
+            // Reports that it is missing.
+            (None, _) => Manifest::read(&wasm).map_err(&fail)?,
+        };
         let digest = digest.map_or_else(|| component_file::digest(&wasm), str::to_owned);
-        let info = PluginInfo { manifest, origin, digest, size: wasm.len(), imports, exports };
+        let Outline { imports, exports, .. } = outline;
+        let size = wasm.len();
+        let info =
+            PluginInfo { manifest, origin, digest, size, imports, exports, kind, without_manifest };
         Ok(Self { content: Content::Read(wasm), source, info: Arc::new(info) })
     }
 
     /// Facts that are read without running the component.
     pub fn info(&self) -> &Arc<PluginInfo> {
         &self.info
+    }
+
+    /// The component under a plugin's name, if it has no manifest that names it.
+    #[must_use]
+    pub fn under(mut self, name: &str) -> Self {
+        if self.info.without_manifest && is_name(name) {
+            Arc::make_mut(&mut self.info).manifest.name = name.to_owned();
+        }
+        self
     }
 
     /// The component's bytes. `None` if its file wasn't read, see
@@ -202,9 +225,18 @@ impl Runtime {
     ) -> Result<Plugin, HostError> {
         let fail = |reason| HostError::Load { plugin: info.manifest.name.clone(), reason };
         let policy = allowed(&info, granted).map_err(fail)?;
+        let docs =
+            if info.kind == ComponentKind::Plugin { Docs::default() } else { Docs::read(&wasm) };
         let code =
             Code::make(self, source.clone(), Some(wasm), &info.digest).await.map_err(fail)?;
         let mut loaded = self.loaded(&info, policy, LazyCode::new(source, Some(Arc::clone(&code))));
+        if let Some(foreign) = &code.foreign {
+            let offer = foreign::offer(foreign, &docs, &info.manifest, &loaded.policy);
+            let (tools, left_out) = offer.map_err(fail)?;
+            loaded.tools = tools.into_iter().map(|tool| loaded.named(tool)).collect();
+            loaded.left_out = left_out;
+            return Ok(Plugin(Arc::new(loaded)));
+        }
         let definitions = run::list_tools(&loaded, &code).await.map_err(fail)?;
         loaded.tools = convert_tools(&loaded, definitions).map_err(fail)?;
         filter::list(&mut loaded, &code).await.map_err(fail)?;
@@ -222,10 +254,14 @@ impl Runtime {
         let fail = |reason| HostError::Load { plugin: info.manifest.name.clone(), reason };
         let policy = allowed(&info, granted).map_err(fail)?;
         let mut loaded = self.loaded(&info, policy, LazyCode::new(source, None));
-        let Offer { tools, filters, filter_problems, .. } = offer;
+        let Offer { mut tools, filters, filter_problems, left_out, .. } = offer;
+        if info.kind == ComponentKind::Command {
+            // The operator's table makes the tool, and it may have changed.
+            tools = foreign::command(&info.manifest, &loaded.policy).map_err(fail)?;
+        }
         loaded.tools = tools.into_iter().map(|tool| loaded.named(tool)).collect();
         loaded.filters = filters.into_iter().map(Arc::new).collect();
-        Ok(Plugin(Arc::new(Loaded { filter_problems, known: true, ..loaded })))
+        Ok(Plugin(Arc::new(Loaded { filter_problems, left_out, known: true, ..loaded })))
     }
 
     /// A plugin that offers nothing yet.
@@ -243,6 +279,7 @@ impl Runtime {
             tools: Vec::new(),
             filters: Vec::new(),
             filter_problems: Vec::new(),
+            left_out: Vec::new(),
             known: false,
             code,
         }
@@ -259,6 +296,7 @@ fn allowed(info: &PluginInfo, granted: PluginPolicy) -> Result<PluginPolicy, Str
         return Err(refusal);
     }
     let policy = effective(&info.manifest, granted)?;
+    foreign::check_kind(info.kind, &policy)?;
     let granted = Granted {
         process: policy.process.is_some(),
         http: policy.egress.is_some(),

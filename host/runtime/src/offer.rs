@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use berth_component::Manifest;
 use berth_contract::{Definition, FilterDefinition};
+use berth_typed::ComponentKind;
 use serde::{Deserialize, Serialize};
 
 use crate::code::Source;
@@ -23,6 +24,9 @@ pub(crate) struct Offer {
     size: usize,
     imports: Vec<String>,
     exports: Vec<String>,
+    kind: ComponentKind,
+    without_manifest: bool,
+    pub(crate) left_out: Vec<String>,
     pub(crate) tools: Vec<Definition>,
     pub(crate) filters: Vec<FilterDefinition>,
     pub(crate) filter_problems: Vec<String>,
@@ -70,6 +74,9 @@ impl Offer {
             size: plugin.info.size,
             imports: plugin.info.imports.clone(),
             exports: plugin.info.exports.clone(),
+            kind: plugin.info.kind,
+            without_manifest: plugin.info.without_manifest,
+            left_out: plugin.left_out.clone(),
             tools: tools.collect(),
             filters: plugin.filters.iter().map(|filter| (**filter).clone()).collect(),
             filter_problems: plugin.filter_problems.clone(),
@@ -85,6 +92,8 @@ impl Offer {
             size: self.size,
             imports: self.imports.clone(),
             exports: self.exports.clone(),
+            kind: self.kind,
+            without_manifest: self.without_manifest,
         }
     }
 }

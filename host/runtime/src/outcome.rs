@@ -25,7 +25,11 @@ pub(crate) fn failure(
     watch.failure_if_stopped().unwrap_or_else(|| crash_failure(watch, error, store.data(), plugin))
 }
 
-/// Why a guest crashed. Its backtrace and its printed text go to the log, not to the model.
+/// Most bytes of a crashed guest's standard error that its caller gets, from the end.
+const LAST_WORDS: usize = 2048;
+
+/// Why a guest crashed. Its backtrace goes to the log, not to the model. The end of its standard
+/// error is content: there a program says which exception it didn't catch.
 fn crash_failure(
     watch: &Watch,
     error: &wasmtime::Error,
@@ -57,8 +61,23 @@ fn crash_failure(
         neutral(&format!("{error:?}")),
         redaction::text(&neutral(cut(printed.trim(), 16 * 1024)), Keys::Text),
     );
-    Failure::new(Category::PermanentFailure, format!("the tool crashed: {reason}"))
-        .with_code("crash")
+    let mut failure =
+        Failure::new(Category::PermanentFailure, format!("the tool crashed: {reason}"))
+            .with_code("crash");
+    failure.content.extend(last_words(state));
+    failure
+}
+
+/// The end of a guest's standard error, without secrets. It begins with a whole line, if there is
+/// more than one.
+fn last_words(state: &CallState) -> Option<Content> {
+    // Secrets are looked for in more than is kept: no pattern finds the second half of one.
+    let end = state.http.without_secrets(state.call.stderr.end(8 * LAST_WORDS));
+    let end = redaction::text(&neutral(end.trim()), Keys::Text).into_owned();
+    let start = end.ceil_char_boundary(end.len().saturating_sub(LAST_WORDS));
+    let kept = &end[start..];
+    let kept = kept.split_once('\n').filter(|_| start > 0).map_or(kept, |(_, lines)| lines);
+    (!kept.is_empty()).then(|| Content::text(format!("The end of its standard error:\n{kept}")))
 }
 
 /// Puts the emitted parts before the content of a failure, so that a stopped call answers with

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use berth_component::Manifest;
 use berth_contract::{Category, Definition, Failure, FilterDefinition};
+use berth_typed::ComponentKind;
 use serde::Serialize;
 
 use crate::Runtime;
@@ -55,6 +56,11 @@ pub struct PluginInfo {
     pub imports: Vec<String>,
     /// The interfaces that it exports.
     pub exports: Vec<String>,
+    /// What it is to Berth.
+    pub kind: ComponentKind,
+    /// Whether it has no manifest of its own, so that the host made one from its imports and from
+    /// the name of its file.
+    pub without_manifest: bool,
 }
 
 /// One version of a plugin, loaded and ready to be called. It never changes and is cheap to clone.
@@ -80,6 +86,11 @@ impl Plugin {
     /// Problems with the operator's rules for its filters: each rule that is left out, and why.
     pub fn filter_problems(&self) -> &[String] {
         &self.0.filter_problems
+    }
+
+    /// The exported functions that are no tools, each with the reason, if it doesn't know Berth.
+    pub fn left_out(&self) -> &[String] {
+        &self.0.left_out
     }
 
     /// The number of its warm instances.
@@ -109,6 +120,8 @@ pub(crate) struct Loaded {
     pub(crate) tools: Vec<Tool>,
     pub(crate) filters: Vec<Arc<FilterDefinition>>,
     pub(crate) filter_problems: Vec<String>,
+    /// Its exported functions that are no tools.
+    pub(crate) left_out: Vec<String>,
     /// Whether what it offers was known before it was loaded.
     pub(crate) known: bool,
     pub(crate) code: LazyCode,

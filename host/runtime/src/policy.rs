@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use berth_contract::{Denial, PathRules};
 use berth_egress::Egress;
-use berth_policy::{OwnTable, Programs};
+use berth_policy::{CommandTemplate, OwnTable, Programs};
 use berth_store::Store;
 use berth_system::files::Grants;
 use berth_system::process::Places;
@@ -32,6 +32,8 @@ pub struct PluginPolicy {
     pub store: Option<Arc<Store>>,
     /// The plugin's settings.
     pub config: Arc<PluginConfig>,
+    /// The template of the arguments, for a WASI command. `None`: a command isn't offered.
+    pub command: Option<Arc<CommandTemplate>>,
     /// The limits of its calls.
     pub limits: Limits,
     /// The table of the configuration that grants, for remedies.

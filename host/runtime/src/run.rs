@@ -18,8 +18,9 @@ use wasmtime::component::{Instance, InstancePre};
 use crate::admission::Place;
 use crate::clock::{TICK, TickGuard};
 use crate::code::Code;
+use crate::guest::bindings::berth::tool::types;
 use crate::guest::bindings::exports::berth::tool::tools;
-use crate::guest::contract::{CallTool, ToolExports};
+use crate::guest::contract::ToolExports;
 use crate::guest::convert;
 use crate::guest::state::{CallState, Emitted, Processes, Setup};
 use crate::guest::store_functions::StoreAccess;
@@ -28,7 +29,7 @@ use crate::limits::Limits;
 use crate::outcome;
 use crate::plugin::{Loaded, Tool};
 use crate::stop::{self, Stop};
-use crate::warm_pool::WarmInstance;
+use crate::warm_pool::{Entry, WarmInstance};
 use crate::watch::Watch;
 
 /// How long the host waits for a thread after its call should have ended. The thread may hang in a
@@ -187,14 +188,22 @@ async fn execute(job: Job) -> Outcome {
     let _held = (place, ticking);
     let tool: &Tool = &plugin.tools[tool];
     let limits = &plugin.policy.limits;
+    // Before any code of the component runs.
+    let input = match &code.foreign {
+        Some(foreign) => {
+            let checked = foreign.check(&tool.guest_name, &call.arguments, &plugin.policy)?;
+            Some((foreign, checked))
+        }
+        None => None,
+    };
     // All files that a call reads go through the path layer, which reports them.
     call.report.tells_what_it_sees();
-    let (mut store, call_tool) = match code.warm_pool.take() {
-        Some(WarmInstance { store, call_tool }) => (store, Ok(call_tool)),
+    let (mut store, entry) = match code.warm_pool.take() {
+        Some(WarmInstance { store, entry }) => (store, Ok(entry)),
         None => fresh(&plugin, &code, &watch, Some(&call)).await,
     };
-    let answer = match call_tool {
-        Ok(call_tool) => {
+    let answer = match entry {
+        Ok(entry) => {
             let read_only =
                 plugin.policy.read_only || tool.definition.annotations.read_only || call.read_only;
             // What the instance made of files before it got its arguments is unknown.
@@ -255,7 +264,17 @@ async fn execute(job: Job) -> Outcome {
                 attachments: call.attachments.into_iter().map(convert::content_for_guest).collect(),
                 meta: call.meta.as_deref().and_then(|meta| serde_json::to_string(meta).ok()),
             };
-            call_tool.call(&mut store, invocation).await
+            match (entry, input) {
+                (Entry::Tool(call_tool), _) => {
+                    let answer = call_tool.call(&mut store, invocation).await;
+                    answer.map(|answer| convert_answer(answer, &store, limits))
+                }
+                (Entry::Foreign(instance), Some((foreign, input))) => {
+                    let name = &tool.guest_name;
+                    foreign.call(&mut store, &instance, name, input, limits.result).await
+                }
+                (Entry::Foreign(_), None) => Err(wasmtime::Error::msg("it exports no tools")),
+            }
         }
         Err(error) => {
             // The instance ended before the call started in it. The log names the call anyway.
@@ -264,12 +283,7 @@ async fn execute(job: Job) -> Outcome {
         }
     };
     let outcome = match answer {
-        Ok(Ok(output)) if output.after_emitted => {
-            // Together they are within the limit for an answer.
-            let outcome = convert::outcome(Ok(output), store.data().call.emit_budget);
-            outcome::after_emitted(outcome, &store.data().call.emitted)
-        }
-        Ok(answer) => convert::outcome(answer, limits.result),
+        Ok(outcome) => outcome,
         Err(error) => Err(outcome::failure(&watch, &error, &store, &plugin.name)),
     };
     let outcome = outcome::without_secrets(outcome, store.data());
@@ -285,6 +299,22 @@ async fn execute(job: Job) -> Outcome {
     outcome
 }
 
+/// A guest's answer as the host's outcome.
+fn convert_answer(
+    answer: Result<types::Output, types::Failure>,
+    store: &Store<CallState>,
+    limits: &Limits,
+) -> Outcome {
+    match answer {
+        Ok(output) if output.after_emitted => {
+            // Together they are within the limit for an answer.
+            let outcome = convert::outcome(Ok(output), store.data().call.emit_budget);
+            outcome::after_emitted(outcome, &store.data().call.emitted)
+        }
+        answer => convert::outcome(answer, limits.result),
+    }
+}
+
 /// A fresh instance of a plugin, without a call. `waiting`: the call that it is made for. Code that
 /// runs now can keep what it reads, so the rules of that call hold for it. Without such a call, the
 /// caller drops the instance if it has read files.
@@ -293,7 +323,7 @@ pub(crate) async fn fresh(
     code: &Code,
     watch: &Arc<Watch>,
     waiting: Option<&Call>,
-) -> (Store<CallState>, wasmtime::Result<CallTool>) {
+) -> (Store<CallState>, wasmtime::Result<Entry>) {
     let policy = &plugin.policy;
     let view = policy.files.as_ref().map(|grants| {
         let view = FileView::new(Arc::clone(grants), true);
@@ -314,11 +344,12 @@ pub(crate) async fn fresh(
         Arc::clone(watch),
     );
     let (mut store, instance) = instantiate(&code.pre, state, &policy.limits).await;
-    let call_tool = instance.and_then(|instance| {
-        let tools = code.tools.as_ref().ok_or_else(|| wasmtime::Error::msg("it exports no tools"));
-        tools?.call_tool(&mut store, &instance)
+    let tools = || code.tools.as_ref().ok_or_else(|| wasmtime::Error::msg("it exports no tools"));
+    let entry = instance.and_then(|instance| match code.foreign {
+        Some(_) => Ok(Entry::Foreign(instance)),
+        None => tools()?.call_tool(&mut store, &instance).map(Entry::Tool),
     });
-    (store, call_tool)
+    (store, entry)
 }
 
 /// Makes a store and sets all its limits. No other place makes stores.

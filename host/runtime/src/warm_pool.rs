@@ -4,7 +4,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use wasmtime::Store;
-use wasmtime::component::InstancePre;
+use wasmtime::component::{Instance, InstancePre};
 
 use crate::guest::contract::CallTool;
 use crate::guest::state::CallState;
@@ -35,10 +35,18 @@ pub(crate) const TABLES: u32 = 4;
 /// Most bytes of memory of an instance that waits, before its call or after it.
 pub(crate) const MEMORY: usize = 64 << 20;
 
+/// How a call enters an instance.
+pub(crate) enum Entry {
+    /// By the contract.
+    Tool(CallTool),
+    /// By what a component exports that doesn't know Berth.
+    Foreign(Instance),
+}
+
 /// An instance that was made before a call needs it.
 pub(crate) struct WarmInstance {
     pub(crate) store: Store<CallState>,
-    pub(crate) call_tool: CallTool,
+    pub(crate) entry: Entry,
 }
 
 /// The warm instances of a plugin. They are dropped with the plugin.

@@ -17,7 +17,7 @@ use berth_core::Limits;
 use berth_core::config::{self, Folders, Inputs};
 use tempfile::TempDir;
 
-use crate::support::{Component, Offer, manifest};
+use crate::support::{Component, Offer, manifest, plugin};
 use markdown::{blocks, code_spans, document, documents, root};
 use reference::{presets, reference};
 use session::Session;
@@ -157,6 +157,7 @@ fn project() -> (TempDir, Session) {
         ..Component::offering(vec![Offer::named("tool")])
     };
     session.write("my.wasm", component.encode());
+    session.write("every-type.wasm", fs::read(plugin("every-type")).expect("it was built"));
     (folder, session)
 }
 

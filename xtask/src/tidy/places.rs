@@ -28,6 +28,7 @@ const EDGES: &[(&str, &[&str])] = &[
         ],
     ),
     ("berth-component", &["berth-contract", "berth-policy"]),
+    ("berth-typed", &["berth-component", "berth-contract"]),
     (
         "berth-runtime",
         &[
@@ -36,6 +37,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "berth-redaction",
             "berth-policy",
             "berth-egress",
+            "berth-typed",
             "berth-private",
             "berth-store",
             "berth-system",
@@ -286,8 +288,9 @@ pub(crate) fn dependencies_point_one_way(tree: &Tree) -> Vec<Violation> {
 }
 
 pub(crate) fn only_the_runtime_names_the_engine(tree: &Tree) -> Vec<Violation> {
-    let outside = |file: &File| !file.path.starts_with("host/runtime/");
-    let advice = "only host/runtime may use the engine: add a type to berth-runtime that offers what you need";
+    let inside = ["host/runtime/", "host/typed/"];
+    let outside = |file: &File| !inside.iter().any(|folder| file.path.starts_with(folder));
+    let advice = "only host/runtime and host/typed may use the engine: add a type to berth-runtime that offers what you need";
     let mut found = Vec::new();
     for (file, manifest) in
         tree.manifests(&["host/", "tests/", "plugins/", "xtask/"]).filter(|(file, _)| outside(file))

@@ -88,7 +88,8 @@ impl Approvals {
         let path = self.path().join(&file_name);
         let file = PrivateFolder::open(&self.path()).and_then(|folder| folder.file(&file_name));
         let candidate =
-            Candidate::opened(file.map_err(HostError::io(path.display().to_string()))?, &path)?;
+            Candidate::opened(file.map_err(HostError::io(path.display().to_string()))?, &path)?
+                .under(name);
         let info = candidate.info();
         Ok((info.digest == approved.digest && info.manifest.name == name).then_some(candidate))
     }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use berth_contract::{Annotations, Definition, HostError, Provider};
+use berth_policy::CommandTemplate;
 use berth_runtime::{Candidate, PluginInfo, PluginPolicy, Request, Runtime, RuntimeConfig};
 use serde::Serialize;
 
@@ -15,15 +16,22 @@ pub struct PluginInspection {
     pub info: Arc<PluginInfo>,
     /// Its tools.
     pub tools: Vec<Arc<Definition>>,
+    /// Its exported functions that are no tools, each with the reason, if it doesn't know Berth.
+    pub left_out: Vec<String>,
 }
 
 impl PluginInspection {
-    /// Loads a component with nothing granted, asks it for its tools, and drops it.
+    /// Loads a component with nothing granted, asks it for its tools, and drops it. `command`: the
+    /// template of its arguments, if the operator's table makes it a command.
     ///
     /// # Errors
     ///
     /// [`HostError`]: why it does not load.
-    pub async fn new(candidate: Candidate, folders: &Folders) -> Result<Self, HostError> {
+    pub async fn new(
+        candidate: Candidate,
+        folders: &Folders,
+        command: Option<CommandTemplate>,
+    ) -> Result<Self, HostError> {
         let limits = berth_runtime::Limits::default();
         let cache = Some(folders.cache.join("compiled"));
         let runtime = Runtime::new(RuntimeConfig {
@@ -33,10 +41,11 @@ impl PluginInspection {
             helper: None,
             ..RuntimeConfig::default()
         })?;
-        let plugin = runtime
-            .load(candidate, PluginPolicy { inspect_only: true, ..PluginPolicy::default() })
-            .await?;
-        Ok(Self { info: Arc::clone(plugin.info()), tools: plugin.tools() })
+        let command = command.map(Arc::new);
+        let policy = PluginPolicy { inspect_only: true, command, ..PluginPolicy::default() };
+        let plugin = runtime.load(candidate, policy).await?;
+        let (info, left_out) = (Arc::clone(plugin.info()), plugin.left_out().to_vec());
+        Ok(Self { info, tools: plugin.tools(), left_out })
     }
 }
 

@@ -173,7 +173,7 @@ impl Plugins {
             Err(reason) => Err(HostError::Load { plugin: name.clone(), reason }),
         };
         let verdict = match candidate {
-            Ok(candidate) => self.consider(&name, &place, candidate, approved).await,
+            Ok(candidate) => self.consider(&name, &place, candidate.under(&name), approved).await,
             Err(error) => Verdict::Wait(HeldVersion::failed(None, reason_of(error))),
         };
         let half_written = self.watched

@@ -407,7 +407,7 @@ pub fn candidate(
 ) -> Result<Candidate, HostError> {
     let fail = |reason: String| HostError::Load { plugin: folder::shown(name), reason };
     if let Some(path) = config.plugin_path(name, folders, directory) {
-        return Candidate::file(&path);
+        return Candidate::file(&path).map(|candidate| candidate.under(name));
     }
     let path = config.plugin_folder(folders, directory);
     let absent = || {
@@ -423,7 +423,7 @@ pub fn candidate(
         return Err(absent());
     }
     let (file, _) = folder.open_plugin(name).map_err(fail)?;
-    Candidate::opened(file, &folder.path_of(name))
+    Candidate::opened(file, &folder.path_of(name)).map(|candidate| candidate.under(name))
 }
 
 /// The reason alone, without the plugin's name.

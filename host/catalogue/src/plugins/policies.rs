@@ -97,7 +97,9 @@ impl Policies {
         let process = process.map(|grants| self.processes(&table, grants)).transpose()?;
         let egress = self.config.egress_of_plugin(name, &self.folders, &self.directory)?;
         let egress = egress.map(|settings| self.egress(settings));
-        let policy = PluginPolicy { process, egress, store: self.store(name), ..policy };
+        let command = self.config.command_of_plugin(name)?.map(Arc::new);
+        let store = self.store(name);
+        let policy = PluginPolicy { process, egress, command, store, ..policy };
         Ok(PluginPolicy { replaces_built_in: self.replaced_by(name).is_some(), ..policy })
     }
 

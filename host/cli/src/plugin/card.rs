@@ -3,7 +3,7 @@
 use std::fmt;
 
 use berth_core::text::{cut, neutral_line};
-use berth_core::{Change, Difference, Origin, PluginInfo};
+use berth_core::{Change, Difference, Origin, PluginInfo, PluginInspection};
 
 use crate::style::{FAINT, STRONG};
 
@@ -15,7 +15,7 @@ pub(crate) struct Card<'a>(pub(crate) &'a PluginInfo);
 
 impl fmt::Display for Card<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let PluginInfo { manifest, origin, digest, size, imports: _, exports: _ } = self.0;
+        let PluginInfo { manifest, origin, digest, size, without_manifest, .. } = self.0;
         let line = neutral_line;
         writeln!(
             f,
@@ -37,6 +37,9 @@ impl fmt::Display for Card<'_> {
             Origin::File(path) => writeln!(f, "  file: {}", line(&path.display().to_string()))?,
         }
         writeln!(f, "  size: {size} bytes\n  sha256: {digest}")?;
+        if *without_manifest {
+            writeln!(f, "  no manifest: what it asks for is what it imports")?;
+        }
         writeln!(f, "\n{STRONG}Asks for{STRONG:#}")?;
         if manifest.capabilities.is_empty() {
             writeln!(f, "  nothing")?;
@@ -96,6 +99,26 @@ impl fmt::Display for Imports<'_> {
             .imports
             .iter()
             .try_for_each(|import| writeln!(f, "  {FAINT}{}{FAINT:#}", neutral_line(import)))
+    }
+}
+
+/// What a person should know of the tools of a component that doesn't know Berth.
+pub(crate) struct LeftOut<'a>(pub(crate) &'a PluginInspection);
+
+impl fmt::Display for LeftOut<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let PluginInspection { tools, left_out, .. } = self.0;
+        if tools.iter().any(|tool| tool.foreign) {
+            writeln!(
+                f,
+                "  {FAINT}No rule about paths sees which files they use, except paths in their arguments that you marked.{FAINT:#}"
+            )?;
+        }
+        if left_out.is_empty() {
+            return Ok(());
+        }
+        writeln!(f, "\n{STRONG}No tools{STRONG:#}")?;
+        left_out.iter().try_for_each(|one| writeln!(f, "  {}", neutral_line(one)))
     }
 }
 

@@ -9,7 +9,7 @@ use berth_core::{Approvals, Candidate, CapabilityRequest, PluginInfo};
 use serde_json::json;
 
 use super::Setting;
-use super::card::{Card, Differences, Imports, Settings};
+use super::card::{Card, Differences, Imports, LeftOut, Settings};
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::options::Options;
@@ -54,6 +54,7 @@ pub(super) fn inspect(plugin: &str, as_json: bool, options: &Options) -> Result<
         object["difference"] = json!(difference);
         match &inspected {
             Ok(inspected) => {
+                object["left_out"] = json!(inspected.left_out);
                 object["tools"] = inspected.tools.iter().map(|tool| json!(**tool)).collect();
             }
             Err(error) => object["refused"] = json!(error.to_string()),
@@ -101,6 +102,7 @@ pub(super) fn inspect(plugin: &str, as_json: bool, options: &Options) -> Result<
         Ok(inspected) => {
             writeln!(out, "\n{STRONG}Tools{STRONG:#}")?;
             super::list_tools(&mut out, inspected)?;
+            write!(out, "{}", LeftOut(inspected))?;
         }
         Err(error) => writeln!(
             out,

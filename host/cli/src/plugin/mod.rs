@@ -61,7 +61,8 @@ impl Setting {
 
     /// The tools that a component offers, listed without any grant.
     fn inspect(&self, candidate: Candidate) -> Result<PluginInspection, HostError> {
-        host::block_on(async { Ok(PluginInspection::new(candidate, &self.folders).await) })
+        let command = self.loaded.command_of_plugin(&candidate.info().manifest.name)?;
+        host::block_on(async { Ok(PluginInspection::new(candidate, &self.folders, command).await) })
             .unwrap_or_else(|error| Err(HostError::Engine(error.end().1.unwrap_or_default())))
     }
 

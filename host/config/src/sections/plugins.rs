@@ -29,6 +29,21 @@ section! {
         pub replaces: String, Rule::Ignored;
         /// Directories that the plugin may use. Nothing is granted by default.
         pub allowed_paths: Vec<AllowedPath>, Rule::Directories;
+        /// Whether the component is run as a command: it is a program for WASI, with arguments, a
+        /// standard output and an exit code. Its one tool is `NAME__run`.
+        pub command: bool, Rule::Ignored;
+        /// The arguments of the command. `"{name}"` stands for an argument of the tool, always as
+        /// one word; `"{name...}"` for a list, each text as a word. `"{name:read}"` and
+        /// `"{name:write}"` are paths, which are checked before the command runs. A list of words
+        /// is left out if the call lacks one of their arguments: `["--max-count", "{count}"]`, or
+        /// `["-i", "{ignore_case?}"]` for an argument that is true or false.
+        pub arguments: Vec<ArgumentPart>, Rule::Ignored;
+        /// The argument whose text is the command's standard input. If empty, there is none.
+        pub stdin: String, Rule::Ignored;
+        /// What the tool of the command does, for models. If empty, what the component says.
+        pub description: String, Rule::Ignored;
+        /// What the arguments of the tool mean, by name.
+        pub argument_descriptions: BTreeMap<String, String>, Rule::Ignored;
         /// How far the plugin is trusted.
         pub trust: TrustLevel, Rule::Stricter(&["blocked", "quarantined", "verified", "trusted"]);
         /// Programs that the plugin may start, each with a glob for every argument, as in `"git
@@ -82,6 +97,17 @@ inline_schema!(
     "PluginSettings",
     json_schema!({ "type": "object", "additionalProperties": true })
 );
+
+/// A part of a command's arguments: a word, or words that belong together.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+#[schemars(inline)]
+pub enum ArgumentPart {
+    /// One word.
+    Word(String),
+    /// Words that are left out if the call lacks one of their arguments.
+    Optional(Vec<String>),
+}
 
 /// How far a plugin is trusted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -45,6 +45,10 @@ pub struct Question {
     pub provider: String,
     /// What the call acts on.
     pub subjects: Vec<ResolvedSubject>,
+    /// Whether the tool belongs to a component that doesn't know Berth: it declares nothing that it
+    /// acts on, so rules about paths don't see its calls.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub foreign: bool,
     /// Names of the secrets that are put into the requests to the URLs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub secrets: Vec<String>,

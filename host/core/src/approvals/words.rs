@@ -100,6 +100,16 @@ impl Question {
                 }
             }
         }
+        if self.foreign {
+            let seen = match self.subjects.is_empty() {
+                true => "no rule about paths sees which files it uses",
+                false => "no rule about paths sees which other files it uses",
+            };
+            words.field(
+                "not checked",
+                &format!("{seen}; it reaches all that its plugin was granted"),
+            );
+        }
         words.field(
             "why",
             &format!(

@@ -1,6 +1,7 @@
 //! Captures the printed text of a guest, up to a limit. The rest is dropped, so that it costs the
 //! host no memory.
 
+use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
@@ -19,11 +20,21 @@ struct CapturedOutput {
     bytes: Vec<u8>,
     bound: usize,
     dropped: u64,
+    /// The last of the dropped bytes: what a program says last tells most about why it failed.
+    last: VecDeque<u8>,
 }
+
+/// Most dropped bytes that are kept.
+const LAST: usize = 16 * 1024;
 
 impl Capture {
     pub(crate) fn new(bound: usize) -> Self {
-        Self(Arc::new(Mutex::new(CapturedOutput { bytes: Vec::new(), bound, dropped: 0 })))
+        Self(Arc::new(Mutex::new(CapturedOutput {
+            bytes: Vec::new(),
+            bound,
+            dropped: 0,
+            last: VecDeque::new(),
+        })))
     }
 
     /// The captured text, with a note if bytes were dropped. Empty if nothing was printed.
@@ -36,12 +47,32 @@ impl Capture {
         text
     }
 
+    /// The end of what was printed: at most `most` bytes, and at most [`LAST`].
+    pub(crate) fn end(&self, most: usize) -> String {
+        let output = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let all = output.bytes.iter().chain(&output.last).copied();
+        // Bytes that were dropped may lie between the two.
+        let known = if output.dropped > output.last.len() as u64 {
+            output.last.len()
+        } else {
+            output.bytes.len() + output.last.len()
+        };
+        let length = known.min(most).min(LAST);
+        let count = output.bytes.len() + output.last.len();
+        let end: Vec<u8> = all.skip(count - length).collect();
+        String::from_utf8_lossy(&end).into_owned()
+    }
+
     fn take(&self, bytes: &[u8]) {
         let mut output = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let room = output.bound - output.bytes.len();
         let (kept, dropped) = bytes.split_at(bytes.len().min(room));
         output.bytes.extend_from_slice(kept);
         output.dropped += dropped.len() as u64;
+        let dropped = &dropped[dropped.len().saturating_sub(LAST)..];
+        let over = (output.last.len() + dropped.len()).saturating_sub(LAST);
+        output.last.drain(..over);
+        output.last.extend(dropped);
     }
 }
 
@@ -116,5 +147,21 @@ mod tests {
         capture.take(b"abc");
         capture.take(b"defg");
         assert_eq!(capture.text(), "abcd\n[3 more bytes were dropped]");
+    }
+
+    #[test]
+    fn end_is_kept_beyond_the_limit() {
+        let capture = Capture::new(4);
+        assert_eq!(capture.end(3), "");
+        capture.take(b"ab");
+        assert_eq!((capture.end(1), capture.end(9)), ("b".to_owned(), "ab".to_owned()));
+        capture.take(b"cdef");
+        assert_eq!((capture.end(3), capture.end(9)), ("def".to_owned(), "abcdef".to_owned()));
+        capture.take(&[b'x'; 3 * LAST]);
+        capture.take(b"the end");
+        let end = capture.end(usize::MAX);
+        assert_eq!(end.len(), LAST);
+        assert!(end.ends_with("xxxthe end") && !end.contains('a'), "what lies between is unknown");
+        assert_eq!(capture.end(7), "the end");
     }
 }

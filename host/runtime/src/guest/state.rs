@@ -8,8 +8,9 @@ use berth_contract::{
     CallId, ChangeRecorder, Content, Events, NoEvents, OutputRecorder, PathRules, Report,
 };
 use berth_egress::Requests;
-use berth_policy::OwnTable;
+use berth_policy::{CommandLine, OwnTable};
 use wasmtime::component::{HasData, ResourceTable};
+use wasmtime_wasi::p2::pipe::MemoryInputPipe;
 use wasmtime_wasi::{WasiCtx, WasiCtxBuilder, WasiCtxView, WasiView};
 
 use crate::guest::http::Http;
@@ -23,6 +24,8 @@ use crate::watch::Watch;
 /// The host's side of one instance and of its one call. It is always dropped with its store.
 pub(crate) struct CallState {
     wasi: WasiCtx,
+    /// The guest's working directory.
+    directory: Option<String>,
     table: ResourceTable,
     pub(crate) memory: MemoryLimiter,
     pub(crate) files: Files,
@@ -119,16 +122,12 @@ impl CallState {
     ) -> Self {
         static NO_CALL: LazyLock<CallId> = LazyLock::new(|| CallId("none".into()));
         let (stdout, stderr) = (Capture::new(limits.stdio), Capture::new(limits.stdio));
-        let mut wasi = WasiCtxBuilder::new();
-        // The builder's defaults are no environment, no arguments and no sockets.
-        wasi.stdout(stdout.clone()).stderr(stderr.clone()).max_random_size(1 << 20);
-        if let Some(directory) = directory {
-            wasi.initial_cwd(directory);
-        }
+        let wasi = base_context(&stdout, &stderr, directory).build();
         let mut table = ResourceTable::new();
         table.set_max_capacity(limits.handles);
         Self {
-            wasi: wasi.build(),
+            wasi,
+            directory: directory.map(str::to_owned),
             table,
             memory: MemoryLimiter::new(limits.memory),
             files,
@@ -172,6 +171,17 @@ impl CallState {
         call.store = setup.store;
     }
 
+    /// Gives the call's command its arguments and its standard input, and keeps at most `limit`
+    /// bytes of its standard output. Its environment is empty.
+    pub(crate) fn begin_command(&mut self, line: CommandLine, limit: usize) {
+        let CommandLine { words, stdin } = line;
+        self.call.stdout = Capture::new(limit);
+        let mut wasi =
+            base_context(&self.call.stdout, &self.call.stderr, self.directory.as_deref());
+        wasi.arg(&*self.call.plugin).args(&words).stdin(MemoryInputPipe::new(stdin));
+        self.wasi = wasi.build();
+    }
+
     /// Ends the call before its answer: closes all files and stops all events. Only the instance is
     /// left, and the housekeeper drops it later.
     pub(crate) fn end(&mut self) {
@@ -195,6 +205,17 @@ impl CallState {
     pub(crate) fn files_view(&mut self) -> FilesView<'_> {
         FilesView { files: &mut self.files, table: &mut self.table, watch: &self.call.watch }
     }
+}
+
+/// The context of every instance. The builder's defaults are no environment, no arguments and no
+/// sockets.
+fn base_context(stdout: &Capture, stderr: &Capture, directory: Option<&str>) -> WasiCtxBuilder {
+    let mut wasi = WasiCtxBuilder::new();
+    wasi.stdout(stdout.clone()).stderr(stderr.clone()).max_random_size(1 << 20);
+    if let Some(directory) = directory {
+        wasi.initial_cwd(directory);
+    }
+    wasi
 }
 
 impl WasiView for CallState {

@@ -1,0 +1,503 @@
+//! The template of a command's arguments: what the operator wrote, and the words that a call makes
+//! of it.
+//!
+//! A value is always one word, whatever characters it has. It is never split or expanded, and it
+//! can't become an option of the command.
+
+use std::collections::BTreeMap;
+
+use berth_contract::{Access, Subject, SubjectKind};
+use serde_json::{Map, Value, json};
+
+/// Most parts of a template, and most bytes of one.
+const MAX_PARTS: usize = 128;
+const MAX_PART: usize = 1024;
+
+/// Most characters of an argument's name.
+const MAX_NAME: usize = 40;
+
+/// Most words of one call.
+const MAX_WORDS: usize = 10_000;
+
+/// The word after which a command reads no more options.
+const END_OF_OPTIONS: &str = "--";
+
+/// The template of a command.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CommandTemplate {
+    parts: Vec<Part>,
+    /// The argument that becomes the standard input.
+    stdin: Option<String>,
+    arguments: BTreeMap<String, Argument>,
+    /// What the tool says about itself. `None`: what the component says.
+    pub description: Option<String>,
+}
+
+/// A part of a template, as it is written.
+#[derive(Clone, Copy, Debug)]
+pub enum WrittenPart<'w> {
+    /// One word: `--json`, `{pattern}`, `--max-count={count}`, `{file:read}`, or `{files:read...}`.
+    Word(&'w str),
+    /// Words that are left out if the call lacks one of their arguments.
+    Optional(&'w [String]),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Part {
+    words: Vec<Word>,
+    optional: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Word {
+    /// Literal pieces and texts of arguments, together one word.
+    Text(Vec<Piece>),
+    /// Each text of a list, as a word of its own.
+    List(Placeholder),
+    /// Nothing. Its optional part is left out unless the argument is true.
+    Switch(String),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Piece {
+    Literal(String),
+    Argument(Placeholder),
+}
+
+/// The argument in the braces, and how it is used if it names a path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Placeholder {
+    name: String,
+    path: Option<Access>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Argument {
+    takes: Takes,
+    path: Option<Access>,
+    required: bool,
+    description: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Takes {
+    Text,
+    List,
+    Switch,
+}
+
+/// The words and the standard input of one call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CommandLine {
+    /// The arguments, without the program's name.
+    pub words: Vec<String>,
+    /// The text of the standard input.
+    pub stdin: String,
+}
+
+impl CommandTemplate {
+    /// Parses a template. `stdin`: the argument that becomes the standard input, or empty.
+    /// `descriptions`: what the arguments mean.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with which part.
+    pub fn parse<'w>(
+        written: impl IntoIterator<Item = WrittenPart<'w>>,
+        stdin: &str,
+        descriptions: &BTreeMap<String, String>,
+    ) -> Result<Self, String> {
+        let mut template = Self::default();
+        for part in written {
+            let part = match part {
+                WrittenPart::Word(word) => Part { words: vec![parse_word(word)?], optional: false },
+                WrittenPart::Optional(words) => {
+                    let words = words.iter().map(|word| parse_word(word));
+                    Part { words: words.collect::<Result<_, _>>()?, optional: true }
+                }
+            };
+            template.add(part)?;
+        }
+        if !stdin.is_empty() {
+            check_name(stdin)?;
+            template.add_argument(stdin, None, Takes::Text, false)?;
+            template.stdin = Some(stdin.to_owned());
+        }
+        for (name, description) in descriptions {
+            let Some(argument) = template.arguments.get_mut(name) else {
+                return Err(format!("no part of `arguments` has `{{{name}}}`, which is described"));
+            };
+            argument.description = Some(description.clone());
+        }
+        Ok(template)
+    }
+
+    fn add(&mut self, part: Part) -> Result<(), String> {
+        if self.parts.len() == MAX_PARTS {
+            return Err(format!("a template has at most {MAX_PARTS} parts"));
+        }
+        let mut names = 0;
+        for word in &part.words {
+            match word {
+                Word::Text(pieces) => {
+                    for piece in pieces {
+                        if let Piece::Argument(Placeholder { name, path }) = piece {
+                            names += 1;
+                            self.add_argument(name, *path, Takes::Text, !part.optional)?;
+                        }
+                    }
+                }
+                Word::List(Placeholder { name, path }) => {
+                    names += 1;
+                    self.add_argument(name, *path, Takes::List, false)?;
+                }
+                Word::Switch(name) if part.optional => {
+                    names += 1;
+                    self.add_argument(name, None, Takes::Switch, false)?;
+                }
+                Word::Switch(name) => {
+                    return Err(format!(
+                        "`{{{name}?}}` stands alone; put it into a list with the words that it switches on: [\"--all\", \"{{{name}?}}\"]"
+                    ));
+                }
+            }
+        }
+        if part.optional && names == 0 {
+            return Err("a list of words without an argument would never be left out; write the words one by one".to_owned());
+        }
+        self.parts.push(part);
+        Ok(())
+    }
+
+    fn add_argument(
+        &mut self,
+        name: &str,
+        path: Option<Access>,
+        takes: Takes,
+        required: bool,
+    ) -> Result<(), String> {
+        let new = Argument { takes, path, required, description: None };
+        let known = self.arguments.entry(name.to_owned()).or_insert(new);
+        if (known.takes, known.path) != (takes, path) {
+            return Err(format!(
+                "`{name}` stands for one thing in one part and for something else in another"
+            ));
+        }
+        known.required |= required;
+        Ok(())
+    }
+
+    /// The JSON Schema of the arguments.
+    pub fn schema(&self) -> Value {
+        let mut properties = Map::new();
+        let mut required = Vec::new();
+        for (name, argument) in &self.arguments {
+            let mut schema = match argument.takes {
+                Takes::Text => json!({ "type": "string" }),
+                Takes::List => json!({ "type": "array", "items": { "type": "string" } }),
+                Takes::Switch => json!({ "type": "boolean" }),
+            };
+            if let Some(description) = &argument.description {
+                schema["description"] = json!(description);
+            }
+            properties.insert(name.clone(), schema);
+            if argument.required {
+                required.push(name);
+            }
+        }
+        let mut schema = json!({ "type": "object", "properties": properties });
+        if !required.is_empty() {
+            schema["required"] = json!(required);
+        }
+        schema["additionalProperties"] = json!(false);
+        schema
+    }
+
+    /// The paths among the arguments. The host resolves and checks them before the command runs.
+    pub fn subjects(&self) -> Vec<Subject> {
+        let paths = self.arguments.iter();
+        paths
+            .filter_map(|(name, argument)| {
+                let (pointer, kind) = (format!("/{name}"), SubjectKind::Path);
+                Some(Subject { pointer, kind, access: argument.path? })
+            })
+            .collect()
+    }
+
+    /// The words and the standard input of a call with arguments that fit the schema.
+    ///
+    /// # Errors
+    ///
+    /// Which argument can't be given to the command, and why.
+    pub fn expand(&self, arguments: &Value) -> Result<CommandLine, String> {
+        let mut words = Vec::new();
+        let mut options = true;
+        for part in &self.parts {
+            if part.optional && !part.words.iter().all(|word| word.is_given(arguments)) {
+                continue;
+            }
+            for word in &part.words {
+                word.expand(arguments, &mut options, &mut words)?;
+                if words.len() > MAX_WORDS {
+                    return Err(format!(
+                        "the command has more than {MAX_WORDS} words, which is the limit"
+                    ));
+                }
+            }
+        }
+        let stdin = self.stdin.as_deref().and_then(|name| arguments.get(name)?.as_str());
+        Ok(CommandLine { words, stdin: stdin.unwrap_or_default().to_owned() })
+    }
+}
+
+impl Word {
+    /// Whether a call has the arguments of this word.
+    fn is_given(&self, arguments: &Value) -> bool {
+        let value = |name: &String| arguments.get(name);
+        match self {
+            Self::Text(pieces) => pieces.iter().all(|piece| match piece {
+                Piece::Literal(_) => true,
+                Piece::Argument(one) => value(&one.name).is_some_and(Value::is_string),
+            }),
+            Self::List(one) => {
+                value(&one.name).and_then(Value::as_array).is_some_and(|items| !items.is_empty())
+            }
+            Self::Switch(name) => value(name) == Some(&Value::Bool(true)),
+        }
+    }
+
+    /// Adds the words that it stands for. `options`: whether the command may still read a word as
+    /// an option.
+    fn expand(
+        &self,
+        arguments: &Value,
+        options: &mut bool,
+        words: &mut Vec<String>,
+    ) -> Result<(), String> {
+        match self {
+            Self::Text(pieces) => {
+                let mut word = String::new();
+                for piece in pieces {
+                    word += match piece {
+                        Piece::Literal(text) => text,
+                        Piece::Argument(one) => text_of(&one.name, arguments.get(&one.name))?,
+                    };
+                }
+                match &pieces[..] {
+                    [Piece::Argument(one), ..] => check_option(&one.name, &word, *options)?,
+                    [Piece::Literal(text)] if text == END_OF_OPTIONS => *options = false,
+                    _ => {}
+                }
+                words.push(word);
+            }
+            Self::List(Placeholder { name, .. }) => {
+                for item in arguments.get(name).and_then(Value::as_array).into_iter().flatten() {
+                    let word = text_of(name, Some(item))?;
+                    check_option(name, word, *options)?;
+                    words.push(word.to_owned());
+                }
+            }
+            Self::Switch(_) => {}
+        }
+        Ok(())
+    }
+}
+
+fn text_of<'v>(name: &str, value: Option<&'v Value>) -> Result<&'v str, String> {
+    let text = value.and_then(Value::as_str).ok_or_else(|| format!("`{name}` has to be a text"))?;
+    if text.contains('\0') {
+        return Err(format!("`{name}` has a character NUL, which ends a word for a command"));
+    }
+    Ok(text)
+}
+
+/// A value must not become an option, since options can do anything that the command can.
+fn check_option(name: &str, word: &str, options: bool) -> Result<(), String> {
+    if options && word.len() > 1 && word.starts_with('-') {
+        return Err(format!("`{name}` begins with `-`, so the command would read it as an option"));
+    }
+    Ok(())
+}
+
+fn parse_word(written: &str) -> Result<Word, String> {
+    let shown: String = written.chars().take(80).collect();
+    if written.len() > MAX_PART {
+        return Err(format!("`{shown}` has {} bytes; the limit is {MAX_PART}", written.len()));
+    }
+    if written.contains('\0') {
+        return Err(format!("`{shown}` has a character NUL"));
+    }
+    let whole = written.strip_prefix('{').and_then(|rest| rest.strip_suffix('}'));
+    if let Some(name) = whole.and_then(|name| name.strip_suffix("...")) {
+        return placeholder(name).map(Word::List);
+    }
+    if let Some(name) = whole.and_then(|name| name.strip_suffix('?')) {
+        return check_name(name).map(|()| Word::Switch(name.to_owned()));
+    }
+    let (mut pieces, mut literal, mut rest) = (Vec::new(), String::new(), written);
+    while let Some(at) = rest.find(['{', '}']) {
+        literal += &rest[..at];
+        let (brace, after) = (&rest[at..=at], &rest[at + 1..]);
+        if let Some(doubled) = after.strip_prefix(brace) {
+            literal += brace;
+            rest = doubled;
+            continue;
+        }
+        let inside = if brace == "{" { after.split_once('}') } else { None };
+        let Some((name, after)) = inside else {
+            return Err(format!(
+                "`{shown}` has a single `{brace}`; write `{brace}{brace}` for one"
+            ));
+        };
+        if name.ends_with("...") || name.ends_with('?') {
+            return Err(format!(
+                "`{{{name}}}` has to be a word of its own, not a part of `{shown}`"
+            ));
+        }
+        let one = placeholder(name)?;
+        if !literal.is_empty() {
+            pieces.push(Piece::Literal(std::mem::take(&mut literal)));
+        }
+        pieces.push(Piece::Argument(one));
+        rest = after;
+    }
+    literal += rest;
+    if !literal.is_empty() || pieces.is_empty() {
+        pieces.push(Piece::Literal(literal));
+    }
+    Ok(Word::Text(pieces))
+}
+
+/// `NAME`, `NAME:read` or `NAME:write`.
+fn placeholder(written: &str) -> Result<Placeholder, String> {
+    let (name, path) = match written.split_once(':') {
+        None => (written, None),
+        Some((name, "read")) => (name, Some(Access::Read)),
+        Some((name, "write")) => (name, Some(Access::Write)),
+        Some((name, other)) => {
+            check_name(name)?;
+            let shown: String = other.chars().take(MAX_NAME).collect();
+            return Err(format!(
+                "`{name}` can be a path to `read` or to `write`, not to `{shown}`"
+            ));
+        }
+    };
+    check_name(name)?;
+    Ok(Placeholder { name: name.to_owned(), path })
+}
+
+fn check_name(name: &str) -> Result<(), String> {
+    let is_valid = name.len() <= MAX_NAME
+        && name.starts_with(|c: char| c.is_ascii_lowercase())
+        && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b"_-".contains(&b));
+    if is_valid {
+        return Ok(());
+    }
+    let shown: String = name.chars().take(MAX_NAME).collect();
+    Err(format!(
+        "`{shown}` can't be an argument's name: it has to be at most {MAX_NAME} characters of [a-z0-9_-], the first a letter"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn template(parts: &[&[&str]]) -> Result<CommandTemplate, String> {
+        let owned: Vec<Vec<String>> =
+            parts.iter().map(|part| part.iter().map(|word| (*word).to_owned()).collect()).collect();
+        let written = owned.iter().map(|part| match &part[..] {
+            [word] => WrittenPart::Word(word),
+            words => WrittenPart::Optional(words),
+        });
+        CommandTemplate::parse(written, "input", &BTreeMap::new())
+    }
+
+    #[track_caller]
+    fn words(parts: &[&[&str]], arguments: &Value) -> Result<Vec<String>, String> {
+        template(parts).expect("the template is valid").expand(arguments).map(|line| line.words)
+    }
+
+    #[test]
+    fn value_is_one_word_whatever_it_has() {
+        let evil = "a b; rm -rf / $(id) {x} \n\"'*";
+        let all = words(&[&["-e"], &["--in={x}"], &["{x}"]], &json!({ "x": evil }));
+        assert_eq!(all, Ok(vec!["-e".to_owned(), format!("--in={evil}"), evil.to_owned()]));
+    }
+
+    #[test]
+    fn value_never_becomes_an_option() {
+        let error = words(&[&["{x}"]], &json!({ "x": "--exec=sh" })).expect_err("it is an option");
+        assert!(error.contains("`x` begins with `-`"), "{error}");
+        assert!(words(&[&["{x...}"]], &json!({ "x": ["ok", "-i"] })).is_err());
+        assert!(words(&[&["{x}{y}"]], &json!({ "x": "", "y": "-i" })).is_err());
+        // A value that is `--` doesn't end the options, and is none.
+        assert!(words(&[&["{x}"], &["{y}"]], &json!({ "x": "--", "y": "-i" })).is_err());
+        assert!(words(&[&["--"], &["{x}"]], &json!({ "x": "-i" })).is_ok());
+        assert!(words(&[&["--level={x}"]], &json!({ "x": "-1" })).is_ok());
+        assert!(words(&[&["{x}"]], &json!({ "x": "-" })).is_ok());
+    }
+
+    #[test]
+    fn optional_part_is_left_out_as_a_whole() {
+        let parts: &[&[&str]] =
+            &[&["--max", "{n}"], &["-i", "{case?}"], &["--in", "{files...}"], &["{rest...}"]];
+        for (arguments, expected) in [
+            (json!({}), vec![]),
+            (json!({ "n": "3", "case": true }), vec!["--max", "3", "-i"]),
+            (json!({ "case": false, "files": [] }), vec![]),
+            (json!({ "files": ["a", "b c"], "rest": ["d"] }), vec!["--in", "a", "b c", "d"]),
+        ] {
+            let words = words(parts, &arguments).expect("the arguments fit");
+            assert_eq!(words, expected, "{arguments}");
+        }
+    }
+
+    #[test]
+    fn schema_and_standard_input_come_from_the_template() {
+        let template = template(&[&["{pattern}"], &["-C", "{context}"], &["{files...}"]])
+            .expect("the template is valid");
+        let schema = template.schema();
+        assert_eq!(schema["required"], json!(["pattern"]));
+        assert_eq!(schema["properties"]["files"]["items"], json!({ "type": "string" }));
+        assert_eq!(schema["additionalProperties"], json!(false));
+        let names: Vec<_> =
+            schema["properties"].as_object().into_iter().flatten().map(|(name, _)| name).collect();
+        assert_eq!(names, ["context", "files", "input", "pattern"]);
+        assert_eq!(
+            self::template(&[&["{out:write}"], &["{in:read...}"], &["{text}"]])
+                .map(|template| template.subjects()),
+            Ok(vec![
+                Subject { pointer: "/in".into(), kind: SubjectKind::Path, access: Access::Read },
+                Subject { pointer: "/out".into(), kind: SubjectKind::Path, access: Access::Write },
+            ])
+        );
+        let line = template.expand(&json!({ "pattern": "p", "input": "--text" }));
+        assert_eq!(line.map(|line| line.stdin), Ok("--text".to_owned()));
+    }
+
+    #[test]
+    fn wrong_template_says_what_is_wrong() {
+        for (parts, reason) in [
+            (&[&["{a"][..]][..], "single `{`"),
+            (&[&["a}"]], "single `}`"),
+            (&[&["{}"]], "can't be an argument's name"),
+            (&[&["{A}"]], "can't be an argument's name"),
+            (&[&["--x={a...}"]], "a word of its own"),
+            (&[&["{a?}"]], "stands alone"),
+            (&[&["a", "b"]], "never be left out"),
+            (&[&["{a}"], &["{a...}"]], "something else in another"),
+            (&[&["a\0"]], "NUL"),
+            (&[&["{a:run}"]], "to `read` or to `write`"),
+            (&[&["{a}"], &["{a:read}"]], "something else in another"),
+        ] {
+            let error = template(parts).expect_err("the template is wrong");
+            assert!(error.contains(reason), "{error}");
+        }
+        assert!(template(&[&["{{a}}"]]).is_ok_and(|template| template.arguments.len() == 1));
+        let described = BTreeMap::from([("b".to_owned(), "what".to_owned())]);
+        assert!(CommandTemplate::parse([WrittenPart::Word("{a}")], "", &described).is_err());
+        assert_eq!(words(&[&["{{a}}"]], &json!({})), Ok(vec!["{a}".to_owned()]));
+        assert!(words(&[&["{a}"]], &json!({ "a": "x\0y" })).is_err());
+    }
+}

@@ -1,0 +1,248 @@
+//! Runs components that know nothing of Berth: their functions, and WASI commands.
+
+use std::borrow::Cow;
+
+use berth_component::{Manifest, Request, RequestedLimits};
+use berth_contract::text::{cut, neutral};
+use berth_contract::{Category, Content, Definition, Failure, Outcome, Output};
+use berth_policy::{CommandLine, CommandTemplate};
+use berth_typed::{ComponentKind, Docs, Functions, Outline, ToolBounds};
+use serde_json::Value;
+use wasmtime::Store;
+use wasmtime::component::{Component, ComponentExportIndex, Instance, Val};
+use wasmtime_wasi::I32Exit;
+
+use crate::guest::state::CallState;
+use crate::limits::{MAX_DESCRIPTION, MAX_TOOL_NAME, MAX_TOOLS};
+use crate::policy::PluginPolicy;
+
+/// The tool of a command, within its plugin.
+const RUN: &str = "run";
+
+/// What is kept of a command's standard error for its answer, from the end.
+const MAX_STDERR: usize = 16 * 1024;
+
+/// The host's bounds for tools hold for functions too.
+const BOUNDS: ToolBounds =
+    ToolBounds { tools: MAX_TOOLS, name: MAX_TOOL_NAME, description: MAX_DESCRIPTION };
+
+/// What a component that doesn't know Berth exports.
+pub(crate) enum Foreign {
+    /// Functions, each a tool.
+    Functions(Functions),
+    /// The function `run` of `wasi:cli/run`.
+    Command(ComponentExportIndex),
+}
+
+/// The checked arguments of one call.
+pub(crate) enum Input {
+    Values(Vec<Val>),
+    Command(CommandLine),
+}
+
+impl Foreign {
+    /// What a component exports that doesn't export Berth's interfaces.
+    ///
+    /// # Errors
+    ///
+    /// It exports nothing that Berth can call.
+    pub(crate) fn from_component(component: &Component) -> Result<Self, String> {
+        if let Some(run) = find_run(component) {
+            return Ok(Self::Command(run));
+        }
+        Functions::from_component(component, BOUNDS).map(Self::Functions)
+    }
+
+    /// Converts and checks the arguments of a call, before any code of the component runs.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with them.
+    pub(crate) fn check(
+        &self,
+        tool: &str,
+        arguments: &Value,
+        policy: &PluginPolicy,
+    ) -> Result<Input, Failure> {
+        match self {
+            Self::Functions(functions) => functions.check(tool, arguments).map(Input::Values),
+            Self::Command(_) => {
+                let template = policy.command.as_ref().ok_or_else(|| {
+                    Failure::new(Category::PermanentFailure, NO_TEMPLATE).with_code("host")
+                })?;
+                let line = template.expand(arguments);
+                line.map(Input::Command)
+                    .map_err(|reason| Failure::new(Category::InvalidParameters, reason))
+            }
+        }
+    }
+
+    /// Calls the component. An error is a trap.
+    pub(crate) async fn call(
+        &self,
+        store: &mut Store<CallState>,
+        instance: &Instance,
+        tool: &str,
+        input: Input,
+        limit: usize,
+    ) -> wasmtime::Result<Outcome> {
+        match (self, input) {
+            (Self::Functions(functions), Input::Values(values)) => {
+                functions.call(store, instance, tool, &values, limit).await
+            }
+            (Self::Command(run), Input::Command(line)) => {
+                run_command(store, instance, *run, line, limit).await
+            }
+            _ => Err(wasmtime::Error::msg("the arguments don't belong to this component")),
+        }
+    }
+}
+
+/// Why a command without a template is not loaded, with the remedy.
+const NO_TEMPLATE: &str = "it is a WASI command; to run it as a tool, set `command = true` and its `arguments` in its table of the configuration";
+
+/// The tools of a component that doesn't know Berth, and the functions that are left out, each with
+/// the reason.
+///
+/// # Errors
+///
+/// The operator's table doesn't fit the component.
+pub(crate) fn offer(
+    foreign: &Foreign,
+    docs: &Docs,
+    manifest: &Manifest,
+    policy: &PluginPolicy,
+) -> Result<(Vec<Definition>, Vec<String>), String> {
+    match foreign {
+        Foreign::Functions(functions) => Ok(functions.offer(docs)),
+        Foreign::Command(_) => Ok((command(manifest, policy)?, Vec::new())),
+    }
+}
+
+/// The tool of a command, as the operator's template makes it.
+///
+/// # Errors
+///
+/// The operator's table has no template.
+pub(crate) fn command(
+    manifest: &Manifest,
+    policy: &PluginPolicy,
+) -> Result<Vec<Definition>, String> {
+    let template = match &policy.command {
+        Some(template) => Cow::Borrowed(&**template),
+        // Its tool is shown as it would be without arguments.
+        None if policy.inspect_only => Cow::Owned(CommandTemplate::default()),
+        None => return Err(format!("{NO_TEMPLATE} ({})", policy.table.lines("command = true"))),
+    };
+    let about = template.description.as_deref().unwrap_or(&manifest.description);
+    let mut tool = Definition::new(RUN, neutral(cut(about, MAX_DESCRIPTION)), template.schema());
+    tool.subjects = template.subjects();
+    tool.foreign = true;
+    Ok(vec![tool])
+}
+
+/// The kind of a component and the operator's table have to fit.
+///
+/// # Errors
+///
+/// The table has a template, and the component is no command.
+pub(crate) fn check_kind(kind: ComponentKind, policy: &PluginPolicy) -> Result<(), String> {
+    if policy.command.is_some() && kind != ComponentKind::Command {
+        return Err("its table of the configuration says `command = true`, but it is no command: it doesn't export `wasi:cli/run`".into());
+    }
+    Ok(())
+}
+
+/// The manifest of a component that has none. `name`: its file's name, or that of its table.
+pub(crate) fn manifest(name: &str, outline: &Outline, docs: &Docs) -> Manifest {
+    let request = |name: &str, access: Option<&str>, reason: String| Request {
+        name: name.to_owned(),
+        access: access.map(str::to_owned),
+        reason,
+    };
+    let mut capabilities = Vec::new();
+    let mut ask = |package: &str, name: &str, access| {
+        if let Some(import) = outline.imports_of(package) {
+            capabilities.push(request(name, access, format!("it imports `{import}`")));
+        }
+    };
+    ask("wasi:filesystem", "files", Some("read-write"));
+    ask("wasi:http", "http", None);
+    if outline.is_module() {
+        let reason = "it is a module of WASI preview 1".to_owned();
+        capabilities.push(request("files", Some("read-write"), reason));
+    }
+    let nothing_said = match outline.kind {
+        ComponentKind::Command => "A command without a manifest",
+        _ => "A component without a manifest",
+    };
+    let description = docs.package().map(str::trim).filter(|text| !text.is_empty());
+    Manifest {
+        manifest: 1,
+        name: name.to_owned(),
+        version: outline.version.clone().unwrap_or_else(|| "0".to_owned()),
+        description: neutral(cut(description.unwrap_or(nothing_said), 1024)).into_owned(),
+        authors: Vec::new(),
+        license: None,
+        repository: None,
+        capabilities,
+        limits: RequestedLimits::default(),
+        config_schema: None,
+    }
+}
+
+/// The function of a command, in any version of WASI 0.2.
+fn find_run(component: &Component) -> Option<ComponentExportIndex> {
+    let exports = component.component_type();
+    let (name, _) = exports
+        .exports(component.engine())
+        .find(|(name, _)| name.starts_with("wasi:cli/run@0.2."))?;
+    let interface = component.get_export_index(None, name)?;
+    component.get_export_index(Some(&interface), "run")
+}
+
+async fn run_command(
+    store: &mut Store<CallState>,
+    instance: &Instance,
+    run: ComponentExportIndex,
+    line: CommandLine,
+    limit: usize,
+) -> wasmtime::Result<Outcome> {
+    store.data_mut().begin_command(line, limit);
+    let run = instance.get_typed_func::<(), (Result<(), ()>,)>(&mut *store, run)?;
+    let code = match run.call_async(&mut *store, ()).await {
+        Ok((Ok(()),)) => 0,
+        Ok((Err(()),)) => 1,
+        Err(error) => match error.downcast_ref::<I32Exit>() {
+            Some(exit) => exit.0,
+            None => return Err(error),
+        },
+    };
+    Ok(ended(code, store.data()))
+}
+
+/// The outcome of a command that has ended by itself.
+fn ended(code: i32, state: &CallState) -> Outcome {
+    let (stdout, stderr) = (state.call.stdout.text(), state.call.stderr.end(MAX_STDERR));
+    let stderr = stderr.trim_end();
+    let mut content = Vec::new();
+    if !stdout.is_empty() {
+        content.push(Content::text(stdout));
+    }
+    if code == 0 {
+        if !stderr.is_empty() {
+            content.push(Content::text(format!("Standard error:\n{stderr}")));
+        }
+        if content.is_empty() {
+            content.push(Content::text("The command wrote nothing."));
+        }
+        return Ok(Output { content, ..Output::default() });
+    }
+    if !stderr.is_empty() {
+        content.push(Content::text(format!("Standard error:\n{stderr}")));
+    }
+    let mut failure = Failure::new(Category::PermanentFailure, format!("Exit code: {code}"));
+    failure.code = Some("exit-status".to_owned());
+    failure.content = content;
+    Err(failure)
+}

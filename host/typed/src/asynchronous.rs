@@ -1,0 +1,134 @@
+//! Finds the exported functions that this engine doesn't run at all: those of WASI 0.3, which are
+//! async, or take or return streams, futures or error contexts. A component with one isn't
+//! compiled, so the others of it can't serve either.
+
+use std::collections::HashSet;
+
+use wasmparser::component_types::{
+    ComponentDefinedType, ComponentDefinedTypeId, ComponentEntityType, ComponentFuncTypeId,
+    ComponentValType,
+};
+use wasmparser::types::TypesRef;
+use wasmparser::{Parser, Payload, PrimitiveValType, ValidPayload, Validator, WasmFeatures};
+
+/// Most functions that are named.
+const MAX_NAMED: usize = 8;
+
+/// The names of the functions, as WIT writes them. Empty if there are none, or if the component
+/// isn't valid. It takes time and memory, so an untrusted component should be checked in a process
+/// with limits.
+pub fn asynchronous_functions(wasm: &[u8]) -> Vec<String> {
+    let mut validator = Validator::new_with_features(WasmFeatures::all());
+    let (mut types, mut exports, mut depth) = (None, Vec::new(), 0_usize);
+    for payload in Parser::new(0).parse_all(wasm) {
+        let Ok(payload) = payload else { return Vec::new() };
+        match &payload {
+            Payload::ModuleSection { .. } | Payload::ComponentSection { .. } => depth += 1,
+            Payload::End(_) => depth = depth.saturating_sub(1),
+            Payload::ComponentExportSection(section) if depth == 0 => {
+                let names = section.clone().into_iter().map_while(Result::ok);
+                exports.extend(names.map(|export| export.name.name.to_owned()));
+            }
+            _ => {}
+        }
+        match validator.payload(&payload) {
+            Ok(ValidPayload::End(all)) => types = Some(all),
+            Ok(_) => {}
+            Err(_) => return Vec::new(),
+        }
+    }
+    let Some(types) = types else { return Vec::new() };
+    let types = types.as_ref();
+    let mut found = Vec::new();
+    for export in &exports {
+        match types.component_item_for_export(export).map(|item| item.ty) {
+            Some(ComponentEntityType::Func(function)) if is_async(types, function) => {
+                found.push(export.clone());
+            }
+            Some(ComponentEntityType::Instance(interface)) => {
+                for (name, item) in &types[interface].exports {
+                    if let ComponentEntityType::Func(function) = item.ty
+                        && is_async(types, function)
+                    {
+                        found.push(format!("{export}.{name}"));
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    found.truncate(MAX_NAMED);
+    found
+}
+
+fn is_async(types: TypesRef<'_>, function: ComponentFuncTypeId) -> bool {
+    let function = &types[function];
+    let mut seen = HashSet::new();
+    function.async_
+        || function.params.iter().any(|(_, ty)| has_async(types, *ty, &mut seen))
+        || function.result.is_some_and(|ty| has_async(types, ty, &mut seen))
+}
+
+/// Whether a type has a stream, a future or an error context. Each type is looked at once: they may
+/// refer to each other so often that the whole tree is never seen.
+fn has_async(
+    types: TypesRef<'_>,
+    ty: ComponentValType,
+    seen: &mut HashSet<ComponentDefinedTypeId>,
+) -> bool {
+    let id = match ty {
+        ComponentValType::Primitive(ty) => return ty == PrimitiveValType::ErrorContext,
+        ComponentValType::Type(id) if !seen.insert(id) => return false,
+        ComponentValType::Type(id) => id,
+    };
+    let mut any = |ty: ComponentValType| has_async(types, ty, seen);
+    match &types[id] {
+        ComponentDefinedType::Primitive(ty) => *ty == PrimitiveValType::ErrorContext,
+        ComponentDefinedType::Record(record) => record.fields.values().any(|ty| any(*ty)),
+        ComponentDefinedType::Variant(variant) => {
+            variant.cases.values().any(|case| case.ty.is_some_and(&mut any))
+        }
+        ComponentDefinedType::Tuple(tuple) => tuple.types.iter().any(|ty| any(*ty)),
+        ComponentDefinedType::List { element, .. }
+        | ComponentDefinedType::FixedLengthList { element, .. } => any(*element),
+        ComponentDefinedType::Option { ty, .. } => any(*ty),
+        ComponentDefinedType::Result { ok, err, .. } => {
+            [ok, err].into_iter().flatten().any(|ty| any(*ty))
+        }
+        ComponentDefinedType::Map { key, value, .. } => any(*key) || any(*value),
+        ComponentDefinedType::Future { .. } | ComponentDefinedType::Stream { .. } => true,
+        ComponentDefinedType::Flags(_)
+        | ComponentDefinedType::Enum(_)
+        | ComponentDefinedType::Own(_)
+        | ComponentDefinedType::Borrow(_) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn named(text: &str) -> Vec<String> {
+        asynchronous_functions(&wat::parse_str(text).expect("the text is a component"))
+    }
+
+    #[test]
+    fn functions_of_wasi_0_3_are_named() {
+        let text = r#"(component
+          (core module $m
+            (memory (export "memory") 1)
+            (func (export "f") (param i32 i32))
+            (func (export "g")))
+          (core instance $i (instantiate $m))
+          (type $s (stream u8))
+          (type $t (tuple (option $s)))
+          (func $f (param "s" $t) (canon lift (core func $i "f") (memory (core memory $i "memory"))))
+          (func $g (canon lift (core func $i "g")))
+          (instance $j (export "f" (func $f)) (export "g" (func $g)))
+          (export "a:b/c" (instance $j))
+          (export "plain" (func $g)))"#;
+        assert_eq!(named(text), ["a:b/c.f"]);
+        assert!(named("(component)").is_empty());
+        assert!(asynchronous_functions(b"\0asm").is_empty());
+    }
+}

@@ -1,0 +1,19 @@
+//! Components that know nothing of Berth: their exported functions as tools, with JSON for their
+//! types.
+//!
+//! The types of a component become JSON Schemas. Arguments are converted into component values
+//! before any code of the component runs, and answers back into JSON. This crate and `runtime`
+//! alone name wasmtime; it makes no store and links nothing.
+
+mod asynchronous;
+mod docs;
+mod exports;
+mod outline;
+mod schema;
+mod signature;
+mod values;
+
+pub use asynchronous::asynchronous_functions;
+pub use docs::Docs;
+pub use exports::{Functions, ToolBounds};
+pub use outline::{ComponentKind, Outline, name_from};

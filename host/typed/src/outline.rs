@@ -1,0 +1,168 @@
+//! What a component is, read from its bytes without running or compiling it.
+
+use berth_component::Interfaces;
+use berth_contract::text::{cut, neutral_line};
+use serde::{Deserialize, Serialize};
+use wasmparser::{Parser, Payload};
+
+/// The module of preview 1 of WASI.
+const PREVIEW1: &str = "wasi_snapshot_preview1";
+
+/// Most characters of a plugin's name.
+const MAX_NAME: usize = 24;
+
+/// What a component is to Berth.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ComponentKind {
+    /// It exports Berth's interfaces.
+    #[default]
+    Plugin,
+    /// It doesn't know Berth. Its exported functions are tools.
+    Functions,
+    /// A WASI command.
+    Command,
+}
+
+/// The exports and imports of a component.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Outline {
+    /// What it is.
+    pub kind: ComponentKind,
+    /// The names of the interfaces that it imports.
+    pub imports: Vec<String>,
+    /// Those that it exports.
+    pub exports: Vec<String>,
+    /// The version of the package whose interface it exports first. `None`: there is no version.
+    pub version: Option<String>,
+}
+
+impl Outline {
+    /// Reads the outline of a component, or of a core module that is a command of preview 1.
+    ///
+    /// # Errors
+    ///
+    /// It is damaged, or a core module of another kind.
+    pub fn read(wasm: &[u8]) -> Result<Self, String> {
+        if Parser::is_core_wasm(wasm) {
+            return module(wasm);
+        }
+        let Interfaces { imports, exports } = Interfaces::read(wasm)?;
+        let kind = if exports.iter().any(|name| name.starts_with("berth:tool/")) {
+            ComponentKind::Plugin
+        } else if exports.iter().any(|name| name.starts_with("wasi:cli/run@0.2.")) {
+            ComponentKind::Command
+        } else {
+            ComponentKind::Functions
+        };
+        let own = exports.iter().filter(|name| !name.starts_with("wasi:"));
+        let version =
+            own.filter_map(|name| name.split_once('@')).map(|(_, version)| version).next();
+        let version = version.map(|text| neutral_line(cut(text, 64)));
+        Ok(Self { kind, imports, exports, version })
+    }
+
+    /// The first interface of a package that it imports.
+    pub fn imports_of(&self, package: &str) -> Option<&str> {
+        let mut imports = self.imports.iter().map(String::as_str);
+        imports
+            .find(|import| import.strip_prefix(package).is_some_and(|rest| rest.starts_with('/')))
+    }
+
+    /// Whether it is a core module, of preview 1.
+    pub fn is_module(&self) -> bool {
+        self.imports.iter().any(|import| import == PREVIEW1)
+    }
+}
+
+/// The outline of a core module. It is a command, or nothing that Berth runs.
+fn module(wasm: &[u8]) -> Result<Outline, String> {
+    let (mut starts, mut others) = (false, None);
+    for payload in Parser::new(0).parse_all(wasm) {
+        match payload.map_err(damaged)? {
+            Payload::ImportSection(section) => {
+                for import in section.into_imports() {
+                    let import = import.map_err(damaged)?;
+                    if import.module != PREVIEW1 {
+                        others.get_or_insert_with(|| neutral_line(cut(import.module, 80)));
+                    }
+                }
+            }
+            Payload::ExportSection(section) => {
+                for export in section {
+                    starts |= export.map_err(damaged)?.name == "_start";
+                }
+            }
+            _ => {}
+        }
+    }
+    match (starts, others) {
+        (true, None) => Ok(Outline {
+            kind: ComponentKind::Command,
+            imports: vec![PREVIEW1.to_owned()],
+            exports: Vec::new(),
+            version: None,
+        }),
+        (true, Some(other)) => Err(format!(
+            "it is a core WebAssembly module that imports `{other}`; a command of preview 1 imports `{PREVIEW1}` alone. \
+             Build it for the target wasm32-wasip2"
+        )),
+        (false, _) => Err("it is a core WebAssembly module, not a component, and no command: it exports no `_start`. \
+                           Build it for the target wasm32-wasip2"
+            .to_owned()),
+    }
+}
+
+fn damaged(error: wasmparser::BinaryReaderError) -> String {
+    format!("it is damaged: {error}")
+}
+
+/// A plugin's name for a file without one: its stem, without the characters that a name can't have.
+pub fn name_from(stem: &str) -> String {
+    let valid = |c: char| match c.to_ascii_lowercase() {
+        c @ ('a'..='z' | '0'..='9' | '-') => Some(c),
+        '_' | '.' | ' ' => Some('-'),
+        _ => None,
+    };
+    let name: String = stem.chars().filter_map(valid).collect();
+    let name = name.trim_start_matches(|c: char| !c.is_ascii_lowercase());
+    let name = cut(name, MAX_NAME).trim_end_matches('-');
+    if name.is_empty() { "component".to_owned() } else { name.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn outline(text: &str) -> Result<Outline, String> {
+        Outline::read(&wat::parse_str(text).expect("the text is WebAssembly"))
+    }
+
+    #[test]
+    fn commands_of_preview_1_are_told_from_other_modules() {
+        let command = r#"(module (import "wasi_snapshot_preview1" "proc_exit" (func (param i32)))
+            (func (export "_start")))"#;
+        let outline = |text| self::outline(text);
+        let found = outline(command).expect("it is a command");
+        assert_eq!((found.kind, found.is_module()), (ComponentKind::Command, true));
+        let error = outline("(module)").expect_err("it is no command");
+        assert!(error.contains("exports no `_start`"), "{error}");
+        let error = outline(r#"(module (import "env" "f" (func)) (func (export "_start")))"#)
+            .expect_err("it needs another module");
+        assert!(error.contains("imports `env`"), "{error}");
+    }
+
+    #[test]
+    fn name_is_made_of_a_file_name() {
+        for (stem, name) in [
+            ("word_count", "word-count"),
+            ("7zip", "zip"),
+            ("My Tool.v2", "my-tool-v2"),
+            ("..", "component"),
+            ("ж\u{202e}\n", "component"),
+            (&"x".repeat(100), &"x".repeat(24)),
+        ] {
+            assert_eq!(name_from(stem), name);
+        }
+    }
+}

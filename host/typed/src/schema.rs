@@ -1,0 +1,237 @@
+//! Component types as JSON Schema. `values` converts between the two forms, and this module's
+//! schemas describe exactly what that accepts.
+
+use serde_json::{Map, Value, json};
+use wasmtime::component::Type;
+
+/// The largest integer that every JSON reader keeps exactly.
+pub(crate) const EXACT: u64 = 1 << 53;
+
+/// The texts that stand for floating-point numbers that JSON doesn't have.
+pub(crate) const NOT_FINITE: [&str; 3] = ["NaN", "Infinity", "-Infinity"];
+
+/// Most parts of one schema. Types refer to types, so a short description can stand for a tree that
+/// no memory holds. The text of a schema has its own limit, which real types don't reach either.
+const MAX_PARTS: usize = 10_000;
+
+/// Most levels of types within types.
+const MAX_DEPTH: usize = 24;
+
+/// Makes schemas of one function.
+pub(crate) struct Schemas {
+    parts: usize,
+}
+
+impl Schemas {
+    pub(crate) fn new() -> Self {
+        Self { parts: 0 }
+    }
+
+    /// The schema of a type.
+    ///
+    /// # Errors
+    ///
+    /// Why values of this type can't be JSON, as a phrase after "it".
+    pub(crate) fn schema_of(&mut self, ty: &Type) -> Result<Value, String> {
+        self.schema(ty, 0)
+    }
+
+    /// The schema of an object with these fields. A field that may be absent isn't required.
+    pub(crate) fn object<'t>(
+        &mut self,
+        fields: impl Iterator<Item = (&'t str, Type)>,
+    ) -> Result<Value, String> {
+        self.fields(fields, 0)
+    }
+
+    fn fields<'t>(
+        &mut self,
+        fields: impl Iterator<Item = (&'t str, Type)>,
+        depth: usize,
+    ) -> Result<Value, String> {
+        let (mut properties, mut required) = (Map::new(), Vec::new());
+        for (name, ty) in fields {
+            properties.insert(name.to_owned(), self.schema(&ty, depth + 1)?);
+            if !matches!(ty, Type::Option(_)) {
+                required.push(name.to_owned());
+            }
+        }
+        let mut object = Map::new();
+        object.insert("type".into(), json!("object"));
+        object.insert("properties".into(), properties.into());
+        if !required.is_empty() {
+            object.insert("required".into(), json!(required));
+        }
+        object.insert("additionalProperties".into(), json!(false));
+        Ok(object.into())
+    }
+
+    fn schema(&mut self, ty: &Type, depth: usize) -> Result<Value, String> {
+        self.parts += 1;
+        if self.parts > MAX_PARTS {
+            return Err(format!("has types of more than {MAX_PARTS} parts, which is the limit"));
+        }
+        if depth > MAX_DEPTH {
+            return Err(format!(
+                "has types nested deeper than {MAX_DEPTH} levels, which is the limit"
+            ));
+        }
+        let next = depth + 1;
+        Ok(match ty {
+            Type::Bool => json!({ "type": "boolean" }),
+            Type::S8 => integer(i8::MIN.into(), i8::MAX.into()),
+            Type::U8 => integer(0, u8::MAX.into()),
+            Type::S16 => integer(i16::MIN.into(), i16::MAX.into()),
+            Type::U16 => integer(0, u16::MAX.into()),
+            Type::S32 => integer(i32::MIN.into(), i32::MAX.into()),
+            Type::U32 => integer(0, u32::MAX.into()),
+            // A number beyond 2^53 may have lost digits on its way. A text doesn't.
+            Type::S64 => json!({
+                "type": ["integer", "string"],
+                "minimum": -(EXACT as i64), "maximum": EXACT, "pattern": "^-?[0-9]{1,19}$",
+            }),
+            Type::U64 => json!({
+                "type": ["integer", "string"],
+                "minimum": 0, "maximum": EXACT, "pattern": "^[0-9]{1,20}$",
+            }),
+            Type::Float32 | Type::Float64 => {
+                json!({ "anyOf": [{ "type": "number" }, { "enum": NOT_FINITE }] })
+            }
+            Type::Char => json!({ "type": "string", "minLength": 1, "maxLength": 1 }),
+            Type::String => json!({ "type": "string" }),
+            Type::List(list) if matches!(list.ty(), Type::U8) => {
+                json!({ "type": "string", "contentEncoding": "base64" })
+            }
+            Type::List(list) => {
+                json!({ "type": "array", "items": self.schema(&list.ty(), next)? })
+            }
+            Type::Map(map) if matches!(map.key(), Type::String) => {
+                json!({ "type": "object", "additionalProperties": self.schema(&map.value(), next)? })
+            }
+            Type::Map(map) => {
+                let pair = [self.schema(&map.key(), next)?, self.schema(&map.value(), next)?];
+                json!({ "type": "array", "items": tuple(pair.into()) })
+            }
+            Type::Record(record) => {
+                self.fields(record.fields().map(|field| (field.name, field.ty)), depth)?
+            }
+            Type::Tuple(types) => {
+                let types = types.types().map(|ty| self.schema(&ty, next));
+                tuple(types.collect::<Result<_, _>>()?)
+            }
+            Type::Variant(variant) => {
+                let mut cases = Vec::new();
+                for case in variant.cases() {
+                    let value = case.ty.as_ref().map(|ty| self.schema(ty, next + 1)).transpose()?;
+                    self.parts += 1;
+                    cases.push(self::case(case.name, value));
+                }
+                json!({ "oneOf": cases })
+            }
+            Type::Enum(cases) => {
+                self.parts = self.parts.saturating_add(cases.names().len());
+                json!({ "type": "string", "enum": cases.names().collect::<Vec<_>>() })
+            }
+            Type::Option(option) if matches!(option.ty(), Type::Option(_)) => nullable(json!({
+                "type": "object",
+                "properties": { "some": self.schema(&option.ty(), next + 1)? },
+                "required": ["some"],
+                "additionalProperties": false,
+            })),
+            Type::Option(option) => nullable(self.schema(&option.ty(), next)?),
+            Type::Result(result) => {
+                let mut side = |name: &str, ty: Option<Type>| {
+                    let value = match ty {
+                        Some(ty) => self.schema(&ty, next + 1)?,
+                        None => json!({ "type": "null" }),
+                    };
+                    Ok::<_, String>(json!({
+                        "type": "object",
+                        "properties": { name: value },
+                        "required": [name],
+                        "additionalProperties": false,
+                    }))
+                };
+                json!({ "oneOf": [side("ok", result.ok())?, side("err", result.err())?] })
+            }
+            Type::Flags(flags) => {
+                let names: Vec<_> = flags.names().collect();
+                self.parts = self.parts.saturating_add(names.len());
+                json!({
+                    "type": "array",
+                    "items": { "type": "string", "enum": names },
+                    "uniqueItems": true,
+                })
+            }
+            Type::Own(_) | Type::Borrow(_) => {
+                return Err(
+                    "uses a resource, which lives in one instance, and each call has its own"
+                        .into(),
+                );
+            }
+            Type::Stream(_) => return Err("uses a stream, which JSON doesn't have".into()),
+            Type::Future(_) => return Err("uses a future, which JSON doesn't have".into()),
+            Type::ErrorContext => {
+                return Err("uses an error-context, which JSON doesn't have".into());
+            }
+            Type::FixedLengthList(_) => {
+                return Err("uses a list of a fixed length, which Berth doesn't have yet".into());
+            }
+        })
+    }
+}
+
+fn integer(least: i64, most: i64) -> Value {
+    json!({ "type": "integer", "minimum": least, "maximum": most })
+}
+
+fn tuple(items: Vec<Value>) -> Value {
+    let length = items.len();
+    json!({ "type": "array", "prefixItems": items, "minItems": length, "maxItems": length })
+}
+
+fn case(name: &str, value: Option<Value>) -> Value {
+    let (mut properties, mut required) = (Map::new(), vec!["tag"]);
+    properties.insert("tag".into(), json!({ "const": name }));
+    if let Some(value) = value {
+        properties.insert("value".into(), value);
+        required.push("value");
+    }
+    json!({
+        "type": "object",
+        "properties": properties,
+        "required": required,
+        "additionalProperties": false,
+    })
+}
+
+/// A schema that allows null as well.
+fn nullable(mut schema: Value) -> Value {
+    let single = schema.get("type").filter(|ty| ty.is_string()).cloned();
+    match (single, schema.as_object_mut()) {
+        (Some(ty), Some(fields)) => {
+            fields.insert("type".into(), json!([ty, "null"]));
+            if let Some(Value::Array(names)) = fields.get_mut("enum") {
+                names.push(Value::Null);
+            }
+            schema
+        }
+        _ => json!({ "anyOf": [schema, { "type": "null" }] }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nullable_schema_allows_null_beside_every_form() {
+        assert_eq!(nullable(json!({ "type": "string" })), json!({ "type": ["string", "null"] }));
+        assert_eq!(
+            nullable(json!({ "type": "string", "enum": ["a"] })),
+            json!({ "type": ["string", "null"], "enum": ["a", null] })
+        );
+        let several = json!({ "type": ["integer", "string"] });
+        assert_eq!(nullable(several.clone()), json!({ "anyOf": [several, { "type": "null" }] }));
+    }
+}

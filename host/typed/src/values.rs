@@ -1,0 +1,550 @@
+//! Converts JSON into component values and back.
+//!
+//! Arguments have been validated against the schema that `schema` made, so most errors here are
+//! what a schema can't say: base64 that isn't, or a number that the type doesn't hold.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Map, Number, Value};
+use wasmtime::component::{Type, Val};
+
+use crate::schema::{EXACT, NOT_FINITE};
+
+/// Most bytes of the values of one call. A short text can stand for many values: every field that
+/// is absent is one.
+const MAX_ARGUMENTS: usize = 64 << 20;
+
+/// Most levels of values within values. Types that reach it have no schema, so it is never met.
+const MAX_DEPTH: usize = 128;
+
+/// A conversion of arguments into values.
+pub(crate) struct Lowering {
+    left: usize,
+    /// Where the value is that is being converted, as a JSON pointer.
+    at: Vec<String>,
+}
+
+impl Lowering {
+    pub(crate) fn new() -> Self {
+        Self { left: MAX_ARGUMENTS, at: Vec::new() }
+    }
+
+    /// Where the conversion failed, as a JSON pointer.
+    pub(crate) fn place(&self) -> String {
+        self.at.iter().fold(String::new(), |all, one| all + "/" + one)
+    }
+
+    /// The value of one parameter or field. `None`: it is absent.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong, as a phrase after "it".
+    pub(crate) fn field(
+        &mut self,
+        name: &str,
+        value: Option<&Value>,
+        ty: &Type,
+    ) -> Result<Val, String> {
+        self.at.push(name.to_owned());
+        let value = match (value, ty) {
+            (Some(value), _) => self.value(value, ty)?,
+            (None, Type::Option(_)) => self.value(&Value::Null, ty)?,
+            (None, _) => return Err("is missing".to_owned()),
+        };
+        self.at.pop();
+        Ok(value)
+    }
+
+    fn take(&mut self, bytes: usize) -> Result<(), String> {
+        self.left = self.left.checked_sub(bytes).ok_or_else(|| {
+            format!(
+                "has more values than {} MiB hold, which is the limit; give less at once",
+                MAX_ARGUMENTS >> 20
+            )
+        })?;
+        Ok(())
+    }
+
+    fn value(&mut self, value: &Value, ty: &Type) -> Result<Val, String> {
+        self.take(size_of::<Val>())?;
+        if self.at.len() > MAX_DEPTH {
+            return Err(format!("is nested deeper than {MAX_DEPTH} levels, which is the limit"));
+        }
+        Ok(match ty {
+            Type::Bool => Val::Bool(value.as_bool().ok_or("has to be true or false")?),
+            Type::S8 => Val::S8(integer(value)?),
+            Type::U8 => Val::U8(integer(value)?),
+            Type::S16 => Val::S16(integer(value)?),
+            Type::U16 => Val::U16(integer(value)?),
+            Type::S32 => Val::S32(integer(value)?),
+            Type::U32 => Val::U32(integer(value)?),
+            Type::S64 => Val::S64(integer(value)?),
+            Type::U64 => Val::U64(integer(value)?),
+            Type::Float32 => {
+                let double = float(value)?;
+                #[expect(clippy::cast_possible_truncation, reason = "the nearest is what is meant")]
+                let single = double as f32;
+                if double.is_finite() && !single.is_finite() {
+                    return Err("is too large for a 32-bit floating-point number".to_owned());
+                }
+                Val::Float32(single)
+            }
+            Type::Float64 => Val::Float64(float(value)?),
+            Type::Char => {
+                let mut chars = text(value)?.chars();
+                match (chars.next(), chars.next()) {
+                    (Some(single), None) => Val::Char(single),
+                    _ => return Err("has to be a text of one character".to_owned()),
+                }
+            }
+            Type::String => {
+                let text = text(value)?;
+                self.take(text.len())?;
+                Val::String(text.to_owned())
+            }
+            Type::List(list) if matches!(list.ty(), Type::U8) => {
+                let text = text(value)?;
+                self.take((text.len() / 4 * 3).saturating_mul(size_of::<Val>()))?;
+                let bytes = STANDARD
+                    .decode(text)
+                    .map_err(|error| format!("has to be base64 (with padding): {error}"))?;
+                Val::List(bytes.into_iter().map(Val::U8).collect())
+            }
+            Type::List(list) => {
+                let ty = list.ty();
+                let items = array(value)?.iter().enumerate();
+                Val::List(
+                    items.map(|(at, item)| self.item(at, item, &ty)).collect::<Result<_, _>>()?,
+                )
+            }
+            Type::Map(map) => self.map(value, &map.key(), &map.value())?,
+            Type::Record(record) => {
+                let fields = object(value)?;
+                self.only(fields, |name| record.fields().any(|field| field.name == name))?;
+                let values = record.fields().map(|field| {
+                    self.take(size_of::<(String, Val)>() + field.name.len())?;
+                    let value = self.field(field.name, fields.get(field.name), &field.ty)?;
+                    Ok((field.name.to_owned(), value))
+                });
+                Val::Record(values.collect::<Result<_, String>>()?)
+            }
+            Type::Tuple(tuple) => {
+                let items = array(value)?;
+                if items.len() != tuple.types().len() {
+                    return Err(format!("has to have {} items", tuple.types().len()));
+                }
+                let items = tuple.types().zip(items).enumerate();
+                let values = items.map(|(at, (ty, item))| self.item(at, item, &ty));
+                Val::Tuple(values.collect::<Result<_, _>>()?)
+            }
+            Type::Variant(variant) => {
+                let fields = object(value)?;
+                let tag = fields.get("tag").and_then(Value::as_str).unwrap_or_default();
+                let case = variant.cases().find(|case| case.name == tag);
+                let case = case.ok_or("has to have the name of a case as its `tag`")?;
+                self.take(tag.len())?;
+                let given = fields.get("value");
+                let value = match (&case.ty, given) {
+                    (Some(ty), value) => Some(Box::new(self.field("value", value, ty)?)),
+                    (None, None | Some(Value::Null)) => None,
+                    (None, Some(_)) => {
+                        return Err(format!("has a `value`, which the case `{tag}` doesn't have"));
+                    }
+                };
+                Val::Variant(tag.to_owned(), value)
+            }
+            Type::Enum(cases) => {
+                let name = text(value)?;
+                if !cases.names().any(|case| case == name) {
+                    return Err("has to be one of the names of its schema".to_owned());
+                }
+                Val::Enum(name.to_owned())
+            }
+            Type::Option(_) if value.is_null() => Val::Option(None),
+            Type::Option(option) => {
+                let ty = option.ty();
+                let value = match &ty {
+                    Type::Option(_) => self.field("some", object(value)?.get("some"), &ty)?,
+                    _ => self.value(value, &ty)?,
+                };
+                Val::Option(Some(Box::new(value)))
+            }
+            Type::Result(result) => {
+                let fields = object(value)?;
+                let (name, ty, is_ok) = match (fields.get("ok"), fields.get("err")) {
+                    (Some(_), None) => ("ok", result.ok(), true),
+                    (None, Some(_)) => ("err", result.err(), false),
+                    _ => return Err("has to have either `ok` or `err`".to_owned()),
+                };
+                let value = match ty {
+                    Some(ty) => Some(Box::new(self.field(name, fields.get(name), &ty)?)),
+                    None => None,
+                };
+                Val::Result(if is_ok { Ok(value) } else { Err(value) })
+            }
+            Type::Flags(flags) => {
+                let mut names = Vec::new();
+                for name in array(value)? {
+                    let name = text(name)?;
+                    if !flags.names().any(|flag| flag == name) {
+                        return Err("has to have only names of its schema".to_owned());
+                    }
+                    self.take(size_of::<String>() + name.len())?;
+                    names.push(name.to_owned());
+                }
+                Val::Flags(names)
+            }
+            Type::Own(_)
+            | Type::Borrow(_)
+            | Type::Future(_)
+            | Type::Stream(_)
+            | Type::ErrorContext
+            | Type::FixedLengthList(_) => return Err("can't be given as JSON".to_owned()),
+        })
+    }
+
+    fn item(&mut self, at: usize, value: &Value, ty: &Type) -> Result<Val, String> {
+        self.at.push(at.to_string());
+        let value = self.value(value, ty)?;
+        self.at.pop();
+        Ok(value)
+    }
+
+    fn map(&mut self, value: &Value, key: &Type, ty: &Type) -> Result<Val, String> {
+        let mut pairs = Vec::new();
+        if matches!(key, Type::String) {
+            for (name, value) in object(value)? {
+                self.take(size_of::<(Val, Val)>() + name.len())?;
+                let value = self.field(name, Some(value), ty)?;
+                pairs.push((Val::String(name.clone()), value));
+            }
+        } else {
+            for (at, pair) in array(value)?.iter().enumerate() {
+                let [first, second] = &array(pair)?[..] else {
+                    return Err(format!("has an item {at} that isn't a pair"));
+                };
+                pairs.push((self.item(at, first, key)?, self.item(at, second, ty)?));
+            }
+        }
+        Ok(Val::Map(pairs))
+    }
+
+    fn only(
+        &self,
+        fields: &Map<String, Value>,
+        is_field: impl Fn(&str) -> bool,
+    ) -> Result<(), String> {
+        match fields.keys().find(|name| !is_field(name)) {
+            Some(_) => Err("has a field that its type doesn't have".to_owned()),
+            None => Ok(()),
+        }
+    }
+}
+
+fn text(value: &Value) -> Result<&str, String> {
+    value.as_str().ok_or_else(|| "has to be a text".to_owned())
+}
+
+fn array(value: &Value) -> Result<&Vec<Value>, String> {
+    value.as_array().ok_or_else(|| "has to be a list".to_owned())
+}
+
+fn object(value: &Value) -> Result<&Map<String, Value>, String> {
+    value.as_object().ok_or_else(|| "has to be an object".to_owned())
+}
+
+/// An integer: a number, or the text of one.
+fn integer<T: TryFrom<i128>>(value: &Value) -> Result<T, String> {
+    let wide = match value {
+        Value::Number(number) => {
+            number.as_i64().map(i128::from).or_else(|| number.as_u64().map(i128::from))
+        }
+        Value::String(text) if text.len() <= 20 => text.parse().ok(),
+        _ => None,
+    };
+    wide.and_then(|wide| T::try_from(wide).ok())
+        .ok_or_else(|| "has to be an integer within the bounds of its type".to_owned())
+}
+
+fn float(value: &Value) -> Result<f64, String> {
+    match value {
+        Value::Number(number) => number.as_f64(),
+        Value::String(text) => match NOT_FINITE.iter().position(|name| name == text) {
+            Some(0) => Some(f64::NAN),
+            Some(1) => Some(f64::INFINITY),
+            Some(2) => Some(f64::NEG_INFINITY),
+            _ => None,
+        },
+        _ => None,
+    }
+    .ok_or_else(|| "has to be a number".to_owned())
+}
+
+/// A conversion of an answer into JSON, of at most so many bytes of text.
+pub(crate) struct Lifting {
+    left: usize,
+}
+
+/// The answer is larger than its limit.
+#[derive(Debug)]
+pub(crate) struct TooLarge;
+
+impl Lifting {
+    pub(crate) fn new(limit: usize) -> Self {
+        Self { left: limit }
+    }
+
+    fn take(&mut self, bytes: usize) -> Result<(), TooLarge> {
+        self.left = self.left.checked_sub(bytes).ok_or(TooLarge)?;
+        Ok(())
+    }
+
+    /// The JSON of a value of a type.
+    ///
+    /// # Errors
+    ///
+    /// Its text would be larger than what is left.
+    pub(crate) fn json(&mut self, value: Val, ty: &Type) -> Result<Value, TooLarge> {
+        // About what it takes as text: itself and what separates it from the next one.
+        self.take(4)?;
+        Ok(match (value, ty) {
+            (Val::Bool(value), _) => value.into(),
+            (Val::S8(value), _) => value.into(),
+            (Val::U8(value), _) => value.into(),
+            (Val::S16(value), _) => value.into(),
+            (Val::U16(value), _) => value.into(),
+            (Val::S32(value), _) => value.into(),
+            (Val::U32(value), _) => value.into(),
+            (Val::S64(value), _) if value.unsigned_abs() <= EXACT => value.into(),
+            (Val::S64(value), _) => value.to_string().into(),
+            (Val::U64(value), _) if value <= EXACT => value.into(),
+            (Val::U64(value), _) => value.to_string().into(),
+            // By way of its shortest text: 0.1 stays 0.1.
+            (Val::Float32(value), _) => {
+                number(value.to_string().parse().unwrap_or(f64::from(value)))
+            }
+            (Val::Float64(value), _) => number(value),
+            (Val::Char(value), _) => value.to_string().into(),
+            (Val::String(text), _) | (Val::Enum(text), _) => {
+                self.take(text.len())?;
+                text.into()
+            }
+            (Val::List(items), Type::List(list)) if matches!(list.ty(), Type::U8) => {
+                self.take(items.len().div_ceil(3).saturating_mul(4))?;
+                let byte = |item| if let Val::U8(byte) = item { Some(byte) } else { None };
+                let bytes: Vec<u8> = items.into_iter().filter_map(byte).collect();
+                STANDARD.encode(bytes).into()
+            }
+            (Val::List(items), Type::List(list)) => {
+                let ty = list.ty();
+                items.into_iter().map(|item| self.json(item, &ty)).collect::<Result<_, _>>()?
+            }
+            (Val::Tuple(items), Type::Tuple(tuple)) => {
+                let items = items.into_iter().zip(tuple.types());
+                items.map(|(item, ty)| self.json(item, &ty)).collect::<Result<_, _>>()?
+            }
+            (Val::Map(pairs), Type::Map(map)) => self.map(pairs, &map.key(), &map.value())?,
+            (Val::Record(fields), Type::Record(record)) => {
+                let mut object = Map::new();
+                for ((name, value), field) in fields.into_iter().zip(record.fields()) {
+                    self.take(name.len() + 3)?;
+                    // An absent field is shorter than one that says null.
+                    if !matches!(value, Val::Option(None)) {
+                        object.insert(name, self.json(value, &field.ty)?);
+                    }
+                }
+                object.into()
+            }
+            (Val::Variant(tag, value), Type::Variant(variant)) => {
+                self.take(tag.len() + 18)?;
+                let ty = variant.cases().find(|case| case.name == tag).and_then(|case| case.ty);
+                let mut object = Map::from_iter([("tag".to_owned(), tag.into())]);
+                if let Some((value, ty)) = value.zip(ty) {
+                    object.insert("value".into(), self.json(*value, &ty)?);
+                }
+                object.into()
+            }
+            (Val::Option(None), _) => Value::Null,
+            (Val::Option(Some(value)), Type::Option(option)) => match option.ty() {
+                inner @ Type::Option(_) => self.single("some", Some(value), Some(inner))?,
+                inner => self.json(*value, &inner)?,
+            },
+            (Val::Result(Ok(value)), Type::Result(result)) => {
+                self.single("ok", value, result.ok())?
+            }
+            (Val::Result(Err(value)), Type::Result(result)) => {
+                self.single("err", value, result.err())?
+            }
+            (Val::Flags(names), _) => {
+                self.take(names.iter().map(|name| name.len() + 3).sum())?;
+                names.into()
+            }
+            // A value has its type, and no function with other types is offered.
+            _ => Value::Null,
+        })
+    }
+
+    fn single(
+        &mut self,
+        name: &str,
+        value: Option<Box<Val>>,
+        ty: Option<Type>,
+    ) -> Result<Value, TooLarge> {
+        self.take(name.len() + 3)?;
+        let value = match value.zip(ty) {
+            Some((value, ty)) => self.json(*value, &ty)?,
+            None => Value::Null,
+        };
+        Ok(Map::from_iter([(name.to_owned(), value)]).into())
+    }
+
+    fn map(&mut self, pairs: Vec<(Val, Val)>, key: &Type, ty: &Type) -> Result<Value, TooLarge> {
+        if matches!(key, Type::String) {
+            let mut object = Map::new();
+            for (key, value) in pairs {
+                let Val::String(key) = key else { continue };
+                self.take(key.len() + 3)?;
+                object.insert(key, self.json(value, ty)?);
+            }
+            return Ok(object.into());
+        }
+        let mut list = Vec::new();
+        for (first, second) in pairs {
+            list.push(Value::Array(vec![self.json(first, key)?, self.json(second, ty)?]));
+        }
+        Ok(list.into())
+    }
+}
+
+/// The JSON of a floating-point number. JSON has no NaN and no infinity, so they are texts.
+fn number(value: f64) -> Value {
+    let name = |at: usize| NOT_FINITE[at].into();
+    Number::from_f64(value).map_or_else(
+        || match value {
+            _ if value.is_nan() => name(0),
+            _ if value > 0.0 => name(1),
+            _ => name(2),
+        },
+        Value::Number,
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn json_of(value: Val, ty: &Type) -> Value {
+        Lifting::new(1 << 20).json(value, ty).expect("it is small")
+    }
+
+    /// A type as the compiler knows it: the items of the list that a function takes.
+    fn type_of(written: &str) -> Type {
+        let text = format!(
+            r#"(component
+  (core module $m
+    (memory (export "memory") 1)
+    (func (export "realloc") (param i32 i32 i32 i32) (result i32) unreachable)
+    (func (export "f") (param i32 i32)))
+  (core instance $i (instantiate $m))
+  (func (export "f") (param "p" (list {written}))
+    (canon lift (core func $i "f") (memory (core memory $i "memory")) (realloc (core func $i "realloc")))))"#
+        );
+        let bytes = wat::parse_str(text).expect("the text is a component");
+        let mut config = wasmtime::Config::new();
+        config.wasm_component_model_map(true);
+        let engine = wasmtime::Engine::new(&config).expect("this machine runs the engine");
+        let component =
+            wasmtime::component::Component::new(&engine, bytes).expect("the component is valid");
+        let ty = component.component_type().get_export(&engine, "f").expect("it exports `f`").ty;
+        let wasmtime::component::types::ComponentItem::ComponentFunc(function) = ty else {
+            panic!("`f` is a function");
+        };
+        match function.params().next().expect("`f` has a parameter").1 {
+            Type::List(list) => list.ty(),
+            other => panic!("{other:?} is not a list"),
+        }
+    }
+
+    #[test]
+    fn integers_beyond_2_53_are_texts() {
+        let unsigned = |value| json_of(Val::U64(value), &Type::U64);
+        assert_eq!(unsigned(EXACT), json!(9_007_199_254_740_992_u64));
+        assert_eq!(unsigned(EXACT + 1), json!("9007199254740993"));
+        assert_eq!(json_of(Val::S64(i64::MIN), &Type::S64), json!("-9223372036854775808"));
+        assert_eq!(integer::<u64>(&json!("18446744073709551615")), Ok(u64::MAX));
+        assert_eq!(integer::<i64>(&json!(-5)), Ok(-5));
+        for wrong in
+            [json!("18446744073709551616"), json!("-1"), json!(1.5), json!(""), json!(null)]
+        {
+            assert!(integer::<u64>(&wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn numbers_that_json_lacks_are_texts() {
+        for (value, text) in
+            [(f64::NAN, "NaN"), (f64::INFINITY, "Infinity"), (f64::NEG_INFINITY, "-Infinity")]
+        {
+            assert_eq!(json_of(Val::Float64(value), &Type::Float64), json!(text));
+            let back = float(&json!(text)).expect("it is one of the texts");
+            assert!(back == value || back.is_nan() && value.is_nan());
+        }
+        assert_eq!(json_of(Val::Float32(0.1), &Type::Float32), json!(0.1));
+        assert!(float(&json!("1.5")).is_err());
+    }
+
+    #[test]
+    fn empty_lists_have_the_form_of_their_type() {
+        assert_eq!(json_of(Val::List(Vec::new()), &type_of("(list u8)")), json!(""));
+        assert_eq!(json_of(Val::List(Vec::new()), &type_of("(list u16)")), json!([]));
+    }
+
+    #[test]
+    fn map_is_an_object_or_a_list_of_pairs() {
+        let pair = |key, value| (key, Val::U8(value));
+        let texts = Val::Map(vec![pair(Val::String("a".into()), 1)]);
+        let numbers = Val::Map(vec![pair(Val::U32(7), 1), pair(Val::U32(8), 2)]);
+        for (ty, value, json) in [
+            ("(map string u8)", texts, json!({ "a": 1 })),
+            ("(map u32 u8)", numbers, json!([[7, 1], [8, 2]])),
+        ] {
+            let ty = type_of(ty);
+            assert_eq!(json_of(value.clone(), &ty), json);
+            assert_eq!(Lowering::new().value(&json, &ty), Ok(value));
+        }
+    }
+
+    #[test]
+    fn options_within_options_can_be_told_apart() {
+        let some = |value| Val::Option(Some(Box::new(value)));
+        let ty = type_of("(option (option u8))");
+        for (value, json) in [
+            (Val::Option(None), json!(null)),
+            (some(Val::Option(None)), json!({ "some": null })),
+            (some(some(Val::U8(1))), json!({ "some": 1 })),
+        ] {
+            assert_eq!(json_of(value.clone(), &ty), json);
+            assert_eq!(Lowering::new().value(&json, &ty), Ok(value));
+        }
+    }
+
+    #[test]
+    fn short_argument_that_stands_for_many_values_is_bounded() {
+        let ty = type_of(&format!("(list (tuple {}))", "(option u64) ".repeat(1000)));
+        let row = Value::Array(vec![Value::Null; 1000]);
+        let rows = |count| Value::Array(vec![row.clone(); count]);
+        assert!(Lowering::new().value(&rows(10), &ty).is_ok());
+        let error = Lowering::new().value(&rows(4000), &ty).expect_err("it is too much");
+        assert!(error.contains("64 MiB"), "{error}");
+    }
+
+    #[test]
+    fn answer_is_bounded_while_it_is_made() {
+        let (ty, many) =
+            (type_of("(list (list u16))"), Val::List(vec![Val::List(Vec::new()); 1000]));
+        assert!(Lifting::new(1000).json(many.clone(), &ty).is_err());
+        assert!(Lifting::new(10_000).json(many, &ty).is_ok());
+        assert!(Lifting::new(100).json(Val::String("x".repeat(101)), &Type::String).is_err());
+    }
+}
