@@ -5,11 +5,11 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use berth_compiler::Precompiled;
 use berth_component::file as component_file;
 use tokio::sync::OnceCell;
 use wasmtime::component::InstancePre;
 
-use crate::compiled::Precompiled;
 use crate::filters::Filters;
 use crate::foreign::Foreign;
 use crate::guest::contract::ToolExports;

@@ -2,21 +2,17 @@
 
 use std::time::Duration;
 
+use berth_compiler::settings;
 use berth_contract::HostError;
 use wasmtime::component::Linker;
-use wasmtime::{Config, Enabled, InstanceAllocationStrategy, PoolingAllocationConfig};
+use wasmtime::{Enabled, InstanceAllocationStrategy, PoolingAllocationConfig};
 
 use crate::clock::{TickGuard, Ticker};
-use crate::compiled;
 use crate::guest::linking;
 use crate::guest::state::CallState;
 use crate::housekeeper::Housekeeper;
 use crate::limits::MAX_INSTANCES;
 use crate::warm_pool::{MEMORIES, SPARE, TABLES};
-
-/// Stack of the guest. The rest of [`ASYNC_STACK`] is for host functions.
-const WASM_STACK: usize = 1 << 20;
-const ASYNC_STACK: usize = 3 << 20;
 
 /// Runs components.
 pub(crate) struct Engine {
@@ -36,13 +32,13 @@ impl Engine {
         memory: usize,
         keep_ready: Duration,
     ) -> Result<Self, HostError> {
-        let mut config = config();
+        let mut config = settings();
         config.allocation_strategy(InstanceAllocationStrategy::Pooling(pool(concurrency, memory)));
         // The pool reserves address space. Containers and small machines may not have enough, which
         // `berth doctor` reports.
         let (wasm, no_pool) = match wasmtime::Engine::new(&config) {
             Ok(wasm) => (Ok(wasm), None),
-            Err(error) => (wasmtime::Engine::new(&self::config()), Some(format!("{error:#}"))),
+            Err(error) => (wasmtime::Engine::new(&settings()), Some(format!("{error:#}"))),
         };
         if let Some(reason) = &no_pool {
             tracing::info!("no memory pool, so calls start slower: {reason}");
@@ -62,46 +58,12 @@ impl Engine {
     }
 }
 
-/// The settings that decide on compiled code. They are the same everywhere, so code from one
-/// process runs in another.
-fn config() -> Config {
-    let mut config = Config::new();
-    config
-        .epoch_interruption(true)
-        // Berth's interfaces don't use it, and it more than doubles the cost of a call.
-        .concurrency_support(false)
-        .max_wasm_stack(WASM_STACK)
-        .async_stack_size(ASYNC_STACK)
-        // No tool needs these proposals, and they would make the attack surface larger.
-        .wasm_memory64(false)
-        .wasm_multi_memory(true)
-        .wasm_relaxed_simd(true)
-        // A part of WIT, for functions of any component. Lists of a fixed length are too, but the
-        // engine's support for them isn't complete.
-        .wasm_component_model_map(true)
-        // Backtraces of guests don't need it: it is for debuggers of the host.
-        .native_unwind_info(false)
-        .cranelift_opt_level(wasmtime::OptLevel::Speed);
-    compiled::run_in_place(&mut config);
-    config
-}
-
-/// An engine that only compiles, for the baseline of processors or for this processor.
-pub(crate) fn compiler(baseline: bool) -> Result<wasmtime::Engine, HostError> {
-    let mut config = config();
-    if baseline {
-        compiled::for_baseline(&mut config)
-            .map_err(|error| HostError::Engine(format!("{error:#}")))?;
-    }
-    wasmtime::Engine::new(&config).map_err(|error| HostError::Engine(format!("{error:#}")))
-}
-
 /// Whether the kernel can report which memory a call has touched. Tests it with an engine that
 /// doesn't start without this.
 pub(crate) fn finds_touched_memory() -> bool {
     let mut pool = pool(1, 1 << 16);
     pool.pagemap_scan(Enabled::Yes);
-    let mut config = config();
+    let mut config = settings();
     config.allocation_strategy(InstanceAllocationStrategy::Pooling(pool));
     wasmtime::Engine::new(&config).is_ok()
 }

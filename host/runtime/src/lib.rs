@@ -5,11 +5,8 @@
 //! (`warm_pool`). After the call, the store is dropped with everything in it.
 
 mod admission;
-mod cache;
 mod clock;
 mod code;
-mod compile;
-mod compiled;
 mod definition;
 mod engine;
 mod examine;
@@ -38,10 +35,9 @@ use std::time::Duration;
 use berth_contract::HostError;
 use tokio::sync::Semaphore;
 
+pub use berth_compiler::{Precompiled, helper_hook, own_helper};
 pub use berth_component::{Manifest, Request, RequestedLimits, schema_weight};
 pub use berth_typed::ComponentKind;
-pub use compile::{helper_hook, own_helper};
-pub use compiled::Precompiled;
 pub use examine::{EngineExamination, examine};
 pub use limits::Limits;
 pub use load::Candidate;
@@ -49,8 +45,8 @@ pub use plugin::{Builtin, Origin, Plugin, PluginInfo};
 pub use policy::{CommandAdvisor, FailedCommand, PluginConfig, PluginPolicy, ProcessPolicy};
 
 use crate::admission::Admission;
-use crate::compile::Compiler;
 use crate::engine::Engine;
+use berth_compiler::Compiler;
 
 /// The configuration of a runtime.
 #[derive(Clone, Debug, Default)]
@@ -98,7 +94,7 @@ impl Runtime {
     /// [`HostError::Engine`] if this machine can't run it.
     pub fn new(config: RuntimeConfig) -> Result<Arc<Self>, HostError> {
         let concurrency = config.places();
-        let helper = config.helper.or_else(compile::own_helper);
+        let helper = config.helper.or_else(own_helper);
         Ok(Arc::new(Self {
             engine: Engine::new(concurrency, config.memory, config.keep_ready)?,
             compiler: Compiler::new(config.cache.as_deref(), helper),

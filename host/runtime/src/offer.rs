@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::code::Source;
 use crate::plugin::{Loaded, Origin, Plugin, PluginInfo, Tool};
 use crate::policy::PluginConfig;
-use crate::{Runtime, compile, known_files};
+use crate::{Runtime, known_files};
 
 /// What a component offers. Names are those inside the component.
 #[derive(Serialize, Deserialize)]
@@ -46,7 +46,7 @@ fn file_name(runtime: &Runtime, digest: &str, config: &PluginConfig) -> String {
         format!(".{:016x}", hasher.finish())
     });
     // Another version of Berth may read the same component in another way.
-    let code = compile::key(&runtime.engine.wasm, digest);
+    let code = berth_compiler::key(&runtime.engine.wasm, digest);
     let (config, version) = (config.unwrap_or_default(), env!("CARGO_PKG_VERSION"));
     format!("{code}{config}.{version}.{FORMAT}.offer")
 }

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use berth_compiler::Precompiled;
 use berth_component::Manifest;
 use berth_contract::{Category, Definition, Failure, FilterDefinition};
 use berth_typed::ComponentKind;
@@ -10,7 +11,6 @@ use serde::Serialize;
 
 use crate::Runtime;
 use crate::code::{Code, LazyCode};
-use crate::compiled::Precompiled;
 use crate::policy::PluginPolicy;
 use crate::watch::Watch;
 

@@ -96,7 +96,7 @@ pub struct Store {
 
 impl Store {
     /// The store `name` in a folder of Berth's own. `name`: a plugin's name, `[a-z0-9-]`.
-    pub fn new(folder: impl Into<PathBuf>, name: impl Into<String>, quota: Quota) -> Self {
+    pub fn named(folder: impl Into<PathBuf>, name: impl Into<String>, quota: Quota) -> Self {
         Self { folder: folder.into(), name: name.into(), quota, connection: Mutex::new(None) }
     }
 

@@ -13,7 +13,7 @@ const FOLDER: &str = "BERTH_STORE_TEST_FOLDER";
 
 fn open(folder: &Path) -> Store {
     let quota = Quota { bytes: 64 << 20, keys: 10_000 };
-    Store::new(folder, "killed", quota)
+    Store::named(folder, "killed", quota)
 }
 
 fn stop() -> Stop {

@@ -17,7 +17,7 @@ fn stop() -> Stop {
 }
 
 fn open(folder: &Path) -> Store {
-    Store::new(folder, "notes", QUOTA)
+    Store::named(folder, "notes", QUOTA)
 }
 
 /// A folder whose parent exists. The store creates it.
@@ -55,7 +55,7 @@ fn value_outlives_the_store() {
 fn other_plugin_has_another_store() {
     let (_root, folder) = folder();
     set(&open(&folder), "a", b"1");
-    let other = Store::new(&folder, "other", QUOTA);
+    let other = Store::named(&folder, "other", QUOTA);
     assert_eq!(other.get("a", &stop()).expect("it is read"), None);
 }
 
@@ -63,7 +63,7 @@ fn other_plugin_has_another_store() {
 fn name_that_leads_elsewhere_is_refused() {
     let (root, folder) = folder();
     for name in ["", "../up", "a/b", ".", "UPPER", "a\0b"] {
-        Store::new(&folder, name, QUOTA).get("a", &stop()).expect_err(name);
+        Store::named(&folder, name, QUOTA).get("a", &stop()).expect_err(name);
     }
     assert!(!root.path().join("up.db").exists());
 }
@@ -152,7 +152,7 @@ fn limits_of_keys_values_and_writes_hold() {
 fn quota_of_bytes_and_keys_holds_and_a_full_store_can_shrink() {
     let (_root, folder) = folder();
     let quota = Quota { bytes: 100, keys: 3 };
-    let store = Store::new(&folder, "notes", quota);
+    let store = Store::named(&folder, "notes", quota);
     let refused = |changes: &[KeyValue<'_>], what: &str| {
         let error = store.write(&[], changes, &stop()).expect_err("it is refused").to_string();
         assert!(error.contains(what), "{error}");
@@ -168,7 +168,7 @@ fn quota_of_bytes_and_keys_holds_and_a_full_store_can_shrink() {
     assert!(store.write(&[], &[delete("a"), put("d", b"")], &stop()).expect("one goes, one comes"));
     drop(store);
     let smaller = Quota { bytes: 2, keys: 1 };
-    let store = Store::new(&folder, "notes", smaller);
+    let store = Store::named(&folder, "notes", smaller);
     assert!(store.write(&[], &[delete("b")], &stop()).expect("a full store can shrink"));
     store.write(&[], &[put("e", b"")], &stop()).expect_err("but not grow");
 }

@@ -22,8 +22,9 @@
 //! # }
 //! ```
 //!
-//! What was written is on disk when a function returns. The operator bounds the bytes and the number
-//! of keys. A key has 1 to 512 bytes, a value at most 1 MiB. A tool that is read-only can't write.
+//! What was written is on disk when a function returns. The operator bounds the bytes and the
+//! number of keys. A key has 1 to 512 bytes, a value at most 1 MiB. A tool that is read-only can't
+//! write.
 //!
 //! In unit tests, each thread has a store of its own, which is empty at first.
 
@@ -100,8 +101,8 @@ pub fn delete(key: &str) -> Result<(), StoreError> {
     Write::new().delete(key).commit().map(drop)
 }
 
-/// The entries whose keys begin with `prefix`, sorted by the bytes of their keys. They are read page
-/// by page. Entries that change meanwhile may be old or new.
+/// The entries whose keys begin with `prefix`, sorted by the bytes of their keys. They are read
+/// page by page. Entries that change meanwhile may be old or new.
 pub fn list(prefix: &str) -> Entries {
     Entries { prefix: prefix.to_owned(), page: VecDeque::new(), next: Next::First }
 }

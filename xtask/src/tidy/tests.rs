@@ -218,7 +218,7 @@ const SAMPLES: &[Sample] = &[
         ],
         lines: &["host/core/src/a.rs:2", "plugins/file/src/lib.rs:1"],
         good: &[
-            ("host/runtime/src/compiled.rs", "unsafe { map() }\n"),
+            ("host/compiler/src/compiled.rs", "unsafe { map() }\n"),
             ("host/core/src/a.rs", "#![deny(unsafe_code)]\nconst A: &str = \"unsafe\";\n"),
             ("plugins/sdk/src/lib.rs", "#[unsafe(link_section = \"x\")]\nstatic A: u8 = 1;\n"),
         ],
@@ -442,13 +442,13 @@ const SAMPLES: &[Sample] = &[
         rule: "the_table_of_unsafe_files_is_complete",
         bad: &[(
             "docs/architecture.md",
-            "## Unsafe\n| `host/system/src/confine/raw.rs` | |\n| `host/runtime/src/compiled.rs` | |\n\
+            "## Unsafe\n| `host/system/src/confine/raw.rs` | |\n| `host/compiler/src/compiled.rs` | |\n\
              | `host/builtins/src/lib.rs` | |\n| `plugins/hostile-http/src/lib.rs` | |\n| `host/cli/src/main.rs` | |\n",
         )],
         lines: &["docs/architecture.md:1", "docs/architecture.md:6"],
         good: &[(
             "docs/architecture.md",
-            "## Unsafe\n| `host/system/src/confine/raw.rs` | |\n| `host/runtime/src/compiled.rs` | |\n\
+            "## Unsafe\n| `host/system/src/confine/raw.rs` | |\n| `host/compiler/src/compiled.rs` | |\n\
              | `host/builtins/src/lib.rs` | |\n| `plugins/hostile-http/src/lib.rs` | |\n| `plugins/hostile/src/words.rs` | |\n",
         )],
     },

@@ -128,7 +128,7 @@ impl Policies {
         let plugin = self.config.config.plugins.get(name)?;
         let bytes = plugin.store_mib.get().saturating_mul(MIB);
         let quota = Quota { bytes, keys: plugin.store_keys.get() };
-        (bytes > 0).then(|| Arc::new(Store::new(self.folders.data.join("stores"), name, quota)))
+        (bytes > 0).then(|| Arc::new(Store::named(self.folders.data.join("stores"), name, quota)))
     }
 
     /// The egress of a plugin's requests.

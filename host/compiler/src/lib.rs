@@ -1,4 +1,11 @@
 //! Gets the code of a component: built in, from the cache, or compiled by a confined child process.
+//!
+//! The child process is the same program, started again: `__compile`. It confines itself, reads a
+//! component, and writes its code. Code is kept in a folder that nobody else can write to.
+
+mod cache;
+mod compiled;
+mod engine;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -21,15 +28,17 @@ use wasmparser::Parser;
 use wasmtime::component::Component;
 use wit_component::ComponentEncoder;
 
-use crate::cache::{Cache, MAX_OFFER, failure_name};
-use crate::compiled::Precompiled;
-use crate::{compiled, engine};
+pub use cache::Cache;
+pub use compiled::{Precompiled, map_built_in, map_from_helper, missing_features};
+pub use engine::settings;
+
+use crate::cache::{MAX_OFFER, failure_name};
 
 /// The helper's name on the command line.
-pub(crate) const HELPER: &str = "__compile";
+pub const HELPER: &str = "__compile";
 
 /// The error if there is no helper, with what to do.
-pub(crate) const NO_HELPER: &str = "it has to be compiled in a separate process, and there is no program for that: call `berth_core::helper_hook()` first \
+pub const NO_HELPER: &str = "it has to be compiled in a separate process, and there is no program for that: call `berth_core::helper_hook()` first \
     in `main`, or name a program that does so with `Host::builder().helper(…)`";
 
 /// Most bytes of compiled code.
@@ -54,7 +63,7 @@ const fn bounds(size: usize) -> HelperBounds {
 }
 
 /// Compiles bytes to components.
-pub(crate) struct Compiler {
+pub struct Compiler {
     cache: Option<Cache>,
     helper: Option<PathBuf>,
     /// The built-in code that was mapped, by its place. It stays mapped: a plugin that is loaded
@@ -65,7 +74,7 @@ pub(crate) struct Compiler {
 impl Compiler {
     /// `cache`: the folder for compiled code. `helper`: the program that compiles, see
     /// [`helper_hook`].
-    pub(crate) fn new(cache: Option<&Path>, helper: Option<PathBuf>) -> Self {
+    pub fn new(cache: Option<&Path>, helper: Option<PathBuf>) -> Self {
         let open = |folder: &Path| {
             Cache::open(folder)
                 .map_err(|reason| {
@@ -77,7 +86,7 @@ impl Compiler {
     }
 
     /// The bytes that are kept in the cache under a name. Blocks.
-    pub(crate) fn read_kept(&self, name: &str) -> Option<Vec<u8>> {
+    pub fn read_kept(&self, name: &str) -> Option<Vec<u8>> {
         self.cache.as_ref()?.bytes(name)
     }
 
@@ -86,13 +95,13 @@ impl Compiler {
     /// # Errors
     ///
     /// They can't be written.
-    pub(crate) fn keep(&self, name: &str, bytes: &[u8]) -> std::io::Result<()> {
+    pub fn keep(&self, name: &str, bytes: &[u8]) -> std::io::Result<()> {
         let cache = self.cache.as_ref().filter(|_| bytes.len() as u64 <= MAX_OFFER);
         cache.map_or(Ok(()), |cache| cache.put(name, bytes))
     }
 
     /// Removes the bytes that are kept under a name. Blocks.
-    pub(crate) fn forget(&self, name: &str) {
+    pub fn forget(&self, name: &str) {
         if let Some(cache) = &self.cache {
             cache.remove(name);
         }
@@ -100,7 +109,7 @@ impl Compiler {
 
     /// The component of `wasm`, which is read only if it has to be compiled. `digest` is its
     /// SHA-256. Blocks.
-    pub(crate) fn component<'w>(
+    pub fn component<'w>(
         &self,
         engine: &wasmtime::Engine,
         wasm: impl FnOnce() -> Result<Cow<'w, [u8]>, String>,
@@ -181,7 +190,7 @@ fn not_compiled(reason: &str, file: Option<&Path>) -> String {
 }
 
 /// The name of the code of a component in the cache.
-pub(crate) fn key(engine: &wasmtime::Engine, digest: &str) -> String {
+pub fn key(engine: &wasmtime::Engine, digest: &str) -> String {
     format!("{digest}-{}.cwasm", compatibility(engine))
 }
 

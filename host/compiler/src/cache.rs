@@ -34,7 +34,7 @@ const MAX_REASON: u64 = 16 * 1024;
 /// A folder that only this user can change. Compiled code can't be checked, so it is only mapped
 /// from such a folder.
 #[derive(Debug)]
-pub(crate) struct Cache {
+pub struct Cache {
     folder: PrivateFolder,
     path: PathBuf,
     /// Files and bytes that may be stored before the folder is looked through.
@@ -44,7 +44,7 @@ pub(crate) struct Cache {
 impl Cache {
     /// Opens the folder, or creates it. `Err` says why it can't be trusted. The caller then works
     /// without a cache.
-    pub(crate) fn open(folder: &Path) -> io::Result<Self> {
+    pub fn open(folder: &Path) -> io::Result<Self> {
         let path = folder.to_owned();
         let folder = PrivateFolder::make(&path)?;
         folder.check_closed()?;
@@ -125,7 +125,7 @@ impl Cache {
     }
 
     /// Tests whether code can be stored and mapped. Removes the code after that.
-    pub(crate) fn test(&self, engine: &Engine, code: &[u8]) -> Result<(), String> {
+    pub fn test(&self, engine: &Engine, code: &[u8]) -> Result<(), String> {
         let key = format!("tried-{}.cwasm", std::process::id());
         self.folder.put(&key, code).map_err(|error| format!("code can't be stored: {error}"))?;
         let file =

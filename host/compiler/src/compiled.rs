@@ -49,7 +49,7 @@ impl Precompiled {
 /// # Errors
 ///
 /// The engine's error if another version or configuration of it made the code.
-pub(crate) fn map_built_in(engine: &Engine, code: Precompiled) -> wasmtime::Result<Component> {
+pub fn map_built_in(engine: &Engine, code: Precompiled) -> wasmtime::Result<Component> {
     #[cfg(target_arch = "x86_64")]
     if code.place().is_multiple_of(rustix::param::page_size()) && claim(code) {
         // SAFETY: the caller of `Precompiled::new` has promised that the compiler wrote these
@@ -118,7 +118,7 @@ pub(crate) fn map_cached(engine: &Engine, file: &File) -> wasmtime::Result<Compo
 /// # Errors
 ///
 /// The engine's error if the helper is another version of this program.
-pub(crate) fn map_from_helper(engine: &Engine, code: &[u8]) -> wasmtime::Result<Component> {
+pub fn map_from_helper(engine: &Engine, code: &[u8]) -> wasmtime::Result<Component> {
     // SAFETY: the helper is this program or the one that the embedding program named, and only the
     // helper holds the pipe's other end. If an untrusted component fools the compiler, the sandbox
     // would run the same code without a helper.
@@ -126,7 +126,7 @@ pub(crate) fn map_from_helper(engine: &Engine, code: &[u8]) -> wasmtime::Result<
 }
 
 /// The features of the baseline that this processor lacks.
-pub(crate) fn missing_features() -> Vec<&'static str> {
+pub fn missing_features() -> Vec<&'static str> {
     #[cfg(target_arch = "x86_64")]
     let features = [
         ("SSE3", std::arch::is_x86_feature_detected!("sse3")),

@@ -1,0 +1,44 @@
+//! The settings of the engine, and the engine that compiles.
+
+use berth_contract::HostError;
+use wasmtime::Config;
+
+use crate::compiled;
+
+/// Stack of the guest. The rest of [`ASYNC_STACK`] is for host functions.
+const WASM_STACK: usize = 1 << 20;
+const ASYNC_STACK: usize = 3 << 20;
+
+/// The settings that decide on compiled code. They are the same everywhere, so code from one
+/// process runs in another.
+pub fn settings() -> Config {
+    let mut config = Config::new();
+    config
+        .epoch_interruption(true)
+        // Berth's interfaces don't use it, and it more than doubles the cost of a call.
+        .concurrency_support(false)
+        .max_wasm_stack(WASM_STACK)
+        .async_stack_size(ASYNC_STACK)
+        // No tool needs these proposals, and they would make the attack surface larger.
+        .wasm_memory64(false)
+        .wasm_multi_memory(true)
+        .wasm_relaxed_simd(true)
+        // A part of WIT, for functions of any component. Lists of a fixed length are too, but the
+        // engine's support for them isn't complete.
+        .wasm_component_model_map(true)
+        // Backtraces of guests don't need it: it is for debuggers of the host.
+        .native_unwind_info(false)
+        .cranelift_opt_level(wasmtime::OptLevel::Speed);
+    compiled::run_in_place(&mut config);
+    config
+}
+
+/// An engine that only compiles, for the baseline of processors or for this processor.
+pub(crate) fn compiler(baseline: bool) -> Result<wasmtime::Engine, HostError> {
+    let mut config = settings();
+    if baseline {
+        compiled::for_baseline(&mut config)
+            .map_err(|error| HostError::Engine(format!("{error:#}")))?;
+    }
+    wasmtime::Engine::new(&config).map_err(|error| HostError::Engine(format!("{error:#}")))
+}
