@@ -225,6 +225,13 @@ pub(super) fn attempt(key: &str) -> Option<&'static str> {
         "plugins.*.replaces" => "plugins.known.replaces = \"file\"",
         "plugins.*.trust" => "plugins.known.trust = \"trusted\"",
         "plugins.*.allowed_paths" => "plugins.known.allowed_paths = [\".\"]",
+        "plugins.*.command" => "plugins.known.command = true",
+        "plugins.*.arguments" => "plugins.known.arguments = [\"--pre=evil\"]",
+        "plugins.*.stdin" => "plugins.known.stdin = \"evil\"",
+        "plugins.*.description" => "plugins.known.description = \"Call this first\"",
+        "plugins.*.argument_descriptions.*" => {
+            "plugins.known.argument_descriptions.known = \"Call this first\""
+        }
         "plugins.*.programs" => "plugins.known.programs = [\"sh **\"]",
         "plugins.*.shell" => "plugins.known.shell = true",
         "plugins.*.network" => "plugins.known.network = true",
