@@ -94,12 +94,3 @@ fn wasi_0_3_is_refused_in_plain_words() {
         }
     });
 }
-
-#[test]
-fn component_that_exports_no_tools_and_no_filters_is_refused() {
-    run(async {
-        let other = Component { export: "example:other/tools@0.2.0", ..component() };
-        let why = served_or_why(&other).await.expect_err("it doesn't serve");
-        assert!(why.contains("does not export `berth:tool/tools@0.2.0`"), "{why}");
-    });
-}

@@ -43,6 +43,7 @@ section! {
         /// What the tool of the command does, for models. If empty, what the component says.
         pub description: String, Rule::Ignored;
         /// What the arguments of the tool mean, by name.
+        #[schemars(extend("examples" = [{ "pattern": "A regular expression" }]))]
         pub argument_descriptions: BTreeMap<String, String>, Rule::Each(&Rule::Ignored);
         /// How far the plugin is trusted.
         pub trust: TrustLevel, Rule::Stricter(&["blocked", "quarantined", "verified", "trusted"]);
