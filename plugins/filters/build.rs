@@ -62,15 +62,12 @@ fn write_rule(table: &mut String, rule: &Value) -> Result<(), String> {
     let mut meta = Map::new();
     meta.insert("strategy".to_owned(), json!(types.join("+")));
     meta.insert("built_in".to_owned(), json!(true));
-    if is_fallback {
-        meta.insert("berth:fallback".to_owned(), json!(true));
-    }
     if let Some(examples) = rule.get("examples") {
         meta.insert("examples".to_owned(), examples.clone());
     }
     writeln!(
         table,
-        "BuiltIn {{ name: {name:?}, tool: {tool:?}, subject: {subject}, steps: {:?}, meta: {:?} }},",
+        "BuiltIn {{ name: {name:?}, tool: {tool:?}, subject: {subject}, fallback: {is_fallback}, steps: {:?}, meta: {:?} }},",
         Value::Array(steps).to_string(),
         Value::Object(meta).to_string(),
     )

@@ -14,6 +14,7 @@ pub(crate) fn add_ending(text: &mut String, ending: Ending) {
         Ending::Cancelled => {
             add_notice(text, "The call was cancelled before everything was searched.");
         }
+        Ending::Other => add_notice(text, "The search ended before everything was searched."),
     }
 }
 

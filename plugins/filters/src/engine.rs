@@ -26,6 +26,7 @@ pub struct Engine {
 struct Rule {
     name: Cow<'static, str>,
     matcher: Matcher,
+    fallback: bool,
     meta: Cow<'static, str>,
     /// The source of a built-in rule's steps. They are compiled for the first output that needs
     /// them.
@@ -38,6 +39,7 @@ impl Rule {
         Self {
             name: rule.name.into(),
             matcher: Matcher { tool: rule.tool.into(), subject: rule.subject.into() },
+            fallback: rule.fallback,
             meta: rule.meta.into(),
             source: rule.steps,
             steps: OnceCell::new(),
@@ -48,6 +50,7 @@ impl Rule {
         Self {
             name: rule.name.into(),
             matcher: rule.matcher,
+            fallback: false,
             meta: rule.meta.into(),
             source: "",
             steps: OnceCell::from(Ok(rule.steps)),
@@ -88,6 +91,7 @@ impl Filters for Engine {
             name: rule.name.clone(),
             purpose: Purpose::Cosmetic,
             matchers: vec![rule.matcher.clone()],
+            fallback: rule.fallback,
             meta: Some(rule.meta.clone()),
         });
         Listing { filters: filters.collect(), problems: self.problems.clone() }
@@ -98,7 +102,7 @@ impl Filters for Engine {
             return Err(format!("rule {filter:?} is missing"));
         };
         let command = input.subject.as_deref().unwrap_or_default();
-        let alone = is_alone(input);
+        let alone = !input.among_others;
         // Other commands of the line may have shown files.
         if matches!(rule.matcher.subject, Pattern::Any)
             && (!alone || self.switched_off.iter().any(|off| off.is_match(command)))
@@ -124,11 +128,6 @@ impl Filters for Engine {
         let content = content.filter(|content| content.iter().any(has_text));
         Ok(content.map_or(Verdict::Keep, |content| Replacement::new(content, worst).into()))
     }
-}
-
-/// Whether only the command of the rule wrote the output.
-fn is_alone(input: &Input) -> bool {
-    input.meta.as_ref().and_then(|meta| meta["berth:alone"].as_bool()).unwrap_or(true)
 }
 
 #[cfg(test)]
@@ -206,8 +205,7 @@ mod tests {
         let killed = Input { exit_code: None, ..Input::command("own", 1, [text.as_str()]) };
         assert_eq!(left_out(&killed), "bb");
         // The code of a line with other commands isn't the command's.
-        let meta = Some(serde_json::json!({ "berth:alone": false }));
-        let input = Input { meta, ..Input::command("own", 3, [text.as_str()]) };
+        let input = Input { among_others: true, ..Input::command("own", 3, [text.as_str()]) };
         assert_eq!(left_out(&input), "bb");
     }
 
@@ -335,7 +333,7 @@ mod tests {
         let mut input = Input::command("./importer", 0, [text.as_str()]);
         let folded = testing::filter::<Engine>(None, "similar-lines", &input).unwrap();
         assert!(folded.joined_text().is_some_and(|left| left.lines().count() == 3));
-        input.meta = Some(serde_json::json!({ "berth:alone": false }));
+        input.among_others = true;
         let kept = testing::filter::<Engine>(None, "similar-lines", &input).unwrap();
         assert_eq!(kept, Verdict::Keep);
         let shown = Input::command("cat batches.txt", 0, [text.as_str()]);

@@ -5,9 +5,9 @@
 //! host's workspace. That test lists these tools and fails if one has no test.
 #![cfg(target_arch = "wasm32")]
 
-use hostile_support::host::process::{
-    Child, Command, Finished, Options, Output, ProcessError, run,
-};
+use hostile_support::bindings::wasi::io::poll;
+use hostile_support::host;
+use hostile_support::host::process::{Child, Command, Finished, Options, ProcessOutput, run};
 use hostile_support::{Attack, Attacks, Loot, Subject, size};
 use serde_json::{Value, json};
 
@@ -72,12 +72,28 @@ impl Attacks for Hostile {
             "Uses `words` in every way after its end.",
             use_after_the_end,
         ),
+        Attack::new(
+            "wait_for_several",
+            "Starts `words` and `others`, and waits for both at once until each has ended.",
+            wait_for_several,
+        ),
+        Attack::new(
+            "wait_forever",
+            "Starts `words`, and waits for it and for nothing else.",
+            wait_forever,
+        ),
+        Attack::new(
+            "drop_before_its_pollable",
+            "Starts `words`, and drops it before what waits for it.",
+            drop_before_its_pollable,
+        ),
     ];
     const OPEN_WORLD: bool = false;
 
     fn properties() -> Value {
         json!({
             "words": { "type": "array", "items": { "type": "string" }, "description": "The program and its arguments." },
+            "others": { "type": "array", "items": { "type": "string" }, "description": "A second program." },
             "command": { "type": "string", "description": "The command that the host decides on." },
             "script": { "type": "string", "description": "The script for the shell." },
             "directory": { "type": "string" },
@@ -164,7 +180,7 @@ fn never_read(arguments: &Value) -> Loot {
     let finished = child.wait();
     let written = child.read(Some(0));
     Ok(format!(
-        "{:?}, {} bytes, truncated: {}",
+        "{}, {} bytes, truncated: {}",
         finished.ending,
         written.stdout.len(),
         written.stdout_truncated
@@ -198,8 +214,53 @@ fn use_after_the_end(arguments: &Value) -> Loot {
     let taken = child.write(b"more");
     let written = child.read(None);
     let finished = child.wait();
-    Ok(format!("{taken} bytes taken, {} bytes read, {:?}", written.stdout.len(), finished.ending)
+    Ok(format!("{taken} bytes taken, {} bytes read, {}", written.stdout.len(), finished.ending)
         .into())
+}
+
+fn wait_for_several(arguments: &Value) -> Loot {
+    let others = words_in(&arguments["others"]);
+    let other = Child::start(&Command::Program(others), &options(arguments))
+        .map_err(|error| format!("{error:?}"))?;
+    let mut running = vec![("words", start(arguments)?), ("others", other)];
+    let mut said = String::new();
+    while !running.is_empty() {
+        let waited: Vec<_> = running.iter().map(|(_, child)| child.subscribe()).collect();
+        let ready = poll::poll(&waited.iter().collect::<Vec<_>>());
+        drop(waited);
+        let mut ended = Vec::new();
+        for index in ready {
+            let (name, child) = &running[index as usize];
+            let written = child.read(Some(0));
+            said += &format!("{name}: {}", String::from_utf8_lossy(&written.stdout));
+            if let Some(finished) = child.finished() {
+                said += &format!("{name} {}\n", finished.ending);
+                ended.push(*name);
+            }
+        }
+        running.retain(|(name, _)| !ended.contains(name));
+    }
+    Ok(said.into())
+}
+
+fn wait_forever(arguments: &Value) -> Loot {
+    let child = start(arguments)?;
+    child.read(None);
+    loop {
+        child.subscribe().block();
+        if let Some(finished) = child.finished() {
+            return Ok(finished.ending.into());
+        }
+        child.read(Some(0));
+    }
+}
+
+fn drop_before_its_pollable(arguments: &Value) -> Loot {
+    let child = start(arguments)?;
+    let waiting = child.subscribe();
+    drop(child);
+    waiting.block();
+    Ok("it waited for nothing".into())
 }
 
 fn start(arguments: &Value) -> Result<Child, String> {
@@ -207,11 +268,11 @@ fn start(arguments: &Value) -> Result<Child, String> {
         .map_err(|error| format!("{error:?}"))
 }
 
-fn describe(result: Result<(Finished, Output), ProcessError>) -> Loot {
+fn describe(result: Result<(Finished, ProcessOutput), host::types::Error>) -> Loot {
     let (finished, written) = result.map_err(|error| format!("{error:?}"))?;
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     Ok(format!(
-        "{:?} {:?}\n{}{}",
+        "{} {:?}\n{}{}",
         finished.ending,
         finished.exit_code,
         text(&written.stdout),
@@ -221,8 +282,11 @@ fn describe(result: Result<(Finished, Output), ProcessError>) -> Loot {
 }
 
 fn words(arguments: &Value) -> Vec<String> {
-    arguments["words"]
-        .as_array()
+    words_in(&arguments["words"])
+}
+
+fn words_in(list: &Value) -> Vec<String> {
+    list.as_array()
         .into_iter()
         .flatten()
         .filter_map(Value::as_str)
@@ -240,5 +304,6 @@ fn options(arguments: &Value) -> Options {
         timeout_ms: arguments["timeout_ms"].as_u64(),
         output_limit: None,
         live: false,
+        meta: None,
     }
 }

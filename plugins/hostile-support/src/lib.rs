@@ -10,24 +10,25 @@ pub use bindings::berth::host;
 pub use bindings::berth::tool::types::{Body, Category, Content, Failure, Output};
 pub use bindings::export_component;
 pub use bindings::exports::berth::tool::tools::Subject;
-use bindings::exports::berth::tool::tools::{Annotations, Definition, Guest, Invocation};
+use bindings::exports::berth::tool::tools::{Definition, Guest, Invocation};
 
 #[expect(missing_docs, reason = "generated")]
 pub mod bindings {
     #![allow(unsafe_code, reason = "generated")]
 
     wit_bindgen::generate!({
-        path: ["../../wit/tool", "../../wit/host"],
+        path: ["../../wit/deps/io", "../../wit/tool", "../../wit/host"],
         inline: "
             package berth:hostile;
 
             world hostile {
-                include berth:tool/tool-plugin@0.1.0;
-                import berth:host/call@0.1.0;
-                import berth:host/log@0.1.0;
-                import berth:host/process@0.1.0;
-                import berth:host/search@0.1.0;
-                import berth:host/secrets@0.1.0;
+                include berth:tool/tool-plugin@0.2.0;
+                import berth:host/call@0.2.0;
+                import berth:host/config@0.2.0;
+                import berth:host/log@0.2.0;
+                import berth:host/process@0.2.0;
+                import berth:host/search@0.2.0;
+                import berth:host/secrets@0.2.0;
             }
         ",
         world: "berth:hostile/hostile",
@@ -78,9 +79,9 @@ pub trait Attacks {
         Vec::new()
     }
 
-    /// The meta of every definition.
-    fn meta() -> Option<Value> {
-        None
+    /// The other names of every tool.
+    fn aliases() -> Vec<String> {
+        Vec::new()
     }
 }
 
@@ -102,22 +103,27 @@ impl<T: Attacks> Guest for T {
 fn definition<T: Attacks>(attack: &Attack<T::Arguments>) -> Definition {
     let schema =
         json!({ "type": "object", "properties": T::properties(), "additionalProperties": false });
+    let promises = [
+        (attack.claims_to_read_only, "read-only"),
+        (attack.claims_to_read_only, "additive"),
+        (!T::OPEN_WORLD, "closed-world"),
+    ];
+    let promises =
+        promises.into_iter().filter(|(holds, _)| *holds).map(|(_, name)| name.to_owned());
     Definition {
         name: attack.name.to_owned(),
+        aliases: T::aliases(),
         title: None,
         description: attack.description.to_owned(),
         input_schema: schema.to_string(),
         output_schema: None,
-        annotations: Annotations {
-            read_only: attack.claims_to_read_only,
-            destructive: !attack.claims_to_read_only,
-            idempotent: false,
-            open_world: T::OPEN_WORLD,
-            cacheable: false,
-        },
+        promises: promises.collect(),
         subjects: T::subjects(),
+        arguments: Vec::new(),
+        preview: None,
+        answers_in: None,
         fence: None,
-        meta: T::meta().map(|meta| meta.to_string()),
+        meta: None,
     }
 }
 
@@ -150,7 +156,7 @@ pub fn part(text: &str) -> Content {
 
 impl From<&str> for Output {
     fn from(text: &str) -> Self {
-        Self { content: vec![part(text)], structured: None, meta: None }
+        Self { content: vec![part(text)], structured: None, after_emitted: false, meta: None }
     }
 }
 

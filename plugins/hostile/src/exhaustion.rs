@@ -22,12 +22,13 @@ pub(crate) fn loop_through_host_calls(_: &Arguments) -> Loot {
 
 pub(crate) fn search_forever(arguments: &Arguments) -> Loot {
     let scope = scope(&arguments.path);
-    let pattern = search::Pattern {
+    let pattern = search::LinePattern {
         regex: "nowhere".into(),
         case_sensitive: true,
         multiline: false,
         before: 0,
         after: 0,
+        meta: None,
     };
     loop {
         let _ = black_box(search::grep(&scope, &pattern, 10));
@@ -42,6 +43,7 @@ pub(crate) fn scope(root: &str) -> search::Scope {
         ignore_rules: false,
         files_only: false,
         max_depth: None,
+        meta: None,
     }
 }
 

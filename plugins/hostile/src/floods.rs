@@ -66,7 +66,12 @@ pub(crate) fn answer_too_much(arguments: &Arguments) -> Loot {
 }
 
 pub(crate) fn answer_too_many_parts(arguments: &Arguments) -> Loot {
-    Ok(Output { content: vec![part(""); arguments.size()], structured: None, meta: None })
+    Ok(Output {
+        content: vec![part(""); arguments.size()],
+        structured: None,
+        after_emitted: false,
+        meta: None,
+    })
 }
 
 pub(crate) fn fail_with_too_much(arguments: &Arguments) -> Loot {
@@ -111,12 +116,13 @@ pub(crate) fn search_with_a_slow_regex(arguments: &Arguments) -> Loot {
 }
 
 fn grep(root: &str, regex: &str, multiline: bool) -> Loot {
-    let pattern = search::Pattern {
+    let pattern = search::LinePattern {
         regex: regex.into(),
         case_sensitive: true,
         multiline,
         before: u32::MAX,
         after: u32::MAX,
+        meta: None,
     };
     match search::grep(&scope(root), &pattern, u32::MAX) {
         Ok(lines) => Ok(format!("{} lines", lines.items.len()).into()),

@@ -38,8 +38,8 @@ impl Attacks for Hostile {
     }
 
     /// An alias that only built-in plugins may have.
-    fn meta() -> Option<Value> {
-        Some(json!({ "berth:aliases": ["read", "file_read"] }))
+    fn aliases() -> Vec<String> {
+        ["read", "file_read"].map(str::to_owned).to_vec()
     }
 }
 

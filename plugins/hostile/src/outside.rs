@@ -119,12 +119,13 @@ pub(crate) fn look_outside(arguments: &Arguments) -> Loot {
 pub(crate) fn search_outside(arguments: &Arguments) -> Loot {
     let mut attempts = Attempts::default();
     let scope = scope(&arguments.path);
-    let pattern = search::Pattern {
+    let pattern = search::LinePattern {
         regex: arguments.text.clone(),
         case_sensitive: true,
         multiline: false,
         before: 0,
         after: 0,
+        meta: None,
     };
     let seen =
         |names: Vec<String>| if names.is_empty() { Err("nothing") } else { Ok(names.join("\n")) };
@@ -306,12 +307,13 @@ pub(crate) fn race_reads(arguments: &Arguments) -> Loot {
 /// Answers with every found line that isn't `text`. If there is none, fails with the number of
 /// lines that were `text`.
 pub(crate) fn race_searches(arguments: &Arguments) -> Loot {
-    let pattern = search::Pattern {
+    let pattern = search::LinePattern {
         regex: ".".into(),
         case_sensitive: true,
         multiline: false,
         before: 0,
         after: 0,
+        meta: None,
     };
     let scope = scope(&arguments.path);
     let mut other = Attempts::default();

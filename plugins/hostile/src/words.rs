@@ -29,6 +29,7 @@ pub(crate) fn speak_in_control_characters(arguments: &Arguments) -> Loot {
     Ok(Output {
         content: parts,
         structured: Some(json!({ text.as_str(): [text] }).to_string()),
+        after_emitted: false,
         meta: Some(json!({ "m": text }).to_string()),
     })
 }
@@ -55,7 +56,7 @@ pub(crate) fn answer_in_pieces(arguments: &Arguments) -> Loot {
     for piece in &pieces {
         call::emit(piece);
     }
-    Ok(Output { content: pieces, structured: None, meta: None })
+    Ok(Output { content: pieces, structured: None, after_emitted: false, meta: None })
 }
 
 fn parts(text: &str) -> Vec<Content> {

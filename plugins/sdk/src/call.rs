@@ -3,6 +3,7 @@ use std::time::Duration;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
+use serde_json::{Map, Value};
 
 use crate::{Content, Failure};
 
@@ -10,11 +11,19 @@ use crate::{Content, Failure};
 #[derive(Debug, Default)]
 pub struct Call {
     attachments: Vec<Content>,
+    /// A JSON object as text. It is parsed only on demand, since few tools need it.
+    meta: Option<String>,
 }
 
 impl Call {
-    pub(crate) fn new(attachments: Vec<Content>) -> Self {
-        Self { attachments }
+    pub(crate) fn new(attachments: Vec<Content>, meta: Option<String>) -> Self {
+        Self { attachments, meta }
+    }
+
+    /// What the caller sent beside the arguments: a JSON object whose keys have a prefix, such as
+    /// `example.com/trace`. A model doesn't write it, and no rule of the operator sees it.
+    pub fn meta(&self) -> Option<Map<String, Value>> {
+        serde_json::from_str(self.meta.as_deref()?).ok()
     }
 
     /// The id of this call: opaque, at most 64 characters. The audit uses the same id.
@@ -39,8 +48,9 @@ impl Call {
     }
 
     /// Sends a part of the answer at once. The caller is shown it, and it becomes the answer if the
-    /// call is cut off. Returns false if the budget (8 MiB in all) is spent: the part is dropped,
-    /// so stop.
+    /// call is cut off, or the beginning of the answer with
+    /// [`Output::after_emitted`](crate::Output::after_emitted). Returns false if the budget (8 MiB
+    /// in all) is spent: nothing more is taken, so stop.
     #[must_use = "false means that the part was dropped"]
     pub fn emit(&self, part: Content) -> bool {
         host::emit(part)
@@ -127,9 +137,19 @@ mod tests {
     use super::*;
 
     #[test]
+    fn meta_is_an_object() {
+        let meta = |text: Option<&str>| Call::new(Vec::new(), text.map(str::to_owned)).meta();
+        assert_eq!(meta(None), None);
+        let fields = meta(Some(r#"{"example.com/trace":"a"}"#)).unwrap();
+        assert_eq!(fields["example.com/trace"], "a");
+    }
+
+    #[test]
     fn attachment_is_found_by_its_index() {
-        let call =
-            Call::new(vec![Content::text("first"), Content::bytes([1, 2], "application/x-two")]);
+        let call = Call::new(
+            vec![Content::text("first"), Content::bytes([1, 2], "application/x-two")],
+            None,
+        );
         let argument: Attachment = serde_json::from_str(r#"{"$attachment": 1}"#).unwrap();
         assert_eq!(call.attachment(argument).unwrap().as_bytes(), Some(&[1, 2][..]));
         let missing = call.attachment(Attachment { index: 2 }).unwrap_err();

@@ -52,6 +52,8 @@ pub struct Failure {
     pub content: Vec<Content>,
     /// A JSON value for programs.
     pub structured: Option<Box<Value>>,
+    /// As [`Output::meta`](crate::Output::meta).
+    pub meta: Option<Box<Value>>,
 }
 
 impl Failure {
@@ -65,6 +67,7 @@ impl Failure {
             retry_after: None,
             content: Vec::new(),
             structured: None,
+            meta: None,
         }
     }
 

@@ -4,7 +4,9 @@
 use serde_json::Value;
 
 use crate::plugin::{Invocation, Plugin, ToolEntry};
-use crate::{Body, Category, Content, Failure, MAX_MESSAGE, Output, log as logging};
+use crate::{
+    Annotations, Body, Category, Content, Failure, MAX_MESSAGE, Output, Preview, log as logging,
+};
 use bindings::berth::host;
 use bindings::berth::tool::types as wit;
 use bindings::exports::berth::tool::tools;
@@ -12,8 +14,9 @@ use bindings::exports::berth::tool::tools;
 #[expect(missing_docs, reason = "generated")]
 pub mod bindings {
     wit_bindgen::generate!({
-        path: ["wit/tool", "wit/host", "wit"],
+        path: ["wit/io", "wit/tool", "wit/host", "wit"],
         world: "berth:sdk/plugin",
+        with: { "wasi:io/poll@0.2.6": wasip2::io::poll },
         generate_all,
         pub_export_macro: true,
         export_macro_name: "export_component",
@@ -37,7 +40,8 @@ impl<T: PluginComponent> tools::Guest for T {
     fn call_tool(call: tools::Invocation) -> Result<wit::Output, wit::Failure> {
         log_panics();
         let attachments = call.attachments.into_iter().map(content_in).collect();
-        let invocation = Invocation { tool: call.tool, arguments: call.arguments, attachments };
+        let tools::Invocation { tool, arguments, meta, .. } = call;
+        let invocation = Invocation { tool, arguments, attachments, meta };
         T::PLUGIN.call(invocation).map(output).map_err(failure)
     }
 }
@@ -49,7 +53,15 @@ fn log_panics() {
 }
 
 fn definition(tool: &ToolEntry) -> Result<tools::Definition, Failure> {
-    let annotations = tool.annotations;
+    let schema = tool.checked_schema()?;
+    let arguments = tool.arguments(&schema)?.into_iter().map(|argument| tools::Argument {
+        name: argument.name,
+        aliases: argument.aliases.into_iter().map(str::to_owned).collect(),
+        roles: argument.roles.into_iter().map(str::to_owned).collect(),
+        base: argument.base.map(str::to_owned),
+        reads_with: argument.reads_with.iter().map(Value::to_string).collect(),
+        meta: None,
+    });
     let subjects = tool.subjects.iter().map(|subject| tools::Subject {
         pointer: subject.pointer.to_owned(),
         kind: subject.kind.as_str().to_owned(),
@@ -59,30 +71,57 @@ fn definition(tool: &ToolEntry) -> Result<tools::Definition, Failure> {
         name: tool.name.to_owned(),
         title: tool.title.map(str::to_owned),
         description: tool.description.to_owned(),
-        input_schema: tool.checked_schema()?.as_value().to_string(),
+        aliases: tool.aliases.iter().map(|alias| (*alias).to_owned()).collect(),
+        input_schema: schema.as_value().to_string(),
         output_schema: (tool.output_schema)().map(|schema| schema.as_value().to_string()),
-        annotations: tools::Annotations {
-            read_only: annotations.read_only,
-            destructive: annotations.destructive,
-            idempotent: annotations.idempotent,
-            open_world: annotations.open_world,
-            cacheable: annotations.cacheable,
-        },
+        promises: promises(tool.annotations),
         subjects: subjects.collect(),
+        arguments: arguments.collect(),
+        preview: tool.preview.map(preview),
+        answers_in: tool.answers_in_text.then(|| "text".to_owned()),
         fence: tool.fence.map(str::to_owned),
-        meta: tool.meta().map(|meta| meta.to_string()),
+        meta: None,
     })
+}
+
+fn promises(annotations: Annotations) -> Vec<String> {
+    let all = [
+        (annotations.read_only, "read-only"),
+        (!annotations.destructive, "additive"),
+        (annotations.idempotent, "idempotent"),
+        (!annotations.open_world, "closed-world"),
+        (annotations.cacheable, "cacheable"),
+    ];
+    all.into_iter().filter(|(holds, _)| *holds).map(|(_, name)| name.to_owned()).collect()
+}
+
+fn preview(preview: Preview) -> tools::Preview {
+    let none =
+        || tools::Preview { file: String::new(), content: None, old: None, new: None, all: None };
+    match preview {
+        Preview::Whole { file, content } => {
+            tools::Preview { file: file.to_owned(), content: Some(content.to_owned()), ..none() }
+        }
+        Preview::Part { file, old, new, all } => tools::Preview {
+            file: file.to_owned(),
+            old: Some(old.to_owned()),
+            new: Some(new.to_owned()),
+            all: Some(all.to_owned()),
+            ..none()
+        },
+    }
 }
 
 fn output(output: Output) -> wit::Output {
     wit::Output {
         content: output.content.into_iter().map(content_out).collect(),
         structured: output.structured.as_ref().map(Value::to_string),
-        meta: None,
+        after_emitted: output.after_emitted,
+        meta: output.meta.as_ref().map(Value::to_string),
     }
 }
 
-fn failure(mut failure: Failure) -> wit::Failure {
+pub(crate) fn failure(mut failure: Failure) -> wit::Failure {
     failure.message.truncate(failure.message.floor_char_boundary(MAX_MESSAGE));
     wit::Failure {
         category: match failure.category {
@@ -102,7 +141,7 @@ fn failure(mut failure: Failure) -> wit::Failure {
             .map(|delay| u64::try_from(delay.as_millis()).unwrap_or(u64::MAX)),
         content: failure.content.into_iter().map(content_out).collect(),
         structured: failure.structured.map(|value| value.to_string()),
-        meta: None,
+        meta: failure.meta.map(|meta| meta.to_string()),
     }
 }
 
@@ -120,6 +159,9 @@ pub(crate) fn content_in(part: wit::Content) -> Content {
         wit::Body::Text(text) => Body::Text(text),
         wit::Body::Bytes(bytes) => Body::Bytes(bytes),
         wit::Body::Link(uri) => Body::Link(uri),
+        // The SDK knows no other kind. The part keeps its place: arguments name attachments by
+        // their index.
+        wit::Body::Other(_) => Body::Text(String::new()),
     };
     Content { body, media_type: part.media_type }
 }
@@ -138,6 +180,11 @@ pub(crate) fn log(level: logging::Level, message: &str) {
     host::log::write(level, message);
 }
 
+/// The plugin's settings.
+pub(crate) mod config {
+    pub(crate) use super::bindings::berth::host::config::{all, get};
+}
+
 /// The running call.
 pub(crate) mod call {
     use super::bindings::berth::host::call;
@@ -153,6 +200,7 @@ pub(crate) mod call {
 /// The host's search.
 pub(crate) mod search {
     use super::bindings::berth::host::search as wit;
+    use super::bindings::berth::host::types::Error;
     use crate::search::{
         Counts, Ending, Entries, Entry, Kind, Line, Lines, Pattern, Scope, SearchError, Skipped,
     };
@@ -172,7 +220,7 @@ pub(crate) mod search {
         });
         Ok(Entries {
             items: items.collect(),
-            ending: ending(answer.ending),
+            ending: ending(&answer.ending),
             skipped: skipped(answer.skipped),
         })
     }
@@ -189,7 +237,7 @@ pub(crate) mod search {
             items: items.collect(),
             files_matched: answer.files_matched,
             files_searched: answer.files_searched,
-            ending: ending(answer.ending),
+            ending: ending(&answer.ending),
             skipped: skipped(answer.skipped),
         })
     }
@@ -203,7 +251,7 @@ pub(crate) mod search {
         Ok(Counts {
             items: answer.items,
             files_searched: answer.files_searched,
-            ending: ending(answer.ending),
+            ending: ending(&answer.ending),
             skipped: skipped(answer.skipped),
         })
     }
@@ -215,25 +263,28 @@ pub(crate) mod search {
             ignore_rules: scope.ignore_rules,
             files_only: scope.files_only,
             max_depth: scope.max_depth,
+            meta: None,
         }
     }
 
-    fn pattern_out(pattern: &Pattern) -> wit::Pattern {
-        wit::Pattern {
+    fn pattern_out(pattern: &Pattern) -> wit::LinePattern {
+        wit::LinePattern {
             regex: pattern.regex.clone(),
             case_sensitive: pattern.case_sensitive,
             multiline: pattern.multiline,
             before: pattern.before,
             after: pattern.after,
+            meta: None,
         }
     }
 
-    fn ending(ending: wit::Ending) -> Ending {
-        match ending {
-            wit::Ending::Complete => Ending::Complete,
-            wit::Ending::Limit => Ending::Limit,
-            wit::Ending::Deadline => Ending::Deadline,
-            wit::Ending::Cancelled => Ending::Cancelled,
+    fn ending(name: &str) -> Ending {
+        match name {
+            "complete" => Ending::Complete,
+            "limit" => Ending::Limit,
+            "deadline" => Ending::Deadline,
+            "cancelled" => Ending::Cancelled,
+            _ => Ending::Other,
         }
     }
 
@@ -241,12 +292,12 @@ pub(crate) mod search {
         Skipped { denied: skipped.denied, unreadable: skipped.unreadable, binary: skipped.binary }
     }
 
-    fn error(error: wit::SearchError) -> SearchError {
-        match error {
-            wit::SearchError::InvalidPattern(why) => SearchError::InvalidPattern(why),
-            wit::SearchError::NotFound(what) => SearchError::NotFound(what),
-            wit::SearchError::Denied(why) => SearchError::Denied(why),
-            wit::SearchError::Failed(why) => SearchError::Failed(why),
+    fn error(error: Error) -> SearchError {
+        match error.code.as_str() {
+            "invalid" => SearchError::InvalidPattern(error.message),
+            "not-found" => SearchError::NotFound(error.message),
+            "denied" => SearchError::Denied(error.message),
+            _ => SearchError::Failed(error.message),
         }
     }
 }
@@ -260,7 +311,11 @@ pub(crate) mod secrets {
 pub(crate) mod process {
     use std::time::Duration;
 
+    use wasip2::clocks::monotonic_clock;
+    use wasip2::io::poll::{Pollable, poll};
+
     use super::bindings::berth::host::process as wit;
+    use super::bindings::berth::host::types::Error;
     use crate::process::{Command, CommandKind, Ending, Finished, Output, ProcessError};
 
     pub(crate) fn run(mut command: Command) -> Result<Finished, ProcessError> {
@@ -303,6 +358,27 @@ pub(crate) mod process {
         pub(crate) fn is_finished(&mut self) -> bool {
             self.0.finished().is_some()
         }
+
+        pub(crate) fn subscribe(&self) -> Pollable {
+            self.0.subscribe()
+        }
+    }
+
+    pub(crate) fn wait_any<'c>(
+        children: impl Iterator<Item = &'c mut Child>,
+        timeout: Option<Duration>,
+    ) -> Vec<usize> {
+        let mut waited: Vec<Pollable> = children.map(|child| child.subscribe()).collect();
+        let count = waited.len();
+        if let Some(timeout) = timeout {
+            let nanos = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
+            waited.push(monotonic_clock::subscribe_duration(nanos));
+        }
+        if waited.is_empty() {
+            return Vec::new();
+        }
+        let ready = poll(&waited.iter().collect::<Vec<_>>());
+        ready.into_iter().map(|index| index as usize).filter(|index| *index < count).collect()
     }
 
     fn command_out(command: Command) -> (wit::Command, wit::Options) {
@@ -312,6 +388,7 @@ pub(crate) mod process {
             timeout_ms: command.timeout.map(millis),
             output_limit: command.output_limit,
             live: command.live,
+            meta: None,
         };
         let command = match command.kind {
             CommandKind::Program(words) => wit::Command::Program(words),
@@ -321,19 +398,20 @@ pub(crate) mod process {
     }
 
     fn finished(finished: wit::Finished, output: Output) -> Finished {
-        let ending = match finished.ending {
-            wit::Ending::Exited => Ending::Exited,
-            wit::Ending::Timeout => Ending::Timeout,
-            wit::Ending::Cancelled => Ending::Cancelled,
-            wit::Ending::Memory => Ending::Memory,
-            wit::Ending::Processes => Ending::Processes,
-            wit::Ending::Processor => Ending::Processor,
-            wit::Ending::Output => Ending::Output,
+        let ending = match finished.ending.as_str() {
+            "exited" => Ending::Exited,
+            "timeout" => Ending::Timeout,
+            "cancelled" => Ending::Cancelled,
+            "memory" => Ending::Memory,
+            "processes" => Ending::Processes,
+            "processor" => Ending::Processor,
+            "output" => Ending::Output,
+            _ => Ending::Other,
         };
         Finished { exit_code: finished.exit_code, ending, notices: finished.notices, output }
     }
 
-    fn output(output: wit::Output) -> Output {
+    fn output(output: wit::ProcessOutput) -> Output {
         Output {
             stdout: output.stdout,
             stderr: output.stderr,
@@ -342,12 +420,12 @@ pub(crate) mod process {
         }
     }
 
-    fn error(error: wit::ProcessError) -> ProcessError {
-        match error {
-            wit::ProcessError::Denied(why) => ProcessError::Denied(why),
-            wit::ProcessError::Invalid(why) => ProcessError::Invalid(why),
-            wit::ProcessError::Unavailable(why) => ProcessError::Unavailable(why),
-            wit::ProcessError::Failed(why) => ProcessError::Failed(why),
+    fn error(error: Error) -> ProcessError {
+        match error.code.as_str() {
+            "denied" => ProcessError::Denied(error.message),
+            "invalid" => ProcessError::Invalid(error.message),
+            "unavailable" => ProcessError::Unavailable(error.message),
+            _ => ProcessError::Failed(error.message),
         }
     }
 

@@ -48,10 +48,12 @@
 //! * [`search`] finds files and matches text at native speed.
 //! * [`process`] runs programs that the operator granted.
 //! * [`http`] sends requests to servers that the operator granted.
+//! * [`config`] has the plugin's own settings.
 //! * [`log`] writes to the operator's log.
 //! * [`Call`] knows the time left and shows progress.
 
 mod call;
+pub mod config;
 mod environment;
 mod failure;
 pub mod filter;

@@ -19,6 +19,8 @@ pub struct Manifest {
     pub capabilities: &'static [Capability],
     /// The plugin's own limits.
     pub limits: Limits,
+    /// The JSON Schema of its settings, as text.
+    pub config_schema: Option<&'static str>,
 }
 
 /// A capability that a plugin asks for.
@@ -77,6 +79,10 @@ pub const fn render<const N: usize>(manifest: &Manifest) -> ([u8; N], usize) {
     }
     json.raw("]");
     json.limits(&manifest.limits);
+    if let Some(schema) = manifest.config_schema {
+        json.raw(",\"config_schema\":");
+        json.raw(schema);
+    }
     json.raw("}");
     (json.bytes, json.length)
 }
@@ -193,6 +199,7 @@ mod tests {
         repository: "",
         capabilities: &[],
         limits: Limits::NONE,
+        config_schema: None,
     };
 
     const FULL: Manifest = Manifest {
@@ -205,6 +212,7 @@ mod tests {
             Capability { name: "search", access: None, reason: "to find" },
         ],
         limits: Limits { memory_mib: Some(64), timeout_secs: Some(10) },
+        config_schema: Some(r#"{"type":"object"}"#),
         ..BARE
     };
 
@@ -232,6 +240,7 @@ mod tests {
                     { "name": "search", "reason": "to find" },
                 ],
                 "limits": { "memory_mib": 64, "timeout_secs": 10 },
+                "config_schema": { "type": "object" },
             })
         );
     }

@@ -1,5 +1,5 @@
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::Failure;
 
@@ -10,6 +10,12 @@ pub struct Output {
     pub content: Vec<Content>,
     /// The answer for programs: a JSON value that fits the tool's output schema.
     pub structured: Option<Value>,
+    /// Whether the parts that the call [emitted](crate::Call::emit) come first in the answer. So a
+    /// tool gives a long answer without holding all of it.
+    pub after_emitted: bool,
+    /// A JSON object for the calling program, not for models. Its keys have a prefix, such as
+    /// `example.com/rows`. At most 64 KiB.
+    pub meta: Option<Value>,
 }
 
 impl Output {
@@ -42,6 +48,23 @@ impl Output {
         Ok(self)
     }
 
+    /// Sets a value for the calling program, which models don't see.
+    #[must_use]
+    pub fn with_meta(mut self, key: impl Into<String>, value: impl Into<Value>) -> Self {
+        let meta = self.meta.get_or_insert_with(|| Value::Object(Map::new()));
+        if let Value::Object(fields) = meta {
+            fields.insert(key.into(), value.into());
+        }
+        self
+    }
+
+    /// Lets the answer begin with the parts that the call has emitted.
+    #[must_use]
+    pub fn after_emitted(mut self) -> Self {
+        self.after_emitted = true;
+        self
+    }
+
     /// Adds a part.
     #[must_use]
     pub fn with(mut self, part: Content) -> Self {
@@ -57,7 +80,7 @@ impl Output {
 
 impl From<Content> for Output {
     fn from(part: Content) -> Self {
-        Self { content: vec![part], structured: None }
+        Self { content: vec![part], ..Self::default() }
     }
 }
 

@@ -34,6 +34,8 @@ use crate::{
 /// * `capabilities` are those that the plugin asks for, each with the reason that the operator is
 ///   shown: `files(read)`, `files(read_write)` or the bare name of another. May be left out.
 /// * `limits` are the plugin's own limits, lower than the host's. May be left out.
+/// * `config_schema` is the JSON Schema of the plugin's [settings](crate::config), as text. The host
+///   checks the operator's table against it. May be left out.
 /// * `filters` is a type that implements [`Filters`](crate::filter::Filters), after the tools or
 ///   instead of them. Filters get no capability.
 ///
@@ -65,6 +67,7 @@ macro_rules! plugin {
         description: $description:expr,
         $(capabilities: [$($capability:ident $(($access:ident))? = $reason:expr),* $(,)?],)?
         $(limits: { $($limit:ident: $amount:expr),* $(,)? },)?
+        $(config_schema: $config_schema:expr,)?
         $(tools: [$($tool:ty),+ $(,)?] $(,)?)?
         $(filters: $filters:ty $(,)?)?
     ) => {
@@ -81,6 +84,7 @@ macro_rules! plugin {
                 repository: ::core::env!("CARGO_PKG_REPOSITORY"),
                 capabilities: &[$($($crate::plugin!(@capability $capability $($access)? = $reason)),*)?],
                 limits: Limits { $($($limit: Some($amount),)*)? ..Limits::NONE },
+                config_schema: $crate::plugin!(@config_schema $($config_schema)?),
             };
             const { check(&PLUGIN, &MANIFEST) };
             const LENGTH: usize = render::<0>(&MANIFEST).1;
@@ -115,6 +119,12 @@ macro_rules! plugin {
 
         #[cfg(target_arch = "wasm32")]
         $crate::private::export_filters!(Component with_types_in $crate::private::filter_bindings);
+    };
+    (@config_schema) => {
+        None
+    };
+    (@config_schema $schema:expr) => {
+        Some($schema)
     };
     (@one $filters:ty) => {
         $crate::private::one::<$filters>()
@@ -158,7 +168,9 @@ pub struct ToolEntry {
     pub(crate) argument_aliases: &'static [(&'static str, &'static [&'static str])],
     pub(crate) bare_argument: Option<&'static str>,
     pub(crate) pattern_base: Option<(&'static str, &'static str)>,
-    pub(crate) reads_when: &'static [(&'static str, &'static [&'static str])],
+    pub(crate) timeout_argument: Option<&'static str>,
+    pub(crate) network_argument: Option<&'static str>,
+    pub(crate) reads_with: &'static [(&'static str, &'static [&'static str])],
     pub(crate) preview: Option<Preview>,
     pub(crate) fence: Option<&'static str>,
     pub(crate) input_schema: fn() -> Schema,
@@ -172,6 +184,8 @@ pub(crate) struct Invocation {
     pub(crate) tool: String,
     pub(crate) arguments: String,
     pub(crate) attachments: Vec<Content>,
+    /// A JSON object as text.
+    pub(crate) meta: Option<String>,
 }
 
 impl ToolEntry {
@@ -187,7 +201,9 @@ impl ToolEntry {
             argument_aliases: T::ARGUMENT_ALIASES,
             bare_argument: T::BARE_ARGUMENT,
             pattern_base: T::PATTERN_BASE,
-            reads_when: T::READS_WHEN,
+            timeout_argument: T::TIMEOUT_ARGUMENT,
+            network_argument: T::NETWORK_ARGUMENT,
+            reads_with: T::READS_WITH,
             preview: T::PREVIEW,
             fence: T::FENCE,
             input_schema: schema::for_arguments::<T::Arguments>,
@@ -195,53 +211,75 @@ impl ToolEntry {
             answers_in_text: T::ANSWERS_IN_TEXT,
             call: |invocation| {
                 let arguments = decode::<T::Arguments>(&invocation.arguments)?;
-                T::call(arguments, &Call::new(invocation.attachments))
+                T::call(arguments, &Call::new(invocation.attachments, invocation.meta))
             },
         }
     }
 }
 
+/// An argument with which the host does more than to pass it on.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct ArgumentEntry {
+    pub(crate) name: String,
+    pub(crate) aliases: Vec<&'static str>,
+    pub(crate) roles: Vec<&'static str>,
+    pub(crate) base: Option<&'static str>,
+    pub(crate) reads_with: Vec<Value>,
+}
+
 impl ToolEntry {
-    /// The properties that have no field in the contract.
-    pub(crate) fn meta(&self) -> Option<Value> {
-        let mut meta = Map::new();
-        if !self.aliases.is_empty() {
-            meta.insert("berth:aliases".to_owned(), json!(self.aliases));
+    /// The arguments with which the host does more than to pass them on, in the order of the
+    /// schema.
+    ///
+    /// # Errors
+    ///
+    /// One isn't an argument: the host would silently never do it.
+    pub(crate) fn arguments(&self, schema: &Schema) -> Result<Vec<ArgumentEntry>, Failure> {
+        let none = Map::new();
+        let properties = schema.get("properties").and_then(Value::as_object).unwrap_or(&none);
+        let mut entries: Vec<ArgumentEntry> = properties
+            .iter()
+            .map(|(name, property)| {
+                // The schema of an `Attachment`, or of a type with one in it.
+                let attaches = property.to_string().contains("\"$attachment\"");
+                let roles = if attaches { vec!["attachment"] } else { Vec::new() };
+                ArgumentEntry { name: name.clone(), roles, ..ArgumentEntry::default() }
+            })
+            .collect();
+        let mut change = |name: &str, change: &dyn Fn(&mut ArgumentEntry)| {
+            let entry = entries.iter_mut().find(|entry| entry.name == name);
+            entry.map(change).ok_or_else(|| {
+                let message = format!("tool {}: {name:?} isn't one of the arguments", self.name);
+                Failure::permanent("argument", message)
+            })
+        };
+        for (name, aliases) in self.argument_aliases {
+            change(name, &|entry| entry.aliases.extend_from_slice(aliases))?;
         }
-        if !self.argument_aliases.is_empty() {
-            let aliases = self
-                .argument_aliases
-                .iter()
-                .map(|(argument, names)| ((*argument).to_owned(), json!(names)));
-            meta.insert("berth:argument-aliases".to_owned(), Value::Object(aliases.collect()));
-        }
-        if let Some(argument) = self.bare_argument {
-            meta.insert("berth:bare-argument".to_owned(), json!(argument));
+        let roles = [
+            (self.timeout_argument, "timeout"),
+            (self.network_argument, "network"),
+            (self.bare_argument, "text"),
+        ];
+        for (name, role) in roles {
+            name.map_or(Ok(()), |name| change(name, &|entry| entry.roles.push(role)))?;
         }
         if let Some((pattern, folder)) = self.pattern_base {
-            meta.insert("berth:pattern-base".to_owned(), json!({ pattern: folder }));
+            change(folder, &|_| {})?;
+            change(pattern, &|entry| {
+                entry.roles.push("glob");
+                entry.base = Some(folder);
+            })?;
         }
-        if !self.reads_when.is_empty() {
-            let arguments = self
-                .reads_when
-                .iter()
-                .map(|(argument, values)| ((*argument).to_owned(), json!(values)));
-            meta.insert("berth:reads-when".to_owned(), Value::Object(arguments.collect()));
+        for (name, values) in self.reads_with {
+            change(name, &|entry| {
+                entry.reads_with = values.iter().map(|value| json!(value)).collect();
+            })?;
         }
-        if self.answers_in_text {
-            meta.insert("berth:answers-in".to_owned(), json!("text"));
-        }
-        match self.preview {
-            Some(Preview::Whole { file, content }) => {
-                meta.insert("berth:preview".to_owned(), json!({ "file": file, "content": content }))
-            }
-            Some(Preview::Part { file, old, new, all }) => meta.insert(
-                "berth:preview".to_owned(),
-                json!({ "file": file, "old": old, "new": new, "all": all }),
-            ),
-            None => None,
-        };
-        (!meta.is_empty()).then_some(Value::Object(meta))
+        entries.retain(|entry| {
+            !(entry.aliases.is_empty() && entry.roles.is_empty() && entry.reads_with.is_empty())
+        });
+        Ok(entries)
     }
 
     /// The schema of the arguments. Fails if a subject isn't one of them: the operator's rules
@@ -467,6 +505,7 @@ mod tests {
                 tool: tool.into(),
                 arguments: "{}".into(),
                 attachments: Vec::new(),
+                meta: None,
             })
         };
         assert_eq!(call("right").unwrap_err().code.as_deref(), Some("unknown-tool"));

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::filter::{Filters, Input, Listing, Pattern, Verdict};
 use crate::plugin::{Invocation, Plugin, ToolEntry};
-use crate::{Content, Failure, Output, Tool};
+use crate::{Content, Failure, Output, Preview, Tool};
 
 /// Calls `T` as the host does: it decodes the arguments from JSON. Paths in them have to be
 /// absolute; in a real call the host makes them so.
@@ -27,15 +27,30 @@ pub fn call_with<T: Tool>(arguments: Value, attachments: Vec<Content>) -> Result
         tool: T::NAME.to_owned(),
         arguments: arguments.to_string(),
         attachments,
+        meta: None,
     })
 }
 
-/// How the catalogue shows `T`: name, title, description, schemas, annotations, subjects, aliases,
-/// fence and meta.
+/// Sets the plugin's [settings](crate::config) for the tests of this thread.
 ///
 /// # Panics
 ///
-/// If a subject isn't one of the arguments. Such a plugin doesn't load.
+/// If `config` isn't an object.
+#[cfg(not(target_arch = "wasm32"))]
+pub fn set_config(config: Value) {
+    match config {
+        Value::Object(fields) => crate::config::host::set(fields),
+        other => panic!("the settings of a plugin are an object, not {other}"),
+    }
+}
+
+/// How the catalogue shows `T`: name, title, description, schemas, annotations, subjects,
+/// arguments, preview, aliases and fence.
+///
+/// # Panics
+///
+/// If a subject, or an argument that a constant names, isn't one of the arguments. Such a plugin
+/// doesn't load.
 pub fn definition<T: Tool>() -> Value {
     let tool = ToolEntry::new::<T>();
     let annotations = tool.annotations;
@@ -43,11 +58,22 @@ pub fn definition<T: Tool>() -> Value {
         .subjects
         .iter()
         .map(|subject| json!({ "pointer": subject.pointer, "kind": subject.kind.as_str(), "access": subject.access.as_str() }));
+    let schema = tool.checked_schema().unwrap_or_else(|failure| panic!("{failure}"));
+    let arguments = tool.arguments(&schema).unwrap_or_else(|failure| panic!("{failure}"));
+    let arguments = arguments.iter().map(|argument| {
+        json!({
+            "name": argument.name,
+            "aliases": argument.aliases,
+            "roles": argument.roles,
+            "base": argument.base,
+            "reads_with": argument.reads_with,
+        })
+    });
     json!({
         "name": tool.name,
         "title": tool.title,
         "description": tool.description,
-        "input_schema": tool.checked_schema().unwrap_or_else(|failure| panic!("{failure}")),
+        "input_schema": schema,
         "output_schema": (tool.output_schema)(),
         "annotations": {
             "read_only": annotations.read_only,
@@ -58,9 +84,20 @@ pub fn definition<T: Tool>() -> Value {
         },
         "subjects": subjects.collect::<Vec<_>>(),
         "aliases": tool.aliases,
+        "arguments": arguments.collect::<Vec<_>>(),
+        "preview": tool.preview.map(preview),
+        "answers_in_text": tool.answers_in_text,
         "fence": tool.fence,
-        "meta": tool.meta(),
     })
+}
+
+fn preview(preview: Preview) -> Value {
+    match preview {
+        Preview::Whole { file, content } => json!({ "file": file, "content": content }),
+        Preview::Part { file, old, new, all } => {
+            json!({ "file": file, "old": old, "new": new, "all": all })
+        }
+    }
 }
 
 /// Asks the filter `filter` of `T` for its verdict, as the host does if a matcher fits.

@@ -43,10 +43,18 @@ pub trait Tool {
     /// folder is checked like every other path of a call.
     const PATTERN_BASE: Option<(&'static str, &'static str)> = None;
 
-    /// When a call of an acting tool only reads: if each of these arguments, by its RFC 6901
-    /// pointer, has one of the values. The host then enforces it, as it does for a read-only tool.
-    /// The host honours this for built-in plugins only.
-    const READS_WHEN: &'static [(&'static str, &'static [&'static str])] = &[];
+    /// The argument with the time limit of the call: a number of seconds. The host then sets the
+    /// deadline of the call by it.
+    const TIMEOUT_ARGUMENT: Option<&'static str> = None;
+
+    /// The argument, a boolean, with which a call says that its commands need the network. The
+    /// operator's rules decide on it.
+    const NETWORK_ARGUMENT: Option<&'static str> = None;
+
+    /// When a call of an acting tool only reads: if each of these arguments has one of the values.
+    /// A missing argument counts as its default. The host enforces it, as it does for a read-only
+    /// tool.
+    const READS_WITH: &'static [(&'static str, &'static [&'static str])] = &[];
 
     /// The arguments that say what a call changes, for the diff that a person sees before approving
     /// it. The host honours them for built-in plugins only.

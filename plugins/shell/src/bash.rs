@@ -41,6 +41,8 @@ impl Tool for Bash {
     const ALIASES: &[&str] = &["shell"];
     const ARGUMENT_ALIASES: &[(&str, &[&str])] =
         &[("command", &["cmd", "script", "shell_command", "bash", "sh"])];
+    const TIMEOUT_ARGUMENT: Option<&str> = Some("timeout");
+    const NETWORK_ARGUMENT: Option<&str> = Some("network");
     const BARE_ARGUMENT: Option<&str> = Some("command");
     const FENCE: Option<&str> = Some("bash");
     const ANSWERS_IN_TEXT: bool = true;
@@ -67,7 +69,7 @@ impl Tool for Bash {
         // An empty text makes no part, since models should get no empty parts.
         let content = if text.is_empty() { Vec::new() } else { vec![Content::text(text)] };
         if finished.success() {
-            return Output { content, structured: None }.with_structured(&envelope);
+            return Output { content, ..Output::default() }.with_structured(&envelope);
         }
         let failure = Failure { content, ..failure::from_finished(&finished, took) };
         Err(failure.with_structured(serde_json::to_value(&envelope)?))
@@ -148,9 +150,15 @@ mod tests {
             (&definition["aliases"], &definition["fence"]),
             (&json!(["shell"]), &json!("bash"))
         );
-        assert_eq!(definition["meta"]["berth:bare-argument"], "command");
+        let arguments = &definition["arguments"];
         let names = json!(["cmd", "script", "shell_command", "bash", "sh"]);
-        assert_eq!(definition["meta"]["berth:argument-aliases"], json!({ "command": names }));
+        assert_eq!(arguments[0]["aliases"], names);
+        let roles = arguments.as_array().unwrap().iter();
+        let roles: Vec<_> = roles.map(|argument| (&argument["name"], &argument["roles"])).collect();
+        assert_eq!(
+            json!(roles),
+            json!([["command", ["text"]], ["timeout", ["timeout"]], ["network", ["network"]]])
+        );
         assert_eq!(definition["annotations"]["read_only"], false);
         let schema = &definition["input_schema"];
         assert_eq!(

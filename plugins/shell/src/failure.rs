@@ -60,6 +60,7 @@ pub(crate) fn from_finished(finished: &Finished, took: Duration) -> Failure {
             "output",
             "Write to a file, or make the command write less. No key of the configuration raises this limit.",
         ),
+        Ending::Other => (Failure::permanent("ended", "the host stopped the command"), ""),
     };
     // The host's notices are more specific than general advice.
     let suggestion =

@@ -86,7 +86,7 @@ impl Tool for HttpRequest {
     const ANNOTATIONS: Annotations = Annotations::ACTING;
     const SUBJECTS: &[Subject] = &[Subject::new("/url", SubjectKind::Url, Access::Write)];
     const ARGUMENT_ALIASES: &[(&str, &[&str])] = &[("url", &["uri"]), ("body", &["data"])];
-    const READS_WHEN: &[(&str, &[&str])] = &[("/method", &["GET", "HEAD"])];
+    const READS_WITH: &[(&str, &[&str])] = &[("method", &["GET", "HEAD"])];
     const ANSWERS_IN_TEXT: bool = true;
     type Arguments = Arguments;
 
@@ -160,7 +160,7 @@ fn output(answer: &Response) -> Result<Output, Failure> {
     }
     let envelope =
         Envelope { status: answer.status, url: answer.url.clone(), headers, body, truncated };
-    Output { content, structured: None }.with_structured(&envelope)
+    Output { content, ..Output::default() }.with_structured(&envelope)
 }
 
 /// Whether the value of a header can be used to act as another user.
@@ -251,7 +251,9 @@ mod tests {
     fn get_and_head_are_declared_read_only() {
         let definition = testing::definition::<HttpRequest>();
         assert_eq!(definition["annotations"]["read_only"], false);
-        assert_eq!(definition["meta"]["berth:reads-when"], json!({ "/method": ["GET", "HEAD"] }));
+        let arguments = definition["arguments"].as_array().unwrap().iter();
+        let method = arguments.clone().find(|argument| argument["name"] == "method").unwrap();
+        assert_eq!(method["reads_with"], json!(["GET", "HEAD"]));
         assert_eq!(definition["input_schema"]["properties"]["method"]["default"], "GET");
         let refused =
             testing::call::<HttpRequest>(json!({ "url": "http://127.0.0.1:1/", "method": "get" }))

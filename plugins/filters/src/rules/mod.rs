@@ -16,6 +16,8 @@ pub struct BuiltIn {
     pub tool: &'static str,
     /// The pattern for the subject of a call.
     pub subject: StaticPattern,
+    /// Whether it gets only outputs that no other rule matches.
+    pub fallback: bool,
     /// The steps as a JSON array.
     pub steps: &'static str,
     /// The metadata in the listing, as a JSON object.

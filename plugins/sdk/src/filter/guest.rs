@@ -9,7 +9,8 @@ use super::{
     Confidence, FailureCategory, Filters, Input, Listing, Matcher, Pattern, Purpose, Registration,
     Verdict,
 };
-use crate::guest::{bindings::berth::tool::types as common, content_in, content_out};
+use crate::guest::{bindings::berth::tool::types as common, content_in, content_out, failure};
+use crate::{Failure, config};
 use bindings::exports::berth::tool::filter as wit;
 
 #[expect(missing_docs, reason = "generated")]
@@ -18,7 +19,7 @@ pub mod bindings {
         path: "wit/tool",
         world: "berth:tool/filter-plugin",
         // Both worlds share one set of types, and one conversion to the SDK's own.
-        with: { "berth:tool/types@0.1.0": crate::guest::bindings::berth::tool::types },
+        with: { "berth:tool/types@0.2.0": crate::guest::bindings::berth::tool::types },
         pub_export_macro: true,
         export_macro_name: "export_filters",
         default_bindings_module: "berth_sdk::private::filter_bindings",
@@ -50,19 +51,25 @@ impl<T: Filters> Running for T {
 }
 
 impl<T: FilterComponent> wit::Guest for T {
-    fn list_filters(rules: Option<String>) -> Result<wit::Listing, String> {
-        let filters = T::Filters::new(rules.as_deref())?;
+    fn list_filters() -> Result<wit::Listing, common::Failure> {
+        let rules = config::get::<String>("rules").map_err(failure)?;
+        let filters = T::Filters::new(rules.as_deref()).map_err(failed)?;
         let listing = listing(filters.list());
         INSTANCE.set(Some(Box::new(filters)));
         Ok(listing)
     }
 
-    fn apply(filter: String, asked: wit::Input) -> Result<wit::Verdict, String> {
+    fn apply(filter: String, asked: wit::FilterInput) -> Result<wit::Verdict, common::Failure> {
         INSTANCE.with_borrow_mut(|instance| match instance {
-            Some(filters) => filters.apply(&filter, &input(asked)).map(verdict),
-            None => Err("`list-filters` has to be the first call".to_owned()),
+            Some(filters) => filters.apply(&filter, &input(asked)).map(verdict).map_err(failed),
+            None => Err(failed("`list-filters` has to be the first call".to_owned())),
         })
     }
+}
+
+/// The failure of a filter.
+fn failed(message: String) -> common::Failure {
+    failure(Failure::permanent("filter", message))
 }
 
 fn listing(listing: Listing) -> wit::Listing {
@@ -80,27 +87,29 @@ fn registration(registration: Registration) -> wit::Registration {
             Purpose::Security => wit::Purpose::Security,
         },
         matchers: registration.matchers.into_iter().map(matcher).collect(),
+        fallback: registration.fallback,
         meta: registration.meta.map(String::from),
     }
 }
 
 fn matcher(matcher: Matcher) -> wit::Matcher {
     let subject = match matcher.subject {
-        Pattern::Any => wit::Pattern::Any,
-        Pattern::Exact(text) => wit::Pattern::Exact(text.into_owned()),
-        Pattern::Prefix(text) => wit::Pattern::Prefix(text.into_owned()),
-        Pattern::Regex(text) => wit::Pattern::Regex(text.into_owned()),
+        Pattern::Any => wit::TextPattern::Any,
+        Pattern::Exact(text) => wit::TextPattern::Exact(text.into_owned()),
+        Pattern::Prefix(text) => wit::TextPattern::Prefix(text.into_owned()),
+        Pattern::Regex(text) => wit::TextPattern::Regex(text.into_owned()),
     };
-    wit::Matcher { tool: matcher.tool.into_owned(), subject }
+    wit::Matcher { tool: matcher.tool.into_owned(), subject, meta: None }
 }
 
-fn input(input: wit::Input) -> Input {
+fn input(input: wit::FilterInput) -> Input {
     Input {
         tool: input.tool,
         subject: input.subject,
         failed: input.failed.map(failure_category),
         exit_code: input.exit_code,
         content: input.content.into_iter().map(content_in).collect(),
+        among_others: !input.alone,
         meta: input.meta.and_then(|meta| serde_json::from_str(&meta).ok()),
     }
 }

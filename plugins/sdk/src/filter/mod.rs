@@ -55,8 +55,9 @@ pub(crate) mod guest;
 
 /// The filters of a plugin.
 pub trait Filters: Sized + 'static {
-    /// Creates the filters, once for each instance. `rules` is the text of the operator's
-    /// `filters.toml`, or `None` if the host gives the plugin no rules.
+    /// Creates the filters, once for each instance. `rules` is the setting `rules` of the plugin
+    /// ([`config`](crate::config)), or `None` if it isn't set: for the built-in filters, it is the
+    /// text of the operator's `filters.toml`.
     ///
     /// # Errors
     ///
@@ -99,6 +100,8 @@ pub struct Registration {
     pub purpose: Purpose,
     /// At most 32 matchers. The filter runs if one of them fits.
     pub matchers: Vec<Matcher>,
+    /// Whether a cosmetic filter gets only outputs that no other filter matches.
+    pub fallback: bool,
     /// A JSON object as text. The host reads it at every start, so keep it short.
     pub meta: Option<Cow<'static, str>>,
 }
@@ -110,7 +113,8 @@ impl Registration {
         purpose: Purpose,
         matchers: impl IntoIterator<Item = Matcher>,
     ) -> Self {
-        Self { name: name.into(), purpose, matchers: matchers.into_iter().collect(), meta: None }
+        let matchers = matchers.into_iter().collect();
+        Self { name: name.into(), purpose, matchers, fallback: false, meta: None }
     }
 }
 
@@ -183,6 +187,8 @@ pub struct Input {
     /// The parts of the answer. For a command, they are its standard output and its standard error,
     /// without the empty ones.
     pub content: Vec<Content>,
+    /// Whether other commands of the line may have written a part of the output.
+    pub among_others: bool,
     /// A JSON object.
     pub meta: Option<Value>,
 }
@@ -201,6 +207,7 @@ impl Input {
             failed: (exit_code != 0).then_some(FailureCategory::PermanentFailure),
             exit_code: Some(exit_code),
             content: texts.into_iter().map(Content::text).collect(),
+            among_others: false,
             meta: None,
         }
     }

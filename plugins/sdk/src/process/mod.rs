@@ -200,6 +200,20 @@ impl Child {
     pub fn is_finished(&mut self) -> bool {
         self.0.is_finished()
     }
+
+    /// Becomes ready when there is output to read, or when the program has ended, so that a plugin
+    /// waits for it beside requests and times. It has to be dropped before the child. For programs
+    /// alone, there is [`wait_any`].
+    #[cfg(target_arch = "wasm32")]
+    pub fn subscribe(&self) -> wasip2::io::poll::Pollable {
+        self.0.subscribe()
+    }
+}
+
+/// Waits until one of the programs has output to read or has ended, or until `timeout` has passed.
+/// Returns the indices of those that are ready.
+pub fn wait_any(children: &mut [Child], timeout: Option<Duration>) -> Vec<usize> {
+    engine::wait_any(children.iter_mut().map(|child| &mut child.0), timeout)
 }
 
 /// Why a program ended.
@@ -220,6 +234,8 @@ pub enum Ending {
     Processor,
     /// The host stopped it: it and the programs that it started reached the limit of output.
     Output,
+    /// The host stopped it, for a reason that this version of the SDK doesn't know.
+    Other,
 }
 
 /// The result of a program that has ended.

@@ -24,6 +24,26 @@ pub(super) fn run(mut command: Command) -> Result<Finished, ProcessError> {
     Ok(child.wait())
 }
 
+pub(super) fn wait_any<'c>(
+    children: impl Iterator<Item = &'c mut Child>,
+    timeout: Option<Duration>,
+) -> Vec<usize> {
+    let mut children: Vec<&mut Child> = children.collect();
+    let until = timeout.map(|timeout| Instant::now() + timeout);
+    loop {
+        let ready = children
+            .iter_mut()
+            .enumerate()
+            .filter_map(|(at, child)| child.is_ready().then_some(at));
+        let ready: Vec<usize> = ready.collect();
+        let is_over = until.is_some_and(|until| Instant::now() >= until);
+        if !ready.is_empty() || is_over || children.is_empty() {
+            return ready;
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
 #[derive(Debug)]
 pub(super) struct Child {
     child: std::process::Child,
@@ -111,6 +131,11 @@ impl Child {
 
     pub(super) fn kill(&mut self) {
         self.stop(Ending::Cancelled);
+    }
+
+    /// Whether there is output or it has ended.
+    fn is_ready(&mut self) -> bool {
+        self.is_finished() || !self.output.stdout.is_empty() || !self.output.stderr.is_empty()
     }
 
     pub(super) fn is_finished(&mut self) -> bool {

@@ -96,6 +96,8 @@ pub enum Ending {
     Deadline,
     /// The caller cancelled the call.
     Cancelled,
+    /// A reason that this version of the SDK doesn't know. There may be more.
+    Other,
 }
 
 /// The numbers of entries that were left out, so that an answer can say that it is incomplete.

@@ -1,0 +1,129 @@
+//! Tools for the tests of the contract: they show what a call gets beside its arguments, and answer
+//! in every form that an answer can have.
+
+use berth_sdk::{Annotations, Call, Category, Content, Failure, Output, Tool, config};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+berth_sdk::plugin! {
+    name: "probe",
+    description: "Shows what a call gets beside its arguments, and answers in every form",
+    config_schema: r#"{
+        "type": "object",
+        "properties": {
+            "server": { "type": "string", "description": "The server that is asked." },
+            "retries": { "type": "integer", "minimum": 0, "default": 3 },
+            "limits": { "type": "object", "properties": { "rows": { "type": "integer" } } }
+        },
+        "additionalProperties": false
+    }"#,
+    tools: [Settings, Meta, Long],
+}
+
+/// Shows the settings.
+pub struct Settings;
+
+/// The arguments of [`Settings`].
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SettingsArguments {
+    /// The key. All of them if it is left out.
+    key: Option<String>,
+}
+
+impl Tool for Settings {
+    const NAME: &str = "settings";
+    const DESCRIPTION: &str = "Returns the settings of the plugin.";
+    const ANNOTATIONS: Annotations = Annotations::READ_ONLY;
+    type Arguments = SettingsArguments;
+
+    fn call(arguments: SettingsArguments, _call: &Call) -> Result<Output, Failure> {
+        let value = match arguments.key {
+            Some(key) => json!(config::get::<Value>(&key)?),
+            None => config::all::<Value>()?,
+        };
+        Ok(Output::text(value.to_string()))
+    }
+}
+
+/// Shows the meta of the call, and answers with meta.
+pub struct Meta;
+
+/// The arguments of [`Meta`].
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MetaArguments {
+    /// The meta of the answer.
+    answer: Option<Value>,
+    /// Whether the call fails.
+    #[serde(default)]
+    fail: bool,
+}
+
+impl Tool for Meta {
+    const NAME: &str = "meta";
+    const DESCRIPTION: &str = "Returns the meta of the call, and answers with the given meta.";
+    const ANNOTATIONS: Annotations = Annotations { cacheable: true, ..Annotations::READ_ONLY };
+    type Arguments = MetaArguments;
+
+    fn call(arguments: MetaArguments, call: &Call) -> Result<Output, Failure> {
+        let text = json!(call.meta()).to_string();
+        if arguments.fail {
+            let mut failure = Failure::new(Category::PermanentFailure, text);
+            failure.meta = arguments.answer.map(Box::new);
+            return Err(failure);
+        }
+        Ok(Output { meta: arguments.answer, ..Output::text(text) })
+    }
+}
+
+/// Emits its answer.
+pub struct Long;
+
+/// The arguments of [`Long`].
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LongArguments {
+    /// The number of parts.
+    parts: usize,
+    /// The bytes of each.
+    bytes: usize,
+    /// The bytes of the content behind them.
+    #[serde(default)]
+    behind: usize,
+    /// Whether the answer begins with them.
+    #[serde(default)]
+    after_emitted: bool,
+}
+
+impl Tool for Long {
+    const NAME: &str = "long";
+    const DESCRIPTION: &str = "Emits parts, and answers with a text behind them.";
+    const ANNOTATIONS: Annotations = Annotations::READ_ONLY;
+    type Arguments = LongArguments;
+
+    fn call(arguments: LongArguments, call: &Call) -> Result<Output, Failure> {
+        let emitted = (0..arguments.parts).take_while(|number| {
+            call.emit(Content::text(format!("{number}{}\n", "x".repeat(arguments.bytes))))
+        });
+        let text = format!("{} emitted{}", emitted.count(), "y".repeat(arguments.behind));
+        Ok(Output { after_emitted: arguments.after_emitted, ..Output::text(text) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use berth_sdk::testing;
+
+    use super::*;
+
+    #[test]
+    fn settings_are_shown() {
+        testing::set_config(json!({ "server": "a" }));
+        let shown = testing::call::<Settings>(json!({})).unwrap();
+        assert_eq!(shown.joined_text(), r#"{"server":"a"}"#);
+        let missing = testing::call::<Settings>(json!({ "key": "retries" })).unwrap();
+        assert_eq!(missing.joined_text(), "null");
+    }
+}
