@@ -9,6 +9,7 @@ use clap::{ArgAction, Args, Parser, Subcommand};
 
 use crate::filter::FilterCommand;
 use crate::options::Options;
+use crate::plugin::AuthorCommand;
 
 pub(crate) use grants::{
     AllowArguments, AllowHostArguments, InitArguments, TrustArguments, YesOrNo,
@@ -402,6 +403,8 @@ pub(crate) enum PluginCommand {
         #[arg(long)]
         json: bool,
     },
+    #[command(flatten)]
+    Author(AuthorCommand),
 }
 
 const INSPECT_AFTER: &str = "\

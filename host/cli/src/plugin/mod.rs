@@ -1,6 +1,7 @@
 //! `berth plugin`.
 
 mod approve;
+mod author;
 mod card;
 mod inspect;
 mod list;
@@ -11,6 +12,7 @@ use std::path::PathBuf;
 use berth_core::config::{self, Folders, Loaded};
 use berth_core::{Approvals, Candidate, Difference, HostError, PluginInspection};
 
+pub(crate) use self::author::AuthorCommand;
 pub(crate) use self::card::{Card, Imports};
 use crate::arguments::PluginCommand;
 use crate::error::Error;
@@ -28,6 +30,7 @@ pub(crate) fn run(command: &PluginCommand, options: &Options) -> Result<Exit, Er
             approve::approve(name, *yes, digest.as_deref(), options)
         }
         PluginCommand::Reload { json } => list::reload(*json),
+        PluginCommand::Author(command) => author::run(command),
     }
 }
 

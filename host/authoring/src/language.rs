@@ -1,0 +1,91 @@
+//! The languages that plugins are written in.
+
+use std::path::Path;
+
+use crate::files::{self, File};
+
+/// A language with an SDK and an example.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Language {
+    /// Rust, built by cargo.
+    Rust,
+    /// Python, built by componentize-py.
+    Python,
+    /// JavaScript, built by componentize-qjs.
+    JavaScript,
+    /// C, built by zig's or the system's clang.
+    C,
+    /// Go, built by the Go compiler.
+    Go,
+}
+
+impl Language {
+    /// All languages, in the order in which documents name them.
+    pub const ALL: [Self; 5] = [Self::Rust, Self::Python, Self::JavaScript, Self::C, Self::Go];
+
+    /// The name on the command line and in `plugin.toml`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Rust => "rust",
+            Self::Python => "python",
+            Self::JavaScript => "javascript",
+            Self::C => "c",
+            Self::Go => "go",
+        }
+    }
+
+    /// The language of a name.
+    ///
+    /// # Errors
+    ///
+    /// No language has the name. The error lists them.
+    pub fn from_name(name: &str) -> Result<Self, String> {
+        Self::ALL.into_iter().find(|language| language.name() == name).ok_or_else(|| {
+            let names = Self::ALL.map(Self::name).join(", ");
+            format!("there is no language `{name}` here; there are {names}. For another one, see `berth plugin wit` and `berth plugin pack`")
+        })
+    }
+
+    /// The language of a folder without `[build]` in `plugin.toml`, by the files in it.
+    pub(crate) fn of_folder(folder: &Path) -> Option<Self> {
+        let files = [
+            ("Cargo.toml", Self::Rust),
+            ("go.mod", Self::Go),
+            ("package.json", Self::JavaScript),
+            ("plugin.py", Self::Python),
+            ("plugin.c", Self::C),
+        ];
+        files.into_iter().find(|(file, _)| folder.join(file).exists()).map(|(_, language)| language)
+    }
+
+    pub(crate) fn sdk(self) -> &'static [File] {
+        match self {
+            Self::Rust => files::SDK_RUST,
+            Self::Python => files::SDK_PYTHON,
+            Self::JavaScript => files::SDK_JAVASCRIPT,
+            Self::C => files::SDK_C,
+            Self::Go => files::SDK_GO,
+        }
+    }
+
+    pub(crate) fn example(self) -> &'static [File] {
+        match self {
+            Self::Rust => files::EXAMPLE_RUST,
+            Self::Python => files::EXAMPLE_PYTHON,
+            Self::JavaScript => files::EXAMPLE_JAVASCRIPT,
+            Self::C => files::EXAMPLE_C,
+            Self::Go => files::EXAMPLE_GO,
+        }
+    }
+
+    /// The folder of the SDK, as the example in the repository names it.
+    pub(crate) fn sdk_in_repository(self) -> &'static str {
+        match self {
+            Self::Rust => "../../sdk",
+            Self::Python => "../../sdk-python",
+            Self::JavaScript => "../../sdk-javascript",
+            Self::C => "../../sdk-c",
+            Self::Go => "../../sdk-go",
+        }
+    }
+}
