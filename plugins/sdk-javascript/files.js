@@ -54,6 +54,7 @@ export function list(path) {
     const entries = [];
     const stream = folder.readDirectory();
     for (let entry; (entry = stream.readDirectoryEntry()); ) entries.push({ name: entry.name, kind: entry.type });
+    stream[Symbol.dispose]?.();
     return entries.sort((a, b) => (a.name < b.name ? -1 : 1));
   });
 }
@@ -80,7 +81,14 @@ export function remove(path) {
 }
 
 function onFile(path, how, rights, work) {
-  return at(path, (folder, rest) => work(folder.openAt({ symlinkFollow: true }, rest, how, rights)));
+  return at(path, (folder, rest) => {
+    const file = folder.openAt({ symlinkFollow: true }, rest, how, rights);
+    try {
+      return work(file);
+    } finally {
+      file[Symbol.dispose]?.();
+    }
+  });
 }
 
 /** Does something at a path: in the granted directory that holds it, with the rest of the path. */

@@ -67,39 +67,48 @@ function send(method, url, headers, body, timeout, maxBody) {
     options.setFirstByteTimeout(nanoseconds);
     options.setBetweenBytesTimeout(nanoseconds);
   }
+  const held = [];
+  const hold = (resource) => (held.push(resource), resource);
   try {
     const sink = outgoing.body();
-    const future = imported("handler", "http").handle(outgoing, options);
+    const future = hold(imported("handler", "http").handle(outgoing, options));
     writeBody(types, sink, body);
     const ready = future.subscribe();
     ready.block();
-    ready[Symbol.dispose]?.();
-    const response = unwrap(unwrap(future.get()));
+    dispose(ready);
+    const response = hold(unwrap(unwrap(future.get())));
     const status = response.status();
+    const fields = response.headers();
     const answered = {};
-    for (const [name, value] of response.headers().entries()) {
+    for (const [name, value] of fields.entries()) {
       const text = decodeUtf8(value);
       const key = name.toLowerCase();
       answered[key] = key in answered ? `${answered[key]}, ${text}` : text;
     }
-    return answer(status, answered, ...readBody(response, maxBody), url);
+    dispose(fields);
+    const incoming = hold(response.consume());
+    return answer(status, answered, ...readBody(hold(incoming.stream()), maxBody), url);
   } catch (error) {
     throw failure(payload(error));
+  } finally {
+    // A host ends a call that gives up a resource before what was made of it.
+    for (const resource of held.reverse()) dispose(resource);
   }
 }
+
+const dispose = (resource) => resource[Symbol.dispose]?.();
 
 function writeBody(types, sink, body) {
   if (body.length > 0) {
     const stream = sink.write();
     for (let at = 0; at < body.length; at += 4096) stream.blockingWriteAndFlush(body.subarray(at, at + 4096));
-    stream[Symbol.dispose]?.();
+    dispose(stream);
   }
   types.OutgoingBody.finish(sink, null);
 }
 
 /** The body up to a length, and whether it was longer. */
-function readBody(response, maxBody) {
-  const stream = response.consume().stream();
+function readBody(stream, maxBody) {
   const bytes = [];
   for (;;) {
     let part;

@@ -15,6 +15,12 @@ use crate::{tools, wit};
 /// The folder, in a plugin's folder, of what is made on the way.
 const FOLDER: &str = "build";
 
+/// What stands for `wasi:` while componentize-qjs runs. It starts the component once, with real
+/// interfaces for the packages of WASI that it knows and stand-ins for all others, and resources of
+/// the two don't fit together (`wasi:http` takes streams of `wasi:io`). Under this name, all are
+/// stand-ins.
+const STANDIN: &str = "wasx:";
+
 /// The Rust target of plugins.
 const WASM: &str = "wasm32-wasip2";
 
@@ -46,8 +52,6 @@ pub fn build(folder: &Path) -> Result<Built, String> {
         Language::Rust => project.rust()?,
         Language::Python => project.packed(&project.python()?)?,
         Language::JavaScript => project.packed(&project.javascript()?)?,
-        Language::C => project.packed(&project.c()?)?,
-        Language::Go => project.packed(&project.go()?)?,
     };
     let name = Manifest::read(&packed.component)?.name;
     let file = folder.join(format!("{name}.wasm"));
@@ -120,18 +124,22 @@ impl<'a> Project<'a> {
     }
 
     /// Writes the plugin's world, and returns its folder, below that of the plugin.
-    fn wit(&self, imports_files: bool) -> Result<PathBuf, String> {
-        let below = Path::new(FOLDER).join("wit");
+    fn wit(&self) -> Result<PathBuf, String> {
+        let below = self.emptied("wit")?;
+        wit::write_for(&self.folder.join(&below), &self.capabilities(), false)?;
+        Ok(below)
+    }
+
+    /// A folder for what is made on the way, without what an earlier build left there.
+    fn emptied(&self, name: &str) -> Result<PathBuf, String> {
+        let below = Path::new(FOLDER).join(name);
         let folder = self.folder.join(&below);
-        // Files of an older contract would be read too.
         match fs::remove_dir_all(&folder) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                return Err(format!("{} can't be removed: {error}", folder.display()));
+                Err(format!("{} can't be removed: {error}", folder.display()))
             }
-            _ => {}
+            _ => Ok(below),
         }
-        wit::write_for(&folder, &self.capabilities(), imports_files)?;
-        Ok(below)
     }
 
     fn write(&self, name: &str, text: &str) -> Result<PathBuf, String> {
@@ -166,7 +174,7 @@ impl<'a> Project<'a> {
         let install = format!("python3 -m venv .venv && .venv/bin/pip install {version}");
         let tool = tools::find(self.folder, "componentize-py")
             .ok_or_else(|| tools::missing("componentize-py", &install))?;
-        let (sdk, wit) = (self.sdk()?, self.wit(false)?);
+        let (sdk, wit) = (self.sdk()?, self.wit()?);
         self.write("berth_main.py", "import plugin\nfrom berth._component import Tools\n")?;
         let out = Path::new(FOLDER).join("component.wasm");
         let mut command = tool.command(self.folder);
@@ -192,32 +200,28 @@ impl<'a> Project<'a> {
         let install = format!("npm install --save-dev {}", node_tool("componentize-qjs"));
         let tool = tools::find(self.folder, "componentize-qjs")
             .ok_or_else(|| tools::missing("componentize-qjs", &install))?;
-        let (sdk, wit) = (self.sdk()?, self.wit(true)?);
-        let imports = wit::imports(&self.capabilities(), true);
-        let main = self.write(
-            "main.js",
-            &javascript_entry(&imports, &below(&self.folder.join(FOLDER), &sdk)),
-        )?;
+        let sdk = self.sdk()?;
+        let capabilities = self.capabilities();
+        let wit = self.emptied("wit")?;
+        wit::write_renamed(&self.folder.join(&wit), &capabilities, STANDIN)?;
+        let mut imports = wit::imports(&capabilities, true);
+        imports.retain(|name| *name != wit::TYPES);
+        let entry = javascript_entry(&imports, &below(&self.folder.join(FOLDER), &sdk));
+        let main = self.write("main.js", &entry)?;
         // Modules are read below this folder alone.
         let root = sdk.ancestors().find(|ancestor| self.folder.starts_with(ancestor));
+        let root = below(self.folder, root.unwrap_or(self.folder));
         let out = Path::new(FOLDER).join("component.wasm");
         let mut command = tool.command(self.folder);
-        command
-            .arg("--wit")
-            .arg(wit)
-            .args(["--world", wit::WORLD, "--sync", "--js"])
-            .arg(below(self.folder, &main));
-        command.arg("--module-root").arg(below(self.folder, root.unwrap_or(self.folder)));
+        command.arg("--wit").arg(wit).args(["--world", wit::WORLD, "--sync", "--js"]);
+        command.arg(below(self.folder, &main)).arg("--module-root").arg(root);
         tools::run(command.arg("--output").arg(&out))?;
-        Ok(self.folder.join(out))
-    }
-
-    fn c(&self) -> Result<PathBuf, String> {
-        Err("not yet".into())
-    }
-
-    fn go(&self) -> Result<PathBuf, String> {
-        Err("not yet".into())
+        let out = self.folder.join(out);
+        let mut component = crate::read(&out)?;
+        pack::rename_imports(&mut component, STANDIN, wit::WASI)?;
+        fs::write(&out, component)
+            .map_err(|error| format!("{} can't be written: {error}", out.display()))?;
+        Ok(out)
     }
 }
 
@@ -246,8 +250,10 @@ fn javascript_entry(imports: &[&str], sdk: &Path) -> String {
         let name = name.split('@').next().unwrap_or(name);
         name.replace([':', '/', '-'], "_")
     };
-    let lines: String =
-        imports.iter().map(|name| format!("import {} from {name:?};\n", variable(name))).collect();
+    let line = |name: &&str| {
+        format!("import {} from {:?};\n", variable(name), name.replace(wit::WASI, STANDIN))
+    };
+    let lines: String = imports.iter().map(line).collect();
     let names: Vec<String> = imports.iter().map(|name| variable(name)).collect();
     let sdk = sdk.join("component.js");
     format!(

@@ -13,15 +13,11 @@ pub enum Language {
     Python,
     /// JavaScript, built by componentize-qjs.
     JavaScript,
-    /// C, built by zig's or the system's clang.
-    C,
-    /// Go, built by the Go compiler.
-    Go,
 }
 
 impl Language {
     /// All languages, in the order in which documents name them.
-    pub const ALL: [Self; 5] = [Self::Rust, Self::Python, Self::JavaScript, Self::C, Self::Go];
+    pub const ALL: [Self; 3] = [Self::Rust, Self::Python, Self::JavaScript];
 
     /// The name on the command line and in `plugin.toml`.
     pub fn name(self) -> &'static str {
@@ -29,8 +25,6 @@ impl Language {
             Self::Rust => "rust",
             Self::Python => "python",
             Self::JavaScript => "javascript",
-            Self::C => "c",
-            Self::Go => "go",
         }
     }
 
@@ -50,10 +44,8 @@ impl Language {
     pub(crate) fn of_folder(folder: &Path) -> Option<Self> {
         let files = [
             ("Cargo.toml", Self::Rust),
-            ("go.mod", Self::Go),
             ("package.json", Self::JavaScript),
             ("plugin.py", Self::Python),
-            ("plugin.c", Self::C),
         ];
         files.into_iter().find(|(file, _)| folder.join(file).exists()).map(|(_, language)| language)
     }
@@ -63,8 +55,6 @@ impl Language {
             Self::Rust => files::SDK_RUST,
             Self::Python => files::SDK_PYTHON,
             Self::JavaScript => files::SDK_JAVASCRIPT,
-            Self::C => files::SDK_C,
-            Self::Go => files::SDK_GO,
         }
     }
 
@@ -73,8 +63,6 @@ impl Language {
             Self::Rust => files::EXAMPLE_RUST,
             Self::Python => files::EXAMPLE_PYTHON,
             Self::JavaScript => files::EXAMPLE_JAVASCRIPT,
-            Self::C => files::EXAMPLE_C,
-            Self::Go => files::EXAMPLE_GO,
         }
     }
 
@@ -84,8 +72,6 @@ impl Language {
             Self::Rust => "../../sdk",
             Self::Python => "../../sdk-python",
             Self::JavaScript => "../../sdk-javascript",
-            Self::C => "../../sdk-c",
-            Self::Go => "../../sdk-go",
         }
     }
 }

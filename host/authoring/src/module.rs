@@ -1,15 +1,10 @@
 //! Core modules, which some compilers make: how they become components.
 
-use std::path::Path;
-
 use wasi_preview1_component_adapter_provider::{
     WASI_SNAPSHOT_PREVIEW1_ADAPTER_NAME, WASI_SNAPSHOT_PREVIEW1_REACTOR_ADAPTER,
 };
 use wasmparser::{Parser, Payload};
-use wit_component::{ComponentEncoder, StringEncoding};
-use wit_parser::Resolve;
-
-use crate::wit::WORLD;
+use wit_component::ComponentEncoder;
 
 /// The beginning of the names of the sections in which bindings describe a module's interfaces.
 const DESCRIPTION: &str = "component-type";
@@ -41,18 +36,6 @@ pub(crate) fn to_component(core: &[u8]) -> Result<Vec<u8>, String> {
         .map_err(|error| format!("no component can be made of it: {error:#}"))
 }
 
-/// Describes the interfaces of a core module in the module, from a folder of WIT.
-pub(crate) fn describe(core: &mut Vec<u8>, wit: &Path) -> Result<(), String> {
-    let mut resolve = Resolve::default();
-    resolve
-        .push_dir(wit)
-        .and_then(|(package, _)| resolve.select_world(&[package], Some(WORLD)))
-        .and_then(|world| {
-            wit_component::embed_component_metadata(core, &resolve, world, StringEncoding::UTF8)
-        })
-        .map_err(|error| format!("{}: {error:#}", wit.display()))
-}
-
 fn describes_itself(core: &[u8]) -> Result<bool, String> {
     for payload in Parser::new(0).parse_all(core) {
         if let Payload::CustomSection(section) =
@@ -67,7 +50,11 @@ fn describes_itself(core: &[u8]) -> Result<bool, String> {
 
 #[cfg(test)]
 mod tests {
+    use wit_component::StringEncoding;
+    use wit_parser::Resolve;
+
     use super::*;
+    use crate::wit::WORLD;
 
     /// The smallest plugin: it has no tools.
     const CORE: &str = r#"(module
@@ -84,7 +71,11 @@ mod tests {
         let mut core = wat::parse_str(CORE).unwrap();
         assert!(to_component(&core).unwrap_err().contains("berth plugin wit"));
 
-        describe(&mut core, folder.path()).unwrap();
+        let mut resolve = Resolve::default();
+        let (package, _) = resolve.push_dir(folder.path()).unwrap();
+        let world = resolve.select_world(&[package], Some(WORLD)).unwrap();
+        wit_component::embed_component_metadata(&mut core, &resolve, world, StringEncoding::UTF8)
+            .unwrap();
         let component = to_component(&core).unwrap();
         assert!(Parser::is_component(&component));
     }

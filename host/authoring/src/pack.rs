@@ -189,16 +189,41 @@ fn push_length(bytes: &mut Vec<u8>, length: usize) -> Result<(), String> {
 
 /// The names that a component imports.
 fn imports(component: &[u8]) -> Result<Vec<String>, String> {
+    each_import(component).map(|names| names.into_iter().map(|(name, _)| name).collect())
+}
+
+/// Renames the imports that begin with `from`. Both names have the same length, so nothing else
+/// changes.
+pub(crate) fn rename_imports(component: &mut [u8], from: &str, to: &str) -> Result<(), String> {
+    for (name, end) in each_import(component)? {
+        if name.starts_with(from) {
+            let start = end - name.len();
+            component[start..start + to.len()].copy_from_slice(to.as_bytes());
+        }
+    }
+    Ok(())
+}
+
+/// The names that a component imports, and where in its bytes each ends.
+fn each_import(component: &[u8]) -> Result<Vec<(String, usize)>, String> {
+    let damaged = |error| format!("it is damaged: {error}");
     let mut names = Vec::new();
     let mut depth = 0_usize;
     for payload in Parser::new(0).parse_all(component) {
-        match payload.map_err(|error| format!("it is damaged: {error}"))? {
+        match payload.map_err(damaged)? {
             Payload::ModuleSection { .. } | Payload::ComponentSection { .. } => depth += 1,
             Payload::End(_) => depth = depth.saturating_sub(1),
             Payload::ComponentImportSection(section) if depth == 0 => {
-                for import in section {
-                    let import = import.map_err(|error| format!("it is damaged: {error}"))?;
-                    names.push(import.name.name.to_owned());
+                for import in section.into_iter_with_offsets() {
+                    let (start, import) = import.map_err(damaged)?;
+                    let name = import.name.name;
+                    // Before the name stand a byte that says its kind, and its length.
+                    let length = if name.len() < 0x80 { 1 } else { 2 };
+                    let end = start + 1 + length + name.len();
+                    if component.get(end - name.len()..end) != Some(name.as_bytes()) {
+                        return Err(format!("the import {name} has an unknown form"));
+                    }
+                    names.push((name.to_owned(), end));
                 }
             }
             _ => {}
@@ -280,6 +305,14 @@ mod tests {
         assert_eq!(notices.len(), 2);
         assert!(notices[0].contains("imports no wasi:http/outgoing-handler"), "{notices:?}");
         assert!(notices[1].contains("`telepathy`"), "{notices:?}");
+    }
+
+    #[test]
+    fn renamed_import_is_the_only_change() {
+        let before = r#"(component (import "wasx:io/poll@0.2.6" (instance)) (core module (@custom "s" "wasx:")))"#;
+        let mut renamed = component(before);
+        rename_imports(&mut renamed, "wasx:", "wasi:").unwrap();
+        assert_eq!(renamed, component(&before.replace("wasx:io", "wasi:io")));
     }
 
     #[test]

@@ -7,6 +7,9 @@ use crate::files::{self, WIT, Written};
 /// The world of plugins that this crate writes.
 pub(crate) const WORLD: &str = "plugin";
 
+/// The beginning of the names of WASI's packages.
+pub(crate) const WASI: &str = "wasi:";
+
 /// The version of the contract.
 const CONTRACT: &str = "0.2.0";
 
@@ -14,7 +17,10 @@ const CONTRACT: &str = "0.2.0";
 const CAPABILITIES: [(&str, &[&str]); 4] = [
     ("search", &["berth:host/search@0.2.0"]),
     ("process", &["berth:host/process@0.2.0"]),
-    ("http", &["wasi:http/outgoing-handler@0.2.6", "berth:host/secrets@0.2.0"]),
+    (
+        "http",
+        &["wasi:http/types@0.2.6", "wasi:http/outgoing-handler@0.2.6", "berth:host/secrets@0.2.0"],
+    ),
     ("store", &["berth:host/store@0.2.0"]),
 ];
 
@@ -22,12 +28,11 @@ const CAPABILITIES: [(&str, &[&str]); 4] = [
 const FILES: [&str; 2] = ["wasi:filesystem/types@0.2.6", "wasi:filesystem/preopens@0.2.6"];
 
 /// What every plugin may import.
-const ALWAYS: [&str; 4] = [
-    "berth:host/call@0.2.0",
-    "berth:host/config@0.2.0",
-    "berth:host/log@0.2.0",
-    "berth:host/types@0.2.0",
-];
+const ALWAYS: [&str; 4] =
+    ["berth:host/call@0.2.0", "berth:host/config@0.2.0", "berth:host/log@0.2.0", TYPES];
+
+/// The imported interface that has types alone, so that languages have no module of it.
+pub(crate) const TYPES: &str = "berth:host/types@0.2.0";
 
 /// Writes the contract into a folder, with a world to begin with: `world.wit`, and the packages in
 /// `deps`.
@@ -49,9 +54,28 @@ pub(crate) fn write_for(
     capabilities: &[&str],
     imports_files: bool,
 ) -> Result<(), String> {
+    files::write_all(folder, &for_world(capabilities, imports_files), true)
+}
+
+/// As [`write_for`], with another name in the place of each package of WASI, which has as many
+/// letters.
+pub(crate) fn write_renamed(
+    folder: &Path,
+    capabilities: &[&str],
+    name: &str,
+) -> Result<(), String> {
+    let mut files = for_world(capabilities, true);
+    for file in &mut files {
+        let text = String::from_utf8_lossy(&file.bytes).replace(WASI, name);
+        file.bytes = text.into_bytes();
+    }
+    files::write_all(folder, &files, true)
+}
+
+fn for_world(capabilities: &[&str], imports_files: bool) -> Vec<Written> {
     let mut files = packages();
     files.push(Written::new("world.wit", world(&imports(capabilities, imports_files))));
-    files::write_all(folder, &files, true)
+    files
 }
 
 /// The interfaces that a plugin with these capabilities imports.

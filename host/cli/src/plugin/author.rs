@@ -20,7 +20,7 @@ pub(crate) enum AuthorCommand {
     New {
         /// The plugin's name: at most 24 characters of [a-z0-9-], the first a letter
         name: String,
-        /// rust, python, javascript, c or go
+        /// rust, python or javascript
         #[arg(long, value_name = "LANGUAGE")]
         lang: String,
         /// The folder, which must be empty or missing; by default the name
