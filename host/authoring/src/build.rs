@@ -42,8 +42,8 @@ pub struct Built {
 ///
 /// # Errors
 ///
-/// What is wrong with the manifest, which tool is missing and how to install it, or that one failed;
-/// its own output is on standard error.
+/// What is wrong with the manifest, which tool is missing and how to install it, or that one
+/// failed; its own output is on standard error.
 pub fn build(folder: &Path) -> Result<Built, String> {
     let folder = &fs::canonicalize(folder)
         .map_err(|error| format!("{} can't be opened: {error}", folder.display()))?;

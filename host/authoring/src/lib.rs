@@ -9,6 +9,7 @@ mod manifest;
 mod module;
 mod pack;
 mod project;
+mod section;
 mod tools;
 mod wit;
 

@@ -55,7 +55,7 @@ impl Authored {
         let json = written.to_string();
         // The same checks as a host's, on the smallest component that has the section.
         let manifest =
-            Manifest::read(&crate::pack::with_section(EMPTY_COMPONENT, json.as_bytes())?)?;
+            Manifest::read(&crate::section::with_section(EMPTY_COMPONENT, json.as_bytes())?)?;
         Ok(Self { manifest, json, build })
     }
 

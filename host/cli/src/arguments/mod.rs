@@ -1,5 +1,6 @@
 //! The command line.
 
+mod author;
 mod grants;
 
 use std::path::PathBuf;
@@ -9,8 +10,8 @@ use clap::{ArgAction, Args, Parser, Subcommand};
 
 use crate::filter::FilterCommand;
 use crate::options::Options;
-use crate::plugin::AuthorCommand;
 
+pub(crate) use author::AuthorCommand;
 pub(crate) use grants::{
     AllowArguments, AllowHostArguments, InitArguments, TrustArguments, YesOrNo,
 };

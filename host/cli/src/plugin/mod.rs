@@ -12,7 +12,6 @@ use std::path::PathBuf;
 use berth_core::config::{self, Folders, Loaded};
 use berth_core::{Approvals, Candidate, Difference, HostError, PluginInspection};
 
-pub(crate) use self::author::AuthorCommand;
 pub(crate) use self::card::{Card, Imports};
 use crate::arguments::PluginCommand;
 use crate::error::Error;
