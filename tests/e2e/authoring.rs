@@ -1,10 +1,11 @@
 //! `berth plugin new`, `build`, `pack` and `wit`.
 
 use std::fs;
+use std::path::Path;
 
 use serde_json::Value;
 
-use crate::support::{Cli, Component, Offer};
+use crate::support::{Cli, Component, Ended, Offer};
 
 const MANIFEST: &str =
     "name = \"packed\"\nversion = \"1.0.0\"\ndescription = \"A component of another language\"\n";
@@ -106,4 +107,33 @@ fn new_plugin_overwrites_nothing() {
     let unknown = cli.run(&["plugin", "new", "other", "--lang", "cobol"]).ends(2);
     assert!(unknown.stderr.contains("rust, python, javascript"), "{}", unknown.stderr);
     assert!(!cli.work().join("other").exists());
+}
+
+/// The SDK is written beside the plugin, apart from the workspace that it has in the repository.
+#[test]
+fn new_plugin_in_rust_is_built_and_works() {
+    let cli = Cli::new();
+    let root =
+        Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the tests lie below the root");
+    // Where the plugins of the repository have compiled most of what it needs.
+    let target = root.join("plugins/target");
+    let folder = target.join("new");
+    let _ = fs::remove_dir_all(&folder);
+    let shown = folder.to_str().expect("it is UTF-8");
+    cli.run(&["plugin", "new", "mine", "--lang", "rust", "--dir", shown]).ends(0);
+    let mut build = cli.command(&["plugin", "build", shown]);
+    for name in ["HOME", "PATH", "CARGO_HOME", "RUSTUP_HOME"] {
+        build.envs(std::env::var_os(name).map(|value| (name, value)));
+    }
+    build.env("CARGO_TARGET_DIR", &target).env("CARGO_NET_OFFLINE", "true");
+    let built = Ended::from_output(build.output().expect("berth starts")).ends(0);
+    assert!(built.stdout.contains("mine.wasm"), "{}", built.stdout);
+
+    cli.configure(&format!(
+        "[plugins.mine]\npath = {:?}\nreload = \"trust\"\nallowed_paths = [{:?}]\n",
+        folder.join("mine.wasm"),
+        cli.work()
+    ));
+    let counted = cli.run(&["call", "mine__word_count", "path=notes.txt"]).ends(0);
+    assert_eq!(counted.stdout.trim(), r#"{"lines":2,"words":2,"bytes":13}"#);
 }
