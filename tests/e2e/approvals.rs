@@ -139,6 +139,12 @@ fn session_approval_serves_identical_calls_only() {
             0,
             "it is the same file and the same text"
         );
+        let meta = json!({ "example.com/id": 1 }).as_object().cloned();
+        assert_eq!(
+            asked(Request { meta, ..write("x", &person, &session) }).await,
+            0,
+            "some clients send another ID with each call"
+        );
 
         assert_eq!(asked(write("y", &person, &session)).await, 1, "other arguments");
         let elsewhere = json!({ "path": "other.txt", "content": "x" });

@@ -190,6 +190,8 @@ fn missing_grant_of_an_import_is_named() {
         for import in [
             "wasi:http/outgoing-handler@0.2.3",
             "berth:host/process@0.1.0",
+            "berth:host/process@0.2.0",
+            "berth:host/store@0.2.0",
             "evil:host/run",
             "wasi:config/store@0.2.0",
         ] {
@@ -364,8 +366,7 @@ fn names_and_descriptions_are_neutralized() {
 fn third_party_tool_takes_no_existing_name() {
     run(async {
         let mut offer = Offer::named("read");
-        offer.meta =
-            Some(json!({ "berth:aliases": ["read", "file_read", "cat", "bash"] }).to_string());
+        offer.aliases = ["read", "file_read", "cat", "bash"].map(str::to_owned).to_vec();
         let host = load(&Component::offering(vec![offer]).encode())
             .await
             .expect("its own name is its own");

@@ -21,6 +21,7 @@ mod cli;
 mod command_line;
 mod comparing;
 mod compiling;
+mod contract;
 mod counted;
 mod dns;
 mod docs;

@@ -195,7 +195,7 @@ attacks! {
     async fn write_forever() {
         let scene = scene(&[]).await;
         let answer = attack(&scene, "write_forever", json!({ "words": endless(&scene), "timeout_ms": 500 })).await;
-        assert!(loot(&answer).contains("Timeout"), "{answer:?}");
+        assert!(loot(&answer).contains("timeout"), "{answer:?}");
         all_are_gone(&scene, "tail").await;
     }
 
@@ -209,7 +209,39 @@ attacks! {
         let scene = scene(&[]).await;
         let answer = attack(&scene, "use_after_the_end", json!({ "words": endless(&scene) })).await;
         assert!(loot(&answer).starts_with("0 bytes taken"), "{answer:?}");
-        assert!(loot(&answer).ends_with("Cancelled"), "{answer:?}");
+        assert!(loot(&answer).ends_with("cancelled"), "{answer:?}");
+    }
+
+    async fn wait_for_several() {
+        let scene = scene(&[]).await;
+        // The first never ends by itself and is the first to have output.
+        let arguments = json!({ "words": endless(&scene), "others": ["printenv", "LANG"], "timeout_ms": 1500 });
+        let answer = attack(&scene, "wait_for_several", arguments).await;
+        let said = loot(&answer);
+        assert!(said.contains("words: public"), "{said}");
+        let (first, second) = (said.find("others exited"), said.find("words timeout"));
+        assert!(first.is_some() && first < second, "{said}");
+        all_are_gone(&scene, "tail").await;
+    }
+
+    async fn wait_forever() {
+        let scene = scene(&["tools.call=2"]).await;
+        let words = json!({ "words": endless(&scene) });
+        let began = std::time::Instant::now();
+        let answer = attack(&scene, "wait_forever", words).await;
+        // The process ends with its call, so what waits for it ends too.
+        let ended = answer.outcome.is_err() || loot(&answer) == "timeout";
+        assert!(ended && began.elapsed().as_secs() < 30, "{answer:?}");
+        scene.assert_serves().await;
+        all_are_gone(&scene, "tail").await;
+    }
+
+    async fn drop_before_its_pollable() {
+        let scene = scene(&[]).await;
+        let answer = attack(&scene, "drop_before_its_pollable", json!({ "words": endless(&scene) })).await;
+        failure(&answer, Category::PermanentFailure, Some("crash"));
+        scene.assert_serves().await;
+        all_are_gone(&scene, "tail").await;
     }
 }
 

@@ -13,7 +13,6 @@ use berth_config::ResultCache;
 use berth_contract::{Output, Report, Seen};
 use berth_policy::canonical;
 use berth_system::files::{FileView, Sights};
-use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use crate::answer_cache::{AnswerCache, CacheBounds, CacheEntry, CacheKey, bytes_of};
@@ -93,9 +92,6 @@ impl Results {
         let mut call = Sha256::new_with_prefix(canonical(&context.arguments));
         if let Some(rules) = rules() {
             call.update(rules);
-        }
-        if let Some(meta) = &context.meta {
-            call.update(canonical(&Value::Object((**meta).clone())));
         }
         let key = CacheKey::new(tool, call.finalize().into());
         let Some(entry) = answers.get(&key, tool, bounds, Instant::now()) else {

@@ -1,10 +1,11 @@
 //! `berth plugin build`: runs the tools of a plugin's language, and packs what they make.
 
 use std::ffi::OsStr;
+use std::fmt::{self, Display};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use berth_runtime::Manifest;
+use berth_component::Manifest;
 use serde_json::Value;
 
 use crate::Language;
@@ -54,14 +55,42 @@ pub fn build(folder: &Path) -> Result<Built, String> {
         Language::JavaScript => project.packed(&project.javascript()?)?,
     };
     let name = Manifest::read(&packed.component)?.name;
-    let file = folder.join(format!("{name}.wasm"));
-    // A host may be reading the old file, so it is replaced as a whole.
-    let new = folder.join(FOLDER).join(format!("{name}.wasm"));
-    fs::create_dir_all(folder.join(FOLDER))
-        .and_then(|()| fs::write(&new, &packed.component))
-        .and_then(|()| fs::rename(&new, &file))
-        .map_err(|error| format!("{} can't be written: {error}", file.display()))?;
-    Ok(Built { file, size: packed.component.len(), notices: packed.notices })
+    Built::write(packed, folder.join(format!("{name}.wasm")))
+}
+
+/// Writes a manifest into a component, given by their files. By default, the new component is named
+/// after the plugin, in the working directory.
+///
+/// # Errors
+///
+/// What is wrong with the manifest or the component, or with both together.
+pub fn pack_file(file: &Path, manifest: &Path, output: Option<&Path>) -> Result<Built, String> {
+    let authored = Authored::open(manifest)?;
+    let packed = pack::pack(&crate::read(file)?, &authored)
+        .map_err(|error| format!("{}: {error}", file.display()))?;
+    let by_default = || PathBuf::from(format!("{}.wasm", authored.manifest.name));
+    Built::write(packed, output.map_or_else(by_default, Path::to_owned))
+}
+
+impl Built {
+    /// Writes a component as a whole: a host may be reading the old file.
+    fn write(packed: Packed, file: PathBuf) -> Result<Self, String> {
+        let new = file.with_added_extension("new");
+        fs::write(&new, &packed.component)
+            .and_then(|()| fs::rename(&new, &file))
+            .map_err(|error| format!("{} can't be written: {error}", file.display()))?;
+        Ok(Self { file, size: packed.component.len(), notices: packed.notices })
+    }
+}
+
+impl Display for Built {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for notice in &self.notices {
+            writeln!(f, "note: {notice}")?;
+        }
+        let (shown, size) = (self.file.display(), self.size);
+        write!(f, "{shown} ({size} bytes). To see what it asks for: berth plugin inspect {shown}")
+    }
 }
 
 /// A plugin's folder.
@@ -75,15 +104,7 @@ struct Project<'a> {
 impl<'a> Project<'a> {
     fn open(folder: &'a Path) -> Result<Self, String> {
         let file = folder.join(manifest::FILE);
-        let authored = if file.exists() {
-            let text = String::from_utf8(crate::read(&file)?)
-                .map_err(|_| format!("{} isn't UTF-8", file.display()))?;
-            let authored =
-                Authored::parse(&text).map_err(|error| format!("{}: {error}", file.display()))?;
-            Some(authored)
-        } else {
-            None
-        };
+        let authored = if file.exists() { Some(Authored::open(&file)?) } else { None };
         let named = authored.as_ref().and_then(|authored| authored.build.language.as_deref());
         let language = match named {
             Some(name) => Language::from_name(name)?,

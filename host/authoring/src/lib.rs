@@ -13,10 +13,8 @@ mod section;
 mod tools;
 mod wit;
 
-pub use build::{Built, build};
+pub use build::{Built, build, pack_file};
 pub use language::Language;
-pub use manifest::Authored;
-pub use pack::{Packed, pack};
 pub use project::create;
 pub use wit::write as write_wit;
 
@@ -28,7 +26,7 @@ const MAX_FILE: u64 = 64 * 1024 * 1024;
 /// # Errors
 ///
 /// It can't be read, or it is larger than a component may be.
-pub fn read(path: &std::path::Path) -> Result<Vec<u8>, String> {
+pub(crate) fn read(path: &std::path::Path) -> Result<Vec<u8>, String> {
     let shown = path.display();
     let failed = |error| format!("{shown} can't be read: {error}");
     let size = std::fs::metadata(path).map_err(failed)?.len();

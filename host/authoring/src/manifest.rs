@@ -1,15 +1,17 @@
 //! `plugin.toml`: the manifest as its author writes it.
 
-use berth_runtime::Manifest;
+use std::path::Path;
+
+use berth_component::Manifest;
 use serde_json::{Map, Value, json};
 
 /// The name of the file.
 pub(crate) const FILE: &str = "plugin.toml";
 
 /// A manifest from `plugin.toml`, checked.
-pub struct Authored {
+pub(crate) struct Authored {
     /// What the host will read.
-    pub manifest: Manifest,
+    pub(crate) manifest: Manifest,
     /// The same as JSON, as its author wrote it.
     json: String,
     /// The table `[build]`, which is for `berth plugin build` alone.
@@ -26,13 +28,25 @@ pub(crate) struct BuildTable {
 }
 
 impl Authored {
+    /// Reads and checks a file.
+    ///
+    /// # Errors
+    ///
+    /// It can't be read, or as [`parse`](Self::parse).
+    pub(crate) fn open(file: &Path) -> Result<Self, String> {
+        let shown = file.display();
+        let text =
+            String::from_utf8(crate::read(file)?).map_err(|_| format!("{shown} isn't UTF-8"))?;
+        Self::parse(&text).map_err(|error| format!("{shown}: {error}"))
+    }
+
     /// Reads and checks the text of a `plugin.toml`.
     ///
     /// # Errors
     ///
     /// What is wrong, and the fields that there are: it isn't TOML, it has an unknown field, or the
     /// host would refuse it.
-    pub fn parse(text: &str) -> Result<Self, String> {
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let table: toml::Table =
             toml::from_str(text).map_err(|error| format!("it isn't valid TOML: {error}"))?;
         let Ok(Value::Object(mut fields)) = serde_json::to_value(table) else {

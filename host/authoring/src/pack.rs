@@ -1,7 +1,7 @@
 //! `berth plugin pack`: writes a manifest into a component of any language.
 
+use berth_component::Manifest;
 use berth_contract::text::{cut, neutral_line};
-use berth_runtime::Manifest;
 use wasmparser::{Parser, Payload};
 
 use crate::manifest::Authored;
@@ -9,11 +9,11 @@ use crate::module;
 use crate::section::with_section;
 
 /// A component with its manifest.
-pub struct Packed {
+pub(crate) struct Packed {
     /// The bytes of the component.
-    pub component: Vec<u8>,
+    pub(crate) component: Vec<u8>,
     /// What its author should look at, though a host loads it.
-    pub notices: Vec<String>,
+    pub(crate) notices: Vec<String>,
 }
 
 /// A capability, and the interfaces that show its use, by package and name.
@@ -56,7 +56,7 @@ const CAPABILITIES: [Capability; 5] = [
 /// # Errors
 ///
 /// It is no component, or it imports what the manifest doesn't ask for and no host would load it.
-pub fn pack(wasm: &[u8], authored: &Authored) -> Result<Packed, String> {
+pub(crate) fn pack(wasm: &[u8], authored: &Authored) -> Result<Packed, String> {
     let component = if Parser::is_core_wasm(wasm) { &module::to_component(wasm)? } else { wasm };
     let component = with_section(component, authored.json().as_bytes())?;
     let notices = compare(&component, &Manifest::read(&component)?)?;

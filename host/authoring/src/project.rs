@@ -13,12 +13,12 @@ const EXAMPLE: &str = "word-count";
 const MAX_NAME: usize = 24;
 
 /// Writes a new plugin into a folder: the example of its language, under its own name, and the SDK
-/// of this Berth.
+/// of this Berth. Returns what its author should know.
 ///
 /// # Errors
 ///
 /// The name isn't one of a plugin, the folder isn't empty, or it can't be written.
-pub fn create(name: &str, language: Language, folder: &Path) -> Result<(), String> {
+pub fn create(name: &str, language: Language, folder: &Path) -> Result<String, String> {
     let well_formed = name.starts_with(|c: char| c.is_ascii_lowercase())
         && name.len() <= MAX_NAME
         && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
@@ -39,7 +39,11 @@ pub fn create(name: &str, language: Language, folder: &Path) -> Result<(), Strin
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
         Err(error) => return Err(format!("{} can't be read: {error}", folder.display())),
     }
-    files::write_all(folder, &project(name, language), false)
+    files::write_all(folder, &project(name, language), false)?;
+    let shown = folder.display();
+    Ok(format!(
+        "Made {shown}. Its README.md says how to test, build and call it; to build it: berth plugin build {shown}"
+    ))
 }
 
 fn project(name: &str, language: Language) -> Vec<Written> {

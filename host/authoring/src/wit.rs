@@ -35,16 +35,18 @@ const ALWAYS: [&str; 4] =
 pub(crate) const TYPES: &str = "berth:host/types@0.2.0";
 
 /// Writes the contract into a folder, with a world to begin with: `world.wit`, and the packages in
-/// `deps`.
+/// `deps`. Returns what its reader should know.
 ///
 /// # Errors
 ///
 /// A file can't be written; or, unless `force`, one is there with another content: then nothing is
 /// written.
-pub fn write(folder: &Path, force: bool) -> Result<(), String> {
+pub fn write(folder: &Path, force: bool) -> Result<String, String> {
     let mut files = packages();
     files.push(Written::new("world.wit", starting_world()));
-    files::write_all(folder, &files, force)
+    files::write_all(folder, &files, force)?;
+    let shown = folder.display();
+    Ok(format!("The contract is in {shown}; the world to begin with is world.wit there"))
 }
 
 /// Writes the contract into a folder, with the world of a plugin that asks for these capabilities.

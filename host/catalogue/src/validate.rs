@@ -262,7 +262,7 @@ mod tests {
         assert!(json_size(&json!(vec!["x".repeat(100); 100]), 1000) > 1000);
     }
 
-    use berth_contract::{Argument, Role};
+    use berth_contract::{Role, ToolArgument};
 
     #[track_caller]
     fn check_rename(given: Value, expected: Option<Value>) {
@@ -272,7 +272,7 @@ mod tests {
             Definition::new("bash", "runs", json!({ "type": "object", "properties": properties }));
         let aliases = ["cmd", "sh"].map(str::to_owned).to_vec();
         definition.arguments =
-            vec![Argument { aliases, ..Argument::with_role("command", Role::Text) }];
+            vec![ToolArgument { aliases, ..ToolArgument::with_role("command", Role::Text) }];
         let mut arguments = Arc::new(given.clone());
         let renamed = rename(&definition, &mut arguments);
         match expected {
@@ -320,7 +320,7 @@ mod tests {
         );
         let base = Some("path".to_owned());
         definition.arguments =
-            vec![Argument { base, ..Argument::with_role("pattern", Role::Glob) }];
+            vec![ToolArgument { base, ..ToolArgument::with_role("pattern", Role::Glob) }];
         for (given, expected) in [
             (json!({ "pattern": "/a/b/*.rs" }), json!({ "path": "/a/b", "pattern": "./*.rs" })),
             (json!({ "pattern": "/a/b", "path": null }), json!({ "path": "/a", "pattern": "./b" })),

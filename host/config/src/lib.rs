@@ -60,7 +60,6 @@ pub use load::load;
 pub use loaded::{Ceiling, ConfigEntry, Ignored, Loaded, Project, ProjectTrust, Taken};
 pub use migrate::migrate;
 pub use paths::{AllowedPath, PathAccess, PathGlob};
-pub use plugin_config::PluginSettings;
 pub use policy::FilePolicy;
 pub use problem::{Problem, Problems};
 pub use processes::{ProcessContext, ProcessGrants};
@@ -70,11 +69,11 @@ pub use sections::{
     Approvals, ArgumentTest, Audit, Authorization, Autonomy, BUILT_IN_FILTERS, Config,
     Dependencies, DependencyRule, FileTools, FilterSecurity, Filters, HeaderName, Keyring, Limits,
     McpApprovals, Network, NetworkGrant, OAuth, OnFailure, OtherDomains, Overflow, PathPrefix,
-    PermissionAction, PermissionRule, Plugin, PluginFolder, PluginLimits, PolicyAccess,
-    PolicyEffect, PolicyPhase, PolicyRule, PolicyRules, Prefix, PresetName, ProcessLimits,
-    QueryName, Ratio, Redaction, Reload, ResultCache, Retry, SandboxMode, Secret, Serve, Shell,
-    Structured, Tools, TrustLevel, Undo, VariableName, Web, WithoutProxy, WrittenExpression,
-    WrittenPattern, WrittenProgram, WrittenProxy, WrittenSecretHost,
+    PermissionAction, PermissionRule, Plugin, PluginFolder, PluginLimits, PluginSettings,
+    PolicyAccess, PolicyEffect, PolicyPhase, PolicyRule, PolicyRules, Prefix, PresetName,
+    ProcessLimits, QueryName, Ratio, Redaction, Reload, ResultCache, Retry, SandboxMode, Secret,
+    Serve, Shell, Structured, Tools, TrustLevel, Undo, VariableName, Web, WithoutProxy,
+    WrittenExpression, WrittenPattern, WrittenProgram, WrittenProxy, WrittenSecretHost,
 };
 pub use source::Source;
 pub use watch::ConfigWatch;

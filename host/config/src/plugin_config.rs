@@ -1,29 +1,15 @@
 //! A plugin's own settings: `[plugins.NAME.config]`.
 
-use schemars::json_schema;
-use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::keys::dotted;
 use super::{Loaded, Problem};
-use crate::written::inline_schema;
 
 /// Most bytes of the settings of a plugin, as JSON text.
 const MAX_BYTES: usize = 64 * 1024;
 
 /// Most levels of tables and lists in them, each within the other.
 const MAX_DEPTH: usize = 32;
-
-/// The table of a plugin's settings. Its keys are the plugin's own.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct PluginSettings(pub toml::Table);
-
-inline_schema!(
-    PluginSettings,
-    "PluginSettings",
-    json_schema!({ "type": "object", "additionalProperties": true })
-);
 
 impl Loaded {
     /// The settings of a plugin as JSON. A date is a text. Empty if the plugin has no table.

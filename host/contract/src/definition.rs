@@ -26,7 +26,7 @@ pub struct Definition {
     pub subjects: Vec<Subject>,
     /// The arguments with which the host does more than to pass them on.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub arguments: Vec<Argument>,
+    pub arguments: Vec<ToolArgument>,
     /// The arguments that say what a call changes in a file. Counts for built-in tools.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preview: Option<PreviewArguments>,
@@ -55,7 +55,7 @@ impl Definition {
     }
 
     /// The arguments with a role.
-    pub fn arguments_with(&self, role: Role) -> impl Iterator<Item = &Argument> {
+    pub fn arguments_with(&self, role: Role) -> impl Iterator<Item = &ToolArgument> {
         self.arguments.iter().filter(move |argument| argument.roles.contains(&role))
     }
 
@@ -73,20 +73,21 @@ impl Definition {
 
     /// The time limit that a call asks for with its arguments, in seconds.
     pub fn requested_seconds(&self, arguments: &Value) -> Option<f64> {
-        let seconds = |argument: &Argument| arguments.get(&argument.name)?.as_f64();
+        let seconds = |argument: &ToolArgument| arguments.get(&argument.name)?.as_f64();
         self.arguments_with(Role::Timeout).filter_map(seconds).min_by(f64::total_cmp)
     }
 
     /// Whether the arguments of a call ask for the network.
     pub fn asks_for_network(&self, arguments: &Value) -> bool {
-        let asks = |argument: &Argument| arguments.get(&argument.name) == Some(&Value::Bool(true));
+        let asks =
+            |argument: &ToolArgument| arguments.get(&argument.name) == Some(&Value::Bool(true));
         self.arguments_with(Role::Network).any(asks)
     }
 
     /// Whether a call with these arguments only reads, even if others may act: each argument that
     /// decides it has one of its values. A missing value is the schema's default.
     pub fn reads_with(&self, arguments: &Value) -> bool {
-        let reads = |argument: &Argument| {
+        let reads = |argument: &ToolArgument| {
             let default =
                 || self.input_schema.get("properties")?.get(&argument.name)?.get("default");
             let value = arguments.get(&argument.name).or_else(default);
@@ -100,7 +101,7 @@ impl Definition {
         self.deciding_arguments().next().is_some()
     }
 
-    fn deciding_arguments(&self) -> impl Iterator<Item = &Argument> {
+    fn deciding_arguments(&self) -> impl Iterator<Item = &ToolArgument> {
         self.arguments.iter().filter(|argument| !argument.reads_with.is_empty())
     }
 
@@ -147,7 +148,7 @@ impl Definition {
 
 /// What the host does with an argument, beside checking it against the schema.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Argument {
+pub struct ToolArgument {
     /// A property of the input schema.
     pub name: String,
     /// Other names of it. The host renames them before anything else.
@@ -164,7 +165,7 @@ pub struct Argument {
     pub reads_with: Vec<Value>,
 }
 
-impl Argument {
+impl ToolArgument {
     /// An argument with one role.
     pub fn with_role(name: impl Into<String>, role: Role) -> Self {
         Self { name: name.into(), roles: BTreeSet::from([role]), ..Self::default() }
@@ -183,7 +184,7 @@ pub enum Role {
     Attachment,
     /// If the arguments are one text instead of an object, this argument gets it.
     Text,
-    /// A glob over paths, which starts at [`Argument::base`].
+    /// A glob over paths, which starts at [`ToolArgument::base`].
     Glob,
 }
 
@@ -306,7 +307,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn definition(arguments: Vec<Argument>) -> Definition {
+    fn definition(arguments: Vec<ToolArgument>) -> Definition {
         let schema = json!({
             "type": "object",
             "properties": { "command": {}, "shell": {}, "method": { "default": "GET" } },
@@ -317,7 +318,7 @@ mod tests {
     #[test]
     fn aliases_shadow_no_argument() {
         let aliases = ["cmd", "shell", "sh"].map(str::to_owned).to_vec();
-        let argument = Argument { aliases, ..Argument::with_role("command", Role::Text) };
+        let argument = ToolArgument { aliases, ..ToolArgument::with_role("command", Role::Text) };
         let definition = definition(vec![argument]);
         assert_eq!(
             definition.argument_aliases().collect::<Vec<_>>(),
@@ -328,10 +329,10 @@ mod tests {
 
     #[test]
     fn call_only_reads_if_each_deciding_argument_says_so() {
-        let deciding = |name: &str, values: Value| Argument {
+        let deciding = |name: &str, values: Value| ToolArgument {
             name: name.to_owned(),
             reads_with: values.as_array().cloned().unwrap_or_default(),
-            ..Argument::default()
+            ..ToolArgument::default()
         };
         let one = definition(vec![deciding("method", json!(["GET", "HEAD"]))]);
         assert!(one.reads_with_some());
@@ -359,8 +360,8 @@ mod tests {
         assert_eq!(plain.requested_seconds(&arguments), None);
         assert!(!plain.asks_for_network(&arguments) && !plain.takes_attachments());
         let roles = definition(vec![
-            Argument::with_role("command", Role::Timeout),
-            Argument::with_role("shell", Role::Network),
+            ToolArgument::with_role("command", Role::Timeout),
+            ToolArgument::with_role("shell", Role::Network),
         ]);
         assert_eq!(roles.requested_seconds(&arguments), Some(3.0));
         assert!(roles.asks_for_network(&arguments));

@@ -23,8 +23,8 @@ pub use bounded_output::BoundedOutput;
 pub use call::{Call, CallId, Events, NoEvents, Progress, Rollback, Snapshot};
 pub use changes::ChangeRecorder;
 pub use definition::{
-    Access, Annotations, Argument, ChangeArguments, Definition, PreviewArguments, Role, Subject,
-    SubjectKind,
+    Access, Annotations, ChangeArguments, Definition, PreviewArguments, Role, Subject, SubjectKind,
+    ToolArgument,
 };
 pub use denial::Denial;
 pub use error::{Category, Failure, HOST_CODES, HostError};

@@ -66,9 +66,9 @@ pub struct Request {
     /// Larger or binary arguments. The JSON refers to them as `{"$attachment": 0}`, by their index
     /// here.
     pub attachments: Vec<Content>,
-    /// What the tool gets beside the arguments, such as an ID of the caller's own. At most 64 KiB as
-    /// JSON text. Keys have a prefix: `example.com/trace`. Models don't write it and rules don't see
-    /// it.
+    /// What the tool gets beside the arguments, such as an ID of the caller's own. At most 64 KiB
+    /// as JSON text. Keys have a prefix: `example.com/trace`. Models don't write it, and rules and
+    /// approvals don't see it.
     pub meta: Option<Map<String, Value>>,
     /// The agent that calls, unless it is the primary one.
     pub caller: Option<String>,

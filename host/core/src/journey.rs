@@ -467,14 +467,14 @@ impl Steps {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use berth_contract::{Argument, Role};
+    use berth_contract::{Role, ToolArgument};
     use serde_json::json;
 
     #[test]
     fn timeout_counts_only_if_the_tool_has_one() {
         let schema = json!({ "type": "object", "properties": { "timeout": { "type": "number" } } });
         let without = Definition::new("sleep", "sleeps", schema);
-        let arguments = vec![Argument::with_role("timeout", Role::Timeout)];
+        let arguments = vec![ToolArgument::with_role("timeout", Role::Timeout)];
         let with = Definition { arguments, ..without.clone() };
         let arguments = json!({ "timeout": 2.5 });
         assert_eq!(asked_time(&with, &arguments), Some(Duration::from_millis(2500)));

@@ -272,11 +272,11 @@ pub use berth_catalogue::plugins::{
 };
 pub use berth_config as config;
 pub use berth_contract::{
-    Access, Annotations, Argument, Body, BoxFuture, Call, CallId, CancellationToken, Category,
+    Access, Annotations, Body, BoxFuture, Call, CallId, CancellationToken, Category,
     ChangeArguments, Confidence, Content, Definition, Denial, Events, Failure, FileState,
     FilterDefinition, FilterInput, FilterVerdict, HOST_CODES, HostError, Lookup, Matcher, NoEvents,
     Outcome, Output, Pattern, PreviewArguments, Progress, Provider, Purpose, Report, ReportEntries,
-    Role, Rollback, Seen, SeenFile, Sight, Snapshot, Subject, SubjectKind, text,
+    Role, Rollback, Seen, SeenFile, Sight, Snapshot, Subject, SubjectKind, ToolArgument, text,
 };
 pub use berth_egress::Resolve;
 pub use berth_policy::{

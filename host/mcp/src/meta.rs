@@ -9,16 +9,16 @@ const PROTOCOL: [&str; 1] = ["progressToken"];
 /// Prefixes of Berth's own keys.
 const BERTH: [&str; 2] = ["berth:", "berth/"];
 
-/// What the client sent beside the arguments of a call, for the tool: without the keys of
-/// the protocol and of Berth.
+/// What the client sent beside the arguments of a call, for the tool: without the keys of the
+/// protocol and of Berth.
 pub(crate) fn for_tool(meta: &RequestMetaObject) -> Option<Map<String, Value>> {
     let fields = meta.0.0.iter().filter(|(key, _)| !is_reserved(key));
     let fields: Map<_, _> = fields.map(|(key, value)| (key.clone(), value.clone())).collect();
     (!fields.is_empty()).then_some(fields)
 }
 
-/// Whether a key is the protocol's own, or Berth's. A prefix whose second label is `modelcontextprotocol` or
-/// `mcp` is reserved for it.
+/// Whether a key is the protocol's own, or Berth's. A prefix whose second label is
+/// `modelcontextprotocol` or `mcp` is reserved for it.
 pub(crate) fn is_reserved(key: &str) -> bool {
     let reserved = |prefix: &str| {
         matches!(prefix.split('.').nth(1), Some("modelcontextprotocol" | "mcp"))

@@ -5,16 +5,18 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use berth_component::CURRENT;
+use berth_component::file as component_file;
 use tokio::sync::OnceCell;
 use wasmtime::component::InstancePre;
 
 use crate::compiled::Precompiled;
 use crate::filters::Filters;
-use crate::guest::contract::{CURRENT, ToolExports};
+use crate::guest::contract::ToolExports;
 use crate::guest::state::CallState;
 use crate::known_files::ComponentFile;
 use crate::warm_pool::WarmPool;
-use crate::{Runtime, component_file, known_files};
+use crate::{Runtime, known_files};
 
 /// Code that can be instantiated, and its instances that wait for work.
 pub(crate) struct Code {
@@ -133,7 +135,7 @@ impl Code {
         let (tools, filters) = (ToolExports::find(&pre)?, Filters::from_exports(&pre)?);
         if tools.is_none() && filters.is_none() {
             return Err(format!(
-                "it exports neither `berth:tool/tools@{CURRENT}` nor `berth:tool/filter@{CURRENT}`, so it offers nothing"
+                "it does not export `berth:tool/tools@{CURRENT}` or `berth:tool/filter@{CURRENT}`, so it offers nothing"
             ));
         }
         let warm_pool = WarmPool::new(&pre);

@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use berth_component::check_shape;
+use berth_component::file::MAX_COMPONENT;
 use berth_contract::HostError;
 use berth_system::confine;
 use berth_system::process::{HelperBounds, HelperError, INPUT_AT_FAULT, run_helper};
@@ -14,8 +16,7 @@ use wasmtime::component::Component;
 
 use crate::cache::{Cache, MAX_OFFER, failure_name};
 use crate::compiled::Precompiled;
-use crate::component_file::MAX_COMPONENT;
-use crate::{compiled, engine, shape};
+use crate::{compiled, engine};
 
 /// The helper's name on the command line.
 pub(crate) const HELPER: &str = "__compile";
@@ -258,7 +259,7 @@ fn compile_confined(engine: &wasmtime::Engine, output: &mut impl Write) -> Resul
         )));
     }
     confine::lower_bounds(processor_seconds(wasm.len()), memory(wasm.len())).map_err(Fault::Own)?;
-    shape::check(&wasm).map_err(Fault::Input)?;
+    check_shape(&wasm).map_err(Fault::Input)?;
     let code =
         engine.precompile_component(&wasm).map_err(|error| Fault::Input(format!("{error:#}")))?;
     output.write_all(&code).map_err(own)

@@ -2,17 +2,17 @@
 
 use std::collections::BTreeSet;
 
+use berth_component::schema;
 use berth_contract::text::{cut, neutral, neutral_json, neutral_line};
 use berth_contract::{
-    Access, Annotations, Argument, ChangeArguments, Definition, PreviewArguments, Role, Subject,
-    SubjectKind,
+    Access, Annotations, ChangeArguments, Definition, PreviewArguments, Role, Subject, SubjectKind,
+    ToolArgument,
 };
 use serde_json::Value;
 
 use crate::guest::bindings::exports::berth::tool::tools;
 use crate::guest::convert::MAX_META;
 use crate::plugin::{Loaded, Tool};
-use crate::schema;
 
 /// Most tools of one plugin.
 const MAX_TOOLS: usize = 128;
@@ -147,14 +147,14 @@ fn annotations(promises: &[String]) -> Annotations {
 fn convert_arguments(
     written: Vec<tools::Argument>,
     schema: &Value,
-) -> Result<Vec<Argument>, String> {
+) -> Result<Vec<ToolArgument>, String> {
     if written.len() > MAX_ARGUMENTS {
         return Err(format!(
             "it describes {} arguments; the limit is {MAX_ARGUMENTS}",
             written.len()
         ));
     }
-    let mut arguments: Vec<Argument> = Vec::with_capacity(written.len());
+    let mut arguments: Vec<ToolArgument> = Vec::with_capacity(written.len());
     for argument in written {
         let shown = neutral_line(cut(&argument.name, 80));
         let argument = convert_argument(argument, schema)
@@ -167,7 +167,7 @@ fn convert_arguments(
     Ok(arguments)
 }
 
-fn convert_argument(written: tools::Argument, schema: &Value) -> Result<Argument, String> {
+fn convert_argument(written: tools::Argument, schema: &Value) -> Result<ToolArgument, String> {
     let is_argument = |name: &str| {
         schema.get("properties").is_some_and(|properties| properties.get(name).is_some())
     };
@@ -197,7 +197,7 @@ fn convert_argument(written: tools::Argument, schema: &Value) -> Result<Argument
             .map_err(|error| format!("a value with which a call only reads isn't JSON: {error}"))
     };
     let reads_with = reads_with.iter().map(value).collect::<Result<_, _>>()?;
-    Ok(Argument { name, aliases: names(&aliases), roles, base, reads_with })
+    Ok(ToolArgument { name, aliases: names(&aliases), roles, base, reads_with })
 }
 
 /// The names of arguments that say what a call changes. `None` if they don't say it.

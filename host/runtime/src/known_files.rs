@@ -12,10 +12,11 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use berth_component::file as component_file;
 use berth_system::watch::FileStamp;
 use serde::{Deserialize, Serialize};
 
-use crate::{Runtime, component_file};
+use crate::Runtime;
 
 /// The file of a component.
 #[derive(Clone)]

@@ -6,18 +6,18 @@ use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
+use berth_component::file as component_file;
+use berth_component::{Granted, Interfaces, Manifest, refusal, version_refusal};
 use berth_contract::HostError;
 use berth_system::watch::FileStamp;
 
 use crate::code::{Code, LazyCode, Source};
 use crate::definition::convert_tools;
-use crate::guest::{contract, linking};
 use crate::known_files::ComponentFile;
-use crate::manifest::{self, Interfaces, Manifest};
 use crate::offer::Offer;
 use crate::plugin::{Builtin, Loaded, Origin, Plugin, PluginInfo};
 use crate::policy::{PluginConfig, PluginPolicy};
-use crate::{Runtime, component_file, filter, known_files, run};
+use crate::{Runtime, filter, known_files, run};
 
 /// A component that was read and checked, or recalled. None of its code has run.
 pub struct Candidate {
@@ -75,7 +75,7 @@ impl Candidate {
             HostError::Load { plugin, reason }
         };
         let manifest = Manifest::read(&wasm).map_err(fail)?;
-        let Interfaces { imports, exports } = manifest::interfaces(&wasm).map_err(fail)?;
+        let Interfaces { imports, exports } = Interfaces::read(&wasm).map_err(fail)?;
         let digest = digest.map_or_else(|| component_file::digest(&wasm), str::to_owned);
         let info = PluginInfo { manifest, origin, digest, size: wasm.len(), imports, exports };
         Ok(Self { content: Content::Read(wasm), source, info: Arc::new(info) })
@@ -255,13 +255,20 @@ impl Runtime {
 ///
 /// The plugin imports what isn't granted, or the grants can't be given to it.
 fn allowed(info: &PluginInfo, granted: PluginPolicy) -> Result<PluginPolicy, String> {
-    if let Some(refusal) = info.exports.iter().find_map(|name| contract::version_refusal(name)) {
+    if let Some(refusal) = info.exports.iter().find_map(|name| version_refusal(name)) {
         return Err(refusal);
     }
     let policy = effective(&info.manifest, granted)?;
-    let refusal =
-        info.imports.iter().find_map(|import| linking::refusal(import, &info.manifest, &policy));
-    refusal.map_or(Ok(policy), Err)
+    let granted = Granted {
+        process: policy.process.is_some(),
+        http: policy.egress.is_some(),
+        inspect_only: policy.inspect_only,
+        table: &policy.table,
+    };
+    match info.imports.iter().find_map(|import| refusal(import, &info.manifest, &granted)) {
+        Some(refusal) => Err(refusal),
+        None => Ok(policy),
+    }
 }
 
 /// The policy that counts: a plugin gets what it asks for and was granted, both.

@@ -6,11 +6,11 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
+use berth_component::Manifest;
 use berth_contract::{Definition, FilterDefinition};
 use serde::{Deserialize, Serialize};
 
 use crate::code::Source;
-use crate::manifest::Manifest;
 use crate::plugin::{Loaded, Origin, Plugin, PluginInfo, Tool};
 use crate::policy::PluginConfig;
 use crate::{Runtime, compile, known_files};

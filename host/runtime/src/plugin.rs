@@ -3,13 +3,13 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use berth_component::Manifest;
 use berth_contract::{Category, Definition, Failure, FilterDefinition};
 use serde::Serialize;
 
 use crate::Runtime;
 use crate::code::{Code, LazyCode};
 use crate::compiled::Precompiled;
-use crate::manifest::Manifest;
 use crate::policy::PluginPolicy;
 use crate::watch::Watch;
 

@@ -286,12 +286,7 @@ fn words(arguments: &Value) -> Vec<String> {
 }
 
 fn words_in(list: &Value) -> Vec<String> {
-    list.as_array()
-        .into_iter()
-        .flatten()
-        .filter_map(Value::as_str)
-        .map(str::to_owned)
-        .collect()
+    list.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
 fn options(arguments: &Value) -> Options {

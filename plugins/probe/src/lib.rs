@@ -64,7 +64,7 @@ pub struct MetaArguments {
 impl Tool for Meta {
     const NAME: &str = "meta";
     const DESCRIPTION: &str = "Returns the meta of the call, and answers with the given meta.";
-    const ANNOTATIONS: Annotations = Annotations { cacheable: true, ..Annotations::READ_ONLY };
+    const ANNOTATIONS: Annotations = Annotations::READ_ONLY;
     type Arguments = MetaArguments;
 
     fn call(arguments: MetaArguments, call: &Call) -> Result<Output, Failure> {

@@ -21,7 +21,8 @@ impl Call {
     }
 
     /// What the caller sent beside the arguments: a JSON object whose keys have a prefix, such as
-    /// `example.com/trace`. A model doesn't write it, and no rule of the operator sees it.
+    /// `example.com/trace`. A model doesn't write it, and no rule of the operator sees it, so it
+    /// must not decide what the call acts on.
     pub fn meta(&self) -> Option<Map<String, Value>> {
         serde_json::from_str(self.meta.as_deref()?).ok()
     }

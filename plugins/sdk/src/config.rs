@@ -14,9 +14,9 @@
 //! # }
 //! ```
 //!
-//! A plugin may bring a JSON Schema of them: `config_schema` of [`plugin!`](crate::plugin). The host
-//! then checks the table when it loads the plugin, and fills in the defaults of the schema. Settings
-//! are no place for secrets: see [`secrets`](crate::secrets).
+//! A plugin may bring a JSON Schema of them: `config_schema` of [`plugin!`](crate::plugin). The
+//! host then checks the table when it loads the plugin, and fills in the defaults of the schema.
+//! Settings are no place for secrets: see [`secrets`](crate::secrets).
 //!
 //! In unit tests there are the settings that [`testing::set_config`](crate::testing::set_config)
 //! sets.

@@ -34,8 +34,8 @@ use crate::{
 /// * `capabilities` are those that the plugin asks for, each with the reason that the operator is
 ///   shown: `files(read)`, `files(read_write)` or the bare name of another. May be left out.
 /// * `limits` are the plugin's own limits, lower than the host's. May be left out.
-/// * `config_schema` is the JSON Schema of the plugin's [settings](crate::config), as text. The host
-///   checks the operator's table against it. May be left out.
+/// * `config_schema` is the JSON Schema of the plugin's [settings](crate::config), as text. The
+///   host checks the operator's table against it. May be left out.
 /// * `filters` is a type that implements [`Filters`](crate::filter::Filters), after the tools or
 ///   instead of them. Filters get no capability.
 ///

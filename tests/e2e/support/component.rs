@@ -10,7 +10,11 @@ pub(crate) struct Offer {
     pub(crate) description: String,
     pub(crate) input_schema: String,
     pub(crate) output_schema: Option<String>,
+    pub(crate) aliases: Vec<String>,
+    pub(crate) promises: Vec<String>,
     pub(crate) subject_pointer: Option<String>,
+    /// The names of arguments that have a description, and the roles of each.
+    pub(crate) arguments: Vec<(String, Vec<String>)>,
     pub(crate) fence: Option<String>,
     pub(crate) meta: Option<String>,
 }
@@ -24,7 +28,10 @@ impl Offer {
             description: "Does nothing.".into(),
             input_schema: r#"{"type":"object"}"#.into(),
             output_schema: None,
+            aliases: Vec::new(),
+            promises: ["additive", "closed-world"].map(str::to_owned).to_vec(),
             subject_pointer: None,
+            arguments: Vec::new(),
             fence: None,
             meta: None,
         }
@@ -54,6 +61,8 @@ pub(crate) struct Component {
     pub(crate) in_module: &'static str,
     /// More fields of the component, before everything else.
     pub(crate) in_component: &'static str,
+    /// The name of its export.
+    pub(crate) export: &'static str,
     /// The content of each manifest section.
     pub(crate) manifests: Vec<Vec<u8>>,
 }
@@ -78,6 +87,7 @@ impl Component {
             on_return: "",
             in_module: "",
             in_component: "",
+            export: "berth:tool/tools@0.2.0",
             manifests: vec![manifest("handmade")],
         }
     }
@@ -109,6 +119,7 @@ impl Component {
             on_return,
             in_module,
             in_component,
+            export,
             ..
         } = self;
         let memory = if imports.is_empty() {
@@ -143,7 +154,7 @@ impl Component {
     (canon lift (core func $i "call") (memory (core memory $i "memory")) (realloc (core func $i "realloc"))
       (post-return (core func $i "returned"))))
   (instance $tools (export "list-tools" (func $list)) (export "call-tool" (func $call)))
-  (export "berth:tool/tools@0.1.0" (instance $tools)))"#
+  (export "{export}" (instance $tools)))"#
         )
     }
 }
@@ -176,24 +187,31 @@ const TYPES: &str = r#"
   (type $c0 (enum "tool-not-found" "invalid-parameters" "type-mismatch" "policy-blocked" "confirmation-required"
     "permanent-failure" "cancelled" "rate-limited" "server-error" "network-error" "timeout"))
   (export $category "category" (type $c0))
-  (type $b0 (variant (case "text" string) (case "bytes" (list u8)) (case "link" string)))
+  (type $b0 (variant (case "text" string) (case "bytes" (list u8)) (case "link" string)
+    (case "other" (tuple string string))))
   (export $body "body" (type $b0))
   (type $n0 (record (field "body" $body) (field "media-type" (option string)) (field "meta" (option string))))
   (export $content "content" (type $n0))
-  (type $o0 (record (field "content" (list $content)) (field "structured" (option string)) (field "meta" (option string))))
+  (type $o0 (record (field "content" (list $content)) (field "structured" (option string))
+    (field "after-emitted" bool) (field "meta" (option string))))
   (export $output "output" (type $o0))
   (type $f0 (record (field "category" $category) (field "code" (option string)) (field "message" string)
     (field "suggestion" (option string)) (field "retry-after-ms" (option u64)) (field "content" (list $content))
     (field "structured" (option string)) (field "meta" (option string))))
   (export $failure "failure" (type $f0))
-  (type $a0 (record (field "read-only" bool) (field "destructive" bool) (field "idempotent" bool) (field "open-world" bool)
-    (field "cacheable" bool)))
-  (export $annotations "annotations" (type $a0))
+  (type $a0 (record (field "name" string) (field "aliases" (list string)) (field "roles" (list string))
+    (field "base" (option string)) (field "reads-with" (list string)) (field "meta" (option string))))
+  (export $argument "argument" (type $a0))
+  (type $p0 (record (field "file" string) (field "content" (option string)) (field "old" (option string))
+    (field "new" (option string)) (field "all" (option string))))
+  (export $preview "preview" (type $p0))
   (type $s0 (record (field "pointer" string) (field "kind" string) (field "access" string)))
   (export $subject "subject" (type $s0))
-  (type $d0 (record (field "name" string) (field "title" (option string)) (field "description" string)
-    (field "input-schema" string) (field "output-schema" (option string)) (field "annotations" $annotations)
-    (field "subjects" (list $subject)) (field "fence" (option string)) (field "meta" (option string))))
+  (type $d0 (record (field "name" string) (field "aliases" (list string)) (field "title" (option string))
+    (field "description" string) (field "input-schema" string) (field "output-schema" (option string))
+    (field "promises" (list string)) (field "subjects" (list $subject)) (field "arguments" (list $argument))
+    (field "preview" (option $preview)) (field "answers-in" (option string)) (field "fence" (option string))
+    (field "meta" (option string))))
   (export $definition "definition" (type $d0))
   (type $i0 (record (field "tool" string) (field "arguments" string) (field "attachments" (list $content))
     (field "meta" (option string))))
@@ -202,45 +220,57 @@ const TYPES: &str = r#"
 /// Where the image lies in the module's memory.
 const BASE: u32 = 1024;
 
-/// Bytes of a definition and of a subject in memory.
-const DEFINITION: usize = 88;
+/// Bytes of a definition, of a subject, of an argument and of a string in memory.
+const DEFINITION: usize = 176;
 const SUBJECT: usize = 24;
+const ARGUMENT: usize = 56;
+const STRING: usize = 8;
 
 /// Bytes of the answer of `call-tool` that counts, and of a part of it.
-const OUTPUT: usize = 40;
-const CONTENT: usize = 36;
+const OUTPUT: usize = 44;
+const CONTENT: usize = 44;
 
 /// The answer of `list-tools` in memory: the canonical ABI, by hand.
 struct Image {
     bytes: Vec<u8>,
     /// Texts that are there already.
-    texts: std::collections::HashMap<String, u32>,
+    known: std::collections::HashMap<String, u32>,
 }
 
 impl Image {
     fn from_offers(offers: &[Offer]) -> Self {
         let mut image =
-            Self { bytes: vec![0; 16 + offers.len() * DEFINITION], texts: Default::default() };
+            Self { bytes: vec![0; 16 + offers.len() * DEFINITION], known: Default::default() };
         // The result: no error, and the list.
         image.put(8, BASE + 16);
         image.put(12, offers.len() as u32);
         for (index, offer) in offers.iter().enumerate() {
             let at = 16 + index * DEFINITION;
             image.text(at, &offer.name);
-            image.option(at + 8, offer.title.as_deref());
-            image.text(at + 20, &offer.description);
-            image.text(at + 28, &offer.input_schema);
-            image.option(at + 36, offer.output_schema.as_deref());
+            image.texts(at + 8, &offer.aliases);
+            image.option(at + 16, offer.title.as_deref());
+            image.text(at + 28, &offer.description);
+            image.text(at + 36, &offer.input_schema);
+            image.option(at + 44, offer.output_schema.as_deref());
+            image.texts(at + 56, &offer.promises);
             if let Some(pointer) = &offer.subject_pointer {
                 let subject = image.room(SUBJECT);
                 image.text(subject, pointer);
                 image.text(subject + 8, "path");
                 image.text(subject + 16, "read");
-                image.put(at + 56, BASE + subject as u32);
-                image.put(at + 60, 1);
+                image.put(at + 64, BASE + subject as u32);
+                image.put(at + 68, 1);
             }
-            image.option(at + 64, offer.fence.as_deref());
-            image.option(at + 76, offer.meta.as_deref());
+            let arguments = image.room(offer.arguments.len() * ARGUMENT);
+            image.put(at + 72, BASE + arguments as u32);
+            image.put(at + 76, offer.arguments.len() as u32);
+            for (index, (name, roles)) in offer.arguments.iter().enumerate() {
+                let argument = arguments + index * ARGUMENT;
+                image.text(argument, name);
+                image.texts(argument + 16, roles);
+            }
+            image.option(at + 152, offer.fence.as_deref());
+            image.option(at + 164, offer.meta.as_deref());
         }
         image
     }
@@ -265,17 +295,27 @@ impl Image {
     }
 
     fn text(&mut self, at: usize, text: &str) {
-        let pointer = match self.texts.get(text) {
+        let pointer = match self.known.get(text) {
             Some(known) => *known,
             None => {
                 let start = self.room(text.len());
                 self.bytes[start..start + text.len()].copy_from_slice(text.as_bytes());
-                self.texts.insert(text.to_owned(), BASE + start as u32);
+                self.known.insert(text.to_owned(), BASE + start as u32);
                 BASE + start as u32
             }
         };
         self.put(at, pointer);
         self.put(at + 4, text.len() as u32);
+    }
+
+    /// A list of texts.
+    fn texts(&mut self, at: usize, texts: &[String]) {
+        let list = self.room(texts.len() * STRING);
+        self.put(at, BASE + list as u32);
+        self.put(at + 4, texts.len() as u32);
+        for (index, text) in texts.iter().enumerate() {
+            self.text(list + index * STRING, text);
+        }
     }
 
     fn option(&mut self, at: usize, text: Option<&str>) {

@@ -24,7 +24,7 @@ pub(crate) fn log_with(texts: &[&str]) -> Vec<String> {
 }
 
 /// Stores the log from now on, for the whole process.
-pub(super) fn keep() {
+pub(crate) fn keep() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         let levels =

@@ -26,10 +26,12 @@ const EDGES: &[(&str, &[&str])] = &[
             "berth-migration",
         ],
     ),
+    ("berth-component", &["berth-contract", "berth-policy"]),
     (
         "berth-runtime",
         &[
             "berth-contract",
+            "berth-component",
             "berth-redaction",
             "berth-policy",
             "berth-egress",
@@ -87,7 +89,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("berth-migration", &[]),
     ("berth-mcp", &["berth-core"]),
     ("berth-builtins", &["berth-core"]),
-    ("berth-authoring", &["berth-contract", "berth-runtime"]),
+    ("berth-authoring", &["berth-component", "berth-contract"]),
     ("berth-cli", &["berth-authoring", "berth-builtins", "berth-core", "berth-mcp"]),
 ];
 
@@ -175,7 +177,7 @@ const OPEN_OWN: [&str; 23] = [
     "host/catalogue/src/plugins/folder.rs", // components that the operator names
     "host/mcp/src/http/connections.rs", // the socket that the operator names
     "host/mcp/src/http/keys.rs", // the keys that the operator names
-    "host/runtime/src/component_file.rs", // components that the operator names
+    "host/component/src/file.rs", // components that the operator names
     "host/egress/src/secrets.rs", // the files of secrets that the operator names
     "host/system/src/confine/", // /proc, and the trees that a program gets
     "host/system/src/files/grants.rs", // the granted directories, which are opened once

@@ -3,16 +3,18 @@
 
 use std::sync::Arc;
 
-use berth_config::{Loaded, dotted_name};
+use berth_config::{Loaded, Source, dotted_name};
 use berth_contract::HostError;
+use berth_contract::text::{cut, neutral_line};
 use berth_runtime::{Candidate, Manifest, PluginConfig, PluginPolicy, schema_weight};
 use serde_json::{Map, Value};
 
 use super::{Plugins, blocking};
 use crate::{schema, validate};
 
-/// Most problems that one error names.
+/// Most problems that one error names, and most bytes of a place.
 const MAX_PROBLEMS: usize = 5;
+const MAX_PLACE: usize = 300;
 
 impl Plugins {
     /// The policy of a third-party plugin with its settings.
@@ -24,7 +26,8 @@ impl Plugins {
         let policy = self.policies.third_party(name)?;
         let fail = |reason| HostError::Load { plugin: name.to_owned(), reason };
         let written = self.policies.config.plugin_config(name);
-        let written = written.map_err(|problem| fail(problem.to_string()))?;
+        let written = written
+            .map_err(|problem| fail(format!("{} ({})", problem.message, shown(&problem.source))))?;
         let (info, config) = (Arc::clone(candidate.info()), self.policies.config.clone());
         let config = match &info.manifest.config_schema {
             None => written,
@@ -35,6 +38,11 @@ impl Plugins {
         };
         Ok(PluginPolicy { config: PluginConfig::new(config).into(), ..policy })
     }
+}
+
+/// Where something is written. A flag may be as long as its value.
+fn shown(place: &Source) -> String {
+    neutral_line(cut(&place.to_string(), MAX_PLACE))
 }
 
 /// The settings with the defaults of the schema.
@@ -68,10 +76,10 @@ fn effective(
             let path = problem.instance_path().to_string();
             let top = path.trim_start_matches('/').split('/').next().unwrap_or_default();
             let top = top.replace("~1", "/").replace("~0", "~");
-            let place = match top.is_empty() {
+            let place = shown(&match top.is_empty() {
                 true => config.source_below(&table),
                 false => config.source_below(&format!("{table}.{}", dotted_name(&top))),
-            };
+            });
             format!("[{table}] in {place}: {}", validate::describe(&problem, schema, "key"))
         })
         .collect();

@@ -262,7 +262,7 @@ fn unknown(schema: &Value, key: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use berth_core::Argument;
+    use berth_core::ToolArgument;
     use serde_json::json;
 
     use super::*;
@@ -292,7 +292,7 @@ mod tests {
     fn convert(words: &[&str]) -> Result<Value, String> {
         let mut definition = Definition::new("tool", "does it", schema());
         let (name, aliases) = ("limit".to_owned(), ["max", "path"].map(str::to_owned).to_vec());
-        definition.arguments = vec![Argument { name, aliases, ..Argument::default() }];
+        definition.arguments = vec![ToolArgument { name, aliases, ..ToolArgument::default() }];
         from_words(&definition, &words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>())
     }
 

@@ -53,6 +53,39 @@ impl fmt::Display for Card<'_> {
     }
 }
 
+/// Most settings that are shown.
+const MAX_SETTINGS: usize = 100;
+
+/// The settings of a plugin for people, by the schema in its manifest. Nothing if it has none.
+pub(crate) struct Settings<'a>(pub(crate) &'a PluginInfo);
+
+impl fmt::Display for Settings<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let manifest = &self.0.manifest;
+        let Some(schema) = &manifest.config_schema else { return Ok(()) };
+        writeln!(f, "\n{STRONG}Settings{STRONG:#}\n  [plugins.{}.config]", manifest.name)?;
+        let required = |name: &str| {
+            let names = schema["required"].as_array();
+            names.is_some_and(|names| names.iter().any(|other| other == name))
+        };
+        let keys = schema["properties"].as_object().into_iter().flatten().take(MAX_SETTINGS);
+        for (name, property) in keys {
+            let mut facts = Vec::new();
+            facts.extend(property["type"].as_str().map(str::to_owned));
+            facts.extend(required(name).then(|| "required".to_owned()));
+            facts.extend(property.get("default").map(|default| format!("default {default}")));
+            let facts = match facts.is_empty() {
+                true => String::new(),
+                false => format!(" ({})", facts.join(", ")),
+            };
+            let text = property["description"].as_str();
+            let text = text.map(|text| format!(": {text}")).unwrap_or_default();
+            writeln!(f, "  {}", neutral_line(cut(&format!("{name}{facts}{text}"), SHOWN)))?;
+        }
+        Ok(())
+    }
+}
+
 /// The imports of a component for people.
 pub(crate) struct Imports<'a>(pub(crate) &'a PluginInfo);
 

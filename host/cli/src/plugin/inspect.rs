@@ -9,7 +9,7 @@ use berth_core::{Approvals, Candidate, CapabilityRequest, PluginInfo};
 use serde_json::json;
 
 use super::Setting;
-use super::card::{Card, Differences, Imports};
+use super::card::{Card, Differences, Imports, Settings};
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::options::Options;
@@ -62,7 +62,7 @@ pub(super) fn inspect(plugin: &str, as_json: bool, options: &Options) -> Result<
         return Ok(Exit::Success);
     }
     let mut out = anstream::stdout().lock();
-    write!(out, "{}{}", Card(&info), Imports(&info))?;
+    write!(out, "{}{}{}", Card(&info), Settings(&info), Imports(&info))?;
     let requests = || info.manifest.capabilities.iter();
     let mut held: Vec<(&str, String)> =
         requests().filter_map(|request| Some((request.name.as_str(), granted(request)?))).collect();

@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use schemars::JsonSchema;
+use schemars::{JsonSchema, json_schema};
 use serde::{Deserialize, Serialize};
 
 use crate::rule::{Rule, section};
+use crate::written::inline_schema;
 use crate::{
-    AllowedPath, HostGrant, PluginLimits, PluginSettings, Reload, Secret, VariableName,
-    WrittenHost, WrittenPrivateHosts, WrittenProgram,
+    AllowedPath, HostGrant, PluginLimits, Reload, Secret, VariableName, WrittenHost,
+    WrittenPrivateHosts, WrittenProgram,
 };
 
 section! {
@@ -65,6 +66,17 @@ section! {
         pub limits: PluginLimits, Rule::Table(PluginLimits::RULES);
     }
 }
+
+/// The table of a plugin's settings. Its keys are the plugin's own.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct PluginSettings(pub toml::Table);
+
+inline_schema!(
+    PluginSettings,
+    "PluginSettings",
+    json_schema!({ "type": "object", "additionalProperties": true })
+);
 
 /// How far a plugin is trusted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -192,6 +192,18 @@ fn every_key_is_bounded_or_refused_in_a_ceiling() {
 }
 
 #[test]
+fn ceiling_has_no_settings_of_plugins() {
+    let scene = Scene::new();
+    let user = "plugins.known.config.server = \"a\"";
+    let ceiling = "plugins.known.config.server = \"b\"";
+    let problems = scene.load_under(ceiling, user, &[]).expect_err("it can't bound it").to_string();
+    assert!(problems.contains("a ceiling can't bound it"), "{problems}");
+    let loaded = scene.load_under("tools.call = 5", user, &[]).expect("it is valid");
+    let config = loaded.plugin_config("known").expect("it is valid");
+    assert_eq!(Value::Object(config), json!({ "server": "a" }));
+}
+
+#[test]
 fn ceiling_never_allows_more() {
     let scene = Scene::new();
     let alone = scene.normalized(&scene.load(USER));

@@ -436,3 +436,39 @@ fn new_plugin_is_one_notice_in_every_spelling() {
     let plugin = &loaded.config.plugins["file"];
     assert_eq!((plugin.path.as_str(), plugin.replaces.as_str()), ("x.wasm", ""));
 }
+
+#[test]
+fn settings_of_plugins_are_the_operators_own() {
+    let user = "[plugins.x.config]\nserver = \"a\"\n[plugins.x.config.deep.er]\nrows = 1\n";
+    let own = "only your own configuration can set it";
+    let deep = "plugins.x.config.deep.er.rows";
+    check(user, "plugins.x.config.server = \"b\"", "plugins.x.config.server", json!("a"), &[own]);
+    check(user, "plugins.x.config.new = 1", "plugins.x.config.new", Value::Null, &[own]);
+    check(user, "plugins.x.config.deep.er.rows = 2", deep, json!(1), &[own]);
+    check(user, "plugins.x.config.deep.er = {}", deep, json!(1), &[]);
+    let scene = Scene::new();
+    let loaded = scene.load_with(user, "plugins.x.config.server = \"b\"");
+    let config = loaded.plugin_config("x").expect("it is valid");
+    assert_eq!(Value::Object(config), json!({ "server": "a", "deep": { "er": { "rows": 1 } } }));
+    assert_eq!(loaded.plugin_config("y").expect("there is none").len(), 0);
+}
+
+#[test]
+fn settings_of_plugins_are_bounded() {
+    let scene = Scene::new();
+    let refused = |user: &str| {
+        let loaded = scene.load(user);
+        let problem = loaded.plugin_config("x").expect_err("it is refused").to_string();
+        assert!(
+            problem.contains("berth.toml") && problem.contains("plugins.x.config"),
+            "{problem}"
+        );
+        problem
+    };
+    let long = "x".repeat(64 * 1024);
+    let problem = refused(&format!("[plugins.x.config]\nkey = \"{long}\"\n"));
+    assert!(problem.contains("the limit is 65536") && problem.len() < 1000, "{problem}");
+    let deep = format!("{}{}", "[".repeat(40), "]".repeat(40));
+    assert!(refused(&format!("[plugins.x.config]\nkey = {deep}\n")).contains("32 levels"));
+    assert!(refused("[plugins.x.config]\nkey = inf\n").contains("JSON doesn't have"));
+}

@@ -3,7 +3,6 @@
 use berth_catalogue::CallContext;
 use berth_contract::{Body, Content};
 use berth_policy::canonical;
-use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use super::AttachmentSummary;
@@ -29,10 +28,6 @@ impl Fingerprint {
                 .as_bytes(),
         );
         part(canonical(&context.arguments).as_bytes());
-        if let Some(meta) = &context.meta {
-            part(b"meta");
-            part(canonical(&Value::Object((**meta).clone())).as_bytes());
-        }
         part(file.map_or(&[][..], |file| &file[..]));
         for subject in &context.subjects {
             part(subject.text.as_bytes());

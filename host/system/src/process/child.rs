@@ -396,8 +396,8 @@ impl Child {
         self.wait(None, until, see, |child| !child.output.is_empty());
     }
 
-    /// Takes the output that there is without waiting, and passes it to `see`. Returns whether there
-    /// is output that wasn't taken yet, or it has ended.
+    /// Takes the output that there is without waiting, and passes it to `see`. Returns whether
+    /// there is output that wasn't taken yet, or it has ended.
     pub fn look(&mut self, see: &mut dyn FnMut(&[u8])) -> bool {
         self.wait_for_output(Some(Instant::now()), see);
         self.finished.is_some() || !self.output.is_empty()

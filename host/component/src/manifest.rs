@@ -208,48 +208,51 @@ fn find_sections(wasm: &[u8]) -> Result<Sections<'_>, String> {
 }
 
 /// The names of the interfaces that a component has at its own level.
-pub(crate) struct Interfaces {
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Interfaces {
     /// Those that it imports.
-    pub(crate) imports: Vec<String>,
+    pub imports: Vec<String>,
     /// Those that it exports.
-    pub(crate) exports: Vec<String>,
+    pub exports: Vec<String>,
 }
 
-/// The names of the interfaces of a component.
-///
-/// # Errors
-///
-/// The component is damaged.
-pub(crate) fn interfaces(wasm: &[u8]) -> Result<Interfaces, String> {
-    let mut found = Interfaces { imports: Vec::new(), exports: Vec::new() };
-    let shown = |name: &str| neutral_line(cut(name, 256));
-    let mut depth = 0_usize;
-    for payload in Parser::new(0).parse_all(wasm) {
-        match payload.map_err(|error| format!("it is damaged: {error}"))? {
-            Payload::ModuleSection { .. } | Payload::ComponentSection { .. } => depth += 1,
-            Payload::End(_) => depth = depth.saturating_sub(1),
-            Payload::ComponentImportSection(section) if depth == 0 => {
-                for import in section {
-                    let import = import.map_err(|error| format!("it is damaged: {error}"))?;
-                    found.imports.push(shown(import.name.name));
-                }
-            }
-            Payload::ComponentExportSection(section) if depth == 0 => {
-                for export in section {
-                    let export = export.map_err(|error| format!("it is damaged: {error}"))?;
-                    // Functions and types have plain names.
-                    if export.name.name.contains(':') {
-                        found.exports.push(shown(export.name.name));
-                    }
-                    if found.exports.len() > MAX_EXPORTS {
-                        return Err(format!(
-                            "it exports more than {MAX_EXPORTS} interfaces, which is the limit"
-                        ));
+impl Interfaces {
+    /// Reads the names of the interfaces of a component.
+    ///
+    /// # Errors
+    ///
+    /// The component is damaged, or has too many exports.
+    pub fn read(wasm: &[u8]) -> Result<Self, String> {
+        let mut found = Self::default();
+        let shown = |name: &str| neutral_line(cut(name, 256));
+        let mut depth = 0_usize;
+        for payload in Parser::new(0).parse_all(wasm) {
+            match payload.map_err(|error| format!("it is damaged: {error}"))? {
+                Payload::ModuleSection { .. } | Payload::ComponentSection { .. } => depth += 1,
+                Payload::End(_) => depth = depth.saturating_sub(1),
+                Payload::ComponentImportSection(section) if depth == 0 => {
+                    for import in section {
+                        let import = import.map_err(|error| format!("it is damaged: {error}"))?;
+                        found.imports.push(shown(import.name.name));
                     }
                 }
+                Payload::ComponentExportSection(section) if depth == 0 => {
+                    for export in section {
+                        let export = export.map_err(|error| format!("it is damaged: {error}"))?;
+                        // Functions and types have plain names.
+                        if export.name.name.contains(':') {
+                            found.exports.push(shown(export.name.name));
+                        }
+                        if found.exports.len() > MAX_EXPORTS {
+                            return Err(format!(
+                                "it exports more than {MAX_EXPORTS} interfaces, which is the limit"
+                            ));
+                        }
+                    }
+                }
+                _ => {}
             }
-            _ => {}
         }
+        Ok(found)
     }
-    Ok(found)
 }

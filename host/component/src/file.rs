@@ -9,10 +9,10 @@ use rustix::fs::{Mode, OFlags};
 use sha2::{Digest, Sha256};
 
 /// Most bytes of a component.
-pub(crate) const MAX_COMPONENT: usize = 64 << 20;
+pub const MAX_COMPONENT: usize = 64 << 20;
 
 /// SHA-256 in hexadecimal.
-pub(crate) fn digest(wasm: &[u8]) -> String {
+pub fn digest(wasm: &[u8]) -> String {
     Sha256::digest(wasm).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
@@ -21,7 +21,7 @@ pub(crate) fn digest(wasm: &[u8]) -> String {
 /// # Errors
 ///
 /// It can't be opened.
-pub(crate) fn open(path: &Path) -> Result<File, String> {
+pub fn open(path: &Path) -> Result<File, String> {
     // NONBLOCK: opening a FIFO must not wait for its other end.
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let opened = rustix::fs::open(path, flags, Mode::empty())
@@ -34,7 +34,7 @@ pub(crate) fn open(path: &Path) -> Result<File, String> {
 /// # Errors
 ///
 /// It can't be read, isn't a file, or is too large.
-pub(crate) fn read(file: File) -> Result<Vec<u8>, String> {
+pub fn read(file: File) -> Result<Vec<u8>, String> {
     let metadata = file.metadata().map_err(|error| format!("it can't be read: {error}"))?;
     if !metadata.is_file() {
         return Err("it isn't a file".into());
@@ -54,7 +54,7 @@ pub(crate) fn read(file: File) -> Result<Vec<u8>, String> {
 /// # Errors
 ///
 /// They can't be decompressed, or are too large then.
-pub(crate) fn unpacked(bytes: &[u8]) -> Result<Cow<'_, [u8]>, String> {
+pub fn unpacked(bytes: &[u8]) -> Result<Cow<'_, [u8]>, String> {
     if !bytes.starts_with(&zstd::zstd_safe::MAGICNUMBER.to_le_bytes()) {
         return Ok(bytes.into());
     }

@@ -22,7 +22,7 @@ const MAX_INSTANCES: usize = 1000;
 /// # Errors
 ///
 /// What is wrong with it, and the limit. The compiler reports damage.
-pub(crate) fn check(wasm: &[u8]) -> Result<(), String> {
+pub fn check_shape(wasm: &[u8]) -> Result<(), String> {
     let most = FUNCTIONS + wasm.len() / BYTES_OF_FUNCTION;
     let mut functions = 0_usize;
     // `within`: the number of instances in each open component or module, the outer ones first.

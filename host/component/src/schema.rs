@@ -30,7 +30,7 @@ pub fn schema_weight(schema: &Value) -> usize {
 /// # Errors
 ///
 /// What is wrong, as a phrase after "its schema".
-pub(crate) fn parse(text: &str) -> Result<Value, String> {
+pub fn parse(text: &str) -> Result<Value, String> {
     if text.len() > MAX_SCHEMA {
         return Err(format!("is {} bytes; the limit is {MAX_SCHEMA} bytes", text.len()));
     }

@@ -1,0 +1,17 @@
+//! What a component says without being run: its file, its manifest, the interfaces that it imports
+//! and exports, and the schemas that it brings. All of it is untrusted, bounded and neutralised.
+//!
+//! This crate compiles and runs nothing, and doesn't know the engine.
+
+pub mod file;
+mod imports;
+mod manifest;
+pub mod schema;
+mod shape;
+mod versions;
+
+pub use imports::{Granted, refusal};
+pub use manifest::{Interfaces, Manifest, Request, RequestedLimits};
+pub use schema::schema_weight;
+pub use shape::check_shape;
+pub use versions::{CURRENT, FROZEN, version_refusal};

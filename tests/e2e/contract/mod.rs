@@ -1,0 +1,37 @@
+//! The contract between hosts and plugins: its versions, and what passes beside arguments and
+//! answers.
+
+mod answers;
+mod frozen;
+mod meta;
+mod settings;
+mod versions;
+
+use berth_core::config::{self, Folders, Inputs};
+use berth_core::{Builtin, Host};
+
+use crate::support::{berth, shared_cache};
+
+/// A host in a folder with these plugins and settings. `{folder}` in a setting is the folder.
+async fn host(folder: &std::path::Path, builtins: &[Builtin], settings: &[String]) -> Host {
+    let folders = Folders { cache: shared_cache(), ..Folders::inside(&folder.join("berth")) };
+    let shown = folder.display().to_string();
+    let mut all = vec!["tools.autonomy=full".to_owned()];
+    all.extend(settings.iter().map(|setting| setting.replace("{folder}", &shown)));
+    let variables = std::env::vars_os().filter(|(name, _)| name == "PATH").collect();
+    let inputs = Inputs { settings: all, variables, ..Inputs::default() };
+    let loaded = config::load(&folders, &inputs).expect("the settings are valid");
+    let host = Host::builder()
+        .config(loaded)
+        .folders(folders)
+        .working_directory(folder)
+        .builtins(builtins)
+        .helper(berth())
+        .build();
+    host.await.expect("the host starts")
+}
+
+/// The settings for a plugin that is served without approval.
+fn served(name: &str, path: &std::path::Path) -> Vec<String> {
+    vec![format!("plugins.{name}.path={path:?}"), format!("plugins.{name}.reload=trust")]
+}

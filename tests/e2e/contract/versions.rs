@@ -1,0 +1,105 @@
+//! Components for versions of the contract, and of WASI, that this host doesn't know.
+
+use std::fs;
+
+use serde_json::json;
+use tempfile::TempDir;
+
+use berth_core::Request;
+
+use super::{host, served};
+use crate::support::{Component, Offer, loot, run};
+
+/// Whether a component serves, or why not.
+async fn served_or_why(component: &Component) -> Result<String, String> {
+    let folder = TempDir::new().expect("a temporary folder is made");
+    let file = folder.path().join("handmade.wasm");
+    fs::write(&file, component.encode()).expect("the plugin is written");
+    let host = host(folder.path(), &[], &served("handmade", &file)).await;
+    let answer = host.call(Request::new("handmade__tool", json!({}))).await;
+    match &answer.outcome {
+        Ok(_) => Ok(loot(&answer)),
+        Err(failure) => {
+            Err(failure.message.clone() + failure.suggestion.as_deref().unwrap_or_default())
+        }
+    }
+}
+
+fn component() -> Component {
+    Component { on_call: "", answer: "it runs", ..Component::offering(vec![Offer::named("tool")]) }
+}
+
+#[test]
+fn known_version_serves() {
+    run(async {
+        assert_eq!(served_or_why(&component()).await.as_deref(), Ok("it runs"));
+        let imports = "(import \"berth:host/log@0.1.0\" (instance)) (import \"berth:host/config@0.2.0\" (instance)) \
+            (import \"berth:host/types@0.2.0\" (instance)) (import \"berth:tool/types@0.1.0\" (instance))";
+        let mixed = Component { in_component: imports, ..component() };
+        assert_eq!(served_or_why(&mixed).await.as_deref(), Ok("it runs"));
+    });
+}
+
+#[test]
+fn unknown_version_is_refused_with_both_versions_and_what_to_do() {
+    run(async {
+        for (export, version) in [
+            ("berth:tool/tools@0.3.0", "0.3.0"),
+            ("berth:tool/tools@1.0.0", "1.0.0"),
+            ("berth:tool/tools@0.1.1", "0.1.1"),
+            ("berth:tool/tools@0.2.1", "0.2.1"),
+            ("berth:tool/tools@0.2.0-rc.1", "0.2.0-rc.1"),
+            ("berth:tool/tools", "no version"),
+        ] {
+            let why = served_or_why(&Component { export, ..component() }).await;
+            let why = why.expect_err("it doesn't serve");
+            let wanted =
+                format!("it was built for berth:tool {version}; this Berth knows 0.1.0 and 0.2.0");
+            assert!(why.contains(&wanted) && why.contains("update Berth"), "{export}: {why}");
+        }
+        for import in ["berth:host/log@0.1.1", "berth:host/log@0.3.0", "berth:tool/types@0.2.9"] {
+            let fields: &'static str = format!("(import \"{import}\" (instance))").leak();
+            let why = served_or_why(&Component { in_component: fields, ..component() }).await;
+            let why = why.expect_err("it doesn't serve");
+            let version = import.split('@').next_back().unwrap_or_default();
+            assert!(why.contains(version) && why.contains("0.1.0 and 0.2.0"), "{import}: {why}");
+        }
+    });
+}
+
+#[test]
+fn interface_that_a_version_lacks_is_refused() {
+    run(async {
+        for import in
+            ["berth:host/config@0.1.0", "berth:host/types@0.1.0", "berth:host/telepathy@0.2.0"]
+        {
+            let fields: &'static str = format!("(import \"{import}\" (instance))").leak();
+            let why = served_or_why(&Component { in_component: fields, ..component() }).await;
+            let why = why.expect_err("it doesn't serve");
+            assert!(why.contains(&format!("`{import}`, which is not granted")), "{import}: {why}");
+        }
+    });
+}
+
+#[test]
+fn wasi_0_3_is_refused_in_plain_words() {
+    run(async {
+        for import in ["wasi:cli/environment@0.3.0", "wasi:http/client@0.3.1"] {
+            let fields: &'static str = format!("(import \"{import}\" (instance))").leak();
+            let why = served_or_why(&Component { in_component: fields, ..component() }).await;
+            let why = why.expect_err("it doesn't serve");
+            let wanted =
+                format!("built for WASI 0.3 (`{import}`), which this version of Berth doesn't run");
+            assert!(why.contains(&wanted) && why.contains("wasm32-wasip2"), "{import}: {why}");
+        }
+    });
+}
+
+#[test]
+fn component_that_exports_no_tools_and_no_filters_is_refused() {
+    run(async {
+        let other = Component { export: "example:other/tools@0.2.0", ..component() };
+        let why = served_or_why(&other).await.expect_err("it doesn't serve");
+        assert!(why.contains("does not export `berth:tool/tools@0.2.0`"), "{why}");
+    });
+}
