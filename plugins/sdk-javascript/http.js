@@ -3,7 +3,7 @@
 // Tokens never reach a plugin: the operator configures them, and the host adds them.
 
 import { Failure } from "./berth.js";
-import { imported, payload } from "./host.js";
+import { host, imported, payload } from "./host.js";
 import { decodeUtf8, encodeUtf8 } from "./utf8.js";
 
 const MAX_REDIRECTS = 3;
@@ -51,6 +51,11 @@ export function request(method, url, { headers = {}, body = "", json, timeout, m
 }
 
 function send(method, url, headers, body, timeout, maxBody) {
+  if (host.request) {
+    parts(url);
+    const { status, headers: answered, body: whole } = host.request(method, url, headers, body, timeout);
+    return answer(status, answered, whole.subarray(0, maxBody), whole.length > maxBody, url);
+  }
   const types = imported("httpTypes", "http");
   const { scheme, authority, path } = parts(url);
   const fields = types.Fields.fromList(Object.entries(headers).map(([name, value]) => [name, encodeUtf8(value)]));

@@ -5,7 +5,7 @@
 import { spawnSync } from "node:child_process";
 import * as fs from "node:fs";
 
-import { callTool } from "./berth.js";
+import { Failure, callTool } from "./berth.js";
 import { connect } from "./host.js";
 
 /** What the stand-ins keep. A test sets and reads it. */
@@ -21,8 +21,18 @@ export function run(tool, args, attachments = []) {
   return callTool({ tool: tool.name ?? tool, arguments: JSON.stringify(args), attachments, meta: null });
 }
 
+/** What has no stand-in. */
+const missing = (name) =>
+  new Proxy({}, {
+    get() {
+      throw new Error(`\`${name}\` has no stand-in in unit tests`);
+    },
+  });
+
 reset();
 connect({
+  search: missing("search"),
+  request: send,
   call: {
     id: () => "test",
     remainingMs: () => standin.remaining * 1000,
@@ -118,3 +128,23 @@ class File {
     return system(() => fs.writeSync(this.descriptor, bytes, 0, bytes.length, at));
   }
 }
+
+/** Sends a request in another process, since this one has to wait for the answer. */
+function send(method, url, headers, body, timeout = 30) {
+  const asked = { method, url, headers, body: Buffer.from(body).toString("base64"), timeout };
+  const ended = spawnSync(globalThis.process.execPath, ["--input-type=module", "--eval", SENDER], { input: JSON.stringify(asked) });
+  if (ended.status !== 0) throw new Failure("the request failed", { category: "network-error", code: "unreachable" });
+  const { status, headers: answered, body: text } = JSON.parse(ended.stdout);
+  return { status, headers: answered, body: Uint8Array.from(Buffer.from(text, "base64")) };
+}
+
+const SENDER = `
+  import { readFileSync } from "node:fs";
+  const { method, url, headers, body, timeout } = JSON.parse(readFileSync(0, "utf8"));
+  const bytes = Buffer.from(body, "base64");
+  const answer = await fetch(url, {
+    method, headers, redirect: "manual", body: bytes.length > 0 ? bytes : undefined, signal: AbortSignal.timeout(timeout * 1000),
+  });
+  const read = Buffer.from(await answer.arrayBuffer()).toString("base64");
+  process.stdout.write(JSON.stringify({ status: answer.status, headers: Object.fromEntries(answer.headers), body: read }));
+`;

@@ -1,12 +1,14 @@
 // Tests of the SDK, as plugins see it. Run them with `node --test tests` in `plugins/sdk-javascript`.
 
 import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
 import { mkdtempSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { beforeEach, test } from "node:test";
 
-import { Failure, call, config, decodeUtf8, encodeUtf8, files, listTools, process, store, tool } from "../berth.js";
+import { Failure, call, config, decodeUtf8, encodeUtf8, files, http, listTools, process, search, store, tool } from "../berth.js";
 import { reset, run, standin } from "../testing.js";
 
 beforeEach(reset);
@@ -128,4 +130,40 @@ test("store compares, and settings and programs work", () => {
   assert.deepEqual([config.get("colour"), config.get("size", 3)], ["red", 3]);
   assert.equal(process.run(["cat"], { input: "in" }).stdout, "in");
   assert.equal(process.run(["false"]).exitCode, 1);
+});
+
+test("what has no stand-in says so", () => {
+  assert.throws(() => search.find("/"), /`search` has no stand-in/);
+});
+
+const SERVER = `
+  import { createServer } from "node:http";
+  const places = { "/near": "shown?a=1", "/loop": "/loop" };
+  const server = createServer((request, response) => {
+    const away = "http://localhost:" + server.address().port + "/shown";
+    const place = request.url === "/away" ? away : places[request.url];
+    if (place) return response.writeHead(302, { location: place }).end();
+    const status = request.url === "/down" ? 503 : 200;
+    response.writeHead(status, { "retry-after": "7" }).end(JSON.stringify([request.method, request.url, request.headers.authorization ?? null]));
+  }).listen(0, "127.0.0.1", () => console.log(server.address().port));
+`;
+
+test("requests follow redirects and keep secrets at home", async () => {
+  const server = spawn(globalThis.process.execPath, ["--input-type=module", "--eval", SERVER], { stdio: ["ignore", "pipe", "inherit"] });
+  try {
+    const [port] = await once(server.stdout, "data");
+    const url = `http://127.0.0.1:${String(port).trim()}`;
+    const headers = { Authorization: "mine" };
+    assert.deepEqual(http.get(`${url}/near`, { headers }).json(), ["GET", "/shown?a=1", "mine"]);
+    assert.deepEqual(http.get(`${url}/away`, { headers }).json(), ["GET", "/shown", null]);
+    assert.equal(http.get(`${url}/loop`).status, 302);
+    assert.deepEqual(http.post(`${url}/shown`, { json: { a: 1 } }).check().json()[0], "POST");
+    assert.throws(() => http.get(`${url}/down`).check(), { category: "server-error", code: "http-503", retryAfter: 7 });
+    const cut = http.get(`${url}/shown`, { maxBody: 3 });
+    assert.deepEqual([cut.text(), cut.cut], ['["G', true]);
+    assert.throws(() => http.get("file:///etc/hostname"), { code: "invalid-url" });
+    assert.throws(() => http.get("http://127.0.0.1:1/"), { category: "network-error" });
+  } finally {
+    server.kill();
+  }
 });

@@ -38,6 +38,8 @@ call_meta = {}
 
 def imported(name, capability):
     """The module of an interface that the manifest has to ask for."""
+    if not IN_COMPONENT:
+        raise RuntimeError(f"`{capability}` has no stand-in in unit tests")
     try:
         return _IMPORTED[name]
     except KeyError:

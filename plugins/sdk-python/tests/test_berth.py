@@ -197,6 +197,10 @@ class Host(unittest.TestCase):
         logger.warning("n is %d", 3)
         self.assertEqual(_host.standin.log, [("warn", "n is 3")])
 
+    def test_what_has_no_stand_in_says_so(self):
+        with self.assertRaisesRegex(RuntimeError, "`search` has no stand-in"):
+            berth.search.find("/")
+
     def test_program_that_fails_says_so(self):
         self.assertEqual(berth.process.run("cat", input=b"in").check().text, "in")
         with self.assertRaises(berth.Failure) as caught:
