@@ -136,7 +136,8 @@ attacks! {
         let scene = Scene::new().await;
         let answer = scene.attack_beside_others("search_with_a_regex_bomb", json!({ "path": scene.granted })).await;
         let refused = answer.outcome.expect_err("the pattern is refused");
-        assert!(refused.message.contains("InvalidPattern"), "{}", refused.message);
+        assert!(refused.message.contains("code: \"invalid\""), "{}", refused.message);
+        assert!(refused.message.contains("exceeds size limit"), "{}", refused.message);
     }
 
     async fn search_with_a_slow_regex() {
