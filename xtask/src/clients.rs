@@ -1,6 +1,7 @@
 //! Fetches third-party software for tests and benches, once, in the versions that `tests/clients`
 //! fixes: clients and servers of MCP and its conformance suite for the MCP server; real pages, with
-//! the text that other extractors find in them, for the web tools.
+//! the text that other extractors find in them, for the web tools; the compilers of plugins that
+//! aren't in Rust.
 //!
 //! Tests also pass on a machine without Node or Python, or without access to their registries. So
 //! nothing here is an error: tests and benches report what they can't try.
@@ -24,7 +25,7 @@ struct Language {
     fetch: fn(&Path) -> Result<(), String>,
 }
 
-const LANGUAGES: [Language; 3] = [
+const LANGUAGES: [Language; 5] = [
     Language {
         name: "node",
         lock_file: "package-lock.json",
@@ -37,6 +38,13 @@ const LANGUAGES: [Language; 3] = [
         lock_file: "archives.txt",
         files: &["requirements.txt", "reference.py"],
         fetch: pages,
+    },
+    Language { name: "plugins-python", lock_file: "requirements.txt", files: &[], fetch: pip },
+    Language {
+        name: "plugins-javascript",
+        lock_file: "package-lock.json",
+        files: &["package.json", ".npmrc"],
+        fetch: npm,
     },
 ];
 

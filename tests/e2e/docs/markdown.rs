@@ -14,12 +14,14 @@ pub(super) fn document(path: &str) -> String {
         .unwrap_or_else(|error| panic!("{path} can't be read: {error}"))
 }
 
-/// The README and what lies in `docs`.
+/// The README and what lies in `docs` and `docs/plugins`.
 pub(super) fn documents() -> Vec<String> {
-    let entries = fs::read_dir(root().join("docs")).expect("there are documents").flatten();
-    let files = entries
-        .map(|entry| PathBuf::from("docs").join(entry.file_name()))
-        .filter(|path| path.extension().is_some_and(|e| e == "md"));
+    let files = ["docs", "docs/plugins"].into_iter().flat_map(|folder| {
+        let entries = fs::read_dir(root().join(folder)).expect("there are documents").flatten();
+        entries
+            .map(move |entry| PathBuf::from(folder).join(entry.file_name()))
+            .filter(|path| path.extension().is_some_and(|e| e == "md"))
+    });
     files.map(|path| path.display().to_string()).chain(["README.md".to_owned()]).collect()
 }
 

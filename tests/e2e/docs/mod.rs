@@ -17,7 +17,7 @@ use berth_core::Limits;
 use berth_core::config::{self, Folders, Inputs};
 use tempfile::TempDir;
 
-use crate::support::{Component, Offer, manifest, plugin};
+use crate::support::{Component, Offer, fetched, manifest, plugin};
 use markdown::{blocks, code_spans, document, documents, root};
 use reference::{presets, reference};
 use session::Session;
@@ -97,6 +97,45 @@ fn first_plugin_is_built_as_documented() {
     }
     session.write("src/lib.rs", source);
     session.works("cargo check");
+}
+
+/// The guide of a language, as a reader follows it.
+fn guide_is_followed(language: &str, tools: &Path) {
+    let example = root().join("plugins/examples").join(language);
+    let folder = TempDir::new().expect("a temporary folder is made");
+    let mut session = Session::new(&folder.path().canonicalize().expect("the folder is there"));
+    session.tools = Some(tools.to_owned());
+    let page = document(&format!("docs/plugins/{language}.md"));
+    let place = if language == "javascript" { "./sdk" } else { "sdk" };
+    let mut shown = 0;
+    for block in blocks(&page) {
+        match &block.file {
+            // A file of the example, with the place of the SDK in a reader's folder.
+            Some(name) if example.join(name).exists() => {
+                let original = fs::read_to_string(example.join(name)).expect("it is a text");
+                let original = original.replace(&format!("../../sdk-{language}"), place);
+                assert_eq!(block.text, original, "{name} of the example");
+                shown += 1;
+            }
+            Some(name) => session.write(name, &block.text),
+            None => session.try_block(&block),
+        }
+    }
+    assert!(shown >= 2, "docs/plugins/{language}.md shows {shown} files of the example");
+}
+
+#[test]
+fn guide_of_python_is_followed() {
+    if let Some(folder) = fetched("plugins-python") {
+        guide_is_followed("python", &folder.join("bin"));
+    }
+}
+
+#[test]
+fn guide_of_javascript_is_followed() {
+    if let Some(folder) = fetched("plugins-javascript") {
+        guide_is_followed("javascript", &folder.join("node_modules/.bin"));
+    }
 }
 
 #[test]
@@ -182,8 +221,8 @@ fn commands_of_the_readme_and_of_the_overview_run() {
 fn examples_print_the_shown_output() {
     let (_folder, session) = project();
     // Commands in `sh` blocks elsewhere are this repository's own, which run the tests themselves.
-    let elsewhere = ["docs/plugins.md", "docs/policy.md"];
-    for path in documents().iter().filter(|path| !elsewhere.contains(&path.as_str())) {
+    let elsewhere = |path: &str| path.starts_with("docs/plugins") || path == "docs/policy.md";
+    for path in documents().iter().filter(|path| !elsewhere(path)) {
         for block in blocks(&document(path)).iter().filter(|block| block.language != "sh") {
             session.try_block(block);
         }
@@ -196,7 +235,7 @@ fn configurations_in_the_documents_load() {
     let folders = Folders::inside(folder.path());
     let mut count = 0;
     for path in documents() {
-        let other = |name: &str| ["Cargo.toml", "filters.toml"].contains(&name);
+        let other = |name: &str| ["Cargo.toml", "filters.toml", "plugin.toml"].contains(&name);
         let of_berth = |block: &markdown::Block| {
             block.language == "toml" && !block.file.as_deref().is_some_and(other)
         };

@@ -16,6 +16,8 @@ pub(super) struct Session {
     user: TempDir,
     /// A ceiling over everything that the user says.
     pub(super) ceiling: Option<PathBuf>,
+    /// A folder with programs that come before those of the machine.
+    pub(super) tools: Option<PathBuf>,
     at_home: bool,
 }
 
@@ -25,6 +27,7 @@ impl Session {
             folder: folder.to_owned(),
             user: TempDir::new().expect("a temporary folder is made"),
             ceiling: None,
+            tools: None,
             at_home: false,
         }
     }
@@ -95,8 +98,15 @@ impl Session {
     /// Whether it succeeded, and all its output.
     fn run(&self, command: &str) -> (bool, String) {
         let mut path = berth().parent().expect("a program lies in a folder").as_os_str().to_owned();
-        path.push(":");
-        path.push(std::env::var_os("PATH").unwrap_or_default());
+        for folder in self
+            .tools
+            .iter()
+            .map(|tools| tools.as_os_str().to_owned())
+            .chain(std::env::var_os("PATH"))
+        {
+            path.push(":");
+            path.push(folder);
+        }
         let mut shell = Command::new("sh");
         // Both streams in one, in their order.
         shell.arg("-ec").arg(format!("exec 2>&1\n{command}")).current_dir(&self.folder);

@@ -98,7 +98,8 @@ const EDGES: &[(&str, &[&str])] = &[
     ("berth-migration", &[]),
     ("berth-mcp", &["berth-core"]),
     ("berth-builtins", &["berth-core"]),
-    ("berth-cli", &["berth-builtins", "berth-core", "berth-mcp"]),
+    ("berth-authoring", &["berth-component", "berth-contract"]),
+    ("berth-cli", &["berth-authoring", "berth-builtins", "berth-core", "berth-mcp"]),
 ];
 
 /// Crates that the crates without I/O may depend on: they were checked, and do no I/O either.
@@ -173,12 +174,13 @@ const OPEN_BENEATH: [&str; 8] = [
 ];
 
 /// The files that open other paths, and what these are. A front end opens the paths of its user.
-const OPEN_OWN: [&str; 22] = [
+const OPEN_OWN: [&str; 23] = [
+    "host/authoring/", // the folders of authors, whose programs it runs with their rights
     "host/builtins/build.rs", // the components, while Berth is built
-    "host/cli/",              // the paths on the command line
+    "host/cli/",       // the paths on the command line
     "host/core/src/approvals/outdated.rs", // the file of a question, for the person who approves
-    "host/config/",           // the configuration, and the folders in it
-    "host/presets/",          // the places of presets in the home
+    "host/config/",    // the configuration, and the folders in it
+    "host/presets/",   // the places of presets in the home
     "host/core/src/builder.rs", // the working directory
     "host/core/src/doctor/folders.rs", // Berth's own folders behind links
     "host/catalogue/src/plugins/folder.rs", // components that the operator names
@@ -224,8 +226,9 @@ const PATH_CALLS: [&str; 21] = [
 ];
 
 /// The files that start processes.
-pub(super) const STARTS_PROCESSES: [&str; 4] = [
-    "host/builtins/build.rs", // compiles the built-in plugins, while Berth is built
+pub(super) const STARTS_PROCESSES: [&str; 5] = [
+    "host/authoring/src/tools.rs", // the tools of an author's language, with the author's rights
+    "host/builtins/build.rs",      // compiles the built-in plugins, while Berth is built
     "host/system/src/confine/run.rs", // becomes the program, once it is confined
     "host/egress/src/program.rs", // the operator's program that prints a secret, with the operator's rights
     "host/system/src/process/helper.rs", // the helpers: one compiles, the other confines itself and starts a program

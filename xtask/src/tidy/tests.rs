@@ -429,13 +429,15 @@ const SAMPLES: &[Sample] = &[
         bad: &[(
             "docs/architecture.md",
             "## Processes\n| `berth` | you | `host/builtins/build.rs` | |\n| | | `host/egress/src/program.rs` | |\n\
-             | | | `host/system/src/confine/run.rs` | |\n| | | `host/core/src/host.rs` | |\n",
+             | | | `host/system/src/confine/run.rs` | |\n| | | `host/authoring/src/tools.rs` | |\n\
+             | | | `host/core/src/host.rs` | |\n",
         )],
-        lines: &["docs/architecture.md:1", "docs/architecture.md:5"],
+        lines: &["docs/architecture.md:1", "docs/architecture.md:6"],
         good: &[(
             "docs/architecture.md",
             "## Processes\n| `berth` | you | – | |\n| | | `host/builtins/build.rs` | |\n| | | `host/egress/src/program.rs` | |\n\
-             | | | `host/system/src/confine/run.rs` | |\n| | | `host/system/src/process/helper.rs` | |\n",
+             | | | `host/system/src/confine/run.rs` | |\n| | | `host/authoring/src/tools.rs` | |\n\
+             | | | `host/system/src/process/helper.rs` | |\n",
         )],
     },
     Sample {

@@ -1,5 +1,6 @@
 //! The command line.
 
+mod author;
 mod grants;
 
 use std::path::PathBuf;
@@ -10,6 +11,7 @@ use clap::{ArgAction, Args, Parser, Subcommand};
 use crate::filter::FilterCommand;
 use crate::options::Options;
 
+pub(crate) use author::AuthorCommand;
 pub(crate) use grants::{
     AllowArguments, AllowHostArguments, InitArguments, TrustArguments, YesOrNo,
 };
@@ -402,6 +404,8 @@ pub(crate) enum PluginCommand {
         #[arg(long)]
         json: bool,
     },
+    #[command(flatten)]
+    Author(AuthorCommand),
 }
 
 const INSPECT_AFTER: &str = "\

@@ -1,6 +1,7 @@
 //! `berth plugin`.
 
 mod approve;
+mod author;
 mod card;
 mod inspect;
 mod list;
@@ -28,6 +29,7 @@ pub(crate) fn run(command: &PluginCommand, options: &Options) -> Result<Exit, Er
             approve::approve(name, *yes, digest.as_deref(), options)
         }
         PluginCommand::Reload { json } => list::reload(*json),
+        PluginCommand::Author(command) => author::run(command),
     }
 }
 

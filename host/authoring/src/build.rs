@@ -1,0 +1,346 @@
+//! `berth plugin build`: runs the tools of a plugin's language, and packs what they make.
+
+use std::ffi::OsStr;
+use std::fmt::{self, Display};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use berth_component::Manifest;
+use serde_json::Value;
+
+use crate::Language;
+use crate::manifest::{self, Authored};
+use crate::pack::{self, Packed};
+use crate::{tools, wit};
+
+/// The folder, in a plugin's folder, of what is made on the way.
+const FOLDER: &str = "build";
+
+/// What stands for `wasi:` while componentize-qjs runs. It starts the component once, with real
+/// interfaces for the packages of WASI that it knows and stand-ins for all others, and resources of
+/// the two don't fit together (`wasi:http` takes streams of `wasi:io`). Under this name, all are
+/// stand-ins.
+const STANDIN: &str = "wasx:";
+
+/// The Rust target of plugins.
+const WASM: &str = "wasm32-wasip2";
+
+/// The versions of the tools, which the tests of this repository use too.
+const PYTHON_TOOLS: &str = include_str!("../../../tests/clients/plugins-python/requirements.txt");
+const NODE_TOOLS: &str = include_str!("../../../tests/clients/plugins-javascript/package.json");
+
+/// A plugin that was built.
+pub struct Built {
+    /// The component, named after the plugin.
+    pub file: PathBuf,
+    /// Its size in bytes.
+    pub size: usize,
+    /// What its author should look at, though a host loads it.
+    pub notices: Vec<String>,
+}
+
+/// Builds the plugin in a folder with its language's own tools, and writes `NAME.wasm` there.
+///
+/// # Errors
+///
+/// What is wrong with the manifest, which tool is missing and how to install it, or that one
+/// failed; its own output is on standard error.
+pub fn build(folder: &Path) -> Result<Built, String> {
+    let folder = &fs::canonicalize(folder)
+        .map_err(|error| format!("{} can't be opened: {error}", folder.display()))?;
+    let project = Project::open(folder)?;
+    let packed = match project.language {
+        Language::Rust => project.rust()?,
+        Language::Python => project.packed(&project.python()?)?,
+        Language::JavaScript => project.packed(&project.javascript()?)?,
+    };
+    let name = Manifest::read(&packed.component)?.name;
+    Built::write(packed, folder.join(format!("{name}.wasm")))
+}
+
+/// Writes a manifest into a component, given by their files. By default, the new component is named
+/// after the plugin, in the working directory.
+///
+/// # Errors
+///
+/// What is wrong with the manifest or the component, or with both together.
+pub fn pack_file(file: &Path, manifest: &Path, output: Option<&Path>) -> Result<Built, String> {
+    let authored = Authored::open(manifest)?;
+    let packed = pack::pack(&crate::read(file)?, &authored)
+        .map_err(|error| format!("{}: {error}", file.display()))?;
+    let by_default = || PathBuf::from(format!("{}.wasm", authored.manifest.name));
+    Built::write(packed, output.map_or_else(by_default, Path::to_owned))
+}
+
+impl Built {
+    /// Writes a component as a whole: a host may be reading the old file.
+    fn write(packed: Packed, file: PathBuf) -> Result<Self, String> {
+        let new = file.with_added_extension("new");
+        fs::write(&new, &packed.component)
+            .and_then(|()| fs::rename(&new, &file))
+            .map_err(|error| format!("{} can't be written: {error}", file.display()))?;
+        Ok(Self { file, size: packed.component.len(), notices: packed.notices })
+    }
+}
+
+impl Display for Built {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for notice in &self.notices {
+            writeln!(f, "note: {notice}")?;
+        }
+        let (shown, size) = (self.file.display(), self.size);
+        write!(f, "{shown} ({size} bytes). To see what it asks for: berth plugin inspect {shown}")
+    }
+}
+
+/// A plugin's folder.
+struct Project<'a> {
+    folder: &'a Path,
+    language: Language,
+    /// A plugin in Rust has its manifest in its code.
+    authored: Option<Authored>,
+}
+
+impl<'a> Project<'a> {
+    fn open(folder: &'a Path) -> Result<Self, String> {
+        let file = folder.join(manifest::FILE);
+        let authored = if file.exists() { Some(Authored::open(&file)?) } else { None };
+        let named = authored.as_ref().and_then(|authored| authored.build.language.as_deref());
+        let language = match named {
+            Some(name) => Language::from_name(name)?,
+            None => Language::of_folder(folder).ok_or_else(|| {
+                format!(
+                    "{} has no plugin: `berth plugin new NAME --lang LANGUAGE` makes one",
+                    folder.display()
+                )
+            })?,
+        };
+        if authored.is_none() && language != Language::Rust {
+            return Err(format!("{} is missing", file.display()));
+        }
+        Ok(Self { folder, language, authored })
+    }
+
+    fn packed(&self, file: &Path) -> Result<Packed, String> {
+        let authored = self.authored.as_ref().ok_or(format!("{} is missing", manifest::FILE))?;
+        pack::pack(&crate::read(file)?, authored)
+    }
+
+    fn capabilities(&self) -> Vec<&str> {
+        let requests = self.authored.iter().flat_map(|authored| &authored.manifest.capabilities);
+        requests.map(|request| request.name.as_str()).collect()
+    }
+
+    /// The folder of the SDK.
+    fn sdk(&self) -> Result<PathBuf, String> {
+        let named = self.authored.as_ref().and_then(|authored| authored.build.sdk.as_deref());
+        let folder = self.folder.join(named.unwrap_or("sdk"));
+        fs::canonicalize(&folder).map_err(|error| {
+            format!(
+                "the SDK in {} can't be opened: {error}. `sdk` in [build] of {} names its folder",
+                folder.display(),
+                manifest::FILE
+            )
+        })
+    }
+
+    /// Writes the plugin's world, and returns its folder, below that of the plugin.
+    fn wit(&self) -> Result<PathBuf, String> {
+        let below = self.emptied("wit")?;
+        wit::write_for(&self.folder.join(&below), &self.capabilities(), false)?;
+        Ok(below)
+    }
+
+    /// A folder for what is made on the way, without what an earlier build left there.
+    fn emptied(&self, name: &str) -> Result<PathBuf, String> {
+        let below = Path::new(FOLDER).join(name);
+        let folder = self.folder.join(&below);
+        match fs::remove_dir_all(&folder) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                Err(format!("{} can't be removed: {error}", folder.display()))
+            }
+            _ => Ok(below),
+        }
+    }
+
+    fn write(&self, name: &str, text: &str) -> Result<PathBuf, String> {
+        let file = self.folder.join(FOLDER).join(name);
+        fs::write(&file, text)
+            .map_err(|error| format!("{} can't be written: {error}", file.display()))?;
+        Ok(file)
+    }
+
+    fn rust(&self) -> Result<Packed, String> {
+        let install = "see https://rustup.rs, then: rustup target add wasm32-wasip2";
+        let cargo =
+            tools::find(self.folder, "cargo").ok_or_else(|| tools::missing("cargo", install))?;
+        let mut build = cargo.command(self.folder);
+        build.args(["build", "--release", "--target", WASM]);
+        build.arg("--message-format=json-render-diagnostics");
+        let messages = tools::run_for_output(&mut build).map_err(|error| {
+            format!("{error}. If the target is missing: rustup target add {WASM}")
+        })?;
+        let component = crate::read(&rust_component(&messages, self.folder)?)?;
+        match &self.authored {
+            Some(authored) => pack::pack(&component, authored),
+            None => {
+                let notices = pack::compare(&component, &Manifest::read(&component)?)?;
+                Ok(Packed { component, notices })
+            }
+        }
+    }
+
+    fn python(&self) -> Result<PathBuf, String> {
+        let version = python_tool("componentize-py");
+        let install = format!("python3 -m venv .venv && .venv/bin/pip install {version}");
+        let tool = tools::find(self.folder, "componentize-py")
+            .ok_or_else(|| tools::missing("componentize-py", &install))?;
+        let (sdk, wit) = (self.sdk()?, self.wit()?);
+        self.write("berth_main.py", "import plugin\nfrom berth._component import Tools\n")?;
+        let out = Path::new(FOLDER).join("component.wasm");
+        let mut command = tool.command(self.folder);
+        // Without this, packages of an active environment would get in.
+        command.env_remove("VIRTUAL_ENV").env_remove("PYTHONPATH");
+        command.arg("-d").arg(wit).args([
+            "-w",
+            wit::WORLD,
+            "componentize",
+            "berth_main",
+            "-p",
+            ".",
+        ]);
+        command.arg("-p").arg(below(self.folder, &sdk)).args(["-p", FOLDER]);
+        if self.folder.join("deps").is_dir() {
+            command.args(["-p", "deps"]);
+        }
+        tools::run(command.arg("-o").arg(&out))?;
+        Ok(self.folder.join(out))
+    }
+
+    fn javascript(&self) -> Result<PathBuf, String> {
+        let install = format!("npm install --save-dev {}", node_tool("componentize-qjs"));
+        let tool = tools::find(self.folder, "componentize-qjs")
+            .ok_or_else(|| tools::missing("componentize-qjs", &install))?;
+        let sdk = self.sdk()?;
+        let capabilities = self.capabilities();
+        let wit = self.emptied("wit")?;
+        wit::write_renamed(&self.folder.join(&wit), &capabilities, STANDIN)?;
+        let mut imports = wit::imports(&capabilities, true);
+        imports.retain(|name| *name != wit::TYPES);
+        let entry = javascript_entry(&imports, &below(&self.folder.join(FOLDER), &sdk));
+        let main = self.write("main.js", &entry)?;
+        // Modules are read below this folder alone.
+        let root = sdk.ancestors().find(|ancestor| self.folder.starts_with(ancestor));
+        let root = below(self.folder, root.unwrap_or(self.folder));
+        let out = Path::new(FOLDER).join("component.wasm");
+        let mut command = tool.command(self.folder);
+        command.arg("--wit").arg(wit).args(["--world", wit::WORLD, "--sync", "--js"]);
+        command.arg(below(self.folder, &main)).arg("--module-root").arg(root);
+        tools::run(command.arg("--output").arg(&out))?;
+        let out = self.folder.join(out);
+        let mut component = crate::read(&out)?;
+        pack::rename_imports(&mut component, STANDIN, wit::WASI)?;
+        fs::write(&out, component)
+            .map_err(|error| format!("{} can't be written: {error}", out.display()))?;
+        Ok(out)
+    }
+}
+
+/// The component that cargo has made of the package in the folder, by its messages.
+fn rust_component(messages: &[u8], folder: &Path) -> Result<PathBuf, String> {
+    let messages = messages.split(|byte| *byte == b'\n');
+    messages
+        .filter_map(|line| serde_json::from_slice::<Value>(line).ok())
+        .filter(|message| {
+            let manifest = message["manifest_path"].as_str().map(Path::new);
+            manifest.and_then(Path::parent) == Some(folder)
+        })
+        .flat_map(|message| {
+            let files = message["filenames"].as_array().cloned().unwrap_or_default();
+            files.into_iter().filter_map(|file| file.as_str().map(PathBuf::from))
+        })
+        .find(|file| file.extension() == Some(OsStr::new("wasm")))
+        .ok_or_else(|| {
+            "cargo made no component: add `crate-type = [\"cdylib\"]` to [lib] in Cargo.toml".into()
+        })
+}
+
+/// The module that connects a plugin in JavaScript to its host. Imports can't be named at run time.
+fn javascript_entry(imports: &[&str], sdk: &Path) -> String {
+    let variable = |name: &str| {
+        let name = name.split('@').next().unwrap_or(name);
+        name.replace([':', '/', '-'], "_")
+    };
+    let line = |name: &&str| {
+        format!("import {} from {:?};\n", variable(name), name.replace(wit::WASI, STANDIN))
+    };
+    let lines: String = imports.iter().map(line).collect();
+    let names: Vec<String> = imports.iter().map(|name| variable(name)).collect();
+    let sdk = sdk.join("component.js");
+    format!(
+        "{lines}import {{ connect, exported }} from {sdk:?};\nimport \"../plugin.js\";\n\nconnect({{ {} }});\nexport const tools = exported;\n",
+        names.join(", ")
+    )
+}
+
+/// A path as it is seen from a folder, so that what is shown and written stays the same elsewhere.
+fn below(folder: &Path, path: &Path) -> PathBuf {
+    let common = folder.ancestors().find(|ancestor| path.starts_with(ancestor));
+    let Some((common, rest)) =
+        common.and_then(|common| Some((common, path.strip_prefix(common).ok()?)))
+    else {
+        return path.to_owned();
+    };
+    let up = folder.components().count() - common.components().count();
+    let mut seen: PathBuf = std::iter::repeat_n("..", up).collect();
+    if up == 0 {
+        seen.push(".");
+    }
+    seen.push(rest);
+    seen
+}
+
+/// `NAME==VERSION` of a tool, as `pip` takes it.
+fn python_tool(name: &str) -> &'static str {
+    PYTHON_TOOLS.lines().find(|line| line.split("==").next() == Some(name)).unwrap_or_default()
+}
+
+/// `NAME@VERSION` of a tool, as `npm` takes it.
+fn node_tool(name: &str) -> String {
+    let package: Value = serde_json::from_str(NODE_TOOLS).unwrap_or_default();
+    format!("{name}@{}", package["dependencies"][name].as_str().unwrap_or("latest"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tools_have_their_versions() {
+        assert!(python_tool("componentize-py").starts_with("componentize-py=="));
+        assert!(!node_tool("componentize-qjs").ends_with("latest"));
+    }
+
+    #[test]
+    fn paths_are_seen_from_the_folder() {
+        let cases = [
+            ("/a/b", "/a/b/sdk", "./sdk"),
+            ("/a/b/build", "/a/b/sdk", "../sdk"),
+            ("/a/x/y", "/a/sdk", "../../sdk"),
+            ("/a/b", "/a/b", "."),
+        ];
+        for (folder, path, expected) in cases {
+            assert_eq!(below(Path::new(folder), Path::new(path)), Path::new(expected));
+        }
+    }
+
+    #[test]
+    fn folder_without_a_plugin_says_how_to_make_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let Err(error) = build(folder.path()) else { panic!("it is built") };
+        assert!(error.contains("berth plugin new"), "{error}");
+        fs::write(folder.path().join("plugin.py"), "").unwrap();
+        let Err(error) = build(folder.path()) else { panic!("it is built") };
+        assert!(error.contains("plugin.toml is missing"), "{error}");
+    }
+}

@@ -1,0 +1,105 @@
+//! The files inside the program, and how they are written out.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+include!(concat!(env!("OUT_DIR"), "/files.rs"));
+
+/// A file inside the program.
+pub(crate) struct File {
+    /// Path below its folder, with `/`.
+    pub(crate) path: &'static str,
+    pub(crate) bytes: &'static [u8],
+}
+
+/// A file to write.
+pub(crate) struct Written {
+    /// Path below the folder, with `/`.
+    pub(crate) path: String,
+    pub(crate) bytes: Vec<u8>,
+}
+
+impl Written {
+    pub(crate) fn new(path: impl Into<String>, bytes: impl Into<Vec<u8>>) -> Self {
+        Self { path: path.into(), bytes: bytes.into() }
+    }
+}
+
+/// Writes files below a folder. Files that are there with the same content are left alone.
+///
+/// # Errors
+///
+/// A file can't be written; or, unless `force`, one is there with another content: then nothing is
+/// written.
+pub(crate) fn write_all(folder: &Path, files: &[Written], force: bool) -> Result<(), String> {
+    let mut outdated = Vec::new();
+    let mut differing = Vec::new();
+    for file in files {
+        let path = folder.join(&file.path);
+        match fs::read(&path) {
+            Ok(there) if there == file.bytes => {}
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                outdated.push((path, file));
+            }
+            // Also a folder of that name, or one that can't be read.
+            _ => {
+                differing.push(path.clone());
+                outdated.push((path, file));
+            }
+        }
+    }
+    if !force && !differing.is_empty() {
+        return Err(refusal(&differing));
+    }
+    for (path, file) in outdated {
+        let parent = path.parent().unwrap_or(folder);
+        fs::create_dir_all(parent)
+            .and_then(|()| fs::write(&path, &file.bytes))
+            .map_err(|error| format!("{} can't be written: {error}", path.display()))?;
+    }
+    Ok(())
+}
+
+/// Why nothing was written.
+fn refusal(differing: &[PathBuf]) -> String {
+    let shown: Vec<String> =
+        differing.iter().take(5).map(|path| path.display().to_string()).collect();
+    let more = differing.len() - shown.len();
+    let more = if more == 0 { String::new() } else { format!(" and {more} more") };
+    let (shown, exist) = (shown.join(", "), if differing.len() == 1 { "exists" } else { "exist" });
+    format!("{shown}{more} {exist} with another content. To overwrite: --force")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn differing_file_stops_everything_unless_forced() {
+        let folder = tempfile::tempdir().unwrap();
+        let files = [Written::new("a/b", "new"), Written::new("c", "new")];
+        fs::write(folder.path().join("c"), "mine").unwrap();
+        let refused = write_all(folder.path(), &files, false).unwrap_err();
+        assert!(refused.contains("/c exists with another content") && refused.contains("--force"));
+        assert!(!folder.path().join("a").exists());
+
+        write_all(folder.path(), &files, true).unwrap();
+        assert_eq!(fs::read_to_string(folder.path().join("c")).unwrap(), "new");
+        write_all(folder.path(), &files, false).unwrap();
+    }
+
+    #[test]
+    fn every_list_has_its_files_and_nothing_that_tools_made() {
+        let has = |files: &[File], path: &str| files.iter().any(|file| file.path == path);
+        assert!(has(WIT, "tool/tools.wit") && has(WIT, "deps/http/types.wit"));
+        assert!(has(SDK_RUST, "src/lib.rs") && has(SDK_RUST, "wit/host/call.wit"));
+        assert!(has(SDK_PYTHON, "berth/__init__.py"));
+        let all = [WIT, SDK_RUST, SDK_PYTHON, SDK_JAVASCRIPT, EXAMPLE_RUST, EXAMPLE_PYTHON];
+        for file in all.into_iter().flatten() {
+            let parts: Vec<&str> = file.path.split('/').collect();
+            for made in ["target", "node_modules", "__pycache__", "frozen-0.1"] {
+                assert!(!parts.contains(&made), "{}", file.path);
+            }
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! The languages that plugins are written in.
+
+use std::path::Path;
+
+use crate::files::{self, File};
+
+/// A language with an SDK and an example.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Language {
+    /// Rust, built by cargo.
+    Rust,
+    /// Python, built by componentize-py.
+    Python,
+    /// JavaScript, built by componentize-qjs.
+    JavaScript,
+}
+
+impl Language {
+    /// All languages, in the order in which documents name them.
+    pub const ALL: [Self; 3] = [Self::Rust, Self::Python, Self::JavaScript];
+
+    /// The name on the command line and in `plugin.toml`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Rust => "rust",
+            Self::Python => "python",
+            Self::JavaScript => "javascript",
+        }
+    }
+
+    /// The language of a name.
+    ///
+    /// # Errors
+    ///
+    /// No language has the name. The error lists them.
+    pub fn from_name(name: &str) -> Result<Self, String> {
+        Self::ALL.into_iter().find(|language| language.name() == name).ok_or_else(|| {
+            let names = Self::ALL.map(Self::name).join(", ");
+            format!("there is no language `{name}` here; there are {names}. For another one, see `berth plugin wit` and `berth plugin pack`")
+        })
+    }
+
+    /// The language of a folder without `[build]` in `plugin.toml`, by the files in it.
+    pub(crate) fn of_folder(folder: &Path) -> Option<Self> {
+        let files = [
+            ("Cargo.toml", Self::Rust),
+            ("package.json", Self::JavaScript),
+            ("plugin.py", Self::Python),
+        ];
+        files.into_iter().find(|(file, _)| folder.join(file).exists()).map(|(_, language)| language)
+    }
+
+    pub(crate) fn sdk(self) -> &'static [File] {
+        match self {
+            Self::Rust => files::SDK_RUST,
+            Self::Python => files::SDK_PYTHON,
+            Self::JavaScript => files::SDK_JAVASCRIPT,
+        }
+    }
+
+    pub(crate) fn example(self) -> &'static [File] {
+        match self {
+            Self::Rust => files::EXAMPLE_RUST,
+            Self::Python => files::EXAMPLE_PYTHON,
+            Self::JavaScript => files::EXAMPLE_JAVASCRIPT,
+        }
+    }
+
+    /// The folder of the SDK, as the example in the repository names it.
+    pub(crate) fn sdk_in_repository(self) -> &'static str {
+        match self {
+            Self::Rust => "../../sdk",
+            Self::Python => "../../sdk-python",
+            Self::JavaScript => "../../sdk-javascript",
+        }
+    }
+}

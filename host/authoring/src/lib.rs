@@ -1,0 +1,37 @@
+//! What authors of plugins need: new projects, builds with each language's own tools, the manifest
+//! of a component, and the contract's WIT. The commands `berth plugin new`, `build`, `pack` and
+//! `wit` are thin layers over this crate.
+
+mod build;
+mod files;
+mod language;
+mod manifest;
+mod module;
+mod pack;
+mod project;
+mod section;
+mod tools;
+mod wit;
+
+pub use build::{Built, build, pack_file};
+pub use language::Language;
+pub use project::create;
+pub use wit::write as write_wit;
+
+/// The largest file that is read as a component or a manifest: more is no plugin.
+const MAX_FILE: u64 = 64 * 1024 * 1024;
+
+/// Reads a file that an author names.
+///
+/// # Errors
+///
+/// It can't be read, or it is larger than a component may be.
+pub(crate) fn read(path: &std::path::Path) -> Result<Vec<u8>, String> {
+    let shown = path.display();
+    let failed = |error| format!("{shown} can't be read: {error}");
+    let size = std::fs::metadata(path).map_err(failed)?.len();
+    if size > MAX_FILE {
+        return Err(format!("{shown} is {size} bytes; the limit is {MAX_FILE}"));
+    }
+    std::fs::read(path).map_err(failed)
+}

@@ -1,0 +1,82 @@
+//! Core modules, which some compilers make: how they become components.
+
+use wasi_preview1_component_adapter_provider::{
+    WASI_SNAPSHOT_PREVIEW1_ADAPTER_NAME, WASI_SNAPSHOT_PREVIEW1_REACTOR_ADAPTER,
+};
+use wasmparser::{Parser, Payload};
+use wit_component::ComponentEncoder;
+
+/// The beginning of the names of the sections in which bindings describe a module's interfaces.
+const DESCRIPTION: &str = "component-type";
+
+/// Makes a component of a core module that describes its interfaces. Functions of WASI's first
+/// version go through the adapter.
+///
+/// # Errors
+///
+/// The module doesn't describe its interfaces, or it has other ones.
+pub(crate) fn to_component(core: &[u8]) -> Result<Vec<u8>, String> {
+    if !describes_itself(core)? {
+        return Err(
+            "it is a core module, and nothing in it says which interfaces it has. Compile it with \
+             bindings of `berth plugin wit`, or for a target that makes components (Rust: wasm32-wasip2)"
+                .into(),
+        );
+    }
+    ComponentEncoder::default()
+        .validate(true)
+        .module(core)
+        .and_then(|encoder| {
+            encoder.adapter(
+                WASI_SNAPSHOT_PREVIEW1_ADAPTER_NAME,
+                WASI_SNAPSHOT_PREVIEW1_REACTOR_ADAPTER,
+            )
+        })
+        .and_then(|mut encoder| encoder.encode())
+        .map_err(|error| format!("no component can be made of it: {error:#}"))
+}
+
+fn describes_itself(core: &[u8]) -> Result<bool, String> {
+    for payload in Parser::new(0).parse_all(core) {
+        if let Payload::CustomSection(section) =
+            payload.map_err(|error| format!("it is damaged: {error}"))?
+            && section.name().starts_with(DESCRIPTION)
+        {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+#[cfg(test)]
+mod tests {
+    use wit_component::StringEncoding;
+    use wit_parser::Resolve;
+
+    use super::*;
+    use crate::wit::WORLD;
+
+    /// The smallest plugin: it has no tools.
+    const CORE: &str = r#"(module
+        (memory (export "memory") 1)
+        (data (i32.const 16) "\00\00\00\00\20\00\00\00\00\00\00\00")
+        (func (export "berth:tool/tools@0.2.0#list-tools") (result i32) i32.const 16)
+        (func (export "berth:tool/tools@0.2.0#call-tool") (param i32 i32 i32 i32 i32 i32 i32 i32 i32) (result i32) unreachable)
+        (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32) i32.const 64))"#;
+
+    #[test]
+    fn described_module_becomes_a_component() {
+        let folder = tempfile::tempdir().unwrap();
+        crate::wit::write_for(folder.path(), &[], false).unwrap();
+        let mut core = wat::parse_str(CORE).unwrap();
+        assert!(to_component(&core).unwrap_err().contains("berth plugin wit"));
+
+        let mut resolve = Resolve::default();
+        let (package, _) = resolve.push_dir(folder.path()).unwrap();
+        let world = resolve.select_world(&[package], Some(WORLD)).unwrap();
+        wit_component::embed_component_metadata(&mut core, &resolve, world, StringEncoding::UTF8)
+            .unwrap();
+        let component = to_component(&core).unwrap();
+        assert!(Parser::is_component(&component));
+    }
+}

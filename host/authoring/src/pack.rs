@@ -1,0 +1,255 @@
+//! `berth plugin pack`: writes a manifest into a component of any language.
+
+use berth_component::Manifest;
+use berth_contract::text::{cut, neutral_line};
+use wasmparser::{Parser, Payload};
+
+use crate::manifest::Authored;
+use crate::module;
+use crate::section::with_section;
+
+/// A component with its manifest.
+pub(crate) struct Packed {
+    /// The bytes of the component.
+    pub(crate) component: Vec<u8>,
+    /// What its author should look at, though a host loads it.
+    pub(crate) notices: Vec<String>,
+}
+
+/// A capability, and the interfaces that show its use, by package and name.
+struct Capability {
+    name: &'static str,
+    interfaces: &'static [&'static str],
+    /// What happens where a component imports it and the manifest doesn't ask for it.
+    unasked: Unasked,
+}
+
+#[derive(PartialEq)]
+enum Unasked {
+    /// No host loads the component.
+    Refused,
+    /// A host loads it.
+    Allowed,
+    /// Runtimes of languages import it, used or not.
+    Usual,
+}
+
+const CAPABILITIES: [Capability; 5] = [
+    Capability {
+        name: "files",
+        interfaces: &["wasi:filesystem/types", "wasi:filesystem/preopens"],
+        unasked: Unasked::Usual,
+    },
+    Capability { name: "search", interfaces: &["berth:host/search"], unasked: Unasked::Allowed },
+    Capability { name: "process", interfaces: &["berth:host/process"], unasked: Unasked::Refused },
+    Capability {
+        name: "http",
+        interfaces: &["wasi:http/outgoing-handler", "wasi:http/types"],
+        unasked: Unasked::Refused,
+    },
+    Capability { name: "store", interfaces: &["berth:host/store"], unasked: Unasked::Refused },
+];
+
+/// Writes the manifest into a component. A manifest that it has already is replaced. A core module
+/// that describes its interfaces becomes a component first.
+///
+/// # Errors
+///
+/// It is no component, or it imports what the manifest doesn't ask for and no host would load it.
+pub(crate) fn pack(wasm: &[u8], authored: &Authored) -> Result<Packed, String> {
+    let component = if Parser::is_core_wasm(wasm) { &module::to_component(wasm)? } else { wasm };
+    let component = with_section(component, authored.json().as_bytes())?;
+    let notices = compare(&component, &Manifest::read(&component)?)?;
+    Ok(Packed { component, notices })
+}
+
+/// Compares what a manifest asks for with what its component imports. Returns what its author
+/// should look at.
+///
+/// # Errors
+///
+/// The component imports what the manifest doesn't ask for, and no host would load it.
+pub(crate) fn compare(component: &[u8], manifest: &Manifest) -> Result<Vec<String>, String> {
+    let imports = imports(component)?;
+    let mut notices = Vec::new();
+    for Capability { name, interfaces, unasked } in CAPABILITIES {
+        let import = imports.iter().find(|import| {
+            let interface = import.split('@').next().unwrap_or_default();
+            interfaces.contains(&interface)
+        });
+        match (manifest.asks_for(name), import) {
+            (Some(_), None) => notices.push(format!(
+                "the manifest asks for `{name}`, but the component imports no {}: use it, or remove the request",
+                interfaces[0]
+            )),
+            (None, Some(import)) if unasked != Unasked::Usual => {
+                let shown = neutral_line(cut(import, 256));
+                let add = format!(
+                    "Add to {}:\n  [[capabilities]]\n  name = \"{name}\"\n  reason = \"why it is needed\"",
+                    crate::manifest::FILE
+                );
+                let what = format!(
+                    "the component imports `{shown}`, but the manifest doesn't ask for `{name}`"
+                );
+                if unasked == Unasked::Refused {
+                    return Err(format!("{what}, so no host loads it. {add}"));
+                }
+                notices.push(format!("{what}. {add}"));
+            }
+            _ => {}
+        }
+    }
+    let known = |name: &str| CAPABILITIES.iter().any(|capability| capability.name == name);
+    let names = CAPABILITIES.map(|capability| capability.name).join(", ");
+    let unknown = manifest.capabilities.iter().filter(|request| !known(&request.name));
+    notices.extend(unknown.map(|request| {
+        format!(
+            "the manifest asks for `{}`, which this Berth doesn't have; it has {names}",
+            request.name
+        )
+    }));
+    Ok(notices)
+}
+
+/// The names that a component imports.
+fn imports(component: &[u8]) -> Result<Vec<String>, String> {
+    each_import(component).map(|names| names.into_iter().map(|(name, _)| name).collect())
+}
+
+/// Renames the imports that begin with `from`. Both names have the same length, so nothing else
+/// changes.
+pub(crate) fn rename_imports(component: &mut [u8], from: &str, to: &str) -> Result<(), String> {
+    for (name, end) in each_import(component)? {
+        if name.starts_with(from) {
+            let start = end - name.len();
+            component[start..start + to.len()].copy_from_slice(to.as_bytes());
+        }
+    }
+    Ok(())
+}
+
+/// The names that a component imports, and where in its bytes each ends.
+fn each_import(component: &[u8]) -> Result<Vec<(String, usize)>, String> {
+    let damaged = |error| format!("it is damaged: {error}");
+    let mut names = Vec::new();
+    let mut depth = 0_usize;
+    for payload in Parser::new(0).parse_all(component) {
+        match payload.map_err(damaged)? {
+            Payload::ModuleSection { .. } | Payload::ComponentSection { .. } => depth += 1,
+            Payload::End(_) => depth = depth.saturating_sub(1),
+            Payload::ComponentImportSection(section) if depth == 0 => {
+                for import in section.into_iter_with_offsets() {
+                    let (start, import) = import.map_err(damaged)?;
+                    let name = import.name.name;
+                    // Before the name stand a byte that says its kind, and its length.
+                    let length = if name.len() < 0x80 { 1 } else { 2 };
+                    let end = start + 1 + length + name.len();
+                    if component.get(end - name.len()..end) != Some(name.as_bytes()) {
+                        return Err(format!("the import {name} has an unknown form"));
+                    }
+                    names.push((name.to_owned(), end));
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(names)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn component(wat: &str) -> Vec<u8> {
+        wat::parse_str(wat).expect("it is a component")
+    }
+
+    fn authored(capabilities: &str) -> Authored {
+        let text =
+            format!("name = \"sample\"\nversion = \"1.0.0\"\ndescription = \"d\"\n{capabilities}");
+        Authored::parse(&text).expect("it is a manifest")
+    }
+
+    fn asks(name: &str) -> String {
+        format!("[[capabilities]]\nname = \"{name}\"\nreason = \"r\"\n")
+    }
+
+    const STARTS_PROGRAMS: &str = r#"(component (import "berth:host/process@0.2.0" (instance)))"#;
+
+    #[test]
+    fn manifest_is_written_once_and_replaced_by_the_next() {
+        let first = pack(&component("(component)"), &authored("")).unwrap().component;
+        assert_eq!(Manifest::read(&first).unwrap().version, "1.0.0");
+        let second =
+            Authored::parse("name = \"sample\"\nversion = \"2.0.0\"\ndescription = \"d\"\n")
+                .unwrap();
+        let second = pack(&first, &second).unwrap().component;
+        assert_eq!(Manifest::read(&second).unwrap().version, "2.0.0");
+        assert_eq!(first.len(), second.len());
+    }
+
+    #[test]
+    fn other_sections_survive() {
+        let with = component(
+            r#"(component (@custom "a" "1") (core module (@custom "berth:manifest" "inner")) (@custom "b" "2"))"#,
+        );
+        let packed = pack(&with, &authored("")).unwrap().component;
+        assert_eq!(&packed[..with.len()], &with[..]);
+    }
+
+    #[test]
+    fn padded_header_is_removed_whole() {
+        // The length 16 in two bytes instead of one.
+        let mut bytes = component("(component)");
+        bytes.extend_from_slice(b"\x00\x90\x00\x0eberth:manifest{");
+        let packed = pack(&bytes, &authored("")).unwrap().component;
+        assert_eq!(Manifest::read(&packed).unwrap().name, "sample");
+    }
+
+    #[test]
+    fn unasked_import_is_refused_with_the_lines_to_add() {
+        let Err(error) = pack(&component(STARTS_PROGRAMS), &authored("")) else {
+            panic!("it is packed");
+        };
+        assert!(
+            error.contains("`berth:host/process@0.2.0`") && error.contains("name = \"process\"")
+        );
+        assert!(
+            pack(&component(STARTS_PROGRAMS), &authored(&asks("process")))
+                .unwrap()
+                .notices
+                .is_empty()
+        );
+    }
+
+    #[test]
+    fn unused_and_unknown_requests_are_noticed() {
+        let asks = asks("http") + &asks("telepathy");
+        let notices = pack(&component("(component)"), &authored(&asks)).unwrap().notices;
+        assert_eq!(notices.len(), 2);
+        assert!(notices[0].contains("imports no wasi:http/outgoing-handler"), "{notices:?}");
+        assert!(notices[1].contains("`telepathy`"), "{notices:?}");
+    }
+
+    #[test]
+    fn renamed_import_is_the_only_change() {
+        let before = r#"(component (import "wasx:io/poll@0.2.6" (instance)) (core module (@custom "s" "wasx:")))"#;
+        let mut renamed = component(before);
+        rename_imports(&mut renamed, "wasx:", "wasi:").unwrap();
+        assert_eq!(renamed, component(&before.replace("wasx:io", "wasi:io")));
+    }
+
+    #[test]
+    fn what_is_no_component_is_refused_with_what_to_do() {
+        let module = wat::parse_str("(module)").unwrap();
+        let cases: [(&[u8], &str); 3] = [
+            (&module, "core module"),
+            (b"text", "not a WebAssembly component"),
+            (b"\0asm\x0d\0\x01\0\x00\xff", "damaged"),
+        ];
+        for (bytes, expected) in cases {
+            let Err(error) = pack(bytes, &authored("")) else { panic!("it is packed") };
+            assert!(error.contains(expected), "{error}");
+        }
+    }
+}

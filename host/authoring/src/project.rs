@@ -1,0 +1,137 @@
+//! `berth plugin new`: a folder with a plugin that builds and works.
+
+use std::fs;
+use std::path::Path;
+
+use crate::Language;
+use crate::files::{self, File, WORKSPACE, Written};
+
+/// The name of the examples, in whose place the new plugin's name is put.
+const EXAMPLE: &str = "word-count";
+
+/// The most characters of a plugin's name.
+const MAX_NAME: usize = 24;
+
+/// Writes a new plugin into a folder: the example of its language, under its own name, and the SDK
+/// of this Berth. Returns what its author should know.
+///
+/// # Errors
+///
+/// The name isn't one of a plugin, the folder isn't empty, or it can't be written.
+pub fn create(name: &str, language: Language, folder: &Path) -> Result<String, String> {
+    let well_formed = name.starts_with(|c: char| c.is_ascii_lowercase())
+        && name.len() <= MAX_NAME
+        && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
+    if !well_formed {
+        return Err(format!(
+            "the name `{name}` isn't valid: it has to be at most {MAX_NAME} characters of [a-z0-9-], the first a letter"
+        ));
+    }
+    match fs::read_dir(folder) {
+        Ok(mut entries) => {
+            if entries.next().is_some() {
+                return Err(format!(
+                    "{} isn't empty: choose another folder with --dir",
+                    folder.display()
+                ));
+            }
+        }
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+        Err(error) => return Err(format!("{} can't be read: {error}", folder.display())),
+    }
+    files::write_all(folder, &project(name, language), false)?;
+    let shown = folder.display();
+    Ok(format!(
+        "Made {shown}. Its README.md says how to test, build and call it; to build it: berth plugin build {shown}"
+    ))
+}
+
+fn project(name: &str, language: Language) -> Vec<Written> {
+    let example = language.example().iter().map(|file| example(file, name, language));
+    let sdk = language.sdk().iter().map(|file| sdk(file, language));
+    example.chain(sdk).collect()
+}
+
+/// A file of the example, with the plugin's name and the place of the SDK in the project.
+fn example(file: &File, name: &str, language: Language) -> Written {
+    let Ok(text) = std::str::from_utf8(file.bytes) else {
+        return Written::new(file.path, file.bytes);
+    };
+    // Modules of JavaScript have to be named by a path that begins with a dot.
+    let place = if language == Language::JavaScript { "./sdk" } else { "sdk" };
+    let mut text = text.replace(language.sdk_in_repository(), place).replace(EXAMPLE, name);
+    if file.path == "Cargo.toml" {
+        // The SDK in the folder is a project of its own.
+        text = text.replace("[workspace]\n", "[workspace]\nexclude = [\"sdk\"]\n");
+    }
+    Written::new(file.path, text)
+}
+
+/// A file of the SDK. What its manifest takes from the repository's workspace is written out.
+fn sdk(file: &File, language: Language) -> Written {
+    let path = format!("sdk/{}", file.path);
+    match std::str::from_utf8(file.bytes) {
+        Ok(text) if language == Language::Rust && file.path == "Cargo.toml" => {
+            Written::new(path, without_workspace(text, WORKSPACE))
+        }
+        _ => Written::new(path, file.bytes),
+    }
+}
+
+/// A manifest with the values of its workspace in the place of `NAME.workspace = true`.
+fn without_workspace(manifest: &str, workspace: &str) -> String {
+    let value = |name: &str| {
+        let named = |line: &&str| line.split_once('=').is_some_and(|(key, _)| key.trim() == name);
+        workspace.lines().find(named).map(str::to_owned)
+    };
+    let lines = manifest.lines().filter(|line| !matches!(*line, "[lints]" | "workspace = true"));
+    let mut text: String = lines
+        .map(|line| {
+            let inherited = line.strip_suffix(".workspace = true").and_then(value);
+            inherited.unwrap_or_else(|| line.to_owned()) + "\n"
+        })
+        .collect();
+    text.truncate(text.trim_end().len());
+    text + "\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn new_project_has_its_name_and_the_sdk_beside_it() {
+        for language in Language::ALL {
+            let folder = tempfile::tempdir().unwrap();
+            create("my-plugin", language, folder.path()).unwrap();
+            for file in language.example() {
+                let Ok(text) = fs::read_to_string(folder.path().join(file.path)) else { continue };
+                assert!(!text.contains(EXAMPLE) && !text.contains("../../sdk"), "{}", file.path);
+            }
+            assert!(folder.path().join("README.md").exists(), "{language:?}");
+            assert!(folder.path().join("sdk").is_dir(), "{language:?}");
+            let again = create("my-plugin", language, folder.path()).unwrap_err();
+            assert!(again.contains("isn't empty"), "{again}");
+        }
+    }
+
+    #[test]
+    fn names_that_no_plugin_has_are_refused() {
+        for name in ["", "9lives", "Upper", "a_b", "../up", &"a".repeat(25)] {
+            let folder = tempfile::tempdir().unwrap();
+            let error = create(name, Language::Rust, folder.path()).unwrap_err();
+            assert!(error.contains("isn't valid"), "{error}");
+            assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+        }
+    }
+
+    #[test]
+    fn inherited_values_are_written_out() {
+        let workspace = "[workspace]\nmembers = [\"sdk\"]\n[workspace.package]\nversion = \"1.2.3\"\n[workspace.dependencies]\nurl = \"2.5\"\n";
+        let manifest = "[package]\nname = \"x\"\nversion.workspace = true\n\n[dependencies]\nurl.workspace = true\n\n[lints]\nworkspace = true\n";
+        assert_eq!(
+            without_workspace(manifest, workspace),
+            "[package]\nname = \"x\"\nversion = \"1.2.3\"\n\n[dependencies]\nurl = \"2.5\"\n"
+        );
+    }
+}

@@ -1,0 +1,174 @@
+//! `berth plugin wit`: the contract's WIT, as generators of bindings take it.
+
+use std::path::Path;
+
+use crate::files::{self, WIT, Written};
+
+/// The world of plugins that this crate writes.
+pub(crate) const WORLD: &str = "plugin";
+
+/// The beginning of the names of WASI's packages.
+pub(crate) const WASI: &str = "wasi:";
+
+/// The version of the contract.
+const CONTRACT: &str = "0.2.0";
+
+/// What each capability imports, beside what every plugin may import.
+const CAPABILITIES: [(&str, &[&str]); 4] = [
+    ("search", &["berth:host/search@0.2.0"]),
+    ("process", &["berth:host/process@0.2.0"]),
+    (
+        "http",
+        &["wasi:http/types@0.2.6", "wasi:http/outgoing-handler@0.2.6", "berth:host/secrets@0.2.0"],
+    ),
+    ("store", &["berth:host/store@0.2.0"]),
+];
+
+/// What plugins in languages without files of their own import for them.
+const FILES: [&str; 2] = ["wasi:filesystem/types@0.2.6", "wasi:filesystem/preopens@0.2.6"];
+
+/// What every plugin may import.
+const ALWAYS: [&str; 4] =
+    ["berth:host/call@0.2.0", "berth:host/config@0.2.0", "berth:host/log@0.2.0", TYPES];
+
+/// The imported interface that has types alone, so that languages have no module of it.
+pub(crate) const TYPES: &str = "berth:host/types@0.2.0";
+
+/// Writes the contract into a folder, with a world to begin with: `world.wit`, and the packages in
+/// `deps`. Returns what its reader should know.
+///
+/// # Errors
+///
+/// A file can't be written; or, unless `force`, one is there with another content: then nothing is
+/// written.
+pub fn write(folder: &Path, force: bool) -> Result<String, String> {
+    let mut files = packages();
+    files.push(Written::new("world.wit", starting_world()));
+    files::write_all(folder, &files, force)?;
+    let shown = folder.display();
+    Ok(format!("The contract is in {shown}; the world to begin with is world.wit there"))
+}
+
+/// Writes the contract into a folder, with the world of a plugin that asks for these capabilities.
+/// `imports_files`: whether its language has no files of its own.
+pub(crate) fn write_for(
+    folder: &Path,
+    capabilities: &[&str],
+    imports_files: bool,
+) -> Result<(), String> {
+    files::write_all(folder, &for_world(capabilities, imports_files), true)
+}
+
+/// As [`write_for`], with another name in the place of each package of WASI, which has as many
+/// letters.
+pub(crate) fn write_renamed(
+    folder: &Path,
+    capabilities: &[&str],
+    name: &str,
+) -> Result<(), String> {
+    let mut files = for_world(capabilities, true);
+    for file in &mut files {
+        let text = String::from_utf8_lossy(&file.bytes).replace(WASI, name);
+        file.bytes = text.into_bytes();
+    }
+    files::write_all(folder, &files, true)
+}
+
+fn for_world(capabilities: &[&str], imports_files: bool) -> Vec<Written> {
+    let mut files = packages();
+    files.push(Written::new("world.wit", world(&imports(capabilities, imports_files))));
+    files
+}
+
+/// The interfaces that a plugin with these capabilities imports.
+pub(crate) fn imports(capabilities: &[&str], imports_files: bool) -> Vec<&'static str> {
+    let mut imports = ALWAYS.to_vec();
+    for (name, interfaces) in CAPABILITIES {
+        if capabilities.contains(&name) {
+            imports.extend(interfaces);
+        }
+    }
+    if imports_files && capabilities.contains(&"files") {
+        imports.extend(FILES);
+    }
+    imports
+}
+
+/// The packages, each in a folder of its own. Generators look for them in `deps`.
+fn packages() -> Vec<Written> {
+    let path = |path: &str| match path.split_once('/') {
+        Some((package @ ("tool" | "host"), rest)) => format!("deps/berth-{package}/{rest}"),
+        Some(("deps", rest)) => format!("deps/wasi-{rest}"),
+        _ => path.to_owned(),
+    };
+    WIT.iter().map(|file| Written::new(path(file.path), file.bytes)).collect()
+}
+
+fn world(imports: &[&str]) -> String {
+    let imports: String = imports.iter().map(|name| format!("  import {name};\n")).collect();
+    format!(
+        "package berth:plugin@{CONTRACT};\n\nworld {WORLD} {{\n  include berth:tool/tool-plugin@{CONTRACT};\n\n{imports}}}\n"
+    )
+}
+
+fn starting_world() -> String {
+    let optional: String = CAPABILITIES
+        .iter()
+        .map(|(name, interfaces)| {
+            let lines: String =
+                interfaces.iter().map(|interface| format!("  // import {interface};\n")).collect();
+            format!("\n  // If the manifest asks for `{name}`:\n{lines}")
+        })
+        .collect();
+    let whole = world(&ALWAYS);
+    let body = whole.strip_suffix("}\n").unwrap_or(&whole);
+    format!("{body}{optional}}}\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use wit_parser::Resolve;
+
+    use super::*;
+
+    fn world_of(folder: &Path) -> (Resolve, wit_parser::WorldId) {
+        let mut resolve = Resolve::default();
+        let (package, _) = resolve.push_dir(folder).expect("the WIT is valid");
+        let world = resolve.select_world(&[package], Some(WORLD)).expect("there is a world");
+        (resolve, world)
+    }
+
+    #[test]
+    fn written_package_is_valid_and_is_not_overwritten() {
+        let folder = tempfile::tempdir().unwrap();
+        write(folder.path(), false).unwrap();
+        let (resolve, world) = world_of(folder.path());
+        assert_eq!(resolve.worlds[world].exports.len(), 1);
+
+        let file = folder.path().join("world.wit");
+        std::fs::write(&file, "mine").unwrap();
+        assert!(write(folder.path(), false).unwrap_err().contains("world.wit"));
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "mine");
+        write(folder.path(), true).unwrap();
+    }
+
+    #[test]
+    fn every_capability_has_a_valid_world() {
+        let folder = tempfile::tempdir().unwrap();
+        let all: Vec<&str> = CAPABILITIES.iter().map(|(name, _)| *name).chain(["files"]).collect();
+        write_for(folder.path(), &all, true).unwrap();
+        let (resolve, world) = world_of(folder.path());
+        let named: Vec<String> =
+            resolve.worlds[world].imports.keys().map(|key| resolve.name_world_key(key)).collect();
+        for import in imports(&all, true) {
+            assert!(named.iter().any(|name| name == import), "{import} is missing");
+        }
+    }
+
+    #[test]
+    fn version_is_the_contract_s() {
+        let tools = WIT.iter().find(|file| file.path == "tool/tools.wit").unwrap();
+        let text = std::str::from_utf8(tools.bytes).unwrap();
+        assert!(text.starts_with(&format!("package berth:tool@{CONTRACT};")));
+    }
+}

@@ -1,0 +1,374 @@
+// Write tools for Berth in JavaScript.
+//
+// `tool` takes the name, the description and the arguments of a tool, and the function that does the
+// work. What the function returns is the answer, and what it throws is a failure of the call.
+
+import { host, hostFailure, imported } from "./host.js";
+import { decodeUtf8, encodeUtf8 } from "./utf8.js";
+
+export * as files from "./files.js";
+export * as http from "./http.js";
+export { decodeUtf8, encodeUtf8 };
+
+/**
+ * A call that failed. The options: `category` (else `permanent-failure`, which would happen again),
+ * `code`, `suggestion`, `retryAfter` in seconds, `content`, `structured`, `meta`.
+ *
+ * Categories: `invalid-parameters`, `type-mismatch`, `permanent-failure`; and, if the caller may try
+ * again, `rate-limited`, `server-error`, `network-error`, `timeout`.
+ */
+export class Failure extends Error {
+  constructor(message, options = {}) {
+    super(message);
+    this.name = "Failure";
+    this.category = options.category ?? "permanent-failure";
+    this.code = options.code ?? null;
+    this.suggestion = options.suggestion ?? null;
+    this.retryAfter = options.retryAfter ?? null;
+    this.content = options.content ?? [];
+    this.structured = options.structured;
+    this.meta = options.meta;
+  }
+}
+
+/**
+ * An answer where a tool has more to say than a value: `content` is a list of texts, `Uint8Array`s
+ * and objects `{ text | bytes | link, mediaType, meta }`; `structured` is a value for programs.
+ */
+export class Output {
+  constructor({ content = [], structured, afterEmitted = false, meta } = {}) {
+    Object.assign(this, { content, structured, afterEmitted, meta });
+  }
+}
+
+const registered = new Map();
+
+/** What an argument may say beside its JSON Schema: what the host does with it. */
+const EXTRAS = ["subject", "aliases", "role", "base", "optional"];
+
+const SUBJECTS = {
+  "reads-path": ["path", "read"],
+  "writes-path": ["path", "write"],
+  "changes-name": ["name", "write"],
+  "reads-url": ["url", "read"],
+  "writes-url": ["url", "write"],
+  command: ["command", "write"],
+};
+
+/**
+ * Adds a tool, and returns it. A unit test calls `call` of it.
+ *
+ * `arguments`: for each argument its JSON Schema, and beside that `subject` (what the argument
+ * names: `reads-path`, `writes-path`, `changes-name`, `reads-url`, `writes-url`, `command`), `aliases`,
+ * `role` (`timeout`, `network`, `text`, `attachment`, `glob` with `base`) and `optional`. An argument
+ * with a `default` is optional too, and gets it.
+ *
+ * `output`: the JSON Schema of the structured answer. `promises`: `read-only` (the host enforces it),
+ * `additive`, `idempotent`, `closed-world`, `cacheable`.
+ */
+export function tool(definition) {
+  const { name, description, call } = definition;
+  if (typeof name !== "string" || registered.has(name)) {
+    throw new TypeError(`a tool needs a name of its own, not ${JSON.stringify(name)}`);
+  }
+  if (!description) throw new TypeError(`${name}: a description is missing: models choose tools by it`);
+  if (typeof call !== "function") throw new TypeError(`${name}: the function \`call\` is missing`);
+  const made = { ...definition, properties: {}, required: [], subjects: [], handled: [], defaults: {} };
+  for (const [argument, written] of Object.entries(definition.arguments ?? {})) readArgument(made, argument, written);
+  registered.set(name, made);
+  return made;
+}
+
+function readArgument(made, argument, written) {
+  const schema = Object.fromEntries(Object.entries(written).filter(([key]) => !EXTRAS.includes(key)));
+  if (!schema.type && !schema.enum && written.role !== "attachment") {
+    throw new TypeError(`${made.name}: the argument ${argument} has no type`);
+  }
+  made.properties[argument] = written.role === "attachment" ? { ...ATTACHMENT, ...schema } : schema;
+  if ("default" in schema) made.defaults[argument] = schema.default;
+  else if (!written.optional) made.required.push(argument);
+  if (written.subject) {
+    const known = SUBJECTS[written.subject];
+    if (!known) throw new TypeError(`${made.name}: ${argument}: no subject is called ${written.subject}`);
+    made.subjects.push({ pointer: `/${argument}`, kind: known[0], access: known[1] });
+  }
+  if (written.aliases || written.role) {
+    made.handled.push({
+      name: argument,
+      aliases: written.aliases ?? [],
+      roles: written.role ? [written.role] : [],
+      base: written.base ?? null,
+      readsWith: [],
+      meta: null,
+    });
+  }
+}
+
+const ATTACHMENT = {
+  type: "object",
+  properties: { $attachment: { type: "integer", minimum: 0 } },
+  required: ["$attachment"],
+  additionalProperties: false,
+};
+
+/** The call that is running. */
+export const call = {
+  /** Its ID, which the audit has too. */
+  id: () => host.call.id(),
+  /** The seconds that it has left. */
+  remaining: () => Number(host.call.remainingMs()) / 1000,
+  /** Whether the caller has gone away. */
+  cancelled: () => host.call.cancelled(),
+  /** Shows progress to the waiting user: the fraction from 0 to 1 or null, and a message. */
+  progress: (fraction, message) => host.call.progress(fraction ?? null, message),
+  /** Sends a part of the answer at once. False: the limit is reached. Stop then. */
+  emit: (part) => host.call.emit(toPart(part)),
+  /** What the caller sent beside the arguments. */
+  meta: () => current.meta,
+  /** The attachment that an argument names: `{ text | bytes | link, mediaType, meta }`. */
+  attachment(argument) {
+    const found = current.attachments[argument?.$attachment];
+    if (!found) {
+      const message = `the call has no such attachment; it has ${current.attachments.length}, counted from 0`;
+      throw new Failure(message, { category: "invalid-parameters" });
+    }
+    return found;
+  },
+};
+
+let current = { meta: {}, attachments: [] };
+
+/** The plugin's own settings, `[plugins.NAME.config]`. */
+export const config = {
+  get(key, otherwise) {
+    const value = host.config.get(key);
+    return value === null || value === undefined ? otherwise : JSON.parse(value);
+  },
+  all: () => JSON.parse(host.config.all()),
+};
+
+/** Messages for the operator's log. `console` writes there too. */
+export const log = Object.fromEntries(
+  ["debug", "info", "warn", "error"].map((level) => [level, (message) => host.log.write(level, String(message))]),
+);
+
+/** Data of the plugin's own: keys and bytes (a text is taken as UTF-8). Ask for `store` in the manifest. */
+export const store = {
+  get(key) {
+    const value = checked(() => imported("store", "store").get(key));
+    return value === null || value === undefined ? undefined : Uint8Array.from(value);
+  },
+  getText(key) {
+    const value = store.get(key);
+    return value && decodeUtf8(value);
+  },
+  put: (key, value) => void store.write([{ key, value }]),
+  delete: (key) => void store.write([{ key, value: null }]),
+  /** Writes if the key has the expected bytes (null: if it is missing). Returns whether it did. */
+  compareAndSet: (key, expected, value) => store.write([{ key, value }], [{ key, value: expected }]),
+  /** Makes all changes at once, or none if a key doesn't have its expected bytes. */
+  write(changes, expected = []) {
+    const bytes = (each) => ({ key: each.key, value: each.value == null ? null : toBytes(each.value) });
+    return checked(() => imported("store", "store").write(expected.map(bytes), changes.map(bytes)));
+  },
+  /** The keys that begin with the prefix, with their bytes, sorted by key. */
+  *items(prefix = "") {
+    let cursor = null;
+    do {
+      const page = checked(() => imported("store", "store").list(prefix, cursor, 1000));
+      for (const { key, value } of page.entries) yield [key, Uint8Array.from(value)];
+      cursor = page.cursor ?? null;
+    } while (cursor !== null);
+  },
+};
+
+/** Whether the plugin's requests have a secret of this name. */
+export const secrets = { exists: (name) => imported("secrets", "http").exists(name) };
+
+/** Programs of the machine. Ask for `process` in the manifest. */
+export const process = {
+  /**
+   * Runs a program with its arguments, without a shell, to its end. A failed command isn't an error.
+   * The options: `input`, `directory`, `environment`, `timeout` in seconds, `outputLimit`, `live`.
+   */
+  run: (program, options = {}) => runCommand({ tag: "program", val: program.map(String) }, options),
+  /** Runs a line for bash, which has to be an argument with the subject `command`. */
+  shell: (line, options = {}) => runCommand({ tag: "shell", val: line }, options),
+};
+
+function runCommand(command, { input = [], directory, environment, timeout, outputLimit, live }) {
+  const options = {
+    directory: directory ?? null,
+    environment: Object.entries(environment ?? {}),
+    timeoutMs: timeout === undefined ? null : Math.round(timeout * 1000),
+    outputLimit: outputLimit ?? null,
+    live: live ?? false,
+    meta: null,
+  };
+  const [ended, output] = checked(() => imported("process", "process").run(command, toBytes(input), options));
+  return {
+    exitCode: ended.exitCode ?? undefined,
+    ending: ended.ending,
+    notices: ended.notices,
+    stdout: decodeUtf8(output.stdout),
+    stderr: decodeUtf8(output.stderr),
+    truncated: output.stdoutTruncated || output.stderrTruncated,
+  };
+}
+
+/** Finds files and matches text at native speed. Ask for `search` in the manifest. */
+export const search = {
+  find: (root, { globs = [], ignoreRules = true, filesOnly = true, maxDepth = null, limit = 10000 } = {}) =>
+    checked(() => imported("search", "search").find({ root, globs, ignoreRules, filesOnly, maxDepth, meta: null }, limit)).items,
+  grep(root, regex, { globs = [], caseSensitive = true, multiline = false, before = 0, after = 0, ignoreRules = true, limit = 10000 } = {}) {
+    const scope = { root, globs, ignoreRules, filesOnly: true, maxDepth: null, meta: null };
+    const pattern = { regex, caseSensitive, multiline, before, after, meta: null };
+    return checked(() => imported("search", "search").grep(scope, pattern, limit)).items;
+  },
+};
+
+/** The definitions of all tools, as the contract has them. */
+export function listTools() {
+  return [...registered.values()].map((made) => ({
+    name: made.name,
+    aliases: made.aliases ?? [],
+    title: made.title ?? null,
+    description: made.description,
+    inputSchema: JSON.stringify({
+      type: "object",
+      properties: made.properties,
+      required: made.required,
+      additionalProperties: false,
+    }),
+    outputSchema: made.output ? JSON.stringify(made.output) : null,
+    promises: made.promises ?? [],
+    subjects: made.subjects,
+    arguments: made.handled,
+    preview: null,
+    answersIn: made.answersIn ?? null,
+    fence: made.fence ?? null,
+    meta: made.meta ? JSON.stringify(made.meta) : null,
+  }));
+}
+
+/** Runs a call. Throws the failure as the contract has it, whatever went wrong. */
+export function callTool(invocation) {
+  try {
+    const made = registered.get(invocation.tool);
+    if (!made) throw new Failure(`this plugin has no tool ${invocation.tool}`, { category: "invalid-parameters" });
+    current = {
+      meta: invocation.meta ? JSON.parse(invocation.meta) : {},
+      attachments: (invocation.attachments ?? []).map(fromPart),
+    };
+    const answer = made.call({ ...made.defaults, ...JSON.parse(invocation.arguments) });
+    return toOutput(answer);
+  } catch (error) {
+    throw toFailure(error);
+  }
+}
+
+function toOutput(answer) {
+  if (typeof answer?.then === "function") {
+    throw new TypeError("`call` returned a promise: a tool in JavaScript has to answer at once, so it can't be async");
+  }
+  if (answer === undefined || answer === null) answer = new Output();
+  if (typeof answer === "string" || answer instanceof Uint8Array) answer = new Output({ content: [answer] });
+  if (!(answer instanceof Output)) answer = new Output({ structured: answer });
+  const structured = answer.structured === undefined ? null : toJson(answer.structured);
+  // The same for who reads texts only.
+  const content =
+    structured !== null && answer.content.length === 0
+      ? [{ text: structured, mediaType: "application/json" }]
+      : answer.content;
+  return {
+    content: content.map(toPart),
+    structured,
+    afterEmitted: answer.afterEmitted,
+    meta: answer.meta === undefined ? null : toJson(answer.meta),
+  };
+}
+
+const MAX_MESSAGE = 4000;
+
+function toFailure(error) {
+  const failure = error instanceof Failure ? error : fromThrown(error);
+  try {
+    return {
+      category: failure.category,
+      code: failure.code,
+      message: failure.message.slice(0, MAX_MESSAGE),
+      suggestion: failure.suggestion,
+      retryAfterMs: failure.retryAfter === null ? null : Math.round(failure.retryAfter * 1000),
+      content: failure.content.map(toPart),
+      structured: failure.structured === undefined ? null : toJson(failure.structured),
+      meta: failure.meta === undefined ? null : toJson(failure.meta),
+    };
+  } catch (worse) {
+    // What the failure carries has no form in JSON.
+    return toFailure(fromThrown(worse));
+  }
+}
+
+/** The failure that says what was thrown. The log gets the stack. */
+function fromThrown(thrown) {
+  const known = hostFailure(thrown);
+  if (known) return new Failure(known.message, known);
+  const isError = thrown instanceof Error;
+  const message = isError ? `${thrown.name}: ${thrown.message}` : `threw ${describe(thrown)}`;
+  try {
+    host.log.write("error", `${message}\n${isError ? thrown.stack : ""}`.slice(0, 3500));
+  } catch {
+    // The failure itself says enough.
+  }
+  return new Failure(message, { code: "exception" });
+}
+
+function describe(value) {
+  try {
+    return toJson(value);
+  } catch {
+    return String(value);
+  }
+}
+
+function checked(function_) {
+  try {
+    return function_();
+  } catch (error) {
+    const known = hostFailure(error);
+    throw known ? new Failure(known.message, known) : error;
+  }
+}
+
+function toJson(value) {
+  const text = JSON.stringify(value);
+  if (text === undefined) throw new TypeError(`a ${typeof value} has no form in JSON`);
+  return text;
+}
+
+function toBytes(value) {
+  return typeof value === "string" ? encodeUtf8(value) : Uint8Array.from(value);
+}
+
+function toPart(part) {
+  if (typeof part === "string") part = { text: part };
+  if (part instanceof Uint8Array) part = { bytes: part };
+  const kinds = ["text", "bytes", "link"].filter((kind) => part?.[kind] !== undefined);
+  if (kinds.length !== 1) throw new TypeError("a part of an answer is a text, bytes, or an object with one of text, bytes and link");
+  return {
+    body: { tag: kinds[0], val: part[kinds[0]] },
+    mediaType: part.mediaType ?? null,
+    meta: part.meta === undefined ? null : toJson(part.meta),
+  };
+}
+
+function fromPart({ body, mediaType, meta }) {
+  const part = { mediaType: mediaType ?? undefined, meta: meta ? JSON.parse(meta) : undefined };
+  if (body.tag === "other") return { ...part, text: body.val[1], mediaType: "application/json" };
+  return { ...part, [body.tag]: body.tag === "bytes" ? Uint8Array.from(body.val) : body.val };
+}
+
+if (typeof globalThis.console === "undefined") {
+  const print = (level) => (...words) => host.log.write(level, words.map((word) => (typeof word === "string" ? word : describe(word))).join(" "));
+  globalThis.console = { debug: print("debug"), log: print("info"), info: print("info"), warn: print("warn"), error: print("error") };
+}

@@ -1,0 +1,76 @@
+"""Write tools for Berth in Python.
+
+A tool is a function with the decorator `tool`. Its annotations are the schema of its arguments, its
+docstring is the description that models read, and an exception is a failure of the call.
+
+    from typing import Annotated
+    from berth import reads_path, tool
+
+    @tool(promises=["read-only"])
+    def size(path: Annotated[str, "The file.", reads_path]) -> int:
+        '''Says how many bytes a file has.'''
+        with open(path, "rb") as file:
+            return len(file.read())
+"""
+
+from . import call, config, http, log, process, search, secrets, store
+from ._failure import (
+    Failure,
+    InvalidParameters,
+    NetworkError,
+    RateLimited,
+    ServerError,
+    TimeLimit,
+    TypeMismatch,
+)
+from ._output import Content, Output
+from ._schema import (
+    Alias,
+    Attachment,
+    Glob,
+    Limits,
+    Role,
+    bare_text,
+    changes_name,
+    needs_network,
+    reads_path,
+    seconds,
+    subject,
+    writes_path,
+)
+from ._tool import Tool, tool, tools
+
+__all__ = [
+    "Alias",
+    "Attachment",
+    "Content",
+    "Failure",
+    "Glob",
+    "InvalidParameters",
+    "Limits",
+    "NetworkError",
+    "Output",
+    "RateLimited",
+    "Role",
+    "ServerError",
+    "TimeLimit",
+    "Tool",
+    "TypeMismatch",
+    "bare_text",
+    "call",
+    "changes_name",
+    "config",
+    "http",
+    "log",
+    "needs_network",
+    "process",
+    "reads_path",
+    "search",
+    "seconds",
+    "secrets",
+    "store",
+    "subject",
+    "tool",
+    "tools",
+    "writes_path",
+]

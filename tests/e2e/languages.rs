@@ -1,0 +1,222 @@
+//! The SDKs of other languages, in real components: what a tool says, and what becomes of its
+//! exceptions. Both have the same tools, in `tests/plugins`.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+use crate::support::{Cli, Ended, fetched};
+
+/// The repository.
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the tests lie one level below the root")
+}
+
+fn copy(from: &Path, to: &Path, change: &dyn Fn(String) -> String) {
+    fs::create_dir_all(to).expect("a folder is made");
+    for entry in fs::read_dir(from).expect("the folder is there") {
+        let entry = entry.expect("it can be read");
+        let (from, to) = (entry.path(), to.join(entry.file_name()));
+        if from.is_dir() {
+            copy(&from, &to, change);
+        } else if let Ok(text) = fs::read_to_string(&from) {
+            fs::write(to, change(text)).expect("a file is written");
+        }
+    }
+}
+
+/// A plugin of `tests/plugins` in a host.
+struct Fixture {
+    cli: Cli,
+    name: &'static str,
+}
+
+impl Fixture {
+    fn new(language: &str, name: &'static str, tools: &Path) -> Self {
+        let cli = Cli::new();
+        let folder = cli.work().join("plugin");
+        let sdk = format!("../../../plugins/sdk-{language}");
+        copy(&root().join("tests/plugins").join(language), &folder, &|text| {
+            text.replace(&sdk, "./sdk")
+        });
+        copy(&root().join(format!("plugins/sdk-{language}")), &folder.join("sdk"), &|text| text);
+        let mut path = tools.as_os_str().to_owned();
+        path.push(":");
+        path.push(std::env::var_os("PATH").unwrap_or_default());
+        let built = cli.command(&["plugin", "build", "plugin"]).env("PATH", path).output();
+        Ended::from_output(built.expect("berth starts")).ends(0);
+        cli.configure(&format!(
+            "[plugins.{name}]\npath = {:?}\nreload = \"trust\"\nallowed_paths = [{:?}]\nhosts = [\"http://127.0.0.1\"]\n\
+             allowed_private_hosts = [\"127.0.0.1\"]\nprograms = [\"cat\", \"false\"]\n[plugins.{name}.config]\ncolour = \"red\"\n",
+            folder.join(format!("{name}.wasm")),
+            cli.work(),
+        ));
+        Self { cli, name }
+    }
+
+    /// The whole answer of a call, and what the operator's log has.
+    fn call(&self, tool: &str, arguments: &Value) -> (Value, String) {
+        let (name, arguments) = (format!("{}__{tool}", self.name), arguments.to_string());
+        let line = ["call", "--yes", "--json", &name, &arguments];
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let output = self.cli.command(&line).env("PATH", path).output().expect("berth starts");
+        let ended = Ended::from_output(output);
+        (ended.json(), ended.stderr)
+    }
+
+    #[track_caller]
+    fn fails(&self, how: &str, category: &str, code: &str, message: &str) -> (Value, String) {
+        let (answer, log) = self.call("fail", &json!({ "how": how }));
+        let failure = &answer["failure"];
+        assert_eq!(
+            (&failure["category"], &failure["code"]),
+            (&json!(category), &json!(code)),
+            "{answer}"
+        );
+        let text = failure["message"].as_str().unwrap_or_default();
+        assert!(text.starts_with(message), "{answer}");
+        assert!(text.len() <= 4096, "{} bytes", text.len());
+        (answer, log)
+    }
+
+    /// What both languages do alike.
+    fn works(&self) {
+        let (own, _) = self.fails("own", "rate_limited", "slow", "too often");
+        assert_eq!(own["failure"]["suggestion"], "wait");
+        assert_eq!(own["failure"]["retry_after_ms"], 2500);
+        assert_eq!(own["failure"]["content"][0]["text"], "so far");
+
+        let (said, log) = self.call("talk", &json!({ "words": ["a", "b"] }));
+        let texts: Vec<&str> = said["output"]["content"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(|part| part["text"].as_str())
+            .collect();
+        assert_eq!(texts, ["a", "b", "end"], "{said}");
+        assert!(log.contains("said 2"), "{log}");
+
+        let (setting, _) = self.call("setting", &json!({ "key": "colour" }));
+        assert_eq!(setting["output"]["content"][0]["text"], "red", "{setting}");
+
+        let (unasked, _) = self.call("keep", &json!({}));
+        let message = unasked["failure"]["message"].as_str().unwrap_or_default();
+        assert!(message.contains("doesn't import `store`"), "{unasked}");
+
+        let (started, _) = self.call("start", &json!({ "program": ["cat"], "input": "föö" }));
+        assert_eq!(started["output"]["content"][0]["text"], "föö", "{started}");
+
+        self.requests_are_answered();
+    }
+
+    fn requests_are_answered(&self) {
+        let (url, seen) = serve(3);
+        let (answer, _) = self.call("ask", &json!({ "url": format!("{url}/x"), "body": "föö" }));
+        let expected = json!({ "status": 200, "text": "POST /x HTTP/1.1 föö", "cut": false, "type": "text/plain" });
+        assert_eq!(answer["output"]["structured"], expected, "{answer}");
+        let (down, _) = self.call("ask", &json!({ "url": format!("{url}/down") }));
+        let failure = &down["failure"];
+        assert_eq!(
+            (&failure["category"], &failure["code"]),
+            (&json!("server_error"), &json!("http-503")),
+            "{down}"
+        );
+        let (away, _) = self.call("ask", &json!({ "url": format!("{url}/away") }));
+        assert_eq!(away["failure"]["category"], "policy_blocked", "{away}");
+        assert_eq!(seen.join().expect("the server ends").len(), 3);
+    }
+}
+
+/// A server for a number of requests. It answers with the request, and returns their first lines.
+fn serve(requests: usize) -> (String, std::thread::JoinHandle<Vec<String>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let url = format!("http://{}", listener.local_addr().expect("it has an address"));
+    let served = std::thread::spawn(move || {
+        let mut lines = Vec::new();
+        for stream in listener.incoming().take(requests) {
+            let mut stream = stream.expect("a client comes");
+            let (mut read, mut part) = (Vec::new(), [0; 4096]);
+            let text = loop {
+                let length = stream.read(&mut part).expect("it sends");
+                read.extend_from_slice(&part[..length]);
+                let text = String::from_utf8_lossy(&read).into_owned();
+                let Some((head, body)) = text.split_once("\r\n\r\n") else { continue };
+                let chunked = head.to_ascii_lowercase().contains("transfer-encoding: chunked");
+                if head.starts_with("GET")
+                    || length == 0
+                    || !chunked && !body.is_empty()
+                    || body.ends_with("0\r\n\r\n")
+                {
+                    break text;
+                }
+            };
+            let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
+            let first = head.lines().next().unwrap_or_default().to_owned();
+            // A chunk stands between its length and the empty one.
+            let body = if body.contains("\r\n") {
+                body.split("\r\n").nth(1).unwrap_or_default()
+            } else {
+                body
+            };
+            let (status, more) = match () {
+                () if first.contains("/down") => ("503 Unavailable", ""),
+                () if first.contains("/away") => ("302 Found", "location: http://example.org/\r\n"),
+                () => ("200 OK", ""),
+            };
+            let body = format!("{first} {body}");
+            let answer = format!(
+                "HTTP/1.1 {status}\r\ncontent-type: text/plain\r\n{more}content-length: {}\r\nconnection: close\r\n\r\n{body}",
+                body.len()
+            );
+            stream.write_all(answer.as_bytes()).expect("it reads");
+            lines.push(first);
+        }
+        lines
+    });
+    (url, served)
+}
+
+/// Runs the tests of an SDK itself.
+#[track_caller]
+fn passes(program: PathBuf, arguments: &[&str], folder: &str) {
+    let mut command = Command::new(program);
+    command.args(arguments).current_dir(root().join(folder)).env("PYTHONDONTWRITEBYTECODE", "1");
+    let output = command.output().expect("it starts");
+    let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{text}");
+}
+
+#[test]
+fn sdk_of_python_works_in_a_host() {
+    let Some(tools) = fetched("plugins-python") else { return };
+    passes(tools.join("bin/python"), &["-m", "unittest", "tests.test_berth"], "plugins/sdk-python");
+    let fixture = Fixture::new("python", "fixture-python", &tools.join("bin"));
+    let (_, log) = fixture.fails("uncaught", "permanent_failure", "exception", "KeyError: 'b'");
+    assert!(log.contains("plugin.py\", line"), "{log}");
+    fixture.fails("file", "permanent_failure", "not-found", "nope: not found");
+    fixture.fails("deep", "permanent_failure", "exception", "RecursionError: ");
+    fixture.fails("exit", "permanent_failure", "exception", "SystemExit: 3");
+    fixture.fails("long", "permanent_failure", "exception", "ValueError: üü");
+    fixture.works();
+    let (failed, _) = fixture.call("start", &json!({ "program": ["false"] }));
+    assert_eq!(failed["failure"]["code"], "exit-status", "{failed}");
+}
+
+#[test]
+fn sdk_of_javascript_works_in_a_host() {
+    let Some(tools) = fetched("plugins-javascript") else { return };
+    passes("node".into(), &["--test", "tests"], "plugins/sdk-javascript");
+    let fixture = Fixture::new("javascript", "fixture-js", &tools.join("node_modules/.bin"));
+    let (_, log) = fixture.fails("uncaught", "permanent_failure", "exception", "TypeError: ");
+    assert!(log.contains("plugin.js:"), "{log}");
+    fixture.fails("file", "permanent_failure", "exception", "TypeError: `call` returned a promise");
+    // The stack of WebAssembly ends before that of QuickJS.
+    fixture.fails("deep", "permanent_failure", "crash", "the tool crashed: ");
+    fixture.fails("exit", "permanent_failure", "exception", "threw {\"exit\":3}");
+    fixture.fails("long", "permanent_failure", "exception", "RangeError: üü");
+    fixture.works();
+}
