@@ -252,6 +252,8 @@ pub(super) fn attempt(key: &str) -> Option<&'static str> {
             "plugins.known.allowed_private_hosts = [\"10.0.0.0/8\"]"
         }
         "plugins.*.https_only" => "plugins.known.https_only = false",
+        "plugins.*.store_mib" => "plugins.known.store_mib = 4096",
+        "plugins.*.store_keys" => "plugins.known.store_keys = 1000000",
         "plugins.*.credentials_to" => "plugins.known.credentials_to = [\"evil.example\"]",
         "plugins.*.secrets.*.env" => "plugins.known.secrets.known.env = \"AWS_SECRET_ACCESS_KEY\"",
         "plugins.*.secrets.*.file" => "plugins.known.secrets.known.file = \"~/.ssh/id_rsa\"",
