@@ -3,7 +3,7 @@
 use berth_core::{Answer, Category, Failure};
 use serde_json::json;
 
-use crate::support::{Scene, attacks, descriptors_below, failure, log_of, loot};
+use crate::support::{Cli, Scene, attacks, descriptors_below, failure, log_of, loot};
 
 #[track_caller]
 fn stopped<'a>(answer: &'a Answer, code: &str) -> &'a Failure {
@@ -112,4 +112,17 @@ async fn hoards(attack: &str, name: &str) {
     let taken: usize = loot(&answer).parse().expect("it tells how many it got");
     assert!((30..=64).contains(&taken), "{taken} handles");
     assert_eq!(descriptors_below(&scene.granted), open_before, "handles are left open");
+}
+
+#[test]
+fn limit_of_written_bytes_is_named() {
+    let cli = Cli::new();
+    std::fs::write(cli.work().join("large"), vec![0; 3 << 20]).expect("a file is written");
+    let copy = ["call", "--yes", "copy_path", "source=large", "destination=copy"];
+    let ended = cli.run(&[&["--set", "tools.limits.written_mib=1"][..], &copy].concat());
+    assert_ne!(ended.code, 0, "{}", ended.stdout);
+    for part in ["as much as it may: `written_mib`", "[tools.limits]\nwritten_mib = "] {
+        assert!(ended.stderr.contains(part), "{part}: {}", ended.stderr);
+    }
+    cli.run(&copy).ends(0);
 }

@@ -175,6 +175,19 @@ pub(crate) fn with_obstacle(outcome: Outcome, state: &CallState) -> Outcome {
             }
             _ => {}
         }
+        if state.files.reached_write_limit() && failure.category == Category::PermanentFailure {
+            let table = &state.call.watch.table;
+            failure.message = format!(
+                "{} (the call has written as much as it may: `written_mib`)",
+                failure.message
+            );
+            failure.suggestion.get_or_insert_with(|| {
+                format!(
+                    "To let a call write more, for example, {}",
+                    table.lines("written_mib = 4096")
+                )
+            });
+        }
         failure
     })
 }

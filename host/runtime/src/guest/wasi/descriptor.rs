@@ -10,7 +10,7 @@ use wasmtime::component::Resource;
 use wasmtime_wasi::p2::{DynInputStream, DynOutputStream};
 
 use super::streams::{
-    FileReader, FileWriter, MAX_CHUNK, Position, charge, read_at, read_at_once, write_all_at,
+    FileReader, FileWriter, MAX_CHUNK, Position, read_at, read_at_once, write_all_at,
 };
 use super::{Descriptor, EntryStream, FilesView, FsError, errors};
 use crate::guest::bindings::wasi::filesystem::types::{
@@ -290,8 +290,7 @@ impl types::HostDescriptor for FilesView<'_> {
         let now =
             u64::try_from(rustix::fs::fstat(file).map_err(errors::code)?.st_size).unwrap_or(0);
         // Growing counts as writing. A hole takes no space, but a copy of the file may.
-        let growth = usize::try_from(size.saturating_sub(now)).unwrap_or(usize::MAX);
-        charge(&self.files.write_budget, growth).map_err(errors::code)?;
+        self.files.write_budget.charge(size.saturating_sub(now)).map_err(errors::code)?;
         Ok(rustix::fs::ftruncate(file, size).map_err(errors::code)?)
     }
 

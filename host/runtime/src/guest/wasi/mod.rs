@@ -13,7 +13,7 @@ mod streams;
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use berth_contract::{Access, Denial};
 use berth_system::files::{FileError, FileView, Listing};
@@ -73,7 +73,7 @@ pub(crate) struct Files {
     /// Whether the guest has accessed any file.
     accessed: bool,
     /// Bytes that may still be written.
-    write_budget: Arc<AtomicU64>,
+    write_budget: Arc<WriteBudget>,
     denials: Denials,
 }
 
@@ -103,7 +103,10 @@ impl Files {
         Self {
             view,
             accessed: false,
-            write_budget: Arc::new(AtomicU64::new(write_budget)),
+            write_budget: Arc::new(WriteBudget {
+                left: AtomicU64::new(write_budget),
+                refused: AtomicBool::new(false),
+            }),
             denials: Denials::default(),
         }
     }
@@ -128,6 +131,11 @@ impl Files {
     /// Whether all files are read-only, even if the grants allow writing.
     pub(crate) fn is_read_only(&self) -> bool {
         self.view.as_ref().is_none_or(FileView::is_read_only)
+    }
+
+    /// Whether a write was refused because the call has written as much as it may.
+    pub(crate) fn reached_write_limit(&self) -> bool {
+        self.write_budget.refused.load(Ordering::Relaxed)
     }
 
     pub(crate) fn denials(&mut self) -> &mut Denials {
@@ -160,11 +168,26 @@ impl Drop for Files {
     }
 }
 
-/// Takes `amount` from a budget. If less is left, takes nothing and returns false.
-fn spend(budget: &AtomicU64, amount: u64) -> bool {
-    budget
-        .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(amount))
-        .is_ok()
+/// The bytes that a call may still write to files.
+#[derive(Debug)]
+struct WriteBudget {
+    left: AtomicU64,
+    /// Whether a write was refused.
+    refused: AtomicBool,
+}
+
+impl WriteBudget {
+    /// Takes bytes before they are written. If fewer are left, it takes none.
+    fn charge(&self, bytes: u64) -> Result<(), Errno> {
+        let take = |left: u64| left.checked_sub(bytes);
+        match self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take) {
+            Ok(_) => Ok(()),
+            Err(_) => {
+                self.refused.store(true, Ordering::Relaxed);
+                Err(Errno::DQUOT)
+            }
+        }
+    }
 }
 
 /// The host side of `wasi:filesystem` for one call.

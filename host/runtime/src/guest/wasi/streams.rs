@@ -3,13 +3,12 @@
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 
 use bytes::Bytes;
 use rustix::io::{Errno, IoSliceMut, ReadWriteFlags};
 use wasmtime_wasi::p2::{InputStream, OutputStream, Pollable, StreamError, StreamResult};
 
-use super::spend;
+use super::WriteBudget;
 use crate::watch::Watch;
 
 /// Most bytes of one read or write, so that a guest can't make the host allocate more at once.
@@ -41,7 +40,7 @@ pub(super) enum Position {
 pub(super) struct FileWriter {
     pub(super) file: Arc<OwnedFd>,
     pub(super) position: Position,
-    pub(super) budget: Arc<AtomicU64>,
+    pub(super) budget: Arc<WriteBudget>,
 }
 
 impl InputStream for FileReader {
@@ -138,12 +137,12 @@ pub(super) fn write_all_at(
     file: &OwnedFd,
     mut bytes: &[u8],
     mut offset: u64,
-    budget: &AtomicU64,
+    budget: &WriteBudget,
 ) -> Result<(), Errno> {
     // A hole before the written bytes counts as written, as in `set_size`.
     let size = u64::try_from(rustix::fs::fstat(file)?.st_size).unwrap_or(0);
     let growth = offset.saturating_add(bytes.len() as u64).saturating_sub(size);
-    charge(budget, bytes.len().max(usize::try_from(growth).unwrap_or(usize::MAX)))?;
+    budget.charge(growth.max(bytes.len() as u64))?;
     while !bytes.is_empty() {
         match rustix::io::pwrite(file, bytes, offset) {
             Err(Errno::INTR) => {}
@@ -157,16 +156,11 @@ pub(super) fn write_all_at(
     Ok(())
 }
 
-fn append_all(file: &OwnedFd, bytes: &[u8], budget: &AtomicU64) -> Result<(), Errno> {
+fn append_all(file: &OwnedFd, bytes: &[u8], budget: &WriteBudget) -> Result<(), Errno> {
     // The handle is shared with other streams of the file, so it can't have O_APPEND. A guest
     // appends with one stream at a time, so reading the end first has the same effect.
     let end = u64::try_from(rustix::fs::fstat(file)?.st_size).unwrap_or(0);
     write_all_at(file, bytes, end, budget)
-}
-
-/// Takes the bytes from the call's budget before they are written.
-pub(super) fn charge(budget: &AtomicU64, bytes: usize) -> Result<(), Errno> {
-    if spend(budget, bytes as u64) { Ok(()) } else { Err(Errno::DQUOT) }
 }
 
 fn failed(errno: Errno) -> StreamError {
