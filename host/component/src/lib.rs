@@ -7,11 +7,13 @@ pub mod file;
 mod imports;
 mod manifest;
 pub mod schema;
+mod settings;
 mod shape;
 mod versions;
 
 pub use imports::{Granted, refusal};
 pub use manifest::{Interfaces, Manifest, Request, RequestedLimits, is_name};
 pub use schema::schema_weight;
+pub use settings::PluginConfig;
 pub use shape::check_shape;
 pub use versions::{CURRENT, FROZEN, version_refusal};

@@ -36,13 +36,14 @@ use berth_contract::HostError;
 use tokio::sync::Semaphore;
 
 pub use berth_compiler::{Precompiled, helper_hook, own_helper};
+pub use berth_component::PluginConfig;
 pub use berth_component::{Manifest, Request, RequestedLimits, schema_weight};
 pub use berth_typed::ComponentKind;
 pub use examine::{EngineExamination, examine};
 pub use limits::Limits;
 pub use load::Candidate;
 pub use plugin::{Builtin, Origin, Plugin, PluginInfo};
-pub use policy::{CommandAdvisor, FailedCommand, PluginConfig, PluginPolicy, ProcessPolicy};
+pub use policy::{CommandAdvisor, FailedCommand, PluginPolicy, ProcessPolicy};
 
 use crate::admission::Admission;
 use crate::engine::Engine;

@@ -17,8 +17,9 @@ use crate::definition::convert_tools;
 use crate::known_files::ComponentFile;
 use crate::offer::Offer;
 use crate::plugin::{Builtin, Loaded, Origin, Plugin, PluginInfo};
-use crate::policy::{PluginConfig, PluginPolicy};
+use crate::policy::PluginPolicy;
 use crate::{Runtime, filter, foreign, known_files, run};
+use berth_component::PluginConfig;
 
 /// A component that was read and checked, or recalled. None of its code has run.
 pub struct Candidate {

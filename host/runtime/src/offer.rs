@@ -13,8 +13,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::code::Source;
 use crate::plugin::{Loaded, Origin, Plugin, PluginInfo, Tool};
-use crate::policy::PluginConfig;
 use crate::{Runtime, known_files};
+use berth_component::PluginConfig;
 
 /// What a component offers. Names are those inside the component.
 #[derive(Serialize, Deserialize)]

@@ -1,17 +1,16 @@
 //! The policy of a plugin: its grants and its limits.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use berth_component::PluginConfig;
 use berth_contract::{Denial, PathRules};
 use berth_egress::Egress;
 use berth_policy::{CommandTemplate, OwnTable, Programs};
 use berth_store::Store;
 use berth_system::files::Grants;
 use berth_system::process::Places;
-use serde_json::{Map, Value};
 
 use crate::limits::Limits;
 
@@ -44,52 +43,6 @@ pub struct PluginPolicy {
     /// Whether it replaces a built-in plugin. Then its tools have names without a prefix, and may
     /// have aliases.
     pub replaces_built_in: bool,
-}
-
-/// The settings of a plugin: `[plugins.NAME.config]`, with the defaults of its schema.
-#[derive(Debug, PartialEq, Eq)]
-pub struct PluginConfig {
-    /// The table as JSON text.
-    all: String,
-    /// The values as JSON texts.
-    values: BTreeMap<String, String>,
-}
-
-impl PluginConfig {
-    /// The key with the operator's rules for filters.
-    pub const RULES: &'static str = "rules";
-
-    /// The settings in a table.
-    pub fn new(table: Map<String, Value>) -> Self {
-        let values = table.iter().map(|(key, value)| (key.clone(), value.to_string())).collect();
-        Self { all: Value::Object(table).to_string(), values }
-    }
-
-    /// The JSON text of a value. `None`: it isn't set.
-    pub(crate) fn get(&self, key: &str) -> Option<&str> {
-        self.values.get(key).map(String::as_str)
-    }
-
-    /// The JSON text of the whole table.
-    pub(crate) fn all(&self) -> &str {
-        &self.all
-    }
-
-    /// Whether no value is set.
-    pub fn is_empty(&self) -> bool {
-        self.values.is_empty()
-    }
-
-    /// The text of the rules for filters.
-    pub(crate) fn rules(&self) -> Option<String> {
-        serde_json::from_str(self.get(Self::RULES)?).ok()
-    }
-}
-
-impl Default for PluginConfig {
-    fn default() -> Self {
-        Self::new(Map::new())
-    }
 }
 
 /// The processes that a plugin may start.

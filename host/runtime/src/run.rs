@@ -148,7 +148,7 @@ where
     let cancel = CancellationToken::new();
     let _cancelled_when_dropped = cancel.clone().drop_guard();
     let watch = Arc::new(Watch::new(limits.call, &limits, cancel));
-    let state = CallState::idle(
+    let mut state = CallState::idle(
         &plugin.name,
         &plugin.policy,
         &limits,
@@ -156,6 +156,7 @@ where
         None,
         Arc::clone(&watch),
     );
+    state.stand_still();
     let (pre, name, watched) = (code.pre.clone(), Arc::clone(&plugin.name), Arc::clone(&watch));
     let ticking = plugin.runtime.engine.keep_ticking();
     let run = async move {

@@ -1,6 +1,9 @@
 //! Tools for the tests of the contract: they show what a call gets beside its arguments, and answer
 //! in every form that an answer can have.
 
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::time::{Instant, SystemTime};
+
 use berth_sdk::{Annotations, Call, Category, Content, Failure, Output, Tool, config};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -18,7 +21,7 @@ berth_sdk::plugin! {
         },
         "additionalProperties": false
     }"#,
-    tools: [Settings, Meta, Long],
+    tools: [Settings, Meta, Long, Moment],
 }
 
 /// Shows the settings.
@@ -109,6 +112,36 @@ impl Tool for Long {
         });
         let text = format!("{} emitted{}", emitted.count(), "y".repeat(arguments.behind));
         Ok(Output { after_emitted: arguments.after_emitted, ..Output::text(text) })
+    }
+}
+
+/// A tool whose schema depends on time and chance, if it can.
+pub struct Moment;
+
+/// The arguments of [`Moment`].
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MomentArguments {
+    #[serde(default)]
+    #[schemars(schema_with = "schema_of_this_moment")]
+    text: String,
+}
+
+fn schema_of_this_moment(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    let chance = RandomState::new().build_hasher().finish();
+    let began = Instant::now();
+    let about = format!("{:?} {chance} {:?}", SystemTime::now(), began.elapsed());
+    schemars::json_schema!({ "type": "string", "description": about })
+}
+
+impl Tool for Moment {
+    const NAME: &str = "moment";
+    const DESCRIPTION: &str = "Returns its text.";
+    const ANNOTATIONS: Annotations = Annotations::READ_ONLY;
+    type Arguments = MomentArguments;
+
+    fn call(arguments: MomentArguments, _call: &Call) -> Result<Output, Failure> {
+        Ok(Output::text(arguments.text))
     }
 }
 

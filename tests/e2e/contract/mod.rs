@@ -14,7 +14,17 @@ use crate::support::{berth, shared_cache};
 
 /// A host in a folder with these plugins and settings. `{folder}` in a setting is the folder.
 async fn host(folder: &std::path::Path, builtins: &[Builtin], settings: &[String]) -> Host {
-    let folders = Folders { cache: shared_cache(), ..Folders::inside(&folder.join("berth")) };
+    host_with(folder, shared_cache(), builtins, settings).await
+}
+
+/// The same with a cache of its own.
+async fn host_with(
+    folder: &std::path::Path,
+    cache: std::path::PathBuf,
+    builtins: &[Builtin],
+    settings: &[String],
+) -> Host {
+    let folders = Folders { cache, ..Folders::inside(&folder.join("berth")) };
     let shown = folder.display().to_string();
     let mut all = vec!["tools.autonomy=full".to_owned()];
     all.extend(settings.iter().map(|setting| setting.replace("{folder}", &shown)));

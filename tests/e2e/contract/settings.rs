@@ -5,7 +5,7 @@ use tempfile::TempDir;
 
 use berth_core::{Host, Request};
 
-use super::{host, served};
+use super::{host, host_with, served};
 use crate::support::{Cli, loot, plugin, run};
 
 async fn scene(settings: &[&str]) -> (TempDir, Host) {
@@ -38,6 +38,26 @@ fn plugin_reads_its_table_with_defaults() {
         assert_eq!(read(&host, None).await, all);
         assert_eq!(read(&host, Some("limits")).await, json!({ "rows": 7 }));
         assert_eq!(read(&host, Some("missing")).await, Value::Null);
+    });
+}
+
+#[test]
+fn component_offers_the_same_whenever_it_is_asked() {
+    run(async {
+        let mut offered = Vec::new();
+        for _ in 0..2 {
+            let folder = TempDir::new().expect("a temporary folder is made");
+            let cache = folder.path().join("cache");
+            let settings = served("probe", &plugin("probe"));
+            let host = host_with(folder.path(), cache, &[], &settings).await;
+            // A call waits for the plugin.
+            read(&host, None).await;
+            let tools = host.tools();
+            let moment = tools.iter().find(|tool| tool.name == "probe__moment");
+            offered.push(moment.expect("it is offered").input_schema.clone());
+        }
+        assert_eq!(offered[0], offered[1]);
+        assert!(offered[0].to_string().contains("SystemTime"), "{}", offered[0]);
     });
 }
 

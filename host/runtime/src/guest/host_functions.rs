@@ -27,6 +27,9 @@ impl call::Host for &mut CallState {
     }
 
     fn remaining_ms(&mut self) -> wasmtime::Result<u64> {
+        if self.call.still {
+            return Ok(0);
+        }
         let left = self.call.watch.deadline.saturating_duration_since(Instant::now());
         Ok(u64::try_from(left.as_millis()).unwrap_or(u64::MAX))
     }

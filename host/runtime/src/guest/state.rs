@@ -11,15 +11,19 @@ use berth_egress::Requests;
 use berth_policy::{CommandLine, OwnTable};
 use wasmtime::component::{HasData, ResourceTable};
 use wasmtime_wasi::p2::pipe::MemoryInputPipe;
-use wasmtime_wasi::{WasiCtx, WasiCtxBuilder, WasiCtxView, WasiView};
+use wasmtime_wasi::{
+    Deterministic, HostMonotonicClock, HostWallClock, WasiCtx, WasiCtxBuilder, WasiCtxView,
+    WasiView,
+};
 
 use crate::guest::http::Http;
 use crate::guest::output::Capture;
 use crate::guest::store_functions::StoreAccess;
 use crate::guest::wasi::{Files, FilesView};
 use crate::limits::{Limits, MemoryLimiter};
-use crate::policy::{PluginConfig, PluginPolicy, ProcessPolicy};
+use crate::policy::{PluginPolicy, ProcessPolicy};
 use crate::watch::Watch;
+use berth_component::PluginConfig;
 
 /// The host's side of one instance and of its one call. It is always dropped with its store.
 pub(crate) struct CallState {
@@ -47,6 +51,8 @@ pub(crate) struct RunningCall {
     /// The emitted parts, which are the answer if the call is stopped. They are shared with the
     /// waiting task, since a stopped call keeps its store.
     pub(crate) emitted: Emitted,
+    /// Whether time stands still for the guest.
+    pub(crate) still: bool,
     /// Bytes that may still be emitted.
     pub(crate) emit_budget: usize,
     /// Whether a part was dropped, so that no more are taken.
@@ -140,6 +146,7 @@ impl CallState {
                 watch,
                 events: Arc::new(NoEvents),
                 emitted: Emitted::default(),
+                still: false,
                 emit_budget: 0,
                 emitted_all: false,
                 log_budget: IDLE_LOG_LINES,
@@ -150,6 +157,20 @@ impl CallState {
                 store: None,
             },
         }
+    }
+
+    /// Makes clocks stand still, and random numbers always the same. What a component offers then
+    /// follows from its bytes and its settings, so it can be approved once.
+    pub(crate) fn stand_still(&mut self) {
+        let random = || Deterministic::new(vec![7, 19, 101, 43]);
+        let mut wasi = base_context(&self.call.stdout, &self.call.stderr, None);
+        wasi.wall_clock(StoppedClock)
+            .monotonic_clock(StoppedClock)
+            .secure_random(random())
+            .insecure_random(random())
+            .insecure_random_seed(43);
+        self.wasi = wasi.build();
+        self.call.still = true;
     }
 
     /// Gives the instance its one call. The instance keeps its handles and its memory. What it has
@@ -216,6 +237,29 @@ fn base_context(stdout: &Capture, stderr: &Capture, directory: Option<&str>) -> 
         wasi.initial_cwd(directory);
     }
     wasi
+}
+
+/// A clock that always shows its first moment.
+struct StoppedClock;
+
+impl HostWallClock for StoppedClock {
+    fn resolution(&self) -> Duration {
+        Duration::from_nanos(1)
+    }
+
+    fn now(&self) -> Duration {
+        Duration::ZERO
+    }
+}
+
+impl HostMonotonicClock for StoppedClock {
+    fn resolution(&self) -> u64 {
+        1
+    }
+
+    fn now(&self) -> u64 {
+        0
+    }
 }
 
 impl WasiView for CallState {

@@ -1,0 +1,49 @@
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value};
+
+/// The settings of a plugin: `[plugins.NAME.config]`, with the defaults of its schema.
+#[derive(Debug, PartialEq, Eq)]
+pub struct PluginConfig {
+    /// The table as JSON text.
+    all: String,
+    /// The values as JSON texts.
+    values: BTreeMap<String, String>,
+}
+
+impl PluginConfig {
+    /// The key with the operator's rules for filters.
+    pub const RULES: &'static str = "rules";
+
+    /// The settings in a table.
+    pub fn new(table: Map<String, Value>) -> Self {
+        let values = table.iter().map(|(key, value)| (key.clone(), value.to_string())).collect();
+        Self { all: Value::Object(table).to_string(), values }
+    }
+
+    /// The JSON text of a value. `None`: it isn't set.
+    pub fn get(&self, key: &str) -> Option<&str> {
+        self.values.get(key).map(String::as_str)
+    }
+
+    /// The JSON text of the whole table.
+    pub fn all(&self) -> &str {
+        &self.all
+    }
+
+    /// Whether no value is set.
+    pub fn is_empty(&self) -> bool {
+        self.values.is_empty()
+    }
+
+    /// The text of the rules for filters.
+    pub fn rules(&self) -> Option<String> {
+        serde_json::from_str(self.get(Self::RULES)?).ok()
+    }
+}
+
+impl Default for PluginConfig {
+    fn default() -> Self {
+        Self::new(Map::new())
+    }
+}
