@@ -5,6 +5,7 @@ mod answers;
 mod frozen;
 mod meta;
 mod settings;
+mod store;
 mod versions;
 
 use berth_core::config::{self, Folders, Inputs};
