@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use berth_component::file as component_file;
-use berth_component::{Granted, Manifest, is_name, refusal, version_refusal};
+use berth_component::{Granted, Manifest, PluginConfig, is_name, refusal, version_refusal};
 use berth_contract::HostError;
 use berth_system::watch::FileStamp;
 use berth_typed::{ComponentKind, Docs, Outline, name_from};
@@ -19,7 +19,6 @@ use crate::offer::Offer;
 use crate::plugin::{Builtin, Loaded, Origin, Plugin, PluginInfo};
 use crate::policy::PluginPolicy;
 use crate::{Runtime, filter, foreign, known_files, run};
-use berth_component::PluginConfig;
 
 /// A component that was read and checked, or recalled. None of its code has run.
 pub struct Candidate {

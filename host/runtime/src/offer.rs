@@ -6,7 +6,7 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
-use berth_component::Manifest;
+use berth_component::{Manifest, PluginConfig};
 use berth_contract::{Definition, FilterDefinition};
 use berth_typed::ComponentKind;
 use serde::{Deserialize, Serialize};
@@ -14,7 +14,6 @@ use serde::{Deserialize, Serialize};
 use crate::code::Source;
 use crate::plugin::{Loaded, Origin, Plugin, PluginInfo, Tool};
 use crate::{Runtime, known_files};
-use berth_component::PluginConfig;
 
 /// What a component offers. Names are those inside the component.
 #[derive(Serialize, Deserialize)]

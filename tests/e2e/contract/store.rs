@@ -81,6 +81,24 @@ fn read_only_tool_writes_nothing() {
 }
 
 #[test]
+fn damaged_store_stays_as_it_is_and_tells_the_plugin_no_path() {
+    run(async {
+        let folder = folder();
+        let host = scene(folder.path(), &["plugins.hostile-store.store_mib=1"]).await;
+        fs::create_dir_all(stores(folder.path())).expect("a folder is made");
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o700);
+        fs::set_permissions(stores(folder.path()), mode).expect("it is private");
+        let file = stores(folder.path()).join(format!("{NAME}.db"));
+        fs::write(&file, "junk ".repeat(1000)).expect("a file is written");
+        let answer = host.call(Request::new(format!("{NAME}__get"), json!({ "key": "a" }))).await;
+        let failed = failure(&answer, Category::PermanentFailure, Some("store-unavailable"));
+        assert!(failed.message.contains("log says why"), "{failed:?}");
+        assert!(!format!("{failed:?}").contains(".db"), "{failed:?}");
+        assert_eq!(fs::read_to_string(&file).expect("it is there"), "junk ".repeat(1000));
+    });
+}
+
+#[test]
 fn flood_of_bytes_and_of_keys_ends_at_the_quota() {
     run(async {
         for (setting, arguments, name) in [

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::time::Duration;
 
+use berth_component::PluginConfig;
 use berth_contract::{
     CallId, ChangeRecorder, Content, Events, NoEvents, OutputRecorder, PathRules, Report,
 };
@@ -23,7 +24,6 @@ use crate::guest::wasi::{Files, FilesView};
 use crate::limits::{Limits, MemoryLimiter};
 use crate::policy::{PluginPolicy, ProcessPolicy};
 use crate::watch::Watch;
-use berth_component::PluginConfig;
 
 /// The host's side of one instance and of its one call. It is always dropped with its store.
 pub(crate) struct CallState {

@@ -53,8 +53,9 @@ impl CallState {
                 format!("{reached} (`store_mib` and `store_keys` in [{}])", self.call.table.name),
             ),
             StoreError::Unavailable { .. } => {
+                // The reason names a path of the user's, which a plugin may not know.
                 tracing::warn!(plugin = &*self.call.plugin, "{failed}");
-                error("unavailable", failed.to_string())
+                error("unavailable", "it can't be used; the host's log says why".to_owned())
             }
             failed => error("failed", failed.to_string()),
         })
