@@ -11,9 +11,9 @@ use berth_contract::{
     CancellationToken, Category, Confidence, Content, Failure, FilterDefinition, FilterInput,
     FilterVerdict, Matcher, Pattern, Purpose,
 };
+use berth_timing::{CallPlace, CallWatch};
 use wasmtime::Store;
 
-use crate::admission::Place;
 use crate::clock::TickGuard;
 use crate::code::Code;
 use crate::filters::Filters;
@@ -27,7 +27,6 @@ use crate::limits::Limits;
 use crate::outcome;
 use crate::plugin::{Loaded, Plugin};
 use crate::run;
-use crate::watch::Watch;
 
 /// Most filters of one plugin.
 const MAX_FILTERS: usize = 512;
@@ -130,7 +129,7 @@ pub(crate) async fn apply(
     let limits = plugin.policy.limits.for_filtering();
     let cancel = cancel.child_token();
     let _cancelled_when_dropped = cancel.clone().drop_guard();
-    let watch = Arc::new(Watch::new(limits.call, &limits, cancel));
+    let watch = Arc::new(CallWatch::new(limits.call, limits.bounds(), cancel));
     let code = plugin.code_for(&watch).await?;
     let place = plugin.runtime.admission.admit(&plugin.name, &watch).await?;
     let call = FilterCall {
@@ -168,9 +167,9 @@ struct FilterCall {
     plugin: Arc<Loaded>,
     code: Arc<Code>,
     limits: Limits,
-    watch: Arc<Watch>,
+    watch: Arc<CallWatch>,
     session: Arc<str>,
-    _held: (Place, TickGuard),
+    _held: (CallPlace, TickGuard),
 }
 
 impl FilterCall {

@@ -15,18 +15,17 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use berth_contract::CancellationToken;
+use berth_timing::{CallBounds, CallWatch};
 use tokio::runtime::Runtime as Reactor;
 use wasmtime::Store;
 
 use crate::clock::Chores;
 use crate::code::Code;
 use crate::guest::state::CallState;
-use crate::limits::Limits;
 use crate::outcome;
 use crate::plugin::Loaded;
 use crate::run;
 use crate::warm_pool::{EACH, MEMORY, PLUGINS, USED, WarmInstance, WarmPool};
-use crate::watch::Watch;
 
 /// Limits for making a warm instance: time and processor time. An instance that needs more is made
 /// by the call that needs it.
@@ -282,8 +281,8 @@ fn refill(plugin: &Loaded, code: &Code, reactor: &Reactor) {
 
 /// Makes a warm instance.
 fn make(plugin: &Loaded, code: &Code, reactor: &Reactor) -> Result<WarmInstance, String> {
-    let bounds = Limits { grace: Duration::ZERO, cpu: CPU, ..plugin.policy.limits.clone() };
-    let watch = Arc::new(Watch::new(TIME, &bounds, CancellationToken::new()));
+    let bounds = CallBounds { grace: Duration::ZERO, cpu: CPU, ..plugin.policy.limits.bounds() };
+    let watch = Arc::new(CallWatch::new(TIME, bounds, CancellationToken::new()));
     let _ticking = plugin.runtime.engine.keep_ticking();
     let created = reactor.block_on(async {
         let mut created =

@@ -4,7 +4,6 @@
 //! are opened once for its policy. Each call gets a fresh store (`run`) or a warm instance with one
 //! (`warm_pool`). After the call, the store is dropped with everything in it.
 
-mod admission;
 mod clock;
 mod code;
 mod definition;
@@ -24,15 +23,14 @@ mod plugin;
 mod policy;
 mod provider;
 mod run;
-mod stop;
 mod warm_pool;
-mod watch;
 
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use berth_contract::HostError;
+use berth_timing::Admission;
 use tokio::sync::Semaphore;
 
 pub use berth_compiler::{Precompiled, helper_hook, own_helper};
@@ -45,7 +43,6 @@ pub use load::Candidate;
 pub use plugin::{Builtin, Origin, Plugin, PluginInfo};
 pub use policy::{CommandAdvisor, FailedCommand, PluginPolicy, ProcessPolicy};
 
-use crate::admission::Admission;
 use crate::engine::Engine;
 use berth_compiler::Compiler;
 

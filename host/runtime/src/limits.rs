@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use berth_policy::OwnTable;
+use berth_timing::CallBounds;
 use wasmtime::ResourceLimiter;
 
 /// Most tools of one plugin.
@@ -66,6 +67,11 @@ impl Default for Limits {
 }
 
 impl Limits {
+    /// What bounds a call beside its time.
+    pub(crate) fn bounds(&self) -> CallBounds {
+        CallBounds { grace: self.grace, cpu: self.cpu, table: Arc::clone(&self.table) }
+    }
+
     /// The limits for listing a plugin's tools, which needs little time and memory.
     pub(crate) fn for_listing(&self) -> Self {
         Self {

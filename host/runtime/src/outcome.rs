@@ -6,18 +6,18 @@ use berth_contract::text::{cut, neutral, neutral_line};
 use berth_contract::{Category, Content, Definition, Failure, Outcome, Report};
 use berth_egress::Obstacle;
 use berth_redaction::{self as redaction, Keys};
+use berth_timing::CallWatch;
 use serde_json::Value;
 use wasmtime::{Store, Trap};
 use wasmtime_wasi::I32Exit;
 
 use crate::guest::http::part_without_secrets;
 use crate::guest::state::{CallState, Emitted, take_emitted};
-use crate::stop::less_or_more;
-use crate::watch::Watch;
+use berth_timing::less_or_more;
 
 /// Why a guest ended without an answer: the host stopped it, or it crashed.
 pub(crate) fn failure(
-    watch: &Watch,
+    watch: &CallWatch,
     error: &wasmtime::Error,
     store: &Store<CallState>,
     plugin: &Arc<str>,
@@ -31,7 +31,7 @@ const LAST_WORDS: usize = 2048;
 /// Why a guest crashed. Its backtrace goes to the log, not to the model. The end of its standard
 /// error is content: there a program says which exception it didn't catch.
 fn crash_failure(
-    watch: &Watch,
+    watch: &CallWatch,
     error: &wasmtime::Error,
     state: &CallState,
     plugin: &str,

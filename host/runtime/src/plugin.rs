@@ -6,13 +6,13 @@ use std::sync::Arc;
 use berth_compiler::Precompiled;
 use berth_component::Manifest;
 use berth_contract::{Category, Definition, Failure, FilterDefinition};
+use berth_timing::CallWatch;
 use berth_typed::ComponentKind;
 use serde::Serialize;
 
 use crate::Runtime;
 use crate::code::{Code, LazyCode};
 use crate::policy::PluginPolicy;
-use crate::watch::Watch;
 
 /// The source of a plugin.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -133,7 +133,7 @@ impl Loaded {
     /// # Errors
     ///
     /// The call is cancelled or late, or there is no code, which is the host's failure.
-    pub(crate) async fn code_for(&self, watch: &Watch) -> Result<Arc<Code>, Failure> {
+    pub(crate) async fn code_for(&self, watch: &CallWatch) -> Result<Arc<Code>, Failure> {
         if let Some(code) = self.code.get() {
             return Ok(Arc::clone(code));
         }

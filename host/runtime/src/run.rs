@@ -11,11 +11,11 @@ use berth_contract::text::{cut, neutral};
 use berth_contract::{Call, CancellationToken, Category, Failure, Outcome};
 use berth_egress::{Requests, Scope};
 use berth_system::files::FileView;
+use berth_timing::{CallPlace, CallWatch, StopReason, WatchCheck};
 use tokio::time::{sleep_until, timeout};
-use wasmtime::Store;
 use wasmtime::component::{Instance, InstancePre};
+use wasmtime::{Store, UpdateDeadline};
 
-use crate::admission::Place;
 use crate::clock::{TICK, TickGuard};
 use crate::code::Code;
 use crate::guest::bindings::berth::tool::types;
@@ -28,9 +28,7 @@ use crate::guest::wasi::Files;
 use crate::limits::Limits;
 use crate::outcome;
 use crate::plugin::{Loaded, Tool};
-use crate::stop::{self, Stop};
 use crate::warm_pool::{Entry, WarmInstance};
-use crate::watch::Watch;
 
 /// How long the host waits for a thread after its call should have ended. The thread may hang in a
 /// system call.
@@ -47,11 +45,11 @@ struct Job {
     code: Arc<Code>,
     tool: usize,
     call: Call,
-    watch: Arc<Watch>,
+    watch: Arc<CallWatch>,
     emitted: Emitted,
     /// Held until the guest has ended, not only until the answer. A thread that hangs keeps its
     /// place.
-    place: Place,
+    place: CallPlace,
     ticking: TickGuard,
 }
 
@@ -62,7 +60,7 @@ pub(crate) async fn call(plugin: &Arc<Loaded>, tool: usize, mut call: Call) -> O
     call.cancel = call.cancel.child_token();
     let _cancelled_when_dropped = call.cancel.clone().drop_guard();
     let time = call.time.unwrap_or(limits.call).min(limits.max_call);
-    let watch = Arc::new(Watch::new(time, limits, call.cancel.clone()));
+    let watch = Arc::new(CallWatch::new(time, limits.bounds(), call.cancel.clone()));
     let code = plugin.code_for(&watch).await?;
     let place = plugin.runtime.admission.admit(&plugin.name, &watch).await?;
     let emitted = Emitted::default();
@@ -84,9 +82,9 @@ pub(crate) async fn call(plugin: &Arc<Loaded>, tool: usize, mut call: Call) -> O
 }
 
 /// Runs a guest to its end, on a thread on which it doesn't delay other work. `blocks`: whether its
-/// host functions may block without waiting for [`Watch::may_block`].
+/// host functions may block without waiting for [`CallWatch::may_block`].
 pub(crate) async fn drive<T: Send + 'static>(
-    watch: Arc<Watch>,
+    watch: Arc<CallWatch>,
     run: impl Future<Output = Result<T, Failure>> + Send + 'static,
     blocks: bool,
 ) -> Result<T, Failure> {
@@ -114,7 +112,7 @@ pub(crate) async fn drive<T: Send + 'static>(
     {
         Ok(outcome) => outcome,
         // The thread hangs. The host abandons it, with its place, and answers.
-        Err(_) => Err(watch.stop_failure(Stop::Timeout)),
+        Err(_) => Err(watch.stop_failure(StopReason::Timeout)),
     }
 }
 
@@ -147,7 +145,7 @@ where
     let limits = plugin.policy.limits.for_listing();
     let cancel = CancellationToken::new();
     let _cancelled_when_dropped = cancel.clone().drop_guard();
-    let watch = Arc::new(Watch::new(limits.call, &limits, cancel));
+    let watch = Arc::new(CallWatch::new(limits.call, limits.bounds(), cancel));
     let mut state = CallState::idle(
         &plugin.name,
         &plugin.policy,
@@ -322,7 +320,7 @@ fn convert_answer(
 pub(crate) async fn fresh(
     plugin: &Loaded,
     code: &Code,
-    watch: &Arc<Watch>,
+    watch: &Arc<CallWatch>,
     waiting: Option<&Call>,
 ) -> (Store<CallState>, wasmtime::Result<Entry>) {
     let policy = &plugin.policy;
@@ -364,13 +362,19 @@ pub(crate) async fn instantiate(
     store.set_hostcall_fuel(limits.host_allocation);
     store.set_max_component_handles(limits.handles.saturating_add(HANDLE_SLACK));
     store.set_epoch_deadline(1);
-    store.epoch_deadline_callback(|store| Ok(store.data().call.watch.check()));
+    store.epoch_deadline_callback(|store| {
+        Ok(match store.data().call.watch.check() {
+            WatchCheck::Continue => UpdateDeadline::Continue(1),
+            WatchCheck::Yield => UpdateDeadline::Yield(1),
+            WatchCheck::Stop => UpdateDeadline::Interrupt,
+        })
+    });
     let instance = pre.instantiate_async(&mut store).await;
     (store, instance)
 }
 
 /// Counts the time of each poll for the call.
-pub(crate) async fn metered<F: Future>(watch: Arc<Watch>, future: F) -> F::Output {
+pub(crate) async fn metered<F: Future>(watch: Arc<CallWatch>, future: F) -> F::Output {
     let mut future = pin!(future);
     poll_fn(|context| {
         watch.meter.start_poll();
@@ -386,7 +390,7 @@ pub(crate) async fn metered<F: Future>(watch: Arc<Watch>, future: F) -> F::Outpu
 
 /// Ends a guest that waits in a host function for too long. It doesn't run guest code then, so the
 /// ticks can't stop it.
-async fn until_stopped<T>(mut run: Run<T>, watch: Arc<Watch>) -> Result<T, Failure> {
+async fn until_stopped<T>(mut run: Run<T>, watch: Arc<CallWatch>) -> Result<T, Failure> {
     // This comes after the ticks would stop a running guest, so that the guest's own stop is
     // reported.
     let mut end = pin!(sleep_until((watch.end + TICK * 2).into()));
@@ -395,12 +399,12 @@ async fn until_stopped<T>(mut run: Run<T>, watch: Arc<Watch>) -> Result<T, Failu
         // The cancellation is polled first: when the reactor ends with its program, the guest must
         // not be polled any more.
         if cancelled.as_mut().poll(context).is_ready() {
-            return Poll::Ready(Err(watch.stop_failure(Stop::Cancelled)));
+            return Poll::Ready(Err(watch.stop_failure(StopReason::Cancelled)));
         }
         if let Poll::Ready(outcome) = run.as_mut().poll(context) {
             return Poll::Ready(outcome);
         }
-        end.as_mut().poll(context).map(|()| Err(watch.stop_failure(Stop::Timeout)))
+        end.as_mut().poll(context).map(|()| Err(watch.stop_failure(StopReason::Timeout)))
     })
     .await
 }
@@ -408,7 +412,7 @@ async fn until_stopped<T>(mut run: Run<T>, watch: Arc<Watch>) -> Result<T, Failu
 /// Waits for the thread that runs the call. After a cancellation, waits at most [`STUCK`].
 async fn wait_for_thread<T>(
     running: tokio::task::JoinHandle<Result<T, Failure>>,
-    watch: &Watch,
+    watch: &CallWatch,
 ) -> Result<T, Failure> {
     let mut running = pin!(running);
     let mut late = pin!(async {
@@ -417,9 +421,9 @@ async fn wait_for_thread<T>(
     });
     poll_fn(|context| {
         if let Poll::Ready(joined) = running.as_mut().poll(context) {
-            return Poll::Ready(joined.unwrap_or_else(|_| Err(stop::host_failed())));
+            return Poll::Ready(joined.unwrap_or_else(|_| Err(berth_timing::host_failed())));
         }
-        late.as_mut().poll(context).map(|()| Err(watch.stop_failure(Stop::Cancelled)))
+        late.as_mut().poll(context).map(|()| Err(watch.stop_failure(StopReason::Cancelled)))
     })
     .await
 }

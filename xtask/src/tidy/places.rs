@@ -13,6 +13,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("berth-private", &["berth-contract"]),
     ("berth-store", &["berth-contract", "berth-private"]),
     ("berth-system", &["berth-contract", "berth-policy"]),
+    ("berth-timing", &["berth-contract", "berth-policy"]),
     ("berth-search", &["berth-contract", "berth-policy", "berth-system"]),
     (
         "berth-config",
@@ -45,6 +46,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "berth-typed",
             "berth-store",
             "berth-system",
+            "berth-timing",
             "berth-search",
         ],
     ),

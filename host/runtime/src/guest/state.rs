@@ -10,6 +10,7 @@ use berth_contract::{
 };
 use berth_egress::Requests;
 use berth_policy::{CommandLine, OwnTable};
+use berth_timing::CallWatch;
 use wasmtime::component::{HasData, ResourceTable};
 use wasmtime_wasi::p2::pipe::MemoryInputPipe;
 use wasmtime_wasi::{
@@ -23,7 +24,6 @@ use crate::guest::store_functions::StoreAccess;
 use crate::guest::wasi::{Files, FilesView};
 use crate::limits::{Limits, MemoryLimiter};
 use crate::policy::{PluginPolicy, ProcessPolicy};
-use crate::watch::Watch;
 
 /// The host's side of one instance and of its one call. It is always dropped with its store.
 pub(crate) struct CallState {
@@ -46,7 +46,7 @@ pub(crate) struct RunningCall {
     pub(crate) table: Arc<OwnTable>,
     /// The plugin's settings.
     pub(crate) config: Arc<PluginConfig>,
-    pub(crate) watch: Arc<Watch>,
+    pub(crate) watch: Arc<CallWatch>,
     pub(crate) events: Arc<dyn Events>,
     /// The emitted parts, which are the answer if the call is stopped. They are shared with the
     /// waiting task, since a stopped call keeps its store.
@@ -100,7 +100,7 @@ pub(crate) fn take_emitted(emitted: &Emitted) -> Vec<Content> {
 /// The data of one call for its instance.
 pub(crate) struct Setup<'a> {
     pub(crate) id: CallId,
-    pub(crate) watch: Arc<Watch>,
+    pub(crate) watch: Arc<CallWatch>,
     pub(crate) events: Arc<dyn Events>,
     pub(crate) emitted: Emitted,
     pub(crate) files: Files,
@@ -124,7 +124,7 @@ impl CallState {
         limits: &Limits,
         files: Files,
         directory: Option<&str>,
-        watch: Arc<Watch>,
+        watch: Arc<CallWatch>,
     ) -> Self {
         static NO_CALL: LazyLock<CallId> = LazyLock::new(|| CallId("none".into()));
         let (stdout, stderr) = (Capture::new(limits.stdio), Capture::new(limits.stdio));

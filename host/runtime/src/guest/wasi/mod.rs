@@ -3,8 +3,8 @@
 //! This implements the whole interface, without a part of another implementation. Every function
 //! that takes a path goes through `berth_system::files`. If a later version of the interface adds a
 //! function, this crate doesn't compile until the function is implemented here. A call begins on
-//! a thread that must not block. So every function that may block waits for [`Watch::may_block`]
-//! first, except where the kernel's cache has the answer.
+//! a thread that must not block. So every function that may block waits for
+//! [`CallWatch::may_block`] first, except where the kernel's cache has the answer.
 #![allow(unreachable_pub, reason = "the generated bindings export these types, which needs `pub`")]
 
 mod descriptor;
@@ -17,11 +17,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use berth_contract::{Access, Denial};
 use berth_system::files::{FileError, FileView, Listing};
+use berth_timing::CallWatch;
 use rustix::io::Errno;
 use wasmtime::component::{HasData, Resource, ResourceTable};
 
 use crate::guest::bindings::wasi::filesystem::{preopens, types};
-use crate::watch::Watch;
 pub use errors::FsError;
 
 /// A guest's file descriptor.
@@ -194,7 +194,7 @@ impl WriteBudget {
 pub(crate) struct FilesView<'a> {
     pub(crate) files: &'a mut Files,
     pub(crate) table: &'a mut ResourceTable,
-    pub(crate) watch: &'a Arc<Watch>,
+    pub(crate) watch: &'a Arc<CallWatch>,
 }
 
 /// Tells the linker that the host data is a [`FilesView`].

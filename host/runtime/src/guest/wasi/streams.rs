@@ -4,12 +4,12 @@
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+use berth_timing::CallWatch;
 use bytes::Bytes;
 use rustix::io::{Errno, IoSliceMut, ReadWriteFlags};
 use wasmtime_wasi::p2::{InputStream, OutputStream, Pollable, StreamError, StreamResult};
 
 use super::WriteBudget;
-use crate::watch::Watch;
 
 /// Most bytes of one read or write, so that a guest can't make the host allocate more at once.
 pub(super) const MAX_CHUNK: usize = 256 * 1024;
@@ -18,13 +18,13 @@ pub(super) const MAX_CHUNK: usize = 256 * 1024;
 pub(super) struct FileReader {
     pub(super) file: Arc<OwnedFd>,
     pub(super) offset: u64,
-    watch: Arc<Watch>,
+    watch: Arc<CallWatch>,
     /// Whether a read may block, and so waits for another thread.
     waits: bool,
 }
 
 impl FileReader {
-    pub(super) fn new(file: Arc<OwnedFd>, offset: u64, watch: Arc<Watch>) -> Self {
+    pub(super) fn new(file: Arc<OwnedFd>, offset: u64, watch: Arc<CallWatch>) -> Self {
         Self { file, offset, watch, waits: false }
     }
 }

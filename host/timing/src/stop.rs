@@ -8,13 +8,16 @@ use berth_policy::OwnTable;
 
 /// Why the host stopped a guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stop {
+pub enum StopReason {
+    /// It took longer than its time.
     Timeout = 1,
+    /// Its caller has cancelled it, or has gone.
     Cancelled = 2,
+    /// It used more processor time than it may.
     Cpu = 3,
 }
 
-impl Stop {
+impl StopReason {
     pub(crate) fn store(self, into: &AtomicU8) {
         into.store(self as u8, Ordering::Relaxed);
     }
@@ -28,34 +31,39 @@ impl Stop {
 
 /// The failure of a guest that the host stopped. `waited`: the part of its time that it waited for
 /// its place. `table`: the one that raises the limits.
-pub(crate) fn failure(stop: Stop, time: Duration, waited: Duration, table: &OwnTable) -> Failure {
+pub(crate) fn failure(
+    stop: StopReason,
+    time: Duration,
+    waited: Duration,
+    table: &OwnTable,
+) -> Failure {
     let waited = match waited.as_secs() {
         0 => String::new(),
         waited => format!(" (including {waited} s of waiting for other calls)"),
     };
     match stop {
-        Stop::Timeout => {
+        StopReason::Timeout => {
             Failure::new(Category::Timeout, format!("the tool took longer than its limit of {} s{waited} and was stopped", time.as_secs()))
                 .with_suggestion(format!(
                     "Ask for less at once, or give it more time: with the `timeout` argument if the tool has one, else with `call` in [tools] of {}.",
                     table.place.file
                 ))
         }
-        Stop::Cancelled => Failure::new(Category::Cancelled, "the call was cancelled"),
-        Stop::Cpu => Failure::new(Category::PermanentFailure, "the tool used up its CPU time and was stopped")
+        StopReason::Cancelled => Failure::new(Category::Cancelled, "the call was cancelled"),
+        StopReason::Cpu => Failure::new(Category::PermanentFailure, "the tool used up its CPU time and was stopped")
             .with_code("cpu_budget")
             .with_suggestion(less_or_more("cpu_secs", table)),
     }
 }
 
 /// What to do about a limit, which `key` of `table` raises.
-pub(crate) fn less_or_more(key: &str, table: &OwnTable) -> String {
+pub fn less_or_more(key: &str, table: &OwnTable) -> String {
     format!("Ask for less at once. To raise the limit, set `{key}` in {table}.")
 }
 
 /// The failure of a call that got no place. `waited`: how long it waited, zero if it was refused at
 /// once.
-pub(crate) fn busy(waited: Duration) -> Failure {
+pub fn busy(waited: Duration) -> Failure {
     let message = match waited.is_zero() {
         true => "too many calls are waiting; this one was not started".to_owned(),
         false => format!(
@@ -71,7 +79,7 @@ pub(crate) fn busy(waited: Duration) -> Failure {
 }
 
 /// The failure of a call because of the host itself.
-pub(crate) fn host_failed() -> Failure {
+pub fn host_failed() -> Failure {
     Failure::new(Category::PermanentFailure, "the host failed to run the call; see its log")
         .with_code("host")
 }

@@ -12,14 +12,15 @@ use std::time::{Duration, Instant};
 use berth_contract::Failure;
 use tokio::sync::oneshot;
 
-use crate::stop::{self, Stop};
-use crate::watch::Watch;
+use crate::stop::{self, StopReason};
+use crate::watch::CallWatch;
 
 /// Most calls that wait at a time. One more is refused at once.
 const WAITING: usize = 1024;
 
 /// The places of a host.
-pub(crate) struct Admission {
+#[derive(Debug)]
+pub struct Admission {
     /// Most calls that one plugin may run while calls of another plugin wait.
     share: usize,
     /// Places that a plugin beyond its share leaves free.
@@ -27,6 +28,7 @@ pub(crate) struct Admission {
     state: Mutex<State>,
 }
 
+#[derive(Debug)]
 struct State {
     free: usize,
     waiting: usize,
@@ -36,43 +38,49 @@ struct State {
 }
 
 /// The calls of one plugin.
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Load {
     running: usize,
     queue: VecDeque<(u64, oneshot::Sender<()>)>,
 }
 
 /// A call's place: in the queue or among the running calls. Dropping it releases the place.
-pub(crate) struct Place {
+#[derive(Debug)]
+pub struct CallPlace {
     admission: Arc<Admission>,
     plugin: Arc<str>,
     ticket: u64,
 }
 
 impl Admission {
-    pub(crate) fn new(places: usize) -> Arc<Self> {
+    /// For at most `places` calls at a time.
+    pub fn new(places: usize) -> Arc<Self> {
         let state = State { free: places, waiting: 0, next_ticket: 0, plugins: HashMap::new() };
         let reserve = if places > 1 { (places / 8).max(1) } else { 0 };
         Arc::new(Self { share: (places / 2).max(1), reserve, state: Mutex::new(state) })
     }
 
     /// Waits for a place, until the call's own deadline.
-    pub(crate) async fn admit(
+    ///
+    /// # Errors
+    ///
+    /// There is no place, or the call is cancelled.
+    pub async fn admit(
         self: &Arc<Self>,
         plugin: &Arc<str>,
-        watch: &Watch,
-    ) -> Result<Place, Failure> {
+        watch: &CallWatch,
+    ) -> Result<CallPlace, Failure> {
         if watch.cancel.is_cancelled() {
-            return Err(watch.stop_failure(Stop::Cancelled));
+            return Err(watch.stop_failure(StopReason::Cancelled));
         }
         let since = Instant::now();
         let (place, turn) = self.enter(plugin)?;
         if let Some(turn) = turn {
             watch.in_time(turn).await.map(drop).map_err(|stop| match stop {
-                Stop::Cancelled => watch.stop_failure(stop),
+                StopReason::Cancelled => watch.stop_failure(stop),
                 _ => stop::busy(since.elapsed()),
             })?;
-            watch.set_waited(since.elapsed());
+            watch.add_waited(since.elapsed());
         }
         Ok(place)
     }
@@ -81,11 +89,11 @@ impl Admission {
     fn enter(
         self: &Arc<Self>,
         plugin: &Arc<str>,
-    ) -> Result<(Place, Option<oneshot::Receiver<()>>), Failure> {
+    ) -> Result<(CallPlace, Option<oneshot::Receiver<()>>), Failure> {
         let mut state = self.state();
         let ticket = state.next_ticket;
         state.next_ticket += 1;
-        let place = |plugin: &Arc<str>| Place {
+        let place = |plugin: &Arc<str>| CallPlace {
             admission: Arc::clone(self),
             plugin: Arc::clone(plugin),
             ticket,
@@ -131,7 +139,7 @@ impl Admission {
                 load.running += 1;
                 state.free -= 1;
                 state.waiting -= 1;
-                // A call that no longer listens has dropped or soon drops its `Place`.
+                // A call that no longer listens has dropped or soon drops its `CallPlace`.
                 let _ = turn.send(());
             }
         }
@@ -148,7 +156,7 @@ impl State {
     }
 }
 
-impl Drop for Place {
+impl Drop for CallPlace {
     fn drop(&mut self) {
         let mut state = self.admission.state();
         let Some(load) = state.plugins.get_mut(&self.plugin) else { return };
@@ -175,7 +183,7 @@ mod tests {
 
     struct Calls {
         admission: Arc<Admission>,
-        held: Vec<(Place, Option<oneshot::Receiver<()>>)>,
+        held: Vec<(CallPlace, Option<oneshot::Receiver<()>>)>,
     }
 
     impl Calls {
@@ -193,7 +201,7 @@ mod tests {
 
         /// Ends a running call.
         fn end(&mut self, plugin: &str) {
-            let runs = |(place, turn): &(Place, Option<oneshot::Receiver<()>>)| {
+            let runs = |(place, turn): &(CallPlace, Option<oneshot::Receiver<()>>)| {
                 &*place.plugin == plugin && turn.is_none()
             };
             let at = self.held.iter().position(runs).expect("a call runs");
@@ -266,7 +274,7 @@ mod tests {
         for _ in 0..=WAITING {
             calls.enter("a");
         }
-        let refused = calls.admission.enter(&"b".into()).err().expect("the queue is full");
+        let refused = calls.admission.enter(&"b".into()).expect_err("the queue is full");
         assert_eq!(refused.code.as_deref(), Some("busy"));
         drop(calls.held.pop());
         assert!(!calls.enter("b"));

@@ -1,4 +1,4 @@
-//! Checks a running guest: its deadline, its processor time and its cancellation.
+//! Checks a running call: its deadline, its processor time and its cancellation.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -11,20 +11,43 @@ use berth_contract::{CancellationToken, Failure};
 use berth_policy::OwnTable;
 use rustix::time::{ClockId, clock_gettime};
 use tokio::time::sleep_until;
-use wasmtime::UpdateDeadline;
 
-use crate::limits::Limits;
-use crate::stop::{self, Stop};
+use crate::stop::{self, StopReason};
 
-/// The state that the guest's thread and the waiting thread share.
-pub(crate) struct Watch {
-    pub(crate) meter: Meter,
-    pub(crate) cancel: CancellationToken,
+/// What bounds a call beside its time.
+#[derive(Clone, Debug)]
+pub struct CallBounds {
+    /// Time between the end of the call's time and its stop.
+    pub grace: Duration,
+    /// Processor time.
+    pub cpu: Duration,
+    /// The table of the configuration that raises the limits, for remedies.
+    pub table: Arc<OwnTable>,
+}
+
+/// What a check of a running call says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WatchCheck {
+    /// It goes on.
+    Continue,
+    /// It goes on after it has left its thread.
+    Yield,
+    /// It is stopped.
+    Stop,
+}
+
+/// The state of a call that its own thread and the waiting thread share.
+#[derive(Debug)]
+pub struct CallWatch {
+    /// Its processor time.
+    pub meter: Meter,
+    /// Ends the call.
+    pub cancel: CancellationToken,
     /// The end of the tool's time.
-    pub(crate) deadline: Instant,
+    pub deadline: Instant,
     /// The time when the guest is stopped: the deadline and a grace.
-    pub(crate) end: Instant,
-    /// Why the guest was stopped, see [`Stop`].
+    pub end: Instant,
+    /// Why the guest was stopped, see [`StopReason`].
     stop: AtomicU8,
     /// Whether the guest runs on the caller's thread, which has other work.
     borrowed: AtomicBool,
@@ -34,11 +57,13 @@ pub(crate) struct Watch {
     waited: AtomicU64,
     cpu: Duration,
     /// The table that raises the limits, for remedies.
-    pub(crate) table: Arc<OwnTable>,
+    pub table: Arc<OwnTable>,
 }
 
-impl Watch {
-    pub(crate) fn new(time: Duration, limits: &Limits, cancel: CancellationToken) -> Self {
+impl CallWatch {
+    /// Begins the time of a call.
+    pub fn new(time: Duration, bounds: CallBounds, cancel: CancellationToken) -> Self {
+        let CallBounds { grace, cpu, table } = bounds;
         let deadline = Instant::now() + time;
         let (stop, borrowed, waited) =
             (AtomicU8::new(0), AtomicBool::new(false), AtomicU64::new(0));
@@ -46,30 +71,30 @@ impl Watch {
             meter: Meter::default(),
             cancel,
             deadline,
-            end: deadline + limits.grace,
+            end: deadline + grace,
             stop,
             borrowed,
             time,
             waited,
-            cpu: limits.cpu,
-            table: Arc::clone(&limits.table),
+            cpu,
+            table,
         }
     }
 
     /// Sets whether the guest runs on the caller's thread. The guest leaves such a thread at the
     /// next check.
-    pub(crate) fn set_borrowed(&self, borrowed: bool) {
+    pub fn set_borrowed(&self, borrowed: bool) {
         self.borrowed.store(borrowed, Ordering::Relaxed);
     }
 
     /// Whether the guest runs on the caller's thread, which must not block.
-    pub(crate) fn is_borrowed(&self) -> bool {
+    pub fn is_borrowed(&self) -> bool {
         self.borrowed.load(Ordering::Relaxed)
     }
 
     /// Moves the call to a thread that may block, if it isn't on one. Host functions wait for this
     /// before everything that may block.
-    pub(crate) async fn may_block(&self) {
+    pub async fn may_block(&self) {
         poll_fn(|context| {
             if !self.is_borrowed() {
                 return Poll::Ready(());
@@ -81,64 +106,69 @@ impl Watch {
     }
 
     /// The processor time that is left. Call it only on the thread that polls the call.
-    pub(crate) fn cpu_left(&self) -> Duration {
+    pub fn cpu_left(&self) -> Duration {
         self.cpu.saturating_sub(self.meter.used())
     }
 
     /// The failure of a guest that was stopped. `None` if it wasn't.
-    pub(crate) fn failure_if_stopped(&self) -> Option<Failure> {
-        Stop::load(&self.stop).map(|stop| self.stop_failure(stop))
+    pub fn failure_if_stopped(&self) -> Option<Failure> {
+        StopReason::load(&self.stop).map(|stop| self.stop_failure(stop))
     }
 
-    pub(crate) fn stop_failure(&self, stop: Stop) -> Failure {
+    /// The failure of a call that the host stops.
+    pub fn stop_failure(&self, stop: StopReason) -> Failure {
         let waited = Duration::from_secs(self.waited.load(Ordering::Relaxed));
         stop::failure(stop, self.time, waited, &self.table)
     }
 
-    /// Sets how long the call waited for its place.
-    pub(crate) fn set_waited(&self, waited: Duration) {
-        self.waited.store(waited.as_secs(), Ordering::Relaxed);
+    /// Adds a time that the call waited for other calls.
+    pub fn add_waited(&self, waited: Duration) {
+        self.waited.fetch_add(waited.as_secs(), Ordering::Relaxed);
     }
 
-    /// What a call waits for before its guest runs. `Err` if it doesn't come in the tool's time.
-    pub(crate) async fn in_time<F: Future>(&self, awaited: F) -> Result<F::Output, Stop> {
+    /// Waits for something that a call needs before its guest runs.
+    ///
+    /// # Errors
+    ///
+    /// It doesn't come in the tool's time, or the call is cancelled.
+    pub async fn in_time<F: Future>(&self, awaited: F) -> Result<F::Output, StopReason> {
         let mut awaited = pin!(awaited);
         let mut cancelled = pin!(self.cancel.cancelled());
         let mut late = pin!(sleep_until(self.deadline.into()));
         poll_fn(|context| {
             if cancelled.as_mut().poll(context).is_ready() {
-                return Poll::Ready(Err(Stop::Cancelled));
+                return Poll::Ready(Err(StopReason::Cancelled));
             }
             if let Poll::Ready(output) = awaited.as_mut().poll(context) {
                 return Poll::Ready(Ok(output));
             }
-            late.as_mut().poll(context).map(|()| Err(Stop::Timeout))
+            late.as_mut().poll(context).map(|()| Err(StopReason::Timeout))
         })
         .await
     }
 
-    /// Checks a running guest at every [`TICK`](crate::clock::TICK), on the guest's thread.
-    pub(crate) fn check(&self) -> UpdateDeadline {
+    /// Checks a running guest, on its thread. Whoever runs it calls this every few milliseconds.
+    pub fn check(&self) -> WatchCheck {
         let stop = if self.cancel.is_cancelled() {
-            Stop::Cancelled
+            StopReason::Cancelled
         } else if Instant::now() >= self.end {
-            Stop::Timeout
+            StopReason::Timeout
         } else if self.cpu_left().is_zero() {
-            Stop::Cpu
+            StopReason::Cpu
         } else if self.borrowed.load(Ordering::Relaxed) {
-            return UpdateDeadline::Yield(1);
+            return WatchCheck::Yield;
         } else {
-            return UpdateDeadline::Continue(1);
+            return WatchCheck::Continue;
         };
         stop.store(&self.stop);
-        UpdateDeadline::Interrupt
+        WatchCheck::Stop
     }
 }
 
 /// The processor time of a call: the time of its polls, on any thread, and the time that host
 /// functions used on other threads.
 #[derive(Debug, Default)]
-pub(crate) struct Meter {
+pub struct Meter {
     /// Nanoseconds of finished polls and of other threads.
     used: AtomicU64,
     /// The thread's clock at the start of the current poll.
@@ -146,21 +176,23 @@ pub(crate) struct Meter {
 }
 
 impl Meter {
-    pub(crate) fn start_poll(&self) {
+    /// A poll of the call begins on this thread.
+    pub fn start_poll(&self) {
         self.since.store(thread_nanos(), Ordering::Relaxed);
     }
 
-    pub(crate) fn end_poll(&self) {
+    /// The poll ends.
+    pub fn end_poll(&self) {
         self.used.fetch_add(self.current(), Ordering::Relaxed);
     }
 
     /// Adds the time that other threads used for the call.
-    pub(crate) fn charge(&self, time: Duration) {
+    pub fn charge(&self, time: Duration) {
         self.used.fetch_add(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
     /// The time that the call has used. Call it only on the thread that polls the call.
-    pub(crate) fn used(&self) -> Duration {
+    pub fn used(&self) -> Duration {
         Duration::from_nanos(self.used.load(Ordering::Relaxed).saturating_add(self.current()))
     }
 
