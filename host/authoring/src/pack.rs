@@ -34,7 +34,7 @@ enum Unasked {
     Usual,
 }
 
-const CAPABILITIES: [Capability; 5] = [
+const CAPABILITIES: [Capability; 6] = [
     Capability {
         name: "files",
         interfaces: &["wasi:filesystem/types", "wasi:filesystem/preopens"],
@@ -48,6 +48,8 @@ const CAPABILITIES: [Capability; 5] = [
         unasked: Unasked::Refused,
     },
     Capability { name: "store", interfaces: &["berth:host/store"], unasked: Unasked::Refused },
+    // About the instance itself, so it imports nothing.
+    Capability { name: "session", interfaces: &[], unasked: Unasked::Allowed },
 ];
 
 /// Writes the manifest into a component. A manifest that it has already is replaced. A core module
@@ -78,10 +80,11 @@ pub(crate) fn compare(component: &[u8], manifest: &Manifest) -> Result<Vec<Strin
             interfaces.contains(&interface)
         });
         match (manifest.asks_for(name), import) {
-            (Some(_), None) => notices.push(format!(
-                "the manifest asks for `{name}`, but the component imports no {}: use it, or remove the request",
-                interfaces[0]
-            )),
+            (Some(_), None) => notices.extend(interfaces.first().map(|interface| {
+                format!(
+                    "the manifest asks for `{name}`, but the component imports no {interface}: use it, or remove the request"
+                )
+            })),
             (None, Some(import)) if unasked != Unasked::Usual => {
                 let shown = neutral_line(cut(import, 256));
                 let add = format!(

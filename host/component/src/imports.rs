@@ -100,6 +100,16 @@ const CAPABILITIES: [Capability; 3] = [
     },
 ];
 
+/// A line of the plugin's table that grants a capability, for example. `None`: Berth doesn't have
+/// that capability.
+pub fn grant_line(capability: &str) -> Option<&'static str> {
+    match capability {
+        "files" | "search" => Some("allowed_paths = [\".\"]"),
+        "session" => Some("instance = \"session\""),
+        _ => CAPABILITIES.iter().find(|one| one.name == capability).map(|one| one.line),
+    }
+}
+
 /// Why a component's import is refused. `None` if it is allowed. `manifest`: the requested
 /// capabilities. `granted`: the granted ones.
 pub fn refusal(import: &str, manifest: &Manifest, granted: &Granted<'_>) -> Option<String> {

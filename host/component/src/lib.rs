@@ -11,7 +11,7 @@ mod settings;
 mod shape;
 mod versions;
 
-pub use imports::{Granted, refusal};
+pub use imports::{Granted, grant_line, refusal};
 pub use manifest::{Interfaces, Manifest, Request, RequestedLimits, is_name};
 pub use schema::schema_weight;
 pub use settings::PluginConfig;

@@ -67,11 +67,11 @@ pub use project::{forget, trusted};
 pub use renamed::Renamed;
 pub use sections::{
     Approvals, ArgumentPart, ArgumentTest, Audit, Authorization, Autonomy, BUILT_IN_FILTERS,
-    Config, Dependencies, DependencyRule, FileTools, FilterSecurity, Filters, HeaderName, Keyring,
-    Limits, McpApprovals, Network, NetworkGrant, OAuth, OnFailure, OtherDomains, Overflow,
-    PathPrefix, PermissionAction, PermissionRule, Plugin, PluginFolder, PluginLimits,
-    PluginSettings, PolicyAccess, PolicyEffect, PolicyPhase, PolicyRule, PolicyRules, Prefix,
-    PresetName, ProcessLimits, QueryName, Ratio, Redaction, Reload, ResultCache, Retry,
+    Config, Dependencies, DependencyRule, FileTools, FilterSecurity, Filters, HeaderName,
+    InstanceLifetime, Keyring, Limits, McpApprovals, Network, NetworkGrant, OAuth, OnFailure,
+    OtherDomains, Overflow, PathPrefix, PermissionAction, PermissionRule, Plugin, PluginFolder,
+    PluginLimits, PluginSettings, PolicyAccess, PolicyEffect, PolicyPhase, PolicyRule, PolicyRules,
+    Prefix, PresetName, ProcessLimits, QueryName, Ratio, Redaction, Reload, ResultCache, Retry,
     SandboxMode, Secret, Serve, Shell, Structured, Tools, TrustLevel, Undo, VariableName, Web,
     WithoutProxy, WrittenExpression, WrittenPattern, WrittenProgram, WrittenProxy,
     WrittenSecretHost,

@@ -13,6 +13,10 @@ pub trait PathRules: fmt::Debug + Send + Sync + 'static {
     /// The rule that refuses it.
     fn decide(&self, path: &Path, access: Access) -> Result<(), PathRefusal>;
 
+    /// A text that is the same for calls to which the same rules apply and that were allowed the
+    /// same. No other rules have it as long as these exist.
+    fn rights(&self) -> String;
+
     /// Describes a refusal.
     fn explain(&self, refusal: PathRefusal, path: &Path, access: Access) -> Denial;
 

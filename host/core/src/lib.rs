@@ -286,7 +286,7 @@ pub use berth_policy::{
 pub use berth_private::state;
 pub use berth_runtime::{
     Builtin, Candidate, Limits, Manifest, Origin, PluginInfo, Precompiled,
-    Request as CapabilityRequest, RequestedLimits, helper_hook,
+    Request as CapabilityRequest, RequestedLimits, grant_line, helper_hook,
 };
 pub use builder::HostBuilder;
 pub use checking::{Check, GateAnswer, GateCheck};

@@ -256,6 +256,12 @@ impl PathRules for ReachedPaths {
         asks.map_or(Ok(()), |rule| Err(PathRefusal { rule, asks: true }))
     }
 
+    fn rights(&self) -> String {
+        // The address of the policy tells it from others. A path that a call names adds nothing to
+        // what it may reach, unless it was approved.
+        format!("{:p} {:?}", Arc::as_ptr(&self.policy), (&self.reasons, &self.approved))
+    }
+
     fn explain(&self, refusal: PathRefusal, path: &Path, access: Access) -> Denial {
         let verb = match access {
             Access::Read => "read",

@@ -10,9 +10,8 @@ use berth_component::file as component_file;
 use tokio::sync::OnceCell;
 use wasmtime::component::InstancePre;
 
-use crate::filters::Filters;
 use crate::foreign::Foreign;
-use crate::guest::contract::ToolExports;
+use crate::guest::contract::{FilterExports, ToolExports};
 use crate::guest::state::CallState;
 use crate::known_files::ComponentFile;
 use crate::warm_pool::WarmPool;
@@ -24,7 +23,7 @@ pub(crate) struct Code {
     /// Its exports for tools. `None` if it exports no tools.
     pub(crate) tools: Option<ToolExports>,
     /// `None` if it exports no filters.
-    pub(crate) filters: Option<Filters>,
+    pub(crate) filters: Option<FilterExports>,
     /// What it exports if it doesn't know Berth.
     pub(crate) foreign: Option<Foreign>,
     pub(crate) warm_pool: WarmPool,
@@ -134,7 +133,7 @@ impl Code {
     }
 
     fn new(pre: InstancePre<CallState>) -> Result<Self, String> {
-        let (tools, filters) = (ToolExports::find(&pre)?, Filters::from_exports(&pre)?);
+        let (tools, filters) = (ToolExports::find(&pre)?, FilterExports::find(&pre)?);
         let foreign = if tools.is_none() && filters.is_none() {
             Some(Foreign::from_component(pre.component())?)
         } else {

@@ -1,5 +1,6 @@
 //! The engine, with the linker that all plugins share.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use berth_compiler::settings;
@@ -12,6 +13,7 @@ use crate::guest::linking;
 use crate::guest::state::CallState;
 use crate::housekeeper::Housekeeper;
 use crate::limits::MAX_INSTANCES;
+use crate::session::SessionInstances;
 use crate::warm_pool::{MEMORIES, SPARE, TABLES};
 
 /// Runs components.
@@ -26,11 +28,12 @@ pub(crate) struct Engine {
 
 impl Engine {
     /// An engine for at most `concurrency` calls at a time, each with at most `memory` bytes. Warm
-    /// instances are kept for `keep_ready`.
+    /// instances are kept for `keep_ready`. The housekeeper tidies up `sessions`.
     pub(crate) fn new(
         concurrency: usize,
         memory: usize,
         keep_ready: Duration,
+        sessions: Arc<SessionInstances>,
     ) -> Result<Self, HostError> {
         let mut config = settings();
         config.allocation_strategy(InstanceAllocationStrategy::Pooling(pool(concurrency, memory)));
@@ -44,7 +47,7 @@ impl Engine {
             tracing::info!("no memory pool, so calls start slower: {reason}");
         }
         let wasm = wasm.map_err(|error| HostError::Engine(format!("{error:#}")))?;
-        let housekeeper = Housekeeper::new(keep_ready);
+        let housekeeper = Housekeeper::new(keep_ready, sessions);
         let ticker = Ticker::start(wasm.weak(), housekeeper.shared())
             .map_err(HostError::io("starting the ticker's thread"))?;
         let linker =

@@ -52,7 +52,7 @@ pub fn examine(
 ) -> Result<EngineExamination, HostError> {
     let places = config.places();
     let before = address_space();
-    let engine = Engine::new(places, config.memory, config.keep_ready)?;
+    let engine = Engine::new(places, config.memory, config.keep_ready, Default::default())?;
     let reserved = address_space().zip(before).map(|(after, before)| after.saturating_sub(before));
     let ahead = |builtin: &Builtin| match builtin.compiled {
         Some(code) => berth_compiler::map_built_in(&engine.wasm, code)

@@ -16,10 +16,9 @@ use wasmtime::Store;
 
 use crate::clock::TickGuard;
 use crate::code::Code;
-use crate::filters::Filters;
 use crate::guest::bindings::berth::tool::types;
 use crate::guest::bindings::filter::exports::berth::tool::filter as wit;
-use crate::guest::contract::FilterInstance;
+use crate::guest::contract::{FilterExports, FilterInstance};
 use crate::guest::convert::{self, MAX_META};
 use crate::guest::state::CallState;
 use crate::guest::wasi::Files;
@@ -27,6 +26,7 @@ use crate::limits::Limits;
 use crate::outcome;
 use crate::plugin::{Loaded, Plugin};
 use crate::run;
+use crate::warm_pool::Entry;
 
 /// Most filters of one plugin.
 const MAX_FILTERS: usize = 512;
@@ -42,8 +42,7 @@ const MAX_PROBLEM: usize = 1024;
 
 /// Asks a plugin that was just loaded for its filters.
 pub(crate) async fn list(plugin: &mut Loaded, code: &Code) -> Result<(), String> {
-    let Some(filters) = &code.filters else { return Ok(()) };
-    let exports = filters.exports.clone();
+    let Some(exports) = code.filters.clone() else { return Ok(()) };
     let ask = async move |mut store: Store<CallState>, instance: wasmtime::component::Instance| {
         let listed = match exports.load(&mut store, &instance) {
             Ok(instance) => instance.list(&mut store).await,
@@ -174,16 +173,18 @@ struct FilterCall {
 
 impl FilterCall {
     async fn run(self, filter: String, input: wit::FilterInput) -> Result<FilterVerdict, Failure> {
-        let filters =
+        let exports =
             self.code.filters.as_ref().ok_or_else(|| failed("the plugin has no filters"))?;
-        let (mut store, instance) = match filters.take(&self.session) {
-            Some((mut store, instance)) => {
+        let key = self.plugin.instances.filter_key(&self.session);
+        let sessions = &self.plugin.runtime.sessions;
+        let (mut store, instance) = match sessions.take(&key) {
+            Some((mut store, Entry::Filter(instance))) => {
                 store.data_mut().call.watch = Arc::clone(&self.watch);
                 store.data_mut().call.log_budget = self.limits.log_lines;
                 store.set_epoch_deadline(1);
                 (store, Ok(instance))
             }
-            None => self.fresh(filters).await,
+            _ => self.fresh(exports).await,
         };
         let answer = match &instance {
             Ok(instance) => instance.apply(&mut store, &filter, &input).await,
@@ -200,7 +201,10 @@ impl FilterCall {
             }
         };
         if let Ok(instance) = instance {
-            filters.keep(&self.plugin.runtime.filter_places, &self.session, store, instance);
+            let fits = self.code.warm_pool.fits;
+            if fits && sessions.keep(key, store, Entry::Filter(instance), None).is_ok() {
+                self.plugin.runtime.engine.housekeeper.note_kept();
+            }
         }
         convert_verdict(verdict?, input.content.len(), self.limits.result)
     }
@@ -208,7 +212,7 @@ impl FilterCall {
     /// A fresh instance. Only `list_filters` has been called on it.
     async fn fresh(
         &self,
-        filters: &Filters,
+        exports: &FilterExports,
     ) -> (Store<CallState>, wasmtime::Result<FilterInstance>) {
         let Self { plugin, code, limits, watch, .. } = self;
         let state = CallState::idle(
@@ -221,7 +225,7 @@ impl FilterCall {
         );
         let (mut store, instance) = run::instantiate(&code.pre, state, limits).await;
         let created = async {
-            let instance = filters.exports.load(&mut store, &instance?)?;
+            let instance = exports.load(&mut store, &instance?)?;
             match instance.list(&mut store).await? {
                 Ok(_) => Ok(instance),
                 Err(reason) => Err(wasmtime::Error::msg(neutral_line(cut(&reason, MAX_PROBLEM)))),

@@ -1,4 +1,5 @@
-//! Makes warm instances, and drops used stores after the answer has left.
+//! Makes warm instances, drops used stores after the answer has left, and drops the instances of
+//! idle sessions.
 //!
 //! One background thread, the housekeeper, keeps a few warm instances of the plugins that were
 //! called last, and drops the stores of finished calls. While all places are taken, a plugin gets
@@ -25,6 +26,7 @@ use crate::guest::state::CallState;
 use crate::outcome;
 use crate::plugin::Loaded;
 use crate::run;
+use crate::session::SessionInstances;
 use crate::warm_pool::{EACH, MEMORY, PLUGINS, USED, WarmInstance, WarmPool};
 
 /// Limits for making a warm instance: time and processor time. An instance that needs more is made
@@ -40,6 +42,8 @@ pub(crate) struct Shared {
     /// How long warm instances are kept after a plugin's last call. Zero: there are no warm
     /// instances.
     keep: Duration,
+    /// The instances that are kept for their sessions.
+    sessions: Arc<SessionInstances>,
     /// Whether there is work and the housekeeper hasn't been notified of it.
     work: AtomicBool,
     todo: Mutex<Todo>,
@@ -70,9 +74,10 @@ struct TrackedPlugin {
 }
 
 impl Housekeeper {
-    pub(crate) fn new(keep: Duration) -> Self {
+    pub(crate) fn new(keep: Duration, sessions: Arc<SessionInstances>) -> Self {
         Self(Arc::new(Shared {
             keep,
+            sessions,
             work: AtomicBool::default(),
             todo: Mutex::default(),
             wake: Condvar::new(),
@@ -82,6 +87,11 @@ impl Housekeeper {
     /// The shared state, for the ticker.
     pub(crate) fn shared(&self) -> Arc<Shared> {
         Arc::clone(&self.0)
+    }
+
+    /// Takes note that an instance is kept for its session, so that it is dropped in time.
+    pub(crate) fn note_kept(&self) {
+        self.0.work.store(true, Ordering::Release);
     }
 
     /// Takes the store of a finished call, and requests a warm instance for the plugin's next call.
@@ -183,11 +193,14 @@ fn run_housekeeper(shared: &Shared) {
     };
     let mut tracked: Vec<TrackedPlugin> = Vec::new();
     let mut passed = Vec::new();
-    let due =
-        |tracked: &[TrackedPlugin]| tracked.iter().map(|one| one.last_called + shared.keep).min();
-    while let Some(Work { used, new }) = shared.wait(due(&tracked)) {
+    let mut idle_until = None;
+    let due = |tracked: &[TrackedPlugin], idle_until: Option<Instant>| {
+        tracked.iter().map(|one| one.last_called + shared.keep).chain(idle_until).min()
+    };
+    while let Some(Work { used, new }) = shared.wait(due(&tracked, idle_until)) {
         drop(used);
         let now = Instant::now();
+        idle_until = shared.sessions.drop_idle(now);
         note_calls(&mut tracked, now);
         for plugin in new {
             if has_place(&plugin, now, &tracked, &mut passed) {

@@ -10,7 +10,6 @@ mod definition;
 mod engine;
 mod examine;
 mod filter;
-mod filters;
 mod foreign;
 mod guest;
 mod housekeeper;
@@ -23,6 +22,7 @@ mod plugin;
 mod policy;
 mod provider;
 mod run;
+mod session;
 mod warm_pool;
 
 use std::path::PathBuf;
@@ -31,11 +31,10 @@ use std::time::Duration;
 
 use berth_contract::HostError;
 use berth_timing::Admission;
-use tokio::sync::Semaphore;
 
 pub use berth_compiler::{Precompiled, helper_hook, own_helper};
 pub use berth_component::PluginConfig;
-pub use berth_component::{Manifest, Request, RequestedLimits, schema_weight};
+pub use berth_component::{Manifest, Request, RequestedLimits, grant_line, schema_weight};
 pub use berth_typed::ComponentKind;
 pub use examine::{EngineExamination, examine};
 pub use limits::Limits;
@@ -44,6 +43,7 @@ pub use plugin::{Builtin, Origin, Plugin, PluginInfo};
 pub use policy::{CommandAdvisor, FailedCommand, PluginPolicy, ProcessPolicy};
 
 use crate::engine::Engine;
+use crate::session::SessionInstances;
 use berth_compiler::Compiler;
 
 /// The configuration of a runtime.
@@ -80,8 +80,8 @@ pub struct Runtime {
     engine: Engine,
     compiler: Compiler,
     admission: Arc<Admission>,
-    /// Places for filter instances that are kept for their sessions.
-    filter_places: Arc<Semaphore>,
+    /// The instances that are kept for their sessions.
+    sessions: Arc<SessionInstances>,
 }
 
 impl Runtime {
@@ -93,11 +93,17 @@ impl Runtime {
     pub fn new(config: RuntimeConfig) -> Result<Arc<Self>, HostError> {
         let concurrency = config.places();
         let helper = config.helper.or_else(own_helper);
+        let sessions = Arc::new(SessionInstances::default());
         Ok(Arc::new(Self {
-            engine: Engine::new(concurrency, config.memory, config.keep_ready)?,
+            engine: Engine::new(
+                concurrency,
+                config.memory,
+                config.keep_ready,
+                Arc::clone(&sessions),
+            )?,
             compiler: Compiler::new(config.cache.as_deref(), helper),
             admission: Admission::new(concurrency),
-            filter_places: Arc::new(Semaphore::new(warm_pool::FILTERS)),
+            sessions,
         }))
     }
 }

@@ -282,6 +282,7 @@ impl Runtime {
             left_out: Vec::new(),
             known: false,
             code,
+            instances: self.sessions.add_plugin(),
         }
     }
 }
@@ -325,6 +326,9 @@ fn effective(manifest: &Manifest, granted: PluginPolicy) -> Result<PluginPolicy,
     }
     if manifest.asks_for("store").is_none() {
         effective.store = None;
+    }
+    if manifest.asks_for("session").is_none() {
+        effective.session = false;
     }
     if request.is_some_and(|request| request.access.as_deref() != Some("read-write")) {
         effective.read_only = true;

@@ -13,6 +13,7 @@ use serde::Serialize;
 use crate::Runtime;
 use crate::code::{Code, LazyCode};
 use crate::policy::PluginPolicy;
+use crate::session::PluginInstances;
 
 /// The source of a plugin.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -125,6 +126,8 @@ pub(crate) struct Loaded {
     /// Whether what it offers was known before it was loaded.
     pub(crate) known: bool,
     pub(crate) code: LazyCode,
+    /// Its instances that are kept for their sessions.
+    pub(crate) instances: PluginInstances,
 }
 
 impl Loaded {

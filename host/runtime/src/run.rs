@@ -18,6 +18,7 @@ use wasmtime::{Store, UpdateDeadline};
 
 use crate::clock::{TICK, TickGuard};
 use crate::code::Code;
+use crate::foreign::Foreign;
 use crate::guest::bindings::berth::tool::types;
 use crate::guest::bindings::exports::berth::tool::tools;
 use crate::guest::contract::ToolExports;
@@ -28,6 +29,7 @@ use crate::guest::wasi::Files;
 use crate::limits::Limits;
 use crate::outcome;
 use crate::plugin::{Loaded, Tool};
+use crate::session::Turn;
 use crate::warm_pool::{Entry, WarmInstance};
 
 /// How long the host waits for a thread after its call should have ended. The thread may hang in a
@@ -50,6 +52,8 @@ struct Job {
     /// Held until the guest has ended, not only until the answer. A thread that hangs keeps its
     /// place.
     place: CallPlace,
+    /// Its turn with the session's instance, if the plugin has instances for sessions.
+    turn: Option<Turn>,
     ticking: TickGuard,
 }
 
@@ -62,6 +66,11 @@ pub(crate) async fn call(plugin: &Arc<Loaded>, tool: usize, mut call: Call) -> O
     let time = call.time.unwrap_or(limits.call).min(limits.max_call);
     let watch = Arc::new(CallWatch::new(time, limits.bounds(), call.cancel.clone()));
     let code = plugin.code_for(&watch).await?;
+    // Before the place, so that calls that wait for each other take no places from others.
+    let turn = match plugin.policy.session {
+        true => Some(plugin.instances.turn(&call, &watch).await?),
+        false => None,
+    };
     let place = plugin.runtime.admission.admit(&plugin.name, &watch).await?;
     let emitted = Emitted::default();
     let job = Job {
@@ -72,6 +81,7 @@ pub(crate) async fn call(plugin: &Arc<Loaded>, tool: usize, mut call: Call) -> O
         watch: Arc::clone(&watch),
         emitted: Arc::clone(&emitted),
         place,
+        turn,
         ticking: plugin.runtime.engine.keep_ticking(),
     };
     // Host functions for files wait for a thread that may block, those for processes don't.
@@ -182,7 +192,7 @@ where
 
 /// Runs one call in its own store, in a warm instance or a fresh one.
 async fn execute(job: Job) -> Outcome {
-    let Job { plugin, code, tool, call, watch, emitted, place, ticking } = job;
+    let Job { plugin, code, tool, call, watch, emitted, place, turn, ticking } = job;
     // These are dropped last, after the store or its handover.
     let _held = (place, ticking);
     let tool: &Tool = &plugin.tools[tool];
@@ -197,11 +207,16 @@ async fn execute(job: Job) -> Outcome {
     };
     // All files that a call reads go through the path layer, which reports them.
     call.report.tells_what_it_sees();
-    let (mut store, entry) = match code.warm_pool.take() {
-        Some(WarmInstance { store, entry }) => (store, Ok(entry)),
+    if turn.is_some() {
+        // What the instance remembers of earlier calls is unknown.
+        call.report.mark_incomplete();
+    }
+    let warm = || code.warm_pool.take().map(|WarmInstance { store, entry }| (store, entry));
+    let (mut store, entry) = match turn.as_ref().and_then(Turn::take).or_else(warm) {
+        Some((store, entry)) => (store, Ok(entry)),
         None => fresh(&plugin, &code, &watch, Some(&call)).await,
     };
-    let answer = match entry {
+    let (answer, entry) = match entry {
         Ok(entry) => {
             let read_only =
                 plugin.policy.read_only || tool.definition.annotations.read_only || call.read_only;
@@ -263,24 +278,29 @@ async fn execute(job: Job) -> Outcome {
                 attachments: call.attachments.into_iter().map(convert::content_for_guest).collect(),
                 meta: call.meta.as_deref().and_then(|meta| serde_json::to_string(meta).ok()),
             };
-            match (entry, input) {
+            let answer = match (&entry, input) {
                 (Entry::Tool(call_tool), _) => {
                     let answer = call_tool.call(&mut store, invocation).await;
                     answer.map(|answer| convert_answer(answer, &store, limits))
                 }
                 (Entry::Foreign(instance), Some((foreign, input))) => {
                     let name = &tool.guest_name;
-                    foreign.call(&mut store, &instance, name, input, limits.result).await
+                    foreign.call(&mut store, instance, name, input, limits.result).await
                 }
-                (Entry::Foreign(_), None) => Err(wasmtime::Error::msg("it exports no tools")),
-            }
+                (Entry::Foreign(_) | Entry::Filter(_), _) => {
+                    Err(wasmtime::Error::msg("it exports no tools"))
+                }
+            };
+            (answer, Some(entry))
         }
         Err(error) => {
             // The instance ended before the call started in it. The log names the call anyway.
             store.data_mut().call.id = call.id;
-            Err(error)
+            (Err(error), None)
         }
     };
+    // The guest has ended by itself, so its instance can serve another call.
+    let ended = answer.is_ok();
     let outcome = match answer {
         Ok(outcome) => outcome,
         Err(error) => Err(outcome::failure(&watch, &error, &store, &plugin.name)),
@@ -294,8 +314,35 @@ async fn execute(job: Job) -> Outcome {
         &tool.definition,
         &call.report,
     );
-    plugin.runtime.engine.housekeeper.take_over(&plugin, &code, store);
+    match (turn, entry) {
+        (Some(turn), Some(entry)) if ended => keep(&plugin, &code, &turn, store, entry),
+        _ => plugin.runtime.engine.housekeeper.take_over(&plugin, &code, store),
+    }
     outcome
+}
+
+/// Keeps an instance for the next call of its session, if it can serve one.
+fn keep(plugin: &Arc<Loaded>, code: &Code, turn: &Turn, mut store: Store<CallState>, entry: Entry) {
+    let housekeeper = &plugin.runtime.engine.housekeeper;
+    let ready = match code.foreign {
+        Some(Foreign::Command(_)) => Err("a command runs once".to_owned()),
+        _ if !code.warm_pool.fits => Err("it has too many memories or tables".to_owned()),
+        _ => store.data_mut().end_and_stay(),
+    };
+    let kept = match ready {
+        Ok(()) => turn.keep(store, entry),
+        Err(reason) => {
+            housekeeper.take_over(plugin, code, store);
+            Err(reason)
+        }
+    };
+    match kept {
+        Ok(()) => housekeeper.note_kept(),
+        Err(reason) => tracing::warn!(
+            plugin = &*plugin.name,
+            "its instance isn't kept for the session's next call: {reason}"
+        ),
+    }
 }
 
 /// A guest's answer as the host's outcome.

@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use wasmtime::Store;
 use wasmtime::component::{Instance, InstancePre};
 
-use crate::guest::contract::CallTool;
+use crate::guest::contract::{CallTool, FilterInstance};
 use crate::guest::state::CallState;
 
 /// Most warm instances of one plugin. An agent often makes two calls at once.
@@ -19,13 +19,13 @@ pub(crate) const PLUGINS: usize = 8;
 /// store.
 pub(crate) const USED: usize = 4;
 
-/// Most filter instances that are kept for their sessions, of all plugins together.
-pub(crate) const FILTERS: usize = 16;
+/// Most instances that are kept for their sessions, of all plugins together.
+pub(crate) const KEPT: usize = 32;
 
 /// Most stores besides those of running calls: warm instances, used stores that wait, as many that
-/// are being dropped, the one that is being made, and the filter instances that are kept for their
+/// are being dropped, the one that is being made, and the instances that are kept for their
 /// sessions.
-pub(crate) const SPARE: usize = EACH * PLUGINS + 2 * USED + 1 + FILTERS;
+pub(crate) const SPARE: usize = EACH * PLUGINS + 2 * USED + 1 + KEPT;
 
 /// Most memories and tables of a component with warm instances. The pool has this many for each
 /// store of [`SPARE`], so that calls don't lack them.
@@ -41,6 +41,8 @@ pub(crate) enum Entry {
     Tool(CallTool),
     /// By what a component exports that doesn't know Berth.
     Foreign(Instance),
+    /// By its filters.
+    Filter(FilterInstance),
 }
 
 /// An instance that was made before a call needs it.

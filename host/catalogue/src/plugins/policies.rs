@@ -4,7 +4,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use berth_config::{
-    self as config, FilePolicy, Folders, Loaded, NetworkGrant, Problem, ProcessGrants,
+    self as config, FilePolicy, Folders, InstanceLifetime, Loaded, NetworkGrant, Problem,
+    ProcessGrants,
 };
 use berth_contract::HostError;
 use berth_egress::{Egress, Network, Settings};
@@ -99,7 +100,13 @@ impl Policies {
         let egress = egress.map(|settings| self.egress(settings));
         let command = self.config.command_of_plugin(name)?.map(Arc::new);
         let store = self.store(name);
-        let policy = PluginPolicy { process, egress, command, store, ..policy };
+        let session = self
+            .config
+            .config
+            .plugins
+            .get(name)
+            .is_some_and(|plugin| plugin.instance == InstanceLifetime::Session);
+        let policy = PluginPolicy { process, egress, command, store, session, ..policy };
         Ok(PluginPolicy { replaces_built_in: self.replaced_by(name).is_some(), ..policy })
     }
 

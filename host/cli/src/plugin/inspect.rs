@@ -3,9 +3,9 @@
 use std::io::Write;
 use std::path::Path;
 
-use berth_core::config::{Loaded, Method, WrittenSecretHost};
+use berth_core::config::{InstanceLifetime, Loaded, Method, WrittenSecretHost};
 use berth_core::text::neutral_line;
-use berth_core::{Approvals, Candidate, CapabilityRequest, PluginInfo};
+use berth_core::{Approvals, Candidate, CapabilityRequest, PluginInfo, grant_line};
 use serde_json::json;
 
 use super::Setting;
@@ -83,7 +83,7 @@ pub(super) fn inspect(plugin: &str, as_json: bool, options: &Options) -> Result<
     }
     let missing = requests()
         .filter(|request| granted(request).is_none())
-        .filter_map(|request| Some((request.name.as_str(), line(request)?)));
+        .filter_map(|request| Some((request.name.as_str(), grant_line(&request.name)?)));
     let (missing, lines): (Vec<&str>, Vec<&str>) = missing.unzip();
     if !missing.is_empty() {
         writeln!(out, "\n{STRONG}Not granted{STRONG:#}")?;
@@ -154,6 +154,12 @@ fn grant_for(loaded: &Loaded, info: &PluginInfo, request: &CapabilityRequest) ->
                 ),
             )
         }
+        "store" => plugin.filter(|plugin| plugin.store_mib.get() > 0).map(|plugin| {
+            format!("{} MiB, {} keys", plugin.store_mib.get(), plugin.store_keys.get())
+        }),
+        "session" => plugin
+            .filter(|plugin| plugin.instance == InstanceLifetime::Session)
+            .map(|_| "an instance for each session".to_owned()),
         _ => None,
     }
 }
@@ -161,16 +167,6 @@ fn grant_for(loaded: &Loaded, info: &PluginInfo, request: &CapabilityRequest) ->
 fn join(items: impl Iterator<Item = String>) -> Option<String> {
     let items: Vec<String> = items.collect();
     (!items.is_empty()).then(|| items.join(", "))
-}
-
-/// The line of the plugin's table that would grant a part of the request.
-fn line(request: &CapabilityRequest) -> Option<&'static str> {
-    match request.name.as_str() {
-        "files" | "search" => Some("allowed_paths = [\".\"]"),
-        "process" => Some("programs = [\"git status\"]"),
-        "http" => Some("hosts = [\"api.example.com\"]"),
-        _ => None,
-    }
 }
 
 /// The secrets for the plugin's requests, each with its hosts.

@@ -39,7 +39,7 @@ pub use network::{Network, WithoutProxy, WrittenProxy};
 pub use overflow::Overflow;
 pub use permissions::{PermissionAction, PermissionRule, WrittenPattern};
 pub use plugin_folder::{PluginFolder, Reload};
-pub use plugins::{ArgumentPart, Plugin, PluginSettings, TrustLevel};
+pub use plugins::{ArgumentPart, InstanceLifetime, Plugin, PluginSettings, TrustLevel};
 pub use policy::{
     ArgumentTest, Authorization, PolicyAccess, PolicyEffect, PolicyPhase, PolicyRule, PolicyRules,
 };

@@ -78,6 +78,9 @@ section! {
         pub store_mib: Bounded<0, 65_536> = Bounded::clamped(0), Rule::Smaller;
         /// Keys that it may keep there.
         pub store_keys: Bounded<1, 10_000_000> = Bounded::clamped(10_000), Rule::Smaller;
+        /// How long an instance of the plugin lasts. With `"session"`, a plugin that asks for it
+        /// keeps its memory between the calls of one session, as long as nothing goes wrong.
+        pub instance: InstanceLifetime, Rule::Stricter(&["call", "session"]);
         /// The plugin's own settings: its keys are whatever the plugin reads, and `berth plugin
         /// inspect` shows them if the plugin describes them. At most 64 KiB and 32 levels. A
         /// `berth.toml` in the working directory can't set them. They are no place for secrets: the
@@ -108,6 +111,18 @@ pub enum ArgumentPart {
     Word(String),
     /// Words that are left out if the call lacks one of their arguments.
     Optional(Vec<String>),
+}
+
+/// How long an instance of a plugin lasts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+#[schemars(inline)]
+pub enum InstanceLifetime {
+    /// For one call.
+    #[default]
+    Call,
+    /// For the calls of one session.
+    Session,
 }
 
 /// How far a plugin is trusted.

@@ -43,8 +43,8 @@ pub(crate) fn linker(engine: &Engine) -> wasmtime::Result<Linker<CallState>> {
     cli::exit::add_to_linker::<CallState, WasiCli>(l, CallState::cli)?;
     cli::environment::add_to_linker::<CallState, WasiCli>(l, CallState::cli)?;
     cli::stdin::add_to_linker::<CallState, WasiCli>(l, CallState::cli)?;
-    cli::stdout::add_to_linker::<CallState, WasiCli>(l, CallState::cli)?;
-    cli::stderr::add_to_linker::<CallState, WasiCli>(l, CallState::cli)?;
+    cli::stdout::add_to_linker::<CallState, HasState>(l, |state| state)?;
+    cli::stderr::add_to_linker::<CallState, HasState>(l, |state| state)?;
     cli::terminal_input::add_to_linker::<CallState, WasiCli>(l, CallState::cli)?;
     cli::terminal_output::add_to_linker::<CallState, WasiCli>(l, CallState::cli)?;
     cli::terminal_stdin::add_to_linker::<CallState, WasiCli>(l, CallState::cli)?;

@@ -63,6 +63,12 @@ impl Capture {
         String::from_utf8_lossy(&end).into_owned()
     }
 
+    /// Forgets what was printed.
+    pub(crate) fn clear(&self) {
+        let mut output = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        (output.bytes, output.last, output.dropped) = (Vec::new(), VecDeque::new(), 0);
+    }
+
     fn take(&self, bytes: &[u8]) {
         let mut output = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let room = output.bound - output.bytes.len();

@@ -1,5 +1,7 @@
 //! The state of one call in its store.
 
+use std::any::Any;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::time::Duration;
@@ -11,8 +13,10 @@ use berth_contract::{
 use berth_egress::Requests;
 use berth_policy::{CommandLine, OwnTable};
 use berth_timing::CallWatch;
-use wasmtime::component::{HasData, ResourceTable};
+use wasmtime::component::{HasData, Resource, ResourceTable};
+use wasmtime_wasi::p2::bindings::cli::{stderr, stdout};
 use wasmtime_wasi::p2::pipe::MemoryInputPipe;
+use wasmtime_wasi::p2::{DynOutputStream, DynPollable};
 use wasmtime_wasi::{
     Deterministic, HostMonotonicClock, HostWallClock, WasiCtx, WasiCtxBuilder, WasiCtxView,
     WasiView,
@@ -21,16 +25,18 @@ use wasmtime_wasi::{
 use crate::guest::http::Http;
 use crate::guest::output::Capture;
 use crate::guest::store_functions::StoreAccess;
-use crate::guest::wasi::{Files, FilesView};
+use crate::guest::wasi::{Descriptor, Files, FilesView};
 use crate::limits::{Limits, MemoryLimiter};
 use crate::policy::{PluginPolicy, ProcessPolicy};
 
-/// The host's side of one instance and of its one call. It is always dropped with its store.
+/// The host's side of one instance and of its call. It is always dropped with its store.
 pub(crate) struct CallState {
     wasi: WasiCtx,
     /// The guest's working directory.
     directory: Option<String>,
     table: ResourceTable,
+    /// The streams in the table that print, by their handles.
+    printing: BTreeMap<u32, Capture>,
     pub(crate) memory: MemoryLimiter,
     pub(crate) files: Files,
     pub(crate) http: Http,
@@ -128,13 +134,14 @@ impl CallState {
     ) -> Self {
         static NO_CALL: LazyLock<CallId> = LazyLock::new(|| CallId("none".into()));
         let (stdout, stderr) = (Capture::new(limits.stdio), Capture::new(limits.stdio));
-        let wasi = base_context(&stdout, &stderr, directory).build();
+        let wasi = base_context(directory).build();
         let mut table = ResourceTable::new();
         table.set_max_capacity(limits.handles);
         Self {
             wasi,
             directory: directory.map(str::to_owned),
             table,
+            printing: BTreeMap::new(),
             memory: MemoryLimiter::new(limits.memory),
             files,
             http: Http::default(),
@@ -163,7 +170,7 @@ impl CallState {
     /// follows from its bytes and its settings, so it can be approved once.
     pub(crate) fn stand_still(&mut self) {
         let random = || Deterministic::new(vec![7, 19, 101, 43]);
-        let mut wasi = base_context(&self.call.stdout, &self.call.stderr, None);
+        let mut wasi = base_context(None);
         wasi.wall_clock(StoppedClock)
             .monotonic_clock(StoppedClock)
             .secure_random(random())
@@ -173,8 +180,8 @@ impl CallState {
         self.call.still = true;
     }
 
-    /// Gives the instance its one call. The instance keeps its handles and its memory. What it has
-    /// used of memory, handles and printed bytes still counts.
+    /// Gives the instance a call. The instance keeps its handles and its memory. What it has used
+    /// of memory, handles and printed bytes still counts.
     pub(crate) fn begin(&mut self, setup: Setup<'_>) {
         let instantiating = std::mem::replace(&mut self.files, setup.files);
         self.files.keep_denials_of(instantiating);
@@ -197,8 +204,7 @@ impl CallState {
     pub(crate) fn begin_command(&mut self, line: CommandLine, limit: usize) {
         let CommandLine { words, stdin } = line;
         self.call.stdout = Capture::new(limit);
-        let mut wasi =
-            base_context(&self.call.stdout, &self.call.stderr, self.directory.as_deref());
+        let mut wasi = base_context(self.directory.as_deref());
         wasi.arg(&*self.call.plugin).args(&words).stdin(MemoryInputPipe::new(stdin));
         self.wasi = wasi.build();
     }
@@ -207,11 +213,55 @@ impl CallState {
     /// left, and the housekeeper drops it later.
     pub(crate) fn end(&mut self) {
         self.table = ResourceTable::new();
+        self.take_back();
+    }
+
+    /// Ends the call, and keeps the instance ready for another one. Nothing that the call was given
+    /// or has opened stays: only the granted directories, as names, and the streams that print. The
+    /// standard libraries of most languages get these once.
+    ///
+    /// # Errors
+    ///
+    /// The guest has left something open, so the instance can't serve another call.
+    pub(crate) fn end_and_stay(&mut self) -> Result<(), String> {
+        let is_granted = |entry: &(dyn Any + Send)| {
+            entry.downcast_ref::<Descriptor>().is_some_and(Descriptor::is_granted)
+        };
+        let open = self.table.iter_mut().filter(|entry| !is_granted(&**entry)).count();
+        let mut printing = 0;
+        for (handle, capture) in &self.printing {
+            let stream = Resource::<DynOutputStream>::new_borrow(*handle);
+            let Ok(opened) = self.table.get_mut(&stream) else { continue };
+            // The guest may have dropped that stream and opened another one.
+            *opened = Box::new(capture.clone());
+            let children = self.table.iter_children(&stream);
+            let waits = children.into_iter().flatten().filter(|child| child.is::<DynPollable>());
+            printing += 1 + waits.count();
+        }
+        self.take_back();
+        self.call.stdout.clear();
+        self.call.stderr.clear();
+        if open > printing {
+            return Err("it has left files, requests or other handles open".to_owned());
+        }
+        Ok(())
+    }
+
+    /// Takes back what the call was given.
+    fn take_back(&mut self) {
         self.files = Files::new(None, 0);
         self.http = Http::default();
         self.call.events = Arc::new(NoEvents);
         self.call.processes = None;
         self.call.store = None;
+    }
+
+    /// A stream that prints.
+    fn print_to(&mut self, capture: Capture) -> wasmtime::Result<Resource<DynOutputStream>> {
+        let stream: DynOutputStream = Box::new(capture.clone());
+        let stream = self.table.push(stream)?;
+        self.printing.insert(stream.rep(), capture);
+        Ok(stream)
     }
 
     pub(crate) fn table(&mut self) -> &mut ResourceTable {
@@ -230,9 +280,9 @@ impl CallState {
 
 /// The context of every instance. The builder's defaults are no environment, no arguments and no
 /// sockets.
-fn base_context(stdout: &Capture, stderr: &Capture, directory: Option<&str>) -> WasiCtxBuilder {
+fn base_context(directory: Option<&str>) -> WasiCtxBuilder {
     let mut wasi = WasiCtxBuilder::new();
-    wasi.stdout(stdout.clone()).stderr(stderr.clone()).max_random_size(1 << 20);
+    wasi.max_random_size(1 << 20);
     if let Some(directory) = directory {
         wasi.initial_cwd(directory);
     }
@@ -265,6 +315,18 @@ impl HostMonotonicClock for StoppedClock {
 impl WasiView for CallState {
     fn ctx(&mut self) -> WasiCtxView<'_> {
         WasiCtxView { ctx: &mut self.wasi, table: &mut self.table }
+    }
+}
+
+impl stdout::Host for CallState {
+    fn get_stdout(&mut self) -> wasmtime::Result<Resource<DynOutputStream>> {
+        self.print_to(self.call.stdout.clone())
+    }
+}
+
+impl stderr::Host for CallState {
+    fn get_stderr(&mut self) -> wasmtime::Result<Resource<DynOutputStream>> {
+        self.print_to(self.call.stderr.clone())
     }
 }
 

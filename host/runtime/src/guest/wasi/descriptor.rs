@@ -88,6 +88,7 @@ impl types::HostDescriptor for FilesView<'_> {
         let descriptor = Descriptor {
             handle: Arc::new(opened.handle),
             directory,
+            granted: false,
             readable: how.read,
             writable: if directory { parent_writable } else { how.write },
             prompt,

@@ -30,6 +30,8 @@ pub struct Descriptor {
     handle: Arc<OwnedFd>,
     directory: bool,
     readable: bool,
+    /// Whether it is one of the granted directories. Libraries open them once for all calls.
+    granted: bool,
     /// For a directory, this is only its grant. The rules decide on each change by its path.
     writable: bool,
     /// Whether its file system answers without a wait for what is in memory.
@@ -37,6 +39,11 @@ pub struct Descriptor {
 }
 
 impl Descriptor {
+    /// Whether it is a granted directory, and was not opened by the guest.
+    pub(crate) fn is_granted(&self) -> bool {
+        self.granted
+    }
+
     fn fd(&self) -> BorrowedFd<'_> {
         self.handle.as_fd()
     }
@@ -221,6 +228,7 @@ impl preopens::Host for FilesView<'_> {
             let descriptor = Descriptor {
                 handle: Arc::new(root.reopen()?),
                 directory: true,
+                granted: true,
                 readable: true,
                 writable,
                 prompt: root.prompt,

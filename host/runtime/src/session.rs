@@ -1,0 +1,347 @@
+//! The instances that last for a session: those of filters, and those of plugins that ask for them
+//! and are granted them.
+//!
+//! An instance waits between the calls of its session with nothing but its memory: everything that
+//! a call was given or has opened ends with it. It is dropped after a trap, with its version of the
+//! plugin, when it was idle for long, and when others need its place. So what it holds can be lost
+//! at any time.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use berth_contract::{Call, Category, Failure, PathRules};
+use berth_timing::{CallWatch, StopReason, busy};
+use tokio::sync::OwnedMutexGuard;
+use wasmtime::Store;
+
+use crate::guest::state::CallState;
+use crate::warm_pool::{Entry, KEPT, MEMORY};
+
+/// How long an unused instance is kept.
+const IDLE: Duration = Duration::from_secs(900);
+
+/// Most instances of one plugin that wait. One more replaces the plugin's oldest one.
+const EACH: usize = KEPT / 2;
+
+/// Most calls that wait for one instance.
+const WAITING: usize = 64;
+
+/// What the calls have in common that share an instance.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct InstanceKey {
+    /// The version of the plugin.
+    plugin: u64,
+    /// The principal's session.
+    session: Arc<str>,
+    /// `None` for filters, which have no rights.
+    rights: Option<CallRights>,
+}
+
+/// What the gates allowed a call in addition to the grants of its plugin. An instance remembers
+/// what one call has seen, so calls with other rights have other instances. Whether a call only
+/// reads is no part of it: a tool that reads has to see what one that acts has made.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct CallRights {
+    /// The agent that calls.
+    caller: Option<String>,
+    network: bool,
+    commands: Vec<String>,
+    origins: Vec<String>,
+    /// The rules about paths and the approvals of paths.
+    paths: Option<String>,
+}
+
+/// The instances that wait, of all plugins, and the calls that take turns.
+#[derive(Default)]
+pub(crate) struct SessionInstances {
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    next_plugin: u64,
+    /// The turns of the instances with calls.
+    turns: HashMap<InstanceKey, Arc<tokio::sync::Mutex<()>>>,
+    /// The oldest first.
+    idle: Vec<IdleInstance>,
+}
+
+struct IdleInstance {
+    key: InstanceKey,
+    store: Store<CallState>,
+    entry: Entry,
+    since: Instant,
+    /// Keeps the rules alive that the key is about, so that no others get the same identity.
+    _rules: Option<Arc<dyn PathRules>>,
+}
+
+/// One version of a plugin. When it is dropped, its instances are dropped.
+pub(crate) struct PluginInstances {
+    id: u64,
+    all: Arc<SessionInstances>,
+}
+
+/// A call's turn with the instance of its session. The next call waits until it is dropped.
+pub(crate) struct Turn {
+    key: InstanceKey,
+    all: Arc<SessionInstances>,
+    rules: Option<Arc<dyn PathRules>>,
+    /// `None` once the turn is over.
+    held: Option<OwnedMutexGuard<()>>,
+}
+
+impl PluginInstances {
+    /// The key of the instance that applies filters to the outputs of a session.
+    pub(crate) fn filter_key(&self, session: &Arc<str>) -> InstanceKey {
+        InstanceKey { plugin: self.id, session: Arc::clone(session), rights: None }
+    }
+
+    /// Waits until no other call uses the instance of this call's session.
+    ///
+    /// # Errors
+    ///
+    /// Too many calls wait for it, it doesn't become free in the call's time, or the call is
+    /// cancelled.
+    pub(crate) async fn turn(&self, call: &Call, watch: &CallWatch) -> Result<Turn, Failure> {
+        let rights = CallRights {
+            caller: call.caller.clone(),
+            network: call.network,
+            commands: call.commands.clone(),
+            origins: call.origins.clone(),
+            paths: call.path_rules.as_ref().map(|rules| rules.rights()),
+        };
+        let session = Arc::clone(&call.session);
+        let mut turn = Turn {
+            key: InstanceKey { plugin: self.id, session, rights: Some(rights) },
+            all: Arc::clone(&self.all),
+            rules: call.path_rules.clone(),
+            held: None,
+        };
+        let lock = Arc::clone(self.all.state().turns.entry(turn.key.clone()).or_default());
+        // Besides those that wait, `turns`, this call and the one that runs have it.
+        if Arc::strong_count(&lock) > WAITING + 3 {
+            return Err(busy(Duration::ZERO));
+        }
+        let held = match Arc::clone(&lock).try_lock_owned() {
+            Ok(held) => held,
+            Err(_) => {
+                let since = Instant::now();
+                let held = watch.in_time(lock.lock_owned()).await.map_err(|stop| match stop {
+                    StopReason::Cancelled => watch.stop_failure(stop),
+                    _ => in_use(since.elapsed()),
+                })?;
+                watch.add_waited(since.elapsed());
+                held
+            }
+        };
+        turn.held = Some(held);
+        Ok(turn)
+    }
+}
+
+impl SessionInstances {
+    /// A plugin that was just loaded.
+    pub(crate) fn add_plugin(self: &Arc<Self>) -> PluginInstances {
+        let mut state = self.state();
+        state.next_plugin += 1;
+        PluginInstances { id: state.next_plugin, all: Arc::clone(self) }
+    }
+
+    /// Takes an instance that waits.
+    pub(crate) fn take(&self, key: &InstanceKey) -> Option<(Store<CallState>, Entry)> {
+        let mut state = self.state();
+        let index = state.idle.iter().position(|one| one.key == *key)?;
+        let IdleInstance { store, entry, .. } = state.idle.remove(index);
+        Some((store, entry))
+    }
+
+    /// Keeps an instance until the session's next call. Others make room for it: first the oldest
+    /// one of the same plugin, if it has many, then the oldest one of all.
+    ///
+    /// # Errors
+    ///
+    /// Why it isn't kept.
+    pub(crate) fn keep(
+        &self,
+        key: InstanceKey,
+        store: Store<CallState>,
+        entry: Entry,
+        rules: Option<Arc<dyn PathRules>>,
+    ) -> Result<(), String> {
+        let memory = &store.data().memory;
+        if memory.refused() {
+            return Err("it needed more memory than its limit".to_owned());
+        }
+        if memory.used() > MEMORY {
+            let (used, most) = (memory.used().div_ceil(1 << 20), MEMORY >> 20);
+            return Err(format!("it uses {used} MiB of memory; the limit between calls is {most}"));
+        }
+        let mut dropped = Vec::new();
+        let mut state = self.state();
+        let idle = &mut state.idle;
+        let same = |one: &IdleInstance| one.key.plugin == key.plugin;
+        if let Some(index) = idle.iter().position(|one| one.key == key) {
+            dropped.push(idle.remove(index));
+        } else if idle.iter().filter(|one| same(one)).count() >= EACH {
+            dropped.extend(idle.iter().position(same).map(|oldest| idle.remove(oldest)));
+        } else if idle.len() >= KEPT {
+            dropped.push(idle.remove(0));
+        }
+        idle.push(IdleInstance { key, store, entry, since: Instant::now(), _rules: rules });
+        drop(state);
+        drop(dropped);
+        Ok(())
+    }
+
+    /// Drops the instances that were idle for long. Returns when the next one will be.
+    pub(crate) fn drop_idle(&self, now: Instant) -> Option<Instant> {
+        let mut state = self.state();
+        let stay = state.idle.iter().position(|one| one.since + IDLE > now);
+        let stay = stay.unwrap_or(state.idle.len());
+        let dropped: Vec<IdleInstance> = state.idle.drain(..stay).collect();
+        let next = state.idle.first().map(|one| one.since + IDLE);
+        drop(state);
+        drop(dropped);
+        next
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Turn {
+    /// Takes the instance of the session, if there is one.
+    pub(crate) fn take(&self) -> Option<(Store<CallState>, Entry)> {
+        self.all.take(&self.key)
+    }
+
+    /// Keeps the instance for the session's next call.
+    ///
+    /// # Errors
+    ///
+    /// Why it isn't kept.
+    pub(crate) fn keep(&self, store: Store<CallState>, entry: Entry) -> Result<(), String> {
+        self.all.keep(self.key.clone(), store, entry, self.rules.clone())
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.held = None;
+        let mut state = self.all.state();
+        // If no other call waits, only `turns` still has it.
+        if state.turns.get(&self.key).is_some_and(|turn| Arc::strong_count(turn) == 1) {
+            state.turns.remove(&self.key);
+        }
+    }
+}
+
+impl Drop for PluginInstances {
+    fn drop(&mut self) {
+        let mut state = self.all.state();
+        let (dropped, stay): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut state.idle).into_iter().partition(|one| one.key.plugin == self.id);
+        state.idle = stay;
+        drop(state);
+        drop(dropped);
+    }
+}
+
+/// The failure of a call whose turn didn't come.
+fn in_use(waited: Duration) -> Failure {
+    let message = format!(
+        "the calls of a session take turns with this plugin; this one waited {:.1} s and was not started",
+        waited.as_secs_f64()
+    );
+    let mut failure = Failure::new(Category::RateLimited, message)
+        .with_code("busy")
+        .with_suggestion("Try again in a moment.");
+    failure.retry_after = Some(Duration::from_secs(1));
+    failure
+}
+
+#[cfg(test)]
+mod tests {
+    use berth_contract::CancellationToken;
+    use wasmtime::component::{Component, Linker};
+
+    use super::*;
+    use crate::guest::wasi::Files;
+    use crate::limits::Limits;
+    use crate::policy::PluginPolicy;
+    use crate::run;
+
+    /// An instance of a component without anything.
+    async fn instance() -> (Store<CallState>, Entry) {
+        const EMPTY: [u8; 8] = *b"\0asm\x0d\0\x01\0";
+        let engine = wasmtime::Engine::default();
+        let component = Component::new(&engine, EMPTY).expect("it is a component");
+        let pre = Linker::new(&engine).instantiate_pre(&component).expect("it imports nothing");
+        let limits = Limits::default();
+        let watch = CallWatch::new(limits.call, limits.bounds(), CancellationToken::new());
+        let policy = PluginPolicy::default();
+        let files = Files::new(None, 0);
+        let name = "tester".into();
+        let state = CallState::idle(&name, &policy, &limits, files, None, Arc::new(watch));
+        let (store, instance) = run::instantiate(&pre, state, &limits).await;
+        (store, Entry::Foreign(instance.expect("it runs no code")))
+    }
+
+    async fn keep(all: &SessionInstances, plugin: &PluginInstances, session: &str) {
+        let (store, entry) = instance().await;
+        all.keep(plugin.filter_key(&session.into()), store, entry, None).expect("it is small");
+    }
+
+    fn sessions(all: &SessionInstances) -> Vec<String> {
+        all.state().idle.iter().map(|one| one.key.session.to_string()).collect()
+    }
+
+    fn run_test(test: impl Future<Output = ()>) {
+        let reactor = tokio::runtime::Builder::new_current_thread().enable_time().build();
+        reactor.expect("a reactor starts").block_on(test);
+    }
+
+    #[test]
+    fn idle_instance_is_dropped_in_time() {
+        run_test(async {
+            let all = Arc::new(SessionInstances::default());
+            let plugin = all.add_plugin();
+            keep(&all, &plugin, "a").await;
+            let now = Instant::now();
+            let due = all.drop_idle(now).expect("one waits");
+            assert!(due > now && due <= now + IDLE);
+            assert_eq!(all.drop_idle(due), None);
+            assert!(sessions(&all).is_empty());
+        });
+    }
+
+    #[test]
+    fn instances_end_with_their_version_of_the_plugin() {
+        run_test(async {
+            let all = Arc::new(SessionInstances::default());
+            let (old, new) = (all.add_plugin(), all.add_plugin());
+            keep(&all, &old, "a").await;
+            keep(&all, &new, "b").await;
+            assert!(all.take(&new.filter_key(&"a".into())).is_none());
+            drop(old);
+            assert_eq!(sessions(&all), ["b"]);
+        });
+    }
+
+    #[test]
+    fn plugin_with_many_sessions_takes_no_place_from_others() {
+        run_test(async {
+            let all = Arc::new(SessionInstances::default());
+            let (few, many) = (all.add_plugin(), all.add_plugin());
+            keep(&all, &few, "few").await;
+            for number in 0..=KEPT {
+                keep(&all, &many, &number.to_string()).await;
+            }
+            let kept = sessions(&all);
+            assert_eq!((kept.len(), kept[0].as_str()), (EACH + 1, "few"));
+            assert_eq!(kept[1], (KEPT + 1 - EACH).to_string(), "its own oldest ones made room");
+        });
+    }
+}
