@@ -2,6 +2,7 @@
 //! tables have every key.
 
 mod cli;
+mod contract;
 mod markdown;
 mod policies;
 mod reference;
@@ -291,6 +292,16 @@ fn page_of_commands_equals_the_help() {
         let kept = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cli.md");
         fs::write(&kept, &expected).expect("the page is written");
         panic!("docs/cli.md has to be as {}", kept.display());
+    }
+}
+
+#[test]
+fn page_of_the_contract_equals_the_wit() {
+    let expected = contract::page();
+    if document("docs/plugins/contract.md") != expected {
+        let kept = Path::new(env!("CARGO_TARGET_TMPDIR")).join("contract.md");
+        fs::write(&kept, &expected).expect("the page is written");
+        panic!("docs/plugins/contract.md has to be as {}", kept.display());
     }
 }
 
