@@ -19,7 +19,7 @@ Everything that a plugin and the host say to each other, whatever the plugin is 
 page is made of the comments in [`wit/tool`](../../wit/tool/worlds.wit) and
 [`wit/host`](../../wit/host/types.wit), and a test compares them. `berth plugin wit` writes these
 files into a folder, for generators of bindings. [Writing a plugin](../plugins.md) explains how to
-use them.
+use them, and [the cookbook](cookbook.md) has samples.
 
 A plugin exports interfaces of `berth:tool`, and imports those of `berth:host` that it uses. Types
 are written as in WIT: `option<T>` may be missing, `list<T>` is a list, `result<T, E>` is `T` or the

@@ -3,6 +3,7 @@
 
 mod cli;
 mod contract;
+mod cookbook;
 mod markdown;
 mod policies;
 mod reference;
