@@ -14,8 +14,14 @@ use crate::support::berth;
 const SCRIPT: &str = include_str!("../../xtask/src/dist/install.sh");
 
 /// The files of an archive for this machine, by their paths in it.
-const SHARED: [&str; 3] =
-    ["share/doc/berth/README.md", "share/man/man1/berth.1", "share/zsh/site-functions/_berth"];
+const SHARED: [&str; 6] = [
+    "share/doc/berth/README.md",
+    "share/doc/berth/wit/deps/io/poll.wit",
+    "share/doc/berth/wit/frozen-0.1/tool/tools.wit",
+    "share/doc/berth/wit/tool/tools.wit",
+    "share/man/man1/berth.1",
+    "share/zsh/site-functions/_berth",
+];
 
 /// An unpacked archive and its destination, with another program's file there.
 struct Unpacked {

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::process::Command;
 
-use crate::{CommandResult, cargo, clients, host, step};
+use crate::{CommandResult, cargo, clients, host, languages, step};
 
 pub(crate) fn command(arguments: &[OsString]) -> CommandResult {
     host::build()?;
@@ -20,6 +20,10 @@ pub(crate) fn command(arguments: &[OsString]) -> CommandResult {
     clients::fetch_all()
         .iter()
         .for_each(|(clients, why)| eprintln!("NOT TRIED because {clients} is missing: {why}"));
+    let berth = host::release_folder().join("berth");
+    languages::build(&berth)?
+        .iter()
+        .for_each(|(language, why)| eprintln!("NOT TRIED in {language}: {why}"));
     step::headline("measure");
     let mut bench = Command::new(host::release_folder().join("bench"));
     let status = bench

@@ -7,6 +7,7 @@ mod clients;
 mod demo;
 mod dist;
 mod host;
+mod languages;
 mod machine;
 mod plugins;
 mod run;

@@ -268,7 +268,7 @@ pub use berth_catalogue::Audience;
 pub use berth_catalogue::plugins::control::{Ask, HostPlugins, ask_hosts};
 pub use berth_catalogue::plugins::{
     Approvals, ApprovedPlugin, Change, Difference, FilterRulesState, HeldVersion, PluginInspection,
-    PluginPlace, PluginState, ToolChange, candidate,
+    PluginPlace, PluginState, ToolChange, candidate, config_schema,
 };
 pub use berth_config as config;
 pub use berth_contract::{

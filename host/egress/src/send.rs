@@ -263,7 +263,7 @@ impl Requests {
             ));
         }
         if self.scope.read_only && method != Method::GET && method != Method::HEAD {
-            let remedy = "The tool's author has to remove `read-only`, or declare with which arguments a call only reads (`reads-with`).";
+            let remedy = "The author has to drop `read-only` of the tool, or declare with which arguments a call only reads (`reads-with`), and ask for `files` to write, if for any.";
             return Err(refused(
                 &method,
                 &target,

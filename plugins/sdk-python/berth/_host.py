@@ -67,6 +67,7 @@ if IN_COMPONENT:
 
 def write_log(level, message):
     """Writes to the operator's log."""
+    message = str(message)
     if IN_COMPONENT:
         _log.write(_log.Level[level.upper()], message)
     else:
@@ -109,6 +110,20 @@ def from_wit(part):
             return Attachment(link=value, media_type=part.media_type, meta=meta)
         case other:
             return Attachment(text=other.value[1], media_type="application/json", meta=meta)
+
+
+def as_bytes(value, what):
+    """A value as the contract has bytes. What isn't bytes would end the call as a crash."""
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return bytes(value)
+    raise TypeError(f"{what} has to be bytes, not {type(value).__name__}")
+
+
+def as_text(value, what):
+    """A value as the contract has a text."""
+    if isinstance(value, str):
+        return value
+    raise TypeError(f"{what} has to be a str, not {type(value).__name__}")
 
 
 def checked(function, *arguments):

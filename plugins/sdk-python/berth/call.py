@@ -24,7 +24,7 @@ def cancelled():
 
 def progress(fraction, message):
     """Shows progress to the waiting user. fraction: of the work, from 0 to 1, or None."""
-    host = _host.call()
+    host, message = _host.call(), str(message)
     if host:
         host.progress(None if fraction is None else float(fraction), message)
     else:

@@ -75,6 +75,7 @@ def request(method, url, *, headers=None, body=b"", json=None, timeout=None, max
         headers.setdefault("content-type", "application/json")
     if isinstance(body, str):
         body = body.encode()
+    body = _host.as_bytes(body, "a body")
     method = method.upper()
     send = _send if _host.IN_COMPONENT else _send_natively
     for redirects in range(_MAX_REDIRECTS + 1):

@@ -52,12 +52,15 @@ def shell(line, *, input=b"", directory=None, environment=None, timeout=None, ou
 
 
 def _run(kind, command, input, directory, environment, timeout, output_limit, live):
+    input = _host.as_bytes(input, "an input")
+    directory = None if directory is None else str(directory)
+    environment = {str(name): str(value) for name, value in (environment or {}).items()}
     if not _host.IN_COMPONENT:
         return _run_natively(kind, command, input, directory, environment, timeout)
     process = _host.imported("process", "process")
     options = process.Options(
         directory,
-        list((environment or {}).items()),
+        list(environment.items()),
         None if timeout is None else int(timeout * 1000),
         output_limit,
         live,
@@ -86,7 +89,7 @@ def _run_natively(kind, command, input, directory, environment, timeout):
             words,
             input=input,
             cwd=directory,
-            env={**os.environ, **(environment or {})},
+            env={**os.environ, **environment},
             timeout=timeout,
             capture_output=True,
         )

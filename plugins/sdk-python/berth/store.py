@@ -15,6 +15,7 @@ class Change:
 
 def get(key):
     """The bytes of a key. None: there is none."""
+    key = _host.as_text(key, "a key")
     if not _host.IN_COMPONENT:
         return _host.standin.store.get(key)
     return _host.checked(_interface().get, key)
@@ -37,7 +38,8 @@ def compare_and_set(key, expected, value):
 
 def write(changes, expected=None):
     """Makes all changes at once, or none if a key doesn't have its expected bytes. Returns whether it did."""
-    expected = expected or {}
+    expected = {_host.as_text(key, "a key"): _value(value) for key, value in (expected or {}).items()}
+    changes = [Change(_host.as_text(each.key, "a key"), _value(each.value)) for each in changes]
     if not _host.IN_COMPONENT:
         held = _host.standin.store
         if any(held.get(key) != value for key, value in expected.items()):
@@ -46,7 +48,7 @@ def write(changes, expected=None):
             if change.value is None:
                 held.pop(change.key, None)
             else:
-                held[change.key] = bytes(change.value)
+                held[change.key] = change.value
         return True
     store = _interface()
     expectations = [store.Expectation(key, value) for key, value in expected.items()]
@@ -55,6 +57,7 @@ def write(changes, expected=None):
 
 def items(prefix=""):
     """The keys that begin with the prefix, with their bytes, sorted by key."""
+    prefix = _host.as_text(prefix, "a prefix")
     if not _host.IN_COMPONENT:
         yield from sorted(item for item in _host.standin.store.items() if item[0].startswith(prefix))
         return
@@ -65,6 +68,10 @@ def items(prefix=""):
         cursor = page.cursor
         if cursor is None:
             return
+
+
+def _value(value):
+    return None if value is None else _host.as_bytes(value, "a value")
 
 
 def _interface():

@@ -190,6 +190,14 @@ class Host(unittest.TestCase):
         self.assertEqual(list(berth.store.items("a/")), [("a/1", b"one"), ("a/2", b"two")])
         self.assertEqual((berth.store.get("b"), berth.store.get("c")), (None, b"new"))
 
+    def test_store_takes_only_what_a_component_can_pass_on(self):
+        berth.store.put("a", bytearray(b"one"))
+        self.assertEqual(berth.store.get("a"), b"one")
+        for mistake in (lambda: berth.store.put("a", "text"), lambda: berth.store.put("a", 5), lambda: berth.store.get(1)):
+            with self.assertRaisesRegex(TypeError, "has to be"):
+                mistake()
+        self.assertEqual(berth.store.get("a"), b"one")
+
     def test_logging_reaches_the_log(self):
         logger = logging.getLogger("berth-test")
         logger.addHandler(berth.log.Handler())

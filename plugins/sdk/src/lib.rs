@@ -53,6 +53,11 @@
 //! * [`log`] writes to the operator's log.
 //! * [`Call`] knows the time left and shows progress.
 
+/// The code in the readme is tested.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 mod call;
 pub mod config;
 mod environment;

@@ -50,6 +50,11 @@ fn emitted_parts_and_content_share_one_limit() {
                 .is_some_and(|text| text.ends_with("emitted"))
         );
 
+        // The same if small parts fill the limit to its end.
+        let arguments = json!({ "parts": 20_000, "bytes": 1, "after_emitted": true });
+        let answer = long(&host, arguments).await;
+        assert!(loot(&answer).ends_with(" emitted"));
+
         let arguments =
             json!({ "parts": 600, "bytes": 1024, "behind": 600 << 10, "after_emitted": true });
         let answer = long(&host, arguments).await;

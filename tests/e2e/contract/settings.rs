@@ -117,3 +117,27 @@ fn working_directory_sets_nothing_and_inspect_shows_the_keys() {
         assert!(shown.stdout.contains(part), "{part}: {}", shown.stdout);
     }
 }
+
+#[test]
+fn schema_for_editors_has_that_of_each_plugin() {
+    let cli = Cli::new();
+    let schema = |line: &[&str]| {
+        let ended = cli.run(&[line, &["config", "schema"]].concat()).ends(0);
+        (ended.json(), ended.stderr)
+    };
+    let (alone, _) = schema(&[]);
+    cli.configure(&format!(
+        "[plugins.probe]\npath = {:?}\n[plugins.absent]\npath = \"absent.wasm\"\n",
+        plugin("probe")
+    ));
+    let (whole, told) = schema(&[]);
+    assert!(told.contains("schema of the plugin `absent` is left out"), "{told}");
+    let valid = |config: Value| {
+        let written = json!({ "plugins": { "probe": { "config": config } } });
+        jsonschema::is_valid(&whole, &written)
+    };
+    assert!(valid(json!({ "retries": 1 })) && !valid(json!({ "retries": "many" })));
+    // It helps to write a configuration that isn't valid yet.
+    let (known, told) = schema(&["--set", "tools.cal=60"]);
+    assert!(known == alone && told.contains("`berth config check` says why"), "{told}");
+}

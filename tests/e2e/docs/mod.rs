@@ -2,6 +2,8 @@
 //! tables have every key.
 
 mod cli;
+mod contract;
+mod cookbook;
 mod markdown;
 mod policies;
 mod reference;
@@ -52,7 +54,44 @@ fn packaged_sdk() -> PathBuf {
             .arg("-xmzf")
             .arg(format!("{package}.crate")),
     );
-    folder.join("package").join(package)
+    let packaged = folder.join("package").join(package);
+    // What the code doesn't need is missed by nobody who only builds it.
+    for (file, has) in [
+        ("README.md", "berth_sdk::plugin!"),
+        ("LICENSE-MIT", "MIT License"),
+        ("LICENSE-APACHE", "Apache License"),
+        ("wit/tool/tools.wit", "interface tools"),
+        ("wit/host/store.wit", "interface store"),
+    ] {
+        let text = fs::read_to_string(packaged.join(file)).unwrap_or_default();
+        assert!(text.contains(has), "{file} of the package: {text}");
+    }
+    let manifest = fs::read_to_string(packaged.join("Cargo.toml")).expect("it has a manifest");
+    let manifest: toml::Table = toml::from_str(&manifest).expect("it is TOML");
+    let may_be_published = manifest["package"].get("publish") != Some(&toml::Value::Boolean(false));
+    assert!(may_be_published, "{manifest:?}");
+    for dependency in dependencies(&manifest) {
+        assert!(
+            dependency.get("version").is_some() && dependency.get("path").is_none(),
+            "{dependency:?}"
+        );
+    }
+    packaged
+}
+
+/// The dependencies of a packaged manifest, for every target.
+fn dependencies(manifest: &toml::Table) -> Vec<toml::Value> {
+    let mut tables = vec![manifest];
+    let targets = manifest.get("target").and_then(toml::Value::as_table).into_iter().flatten();
+    tables.extend(targets.filter_map(|(_, target)| target.as_table()));
+    let found: Vec<toml::Value> = tables
+        .iter()
+        .flat_map(|table| [table.get("dependencies"), table.get("dev-dependencies")])
+        .filter_map(|listed| listed.and_then(toml::Value::as_table))
+        .flat_map(|listed| listed.values().cloned())
+        .collect();
+    assert!(found.len() >= 8, "{found:?}");
+    found
 }
 
 /// The page on plugins in an empty folder, as a reader follows it. Only the path of the SDK is
@@ -291,6 +330,16 @@ fn page_of_commands_equals_the_help() {
         let kept = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cli.md");
         fs::write(&kept, &expected).expect("the page is written");
         panic!("docs/cli.md has to be as {}", kept.display());
+    }
+}
+
+#[test]
+fn page_of_the_contract_equals_the_wit() {
+    let expected = contract::page();
+    if document("docs/plugins/contract.md") != expected {
+        let kept = Path::new(env!("CARGO_TARGET_TMPDIR")).join("contract.md");
+        fs::write(&kept, &expected).expect("the page is written");
+        panic!("docs/plugins/contract.md has to be as {}", kept.display());
     }
 }
 

@@ -63,7 +63,12 @@ fn code<T: std::fmt::Display>(items: impl Iterator<Item = T>) -> String {
 
 /// A paragraph in lines, those after the first behind `indentation`.
 fn wrapped(text: &str, indentation: &str) -> String {
-    let mut lines = vec![String::new()];
+    wrapped_behind("", text, indentation)
+}
+
+/// A paragraph in lines, the first behind `first`, which is white space.
+pub(super) fn wrapped_behind(first: &str, text: &str, indentation: &str) -> String {
+    let mut lines = vec![first.to_owned()];
     for word in text.split_whitespace() {
         let full =
             lines.last().is_some_and(|line| line.chars().count() + word.chars().count() >= WIDTH);

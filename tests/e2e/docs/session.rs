@@ -68,7 +68,7 @@ impl Session {
     #[track_caller]
     pub(super) fn try_block(&self, block: &Block) {
         match block.language.as_str() {
-            "sh" => self.works(&block.text),
+            "sh" => drop(self.works(&block.text)),
             "" | "console" => commands(&block.text)
                 .into_iter()
                 .for_each(|(command, expected)| self.prints(&command, &expected)),
@@ -76,11 +76,12 @@ impl Session {
         }
     }
 
-    /// Runs a command that has to work.
+    /// Runs a command that has to work, and returns all its output.
     #[track_caller]
-    pub(super) fn works(&self, command: &str) {
+    pub(super) fn works(&self, command: &str) -> String {
         let (works, printed) = self.run(command);
         assert!(works, "`{command}` fails:\n{printed}");
+        printed
     }
 
     #[track_caller]
@@ -97,6 +98,14 @@ impl Session {
 
     /// Whether it succeeded, and all its output.
     fn run(&self, command: &str) -> (bool, String) {
+        // Both streams in one, in their order.
+        let output = self.shell(&format!("exec 2>&1\n{command}")).output();
+        let output = output.expect("there is a shell");
+        (output.status.success(), String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
+    /// A shell with this script.
+    pub(super) fn shell(&self, script: &str) -> Command {
         let mut path = berth().parent().expect("a program lies in a folder").as_os_str().to_owned();
         for folder in self
             .tools
@@ -108,8 +117,7 @@ impl Session {
             path.push(folder);
         }
         let mut shell = Command::new("sh");
-        // Both streams in one, in their order.
-        shell.arg("-ec").arg(format!("exec 2>&1\n{command}")).current_dir(&self.folder);
+        shell.arg("-ec").arg(script).current_dir(&self.folder);
         // Without Berth's variables of the user who runs the tests, and without cargo's.
         for (name, _) in std::env::vars_os() {
             let ours = |name: &str| {
@@ -132,8 +140,7 @@ impl Session {
         shell.envs(self.ceiling.iter().map(|path| ("BERTH_CEILING", path)));
         // The plugins of the repository have compiled most of what an example needs.
         shell.env("CARGO_TARGET_DIR", super::built());
-        let output = shell.output().expect("there is a shell");
-        (output.status.success(), String::from_utf8_lossy(&output.stdout).into_owned())
+        shell
     }
 }
 

@@ -111,7 +111,7 @@ fn checksums(folder: &Path, files: &[String]) -> Result<String, String> {
 }
 
 /// The paths of all files, sorted.
-fn collect(folder: &Path, prefix: &str, files: &mut Vec<String>) -> Result<(), String> {
+pub(crate) fn collect(folder: &Path, prefix: &str, files: &mut Vec<String>) -> Result<(), String> {
     let entries = fs::read_dir(folder).and_then(Iterator::collect::<Result<Vec<_>, _>>);
     let mut entries =
         entries.map_err(|error| format!("can't list {}: {error}", folder.display()))?;

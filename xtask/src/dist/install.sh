@@ -75,11 +75,19 @@ $file
 
 uninstall() {
     [ -f "$installed" ] || die "berth was not installed into $prefix by this script: there is no $installed"
+    contract=$(sed -n -e 's|^\(share/doc/berth/wit/.*\)/[^/]*$|\1|p' "$installed" | sort -ru)
     while IFS= read -r file; do
         remove "$file"
     done < "$installed"
     rm -f -- "$installed"
-    for folder in share/doc/berth share/doc share/man/man1 share/man share/bash-completion/completions share/bash-completion \
+    printf '%s\n' "$contract" | while IFS= read -r folder; do
+        case $folder in
+            '' | */../* | */..) ;;
+            *) rmdir -- "$prefix/$folder" 2>/dev/null || true ;;
+        esac
+    done
+    for folder in share/doc/berth/wit/deps share/doc/berth/wit/frozen-0.1 share/doc/berth/wit \
+        share/doc/berth share/doc share/man/man1 share/man share/bash-completion/completions share/bash-completion \
         share/zsh/site-functions share/zsh share/fish/vendor_completions.d share/fish share bin; do
         rmdir -- "$prefix/$folder" 2>/dev/null || true
     done

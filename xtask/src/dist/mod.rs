@@ -57,6 +57,7 @@ pub(crate) fn command(arguments: &[OsString]) -> CommandResult {
     step::headline("pack");
     let archive = Archive::new(&version()?)?;
     add_files(&archive, &berth, &packages)?;
+    add_contract(&archive)?;
     add_completions_and_pages(&archive, &berth)?;
     archive.seal()?;
     verify::check_install(&archive)?;
@@ -127,6 +128,26 @@ fn add_files(archive: &Archive, berth: &Path, packages: &[Package]) -> Result<()
     archive.program("install.sh", script.as_bytes())
 }
 
+/// The folder of the contract in the archive. `share/berth` below the default prefix is the folder
+/// of a user's data.
+const CONTRACT: &str = "share/doc/berth/wit";
+
+/// Adds the contract's WIT, for generators of bindings.
+fn add_contract(archive: &Archive) -> Result<(), String> {
+    for path in contract()? {
+        archive
+            .file(&format!("{CONTRACT}/{path}"), &read(&cargo::root().join("wit").join(&path))?)?;
+    }
+    Ok(())
+}
+
+/// The files of the contract, by their paths below `wit`.
+fn contract() -> Result<Vec<String>, String> {
+    let mut files = Vec::new();
+    archive::collect(&cargo::root().join("wit"), "", &mut files)?;
+    Ok(files)
+}
+
 /// Adds the completions and man pages, which the program prints itself, in the folders where shells
 /// and `man` look for them.
 fn add_completions_and_pages(archive: &Archive, berth: &Path) -> Result<(), String> {
@@ -172,4 +193,26 @@ fn stdout_of(command: &mut Command) -> Result<String, String> {
     }
     let stderr = String::from_utf8_lossy(&output.stderr).trim().to_owned();
     Err(format!("{} failed ({}): {stderr}", command.get_program().display(), output.status))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::contract;
+
+    #[test]
+    fn contract_is_packed_with_all_versions_and_what_it_refers_to() {
+        let files = contract().expect("the folder is there");
+        for file in [
+            "tool/tools.wit",
+            "tool/worlds.wit",
+            "host/store.wit",
+            "deps/io/poll.wit",
+            "deps/http/types.wit",
+        ] {
+            assert!(files.iter().any(|found| found == file), "{file} is missing in {files:?}");
+        }
+        assert!(files.iter().any(|found| found.starts_with("frozen-0.1/")), "{files:?}");
+        let other = files.iter().find(|found| !found.ends_with(".wit"));
+        assert_eq!(other, None, "only the contract is packed");
+    }
 }

@@ -30,6 +30,13 @@ pub(crate) fn check_install(archive: &Archive) -> Result<(), String> {
     script(&[])?;
     script(&[])?;
     stdout_of(Command::new(prefix.join("bin/berth")).arg("--version"))?;
+    for path in super::contract()? {
+        let (packed, original) =
+            (prefix.join(super::CONTRACT).join(&path), cargo::root().join("wit").join(&path));
+        if read(&packed)? != read(&original)? {
+            return Err(format!("{} isn't the contract of these sources", packed.display()));
+        }
+    }
     script(&["--uninstall"])?;
     let left = fs::read_dir(&prefix).map_or(0, Iterator::count);
     if left == 0 {

@@ -15,6 +15,7 @@ mod inspection;
 mod loading;
 mod policies;
 mod settings;
+mod settings_schema;
 mod slot;
 mod unknown;
 mod watching;
@@ -35,6 +36,7 @@ pub use approvals::{Approvals, ApprovedPlugin};
 pub use filters::FilterRulesState;
 pub use inspection::{Change, Difference, PluginInspection, ToolChange};
 pub use policies::{Policies, compiled_folder, most_memory, runtime_config};
+pub use settings_schema::config_schema;
 pub use slot::{HeldVersion, PluginPlace, PluginState};
 pub use watching::Watch;
 

@@ -430,7 +430,7 @@ pub(crate) enum ConfigCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Print the JSON Schema of berth.toml
+    /// Print the JSON Schema of berth.toml and of its plugins' settings
     #[command(after_help = "Example:\n  berth config schema > berth.schema.json")]
     Schema,
     /// Write a berth.toml that has every key, commented out

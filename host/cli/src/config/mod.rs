@@ -29,7 +29,9 @@ pub(crate) fn run(command: ConfigCommand, options: &Options) -> Result<Exit, Err
             written.map(|()| Exit::Success)
         }
         ConfigCommand::Schema => {
-            writeln!(std::io::stdout(), "{:#}", config::schema())?;
+            let (folders, directory) = (Folders::from_environment()?, config::working_directory()?);
+            let schema = berth_core::config_schema(&folders, &options.inputs()?, &directory);
+            writeln!(std::io::stdout(), "{schema:#}")?;
             Ok(Exit::Success)
         }
         ConfigCommand::Check { file } => {

@@ -21,6 +21,10 @@ const PROGRESS_MESSAGE: usize = 200;
 /// Most bytes of a log message.
 const LOG_MESSAGE: usize = 4096;
 
+/// Bytes of an answer that emitted parts leave to the tool, so that one that was told to stop can
+/// say so.
+const LAST_WORDS: usize = 4096;
+
 impl call::Host for &mut CallState {
     fn id(&mut self) -> wasmtime::Result<String> {
         Ok(self.call.id.to_string())
@@ -63,13 +67,13 @@ impl call::Host for &mut CallState {
         // is left after a part that is too large is for the answer, which may come behind the
         // emitted parts.
         let size = convert::part_size(&part);
-        let room = self.call.emit_budget.checked_sub(size).filter(|_| !self.call.emitted_all);
-        let Some(left) = room else {
+        let room = self.call.emit_budget.checked_sub(size).filter(|left| *left >= LAST_WORDS);
+        let Some(left) = room.filter(|_| !self.call.emitted_all) else {
             self.call.emitted_all = true;
             return Ok(false);
         };
         self.call.emit_budget = left;
-        let Some(part) = convert::content(part) else { return Ok(left > 0) };
+        let Some(part) = convert::content(part) else { return Ok(true) };
         // The part is shown before the answer, so it is neutralised here (invariant 6).
         let mut part: Content = part.neutralised();
         if let Some(egress) = self.http.egress() {
@@ -77,7 +81,7 @@ impl call::Host for &mut CallState {
         }
         self.call.events.emitted(&part);
         self.call.emitted.lock().unwrap_or_else(PoisonError::into_inner).push(part);
-        Ok(self.call.emit_budget > 0)
+        Ok(true)
     }
 }
 

@@ -206,7 +206,7 @@ impl CallState {
                 "start a program".to_owned(),
                 "read-only tools can't start programs",
                 "the tool's annotations",
-                "The tool's author has to drop `read-only`.".to_owned(),
+                "The author has to drop `read-only` of the tool, and ask for `files` to write, if for any.".to_owned(),
             ));
         }
         Ok(processes)

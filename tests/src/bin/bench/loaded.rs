@@ -78,6 +78,23 @@ pub(crate) fn plugins(setting: &Setting) -> Result<Vec<Row>, String> {
         });
         figures.push(these);
     }
+    if let Some(most) = figures.last() {
+        let what = format!("berth serve with {there} plugins");
+        let reported = |what: String, value, unit| Row {
+            name: "plugins",
+            what,
+            samples: vec![value],
+            unit,
+            target: Target::Lower,
+            ours: String::new(),
+            rival: String::new(),
+        };
+        let loaded = most.loaded.as_secs_f64() * 1e3;
+        let mib = Unit::Mebibytes;
+        rows.push(reported(format!("{what}: the last one answers"), loaded, Unit::Milliseconds));
+        rows.push(reported(format!("{what}, idle: own memory"), most.idle, mib));
+        rows.push(reported(format!("{what}, each called: own memory"), most.used, mib));
+    }
     let (few, many, more) = (&figures[0], &figures[COUNTS.len() - 1], (there - 1) as f64);
     let row = |what: &str, value: f64, unit| Row {
         name: "plugins",

@@ -12,6 +12,7 @@ mod files;
 mod filters;
 mod governed;
 mod kept;
+mod languages;
 mod loaded;
 mod mcp;
 mod measure;
@@ -21,9 +22,11 @@ mod sandbox;
 mod search;
 mod shape;
 mod shell;
+mod stored;
 mod swap;
 mod table;
 mod tree;
+mod typed;
 mod web;
 
 use std::path::PathBuf;
@@ -49,12 +52,15 @@ struct Group {
     measure: fn(&Setting) -> Result<Vec<Row>, String>,
 }
 
-const GROUPS: [Group; 14] = [
+const GROUPS: [Group; 17] = [
     Group { names: &["echo", "ready", "throughput"], measure: calls::measure },
     Group { names: &["governed", "durable"], measure: governed::measure },
     Group { names: &["grep", "find"], measure: search::measure },
     Group { names: &["read"], measure: files::measure },
     Group { names: &["kept"], measure: kept::measure },
+    Group { names: &["typed"], measure: typed::measure },
+    Group { names: &["store"], measure: stored::measure },
+    Group { names: &["languages"], measure: languages::measure },
     Group { names: &["process"], measure: process::measure },
     Group { names: &["shell"], measure: shell::measure },
     Group { names: &["web"], measure: web::measure },

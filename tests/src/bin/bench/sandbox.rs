@@ -56,6 +56,13 @@ impl Sandbox {
         Sandbox::build(builder)
     }
 
+    /// Only the plugins that the settings name, with folders below `home`.
+    pub(crate) fn without_builtins(home: &Path, settings: &[&str]) -> Result<Sandbox, String> {
+        let folders = Folders::inside(home);
+        let builder = Host::builder().config(loaded(&folders, settings)?).folders(folders);
+        Sandbox::build(builder.working_directory(home))
+    }
+
     /// The echoing plugin, with its own folders and additional settings.
     pub(crate) fn governed(
         repository: &Path,

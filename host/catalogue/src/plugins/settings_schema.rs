@@ -1,0 +1,251 @@
+//! The JSON Schema of the configuration, with the schemas that plugins have for their own settings.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use berth_config::{Folders, Inputs, Loaded};
+use berth_contract::text::{cut, neutral_line};
+use serde_json::{Map, Value, json};
+
+use super::folder::PluginFolder;
+use super::{candidate, reason_of};
+use crate::schema;
+
+/// Most bytes of the schemas of all plugins together. One has at most 64 KiB.
+const MAX_TOTAL: usize = 4 << 20;
+
+/// Keywords that hold values and no schemas.
+const DATA: [&str; 4] = ["const", "default", "enum", "examples"];
+
+/// Keywords that give a schema a name or a root of its own. Inside of another document they would
+/// change what its references mean.
+const NAMES: [&str; 5] = ["$schema", "$id", "$anchor", "$dynamicAnchor", "$vocabulary"];
+
+/// The JSON Schema of the configuration. Below `plugins.NAME.config`, it has the schema in the
+/// manifest of each plugin of the user. The log says which are left out, and why. Blocks.
+pub fn config_schema(folders: &Folders, inputs: &Inputs, directory: &Path) -> Value {
+    let whole = berth_config::schema();
+    let (whole, notes) = match berth_config::load(folders, inputs) {
+        Ok(loaded) => with_plugins(whole, schemas(&loaded, folders, directory)),
+        Err(_) => {
+            let note = "the schemas of plugins are left out: the configuration isn't valid, and `berth config check` says why";
+            (whole, vec![note.to_owned()])
+        }
+    };
+    notes.iter().for_each(|note| tracing::warn!("{note}"));
+    whole
+}
+
+/// What a plugin says about its settings: nothing, a schema, or the reason why it can't be read.
+type Found = Result<Option<Value>, String>;
+
+fn schemas(loaded: &Loaded, folders: &Folders, directory: &Path) -> Vec<(String, Found)> {
+    let mut names: BTreeSet<String> = loaded.config.plugins.keys().cloned().collect();
+    // A folder that can't be read has no plugins: the host doesn't load any of it.
+    if let Ok(Some(folder)) = PluginFolder::open(&loaded.plugin_folder(folders, directory)) {
+        names.extend(folder.names().unwrap_or_default());
+    }
+    let found = |name: String| {
+        let found = candidate(loaded, folders, directory, &name)
+            .map(|candidate| candidate.info().manifest.config_schema.clone())
+            .map_err(reason_of);
+        (name, found)
+    };
+    names.into_iter().map(found).collect()
+}
+
+fn with_plugins(mut whole: Value, found: Vec<(String, Found)>) -> (Value, Vec<String>) {
+    let (mut notes, mut total) = (Vec::new(), 0);
+    let of_any = whole["properties"]["plugins"]["additionalProperties"].clone();
+    for (name, found) in found {
+        let added = found.and_then(|schema| {
+            let Some(schema) = schema else { return Ok(()) };
+            let schema = embeddable(schema, &name)?;
+            total += schema.to_string().len();
+            if total > MAX_TOTAL {
+                return Err(format!("the schemas of all plugins have more than {MAX_TOTAL} bytes"));
+            }
+            whole["properties"]["plugins"]["properties"][&name] = json!({
+                "allOf": [of_any, { "properties": { "config": { "$ref": place(&name) } } }],
+            });
+            whole["$defs"][definition(&name)] = schema;
+            Ok(())
+        });
+        if let Err(reason) = added {
+            let (name, reason) = (cut(&name, 80), cut(&reason, 1024));
+            notes.push(neutral_line(&format!(
+                "the schema of the plugin `{name}` is left out: {reason}"
+            )));
+        }
+    }
+    (whole, notes)
+}
+
+/// The definition with the schema of a plugin. The names of the others begin with a capital.
+fn definition(name: &str) -> String {
+    format!("plugin-{name}")
+}
+
+/// Where it stands. A name has no character that a pointer would escape.
+fn place(name: &str) -> String {
+    format!("#/$defs/{}", definition(name))
+}
+
+/// A plugin's schema as a part of another document: references from its root start at its place. It
+/// is third-party, so it is tried first.
+fn embeddable(schema: Value, name: &str) -> Result<Value, String> {
+    if !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-') {
+        return Err("its name isn't the name of a plugin".to_owned());
+    }
+    schema::compile(&schema)?;
+    let mut schema = moved(schema, &place(name));
+    // The host fills in defaults before it checks what is required.
+    let with_default: BTreeSet<String> = schema
+        .get("properties")
+        .and_then(Value::as_object)
+        .into_iter()
+        .flatten()
+        .filter(|(_, property)| property.get("default").is_some())
+        .map(|(key, _)| key.clone())
+        .collect();
+    if let Some(required) = schema.get_mut("required").and_then(Value::as_array_mut) {
+        required.retain(|key| key.as_str().is_none_or(|key| !with_default.contains(key)));
+    }
+    Ok(schema)
+}
+
+/// A schema without names of its own, whose references start at `root`. Its depth is bounded, as
+/// that of each schema in a manifest.
+fn moved(schema: Value, root: &str) -> Value {
+    let each = |fields: Map<String, Value>| {
+        fields.into_iter().map(|(key, field)| (key, moved(field, root))).collect()
+    };
+    match schema {
+        Value::Array(items) => items.into_iter().map(|item| moved(item, root)).collect(),
+        Value::Object(fields) => fields
+            .into_iter()
+            .filter(|(key, field)| !(NAMES.contains(&&**key) && field.is_string()))
+            .map(|(key, field)| {
+                let field = match (&*key, field) {
+                    ("$ref", Value::String(target)) => match target.strip_prefix('#') {
+                        Some(pointer) => format!("{root}{pointer}").into(),
+                        None => target.into(),
+                    },
+                    (data, field) if DATA.contains(&data) => field,
+                    // The keys of these are names of the plugin's own, not keywords.
+                    (
+                        "properties" | "patternProperties" | "$defs" | "definitions"
+                        | "dependentSchemas",
+                        Value::Object(fields),
+                    ) => Value::Object(each(fields)),
+                    (_, field) => moved(field, root),
+                };
+                (key, field)
+            })
+            .collect::<Map<_, _>>()
+            .into(),
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn problems(whole: &Value, configuration: &Value) -> Vec<String> {
+        let validator = schema::compile(whole).expect("the schema is valid");
+        validator
+            .iter_errors(configuration)
+            .map(|error| error.instance_path().to_string())
+            .collect()
+    }
+
+    fn with(schema: Value) -> (Value, Vec<String>) {
+        with_plugins(berth_config::schema(), vec![("a".to_owned(), Ok(Some(schema)))])
+    }
+
+    #[test]
+    fn settings_are_checked_by_the_plugins_own_schema() {
+        let own = json!({
+            "$schema": "https://json-schema.org/draft/2020-12/schema", "$id": "https://example.com/a",
+            "type": "object", "additionalProperties": false,
+            "required": ["server", "tries"],
+            "properties": {
+                "server": { "$ref": "#/$defs/Server" },
+                "tries": { "type": "integer", "default": 3 },
+                // A setting that has the name of a keyword, and data that looks like a reference.
+                "$ref": { "const": { "$ref": "#/x" } },
+                "default": { "$ref": "#/$defs/Server" },
+            },
+            "$defs": { "Server": { "type": "string", "pattern": "^https:" } },
+        });
+        let (whole, notes) = with(own);
+        assert_eq!(notes, [""; 0]);
+        let config = |config: Value| json!({ "plugins": { "a": { "config": config } } });
+        assert_eq!(problems(&whole, &config(json!({ "server": "https://x" }))), [""; 0]);
+        let valid =
+            json!({ "server": "https://x", "$ref": { "$ref": "#/x" }, "default": "https:" });
+        assert_eq!(problems(&whole, &config(valid)), [""; 0]);
+        for (invalid, place) in [
+            (json!({ "server": "ftp://x" }), "/plugins/a/config/server"),
+            (json!({ "server": "https://x", "default": 1 }), "/plugins/a/config/default"),
+            (json!({ "server": "https://x", "sever": 1 }), "/plugins/a/config"),
+            (json!({ "tries": 1 }), "/plugins/a/config"),
+        ] {
+            assert_eq!(problems(&whole, &config(invalid)), [place]);
+        }
+        // The rest of the plugin's table is checked as before, and so are other plugins.
+        let misspelt = json!({ "plugins": { "a": { "pth": "" }, "b": { "pth": "" } } });
+        assert_eq!(problems(&whole, &misspelt).len(), 2);
+        let other = json!({ "plugins": { "b": { "config": { "anything": 1 } } } });
+        assert_eq!(problems(&whole, &other), [""; 0]);
+    }
+
+    #[test]
+    fn broken_schemas_are_left_out_and_the_rest_stays() {
+        let other = json!({ "type": "object", "properties": { "n": { "type": "integer" } } });
+        for (broken, reason) in [
+            (Ok(Some(json!({ "type": "object", "properties": 1 }))), "left out: "),
+            (Ok(Some(json!({ "$ref": "#/$defs/Missing", "type": "object" }))), "left out: "),
+            (
+                Ok(Some(json!({ "type": "object", "patternProperties": { "(": true } }))),
+                "left out: ",
+            ),
+            (Err("it\nis\u{1b}[31m missing".to_owned()), "is missing"),
+        ] {
+            let found = vec![("a".to_owned(), broken), ("b".to_owned(), Ok(Some(other.clone())))];
+            let (whole, notes) = with_plugins(berth_config::schema(), found);
+            assert_eq!(notes.len(), 1, "{notes:?}");
+            assert!(notes[0].contains("`a`") && !notes[0].contains('\u{1b}'), "{notes:?}");
+            assert!(reason == "is missing" || notes[0].contains(reason), "{notes:?}");
+            let written = json!({ "plugins": { "a": { "config": { "x": 1 } }, "b": { "config": { "n": "" } } } });
+            assert_eq!(problems(&whole, &written), ["/plugins/b/config/n"]);
+        }
+    }
+
+    #[test]
+    fn a_plugin_changes_nothing_outside_of_its_settings() {
+        let hostile = json!({
+            "type": "object", "$anchor": "Plugin", "$comment": "x",
+            "$defs": { "Plugin": { "not": {} }, "Tools": { "not": {} } },
+            "properties": { "tools": { "$ref": "#/$defs/Tools" } },
+        });
+        let (whole, notes) = with(hostile);
+        assert_eq!(notes, [""; 0]);
+        let fine = json!({ "tools": { "autonomy": "full" }, "plugins": { "a": { "config": {} } } });
+        assert_eq!(problems(&whole, &fine), [""; 0]);
+        let mut others = whole.clone();
+        others["$defs"].as_object_mut().unwrap().remove("plugin-a");
+        others["properties"]["plugins"].as_object_mut().unwrap().remove("properties");
+        assert_eq!(others, berth_config::schema(), "nothing else differs");
+    }
+
+    #[test]
+    fn too_many_bytes_are_left_out() {
+        let long = json!({ "type": "object", "description": "x".repeat(60_000) });
+        let found = (0..100).map(|number| (format!("p{number}"), Ok(Some(long.clone())))).collect();
+        let (whole, notes) = with_plugins(berth_config::schema(), found);
+        assert!((20..40).contains(&notes.len()), "{}", notes.len());
+        assert!(whole.to_string().len() < MAX_TOTAL + (1 << 20));
+    }
+}

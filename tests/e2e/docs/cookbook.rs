@@ -1,0 +1,201 @@
+//! The samples of the cookbook: those of each language become one plugin, and the page's commands
+//! are run with it.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use super::built;
+use super::markdown::{Block, blocks, document, root};
+use super::session::Session;
+use crate::mcp::client::{Client, LEGACY, text};
+use crate::support::fetched;
+use crate::support::server::{Asked, Server, Wire, answer};
+
+const PAGE: &str = "docs/plugins/cookbook.md";
+
+/// The key that the page puts into a file.
+const KEY: &str = "k-49af02";
+
+/// The weather service of the page.
+fn weather(asked: &Asked, wire: &mut dyn Wire) -> io::Result<()> {
+    let (status, body) = match (asked.header("x-key"), asked.path()) {
+        (Some(KEY), "/stations/7") => ("200 OK", r#"{"degrees":21}"#),
+        (Some(KEY), "/stations/503") => ("503 Service Unavailable", ""),
+        (Some(KEY), _) => ("404 Not Found", ""),
+        _ => ("401 Unauthorized", ""),
+    };
+    answer(wire, status, &[("content-type", "application/json")], body.as_bytes())
+}
+
+/// Builds the samples of a language with `build`, and runs the commands of the page with them.
+fn samples_work(
+    folder: &Path,
+    tools: Option<&Path>,
+    fence: &str,
+    build: impl Fn(&Session, &str),
+) -> Session {
+    let mut session = Session::new(folder);
+    session.tools = tools.map(Path::to_owned);
+    let service = Server::plain(weather);
+    let place = format!("127.0.0.1:{}", service.port());
+
+    let page = blocks(&document(PAGE));
+    let samples: Vec<&str> =
+        page.iter().filter(|block| block.language == fence).map(|block| &*block.text).collect();
+    let file = |name: &str| {
+        let found = page.iter().find(|block| block.file.as_deref() == Some(name));
+        found.unwrap_or_else(|| panic!("{PAGE} shows no {name}")).text.clone()
+    };
+    session.write("plugin.toml", file("plugin.toml"));
+    build(&session, &samples.join("\n"));
+
+    // The service of the page is on this machine.
+    let settings = file("berth.toml")
+        .replace("https://api.example.com", &format!("http://{place}"))
+        .replace("api.example.com", &place)
+        .replace("\nprograms", "\nallowed_private_hosts = [\"127.0.0.1\"]\nprograms");
+    session.write("berth.toml", settings);
+    let commands: Vec<&Block> = page.iter().filter(|block| block.language == "console").collect();
+    // Beside the recipes, each language has its imports, and Rust its manifest.
+    let others = if fence == "rust" { 2 } else { 1 };
+    assert_eq!(commands.len(), samples.len() - others, "each recipe has commands");
+    commands.into_iter().for_each(|block| session.try_block(block));
+
+    progress_is_shown(&session);
+    a_full_answer_stops(&session);
+    no_key_is_no_request(&session, &service);
+    session
+}
+
+/// What a real store does for an SDK, beside what the page shows.
+fn store_works(session: &Session) {
+    let shown = session
+        .works("berth --config berth.toml call --yes --json cookbook__try_store 2> store.log");
+    let answer: Value = serde_json::from_str(&shown).expect("it is JSON");
+    let expected = json!({
+        "listed": true, "all_bytes": true, "empty": true, "missing": true, "other_value": false,
+        "both_or_none": false, "unchanged": true, "no_key": "invalid", "long_value": "invalid",
+        "quota": "limit", "created": true, "deleted": true,
+        "left": ["empty", "many/0999", "many/1000", "visits/Ada", "visits/Zoë"],
+    });
+    assert_eq!(answer["output"]["structured"], expected, "{answer}");
+}
+
+/// What a client of MCP sees of a call.
+fn progress_is_shown(session: &Session) {
+    let mut client = Client::start(session.shell("exec berth --config berth.toml serve"));
+    client.begin(LEGACY, false);
+    let answer = client.request(
+        "tools/call",
+        json!({
+            "name": "cookbook__count_words", "arguments": { "paths": ["notes.txt", "more.txt"] },
+            "_meta": { "progressToken": "p" },
+        }),
+    );
+    assert_eq!(text(&answer), "5", "{answer}");
+    let told: Vec<(f64, String)> = client
+        .aside
+        .iter()
+        .filter(|message| message["method"] == "notifications/progress")
+        .map(|message| {
+            let (fraction, shown) = (&message["params"]["progress"], &message["params"]["message"]);
+            (fraction.as_f64().expect("a number"), shown.as_str().expect("a text").to_owned())
+        })
+        .collect();
+    let [(first, notes), (second, more)] = &told[..] else { panic!("{told:?}") };
+    assert!(first < second, "{told:?}");
+    assert!(notes.starts_with("counting ") && notes.ends_with("/notes.txt"), "{told:?}");
+    assert!(more.ends_with("/more.txt"), "{told:?}");
+}
+
+/// A tool that was told to stop does, and what it gave is kept.
+fn a_full_answer_stops(session: &Session) {
+    let set = "--set plugins.cookbook.limits.result_mib=1";
+    let shown = session.works(&format!(
+        "berth --config berth.toml {set} call --json cookbook__squares count=100000"
+    ));
+    let answer: Value = serde_json::from_str(&shown).expect("it is JSON");
+    let parts = answer["output"]["content"].as_array().expect("the answer has parts");
+    let last = parts.last().and_then(|part| part["text"].as_str()).unwrap_or_default();
+    assert!(last.starts_with("cut at "), "{} parts, the last: {last}", parts.len());
+    assert_eq!(parts[1]["text"], "4");
+}
+
+/// The tool itself sees whether there is a key, and no request goes out without one.
+fn no_key_is_no_request(session: &Session, service: &Server) {
+    let before = service.asked().len();
+    let settings = fs::read_to_string(session.folder.join("berth.toml")).expect("it was written");
+    let (without, _) =
+        settings.split_once("[plugins.cookbook.secrets").expect("the page has a secret");
+    session.write("keyless.toml", without);
+    let shown = session.works("! berth --config keyless.toml call cookbook__weather station=7");
+    assert!(shown.contains("error[permanent_failure/no-key]"), "{shown}");
+    assert_eq!(service.asked().len(), before);
+}
+
+#[test]
+fn samples_of_the_cookbook_work_in_rust() {
+    let example = root().join("plugins/examples/rust");
+    // Below the build folder of the plugins, with the settings of the example, so that what the
+    // example needed isn't compiled again.
+    let folder = built().join("cookbook");
+    let _ = fs::remove_dir_all(&folder);
+    samples_work(&folder, None, "rust", |session, samples| {
+        let renamed = |name: &str| {
+            let text = fs::read_to_string(example.join(name)).expect("the example is there");
+            text.replace("word-count", "cookbook")
+        };
+        let sdk = root().join("plugins/sdk");
+        let manifest = renamed("Cargo.toml")
+            .replace("../../sdk", &sdk.display().to_string())
+            .replace("[dev-dependencies]\n", "");
+        session.write("Cargo.toml", manifest);
+        session.write("Cargo.lock", renamed("Cargo.lock"));
+        session.write("src/lib.rs", format!("//! The samples.\n\n{samples}"));
+        let build = "cargo build --release --target wasm32-wasip2 --offline";
+        session.works(build);
+        let component = built().join("wasm32-wasip2/release/cookbook.wasm");
+        fs::copy(component, session.folder.join("cookbook.wasm")).expect("it was built");
+    });
+}
+
+fn samples_work_with_sdk(language: &str, source: &str, tools: &Path) {
+    let folder = TempDir::new().expect("a temporary folder is made");
+    let path = folder.path().canonicalize().expect("the folder is there");
+    let more = root().join("tests/plugins").join(language);
+    let more = more.join(format!("try_store{}", source.trim_start_matches("plugin")));
+    let more = fs::read_to_string(more).expect("the tool is there");
+    let session = samples_work(&path, Some(tools), language, |session, samples| {
+        let sdk = root().join(format!("plugins/sdk-{language}"));
+        symlink(sdk, session.folder.join("sdk")).expect("a link is made");
+        let manifest = fs::read_to_string(session.folder.join("plugin.toml"));
+        let manifest = manifest.expect("it was written");
+        let place = if language == "javascript" { "./sdk" } else { "sdk" };
+        session.write(
+            "plugin.toml",
+            format!("{manifest}\n[build]\nlanguage = \"{language}\"\nsdk = \"{place}\"\n"),
+        );
+        session.write(source, format!("{samples}{more}"));
+        session.works("berth plugin build");
+    });
+    store_works(&session);
+}
+
+#[test]
+fn samples_of_the_cookbook_work_in_python() {
+    if let Some(folder) = fetched("plugins-python") {
+        samples_work_with_sdk("python", "plugin.py", &folder.join("bin"));
+    }
+}
+
+#[test]
+fn samples_of_the_cookbook_work_in_javascript() {
+    if let Some(folder) = fetched("plugins-javascript") {
+        samples_work_with_sdk("javascript", "plugin.js", &folder.join("node_modules/.bin"));
+    }
+}

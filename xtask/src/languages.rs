@@ -1,0 +1,150 @@
+//! Builds the example plugin of each language into `target/plugins/languages`, for the benches.
+//! Like its readers, it uses the language's own compiler.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::cargo::{self, WASM};
+use crate::step;
+
+/// The folder of the components.
+fn folder() -> PathBuf {
+    cargo::target().join("plugins/languages")
+}
+
+/// Builds every example. Returns the languages that this machine can't build, and why.
+pub(crate) fn build(berth: &Path) -> Result<Vec<(String, String)>, String> {
+    fs::create_dir_all(folder())
+        .map_err(|error| format!("can't create {}: {error}", folder().display()))?;
+    let examples = cargo::plugins().join("examples");
+    let workshop = workshop()?;
+    let mut missing = Vec::new();
+    for name in subfolders(&examples)? {
+        let example = examples.join(&name);
+        let built = if example.join("plugin.toml").exists() {
+            with_berth(berth, &example, &workshop.join("examples").join(&name))
+        } else {
+            with_cargo(&example)
+        };
+        let installed = folder().join(format!("{name}.wasm"));
+        // An old component would be measured as if it were this one.
+        let _ = fs::remove_file(&installed);
+        match built {
+            Ok(component) => fs::copy(&component, &installed)
+                .map(drop)
+                .map_err(|error| format!("can't copy {}: {error}", component.display()))?,
+            Err(why) => missing.push((name, why)),
+        }
+    }
+    Ok(missing)
+}
+
+/// An example in Rust, in the build folder that has its dependencies.
+fn with_cargo(example: &Path) -> Result<PathBuf, String> {
+    let target = cargo::plugins().join("target");
+    let mut build = cargo::cargo(example, "build");
+    step::run(
+        "cargo build of the example",
+        build.args(["--release", "--target", WASM, "--target-dir"]).arg(&target),
+    )?;
+    Ok(target.join(WASM).join("release/word_count.wasm"))
+}
+
+/// A new folder with the SDKs, where an example finds them as in the repository. A build leaves
+/// files, which don't belong between the sources.
+fn workshop() -> Result<PathBuf, String> {
+    let folder = cargo::target().join("languages");
+    if folder.exists() {
+        fs::remove_dir_all(&folder)
+            .map_err(|error| format!("can't remove {}: {error}", folder.display()))?;
+    }
+    fs::create_dir_all(folder.join("examples"))
+        .map_err(|error| format!("can't create {}: {error}", folder.display()))?;
+    for sdk in subfolders(&cargo::plugins())?.iter().filter(|name| name.starts_with("sdk")) {
+        symlink(cargo::plugins().join(sdk), folder.join(sdk))
+            .map_err(|error| format!("can't link {sdk}: {error}"))?;
+    }
+    Ok(folder)
+}
+
+/// Folders that a build of the example itself has left.
+const BUILT: [&str; 4] = [".venv", "build", "node_modules", "target"];
+
+fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let (from, to) = (entry.path(), to.join(entry.file_name()));
+        if !from.is_dir() {
+            fs::copy(&from, &to)?;
+        } else if !BUILT.iter().any(|name| entry.file_name() == *name) {
+            copy(&from, &to)?;
+        }
+    }
+    Ok(())
+}
+
+/// A copy of an example in another language, with the compilers that the tests use too.
+fn with_berth(berth: &Path, example: &Path, place: &Path) -> Result<PathBuf, String> {
+    copy(example, place).map_err(|error| format!("can't copy {}: {error}", example.display()))?;
+    let clients = cargo::target().join("clients");
+    let mut path =
+        [clients.join("plugins-python/bin"), clients.join("plugins-javascript/node_modules/.bin")]
+            .map(PathBuf::into_os_string)
+            .join(":".as_ref());
+    path.push(":");
+    path.push(std::env::var_os("PATH").unwrap_or_default());
+    let mut build = Command::new(berth);
+    step::run(
+        &format!("berth plugin build {}", place.display()),
+        build.args(["plugin", "build"]).arg(place).env("PATH", path),
+    )?;
+    Ok(place.join("word-count.wasm"))
+}
+
+fn subfolders(folder: &Path) -> Result<Vec<String>, String> {
+    let entries = fs::read_dir(folder).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+    let entries = entries.map_err(|error| format!("can't list {}: {error}", folder.display()))?;
+    let mut names: Vec<String> = entries
+        .iter()
+        .filter(|entry| entry.path().is_dir())
+        .filter_map(|entry| entry.file_name().into_string().ok())
+        .collect();
+    names.sort();
+    Ok(names)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_example_has_what_builds_it() {
+        let examples = cargo::plugins().join("examples");
+        let names = subfolders(&examples).expect("there are examples");
+        for language in ["javascript", "python", "rust"] {
+            assert!(names.iter().any(|name| name == language), "{names:?}");
+        }
+        for name in names {
+            let has = |file: &str| examples.join(&name).join(file).exists();
+            assert!(has("plugin.toml") || has("Cargo.toml"), "{name}");
+        }
+    }
+
+    #[test]
+    fn copies_have_the_sources_alone() {
+        let folder = cargo::target().join("tmp/languages");
+        let _ = fs::remove_dir_all(&folder);
+        for file in ["from/plugin.py", "from/wit/world.wit", "from/build/x", "from/.venv/bin/y"] {
+            let file = folder.join(file);
+            fs::create_dir_all(file.parent().expect("it lies in a folder")).expect("it is made");
+            fs::write(&file, "x").expect("it is written");
+        }
+        copy(&folder.join("from"), &folder.join("to")).expect("it is copied");
+        let has = |file: &str| folder.join("to").join(file).exists();
+        assert!(has("plugin.py") && has("wit/world.wit"));
+        assert!(!has("build") && !has(".venv"));
+    }
+}
