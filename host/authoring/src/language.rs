@@ -13,11 +13,13 @@ pub enum Language {
     Python,
     /// JavaScript, built by componentize-qjs.
     JavaScript,
+    /// C, built by zig.
+    C,
 }
 
 impl Language {
     /// All languages, in the order in which documents name them.
-    pub const ALL: [Self; 3] = [Self::Rust, Self::Python, Self::JavaScript];
+    pub const ALL: [Self; 4] = [Self::Rust, Self::Python, Self::JavaScript, Self::C];
 
     /// The name on the command line and in `plugin.toml`.
     pub fn name(self) -> &'static str {
@@ -25,6 +27,7 @@ impl Language {
             Self::Rust => "rust",
             Self::Python => "python",
             Self::JavaScript => "javascript",
+            Self::C => "c",
         }
     }
 
@@ -46,6 +49,7 @@ impl Language {
             ("Cargo.toml", Self::Rust),
             ("package.json", Self::JavaScript),
             ("plugin.py", Self::Python),
+            ("plugin.c", Self::C),
         ];
         files.into_iter().find(|(file, _)| folder.join(file).exists()).map(|(_, language)| language)
     }
@@ -55,6 +59,7 @@ impl Language {
             Self::Rust => files::SDK_RUST,
             Self::Python => files::SDK_PYTHON,
             Self::JavaScript => files::SDK_JAVASCRIPT,
+            Self::C => files::SDK_C,
         }
     }
 
@@ -63,6 +68,7 @@ impl Language {
             Self::Rust => files::EXAMPLE_RUST,
             Self::Python => files::EXAMPLE_PYTHON,
             Self::JavaScript => files::EXAMPLE_JAVASCRIPT,
+            Self::C => files::EXAMPLE_C,
         }
     }
 
@@ -72,6 +78,7 @@ impl Language {
             Self::Rust => "../../sdk",
             Self::Python => "../../sdk-python",
             Self::JavaScript => "../../sdk-javascript",
+            Self::C => "../../sdk-c",
         }
     }
 }

@@ -31,6 +31,12 @@ pub(crate) fn fetched(language: &str) -> Option<PathBuf> {
     Some(folder)
 }
 
+/// Where compilers keep what they compiled: beside them, so that only the first build is long.
+pub(crate) fn compiler_caches(tools: &Path) -> [(&'static str, PathBuf); 2] {
+    let cache = tools.with_file_name("cache");
+    [("ZIG_GLOBAL_CACHE_DIR", cache.clone()), ("GOCACHE", cache)]
+}
+
 /// A component as the plugin that comes with the program.
 pub(crate) fn builtin(name: &'static str) -> Builtin {
     static READ: OnceLock<std::sync::Mutex<Vec<Builtin>>> = OnceLock::new();
