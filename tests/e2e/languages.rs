@@ -278,3 +278,46 @@ fn sdk_of_c_works_in_a_host() {
         assert_eq!(kept["output"]["content"][0]["text"], count, "{kept}");
     }
 }
+
+#[test]
+fn sdk_of_go_works_in_a_host() {
+    let Some(tools) = fetched("plugins-go") else { return };
+    let test = format!(
+        "export PATH={}:$PATH GOCACHE={} GOTOOLCHAIN=local\ngo vet ./tests ./store ./process\ngo test ./tests",
+        tools.join("bin").display(),
+        tools.join("cache").display()
+    );
+    passes("sh".into(), &["-ec", &test], "plugins/sdk-go");
+
+    let fixture = Fixture::new("go", "fixture-go", &tools.join("bin"));
+    fixture.fails("file", "permanent_failure", "not-found", "nope: not found");
+    fixture.fails("error", "permanent_failure", "error", "while counting: seven is no prime");
+    fixture.fails("long", "permanent_failure", "panic", "panic: üü");
+    let (_, log) = fixture.fails(
+        "index",
+        "permanent_failure",
+        "panic",
+        "panic: runtime error: index out of range [5] with length 0",
+    );
+    assert!(log.contains("fixture-go/plugin.go:"), "{log}");
+    fixture.fails("nil", "permanent_failure", "panic", "panic: assignment to entry in nil map");
+    fixture.fails("pointer", "permanent_failure", "panic", "panic: runtime error: invalid memory");
+    let (late, _) = fixture.call("fail", &json!({ "how": "late" }));
+    assert_eq!(late["failure"]["category"], "timeout", "{late}");
+    // The stack of WebAssembly ends before that of Go.
+    fixture.crashes("deep", "wasm trap: call stack exhausted", "");
+    fixture.crashes("exit", "it exited", "");
+    fixture.crashes("goroutine", "wasm trap: ", "panic: nobody recovers here");
+    fixture.crashes("stuck", "wasm trap: ", "all goroutines are asleep - deadlock!");
+    let (cleaned, _) = fixture.call("fail", &json!({ "how": "text" }));
+    assert_eq!(cleaned["output"]["content"][0]["text"], "not UTF-8: \u{FFFD}", "{cleaned}");
+    fixture.speaks();
+
+    for count in ["x", "xx"] {
+        let (kept, _) = fixture.call("keep", &json!({}));
+        assert_eq!(kept["output"]["content"][0]["text"], count, "{kept}");
+    }
+    let rounds = if std::env::var_os("BERTH_SOAK").is_some() { 3000 } else { 100 };
+    let (sound, _) = fixture.call("soak", &json!({ "rounds": rounds }));
+    assert_eq!(sound["output"]["content"][0]["text"], "sound", "{sound}");
+}

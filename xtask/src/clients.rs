@@ -25,7 +25,7 @@ struct Language {
     fetch: fn(&Path) -> Result<(), String>,
 }
 
-const LANGUAGES: [Language; 6] = [
+const LANGUAGES: [Language; 7] = [
     Language {
         name: "node",
         lock_file: "package-lock.json",
@@ -47,6 +47,7 @@ const LANGUAGES: [Language; 6] = [
         fetch: npm,
     },
     Language { name: "plugins-c", lock_file: "requirements.txt", files: &[], fetch: pip },
+    Language { name: "plugins-go", lock_file: "requirements.txt", files: &[], fetch: pip },
 ];
 
 /// The last file that is written: a copy of the file that fixes the versions. An unfinished folder

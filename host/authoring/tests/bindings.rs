@@ -51,6 +51,35 @@ fn compare(folder: &str, files: &[(String, Vec<u8>)]) {
     panic!("{folder} doesn't fit the contract. Copy there what is in {}", new.display());
 }
 
+/// As the generator makes them, below a module of their own instead of the SDK's.
+fn bindings_of_go() -> Vec<(String, Vec<u8>)> {
+    let imports = [
+        ("\"wit_component/", "\"berth/internal/wit/"),
+        ("\"go.bytecodealliance.org/pkg/wit/runtime\"", "\"berth/internal/memory\""),
+        ("\"go.bytecodealliance.org/pkg/wit/types\"", "\"berth/internal/types\""),
+    ];
+    let placed = |(name, bytes): (String, Vec<u8>)| {
+        let mut text = String::from_utf8(bytes).unwrap();
+        for (from, to) in imports {
+            text = text.replace(from, to);
+        }
+        match name.as_str() {
+            "go.mod" => None,
+            "wit_exports.go" => {
+                let text = text.replace("package main", "package exports");
+                Some((format!("exports/{name}"), text.into_bytes()))
+            }
+            _ => Some((format!("wit/{name}"), text.into_bytes())),
+        }
+    };
+    generate(wit_bindgen_go::Opts::default().build()).into_iter().filter_map(placed).collect()
+}
+
+#[test]
+fn bindings_of_go_fit_the_contract() {
+    compare("plugins/sdk-go/internal", &bindings_of_go());
+}
+
 #[test]
 fn bindings_of_c_fit_the_contract() {
     compare("plugins/sdk-c/bindings", &generate(wit_bindgen_c::Opts::default().build()));

@@ -106,7 +106,7 @@ fn guide_is_followed(language: &str, tools: &Path) {
     let mut session = Session::new(&folder.path().canonicalize().expect("the folder is there"));
     session.tools = Some(tools.to_owned());
     let page = document(&format!("docs/plugins/{language}.md"));
-    let place = if language == "javascript" { "./sdk" } else { "sdk" };
+    let place = if ["javascript", "go"].contains(&language) { "./sdk" } else { "sdk" };
     let (mut shown, mut snippets) = (0, String::new());
     for block in blocks(&page) {
         match &block.file {
@@ -134,6 +134,11 @@ fn guide_is_followed(language: &str, tools: &Path) {
 fn snippets_of(language: &str) -> Option<(&'static str, &'static str, &'static str)> {
     match language {
         "c" => Some(("snippets.c", "#include \"berth.h\"\n", "cc -Isdk -fsyntax-only snippets.c")),
+        "go" => Some((
+            "snippets/snippets.go",
+            "package snippets\n\nimport \"berth\"\n\n",
+            "go vet ./snippets",
+        )),
         _ => None,
     }
 }
@@ -156,6 +161,13 @@ fn guide_of_javascript_is_followed() {
 fn guide_of_c_is_followed() {
     if let Some(folder) = fetched("plugins-c") {
         guide_is_followed("c", &folder.join("bin"));
+    }
+}
+
+#[test]
+fn guide_of_go_is_followed() {
+    if let Some(folder) = fetched("plugins-go") {
+        guide_is_followed("go", &folder.join("bin"));
     }
 }
 
