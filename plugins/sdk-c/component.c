@@ -230,7 +230,9 @@ const char *berth_store_get(berth_call *call, const char *key, size_t *length) {
         return NULL;
     }
     char *copy = berth_alloc(call, value.val.len + 1);
-    memcpy(copy, value.val.ptr, value.val.len);
+    if (value.val.len > 0) {
+        memcpy(copy, value.val.ptr, value.val.len);
+    }
     *length = value.val.len;
     plugin_option_list_u8_free(&value);
     return copy;

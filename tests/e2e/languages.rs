@@ -9,7 +9,7 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
-use crate::support::{Cli, Ended, compiler_caches, fetched};
+use crate::support::{Cli, Ended, compiler_caches, fetched, go_compiler};
 
 /// The repository.
 fn root() -> &'static Path {
@@ -282,6 +282,7 @@ fn sdk_of_c_works_in_a_host() {
 #[test]
 fn sdk_of_go_works_in_a_host() {
     let Some(tools) = fetched("plugins-go") else { return };
+    let _alone = go_compiler();
     let test = format!(
         "export PATH={}:$PATH GOCACHE={} GOTOOLCHAIN=local\ngo vet ./tests ./store ./process\ngo test ./tests",
         tools.join("bin").display(),
@@ -317,6 +318,13 @@ fn sdk_of_go_works_in_a_host() {
         let (kept, _) = fixture.call("keep", &json!({}));
         assert_eq!(kept["output"]["content"][0]["text"], count, "{kept}");
     }
+    let folder = fixture.cli.work();
+    let (found, _) = fixture.call("look", &json!({ "folder": folder, "regex": "^SEC" }));
+    let notes = format!("file {}", folder.join("notes.txt").display());
+    assert_eq!(found["output"]["structured"], json!([notes, "2 second"]), "{found}");
+    let (wrong, _) = fixture.call("look", &json!({ "folder": folder, "regex": "(" }));
+    assert_eq!(wrong["failure"]["code"], "invalid", "{wrong}");
+
     let rounds = if std::env::var_os("BERTH_SOAK").is_some() { 3000 } else { 100 };
     let (sound, _) = fixture.call("soak", &json!({ "rounds": rounds }));
     assert_eq!(sound["output"]["content"][0]["text"], "sound", "{sound}");

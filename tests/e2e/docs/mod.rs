@@ -17,7 +17,7 @@ use berth_core::Limits;
 use berth_core::config::{self, Folders, Inputs};
 use tempfile::TempDir;
 
-use crate::support::{Component, Offer, fetched, manifest, plugin};
+use crate::support::{Component, Offer, fetched, go_compiler, manifest, plugin};
 use markdown::{blocks, code_spans, document, documents, root};
 use reference::{presets, reference};
 use session::Session;
@@ -167,6 +167,7 @@ fn guide_of_c_is_followed() {
 #[test]
 fn guide_of_go_is_followed() {
     if let Some(folder) = fetched("plugins-go") {
+        let _alone = go_compiler();
         guide_is_followed("go", &folder.join("bin"));
     }
 }

@@ -14,6 +14,7 @@ import (
 
 	"berth"
 	"berth/process"
+	"berth/search"
 	"berth/store"
 )
 
@@ -63,8 +64,6 @@ func fail(_ *berth.Call, arguments How) (string, error) {
 		time.Sleep(time.Second)
 	case "stuck":
 		<-make(chan int)
-	case "type":
-		return fmt.Sprint(func() {}), nil
 	}
 	return "not UTF-8: \xFF", nil
 }
@@ -112,6 +111,31 @@ func keep(_ *berth.Call, _ struct{}) (string, error) {
 		return "", errors.Join(err, errors.New("somebody else wrote"))
 	}
 	return string(after), nil
+}
+
+type Look struct {
+	Folder string `json:"folder" berth:"reads-path"`
+	Regex  string `json:"regex"`
+}
+
+func look(_ *berth.Call, arguments Look) ([]string, error) {
+	scope := search.Scope{Root: arguments.Folder, Globs: []string{"*.txt"}, FilesOnly: true}
+	entries, err := search.Find(scope)
+	if err != nil {
+		return nil, err
+	}
+	lines, err := search.Grep(scope, search.Pattern{Regex: arguments.Regex, IgnoreCase: true})
+	if err != nil {
+		return nil, err
+	}
+	var found []string
+	for _, each := range entries {
+		found = append(found, each.Kind+" "+each.Path)
+	}
+	for _, each := range lines {
+		found = append(found, fmt.Sprint(each.Number, " ", each.Text))
+	}
+	return found, nil
 }
 
 // soak has the host hand over much memory while there is garbage, goroutines and timers.
@@ -169,6 +193,7 @@ func init() {
 	berth.Add(berth.Tool{Name: "setting", Description: "Says a setting."}, setting)
 	berth.Add(berth.Tool{Name: "start", Description: "Runs a program."}, start)
 	berth.Add(berth.Tool{Name: "keep", Description: "Counts its calls."}, keep)
+	berth.Add(berth.Tool{Name: "look", Description: "Searches."}, look)
 	berth.Add(berth.Tool{Name: "soak", Description: "Reads the same again and again."}, soak)
 }
 

@@ -47,3 +47,40 @@ type Finished struct {
 	Truncated bool
 	Notices   []string
 }
+
+// Scope says which files are searched.
+type Scope struct {
+	// Root is a file or a folder, absolute.
+	Root string
+	// Globs are as in a .gitignore. Without any, all files are searched.
+	Globs []string
+	// All says that ignored and hidden files are searched too.
+	All bool
+	// FilesOnly leaves out folders and links.
+	FilesOnly bool
+}
+
+// Pattern is a regular expression of Rust's crate `regex`.
+type Pattern struct {
+	Regex         string
+	IgnoreCase    bool
+	Multiline     bool
+	Before, After int
+}
+
+// FoundEntry is a file or a folder.
+type FoundEntry struct {
+	Path string
+	// Kind is `file`, `directory`, `symlink` or `other`.
+	Kind       string
+	Size       uint64
+	ModifiedMs uint64
+}
+
+// FoundLine is a line of a file. The first one has the number 1.
+type FoundLine struct {
+	Path    string
+	Number  uint64
+	Text    string
+	IsMatch bool
+}
