@@ -324,8 +324,18 @@ fn sdk_of_go_works_in_a_host() {
     assert_eq!(found["output"]["structured"], json!([notes, "2 second"]), "{found}");
     let (wrong, _) = fixture.call("look", &json!({ "folder": folder, "regex": "(" }));
     assert_eq!(wrong["failure"]["code"], "invalid", "{wrong}");
+}
 
-    let rounds = if std::env::var_os("BERTH_SOAK").is_some() { 3000 } else { 100 };
-    let (sound, _) = fixture.call("soak", &json!({ "rounds": rounds }));
-    assert_eq!(sound["output"]["content"][0]["text"], "sound", "{sound}");
+/// What the host hands over stays as it was, while Go collects garbage and waits for timers.
+#[test]
+fn soak_of_go_keeps_what_it_reads() {
+    let Some(tools) = fetched("plugins-go") else { return };
+    let _alone = go_compiler();
+    let fixture = Fixture::new("go", "fixture-go", &tools.join("bin"));
+    let (calls, rounds) =
+        if std::env::var_os("BERTH_SOAK").is_some() { (20, 500) } else { (1, 100) };
+    for _ in 0..calls {
+        let (sound, _) = fixture.call("soak", &json!({ "rounds": rounds }));
+        assert_eq!(sound["output"]["content"][0]["text"], "sound", "{sound}");
+    }
 }
