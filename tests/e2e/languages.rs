@@ -1,5 +1,5 @@
 //! The SDKs of other languages, in real components: what a tool says, and what becomes of its
-//! exceptions. Both have the same tools, in `tests/plugins`.
+//! failures. They have the same tools, in `tests/plugins`.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -9,7 +9,7 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
-use crate::support::{Cli, Ended, fetched};
+use crate::support::{Cli, Ended, compiler_caches, fetched, go_compiler};
 
 /// The repository.
 fn root() -> &'static Path {
@@ -25,6 +25,8 @@ fn copy(from: &Path, to: &Path, change: &dyn Fn(String) -> String) {
             copy(&from, &to, change);
         } else if let Ok(text) = fs::read_to_string(&from) {
             fs::write(to, change(text)).expect("a file is written");
+        } else {
+            fs::copy(&from, to).expect("a file is copied");
         }
     }
 }
@@ -47,11 +49,12 @@ impl Fixture {
         let mut path = tools.as_os_str().to_owned();
         path.push(":");
         path.push(std::env::var_os("PATH").unwrap_or_default());
-        let built = cli.command(&["plugin", "build", "plugin"]).env("PATH", path).output();
+        let mut build = cli.command(&["plugin", "build", "plugin"]);
+        let built = build.env("PATH", path).envs(compiler_caches(tools)).output();
         Ended::from_output(built.expect("berth starts")).ends(0);
         cli.configure(&format!(
             "[plugins.{name}]\npath = {:?}\nreload = \"trust\"\nallowed_paths = [{:?}]\nhosts = [\"http://127.0.0.1\"]\n\
-             allowed_private_hosts = [\"127.0.0.1\"]\nprograms = [\"cat\", \"false\"]\n[plugins.{name}.config]\ncolour = \"red\"\n",
+             allowed_private_hosts = [\"127.0.0.1\"]\nprograms = [\"cat\", \"false\"]\nstore_mib = 1\n[plugins.{name}.config]\ncolour = \"red\"\n",
             folder.join(format!("{name}.wasm")),
             cli.work(),
         ));
@@ -83,8 +86,19 @@ impl Fixture {
         (answer, log)
     }
 
-    /// What both languages do alike.
+    /// What all languages do alike.
     fn works(&self) {
+        self.speaks();
+
+        let (unasked, _) = self.call("keep", &json!({}));
+        let message = unasked["failure"]["message"].as_str().unwrap_or_default();
+        assert!(message.contains("doesn't import `store`"), "{unasked}");
+
+        self.requests_are_answered();
+    }
+
+    /// What languages without functions for requests do too.
+    fn speaks(&self) {
         let (own, _) = self.fails("own", "rate_limited", "slow", "too often");
         assert_eq!(own["failure"]["suggestion"], "wait");
         assert_eq!(own["failure"]["retry_after_ms"], 2500);
@@ -103,14 +117,19 @@ impl Fixture {
         let (setting, _) = self.call("setting", &json!({ "key": "colour" }));
         assert_eq!(setting["output"]["content"][0]["text"], "red", "{setting}");
 
-        let (unasked, _) = self.call("keep", &json!({}));
-        let message = unasked["failure"]["message"].as_str().unwrap_or_default();
-        assert!(message.contains("doesn't import `store`"), "{unasked}");
-
         let (started, _) = self.call("start", &json!({ "program": ["cat"], "input": "föö" }));
         assert_eq!(started["output"]["content"][0]["text"], "föö", "{started}");
+        let (failed, _) = self.call("start", &json!({ "program": ["false"] }));
+        assert_eq!(failed["failure"]["code"], "exit-status", "{failed}");
+    }
 
-        self.requests_are_answered();
+    /// Fails as a crash does, and the caller reads the end of standard error.
+    #[track_caller]
+    fn crashes(&self, how: &str, message: &str, last_words: &str) {
+        let message = format!("the tool crashed: {message}");
+        let (answer, _) = self.fails(how, "permanent_failure", "crash", &message);
+        let text = answer["failure"]["content"][0]["text"].as_str().unwrap_or_default();
+        assert!(text.contains(last_words), "{answer}");
     }
 
     fn requests_are_answered(&self) {
@@ -202,8 +221,6 @@ fn sdk_of_python_works_in_a_host() {
     fixture.fails("exit", "permanent_failure", "exception", "SystemExit: 3");
     fixture.fails("long", "permanent_failure", "exception", "ValueError: üü");
     fixture.works();
-    let (failed, _) = fixture.call("start", &json!({ "program": ["false"] }));
-    assert_eq!(failed["failure"]["code"], "exit-status", "{failed}");
 }
 
 #[test]
@@ -219,4 +236,106 @@ fn sdk_of_javascript_works_in_a_host() {
     fixture.fails("exit", "permanent_failure", "exception", "threw {\"exit\":3}");
     fixture.fails("long", "permanent_failure", "exception", "RangeError: üü");
     fixture.works();
+}
+
+#[test]
+fn sdk_of_c_works_in_a_host() {
+    let Some(tools) = fetched("plugins-c") else { return };
+    let program = tempfile::NamedTempFile::new().expect("a file is made").into_temp_path();
+    let shown = program.to_str().expect("it is UTF-8");
+    let compile = format!("cc -Wall -Wextra -Werror -I. *.c tests/*.c -o {shown} && {shown}");
+    passes("sh".into(), &["-ec", &compile], "plugins/sdk-c");
+
+    let fixture = Fixture::new("c", "fixture-c", &tools.join("bin"));
+    fixture.fails("file", "permanent_failure", "not-found", "nope: not found");
+    fixture.fails("long", "permanent_failure", "long", "üü");
+    fixture.crashes("assert", "wasm trap: wasm `unreachable`", "seven is no prime");
+    fixture.crashes("type", "wasm trap: wasm `unreachable`", "as another type than it has: how");
+    fixture.crashes("abort", "wasm trap: wasm `unreachable`", "");
+    fixture.crashes("exit", "it exited", "");
+    fixture.crashes("null", "wasm trap: out of bounds memory access", "");
+    // The stack ends, and nothing beside it is written.
+    fixture.crashes("deep", "wasm trap: ", "");
+    let (cleaned, _) = fixture.call("fail", &json!({ "how": "text" }));
+    let text = &cleaned["output"]["content"][0]["text"];
+    assert_eq!(text, "not UTF-8: \u{FFFD}, and half a character: \u{FFFD}", "{cleaned}");
+    fixture.speaks();
+
+    let (types, _) = fixture.call(
+        "types",
+        &json!({ "integer": -9_007_199_254_740_993_i64, "number": 1e3, "some": { "a": [1, "]"] } }),
+    );
+    let expected = json!({
+        "text": "fällt \"zurück\"!", "integer": -9_007_199_254_740_993_i64, "number": 1000,
+        "boolean": false, "has": true, "some": [1, "]"],
+    });
+    assert_eq!(types["output"]["structured"], expected, "{types}");
+    let (zero, _) = fixture.call("types", &json!({ "integer": 1, "text": "a\0b" }));
+    assert_eq!(zero["failure"]["category"], "type_mismatch", "{zero}");
+
+    for count in ["x", "xx"] {
+        let (kept, _) = fixture.call("keep", &json!({}));
+        assert_eq!(kept["output"]["content"][0]["text"], count, "{kept}");
+    }
+}
+
+#[test]
+fn sdk_of_go_works_in_a_host() {
+    let Some(tools) = fetched("plugins-go") else { return };
+    let _alone = go_compiler();
+    let test = format!(
+        "export PATH={}:$PATH GOCACHE={} GOTOOLCHAIN=local\ngo vet ./tests ./store ./process\ngo test ./tests",
+        tools.join("bin").display(),
+        tools.join("cache").display()
+    );
+    passes("sh".into(), &["-ec", &test], "plugins/sdk-go");
+
+    let fixture = Fixture::new("go", "fixture-go", &tools.join("bin"));
+    fixture.fails("file", "permanent_failure", "not-found", "nope: not found");
+    fixture.fails("error", "permanent_failure", "error", "while counting: seven is no prime");
+    fixture.fails("long", "permanent_failure", "panic", "panic: üü");
+    let (_, log) = fixture.fails(
+        "index",
+        "permanent_failure",
+        "panic",
+        "panic: runtime error: index out of range [5] with length 0",
+    );
+    assert!(log.contains("fixture-go/plugin.go:"), "{log}");
+    fixture.fails("nil", "permanent_failure", "panic", "panic: assignment to entry in nil map");
+    fixture.fails("pointer", "permanent_failure", "panic", "panic: runtime error: invalid memory");
+    let (late, _) = fixture.call("fail", &json!({ "how": "late" }));
+    assert_eq!(late["failure"]["category"], "timeout", "{late}");
+    // The stack of WebAssembly ends before that of Go.
+    fixture.crashes("deep", "wasm trap: call stack exhausted", "");
+    fixture.crashes("exit", "it exited", "");
+    fixture.crashes("goroutine", "wasm trap: ", "panic: nobody recovers here");
+    fixture.crashes("stuck", "wasm trap: ", "all goroutines are asleep - deadlock!");
+    let (cleaned, _) = fixture.call("fail", &json!({ "how": "text" }));
+    assert_eq!(cleaned["output"]["content"][0]["text"], "not UTF-8: \u{FFFD}", "{cleaned}");
+    fixture.speaks();
+
+    for count in ["x", "xx"] {
+        let (kept, _) = fixture.call("keep", &json!({}));
+        assert_eq!(kept["output"]["content"][0]["text"], count, "{kept}");
+    }
+    let folder = fixture.cli.work();
+    let (found, _) = fixture.call("look", &json!({ "folder": folder, "regex": "^SEC" }));
+    let notes = format!("file {}", folder.join("notes.txt").display());
+    assert_eq!(found["output"]["structured"], json!([notes, "2 second"]), "{found}");
+    let (wrong, _) = fixture.call("look", &json!({ "folder": folder, "regex": "(" }));
+    assert_eq!(wrong["failure"]["code"], "invalid", "{wrong}");
+}
+
+/// What the host hands over stays as it was, while Go collects garbage and waits for timers.
+#[test]
+fn soak_of_go_keeps_what_it_reads() {
+    let Some(tools) = fetched("plugins-go") else { return };
+    let _alone = go_compiler();
+    let fixture = Fixture::new("go", "fixture-go", &tools.join("bin"));
+    let (calls, rounds) =
+        if std::env::var_os("BERTH_SOAK").is_some() { (20, 500) } else { (1, 100) };
+    for _ in 0..calls {
+        let (sound, _) = fixture.call("soak", &json!({ "rounds": rounds }));
+        assert_eq!(sound["output"]["content"][0]["text"], "sound", "{sound}");
+    }
 }

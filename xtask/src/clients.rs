@@ -25,7 +25,7 @@ struct Language {
     fetch: fn(&Path) -> Result<(), String>,
 }
 
-const LANGUAGES: [Language; 5] = [
+const LANGUAGES: [Language; 7] = [
     Language {
         name: "node",
         lock_file: "package-lock.json",
@@ -46,6 +46,8 @@ const LANGUAGES: [Language; 5] = [
         files: &["package.json", ".npmrc"],
         fetch: npm,
     },
+    Language { name: "plugins-c", lock_file: "requirements.txt", files: &[], fetch: pip },
+    Language { name: "plugins-go", lock_file: "requirements.txt", files: &[], fetch: pip },
 ];
 
 /// The last file that is written: a copy of the file that fixes the versions. An unfinished folder

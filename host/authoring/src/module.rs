@@ -50,11 +50,7 @@ fn describes_itself(core: &[u8]) -> Result<bool, String> {
 
 #[cfg(test)]
 mod tests {
-    use wit_component::StringEncoding;
-    use wit_parser::Resolve;
-
     use super::*;
-    use crate::wit::WORLD;
 
     /// The smallest plugin: it has no tools.
     const CORE: &str = r#"(module
@@ -67,15 +63,10 @@ mod tests {
     #[test]
     fn described_module_becomes_a_component() {
         let folder = tempfile::tempdir().unwrap();
-        crate::wit::write_for(folder.path(), &[], false).unwrap();
         let mut core = wat::parse_str(CORE).unwrap();
         assert!(to_component(&core).unwrap_err().contains("berth plugin wit"));
 
-        let mut resolve = Resolve::default();
-        let (package, _) = resolve.push_dir(folder.path()).unwrap();
-        let world = resolve.select_world(&[package], Some(WORLD)).unwrap();
-        wit_component::embed_component_metadata(&mut core, &resolve, world, StringEncoding::UTF8)
-            .unwrap();
+        crate::wit::describe(&mut core, folder.path()).unwrap();
         let component = to_component(&core).unwrap();
         assert!(Parser::is_component(&component));
     }

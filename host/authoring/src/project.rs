@@ -57,8 +57,9 @@ fn example(file: &File, name: &str, language: Language) -> Written {
     let Ok(text) = std::str::from_utf8(file.bytes) else {
         return Written::new(file.path, file.bytes);
     };
-    // Modules of JavaScript have to be named by a path that begins with a dot.
-    let place = if language == Language::JavaScript { "./sdk" } else { "sdk" };
+    // In these languages, a path to a module has to begin with a dot.
+    let has_modules = matches!(language, Language::JavaScript | Language::Go);
+    let place = if has_modules { "./sdk" } else { "sdk" };
     let mut text = text.replace(language.sdk_in_repository(), place).replace(EXAMPLE, name);
     if file.path == "Cargo.toml" {
         // The SDK in the folder is a project of its own.

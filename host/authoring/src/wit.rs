@@ -2,6 +2,9 @@
 
 use std::path::Path;
 
+use wit_component::StringEncoding;
+use wit_parser::Resolve;
+
 use crate::files::{self, WIT, Written};
 
 /// The world of plugins that this crate writes.
@@ -74,6 +77,18 @@ pub(crate) fn write_renamed(
     files::write_all(folder, &files, true)
 }
 
+/// Writes into a core module which interfaces it has: those of all capabilities. What it doesn't
+/// import is left out of its component. `folder`: where the contract is written to.
+pub(crate) fn describe(core: &mut Vec<u8>, folder: &Path) -> Result<(), String> {
+    write_for(folder, &CAPABILITIES.map(|(name, _)| name), false)?;
+    let mut resolve = Resolve::default();
+    let described = resolve.push_dir(folder).and_then(|(package, _)| {
+        let world = resolve.select_world(&[package], Some(WORLD))?;
+        wit_component::embed_component_metadata(core, &resolve, world, StringEncoding::UTF8)
+    });
+    described.map_err(|error| format!("the module can't be described: {error:#}"))
+}
+
 fn for_world(capabilities: &[&str], imports_files: bool) -> Vec<Written> {
     let mut files = packages();
     files.push(Written::new("world.wit", world(&imports(capabilities, imports_files))));
@@ -127,8 +142,6 @@ fn starting_world() -> String {
 
 #[cfg(test)]
 mod tests {
-    use wit_parser::Resolve;
-
     use super::*;
 
     fn world_of(folder: &Path) -> (Resolve, wit_parser::WorldId) {

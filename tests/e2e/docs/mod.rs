@@ -19,7 +19,7 @@ use berth_core::Limits;
 use berth_core::config::{self, Folders, Inputs};
 use tempfile::TempDir;
 
-use crate::support::{Component, Offer, fetched, manifest, plugin};
+use crate::support::{Component, Offer, fetched, go_compiler, manifest, plugin};
 use markdown::{blocks, code_spans, document, documents, root};
 use reference::{presets, reference};
 use session::Session;
@@ -145,8 +145,8 @@ fn guide_is_followed(language: &str, tools: &Path) {
     let mut session = Session::new(&folder.path().canonicalize().expect("the folder is there"));
     session.tools = Some(tools.to_owned());
     let page = document(&format!("docs/plugins/{language}.md"));
-    let place = if language == "javascript" { "./sdk" } else { "sdk" };
-    let mut shown = 0;
+    let place = if ["javascript", "go"].contains(&language) { "./sdk" } else { "sdk" };
+    let (mut shown, mut snippets) = (0, String::new());
     for block in blocks(&page) {
         match &block.file {
             // A file of the example, with the place of the SDK in a reader's folder.
@@ -157,10 +157,29 @@ fn guide_is_followed(language: &str, tools: &Path) {
                 shown += 1;
             }
             Some(name) => session.write(name, &block.text),
+            None if block.language == language => snippets += &block.text,
             None => session.try_block(&block),
         }
     }
+    if let Some((name, before, check)) = snippets_of(language) {
+        session.write(name, format!("{before}{snippets}"));
+        session.works(check);
+    }
     assert!(shown >= 2, "docs/plugins/{language}.md shows {shown} files of the example");
+}
+
+/// The file for what a guide shows beside the example, what comes before it, and the command that
+/// checks it.
+fn snippets_of(language: &str) -> Option<(&'static str, &'static str, &'static str)> {
+    match language {
+        "c" => Some(("snippets.c", "#include \"berth.h\"\n", "cc -Isdk -fsyntax-only snippets.c")),
+        "go" => Some((
+            "snippets/snippets.go",
+            "package snippets\n\nimport \"berth\"\n\n",
+            "go vet ./snippets",
+        )),
+        _ => None,
+    }
 }
 
 #[test]
@@ -174,6 +193,21 @@ fn guide_of_python_is_followed() {
 fn guide_of_javascript_is_followed() {
     if let Some(folder) = fetched("plugins-javascript") {
         guide_is_followed("javascript", &folder.join("node_modules/.bin"));
+    }
+}
+
+#[test]
+fn guide_of_c_is_followed() {
+    if let Some(folder) = fetched("plugins-c") {
+        guide_is_followed("c", &folder.join("bin"));
+    }
+}
+
+#[test]
+fn guide_of_go_is_followed() {
+    if let Some(folder) = fetched("plugins-go") {
+        let _alone = go_compiler();
+        guide_is_followed("go", &folder.join("bin"));
     }
 }
 

@@ -8,7 +8,7 @@ use std::process::Command;
 use tempfile::TempDir;
 
 use super::markdown::Block;
-use crate::support::{berth, shared_cache};
+use crate::support::{berth, compiler_caches, shared_cache};
 
 /// A folder to run commands in, with `berth` on the path and a user who has configured nothing.
 pub(super) struct Session {
@@ -140,6 +140,7 @@ impl Session {
         shell.envs(self.ceiling.iter().map(|path| ("BERTH_CEILING", path)));
         // The plugins of the repository have compiled most of what an example needs.
         shell.env("CARGO_TARGET_DIR", super::built());
+        shell.envs(self.tools.iter().flat_map(|tools| compiler_caches(tools)));
         shell
     }
 }

@@ -1,5 +1,5 @@
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use berth_core::Builtin;
 
@@ -31,9 +31,21 @@ pub(crate) fn fetched(language: &str) -> Option<PathBuf> {
     Some(folder)
 }
 
+/// Where compilers keep what they compiled: beside them, so that only the first build is long.
+pub(crate) fn compiler_caches(tools: &Path) -> [(&'static str, PathBuf); 2] {
+    let cache = tools.with_file_name("cache");
+    [("ZIG_GLOBAL_CACHE_DIR", cache.clone()), ("GOCACHE", cache)]
+}
+
+/// Lets one test at a time use Go's compiler: with an empty cache, each would compile everything.
+pub(crate) fn go_compiler() -> MutexGuard<'static, ()> {
+    static COMPILER: Mutex<()> = Mutex::new(());
+    COMPILER.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// A component as the plugin that comes with the program.
 pub(crate) fn builtin(name: &'static str) -> Builtin {
-    static READ: OnceLock<std::sync::Mutex<Vec<Builtin>>> = OnceLock::new();
+    static READ: OnceLock<Mutex<Vec<Builtin>>> = OnceLock::new();
     let mut read =
         READ.get_or_init(Default::default).lock().expect("no test panics while it reads a plugin");
     if let Some(known) = read.iter().find(|known| known.name == name) {

@@ -17,7 +17,9 @@ mod scene;
 pub(crate) mod server;
 
 pub(crate) use answers::{failure, loot, refused};
-pub(crate) use artifacts::{berth, built, builtin, example, fetched, plugin};
+pub(crate) use artifacts::{
+    berth, built, builtin, compiler_caches, example, fetched, go_compiler, plugin,
+};
 pub(crate) use attacks::attacks;
 pub(crate) use cli::{Cli, Ended};
 pub(crate) use component::{Component, Offer, manifest, section};

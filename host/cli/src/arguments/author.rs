@@ -14,7 +14,7 @@ pub(crate) enum AuthorCommand {
     New {
         /// The plugin's name: at most 24 characters of [a-z0-9-], the first a letter
         name: String,
-        /// rust, python or javascript
+        /// rust, python, javascript, c or go
         #[arg(long, value_name = "LANGUAGE")]
         lang: String,
         /// The folder, which must be empty or missing; by default the name

@@ -1,0 +1,209 @@
+//go:build wasip1
+
+package host
+
+import (
+	"bytes"
+	"strings"
+	"sync"
+
+	"berth/internal/memory"
+	"berth/internal/types"
+	"berth/internal/wit/berth_host_call"
+	"berth/internal/wit/berth_host_config"
+	"berth/internal/wit/berth_host_log"
+	"berth/internal/wit/berth_host_process"
+	"berth/internal/wit/berth_host_store"
+	"berth/internal/wit/berth_host_types"
+	"berth/internal/wit/berth_tool_types"
+)
+
+// What the host hands over lies in memory that the next call of the host uses again.
+var lock sync.Mutex
+
+// asked calls the host, and copies what it hands over.
+func asked[T any](call func() T) T {
+	lock.Lock()
+	defer lock.Unlock()
+	defer memory.Unpin()
+	return call()
+}
+
+func fromHost(e berth_host_types.Error) error {
+	return &Error{strings.Clone(e.Code), strings.Clone(e.Message)}
+}
+
+func option[T comparable](value T) types.Option[T] {
+	var none T
+	if value == none {
+		return types.None[T]()
+	}
+	return types.Some(value)
+}
+
+// ToWIT makes the host's form of a part.
+func ToWIT(part Content) berth_tool_types.Content {
+	body := berth_tool_types.MakeBodyText(strings.ToValidUTF8(part.Text, "\uFFFD"))
+	switch {
+	case part.Link != "":
+		body = berth_tool_types.MakeBodyLink(strings.ToValidUTF8(part.Link, "\uFFFD"))
+	case part.Bytes != nil:
+		body = berth_tool_types.MakeBodyBytes(part.Bytes)
+	}
+	return berth_tool_types.Content{
+		Body:      body,
+		MediaType: option(strings.ToValidUTF8(part.MediaType, "\uFFFD")),
+		Meta:      types.None[string](),
+	}
+}
+
+// FromWIT copies a part that the host handed over.
+func FromWIT(content berth_tool_types.Content) Content {
+	var part Content
+	switch content.Body.Tag() {
+	case berth_tool_types.BodyText:
+		part.Text = strings.Clone(content.Body.Text())
+	case berth_tool_types.BodyBytes:
+		part.Bytes = bytes.Clone(content.Body.Bytes())
+	case berth_tool_types.BodyLink:
+		part.Link = strings.Clone(content.Body.Link())
+	}
+	if content.MediaType.Tag() == types.OptionSome {
+		part.MediaType = strings.Clone(content.MediaType.Some())
+	}
+	return part
+}
+
+func ID() string {
+	return asked(func() string { return strings.Clone(berth_host_call.Id()) })
+}
+
+func RemainingMs() uint64 { return berth_host_call.RemainingMs() }
+
+func Cancelled() bool { return berth_host_call.Cancelled() }
+
+func Progress(fraction float64, message string) {
+	known := types.None[float64]()
+	if fraction >= 0 {
+		known = types.Some(fraction)
+	}
+	berth_host_call.Progress(known, strings.ToValidUTF8(message, "\uFFFD"))
+}
+
+func Emit(part Content) bool { return berth_host_call.Emit(ToWIT(part)) }
+
+func Log(level uint8, message string) {
+	berth_host_log.Write(level, strings.ToValidUTF8(message, "\uFFFD"))
+}
+
+func Config(key string) (string, bool) {
+	var is bool
+	value := asked(func() string {
+		found := berth_host_config.Get(key)
+		if is = found.Tag() == types.OptionSome; is {
+			return strings.Clone(found.Some())
+		}
+		return ""
+	})
+	return value, is
+}
+
+func StoreGet(key string) (value []byte, err error) {
+	asked(func() bool {
+		result := berth_host_store.Get(key)
+		if result.Tag() == types.ResultErr {
+			err = fromHost(result.Err())
+		} else if found := result.Ok(); found.Tag() == types.OptionSome {
+			// Not nil, if it is empty.
+			value = append([]byte{}, found.Some()...)
+		}
+		return true
+	})
+	return value, err
+}
+
+// StoreList returns a page, and where the next one begins; an empty cursor is that of the first.
+func StoreList(prefix, cursor string) (entries []Entry, next string, err error) {
+	asked(func() bool {
+		result := berth_host_store.List(prefix, option(cursor), 1000)
+		if result.Tag() == types.ResultErr {
+			err = fromHost(result.Err())
+			return false
+		}
+		page := result.Ok()
+		for _, each := range page.Entries {
+			entries = append(entries, Entry{strings.Clone(each.Key), bytes.Clone(each.Value)})
+		}
+		if page.Cursor.Tag() == types.OptionSome {
+			next = strings.Clone(page.Cursor.Some())
+		}
+		return true
+	})
+	return entries, next, err
+}
+
+func StoreWrite(expected, changes []Entry) (written bool, err error) {
+	value := func(entry Entry) types.Option[[]byte] {
+		if entry.Value == nil {
+			return types.None[[]byte]()
+		}
+		return types.Some(entry.Value)
+	}
+	var expectations []berth_host_store.Expectation
+	for _, each := range expected {
+		expectations = append(expectations, berth_host_store.Expectation{Key: each.Key, Value: value(each)})
+	}
+	var made []berth_host_store.Change
+	for _, each := range changes {
+		made = append(made, berth_host_store.Change{Key: each.Key, Value: value(each)})
+	}
+	asked(func() bool {
+		result := berth_host_store.Write(expectations, made)
+		if result.Tag() == types.ResultErr {
+			err = fromHost(result.Err())
+		} else {
+			written = result.Ok()
+		}
+		return true
+	})
+	return written, err
+}
+
+func Run(command Command) (finished Finished, err error) {
+	what := berth_host_process.MakeCommandProgram(command.Program)
+	if command.Shell != "" {
+		what = berth_host_process.MakeCommandShell(command.Shell)
+	}
+	options := berth_host_process.Options{
+		Directory:   option(command.Directory),
+		TimeoutMs:   option(command.TimeoutMs),
+		OutputLimit: types.None[uint32](),
+		Meta:        types.None[string](),
+	}
+	for name, value := range command.Environment {
+		options.Environment = append(options.Environment, types.Tuple2[string, string]{F0: name, F1: value})
+	}
+	asked(func() bool {
+		result := berth_host_process.Run(what, command.Input, options)
+		if result.Tag() == types.ResultErr {
+			err = fromHost(result.Err())
+			return false
+		}
+		done, output := result.Ok().F0, result.Ok().F1
+		finished = Finished{
+			ExitCode:  -1,
+			Ending:    strings.Clone(done.Ending),
+			Stdout:    bytes.Clone(output.Stdout),
+			Stderr:    bytes.Clone(output.Stderr),
+			Truncated: output.StdoutTruncated || output.StderrTruncated,
+		}
+		if done.ExitCode.Tag() == types.OptionSome {
+			finished.ExitCode = int(done.ExitCode.Some())
+		}
+		for _, notice := range done.Notices {
+			finished.Notices = append(finished.Notices, strings.Clone(notice))
+		}
+		return true
+	})
+	return finished, err
+}

@@ -1,0 +1,1 @@
+// Go allows functions without a body only beside assembly.
