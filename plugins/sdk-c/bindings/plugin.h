@@ -23,16 +23,27 @@ typedef plugin_string_t berth_tool_types_json_t;
 // `cancelled`.
 typedef uint8_t berth_tool_types_category_t;
 
+// There is no tool of this name.
 #define BERTH_TOOL_TYPES_CATEGORY_TOOL_NOT_FOUND 0
+// An argument is missing or has a value that the tool can't use. The caller changes it.
 #define BERTH_TOOL_TYPES_CATEGORY_INVALID_PARAMETERS 1
+// An argument has another type than the schema says. The caller changes it.
 #define BERTH_TOOL_TYPES_CATEGORY_TYPE_MISMATCH 2
+// A rule of the operator forbids it.
 #define BERTH_TOOL_TYPES_CATEGORY_POLICY_BLOCKED 3
+// A person has to approve the call first.
 #define BERTH_TOOL_TYPES_CATEGORY_CONFIRMATION_REQUIRED 4
+// The same call would fail again. Any failure without a category of its own.
 #define BERTH_TOOL_TYPES_CATEGORY_PERMANENT_FAILURE 5
+// The caller has cancelled the call.
 #define BERTH_TOOL_TYPES_CATEGORY_CANCELLED 6
+// The other side allows no more calls for now. The same call may work later.
 #define BERTH_TOOL_TYPES_CATEGORY_RATE_LIMITED 7
+// The other side failed. The same call may work later.
 #define BERTH_TOOL_TYPES_CATEGORY_SERVER_ERROR 8
+// The other side wasn't reached. The same call may work later.
 #define BERTH_TOOL_TYPES_CATEGORY_NETWORK_ERROR 9
+// The other side took too long. The same call may work later.
 #define BERTH_TOOL_TYPES_CATEGORY_TIMEOUT 10
 
 typedef struct {
@@ -56,7 +67,10 @@ typedef struct berth_tool_types_body_t {
   } val;
 } berth_tool_types_body_t;
 
+// A text. Before a reader sees it, the host neutralises control characters and redacts
+// secrets.
 #define BERTH_TOOL_TYPES_BODY_TEXT 0
+// Bytes of any kind.
 #define BERTH_TOOL_TYPES_BODY_BYTES 1
 // A URI that the caller may read through the host.
 #define BERTH_TOOL_TYPES_BODY_LINK 2
@@ -76,6 +90,7 @@ typedef struct {
 
 // One part of an answer.
 typedef struct berth_tool_types_content_t {
+  // What the part has.
   berth_tool_types_body_t   body;
   // The RFC 2046 media type. The default is `text/plain` for text and `application/octet-stream`
   // for bytes.
@@ -93,14 +108,18 @@ typedef struct {
 
 // The answer of a successful call.
 typedef struct berth_tool_types_output_t {
+  // The parts, in their order. With the structured value and what was emitted, at most 8 MiB
+  // unless the operator sets another limit; a larger answer is the failure `result_limit`.
   berth_tool_types_list_content_t   content;
-  // A JSON value that matches the tool's output schema.
+  // A JSON value that matches the tool's output schema, with at most 1,000,000 commas
+  // and brackets.
   berth_tool_types_option_json_t   structured;
   // Whether the parts that the call has emitted come first in the answer, before `content`. So a
   // tool gives a long answer without holding all of it. False: emitted parts were for those who
   // watch, and the answer is `content` alone.
   bool   after_emitted;
-  // As in `content`. The caller gets it.
+  // A JSON object for the caller's program, at most 64 KiB. Models don't see it. Its keys are as
+  // in `content`.
   berth_tool_types_option_json_t   meta;
 } berth_tool_types_output_t;
 
@@ -112,17 +131,24 @@ typedef struct {
 // A failed call. It may have content in spite of the failure, for example the output of a
 // command that exited with 1.
 typedef struct berth_tool_types_failure_t {
+  // What the caller can do about it.
   berth_tool_types_category_t   category;
-  // A code inside the category, for example `exit-status` or `http-404`. Codes are stable, and
-  // there may be new ones.
+  // A code inside the category, for example `exit-status` or `http-404`: at most 128 bytes.
+  // Codes are stable, and there may be new ones. The host removes a code of its own (such as
+  // `crash`, `cpu_budget` or `memory_limit`).
   plugin_option_string_t   code;
-  // A message for people and models, at most 4 KiB.
+  // A message for people and models: what was wrong with which value. Cut at 4 KiB.
   plugin_string_t   message;
-  // What to try instead.
+  // What to try instead. Cut at 4 KiB. None: the host has a suggestion for each category.
   plugin_option_string_t   suggestion;
+  // When the call may work again, in milliseconds from now. Only for categories in which the
+  // same call may work later.
   plugin_option_u64_t   retry_after_ms;
+  // What there is in spite of the failure, behind the parts that were emitted.
   berth_tool_types_list_content_t   content;
+  // A JSON value for programs. It needn't match the output schema.
   berth_tool_types_option_json_t   structured;
+  // As in `output`.
   berth_tool_types_option_json_t   meta;
 } berth_tool_types_failure_t;
 
@@ -143,9 +169,13 @@ typedef struct {
 // The importance of a message to the operator.
 typedef uint8_t berth_host_log_level_t;
 
+// For the plugin's author.
 #define BERTH_HOST_LOG_LEVEL_DEBUG 0
+// What happens in ordinary work.
 #define BERTH_HOST_LOG_LEVEL_INFO 1
+// What the operator should know, though the call went on.
 #define BERTH_HOST_LOG_LEVEL_WARN 2
+// What went wrong.
 #define BERTH_HOST_LOG_LEVEL_ERROR 3
 
 typedef berth_tool_types_json_t berth_host_types_json_t;
@@ -167,7 +197,10 @@ typedef struct berth_host_types_error_t {
   // 
   // There may be more codes later. Treat an unknown one as `failed`.
   plugin_string_t   code;
+  // What was wrong with which value, the limit, and what to do. For people and models.
   plugin_string_t   message;
+  // For fields of later versions: a JSON object or nothing. A reader ignores what it doesn't
+  // know.
   berth_host_types_option_json_t   meta;
 } berth_host_types_error_t;
 
@@ -207,6 +240,8 @@ typedef struct berth_host_search_scope_t {
   bool   files_only;
   // The depth of the search. 1: only the entries of the root itself.
   plugin_option_u32_t   max_depth;
+  // For fields of later versions: a JSON object or nothing. A reader ignores what it doesn't
+  // know.
   berth_host_search_option_json_t   meta;
 } berth_host_search_scope_t;
 
@@ -214,17 +249,22 @@ typedef struct berth_host_search_scope_t {
 typedef struct berth_host_search_line_pattern_t {
   // A regular expression in the syntax of Rust's `regex` crate. It runs in linear time.
   plugin_string_t   regex;
+  // Whether `a` matches only `a` and not `A`.
   bool   case_sensitive;
   // Whether a match may span lines, and `.` matches line ends.
   bool   multiline;
-  // Lines of context, at most 100 each.
+  // Lines of context before each match, at most 100.
   uint32_t   before;
+  // Lines of context after each match, at most 100.
   uint32_t   after;
+  // For fields of later versions: a JSON object or nothing. A reader ignores what it doesn't
+  // know.
   berth_host_search_option_json_t   meta;
 } berth_host_search_line_pattern_t;
 
 // A line of the answer: a match or a line of context.
 typedef struct berth_host_search_line_t {
+  // The file.
   plugin_string_t   path;
   // The line number. The first line is 1.
   uint64_t   number;
@@ -234,17 +274,23 @@ typedef struct berth_host_search_line_t {
   bool   is_match;
 } berth_host_search_line_t;
 
-// The kind of a directory entry. `other`: devices, sockets and FIFOs.
+// The kind of a directory entry.
 typedef uint8_t berth_host_search_kind_t;
 
+// A regular file.
 #define BERTH_HOST_SEARCH_KIND_FILE 0
+// A directory.
 #define BERTH_HOST_SEARCH_KIND_DIRECTORY 1
+// A symbolic link, wherever it leads.
 #define BERTH_HOST_SEARCH_KIND_SYMLINK 2
+// A device, a socket or a FIFO.
 #define BERTH_HOST_SEARCH_KIND_OTHER 3
 
 // A file or directory that was found.
 typedef struct berth_host_search_entry_t {
+  // Its path.
   plugin_string_t   path;
+  // What it is.
   berth_host_search_kind_t   kind;
   // The size in bytes. 0 if it isn't a regular file.
   uint64_t   size;
@@ -270,10 +316,15 @@ typedef struct {
 
 // At most `limit` matching lines. Lines of context don't count.
 typedef struct berth_host_search_lines_t {
+  // The lines, sorted by path and number.
   berth_host_search_list_line_t   items;
+  // The files with a match.
   uint64_t   files_matched;
+  // The files that were read.
   uint64_t   files_searched;
+  // Why the search ended, see above.
   plugin_string_t   ending;
+  // What was left out.
   berth_host_search_skipped_t   skipped;
 } berth_host_search_lines_t;
 
@@ -289,9 +340,13 @@ typedef struct {
 
 // The number of matching lines for each of at most `limit` files. Binary files are left out.
 typedef struct berth_host_search_counts_t {
+  // The path and the number of matching lines of each file.
   plugin_list_tuple2_string_u64_t   items;
+  // The files that were read.
   uint64_t   files_searched;
+  // Why the search ended, see above.
   plugin_string_t   ending;
+  // What was left out.
   berth_host_search_skipped_t   skipped;
 } berth_host_search_counts_t;
 
@@ -302,8 +357,11 @@ typedef struct {
 
 // At most `limit` entries.
 typedef struct berth_host_search_entries_t {
+  // The entries, sorted by path.
   berth_host_search_list_entry_t   items;
+  // Why the search ended, see above.
   plugin_string_t   ending;
+  // What was left out.
   berth_host_search_skipped_t   skipped;
 } berth_host_search_entries_t;
 
@@ -362,8 +420,8 @@ typedef struct berth_host_process_command_t {
   } val;
 } berth_host_process_command_t;
 
-// A program and its arguments, without a shell. A name without `/` is searched on the
-// operator's `PATH`.
+// A program and its arguments, without a shell: at most 4,096 words of 128 KiB together. A
+// name without `/` is searched on the operator's `PATH`.
 #define BERTH_HOST_PROCESS_COMMAND_PROGRAM 0
 // A command line for `bash`. It has to be exactly equal to a subject of the call of kind
 // `command`, since only subjects were checked.
@@ -400,6 +458,8 @@ typedef struct berth_host_process_options_t {
   plugin_option_u32_t   output_limit;
   // Whether the caller sees the output while the process runs.
   bool   live;
+  // For fields of later versions: a JSON object or nothing. A reader ignores what it doesn't
+  // know.
   berth_host_process_option_json_t   meta;
 } berth_host_process_options_t;
 
@@ -428,15 +488,20 @@ typedef struct berth_host_process_finished_t {
   // that grants a missing network, path or variable, and the parts of the sandbox that this
   // machine doesn't support.
   plugin_list_string_t   notices;
+  // For fields of later versions: a JSON object or nothing. A reader ignores what it doesn't
+  // know.
   berth_host_process_option_json_t   meta;
 } berth_host_process_finished_t;
 
 // A part of the output.
 typedef struct berth_host_process_process_output_t {
+  // The bytes of the standard output.
   plugin_list_u8_t   stdout_;
+  // The bytes of the standard error.
   plugin_list_u8_t   stderr_;
-  // Whether output beyond the limit was dropped.
+  // Whether standard output beyond the limit was dropped.
   bool   stdout_truncated;
+  // Whether standard error beyond the limit was dropped.
   bool   stderr_truncated;
 } berth_host_process_process_output_t;
 
@@ -482,7 +547,9 @@ typedef berth_host_types_error_t berth_host_store_error_t;
 
 // A key with its value.
 typedef struct berth_host_store_entry_t {
+  // The key.
   plugin_string_t   key;
+  // Its value.
   plugin_list_u8_t   value;
 } berth_host_store_entry_t;
 
@@ -493,6 +560,7 @@ typedef struct {
 
 // A part of a listing.
 typedef struct berth_host_store_page_t {
+  // The entries, sorted by the bytes of their keys.
   berth_host_store_list_entry_t   entries;
   // Where the next page begins. None: this is the last one.
   plugin_option_string_t   cursor;
@@ -505,6 +573,7 @@ typedef struct {
 
 // What a transaction expects of a key.
 typedef struct berth_host_store_expectation_t {
+  // The key: 1 to 512 bytes of UTF-8.
   plugin_string_t   key;
   // The value that the key has to have. None: the key has to be missing.
   plugin_option_list_u8_t   value;
@@ -512,6 +581,7 @@ typedef struct berth_host_store_expectation_t {
 
 // One change.
 typedef struct berth_host_store_change_t {
+  // The key: 1 to 512 bytes of UTF-8.
   plugin_string_t   key;
   // The new value, at most 1 MiB. None: the key is deleted.
   plugin_option_list_u8_t   value;
@@ -607,19 +677,23 @@ typedef struct exports_berth_tool_tools_argument_t {
   // arguments, and each has one of its values in a call (a missing one counts as its default),
   // the host treats that call as one of a `read-only` tool, and enforces it.
   exports_berth_tool_tools_list_json_t   reads_with;
+  // For fields of later versions: a JSON object or nothing. A reader ignores what it doesn't
+  // know.
   exports_berth_tool_tools_option_json_t   meta;
 } exports_berth_tool_tools_argument_t;
 
 // The arguments that say what a call changes in a file, for the diff that a person sees before
 // approving it. Each is the name of an argument. Counts for built-in plugins.
 typedef struct exports_berth_tool_tools_preview_t {
+  // The file.
   plugin_string_t   file;
   // The new content of the whole file.
   plugin_option_string_t   content;
-  // Or the part that is replaced, the part in its place, and the argument that says whether all
-  // such parts are.
+  // Or, instead of `content`: the part that is replaced.
   plugin_option_string_t   old;
+  // With `old`: the part in its place.
   plugin_option_string_t   new_;
+  // With `old`: a boolean, whether all such parts are replaced and not only one.
   plugin_option_string_t   all;
 } exports_berth_tool_tools_preview_t;
 
@@ -643,14 +717,18 @@ typedef struct exports_berth_tool_tools_definition_t {
   // At most 38 characters of `[a-z0-9_-]`, unique in the plugin. With the plugin's name (at most
   // 24) and `__`, it has at most the 64 characters that model providers allow.
   plugin_string_t   name;
-  // Other names. They resolve, but they aren't listed. They count for built-in plugins.
+  // Other names, at most 16. They resolve, but they aren't listed. They count for built-in
+  // plugins.
   plugin_list_string_t   aliases;
+  // A name for people, cut at 128 bytes.
   plugin_option_string_t   title;
   // What the tool does, when to use it, what it returns and how it fails. At most 4 KiB.
   plugin_string_t   description;
   // A JSON Schema (2020-12) of an object: at most 64 KiB, at most 32 levels, and without
   // references to other documents.
   exports_berth_tool_tools_json_t   input_schema;
+  // A JSON Schema of the structured answer, within the bounds of `input-schema`. None: the
+  // answer has no form that a program could rely on.
   exports_berth_tool_tools_option_json_t   output_schema;
   // What the tool promises about its calls. Without a promise, the opposite is assumed, so an
   // empty list is the strictest. A name that a host doesn't know promises nothing. Except
@@ -663,17 +741,20 @@ typedef struct exports_berth_tool_tools_definition_t {
   // * `closed-world`: reaches nothing outside the machine.
   // * `cacheable`: the answer may be used again while nothing that it was made of has changed.
   plugin_list_string_t   promises;
+  // The arguments that name what the call acts on, at most 32.
   exports_berth_tool_tools_list_subject_t   subjects;
   // The arguments with which the host does more than to pass them on, at most 64. The others
   // needn't be here.
   exports_berth_tool_tools_list_argument_t   arguments;
+  // What a person sees of a change before approving it.
   exports_berth_tool_tools_option_preview_t   preview;
   // What a model should read of an answer that has both: `text` or `structured`. None: the
   // structured value where there is an output schema.
   plugin_option_string_t   answers_in;
   // A tag for models without native tool use: they may call the tool with a fenced block of this
-  // tag.
+  // tag. Cut at 38 bytes.
   plugin_option_string_t   fence;
+  // For programs that embed Berth and list tools: a JSON object, at most 64 KiB.
   exports_berth_tool_tools_option_json_t   meta;
 } exports_berth_tool_tools_definition_t;
 
@@ -684,8 +765,10 @@ typedef struct {
 
 // One call of one tool.
 typedef struct exports_berth_tool_tools_invocation_t {
+  // The name of its definition, without the plugin's name.
   plugin_string_t   tool;
-  // A JSON object that matches the input schema. The host has checked it.
+  // A JSON object that matches the input schema, at most 1 MiB. The host has checked it. It
+  // doesn't fill in the schema's defaults.
   exports_berth_tool_tools_json_t   arguments;
   // Large or binary arguments. The JSON refers to them by index: `{"$attachment": 0}`.
   exports_berth_tool_tools_list_content_t   attachments;
@@ -719,22 +802,24 @@ typedef struct {
 // Imported Functions from `berth:host/call@0.2.0`
 // The ID of this call: opaque, at most 64 characters. The audit has the same ID.
 extern void berth_host_call_id(plugin_string_t *ret);
-// The milliseconds that the tool has left. The host adds a short grace for the answer, which
-// isn't included.
+// The milliseconds that the tool has left. 0 in code that runs before the call. The host adds a
+// short grace for the answer, which isn't included.
 extern uint64_t berth_host_call_remaining_ms(void);
 // Whether the call was cancelled. The host stops a cancelled call soon.
 extern bool berth_host_call_cancelled(void);
-// Reports progress: the fraction of the work from 0 to 1 if it is known, and a message. The host
-// cuts the message at 200 characters. It passes on at most 10 reports a second, and drops the
-// rest.
+// Reports progress: the fraction of the work from 0 to 1 if it is known, and a message. A
+// fraction outside of that counts as unknown. The host cuts the message at 200 characters. It
+// passes on at most 10 reports a second, and drops the rest.
 extern void berth_host_call_progress(double *maybe_fraction, plugin_string_t *message);
 // Adds partial output. The host shows it at once, and uses it as the answer if the call is
-// stopped, or if its output says `after-emitted`. False: the limit of 8 MiB in all is reached,
-// so nothing more is taken. Stop then.
+// stopped, or if its output says `after-emitted`. False: the limit of the answer is reached (8
+// MiB unless the operator sets another one), so nothing more is taken. Stop then: 4 KiB are left
+// for saying so.
 extern bool berth_host_call_emit(berth_host_call_content_t *part);
 
 // Imported Functions from `berth:host/config@0.2.0`
-// The value of a key. None: it isn't set, and its schema has no default.
+// The value of a key at the top of the table, as JSON. None: it isn't set, and its schema has no
+// default.
 extern bool berth_host_config_get(plugin_string_t *key, berth_host_config_json_t *ret);
 // The whole table, a JSON object.
 extern void berth_host_config_all(berth_host_config_json_t *ret);
@@ -764,11 +849,14 @@ extern void wasi_io_poll_method_pollable_block(wasi_io_poll_borrow_pollable_t se
 extern void wasi_io_poll_poll(wasi_io_poll_list_borrow_pollable_t *in, plugin_list_u32_t *ret);
 
 // Imported Functions from `berth:host/process@0.2.0`
-// Runs a command to its end. `input`: its standard input, at most 1 MiB.
+// Runs a command to its end. `input`: its standard input, at most 1 MiB. A command that exits
+// with another code than 0 is no error.
 extern bool berth_host_process_run(berth_host_process_command_t *command, plugin_list_u8_t *input, berth_host_process_options_t *options, berth_host_process_tuple2_finished_process_output_t *ret, berth_host_process_error_t *err);
+// Starts a command. Its standard input is open until `close-input`.
 extern bool berth_host_process_static_child_start(berth_host_process_command_t *command, berth_host_process_options_t *options, berth_host_process_own_child_t *ret, berth_host_process_error_t *err);
-// Waits for output, for the end of the process or for the timeout, and takes the output. If
-// the output is empty and the process isn't `finished`, the timeout was reached.
+// Waits for output, for the end of the process or for the timeout (None: as long as the call
+// has), and takes the output. If the output is empty and the process isn't `finished`, the
+// timeout was reached.
 extern void berth_host_process_method_child_read(berth_host_process_borrow_child_t self, uint64_t *maybe_timeout_ms, berth_host_process_process_output_t *ret);
 // Writes to its standard input, and waits until the process has read the bytes. Returns the
 // number of bytes that it read. If that is fewer than given, the process has closed its

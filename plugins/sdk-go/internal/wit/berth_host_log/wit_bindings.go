@@ -18,9 +18,13 @@ import (
 
 
 const (
-        LevelDebug uint8 = 0
+        // For the plugin's author.
+LevelDebug uint8 = 0
+// What happens in ordinary work.
 LevelInfo uint8 = 1
+// What the operator should know, though the call went on.
 LevelWarn uint8 = 2
+// What went wrong.
 LevelError uint8 = 3
 )
 // The importance of a message to the operator.

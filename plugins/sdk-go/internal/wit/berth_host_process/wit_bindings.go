@@ -25,8 +25,8 @@ type Json = string
 type Error = berth_host_types.Error
 
 const (
-// A program and its arguments, without a shell. A name without `/` is searched on the
-// operator's `PATH`.
+// A program and its arguments, without a shell: at most 4,096 words of 128 KiB together. A
+// name without `/` is searched on the operator's `PATH`.
 CommandProgram uint8 = 0
 // A command line for `bash`. It has to be exactly equal to a subject of the call of kind
 // `command`, since only subjects were checked.
@@ -81,6 +81,8 @@ TimeoutMs witTypes.Option[uint64]
 OutputLimit witTypes.Option[uint32]
 // Whether the caller sees the output while the process runs.
 Live bool
+// For fields of later versions: a JSON object or nothing. A reader ignores what it doesn't
+// know.
 Meta witTypes.Option[string]
 }
 
@@ -104,15 +106,20 @@ Ending string
 // that grants a missing network, path or variable, and the parts of the sandbox that this
 // machine doesn't support.
 Notices []string
+// For fields of later versions: a JSON object or nothing. A reader ignores what it doesn't
+// know.
 Meta witTypes.Option[string]
 }
 
 // A part of the output.
 type ProcessOutput struct {
-        Stdout []uint8
+        // The bytes of the standard output.
+Stdout []uint8
+// The bytes of the standard error.
 Stderr []uint8
-// Whether output beyond the limit was dropped.
+// Whether standard output beyond the limit was dropped.
 StdoutTruncated bool
+// Whether standard error beyond the limit was dropped.
 StderrTruncated bool
 }
 

@@ -39,6 +39,8 @@ IgnoreRules bool
 FilesOnly bool
 // The depth of the search. 1: only the entries of the root itself.
 MaxDepth witTypes.Option[uint32]
+// For fields of later versions: a JSON object or nothing. A reader ignores what it doesn't
+// know.
 Meta witTypes.Option[string]
 }
 
@@ -46,18 +48,23 @@ Meta witTypes.Option[string]
 type LinePattern struct {
         // A regular expression in the syntax of Rust's `regex` crate. It runs in linear time.
 Regex string
+// Whether `a` matches only `a` and not `A`.
 CaseSensitive bool
 // Whether a match may span lines, and `.` matches line ends.
 Multiline bool
-// Lines of context, at most 100 each.
+// Lines of context before each match, at most 100.
 Before uint32
+// Lines of context after each match, at most 100.
 After uint32
+// For fields of later versions: a JSON object or nothing. A reader ignores what it doesn't
+// know.
 Meta witTypes.Option[string]
 }
 
 // A line of the answer: a match or a line of context.
 type Line struct {
-        Path string
+        // The file.
+Path string
 // The line number. The first line is 1.
 Number uint64
 // The line without its line end, cut at 2,000 characters. Invalid UTF-8 is replaced.
@@ -67,17 +74,23 @@ IsMatch bool
 }
 
 const (
-        KindFile uint8 = 0
+        // A regular file.
+KindFile uint8 = 0
+// A directory.
 KindDirectory uint8 = 1
+// A symbolic link, wherever it leads.
 KindSymlink uint8 = 2
+// A device, a socket or a FIFO.
 KindOther uint8 = 3
 )
-// The kind of a directory entry. `other`: devices, sockets and FIFOs.
+// The kind of a directory entry.
 type Kind = uint8
 
 // A file or directory that was found.
 type Entry struct {
-        Path string
+        // Its path.
+Path string
+// What it is.
 Kind Kind
 // The size in bytes. 0 if it isn't a regular file.
 Size uint64
@@ -98,25 +111,37 @@ Binary uint64
 
 // At most `limit` matching lines. Lines of context don't count.
 type Lines struct {
-        Items []Line
+        // The lines, sorted by path and number.
+Items []Line
+// The files with a match.
 FilesMatched uint64
+// The files that were read.
 FilesSearched uint64
+// Why the search ended, see above.
 Ending string
+// What was left out.
 Skipped Skipped
 }
 
 // The number of matching lines for each of at most `limit` files. Binary files are left out.
 type Counts struct {
-        Items []witTypes.Tuple2[string, uint64]
+        // The path and the number of matching lines of each file.
+Items []witTypes.Tuple2[string, uint64]
+// The files that were read.
 FilesSearched uint64
+// Why the search ended, see above.
 Ending string
+// What was left out.
 Skipped Skipped
 }
 
 // At most `limit` entries.
 type Entries struct {
-        Items []Entry
+        // The entries, sorted by path.
+Items []Entry
+// Why the search ended, see above.
 Ending string
+// What was left out.
 Skipped Skipped
 }
 

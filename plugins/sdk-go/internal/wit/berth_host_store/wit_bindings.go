@@ -24,27 +24,32 @@ type Error = berth_host_types.Error
 
 // A key with its value.
 type Entry struct {
-        Key string
+        // The key.
+Key string
+// Its value.
 Value []uint8
 }
 
 // A part of a listing.
 type Page struct {
-        Entries []Entry
+        // The entries, sorted by the bytes of their keys.
+Entries []Entry
 // Where the next page begins. None: this is the last one.
 Cursor witTypes.Option[string]
 }
 
 // What a transaction expects of a key.
 type Expectation struct {
-        Key string
+        // The key: 1 to 512 bytes of UTF-8.
+Key string
 // The value that the key has to have. None: the key has to be missing.
 Value witTypes.Option[[]uint8]
 }
 
 // One change.
 type Change struct {
-        Key string
+        // The key: 1 to 512 bytes of UTF-8.
+Key string
 // The new value, at most 1 MiB. None: the key is deleted.
 Value witTypes.Option[[]uint8]
 }

@@ -29,6 +29,9 @@ type Error struct {
 // 
 // There may be more codes later. Treat an unknown one as `failed`.
 Code string
+// What was wrong with which value, the limit, and what to do. For people and models.
 Message string
+// For fields of later versions: a JSON object or nothing. A reader ignores what it doesn't
+// know.
 Meta witTypes.Option[string]
 }

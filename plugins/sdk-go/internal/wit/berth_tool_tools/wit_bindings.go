@@ -59,19 +59,23 @@ Base witTypes.Option[string]
 // arguments, and each has one of its values in a call (a missing one counts as its default),
 // the host treats that call as one of a `read-only` tool, and enforces it.
 ReadsWith []string
+// For fields of later versions: a JSON object or nothing. A reader ignores what it doesn't
+// know.
 Meta witTypes.Option[string]
 }
 
 // The arguments that say what a call changes in a file, for the diff that a person sees before
 // approving it. Each is the name of an argument. Counts for built-in plugins.
 type Preview struct {
-        File string
+        // The file.
+File string
 // The new content of the whole file.
 Content witTypes.Option[string]
-// Or the part that is replaced, the part in its place, and the argument that says whether all
-// such parts are.
+// Or, instead of `content`: the part that is replaced.
 Old witTypes.Option[string]
+// With `old`: the part in its place.
 New witTypes.Option[string]
+// With `old`: a boolean, whether all such parts are replaced and not only one.
 All witTypes.Option[string]
 }
 
@@ -80,14 +84,18 @@ type Definition struct {
         // At most 38 characters of `[a-z0-9_-]`, unique in the plugin. With the plugin's name (at most
 // 24) and `__`, it has at most the 64 characters that model providers allow.
 Name string
-// Other names. They resolve, but they aren't listed. They count for built-in plugins.
+// Other names, at most 16. They resolve, but they aren't listed. They count for built-in
+// plugins.
 Aliases []string
+// A name for people, cut at 128 bytes.
 Title witTypes.Option[string]
 // What the tool does, when to use it, what it returns and how it fails. At most 4 KiB.
 Description string
 // A JSON Schema (2020-12) of an object: at most 64 KiB, at most 32 levels, and without
 // references to other documents.
 InputSchema string
+// A JSON Schema of the structured answer, within the bounds of `input-schema`. None: the
+// answer has no form that a program could rely on.
 OutputSchema witTypes.Option[string]
 // What the tool promises about its calls. Without a promise, the opposite is assumed, so an
 // empty list is the strictest. A name that a host doesn't know promises nothing. Except
@@ -100,24 +108,29 @@ OutputSchema witTypes.Option[string]
 // * `closed-world`: reaches nothing outside the machine.
 // * `cacheable`: the answer may be used again while nothing that it was made of has changed.
 Promises []string
+// The arguments that name what the call acts on, at most 32.
 Subjects []Subject
 // The arguments with which the host does more than to pass them on, at most 64. The others
 // needn't be here.
 Arguments []Argument
+// What a person sees of a change before approving it.
 Preview witTypes.Option[Preview]
 // What a model should read of an answer that has both: `text` or `structured`. None: the
 // structured value where there is an output schema.
 AnswersIn witTypes.Option[string]
 // A tag for models without native tool use: they may call the tool with a fenced block of this
-// tag.
+// tag. Cut at 38 bytes.
 Fence witTypes.Option[string]
+// For programs that embed Berth and list tools: a JSON object, at most 64 KiB.
 Meta witTypes.Option[string]
 }
 
 // One call of one tool.
 type Invocation struct {
-        Tool string
-// A JSON object that matches the input schema. The host has checked it.
+        // The name of its definition, without the plugin's name.
+Tool string
+// A JSON object that matches the input schema, at most 1 MiB. The host has checked it. It
+// doesn't fill in the schema's defaults.
 Arguments string
 // Large or binary arguments. The JSON refers to them by index: `{"$attachment": 0}`.
 Attachments []berth_tool_types.Content

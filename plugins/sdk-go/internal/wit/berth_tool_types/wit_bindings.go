@@ -20,16 +20,27 @@ import (
 type Json = string
 
 const (
-        CategoryToolNotFound uint8 = 0
+        // There is no tool of this name.
+CategoryToolNotFound uint8 = 0
+// An argument is missing or has a value that the tool can't use. The caller changes it.
 CategoryInvalidParameters uint8 = 1
+// An argument has another type than the schema says. The caller changes it.
 CategoryTypeMismatch uint8 = 2
+// A rule of the operator forbids it.
 CategoryPolicyBlocked uint8 = 3
+// A person has to approve the call first.
 CategoryConfirmationRequired uint8 = 4
+// The same call would fail again. Any failure without a category of its own.
 CategoryPermanentFailure uint8 = 5
+// The caller has cancelled the call.
 CategoryCancelled uint8 = 6
+// The other side allows no more calls for now. The same call may work later.
 CategoryRateLimited uint8 = 7
+// The other side failed. The same call may work later.
 CategoryServerError uint8 = 8
+// The other side wasn't reached. The same call may work later.
 CategoryNetworkError uint8 = 9
+// The other side took too long. The same call may work later.
 CategoryTimeout uint8 = 10
 )
 // Why a call failed. The list is closed, since hosts and agents decide by it (retry, reflect,
@@ -38,7 +49,10 @@ CategoryTimeout uint8 = 10
 type Category = uint8
 
 const (
+// A text. Before a reader sees it, the host neutralises control characters and redacts
+// secrets.
 BodyText uint8 = 0
+// Bytes of any kind.
 BodyBytes uint8 = 1
 // A URI that the caller may read through the host.
 BodyLink uint8 = 2
@@ -99,7 +113,8 @@ func MakeBodyOther(value witTypes.Tuple2[string, string]) Body {
 
 // One part of an answer.
 type Content struct {
-        Body Body
+        // What the part has.
+Body Body
 // The RFC 2046 media type. The default is `text/plain` for text and `application/octet-stream`
 // for bytes.
 MediaType witTypes.Option[string]
@@ -111,30 +126,41 @@ Meta witTypes.Option[string]
 
 // The answer of a successful call.
 type Output struct {
-        Content []Content
-// A JSON value that matches the tool's output schema.
+        // The parts, in their order. With the structured value and what was emitted, at most 8 MiB
+// unless the operator sets another limit; a larger answer is the failure `result_limit`.
+Content []Content
+// A JSON value that matches the tool's output schema, with at most 1,000,000 commas
+// and brackets.
 Structured witTypes.Option[string]
 // Whether the parts that the call has emitted come first in the answer, before `content`. So a
 // tool gives a long answer without holding all of it. False: emitted parts were for those who
 // watch, and the answer is `content` alone.
 AfterEmitted bool
-// As in `content`. The caller gets it.
+// A JSON object for the caller's program, at most 64 KiB. Models don't see it. Its keys are as
+// in `content`.
 Meta witTypes.Option[string]
 }
 
 // A failed call. It may have content in spite of the failure, for example the output of a
 // command that exited with 1.
 type Failure struct {
-        Category Category
-// A code inside the category, for example `exit-status` or `http-404`. Codes are stable, and
-// there may be new ones.
+        // What the caller can do about it.
+Category Category
+// A code inside the category, for example `exit-status` or `http-404`: at most 128 bytes.
+// Codes are stable, and there may be new ones. The host removes a code of its own (such as
+// `crash`, `cpu_budget` or `memory_limit`).
 Code witTypes.Option[string]
-// A message for people and models, at most 4 KiB.
+// A message for people and models: what was wrong with which value. Cut at 4 KiB.
 Message string
-// What to try instead.
+// What to try instead. Cut at 4 KiB. None: the host has a suggestion for each category.
 Suggestion witTypes.Option[string]
+// When the call may work again, in milliseconds from now. Only for categories in which the
+// same call may work later.
 RetryAfterMs witTypes.Option[uint64]
+// What there is in spite of the failure, behind the parts that were emitted.
 Content []Content
+// A JSON value for programs. It needn't match the output schema.
 Structured witTypes.Option[string]
+// As in `output`.
 Meta witTypes.Option[string]
 }
