@@ -22,6 +22,7 @@ mod command_line;
 mod commands;
 mod comparing;
 mod compiling;
+mod conformance;
 mod contract;
 mod counted;
 mod dns;

@@ -1,9 +1,10 @@
 //! The answer to a call and its parts.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use berth_contract::text::counted;
-use berth_contract::{CallId, Confidence, Outcome, Snapshot};
+use berth_contract::{CallId, Confidence, Outcome, Report, Snapshot};
 use berth_policy::Decision;
 use serde::{Deserialize, Serialize};
 
@@ -44,6 +45,9 @@ pub struct Answer {
     /// What was saved of the call's changes in files, so that it can be undone. `None`: it changed
     /// none, or nothing is saved.
     pub snapshot: Option<Snapshot>,
+    /// What its provider reported beside the outcome: refused operations, requests, what it
+    /// printed. It isn't redacted, and never for a model.
+    pub report: Arc<Report>,
     /// The steps of the call in order, with their durations. A refused call ends before its next
     /// step with `shape`, which every answer passes.
     pub steps: Vec<Step>,

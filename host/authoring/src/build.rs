@@ -96,6 +96,17 @@ pub fn pack_file(file: &Path, manifest: &Path, output: Option<&Path>) -> Result<
     Built::write(packed, output.map_or_else(by_default, Path::to_owned))
 }
 
+/// Compares what the manifest of a component asks for with what it imports. Returns what its author
+/// should look at.
+///
+/// # Errors
+///
+/// It can't be read, or it imports what the manifest doesn't ask for, so that no host loads it.
+pub fn compare_file(file: &Path) -> Result<Vec<String>, String> {
+    let component = crate::read(file)?;
+    pack::compare(&component, &Manifest::read(&component)?)
+}
+
 impl Built {
     /// Writes a component as a whole: a host may be reading the old file.
     fn write(packed: Packed, file: PathBuf) -> Result<Self, String> {

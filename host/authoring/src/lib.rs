@@ -2,6 +2,7 @@
 //! of a component, and the contract's WIT. The commands `berth plugin new`, `build`, `pack` and
 //! `wit` are thin layers over this crate.
 
+mod arguments;
 mod build;
 mod files;
 mod language;
@@ -13,7 +14,8 @@ mod section;
 mod tools;
 mod wit;
 
-pub use build::{Built, build, pack_file};
+pub use arguments::AuthorCommand;
+pub use build::{Built, build, compare_file, pack_file};
 pub use language::Language;
 pub use project::create;
 pub use wit::write as write_wit;

@@ -47,7 +47,7 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt;
 
-use crate::arguments::{Arguments, Command, ConfigCommand};
+use crate::arguments::{Arguments, Command, ConfigCommand, PluginCommand};
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::filter::FilterCommand;
@@ -102,7 +102,14 @@ fn run(Arguments { command, options }: Arguments) -> Result<Exit, Error> {
         Command::Config(ConfigCommand::Check { .. })
             | Command::Filter(FilterCommand::List { .. } | FilterCommand::Test { .. })
     );
-    let usual = if tells { LevelFilter::ERROR } else { LevelFilter::WARN };
+    let usual = if matches!(command, Command::Plugin(PluginCommand::Author(_))) {
+        // What a component says while it is tested is in the report.
+        LevelFilter::OFF
+    } else if tells {
+        LevelFilter::ERROR
+    } else {
+        LevelFilter::WARN
+    };
     log(options.log, usual, options.log_format)?;
     match command {
         Command::Call(call) => call::run(&call, &options),

@@ -30,6 +30,8 @@ pub struct ReportEntries {
     pub requests: Vec<RequestRecord>,
     /// Number of further requests, which aren't listed.
     pub more_requests: u64,
+    /// Bytes that its component printed on standard output and standard error.
+    pub printed: u64,
     /// What the answer was made of, if the report is [watching](Report::watching).
     pub seen: Seen,
     /// Bytes of the paths in `seen`.

@@ -79,6 +79,7 @@ impl Host {
             rest,
             filtered,
             snapshot: call.run.snapshot,
+            report: Arc::clone(&call.run.report),
             steps: steps.taken,
         }
     }

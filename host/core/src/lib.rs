@@ -270,6 +270,7 @@ pub use berth_catalogue::plugins::{
     Approvals, ApprovedPlugin, Change, Difference, FilterRulesState, HeldVersion, PluginInspection,
     PluginPlace, PluginState, ToolChange, candidate, config_schema,
 };
+pub use berth_catalogue::schema::compile as compile_schema;
 pub use berth_config as config;
 pub use berth_contract::{
     Access, Annotations, Body, BoxFuture, Call, CallId, CancellationToken, Category,
@@ -286,7 +287,7 @@ pub use berth_policy::{
 pub use berth_private::state;
 pub use berth_runtime::{
     Builtin, Candidate, Limits, Manifest, Origin, PluginInfo, Precompiled,
-    Request as CapabilityRequest, RequestedLimits, grant_line, helper_hook,
+    Request as CapabilityRequest, RequestedLimits, grant_line, helper_hook, schema_weight,
 };
 pub use builder::HostBuilder;
 pub use checking::{Check, GateAnswer, GateCheck};

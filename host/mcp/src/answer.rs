@@ -204,6 +204,7 @@ mod tests {
             provider: None,
             filtered: None,
             snapshot: None,
+            report: std::sync::Arc::default(),
             steps: Vec::new(),
         };
         result(answer, Some(tool), structured).expect("the tool is there")

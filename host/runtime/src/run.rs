@@ -305,6 +305,8 @@ async fn execute(job: Job) -> Outcome {
         Ok(outcome) => outcome,
         Err(error) => Err(outcome::failure(&watch, &error, &store, &plugin.name)),
     };
+    let printed = &store.data().call;
+    call.report.entries().printed = printed.stdout.written() + printed.stderr.written();
     let outcome = outcome::without_secrets(outcome, store.data());
     let outcome = outcome::with_obstacle(outcome, store.data());
     let outcome = outcome::with_denial(

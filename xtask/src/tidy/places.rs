@@ -101,7 +101,11 @@ const EDGES: &[(&str, &[&str])] = &[
     ("berth-mcp", &["berth-core"]),
     ("berth-builtins", &["berth-core"]),
     ("berth-authoring", &["berth-component", "berth-contract"]),
-    ("berth-cli", &["berth-authoring", "berth-builtins", "berth-core", "berth-mcp"]),
+    ("berth-conformance", &["berth-authoring", "berth-core"]),
+    (
+        "berth-cli",
+        &["berth-authoring", "berth-builtins", "berth-conformance", "berth-core", "berth-mcp"],
+    ),
 ];
 
 /// Crates that the crates without I/O may depend on: they were checked, and do no I/O either.
@@ -176,10 +180,11 @@ const OPEN_BENEATH: [&str; 8] = [
 ];
 
 /// The files that open other paths, and what these are. A front end opens the paths of its user.
-const OPEN_OWN: [&str; 23] = [
+const OPEN_OWN: [&str; 24] = [
     "host/authoring/", // the folders of authors, whose programs it runs with their rights
     "host/builtins/build.rs", // the components, while Berth is built
     "host/cli/",       // the paths on the command line
+    "host/conformance/src/world.rs", // the temporary world of a test
     "host/core/src/approvals/outdated.rs", // the file of a question, for the person who approves
     "host/config/",    // the configuration, and the folders in it
     "host/presets/",   // the places of presets in the home

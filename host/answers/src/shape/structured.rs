@@ -307,6 +307,7 @@ mod tests {
             rest: (!notices.is_empty()).then(|| Remainder { id: "h00".to_owned(), offset: 7 }),
             filtered: None,
             snapshot: None,
+            report: std::sync::Arc::default(),
             steps: Vec::new(),
         }
     }

@@ -1,6 +1,5 @@
 //! The command line.
 
-mod author;
 mod grants;
 
 use std::path::PathBuf;
@@ -11,7 +10,7 @@ use clap::{ArgAction, Args, Parser, Subcommand};
 use crate::filter::FilterCommand;
 use crate::options::Options;
 
-pub(crate) use author::AuthorCommand;
+use berth_authoring::AuthorCommand;
 pub(crate) use grants::{
     AllowArguments, AllowHostArguments, InitArguments, TrustArguments, YesOrNo,
 };

@@ -1,14 +1,17 @@
-//! `berth plugin new`, `build`, `pack` and `wit`: for authors. They grant nothing.
+//! `berth plugin new`, `build`, `test`, `pack` and `wit`: for authors. They grant nothing.
 
 use std::io::Write;
 use std::path::Path;
+use std::time::Duration;
 
-use berth_authoring::{Language, build, create, pack_file, write_wit};
+use berth_authoring::{AuthorCommand, Language, build, create, pack_file, write_wit};
+use berth_conformance::{self as conformance, Report};
 use berth_core::text::neutral;
 
-use crate::arguments::AuthorCommand;
+use crate::call::interrupt;
 use crate::error::Error;
 use crate::exit::Exit;
+use crate::host;
 
 /// Runs the command.
 pub(super) fn run(command: &AuthorCommand) -> Result<Exit, Error> {
@@ -18,6 +21,10 @@ pub(super) fn run(command: &AuthorCommand) -> Result<Exit, Error> {
             Language::from_name(lang).and_then(|language| create(name, language, folder))
         }
         AuthorCommand::Build { dir } => build(dir).map(|built| built.to_string()),
+        AuthorCommand::Test { plugin, seed, time, json } => {
+            let options = conformance::Options { seed: *seed, time: Duration::from_secs(*time) };
+            return test(plugin, options, *json);
+        }
         AuthorCommand::Pack { file, manifest, output } => {
             pack_file(file, manifest, output.as_deref()).map(|built| built.to_string())
         }
@@ -26,4 +33,24 @@ pub(super) fn run(command: &AuthorCommand) -> Result<Exit, Error> {
     let text = done.map_err(Error::Usage)?;
     writeln!(anstream::stdout().lock(), "{}", neutral(&text))?;
     Ok(Exit::Success)
+}
+
+fn test(plugin: &Path, options: conformance::Options, json: bool) -> Result<Exit, Error> {
+    let built =
+        if plugin.is_dir() { Some(build(plugin).map_err(Error::Usage)?.file) } else { None };
+    let file = built.as_deref().unwrap_or(plugin);
+    let interrupted = interrupt::cancellation()?;
+    let report: Option<Report> = host::block_on(async {
+        tokio::select! {
+            report = conformance::test(file, options) => Ok(Some(report?)),
+            () = interrupted.cancelled() => Ok(None),
+        }
+    })?;
+    let Some(report) = report else { return Ok(Exit::Interrupted) };
+    let mut out = anstream::stdout().lock();
+    match json {
+        true => writeln!(out, "{}", report.to_json())?,
+        false => writeln!(out, "{report}")?,
+    }
+    Ok(if report.is_passed() { Exit::Success } else { Exit::ToolFailure })
 }

@@ -37,6 +37,12 @@ impl Capture {
         })))
     }
 
+    /// Bytes that were written, kept or not.
+    pub(crate) fn written(&self) -> u64 {
+        let output = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        output.bytes.len() as u64 + output.dropped
+    }
+
     /// The captured text, with a note if bytes were dropped. Empty if nothing was printed.
     pub(crate) fn text(&self) -> String {
         let output = self.0.lock().unwrap_or_else(PoisonError::into_inner);

@@ -4,9 +4,18 @@ use std::path::PathBuf;
 
 use clap::Subcommand;
 
+const TEST_AFTER: &str = "\
+Examples:
+  berth plugin test
+  berth plugin test my-plugin.wasm --json
+  berth plugin test my-plugin.wasm --seed 7
+
+Tools are called with arguments made from their schemas, in a temporary directory, without a network \
+and without programs. The report names what could not be tried. It ends with 1 if a check failed.";
+
 /// The commands of authors.
 #[derive(Debug, Subcommand)]
-pub(crate) enum AuthorCommand {
+pub enum AuthorCommand {
     /// Make a folder with a plugin that builds: one tool, a unit test, and the SDK of its language
     #[command(
         after_help = "Examples:\n  berth plugin new my-plugin --lang python\n  berth plugin new my-plugin --lang rust --dir plugins/mine"
@@ -41,6 +50,22 @@ pub(crate) enum AuthorCommand {
         /// The packed component; by default the plugin's name and .wasm
         #[arg(long, short, value_name = "FILE")]
         output: Option<PathBuf>,
+    },
+    /// Test whether a component keeps to the contract; its tools are called in a temporary world
+    #[command(after_help = TEST_AFTER)]
+    Test {
+        /// The component, or a plugin's folder, which is built first
+        #[arg(value_name = "FILE|DIR", default_value = ".")]
+        plugin: PathBuf,
+        /// The seed that decides which arguments are combined
+        #[arg(long, value_name = "NUMBER", default_value_t = 0)]
+        seed: u64,
+        /// Seconds that a call may take
+        #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=600))]
+        time: u64,
+        /// Print one JSON object
+        #[arg(long)]
+        json: bool,
     },
     /// Write the contract's WIT into a folder, for generators of bindings
     #[command(after_help = "Examples:\n  berth plugin wit\n  berth plugin wit contract --force")]

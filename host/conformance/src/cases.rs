@@ -1,0 +1,308 @@
+//! The arguments that a tool is called with, made from its schema.
+
+use berth_core::{Definition, SubjectKind, compile_schema, schema_weight};
+use jsonschema::Validator;
+use serde_json::{Map, Value, json};
+
+use crate::values::{Maker, deep, hostile, kind, of_another_type};
+use crate::world::{EXISTING, NEW, OUTSIDE};
+
+/// Most arguments that are changed, one at a time.
+const MAX_PLACES: usize = 24;
+
+/// Most calls of a tool, and most of those that the host has to refuse.
+const MAX_CASES: usize = 400;
+const MAX_REFUSED: usize = 40;
+
+/// Calls in which several arguments are hostile at once.
+const MIXED: usize = 16;
+
+/// Most work of checking one case: its values times those of the schema.
+const MAX_WORK: usize = 2_000_000;
+
+/// The arguments of one call.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Case {
+    /// What is special about them.
+    pub(crate) what: String,
+    pub(crate) arguments: Value,
+}
+
+/// All that a tool is called with.
+#[derive(Debug, Default)]
+pub(crate) struct Cases {
+    /// What somebody would give: the least, and everything.
+    pub(crate) ordinary: Vec<Case>,
+    /// What the schema takes, and nobody would give.
+    pub(crate) hostile: Vec<Case>,
+    /// What the schema doesn't take: the host has to refuse it.
+    pub(crate) refused: Vec<Case>,
+}
+
+struct Collector<'d> {
+    validator: &'d Validator,
+    weight: usize,
+    cases: Cases,
+}
+
+impl Cases {
+    /// The cases of a tool. Those are the same for the same definition and seed.
+    ///
+    /// # Errors
+    ///
+    /// Why none can be made.
+    pub(crate) fn from_definition(tool: &Definition, seed: u64) -> Result<Self, String> {
+        let schema = &tool.input_schema;
+        let validator = compile_schema(schema)?;
+        let weight = schema_weight(schema);
+        let mut collector = Collector { validator: &validator, weight, cases: Self::default() };
+        let least = in_the_world(tool, Maker::new(schema, false).value());
+        let all = in_the_world(tool, Maker::new(schema, true).value());
+        for (what, arguments) in [("the least arguments", &least), ("all arguments", &all)] {
+            let known = collector.cases.ordinary.iter().any(|case| case.arguments == *arguments);
+            if !known && collector.takes(arguments) {
+                let case = Case { what: what.to_owned(), arguments: arguments.clone() };
+                collector.cases.ordinary.push(case);
+            }
+        }
+        let Some(base) = collector.cases.ordinary.last().map(|case| case.arguments.clone()) else {
+            return Err(
+                "no valid arguments could be made from its schema: give some in `examples`, \
+                        at its top or of each argument"
+                    .to_owned(),
+            );
+        };
+        collector.of_fields(schema, &base);
+        let mut places = Vec::new();
+        collect_places(&Maker::new(schema, true), schema, &base, String::new(), &mut places);
+        let mut changes = Vec::new();
+        for (pointer, schema) in &places {
+            let value = base.pointer(pointer).cloned().unwrap_or_default();
+            collector.add(
+                format!("another type at {pointer}"),
+                with(&base, pointer, of_another_type(&value)),
+            );
+            for (what, value) in hostile(&value, schema, OUTSIDE) {
+                let arguments = with(&base, pointer, value.clone());
+                if collector.takes(&arguments) {
+                    changes.push((pointer.as_str(), value));
+                }
+                collector.add(format!("{what} at {pointer}"), arguments);
+            }
+        }
+        let mut random = Random(seed);
+        for _ in 0..if places.len() > 1 { MIXED } else { 0 } {
+            let mut mixed = base.clone();
+            for (pointer, _) in &places {
+                let fitting: Vec<_> = changes.iter().filter(|(at, _)| at == pointer).collect();
+                // One more: the ordinary value.
+                if let Some((_, value)) = fitting.get(random.below(fitting.len() + 1)) {
+                    let changed = with(&mixed, pointer, value.clone());
+                    // What fits alone may not fit together.
+                    if collector.takes(&changed) {
+                        mixed = changed;
+                    }
+                }
+            }
+            collector.add("several odd arguments".to_owned(), mixed);
+        }
+        Ok(collector.cases)
+    }
+}
+
+impl Collector<'_> {
+    fn takes(&self, arguments: &Value) -> bool {
+        count(arguments).saturating_mul(self.weight) <= MAX_WORK
+            && self.validator.is_valid(arguments)
+    }
+
+    /// Adds a case where it belongs.
+    fn add(&mut self, what: String, arguments: Value) {
+        let is_too_much = count(&arguments).saturating_mul(self.weight) > MAX_WORK;
+        let (list, most) = if self.takes(&arguments) {
+            (&mut self.cases.hostile, MAX_CASES)
+        } else {
+            (&mut self.cases.refused, MAX_REFUSED)
+        };
+        let known = list.iter().any(|case| case.arguments == arguments);
+        if !known && !is_too_much && list.len() < most {
+            list.push(Case { what, arguments });
+        }
+    }
+
+    /// Without each argument, and with one too many.
+    fn of_fields(&mut self, schema: &Value, base: &Value) {
+        let names = schema.get("required").and_then(Value::as_array);
+        for name in names.into_iter().flatten().filter_map(Value::as_str) {
+            let mut fields = base.as_object().cloned().unwrap_or_default();
+            fields.remove(name);
+            self.add(format!("{name} is missing"), Value::Object(fields));
+        }
+        self.add("no argument".to_owned(), json!({}));
+        let mut one_more = |value: Value| {
+            let mut fields = base.as_object().cloned().unwrap_or_default();
+            fields.insert("no_such_argument".to_owned(), value);
+            self.add("an unknown argument".to_owned(), Value::Object(fields));
+        };
+        one_more(json!("a"));
+        one_more(deep());
+    }
+}
+
+/// The number of values that a value holds, itself included.
+fn count(value: &Value) -> usize {
+    match value {
+        Value::Array(items) => 1 + items.iter().map(count).sum::<usize>(),
+        Value::Object(fields) => 1 + fields.values().map(count).sum::<usize>(),
+        _ => 1,
+    }
+}
+
+/// The places in the arguments that can be changed, each with its schema.
+fn collect_places<'s>(
+    maker: &Maker<'s>,
+    schema: &'s Value,
+    value: &Value,
+    pointer: String,
+    places: &mut Vec<(String, &'s Value)>,
+) {
+    let schema = maker.follow(schema);
+    if places.len() >= MAX_PLACES {
+        return;
+    }
+    if !pointer.is_empty() {
+        places.push((pointer.clone(), schema));
+    }
+    match value {
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                let property = schema.get("properties").and_then(|all| all.get(name));
+                let name = name.replace('~', "~0").replace('/', "~1");
+                let pointer = format!("{pointer}/{name}");
+                collect_places(maker, property.unwrap_or(&Value::Null), value, pointer, places);
+            }
+        }
+        Value::Array(items) => {
+            if let (Some(first), Some(items)) = (items.first(), schema.get("items")) {
+                collect_places(maker, items, first, format!("{pointer}/0"), places);
+            }
+        }
+        _ => {}
+    }
+}
+
+fn with(base: &Value, pointer: &str, value: Value) -> Value {
+    let mut changed = base.clone();
+    if let Some(place) = changed.pointer_mut(pointer) {
+        *place = value;
+    }
+    changed
+}
+
+/// Replaces the paths that a call acts on by those of the temporary world, and commands by one that
+/// does nothing.
+fn in_the_world(tool: &Definition, arguments: Value) -> Value {
+    let mut arguments = match arguments {
+        Value::Object(fields) => Value::Object(fields),
+        _ => Value::Object(Map::new()),
+    };
+    for subject in &tool.subjects {
+        let text = match subject.kind {
+            SubjectKind::Path | SubjectKind::Name => match subject.access {
+                berth_core::Access::Read => EXISTING,
+                berth_core::Access::Write => NEW,
+            },
+            SubjectKind::Url => "https://plugin-test.invalid/",
+            SubjectKind::Command => "true",
+            SubjectKind::Text => continue,
+        };
+        let text = match property(&tool.input_schema, &subject.pointer) {
+            Some(schema)
+                if ["enum", "const", "examples"].iter().any(|key| schema.get(key).is_some()) =>
+            {
+                continue;
+            }
+            Some(schema) if kind(schema) == "array" => json!([text]),
+            _ => json!(text),
+        };
+        if let Some(place) = arguments.pointer_mut(&subject.pointer) {
+            *place = text;
+        }
+    }
+    arguments
+}
+
+/// The schema of an argument at the top.
+fn property<'s>(schema: &'s Value, pointer: &str) -> Option<&'s Value> {
+    schema.get("properties")?.get(pointer.strip_prefix('/')?)
+}
+
+/// SplitMix64.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut bits = self.0;
+        bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((bits ^ (bits >> 31)) % limit.max(1) as u64) as usize
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tool(schema: Value) -> Definition {
+        Definition::new("tool", "does", schema)
+    }
+
+    fn sample() -> Definition {
+        tool(json!({
+            "type": "object",
+            "properties": { "path": { "type": "string" }, "count": { "type": "integer", "minimum": 3 } },
+            "required": ["path"],
+            "additionalProperties": false,
+        }))
+    }
+
+    fn has(cases: &[Case], what: &str) -> bool {
+        cases.iter().any(|case| case.what.contains(what))
+    }
+
+    #[test]
+    fn cases_are_where_they_belong() {
+        let cases = Cases::from_definition(&sample(), 0).unwrap();
+        assert_eq!(cases.ordinary.len(), 2);
+        for what in
+            ["NUL", "an empty text at /path", "escapes", "a large number at /count", "several"]
+        {
+            assert!(has(&cases.hostile, what), "{what}");
+        }
+        for what in ["path is missing", "another type at /count", "unknown", "below a limit"] {
+            assert!(has(&cases.refused, what), "{what}");
+        }
+        assert!(cases.hostile.len() <= MAX_CASES && cases.refused.len() <= MAX_REFUSED);
+    }
+
+    #[test]
+    fn seed_decides_on_the_mixed_ones() {
+        let of = |seed| Cases::from_definition(&sample(), seed).unwrap().hostile;
+        assert_eq!(of(1), of(1));
+        assert_ne!(of(1), of(2));
+    }
+
+    #[test]
+    fn unknown_argument_reaches_a_tool_that_takes_it() {
+        let cases = Cases::from_definition(&tool(json!({ "type": "object" })), 0).unwrap();
+        assert!(has(&cases.hostile, "unknown"));
+        assert_eq!(cases.refused, []);
+    }
+
+    #[test]
+    fn schema_without_a_value_says_what_to_do() {
+        let impossible = json!({ "type": "object", "properties": { "a": { "type": "string", "pattern": "^q{7}$" } }, "required": ["a"] });
+        assert!(Cases::from_definition(&tool(impossible), 0).unwrap_err().contains("`examples`"));
+    }
+}

@@ -1,0 +1,243 @@
+//! Tests a component from its file to its last call.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use berth_core::text::{counted, neutral};
+use berth_core::{
+    Candidate, Definition, Difference, Host, HostError, PluginInfo, PluginInspection,
+};
+
+use crate::calls::{Subject, Tried};
+use crate::report::{CheckResult, Finding, Report, short};
+use crate::world::World;
+use crate::{Options, definitions};
+
+/// The exports with which a component offers something of Berth.
+const CONTRACT: &str = "berth:tool/";
+
+/// What is read of a file before anything of it runs.
+struct Opened {
+    candidate: Result<Candidate, HostError>,
+    /// What pack finds in the manifest and the imports.
+    notices: Result<Vec<String>, String>,
+}
+
+fn open(file: &Path) -> Opened {
+    let notices = berth_authoring::compare_file(file);
+    Opened { candidate: Candidate::file(file), notices }
+}
+
+pub(crate) async fn test(file: &Path, options: Options) -> Result<Report, HostError> {
+    let mut report = Report {
+        file: neutral(&file.display().to_string()).into_owned(),
+        plugin: None,
+        seed: options.seed,
+        calls: 0,
+        checks: Vec::new(),
+    };
+    let path = file.to_owned();
+    let opened = tokio::task::spawn_blocking(move || (open(&path), World::new()));
+    let (Opened { candidate, notices }, world) =
+        opened.await.map_err(|error| HostError::io("reading the component")(error.into()))?;
+    let world = world?;
+    let candidate = match candidate {
+        Ok(candidate) => candidate,
+        Err(error) => {
+            report.checks.push(not_loaded(&error.to_string()));
+            return Ok(report);
+        }
+    };
+    let info = Arc::clone(candidate.info());
+    if !info.without_manifest {
+        report.plugin = Some(format!("{} {}", info.manifest.name, short(&info.manifest.version)));
+    }
+    let first = match PluginInspection::new(candidate, &world.folders(), None).await {
+        Ok(inspection) => inspection,
+        Err(error @ HostError::Engine(_)) => return Err(error),
+        Err(error) => {
+            report.checks.push(not_loaded(&error.to_string()));
+            return Ok(report);
+        }
+    };
+    report.checks.push(contract(&info));
+    report.checks.push(manifest(&info, notices));
+
+    let config = world.config(Some(&info.manifest), options.time)?;
+    let host = match world.builder(config).plugin_file(file).build().await {
+        Ok(host) => host,
+        Err(error @ (HostError::Load { .. } | HostError::Config(_))) => {
+            report.checks.push(not_loaded(&error.to_string()));
+            return Ok(report);
+        }
+        Err(error) => return Err(error),
+    };
+    let about = "it loads with what it asks for, and lists its tools within the limits";
+    report.checks.push(CheckResult::from_findings("loads", about, Vec::new()));
+    let tools: Vec<Arc<Definition>> = host
+        .tools()
+        .into_iter()
+        .filter(|tool| {
+            host.plugin_of(&tool.name).is_some_and(|plugin| plugin.digest == info.digest)
+        })
+        .collect();
+    report.checks.push(asked_twice(&first, &info, &tools));
+    try_all(&host, &world, &tools, &info, options, &mut report).await;
+    report.checks.extend(never_tried(&info, &tools));
+    // Its watching and its files end before its folders are removed.
+    let _ = tokio::task::spawn_blocking(move || drop((host, world))).await;
+    Ok(report)
+}
+
+async fn try_all(
+    host: &Host,
+    world: &World,
+    tools: &[Arc<Definition>],
+    info: &PluginInfo,
+    options: Options,
+    report: &mut Report,
+) {
+    if tools.is_empty() {
+        let why = "it offers no tools; filters are tried with `berth filter`";
+        report.checks.push(CheckResult::not_tried("calls", why));
+    }
+    let asks = |name| info.manifest.asks_for(name).is_some();
+    let subject = Subject {
+        host,
+        world,
+        seed: options.seed,
+        time: options.time,
+        reaches_others: asks("http") || asks("process"),
+    };
+    for tool in tools {
+        report.checks.push(definitions::check(tool).for_tool(&tool.name));
+        let Tried { checks, calls } = subject.try_tool(tool).await;
+        report.checks.extend(checks);
+        report.calls += calls;
+    }
+}
+
+fn not_loaded(error: &str) -> CheckResult {
+    let fix = "do what the message says; `berth plugin inspect` shows what the component is";
+    let finding = Finding::new("a component that a host loads", error, fix);
+    CheckResult::from_findings("loads", "nothing else could be tried", vec![finding])
+}
+
+fn contract(info: &PluginInfo) -> CheckResult {
+    const NAME: &str = "contract";
+    let exports = info.exports.iter().filter(|export| export.starts_with(CONTRACT));
+    let exports: Vec<String> = exports.map(|export| short(export)).collect();
+    if exports.is_empty() {
+        return CheckResult::not_tried(NAME, "the component knows nothing of Berth");
+    }
+    CheckResult::from_findings(NAME, format!("it exports {}", exports.join(", ")), Vec::new())
+}
+
+fn manifest(info: &PluginInfo, notices: Result<Vec<String>, String>) -> CheckResult {
+    const NAME: &str = "manifest";
+    if info.without_manifest {
+        return CheckResult::not_tried(NAME, "it has none, and needs none");
+    }
+    let found = notices.unwrap_or_else(|refused| vec![refused]);
+    let finding = |found: String| {
+        Finding::new(
+            "a manifest that asks for what the component imports, and for nothing else",
+            found,
+            "correct the manifest: an operator decides by it",
+        )
+    };
+    let about = "it asks for what is imported";
+    CheckResult::from_findings(NAME, about, found.into_iter().map(finding).collect())
+}
+
+/// Compares what a component offers without grants with what it offers with them.
+fn asked_twice(
+    first: &PluginInspection,
+    info: &Arc<PluginInfo>,
+    tools: &[Arc<Definition>],
+) -> CheckResult {
+    let second = PluginInspection {
+        info: Arc::clone(info),
+        tools: tools.to_vec(),
+        left_out: first.left_out.clone(),
+    };
+    let Difference { tools_added, tools_removed, tools_changed, .. } =
+        Difference::between(first, &second);
+    let come = tools_added.into_iter().map(|tool| format!("{tool} appeared"));
+    let gone = tools_removed.into_iter().map(|tool| format!("{tool} disappeared"));
+    let changed = tools_changed.into_iter().map(|changed| {
+        format!(
+            "{} of {}: {} became {}",
+            changed.what, changed.tool, changed.change.old, changed.change.new
+        )
+    });
+    let fix = "list the same tools whenever the host asks: clients keep the first list";
+    let finding = |found: String| Finding::new("the same definitions", found, fix);
+    let about = format!("{} offered twice", counted(tools.len() as u64, "tool"));
+    CheckResult::from_findings(
+        "same definitions",
+        about,
+        come.chain(gone).chain(changed).map(finding).collect(),
+    )
+}
+
+/// What the temporary world doesn't have.
+fn never_tried(info: &PluginInfo, tools: &[Arc<Definition>]) -> Vec<CheckResult> {
+    let mut checks = Vec::new();
+    if info.manifest.asks_for("http").is_some() {
+        checks.push(CheckResult::not_tried("network", "no host answers in a test"));
+    }
+    if info.manifest.asks_for("process").is_some() {
+        checks.push(CheckResult::not_tried("programs", "no program is granted in a test"));
+    }
+    if tools.iter().any(|tool| tool.takes_attachments()) {
+        checks.push(CheckResult::not_tried("attachments", "none are made for a test"));
+    }
+    if !tools.is_empty() {
+        let why = "the host parses arguments, so text that isn't JSON or Unicode reaches no tool";
+        checks.push(CheckResult::not_tried("invalid JSON", why));
+    }
+    checks
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn inspection(tools: &[&str], description: &str) -> PluginInspection {
+        let info = json!({ "manifest": 1, "name": "sample", "version": "1", "description": "d" });
+        let info = PluginInfo {
+            manifest: serde_json::from_value(info).expect("it is a manifest"),
+            origin: berth_core::Origin::BuiltIn,
+            digest: String::new(),
+            size: 0,
+            imports: Vec::new(),
+            exports: Vec::new(),
+            kind: Default::default(),
+            without_manifest: false,
+        };
+        let tool = |name: &&str| Arc::new(Definition::new(*name, description, json!({})));
+        let tools = tools.iter().map(tool).collect();
+        PluginInspection { info: Arc::new(info), tools, left_out: Vec::new() }
+    }
+
+    #[test]
+    fn other_definitions_are_found() {
+        let first = inspection(&["a", "b"], "Does.");
+        let cases = [
+            (inspection(&["a", "b"], "Does."), None),
+            (
+                inspection(&["a", "b"], "Does more."),
+                Some("description of a: Does. became Does more."),
+            ),
+            (inspection(&["a"], "Does."), Some("b disappeared")),
+            (inspection(&["a", "b", "c"], "Does."), Some("c appeared")),
+        ];
+        for (second, expected) in cases {
+            let check = asked_twice(&first, &second.info, &second.tools);
+            let found = check.findings.first().map(|finding| finding.found.as_str());
+            assert_eq!(found, expected);
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! Judges the answer of one call.
+
+use std::time::Duration;
+
+use berth_core::{Answer, Category, Content, Denial, Failure, Output};
+use jsonschema::Validator;
+use serde_json::Value;
+
+use crate::cases::Case;
+use crate::report::{Finding, short};
+use crate::world::SECRET;
+
+/// Most bytes that a call may print: the host keeps no more.
+const MAX_PRINTED: u64 = 256 * 1024;
+
+/// The checks that each call is judged by, with their names in the report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rule {
+    Answers,
+    Time,
+    Categories,
+    OutputSchema,
+    Size,
+    Directory,
+}
+
+impl Rule {
+    pub(crate) const ALL: [Self; 6] = [
+        Self::Answers,
+        Self::Time,
+        Self::Categories,
+        Self::OutputSchema,
+        Self::Size,
+        Self::Directory,
+    ];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Answers => "answers",
+            Self::Time => "time",
+            Self::Categories => "categories",
+            Self::OutputSchema => "output schema",
+            Self::Size => "size",
+            Self::Directory => "directory",
+        }
+    }
+}
+
+/// What a tool's answers are judged by.
+pub(crate) struct Judge {
+    /// The schema of structured answers.
+    pub(crate) output: Option<Validator>,
+    /// Whether failures of another machine are possible.
+    pub(crate) reaches_others: bool,
+    /// The time that a call may take.
+    pub(crate) time: Duration,
+}
+
+/// Whether the host ran the tool, and not only looked at the call.
+pub(crate) fn reached(answer: &Answer) -> bool {
+    answer.steps.iter().any(|step| step.name == "run")
+}
+
+/// The refusal of a path in a call.
+pub(crate) fn file_denial(answer: &Answer) -> Option<Denial> {
+    let denial = answer.report.entries().denial.clone();
+    let denial = denial.or_else(|| answer.outcome.as_ref().err()?.denial.clone());
+    denial.filter(|denial| ["files", "search"].contains(&denial.capability.as_str()))
+}
+
+/// A stable word for an outcome.
+pub(crate) fn word(answer: &Answer) -> String {
+    match &answer.outcome {
+        Ok(_) => "an answer".to_owned(),
+        Err(failure) => described(failure),
+    }
+}
+
+fn described(failure: &Failure) -> String {
+    let code = failure.code.as_deref().map(|code| format!("/{}", short(code))).unwrap_or_default();
+    format!("{}{code}: {}", failure.category.as_str(), failure.message)
+}
+
+impl Judge {
+    /// What is wrong with the answer of a call that reached the tool. `ordinary`: the arguments
+    /// name nothing outside of what the call is granted.
+    pub(crate) fn judge(
+        &self,
+        case: &Case,
+        ordinary: bool,
+        answer: &Answer,
+        took: Duration,
+    ) -> Option<(Rule, Finding)> {
+        let (rule, mut finding) = self.broken(ordinary, answer, took)?;
+        finding.arguments =
+            Some(format!("{} ({})", short(&case.arguments.to_string()), short(&case.what)));
+        Some((rule, finding))
+    }
+
+    fn broken(&self, ordinary: bool, answer: &Answer, took: Duration) -> Option<(Rule, Finding)> {
+        let shown = match &answer.outcome {
+            Ok(output) => all_text(&output.content, output.structured.as_ref()),
+            Err(failure) => {
+                let content = all_text(&failure.content, failure.structured.as_ref());
+                format!("{}\n{content}", failure.message)
+            }
+        };
+        if shown.contains(SECRET) {
+            let found = "the answer has the text of a file outside of the granted directory";
+            let fix = "report it: the host let the tool out of its sandbox";
+            return Some((Rule::Directory, Finding::new("only what is granted", found, fix)));
+        }
+        if let Some(denial) = file_denial(answer).filter(|_| ordinary) {
+            let found = format!("it tried to {}: {}", denial.action, denial.rule);
+            let fix = "use only what the arguments name, and ask in the manifest for the access \
+                       that the tool needs";
+            return Some((Rule::Directory, Finding::new("nothing else is used", found, fix)));
+        }
+        let printed = answer.report.entries().printed;
+        if printed > MAX_PRINTED {
+            let expected = format!("at most {MAX_PRINTED} bytes on stdout and stderr");
+            let fix = "print less: the host drops the rest. What is for the operator goes to the \
+                       log, what is for the caller into the answer";
+            return Some((Rule::Size, Finding::new(expected, format!("{printed} bytes"), fix)));
+        }
+        match &answer.outcome {
+            Ok(output) => self.broken_output(output),
+            Err(failure) => self.broken_failure(failure, took),
+        }
+    }
+
+    fn broken_output(&self, output: &Output) -> Option<(Rule, Finding)> {
+        let validator = self.output.as_ref()?;
+        let expected = "a structured answer that fits the tool's own output schema";
+        let fix = "make both from one type, or correct the schema";
+        let Some(value) = &output.structured else {
+            let finding = Finding::new(expected, "an answer without a structured value", fix);
+            return Some((Rule::OutputSchema, finding));
+        };
+        let error = validator.iter_errors(value).next()?;
+        let found = format!("at `{}`: {}", error.instance_path(), error.masked());
+        Some((Rule::OutputSchema, Finding::new(expected, found, fix)))
+    }
+
+    fn broken_failure(&self, failure: &Failure, took: Duration) -> Option<(Rule, Finding)> {
+        let found = described(failure);
+        let finding = |expected: &str, fix: &str| Finding::new(expected, &found, fix);
+        let answers = "an answer, or a failure with a category and a message";
+        let ends = || format!("an end within {} s", self.time.as_secs());
+        let code = failure.code.as_deref();
+        Some(match (failure.category, code) {
+            (Category::PermanentFailure, Some("crash")) => {
+                let content = all_text(&failure.content, None);
+                let found = format!("{found} {content}");
+                let fix = "check the value, and return a failure of the category \
+                           `invalid_parameters`; catch what the code throws";
+                (Rule::Answers, Finding::new(answers, found, fix))
+            }
+            (Category::PermanentFailure, Some("bad_answer")) => {
+                (Rule::Answers, finding(answers, "write valid JSON wherever the contract wants it"))
+            }
+            (Category::PermanentFailure, Some("memory_limit")) => {
+                let fix = "use less memory, or refuse what needs more";
+                (Rule::Size, finding("less memory than the limit", fix))
+            }
+            (Category::PermanentFailure, Some("result_limit")) => {
+                let fix = "answer with less: cut it, and say how to get the rest";
+                (Rule::Size, finding("an answer within the limit", fix))
+            }
+            (Category::PermanentFailure, Some("cpu_budget")) => {
+                (Rule::Time, finding(&ends(), "bound the work that arguments can cause"))
+            }
+            (Category::Timeout, _) if took >= self.time => {
+                let fix = "bound the work, and wait for nothing without a limit";
+                (Rule::Time, finding(&ends(), fix))
+            }
+            _ if failure.message.trim().is_empty() => (
+                Rule::Answers,
+                finding(answers, "say in the message what was wrong with which value"),
+            ),
+            (
+                Category::RateLimited
+                | Category::ServerError
+                | Category::NetworkError
+                | Category::Timeout,
+                _,
+            ) if !self.reaches_others => {
+                let expected = "a category that says that it fails again: this plugin asks for no \
+                                network and no programs";
+                let fix = "use `invalid_parameters` for arguments that are wrong, \
+                           `permanent_failure` for the rest: a caller repeats this one in vain";
+                (Rule::Categories, finding(expected, fix))
+            }
+            _ => return None,
+        })
+    }
+}
+
+/// All text of an answer.
+fn all_text(content: &[Content], structured: Option<&Value>) -> String {
+    let texts = content.iter().filter_map(Content::as_text);
+    let structured = structured.map(Value::to_string);
+    texts.chain(structured.as_deref()).collect::<Vec<_>>().join("\n")
+}

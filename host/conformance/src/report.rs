@@ -1,0 +1,180 @@
+//! What was checked, and what came.
+
+use std::fmt::{self, Display, Formatter};
+
+use berth_core::text::{counted, cut, neutral_line};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+/// Most bytes of one text in a finding.
+const MAX_TEXT: usize = 400;
+
+/// Most findings of one check.
+const MAX_FINDINGS: usize = 5;
+
+/// The report of a test.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// The file.
+    pub file: String,
+    /// The plugin's name and version, if its manifest could be read.
+    pub plugin: Option<String>,
+    /// The seed that makes the same calls again.
+    pub seed: u64,
+    /// The calls that were made.
+    pub calls: usize,
+    /// The checks in their order.
+    pub checks: Vec<CheckResult>,
+}
+
+/// One check and its result.
+#[derive(Clone, Debug, Serialize)]
+pub struct CheckResult {
+    /// Its name, which is the same for every component.
+    pub name: &'static str,
+    /// The tool, if it is about one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tool: Option<String>,
+    /// The result.
+    pub status: Status,
+    /// What was checked, or why it was not tried.
+    pub about: String,
+    /// What is wrong, if it failed.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub findings: Vec<Finding>,
+}
+
+/// The result of a check.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Status {
+    /// The component keeps to it.
+    Passed,
+    /// It doesn't.
+    Failed,
+    /// It could not be tried.
+    NotTried,
+}
+
+/// Something that is wrong.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Finding {
+    /// What was expected.
+    pub expected: String,
+    /// What came.
+    pub found: String,
+    /// How to fix it.
+    pub fix: String,
+    /// The arguments of the call as JSON, cut if they are long.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub arguments: Option<String>,
+}
+
+impl Finding {
+    /// A finding without arguments.
+    pub(crate) fn new(
+        expected: impl Into<String>,
+        found: impl AsRef<str>,
+        fix: impl Into<String>,
+    ) -> Self {
+        let found = short(found.as_ref());
+        Self { expected: expected.into(), found, fix: fix.into(), arguments: None }
+    }
+}
+
+/// A text of the component on one line, bounded, without what steers a terminal.
+pub(crate) fn short(text: &str) -> String {
+    let kept = cut(text, MAX_TEXT);
+    let more = if kept.len() < text.len() { "…" } else { "" };
+    neutral_line(kept) + more
+}
+
+impl CheckResult {
+    /// A check with its findings: none means that it passed.
+    pub(crate) fn from_findings(
+        name: &'static str,
+        about: impl Into<String>,
+        mut findings: Vec<Finding>,
+    ) -> Self {
+        let mut about = about.into();
+        if findings.len() > MAX_FINDINGS {
+            about = format!("{about} (the first {MAX_FINDINGS} of {})", findings.len());
+            findings.truncate(MAX_FINDINGS);
+        }
+        let status = if findings.is_empty() { Status::Passed } else { Status::Failed };
+        Self { name, tool: None, status, about, findings }
+    }
+
+    /// A check that could not be tried.
+    pub(crate) fn not_tried(name: &'static str, why: impl Into<String>) -> Self {
+        let status = Status::NotTried;
+        Self { name, tool: None, status, about: why.into(), findings: Vec::new() }
+    }
+
+    /// The same for one tool.
+    pub(crate) fn for_tool(self, tool: &str) -> Self {
+        Self { tool: Some(short(tool)), ..self }
+    }
+}
+
+impl Report {
+    /// The number of checks with a result.
+    pub fn count(&self, status: Status) -> usize {
+        self.checks.iter().filter(|check| check.status == status).count()
+    }
+
+    /// The report as a JSON object, with `ok`: whether no check failed.
+    pub fn to_json(&self) -> Value {
+        let mut report = json!({ "ok": self.is_passed() });
+        if let (Value::Object(fields), Ok(Value::Object(own))) =
+            (&mut report, serde_json::to_value(self))
+        {
+            fields.extend(own);
+        }
+        report
+    }
+
+    /// Whether no check failed.
+    pub fn is_passed(&self) -> bool {
+        self.count(Status::Failed) == 0
+    }
+}
+
+impl Display for Report {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let plugin = self.plugin.as_deref().unwrap_or("no plugin");
+        writeln!(f, "{} ({plugin})", short(&self.file))?;
+        for check in &self.checks {
+            writeln!(f, "{check}")?;
+        }
+        let calls = counted(self.calls as u64, "call");
+        write!(
+            f,
+            "{} passed, {} failed, {} not tried; {calls}, seed {}",
+            self.count(Status::Passed),
+            self.count(Status::Failed),
+            self.count(Status::NotTried),
+            self.seed
+        )
+    }
+}
+
+impl Display for CheckResult {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let status = match self.status {
+            Status::Passed => "passed",
+            Status::Failed => "FAILED",
+            Status::NotTried => "not tried",
+        };
+        let tool = self.tool.as_ref().map(|tool| format!(" {tool}")).unwrap_or_default();
+        write!(f, "{status:<10}{}{tool}: {}", self.name, self.about)?;
+        for Finding { expected, found, fix, arguments } in &self.findings {
+            write!(f, "\n    expected  {expected}\n    came      {found}")?;
+            if let Some(arguments) = arguments {
+                write!(f, "\n    with      {arguments}")?;
+            }
+            write!(f, "\n    fix       {fix}")?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,253 @@
+//! The temporary world of a test: one directory that is granted, one that isn't, and a host.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use berth_core::config::{self, Folders, Inputs, Loaded, SYSTEM_CEILING};
+use berth_core::{
+    Approver, BoxFuture, CapabilityRequest, Host, HostBuilder, HostError, Manifest, Question,
+    Reply, Resolve, Scope,
+};
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::values::Maker;
+
+/// A file in the granted directory, and a name that is free there.
+pub(crate) const EXISTING: &str = "notes.txt";
+pub(crate) const NEW: &str = "made.txt";
+
+/// A file beside the granted directory, seen from the folder of both.
+pub(crate) const OUTSIDE: &str = "outside/secret.txt";
+
+/// Its text, which no tool can get.
+pub(crate) const SECRET: &str = "kept-outside-5d1e0a7c";
+
+/// A program that isn't there, since a component that starts programs loads only if some are
+/// granted.
+const NO_PROGRAM: &str = "berth-plugin-test-has-no-programs";
+
+/// A host that isn't there: names below `invalid` are reserved for that.
+const NO_HOST: &str = "plugin-test.invalid";
+
+/// The variable that names a further ceiling.
+const CEILING: &str = "BERTH_CEILING";
+
+/// The world. It is removed when it is dropped.
+pub(crate) struct World {
+    root: TempDir,
+    before: Vec<(PathBuf, Vec<u8>)>,
+}
+
+impl World {
+    pub(crate) fn new() -> Result<Self, HostError> {
+        let failed = || HostError::io("making a temporary directory");
+        let root = tempfile::Builder::new().prefix("berth-plugin-test-").tempdir();
+        let root = root.map_err(failed())?;
+        let folder = root.path().join("work/folder");
+        let made = fs::create_dir_all(&folder)
+            .and_then(|()| fs::write(folder.join("inner.txt"), "inner\n"))
+            .and_then(|()| fs::create_dir(root.path().join("outside")))
+            .and_then(|()| fs::write(root.path().join(OUTSIDE), SECRET));
+        made.map_err(failed())?;
+        let mut world = Self { root, before: Vec::new() };
+        world.restore().map_err(failed())?;
+        world.before = world.outside();
+        Ok(world)
+    }
+
+    /// The granted directory.
+    pub(crate) fn work(&self) -> PathBuf {
+        self.root.path().join("work")
+    }
+
+    /// Puts the file of the granted directory back. What a tool has made there stays. No link is
+    /// followed, since a tool may have made one.
+    pub(crate) fn restore(&self) -> io::Result<()> {
+        let file = self.work().join(EXISTING);
+        if let Err(error) = fs::remove_file(&file)
+            && error.kind() != io::ErrorKind::NotFound
+        {
+            return Err(error);
+        }
+        File::create_new(file)?.write_all(b"one two\nthree\n")
+    }
+
+    /// What is different outside of the granted directory.
+    pub(crate) fn changed_outside(&self) -> Option<String> {
+        let now = self.outside();
+        let missing = self.before.iter().find(|file| !now.contains(file));
+        let changed = missing.or_else(|| now.iter().find(|file| !self.before.contains(file)));
+        changed.map(|(path, _)| path.display().to_string())
+    }
+
+    fn outside(&self) -> Vec<(PathBuf, Vec<u8>)> {
+        let list = |folder: &Path| {
+            let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+            entries.map(|entry| entry.path()).collect::<Vec<_>>()
+        };
+        let mut paths = list(self.root.path());
+        paths.extend(list(&self.root.path().join("outside")));
+        paths.sort();
+        // The host's own folder appears and changes.
+        paths.retain(|path| !path.starts_with(self.root.path().join("berth")));
+        paths.into_iter().map(|path| (path.clone(), fs::read(&path).unwrap_or_default())).collect()
+    }
+
+    /// The folders of the host. Nothing that the user's hosts remember counts here: a component
+    /// that has served before would not be asked again.
+    pub(crate) fn folders(&self) -> Folders {
+        let own = Folders::inside(&self.root.path().join("berth"));
+        Folders { home: Some(self.root.path().join("home")), ..own }
+    }
+
+    /// A host with this configuration, which reaches nothing but the granted directory.
+    pub(crate) fn builder(&self, config: Loaded) -> HostBuilder {
+        Host::builder()
+            .config(config)
+            .folders(self.folders())
+            .working_directory(self.work())
+            .resolver(Arc::new(NoNames))
+            .front_end("berth plugin test")
+    }
+
+    /// The configuration that grants what a manifest asks for, as far as this world has it.
+    /// An organisation's ceiling counts here too.
+    pub(crate) fn config(
+        &self,
+        manifest: Option<&Manifest>,
+        time: Duration,
+    ) -> Result<Loaded, HostError> {
+        let seconds = time.as_secs().max(1);
+        let mut settings = vec![
+            "audit.enabled=false".to_owned(),
+            "tools.undo.enabled=false".to_owned(),
+            "tools.result_cache.enabled=false".to_owned(),
+            "tools.retry.max_attempts=0".to_owned(),
+            format!("tools.call={seconds}"),
+            format!("tools.max_call={seconds}"),
+            format!("tools.limits.cpu_secs={seconds}"),
+            // Hundreds of calls are made.
+            "tools.limits.written_mib=16".to_owned(),
+        ];
+        if let Some(manifest) = manifest {
+            let requests = manifest.capabilities.iter().filter_map(|asked| self.grant(asked));
+            let own = manifest.config_schema.as_ref().and_then(own_settings);
+            let grants = requests.chain(own);
+            settings.extend(grants.map(|line| format!("plugins.{}.{line}", manifest.name)));
+        }
+        let variables = std::env::vars_os().filter(|(name, _)| name == CEILING).collect();
+        let ceiling = Some(PathBuf::from(SYSTEM_CEILING));
+        let inputs = Inputs { settings, ceiling, variables, ..Inputs::default() };
+        config::load(&self.folders(), &inputs).map_err(HostError::from)
+    }
+
+    /// The setting that grants a request.
+    fn grant(&self, asked: &CapabilityRequest) -> Option<String> {
+        let access = match asked.access.as_deref() {
+            Some("read-write") => "read-write",
+            _ => "read",
+        };
+        Some(match asked.name.as_str() {
+            "files" => {
+                let work = config::inline(&Value::String(self.work().display().to_string()));
+                format!("allowed_paths=[{{ path = {work}, access = \"{access}\" }}]")
+            }
+            "process" => format!("programs=[\"{NO_PROGRAM}\"]"),
+            "http" => format!("hosts=[\"{NO_HOST}\"]"),
+            "store" => "store_mib=16".to_owned(),
+            _ => return None,
+        })
+    }
+}
+
+/// The least settings that a plugin's own schema takes.
+fn own_settings(schema: &Value) -> Option<String> {
+    let settings = Maker::new(schema, false).value();
+    settings.as_object().filter(|table| !table.is_empty())?;
+    Some(format!("config={}", config::inline(&settings)))
+}
+
+/// Knows no name, so that nothing is asked for outside.
+#[derive(Debug)]
+struct NoNames;
+
+impl Resolve for NoNames {
+    fn resolve<'r>(
+        &'r self,
+        _name: &'r str,
+    ) -> Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send + 'r>> {
+        Box::pin(async { Err(io::ErrorKind::NotFound.into()) })
+    }
+}
+
+/// Approves each call: it reaches nothing but the temporary world.
+pub(crate) struct Anybody;
+
+impl Approver for Anybody {
+    fn ask(&self, _question: Question) -> BoxFuture<'_, Reply> {
+        Box::pin(async { Reply::Yes { scope: Scope::Once, by: "berth plugin test".to_owned() } })
+    }
+
+    fn waits(&self) -> bool {
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn changes_outside_are_seen_and_others_are_not() {
+        let world = World::new().unwrap();
+        fs::write(world.work().join("new"), "").unwrap();
+        assert_eq!(world.changed_outside(), None);
+        fs::write(world.root.path().join("outside/new"), "").unwrap();
+        assert!(world.changed_outside().unwrap().ends_with("outside/new"));
+        fs::remove_file(world.root.path().join("outside/new")).unwrap();
+        fs::write(world.root.path().join(OUTSIDE), "other").unwrap();
+        assert!(world.changed_outside().unwrap().ends_with("secret.txt"));
+    }
+
+    #[test]
+    fn links_of_a_tool_are_not_followed() {
+        let world = World::new().unwrap();
+        let file = world.work().join(EXISTING);
+        fs::remove_file(&file).unwrap();
+        symlink(world.root.path().join(OUTSIDE), &file).unwrap();
+        world.restore().unwrap();
+        assert_eq!(world.changed_outside(), None);
+        assert_eq!(fs::read_to_string(&file).unwrap(), "one two\nthree\n");
+        fs::remove_file(&file).unwrap();
+        symlink(world.root.path().join("outside/free"), &file).unwrap();
+        world.restore().unwrap();
+        assert_eq!(world.changed_outside(), None);
+    }
+
+    #[test]
+    fn grants_are_those_of_the_manifest_and_no_more() {
+        let world = World::new().unwrap();
+        let manifest: Manifest = serde_json::from_value(json!({
+            "manifest": 1, "name": "sample", "version": "1", "description": "d",
+            "capabilities": [{ "name": "files", "access": "read", "reason": "r" }, { "name": "store", "reason": "r" }],
+            "config_schema": { "type": "object", "properties": { "a b": { "type": "object", "properties": { "c": { "type": "string" } }, "required": ["c"] } }, "required": ["a b"] },
+        }))
+        .unwrap();
+        let loaded = world.config(Some(&manifest), Duration::from_secs(3)).unwrap();
+        let plugin = &loaded.config.plugins["sample"];
+        assert_eq!(plugin.allowed_paths.len(), 1);
+        assert_eq!(plugin.store_mib.get(), 16);
+        assert!(plugin.programs.is_empty() && plugin.hosts.is_empty());
+        assert_eq!(plugin.config.0["a b"]["c"].as_str(), Some("a"));
+        assert_eq!(loaded.config.tools.call.get(), 3);
+    }
+}
