@@ -333,7 +333,7 @@ fn soak_of_go_keeps_what_it_reads() {
     let _alone = go_compiler();
     let fixture = Fixture::new("go", "fixture-go", &tools.join("bin"));
     let (calls, rounds) =
-        if std::env::var_os("BERTH_SOAK").is_some() { (20, 500) } else { (1, 100) };
+        if std::env::var_os("BERTH_SOAK").is_some() { (10, 500) } else { (1, 100) };
     for _ in 0..calls {
         let (sound, _) = fixture.call("soak", &json!({ "rounds": rounds }));
         assert_eq!(sound["output"]["content"][0]["text"], "sound", "{sound}");
