@@ -25,6 +25,7 @@ mod compiling;
 mod conformance;
 mod contract;
 mod counted;
+mod developing;
 mod dns;
 mod docs;
 mod doctor;

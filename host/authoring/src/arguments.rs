@@ -4,6 +4,16 @@ use std::path::PathBuf;
 
 use clap::Subcommand;
 
+const DEV_AFTER: &str = "\
+Examples:
+  berth plugin dev
+  berth plugin dev my-plugin --call my_tool path=notes.txt
+  berth plugin dev my-plugin --http 8000
+
+The plugin gets what its manifest asks for and your berth.toml grants to its name; a change there \
+counts at once. Each new build serves without approval, of this folder alone. If a build fails, or a \
+component doesn't load, the version before goes on serving. Ctrl-C ends it.";
+
 const TEST_AFTER: &str = "\
 Examples:
   berth plugin test
@@ -50,6 +60,25 @@ pub enum AuthorCommand {
         /// The packed component; by default the plugin's name and .wasm
         #[arg(long, short, value_name = "FILE")]
         output: Option<PathBuf>,
+    },
+    /// Build the plugin in a folder, serve it, and do so again whenever a source changes
+    #[command(after_help = DEV_AFTER)]
+    Dev {
+        /// The plugin's folder
+        #[arg(default_value = ".")]
+        dir: PathBuf,
+        /// Make this call after each build: a tool, then KEY=VALUE or one JSON object
+        #[arg(long, num_args = 1.., value_name = "TOOL ARGUMENTS", allow_hyphen_values = true)]
+        call: Vec<String>,
+        /// Make that call without asking
+        #[arg(long, short, requires = "call")]
+        yes: bool,
+        /// Serve clients of MCP at this port, address and port, or Unix socket
+        #[arg(long, value_name = "PORT|ADDRESS:PORT|SOCKET")]
+        http: Option<String>,
+        /// Print JSON lines
+        #[arg(long)]
+        json: bool,
     },
     /// Test whether a component keeps to the contract; its tools are called in a temporary world
     #[command(after_help = TEST_AFTER)]

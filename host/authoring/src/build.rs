@@ -11,6 +11,7 @@ use serde_json::Value;
 use crate::Language;
 use crate::manifest::{self, Authored};
 use crate::pack::{self, Packed};
+use crate::tools::Console;
 use crate::{tools, wit};
 
 /// The folder, in a plugin's folder, of what is made on the way.
@@ -68,9 +69,18 @@ pub struct Built {
 /// What is wrong with the manifest, which tool is missing and how to install it, or that one
 /// failed; its own output is on standard error.
 pub fn build(folder: &Path) -> Result<Built, String> {
+    build_on(folder, &Console::default())
+}
+
+/// As [`build`], with another console.
+///
+/// # Errors
+///
+/// As [`build`], and if the console is stopped.
+pub fn build_on(folder: &Path, console: &Console) -> Result<Built, String> {
     let folder = &fs::canonicalize(folder)
         .map_err(|error| format!("{} can't be opened: {error}", folder.display()))?;
-    let project = Project::open(folder)?;
+    let project = Project::open(folder, console)?;
     let packed = match project.language {
         Language::Rust => project.rust()?,
         Language::Python => project.packed(&project.python()?)?,
@@ -131,13 +141,14 @@ impl Display for Built {
 /// A plugin's folder.
 struct Project<'a> {
     folder: &'a Path,
+    console: &'a Console,
     language: Language,
     /// A plugin in Rust has its manifest in its code.
     authored: Option<Authored>,
 }
 
 impl<'a> Project<'a> {
-    fn open(folder: &'a Path) -> Result<Self, String> {
+    fn open(folder: &'a Path, console: &'a Console) -> Result<Self, String> {
         let file = folder.join(manifest::FILE);
         let authored = if file.exists() { Some(Authored::open(&file)?) } else { None };
         let named = authored.as_ref().and_then(|authored| authored.build.language.as_deref());
@@ -153,7 +164,7 @@ impl<'a> Project<'a> {
         if authored.is_none() && language != Language::Rust {
             return Err(format!("{} is missing", file.display()));
         }
-        Ok(Self { folder, language, authored })
+        Ok(Self { folder, console, language, authored })
     }
 
     fn packed(&self, file: &Path) -> Result<Packed, String> {
@@ -237,7 +248,7 @@ impl<'a> Project<'a> {
         let mut build = cargo.command(self.folder);
         build.args(["build", "--release", "--target", WASM]);
         build.arg("--message-format=json-render-diagnostics");
-        let messages = tools::run_for_output(&mut build).map_err(|error| {
+        let messages = self.console.run_for_output(&mut build).map_err(|error| {
             format!("{error}. If the target is missing: rustup target add {WASM}")
         })?;
         let component = crate::read(&rust_component(&messages, self.folder)?)?;
@@ -272,7 +283,7 @@ impl<'a> Project<'a> {
         if self.folder.join("deps").is_dir() {
             command.args(["-p", "deps"]);
         }
-        tools::run(command.arg("-o").arg(&out))?;
+        self.console.run(command.arg("-o").arg(&out))?;
         Ok(self.folder.join(out))
     }
 
@@ -295,7 +306,7 @@ impl<'a> Project<'a> {
         let mut command = tool.command(self.folder);
         command.arg("--wit").arg(wit).args(["--world", wit::WORLD, "--sync", "--js"]);
         command.arg(below(self.folder, &main)).arg("--module-root").arg(root);
-        tools::run(command.arg("--output").arg(&out))?;
+        self.console.run(command.arg("--output").arg(&out))?;
         let out = self.folder.join(out);
         let mut component = crate::read(&out)?;
         pack::rename_imports(&mut component, STANDIN, wit::WASI)?;

@@ -15,9 +15,10 @@ mod tools;
 mod wit;
 
 pub use arguments::AuthorCommand;
-pub use build::{Built, build, compare_file, pack_file};
+pub use build::{Built, build, build_on, compare_file, pack_file};
 pub use language::Language;
 pub use project::create;
+pub use tools::Console;
 pub use wit::write as write_wit;
 
 /// The largest file that is read as a component or a manifest: more is no plugin.

@@ -2,8 +2,14 @@
 
 use std::env;
 use std::ffi::OsStr;
+use std::io::Read;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 
 /// The folders of a project where its own programs are, before those on `PATH`.
 const LOCAL: [&str; 2] = [".venv/bin", "node_modules/.bin"];
@@ -39,27 +45,142 @@ impl Program {
     }
 }
 
-/// Runs a command to its end, shows it and its output, and fails if it fails.
-pub(crate) fn run(command: &mut Command) -> Result<(), String> {
-    // The output of tools is for people. Standard output stays free for the result.
-    run_to(command, Stdio::from(std::io::stderr())).map(drop)
+/// Where the output of a language's tools goes, and how they are stopped.
+#[derive(Debug, Default)]
+pub struct Console {
+    /// `None`: the output is shown on standard error.
+    kept: Option<Mutex<Vec<u8>>>,
+    running: Mutex<Running>,
 }
 
-/// Runs a command as `run` does, and returns its standard output instead of showing it.
-pub(crate) fn run_for_output(command: &mut Command) -> Result<Vec<u8>, String> {
-    run_to(command, Stdio::piped())
+#[derive(Debug, Default)]
+struct Running {
+    stopped: bool,
+    /// The group of the running program and of all that it started.
+    group: Option<Pid>,
 }
 
-fn run_to(command: &mut Command, stdout: Stdio) -> Result<Vec<u8>, String> {
-    eprintln!("$ {}", shown(command));
-    let name = Path::new(command.get_program()).display().to_string();
-    command.stdin(Stdio::null()).stdout(stdout).stderr(Stdio::inherit());
-    let output = command.output().map_err(|error| format!("{name} can't be started: {error}"))?;
-    if output.status.success() {
-        Ok(output.stdout)
-    } else {
-        Err(format!("{name} failed ({})", output.status))
+/// Most bytes of output that are kept. Compilers name the first error first.
+const MAX_KEPT: usize = 64 * 1024;
+
+impl Console {
+    /// Keeps the output instead of showing it, and lets [`stop`](Self::stop) end the programs.
+    pub fn keeping() -> Self {
+        Self { kept: Some(Mutex::default()), ..Self::default() }
     }
+
+    /// The kept output.
+    pub fn text(&self) -> String {
+        let kept = self.kept.as_ref().map(lock);
+        kept.map(|kept| String::from_utf8_lossy(&kept).into_owned()).unwrap_or_default()
+    }
+
+    /// Ends the running program with all that it started, and lets no other start.
+    pub fn stop(&self) {
+        let mut running = lock(&self.running);
+        running.stopped = true;
+        if let Some(group) = running.group {
+            // If it has just ended, nothing is left to end.
+            let _ = kill_process_group(group, Signal::KILL);
+        }
+    }
+
+    /// Runs a command to its end, and fails if it fails.
+    pub(crate) fn run(&self, command: &mut Command) -> Result<(), String> {
+        match &self.kept {
+            // The output of tools is for people. Standard output stays free for the result.
+            None => run_shown(command, Stdio::from(std::io::stderr())).map(drop),
+            Some(kept) => self.run_kept(command, kept, true).map(drop),
+        }
+    }
+
+    /// Runs a command as `run` does, and returns its standard output instead.
+    pub(crate) fn run_for_output(&self, command: &mut Command) -> Result<Vec<u8>, String> {
+        match &self.kept {
+            None => run_shown(command, Stdio::piped()),
+            Some(kept) => self.run_kept(command, kept, false),
+        }
+    }
+
+    fn run_kept(
+        &self,
+        command: &mut Command,
+        kept: &Mutex<Vec<u8>>,
+        keep_stdout: bool,
+    ) -> Result<Vec<u8>, String> {
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+        let mut child = {
+            let mut running = lock(&self.running);
+            if running.stopped {
+                return Err("the build was stopped".to_owned());
+            }
+            let child = command.spawn().map_err(|error| not_started(command, &error))?;
+            running.group = Some(Pid::from_child(&child));
+            child
+        };
+        let pid = Pid::from_child(&child);
+        let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+        let printed = std::thread::scope(|scope| {
+            let errors = scope.spawn(|| stderr.map(|stderr| keep(stderr, kept)));
+            let printed = match (stdout, keep_stdout) {
+                (Some(stdout), true) => {
+                    keep(stdout, kept);
+                    Vec::new()
+                }
+                (Some(mut stdout), false) => {
+                    let mut printed = Vec::new();
+                    let _ = stdout.read_to_end(&mut printed);
+                    printed
+                }
+                (None, _) => Vec::new(),
+            };
+            let _ = errors.join();
+            printed
+        });
+        // Its number belongs to it until it is waited for, so that no other program is stopped.
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+        while matches!(waitid(WaitId::Pid(pid), options), Err(Errno::INTR)) {}
+        let mut running = lock(&self.running);
+        running.group = None;
+        let status = child.wait();
+        let stopped = running.stopped;
+        drop(running);
+        match status {
+            _ if stopped => Err("the build was stopped".to_owned()),
+            Ok(status) if status.success() => Ok(printed),
+            Ok(status) => Err(failed(command, status)),
+            Err(error) => Err(not_started(command, &error)),
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Reads an output to its end, and keeps the beginning.
+fn keep(mut from: impl Read, kept: &Mutex<Vec<u8>>) {
+    let mut part = [0; 8192];
+    while let Ok(length @ 1..) = from.read(&mut part) {
+        let mut kept = lock(kept);
+        let room = MAX_KEPT.saturating_sub(kept.len());
+        kept.extend_from_slice(&part[..length.min(room)]);
+    }
+}
+
+fn run_shown(command: &mut Command, stdout: Stdio) -> Result<Vec<u8>, String> {
+    eprintln!("$ {}", shown(command));
+    command.stdin(Stdio::null()).stdout(stdout).stderr(Stdio::inherit());
+    let output = command.output().map_err(|error| not_started(command, &error))?;
+    if output.status.success() { Ok(output.stdout) } else { Err(failed(command, output.status)) }
+}
+
+fn not_started(command: &Command, error: &std::io::Error) -> String {
+    format!("{} can't be started: {error}", Path::new(command.get_program()).display())
+}
+
+fn failed(command: &Command, status: ExitStatus) -> String {
+    format!("{} failed ({status})", Path::new(command.get_program()).display())
 }
 
 /// The command as an author would type it.
@@ -93,6 +214,47 @@ mod tests {
         std::fs::write(bin.join("sh"), "").unwrap();
         assert_eq!(find(project.path(), "sh").unwrap().file, bin.join("sh"));
         assert!(find(project.path(), "no-such-program").is_none());
+    }
+
+    #[test]
+    fn stopped_build_ends_with_all_that_it_started() {
+        let (console, folder) = (Console::keeping(), tempfile::tempdir().unwrap());
+        let ready = folder.path().join("ready");
+        let ran = std::thread::scope(|scope| {
+            let run = scope.spawn(|| {
+                let mut command = Command::new("sh");
+                // The program that it starts holds the output open.
+                console.run(command.arg("-c").arg(format!(
+                    "sleep 600 & echo $! > {0}.new; mv {0}.new {0}; wait",
+                    ready.display()
+                )))
+            });
+            while !ready.exists() {
+                std::thread::yield_now();
+            }
+            console.stop();
+            run.join().unwrap()
+        });
+        assert_eq!(ran, Err("the build was stopped".to_owned()));
+        let started: i32 = std::fs::read_to_string(&ready).unwrap().trim().parse().unwrap();
+        let pid = Pid::from_raw(started).unwrap();
+        // It may stay for a moment until it is reaped; a dead one has no command line.
+        let line = std::fs::read(format!("/proc/{}/cmdline", pid.as_raw_nonzero()));
+        assert!(line.is_err() || line.is_ok_and(|line| line.is_empty()));
+        let again = console.run(&mut Command::new("true"));
+        assert_eq!(again, Err("the build was stopped".to_owned()));
+    }
+
+    #[test]
+    fn kept_output_is_bounded_and_a_failure_is_one() {
+        let console = Console::keeping();
+        let mut command = Command::new("sh");
+        let ran =
+            console.run(command.args(["-c", "echo first; yes | head -c 1000000 >&2; exit 3"]));
+        assert!(ran.unwrap_err().contains("exit status: 3"));
+        assert_eq!(console.text().len(), MAX_KEPT);
+        let printed = Console::keeping().run_for_output(Command::new("echo").arg("a")).unwrap();
+        assert_eq!(printed, b"a\n");
     }
 
     #[test]

@@ -36,6 +36,7 @@ mod undo;
 use std::fmt;
 use std::io::Write;
 
+use berth_authoring::AuthorCommand;
 use clap::Parser;
 use tracing::level_filters::LevelFilter;
 use tracing::{Event, Level, Subscriber};
@@ -102,14 +103,15 @@ fn run(Arguments { command, options }: Arguments) -> Result<Exit, Error> {
         Command::Config(ConfigCommand::Check { .. })
             | Command::Filter(FilterCommand::List { .. } | FilterCommand::Test { .. })
     );
-    let usual = if matches!(command, Command::Plugin(PluginCommand::Author(_))) {
-        // What a component says while it is tested is in the report.
-        LevelFilter::OFF
-    } else if tells {
-        LevelFilter::ERROR
-    } else {
-        LevelFilter::WARN
-    };
+    let usual =
+        if matches!(command, Command::Plugin(PluginCommand::Author(AuthorCommand::Test { .. }))) {
+            // What a component says while it is tested is in the report.
+            LevelFilter::OFF
+        } else if tells {
+            LevelFilter::ERROR
+        } else {
+            LevelFilter::WARN
+        };
     log(options.log, usual, options.log_format)?;
     match command {
         Command::Call(call) => call::run(&call, &options),

@@ -19,7 +19,7 @@ use berth_runtime::{Builtin, Runtime};
 use crate::approvals::ApprovalDesk;
 use crate::audit::Audit;
 use crate::governor::{Governor, Rules};
-use crate::host::{Host, Settings};
+use crate::host::{CallObserver, Host, Settings};
 use crate::retry::Retry;
 use crate::session::Session;
 use crate::undo::{Undo, UndoTool};
@@ -58,6 +58,7 @@ pub struct HostBuilder {
     watch: bool,
     loading: Loading,
     front_end: Option<Cow<'static, str>>,
+    observer: Option<Arc<dyn CallObserver>>,
 }
 
 impl HostBuilder {
@@ -168,6 +169,13 @@ impl HostBuilder {
     #[must_use]
     pub fn front_end(mut self, name: impl Into<Cow<'static, str>>) -> Self {
         self.front_end = Some(name.into());
+        self
+    }
+
+    /// Who sees each call with its answer. By default nobody does.
+    #[must_use]
+    pub fn observer(mut self, observer: Arc<dyn CallObserver>) -> Self {
+        self.observer = Some(observer);
         self
     }
 
@@ -309,6 +317,7 @@ impl HostBuilder {
             results,
             retry,
             undo,
+            observer: self.observer,
         })
     }
 }

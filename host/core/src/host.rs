@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use berth_answers::{FilterCounts, FilterSummary, Results, Shaper};
+use berth_answers::{Answer, FilterCounts, FilterSummary, Results, Shaper};
 use berth_catalogue::plugins::{FilterRulesState, PluginState, Plugins, Watch};
 use berth_catalogue::subjects::Lookups;
 use berth_catalogue::{Audience, Link};
@@ -46,6 +46,16 @@ pub struct Host {
     pub(crate) retry: Retry,
     /// `None`: changes aren't saved.
     pub(crate) undo: Option<Undo>,
+    pub(crate) observer: Option<Arc<dyn CallObserver>>,
+}
+
+/// Sees the calls of a host, whichever front end makes them.
+///
+/// Its function is called on the thread of the call, before the answer leaves, so it must not
+/// block.
+pub trait CallObserver: Send + Sync + 'static {
+    /// A call ended. `arguments`: in the form that the tool got, or would have got.
+    fn called(&self, arguments: &Value, answer: &Answer, took: Duration);
 }
 
 /// Settings that apply to every call.

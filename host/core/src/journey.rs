@@ -65,7 +65,7 @@ impl Host {
         let outcome = recorded.and(outcome);
         steps.finish_step("record");
         let ShapeReport { filtered, truncated, untrusted, notices, rest, .. } = shape;
-        Answer {
+        let answer = Answer {
             id: call.context.id.clone(),
             tool: call.context.tool.as_ref().map(|tool| tool.definition.name.clone()),
             provider: call.context.tool.as_ref().map(|tool| tool.provider.name().to_owned()),
@@ -81,7 +81,11 @@ impl Host {
             snapshot: call.run.snapshot,
             report: Arc::clone(&call.run.report),
             steps: steps.taken,
+        };
+        if let Some(observer) = &self.observer {
+            observer.called(&call.context.arguments, &answer, call.context.started.elapsed());
         }
+        answer
     }
 
     pub(crate) fn begin(&self, request: Request) -> (CallContext, Session, CallInputs) {

@@ -293,5 +293,5 @@ pub use builder::HostBuilder;
 pub use checking::{Check, GateAnswer, GateCheck};
 pub use dependencies::OfferedTool;
 pub use fingerprint::Fingerprint;
-pub use host::{FilterState, Host, Request};
+pub use host::{CallObserver, FilterState, Host, Request};
 pub use session::Session;

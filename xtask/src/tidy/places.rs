@@ -102,9 +102,17 @@ const EDGES: &[(&str, &[&str])] = &[
     ("berth-builtins", &["berth-core"]),
     ("berth-authoring", &["berth-component", "berth-contract"]),
     ("berth-conformance", &["berth-authoring", "berth-core"]),
+    ("berth-dev", &["berth-authoring", "berth-core", "berth-mcp", "berth-system"]),
     (
         "berth-cli",
-        &["berth-authoring", "berth-builtins", "berth-conformance", "berth-core", "berth-mcp"],
+        &[
+            "berth-authoring",
+            "berth-builtins",
+            "berth-conformance",
+            "berth-core",
+            "berth-dev",
+            "berth-mcp",
+        ],
     ),
 ];
 
@@ -180,11 +188,12 @@ const OPEN_BENEATH: [&str; 8] = [
 ];
 
 /// The files that open other paths, and what these are. A front end opens the paths of its user.
-const OPEN_OWN: [&str; 24] = [
+const OPEN_OWN: [&str; 25] = [
     "host/authoring/", // the folders of authors, whose programs it runs with their rights
     "host/builtins/build.rs", // the components, while Berth is built
     "host/cli/",       // the paths on the command line
     "host/conformance/src/world.rs", // the temporary world of a test
+    "host/dev/",       // the sources of an author
     "host/core/src/approvals/outdated.rs", // the file of a question, for the person who approves
     "host/config/",    // the configuration, and the folders in it
     "host/presets/",   // the places of presets in the home

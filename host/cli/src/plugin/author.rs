@@ -1,20 +1,25 @@
-//! `berth plugin new`, `build`, `test`, `pack` and `wit`: for authors. They grant nothing.
+//! `berth plugin new`, `build`, `dev`, `test`, `pack` and `wit`: for authors. They grant nothing.
 
 use std::io::Write;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use berth_authoring::{AuthorCommand, Language, build, create, pack_file, write_wit};
 use berth_conformance::{self as conformance, Report};
+use berth_core::config::Folders;
 use berth_core::text::neutral;
+use berth_dev::Dev;
 
-use crate::call::interrupt;
+use crate::asking::Asker;
+use crate::call::{arguments, interrupt};
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::host;
+use crate::options::Options;
 
 /// Runs the command.
-pub(super) fn run(command: &AuthorCommand) -> Result<Exit, Error> {
+pub(super) fn run(command: &AuthorCommand, options: &Options) -> Result<Exit, Error> {
     let done = match command {
         AuthorCommand::New { name, lang, dir } => {
             let folder = dir.as_deref().unwrap_or(Path::new(name));
@@ -24,6 +29,25 @@ pub(super) fn run(command: &AuthorCommand) -> Result<Exit, Error> {
         AuthorCommand::Test { plugin, seed, time, json } => {
             let options = conformance::Options { seed: *seed, time: Duration::from_secs(*time) };
             return test(plugin, options, *json);
+        }
+        AuthorCommand::Dev { dir, call, yes, http, json } => {
+            let yes = *yes;
+            let dev = Dev {
+                folder: dir.clone(),
+                folders: Folders::from_environment()?,
+                inputs: options.inputs()?,
+                builtins: berth_builtins::all(),
+                http: http.as_deref().map(str::parse).transpose().map_err(Error::Usage)?,
+                call: call.clone(),
+                read: |words, tool, host| {
+                    arguments(words, tool, host).map_err(|error| error.end().1.unwrap_or_default())
+                },
+                approver: Arc::new(move |folders, loaded| Asker::approver(yes, folders, loaded)),
+                json: *json,
+            };
+            let end = interrupt::cancellation()?;
+            host::block_on(async { Ok(berth_dev::run(dev, end).await?) })?;
+            return Ok(Exit::Interrupted);
         }
         AuthorCommand::Pack { file, manifest, output } => {
             pack_file(file, manifest, output.as_deref()).map(|built| built.to_string())

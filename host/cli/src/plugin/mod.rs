@@ -29,7 +29,7 @@ pub(crate) fn run(command: &PluginCommand, options: &Options) -> Result<Exit, Er
             approve::approve(name, *yes, digest.as_deref(), options)
         }
         PluginCommand::Reload { json } => list::reload(*json),
-        PluginCommand::Author(command) => author::run(command),
+        PluginCommand::Author(command) => author::run(command, options),
     }
 }
 

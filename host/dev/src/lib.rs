@@ -1,0 +1,374 @@
+//! Builds the plugin in a folder, serves it, and does so again whenever a source changes: `berth
+//! plugin dev`.
+//!
+//! The host has the user's own configuration, and one thing more: this component is the plugin of
+//! its name, and each new build of it serves without approval. It gets what its manifest asks for
+//! and the configuration grants, as everywhere.
+
+mod show;
+mod sources;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Instant;
+
+use berth_authoring::{Built, Console, build_on};
+use berth_core::config::{ConfigWatch, Folders, Inputs, Loaded};
+use berth_core::text::{neutral, neutral_line, shell_word};
+use berth_core::{
+    Approver, Builtin, CallObserver, CancellationToken, Host, HostError, Request, Session,
+};
+use berth_mcp::{Http, LiveHost, Place, Server, serve_http};
+use serde_json::{Value, json};
+use tokio::sync::mpsc::{Receiver, Sender, channel};
+use tokio::task::JoinHandle;
+
+use crate::show::Screen;
+use crate::sources::Sources;
+
+/// What a front end gives.
+pub struct Dev {
+    /// The plugin's folder.
+    pub folder: PathBuf,
+    /// Berth's folders.
+    pub folders: Folders,
+    /// What the configuration is read from.
+    pub inputs: Inputs,
+    /// The built-in plugins.
+    pub builtins: &'static [Builtin],
+    /// Where clients of MCP connect. `None`: nowhere.
+    pub http: Option<Place>,
+    /// The call that is made after each build: the tool, and the words of its arguments. Empty:
+    /// none.
+    pub call: Vec<String>,
+    /// Reads the arguments of that call.
+    pub read: ReadArguments,
+    /// Makes what asks a person if that call needs approval.
+    pub approver: MakeApprover,
+    /// Whether JSON lines are printed.
+    pub json: bool,
+}
+
+/// Reads the words of a call as the arguments of a tool.
+pub type ReadArguments = fn(&[String], &str, &Host) -> Result<Value, String>;
+
+/// Makes what asks a person.
+pub type MakeApprover = Arc<dyn Fn(&Folders, &Loaded) -> Arc<dyn Approver> + Send + Sync>;
+
+/// Why something is done again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Change {
+    Sources,
+    Configuration,
+}
+
+/// What serves at the moment.
+struct Serving {
+    host: Arc<Host>,
+    live: Option<(Arc<LiveHost>, JoinHandle<()>)>,
+    loaded: Loaded,
+}
+
+/// Runs until `end` is cancelled.
+///
+/// # Errors
+///
+/// [`HostError`]: the folder can't be watched, or the address can't be used. Failed builds and
+/// components that don't load are shown, and the version before goes on serving.
+pub async fn run(dev: Dev, end: CancellationToken) -> Result<(), HostError> {
+    let shown = dev.folder.display().to_string();
+    let folder = dev.folder.canonicalize().map_err(HostError::io(format!("opening {shown}")))?;
+    let screen = Screen::open(dev.json)?;
+    let mut changes = watch(&folder, &dev)?;
+    // Before anything is built, so that an error shows at once.
+    let http = match dev.http.clone() {
+        Some(place) => Some(listen(place, &dev).await?),
+        None => None,
+    };
+    let place = http.as_ref().map(|http| http.place().clone());
+    let mut session = Running { dev, folder, screen, http, place, serving: None, name: None };
+    let mut next = Some(Change::Sources);
+    let mut built: Option<Built> = None;
+    while let Some(change) = next {
+        if change == Change::Sources {
+            match session.build(&mut changes, &end).await {
+                Step::Done(new) => built = Some(new),
+                Step::Failed => {
+                    next = session.wait(&mut changes, &end).await;
+                    continue;
+                }
+                Step::Again => continue,
+                Step::End => break,
+            }
+        }
+        if let Some(built) = &built {
+            tokio::select! {
+                served = session.serve(built, &end) => served?,
+                () = end.cancelled() => break,
+            }
+        }
+        next = session.wait(&mut changes, &end).await;
+    }
+    end.cancel();
+    if let Some(Serving { host, live, .. }) = session.serving {
+        if let Some((_, server)) = live {
+            let _ = server.await;
+        }
+        let _ = tokio::task::spawn_blocking(move || drop(host)).await;
+    }
+    Ok(())
+}
+
+async fn listen(place: Place, dev: &Dev) -> Result<Http, HostError> {
+    let (folders, inputs) = (dev.folders.clone(), dev.inputs.clone());
+    let load = move || berth_core::config::load(&folders, &inputs);
+    let loaded = tokio::task::spawn_blocking(load)
+        .await
+        .map_err(|error| HostError::io("loading the configuration")(error.into()))??;
+    let http = Http::bind(place, loaded.config.serve, &dev.folders, true).await;
+    http.map_err(|error| HostError::Config(format!("serving: {error}")))
+}
+
+/// Starts to watch the sources and the configuration.
+fn watch(folder: &Path, dev: &Dev) -> Result<Receiver<Change>, HostError> {
+    let (sender, changes) = channel(1);
+    let mut sources = Sources::watch(folder)?;
+    let mut config = ConfigWatch::new(&dev.folders, &dev.inputs)?;
+    // The threads live as long as the process.
+    spawn(sender.clone(), Change::Sources, move || sources.wait())?;
+    spawn(sender, Change::Configuration, move || {
+        config.wait_for_change().map_err(HostError::io("watching the configuration"))
+    })?;
+    Ok(changes)
+}
+
+fn spawn(
+    sender: Sender<Change>,
+    change: Change,
+    mut wait: impl FnMut() -> Result<(), HostError> + Send + 'static,
+) -> Result<(), HostError> {
+    let work = move || while wait().is_ok() && sender.blocking_send(change).is_ok() {};
+    std::thread::Builder::new()
+        .name("berth-dev-watch".to_owned())
+        .spawn(work)
+        .map(drop)
+        .map_err(HostError::io("starting the thread that watches"))
+}
+
+enum Step {
+    Done(Built),
+    Failed,
+    /// A source has changed meanwhile.
+    Again,
+    End,
+}
+
+struct Running {
+    dev: Dev,
+    folder: PathBuf,
+    screen: Screen,
+    /// Until something serves there.
+    http: Option<Http>,
+    place: Option<Place>,
+    serving: Option<Serving>,
+    /// The plugin's name, which stays: a grant belongs to a name.
+    name: Option<String>,
+}
+
+impl Running {
+    async fn wait(
+        &self,
+        changes: &mut Receiver<Change>,
+        end: &CancellationToken,
+    ) -> Option<Change> {
+        tokio::select! {
+            change = changes.recv() => change,
+            () = end.cancelled() => None,
+        }
+    }
+
+    async fn build(&self, changes: &mut Receiver<Change>, end: &CancellationToken) -> Step {
+        let console = Arc::new(Console::keeping());
+        let (folder, own) = (self.folder.clone(), Arc::clone(&console));
+        let started = Instant::now();
+        let mut build = tokio::task::spawn_blocking(move || build_on(&folder, &own));
+        let built = tokio::select! {
+            built = &mut build => built,
+            change = self.wait(changes, end) => {
+                console.stop();
+                let _ = build.await;
+                return if change.is_some() { Step::Again } else { Step::End };
+            }
+        };
+        match built.unwrap_or_else(|error| Err(error.to_string())) {
+            Ok(built) => {
+                self.screen.show(json!({
+                    "event": "built",
+                    "file": neutral_line(&built.file.display().to_string()),
+                    "ms": started.elapsed().as_secs_f64() * 1000.0,
+                    "notices": built.notices.iter().map(|notice| neutral(notice).into_owned()).collect::<Vec<_>>(),
+                }));
+                Step::Done(built)
+            }
+            Err(error) => {
+                self.screen.build_failed(&error, &console.text(), self.serving.is_some());
+                Step::Failed
+            }
+        }
+    }
+
+    /// Lets the new component serve. If it doesn't load, the one before goes on.
+    async fn serve(&mut self, built: &Built, end: &CancellationToken) -> Result<(), HostError> {
+        let (host, loaded, name) = match self.host(built).await {
+            Ok(host) => host,
+            Err(reason) => {
+                self.screen.show(json!({ "event": "refused", "reason": neutral(&reason) }));
+                return Ok(());
+            }
+        };
+        let prefix = format!("{name}__");
+        let tools = host.tools();
+        let tools = tools.iter().map(|tool| &*tool.name).filter(|tool| tool.starts_with(&prefix));
+        let tools: Vec<String> = tools.map(str::to_owned).collect();
+        self.screen.show(json!({ "event": "serving", "plugin": name, "tools": tools }));
+        let is_first = self.serving.is_none();
+        self.put(host, loaded, end).await?;
+        if is_first {
+            self.tell_how(built, &name, tools.first().map_or("TOOL", String::as_str));
+        }
+        self.call(&prefix).await;
+        Ok(())
+    }
+
+    /// A host with the user's configuration, in which the component is the plugin of its name.
+    async fn host(&mut self, built: &Built) -> Result<(Host, Loaded, String), String> {
+        let stem = built.file.file_stem().and_then(|stem| stem.to_str());
+        let name = stem.ok_or("the component has no name")?.to_owned();
+        if let Some(known) = self.name.as_ref().filter(|known| **known != name) {
+            return Err(format!(
+                "the plugin is now named `{name}`, and was `{known}`. A grant belongs to a name: \
+                 start `berth plugin dev` again"
+            ));
+        }
+        let mut inputs = self.dev.inputs.clone();
+        inputs.settings.extend(settings(&built.file, &name));
+        let folders = self.dev.folders.clone();
+        let load = move || berth_core::config::load(&folders, &inputs);
+        let loaded = tokio::task::spawn_blocking(load).await.map_err(|error| error.to_string())?;
+        let loaded = loaded.map_err(|problems| HostError::from(problems).to_string())?;
+        let builder = match self.place {
+            // Requests of the plugin never go there.
+            Some(Place::Tcp(address)) => Host::builder().listens_on(address),
+            _ => Host::builder(),
+        };
+        let host = builder
+            .config(loaded.clone())
+            .builtins(self.dev.builtins)
+            .folders(self.dev.folders.clone())
+            .only_for(format!("{name}__"))
+            .front_end("berth plugin dev")
+            .observer(Arc::new(self.screen.clone()) as Arc<dyn CallObserver>)
+            .build()
+            .await
+            .map_err(|error| error.to_string())?;
+        let state = host.plugins().into_iter().find(|plugin| plugin.name == name);
+        let state =
+            state.ok_or_else(|| format!("`{name}` is switched off in the configuration"))?;
+        if let Some(waiting) = state.waiting {
+            return Err(waiting.reason);
+        }
+        self.name = Some(name.clone());
+        Ok((host, loaded, name))
+    }
+
+    /// Puts a host in the place of the one before.
+    async fn put(
+        &mut self,
+        host: Host,
+        loaded: Loaded,
+        end: &CancellationToken,
+    ) -> Result<(), HostError> {
+        let host = Arc::new(host);
+        let mut live = None;
+        if let Some(before) = self.serving.take() {
+            live = before.live;
+            if let Some((live, _)) = &live {
+                drop(live.replace(Arc::clone(&host)));
+            }
+            // It ends with its last call, on a thread that may block.
+            let _ = tokio::task::spawn_blocking(move || drop(before.host)).await;
+        } else if let Some(http) = self.http.take() {
+            live = Some(self.start_server(http, &host, &loaded, end)?);
+        }
+        self.serving = Some(Serving { host, live, loaded });
+        Ok(())
+    }
+
+    fn start_server(
+        &self,
+        http: Http,
+        host: &Arc<Host>,
+        loaded: &Loaded,
+        end: &CancellationToken,
+    ) -> Result<(Arc<LiveHost>, JoinHandle<()>), HostError> {
+        let approvals = &loaded.config.approvals;
+        let server = Server::new(Arc::clone(host), self.dev.folders.clone(), approvals)
+            .map_err(|error| HostError::Config(format!("serving: {error}")))?;
+        let token = http.token_file().map(|file| file.display().to_string());
+        let token = token.map(|file| format!("; the token lies in {file}")).unwrap_or_default();
+        let text = format!("clients of MCP connect to {}{token}", http.url());
+        self.screen.show(json!({ "event": "how", "text": neutral(&text), "url": http.url() }));
+        let (live, end) = (server.live(), end.clone());
+        let serve = async move {
+            let _ = serve_http(server, http, end).await;
+        };
+        Ok((live, tokio::spawn(serve)))
+    }
+
+    fn tell_how(&self, built: &Built, name: &str, tool: &str) {
+        let flags: Vec<String> = settings(&built.file, name)
+            .iter()
+            .map(|setting| format!("--set {}", shell_word(setting)))
+            .collect();
+        let flags = flags.join(" ");
+        let text = format!(
+            "to call it from another terminal:\n  berth {flags} call {tool} KEY=VALUE\n\
+             as a server for a client of MCP, which takes each new build:\n  berth {flags} serve\n\
+             Ctrl-C ends this."
+        );
+        self.screen.show(json!({ "event": "how", "text": neutral(&text) }));
+    }
+
+    /// Makes the call that the author wants after each build.
+    async fn call(&self, prefix: &str) {
+        let (Some((tool, words)), Some(serving)) = (self.dev.call.split_first(), &self.serving)
+        else {
+            return;
+        };
+        let full = format!("{prefix}{tool}");
+        let host = &serving.host;
+        let tool = if host.tool(&full).is_some() { &full } else { tool };
+        let arguments = match (self.dev.read)(words, tool, host) {
+            Ok(arguments) => arguments,
+            Err(error) => {
+                self.screen.show(json!({ "event": "refused", "reason": neutral(&error) }));
+                return;
+            }
+        };
+        let request = Request {
+            session: Some(Session::new(format!("plugin dev {}", std::process::id()))),
+            approver: Some((self.dev.approver)(&self.dev.folders, &serving.loaded)),
+            audience: berth_core::Audience::Person,
+            ..Request::new(tool, arguments)
+        };
+        // The host's observer shows the answer.
+        drop(host.call(request).await);
+    }
+}
+
+/// What makes the component the plugin of its name. Nothing is granted by it.
+fn settings(file: &Path, name: &str) -> [String; 2] {
+    let path = Value::String(file.display().to_string());
+    let path = berth_core::config::inline(&path);
+    [format!("plugins.{name}.path={path}"), format!("plugins.{name}.reload=\"trust\"")]
+}

@@ -1,0 +1,187 @@
+//! Shows what happens: lines for people, or JSON lines for programs.
+
+use std::io::Write;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::time::Duration;
+
+use berth_core::text::{cut, neutral, neutral_line};
+use berth_core::{Answer, CallObserver, HostError};
+use serde_json::{Value, json};
+
+/// Events that wait for a slow terminal; further ones are counted.
+const WAITING: usize = 256;
+
+/// Most bytes that are shown of arguments, of an answer, and of what a compiler says.
+const MAX_ARGUMENTS: usize = 1024;
+const MAX_ANSWER: usize = 4096;
+const MAX_BUILD: usize = 32 * 1024;
+
+/// Prints from a thread of its own: a stopped terminal must not delay a call.
+#[derive(Clone)]
+pub(crate) struct Screen {
+    events: SyncSender<Value>,
+    dropped: Arc<AtomicU64>,
+}
+
+impl Screen {
+    pub(crate) fn open(json: bool) -> Result<Self, HostError> {
+        let (events, waiting) = sync_channel::<Value>(WAITING);
+        let dropped = Arc::new(AtomicU64::new(0));
+        let lost = Arc::clone(&dropped);
+        let print = move || {
+            for event in waiting {
+                let mut out = std::io::stdout().lock();
+                let lost = lost.swap(0, Ordering::Relaxed);
+                if lost > 0 {
+                    let _ = print(&mut out, &json!({ "event": "left_out", "events": lost }), json);
+                }
+                // If the terminal is gone, the author has gone too, and Ctrl-C comes.
+                let _ = print(&mut out, &event, json);
+            }
+        };
+        std::thread::Builder::new()
+            .name("berth-dev-screen".to_owned())
+            .spawn(print)
+            .map_err(HostError::io("starting the thread that prints"))?;
+        Ok(Self { events, dropped })
+    }
+
+    pub(crate) fn show(&self, event: Value) {
+        if self.events.try_send(event).is_err() {
+            self.dropped.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// A failed build, with the compiler's own words.
+    pub(crate) fn build_failed(&self, error: &str, output: &str, serves: bool) {
+        let output = shown(output.trim_end(), MAX_BUILD);
+        let now =
+            if serves { "the version before goes on serving" } else { "waiting for a change" };
+        self.show(json!({ "event": "build_failed", "error": neutral(error), "output": output, "now": now }));
+    }
+}
+
+impl CallObserver for Screen {
+    fn called(&self, arguments: &Value, answer: &Answer, took: Duration) {
+        let (status, text) = match &answer.outcome {
+            Ok(output) => (
+                "ok".to_owned(),
+                match (&output.structured, output.joined_text()) {
+                    (Some(value), text) if text.is_empty() => value.to_string(),
+                    (_, text) => text,
+                },
+            ),
+            Err(failure) => {
+                let code = failure.code.as_deref().map(|code| format!("/{code}"));
+                let category = failure.category.as_str().to_owned() + &code.unwrap_or_default();
+                (category, format!("{}\n{}", failure.message, failure.joined_text()))
+            }
+        };
+        let report = answer.report.entries();
+        let refused = report.denial.as_ref();
+        let refused = refused.or_else(|| answer.outcome.as_ref().err()?.denial.as_ref());
+        self.show(json!({
+            "event": "call",
+            "tool": answer.tool,
+            "arguments": shown(&arguments.to_string(), MAX_ARGUMENTS),
+            "status": neutral_line(&status),
+            "answer": shown(text.trim_end(), MAX_ANSWER),
+            "ms": took.as_secs_f64() * 1000.0,
+            "denials": report.denials.max(u64::from(refused.is_some())),
+            "denial": refused.map(|denial| neutral(&denial.to_string()).into_owned()),
+        }));
+    }
+}
+
+/// A text that steers no terminal, cut.
+fn shown(text: &str, most: usize) -> String {
+    let kept = cut(text, most);
+    let more = if kept.len() < text.len() {
+        format!("\n… {} more bytes", text.len() - kept.len())
+    } else {
+        String::new()
+    };
+    neutral(kept).into_owned() + &more
+}
+
+fn print(out: &mut impl Write, event: &Value, json: bool) -> std::io::Result<()> {
+    if json {
+        return writeln!(out, "{event}").and_then(|()| out.flush());
+    }
+    let text = |name: &str| event[name].as_str().unwrap_or_default();
+    let ms = || event["ms"].as_f64().unwrap_or_default();
+    let indented = |text: &str| {
+        let lines: Vec<String> = text.lines().map(|line| format!("  {line}\n")).collect();
+        lines.concat()
+    };
+    match text("event") {
+        "built" => {
+            writeln!(out, "built {} in {:.1} s", text("file"), ms() / 1000.0)?;
+            let notes = event["notices"].as_array();
+            for note in notes.into_iter().flatten().filter_map(Value::as_str) {
+                writeln!(out, "note: {note}")?;
+            }
+        }
+        "build_failed" => {
+            writeln!(out, "{}\nthe build failed: {}", text("output"), text("error"))?;
+            writeln!(out, "{}", text("now"))?;
+        }
+        "serving" => {
+            let tools = event["tools"].as_array().into_iter().flatten();
+            let tools: Vec<&str> = tools.filter_map(Value::as_str).collect();
+            writeln!(out, "serving {}: {}", text("plugin"), tools.join(", "))?;
+        }
+        "refused" => writeln!(out, "the new version doesn't serve: {}", text("reason"))?,
+        "how" => writeln!(out, "{}", text("text"))?,
+        "call" => {
+            writeln!(
+                out,
+                "{} {} -> {}, {:.1} ms",
+                text("tool"),
+                text("arguments"),
+                text("status"),
+                ms()
+            )?;
+            write!(out, "{}", indented(text("answer")))?;
+            if let Some(denial) = event["denial"].as_str() {
+                write!(out, "  denied ({}):\n{}", event["denials"], indented(denial))?;
+            }
+        }
+        "left_out" => {
+            writeln!(out, "{} events were left out: the terminal is slow", event["events"])?
+        }
+        _ => writeln!(out, "{event}")?,
+    }
+    out.flush()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn printed(event: Value) -> String {
+        let mut out = Vec::new();
+        print(&mut out, &event, false).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn call_is_shown_with_its_denial() {
+        let shown = printed(json!({
+            "event": "call", "tool": "a__b", "arguments": "{}", "status": "policy_blocked",
+            "answer": "one\ntwo", "ms": 1.25, "denials": 2, "denial": "read /x is refused",
+        }));
+        assert_eq!(
+            shown,
+            "a__b {} -> policy_blocked, 1.2 ms\n  one\n  two\n  denied (2):\n  read /x is refused\n"
+        );
+    }
+
+    #[test]
+    fn long_and_steering_text_is_cut_and_neutralised() {
+        let text = shown(&format!("\u{1b}[2J{}", "x".repeat(5000)), 4096);
+        assert!(text.ends_with("more bytes") && text.len() < 4200 && !text.contains('\u{1b}'));
+    }
+}

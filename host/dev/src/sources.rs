@@ -1,0 +1,126 @@
+//! Watches the sources of a plugin.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use berth_core::HostError;
+use berth_system::watch::{FileStamp, FolderWatch};
+
+/// Folders of what is made or fetched.
+const MADE: [&str; 6] = ["target", "build", "dist", "node_modules", "deps", "__pycache__"];
+
+/// Files that builds write.
+const WRITTEN: [&str; 2] = ["Cargo.lock", "package-lock.json"];
+
+/// Most folders and files that are watched, and levels of folders.
+const MAX_FOLDERS: usize = 1_000;
+const MAX_FILES: usize = 10_000;
+const MAX_DEPTH: usize = 16;
+
+/// The sources below a folder.
+pub(crate) struct Sources {
+    root: PathBuf,
+    watch: FolderWatch,
+    stamps: BTreeMap<PathBuf, FileStamp>,
+}
+
+impl Sources {
+    /// Starts to watch.
+    pub(crate) fn watch(root: &Path) -> Result<Self, HostError> {
+        let watch = FolderWatch::new().map_err(HostError::io("watching the sources"))?;
+        let mut sources = Self { root: root.to_owned(), watch, stamps: BTreeMap::new() };
+        sources.stamps = sources.look()?;
+        Ok(sources)
+    }
+
+    /// Waits until a source changes, appears or disappears.
+    pub(crate) fn wait(&mut self) -> Result<(), HostError> {
+        loop {
+            self.watch.wait(&[]).map_err(HostError::io("watching the sources"))?;
+            let now = self.look()?;
+            if now != self.stamps {
+                self.stamps = now;
+                return Ok(());
+            }
+        }
+    }
+
+    /// The stamps of all sources. Watches the folders first, so that no change is missed.
+    fn look(&self) -> Result<BTreeMap<PathBuf, FileStamp>, HostError> {
+        let mut stamps = BTreeMap::new();
+        let mut folders = vec![(self.root.clone(), 0)];
+        let mut seen = 0;
+        while let Some((folder, depth)) = folders.pop() {
+            seen += 1;
+            let watched = self.watch.watch(&folder);
+            if depth == 0 {
+                watched.map_err(HostError::io(format!("watching {}", folder.display())))?;
+            }
+            for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
+                let name = entry.file_name();
+                let name = name.to_string_lossy();
+                let Ok(kind) = entry.file_type() else { continue };
+                if kind.is_dir() {
+                    let is_source = !name.starts_with('.') && !MADE.contains(&&*name);
+                    if is_source && depth < MAX_DEPTH && seen + folders.len() < MAX_FOLDERS {
+                        folders.push((entry.path(), depth + 1));
+                    }
+                } else if is_source(&name)
+                    && stamps.len() < MAX_FILES
+                    && let Some(stamp) = FileStamp::at(&entry.path())
+                {
+                    stamps.insert(entry.path(), stamp);
+                }
+            }
+        }
+        Ok(stamps)
+    }
+}
+
+/// Whether a file is written by the author. Editors keep their own files as hidden ones, or behind
+/// a `~`.
+fn is_source(name: &str) -> bool {
+    let is_made = name.ends_with(".wasm") || name.ends_with(".wasm.new") || name.ends_with(".pyc");
+    let is_of_editor = name.starts_with('.') || name.ends_with('~') || name.ends_with(".swp");
+    !is_made && !is_of_editor && !WRITTEN.contains(&name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sources_are_seen_and_what_is_made_is_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| {
+            let path = folder.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        write("src/lib.rs", "");
+        let mut sources = Sources::watch(folder.path()).unwrap();
+        let before = sources.stamps.clone();
+        for made in [
+            "target/a.rs",
+            "build/x",
+            ".git/index",
+            "mine.wasm",
+            "mine.wasm.new",
+            "Cargo.lock",
+            ".plugin.py.swp",
+            "src/__pycache__/a.pyc",
+        ] {
+            write(made, "");
+            assert_eq!(sources.look().unwrap(), before, "{made}");
+        }
+        write("src/lib.rs", "changed");
+        sources.wait().unwrap();
+        // Also in a folder that is new.
+        write("src/more/new.rs", "");
+        sources.wait().unwrap();
+        assert!(sources.stamps.contains_key(&folder.path().join("src/more/new.rs")));
+        fs::remove_file(folder.path().join("src/lib.rs")).unwrap();
+        sources.wait().unwrap();
+    }
+}
