@@ -216,7 +216,7 @@ impl<'a> Project<'a> {
         let mut command = tool.command(self.folder);
         // Without the last one, an older compiler would fetch a newer one.
         command.env("GOOS", "wasip1").env("GOARCH", "wasm").env("GOTOOLCHAIN", "local");
-        tools::run(command.args(GO_OPTIONS).arg("-o").arg(&out).arg("."))?;
+        self.console.run(command.args(GO_OPTIONS).arg("-o").arg(&out).arg("."))?;
         let wit = self.folder.join(self.emptied("wit")?);
         let out = self.folder.join(out);
         let mut core = crate::read(&out)?;
@@ -328,7 +328,7 @@ impl<'a> Project<'a> {
         command.args(sources.iter().map(|file| below(self.folder, file)));
         // It says which interfaces the module has.
         command.arg(below(self.folder, &bindings.join("plugin_component_type.o")));
-        tools::run(command.arg("-o").arg(&out))?;
+        self.console.run(command.arg("-o").arg(&out))?;
         Ok(self.folder.join(out))
     }
 }
