@@ -133,8 +133,12 @@ fn print(out: &mut impl Write, event: &Value, json: bool) -> std::io::Result<()>
             let tools: Vec<&str> = tools.filter_map(Value::as_str).collect();
             writeln!(out, "serving {}: {}", text("plugin"), tools.join(", "))?;
         }
-        "refused" => writeln!(out, "the new version doesn't serve: {}", text("reason"))?,
-        "how" => writeln!(out, "{}", text("text"))?,
+        "refused" => {
+            writeln!(out, "the new version doesn't serve: {}", text("reason"))?;
+        }
+        "how" => {
+            writeln!(out, "{}", text("text"))?;
+        }
         "call" => {
             writeln!(
                 out,
@@ -146,13 +150,17 @@ fn print(out: &mut impl Write, event: &Value, json: bool) -> std::io::Result<()>
             )?;
             write!(out, "{}", indented(text("answer")))?;
             if let Some(denial) = event["denial"].as_str() {
+                // A refused call says it already.
+                let denial = if text("answer").contains(denial) { "" } else { denial };
                 write!(out, "  denied ({}):\n{}", event["denials"], indented(denial))?;
             }
         }
         "left_out" => {
-            writeln!(out, "{} events were left out: the terminal is slow", event["events"])?
+            writeln!(out, "{} events were left out: the terminal is slow", event["events"])?;
         }
-        _ => writeln!(out, "{event}")?,
+        _ => {
+            writeln!(out, "{event}")?;
+        }
     }
     out.flush()
 }
