@@ -23,8 +23,11 @@ pub(crate) fn build(berth: &Path) -> Result<Vec<(String, String)>, String> {
     let mut missing = Vec::new();
     for name in subfolders(&examples)? {
         let example = examples.join(&name);
+        let place = workshop.join("examples").join(&name);
+        copy(&example, &place)
+            .map_err(|error| format!("can't copy {}: {error}", example.display()))?;
         let built = if example.join("plugin.toml").exists() {
-            with_berth(berth, &example, &workshop.join("examples").join(&name))
+            with_berth(berth, &place)
         } else {
             with_cargo(&example)
         };
@@ -87,13 +90,15 @@ fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
 }
 
 /// A copy of an example in another language, with the compilers that the tests use too.
-fn with_berth(berth: &Path, example: &Path, place: &Path) -> Result<PathBuf, String> {
-    copy(example, place).map_err(|error| format!("can't copy {}: {error}", example.display()))?;
+fn with_berth(berth: &Path, place: &Path) -> Result<PathBuf, String> {
     let clients = cargo::target().join("clients");
-    let mut path =
-        [clients.join("plugins-python/bin"), clients.join("plugins-javascript/node_modules/.bin")]
-            .map(PathBuf::into_os_string)
-            .join(":".as_ref());
+    let compilers = [
+        "plugins-python/bin",
+        "plugins-javascript/node_modules/.bin",
+        "plugins-c/bin",
+        "plugins-go/bin",
+    ];
+    let mut path = compilers.map(|folder| clients.join(folder).into_os_string()).join(":".as_ref());
     path.push(":");
     path.push(std::env::var_os("PATH").unwrap_or_default());
     let mut build = Command::new(berth);

@@ -8,6 +8,7 @@
 mod calls;
 mod compare;
 mod counted;
+mod develop;
 mod files;
 mod filters;
 mod governed;
@@ -52,7 +53,7 @@ struct Group {
     measure: fn(&Setting) -> Result<Vec<Row>, String>,
 }
 
-const GROUPS: [Group; 17] = [
+const GROUPS: [Group; 18] = [
     Group { names: &["echo", "ready", "throughput"], measure: calls::measure },
     Group { names: &["governed", "durable"], measure: governed::measure },
     Group { names: &["grep", "find"], measure: search::measure },
@@ -61,6 +62,7 @@ const GROUPS: [Group; 17] = [
     Group { names: &["typed"], measure: typed::measure },
     Group { names: &["store"], measure: stored::measure },
     Group { names: &["languages"], measure: languages::measure },
+    Group { names: &["develop"], measure: develop::measure },
     Group { names: &["process"], measure: process::measure },
     Group { names: &["shell"], measure: shell::measure },
     Group { names: &["web"], measure: web::measure },

@@ -1,0 +1,140 @@
+//! `berth plugin dev`: from a saved file to the answer of the new version.
+
+use std::io::{BufRead, BufReader, Lines};
+use std::path::Path;
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::Setting;
+use crate::table::{Row, Target, Unit};
+
+/// The languages, each with the source of its example and what begins a comment there.
+const LANGUAGES: [(&str, &str, &str); 2] =
+    [("rust", "src/lib.rs", "//"), ("python", "plugin.py", "#")];
+
+const SAVES: usize = 5;
+
+pub(crate) fn measure(setting: &Setting) -> Result<Vec<Row>, String> {
+    let row = |(language, source, comment)| {
+        let what = format!("plugin dev in {language}, from a saved file to the new answer, p50");
+        let project = setting.repository.join("target/languages/examples").join(language);
+        let samples = match project.join(source).exists() {
+            true => of_project(setting, &project, source, comment)?,
+            false => {
+                let why =
+                    format!("{} is missing: see what `cargo xtask bench` says", project.display());
+                return Ok(Row::not_measured(
+                    "develop",
+                    &what,
+                    Unit::Milliseconds,
+                    Target::Lower,
+                    why,
+                ));
+            }
+        };
+        Ok(Row {
+            name: "develop",
+            what,
+            samples,
+            unit: Unit::Milliseconds,
+            target: Target::Lower,
+            ours: String::new(),
+            rival: String::new(),
+        })
+    };
+    LANGUAGES.into_iter().map(row).collect()
+}
+
+fn of_project(
+    setting: &Setting,
+    project: &Path,
+    source: &str,
+    comment: &str,
+) -> Result<Vec<f64>, String> {
+    let failed = |error: std::io::Error| format!("{}: {error}", project.display());
+    let home = tempfile::tempdir_in(&setting.scratch).map_err(failed)?;
+    let counted = home.path().join("notes.txt");
+    std::fs::write(&counted, "one two\n").map_err(failed)?;
+    let mut dev = Dev::start(setting, project, home.path(), &counted)?;
+    dev.answers()?;
+    let source = project.join(source);
+    let text = std::fs::read_to_string(&source).map_err(failed)?;
+    let mut times = Vec::with_capacity(SAVES);
+    for save in 0..SAVES {
+        let begin = Instant::now();
+        std::fs::write(&source, format!("{text}\n{comment} {save}\n")).map_err(failed)?;
+        dev.answers()?;
+        times.push(begin.elapsed().as_secs_f64() * 1e3);
+    }
+    std::fs::write(&source, text).map_err(failed)?;
+    Ok(times)
+}
+
+/// A running `berth plugin dev`.
+struct Dev {
+    child: Child,
+    events: Lines<BufReader<ChildStdout>>,
+}
+
+impl Dev {
+    fn start(
+        setting: &Setting,
+        project: &Path,
+        home: &Path,
+        counted: &Path,
+    ) -> Result<Self, String> {
+        // Built together with this program.
+        let berth = std::env::current_exe()
+            .map_err(|error| format!("this program can't find itself: {error}"))?
+            .with_file_name("berth");
+        let clients = setting.repository.join("target/clients");
+        let mut path = clients.join("plugins-python/bin").into_os_string();
+        path.push(":");
+        path.push(std::env::var_os("PATH").unwrap_or_default());
+        let allowed = format!("plugins.word-count.allowed_paths=[{home:?}]");
+        let counted = format!("path={}", counted.display());
+        let mut command = Command::new(berth);
+        command
+            .args(["plugin", "dev"])
+            .arg(project)
+            .args(["--json", "--yes", "--set", &allowed, "--call", "word_count", &counted])
+            .env("PATH", path)
+            .env("CARGO_TARGET_DIR", setting.repository.join("plugins/target"))
+            .env("BERTH_CONFIG_DIR", home.join("config"))
+            .env("BERTH_DATA_DIR", home.join("data"))
+            .env("BERTH_CACHE_DIR", home.join("cache"))
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped());
+        let mut child =
+            command.spawn().map_err(|error| format!("berth plugin dev doesn't start: {error}"))?;
+        let output = child.stdout.take().ok_or("it has no output")?;
+        Ok(Self { child, events: BufReader::new(output).lines() })
+    }
+
+    /// Waits for the next answer of the tool.
+    fn answers(&mut self) -> Result<(), String> {
+        const MOST: Duration = Duration::from_secs(600);
+        let begin = Instant::now();
+        while begin.elapsed() < MOST {
+            let line = self.events.next().ok_or("berth plugin dev has ended")?;
+            let line = line.map_err(|error| format!("its output can't be read: {error}"))?;
+            let event: Value = serde_json::from_str(&line)
+                .map_err(|error| format!("it wrote {line:?}: {error}"))?;
+            match event["event"].as_str() {
+                Some("call") if event["status"] == "ok" => return Ok(()),
+                Some("call" | "build_failed") => return Err(format!("berth plugin dev: {event}")),
+                _ => {}
+            }
+        }
+        Err("berth plugin dev gave no answer in ten minutes".to_owned())
+    }
+}
+
+impl Drop for Dev {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
