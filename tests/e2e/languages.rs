@@ -284,7 +284,7 @@ fn sdk_of_go_works_in_a_host() {
     let Some(tools) = fetched("plugins-go") else { return };
     let _alone = go_compiler();
     let test = format!(
-        "export PATH={}:$PATH GOCACHE={} GOTOOLCHAIN=local\ngo vet ./tests ./store ./process\ngo test ./tests",
+        "export PATH={}:$PATH GOCACHE={} GOTOOLCHAIN=local\ngo vet ./tests ./store ./process ./berthhttp ./secrets\ngo test ./tests",
         tools.join("bin").display(),
         tools.join("cache").display()
     );

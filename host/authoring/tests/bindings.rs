@@ -24,10 +24,7 @@ fn world(left_out: &[&str]) -> (Resolve, WorldId) {
     (resolve, world)
 }
 
-fn generate(
-    mut generator: Box<dyn WorldGenerator>,
-    left_out: &[&str],
-) -> Vec<(String, Vec<u8>)> {
+fn generate(mut generator: Box<dyn WorldGenerator>, left_out: &[&str]) -> Vec<(String, Vec<u8>)> {
     let (mut resolve, world) = world(left_out);
     let mut files = Files::default();
     generator.generate(&mut resolve, world, &mut files).unwrap();
