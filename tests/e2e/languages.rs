@@ -291,6 +291,11 @@ fn sdk_of_go_works_in_a_host() {
     passes("sh".into(), &["-ec", &test], "plugins/sdk-go");
 
     let fixture = Fixture::new("go", "fixture-go", &tools.join("bin"));
+    // It makes no requests, so nothing of them is in it.
+    let component = fs::read(fixture.cli.work().join("plugin/fixture-go.wasm"));
+    let component = component.expect("it was built");
+    assert!(component.len() < 6_000_000, "{} bytes", component.len());
+    assert!(!component.windows(9).any(|part| part == b"wasi:http"));
     fixture.fails("file", "permanent_failure", "not-found", "nope: not found");
     fixture.fails("error", "permanent_failure", "error", "while counting: seven is no prime");
     fixture.fails("long", "permanent_failure", "panic", "panic: üü");

@@ -9,8 +9,8 @@ use wit_parser::{Resolve, WorldId};
 /// What the SDK of C has no functions for.
 const REQUESTS: &[&str] = &["wasi:http/", "berth:host/secrets@"];
 
-/// The world of a plugin that asks for everything, without some interfaces. What it doesn't use, the
-/// compiler leaves out.
+/// The world of a plugin that asks for everything, without some interfaces. What it doesn't use,
+/// the compiler leaves out.
 fn world(left_out: &[&str]) -> (Resolve, WorldId) {
     let folder = tempfile::tempdir().unwrap();
     berth_authoring::write_wit(folder.path(), false).unwrap();
