@@ -43,6 +43,10 @@ type Failure struct {
 
 func (f *Failure) Error() string { return f.Message }
 
+// HostError says why a function of the host did nothing: the store, programs, searching. Returned by a
+// tool, it is a failure with its code.
+type HostError = host.Error
+
 // What errors of the system mean, in the words of Berth's own tools.
 var errnos = []struct {
 	errno       syscall.Errno

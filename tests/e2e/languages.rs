@@ -284,13 +284,18 @@ fn sdk_of_go_works_in_a_host() {
     let Some(tools) = fetched("plugins-go") else { return };
     let _alone = go_compiler();
     let test = format!(
-        "export PATH={}:$PATH GOCACHE={} GOTOOLCHAIN=local\ngo vet ./tests ./store ./process\ngo test ./tests",
+        "export PATH={}:$PATH GOCACHE={} GOTOOLCHAIN=local\ngo vet ./tests ./store ./process ./berthhttp ./secrets\ngo test ./tests",
         tools.join("bin").display(),
         tools.join("cache").display()
     );
     passes("sh".into(), &["-ec", &test], "plugins/sdk-go");
 
     let fixture = Fixture::new("go", "fixture-go", &tools.join("bin"));
+    // It makes no requests, so nothing of them is in it.
+    let component = fs::read(fixture.cli.work().join("plugin/fixture-go.wasm"));
+    let component = component.expect("it was built");
+    assert!(component.len() < 6_000_000, "{} bytes", component.len());
+    assert!(!component.windows(9).any(|part| part == b"wasi:http"));
     fixture.fails("file", "permanent_failure", "not-found", "nope: not found");
     fixture.fails("error", "permanent_failure", "error", "while counting: seven is no prime");
     fixture.fails("long", "permanent_failure", "panic", "panic: üü");

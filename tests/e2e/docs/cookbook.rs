@@ -5,6 +5,7 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::symlink;
 use std::path::Path;
+use std::sync::Barrier;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -13,8 +14,8 @@ use super::built;
 use super::markdown::{Block, blocks, document, root};
 use super::session::Session;
 use crate::mcp::client::{Client, LEGACY, text};
-use crate::support::fetched;
 use crate::support::server::{Asked, Server, Wire, answer};
+use crate::support::{fetched, go_compiler};
 
 const PAGE: &str = "docs/plugins/cookbook.md";
 
@@ -23,6 +24,9 @@ const KEY: &str = "k-49af02";
 
 /// The weather service of the page.
 fn weather(asked: &Asked, wire: &mut dyn Wire) -> io::Result<()> {
+    if let Some(path) = asked.path().strip_prefix("/try/") {
+        return answer_a_try(path, asked, wire);
+    }
     let (status, body) = match (asked.header("x-key"), asked.path()) {
         (Some(KEY), "/stations/7") => ("200 OK", r#"{"degrees":21}"#),
         (Some(KEY), "/stations/503") => ("503 Service Unavailable", ""),
@@ -30,6 +34,48 @@ fn weather(asked: &Asked, wire: &mut dyn Wire) -> io::Result<()> {
         _ => ("401 Unauthorized", ""),
     };
     answer(wire, status, &[("content-type", "application/json")], body.as_bytes())
+}
+
+/// How many requests have to wait at once until they are answered.
+static TOGETHER: Barrier = Barrier::new(4);
+
+/// Says nothing more until the client gives up.
+fn until_closed(wire: &mut dyn Wire) -> io::Result<()> {
+    while wire.read(&mut [0])? > 0 {}
+    Err(io::ErrorKind::BrokenPipe.into())
+}
+
+/// What the SDK of Go has to cope with.
+fn answer_a_try(path: &str, asked: &Asked, wire: &mut dyn Wire) -> io::Result<()> {
+    let ok = |wire: &mut dyn Wire, body: &[u8]| answer(wire, "200 OK", &[], body);
+    match path {
+        "moved" => answer(wire, "307 Temporary Redirect", &[("location", "/try/show")], b""),
+        "away" => answer(wire, "302 Found", &[("location", "http://example.org/")], b""),
+        "show" => {
+            let line = asked.head.lines().next().unwrap_or_default();
+            let twice = asked.head.matches("x-two: ").count();
+            let encoding = asked.header("transfer-encoding");
+            let key = asked.header("x-key").unwrap_or_default();
+            let shown = format!("{line} {key} {twice} {encoding:?} ");
+            ok(wire, &[shown.as_bytes(), &asked.body].concat())
+        }
+        "length" => ok(wire, asked.body.len().to_string().as_bytes()),
+        "long" => ok(wire, &b"0123456789abcdef".repeat(1 << 16)),
+        "broken" => {
+            wire.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nsome")?;
+            Err(io::ErrorKind::BrokenPipe.into())
+        }
+        "together" => {
+            TOGETHER.wait();
+            ok(wire, b"here")
+        }
+        "half" => {
+            wire.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 8\r\n\r\nhalf")?;
+            wire.flush()?;
+            until_closed(wire)
+        }
+        _ => until_closed(wire),
+    }
 }
 
 /// Builds the samples of a language with `build`, and runs the commands of the page with them.
@@ -69,7 +115,40 @@ fn samples_work(
     progress_is_shown(&session);
     a_full_answer_stops(&session);
     no_key_is_no_request(&session, &service);
+    if fence == "go" {
+        requests_work(&session, &service);
+    }
     session
+}
+
+/// What `net/http` of Go does over the host, beside what the page shows.
+fn requests_work(session: &Session, service: &Server) {
+    let place = format!("http://127.0.0.1:{}/try", service.port());
+    let call =
+        format!("berth --config berth.toml call --yes --json cookbook__try_http url={place}");
+    let shown = session.works(&call);
+    let answer: Value = serde_json::from_str(&shown).expect("it is JSON");
+    // The server got the key and said it again, but not to the plugin.
+    let expected = json!({
+        "no_url": "invalid-url", "other_host": "invalid-host", "bad_header": "invalid-header",
+        "bad_method": "invalid-request", "refused_connection": "connection-refused",
+        "sent": "PUT /try/show HTTP/1.1 [REDACTED:key] 2 None föö", "place": "/show",
+        "length": "3000000", "own_error": true, "whole": true, "too_long": "too-large",
+        "broken": "http-response-incomplete", "together": ["here", "here", "here", "here"],
+        "late": true, "cancelled": true, "closed": true, "after": 200,
+    });
+    assert_eq!(answer["output"]["structured"], expected, "{answer}");
+    let shows: Vec<Asked> =
+        service.asked().into_iter().filter(|asked| asked.path() == "/try/show").collect();
+    assert_eq!(shows.len(), 1);
+    assert_eq!(shows[0].header("x-key"), Some(KEY));
+
+    let refused = session
+        .works(&format!("! berth --config berth.toml call --yes cookbook__ask url={place}/away"));
+    assert!(
+        refused.contains("error[policy_blocked]") && refused.contains("example.org"),
+        "{refused}"
+    );
 }
 
 /// What a real store does for an SDK, beside what the page shows.
@@ -167,15 +246,28 @@ fn samples_of_the_cookbook_work_in_rust() {
 fn samples_work_with_sdk(language: &str, source: &str, tools: &Path) {
     let folder = TempDir::new().expect("a temporary folder is made");
     let path = folder.path().canonicalize().expect("the folder is there");
-    let more = root().join("tests/plugins").join(language);
-    let more = more.join(format!("try_store{}", source.trim_start_matches("plugin")));
-    let more = fs::read_to_string(more).expect("the tool is there");
+    let others = root().join("tests/plugins").join(language);
+    let more = others.join(format!("try_store{}", source.trim_start_matches("plugin")));
+    // In Go, they are files of their own.
+    let more = if language == "go" {
+        String::new()
+    } else {
+        fs::read_to_string(more).expect("the tool is there")
+    };
     let session = samples_work(&path, Some(tools), language, |session, samples| {
         let sdk = root().join(format!("plugins/sdk-{language}"));
         symlink(sdk, session.folder.join("sdk")).expect("a link is made");
         let manifest = fs::read_to_string(session.folder.join("plugin.toml"));
         let manifest = manifest.expect("it was written");
         let place = if language == "javascript" { "./sdk" } else { "sdk" };
+        if language == "go" {
+            let module = fs::read_to_string(others.join("go.mod")).expect("the module is there");
+            session.write("go.mod", module.replace("../../../plugins/sdk-go", "./sdk"));
+            for name in ["try_store.go", "try_http.go"] {
+                let tool = fs::read(others.join("cookbook").join(name));
+                session.write(name, tool.expect("the tool is there"));
+            }
+        }
         session.write(
             "plugin.toml",
             format!("{manifest}\n[build]\nlanguage = \"{language}\"\nsdk = \"{place}\"\n"),
@@ -197,5 +289,13 @@ fn samples_of_the_cookbook_work_in_python() {
 fn samples_of_the_cookbook_work_in_javascript() {
     if let Some(folder) = fetched("plugins-javascript") {
         samples_work_with_sdk("javascript", "plugin.js", &folder.join("node_modules/.bin"));
+    }
+}
+
+#[test]
+fn samples_of_the_cookbook_work_in_go() {
+    if let Some(folder) = fetched("plugins-go") {
+        let _alone = go_compiler();
+        samples_work_with_sdk("go", "plugin.go", &folder.join("bin"));
     }
 }

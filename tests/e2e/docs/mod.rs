@@ -175,7 +175,7 @@ fn snippets_of(language: &str) -> Option<(&'static str, &'static str, &'static s
         "c" => Some(("snippets.c", "#include \"berth.h\"\n", "cc -Isdk -fsyntax-only snippets.c")),
         "go" => Some((
             "snippets/snippets.go",
-            "package snippets\n\nimport \"berth\"\n\n",
+            "package snippets\n\nimport (\n\"net/http\"\n\"time\"\n\"berth\"\n\"berth/berthhttp\"\n)\n\n",
             "go vet ./snippets",
         )),
         _ => None,

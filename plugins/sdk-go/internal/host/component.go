@@ -13,6 +13,7 @@ import (
 	"berth/internal/wit/berth_host_config"
 	"berth/internal/wit/berth_host_log"
 	"berth/internal/wit/berth_host_process"
+	"berth/internal/wit/berth_host_secrets"
 	"berth/internal/wit/berth_host_store"
 	"berth/internal/wit/berth_host_types"
 	"berth/internal/wit/berth_tool_types"
@@ -21,8 +22,8 @@ import (
 // What the host hands over lies in memory that the next call of the host uses again.
 var lock sync.Mutex
 
-// asked calls the host, and copies what it hands over.
-func asked[T any](call func() T) T {
+// Asked calls the host, and copies what it hands over.
+func Asked[T any](call func() T) T {
 	lock.Lock()
 	defer lock.Unlock()
 	defer memory.Unpin()
@@ -75,7 +76,7 @@ func FromWIT(content berth_tool_types.Content) Content {
 }
 
 func ID() string {
-	return asked(func() string { return strings.Clone(berth_host_call.Id()) })
+	return Asked(func() string { return strings.Clone(berth_host_call.Id()) })
 }
 
 func RemainingMs() uint64 { return berth_host_call.RemainingMs() }
@@ -98,7 +99,7 @@ func Log(level uint8, message string) {
 
 func Config(key string) (string, bool) {
 	var is bool
-	value := asked(func() string {
+	value := Asked(func() string {
 		found := berth_host_config.Get(key)
 		if is = found.Tag() == types.OptionSome; is {
 			return strings.Clone(found.Some())
@@ -109,7 +110,7 @@ func Config(key string) (string, bool) {
 }
 
 func StoreGet(key string) (value []byte, err error) {
-	asked(func() bool {
+	Asked(func() bool {
 		result := berth_host_store.Get(key)
 		if result.Tag() == types.ResultErr {
 			err = fromHost(result.Err())
@@ -124,7 +125,7 @@ func StoreGet(key string) (value []byte, err error) {
 
 // StoreList returns a page, and where the next one begins; an empty cursor is that of the first.
 func StoreList(prefix, cursor string) (entries []Entry, next string, err error) {
-	asked(func() bool {
+	Asked(func() bool {
 		result := berth_host_store.List(prefix, option(cursor), 1000)
 		if result.Tag() == types.ResultErr {
 			err = fromHost(result.Err())
@@ -157,7 +158,7 @@ func StoreWrite(expected, changes []Entry) (written bool, err error) {
 	for _, each := range changes {
 		made = append(made, berth_host_store.Change{Key: each.Key, Value: value(each)})
 	}
-	asked(func() bool {
+	Asked(func() bool {
 		result := berth_host_store.Write(expectations, made)
 		if result.Tag() == types.ResultErr {
 			err = fromHost(result.Err())
@@ -183,7 +184,7 @@ func Run(command Command) (finished Finished, err error) {
 	for name, value := range command.Environment {
 		options.Environment = append(options.Environment, types.Tuple2[string, string]{F0: name, F1: value})
 	}
-	asked(func() bool {
+	Asked(func() bool {
 		result := berth_host_process.Run(what, command.Input, options)
 		if result.Tag() == types.ResultErr {
 			err = fromHost(result.Err())
@@ -207,3 +208,5 @@ func Run(command Command) (finished Finished, err error) {
 	})
 	return finished, err
 }
+
+func HasSecret(name string) bool { return berth_host_secrets.Exists(name) }

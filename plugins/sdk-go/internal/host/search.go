@@ -25,7 +25,7 @@ func (s Scope) toWIT() berth_host_search.Scope {
 
 func Find(scope Scope) (found []FoundEntry, err error) {
 	kinds := []string{"file", "directory", "symlink", "other"}
-	asked(func() bool {
+	Asked(func() bool {
 		result := berth_host_search.Find(scope.toWIT(), maxFound)
 		if result.Tag() == types.ResultErr {
 			err = fromHost(result.Err())
@@ -40,7 +40,7 @@ func Find(scope Scope) (found []FoundEntry, err error) {
 }
 
 func Grep(scope Scope, pattern Pattern) (found []FoundLine, err error) {
-	asked(func() bool {
+	Asked(func() bool {
 		result := berth_host_search.Grep(scope.toWIT(), berth_host_search.LinePattern{
 			Regex:         pattern.Regex,
 			CaseSensitive: !pattern.IgnoreCase,

@@ -21,6 +21,8 @@ type Standin struct {
 	// Config has the settings, each as JSON.
 	Config map[string]string
 	Store  map[string][]byte
+	// Secrets has the names of those that are configured.
+	Secrets []string
 	// Logged has a line for each message: `warn: text`.
 	Logged   []string
 	Progress []string
@@ -65,6 +67,11 @@ func Config(key string) (string, bool) {
 	defer locked()()
 	value, is := Current.Config[key]
 	return value, is
+}
+
+func HasSecret(name string) bool {
+	defer locked()()
+	return slices.Contains(Current.Secrets, name)
 }
 
 func StoreGet(key string) ([]byte, error) {

@@ -59,3 +59,6 @@ type Tuple2[A any, B any] struct {
 	F0 A
 	F1 B
 }
+
+// Unit is no value.
+type Unit struct{}

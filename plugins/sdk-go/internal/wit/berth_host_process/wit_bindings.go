@@ -4,10 +4,10 @@
 //     berth:tool@0.2.0
 //     wasi:io@0.2.6
 //     berth:host@0.2.0
-//     berth:plugin@0.2.0
 //     wasi:clocks@0.2.6
-//     wasi:filesystem@0.2.6
 //     wasi:http@0.2.6
+//     berth:plugin@0.2.0
+//     wasi:filesystem@0.2.6
 
 package berth_host_process
 
