@@ -14,6 +14,19 @@ pub fn cut(text: &str, max: usize) -> &str {
     &text[..text.floor_char_boundary(max)]
 }
 
+/// The same, without a word that the cut would divide, unless the word is longer than 1 KiB. Half a
+/// secret looks like none.
+pub fn cut_at_word(text: &str, max: usize) -> &str {
+    let kept = cut(text, max);
+    if kept.len() == text.len() || text[kept.len()..].starts_with(char::is_whitespace) {
+        return kept;
+    }
+    match kept.rfind(char::is_whitespace) {
+        Some(end) if kept.len() - end <= 1024 => &kept[..end],
+        _ => cut(kept, kept.len().saturating_sub(1024)),
+    }
+}
+
 /// A waiting time in words, rounded up: `1 second`, `59 minutes`.
 pub fn in_words(time: Duration) -> String {
     let seconds = time.as_secs().saturating_add(u64::from(time.subsec_nanos() > 0));
@@ -157,6 +170,18 @@ fn steers(c: char) -> bool {
 
 #[cfg(test)]
 mod tests {
+    #[test]
+    fn cut_leaves_no_part_of_a_word() {
+        use super::cut_at_word;
+        assert_eq!(cut_at_word("a secret", 20), "a secret");
+        assert_eq!(cut_at_word("a secret", 6), "a");
+        assert_eq!(cut_at_word("one two", 3), "one");
+        assert_eq!(cut_at_word("secret", 3), "");
+        let long = "x".repeat(5000);
+        assert_eq!(cut_at_word(&long, 4096).len(), 3072);
+        assert_eq!(cut_at_word(&format!("a {long}"), 4096).len(), 3072);
+    }
+
     use super::*;
 
     #[test]

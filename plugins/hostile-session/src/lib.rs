@@ -10,6 +10,7 @@ use berth_sdk::process::{Child, Command};
 use berth_sdk::{Annotations, Call, Failure, Output, Subject, Tool};
 use schemars::JsonSchema;
 use serde::Deserialize;
+use wasip2::filesystem::preopens::get_directories;
 
 berth_sdk::plugin! {
     name: "hostile-session",
@@ -19,7 +20,7 @@ berth_sdk::plugin! {
         files(read_write) = "to read",
         process = "to start programs",
     ],
-    tools: [Note, Recall, Look, Sneak, KeepOpen, KeepRunning, Use, Hoard, Crash],
+    tools: [Note, Recall, Look, Sneak, KeepOpen, KeepRunning, Use, Hoard, OpenAll, Crash],
 }
 
 const ACTING: Annotations = Annotations { open_world: false, ..Annotations::ACTING };
@@ -208,6 +209,24 @@ impl Tool for Hoard {
         let bytes = vec![1; mib << 20];
         MEMORY.lock().unwrap_or_else(PoisonError::into_inner).hoard.extend(bytes);
         note(format!("{mib} MiB"))
+    }
+}
+
+/// Opens the granted directories again and again.
+pub struct OpenAll;
+
+impl Tool for OpenAll {
+    const NAME: &str = "open_all";
+    const DESCRIPTION: &str = "Opens the granted directories again and again.";
+    const ANNOTATIONS: Annotations = ACTING;
+    type Arguments = Nothing;
+
+    fn call(_: Nothing, _call: &Call) -> Result<Output, Failure> {
+        for _ in 0..100 {
+            // Dropping them would close them.
+            get_directories().into_iter().for_each(|(directory, _)| std::mem::forget(directory));
+        }
+        note("opened")
     }
 }
 

@@ -262,6 +262,23 @@ fn hoards_are_dropped_and_sessions_are_bounded() {
 }
 
 #[test]
+fn directories_that_were_opened_often_do_not_stay_open() {
+    run(async {
+        let folder = folder();
+        let host = scene(folder.path(), &[GRANT]).await;
+        let before = descriptors_below(folder.path());
+        let sessions: Vec<Session> =
+            (0..6).map(|number| Session::new(format!("session {number}"))).collect();
+        for session in &sessions {
+            assert_eq!(call(&host, session, "open_all", json!({})).await, "opened");
+        }
+        let few = || descriptors_below(folder.path()) <= before + 2 * sessions.len();
+        soon("they are closed", few).await;
+        assert_eq!(recall(&host, &sessions[0]).await, "");
+    });
+}
+
+#[test]
 fn grant_is_shown_and_so_is_the_line_that_gives_it() {
     let cli = Cli::new();
     let file = plugin(NAME).display().to_string();

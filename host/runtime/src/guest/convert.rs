@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use berth_contract::text::{cut, neutral, neutral_line};
+use berth_contract::text::{cut, cut_at_word, neutral, neutral_line};
 use berth_contract::{Body, Category, Content, Failure, HOST_CODES, Outcome, Output};
 use serde_json::Value;
 
@@ -75,8 +75,10 @@ fn convert_failure(failure: types::Failure) -> Result<Failure, Failure> {
             .code
             .map(|code| neutral_line(cut(&code, WORD)))
             .filter(|code| !HOST_CODES.contains(&code.as_str())),
-        message: neutral(cut(&failure.message, MESSAGE)).into_owned(),
-        suggestion: failure.suggestion.map(|text| neutral(cut(&text, MESSAGE)).into_owned()),
+        message: neutral(cut_at_word(&failure.message, MESSAGE)).into_owned(),
+        suggestion: failure
+            .suggestion
+            .map(|text| neutral(cut_at_word(&text, MESSAGE)).into_owned()),
         retry_after: failure.retry_after_ms.map(Duration::from_millis),
         content: contents(failure.content),
         structured: json(failure.structured, "structured output")?,

@@ -3,7 +3,7 @@
 use std::sync::PoisonError;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use berth_contract::text::{cut, neutral_line};
+use berth_contract::text::{cut_at_word, neutral_line};
 use berth_contract::{Content, Progress};
 use berth_redaction::{self as redaction, Keys};
 
@@ -51,11 +51,12 @@ impl call::Host for &mut CallState {
         }
         *count += 1;
         if *count <= PROGRESS_A_SECOND {
-            let message =
-                neutral_line(cut(&self.http.without_secrets(message), PROGRESS_MESSAGE * 4))
-                    .chars()
-                    .take(PROGRESS_MESSAGE)
-                    .collect();
+            let message = self.http.without_secrets(message);
+            let message = message
+                .char_indices()
+                .nth(PROGRESS_MESSAGE)
+                .map_or(&*message, |(end, _)| cut_at_word(&message, end));
+            let message = neutral_line(message).chars().take(PROGRESS_MESSAGE).collect();
             let fraction = fraction.filter(|fraction| (0.0..=1.0).contains(fraction));
             self.call.events.progress(Progress { fraction, message });
         }
@@ -92,7 +93,7 @@ impl log::Host for &mut CallState {
         call.log_budget = left;
         // Other people read the log than the answer, so it is always redacted.
         let message = redaction::owned(
-            neutral_line(cut(&self.http.without_secrets(message), LOG_MESSAGE)),
+            neutral_line(cut_at_word(&self.http.without_secrets(message), LOG_MESSAGE)),
             Keys::Text,
         );
         let (plugin, id) = (&*call.plugin, &call.id);

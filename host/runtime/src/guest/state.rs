@@ -227,7 +227,10 @@ impl CallState {
         let is_granted = |entry: &(dyn Any + Send)| {
             entry.downcast_ref::<Descriptor>().is_some_and(Descriptor::is_granted)
         };
+        let all = self.table.iter_mut().count();
         let open = self.table.iter_mut().filter(|entry| !is_granted(&**entry)).count();
+        // A library or two ask for them, and each time the host opens them anew.
+        let too_often = all - open > 2 * self.files.roots();
         let mut printing = 0;
         for (handle, capture) in &self.printing {
             let stream = Resource::<DynOutputStream>::new_borrow(*handle);
@@ -241,7 +244,7 @@ impl CallState {
         self.take_back();
         self.call.stdout.clear();
         self.call.stderr.clear();
-        if open > printing {
+        if too_often || open > printing {
             return Err("it has left files, requests or other handles open".to_owned());
         }
         Ok(())

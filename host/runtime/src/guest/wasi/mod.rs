@@ -124,6 +124,11 @@ impl Files {
         self.view.clone()
     }
 
+    /// The number of granted directories.
+    pub(crate) fn roots(&self) -> usize {
+        self.view.as_ref().map_or(0, |view| view.grants().roots().len())
+    }
+
     /// Whether the guest has accessed any file. Listing the granted directories doesn't count.
     pub(crate) fn accessed(&self) -> bool {
         self.accessed
