@@ -12,7 +12,7 @@ use crate::Language;
 use crate::manifest::{self, Authored};
 use crate::pack::{self, Packed};
 use crate::tools::Console;
-use crate::{tools, wit};
+use crate::{files, tools, wit};
 
 /// The folder, in a plugin's folder, of what is made on the way.
 const FOLDER: &str = "build";
@@ -121,7 +121,7 @@ impl Built {
     /// Writes a component as a whole: a host may be reading the old file.
     fn write(packed: Packed, file: PathBuf) -> Result<Self, String> {
         let new = file.with_added_extension("new");
-        fs::write(&new, &packed.component)
+        files::write(&new, &packed.component)
             .and_then(|()| fs::rename(&new, &file))
             .map_err(|error| format!("{} can't be written: {error}", file.display()))?;
         Ok(Self { file, size: packed.component.len(), notices: packed.notices })
@@ -199,7 +199,7 @@ impl<'a> Project<'a> {
 
     /// A folder for what is made on the way, without what an earlier build left there.
     fn emptied(&self, name: &str) -> Result<PathBuf, String> {
-        let below = Path::new(FOLDER).join(name);
+        let below = self.made()?.join(name);
         let folder = self.folder.join(&below);
         match fs::remove_dir_all(&folder) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
@@ -228,15 +228,27 @@ impl<'a> Project<'a> {
 
     /// A file that a compiler writes, below the plugin's folder.
     fn output(&self, name: &str) -> Result<PathBuf, String> {
+        Ok(self.made()?.join(name))
+    }
+
+    /// The folder of what is made, below the plugin's folder. What is in it is removed and
+    /// overwritten, so it must not lead elsewhere.
+    fn made(&self) -> Result<&'static Path, String> {
         let folder = self.folder.join(FOLDER);
+        if folder.is_symlink() {
+            return Err(format!(
+                "{} is a link: remove it, since builds write there",
+                folder.display()
+            ));
+        }
         fs::create_dir_all(&folder)
             .map_err(|error| format!("{} can't be created: {error}", folder.display()))?;
-        Ok(Path::new(FOLDER).join(name))
+        Ok(Path::new(FOLDER))
     }
 
     fn write(&self, name: &str, text: &str) -> Result<PathBuf, String> {
-        let file = self.folder.join(FOLDER).join(name);
-        fs::write(&file, text)
+        let file = self.folder.join(self.made()?).join(name);
+        files::write(&file, text.as_bytes())
             .map_err(|error| format!("{} can't be written: {error}", file.display()))?;
         Ok(file)
     }
@@ -271,6 +283,8 @@ impl<'a> Project<'a> {
         let mut command = tool.command(self.folder);
         // Without this, packages of an active environment would get in.
         command.env_remove("VIRTUAL_ENV").env_remove("PYTHONPATH");
+        // Its own backtrace would hide the author's mistake.
+        command.env("RUST_BACKTRACE", "0");
         command.arg("-d").arg(wit).args([
             "-w",
             wit::WORLD,
@@ -421,6 +435,27 @@ fn node_tool(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn folder_that_leads_elsewhere_is_not_emptied() {
+        let folder = tempfile::tempdir().unwrap();
+        let (elsewhere, project) = (folder.path().join("elsewhere/wit"), folder.path().join("p"));
+        fs::create_dir_all(&elsewhere).unwrap();
+        fs::write(elsewhere.join("precious.wit"), "kept").unwrap();
+        fs::create_dir(&project).unwrap();
+        std::os::unix::fs::symlink(folder.path().join("elsewhere"), project.join(FOLDER)).unwrap();
+        let manifest = "name = \"a\"\nversion = \"1\"\ndescription = \"d\"\n[build]\nlanguage = \"python\"\nsdk = \".\"\n";
+        fs::write(project.join(manifest::FILE), manifest).unwrap();
+        let console = Console::default();
+        let opened = Project::open(&project, &console).unwrap();
+        assert!(opened.wit().unwrap_err().contains("is a link"));
+        assert_eq!(fs::read_to_string(elsewhere.join("precious.wit")).unwrap(), "kept");
+    }
+
+    #[test]
+    fn device_is_no_manifest() {
+        assert!(crate::read(Path::new("/dev/zero")).unwrap_err().contains("isn't a file"));
+    }
 
     #[test]
     fn tools_have_their_versions() {

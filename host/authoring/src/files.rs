@@ -1,6 +1,7 @@
 //! The files inside the program, and how they are written out.
 
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 include!(concat!(env!("OUT_DIR"), "/files.rs"));
@@ -36,7 +37,11 @@ pub(crate) fn write_all(folder: &Path, files: &[Written], force: bool) -> Result
     let mut differing = Vec::new();
     for file in files {
         let path = folder.join(&file.path);
-        match fs::read(&path) {
+        let there = match path.is_symlink() {
+            true => Err(std::io::ErrorKind::AlreadyExists.into()),
+            false => fs::read(&path),
+        };
+        match there {
             Ok(there) if there == file.bytes => {}
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
                 outdated.push((path, file));
@@ -54,10 +59,20 @@ pub(crate) fn write_all(folder: &Path, files: &[Written], force: bool) -> Result
     for (path, file) in outdated {
         let parent = path.parent().unwrap_or(folder);
         fs::create_dir_all(parent)
-            .and_then(|()| fs::write(&path, &file.bytes))
+            .and_then(|()| write(&path, &file.bytes))
             .map_err(|error| format!("{} can't be written: {error}", path.display()))?;
     }
     Ok(())
+}
+
+/// Writes a file anew. A link of that name is replaced and not followed, since it may lead out of
+/// the folder.
+pub(crate) fn write(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    fs::File::create_new(path)?.write_all(bytes)
 }
 
 /// Why nothing was written.
@@ -86,6 +101,22 @@ mod tests {
         write_all(folder.path(), &files, true).unwrap();
         assert_eq!(fs::read_to_string(folder.path().join("c")).unwrap(), "new");
         write_all(folder.path(), &files, false).unwrap();
+    }
+
+    #[test]
+    fn link_is_replaced_and_not_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let (outside, inside) = (folder.path().join("outside"), folder.path().join("in"));
+        fs::write(&outside, "kept").unwrap();
+        fs::create_dir(&inside).unwrap();
+        let files = [Written::new("a", "new"), Written::new("b", "new")];
+        std::os::unix::fs::symlink(&outside, inside.join("a")).unwrap();
+        std::os::unix::fs::symlink(folder.path().join("missing"), inside.join("b")).unwrap();
+        assert!(write_all(&inside, &files, false).unwrap_err().contains("--force"));
+        write_all(&inside, &files, true).unwrap();
+        assert_eq!(fs::read_to_string(&outside).unwrap(), "kept");
+        assert!(!folder.path().join("missing").exists());
+        assert_eq!(fs::read_to_string(inside.join("b")).unwrap(), "new");
     }
 
     #[test]

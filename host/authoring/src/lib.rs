@@ -14,6 +14,8 @@ mod section;
 mod tools;
 mod wit;
 
+use std::io::Read;
+
 pub use arguments::AuthorCommand;
 pub use build::{Built, build, build_on, compare_file, pack_file};
 pub use language::Language;
@@ -28,13 +30,19 @@ const MAX_FILE: u64 = 64 * 1024 * 1024;
 ///
 /// # Errors
 ///
-/// It can't be read, or it is larger than a component may be.
+/// It can't be read, it is no file, or it is larger than a component may be.
 pub(crate) fn read(path: &std::path::Path) -> Result<Vec<u8>, String> {
     let shown = path.display();
     let failed = |error| format!("{shown} can't be read: {error}");
-    let size = std::fs::metadata(path).map_err(failed)?.len();
-    if size > MAX_FILE {
-        return Err(format!("{shown} is {size} bytes; the limit is {MAX_FILE}"));
+    // A device or a pipe has no end.
+    if !std::fs::metadata(path).map_err(failed)?.is_file() {
+        return Err(format!("{shown} isn't a file"));
     }
-    std::fs::read(path).map_err(failed)
+    let mut bytes = Vec::new();
+    let file = std::fs::File::open(path).map_err(failed)?;
+    file.take(MAX_FILE + 1).read_to_end(&mut bytes).map_err(failed)?;
+    if bytes.len() as u64 > MAX_FILE {
+        return Err(format!("{shown} is larger than {MAX_FILE} bytes, the limit"));
+    }
+    Ok(bytes)
 }

@@ -66,6 +66,22 @@ impl Authored {
                 known.join(", ")
             ));
         }
+        let odd = understood.capabilities.iter().find(|asked| {
+            let known: &[Option<&str>] = match asked.name.as_str() {
+                "files" => &[Some("read"), Some("read-write")],
+                _ => &[None],
+            };
+            !known.contains(&asked.access.as_deref())
+        });
+        if let Some(odd) = odd {
+            let is = odd.access.as_ref().map_or("is missing".into(), |is| format!("is {is:?}"));
+            return Err(match odd.name.as_str() {
+                "files" => format!(
+                    "`access` of the capability `files` {is}; it has to be \"read\" or \"read-write\""
+                ),
+                name => format!("`access` of the capability `{name}` {is}; only `files` has one"),
+            });
+        }
         let json = written.to_string();
         // The same checks as a host's, on the smallest component that has the section.
         let manifest =
@@ -151,6 +167,12 @@ mod tests {
                     "{VALID}[[capabilities]]\nname = \"files\"\nacces = \"read\"\nreason = \"r\"\n"
                 ),
                 "unknown field `capabilities.acces`",
+            ),
+            (
+                &format!(
+                    "{VALID}[[capabilities]]\nname = \"files\"\naccess = \"reed\"\nreason = \"r\"\n"
+                ),
+                "is \"reed\"; it has to be \"read\" or \"read-write\"",
             ),
             (&VALID.replace("sample", "No Name"), "its name `No Name` isn't valid"),
             (&format!("{VALID}[build]\nlang = \"go\"\n"), "[build] has an unknown field `lang`"),

@@ -88,7 +88,7 @@ pub(crate) fn compare(component: &[u8], manifest: &Manifest) -> Result<Vec<Strin
             (None, Some(import)) if unasked != Unasked::Usual => {
                 let shown = neutral_line(cut(import, 256));
                 let add = format!(
-                    "Add to {}:\n  [[capabilities]]\n  name = \"{name}\"\n  reason = \"why it is needed\"",
+                    "Add to {} (in Rust: `{name} = \"why it is needed\"` to the `capabilities` of `plugin!`):\n  [[capabilities]]\n  name = \"{name}\"\n  reason = \"why it is needed\"",
                     crate::manifest::FILE
                 );
                 let what = format!(

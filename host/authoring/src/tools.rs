@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use berth_contract::text::neutral_line;
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 
@@ -169,7 +170,7 @@ fn keep(mut from: impl Read, kept: &Mutex<Vec<u8>>) {
 }
 
 fn run_shown(command: &mut Command, stdout: Stdio) -> Result<Vec<u8>, String> {
-    eprintln!("$ {}", shown(command));
+    eprintln!("$ {}", neutral_line(&shown(command)));
     command.stdin(Stdio::null()).stdout(stdout).stderr(Stdio::inherit());
     let output = command.output().map_err(|error| not_started(command, &error))?;
     if output.status.success() { Ok(output.stdout) } else { Err(failed(command, output.status)) }
