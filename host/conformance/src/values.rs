@@ -39,6 +39,10 @@ const TEXTS: [&str; 14] = [
 /// would make endlessly many.
 const MAX_VALUES: u32 = 5_000;
 
+/// Most bytes of texts in the values that are made from one document. Some hundred cases are made
+/// from them, and all of them are in memory.
+const MAX_BYTES: u64 = 128 * 1024;
+
 /// Makes values from one document.
 pub(crate) struct Maker<'s> {
     root: &'s Value,
@@ -46,12 +50,14 @@ pub(crate) struct Maker<'s> {
     all: bool,
     /// Values that may still be made.
     left: Cell<u32>,
+    /// Bytes of texts that may still be made.
+    bytes: Cell<u64>,
 }
 
 impl<'s> Maker<'s> {
     /// `all`: whether optional properties are given too.
     pub(crate) fn new(root: &'s Value, all: bool) -> Self {
-        Self { root, all, left: Cell::new(MAX_VALUES) }
+        Self { root, all, left: Cell::new(MAX_VALUES), bytes: Cell::new(MAX_BYTES) }
     }
 
     /// A value that fits the document, as far as this module knows.
@@ -144,6 +150,8 @@ impl<'s> Maker<'s> {
 
     fn text(&self, schema: &Value) -> String {
         let least = number(schema, "minLength").unwrap_or(0).min(MAX_LENGTH);
+        let least = least.min(self.bytes.get());
+        self.bytes.set(self.bytes.get() - least);
         let pad = |text: &str| {
             let missing = (least as usize).saturating_sub(text.chars().count());
             format!("{text}{}", "a".repeat(missing))
@@ -338,6 +346,16 @@ fn numbers(schema: &Value) -> Vec<(&'static str, Value)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn long_texts_are_bounded_together() {
+        let schema = json!({
+            "type": "array", "minItems": 200,
+            "items": { "type": "array", "minItems": 20, "items": { "type": "string", "minLength": 100_000 } },
+        });
+        let made = Maker::new(&schema, false).value().to_string();
+        assert!(made.len() < 2 * MAX_BYTES as usize, "{} bytes", made.len());
+    }
 
     #[track_caller]
     fn check(schema: Value, all: bool) -> Value {

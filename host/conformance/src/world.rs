@@ -3,6 +3,7 @@
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::net::IpAddr;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -35,6 +36,10 @@ const NO_PROGRAM: &str = "berth-plugin-test-has-no-programs";
 /// A host that isn't there: names below `invalid` are reserved for that.
 const NO_HOST: &str = "plugin-test.invalid";
 
+/// Most bytes and entries that tools may leave in the granted directory before it is emptied.
+const MAX_LEFT: u64 = 64 << 20;
+const MAX_ENTRIES: usize = 10_000;
+
 /// The variable that names a further ceiling.
 const CEILING: &str = "BERTH_CEILING";
 
@@ -49,9 +54,7 @@ impl World {
         let failed = || HostError::io("making a temporary directory");
         let root = tempfile::Builder::new().prefix("berth-plugin-test-").tempdir();
         let root = root.map_err(failed())?;
-        let folder = root.path().join("work/folder");
-        let made = fs::create_dir_all(&folder)
-            .and_then(|()| fs::write(folder.join("inner.txt"), "inner\n"))
+        let made = fs::create_dir(root.path().join("work"))
             .and_then(|()| fs::create_dir(root.path().join("outside")))
             .and_then(|()| fs::write(root.path().join(OUTSIDE), SECRET));
         made.map_err(failed())?;
@@ -66,10 +69,26 @@ impl World {
         self.root.path().join("work")
     }
 
-    /// Puts the file of the granted directory back. What a tool has made there stays. No link is
-    /// followed, since a tool may have made one.
+    /// Puts the files of the granted directory back. What a tool has made there stays, unless it is
+    /// so much that hundreds of calls would fill the disk. No link is followed, since a tool may
+    /// have made one.
     pub(crate) fn restore(&self) -> io::Result<()> {
-        let file = self.work().join(EXISTING);
+        let (work, folder) = (self.work(), self.work().join("folder"));
+        if is_much(&work) {
+            for entry in fs::read_dir(&work)? {
+                let entry = entry?;
+                match entry.file_type()?.is_dir() {
+                    true => fs::remove_dir_all(entry.path())?,
+                    false => fs::remove_file(entry.path())?,
+                }
+            }
+        }
+        if !folder.symlink_metadata().is_ok_and(|found| found.is_dir()) {
+            let _ = fs::remove_file(&folder);
+            fs::create_dir(&folder)?;
+            File::create_new(folder.join("inner.txt"))?.write_all(b"inner\n")?;
+        }
+        let file = work.join(EXISTING);
         if let Err(error) = fs::remove_file(&file)
             && error.kind() != io::ErrorKind::NotFound
         {
@@ -167,6 +186,27 @@ impl World {
     }
 }
 
+/// Whether a folder holds more than a test should leave there.
+fn is_much(folder: &Path) -> bool {
+    let (mut bytes, mut entries) = (0, 0);
+    let mut folders = vec![folder.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
+            entries += 1;
+            let Ok(found) = entry.metadata() else { continue };
+            if found.is_dir() {
+                folders.push(entry.path());
+            }
+            // What it takes on the disk: a file may have holes.
+            bytes += found.blocks() * 512;
+            if bytes > MAX_LEFT || entries > MAX_ENTRIES {
+                return true;
+            }
+        }
+    }
+    false
+}
+
 /// The least settings that a plugin's own schema takes.
 fn own_settings(schema: &Value) -> Option<String> {
     let settings = Maker::new(schema, false).value();
@@ -217,6 +257,18 @@ mod tests {
         fs::remove_file(world.root.path().join("outside/new")).unwrap();
         fs::write(world.root.path().join(OUTSIDE), "other").unwrap();
         assert!(world.changed_outside().unwrap().ends_with("secret.txt"));
+    }
+
+    #[test]
+    fn directory_is_emptied_before_it_fills_the_disk() {
+        let world = World::new().unwrap();
+        fs::write(world.work().join("little"), "kept").unwrap();
+        world.restore().unwrap();
+        assert!(world.work().join("little").exists());
+        fs::write(world.work().join("folder/much"), vec![1; 65 << 20]).unwrap();
+        world.restore().unwrap();
+        assert!(!world.work().join("little").exists());
+        assert_eq!(fs::read_to_string(world.work().join("folder/inner.txt")).unwrap(), "inner\n");
     }
 
     #[test]
