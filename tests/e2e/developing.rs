@@ -133,6 +133,20 @@ fn saved_file_leads_to_the_new_answer_and_a_failed_build_to_the_old_one() {
     assert_eq!(dev.interrupt(), Some(130));
 }
 
+/// What a build runs with the author's rights may not change unseen.
+#[test]
+fn changed_compiler_is_not_run() {
+    let dev = Dev::start(&[]);
+    dev.next("serving");
+    let compiler = dev.cli.work().join("plugin/.venv/bin/componentize-py");
+    fs::write(&compiler, "#!/bin/sh\ntouch ../evil\n").expect("a file is written");
+    save(&dev.cli, "../two");
+    let held = dev.next("held");
+    let reason = held["reason"].as_str().unwrap_or_default();
+    assert!(reason.contains(".venv/bin/componentize-py has changed"), "{held}");
+    assert!(!dev.cli.work().join("evil").exists());
+}
+
 /// Trust ends with the command, and is for its component alone.
 #[test]
 fn nothing_else_is_trusted() {

@@ -8,6 +8,7 @@
 mod show;
 mod sources;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
@@ -19,6 +20,7 @@ use berth_core::{
     Approver, Builtin, CallObserver, CancellationToken, Host, HostError, Request, Session,
 };
 use berth_mcp::{Http, LiveHost, Place, Server, serve_http};
+use berth_system::watch::FileStamp;
 use serde_json::{Value, json};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::task::JoinHandle;
@@ -86,11 +88,16 @@ pub async fn run(dev: Dev, end: CancellationToken) -> Result<(), HostError> {
         None => None,
     };
     let place = http.as_ref().map(|http| http.place().clone());
-    let mut session = Running { dev, folder, screen, http, place, serving: None, name: None };
+    let mut session =
+        Running { dev, folder, screen, http, place, serving: None, name: None, native: None };
     let mut next = Some(Change::Sources);
     let mut built: Option<Built> = None;
     while let Some(change) = next {
         if change == Change::Sources {
+            if session.is_held() {
+                next = session.wait(&mut changes, &end).await;
+                continue;
+            }
             match session.build(&mut changes, &end).await {
                 Step::Done(new) => built = Some(new),
                 Step::Failed => {
@@ -173,9 +180,50 @@ struct Running {
     serving: Option<Serving>,
     /// The plugin's name, which stays: a grant belongs to a name.
     name: Option<String>,
+    /// What decided at the first build which code builds run with the author's rights.
+    native: Option<BTreeMap<PathBuf, FileStamp>>,
 }
 
 impl Running {
+    /// Whether a build would run other code with the author's rights than at the first one. Nobody
+    /// looks at a change before it is built here, and an agent may have made it.
+    fn is_held(&mut self) -> bool {
+        let now = sources::native(&self.folder);
+        let first = self.native.get_or_insert_with(|| now.clone());
+        let changed = now.iter().find(|(path, stamp)| first.get(*path) != Some(*stamp));
+        let changed = changed.map(|(path, _)| path);
+        let Some(changed) = changed.or_else(|| first.keys().find(|path| !now.contains_key(*path)))
+        else {
+            return false;
+        };
+        let shown = changed.strip_prefix(&self.folder).unwrap_or(changed).display().to_string();
+        let reason = format!(
+            "{} has changed, and decides which code a build runs with your rights. Look at it, and \
+             start `berth plugin dev` again",
+            neutral_line(&shown)
+        );
+        self.screen.show(json!({ "event": "held", "reason": reason }));
+        true
+    }
+
+    /// Tells if the plugin takes the grants that the configuration has for another component.
+    async fn note_grants_of_another(&self, built: &Built, name: &str) {
+        let (folders, inputs) = (self.dev.folders.clone(), self.dev.inputs.clone());
+        let load = move || berth_core::config::load(&folders, &inputs);
+        let Ok(Ok(loaded)) = tokio::task::spawn_blocking(load).await else { return };
+        let Some(there) = loaded.config.plugins.get(name) else { return };
+        let path = Path::new(&there.path);
+        if there.path.is_empty() || path.canonicalize().is_ok_and(|path| path == built.file) {
+            return;
+        }
+        let text = format!(
+            "note: your configuration has [plugins.{name}] for {}. Its grants are for that name, so \
+             the plugin in this folder has them too",
+            neutral_line(&there.path)
+        );
+        self.screen.show(json!({ "event": "note", "text": text }));
+    }
+
     async fn wait(
         &self,
         changes: &mut Receiver<Change>,
@@ -249,6 +297,9 @@ impl Running {
                 "the plugin is now named `{name}`, and was `{known}`. A grant belongs to a name: \
                  start `berth plugin dev` again"
             ));
+        }
+        if self.name.is_none() {
+            self.note_grants_of_another(built, &name).await;
         }
         let mut inputs = self.dev.inputs.clone();
         inputs.settings.extend(settings(&built.file, &name));
@@ -326,10 +377,14 @@ impl Running {
     }
 
     fn tell_how(&self, built: &Built, name: &str, tool: &str) {
-        let flags: Vec<String> = settings(&built.file, name)
-            .iter()
-            .map(|setting| format!("--set {}", shell_word(setting)))
-            .collect();
+        let own = self.dev.inputs.settings.iter().cloned();
+        let flags = own.chain(settings(&built.file, name));
+        let flags = flags.map(|setting| format!("--set {}", shell_word(&setting)));
+        let config = self.dev.inputs.file.iter().map(|file| {
+            let file = std::path::absolute(file).unwrap_or_else(|_| file.clone());
+            format!("--config {}", shell_word(&file.display().to_string()))
+        });
+        let flags: Vec<String> = config.chain(flags).collect();
         let flags = flags.join(" ");
         let text = format!(
             "to call it from another terminal:\n  berth {flags} call {tool} KEY=VALUE\n\
@@ -348,12 +403,20 @@ impl Running {
         let full = format!("{prefix}{tool}");
         let host = &serving.host;
         let tool = if host.tool(&full).is_some() { &full } else { tool };
+        let not_made = |reason: &str| {
+            self.screen.show(json!({ "event": "call_not_made", "reason": neutral(reason) }));
+        };
+        if host.tool(tool).is_none() {
+            let tools = host.similar_tools(&full);
+            let similar = match tools.is_empty() {
+                true => String::new(),
+                false => format!(". Did you mean {}?", tools.join(" or ")),
+            };
+            return not_made(&format!("no tool is named `{tool}`{similar}"));
+        }
         let arguments = match (self.dev.read)(words, tool, host) {
             Ok(arguments) => arguments,
-            Err(error) => {
-                self.screen.show(json!({ "event": "refused", "reason": neutral(&error) }));
-                return;
-            }
+            Err(error) => return not_made(&error),
         };
         let request = Request {
             session: Some(Session::new(format!("plugin dev {}", std::process::id()))),

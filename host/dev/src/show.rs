@@ -136,8 +136,14 @@ fn print(out: &mut impl Write, event: &Value, json: bool) -> std::io::Result<()>
         "refused" => {
             writeln!(out, "the new version doesn't serve: {}", text("reason"))?;
         }
-        "how" => {
+        "how" | "note" => {
             writeln!(out, "{}", text("text"))?;
+        }
+        "call_not_made" => {
+            writeln!(out, "the call isn't made: {}", text("reason"))?;
+        }
+        "held" => {
+            writeln!(out, "not built: {}", text("reason"))?;
         }
         "call" => {
             writeln!(
@@ -150,9 +156,13 @@ fn print(out: &mut impl Write, event: &Value, json: bool) -> std::io::Result<()>
             )?;
             write!(out, "{}", indented(text("answer")))?;
             if let Some(denial) = event["denial"].as_str() {
-                // A refused call says it already.
-                let denial = if text("answer").contains(denial) { "" } else { denial };
-                write!(out, "  denied ({}):\n{}", event["denials"], indented(denial))?;
+                match text("answer").contains(denial) {
+                    // A refused call says it already.
+                    true => writeln!(out, "  denied: {}", event["denials"])?,
+                    false => {
+                        write!(out, "  denied ({}):\n{}", event["denials"], indented(denial))?;
+                    }
+                }
             }
         }
         "left_out" => {

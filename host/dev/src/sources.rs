@@ -78,6 +78,41 @@ impl Sources {
     }
 }
 
+/// Names of files that decide which code a build runs with the author's rights.
+const NATIVE: [&str; 4] = ["build.rs", "Cargo.toml", "rust-toolchain", "rust-toolchain.toml"];
+
+/// Folders of a project whose programs and settings a build uses.
+const NATIVE_FOLDERS: [&str; 3] = [".cargo", ".venv/bin", "node_modules/.bin"];
+
+/// The stamps of the files below a folder that decide which code a build runs with the author's
+/// rights, as far as names tell.
+pub(crate) fn native(root: &Path) -> BTreeMap<PathBuf, FileStamp> {
+    let mut stamps = BTreeMap::new();
+    let mut folders = vec![(root.to_owned(), 0, false)];
+    folders.extend(NATIVE_FOLDERS.map(|folder| (root.join(folder), MAX_DEPTH, true)));
+    let mut seen = 0;
+    while let Some((folder, depth, all)) = folders.pop() {
+        seen += 1;
+        for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
+            let name = entry.file_name();
+            let name = name.to_string_lossy();
+            let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
+            if is_folder {
+                let is_source = !name.starts_with('.') && !MADE.contains(&&*name);
+                if is_source && depth < MAX_DEPTH && seen + folders.len() < MAX_FOLDERS {
+                    folders.push((entry.path(), depth + 1, false));
+                }
+            } else if (all || NATIVE.contains(&&*name))
+                && stamps.len() < MAX_FILES
+                && let Some(stamp) = FileStamp::at(&entry.path())
+            {
+                stamps.insert(entry.path(), stamp);
+            }
+        }
+    }
+    stamps
+}
+
 /// Whether a file is written by the author. Editors keep their own files as hidden ones, or behind
 /// a `~`.
 fn is_source(name: &str) -> bool {
@@ -89,6 +124,26 @@ fn is_source(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_runs_with_the_authors_rights_is_told_from_other_sources() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str| {
+            let path = folder.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, name).unwrap();
+        };
+        for name in ["src/lib.rs", "plugin.py", "target/build.rs"] {
+            write(name);
+            assert!(native(folder.path()).is_empty(), "{name}");
+        }
+        let mut before = 0;
+        for name in ["build.rs", "macros/Cargo.toml", ".cargo/config.toml", ".venv/bin/python"] {
+            write(name);
+            before += 1;
+            assert_eq!(native(folder.path()).len(), before, "{name}");
+        }
+    }
 
     #[test]
     fn sources_are_seen_and_what_is_made_is_not() {
