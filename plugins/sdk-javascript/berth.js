@@ -10,6 +10,18 @@ export * as files from "./files.js";
 export * as http from "./http.js";
 export { decodeUtf8, encodeUtf8 };
 
+const CATEGORIES = [
+  "invalid-parameters",
+  "type-mismatch",
+  "permanent-failure",
+  "rate-limited",
+  "server-error",
+  "network-error",
+  "timeout",
+];
+
+const PROMISES = ["read-only", "additive", "idempotent", "closed-world", "cacheable"];
+
 /**
  * A call that failed. The options: `category` (else `permanent-failure`, which would happen again),
  * `code`, `suggestion`, `retryAfter` in seconds, `content`, `structured`, `meta`.
@@ -21,7 +33,11 @@ export class Failure extends Error {
   constructor(message, options = {}) {
     super(message);
     this.name = "Failure";
-    this.category = options.category ?? "permanent-failure";
+    // The messages of the host write them with `_`.
+    this.category = (options.category ?? "permanent-failure").replaceAll("_", "-");
+    if (!CATEGORIES.includes(this.category)) {
+      throw new TypeError(`${this.category} is no category of failures; there are: ${CATEGORIES.join(", ")}`);
+    }
     this.code = options.code ?? null;
     this.suggestion = options.suggestion ?? null;
     this.retryAfter = options.retryAfter ?? null;
@@ -72,6 +88,11 @@ export function tool(definition) {
     throw new TypeError(`a tool needs a name of its own, not ${JSON.stringify(name)}`);
   }
   if (!description) throw new TypeError(`${name}: a description is missing: models choose tools by it`);
+  for (const promise of definition.promises ?? []) {
+    if (!PROMISES.includes(promise)) {
+      throw new TypeError(`${name}: ${JSON.stringify(promise)} is no promise; there are: ${PROMISES.join(", ")}`);
+    }
+  }
   if (typeof call !== "function") throw new TypeError(`${name}: the function \`call\` is missing`);
   const made = { ...definition, properties: {}, required: [], subjects: [], handled: [], defaults: {} };
   for (const [argument, written] of Object.entries(definition.arguments ?? {})) readArgument(made, argument, written);
@@ -188,7 +209,8 @@ export const secrets = { exists: (name) => imported("secrets", "http").exists(na
 /** Programs of the machine. Ask for `process` in the manifest. */
 export const process = {
   /**
-   * Runs a program with its arguments, without a shell, to its end. A failed command isn't an error.
+   * Runs a program with its arguments, without a shell, to its end. A failed command isn't an error:
+   * see `check()` of the result, which fails the call unless the exit code is 0.
    * The options: `input`, `directory`, `environment`, `timeout` in seconds, `outputLimit`, `live`.
    */
   run: (program, options = {}) => runCommand({ tag: "program", val: program.map(String) }, options),
@@ -213,6 +235,16 @@ function runCommand(command, { input = [], directory, environment, timeout, outp
     stdout: decodeUtf8(output.stdout),
     stderr: decodeUtf8(output.stderr),
     truncated: output.stdoutTruncated || output.stderrTruncated,
+    check() {
+      if (this.exitCode === 0) return this;
+      const exited = this.exitCode !== undefined;
+      const what = exited ? `it exited with ${this.exitCode}` : `it was ended: ${this.ending}`;
+      const shown = (this.stderr || this.stdout).slice(-2000).trim();
+      throw new Failure(`${what}\n${shown}`.trim(), {
+        code: exited ? "exit-status" : this.ending,
+        suggestion: this.notices.join("\n") || null,
+      });
+    },
   };
 }
 

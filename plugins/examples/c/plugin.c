@@ -39,7 +39,7 @@ const berth_tool berth_tools[] = {
         .output_schema = "{\"type\":\"object\",\"properties\":{\"lines\":{\"type\":\"integer\"},"
                          "\"words\":{\"type\":\"integer\"},\"bytes\":{\"type\":\"integer\"}},"
                          "\"required\":[\"lines\",\"words\",\"bytes\"]}",
-        .promises = BERTH_READ_ONLY,
+        .promises = BERTH_READ_ONLY | BERTH_CLOSED_WORLD,
         .call = word_count,
     },
     {0},

@@ -39,7 +39,7 @@ func init() {
 	berth.Add(berth.Tool{
 		Name:        "word_count",
 		Description: "Counts the lines, words and bytes of a text file. Fails if the file is missing or is not UTF-8.",
-		Promises:    []berth.Promise{berth.ReadOnly},
+		Promises:    []berth.Promise{berth.ReadOnly, berth.ClosedWorld},
 	}, wordCount)
 }
 

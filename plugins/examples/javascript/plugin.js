@@ -5,7 +5,7 @@ import { encodeUtf8, files, tool } from "../../sdk-javascript/berth.js";
 export const wordCount = tool({
   name: "word_count",
   description: "Counts the lines, words and bytes of a text file. Fails if the file is missing or is not UTF-8.",
-  promises: ["read-only"],
+  promises: ["read-only", "closed-world"],
   arguments: {
     path: { type: "string", description: "The text file.", subject: "reads-path" },
   },

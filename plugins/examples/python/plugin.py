@@ -13,7 +13,7 @@ class Counts:
     bytes: int
 
 
-@tool(promises=["read-only"])
+@tool(promises=["read-only", "closed-world"])
 def word_count(path: Annotated[str, "The text file.", reads_path]) -> Counts:
     """Counts the lines, words and bytes of a text file. Fails if the file is missing or is not UTF-8."""
     with open(path, "rb") as file:

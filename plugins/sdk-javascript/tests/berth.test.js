@@ -71,6 +71,9 @@ test("mistakes of an author are told at once", () => {
   assert.throws(() => tool({ name: "a", call() {} }), /description is missing/);
   assert.throws(() => tool({ name: "b", description: "d", arguments: { x: {} }, call() {} }), /x has no type/);
   assert.throws(() => tool({ name: "c", description: "d", arguments: { x: { type: "string", subject: "y" } }, call() {} }), /no subject/);
+  assert.throws(() => tool({ name: "d", description: "d", promises: ["readonly"], call() {} }), /no promise; there are: read-only/);
+  assert.throws(() => new Failure("m", { category: "denied" }), /no category of failures/);
+  assert.equal(new Failure("m", { category: "invalid_parameters" }).category, "invalid-parameters");
 });
 
 test("answers are JSON for programs and for readers of texts", () => {

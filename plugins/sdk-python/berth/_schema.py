@@ -111,7 +111,8 @@ def of_fields(fields, where):
     properties, required = {}, []
     for name, annotation, default in fields:
         if annotation is inspect.Parameter.empty:
-            raise TypeError(f"{where}: {name} has no annotation, so its JSON Schema is unknown")
+            place = f"{where}.{name}" if where else name
+            raise TypeError(f"{place} has no annotation, so its JSON Schema is unknown")
         inner, optional = _without_none(annotation)
         schema = of_type(inner, f"{where}.{name}" if where else name)
         if default is inspect.Parameter.empty and not optional:

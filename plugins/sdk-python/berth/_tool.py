@@ -13,6 +13,9 @@ _TOOLS = {}
 _MAX_TRACEBACK = 3500
 
 
+PROMISES = ("read-only", "additive", "idempotent", "closed-world", "cacheable")
+
+
 class Tool:
     """A function that models call. Called as a function, it is the function, for unit tests."""
 
@@ -24,6 +27,9 @@ class Tool:
         self.title = settings["title"]
         self.aliases = list(settings["aliases"])
         self.promises = list(settings["promises"])
+        for promise in self.promises:
+            if promise not in PROMISES:
+                raise ValueError(f"{self.name}: {promise!r} is no promise; there are: {', '.join(PROMISES)}")
         self.answers_in = settings["answers_in"]
         self.fence = settings["fence"]
         self.meta = settings["meta"]

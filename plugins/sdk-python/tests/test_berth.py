@@ -112,6 +112,13 @@ class Schemas(unittest.TestCase):
         with self.assertRaisesRegex(TypeError, "value has no annotation"):
             berth.tool(bare)
 
+    def test_unknown_promise_is_refused(self):
+        def odd(value: int):
+            """Odd."""
+
+        with self.assertRaisesRegex(ValueError, "'readonly' is no promise; there are: read-only"):
+            berth.tool(promises=["readonly"])(odd)
+
     def test_tool_without_description_is_refused(self):
         with self.assertRaisesRegex(TypeError, "a docstring is missing"):
             berth.tool(lambda: None)

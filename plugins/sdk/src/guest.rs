@@ -46,10 +46,13 @@ impl<T: PluginComponent> tools::Guest for T {
     }
 }
 
-/// Writes panics to the operator's log. A panic ends the instance, and the host answers that the
-/// tool crashed.
+/// Writes panics to the operator's log, and to standard error, whose end the caller gets. A panic
+/// ends the instance, and the host answers that the tool crashed.
 fn log_panics() {
-    std::panic::set_hook(Box::new(|panic| logging::error(panic)));
+    std::panic::set_hook(Box::new(|panic| {
+        logging::error(panic);
+        eprintln!("{panic}");
+    }));
 }
 
 fn definition(tool: &ToolEntry) -> Result<tools::Definition, Failure> {

@@ -50,7 +50,7 @@ tool({
   name: "start",
   description: "Runs a program.",
   arguments: { program: { type: "array", items: { type: "string" } }, input: { type: "string", default: "" } },
-  call: ({ program, input }) => process.run(program, { input }).stdout,
+  call: ({ program, input }) => process.run(program, { input }).check().stdout,
 });
 
 tool({
