@@ -23,11 +23,8 @@ pub(crate) fn build(berth: &Path) -> Result<Vec<(String, String)>, String> {
     let mut missing = Vec::new();
     for name in subfolders(&examples)? {
         let example = examples.join(&name);
-        let place = workshop.join("examples").join(&name);
-        copy(&example, &place)
-            .map_err(|error| format!("can't copy {}: {error}", example.display()))?;
         let built = if example.join("plugin.toml").exists() {
-            with_berth(berth, &place)
+            with_berth(berth, &example, &workshop.join("examples").join(&name))
         } else {
             with_cargo(&example)
         };
@@ -90,7 +87,8 @@ fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
 }
 
 /// A copy of an example in another language, with the compilers that the tests use too.
-fn with_berth(berth: &Path, place: &Path) -> Result<PathBuf, String> {
+fn with_berth(berth: &Path, example: &Path, place: &Path) -> Result<PathBuf, String> {
+    copy(example, place).map_err(|error| format!("can't copy {}: {error}", example.display()))?;
     let clients = cargo::target().join("clients");
     let compilers = [
         "plugins-python/bin",

@@ -8,36 +8,28 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use crate::Setting;
+use crate::measure::output_of;
 use crate::table::{Row, Target, Unit};
 
-/// The languages, each with the source of its example and what begins a comment there.
+/// The languages, each with the source of a new plugin and what begins a comment there.
 const LANGUAGES: [(&str, &str, &str); 2] =
     [("rust", "src/lib.rs", "//"), ("python", "plugin.py", "#")];
 
 const SAVES: usize = 5;
 
 pub(crate) fn measure(setting: &Setting) -> Result<Vec<Row>, String> {
+    let compilers = setting.repository.join("target/clients/plugins-python/bin");
     let row = |(language, source, comment)| {
         let what = format!("plugin dev in {language}, from a saved file to the new answer, p50");
-        let project = setting.repository.join("target/languages/examples").join(language);
-        let samples = match project.join(source).exists() {
-            true => of_project(setting, &project, source, comment)?,
-            false => {
-                let why =
-                    format!("{} is missing: see what `cargo xtask bench` says", project.display());
-                return Ok(Row::not_measured(
-                    "develop",
-                    &what,
-                    Unit::Milliseconds,
-                    Target::Lower,
-                    why,
-                ));
-            }
-        };
+        if language == "python" && !compilers.exists() {
+            let why =
+                format!("{} is missing: see what `cargo xtask bench` says", compilers.display());
+            return Ok(Row::not_measured("develop", &what, Unit::Milliseconds, Target::Lower, why));
+        }
         Ok(Row {
             name: "develop",
             what,
-            samples,
+            samples: of_language(setting, &compilers, language, source, comment)?,
             unit: Unit::Milliseconds,
             target: Target::Lower,
             ours: String::new(),
@@ -47,17 +39,35 @@ pub(crate) fn measure(setting: &Setting) -> Result<Vec<Row>, String> {
     LANGUAGES.into_iter().map(row).collect()
 }
 
-fn of_project(
+fn of_language(
     setting: &Setting,
-    project: &Path,
+    compilers: &Path,
+    language: &str,
     source: &str,
     comment: &str,
 ) -> Result<Vec<f64>, String> {
-    let failed = |error: std::io::Error| format!("{}: {error}", project.display());
+    let failed = |error: std::io::Error| format!("a plugin in {language}: {error}");
     let home = tempfile::tempdir_in(&setting.scratch).map_err(failed)?;
-    let counted = home.path().join("notes.txt");
+    let home = home.path().canonicalize().map_err(failed)?;
+    let counted = home.join("notes.txt");
     std::fs::write(&counted, "one two\n").map_err(failed)?;
-    let mut dev = Dev::start(setting, project, home.path(), &counted)?;
+    let project = home.join("word-count");
+    let mut new = berth(&home)?;
+    output_of(new.args(["plugin", "new"]).arg(&project).args(["--lang", language]))?;
+    let mut path = compilers.as_os_str().to_owned();
+    path.push(":");
+    path.push(std::env::var_os("PATH").unwrap_or_default());
+    let mut command = berth(&home)?;
+    let allowed = format!("plugins.word-count.allowed_paths=[{home:?}]");
+    command
+        .args(["plugin", "dev"])
+        .arg(&project)
+        .args(["--json", "--yes", "--set", &allowed, "--call", "word_count"])
+        .arg(format!("path={}", counted.display()))
+        .env("PATH", path)
+        // It has compiled most of what a plugin needs.
+        .env("CARGO_TARGET_DIR", setting.repository.join("plugins/target"));
+    let mut dev = Dev::start(command)?;
     dev.answers()?;
     let source = project.join(source);
     let text = std::fs::read_to_string(&source).map_err(failed)?;
@@ -68,8 +78,21 @@ fn of_project(
         dev.answers()?;
         times.push(begin.elapsed().as_secs_f64() * 1e3);
     }
-    std::fs::write(&source, text).map_err(failed)?;
     Ok(times)
+}
+
+/// `berth` with folders of its own.
+fn berth(home: &Path) -> Result<Command, String> {
+    // Built together with this program.
+    let berth = std::env::current_exe()
+        .map_err(|error| format!("this program can't find itself: {error}"))?
+        .with_file_name("berth");
+    let mut command = Command::new(berth);
+    command
+        .env("BERTH_CONFIG_DIR", home.join("config"))
+        .env("BERTH_DATA_DIR", home.join("data"))
+        .env("BERTH_CACHE_DIR", home.join("cache"));
+    Ok(command)
 }
 
 /// A running `berth plugin dev`.
@@ -79,36 +102,12 @@ struct Dev {
 }
 
 impl Dev {
-    fn start(
-        setting: &Setting,
-        project: &Path,
-        home: &Path,
-        counted: &Path,
-    ) -> Result<Self, String> {
-        // Built together with this program.
-        let berth = std::env::current_exe()
-            .map_err(|error| format!("this program can't find itself: {error}"))?
-            .with_file_name("berth");
-        let clients = setting.repository.join("target/clients");
-        let mut path = clients.join("plugins-python/bin").into_os_string();
-        path.push(":");
-        path.push(std::env::var_os("PATH").unwrap_or_default());
-        let allowed = format!("plugins.word-count.allowed_paths=[{home:?}]");
-        let counted = format!("path={}", counted.display());
-        let mut command = Command::new(berth);
-        command
-            .args(["plugin", "dev"])
-            .arg(project)
-            .args(["--json", "--yes", "--set", &allowed, "--call", "word_count", &counted])
-            .env("PATH", path)
-            .env("CARGO_TARGET_DIR", setting.repository.join("plugins/target"))
-            .env("BERTH_CONFIG_DIR", home.join("config"))
-            .env("BERTH_DATA_DIR", home.join("data"))
-            .env("BERTH_CACHE_DIR", home.join("cache"))
+    fn start(mut command: Command) -> Result<Self, String> {
+        let mut child = command
             .stdin(Stdio::null())
-            .stdout(Stdio::piped());
-        let mut child =
-            command.spawn().map_err(|error| format!("berth plugin dev doesn't start: {error}"))?;
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(|error| format!("berth plugin dev doesn't start: {error}"))?;
         let output = child.stdout.take().ok_or("it has no output")?;
         Ok(Self { child, events: BufReader::new(output).lines() })
     }
