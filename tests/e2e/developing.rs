@@ -38,6 +38,10 @@ struct Dev {
 
 impl Dev {
     fn start(arguments: &[&str]) -> Self {
+        Self::configured("", arguments)
+    }
+
+    fn configured(settings: &str, arguments: &[&str]) -> Self {
         let cli = Cli::new();
         let bin = cli.work().join("plugin/.venv/bin");
         fs::create_dir_all(&bin).expect("a folder is made");
@@ -49,7 +53,7 @@ impl Dev {
             let component = version("alive", "1.0.0", answer).encode();
             fs::write(cli.work().join(answer), component).expect("a file is written");
         }
-        cli.configure("");
+        cli.configure(settings);
         save(&cli, "../one");
         let line = [&["plugin", "dev", "plugin", "--json"], arguments].concat();
         let path = std::env::var_os("PATH").unwrap_or_default();
@@ -131,6 +135,20 @@ fn saved_file_leads_to_the_new_answer_and_a_failed_build_to_the_old_one() {
     save(&dev.cli, "../one");
     dev.answers("one");
     assert_eq!(dev.interrupt(), Some(130));
+}
+
+#[test]
+fn wrong_call_and_grants_of_another_component_are_told() {
+    let dev = Dev::start(&["--call", "sai"]);
+    dev.next("serving");
+    let told = dev.next("call_not_made");
+    let reason = told["reason"].as_str().unwrap_or_default();
+    assert!(reason.contains("`sai`") && reason.contains("alive__say"), "{told}");
+    drop(dev);
+
+    let dev = Dev::configured("[plugins.alive]\npath = \"elsewhere.wasm\"\n", &[]);
+    let note = dev.next("note");
+    assert!(note["text"].as_str().is_some_and(|text| text.contains("elsewhere.wasm")), "{note}");
 }
 
 /// What a build runs with the author's rights may not change unseen.

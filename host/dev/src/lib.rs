@@ -94,7 +94,7 @@ pub async fn run(dev: Dev, end: CancellationToken) -> Result<(), HostError> {
     let mut built: Option<Built> = None;
     while let Some(change) = next {
         if change == Change::Sources {
-            if session.is_held() {
+            if session.is_held()? {
                 next = session.wait(&mut changes, &end).await;
                 continue;
             }
@@ -187,14 +187,14 @@ struct Running {
 impl Running {
     /// Whether a build would run other code with the author's rights than at the first one. Nobody
     /// looks at a change before it is built here, and an agent may have made it.
-    fn is_held(&mut self) -> bool {
-        let now = sources::native(&self.folder);
+    fn is_held(&mut self) -> Result<bool, HostError> {
+        let now = sources::native(&self.folder)?;
         let first = self.native.get_or_insert_with(|| now.clone());
         let changed = now.iter().find(|(path, stamp)| first.get(*path) != Some(*stamp));
         let changed = changed.map(|(path, _)| path);
         let Some(changed) = changed.or_else(|| first.keys().find(|path| !now.contains_key(*path)))
         else {
-            return false;
+            return Ok(false);
         };
         let shown = changed.strip_prefix(&self.folder).unwrap_or(changed).display().to_string();
         let reason = format!(
@@ -203,7 +203,7 @@ impl Running {
             neutral_line(&shown)
         );
         self.screen.show(json!({ "event": "held", "reason": reason }));
-        true
+        Ok(true)
     }
 
     /// Tells if the plugin takes the grants that the configuration has for another component.

@@ -48,34 +48,48 @@ impl Sources {
 
     /// The stamps of all sources. Watches the folders first, so that no change is missed.
     fn look(&self) -> Result<BTreeMap<PathBuf, FileStamp>, HostError> {
-        let mut stamps = BTreeMap::new();
-        let mut folders = vec![(self.root.clone(), 0)];
-        let mut seen = 0;
-        while let Some((folder, depth)) = folders.pop() {
-            seen += 1;
-            let watched = self.watch.watch(&folder);
-            if depth == 0 {
-                watched.map_err(HostError::io(format!("watching {}", folder.display())))?;
+        let watch = |folder: &Path| {
+            let watched = self.watch.watch(folder);
+            if folder != self.root {
+                return Ok(());
             }
-            for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
-                let name = entry.file_name();
-                let name = name.to_string_lossy();
-                let Ok(kind) = entry.file_type() else { continue };
-                if kind.is_dir() {
-                    let is_source = !name.starts_with('.') && !MADE.contains(&&*name);
-                    if is_source && depth < MAX_DEPTH && seen + folders.len() < MAX_FOLDERS {
-                        folders.push((entry.path(), depth + 1));
-                    }
-                } else if is_source(&name)
-                    && stamps.len() < MAX_FILES
-                    && let Some(stamp) = FileStamp::at(&entry.path())
-                {
-                    stamps.insert(entry.path(), stamp);
+            watched.map_err(HostError::io(format!("watching {}", folder.display())))
+        };
+        walk(&self.root, watch, is_source)
+    }
+}
+
+/// The stamps of the files below a folder whose names are taken, without what is made or fetched.
+/// `enter` is told each folder before it is listed.
+fn walk(
+    root: &Path,
+    enter: impl Fn(&Path) -> Result<(), HostError>,
+    takes: impl Fn(&str) -> bool,
+) -> Result<BTreeMap<PathBuf, FileStamp>, HostError> {
+    let mut stamps = BTreeMap::new();
+    let mut folders = vec![(root.to_owned(), 0)];
+    let mut seen = 0;
+    while let Some((folder, depth)) = folders.pop() {
+        seen += 1;
+        enter(&folder)?;
+        for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
+            let name = entry.file_name();
+            let name = name.to_string_lossy();
+            let Ok(kind) = entry.file_type() else { continue };
+            if kind.is_dir() {
+                let is_source = !name.starts_with('.') && !MADE.contains(&&*name);
+                if is_source && depth < MAX_DEPTH && seen + folders.len() < MAX_FOLDERS {
+                    folders.push((entry.path(), depth + 1));
                 }
+            } else if takes(&name)
+                && stamps.len() < MAX_FILES
+                && let Some(stamp) = FileStamp::at(&entry.path())
+            {
+                stamps.insert(entry.path(), stamp);
             }
         }
-        Ok(stamps)
     }
+    Ok(stamps)
 }
 
 /// Names of files that decide which code a build runs with the author's rights.
@@ -86,31 +100,14 @@ const NATIVE_FOLDERS: [&str; 3] = [".cargo", ".venv/bin", "node_modules/.bin"];
 
 /// The stamps of the files below a folder that decide which code a build runs with the author's
 /// rights, as far as names tell.
-pub(crate) fn native(root: &Path) -> BTreeMap<PathBuf, FileStamp> {
-    let mut stamps = BTreeMap::new();
-    let mut folders = vec![(root.to_owned(), 0, false)];
-    folders.extend(NATIVE_FOLDERS.map(|folder| (root.join(folder), MAX_DEPTH, true)));
-    let mut seen = 0;
-    while let Some((folder, depth, all)) = folders.pop() {
-        seen += 1;
-        for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
-            let name = entry.file_name();
-            let name = name.to_string_lossy();
-            let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
-            if is_folder {
-                let is_source = !name.starts_with('.') && !MADE.contains(&&*name);
-                if is_source && depth < MAX_DEPTH && seen + folders.len() < MAX_FOLDERS {
-                    folders.push((entry.path(), depth + 1, false));
-                }
-            } else if (all || NATIVE.contains(&&*name))
-                && stamps.len() < MAX_FILES
-                && let Some(stamp) = FileStamp::at(&entry.path())
-            {
-                stamps.insert(entry.path(), stamp);
-            }
-        }
+pub(crate) fn native(root: &Path) -> Result<BTreeMap<PathBuf, FileStamp>, HostError> {
+    let mut stamps = walk(root, |_| Ok(()), |name| NATIVE.contains(&name))?;
+    for folder in NATIVE_FOLDERS {
+        let entries = fs::read_dir(root.join(folder)).into_iter().flatten().flatten();
+        let files = entries.take(MAX_FILES).map(|entry| entry.path());
+        stamps.extend(files.filter_map(|path| FileStamp::at(&path).map(|stamp| (path, stamp))));
     }
-    stamps
+    Ok(stamps)
 }
 
 /// Whether a file is written by the author. Editors keep their own files as hidden ones, or behind
@@ -135,13 +132,13 @@ mod tests {
         };
         for name in ["src/lib.rs", "plugin.py", "target/build.rs"] {
             write(name);
-            assert!(native(folder.path()).is_empty(), "{name}");
+            assert!(native(folder.path()).unwrap().is_empty(), "{name}");
         }
         let mut before = 0;
         for name in ["build.rs", "macros/Cargo.toml", ".cargo/config.toml", ".venv/bin/python"] {
             write(name);
             before += 1;
-            assert_eq!(native(folder.path()).len(), before, "{name}");
+            assert_eq!(native(folder.path()).unwrap().len(), before, "{name}");
         }
     }
 
