@@ -89,10 +89,10 @@ impl World {
             File::create_new(folder.join("inner.txt"))?.write_all(b"inner\n")?;
         }
         let file = work.join(EXISTING);
-        if let Err(error) = fs::remove_file(&file)
-            && error.kind() != io::ErrorKind::NotFound
-        {
-            return Err(error);
+        match file.symlink_metadata() {
+            Ok(found) if found.is_dir() => fs::remove_dir_all(&file)?,
+            Ok(_) => fs::remove_file(&file)?,
+            Err(_) => {}
         }
         File::create_new(file)?.write_all(b"one two\nthree\n")
     }
@@ -266,7 +266,10 @@ mod tests {
         world.restore().unwrap();
         assert!(world.work().join("little").exists());
         fs::write(world.work().join("folder/much"), vec![1; 65 << 20]).unwrap();
+        fs::remove_file(world.work().join(EXISTING)).unwrap();
+        fs::create_dir_all(world.work().join(EXISTING).join("deep")).unwrap();
         world.restore().unwrap();
+        assert!(world.work().join(EXISTING).is_file());
         assert!(!world.work().join("little").exists());
         assert_eq!(fs::read_to_string(world.work().join("folder/inner.txt")).unwrap(), "inner\n");
     }

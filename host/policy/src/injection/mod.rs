@@ -88,15 +88,14 @@ impl Shape {
 /// tag characters, which are invisible too, is also searched.
 pub fn injections(text: &str) -> Vec<&'static str> {
     let text = &text[..text.floor_char_boundary(MAX_TEXT)];
-    let mut found = find_shapes(
-        &text
-            .chars()
-            .filter(|c| !is_invisible(*c))
-            .map(|c| c.to_ascii_lowercase())
-            .collect::<String>(),
-    );
-    let hidden: String =
-        text.chars().filter_map(from_tag).map(|c| c.to_ascii_lowercase()).collect();
+    // Most text. It hides nothing, and is put in lower case at once.
+    if text.is_ascii() {
+        return find_shapes(&text.to_ascii_lowercase());
+    }
+    let lower = |c: char| c.to_ascii_lowercase();
+    let visible: String = text.chars().filter(|c| !is_invisible(*c)).map(lower).collect();
+    let hidden: String = text.chars().filter_map(from_tag).map(lower).collect();
+    let mut found = find_shapes(&visible);
     for name in find_shapes(&hidden) {
         if !found.contains(&name) {
             found.push(name);
@@ -124,14 +123,10 @@ fn find_shapes(text: &str) -> Vec<&'static str> {
 /// The words of a text, with one space after each word.
 fn to_words(text: &str) -> String {
     let mut words = String::with_capacity(text.len() + 1);
-    for c in text.chars() {
-        if c.is_alphanumeric() {
-            words.push(c);
-        } else if !words.ends_with(' ') {
-            words.push(' ');
-        }
+    for word in text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()) {
+        words.push_str(word);
+        words.push(' ');
     }
-    words.push(' ');
     words
 }
 

@@ -53,7 +53,7 @@ fn of_language(
     std::fs::write(&counted, "one two\n").map_err(failed)?;
     let project = home.join("word-count");
     let mut new = berth(&home)?;
-    output_of(new.args(["plugin", "new"]).arg(&project).args(["--lang", language]))?;
+    output_of(new.args(["plugin", "new", "word-count", "--lang", language]).current_dir(&home))?;
     let mut path = compilers.as_os_str().to_owned();
     path.push(":");
     path.push(std::env::var_os("PATH").unwrap_or_default());
