@@ -17,8 +17,8 @@ use toml::de::{DeTable, DeValue, ValueDeserializer};
 use super::inputs::VARIABLE;
 use super::leaf::Leaf;
 use super::renamed::rename;
-use super::sections::is_in_secrets;
 use super::{Problem, Source};
+use berth_settings::is_in_secrets;
 
 /// Bytes of a file: more than anybody writes by hand, and quick to read.
 const MAX_BYTES: u64 = 1024 * 1024;

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use serde_json::Value;
 
 use super::Config;
-use super::rule::Rule;
+use berth_settings::Narrowing;
 
 /// A key that can be written.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -111,12 +111,12 @@ pub fn schema() -> serde_json::Value {
 }
 
 /// The rule for the key at `path`.
-pub(super) fn rule(path: &[String]) -> Option<Rule> {
-    path.iter().try_fold(Rule::Table(Config::RULES), |above, part| match above {
-        Rule::Table(keys) => keys.iter().find(|(key, _)| key == part).map(|(_, rule)| *rule),
-        Rule::Named(keys) => Some(Rule::Table(keys)),
-        Rule::Each(rule) => Some(*rule),
-        Rule::Free => Some(Rule::Free),
+pub(super) fn rule(path: &[String]) -> Option<Narrowing> {
+    path.iter().try_fold(Narrowing::Table(Config::RULES), |above, part| match above {
+        Narrowing::Table(keys) => keys.iter().find(|(key, _)| key == part).map(|(_, rule)| *rule),
+        Narrowing::Named(keys) => Some(Narrowing::Table(keys)),
+        Narrowing::Each(rule) => Some(*rule),
+        Narrowing::Free => Some(Narrowing::Free),
         _ => None,
     })
 }
@@ -190,7 +190,12 @@ mod tests {
         for key in known().iter().filter(|key| !key.in_list) {
             let table = matches!(
                 rule(&key.path),
-                Some(Rule::Table(_) | Rule::Named(_) | Rule::Each(_) | Rule::Free)
+                Some(
+                    Narrowing::Table(_)
+                        | Narrowing::Named(_)
+                        | Narrowing::Each(_)
+                        | Narrowing::Free
+                )
             );
             assert!(
                 rule(&key.path).is_some() && table == key.table,

@@ -6,8 +6,8 @@ use serde::Deserialize;
 use toml::Value;
 
 use super::keys::{advice, dotted};
-use super::sections::is_in_secrets;
 use super::{Config, Problem, Source};
+use berth_settings::is_in_secrets;
 
 /// Texts with fewer bytes than this aren't secrets.
 const SHORT: usize = 4;

@@ -13,7 +13,6 @@
 //! [`Config`] has all keys, [`load`] reads them, and [`Loaded`] is the result with the source of
 //! each value.
 
-mod bounded;
 mod ceiling;
 mod describe;
 mod egress;
@@ -21,7 +20,6 @@ mod file;
 mod filter_rules;
 mod folders;
 mod gates;
-mod hosts;
 mod inline;
 mod inputs;
 pub mod insert;
@@ -31,51 +29,45 @@ mod load;
 mod loaded;
 mod migrate;
 mod narrow;
-mod paths;
 mod plugin_config;
 mod policy;
 mod problem;
 mod processes;
 mod project;
 mod renamed;
-mod rule;
 mod secret_problems;
-mod sections;
 mod source;
 mod switches;
 mod variables;
-mod written;
 
 pub use berth_migration::Migration;
 pub use berth_presets as presets;
-pub use bounded::Bounded;
+pub use berth_settings::{
+    AllowedPath, Approvals, ArgumentPart, ArgumentTest, Audit, Authorization, Autonomy,
+    BUILT_IN_FILTERS, Bounded, Config, Dependencies, DependencyRule, FileTools, FilterSecurity,
+    Filters, HeaderName, HostGrant, InstanceLifetime, Keyring, Limits, McpApprovals, Method,
+    Network, NetworkGrant, OAuth, OnFailure, OtherDomains, Overflow, PathAccess, PathGlob,
+    PathPrefix, PermissionAction, PermissionRule, Plugin, PluginFolder, PluginLimits,
+    PluginSettings, PolicyAccess, PolicyEffect, PolicyPhase, PolicyRule, PolicyRules, Prefix,
+    PresetName, ProcessLimits, QueryName, Ratio, Redaction, Reload, ResultCache, Retry,
+    SandboxMode, Secret, Serve, Shell, Structured, Tools, TrustLevel, Undo, UrlScheme,
+    VariableName, Web, WithoutProxy, WrittenExpression, WrittenHost, WrittenPattern,
+    WrittenPrivateHosts, WrittenProgram, WrittenProxy, WrittenSecretHost,
+};
 pub use describe::{KeyDescription, TableDescription, describe};
 pub use filter_rules::{FilterRules, ProjectFilterRules, ProjectRulesTrust};
 pub use folders::Folders;
-pub use hosts::{HostGrant, Method, UrlScheme, WrittenHost, WrittenPrivateHosts};
 pub use inline::inline;
 pub use inputs::{Inputs, SYSTEM_CEILING, working_directory};
 pub use keys::{dotted_name, schema};
 pub use load::load;
 pub use loaded::{Ceiling, ConfigEntry, Ignored, Loaded, Project, ProjectTrust, Taken};
 pub use migrate::migrate;
-pub use paths::{AllowedPath, PathAccess, PathGlob};
 pub use policy::FilePolicy;
 pub use problem::{Problem, Problems};
 pub use processes::{ProcessContext, ProcessGrants};
 pub use project::{forget, trusted};
 pub use renamed::Renamed;
-pub use sections::{
-    Approvals, ArgumentPart, ArgumentTest, Audit, Authorization, Autonomy, BUILT_IN_FILTERS,
-    Config, Dependencies, DependencyRule, FileTools, FilterSecurity, Filters, HeaderName,
-    InstanceLifetime, Keyring, Limits, McpApprovals, Network, NetworkGrant, OAuth, OnFailure,
-    OtherDomains, Overflow, PathPrefix, PermissionAction, PermissionRule, Plugin, PluginFolder,
-    PluginLimits, PluginSettings, PolicyAccess, PolicyEffect, PolicyPhase, PolicyRule, PolicyRules,
-    Prefix, PresetName, ProcessLimits, QueryName, Ratio, Redaction, Reload, ResultCache, Retry,
-    SandboxMode, Secret, Serve, Shell, Structured, Tools, TrustLevel, Undo, VariableName, Web,
-    WithoutProxy, WrittenExpression, WrittenPattern, WrittenProgram, WrittenProxy,
-    WrittenSecretHost,
-};
 pub use source::Source;
 pub use watch::ConfigWatch;
 

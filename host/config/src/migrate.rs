@@ -12,8 +12,8 @@ use super::keys::{advice, dotted, rule};
 use super::leaf::Leaf;
 use super::load::load_with;
 use super::renamed::new_name;
-use super::rule::Rule;
 use super::{Folders, Inputs, Problem, Problems, Source};
+use berth_settings::Narrowing;
 
 /// Bytes of an element that are shown.
 const MAX_SHOWN: usize = 120;
@@ -42,7 +42,7 @@ pub fn migrate(folders: &Folders, path: &Path) -> Result<Migration, Problems> {
 /// Whether a path is a key; below some tables, any name is.
 fn is_key(path: &[String]) -> bool {
     let above = path.split_last().map(|(_, above)| above).unwrap_or_default();
-    rule(path).is_some() || matches!(rule(above), Some(Rule::Each(_)))
+    rule(path).is_some() || matches!(rule(above), Some(Narrowing::Each(_)))
 }
 
 /// What is wrong with a value, the last element first.

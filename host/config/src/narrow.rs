@@ -13,10 +13,10 @@ use serde_json::Value;
 use super::keys::{dotted, rule};
 use super::leaf::{Leaf, document};
 use super::policy::expand;
-use super::rule::Rule;
 use super::{
     AllowedPath, Bounded, Config, FileTools, Folders, Ignored, Loaded, PathAccess, Problem, Source,
 };
+use berth_settings::Narrowing;
 
 /// Bytes of an untrusted value that a notice shows.
 const MAX_SHOWN: usize = 80;
@@ -100,11 +100,12 @@ pub(super) fn narrow(
 /// The values of a trusted file. Its denials are added to the operator's, so that trusting a file
 /// never takes away a denial. Its other values count as they are written.
 pub(super) fn trusted(proposed: &[Leaf], narrowed: Vec<Leaf>, base: &Loaded) -> Vec<Leaf> {
-    let adds = |leaf: &Leaf| matches!(rule(&leaf.path), Some(Rule::Adds));
+    let adds = |leaf: &Leaf| matches!(rule(&leaf.path), Some(Narrowing::Adds));
     let current = serde_json::to_value(&base.config).unwrap_or_default();
     let whole = proposed.iter().filter(|leaf| !adds(leaf)).map(|leaf| {
         let mut leaf = leaf.clone();
-        if let (Some(Rule::Denials(_)), Some(items)) = (rule(&leaf.path), leaf.value.as_array_mut())
+        if let (Some(Narrowing::Denials(_)), Some(items)) =
+            (rule(&leaf.path), leaf.value.as_array_mut())
         {
             // The file's rules come before the operator's.
             let known = list_of(
@@ -133,7 +134,8 @@ fn list_of<'v>(base: &Loaded, path: &[String], current: &'v Value) -> Vec<(&'v V
 /// The real paths of the directories that `leaves` grant. They are part of the digest: a link in
 /// the working directory may change while the file stays the same.
 pub(super) fn destinations(leaves: &[Leaf], bases: Bases<'_>) -> Vec<PathBuf> {
-    let granting = leaves.iter().filter(|leaf| matches!(rule(&leaf.path), Some(Rule::Directories)));
+    let granting =
+        leaves.iter().filter(|leaf| matches!(rule(&leaf.path), Some(Narrowing::Directories)));
     let items = granting.flat_map(|leaf| leaf.value.as_array().into_iter().flatten());
     let written = items.filter_map(|item| AllowedPath::deserialize(item.clone()).ok());
     written.map(|written| Granted::new(written, Source::Default, bases).real).collect()
@@ -165,7 +167,7 @@ fn concurrency(written: u64) -> u64 {
 
 /// The depth of the table with a chosen name that contains a key. `None` if there is no such table.
 fn named(path: &[String]) -> Option<usize> {
-    (1..path.len()).find(|&depth| matches!(rule(&path[..depth]), Some(Rule::Named(_))))
+    (1..path.len()).find(|&depth| matches!(rule(&path[..depth]), Some(Narrowing::Named(_))))
 }
 
 /// Whether the operator's configuration has the key's table, if that table has a chosen name.
@@ -230,35 +232,35 @@ impl Outcome {
 }
 
 impl Comparison<'_> {
-    fn apply(&self, rule: Rule) -> Result<Outcome, Vec<Problem>> {
+    fn apply(&self, rule: Narrowing) -> Result<Outcome, Vec<Problem>> {
         Ok(match rule {
             // A leaf is a table only if the table is empty.
-            Rule::Table(_) | Rule::Named(_) | Rule::Each(_) => Outcome::default(),
-            Rule::Smaller => return self.smaller(|number| number),
-            Rule::SmallerOrAutomatic => return self.smaller(concurrency),
-            Rule::SmallerOrUnbounded => {
+            Narrowing::Table(_) | Narrowing::Named(_) | Narrowing::Each(_) => Outcome::default(),
+            Narrowing::Smaller => return self.smaller(|number| number),
+            Narrowing::SmallerOrAutomatic => return self.smaller(concurrency),
+            Narrowing::SmallerOrUnbounded => {
                 return self.smaller(|number| if number == 0 { u64::MAX } else { number });
             }
-            Rule::OnlyFalse => self.only(false),
-            Rule::OnlyTrue => self.only(true),
-            Rule::Stricter(words) => return self.stricter(words),
-            Rule::Directories => return self.directories(),
-            Rule::Adds => self.adds(),
-            Rule::Denials(key) => self.denials(key),
-            Rule::Subset => self.subset(|known, item| known == item),
-            Rule::Covered(covers) => self.subset(covers),
-            Rule::Restricts => return self.restricts(),
-            Rule::Approve => match self.leaf.value.as_str() {
+            Narrowing::OnlyFalse => self.only(false),
+            Narrowing::OnlyTrue => self.only(true),
+            Narrowing::Stricter(words) => return self.stricter(words),
+            Narrowing::Directories => return self.directories(),
+            Narrowing::Adds => self.adds(),
+            Narrowing::Denials(key) => self.denials(key),
+            Narrowing::Subset => self.subset(|known, item| known == item),
+            Narrowing::Covered(covers) => self.subset(covers),
+            Narrowing::Restricts => return self.restricts(),
+            Narrowing::Approve => match self.leaf.value.as_str() {
                 _ if self.proposed() == *self.current => Outcome::default(),
                 Some("approve") => Outcome::counts(self.leaf.clone()),
                 _ => Outcome::ignored(
                     "only your own configuration can trust new plugins without approval",
                 ),
             },
-            Rule::Free if self.leaf.value.as_table().is_some_and(toml::Table::is_empty) => {
+            Narrowing::Free if self.leaf.value.as_table().is_some_and(toml::Table::is_empty) => {
                 Outcome::default()
             }
-            Rule::Ignored | Rule::Free => {
+            Narrowing::Ignored | Narrowing::Free => {
                 return self.uncomparable(
                     "only your own configuration can set it",
                     "a ceiling can't bound it; remove it",

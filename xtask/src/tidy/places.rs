@@ -15,6 +15,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("berth-system", &["berth-contract", "berth-policy"]),
     ("berth-timing", &["berth-contract", "berth-policy"]),
     ("berth-search", &["berth-contract", "berth-policy", "berth-system"]),
+    ("berth-settings", &["berth-policy", "berth-presets", "berth-system"]),
     (
         "berth-config",
         &[
@@ -25,6 +26,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "berth-private",
             "berth-system",
             "berth-presets",
+            "berth-settings",
             "berth-migration",
         ],
     ),
@@ -99,6 +101,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("berth-presets", &["berth-system"]),
     ("berth-migration", &[]),
     ("berth-mcp", &["berth-core"]),
+    ("berth-clients", &[]),
     ("berth-builtins", &["berth-core"]),
     ("berth-authoring", &["berth-component", "berth-contract"]),
     ("berth-conformance", &["berth-authoring", "berth-core"]),
@@ -108,6 +111,7 @@ const EDGES: &[(&str, &[&str])] = &[
         &[
             "berth-authoring",
             "berth-builtins",
+            "berth-clients",
             "berth-conformance",
             "berth-core",
             "berth-dev",

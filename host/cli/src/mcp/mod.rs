@@ -1,13 +1,12 @@
 //! `berth mcp config`: the configuration with which an MCP client starts Berth or connects to it.
 
-mod clients;
-mod edit;
 pub(crate) mod file;
 
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use berth_clients::{CLIENTS, Client, ServerConfig, edit};
 use berth_core::HostError;
 use berth_core::text::neutral;
 use clap::Parser;
@@ -16,18 +15,34 @@ use serde_json::{Map, Value, json};
 use crate::arguments::{Arguments, McpCommand, McpConfig};
 use crate::error::Error;
 use crate::exit::Exit;
+use crate::nearest::nearest;
 use crate::options::Options;
 use crate::shown;
 use crate::style::{FAINT, STRONG};
-use clients::{CLIENTS, Client, Server};
 
 /// Runs the command.
 pub(crate) fn run(command: &McpCommand, options: &Options) -> Result<Exit, Error> {
     let McpCommand::Config(config) = command;
     match config.client.as_deref() {
         None => list(config.json),
-        Some(name) => show_client(clients::named(name)?, config, options),
+        Some(name) => show_client(named(name)?, config, options),
     }
+}
+
+/// The client with this name.
+///
+/// # Errors
+///
+/// No client has this name.
+fn named(name: &str) -> Result<&'static Client, Error> {
+    CLIENTS.iter().find(|client| client.name == name).ok_or_else(|| {
+        let near = nearest(name, CLIENTS.iter().map(|client| client.name));
+        let hint = near.map_or_else(
+            || "`berth mcp config` lists those that are known".to_owned(),
+            |near| format!("did you mean `{near}`?"),
+        );
+        Error::Usage(format!("there is no client `{name}`; {hint}"))
+    })
 }
 
 /// The clients and their files.
@@ -35,7 +50,7 @@ fn list(as_json: bool) -> Result<Exit, Error> {
     if as_json {
         let mut all = Vec::new();
         for client in &CLIENTS {
-            let user = client.user_file()?;
+            let user = client.user_file().map_err(Error::Usage)?;
             all.push(json!({ "client": client.name, "title": client.title, "user": user, "project": client.project, "http": client.takes_http() }));
         }
         writeln!(std::io::stdout().lock(), "{:#}", Value::Array(all))?;
@@ -43,7 +58,7 @@ fn list(as_json: bool) -> Result<Exit, Error> {
     }
     let mut out = anstream::stdout().lock();
     for client in &CLIENTS {
-        let user = client.user_file()?.map_or_else(
+        let user = client.user_file().map_err(Error::Usage)?.map_or_else(
             || "by its own command".to_owned(),
             |file| neutral(&file.display().to_string()).into_owned(),
         );
@@ -64,8 +79,12 @@ fn show_client(
     options: &Options,
 ) -> Result<Exit, Error> {
     let server = server(config, options)?;
-    let entry = client.entry(&server)?;
-    let file = if config.project { Some(client.project_file()?) } else { client.user_file()? };
+    let entry = client.entry(&server).map_err(Error::Usage)?;
+    let file = if config.project {
+        Some(client.project_file().map_err(Error::Usage)?)
+    } else {
+        client.user_file().map_err(Error::Usage)?
+    };
     let Some(file) = file else {
         return run_client_command(client, config, &server);
     };
@@ -83,7 +102,7 @@ fn show_client(
         write!(
             std::io::stdout().lock(),
             "{}",
-            edit::edit(client.format, "", table, &config.name, &entry).map_err(Error::Usage)?
+            edit(client.format, "", table, &config.name, &entry).map_err(Error::Usage)?
         )?;
         let file = neutral(&file.display().to_string()).into_owned();
         writeln!(
@@ -93,7 +112,7 @@ fn show_client(
         return Ok(Exit::Success);
     }
     let changed = file::change(&file, config.project, |before| {
-        edit::edit(client.format, before, table, &config.name, &entry)
+        edit(client.format, before, table, &config.name, &entry)
     })?;
     if config.json {
         let changed = json!({ "client": client.name, "file": file, "changed": changed.is_some(), "diff": changed });
@@ -112,7 +131,7 @@ fn show_client(
             )?;
         }
     }
-    if let Server::Http { variable: Some(variable), .. } = &server {
+    if let ServerConfig::Http { variable: Some(variable), .. } = &server {
         writeln!(
             anstream::stderr(),
             "{} takes the server's token from the variable {variable}.",
@@ -123,7 +142,11 @@ fn show_client(
 }
 
 /// For a client that only its own command can change: this command.
-fn run_client_command(client: &Client, config: &McpConfig, server: &Server) -> Result<Exit, Error> {
+fn run_client_command(
+    client: &Client,
+    config: &McpConfig,
+    server: &ServerConfig,
+) -> Result<Exit, Error> {
     let words = client.command(&config.name, server);
     let line = words.iter().map(|word| shown::shell_word(word)).collect::<Vec<_>>().join(" ");
     if config.write {
@@ -142,7 +165,7 @@ fn run_client_command(client: &Client, config: &McpConfig, server: &Server) -> R
 }
 
 /// The server for the client.
-fn server(config: &McpConfig, options: &Options) -> Result<Server, Error> {
+fn server(config: &McpConfig, options: &Options) -> Result<ServerConfig, Error> {
     let usage = |why: &str| Err(Error::Usage(why.to_owned()));
     let of_name = |letter: char| letter.is_ascii_alphanumeric() || letter == '-' || letter == '_';
     if config.name.is_empty() || config.name.len() > 64 || !config.name.chars().all(of_name) {
@@ -176,7 +199,7 @@ fn server(config: &McpConfig, options: &Options) -> Result<Server, Error> {
                     "--token-variable takes the name of an environment variable, never the token itself",
                 )
             }
-            () => Ok(Server::Http {
+            () => Ok(ServerConfig::Http {
                 url: url.clone(),
                 variable: (!config.oauth).then(|| config.token_variable.clone()),
             }),
@@ -198,7 +221,7 @@ fn server(config: &McpConfig, options: &Options) -> Result<Server, Error> {
     let arguments = std::iter::once("serve".to_owned())
         .chain(with_absolute_paths(&config.serve, &here))
         .collect();
-    Ok(Server::Stdio { program: program(config.project)?, arguments })
+    Ok(ServerConfig::Stdio { program: program(config.project)?, arguments })
 }
 
 /// Options whose value is a path.

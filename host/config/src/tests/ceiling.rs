@@ -6,9 +6,9 @@ use serde_json::{Value, json};
 
 use super::super::keys::rule;
 use super::super::keys::{Key, known};
-use super::super::rule::Rule;
 use super::attempts::{USER, attempt, keys};
 use super::*;
+use berth_settings::Narrowing;
 
 impl Scene {
     fn ceiling(&self, text: &str) -> PathBuf {
@@ -50,15 +50,15 @@ fn bound(key: &Key) -> Option<(String, String, Value)> {
         Some((wide.to_string(), less.to_owned(), held))
     };
     match rule(&key.path).expect("every key has a rule") {
-        Rule::Ignored => return None,
-        Rule::OnlyFalse => return plain(&true, "false"),
-        Rule::OnlyTrue => return plain(&false, "true"),
-        Rule::Approve => return plain(&"\"trust\"", "\"approve\""),
-        Rule::Stricter(words) => {
+        Narrowing::Ignored => return None,
+        Narrowing::OnlyFalse => return plain(&true, "false"),
+        Narrowing::OnlyTrue => return plain(&false, "true"),
+        Narrowing::Approve => return plain(&"\"trust\"", "\"approve\""),
+        Narrowing::Stricter(words) => {
             return plain(&format!("{:?}", words[words.len() - 1]), &format!("{:?}", words[0]));
         }
-        Rule::SmallerOrAutomatic | Rule::SmallerOrUnbounded => return plain(&0, "1"),
-        Rule::Smaller => {
+        Narrowing::SmallerOrAutomatic | Narrowing::SmallerOrUnbounded => return plain(&0, "1"),
+        Narrowing::Smaller => {
             let least = least(&path);
             return plain(&(least + 1), &least.to_string());
         }

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::Bounded;
-use crate::rule::{Rule, section};
+use crate::narrowing::{Narrowing, section};
 
 /// When a client gets structured answers and their schemas.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -27,36 +27,36 @@ section! {
         /// Which answers are also sent as structured content: `auto` for tools whose answer is a
         /// value and not a text, `always` for all that have one, `never` for none. Many clients
         /// show their model only the structured content if there is any.
-        pub structured: Structured = Structured::Auto, Rule::Ignored;
+        pub structured: Structured = Structured::Auto, Narrowing::Ignored;
         /// The URL under which other machines reach the server, for example
         /// `https://berth.example.com`. Requests for its host are accepted in addition to the names
         /// of this machine. Tokens of an authorization server have to be for this URL followed by
         /// `/mcp`.
-        pub url: String, Rule::Ignored;
+        pub url: String, Narrowing::Ignored;
         /// Web pages that may use the server, by their origins, for example
         /// `https://app.example.com`. No other page may.
         #[schemars(extend("examples" = [["https://app.example.com"]]))]
-        pub allowed_origins: Vec<String>, Rule::Ignored;
+        pub allowed_origins: Vec<String>, Narrowing::Ignored;
         /// The PEM file with the server's certificate chain, for TLS. It is read at the start.
-        pub certificate: String, Rule::Ignored;
+        pub certificate: String, Narrowing::Ignored;
         /// The PEM file with the certificate's private key.
-        pub key: String, Rule::Ignored;
+        pub key: String, Narrowing::Ignored;
         /// Whether other machines may connect without TLS, for a server behind a proxy that has
         /// TLS. Otherwise tokens would travel unencrypted.
-        pub plain_http: bool, Rule::OnlyFalse;
+        pub plain_http: bool, Narrowing::OnlyFalse;
         /// Connections with a valid token at the same time; further ones wait. In addition, 64
         /// connections without a token may be open, of which the oldest is closed first.
-        pub max_connections: Bounded<1, 65_536> = Bounded::clamped(256), Rule::Smaller;
+        pub max_connections: Bounded<1, 65_536> = Bounded::clamped(256), Narrowing::Smaller;
         /// Requests of one caller at the same time; further ones are refused.
-        pub max_requests: Bounded<1, 1024> = Bounded::clamped(64), Rule::Smaller;
+        pub max_requests: Bounded<1, 1024> = Bounded::clamped(64), Narrowing::Smaller;
         /// Requests of one caller in one minute; further ones are refused. 0 means any number.
-        pub requests_per_minute: Bounded<0, 10_000_000> = Bounded::clamped(60_000), Rule::SmallerOrUnbounded;
+        pub requests_per_minute: Bounded<0, 10_000_000> = Bounded::clamped(60_000), Narrowing::SmallerOrUnbounded;
         /// KiB of one request.
-        pub max_body_kib: Bounded<1, 65_536> = Bounded::clamped(4096), Rule::Smaller;
+        pub max_body_kib: Bounded<1, 65_536> = Bounded::clamped(4096), Narrowing::Smaller;
         /// Seconds that calls may still take after the server is told to end.
-        pub grace_secs: Bounded<0, 3600> = Bounded::clamped(10), Rule::Smaller;
+        pub grace_secs: Bounded<0, 3600> = Bounded::clamped(10), Narrowing::Smaller;
         /// Callers with tokens of an authorization server instead of the server's own token.
-        pub oauth: OAuth, Rule::Table(OAuth::RULES);
+        pub oauth: OAuth, Narrowing::Table(OAuth::RULES);
     }
 }
 
@@ -66,13 +66,13 @@ section! {
     #[derive(Eq)]
     pub struct OAuth {
         /// The authorization server, as its tokens name it (`iss`).
-        pub issuer: String, Rule::Ignored;
+        pub issuer: String, Narrowing::Ignored;
         /// Its keys: the URL of its JSON Web Key Set (https, or http on this machine), or a file
         /// with one.
-        pub keys: String, Rule::Ignored;
+        pub keys: String, Narrowing::Ignored;
         /// The audience of tokens (`aud`). If empty, `url` followed by `/mcp`.
-        pub audience: String, Rule::Ignored;
+        pub audience: String, Narrowing::Ignored;
         /// The scope that a token needs. If empty, none.
-        pub scope: String, Rule::Ignored;
+        pub scope: String, Narrowing::Ignored;
     }
 }

@@ -10,8 +10,8 @@ use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
-use super::Bounded;
-use super::written::inline_schema;
+use crate::Bounded;
+use crate::written::inline_schema;
 
 /// A host, `*.` and a name for all hosts below it, or `*` for any host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -28,7 +28,7 @@ impl WrittenHost {
     }
 
     /// Whether one entry of a list covers all hosts of another entry.
-    pub(super) fn covers_written(one: &Value, other: &Value) -> bool {
+    pub fn covers_written(one: &Value, other: &Value) -> bool {
         both(one, other, Self::covers)
     }
 }
@@ -54,7 +54,7 @@ impl WrittenPrivateHosts {
     }
 
     /// Whether one entry of a list grants all hosts of another entry.
-    pub(super) fn covers_written(one: &Value, other: &Value) -> bool {
+    pub fn covers_written(one: &Value, other: &Value) -> bool {
         both(
             one,
             other,
@@ -189,7 +189,7 @@ pub struct HostGrant {
 
 impl HostGrant {
     /// Whether one entry of a list grants all requests of another entry.
-    pub(super) fn covers_written(one: &Value, other: &Value) -> bool {
+    pub fn covers_written(one: &Value, other: &Value) -> bool {
         both(one, other, |one: &Self, other| {
             // An entry without a scheme doesn't cover http: a request without TLS needs an entry
             // that says so.
@@ -260,7 +260,7 @@ impl<'de> Deserialize<'de> for HostGrant {
 }
 
 /// Reads `[scheme://]host[:port]`.
-pub(super) fn host_grant(written: &str) -> Result<HostGrant, String> {
+pub(crate) fn host_grant(written: &str) -> Result<HostGrant, String> {
     let Grant { hosts, scheme, port, .. } = Grant::new(written)?;
     let scheme = scheme.map(|scheme| match scheme {
         Scheme::Https => UrlScheme::Https,

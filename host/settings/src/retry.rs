@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::Bounded;
-use crate::rule::{Rule, section};
+use crate::narrowing::{Narrowing, section};
 
 section! {
     /// How failed calls are retried: calls of tools that only read or may be repeated, if the other
@@ -15,14 +15,14 @@ section! {
     #[derive(Copy, Eq)]
     pub struct Retry {
         /// How often a call is retried after the first attempt. 0 means never.
-        pub max_attempts: Bounded<0, 10> = Bounded::clamped(2), Rule::Smaller;
+        pub max_attempts: Bounded<0, 10> = Bounded::clamped(2), Narrowing::Smaller;
         /// Milliseconds to wait before the first retry, at most; the bound doubles with each
         /// further one. The actual time is random.
-        pub base_ms: Bounded<1, 60_000> = Bounded::clamped(500), Rule::Smaller;
+        pub base_ms: Bounded<1, 60_000> = Bounded::clamped(500), Narrowing::Smaller;
         /// Milliseconds to wait before any retry, at most, unless the other side asks for more.
-        pub max_ms: Bounded<1, 600_000> = Bounded::clamped(5000), Rule::Smaller;
+        pub max_ms: Bounded<1, 600_000> = Bounded::clamped(5000), Narrowing::Smaller;
         /// Seconds after the first attempt during which a call is retried.
-        pub budget_secs: Bounded<0, 3600> = Bounded::clamped(30), Rule::Smaller;
+        pub budget_secs: Bounded<0, 3600> = Bounded::clamped(30), Narrowing::Smaller;
     }
 }
 

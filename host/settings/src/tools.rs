@@ -6,7 +6,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::rule::{Rule, section};
+use crate::narrowing::{Narrowing, section};
 use crate::{
     Authorization, Bounded, Dependencies, FileTools, Filters, Limits, Overflow, PermissionRule,
     PolicyRules, Redaction, ResultCache, Retry, Shell, Undo, Web,
@@ -16,26 +16,26 @@ section! {
     /// Settings of all tools.
     pub struct Tools {
         /// Whether there are tools. `false` takes all of them out of the catalogue.
-        pub enabled: bool = true, Rule::OnlyFalse;
+        pub enabled: bool = true, Narrowing::OnlyFalse;
         /// Seconds that a call may take if it names no other time; never more than `max_call`.
-        pub call: Bounded<1, 86_400> = Bounded::clamped(30), Rule::Smaller;
+        pub call: Bounded<1, 86_400> = Bounded::clamped(30), Narrowing::Smaller;
         /// The largest number of seconds that a tool's `timeout` argument can ask for.
-        pub max_call: Bounded<1, 86_400> = Bounded::clamped(600), Rule::Smaller;
+        pub max_call: Bounded<1, 86_400> = Bounded::clamped(600), Narrowing::Smaller;
         /// Calls that run at the same time; further calls wait for a slot. 0 means eight for each
         /// processor, at least 16.
-        pub max_concurrent: Bounded<0, 1024> = Bounded::clamped(0), Rule::SmallerOrAutomatic;
+        pub max_concurrent: Bounded<0, 1024> = Bounded::clamped(0), Narrowing::SmallerOrAutomatic;
         /// Seconds after a call of a plugin in which a few warm instances are ready for its next
         /// call. 0 means that no instance is made in advance.
-        pub keep_ready: Bounded<0, 86_400> = Bounded::clamped(30), Rule::Smaller;
+        pub keep_ready: Bounded<0, 86_400> = Bounded::clamped(30), Narrowing::Smaller;
         /// What may happen without approval if no permission decides. `"supervised"` is an older
         /// name of `"ask"`.
-        pub autonomy: Autonomy, Rule::Stricter(&["read-only", "ask|supervised", "sandboxed", "full"]);
+        pub autonomy: Autonomy, Narrowing::Stricter(&["read-only", "ask|supervised", "sandboxed", "full"]);
         /// Acting calls that one session may make in any period of one hour; further calls fail
         /// with `rate`. 0 means any number.
-        pub max_actions_per_hour: Bounded<0, 10_000> = Bounded::clamped(0), Rule::SmallerOrUnbounded;
+        pub max_actions_per_hour: Bounded<0, 10_000> = Bounded::clamped(0), Narrowing::SmallerOrUnbounded;
         /// Calls that one session may make, each counted once however often it is retried; further
         /// calls fail with `quota_blocked`. 0 means any number.
-        pub max_tool_calls_per_session: Bounded<0, 1_000_000> = Bounded::clamped(0), Rule::SmallerOrUnbounded;
+        pub max_tool_calls_per_session: Bounded<0, 1_000_000> = Bounded::clamped(0), Narrowing::SmallerOrUnbounded;
         /// What a tool may do, by its name or an alias: a list of rules, of which the first that
         /// matches decides. A pattern is compared with what the tool acts on: a path (as in
         /// `deny_read`, but without regard to case), a command, a URL; otherwise with the tool's
@@ -43,34 +43,34 @@ section! {
         /// then compared as it is, without wildcards, with regard to case, and doesn't cover what
         /// lies below.
         #[schemars(extend("examples" = [{ "write": [{ "pattern": "notes/**", "action": "allow" }] }]))]
-        pub permissions: BTreeMap<String, Vec<PermissionRule>>, Rule::Each(&Rule::Denials("action"));
+        pub permissions: BTreeMap<String, Vec<PermissionRule>>, Narrowing::Each(&Narrowing::Denials("action"));
         /// Rules over all tools.
-        pub policy: PolicyRules, Rule::Table(PolicyRules::RULES);
+        pub policy: PolicyRules, Narrowing::Table(PolicyRules::RULES);
         /// More rules over all tools.
-        pub authorization: Authorization, Rule::Table(Authorization::RULES);
+        pub authorization: Authorization, Narrowing::Table(Authorization::RULES);
         /// What commands may do, whichever tool runs them, and what the processes of calls see and
         /// use.
-        pub shell: Shell, Rule::Table(Shell::RULES);
+        pub shell: Shell, Narrowing::Table(Shell::RULES);
         /// What the built-in web tools may reach, and how much of an answer they take.
-        pub web: Web, Rule::Table(Web::RULES);
+        pub web: Web, Narrowing::Table(Web::RULES);
         /// What one call may use.
-        pub limits: Limits, Rule::Table(Limits::RULES);
+        pub limits: Limits, Narrowing::Table(Limits::RULES);
         /// What file tools may reach.
-        pub file: FileTools, Rule::Table(FileTools::RULES);
+        pub file: FileTools, Narrowing::Table(FileTools::RULES);
         /// Which tools are blocked until other tools have succeeded.
-        pub dependencies: Dependencies, Rule::Table(Dependencies::RULES);
+        pub dependencies: Dependencies, Narrowing::Table(Dependencies::RULES);
         /// How failed calls are retried.
-        pub retry: Retry, Rule::Table(Retry::RULES);
+        pub retry: Retry, Narrowing::Table(Retry::RULES);
         /// Answers that may serve again in their session.
-        pub result_cache: ResultCache, Rule::Table(ResultCache::RULES);
+        pub result_cache: ResultCache, Narrowing::Table(ResultCache::RULES);
         /// How secrets are removed from answers.
-        pub redaction: Redaction, Rule::Table(Redaction::RULES);
+        pub redaction: Redaction, Narrowing::Table(Redaction::RULES);
         /// What filters leave out of answers.
-        pub filters: Filters, Rule::Table(Filters::RULES);
+        pub filters: Filters, Narrowing::Table(Filters::RULES);
         /// Answers that are too long for a model.
-        pub overflow: Overflow, Rule::Table(Overflow::RULES);
+        pub overflow: Overflow, Narrowing::Table(Overflow::RULES);
         /// What is saved of the changes in files.
-        pub undo: Undo, Rule::Table(Undo::RULES);
+        pub undo: Undo, Narrowing::Table(Undo::RULES);
     }
 }
 

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::Bounded;
-use crate::rule::{Rule, section};
+use crate::narrowing::{Narrowing, section};
 
 // A project's file that could turn it off could have its changes kept from being undone.
 section! {
@@ -12,13 +12,13 @@ section! {
     #[derive(Copy, Eq)]
     pub struct Undo {
         /// Whether changes are saved.
-        pub enabled: bool = true, Rule::OnlyTrue;
+        pub enabled: bool = true, Narrowing::OnlyTrue;
         /// MiB that are saved of one call. A file that would exceed this is changed without being
         /// saved, and the call can't be undone then.
-        pub call_mib: Bounded<1, 65_536> = Bounded::clamped(64), Rule::Ignored;
+        pub call_mib: Bounded<1, 65_536> = Bounded::clamped(64), Narrowing::Ignored;
         /// MiB that the saved changes of all calls may take together; the oldest are removed first.
-        pub max_mib: Bounded<1, 1_048_576> = Bounded::clamped(512), Rule::Ignored;
+        pub max_mib: Bounded<1, 1_048_576> = Bounded::clamped(512), Narrowing::Ignored;
         /// Days that changes are saved.
-        pub days: Bounded<1, 3650> = Bounded::clamped(7), Rule::Ignored;
+        pub days: Bounded<1, 3650> = Bounded::clamped(7), Narrowing::Ignored;
     }
 }

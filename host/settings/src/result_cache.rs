@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::Bounded;
-use crate::rule::{Rule, section};
+use crate::narrowing::{Narrowing, section};
 
 section! {
     /// Answers that may serve again in their session: answers of tools that only read, as long as
@@ -12,14 +12,14 @@ section! {
     #[derive(Copy, Eq)]
     pub struct ResultCache {
         /// Whether answers are stored at all.
-        pub enabled: bool = true, Rule::OnlyFalse;
+        pub enabled: bool = true, Narrowing::OnlyFalse;
         /// Seconds after which an answer is made anew in any case. 0 means that it may serve for as
         /// long as it is true.
-        pub ttl_secs: Bounded<0, 31_536_000> = Bounded::clamped(300), Rule::SmallerOrUnbounded;
+        pub ttl_secs: Bounded<0, 31_536_000> = Bounded::clamped(300), Narrowing::SmallerOrUnbounded;
         /// MiB of memory for the stored answers of one session, and for what is known about how
         /// they were made.
-        pub max_mib: Bounded<1, 4096> = Bounded::clamped(32), Rule::Smaller;
+        pub max_mib: Bounded<1, 4096> = Bounded::clamped(32), Narrowing::Smaller;
         /// Stored answers of one session.
-        pub max_entries: Bounded<1, 65_536> = Bounded::clamped(512), Rule::Smaller;
+        pub max_entries: Bounded<1, 65_536> = Bounded::clamped(512), Narrowing::Smaller;
     }
 }

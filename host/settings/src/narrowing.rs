@@ -7,12 +7,12 @@ use serde_json::Value;
 
 /// Which values of a key count in the working directory's file.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Rule {
+pub enum Narrowing {
     /// A table. Its keys have rules of their own.
-    Table(&'static [(&'static str, Rule)]),
+    Table(&'static [(&'static str, Narrowing)]),
     /// A table for each name. A new name is ignored, since it would start something, such as a
     /// plugin.
-    Named(&'static [(&'static str, Rule)]),
+    Named(&'static [(&'static str, Narrowing)]),
     /// The smaller number.
     Smaller,
     /// The smaller number. 0 stands for a number that depends on the machine's processors.
@@ -32,7 +32,7 @@ pub(super) enum Rule {
     /// Rules whose key of this name isn't `allow`. They are added before the current ones.
     Denials(&'static str),
     /// A value for each name, with this rule. New names are accepted, since they start nothing.
-    Each(&'static Rule),
+    Each(&'static Narrowing),
     /// A list of the only things that are allowed. If the current list is empty, any list counts;
     /// otherwise only entries of the current list.
     Restricts,
@@ -54,7 +54,7 @@ pub(super) enum Rule {
 ///
 /// ```text
 /// /// What it means: the documents, the template and the schema show this.
-/// pub key: Type = default, Rule::OnlyFalse;
+/// pub key: Type = default, Narrowing::OnlyFalse;
 /// ```
 ///
 /// A key without a default has the default of its type. The rule says what a `berth.toml` in the
@@ -82,7 +82,7 @@ macro_rules! section {
 
         impl $table {
             /// What a `berth.toml` in the working directory may do to each key.
-            pub(super) const RULES: &[(&str, Rule)] = &[$((stringify!($key), $rule)),*];
+            pub const RULES: &[(&str, Narrowing)] = &[$((stringify!($key), $rule)),*];
         }
 
         impl Default for $table {
@@ -94,4 +94,4 @@ macro_rules! section {
     (@default) => { Default::default() };
     (@default $default:expr) => { $default };
 }
-pub(super) use section;
+pub(crate) use section;

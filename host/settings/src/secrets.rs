@@ -5,7 +5,7 @@ use berth_policy::egress::{Placement, SecretHost, SecretRule};
 use schemars::{JsonSchema, json_schema};
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::rule::{Rule, section};
+use crate::narrowing::{Narrowing, section};
 use crate::written::{as_written, inline_schema};
 use crate::{Method, VariableName};
 
@@ -18,47 +18,47 @@ section! {
         /// The variable of your environment that has it.
         #[serde(skip_serializing_if = "Option::is_none")]
         #[schemars(extend("examples" = ["EXAMPLE_TOKEN"]))]
-        pub env: Option<VariableName>, Rule::Ignored;
+        pub env: Option<VariableName>, Narrowing::Ignored;
         /// The file that contains it and nothing else. `~` is the home directory. A relative path
         /// starts at the folder of the `berth.toml` that names it. No tool reads or writes the
         /// file.
         #[serde(skip_serializing_if = "String::is_empty")]
         #[schemars(extend("examples" = ["~/.config/example/token"]))]
-        pub file: String, Rule::Ignored;
+        pub file: String, Narrowing::Ignored;
         /// The program that prints it, with its arguments: `["pass", "show", "example"]`. It is
         /// started without a shell.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         #[schemars(extend("examples" = [["pass", "show", "example"]]))]
-        pub command: Vec<String>, Rule::Ignored;
+        pub command: Vec<String>, Narrowing::Ignored;
         /// The entry of the desktop's keyring that has it. The program `secret-tool` reads it.
         #[serde(skip_serializing_if = "Keyring::is_none")]
-        pub keyring: Keyring, Rule::Table(Keyring::RULES);
+        pub keyring: Keyring, Narrowing::Table(Keyring::RULES);
         /// The hosts that it is sent to: `"api.example.com"` and `"*.example.com"` with https on
         /// port 443, `"api.example.com:8443"` or `"localhost:3000"` on that port. At least one host
         /// is needed. After a `*`, the name needs at least two parts.
-        pub hosts: Vec<WrittenSecretHost>, Rule::Ignored;
+        pub hosts: Vec<WrittenSecretHost>, Narrowing::Ignored;
         /// The methods of requests that carry it. If empty, all.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         #[schemars(extend("examples" = [["GET"]]))]
-        pub methods: Vec<Method>, Rule::Ignored;
+        pub methods: Vec<Method>, Narrowing::Ignored;
         /// The beginnings of their paths, in whole segments: `"/v1"` is for `/v1/items`, not for
         /// `/v10`. If empty, all paths.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         #[schemars(extend("examples" = [["/v1"]]))]
-        pub paths: Vec<PathPrefix>, Rule::Ignored;
+        pub paths: Vec<PathPrefix>, Narrowing::Ignored;
         /// The header that carries it. If absent, `Authorization`.
         #[serde(skip_serializing_if = "Option::is_none")]
         #[schemars(extend("examples" = ["X-Api-Key"]))]
-        pub header: Option<HeaderName>, Rule::Ignored;
+        pub header: Option<HeaderName>, Narrowing::Ignored;
         /// The text before it in the header. If absent, `Bearer ` in `Authorization` and nothing in
         /// other headers.
         #[serde(skip_serializing_if = "Option::is_none")]
         #[schemars(extend("examples" = ["Token "]))]
-        pub prefix: Option<Prefix>, Rule::Ignored;
+        pub prefix: Option<Prefix>, Narrowing::Ignored;
         /// The query parameter that carries it, instead of a header.
         #[serde(skip_serializing_if = "Option::is_none")]
         #[schemars(extend("examples" = ["api_key"]))]
-        pub query: Option<QueryName>, Rule::Ignored;
+        pub query: Option<QueryName>, Narrowing::Ignored;
     }
 }
 
@@ -84,9 +84,9 @@ section! {
     #[derive(Eq)]
     pub struct Keyring {
         /// Its attribute `service`.
-        pub service: String, Rule::Ignored;
+        pub service: String, Narrowing::Ignored;
         /// Its attribute `account`.
-        pub account: String, Rule::Ignored;
+        pub account: String, Narrowing::Ignored;
     }
 }
 
@@ -172,7 +172,7 @@ text!(
 
 impl Secret {
     /// The sources that are named.
-    pub(crate) fn sources(&self) -> impl Iterator<Item = &'static str> {
+    pub fn sources(&self) -> impl Iterator<Item = &'static str> {
         let named = [
             ("env", self.env.is_some()),
             ("file", !self.file.is_empty()),
@@ -197,7 +197,7 @@ impl Secret {
     }
 
     /// The rule for the requests that carry the secret.
-    pub(crate) fn rule(&self, name: &str) -> Result<SecretRule, String> {
+    pub fn rule(&self, name: &str) -> Result<SecretRule, String> {
         Ok(SecretRule {
             name: name.to_owned(),
             hosts: self
@@ -212,7 +212,7 @@ impl Secret {
     }
 
     /// Whether one request could carry both secrets in the same place.
-    pub(crate) fn conflicts_with(&self, other: &Self) -> bool {
+    pub fn conflicts_with(&self, other: &Self) -> bool {
         let same_place = match (self.placement(), other.placement()) {
             (Placement::Header { name, .. }, Placement::Header { name: other, .. }) => {
                 name == other
@@ -270,7 +270,7 @@ fn hosts_overlap(one: &str, other: &str) -> bool {
 }
 
 /// Whether a key is in a table of secrets. Messages don't show its written value.
-pub(crate) fn is_in_secrets(path: &[String]) -> bool {
+pub fn is_in_secrets(path: &[String]) -> bool {
     let path: Vec<&str> = path.iter().map(String::as_str).collect();
     matches!(path[..], ["tools", "web", "secrets", ..] | ["plugins", _, "secrets", ..])
 }

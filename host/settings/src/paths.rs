@@ -7,7 +7,7 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::written::inline_schema;
+use crate::written::inline_schema;
 
 /// A directory that is granted: `"path"`, read and write, or `{ path = "path", access = "read" }`.
 ///
@@ -146,7 +146,7 @@ impl PathGlob {
 
     /// One of Berth's default globs, without a check: defaults are made at every start, and
     /// compiling a glob takes time. A test checks them.
-    pub(super) fn known(pattern: &'static str) -> Self {
+    pub(crate) fn known(pattern: &'static str) -> Self {
         Self(pattern.to_owned())
     }
 

@@ -3,15 +3,15 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::rule::{Rule, section};
+use crate::narrowing::{Narrowing, section};
 
 section! {
     /// How secrets are removed from answers. Each leaves a mark: `[REDACTED:github-token ghp_…]`.
     #[derive(Eq)]
     pub struct Redaction {
         /// Whether secrets are removed.
-        pub enabled: bool = true, Rule::OnlyTrue;
+        pub enabled: bool = true, Narrowing::OnlyTrue;
         /// Tools whose answers may contain secrets, by their names or aliases.
-        pub exempt: Vec<String>, Rule::Ignored;
+        pub exempt: Vec<String>, Narrowing::Ignored;
     }
 }

@@ -7,7 +7,7 @@ use schemars::{JsonSchema, json_schema};
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::hosts::host_grant;
-use crate::rule::{Rule, section};
+use crate::narrowing::{Narrowing, section};
 use crate::written::{as_written, inline_schema};
 
 // Whoever chooses the proxy or an authority can read all requests.
@@ -20,19 +20,19 @@ section! {
         /// belongs there too.
         #[serde(skip_serializing_if = "Option::is_none")]
         #[schemars(extend("examples" = ["http://proxy.example.com:3128"]))]
-        pub proxy: Option<WrittenProxy>, Rule::Ignored;
+        pub proxy: Option<WrittenProxy>, Narrowing::Ignored;
         /// Hosts that are reached without the proxy: names, with everything below them, addresses
         /// and ranges. If absent, `NO_PROXY` counts.
         #[serde(skip_serializing_if = "Option::is_none")]
         #[schemars(extend("examples" = [["localhost", "10.0.0.0/8"]]))]
-        pub no_proxy: Option<Vec<WithoutProxy>>, Rule::Ignored;
+        pub no_proxy: Option<Vec<WithoutProxy>>, Narrowing::Ignored;
         /// Whether the proxy resolves names that this machine can't resolve. Then the addresses
         /// aren't checked.
-        pub proxy_resolves: bool, Rule::OnlyFalse;
+        pub proxy_resolves: bool, Narrowing::OnlyFalse;
         /// PEM files with certificates of authorities that are trusted in addition to those of the
         /// system. A relative path starts at the folder of the `berth.toml` that names it.
         #[schemars(extend("examples" = [["~/company-ca.pem"]]))]
-        pub authorities: Vec<String>, Rule::Ignored;
+        pub authorities: Vec<String>, Narrowing::Ignored;
     }
 }
 

@@ -8,7 +8,7 @@ use jsonc_parser::cst::{CstInputValue, CstObject, CstRootNode};
 use serde_json::{Map, Value};
 use toml_edit::{DocumentMut, Item, Table, TableLike};
 
-use super::clients::Format;
+use crate::known::Format;
 
 /// The fields that say how to reach a server. A field that the new entry doesn't have is removed.
 const WAYS: [&str; 8] =
@@ -19,7 +19,7 @@ const WAYS: [&str; 8] =
 /// # Errors
 ///
 /// The obstacle, with its line.
-pub(super) fn edit(
+pub fn edit(
     format: Format,
     before: &str,
     table: &str,

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::Bounded;
-use crate::rule::{Rule, section};
+use crate::narrowing::{Narrowing, section};
 
 // A project's file that could rotate or remove files could erase the traces of its calls.
 section! {
@@ -12,18 +12,18 @@ section! {
     #[derive(Copy, Eq)]
     pub struct Audit {
         /// Whether calls are recorded.
-        pub enabled: bool = true, Rule::OnlyTrue;
+        pub enabled: bool = true, Narrowing::OnlyTrue;
         /// What happens to an acting call that can't be recorded, for example because the disk is
         /// full. Calls that only read go on.
-        pub on_failure: OnFailure = OnFailure::Stop, Rule::Stricter(&["stop", "continue"]);
+        pub on_failure: OnFailure = OnFailure::Stop, Narrowing::Stricter(&["stop", "continue"]);
         /// Whether each record is written to the disk before the call goes on, so that it survives
         /// a power failure. This takes milliseconds for each call; calls at the same time share one
         /// write.
-        pub durable: bool, Rule::OnlyTrue;
+        pub durable: bool, Narrowing::OnlyTrue;
         /// MiB of one file; then the next one begins.
-        pub max_mib: Bounded<1, 65_536> = Bounded::clamped(64), Rule::Ignored;
+        pub max_mib: Bounded<1, 65_536> = Bounded::clamped(64), Narrowing::Ignored;
         /// Older files that are kept; the oldest are removed. 0 means all.
-        pub keep: Bounded<0, 100_000> = Bounded::clamped(0), Rule::Ignored;
+        pub keep: Bounded<0, 100_000> = Bounded::clamped(0), Narrowing::Ignored;
     }
 }
 

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::Bounded;
-use crate::rule::{Rule, section};
+use crate::narrowing::{Narrowing, section};
 
 section! {
     /// How a person approves calls.
@@ -12,14 +12,14 @@ section! {
     pub struct Approvals {
         /// Seconds after which an approval for the session ends, and a question for `berth
         /// approvals` expires.
-        pub expire_secs: Bounded<1, 28_800> = Bounded::clamped(3600), Rule::Smaller;
+        pub expire_secs: Bounded<1, 28_800> = Bounded::clamped(3600), Narrowing::Smaller;
         /// Seconds that a call waits for `berth approvals` if nobody else can be asked. 0 means
         /// that it doesn't wait: the approval then counts for the next identical call.
-        pub wait_secs: Bounded<0, 3600> = Bounded::clamped(0), Rule::Smaller;
+        pub wait_secs: Bounded<0, 3600> = Bounded::clamped(0), Narrowing::Smaller;
         /// Whether `berth call --yes` counts.
-        pub yes_flag: bool = true, Rule::OnlyFalse;
+        pub yes_flag: bool = true, Narrowing::OnlyFalse;
         /// Who approves a call that came over MCP.
-        pub mcp: McpApprovals, Rule::Stricter(&["deny", "terminal", "client"]);
+        pub mcp: McpApprovals, Narrowing::Stricter(&["deny", "terminal", "client"]);
     }
 }
 

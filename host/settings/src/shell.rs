@@ -4,80 +4,80 @@ use berth_system::confine;
 use schemars::{JsonSchema, json_schema};
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::presets::{PRESETS, Preset, preset};
-use crate::rule::{Rule, section};
+use crate::narrowing::{Narrowing, section};
 use crate::written::{as_written, inline_schema};
 use crate::{AllowedPath, Bounded, PathGlob, WrittenPattern};
+use berth_presets::{PRESETS, Preset, preset};
 
 section! {
     /// What commands may do, whichever tool runs them, and what the processes of calls see and use.
     pub struct Shell {
         /// Whether there is a `bash` tool. `false` takes it out of the catalogue.
-        pub enabled: bool = true, Rule::OnlyFalse;
+        pub enabled: bool = true, Narrowing::OnlyFalse;
         /// Directories that commands may use. If empty, those of `[tools.file]`. `deny_read`,
         /// `allow_read` and `deny_write` of `[tools.file]` hold there too, except the default of
         /// `deny_write`: git writes to `.git`.
-        pub allowed_paths: Vec<AllowedPath>, Rule::Directories;
+        pub allowed_paths: Vec<AllowedPath>, Narrowing::Directories;
         /// Whether commands reach the network: never, if a person approves, or always.
         /// `allow_network = false` is another way to write `"deny"`, and `allow_network = true` to
         /// write `"allow"`.
-        pub network: NetworkGrant, Rule::Stricter(&["deny", "ask", "allow"]);
+        pub network: NetworkGrant, Narrowing::Stricter(&["deny", "ask", "allow"]);
         /// How much of the kernel's sandbox commands and programs of plugins need: all of it, or
         /// they don't start; what this machine offers, with a notice about missing parts; or none.
-        pub sandbox: SandboxMode, Rule::Stricter(&["strict", "best-effort", "off"]);
+        pub sandbox: SandboxMode, Narrowing::Stricter(&["strict", "best-effort", "off"]);
         /// Tools of yours that commands use, by name. Their caches, programs and settings are
         /// granted, their credentials are not.
-        pub presets: Vec<PresetName>, Rule::Subset;
+        pub presets: Vec<PresetName>, Narrowing::Subset;
         /// Variables of your environment that commands get in addition to the usual ones, by name.
         /// A variable that looks like a credential is passed on only if it is named here.
-        pub env: Vec<VariableName>, Rule::Subset;
+        pub env: Vec<VariableName>, Narrowing::Subset;
         /// Sockets in the granted directories that commands may connect to, and folders of such
         /// sockets. The program that listens there runs outside the sandbox, so all other sockets
         /// are hidden. `~` is the home directory, and a relative path starts at the working
         /// directory.
-        pub sockets: Vec<String>, Rule::Subset;
+        pub sockets: Vec<String>, Narrowing::Subset;
         /// Commands that never run, in addition to those that are always blocked: `rm -rf /`,
         /// `sudo`, `mkfs`, `dd if=`, `curl`, `wget`, `nc`, `ncat`, `netcat`, `shutdown`, `reboot`,
         /// `halt`. An entry is a program, or a program with arguments that have to be among its
         /// own.
-        pub blocked_commands: Vec<WrittenPattern>, Rule::Adds;
+        pub blocked_commands: Vec<WrittenPattern>, Narrowing::Adds;
         /// Exceptions from the commands that are always blocked.
-        pub allowed_commands: Vec<WrittenPattern>, Rule::Subset;
+        pub allowed_commands: Vec<WrittenPattern>, Narrowing::Subset;
         /// The programs that a command may start, by name. If empty, any. Shell built-ins (`cd`,
         /// `echo`, …) are always allowed. A command that can't be resolved is refused.
-        pub only_commands: Vec<WrittenPattern>, Rule::Restricts;
+        pub only_commands: Vec<WrittenPattern>, Narrowing::Restricts;
         /// Whether a command that can't be resolved, or that contains `$(…)`, backticks, `<(…)` or
         /// `>(…)`, is refused instead of needing approval.
-        pub strict_parse: bool, Rule::OnlyTrue;
+        pub strict_parse: bool, Narrowing::OnlyTrue;
         /// Texts that make a command need approval if it contains one. They count if
         /// `[tools.permissions]` has no rule for `bash`. The default ones count only with
         /// `autonomy = "ask"`.
-        pub confirm_patterns: Vec<WrittenPattern> = CONFIRM.iter().map(|text| WrittenPattern((*text).to_owned())).collect(), Rule::Adds;
+        pub confirm_patterns: Vec<WrittenPattern> = CONFIRM.iter().map(|text| WrittenPattern((*text).to_owned())).collect(), Narrowing::Adds;
         /// Whether commands of high risk (`rm`, `chmod`, `ssh`, …) are refused instead of needing
         /// approval.
-        pub block_high_risk_commands: bool, Rule::OnlyTrue;
+        pub block_high_risk_commands: bool, Narrowing::OnlyTrue;
         /// Whether commands of medium risk (`git commit`, `mv`, `npm install`, …) need approval
         /// whatever `autonomy` is, unless a permission allows them.
-        pub require_approval_for_medium_risk: bool, Rule::OnlyTrue;
+        pub require_approval_for_medium_risk: bool, Narrowing::OnlyTrue;
         /// Whether what commands change in files is saved first, for `berth undo`, as what file
         /// tools change (`[tools.undo]`).
-        pub transactional: bool = true, Rule::OnlyTrue;
+        pub transactional: bool = true, Narrowing::OnlyTrue;
         /// Globs of the files whose changes by commands are saved. If empty, all.
-        pub transaction_scope: Vec<PathGlob> = vec![PathGlob::known("**")], Rule::Ignored;
+        pub transaction_scope: Vec<PathGlob> = vec![PathGlob::known("**")], Narrowing::Ignored;
         /// Whether a change by a command is refused if the old state can't be saved: because it is
         /// too large, or because the sandbox can't tell what the command changes.
-        pub snapshot_required: bool, Rule::OnlyTrue;
+        pub snapshot_required: bool, Narrowing::OnlyTrue;
         /// Bytes that are saved of what the commands of one call change. 0: as much as
         /// `[tools.undo]` has in `call_mib`.
-        pub max_snapshot_bytes: u64, Rule::Ignored;
+        pub max_snapshot_bytes: u64, Narrowing::Ignored;
         /// Whether the changes of a command are undone at once if it ends with one of
         /// `auto_rollback_exit_codes`.
-        pub auto_rollback: bool, Rule::Ignored;
+        pub auto_rollback: bool, Narrowing::Ignored;
         /// The exit codes that undo the changes of a command. If empty, 2 and above.
-        pub auto_rollback_exit_codes: Vec<i32> = vec![1, 2], Rule::Ignored;
+        pub auto_rollback_exit_codes: Vec<i32> = vec![1, 2], Narrowing::Ignored;
         /// What the processes of one command may use, and those of one program that a plugin
         /// starts.
-        pub limits: ProcessLimits, Rule::Table(ProcessLimits::RULES);
+        pub limits: ProcessLimits, Narrowing::Table(ProcessLimits::RULES);
     }
 }
 
@@ -140,18 +140,18 @@ section! {
     #[derive(Copy, Eq)]
     pub struct ProcessLimits {
         /// MiB of memory, for each process and for all together.
-        pub memory_mib: Bounded<16, 1_048_576> = Bounded::clamped(4096), Rule::Smaller;
+        pub memory_mib: Bounded<16, 1_048_576> = Bounded::clamped(4096), Narrowing::Smaller;
         /// Processes and threads at the same time.
-        pub processes: Bounded<4, 65_536> = Bounded::clamped(512), Rule::Smaller;
+        pub processes: Bounded<4, 65_536> = Bounded::clamped(512), Narrowing::Smaller;
         /// Seconds of processor time, for all processes together.
-        pub cpu_secs: Bounded<1, 604_800> = Bounded::clamped(3600), Rule::Smaller;
+        pub cpu_secs: Bounded<1, 604_800> = Bounded::clamped(3600), Narrowing::Smaller;
         /// MiB of one file that is written.
-        pub file_mib: Bounded<1, 1_048_576> = Bounded::clamped(4096), Rule::Smaller;
+        pub file_mib: Bounded<1, 1_048_576> = Bounded::clamped(4096), Narrowing::Smaller;
         /// Files, sockets and pipes that each process may have open.
-        pub open_files: Bounded<64, 1_048_576> = Bounded::clamped(4096), Rule::Smaller;
+        pub open_files: Bounded<64, 1_048_576> = Bounded::clamped(4096), Narrowing::Smaller;
         /// MiB of the private `/tmp` and home directory, which are in memory and end with the
         /// command.
-        pub scratch_mib: Bounded<1, 1_048_576> = Bounded::clamped(1024), Rule::Smaller;
+        pub scratch_mib: Bounded<1, 1_048_576> = Bounded::clamped(1024), Narrowing::Smaller;
     }
 }
 

@@ -1,13 +1,20 @@
-//! The tables of `berth.toml`, one file for each.
+//! The keys of `berth.toml`: one file for each table, with the type, the default and the meaning of
+//! every key, and what a file in the working directory may do to it.
+//!
+//! Where values come from, and what narrows them, is in `berth-config`.
 
 mod approvals;
 mod audit;
+mod bounded;
 mod dependencies;
 mod file;
 mod filters;
+mod hosts;
 mod limits;
+mod narrowing;
 mod network;
 mod overflow;
+mod paths;
 mod permissions;
 mod plugin_folder;
 mod plugins;
@@ -21,22 +28,27 @@ mod shell;
 mod tools;
 mod undo;
 mod web;
+mod written;
 
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::rule::{Rule, section};
+use crate::narrowing::section;
 
 pub use approvals::{Approvals, McpApprovals};
 pub use audit::{Audit, OnFailure};
+pub use bounded::Bounded;
 pub use dependencies::{Dependencies, DependencyRule, Ratio};
 pub use file::FileTools;
 pub use filters::{BUILT_IN_FILTERS, FilterSecurity, Filters, WrittenExpression};
+pub use hosts::{HostGrant, Method, UrlScheme, WrittenHost, WrittenPrivateHosts};
 pub use limits::{Limits, PluginLimits};
+pub use narrowing::Narrowing;
 pub use network::{Network, WithoutProxy, WrittenProxy};
 pub use overflow::Overflow;
+pub use paths::{AllowedPath, PathAccess, PathGlob};
 pub use permissions::{PermissionAction, PermissionRule, WrittenPattern};
 pub use plugin_folder::{PluginFolder, Reload};
 pub use plugins::{ArgumentPart, InstanceLifetime, Plugin, PluginSettings, TrustLevel};
@@ -46,8 +58,9 @@ pub use policy::{
 pub use redaction::Redaction;
 pub use result_cache::ResultCache;
 pub use retry::Retry;
-pub(crate) use secrets::is_in_secrets;
-pub use secrets::{HeaderName, Keyring, PathPrefix, Prefix, QueryName, Secret, WrittenSecretHost};
+pub use secrets::{
+    HeaderName, Keyring, PathPrefix, Prefix, QueryName, Secret, WrittenSecretHost, is_in_secrets,
+};
 pub use serve::{OAuth, Serve, Structured};
 pub use shell::{
     NetworkGrant, PresetName, ProcessLimits, SandboxMode, Shell, VariableName, WrittenProgram,
@@ -61,20 +74,20 @@ section! {
     /// the working directory.
     pub struct Config {
         /// Settings of all tools.
-        pub tools: Tools, Rule::Table(Tools::RULES);
+        pub tools: Tools, Narrowing::Table(Tools::RULES);
         /// How a person approves calls.
-        pub approvals: Approvals, Rule::Table(Approvals::RULES);
+        pub approvals: Approvals, Narrowing::Table(Approvals::RULES);
         /// How `berth serve` serves its clients. `structured` says what they get; every other key
         /// is about HTTP.
-        pub serve: Serve, Rule::Table(Serve::RULES);
+        pub serve: Serve, Narrowing::Table(Serve::RULES);
         /// How requests of all plugins leave this machine.
-        pub network: Network, Rule::Table(Network::RULES);
+        pub network: Network, Narrowing::Table(Network::RULES);
         /// A folder whose plugins are loaded without being named one by one.
-        pub plugin_folder: PluginFolder, Rule::Table(PluginFolder::RULES);
+        pub plugin_folder: PluginFolder, Narrowing::Table(PluginFolder::RULES);
         /// The record of every call: `audit/audit.jsonl` in Berth's data folder.
-        pub audit: Audit, Rule::Table(Audit::RULES);
+        pub audit: Audit, Narrowing::Table(Audit::RULES);
         /// Plugins that are not built in. The key is the name that stands before `__` in the names
         /// of their tools: at most 24 of `[a-z0-9-]`, a letter first.
-        pub plugins: BTreeMap<String, Plugin>, Rule::Named(Plugin::RULES);
+        pub plugins: BTreeMap<String, Plugin>, Narrowing::Named(Plugin::RULES);
     }
 }

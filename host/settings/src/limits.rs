@@ -4,30 +4,30 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::Bounded;
-use crate::rule::{Rule, section};
+use crate::narrowing::{Narrowing, section};
 
 section! {
     /// What one call may use. `[plugins.NAME.limits]` has the same keys for one plugin.
     #[derive(Copy, Eq)]
     pub struct Limits {
         /// Seconds of processor time.
-        pub cpu_secs: Bounded<1, 86_400> = Bounded::clamped(10), Rule::Smaller;
+        pub cpu_secs: Bounded<1, 86_400> = Bounded::clamped(10), Narrowing::Smaller;
         /// MiB of memory, over all memories and tables of the plugin together.
-        pub memory_mib: Bounded<1, 16_384> = Bounded::clamped(256), Rule::Smaller;
+        pub memory_mib: Bounded<1, 16_384> = Bounded::clamped(256), Narrowing::Smaller;
         /// MiB of one answer.
-        pub result_mib: Bounded<1, 256> = Bounded::clamped(8), Rule::Smaller;
+        pub result_mib: Bounded<1, 256> = Bounded::clamped(8), Narrowing::Smaller;
         /// MiB that may be written to files.
-        pub written_mib: Bounded<1, 1_048_576> = Bounded::clamped(1024), Rule::Smaller;
+        pub written_mib: Bounded<1, 1_048_576> = Bounded::clamped(1024), Narrowing::Smaller;
         /// Files, directories and other handles that may be open at the same time.
-        pub handles: Bounded<16, 4096> = Bounded::clamped(256), Rule::Smaller;
+        pub handles: Bounded<16, 4096> = Bounded::clamped(256), Narrowing::Smaller;
         /// Requests to the network. Each redirect counts.
-        pub requests: Bounded<1, 256> = Bounded::clamped(100), Rule::Smaller;
+        pub requests: Bounded<1, 256> = Bounded::clamped(100), Narrowing::Smaller;
         /// Requests of the plugin at the same time; further requests wait.
-        pub concurrent_requests: Bounded<1, 1024> = Bounded::clamped(8), Rule::Smaller;
+        pub concurrent_requests: Bounded<1, 1024> = Bounded::clamped(8), Narrowing::Smaller;
         /// MiB of one response from the network, both as received and unpacked.
-        pub response_mib: Bounded<1, 1024> = Bounded::clamped(10), Rule::Smaller;
+        pub response_mib: Bounded<1, 1024> = Bounded::clamped(10), Narrowing::Smaller;
         /// Seconds of one request, until the end of its response.
-        pub request_secs: Bounded<1, 3600> = Bounded::clamped(30), Rule::Smaller;
+        pub request_secs: Bounded<1, 3600> = Bounded::clamped(30), Narrowing::Smaller;
     }
 }
 
@@ -37,31 +37,31 @@ section! {
     pub struct PluginLimits {
         /// Seconds of processor time.
         #[serde(skip_serializing_if = "Option::is_none")]
-        pub cpu_secs: Option<Bounded<1, 86_400>>, Rule::Smaller;
+        pub cpu_secs: Option<Bounded<1, 86_400>>, Narrowing::Smaller;
         /// MiB of memory, over all memories and tables of the plugin together.
         #[serde(skip_serializing_if = "Option::is_none")]
-        pub memory_mib: Option<Bounded<1, 16_384>>, Rule::Smaller;
+        pub memory_mib: Option<Bounded<1, 16_384>>, Narrowing::Smaller;
         /// MiB of one answer.
         #[serde(skip_serializing_if = "Option::is_none")]
-        pub result_mib: Option<Bounded<1, 256>>, Rule::Smaller;
+        pub result_mib: Option<Bounded<1, 256>>, Narrowing::Smaller;
         /// MiB that may be written to files.
         #[serde(skip_serializing_if = "Option::is_none")]
-        pub written_mib: Option<Bounded<1, 1_048_576>>, Rule::Smaller;
+        pub written_mib: Option<Bounded<1, 1_048_576>>, Narrowing::Smaller;
         /// Files, directories and other handles that may be open at the same time.
         #[serde(skip_serializing_if = "Option::is_none")]
-        pub handles: Option<Bounded<16, 4096>>, Rule::Smaller;
+        pub handles: Option<Bounded<16, 4096>>, Narrowing::Smaller;
         /// Requests to the network. Each redirect counts.
         #[serde(skip_serializing_if = "Option::is_none")]
-        pub requests: Option<Bounded<1, 256>>, Rule::Smaller;
+        pub requests: Option<Bounded<1, 256>>, Narrowing::Smaller;
         /// Requests of the plugin at the same time; further requests wait.
         #[serde(skip_serializing_if = "Option::is_none")]
-        pub concurrent_requests: Option<Bounded<1, 1024>>, Rule::Smaller;
+        pub concurrent_requests: Option<Bounded<1, 1024>>, Narrowing::Smaller;
         /// MiB of one response from the network, both as received and unpacked.
         #[serde(skip_serializing_if = "Option::is_none")]
-        pub response_mib: Option<Bounded<1, 1024>>, Rule::Smaller;
+        pub response_mib: Option<Bounded<1, 1024>>, Narrowing::Smaller;
         /// Seconds of one request, until the end of its response.
         #[serde(skip_serializing_if = "Option::is_none")]
-        pub request_secs: Option<Bounded<1, 3600>>, Rule::Smaller;
+        pub request_secs: Option<Bounded<1, 3600>>, Narrowing::Smaller;
     }
 }
 

@@ -5,7 +5,7 @@ use schemars::{JsonSchema, json_schema};
 use serde::de::{Unexpected, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::rule::{Rule, section};
+use crate::narrowing::{Narrowing, section};
 use crate::written::inline_schema;
 
 // A further rule could close a cycle, and tools on a cycle are never blocked. So even a further
@@ -14,16 +14,16 @@ section! {
     /// Which tools are blocked until other tools have succeeded in the same session.
     pub struct Dependencies {
         /// Whether the rules count.
-        pub enabled: bool, Rule::OnlyTrue;
+        pub enabled: bool, Narrowing::OnlyTrue;
         /// What a preferred tool adds to the rank of the tool that prefers it, once it has
         /// succeeded.
-        pub boost_per_dep: Ratio = Ratio(0.15), Rule::Ignored;
+        pub boost_per_dep: Ratio = Ratio(0.15), Narrowing::Ignored;
         /// The largest sum that is added to a rank.
-        pub max_total_boost: Ratio = Ratio(0.2), Rule::Ignored;
+        pub max_total_boost: Ratio = Ratio(0.2), Narrowing::Ignored;
         /// Tools that are never blocked.
-        pub always_on: Vec<String>, Rule::Ignored;
+        pub always_on: Vec<String>, Narrowing::Ignored;
         /// What a tool depends on, by its full name.
-        pub rules: BTreeMap<String, DependencyRule>, Rule::Named(DependencyRule::RULES);
+        pub rules: BTreeMap<String, DependencyRule>, Narrowing::Named(DependencyRule::RULES);
     }
 }
 
@@ -32,9 +32,9 @@ section! {
     #[derive(Eq)]
     pub struct DependencyRule {
         /// Tools that have to succeed in the session before this one is offered and may be called.
-        pub requires: Vec<String>, Rule::Ignored;
+        pub requires: Vec<String>, Narrowing::Ignored;
         /// Tools that raise this one's rank once they have succeeded.
-        pub prefers: Vec<String>, Rule::Ignored;
+        pub prefers: Vec<String>, Narrowing::Ignored;
     }
 }
 

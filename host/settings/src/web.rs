@@ -5,35 +5,35 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::rule::{Rule, section};
+use crate::narrowing::{Narrowing, section};
 use crate::{Bounded, HostGrant, Secret, WrittenHost, WrittenPrivateHosts};
 
 section! {
     /// What the built-in web tools may reach, and how much of an answer they take.
     pub struct Web {
         /// Whether there are web tools. `false` takes them out of the catalogue.
-        pub enabled: bool = true, Rule::OnlyFalse;
+        pub enabled: bool = true, Narrowing::OnlyFalse;
         /// Hosts that are reached without approval: `"docs.rs"`, `"*.example.com"` for all names
         /// below one, or `"https://example.com:8443"`. A table can also name the `methods`.
-        pub allowed_domains: Vec<HostGrant>, Rule::Covered(HostGrant::covers_written);
+        pub allowed_domains: Vec<HostGrant>, Narrowing::Covered(HostGrant::covers_written);
         /// Hosts that no plugin may reach, whatever else is granted.
-        pub denied_domains: Vec<WrittenHost>, Rule::Adds;
+        pub denied_domains: Vec<WrittenHost>, Narrowing::Adds;
         /// What happens to requests to other public hosts.
-        pub other_domains: OtherDomains, Rule::Stricter(&["deny", "ask", "allow"]);
+        pub other_domains: OtherDomains, Narrowing::Stricter(&["deny", "ask", "allow"]);
         /// Private hosts that may be reached: `"localhost:3000"`, an address, or a range such as
         /// `"10.1.0.0/16"`, each with or without a port. They are also reached without TLS.
-        pub allowed_private_hosts: Vec<WrittenPrivateHosts>, Rule::Covered(WrittenPrivateHosts::covers_written);
+        pub allowed_private_hosts: Vec<WrittenPrivateHosts>, Narrowing::Covered(WrittenPrivateHosts::covers_written);
         /// Whether other hosts are reached with TLS only.
-        pub https_only: bool = true, Rule::OnlyTrue;
+        pub https_only: bool = true, Narrowing::OnlyTrue;
         /// Seconds of one request, until the end of its response.
-        pub timeout: Bounded<1, 3600> = Bounded::clamped(15), Rule::Smaller;
+        pub timeout: Bounded<1, 3600> = Bounded::clamped(15), Narrowing::Smaller;
         /// KiB of the body of one response. A longer body is cut there.
-        pub max_body_kib: Bounded<1, 1_048_576> = Bounded::clamped(1024), Rule::Smaller;
+        pub max_body_kib: Bounded<1, 1_048_576> = Bounded::clamped(1024), Narrowing::Smaller;
         /// Hosts to which a request may carry something that looks like a secret.
-        pub credentials_to: Vec<WrittenHost>, Rule::Covered(WrittenHost::covers_written);
+        pub credentials_to: Vec<WrittenHost>, Narrowing::Covered(WrittenHost::covers_written);
         /// Secrets that Berth adds to requests, by names that you choose. No tool and no model sees
         /// them.
-        pub secrets: BTreeMap<String, Secret>, Rule::Named(Secret::RULES);
+        pub secrets: BTreeMap<String, Secret>, Narrowing::Named(Secret::RULES);
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::{JsonSchema, json_schema};
 use serde::{Deserialize, Serialize};
 
-use crate::rule::{Rule, section};
+use crate::narrowing::{Narrowing, section};
 use crate::written::inline_schema;
 use crate::{
     AllowedPath, Bounded, HostGrant, PluginLimits, Reload, Secret, VariableName, WrittenHost,
@@ -16,78 +16,78 @@ section! {
     /// A plugin that is not built in.
     pub struct Plugin {
         /// Whether its tools are offered. `false` takes them out of the catalogue.
-        pub enabled: bool = true, Rule::OnlyFalse;
+        pub enabled: bool = true, Narrowing::OnlyFalse;
         /// The component, a `.wasm` file. If empty, it is the plugin of that name in
         /// `[plugin_folder]`. `~` is the home directory. A relative path starts at the folder of
         /// the `berth.toml` that names it; in a variable or a flag, at the working directory.
-        pub path: String, Rule::Ignored;
+        pub path: String, Narrowing::Ignored;
         /// What happens when the component changes. If absent: `"approve"` for a plugin with a
         /// `path`, and what `[plugin_folder]` says for one that comes from there.
         #[serde(skip_serializing_if = "Option::is_none")]
-        pub reload: Option<Reload>, Rule::Approve;
+        pub reload: Option<Reload>, Narrowing::Approve;
         /// The built-in plugin that this one replaces, for example `"file"`. If empty, none.
-        pub replaces: String, Rule::Ignored;
+        pub replaces: String, Narrowing::Ignored;
         /// Directories that the plugin may use. Nothing is granted by default.
-        pub allowed_paths: Vec<AllowedPath>, Rule::Directories;
+        pub allowed_paths: Vec<AllowedPath>, Narrowing::Directories;
         /// Whether the component is run as a command: it is a program for WASI, with arguments, a
         /// standard output and an exit code. Its one tool is `NAME__run`.
-        pub command: bool, Rule::Ignored;
+        pub command: bool, Narrowing::Ignored;
         /// The arguments of the command. `"{name}"` stands for an argument of the tool, always as
         /// one word; `"{name...}"` for a list, each text as a word. `"{name:read}"` and
         /// `"{name:write}"` are paths, which are checked before the command runs. A list of words
         /// is left out if the call lacks one of their arguments: `["--max-count", "{count}"]`, or
         /// `["-i", "{ignore_case?}"]` for an argument that is true or false.
-        pub arguments: Vec<ArgumentPart>, Rule::Ignored;
+        pub arguments: Vec<ArgumentPart>, Narrowing::Ignored;
         /// The argument whose text is the command's standard input. If empty, there is none.
-        pub stdin: String, Rule::Ignored;
+        pub stdin: String, Narrowing::Ignored;
         /// What the tool of the command does, for models. If empty, what the component says.
-        pub description: String, Rule::Ignored;
+        pub description: String, Narrowing::Ignored;
         /// What the arguments of the tool mean, by name.
         #[schemars(extend("examples" = [{ "pattern": "A regular expression" }]))]
-        pub argument_descriptions: BTreeMap<String, String>, Rule::Each(&Rule::Ignored);
+        pub argument_descriptions: BTreeMap<String, String>, Narrowing::Each(&Narrowing::Ignored);
         /// How far the plugin is trusted.
-        pub trust: TrustLevel, Rule::Stricter(&["blocked", "quarantined", "verified", "trusted"]);
+        pub trust: TrustLevel, Narrowing::Stricter(&["blocked", "quarantined", "verified", "trusted"]);
         /// Programs that the plugin may start, each with a glob for every argument, as in `"git
         /// {status,diff} **"`. A `**` at the end stands for any further arguments. The programs run
         /// in the sandbox of `[tools.shell]`.
-        pub programs: Vec<WrittenProgram>, Rule::Subset;
+        pub programs: Vec<WrittenProgram>, Narrowing::Subset;
         /// Whether the plugin may run commands with a shell, and so any program.
-        pub shell: bool, Rule::OnlyFalse;
+        pub shell: bool, Narrowing::OnlyFalse;
         /// Whether programs of the plugin may reach the network. The plugin's own requests need
         /// `hosts`.
-        pub network: bool, Rule::OnlyFalse;
+        pub network: bool, Narrowing::OnlyFalse;
         /// Variables of your environment that programs of the plugin get in addition to the usual
         /// ones, by name.
-        pub env: Vec<VariableName>, Rule::Subset;
+        pub env: Vec<VariableName>, Narrowing::Subset;
         /// Hosts that the plugin's own requests may reach: `"api.example.com"`, `"*.example.com"`
         /// for all names below one, or `"https://example.com:8443"`. A table can also name the
         /// `methods`. For programs that it starts, see `network`.
-        pub hosts: Vec<HostGrant>, Rule::Covered(HostGrant::covers_written);
+        pub hosts: Vec<HostGrant>, Narrowing::Covered(HostGrant::covers_written);
         /// Private hosts that these requests may reach: `"localhost:3000"`, an address or a range,
         /// each with or without a port.
-        pub allowed_private_hosts: Vec<WrittenPrivateHosts>, Rule::Covered(WrittenPrivateHosts::covers_written);
+        pub allowed_private_hosts: Vec<WrittenPrivateHosts>, Narrowing::Covered(WrittenPrivateHosts::covers_written);
         /// Whether other hosts are reached with TLS only.
-        pub https_only: bool = true, Rule::OnlyTrue;
+        pub https_only: bool = true, Narrowing::OnlyTrue;
         /// Hosts to which its requests may carry something that looks like a secret.
-        pub credentials_to: Vec<WrittenHost>, Rule::Covered(WrittenHost::covers_written);
+        pub credentials_to: Vec<WrittenHost>, Narrowing::Covered(WrittenHost::covers_written);
         /// Secrets that Berth adds to its requests, by names that you choose. The plugin sees none
         /// of them.
-        pub secrets: BTreeMap<String, Secret>, Rule::Named(Secret::RULES);
+        pub secrets: BTreeMap<String, Secret>, Narrowing::Named(Secret::RULES);
         /// MiB of keys and values that the plugin may keep between its calls, in a store that no
         /// other plugin sees. 0: it keeps nothing.
-        pub store_mib: Bounded<0, 65_536> = Bounded::clamped(0), Rule::Smaller;
+        pub store_mib: Bounded<0, 65_536> = Bounded::clamped(0), Narrowing::Smaller;
         /// Keys that it may keep there.
-        pub store_keys: Bounded<1, 10_000_000> = Bounded::clamped(10_000), Rule::Smaller;
+        pub store_keys: Bounded<1, 10_000_000> = Bounded::clamped(10_000), Narrowing::Smaller;
         /// How long an instance of the plugin lasts. With `"session"`, a plugin that asks for it
         /// keeps its memory between the calls of one session, as long as nothing goes wrong.
-        pub instance: InstanceLifetime, Rule::Stricter(&["call", "session"]);
+        pub instance: InstanceLifetime, Narrowing::Stricter(&["call", "session"]);
         /// The plugin's own settings: its keys are whatever the plugin reads, and `berth plugin
         /// inspect` shows them if the plugin describes them. At most 64 KiB and 32 levels. A
         /// `berth.toml` in the working directory can't set them. They are no place for secrets: the
         /// plugin reads them.
-        pub config: PluginSettings, Rule::Free;
+        pub config: PluginSettings, Narrowing::Free;
         /// What one call of the plugin may use if it differs from `[tools.limits]`.
-        pub limits: PluginLimits, Rule::Table(PluginLimits::RULES);
+        pub limits: PluginLimits, Narrowing::Table(PluginLimits::RULES);
     }
 }
 

@@ -5,28 +5,38 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use crate::error::Error;
-use crate::nearest::nearest;
-
 /// The server that a client starts or connects to.
-pub(super) enum Server {
+pub enum ServerConfig {
     /// A process that the client starts.
-    Stdio { program: String, arguments: Vec<String> },
+    Stdio {
+        /// The program.
+        program: String,
+        /// Its arguments.
+        arguments: Vec<String>,
+    },
     /// A running server. Its token is in an environment variable of the client; without one, the
     /// client gets its own from an authorization server.
-    Http { url: String, variable: Option<String> },
+    Http {
+        /// Its address.
+        url: String,
+        /// The variable with the token.
+        variable: Option<String>,
+    },
 }
 
 /// A client.
-pub(super) struct Client {
-    pub(super) name: &'static str,
-    pub(super) title: &'static str,
+pub struct Client {
+    /// Its name on Berth's command line.
+    pub name: &'static str,
+    /// Its name for people.
+    pub title: &'static str,
     user: User,
     /// Its file in a project.
-    pub(super) project: Option<&'static str>,
-    pub(super) format: Format,
+    pub project: Option<&'static str>,
+    /// The format of its files.
+    pub format: Format,
     /// The table of the servers.
-    pub(super) table: &'static str,
+    pub table: &'static str,
     words: Words,
 }
 
@@ -43,9 +53,10 @@ enum User {
 
 /// The format of a client's file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Format {
+pub enum Format {
     /// JSON, with the comments and trailing commas that most of them take.
     Json,
+    /// TOML.
     Toml,
 }
 
@@ -72,7 +83,8 @@ fn of_environment(variable: &str) -> String {
     format!("${{env:{variable}}}")
 }
 
-pub(super) const CLIENTS: [Client; 10] = [
+/// All known clients.
+pub const CLIENTS: [Client; 10] = [
     Client {
         name: "claude-code",
         title: "Claude Code",
@@ -165,34 +177,16 @@ pub(super) const CLIENTS: [Client; 10] = [
     },
 ];
 
-/// The client with this name.
-///
-/// # Errors
-///
-/// No client has this name.
-pub(super) fn named(name: &str) -> Result<&'static Client, Error> {
-    CLIENTS.iter().find(|client| client.name == name).ok_or_else(|| {
-        let near = nearest(name, CLIENTS.iter().map(|client| client.name));
-        let hint = near.map_or_else(
-            || "`berth mcp config` lists those that are known".to_owned(),
-            |near| format!("did you mean `{near}`?"),
-        );
-        Error::Usage(format!("there is no client `{name}`; {hint}"))
-    })
-}
-
 impl Client {
     /// Its user's file. `None`: only its own command can change it.
     ///
     /// # Errors
     ///
     /// The folder of the user's files isn't known.
-    pub(super) fn user_file(&self) -> Result<Option<PathBuf>, Error> {
+    pub fn user_file(&self) -> Result<Option<PathBuf>, String> {
         let home = || {
             folder("HOME").ok_or_else(|| {
-                Error::Usage(
-                    "HOME isn't set to a folder, so the client's file can't be found".to_owned(),
-                )
+                "HOME isn't set to a folder, so the client's file can't be found".to_owned()
             })
         };
         Ok(match self.user {
@@ -216,17 +210,16 @@ impl Client {
     /// # Errors
     ///
     /// It has none.
-    pub(super) fn project_file(&self) -> Result<PathBuf, Error> {
-        let file = self
-            .project
-            .ok_or_else(|| Error::Usage(format!("{} has no file in a project", self.title)))?;
+    pub fn project_file(&self) -> Result<PathBuf, String> {
+        let file =
+            self.project.ok_or_else(|| format!("{} has no file in a project", self.title))?;
         let here = std::env::current_dir()
-            .map_err(berth_core::HostError::io("finding the working directory"))?;
+            .map_err(|error| format!("finding the working directory: {error}"))?;
         Ok(here.join(file))
     }
 
     /// Whether it connects to servers over HTTP with a token that its file doesn't hold.
-    pub(super) fn takes_http(&self) -> bool {
+    pub fn takes_http(&self) -> bool {
         !matches!(self.words, Words::Plain(None))
     }
 
@@ -235,9 +228,9 @@ impl Client {
     /// # Errors
     ///
     /// It can't use such a server.
-    pub(super) fn entry(&self, server: &Server) -> Result<Value, Error> {
+    pub fn entry(&self, server: &ServerConfig) -> Result<Value, String> {
         Ok(match server {
-            Server::Stdio { program, arguments } => match self.words {
+            ServerConfig::Stdio { program, arguments } => match self.words {
                 Words::Plain(_) | Words::Windsurf | Words::Gemini | Words::Codex => {
                     json!({ "command": program, "args": arguments })
                 }
@@ -252,7 +245,7 @@ impl Client {
                     json!({ "type": "local", "command": command, "enabled": true })
                 }
             },
-            Server::Http { url, variable: token } => {
+            ServerConfig::Http { url, variable: token } => {
                 let headers = |token: String| json!({ "Authorization": format!("Bearer {token}") });
                 let variable = token.as_deref().unwrap_or_default();
                 let mut entry = match self.words {
@@ -261,9 +254,9 @@ impl Client {
                     }
                     Words::Plain(None) => {
                         let title = self.title;
-                        return Err(Error::Usage(format!(
+                        return Err(format!(
                             "{title}'s file would have to hold the server's token; let it start `berth serve`"
-                        )));
+                        ));
                     }
                     Words::Typed(_, token) => {
                         json!({ "type": "http", "url": url, "headers": headers(token(variable)) })
@@ -293,17 +286,17 @@ impl Client {
     }
 
     /// The client's command that adds a server.
-    pub(super) fn command(&self, name: &str, server: &Server) -> Vec<String> {
+    pub fn command(&self, name: &str, server: &ServerConfig) -> Vec<String> {
         let words =
             |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
         match server {
-            Server::Stdio { program, arguments } => {
+            ServerConfig::Stdio { program, arguments } => {
                 let mut line =
                     words(&["claude", "mcp", "add", "--scope", "user", name, "--", program]);
                 line.extend(arguments.iter().cloned());
                 line
             }
-            Server::Http { url, variable } => {
+            ServerConfig::Http { url, variable } => {
                 let mut line = words(&[
                     "claude",
                     "mcp",

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::rule::{Rule, section};
+use crate::narrowing::{Narrowing, section};
 
 section! {
     /// A folder whose plugins are loaded, and reloaded when they change.
@@ -12,9 +12,9 @@ section! {
         /// The folder. If empty, it is `plugins` in Berth's data folder. `~` is the home directory.
         /// A relative path starts at the folder of the `berth.toml` that names it; in a variable or
         /// a flag, at the working directory. Tools can't write there.
-        pub path: String, Rule::Ignored;
+        pub path: String, Narrowing::Ignored;
         /// What happens to a plugin that is new or has changed.
-        pub reload: Reload, Rule::Approve;
+        pub reload: Reload, Narrowing::Approve;
     }
 }
 

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::Bounded;
-use crate::rule::{Rule, section};
+use crate::narrowing::{Narrowing, section};
 
 section! {
     /// Answers that are too long for a model. The model gets the beginning and the end; the whole
@@ -12,12 +12,12 @@ section! {
     #[derive(Copy, Eq)]
     pub struct Overflow {
         /// Characters of an answer's text. A longer text is cut. 0 means that it is never cut.
-        pub threshold: Bounded<0, 100_000_000> = Bounded::clamped(30_000), Rule::SmallerOrUnbounded;
+        pub threshold: Bounded<0, 100_000_000> = Bounded::clamped(30_000), Narrowing::SmallerOrUnbounded;
         /// Hours that a whole answer is stored.
-        pub retention_hours: Bounded<1, 8760> = Bounded::clamped(168), Rule::Smaller;
+        pub retention_hours: Bounded<1, 8760> = Bounded::clamped(168), Narrowing::Smaller;
         /// MiB for all stored answers together; the oldest are removed first. Of one answer, at
         /// most 10 MiB are stored; of the outputs of one command, at most 64 MiB and half of
         /// `max_mib`.
-        pub max_mib: Bounded<1, 1_048_576> = Bounded::clamped(256), Rule::Smaller;
+        pub max_mib: Bounded<1, 1_048_576> = Bounded::clamped(256), Narrowing::Smaller;
     }
 }

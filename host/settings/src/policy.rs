@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::rule::{Rule, section};
+use crate::narrowing::{Narrowing, section};
 use crate::{PathGlob, TrustLevel, WrittenPattern};
 
 section! {
@@ -13,7 +13,7 @@ section! {
         /// The rules, at most 256. Their order doesn't matter. A field that a rule leaves out
         /// matches everything. A rule with `effect = "allow"` turns the set into a list of what may
         /// run: a call that matches no such rule is refused, except `read_overflow`.
-        pub rules: Vec<PolicyRule>, Rule::Denials("effect");
+        pub rules: Vec<PolicyRule>, Narrowing::Denials("effect");
     }
 }
 
@@ -22,9 +22,9 @@ section! {
     /// may be done at all. They can only take away too.
     pub struct Authorization {
         /// Whether the rules count.
-        pub enabled: bool, Rule::OnlyTrue;
+        pub enabled: bool, Narrowing::OnlyTrue;
         /// The rules, as in `[tools.policy]`.
-        pub rules: Vec<PolicyRule>, Rule::Denials("effect");
+        pub rules: Vec<PolicyRule>, Narrowing::Denials("effect");
     }
 }
 

@@ -30,4 +30,4 @@ macro_rules! as_written {
         }
     };
 }
-pub(super) use {as_written, inline_schema};
+pub(crate) use {as_written, inline_schema};

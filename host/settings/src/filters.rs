@@ -4,7 +4,7 @@ use berth_policy::SecurityLines;
 use schemars::{JsonSchema, json_schema};
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::rule::{Rule, section};
+use crate::narrowing::{Narrowing, section};
 use crate::written::{as_written, inline_schema};
 
 /// The name of the built-in filter plugin, which gets the operator's rules.
@@ -18,16 +18,16 @@ section! {
     #[derive(Eq)]
     pub struct Filters {
         /// Whether filters that shorten answers are used. Filters for security are always used.
-        pub enabled: bool = true, Rule::Ignored;
+        pub enabled: bool = true, Narrowing::Ignored;
         /// Your own rules for the built-in filters. If empty, `filters.toml` beside your
         /// `berth.toml`. `~` is the home directory. A relative path starts at the folder of the
         /// `berth.toml` that names it; in a variable or a flag, at the working directory.
-        pub filters_path: String, Rule::Ignored;
+        pub filters_path: String, Narrowing::Ignored;
         /// The plugins whose filters are used, by name, in the order in which an answer passes
         /// them. Other plugins don't filter. `filters` is built in.
-        pub chain: Vec<String> = vec![BUILT_IN_FILTERS.to_owned()], Rule::Ignored;
+        pub chain: Vec<String> = vec![BUILT_IN_FILTERS.to_owned()], Narrowing::Ignored;
         /// Lines about security that no filter removes.
-        pub security: FilterSecurity, Rule::Table(FilterSecurity::RULES);
+        pub security: FilterSecurity, Narrowing::Table(FilterSecurity::RULES);
     }
 }
 
@@ -37,11 +37,11 @@ section! {
     #[derive(Eq)]
     pub struct FilterSecurity {
         /// Whether such lines are put back.
-        pub enabled: bool = true, Rule::OnlyTrue;
+        pub enabled: bool = true, Narrowing::OnlyTrue;
         /// Regular expressions for further such lines, in the syntax of the Rust crate `regex`,
         /// without regard to case; at most 512 characters each.
         #[schemars(extend("examples" = [["(?i)license violation"]]))]
-        pub extra_patterns: Vec<WrittenExpression>, Rule::Adds;
+        pub extra_patterns: Vec<WrittenExpression>, Narrowing::Adds;
     }
 }
 
