@@ -255,14 +255,14 @@ fn doctor_finds_stored_files_that_others_can_write() {
         );
         fs::remove_file(&file).expect("it is removed");
     }
-    fs::write(data.join("plugins.json"), "{").expect("it is written");
+    fs::write(data.join("berth.lock"), "{").expect("it is written");
     examined(&mut doctor(&cli)).expect(
         "Kept",
         "approved plugins",
         "failure",
-        "data/plugins.json: it is damaged",
+        "data/berth.lock: it is damaged",
     );
-    fs::remove_file(data.join("plugins.json")).expect("it is removed");
+    fs::remove_file(data.join("berth.lock")).expect("it is removed");
     fs::write(data.join("trusted.json"), "{").expect("it is written");
     fs::write(cli.work().join("berth.toml"), "[tools]\nautonomy = \"full\"\n")
         .expect("it is written");

@@ -157,7 +157,7 @@ fn component_that_cannot_be_approved_is_named() {
         "{}",
         text(&misnamed)
     );
-    assert!(!living.folders.data.join("plugins.json").exists(), "nothing was approved");
+    assert!(!living.folders.data.join("berth.lock").exists(), "nothing was approved");
     // A command that checks once reports at once what it saw. A configured plugin that is missing
     // differs from an unknown name.
     living.put("word", b"no component");

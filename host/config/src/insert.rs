@@ -120,12 +120,11 @@ pub fn directory(
     directory: &str,
     access: PathAccess,
 ) -> Result<PathBuf, HostError> {
-    let mut item = InlineTable::new();
-    item.insert("path", directory.into());
-    item.insert("access", if access == PathAccess::Read { "read" } else { "read-write" }.into());
+    let item = allowed_path(directory, access);
     let by_hand = format!("add this to `allowed_paths` in [tools.file] yourself: {item}");
     let default = ["."].into_iter().collect();
-    change(folders, &by_hand, |text| listed(text, ["file", "allowed_paths"], item.into(), default))
+    let key = ["tools", "file", "allowed_paths"];
+    change(folders, &by_hand, |text| listed(text, key, item.into(), default))
 }
 
 /// Lets the web tools reach a host without approval. Returns the file with the grant. Blocks.
@@ -134,30 +133,126 @@ pub fn directory(
 ///
 /// [`HostError::Config`] if it isn't a host; otherwise as [`permission`].
 pub fn host(folders: &Folders, host: &str) -> Result<PathBuf, HostError> {
-    Value::String(host.to_owned())
-        .try_into::<HostGrant>()
-        .map_err(|error| HostError::Config(error.message().to_owned()))?;
+    check_host(host)?;
     let by_hand = format!("add this to `allowed_domains` in [tools.web] yourself: {}", toml(host));
-    let list = ["web", "allowed_domains"];
+    let list = ["tools", "web", "allowed_domains"];
     change(folders, &by_hand, |text| listed(text, list, host.into(), Array::new()))
 }
 
-/// The text with one more item in a list of `[tools.SECTION]`. `default`: the items that hold if
+fn check_host(host: &str) -> Result<(), HostError> {
+    Value::String(host.to_owned())
+        .try_into::<HostGrant>()
+        .map(drop)
+        .map_err(|error| HostError::Config(error.message().to_owned()))
+}
+
+/// What a plugin is granted when it is installed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PluginGrants {
+    /// Directories by their real paths.
+    pub directories: Vec<(String, PathAccess)>,
+    /// Hosts that its requests may reach.
+    pub hosts: Vec<String>,
+    /// MiB that it may keep between its calls.
+    pub store_mib: Option<u32>,
+    /// Whether an instance of it lasts for a session.
+    pub session: bool,
+}
+
+impl PluginGrants {
+    /// The lines of `[plugins.NAME]` that grant this, for people.
+    pub fn lines(&self) -> Vec<String> {
+        let list = |items: Vec<String>| format!("[{}]", items.join(", "));
+        let mut lines = Vec::new();
+        if !self.directories.is_empty() {
+            let items = self.directories.iter();
+            let items = items.map(|(path, access)| allowed_path(path, *access).to_string());
+            lines.push(format!("allowed_paths = {}", list(items.collect())));
+        }
+        if !self.hosts.is_empty() {
+            let items = self.hosts.iter().map(|host| toml(host));
+            lines.push(format!("hosts = {}", list(items.collect())));
+        }
+        lines.extend(self.store_mib.map(|size| format!("store_mib = {size}")));
+        lines.extend(self.session.then(|| "instance = \"session\"".to_owned()));
+        lines
+    }
+}
+
+/// Grants a plugin what it was installed with, beside what it is granted already. Returns the file
+/// with the grants. Blocks.
+///
+/// # Errors
+///
+/// [`HostError::Config`] if a host isn't valid; otherwise as [`permission`].
+pub fn plugin(
+    folders: &Folders,
+    name: &str,
+    grants: &PluginGrants,
+) -> Result<PathBuf, HostError> {
+    grants.hosts.iter().try_for_each(|host| check_host(host))?;
+    let by_hand = format!(
+        "add this to your configuration yourself:\n[plugins.{name}]\n{}",
+        grants.lines().join("\n")
+    );
+    change(folders, &by_hand, |text| {
+        let mut now = text.to_owned();
+        let mut add = |key: &str, item: toml_edit::Value| {
+            let added = listed(&now, ["plugins", name, key], item, Array::new())?;
+            added.into_iter().for_each(|added| now = added);
+            Ok::<(), &'static str>(())
+        };
+        for (path, access) in &grants.directories {
+            add("allowed_paths", allowed_path(path, *access).into())?;
+        }
+        grants.hosts.iter().try_for_each(|host| add("hosts", host.as_str().into()))?;
+        let mut document: DocumentMut = now.parse().map_err(|_| "it isn't TOML")?;
+        if grants.store_mib.is_some() || grants.session {
+            let table = table(&mut document, ["plugins", name])?;
+            if let Some(size) = grants.store_mib {
+                table.insert("store_mib", toml_edit::value(i64::from(size)));
+            }
+            if grants.session {
+                table.insert("instance", toml_edit::value("session"));
+            }
+        }
+        let after = document.to_string();
+        Ok((after != text).then_some(after))
+    })
+}
+
+fn allowed_path(directory: &str, access: PathAccess) -> InlineTable {
+    let mut item = InlineTable::new();
+    item.insert("path", directory.into());
+    item.insert("access", if access == PathAccess::Read { "read" } else { "read-write" }.into());
+    item
+}
+
+/// The table of this name, which is made if it is missing.
+fn table<'d>(
+    document: &'d mut DocumentMut,
+    names: [&str; 2],
+) -> Result<&'d mut toml_edit::Table, &'static str> {
+    let mut table = document.as_table_mut();
+    for (depth, name) in names.into_iter().enumerate() {
+        let mut missing = toml_edit::Table::new();
+        missing.set_implicit(depth == 0);
+        let next = table.entry(name).or_insert(Item::Table(missing));
+        table = next.as_table_mut().ok_or("its tables are written in a form that can't grow")?;
+    }
+    Ok(table)
+}
+
+/// The text with one more item in a list of `[OUTER.INNER]`. `default`: the items that hold if
 /// there is no list. `None` if the item is in it.
 fn listed(
     text: &str,
-    [section, key]: [&str; 2],
+    [outer, inner, key]: [&str; 3],
     item: toml_edit::Value,
     default: Array,
 ) -> Result<Option<String>, &'static str> {
     let mut document: DocumentMut = text.parse().map_err(|_| "it isn't TOML")?;
-    let mut table = document.as_table_mut();
-    for name in ["tools", section] {
-        let mut missing = toml_edit::Table::new();
-        missing.set_implicit(name == "tools");
-        let next = table.entry(name).or_insert(Item::Table(missing));
-        table = next.as_table_mut().ok_or("its tables are written in a form that can't grow")?;
-    }
+    let table = table(&mut document, [outer, inner])?;
     let list = table.entry(key).or_insert(toml_edit::value(default));
     let list = list.as_array_mut().ok_or("the key isn't a list")?;
     let path = |item: &toml_edit::Value| match item.as_inline_table() {
@@ -446,5 +541,39 @@ mod tests {
 
     fn mode(path: &Path) -> u32 {
         fs::metadata(path).expect("it exists").mode() & 0o7777
+    }
+
+    #[test]
+    fn grants_of_a_plugin_are_added_to_its_table_and_nothing_else_changes() {
+        let root = tempfile::tempdir().unwrap();
+        let folders = Folders::inside(root.path());
+        let file = folders.config_file();
+        let grants = PluginGrants {
+            directories: vec![("/work/notes".to_owned(), PathAccess::Read)],
+            hosts: vec!["api.example.com".to_owned()],
+            store_mib: Some(16),
+            session: true,
+        };
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::set_permissions(file.parent().unwrap(), Permissions::from_mode(0o700)).unwrap();
+        let before = "# mine\n[tools.limits]\nmemory_mib = 64 # small\n\n[plugins.notes]\nhosts = [\"b.example.com\"] # kept\n";
+        fs::write(&file, before).unwrap();
+        fs::set_permissions(&file, Permissions::from_mode(0o600)).unwrap();
+        plugin(&folders, "notes", &grants).unwrap();
+        let after = fs::read_to_string(&file).unwrap();
+        assert!(after.starts_with("# mine\n[tools.limits]\nmemory_mib = 64 # small\n"), "{after}");
+        let value: Table = after.parse().unwrap();
+        let table = &value["plugins"]["notes"];
+        assert_eq!(table["hosts"], Value::from(vec!["b.example.com", "api.example.com"]));
+        assert_eq!(table["allowed_paths"][0]["path"].as_str(), Some("/work/notes"));
+        assert_eq!(table["allowed_paths"][0]["access"].as_str(), Some("read"));
+        assert_eq!(table["store_mib"].as_integer(), Some(16));
+        assert_eq!(table["instance"].as_str(), Some("session"));
+        // Again, nothing is added twice; an invalid host changes nothing.
+        plugin(&folders, "notes", &grants).unwrap();
+        assert_eq!(fs::read_to_string(&file).unwrap(), after);
+        let wrong = PluginGrants { hosts: vec!["a b".to_owned()], ..grants };
+        plugin(&folders, "notes", &wrong).unwrap_err();
+        assert_eq!(fs::read_to_string(&file).unwrap(), after);
     }
 }

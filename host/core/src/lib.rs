@@ -267,8 +267,8 @@ pub use berth_answers::{
 pub use berth_catalogue::Audience;
 pub use berth_catalogue::plugins::control::{Ask, HostPlugins, ask_hosts};
 pub use berth_catalogue::plugins::{
-    Approvals, ApprovedPlugin, Change, Difference, FilterRulesState, HeldVersion, PluginInspection,
-    PluginPlace, PluginState, ToolChange, candidate, config_schema,
+    Approvals, ApprovedPlugin, Change, Difference, FilterRulesState, HeldVersion, LockedPlugin,
+    PluginInspection, PluginPlace, PluginSource, PluginState, ToolChange, candidate, config_schema,
 };
 pub use berth_catalogue::schema::compile as compile_schema;
 pub use berth_config as config;

@@ -1,6 +1,9 @@
-//! The approved versions of plugins. An approval belongs to a name and a digest.
+//! The lock file: the approved versions of plugins, and where installed ones came from. An approval
+//! belongs to a name and a digest.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
+use std::fs::File;
+use std::io;
 use std::path::PathBuf;
 
 use berth_contract::HostError;
@@ -13,25 +16,87 @@ use berth_config::Folders;
 use berth_private::state;
 
 /// The file in the data folder.
-const FILE: &str = "plugins.json";
+const FILE: &str = "berth.lock";
 
-/// The last approved version of a plugin.
+/// Earlier versions that are kept of an installed plugin.
+const MAX_PREVIOUS: usize = 8;
+
+/// Where an installed plugin came from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PluginSource {
+    /// The source as it was given: a path, an address or a reference.
+    pub given: String,
+    /// What it stood for then, for example with the digest of a manifest in a registry.
+    pub resolved: String,
+    /// The name of the trusted key that signed the component.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signer: Option<String>,
+    /// The time of the installation, in seconds since 1970.
+    pub installed_at: u64,
+}
+
+/// An approved version of a plugin.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ApprovedPlugin {
     /// SHA-256 of the component.
     pub digest: String,
     /// The version in its manifest.
     pub version: String,
+    /// Where it was installed from. `None`: it was approved where it lies, in the plugin folder or
+    /// at the path in the configuration.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<PluginSource>,
 }
 
-/// The approvals of a user. A copy of each approved component is kept, so that it can continue to
-/// serve when its file is replaced. The functions block.
+/// What the lock file has about a plugin.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LockedPlugin {
+    /// The version in force.
+    #[serde(flatten)]
+    pub approved: ApprovedPlugin,
+    /// Earlier versions of an installed plugin, the last one first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub previous: Vec<ApprovedPlugin>,
+    /// An update that needs approval. The version in force serves meanwhile.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub offered: Option<ApprovedPlugin>,
+}
+
+impl LockedPlugin {
+    fn new(approved: ApprovedPlugin) -> Self {
+        Self { approved, previous: Vec::new(), offered: None }
+    }
+
+    /// Puts another version in force.
+    fn replace(&mut self, approved: ApprovedPlugin) {
+        self.offered.take_if(|offered| offered.digest == approved.digest);
+        let before = std::mem::replace(&mut self.approved, approved);
+        if self.approved.source.is_none() {
+            self.previous.clear();
+        } else if before.digest != self.approved.digest {
+            self.previous.retain(|one| one.digest != self.approved.digest);
+            if before.source.is_some() {
+                self.previous.insert(0, before);
+            }
+            self.previous.truncate(MAX_PREVIOUS);
+        }
+    }
+
+    /// All versions whose components are kept.
+    fn versions(&self) -> impl Iterator<Item = &ApprovedPlugin> {
+        std::iter::once(&self.approved).chain(&self.previous).chain(&self.offered)
+    }
+}
+
+/// The approvals of a user: the lock file. A copy of each approved component is kept, so that it
+/// can continue to serve when its file is replaced. One change of the file is one step: whoever
+/// reads it sees the state before or after. The functions block.
 #[derive(Clone, Debug)]
 pub struct Approvals {
     data: PathBuf,
 }
 
-type All = BTreeMap<String, ApprovedPlugin>;
+type All = BTreeMap<String, LockedPlugin>;
 
 impl Approvals {
     /// The approvals in the data folder.
@@ -39,36 +104,143 @@ impl Approvals {
         Self { data: folders.data.clone() }
     }
 
-    /// The approved version of every plugin, by name.
+    /// The lock file.
+    pub fn file(&self) -> PathBuf {
+        self.data.join(FILE)
+    }
+
+    /// Every plugin of the lock file, by name.
     ///
     /// # Errors
     ///
     /// [`HostError`] if the file can't be read, or if others can use its folder.
-    pub fn all(&self) -> Result<BTreeMap<String, ApprovedPlugin>, HostError> {
+    pub fn all(&self) -> Result<BTreeMap<String, LockedPlugin>, HostError> {
         state::read(&self.data, FILE)
     }
 
-    /// Approves exactly this component for its name. This replaces the previous approval.
+    /// Approves exactly this component for its name. This replaces the previous approval. An
+    /// update that was [offered](Self::offer) is installed.
     ///
     /// # Errors
     ///
     /// [`HostError`] if the approval can't be stored.
     pub fn approve(&self, candidate: &Candidate) -> Result<(), HostError> {
-        let PluginInfo { manifest, digest, .. } = &**candidate.info();
-        let approved = ApprovedPlugin { digest: digest.clone(), version: manifest.version.clone() };
-        let bytes = candidate.bytes().ok_or_else(|| HostError::Load {
-            plugin: manifest.name.clone(),
-            reason: "its file wasn't read, so it can't be approved".to_owned(),
-        })?;
+        self.store(candidate, |all, mut approved| {
+            let offered = all.get(&candidate.info().manifest.name);
+            let offered = offered.and_then(|locked| locked.offered.as_ref());
+            if let Some(offered) = offered.filter(|offered| offered.digest == approved.digest) {
+                approved.source.clone_from(&offered.source);
+            }
+            put_in_force(all, &candidate.info().manifest.name, approved);
+            Ok(())
+        })
+    }
+
+    /// Installs a component and approves it. `expected`: the digest of the version that was in
+    /// force when the user decided, `None` if there was no plugin of this name.
+    ///
+    /// # Errors
+    ///
+    /// [`HostError`] if it can't be stored, or if another version is in force by now.
+    pub fn install(
+        &self,
+        candidate: &Candidate,
+        source: PluginSource,
+        expected: Option<&str>,
+    ) -> Result<(), HostError> {
+        let name = &candidate.info().manifest.name;
+        self.store(candidate, |all, mut approved| {
+            check_unchanged(all, name, expected)?;
+            approved.source = Some(source);
+            put_in_force(all, name, approved);
+            Ok(())
+        })
+    }
+
+    /// Keeps an update of an installed plugin until it is approved. The version in force serves
+    /// meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// [`HostError`] if it can't be stored, or if another version is in force by now.
+    pub fn offer(
+        &self,
+        candidate: &Candidate,
+        source: PluginSource,
+        expected: &str,
+    ) -> Result<(), HostError> {
+        let name = &candidate.info().manifest.name;
+        self.store(candidate, |all, mut offered| {
+            check_unchanged(all, name, Some(expected))?;
+            offered.source = Some(source);
+            if let Some(locked) = all.get_mut(name) {
+                locked.offered = Some(offered);
+            }
+            Ok(())
+        })
+    }
+
+    /// Puts the version before the present one in force again. Returns both, the present one first.
+    ///
+    /// # Errors
+    ///
+    /// [`HostError`] if there is no earlier version, or the file can't be written.
+    pub fn roll_back(&self, name: &str) -> Result<(ApprovedPlugin, ApprovedPlugin), HostError> {
         state::update(&self.data, FILE, |all: &mut All| {
-            // The component comes first, so that each approval has its component.
-            let failed = HostError::io(format!("storing {}", self.path().display()));
+            let absent = || failed(name, "no earlier version of it is kept");
+            let locked = all.get_mut(name).ok_or_else(absent)?;
+            let earlier = locked.previous.first().cloned().ok_or_else(absent)?;
+            if self.component(name, &earlier)?.is_none() {
+                return Err(failed(
+                    name,
+                    "the copy of its earlier version is damaged, so nothing was changed",
+                ));
+            }
+            let now = locked.approved.clone();
+            // A second rollback goes further back, and an update brings the newer one again.
+            locked.previous.remove(0);
+            locked.approved = earlier.clone();
+            locked.offered = None;
+            Ok((earlier, now))
+        })
+    }
+
+    /// Removes a plugin from the lock file, and its copies. Returns whether it was there.
+    ///
+    /// # Errors
+    ///
+    /// [`HostError`] if the file can't be written.
+    pub fn remove(&self, name: &str) -> Result<bool, HostError> {
+        let removed = state::update(&self.data, FILE, |all: &mut All| {
+            Ok(all.remove(name).map(|_| all.clone()))
+        })?;
+        if let Some(all) = &removed
+            && let Ok(folder) = PrivateFolder::open(&self.path())
+        {
+            remove_unused(&folder, all);
+        }
+        Ok(removed.is_some())
+    }
+
+    /// Stores the component, then changes the lock file: each approval has its component.
+    fn store(
+        &self,
+        candidate: &Candidate,
+        change: impl FnOnce(&mut All, ApprovedPlugin) -> Result<(), HostError>,
+    ) -> Result<(), HostError> {
+        let PluginInfo { manifest, digest, .. } = &**candidate.info();
+        let (digest, version) = (digest.clone(), manifest.version.clone());
+        let bytes = candidate
+            .bytes()
+            .ok_or_else(|| failed(&manifest.name, "its file wasn't read, so it can't be kept"))?;
+        state::update(&self.data, FILE, |all: &mut All| {
+            let cannot = HostError::io(format!("storing {}", self.path().display()));
             let folder = PrivateFolder::make(&self.path());
             let folder = folder
-                .and_then(|folder| folder.put(&file_name(digest), bytes).map(|()| folder))
-                .map_err(failed)?;
-            all.insert(manifest.name.clone(), approved);
-            remove_unapproved(&folder, all);
+                .and_then(|folder| folder.put(&file_name(&digest), bytes).map(|()| folder))
+                .map_err(cannot)?;
+            change(all, ApprovedPlugin { digest, version, source: None })?;
+            remove_unused(&folder, all);
             Ok(())
         })
     }
@@ -84,14 +256,25 @@ impl Approvals {
         name: &str,
         approved: &ApprovedPlugin,
     ) -> Result<Option<Candidate>, HostError> {
-        let file_name = file_name(&approved.digest);
-        let path = self.path().join(&file_name);
-        let file = PrivateFolder::open(&self.path()).and_then(|folder| folder.file(&file_name));
-        let candidate =
-            Candidate::opened(file.map_err(HostError::io(path.display().to_string()))?, &path)?
-                .under(name);
+        let (file, path) = self
+            .open_copy(approved)
+            .map_err(|(path, error)| HostError::io(path.display().to_string())(error))?;
+        let candidate = Candidate::opened(file, &path)?.under(name);
         let info = candidate.info();
         Ok((info.digest == approved.digest && info.manifest.name == name).then_some(candidate))
+    }
+
+    /// Opens the stored copy of a component, whatever it has inside.
+    pub(super) fn open_copy(
+        &self,
+        approved: &ApprovedPlugin,
+    ) -> Result<(File, PathBuf), (PathBuf, io::Error)> {
+        let name = file_name(&approved.digest);
+        let path = self.path().join(&name);
+        match PrivateFolder::open(&self.path()).and_then(|folder| folder.file(&name)) {
+            Ok(file) => Ok((file, path)),
+            Err(error) => Err((path, error)),
+        }
     }
 
     fn path(&self) -> PathBuf {
@@ -99,10 +282,33 @@ impl Approvals {
     }
 }
 
-/// Removes components without an approval. Errors are ignored, since such a file only uses space.
-fn remove_unapproved(folder: &PrivateFolder, all: &All) {
+fn failed(plugin: &str, reason: &str) -> HostError {
+    HostError::Load { plugin: plugin.to_owned(), reason: reason.to_owned() }
+}
+
+fn put_in_force(all: &mut All, name: &str, approved: ApprovedPlugin) {
+    match all.get_mut(name) {
+        Some(locked) => locked.replace(approved),
+        None => drop(all.insert(name.to_owned(), LockedPlugin::new(approved))),
+    }
+}
+
+/// What a user decided holds for the version that was in force then.
+fn check_unchanged(all: &All, name: &str, expected: Option<&str>) -> Result<(), HostError> {
+    let now = all.get(name).map(|locked| &*locked.approved.digest);
+    match now == expected {
+        true => Ok(()),
+        false => Err(failed(name, "another process changed it meanwhile; try again")),
+    }
+}
+
+/// Removes components that the lock file doesn't name. Errors are ignored, since such a file only
+/// uses space.
+fn remove_unused(folder: &PrivateFolder, all: &All) {
+    let used: HashSet<String> =
+        all.values().flat_map(LockedPlugin::versions).map(|one| file_name(&one.digest)).collect();
     for name in folder.names(usize::MAX).unwrap_or_default() {
-        if !all.values().any(|approved| file_name(&approved.digest) == name) {
+        if !used.contains(&name) {
             let _ = folder.remove(&name);
         }
     }

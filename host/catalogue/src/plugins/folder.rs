@@ -80,7 +80,7 @@ pub(super) fn open_named(path: &Path, trusted: bool) -> Result<(File, FileStamp)
 }
 
 /// The stamp of an open file. It has to be a regular one.
-fn stamp_of(file: &File) -> Result<FileStamp, String> {
+pub(super) fn stamp_of(file: &File) -> Result<FileStamp, String> {
     let metadata = file.metadata().map_err(|error| error.to_string())?;
     if metadata.is_file() { Ok(FileStamp::from(&metadata)) } else { Err("it isn't a file".into()) }
 }

@@ -204,7 +204,9 @@ impl Plugins {
         {
             return Verdict::Unchanged;
         }
-        let trusted = self.policies.config.reload(name) == Reload::Trust;
+        // What is installed changes by a decision only.
+        let trusted = self.policies.config.reload(name) == Reload::Trust
+            && !matches!(place, Place::Installed(_));
         let is_approved = approved.is_some_and(|approved| approved.digest == info.digest);
         if !trusted && !is_approved {
             let reason = approvals::hold_reason(name, &info, approved);

@@ -32,7 +32,7 @@ use berth_system::watch::FileStamp;
 use tokio::sync::{OwnedMutexGuard, watch};
 
 pub use advisor::CommandGate;
-pub use approvals::{Approvals, ApprovedPlugin};
+pub use approvals::{Approvals, ApprovedPlugin, LockedPlugin, PluginSource};
 pub use filters::FilterRulesState;
 pub use inspection::{Change, Difference, PluginInspection, ToolChange};
 pub use policies::{Policies, compiled_folder, most_memory, runtime_config};
@@ -161,7 +161,7 @@ impl Plugins {
             let reason = match &other.place {
                 Place::BuiltIn => "a built-in plugin has that name; rename this one".to_owned(),
                 Place::Given(file) => format!("{} already has that name", file.display()),
-                Place::Named(file) | Place::Folder(file) => {
+                Place::Named(file) | Place::Folder(file) | Place::Installed(file) => {
                     format!(
                         "{} already has that name; leave out `--plugin`, or remove the other one",
                         file.display()
@@ -195,15 +195,16 @@ impl Plugins {
         let changing = Arc::clone(&self.changing).lock_owned().await;
         self.reload_rules().await;
         let this = Arc::clone(self);
-        let read = blocking(move || (this.find_components(), this.approvals.all())).await;
-        let (components, approved) = match read {
-            Ok((found, Ok(approved))) => (found, approved),
-            Ok((found, Err(error))) => {
+        let read = blocking(move || {
+            let locked = this.approvals.all().unwrap_or_else(|error| {
                 tracing::warn!("can't read the approvals, so no plugin is approved: {error}");
-                (found, BTreeMap::new())
-            }
-            Err(_) => return None,
-        };
+                BTreeMap::new()
+            });
+            (this.find_components(&locked), locked)
+        });
+        let (components, locked) = read.await.ok()?;
+        let approved: BTreeMap<String, ApprovedPlugin> =
+            locked.into_iter().map(|(name, locked)| (name, locked.approved)).collect();
         self.drop_missing(&components);
         // They get their places now: the order of tools doesn't depend on how long each one takes.
         let mut slots = self.slots();
@@ -283,15 +284,20 @@ impl Plugins {
         self.catalogue().loading().to_vec()
     }
 
-    /// Finds every plugin with a file in the configuration or in the folder.
-    fn find_components(&self) -> Vec<FoundComponent> {
+    /// Finds every plugin with a file in the configuration, installed, or in the folder.
+    fn find_components(&self, locked: &BTreeMap<String, LockedPlugin>) -> Vec<FoundComponent> {
         let named = self.policies.named().into_iter().map(|(name, path)| {
             let file =
                 folder::open_named(&path, self.policies.config.reload(&name) == Reload::Trust);
             FoundComponent { name, place: Place::Named(path), file }
         });
         let mut all: Vec<FoundComponent> = named.collect();
-        let named = all.len();
+        for (name, locked) in locked {
+            if locked.approved.source.is_some() && !all.iter().any(|found| found.name == *name) {
+                all.push(self.find_installed(name, locked));
+            }
+        }
+        let elsewhere = all.len();
         let path = self.policies.folder();
         let in_folder = match PluginFolder::open(&path) {
             Ok(Some(folder)) => folder.names().map(|names| (folder, names)),
@@ -301,14 +307,16 @@ impl Plugins {
         match in_folder {
             Ok((folder, names)) => {
                 for name in names {
-                    if all[..named].iter().any(|found| found.name == name) {
-                        tracing::warn!(
-                            "{} is ignored: [plugins.{name}] names another file",
-                            folder.path_of(&name).display()
-                        );
+                    let path = folder.path_of(&name);
+                    if let Some(found) = all[..elsewhere].iter().find(|found| found.name == name) {
+                        let why = match found.place {
+                            Place::Installed(_) => format!("`{name}` is installed"),
+                            _ => format!("[plugins.{name}] names another file"),
+                        };
+                        tracing::warn!("{} is ignored: {why}", path.display());
                         continue;
                     }
-                    let (file, path) = (folder.open_plugin(&name), folder.path_of(&name));
+                    let file = folder.open_plugin(&name);
                     all.push(FoundComponent { name, place: Place::Folder(path), file });
                 }
             }
@@ -319,6 +327,17 @@ impl Plugins {
         all
     }
 
+    /// The component of an installed plugin. An update that waits for approval is held back like a
+    /// changed file, and the version in force serves.
+    fn find_installed(&self, name: &str, locked: &LockedPlugin) -> FoundComponent {
+        let version = locked.offered.as_ref().unwrap_or(&locked.approved);
+        let (file, path) = match self.approvals.open_copy(version) {
+            Ok((file, path)) => (folder::stamp_of(&file).map(|stamp| (file, stamp)), path),
+            Err((path, error)) => (Err(format!("{}: {error}", path.display())), path),
+        };
+        FoundComponent { name: name.to_owned(), place: Place::Installed(path), file }
+    }
+
     /// Removes plugins whose files are gone.
     fn drop_missing(&self, found: &[FoundComponent]) {
         let mut slots = self.slots();
@@ -327,7 +346,7 @@ impl Plugins {
             found.iter().map(|found| (&*found.name, &found.place)).collect();
         slots.retain(|slot| match slot.place {
             Place::BuiltIn | Place::Given(_) => true,
-            Place::Named(_) | Place::Folder(_) => found.get(&*slot.name) == Some(&&slot.place),
+            _ => found.get(&*slot.name).is_some_and(|place| place.is_same(&slot.place)),
         });
         if slots.len() < before {
             self.publish_or_log(&slots);
@@ -395,8 +414,9 @@ impl Slot {
     }
 }
 
-/// The component for a name, from the plugin folder or the configured path, even if it would not be
-/// loaded. Blocks.
+/// The component for a name: of the configured path, installed, or in the plugin folder, even if it
+/// would not be loaded. Of an installed plugin, it is the update that waits for approval, if there
+/// is one. Blocks.
 ///
 /// # Errors
 ///
@@ -410,6 +430,15 @@ pub fn candidate(
     let fail = |reason: String| HostError::Load { plugin: folder::shown(name), reason };
     if let Some(path) = config.plugin_path(name, folders, directory) {
         return Candidate::file(&path).map(|candidate| candidate.under(name));
+    }
+    let approvals = Approvals::open(folders);
+    if let Some(locked) = approvals.all()?.get(name)
+        && locked.approved.source.is_some()
+    {
+        let version = locked.offered.as_ref().unwrap_or(&locked.approved);
+        return approvals.component(name, version)?.ok_or_else(|| {
+            fail("its copy is damaged; install it again with `berth plugin add`".to_owned())
+        });
     }
     let path = config.plugin_folder(folders, directory);
     let absent = || {

@@ -24,14 +24,23 @@ pub(super) enum Place {
     Named(PathBuf),
     /// The plugin folder.
     Folder(PathBuf),
+    /// The lock file. The path is that of the copy, another one for each version.
+    Installed(PathBuf),
 }
 
 impl Place {
+    /// Whether a plugin stays where it was, also with another version.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        self == other || matches!((self, other), (Self::Installed(_), Self::Installed(_)))
+    }
+
     /// The component's file. `None` if it is built in.
     pub(super) fn file(&self) -> Option<&Path> {
         match self {
             Self::BuiltIn => None,
-            Self::Given(path) | Self::Named(path) | Self::Folder(path) => Some(path),
+            Self::Given(path) | Self::Named(path) | Self::Folder(path) | Self::Installed(path) => {
+                Some(path)
+            }
         }
     }
 }
@@ -126,6 +135,7 @@ impl Slot {
             Place::Given(_) => PluginPlace::Given,
             Place::Named(_) => PluginPlace::Named,
             Place::Folder(_) => PluginPlace::Folder,
+            Place::Installed(_) => PluginPlace::Installed,
         };
         let info = self.running.as_ref().map(|running| running.plugin.info());
         let egress = self
@@ -227,6 +237,8 @@ pub enum PluginPlace {
     Named,
     /// The plugin folder.
     Folder,
+    /// The lock file: it was installed with `berth plugin add`.
+    Installed,
 }
 
 mod micros {

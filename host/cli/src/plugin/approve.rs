@@ -37,7 +37,7 @@ pub(super) fn approve(
     }
     let mut out = anstream::stdout().lock();
     let approvals = Approvals::open(&setting.folders);
-    if approvals.all()?.get(name).is_some_and(|approved| approved.digest == info.digest) {
+    if approvals.all()?.get(name).is_some_and(|locked| locked.approved.digest == info.digest) {
         writeln!(out, "{name} {} is approved already.", neutral_line(&info.manifest.version))?;
         return Ok(Exit::Success);
     }

@@ -30,7 +30,7 @@ pub(super) fn inspect(plugin: &str, as_json: bool, options: &Options) -> Result<
     let approved = Approvals::open(&setting.folders)
         .all()?
         .remove(name)
-        .is_some_and(|approved| approved.digest == info.digest);
+        .is_some_and(|locked| locked.approved.digest == info.digest);
     let difference = inspected
         .as_ref()
         .ok()

@@ -72,9 +72,8 @@ impl Setting {
     /// or it is the same.
     fn difference(&self, new: &PluginInspection) -> Result<Option<Difference>, HostError> {
         let (approvals, name) = (Approvals::open(&self.folders), &new.info.manifest.name);
-        let Some(approved) =
-            approvals.all()?.remove(name).filter(|approved| approved.digest != new.info.digest)
-        else {
+        let locked = approvals.all()?.remove(name).map(|locked| locked.approved);
+        let Some(approved) = locked.filter(|approved| approved.digest != new.info.digest) else {
             return Ok(None);
         };
         let Some(old) = approvals.component(name, &approved)? else { return Ok(None) };
