@@ -34,8 +34,8 @@ use self::chain::Key;
 pub use self::follow::Follow;
 use self::log::{Bounds, Log, Unsynced};
 pub use self::record::{
-    AnswerRecord, CallRecord, FilteredRecord, OutcomeRecord, ProviderRecord, RollbackRecord,
-    SnapshotRecord, ToolRecord,
+    AnswerRecord, CallRecord, FilteredRecord, OutcomeRecord, OwnRequestRecord, ProviderRecord,
+    RollbackRecord, SnapshotRecord, ToolRecord,
 };
 pub use self::stats::{FilterStats, ToolStats};
 pub use self::trail::{ChainHead, Trail};
@@ -164,6 +164,19 @@ impl Audit {
             self.write(settings, |key| record::rollback(key, rollback, &self.front_end)).await;
         let what = "The call has run and was undone; its answer is kept back";
         self.check_write(settings, written, what).map_or(Ok(()), Err)
+    }
+
+    /// Records a request of Berth's own. Returns when the system has it.
+    ///
+    /// # Errors
+    ///
+    /// It can't be recorded, so its answer must not be used.
+    pub fn own_request(&self, request: &OwnRequestRecord<'_>) -> Result<(), Failure> {
+        let Some(settings) = self.settings else { return Ok(()) };
+        let written =
+            self.append(settings, |key| record::own_request(key, request, &self.front_end));
+        let what = "The answer to a request of Berth isn't used";
+        self.check_write(settings, written.map(drop), what).map_or(Ok(()), Err)
     }
 
     /// Records the outcome of a call for which nobody waits any more. Returns when the system has

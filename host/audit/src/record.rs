@@ -128,6 +128,33 @@ pub struct RollbackRecord<'a> {
     pub error: Option<&'a str>,
 }
 
+/// A request of Berth's own, or one hop of it.
+#[derive(Clone, Copy, Debug)]
+pub struct OwnRequestRecord<'a> {
+    /// What it was for.
+    pub purpose: &'a str,
+    /// When it began, since the Unix epoch.
+    pub began: Duration,
+    /// Its method.
+    pub method: &'a str,
+    /// Its URL without the query.
+    pub url: &'a str,
+    /// How many redirects led to it.
+    pub hop: u64,
+    /// The address that it was connected to.
+    pub address: Option<std::net::IpAddr>,
+    /// The status of the answer.
+    pub status: Option<u16>,
+    /// Bytes of the answer's body that came.
+    pub received: u64,
+    /// Its duration.
+    pub time: Duration,
+    /// Whether a rule refused it.
+    pub refused: bool,
+    /// The rule, or what went wrong.
+    pub failed: Option<&'a str>,
+}
+
 /// What filters left out of an answer.
 pub struct FilteredRecord<'a> {
     /// The filters' names.
@@ -221,6 +248,43 @@ pub(super) fn rollback(key: &Key, record: &RollbackRecord<'_>, front_end: &str) 
     line.text("session", record.session, NAME);
     line.plain("front_end", front_end, NAME);
     line.into_bytes()
+}
+
+/// A request of Berth's own.
+pub(super) fn own_request(key: &Key, record: &OwnRequestRecord<'_>, front_end: &str) -> Vec<u8> {
+    let mut line = Line::new("request", key);
+    line.plain("purpose", record.purpose, NAME);
+    line.moment("began", record.began);
+    line.plain("method", record.method, NAME);
+    line.text("url", record.url, URL);
+    if let Ok(target) = Target::parse(record.url) {
+        line.plain("host", &target.host.to_string(), RULE);
+    }
+    if record.hop > 0 {
+        line.number("hop", record.hop);
+    }
+    if let Some(address) = record.address {
+        line.plain("address", &address.to_string(), NAME);
+    }
+    if let Some(status) = record.status {
+        line.number("status", status.into());
+    }
+    line.word("result", request_result(record.refused, record.failed.is_some()));
+    if let Some(reason) = record.failed {
+        line.text("reason", reason, TEXT);
+    }
+    line.number("response_bytes", record.received);
+    line.time("duration_ms", record.time);
+    line.plain("front_end", front_end, NAME);
+    line.into_bytes()
+}
+
+fn request_result(refused: bool, failed: bool) -> &'static str {
+    match (refused, failed) {
+        (true, _) => "blocked",
+        (false, true) => "error",
+        (false, false) => "success",
+    }
 }
 
 /// The outcome.
@@ -322,16 +386,7 @@ pub(super) fn requests(
         if let Some(status) = request.status {
             line.number("status", status.into());
         }
-        line.word(
-            "result",
-            if request.refused {
-                "blocked"
-            } else if request.failed.is_some() {
-                "error"
-            } else {
-                "success"
-            },
-        );
+        line.word("result", request_result(request.refused, request.failed.is_some()));
         if let Some(reason) = &request.failed {
             line.text("reason", reason, TEXT);
         }

@@ -327,7 +327,7 @@ impl Loaded {
     }
 
     /// How requests leave.
-    fn network(&self, folders: &Folders, working_directory: &Path) -> Network {
+    pub fn network(&self, folders: &Folders, working_directory: &Path) -> Network {
         let network = &self.config.network;
         let proxy = match &network.proxy {
             Some(written) => Some(written.as_str().to_owned()),

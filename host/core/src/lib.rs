@@ -245,6 +245,7 @@ mod checking;
 mod counting;
 mod dependencies;
 pub mod doctor;
+mod door;
 mod fingerprint;
 mod governor;
 mod host;
@@ -292,6 +293,7 @@ pub use berth_runtime::{
 pub use builder::HostBuilder;
 pub use checking::{Check, GateAnswer, GateCheck};
 pub use dependencies::OfferedTool;
+pub use door::door;
 pub use fingerprint::Fingerprint;
 pub use host::{CallObserver, FilterState, Host, Request};
 pub use session::Session;

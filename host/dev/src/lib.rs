@@ -132,7 +132,8 @@ async fn listen(place: Place, dev: &Dev) -> Result<Http, HostError> {
     let loaded = tokio::task::spawn_blocking(load)
         .await
         .map_err(|error| HostError::io("loading the configuration")(error.into()))??;
-    let http = Http::bind(place, loaded.config.serve, &dev.folders, true).await;
+    let door = berth_core::door(&loaded, &dev.folders, "berth plugin dev");
+    let http = Http::bind(place, loaded.config.serve, &dev.folders, true, &door).await;
     http.map_err(|error| HostError::Config(format!("serving: {error}")))
 }
 

@@ -50,10 +50,7 @@ struct Inner {
 
 impl Connector {
     pub(super) fn new(settings: Arc<Settings>) -> Self {
-        let proxy = settings.network.proxy.as_ref();
-        let proxy = proxy.map(|proxy| {
-            Matcher::builder().all(proxy.url.clone()).no(proxy.except.clone()).build()
-        });
+        let proxy = settings.network.proxy_matcher();
         let permits = Arc::new(Semaphore::new(MAX_CONNECTIONS));
         Self(Arc::new(Inner { settings, proxy, permits }))
     }
@@ -108,12 +105,7 @@ impl Connector {
         target: &Target,
         until: Instant,
     ) -> Result<TcpStream, Error> {
-        if proxy.uri().scheme_str() != Some("http") {
-            return Err(Error::Setup(
-                "the proxy isn't of the form `http://host:port`, the only supported kind"
-                    .to_owned(),
-            ));
-        }
+        check_proxy(proxy)?;
         let names = self.0.settings.network.proxy.as_ref().is_some_and(|proxy| proxy.resolves);
         let host = match &target.host {
             TargetHost::Name(name) if names => name.clone(),
@@ -139,6 +131,88 @@ impl Connector {
             Err(_) => Err(Error::Proxy("the proxy took too long".to_owned())),
         }
     }
+}
+
+/// For Berth's own requests, which have a client of their own.
+impl Network {
+    /// The addresses of a name, as [`Network::resolver`] or the system says. No rule has allowed
+    /// them.
+    ///
+    /// # Errors
+    ///
+    /// The name has no address, or the lookup failed or took too long.
+    pub async fn look_up(&self, name: &str) -> Result<Vec<IpAddr>, Error> {
+        look_up(self, name, Instant::now() + CONNECT_TIME).await
+    }
+
+    /// The addresses of a proxy's name, which the operator wrote. The system says them.
+    ///
+    /// # Errors
+    ///
+    /// Like [`Self::look_up`].
+    pub async fn look_up_proxy(&self, name: &str) -> Result<Vec<IpAddr>, Error> {
+        look_up_by_system(name, Instant::now() + CONNECT_TIME).await
+    }
+
+    /// The proxy for requests to a target. A request to this machine uses none.
+    ///
+    /// # Errors
+    ///
+    /// The proxy is of a kind that isn't supported.
+    pub fn proxy_for(&self, target: &Target) -> Result<Option<ProxyServer>, Error> {
+        if is_this_machine(&target.host) {
+            return Ok(None);
+        }
+        let uri = target.origin().parse::<Uri>().map_err(|error| Error::Url(error.to_string()))?;
+        let Some(proxy) = self.proxy_matcher().and_then(|matcher| matcher.intercept(&uri)) else {
+            return Ok(None);
+        };
+        check_proxy(&proxy)?;
+        Ok(Some(ProxyServer {
+            uri: proxy.uri().clone(),
+            authorization: proxy.basic_auth().cloned(),
+        }))
+    }
+
+    /// The TLS configuration of a client: who is trusted. The first call is slow.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Setup`]: an authority can't be used.
+    pub async fn tls(&self) -> Result<rustls::ClientConfig, Error> {
+        let (trust, own) = (Arc::clone(&self.trust), self.authorities.clone());
+        let tls = tokio::task::spawn_blocking(move || trust.config(&own)).await;
+        tls.map_err(|error| Error::Setup(error.to_string()))?.map_err(Error::Setup)
+    }
+
+    fn proxy_matcher(&self) -> Option<Matcher> {
+        let proxy = self.proxy.as_ref()?;
+        Some(Matcher::builder().all(proxy.url.clone()).no(proxy.except.clone()).build())
+    }
+}
+
+/// A proxy that is used for a request.
+#[derive(Clone)]
+pub struct ProxyServer {
+    /// Its address, `http://host:port`.
+    pub uri: Uri,
+    /// The header with the operator's user name and password.
+    pub authorization: Option<http::HeaderValue>,
+}
+
+/// Without the password.
+impl std::fmt::Debug for ProxyServer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ProxyServer").field("uri", &self.uri).finish_non_exhaustive()
+    }
+}
+
+fn check_proxy(proxy: &Intercept) -> Result<(), Error> {
+    if proxy.uri().scheme_str() == Some("http") {
+        return Ok(());
+    }
+    let what = "the proxy isn't of the form `http://host:port`, the only supported kind";
+    Err(Error::Setup(what.to_owned()))
 }
 
 impl Service<Uri> for Connector {

@@ -17,6 +17,7 @@ mod settings;
 mod stream;
 mod tls;
 
+pub use connect::ProxyServer;
 pub use error::{Error, Obstacle};
 pub use secrets::{Secret, SecretSource, SecretValue, examine, read};
 pub use send::{Body, Requests, Scope, Timeouts};
@@ -99,11 +100,7 @@ impl Egress {
     async fn client(&self) -> Result<&HttpClient, Error> {
         let make = || async {
             let settings = Arc::clone(&self.settings);
-            let network = &self.settings.network;
-            let (trust, own) = (Arc::clone(&network.trust), network.authorities.clone());
-            let tls = tokio::task::spawn_blocking(move || trust.config(&own)).await;
-            let tls =
-                tls.map_err(|error| Error::Setup(error.to_string()))?.map_err(Error::Setup)?;
+            let tls = settings.network.tls().await?;
             let headers = settings.limits.headers.clamp(16 * 1024, 1 << 20);
             let builder = hyper_rustls::HttpsConnectorBuilder::new()
                 .with_tls_config(tls)

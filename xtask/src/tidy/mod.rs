@@ -82,6 +82,7 @@ const RULES: &[Rule] = rules![
     modules::modules_of_a_crate_form_no_circle,
     modules::modules_have_one_style,
     places::only_the_runtime_names_the_engine,
+    places::only_requests_depends_on_the_client,
     places::contract_and_policy_do_no_io,
     places::one_place_creates_stores,
     places::one_place_starts_processes,

@@ -9,7 +9,7 @@ use super::{Violation, at};
 const VAGUE: [&str; 4] = ["kept", "of", "says", "told"];
 
 /// Names that public types of several crates below `host/` share, and why.
-const SHARED: [(&str, &str); 21] = [
+const SHARED: [(&str, &str); 22] = [
     ("Approvals", "approvals of plugins in catalogue; the table of the configuration in config"),
     ("Audit", "the writer of records in audit; the table of the configuration in config"),
     ("Autonomy", SETTINGS_AND_RULES),
@@ -22,7 +22,7 @@ const SHARED: [(&str, &str); 21] = [
     ("Finding", "a finding of a verification in audit; of an examination in core"),
     (
         "Limits",
-        "limits of a call in runtime; of a command in system; of a request in egress; the table of the configuration in config",
+        "limits of a call in runtime; of a command in system; of a request in egress and in requests; the table of the configuration in config",
     ),
     (
         "Network",
@@ -36,9 +36,13 @@ const SHARED: [(&str, &str); 21] = [
     ),
     ("Plugin", "a loaded plugin in runtime; the table of the configuration in config"),
     ("Report", "the report of a call in contract; of an examination in core"),
-    ("Request", "the request for a call in core; for a capability in runtime"),
+    (
+        "Request",
+        "the request for a call in core; for a capability in runtime; to the network in requests",
+    ),
     ("Scope", "the scope of an approval in answers; of a request in egress; of a search in system"),
     ("Secret", "its configuration in config; its value in requests in egress"),
+    ("Source", "the source of a value in config; of a plugin in registry"),
     ("Web", SETTINGS_AND_RULES),
 ];
 

@@ -10,6 +10,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("berth-redaction", &["berth-contract"]),
     ("berth-policy", &["berth-commands", "berth-contract"]),
     ("berth-egress", &["berth-contract", "berth-policy", "berth-redaction"]),
+    ("berth-requests", &["berth-contract", "berth-egress", "berth-policy"]),
     ("berth-private", &["berth-contract"]),
     ("berth-store", &["berth-contract", "berth-private"]),
     ("berth-system", &["berth-contract", "berth-policy"]),
@@ -31,6 +32,7 @@ const EDGES: &[(&str, &[&str])] = &[
         ],
     ),
     ("berth-component", &["berth-contract", "berth-policy"]),
+    ("berth-registry", &["berth-component", "berth-contract", "berth-requests"]),
     ("berth-typed", &["berth-component", "berth-contract"]),
     (
         "berth-compiler",
@@ -88,6 +90,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "berth-policy",
             "berth-egress",
             "berth-private",
+            "berth-requests",
             "berth-system",
             "berth-config",
             "berth-runtime",
@@ -100,7 +103,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("berth-undo", &["berth-contract", "berth-private"]),
     ("berth-presets", &["berth-system"]),
     ("berth-migration", &[]),
-    ("berth-mcp", &["berth-core"]),
+    ("berth-mcp", &["berth-core", "berth-requests"]),
     ("berth-clients", &[]),
     ("berth-builtins", &["berth-core"]),
     ("berth-authoring", &["berth-component", "berth-contract"]),
@@ -192,7 +195,7 @@ const OPEN_BENEATH: [&str; 8] = [
 ];
 
 /// The files that open other paths, and what these are. A front end opens the paths of its user.
-const OPEN_OWN: [&str; 25] = [
+const OPEN_OWN: [&str; 27] = [
     "host/authoring/", // the folders of authors, whose programs it runs with their rights
     "host/builtins/build.rs", // the components, while Berth is built
     "host/cli/",       // the paths on the command line
@@ -217,6 +220,8 @@ const OPEN_OWN: [&str; 25] = [
     "host/system/src/processes.rs", // /proc
     "host/system/src/process/", // /proc, and the denied files in the granted directories
     "host/private/src/lib.rs", // the folders of the cache and of kept data
+    "host/registry/src/bounded.rs", // logins and signatures that the operator names
+    "host/registry/src/files.rs", // components that the operator names
     "host/search/src/directory.rs", // /proc
 ];
 
@@ -256,10 +261,13 @@ pub(super) const STARTS_PROCESSES: [&str; 5] = [
 
 /// The files that use the network.
 const CONNECTS: [&str; 3] = [
-    "host/mcp/src/http/keys.rs", // fetches the keys that the operator names
+    "host/requests/src/", // checks every address before its client connects
     "host/system/src/confine/raw.rs", // a socket without a connection, which enables the loopback interface
     "host/egress/src/connect.rs",     // checks every address before it connects
 ];
+
+/// The client of Berth's own requests.
+const CLIENT: &str = "reqwest";
 
 /// Crates of the engine.
 const ENGINE: [&str; 3] = ["wasmtime", "cranelift", "pulley"];
@@ -348,6 +356,23 @@ pub(crate) fn only_the_runtime_names_the_engine(tree: &Tree) -> Vec<Violation> {
     found
 }
 
+pub(crate) fn only_requests_depends_on_the_client(tree: &Tree) -> Vec<Violation> {
+    let advice = "only host/requests may use this client: send requests by its `Door`";
+    let mut found = Vec::new();
+    for (file, manifest) in tree
+        .manifests(&["host/", "tests/", "xtask/"])
+        .filter(|(file, _)| !file.path.starts_with("host/requests/"))
+    {
+        for dependency in manifest.dependencies() {
+            if dependency.name == CLIENT {
+                let message = format!("depends on `{CLIENT}`: {advice}");
+                found.push(at(file, dependency.line, message));
+            }
+        }
+    }
+    found
+}
+
 pub(crate) fn contract_and_policy_do_no_io(tree: &Tree) -> Vec<Violation> {
     let mut found = Vec::new();
     for (file, manifest) in tree.manifests(&WITHOUT_IO) {
@@ -389,7 +414,7 @@ pub(crate) fn one_place_starts_processes(tree: &Tree) -> Vec<Violation> {
 }
 
 pub(crate) fn one_place_connects_to_the_network(tree: &Tree) -> Vec<Violation> {
-    let advice = "use host/egress, which checks every address";
+    let advice = "use host/egress for requests of plugins and host/requests for Berth's own: they check every address";
     only_in(
         tree,
         &[

@@ -111,6 +111,12 @@ const SAMPLES: &[Sample] = &[
         ],
     },
     Sample {
+        rule: "only_requests_depends_on_the_client",
+        bad: &[("host/mcp/Cargo.toml", "[dependencies]\nreqwest.workspace = true\n")],
+        lines: &["host/mcp/Cargo.toml:2"],
+        good: &[("host/requests/Cargo.toml", "[dependencies]\nreqwest.workspace = true\n")],
+    },
+    Sample {
         rule: "contract_and_policy_do_no_io",
         bad: &[
             ("host/contract/Cargo.toml", "[dependencies]\ntokio.workspace = true\n"),
@@ -168,7 +174,7 @@ const SAMPLES: &[Sample] = &[
             "host/cli/src/call.rs:2",
         ],
         good: &[
-            ("host/mcp/src/http/keys.rs", "reqwest::Client::builder();\n"),
+            ("host/requests/src/client.rs", "reqwest::Client::builder();\n"),
             ("tests/e2e/a.rs", "TcpStream::connect(address);\n"),
         ],
     },

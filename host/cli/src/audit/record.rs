@@ -19,7 +19,7 @@ const REASON: usize = 200;
 pub(super) fn line(out: &mut impl Write, record: &Value) -> io::Result<()> {
     let text = |key: &str| neutral_line(record[key].as_str().unwrap_or_default());
     let (kind, time) = (text("kind"), text("ts"));
-    if kind == "egress" {
+    if matches!(kind.as_str(), "egress" | "request") {
         return request(out, record);
     }
     if !matches!(kind.as_str(), "intent" | "outcome" | "approval") {
@@ -56,7 +56,7 @@ pub(super) fn line(out: &mut impl Write, record: &Value) -> io::Result<()> {
     )
 }
 
-/// One line: time, outcome, request, reason, duration and the call's ID.
+/// One line: time, outcome, request, reason, duration and the call's ID, or what it was for.
 fn request(out: &mut impl Write, record: &Value) -> io::Result<()> {
     let text = |key: &str| neutral_line(record[key].as_str().unwrap_or_default());
     let time = text("ts");
@@ -88,7 +88,7 @@ fn request(out: &mut impl Write, record: &Value) -> io::Result<()> {
         "{FAINT}{time}{FAINT:#}  {style}{word}{style:#}  {} {}{why}{took}  {FAINT}{}{FAINT:#}",
         text("method"),
         cut(&url, ARGUMENTS),
-        text("call")
+        text(if record["call"].is_null() { "purpose" } else { "call" })
     )
 }
 
@@ -135,6 +135,12 @@ mod tests {
             line,
             "T  blocked  GET https://a.example/ \u{fffd} (denied_domains = \"a.example\"\u{fffd})  c-1\n"
         );
+        let own = json!({
+            "ts": "T", "kind": "request", "purpose": "plugin\n", "method": "GET", "url": "https://a.example/\u{202e}", "result": "success",
+            "status": 200, "duration_ms": 1.5
+        });
+        let line = printed(|out| super::line(out, &own));
+        assert_eq!(line, "T  200  GET https://a.example/\u{fffd}  1.5 ms  plugin \n");
         let strange = printed(|out| super::line(out, &json!({ "kind": 3, "duration_ms": -1e300 })));
         assert_eq!(strange.lines().count(), 1);
         let whole = printed(|out| write_fields(out, &record));

@@ -38,15 +38,15 @@ pub(crate) fn run(options: &Options, arguments: ServeArguments) -> Result<Exit, 
             let begun = async {
                 // Before plugins are loaded, so that an error shows at once.
                 let serve = loaded.config.serve.clone();
-                let http = Http::bind(place, serve, &folders, !arguments.no_auth).await.map_err(
-                    |error| match error {
-                        ServeError::Settings(why) => Error::Host(HostError::Config(format!(
-                            "{why}\nThe settings are in {}.",
-                            loaded.own_table("serve")
-                        ))),
-                        error => error_of(error),
-                    },
-                )?;
+                let door = berth_core::door(&loaded, &folders, "berth serve");
+                let bound = Http::bind(place, serve, &folders, !arguments.no_auth, &door).await;
+                let http = bound.map_err(|error| match error {
+                    ServeError::Settings(why) => Error::Host(HostError::Config(format!(
+                        "{why}\nThe settings are in {}.",
+                        loaded.own_table("serve")
+                    ))),
+                    error => error_of(error),
+                })?;
                 let server = server(options, &folders, &loaded, Some(http.place())).await?;
                 Ok::<_, Error>((http, server))
             };

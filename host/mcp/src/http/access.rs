@@ -8,6 +8,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use berth_core::config::{Folders, Serve};
 use berth_core::state;
 use berth_core::text::{cut, neutral_line};
+use berth_requests::Door;
 use http::header::{AUTHORIZATION, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use jsonwebtoken::errors::ErrorKind;
@@ -112,7 +113,7 @@ impl Access {
     /// # Errors
     ///
     /// The line that is missing or wrong, or the keys aren't available.
-    pub(super) async fn oauth(settings: &Serve) -> Result<Self, ServeError> {
+    pub(super) async fn oauth(settings: &Serve, door: &Door) -> Result<Self, ServeError> {
         let oauth = &settings.oauth;
         let url = settings.url.trim_end_matches('/');
         let resource = format!("{url}{PATH}");
@@ -123,7 +124,7 @@ impl Access {
             "bearer_methods_supported": ["header"], "resource_name": "Berth",
         });
         Ok(Self::OAuth(Box::new(Tokens {
-            keys: Keys::new(&oauth.keys).await?,
+            keys: Keys::new(&oauth.keys, door.clone()).await?,
             issuer: oauth.issuer.clone(),
             audience: if oauth.audience.is_empty() { resource } else { oauth.audience.clone() },
             scope: oauth.scope.clone(),

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Once, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
+use berth_requests::{Door, Limits, Request, check_url};
 use jsonwebtoken::crypto::{CryptoProvider, JwtVerifier, KeyUtils};
 use jsonwebtoken::errors::ErrorKind;
 use jsonwebtoken::jwk::{
@@ -42,16 +43,20 @@ const TRIED: usize = 8;
 const PATIENCE: Duration = Duration::from_secs(10);
 const BYTES: usize = 256 << 10;
 
+/// What the requests are for, in their records.
+const PURPOSE: &str = "oauth keys";
+
 /// The keys.
 pub(super) struct Keys {
     source: Source,
+    door: Door,
     set: RwLock<Set>,
     /// Held while keys are fetched, so that one task does it at a time; the time of the last fetch.
     asked: tokio::sync::Mutex<Option<Instant>>,
 }
 
 pub(super) enum Source {
-    Url(reqwest::Url, reqwest::Client),
+    Url(String),
     File(PathBuf),
 }
 
@@ -66,12 +71,14 @@ impl Keys {
     /// # Errors
     ///
     /// They aren't available or aren't valid.
-    pub(super) async fn new(keys: &str) -> Result<Self, ServeError> {
+    pub(super) async fn new(keys: &str, door: Door) -> Result<Self, ServeError> {
         let source = source(keys).map_err(|why| ServeError::Settings(setting_error(keys, &why)))?;
-        let set =
-            source.read().await.map_err(|why| ServeError::Settings(setting_error(keys, &why)))?;
+        let set = source
+            .read(&door)
+            .await
+            .map_err(|why| ServeError::Settings(setting_error(keys, &why)))?;
         let set = Set { keys: set, since: Instant::now() };
-        Ok(Self { source, set: RwLock::new(set), asked: tokio::sync::Mutex::default() })
+        Ok(Self { source, door, set: RwLock::new(set), asked: tokio::sync::Mutex::default() })
     }
 
     /// The possible keys of a token: those with its key ID, or all for its algorithm.
@@ -88,7 +95,7 @@ impl Keys {
         }
         let now = Instant::now();
         *asked = Some(now);
-        match self.source.read().await {
+        match self.source.read(&self.door).await {
             Ok(keys) => {
                 *self.set.write().unwrap_or_else(PoisonError::into_inner) = Set { keys, since: now }
             }
@@ -155,15 +162,8 @@ pub(super) fn source(keys: &str) -> Result<Source, String> {
             false => Err("it isn't an absolute path".to_owned()),
         };
     }
-    let url: reqwest::Url = keys.parse().map_err(|error| format!("{error}"))?;
-    if url.scheme() != "https" && !(url.scheme() == "http" && is_local(&url)) {
-        return Err("only https is asked: who answers decides who is let in".to_owned());
-    }
-    let client = reqwest::Client::builder()
-        .timeout(PATIENCE)
-        .redirect(reqwest::redirect::Policy::none())
-        .build();
-    client.map(|client| Source::Url(url, client)).map_err(|error| error.to_string())
+    // Who answers decides who is let in, so http is for this machine alone.
+    check_url(keys).map(|_| Source::Url(keys.to_owned())).map_err(|error| error.to_string())
 }
 
 /// The error in the setting.
@@ -172,7 +172,7 @@ pub(super) fn setting_error(keys: &str, why: &str) -> String {
 }
 
 impl Source {
-    async fn read(&self) -> Result<Arc<[Jwk]>, String> {
+    async fn read(&self, door: &Door) -> Result<Arc<[Jwk]>, String> {
         let bytes = match self {
             Self::File(path) => {
                 use tokio::task::spawn_blocking;
@@ -187,21 +187,15 @@ impl Source {
                 });
                 read.await.map_err(|error| error.to_string())?.map_err(|error| error.to_string())?
             }
-            Self::Url(url, client) => {
-                let mut answer = client
-                    .get(url.clone())
-                    .send()
-                    .await
-                    .and_then(reqwest::Response::error_for_status)
-                    .map_err(with_causes)?;
-                let mut bytes = Vec::new();
-                while let Some(part) = answer.chunk().await.map_err(with_causes)? {
-                    bytes.extend_from_slice(&part);
-                    if bytes.len() > BYTES {
-                        break;
-                    }
+            Self::Url(url) => {
+                let limits = Limits { time: PATIENCE, idle: PATIENCE, bytes: BYTES as u64 };
+                let request = Request::get(PURPOSE, url).map_err(|error| error.to_string())?;
+                let answer =
+                    door.send(request.limits(limits)).await.map_err(|error| error.to_string())?;
+                if !answer.status().is_success() {
+                    return Err(format!("{} answered {}", answer.origin(), answer.status()));
                 }
-                bytes
+                answer.bytes(&|_, _| {}).await.map_err(|error| error.to_string())?
             }
         };
         if bytes.len() > BYTES {
@@ -227,23 +221,6 @@ fn keys_in(bytes: &[u8]) -> Result<Arc<[Jwk]>, String> {
         true => Err("it has no key that checks signatures".to_owned()),
         false => Ok(keys),
     }
-}
-
-/// The error with its causes.
-fn with_causes(error: reqwest::Error) -> String {
-    let mut text = error.to_string();
-    let mut error: &dyn std::error::Error = &error;
-    while let Some(source) = error.source() {
-        text = format!("{text}: {source}");
-        error = source;
-    }
-    text
-}
-
-fn is_local(url: &reqwest::Url) -> bool {
-    let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
-    host == "localhost"
-        || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
 /// Makes `ring` the cryptography of the crates for tokens and TLS, once. An embedding program may

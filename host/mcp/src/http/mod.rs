@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use berth_core::CancellationToken;
 use berth_core::config::{Folders, Serve};
+use berth_requests::Door;
 
 use crate::error::ServeError;
 use crate::server::Server;
@@ -55,7 +56,8 @@ impl Http {
     /// Starts to listen. Callers authenticate with the token in the data folder, which is created
     /// at the first start; with tokens of an authorization server only, if `settings` name one; or
     /// not at all if `authenticated` is false, which only a Unix socket allows: only the user who
-    /// runs this process can connect to it.
+    /// runs this process can connect to it. The keys of an authorization server are fetched by
+    /// `door`.
     ///
     /// # Errors
     ///
@@ -66,6 +68,7 @@ impl Http {
         settings: Serve,
         folders: &Folders,
         authenticated: bool,
+        door: &Door,
     ) -> Result<Self, ServeError> {
         let has_issuer = !settings.oauth.issuer.is_empty();
         let problems = problems(&settings);
@@ -86,7 +89,7 @@ impl Http {
                         .to_owned(),
                 ));
             }
-            (_, true) if has_issuer => (Access::oauth(&settings).await?, None),
+            (_, true) if has_issuer => (Access::oauth(&settings, door).await?, None),
             (_, true) => {
                 let (access, file) = Access::token(folders)?;
                 (access, Some(file))

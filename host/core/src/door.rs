@@ -1,0 +1,40 @@
+//! The door for Berth's own requests, with the settings and the record of this user.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use berth_audit::{Audit, OwnRequestRecord};
+use berth_config::{Folders, Loaded};
+use berth_requests::{Door, DoorRecord, Recorder};
+
+/// The way out for Berth's own requests: by the settings of `[network]`, with a record of each
+/// request in the audit log. `front_end` stands in the records. Opens nothing yet.
+pub fn door(config: &Loaded, folders: &Folders, front_end: &str) -> Door {
+    let network = config.network(folders, &config.directory());
+    let audit = Audit::new(config, &folders.data, Cow::Owned(front_end.to_owned()));
+    Door::new(network, Arc::new(AuditRecorder(audit)))
+}
+
+#[derive(Debug)]
+struct AuditRecorder(Audit);
+
+impl Recorder for AuditRecorder {
+    fn record(&self, record: &DoorRecord) -> Result<(), String> {
+        let began = record.began.duration_since(SystemTime::UNIX_EPOCH);
+        let recorded = self.0.own_request(&OwnRequestRecord {
+            purpose: record.purpose,
+            began: began.unwrap_or(Duration::ZERO),
+            method: &record.method,
+            url: &format!("{}{}", record.origin, record.path),
+            hop: record.hop as u64,
+            address: record.address,
+            status: record.status,
+            received: record.bytes,
+            time: record.time,
+            refused: record.refused,
+            failed: record.failed.as_deref(),
+        });
+        recorded.map_err(|failure| failure.message)
+    }
+}

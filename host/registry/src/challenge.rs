@@ -1,0 +1,164 @@
+//! What a registry asks for when it answers 401.
+
+use http::HeaderMap;
+use http::header::WWW_AUTHENTICATE;
+use url::{Host, Url};
+
+/// Largest header that is read.
+const MAX_HEADER: usize = 4096;
+
+/// How a registry wants to be asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Challenge {
+    /// With a token from this URL.
+    Bearer {
+        /// The URL.
+        realm: String,
+        /// What the token is for, in the registry's words.
+        service: Option<String>,
+    },
+    /// With a user name and a password.
+    Basic,
+}
+
+impl Challenge {
+    /// The first challenge of an answer that can be met, a token before a password.
+    pub(crate) fn from_headers(headers: &HeaderMap) -> Option<Self> {
+        let read: Vec<_> = headers
+            .get_all(WWW_AUTHENTICATE)
+            .iter()
+            .filter_map(|value| value.to_str().ok())
+            .filter(|value| value.len() <= MAX_HEADER)
+            .filter_map(Self::parse)
+            .collect();
+        read.iter().find(|read| **read != Self::Basic).or(read.first()).cloned()
+    }
+
+    fn parse(header: &str) -> Option<Self> {
+        let header = header.trim();
+        let (scheme, rest) = header.split_once(' ').unwrap_or((header, ""));
+        if scheme.eq_ignore_ascii_case("basic") {
+            return Some(Self::Basic);
+        }
+        if !scheme.eq_ignore_ascii_case("bearer") {
+            return None;
+        }
+        let parameters = parameters(rest);
+        let find = |name: &str| {
+            parameters
+                .iter()
+                .find(|(known, _)| known.eq_ignore_ascii_case(name))
+                .map(|(_, value)| value.clone())
+        };
+        Some(Self::Bearer { realm: find("realm")?, service: find("service") })
+    }
+}
+
+/// Parameters of the form `name="value",name=value`. What doesn't have it ends the list.
+fn parameters(text: &str) -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    let mut rest = text.trim_start();
+    while let Some((name, after)) = rest.split_once('=') {
+        let (value, after) = match after.strip_prefix('"') {
+            Some(quoted) => {
+                let (mut value, mut chars) = (String::new(), quoted.char_indices());
+                let end = loop {
+                    match chars.next() {
+                        Some((at, '"')) => break at + 1,
+                        Some((_, '\\')) => value.extend(chars.next().map(|(_, c)| c)),
+                        Some((_, c)) => value.push(c),
+                        None => return found,
+                    }
+                };
+                (value, &quoted[end..])
+            }
+            None => {
+                let end = after.find(',').unwrap_or(after.len());
+                (after[..end].trim().to_owned(), &after[end..])
+            }
+        };
+        found.push((name.trim().to_owned(), value));
+        rest = after.trim_start().trim_start_matches(',').trim_start();
+    }
+    found
+}
+
+/// Whether the password of a registry may go to the server that gives its tokens: the same host and
+/// port; or, with TLS on the usual port, the domain that the registry's name is in, or a name in
+/// that domain, as with `registry.example.com` and `auth.example.com`. The registry chooses this
+/// server, and could be made to choose another one.
+pub(crate) fn may_get_password(registry: &Url, realm: &Url) -> bool {
+    if berth_requests::same_origin(registry, realm) {
+        return true;
+    }
+    let (Some(Host::Domain(registry)), Some(Host::Domain(host))) = (registry.host(), realm.host())
+    else {
+        return false;
+    };
+    let Some((_, domain)) = registry.split_once('.').filter(|(_, rest)| rest.contains('.')) else {
+        return false;
+    };
+    let is_inside =
+        host == domain || host.strip_suffix(domain).is_some_and(|front| front.ends_with('.'));
+    realm.scheme() == "https" && realm.port_or_known_default() == Some(443) && is_inside
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+
+    fn read(headers: &[&str]) -> Option<Challenge> {
+        let mut map = HeaderMap::new();
+        for header in headers {
+            map.append(WWW_AUTHENTICATE, HeaderValue::from_str(header).expect("is a value"));
+        }
+        Challenge::from_headers(&map)
+    }
+
+    #[test]
+    fn challenges_are_read() {
+        let bearer = |realm: &str, service: Option<&str>| {
+            Some(Challenge::Bearer { realm: realm.to_owned(), service: service.map(str::to_owned) })
+        };
+        assert_eq!(
+            read(&["Bearer realm=\"https://a.example/token\",service=\"a, b\\\"c\",scope=\"x:y\""]),
+            bearer("https://a.example/token", Some("a, b\"c"))
+        );
+        assert_eq!(
+            read(&["Basic realm=x", "bearer realm=https://a/ , service=s"]),
+            bearer("https://a/", Some("s"))
+        );
+        assert_eq!(read(&["Basic"]), Some(Challenge::Basic));
+        for none in
+            ["Bearer", "Bearer realm", "Bearer realm=\"x", "Negotiate", "", "Bearer service=\"s\""]
+        {
+            assert_eq!(read(&[none]), None, "{none}");
+        }
+        assert_eq!(read(&[&format!("Bearer realm=\"{}\"", "x".repeat(5000))]), None);
+    }
+
+    #[test]
+    fn password_goes_to_the_registry_and_its_domain_alone() {
+        for (registry, realm, may) in [
+            ("https://r.example.com/", "https://r.example.com/token", true),
+            ("https://r.example.com/", "https://auth.example.com/token", true),
+            ("https://r.example.com/", "https://example.com/token", true),
+            ("http://127.0.0.1:5000/", "http://127.0.0.1:5000/token", true),
+            ("https://r.example.com/", "http://r.example.com/token", false),
+            ("https://r.example.com/", "https://r.example.com:8443/token", false),
+            ("https://r.example.com/", "https://evilexample.com/token", false),
+            ("https://r.example.com/", "https://auth.example.com:8443/", false),
+            ("https://r.example.com/", "https://example.com.evil.example/", false),
+            ("https://example.com/", "https://evil.com/token", false),
+            ("https://r.example.com/", "https://com/token", false),
+            ("http://127.0.0.1:5000/", "http://127.0.0.1:5001/token", false),
+            ("https://10.0.0.1/", "https://10.0.0.2/", false),
+            ("https://localhost/", "https://x.localhost/", false),
+        ] {
+            let [one, other] = [registry, realm].map(|url| Url::parse(url).expect("is a URL"));
+            assert_eq!(may_get_password(&one, &other), may, "{registry} {realm}");
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! Fetches a plugin from any source.
+
+use berth_requests::{Door, Request};
+use http::header::ACCEPT;
+use http::{HeaderValue, StatusCode};
+use url::Url;
+
+use crate::error::FetchError;
+use crate::fetched::{FetchOptions, Fetched, MAX_SIGNATURE, PURPOSE, Tags, unexpected};
+use crate::files;
+use crate::manifest::{media_types, shown};
+use crate::oci::Session;
+use crate::source::Source;
+
+/// Fetches a plugin. `progress` is called with the bytes of the component so far, and with its
+/// length if that is known.
+///
+/// # Errors
+///
+/// It can't be had, or what came isn't what the source or the server stated. Nothing of it is
+/// returned then.
+pub async fn fetch(
+    source: &Source,
+    door: &Door,
+    options: &FetchOptions,
+    progress: &(dyn Fn(u64, Option<u64>) + Send + Sync),
+) -> Result<Fetched, FetchError> {
+    match source {
+        Source::Path(path) => {
+            let (path, shown) = (path.clone(), source.to_string());
+            let read = tokio::task::spawn_blocking(move || files::read(&path)).await;
+            read.unwrap_or_else(|error| {
+                Err(FetchError::File { path: shown, why: error.to_string() })
+            })
+        }
+        Source::Url(url) => from_url(url, door, options, progress).await,
+        Source::Oci(reference) => {
+            Session::new(reference, door, options)?.fetch(options, progress).await
+        }
+    }
+}
+
+/// The tags of the repository of a source. Only a registry has any.
+///
+/// # Errors
+///
+/// They can't be had, or the source isn't in a registry.
+pub async fn tags(
+    source: &Source,
+    door: &Door,
+    options: &FetchOptions,
+) -> Result<Tags, FetchError> {
+    match source {
+        Source::Oci(reference) => Session::new(reference, door, options)?.tags(options).await,
+        other => Err(FetchError::Source {
+            text: shown(&other.to_string()),
+            why: "only a source in a registry (oci://…) has tags".to_owned(),
+        }),
+    }
+}
+
+async fn from_url(
+    url: &Url,
+    door: &Door,
+    options: &FetchOptions,
+    progress: &(dyn Fn(u64, Option<u64>) + Send + Sync),
+) -> Result<Fetched, FetchError> {
+    let request = Request::get(PURPOSE, url.as_str())?
+        .header(ACCEPT, HeaderValue::from_static(media_types::WASM))
+        .header(ACCEPT, HeaderValue::from_static("*/*"))
+        .limits(options.component());
+    let answer = door.send(request).await?;
+    if answer.status() != StatusCode::OK {
+        return Err(unexpected(&answer, "the component"));
+    }
+    let bytes = answer.bytes(progress).await?;
+    let mut beside = url.clone();
+    beside.set_path(&format!("{}.minisig", url.path()));
+    let request = Request::get(PURPOSE, beside.as_str())?.limits(options.small(MAX_SIGNATURE));
+    let answer = door.send(request).await?;
+    let signature = match answer.status() {
+        StatusCode::OK => Some(answer.bytes(&|_, _| {}).await?),
+        StatusCode::NOT_FOUND | StatusCode::GONE | StatusCode::FORBIDDEN => None,
+        _ => return Err(unexpected(&answer, "the signature beside the component")),
+    };
+    Fetched::new(bytes, Source::Url(url.clone()), signature.into_iter().collect())
+}

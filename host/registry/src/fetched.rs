@@ -1,0 +1,119 @@
+//! What is fetched, and how.
+
+use std::time::Duration;
+
+use berth_component::file::{self, MAX_COMPONENT};
+use berth_requests::Limits;
+use http::StatusCode;
+
+use crate::credentials::Credentials;
+use crate::error::FetchError;
+use crate::manifest::shown;
+use crate::source::Source;
+
+/// What requests are for, in their records.
+pub(crate) const PURPOSE: &str = "plugin";
+
+/// Largest signature, in bytes.
+pub const MAX_SIGNATURE: u64 = 8 << 10;
+
+/// The most signatures of a plugin that are fetched.
+pub const MAX_SIGNATURES: usize = 8;
+
+/// How WebAssembly begins.
+const MAGIC: &[u8] = b"\0asm";
+
+/// A plugin that was fetched. Nothing has been checked but that it is what the source says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fetched {
+    /// The component.
+    pub bytes: Vec<u8>,
+    /// Its SHA-256 in hexadecimal.
+    pub digest: String,
+    /// The exact source: of an artifact with the digest of its manifest, of a file its real path.
+    pub resolved: Source,
+    /// The files of minisign that lie beside. None of them is verified.
+    pub signatures: Vec<Vec<u8>>,
+}
+
+impl Fetched {
+    pub(crate) fn new(
+        bytes: Vec<u8>,
+        resolved: Source,
+        signatures: Vec<Vec<u8>>,
+    ) -> Result<Self, FetchError> {
+        if !bytes.starts_with(MAGIC) {
+            let beginning = String::from_utf8_lossy(&bytes[..bytes.len().min(16)]).into_owned();
+            return Err(FetchError::Refused {
+                what: "the component".to_owned(),
+                from: resolved.to_string(),
+                why: format!("it isn't WebAssembly: it begins with `{}`", shown(&beginning)),
+            });
+        }
+        let digest = file::digest(&bytes);
+        Ok(Self { bytes, digest, resolved, signatures })
+    }
+}
+
+/// How a plugin is fetched.
+#[derive(Clone, Debug)]
+pub struct FetchOptions {
+    /// Logins for registries.
+    pub credentials: Credentials,
+    /// Largest component, in bytes; at most what Berth loads.
+    pub bytes: u64,
+    /// The most time for the component.
+    pub time: Duration,
+    /// The most time without any data.
+    pub idle: Duration,
+}
+
+/// Without logins.
+impl Default for FetchOptions {
+    fn default() -> Self {
+        Self {
+            credentials: Credentials::default(),
+            bytes: MAX_COMPONENT as u64,
+            time: Duration::from_secs(600),
+            idle: Duration::from_secs(30),
+        }
+    }
+}
+
+impl FetchOptions {
+    /// The limits of the component.
+    pub(crate) fn component(&self) -> Limits {
+        let bytes = self.bytes.min(MAX_COMPONENT as u64);
+        Limits { time: self.time, idle: self.idle, bytes }
+    }
+
+    /// The limits of a smaller answer.
+    pub(crate) fn small(&self, bytes: u64) -> Limits {
+        let usual = Limits::default();
+        Limits { time: usual.time.min(self.time), idle: usual.idle.min(self.idle), bytes }
+    }
+}
+
+/// The tags of a repository.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tags {
+    /// The tags, in the registry's order.
+    pub tags: Vec<String>,
+    /// Whether these are all.
+    pub is_complete: bool,
+}
+
+/// The error of an answer with another status than expected.
+pub(crate) fn unexpected(answer: &berth_requests::Response, what: &str) -> FetchError {
+    FetchError::Status {
+        origin: answer.origin().to_owned(),
+        status: answer.status().as_u16(),
+        what: format!("the request for {what}"),
+        hint: match answer.status() {
+            StatusCode::NOT_FOUND => ": it doesn't exist there, or isn't public".to_owned(),
+            StatusCode::FORBIDDEN => ": access is denied".to_owned(),
+            StatusCode::TOO_MANY_REQUESTS => ": too many requests, try again later".to_owned(),
+            _ => String::new(),
+        },
+    }
+}

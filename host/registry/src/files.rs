@@ -1,0 +1,128 @@
+//! Reads what the operator names on this machine.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use berth_component::file;
+use berth_contract::text::{cut, neutral_line};
+
+use crate::bounded::read_if_there;
+use crate::error::FetchError;
+use crate::fetched::{Fetched, MAX_SIGNATURE};
+use crate::source::Source;
+
+/// The most entries of a folder that are looked at.
+const MAX_ENTRIES: usize = 1000;
+
+/// The most names that an error lists.
+const LISTED: usize = 5;
+
+/// Reads a component and the signature beside it. Blocks.
+pub(crate) fn read(path: &Path) -> Result<Fetched, FetchError> {
+    let at = |path: &Path, why: String| FetchError::File { path: path.display().to_string(), why };
+    let metadata = fs::metadata(path).map_err(|error| at(path, missing(path, &error)))?;
+    let path = if metadata.is_dir() { component_in(path)? } else { path.to_owned() };
+    let bytes = file::open(&path).and_then(file::read).map_err(|why| at(&path, why))?;
+    let mut beside = path.clone().into_os_string();
+    beside.push(".minisig");
+    let beside = PathBuf::from(beside);
+    let signature = read_if_there(&beside, MAX_SIGNATURE).map_err(|why| at(&beside, why))?;
+    let exact = fs::canonicalize(&path).map_err(|error| at(&path, error.to_string()))?;
+    Fetched::new(bytes, Source::Path(exact), signature.into_iter().collect())
+}
+
+/// The one component in a folder.
+fn component_in(folder: &Path) -> Result<PathBuf, FetchError> {
+    let failed = |why: String| FetchError::File { path: folder.display().to_string(), why };
+    let entries = fs::read_dir(folder).map_err(|error| failed(error.to_string()))?;
+    let mut found: Vec<PathBuf> = Vec::new();
+    for (index, entry) in entries.enumerate() {
+        if index == MAX_ENTRIES {
+            return Err(failed(format!(
+                "it has more than {MAX_ENTRIES} entries: give the component's file"
+            )));
+        }
+        let path = entry.map_err(|error| failed(error.to_string()))?.path();
+        if path.extension().is_some_and(|extension| extension == "wasm") && path.is_file() {
+            found.push(path);
+        }
+    }
+    found.sort();
+    match found.as_slice() {
+        [one] => Ok(one.clone()),
+        [] => {
+            Err(failed("it has no `.wasm` file: run `berth plugin build` there first".to_owned()))
+        }
+        several => {
+            let names = several.iter().take(LISTED).filter_map(|path| path.file_name());
+            let names: Vec<String> =
+                names.map(|name| neutral_line(cut(&name.to_string_lossy(), 64))).collect();
+            Err(failed(format!(
+                "it has {} `.wasm` files ({}…): give the one that you mean",
+                several.len(),
+                names.join(", ")
+            )))
+        }
+    }
+}
+
+/// Why a path can't be used. A reference without its scheme is read as a path.
+fn missing(path: &Path, error: &std::io::Error) -> String {
+    let text = path.to_string_lossy();
+    let looks_like_host = text.split_once('/').is_some_and(|(first, rest)| {
+        !rest.is_empty() && first.trim_matches('.').contains(['.', ':'])
+    });
+    if error.kind() == ErrorKind::NotFound && looks_like_host {
+        format!("{error}. If a registry or a web server is meant, write oci://… or https://…")
+    } else {
+        error.to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WASM: &[u8] = b"\0asm\x0d\0\x01\0";
+
+    #[test]
+    fn file_and_folder_give_the_component_and_its_signature() {
+        let folder = tempfile::tempdir().expect("there is a folder");
+        let path = folder.path().join("one.wasm");
+        fs::write(&path, WASM).expect("it is written");
+        fs::write(folder.path().join("one.wasm.minisig"), "signed").expect("it is written");
+        for from in [&path, &folder.path().to_owned()] {
+            let fetched = read(from).expect("it is read");
+            assert_eq!(fetched.bytes, WASM);
+            assert_eq!(fetched.digest, file::digest(WASM));
+            assert_eq!(fetched.signatures, [b"signed".to_vec()]);
+            let exact = fs::canonicalize(&path).expect("it exists");
+            assert_eq!(fetched.resolved, Source::Path(exact));
+        }
+    }
+
+    #[test]
+    fn other_files_and_folders_are_refused_with_what_to_do() {
+        let folder = tempfile::tempdir().expect("there is a folder");
+        let path = |name: &str| folder.path().join(name);
+        let told = |name: &str| read(&path(name)).expect_err(name).to_string();
+        fs::create_dir(path("empty")).expect("it is made");
+        assert!(told("empty").contains("berth plugin build"));
+        fs::create_dir(path("two")).expect("it is made");
+        for name in ["two/a.wasm", "two/b.wasm"] {
+            fs::write(path(name), WASM).expect("it is written");
+        }
+        assert!(told("two").contains("a.wasm, b.wasm"));
+        fs::write(path("page.wasm"), "<html>").expect("it is written");
+        assert!(told("page.wasm").contains("isn't WebAssembly"));
+        fs::write(path("signed.wasm"), WASM).expect("it is written");
+        fs::write(path("signed.wasm.minisig"), vec![b'x'; 100_000]).expect("it is written");
+        assert!(told("signed.wasm").contains("larger than"));
+        let fifo = path("fifo.wasm");
+        rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, rustix::fs::Mode::RWXU).expect("it is made");
+        assert!(told("fifo.wasm").contains("isn't a file"));
+        let host = read(Path::new("registry.example/name:1")).expect_err("there is none");
+        assert!(host.to_string().contains("oci://"), "{host}");
+    }
+}

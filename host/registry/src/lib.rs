@@ -1,0 +1,26 @@
+//! Plugins of others: where they come from ([`Source`]), and how they are fetched ([`fetch`]).
+//!
+//! A source is a file, a folder with a built component, a URL, or an artifact in an OCI registry.
+//! Nothing is installed or run here: what comes back is bytes, with their digest, the exact source,
+//! and the signatures that lie beside. Every digest and length that a server states is compared
+//! with what it sends. Requests leave by the door of `berth-requests` alone.
+
+mod bounded;
+mod challenge;
+mod credentials;
+mod error;
+mod fetch;
+mod fetched;
+mod files;
+mod manifest;
+mod oci;
+mod reference;
+mod source;
+
+pub use credentials::Credentials;
+pub use error::FetchError;
+pub use fetch::{fetch, tags};
+pub use fetched::{FetchOptions, Fetched, MAX_SIGNATURE, MAX_SIGNATURES, Tags};
+pub use manifest::media_types;
+pub use reference::Reference;
+pub use source::Source;

@@ -1,0 +1,169 @@
+//! References to artifacts in a registry.
+
+use std::fmt;
+
+use url::Url;
+
+/// The tag of a reference that has neither tag nor digest.
+const DEFAULT_TAG: &str = "latest";
+
+/// Largest name and tag, in bytes.
+const MAX_NAME: usize = 255;
+const MAX_TAG: usize = 128;
+
+/// The beginning of a digest. No other algorithm is accepted.
+const SHA256: &str = "sha256:";
+
+/// An artifact in an OCI registry: `registry/name[:tag][@sha256:…]`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Reference {
+    /// Whether it is asked for without TLS, which only this machine may be.
+    is_plain: bool,
+    registry: String,
+    name: String,
+    tag: Option<String>,
+    digest: Option<String>,
+}
+
+impl Reference {
+    /// Reads a reference without its scheme.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong, and what to write.
+    pub(crate) fn parse(text: &str, is_plain: bool) -> Result<Self, String> {
+        let (rest, digest) = match text.split_once('@') {
+            Some((rest, digest)) => (rest, Some(check_digest(digest)?)),
+            None => (text, None),
+        };
+        let (registry, rest) = rest
+            .split_once('/')
+            .filter(|(registry, rest)| !registry.is_empty() && !rest.is_empty())
+            .ok_or("the name is missing: write oci://REGISTRY/NAME, with `:TAG` or `@sha256:…`")?;
+        let (name, tag) = match rest.split_once(':') {
+            Some((name, tag)) => (name, Some(check_tag(tag)?)),
+            None => (rest, None),
+        };
+        check_name(name)?;
+        if registry.contains(['?', '#', '@', '\\', '%']) {
+            return Err("the registry isn't a host, or a host and a port".to_owned());
+        }
+        let scheme = if is_plain { "http" } else { "https" };
+        let url = berth_requests::check_url(&format!("{scheme}://{registry}/"))
+            .map_err(|error| error.to_string())?;
+        let origin = berth_requests::origin(&url);
+        let registry = origin.split_once("://").map_or(registry, |(_, authority)| authority);
+        let tag = match (tag, &digest) {
+            (None, None) => Some(DEFAULT_TAG.to_owned()),
+            (tag, _) => tag,
+        };
+        Ok(Self { is_plain, registry: registry.to_owned(), name: name.to_owned(), tag, digest })
+    }
+
+    /// Host and port of the registry.
+    pub fn registry(&self) -> &str {
+        &self.registry
+    }
+
+    /// The name of the repository.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The tag. `None` if it names a digest alone.
+    pub fn tag(&self) -> Option<&str> {
+        self.tag.as_deref()
+    }
+
+    /// The digest of the manifest, `sha256:…`.
+    pub fn digest(&self) -> Option<&str> {
+        self.digest.as_deref()
+    }
+
+    /// The same with the digest of a manifest.
+    #[must_use]
+    pub fn with_digest(&self, digest: &str) -> Self {
+        Self { digest: Some(digest.to_owned()), ..self.clone() }
+    }
+
+    /// The same with another tag and without a digest.
+    ///
+    /// # Errors
+    ///
+    /// The tag isn't valid.
+    pub fn with_tag(&self, tag: &str) -> Result<Self, String> {
+        Ok(Self { tag: Some(check_tag(tag)?), digest: None, ..self.clone() })
+    }
+
+    /// What the manifest is asked for by: the digest, otherwise the tag.
+    pub(crate) fn version(&self) -> &str {
+        self.digest.as_deref().or(self.tag.as_deref()).unwrap_or(DEFAULT_TAG)
+    }
+
+    /// The URL of the registry.
+    pub(crate) fn base(&self) -> Result<Url, berth_requests::DoorError> {
+        let scheme = if self.is_plain { "http" } else { "https" };
+        berth_requests::check_url(&format!("{scheme}://{}/", self.registry))
+    }
+}
+
+impl fmt::Display for Reference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let scheme = if self.is_plain { "oci+http" } else { "oci" };
+        write!(f, "{scheme}://{}/{}", self.registry, self.name)?;
+        if let Some(tag) = &self.tag {
+            write!(f, ":{tag}")?;
+        }
+        self.digest.as_ref().map_or(Ok(()), |digest| write!(f, "@{digest}"))
+    }
+}
+
+/// A digest in its only accepted form.
+///
+/// # Errors
+///
+/// What is wrong.
+pub(crate) fn check_digest(digest: &str) -> Result<String, String> {
+    let hex = digest
+        .strip_prefix(SHA256)
+        .ok_or("the digest isn't of the form `sha256:` with 64 digits, the only accepted one")?;
+    let is_hex = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+    if hex.len() != 64 || !hex.bytes().all(is_hex) {
+        return Err("the digest needs 64 digits of 0-9 and a-f after `sha256:`".to_owned());
+    }
+    Ok(digest.to_owned())
+}
+
+/// A tag, by the grammar of the specification.
+pub(crate) fn check_tag(tag: &str) -> Result<String, String> {
+    let is_word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    let valid = (1..=MAX_TAG).contains(&tag.len())
+        && tag.bytes().next().is_some_and(is_word)
+        && tag.bytes().all(|byte| is_word(byte) || matches!(byte, b'.' | b'-'));
+    if !valid {
+        return Err(format!(
+            "the tag isn't valid: use letters, digits, `_`, `.` and `-`, at most {MAX_TAG}"
+        ));
+    }
+    Ok(tag.to_owned())
+}
+
+/// A name, by the grammar of the specification: parts of small letters and digits, with `.`, `_`,
+/// `__` or hyphens between them.
+fn check_name(name: &str) -> Result<(), String> {
+    let is_letter = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    let valid_part = |part: &str| {
+        let ends = [part.bytes().next(), part.bytes().next_back()];
+        let separators = part.split(|c: char| c.is_ascii() && is_letter(c as u8));
+        ends.iter().all(|end| end.is_some_and(is_letter))
+            && separators.into_iter().all(|between| {
+                matches!(between, "" | "." | "_" | "__") || between.bytes().all(|byte| byte == b'-')
+            })
+    };
+    if name.len() > MAX_NAME || !name.split('/').all(valid_part) {
+        return Err(format!(
+            "the name isn't valid: use small letters and digits, with `.`, `_` or `-` between them, and `/` between parts, at most {MAX_NAME} bytes"
+        ));
+    }
+    Ok(())
+}

@@ -1,0 +1,150 @@
+//! Where a plugin comes from.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use berth_contract::text::{cut, neutral_line};
+use url::Url;
+
+use crate::error::FetchError;
+use crate::reference::Reference;
+
+/// Bytes of a source, and of one that an error shows.
+const MAX_SOURCE: usize = 4096;
+const SHOWN: usize = 200;
+
+/// Where a plugin comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// A component's file, or a folder with one built component.
+    Path(PathBuf),
+    /// A component at a URL: https, or http on this machine.
+    Url(Url),
+    /// An artifact in a registry.
+    Oci(Reference),
+}
+
+impl Source {
+    /// Reads a source: `path/to/plugin.wasm`, `path/to/project`, `https://…`, or
+    /// `oci://registry/name[:tag][@sha256:…]`. `http://…` and `oci+http://…` are for this machine
+    /// alone.
+    ///
+    /// # Errors
+    ///
+    /// [`FetchError::Source`]: what is wrong, and what to write.
+    pub fn parse(text: &str) -> Result<Self, FetchError> {
+        Self::read(text)
+            .map_err(|why| FetchError::Source { text: neutral_line(cut(text, SHOWN)), why })
+    }
+
+    fn read(text: &str) -> Result<Self, String> {
+        if text.is_empty() {
+            return Err("it is empty: give a file, a folder, https://… or oci://…".to_owned());
+        }
+        if text.len() > MAX_SOURCE {
+            return Err(format!("it is {} bytes; the limit is {MAX_SOURCE}", text.len()));
+        }
+        if text.contains('\0') {
+            return Err("it has a zero byte".to_owned());
+        }
+        match text.split_once("://") {
+            None => Ok(Self::Path(PathBuf::from(text))),
+            Some(("oci", rest)) => Reference::parse(rest, false).map(Self::Oci),
+            Some(("oci+http", rest)) => Reference::parse(rest, true).map(Self::Oci),
+            Some(("https" | "http", _)) => {
+                berth_requests::check_url(text).map(Self::Url).map_err(|error| error.to_string())
+            }
+            Some((scheme, _)) => Err(format!(
+                "the scheme `{}` isn't known: give a file, a folder, https://… or oci://REGISTRY/NAME:TAG",
+                neutral_line(cut(scheme, SHOWN))
+            )),
+        }
+    }
+
+    /// Whether it names its content: the same source never gives another component.
+    pub fn is_pinned(&self) -> bool {
+        matches!(self, Self::Oci(reference) if reference.digest().is_some())
+    }
+}
+
+impl FromStr for Source {
+    type Err = FetchError;
+
+    fn from_str(text: &str) -> Result<Self, FetchError> {
+        Self::parse(text)
+    }
+}
+
+/// As it is written.
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Path(path) => write!(f, "{}", path.display()),
+            Self::Url(url) => f.write_str(url.as_str()),
+            Self::Oci(reference) => reference.fmt(f),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DIGEST: &str = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
+
+    #[test]
+    fn sources_are_read_and_written() {
+        for (text, written) in [
+            ("a.wasm", "a.wasm"),
+            ("./a b", "./a b"),
+            ("https://Example.com:443/a.wasm", "https://example.com/a.wasm"),
+            ("http://127.0.0.1:80/a.wasm", "http://127.0.0.1/a.wasm"),
+            ("oci://Registry.Example/a/b", "oci://registry.example/a/b:latest"),
+            ("oci://registry.example:5000/a:1.0", "oci://registry.example:5000/a:1.0"),
+            ("oci+http://localhost:5000/a-b_c.d:v1", "oci+http://localhost:5000/a-b_c.d:v1"),
+        ] {
+            let source = Source::parse(text).expect(text);
+            assert_eq!(source.to_string(), written);
+            assert_eq!(Source::parse(written).as_ref(), Ok(&source));
+            assert!(!source.is_pinned());
+        }
+        for text in
+            [format!("oci://[::1]:5000/a@{DIGEST}"), format!("oci://r.example/a:1@{DIGEST}")]
+        {
+            let source = Source::parse(&text).expect("is valid");
+            assert_eq!(source.to_string(), text);
+            assert!(source.is_pinned());
+        }
+    }
+
+    #[test]
+    fn wrong_sources_are_refused_with_what_to_write() {
+        let long = "a".repeat(MAX_SOURCE + 1);
+        for (text, told) in [
+            ("", "it is empty"),
+            (&*long, "the limit is 4096"),
+            ("git://example.com/a", "the scheme `git` isn't known"),
+            ("http://example.com/a.wasm", "only https is asked"),
+            ("oci+http://example.com/a", "only https is asked"),
+            ("https://a:b@example.com/", "user name or password"),
+            ("oci://registry.example", "the name is missing"),
+            ("oci://registry.example/", "the name is missing"),
+            ("oci://registry.example/A", "small letters"),
+            ("oci://registry.example/a/../b", "small letters"),
+            ("oci://registry.example/a//b", "small letters"),
+            ("oci://registry.example/a:", "the tag isn't valid"),
+            ("oci://registry.example/a:b/c", "the tag isn't valid"),
+            ("oci://registry.example/a@sha512:00", "the only accepted one"),
+            ("oci://registry.example/a@sha256:00", "64 digits"),
+            ("oci://registry.example?x=/a", "isn't a host"),
+            ("oci://me@registry.example/a", "the only accepted one"),
+            ("oci://169.254.169.254:99999/a", "port"),
+        ] {
+            let error = Source::parse(text).expect_err(text).to_string();
+            assert!(error.contains(told), "{text}: {error}");
+        }
+        let shown = Source::parse("\u{1b}[2J\u{202e}://x").expect_err("is refused").to_string();
+        assert!(!shown.contains(['\u{1b}', '\u{202e}']), "{shown}");
+    }
+}

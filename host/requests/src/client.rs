@@ -1,0 +1,149 @@
+//! The clients: one for each origin, so that no connection serves a request under other rules than
+//! those that it was opened under.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use berth_egress::{Network, ProxyServer};
+use berth_policy::egress::{Target, TargetHost};
+use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+
+use crate::error::{DoorError, words};
+use crate::rules;
+
+/// The time limit of a connection with its handshake.
+const CONNECT_TIME: Duration = Duration::from_secs(10);
+
+/// Idle connections of a client, and how long they stay open.
+const IDLE_CONNECTIONS: usize = 2;
+const IDLE: Duration = Duration::from_secs(10);
+
+/// The most headers of an answer.
+const MAX_HEADERS: usize = 128;
+
+/// A client for one origin.
+///
+/// # Errors
+///
+/// [`DoorError::Setup`]: the proxy or an authority can't be used.
+pub(crate) async fn build(
+    network: &Network,
+    target: &Target,
+    is_named: bool,
+) -> Result<reqwest::Client, DoorError> {
+    let setup = |error: reqwest::Error| DoorError::Setup(words(&error.to_string()));
+    let tls = network.tls().await.map_err(from_egress)?;
+    let proxy = network.proxy_for(target).map_err(from_egress)?;
+    let resolver = Resolver {
+        network: network.clone(),
+        target: target.clone(),
+        is_named,
+        proxy: proxy.clone(),
+    };
+    let mut builder = reqwest::Client::builder()
+        .tls_backend_preconfigured(tls)
+        .dns_resolver(Arc::new(resolver))
+        .redirect(reqwest::redirect::Policy::none())
+        .retry(reqwest::retry::never())
+        .referer(false)
+        .no_proxy()
+        // Another crate may switch decoding on for the whole program.
+        .no_gzip()
+        .no_brotli()
+        .no_zstd()
+        .no_deflate()
+        .http1_only()
+        .http1_max_headers(MAX_HEADERS)
+        .connect_timeout(CONNECT_TIME)
+        .pool_idle_timeout(IDLE)
+        .pool_max_idle_per_host(IDLE_CONNECTIONS)
+        .tcp_nodelay(true)
+        .user_agent(concat!("berth/", env!("CARGO_PKG_VERSION")));
+    if let Some(ProxyServer { uri, authorization }) = proxy {
+        let mut proxy = reqwest::Proxy::all(uri.to_string()).map_err(setup)?;
+        if let Some(value) = authorization {
+            proxy = proxy.custom_http_auth(value);
+        }
+        builder = builder.proxy(proxy);
+    }
+    builder.build().map_err(setup)
+}
+
+/// Checks the addresses of a host before a request through a proxy, which then resolves the name by
+/// itself. Without a proxy, the addresses are checked by the connection's own lookup.
+pub(crate) async fn check_before_proxy(
+    network: &Network,
+    target: &Target,
+    is_named: bool,
+) -> Result<(), DoorError> {
+    let resolves = network.proxy.as_ref().is_some_and(|proxy| proxy.resolves);
+    match &target.host {
+        TargetHost::Name(name)
+            if !resolves && network.proxy_for(target).map_err(from_egress)?.is_some() =>
+        {
+            checked(network, target, name, is_named).await.map(drop)
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The addresses of a target's name. If one of them is blocked, the name is refused.
+async fn checked(
+    network: &Network,
+    target: &Target,
+    name: &str,
+    is_named: bool,
+) -> Result<Vec<SocketAddr>, DoorError> {
+    let failed = |error: berth_egress::Error| {
+        DoorError::Name(target.host.to_string(), words(&error.to_string()))
+    };
+    let addresses = network.look_up(name).await.map_err(failed)?;
+    for address in &addresses {
+        rules::check_address(target, *address, is_named)?;
+    }
+    Ok(addresses.into_iter().map(|address| SocketAddr::new(address, target.port)).collect())
+}
+
+/// Resolves the name of one target, and that of its proxy.
+struct Resolver {
+    network: Network,
+    target: Target,
+    is_named: bool,
+    proxy: Option<ProxyServer>,
+}
+
+impl Resolve for Resolver {
+    fn resolve(&self, name: Name) -> Resolving {
+        let (network, target, is_named) =
+            (self.network.clone(), self.target.clone(), self.is_named);
+        let proxy = self.proxy.as_ref().and_then(|proxy| proxy.uri.host()).map(str::to_owned);
+        Box::pin(async move {
+            let asked = name.as_str();
+            let found = match (&target.host, proxy) {
+                // The operator names the proxy, so it may be anywhere.
+                (_, Some(proxy)) if proxy.eq_ignore_ascii_case(asked) => {
+                    let found = network.look_up_proxy(asked).await.map_err(from_egress)?;
+                    found.into_iter().map(|address| SocketAddr::new(address, 0)).collect()
+                }
+                (TargetHost::Name(name), None)
+                    if name.eq_ignore_ascii_case(asked.trim_end_matches('.')) =>
+                {
+                    checked(&network, &target, name, is_named).await?
+                }
+                _ => {
+                    let what = format!("{} is not the host of this request", words(asked));
+                    return Err(DoorError::Setup(what).into());
+                }
+            };
+            Ok::<Addrs, _>(Box::new(found.into_iter()))
+        })
+    }
+}
+
+fn from_egress(error: berth_egress::Error) -> DoorError {
+    match error {
+        berth_egress::Error::Setup(why) => DoorError::Setup(words(&why)),
+        other => DoorError::Setup(words(&other.to_string())),
+    }
+}

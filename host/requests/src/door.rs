@@ -1,0 +1,199 @@
+//! Sends requests and follows their redirects.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::SystemTime;
+
+use berth_egress::Network;
+use berth_policy::egress::Target;
+use http::header::{ACCEPT_ENCODING, AUTHORIZATION, CONTENT_ENCODING, LOCATION};
+use http::{HeaderValue, Method, StatusCode};
+use tokio::time::{Instant, timeout_at};
+use url::Url;
+
+use crate::client;
+use crate::error::DoorError;
+use crate::record::{DoorRecord, Recorder};
+use crate::request::Request;
+use crate::response::{Pending, Response};
+use crate::rules;
+
+/// The most redirects of a request.
+pub const MAX_REDIRECTS: usize = 5;
+
+/// The most origins whose connections are kept.
+const MAX_CLIENTS: usize = 16;
+
+/// The way out for Berth's own requests. A clone shares its connections.
+#[derive(Clone)]
+pub struct Door(Arc<Inner>);
+
+struct Inner {
+    network: Network,
+    recorder: Arc<dyn Recorder>,
+    /// By origin, and whether the operator named it.
+    clients: Mutex<HashMap<(String, bool), reqwest::Client>>,
+}
+
+impl fmt::Debug for Door {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Door").field("recorder", &self.0.recorder).finish_non_exhaustive()
+    }
+}
+
+impl Door {
+    /// Prepares requests with the settings of `[network]`. This opens no connection.
+    pub fn new(network: Network, recorder: Arc<dyn Recorder>) -> Self {
+        Self(Arc::new(Inner { network, recorder, clients: Mutex::default() }))
+    }
+
+    /// Sends a request and follows its redirects, if the method is GET or HEAD. Returns the answer
+    /// with any status.
+    ///
+    /// # Errors
+    ///
+    /// A hop is refused by a rule, or there is no answer within the limits.
+    pub async fn send(&self, request: Request) -> Result<Response, DoorError> {
+        let until = Instant::now() + request.limits.time;
+        let mut url = request.url.clone();
+        let mut hop = 0;
+        loop {
+            let pending =
+                Pending::new(Arc::clone(&self.0.recorder), new_record(&request, &url, hop));
+            let answer = match self.hop(&request, &url, until).await {
+                Ok(answer) => answer,
+                Err(error) => return Err(pending.fail(error)),
+            };
+            let mut response = Response::new(answer, url, request.limits, until, pending);
+            let next = match next(&request, &response) {
+                Ok(None) => return check_encoding(response),
+                Ok(Some(next)) => next,
+                Err(error) => return Err(response.fail(error)),
+            };
+            hop += 1;
+            if hop > MAX_REDIRECTS {
+                return Err(response.fail(DoorError::Redirects(MAX_REDIRECTS)));
+            }
+            response.finish()?;
+            url = next;
+        }
+    }
+
+    async fn hop(
+        &self,
+        request: &Request,
+        url: &Url,
+        until: Instant,
+    ) -> Result<reqwest::Response, DoorError> {
+        let target = rules::target(url)?;
+        let origin = target.origin();
+        let is_named = request.named.contains(&origin);
+        rules::check_scheme(url, &request.named)?;
+        rules::check_host(&target, is_named)?;
+        let send = async {
+            client::check_before_proxy(&self.0.network, &target, is_named).await?;
+            let client = self.client(&target, is_named).await?;
+            let mut headers = request.headers.clone();
+            headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+            if let Some(value) =
+                request.credential.as_ref().and_then(|credential| credential.for_origin(&origin))
+            {
+                headers.insert(AUTHORIZATION, value.clone());
+            }
+            let built = client
+                .request(request.method.clone(), url.clone())
+                .headers(headers)
+                .body(request.body.clone())
+                .build()
+                .map_err(|error| DoorError::from_client(&origin, error))?;
+            // What is sent has to be what was checked.
+            if built.url() != url {
+                return Err(DoorError::Setup("the client changed the URL".to_owned()));
+            }
+            client.execute(built).await.map_err(|error| DoorError::from_client(&origin, error))
+        };
+        let idle_until = Instant::now() + request.limits.idle;
+        match timeout_at(until.min(idle_until), send).await {
+            Ok(sent) => sent,
+            Err(_) if until < idle_until => Err(DoorError::Time(origin, request.limits.time)),
+            Err(_) => Err(DoorError::Idle(origin, request.limits.idle)),
+        }
+    }
+
+    async fn client(&self, target: &Target, is_named: bool) -> Result<reqwest::Client, DoorError> {
+        let key = (target.origin(), is_named);
+        let lock = || self.0.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(client) = lock().get(&key) {
+            return Ok(client.clone());
+        }
+        let client = client::build(&self.0.network, target, is_named).await?;
+        let mut clients = lock();
+        if clients.len() >= MAX_CLIENTS {
+            clients.clear();
+        }
+        Ok(clients.entry(key).or_insert(client).clone())
+    }
+}
+
+fn new_record(request: &Request, url: &Url, hop: usize) -> DoorRecord {
+    DoorRecord {
+        purpose: request.purpose,
+        began: SystemTime::now(),
+        method: request.method.to_string(),
+        origin: rules::origin(url),
+        path: url.path().to_owned(),
+        hop,
+        address: None,
+        status: None,
+        bytes: 0,
+        time: std::time::Duration::ZERO,
+        refused: false,
+        failed: None,
+    }
+}
+
+/// Where an answer sends the request next. `None` if it isn't a redirect.
+fn next(request: &Request, response: &Response) -> Result<Option<Url>, DoorError> {
+    let is_redirect = matches!(
+        response.status(),
+        StatusCode::MOVED_PERMANENTLY
+            | StatusCode::FOUND
+            | StatusCode::SEE_OTHER
+            | StatusCode::TEMPORARY_REDIRECT
+            | StatusCode::PERMANENT_REDIRECT
+    );
+    if !is_redirect {
+        return Ok(None);
+    }
+    let from = || response.origin().to_owned();
+    let refused = |why: &str| DoorError::Redirect { from: from(), why: why.to_owned() };
+    if !matches!(request.method, Method::GET | Method::HEAD) {
+        return Err(refused("only GET and HEAD are sent again elsewhere"));
+    }
+    let location = response.headers().get(LOCATION).ok_or_else(|| refused("it names no place"))?;
+    let location = location.to_str().map_err(|_| refused("its place isn't a URL"))?;
+    let joined = response.url().join(location).map_err(|_| refused("its place isn't a URL"))?;
+    let next = rules::parse(joined.as_str())
+        .map_err(|error| DoorError::Redirect { from: from(), why: error.to_string() })?;
+    if response.url().scheme() == "https" && next.scheme() != "https" {
+        return Err(refused("it leads from https to another scheme"));
+    }
+    Ok(Some(next))
+}
+
+/// An encoded answer is refused: nobody asked for one, and it could be any size when decoded.
+fn check_encoding(response: Response) -> Result<Response, DoorError> {
+    let encodings = response.headers().get_all(CONTENT_ENCODING).iter();
+    let other = encodings
+        .map(|value| String::from_utf8_lossy(value.as_bytes()).trim().to_ascii_lowercase())
+        .find(|encoding| !encoding.is_empty() && encoding != "identity");
+    match other {
+        None => Ok(response),
+        Some(encoding) => {
+            let error =
+                DoorError::Encoded(response.origin().to_owned(), crate::error::words(&encoding));
+            Err(response.fail(error))
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! The failures of requests.
+
+use std::time::Duration;
+
+use berth_contract::text::{cut, in_words, neutral_line};
+
+/// Bytes of a library's or the system's own words in an error.
+const WORDS: usize = 300;
+
+/// Why a request failed, or why its answer ended early.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DoorError {
+    /// The URL isn't valid.
+    #[error("the URL can't be used: {0}")]
+    Url(String),
+    /// A rule refuses the request. It was not sent.
+    #[error("{target} is refused: {rule}. {remedy}")]
+    Blocked {
+        /// The origin, and the address if the rule is about that.
+        target: String,
+        /// The rule.
+        rule: String,
+        /// What to do.
+        remedy: String,
+    },
+    /// There were too many redirects.
+    #[error("there were more than {0} redirects in a row, the limit")]
+    Redirects(usize),
+    /// A redirect that can't be followed.
+    #[error("the answer of {from} is a redirect that can't be followed: {why}")]
+    Redirect {
+        /// The origin that answered.
+        from: String,
+        /// What is wrong.
+        why: String,
+    },
+    /// Requests can't be made.
+    #[error("requests can't be made: {0}")]
+    Setup(String),
+    /// The name couldn't be resolved.
+    #[error("{0} can't be resolved: {1}")]
+    Name(String, String),
+    /// No connection, no valid certificate, or no valid answer.
+    #[error("{0} can't be reached: {1}")]
+    Connection(String, String),
+    /// Nothing came for too long.
+    #[error("{0} sent nothing for {time}, the limit", time = in_words(*.1))]
+    Idle(String, Duration),
+    /// The answer wasn't complete in time.
+    #[error("the answer of {0} took longer than {time}, the limit", time = in_words(*.1))]
+    Time(String, Duration),
+    /// The answer is too large.
+    #[error("the answer of {0} has more than {1} bytes, the limit")]
+    TooLarge(String, u64),
+    /// The answer is compressed, which nobody asked for.
+    #[error("the answer of {0} is encoded as `{1}`; only unencoded answers are read")]
+    Encoded(String, String),
+    /// The answer ended early or broke off.
+    #[error("the answer of {0} is incomplete: {1}")]
+    Incomplete(String, String),
+    /// The request can't be recorded.
+    #[error(
+        "a request to {0} can't be recorded, so its answer isn't used: {1}. `berth doctor` says how to fix it"
+    )]
+    Unrecorded(String, String),
+}
+
+impl DoorError {
+    /// Whether a rule refused the request, so that it was not sent.
+    pub fn is_refusal(&self) -> bool {
+        matches!(self, Self::Blocked { .. })
+    }
+
+    /// The text for the record: the rule of a refusal, otherwise the message.
+    pub(crate) fn record_text(&self) -> String {
+        match self {
+            Self::Blocked { rule, .. } => rule.clone(),
+            other => other.to_string(),
+        }
+    }
+
+    /// The error of the client for a request to an origin.
+    pub(crate) fn from_client(origin: &str, error: reqwest::Error) -> Self {
+        // The client's own words name the URL with its query, which may hold a secret.
+        let error = error.without_url();
+        let is_body = error.is_body() || error.is_decode();
+        own(&error).unwrap_or_else(|| {
+            let words = with_causes(&error);
+            if is_body {
+                Self::Incomplete(origin.to_owned(), words)
+            } else {
+                Self::Connection(origin.to_owned(), words)
+            }
+        })
+    }
+}
+
+/// The error of this crate among the causes of another one.
+fn own(error: &(dyn std::error::Error + 'static)) -> Option<DoorError> {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        if let Some(own) = error.downcast_ref::<DoorError>() {
+            return Some(own.clone());
+        }
+        if let Some(io) = error.downcast_ref::<std::io::Error>() {
+            // `source` of an I/O error skips its inner error.
+            let inner = io.get_ref().map(|inner| inner as &(dyn std::error::Error + 'static));
+            if let Some(found) = inner.and_then(own) {
+                return Some(found);
+            }
+        }
+        next = error.source();
+    }
+    None
+}
+
+/// The innermost cause, which says what happened, in one bounded line.
+fn with_causes(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut last = error;
+    while let Some(source) = last.source() {
+        last = source;
+    }
+    words(&last.to_string())
+}
+
+/// Words of others in one bounded line.
+pub(crate) fn words(text: &str) -> String {
+    neutral_line(cut(text, WORDS))
+}

@@ -1,0 +1,161 @@
+//! A request, as its sender builds it.
+
+use std::fmt;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue, Method};
+use url::Url;
+
+use crate::error::DoorError;
+use crate::rules;
+
+/// The limits of one request with all its redirects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// The most time from the beginning to the end of the answer.
+    pub time: Duration,
+    /// The most time without any data.
+    pub idle: Duration,
+    /// The most bytes of the answer's body.
+    pub bytes: u64,
+}
+
+/// For small answers.
+impl Default for Limits {
+    fn default() -> Self {
+        Self { time: Duration::from_secs(30), idle: Duration::from_secs(10), bytes: 1 << 20 }
+    }
+}
+
+/// A header with a secret, for one origin alone.
+#[derive(Clone)]
+pub struct Credential {
+    origin: String,
+    value: HeaderValue,
+}
+
+impl Credential {
+    /// The value of the header `authorization` for requests to the origin of a URL, and to no
+    /// other one.
+    pub fn new(url: &Url, mut value: HeaderValue) -> Self {
+        value.set_sensitive(true);
+        Self { origin: rules::origin(url), value }
+    }
+
+    pub(crate) fn for_origin(&self, origin: &str) -> Option<&HeaderValue> {
+        (self.origin == origin).then_some(&self.value)
+    }
+}
+
+/// Without the secret.
+impl fmt::Debug for Credential {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Credential").field("origin", &self.origin).finish_non_exhaustive()
+    }
+}
+
+/// A request of Berth's own.
+#[derive(Clone, Debug)]
+pub struct Request {
+    pub(crate) purpose: &'static str,
+    pub(crate) method: Method,
+    pub(crate) url: Url,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Bytes,
+    pub(crate) credential: Option<Credential>,
+    /// The origins that the operator named.
+    pub(crate) named: Vec<String>,
+    pub(crate) limits: Limits,
+}
+
+impl Request {
+    /// A GET of a URL that the operator configured or named: its host may be private. `purpose`
+    /// stands in the record.
+    ///
+    /// # Errors
+    ///
+    /// [`DoorError::Url`] or [`DoorError::Blocked`]: the URL can't be requested.
+    pub fn get(purpose: &'static str, url: &str) -> Result<Self, DoorError> {
+        Self::new(purpose, Method::GET, url)
+    }
+
+    /// A request with another method to a URL that the operator configured or named. Redirects
+    /// aren't followed unless the method is GET or HEAD.
+    ///
+    /// # Errors
+    ///
+    /// Like [`Self::get`].
+    pub fn new(purpose: &'static str, method: Method, url: &str) -> Result<Self, DoorError> {
+        let url = rules::parse(url)?;
+        let named = vec![rules::origin(&url)];
+        let request = Self::unnamed(purpose, method, url, named);
+        rules::check_scheme(&request.url, &request.named)?;
+        Ok(request)
+    }
+
+    /// A request to a URL that a server chose. Its host may not be private, unless the operator
+    /// named the same origin in `named`.
+    ///
+    /// # Errors
+    ///
+    /// Like [`Self::get`].
+    pub fn chosen_by_server(
+        purpose: &'static str,
+        method: Method,
+        url: &str,
+        named: &[&Url],
+    ) -> Result<Self, DoorError> {
+        let url = rules::parse(url)?;
+        let named = named.iter().map(|url| rules::origin(url)).collect();
+        let request = Self::unnamed(purpose, method, url, named);
+        rules::check_scheme(&request.url, &request.named)?;
+        Ok(request)
+    }
+
+    fn unnamed(purpose: &'static str, method: Method, url: Url, named: Vec<String>) -> Self {
+        Self {
+            purpose,
+            method,
+            url,
+            headers: HeaderMap::new(),
+            body: Bytes::new(),
+            credential: None,
+            named,
+            limits: Limits::default(),
+        }
+    }
+
+    /// With a header, which has no secret: every hop gets it.
+    #[must_use]
+    pub fn header(mut self, name: HeaderName, value: HeaderValue) -> Self {
+        self.headers.append(name, value);
+        self
+    }
+
+    /// With a secret for its own origin.
+    #[must_use]
+    pub fn credential(mut self, credential: Option<Credential>) -> Self {
+        self.credential = credential;
+        self
+    }
+
+    /// With a body.
+    #[must_use]
+    pub fn body(mut self, body: impl Into<Bytes>) -> Self {
+        self.body = body.into();
+        self
+    }
+
+    /// With other limits than the usual ones.
+    #[must_use]
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// Its URL.
+    pub fn url(&self) -> &Url {
+        &self.url
+    }
+}

@@ -1,0 +1,191 @@
+//! An answer, whose body is read piece by piece within its limits.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{HeaderMap, StatusCode};
+use tokio::time::{Instant, timeout_at};
+use url::Url;
+
+use crate::error::DoorError;
+use crate::record::{DoorRecord, Recorder};
+use crate::request::Limits;
+
+/// Bytes for which room is made at once, whatever length an answer states.
+const ROOM: u64 = 1 << 20;
+
+/// The answer to a request. Its record is written when its body ends, or when it is dropped.
+pub struct Response {
+    answer: reqwest::Response,
+    url: Url,
+    limits: Limits,
+    until: Instant,
+    pending: Pending,
+}
+
+impl std::fmt::Debug for Response {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Response").field("status", &self.status()).finish_non_exhaustive()
+    }
+}
+
+impl Response {
+    pub(crate) fn new(
+        answer: reqwest::Response,
+        url: Url,
+        limits: Limits,
+        until: Instant,
+        mut pending: Pending,
+    ) -> Self {
+        pending.record.status = Some(answer.status().as_u16());
+        pending.record.address = answer.remote_addr().map(|address| address.ip());
+        Self { answer, url, limits, until, pending }
+    }
+
+    /// The status.
+    pub fn status(&self) -> StatusCode {
+        self.answer.status()
+    }
+
+    /// The headers.
+    pub fn headers(&self) -> &HeaderMap {
+        self.answer.headers()
+    }
+
+    /// The URL that answered, after all redirects.
+    pub fn url(&self) -> &Url {
+        &self.url
+    }
+
+    /// Scheme, host and port of the URL that answered.
+    pub fn origin(&self) -> &str {
+        &self.pending.record.origin
+    }
+
+    /// The length of the body, as the server states it.
+    pub fn length(&self) -> Option<u64> {
+        self.answer.content_length()
+    }
+
+    /// The next piece of the body, or `None` at its end.
+    ///
+    /// # Errors
+    ///
+    /// The body is larger than the limit, takes too long, or breaks off.
+    pub async fn chunk(&mut self) -> Result<Option<Bytes>, DoorError> {
+        let limit = self.limits.bytes;
+        if self.length().is_some_and(|length| length > limit) {
+            return Err(self.ended(DoorError::TooLarge(self.origin().to_owned(), limit)));
+        }
+        let idle_until = Instant::now() + self.limits.idle;
+        let read = timeout_at(self.until.min(idle_until), self.answer.chunk()).await;
+        let chunk = match read {
+            Ok(Ok(chunk)) => chunk,
+            Ok(Err(error)) => {
+                let error = DoorError::from_client(self.origin(), error);
+                return Err(self.ended(error));
+            }
+            Err(_) => {
+                let origin = self.origin().to_owned();
+                return Err(self.ended(if self.until < idle_until {
+                    DoorError::Time(origin, self.limits.time)
+                } else {
+                    DoorError::Idle(origin, self.limits.idle)
+                }));
+            }
+        };
+        let Some(chunk) = chunk else {
+            self.pending.write()?;
+            return Ok(None);
+        };
+        self.pending.record.bytes += chunk.len() as u64;
+        if self.pending.record.bytes > limit {
+            return Err(self.ended(DoorError::TooLarge(self.origin().to_owned(), limit)));
+        }
+        Ok(Some(chunk))
+    }
+
+    /// The whole body. `progress` is called with the bytes so far and the stated length.
+    ///
+    /// # Errors
+    ///
+    /// Like [`Self::chunk`].
+    pub async fn bytes(
+        mut self,
+        progress: &(dyn Fn(u64, Option<u64>) + Send + Sync),
+    ) -> Result<Vec<u8>, DoorError> {
+        let length = self.length();
+        let room = length.unwrap_or(0).min(ROOM).min(self.limits.bytes);
+        let mut bytes = Vec::with_capacity(usize::try_from(room).unwrap_or(0));
+        while let Some(chunk) = self.chunk().await? {
+            bytes.extend_from_slice(&chunk);
+            progress(bytes.len() as u64, length);
+        }
+        Ok(bytes)
+    }
+
+    /// Ends without the rest of the body.
+    pub(crate) fn finish(&mut self) -> Result<(), DoorError> {
+        self.pending.write()
+    }
+
+    /// Ends with an error, which stands in the record.
+    pub(crate) fn fail(mut self, error: DoorError) -> DoorError {
+        self.ended(error)
+    }
+
+    fn ended(&mut self, error: DoorError) -> DoorError {
+        self.pending.failed(&error);
+        match self.pending.write() {
+            Ok(()) => error,
+            Err(unrecorded) => unrecorded,
+        }
+    }
+}
+
+/// A record that is still to be written. It is written once, at the latest when it is dropped.
+pub(crate) struct Pending {
+    recorder: Arc<dyn Recorder>,
+    record: DoorRecord,
+    began: Instant,
+    is_written: bool,
+}
+
+impl Pending {
+    pub(crate) fn new(recorder: Arc<dyn Recorder>, record: DoorRecord) -> Self {
+        Self { recorder, record, began: Instant::now(), is_written: false }
+    }
+
+    /// The error of a request without an answer, which stands in the record.
+    pub(crate) fn fail(mut self, error: DoorError) -> DoorError {
+        self.failed(&error);
+        match self.write() {
+            Ok(()) => error,
+            Err(unrecorded) => unrecorded,
+        }
+    }
+
+    fn failed(&mut self, error: &DoorError) {
+        self.record.refused = error.is_refusal();
+        self.record.failed = Some(error.record_text());
+    }
+
+    fn write(&mut self) -> Result<(), DoorError> {
+        if std::mem::replace(&mut self.is_written, true) {
+            return Ok(());
+        }
+        self.record.time = self.began.elapsed();
+        let written = self.recorder.record(&self.record);
+        written.map_err(|why| DoorError::Unrecorded(self.record.origin.clone(), why))
+    }
+}
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        // An answer whose status said enough is dropped without being read to its end.
+        if !self.is_written && self.record.status.is_none() {
+            self.record.failed = Some("cancelled before an answer came".to_owned());
+        }
+        let _ = self.write();
+    }
+}

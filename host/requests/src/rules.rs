@@ -1,0 +1,183 @@
+//! Decides where requests may go. No I/O.
+
+use std::net::IpAddr;
+
+use berth_policy::egress::{Scheme, Target, TargetHost, forbidden};
+use url::Url;
+
+use crate::error::DoorError;
+
+const TO_NAME: &str =
+    "Only a place that is configured or named by hand may be there, and no redirect leads to it.";
+
+/// Reads a URL: one that programs read in different ways, or that has a password, is refused.
+pub(crate) fn parse(url: &str) -> Result<Url, DoorError> {
+    let (_, normal) = Target::with_url(url).map_err(DoorError::Url)?;
+    Url::parse(&normal).map_err(|error| DoorError::Url(error.to_string()))
+}
+
+/// Checks a URL that an operator wrote: whether a request could be made there.
+///
+/// # Errors
+///
+/// [`DoorError::Url`] or [`DoorError::Blocked`].
+pub fn check_url(url: &str) -> Result<Url, DoorError> {
+    let url = parse(url)?;
+    check_scheme(&url, &[origin(&url)])?;
+    Ok(url)
+}
+
+/// Scheme, host and port of a URL.
+pub fn origin(url: &Url) -> String {
+    Target::parse(url.as_str())
+        .map_or_else(|_| url.origin().ascii_serialization(), |it| it.origin())
+}
+
+/// Whether two URLs have the same scheme, host and port.
+pub fn same_origin(one: &Url, other: &Url) -> bool {
+    origin(one) == origin(other)
+}
+
+pub(crate) fn target(url: &Url) -> Result<Target, DoorError> {
+    Target::parse(url.as_str()).map_err(DoorError::Url)
+}
+
+/// Refuses a request without TLS, unless the operator named this origin and it is on this machine.
+pub(crate) fn check_scheme(url: &Url, named: &[String]) -> Result<(), DoorError> {
+    let target = target(url)?;
+    let is_named = named.contains(&target.origin());
+    if target.scheme == Scheme::Https || is_named && is_this_machine(&target.host) {
+        return Ok(());
+    }
+    let blocked = |rule: &str, remedy: &str| DoorError::Blocked {
+        target: target.to_string(),
+        rule: rule.to_owned(),
+        remedy: remedy.to_owned(),
+    };
+    Err(if is_this_machine(&target.host) {
+        blocked("only a place that was named by hand may be asked without TLS", TO_NAME)
+    } else {
+        blocked(
+            "only https is asked; http is for this machine alone (`localhost` or a loopback address)",
+            "Write the URL with https.",
+        )
+    })
+}
+
+/// Decides on a host that is written as an address. A name is decided on by its addresses.
+pub(crate) fn check_host(target: &Target, is_named: bool) -> Result<(), DoorError> {
+    target.host.address().map_or(Ok(()), |address| check_address(target, address, is_named))
+}
+
+/// Decides on an address of a target.
+pub(crate) fn check_address(
+    target: &Target,
+    address: IpAddr,
+    is_named: bool,
+) -> Result<(), DoorError> {
+    let blocked = |rule: String, remedy: &str| {
+        let target = match &target.host {
+            TargetHost::Name(_) => format!("{target} (at {address})"),
+            TargetHost::Address(_) => target.to_string(),
+        };
+        Err(DoorError::Blocked { target, rule, remedy: remedy.to_owned() })
+    };
+    // Without TLS, nothing else says that the answer comes from this machine.
+    if target.scheme == Scheme::Http && !address.to_canonical().is_loopback() {
+        let remedy = "Let `localhost` resolve to a loopback address, for example in /etc/hosts.";
+        return blocked("without TLS, the host has to be this machine".to_owned(), remedy);
+    }
+    match forbidden(address) {
+        Some(found) if found.always => blocked(
+            format!("the address is {}, which is always blocked", found.kind),
+            "No configuration opens it.",
+        ),
+        Some(found) if !is_named => blocked(
+            format!("the address is {}, and private addresses are blocked", found.kind),
+            TO_NAME,
+        ),
+        _ => Ok(()),
+    }
+}
+
+/// Whether a host is this machine, by its name or address.
+fn is_this_machine(host: &TargetHost) -> bool {
+    match host {
+        TargetHost::Name(name) => name == "localhost",
+        TargetHost::Address(address) => address.to_canonical().is_loopback(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn checked(url: &str, named: &[&str]) -> Result<(), DoorError> {
+        let url = parse(url)?;
+        let named: Vec<String> =
+            named.iter().map(|url| origin(&Url::parse(url).expect("is a URL"))).collect();
+        check_scheme(&url, &named)?;
+        let target = target(&url)?;
+        check_host(&target, named.contains(&target.origin()))
+    }
+
+    #[test]
+    fn only_the_named_origin_may_be_private() {
+        for url in [
+            "http://127.0.0.1:5000/v2",
+            "http://[::1]:5000/",
+            "http://localhost:5000/",
+            "https://10.1.2.3/",
+            "https://192.168.0.1:5000/",
+            "https://[fd12::1]/",
+        ] {
+            assert_eq!(checked(url, &[url]), Ok(()), "{url}");
+        }
+        for (url, named) in [
+            ("http://127.0.0.1:5001/", "http://127.0.0.1:5000/"),
+            ("https://127.0.0.1:5000/", "http://127.0.0.1:5000/"),
+            ("https://0x7f.1/", "https://example.com/"),
+            ("https://2130706433/", "https://example.com/"),
+            ("https://[::ffff:10.0.0.1]/", "https://example.com/"),
+            ("https://[64:ff9b::a00:1]/", "https://example.com/"),
+            ("https://10.1.2.3:8443/", "https://10.1.2.3/"),
+            ("https://192.168.0.1/", "https://192.168.0.2/"),
+            ("http://localhost:5001/", "https://example.com/"),
+        ] {
+            let found = checked(url, &[named]).expect_err(url);
+            assert!(found.is_refusal() && found.to_string().contains("by hand"), "{url}: {found}");
+        }
+    }
+
+    #[test]
+    fn metadata_services_are_blocked_even_if_named() {
+        for url in ["https://169.254.169.254/", "https://0.0.0.0/", "https://[fe80::1]/"] {
+            let found = checked(url, &[url]).expect_err(url);
+            assert!(found.to_string().contains("always blocked"), "{found}");
+        }
+    }
+
+    #[test]
+    fn http_is_for_this_machine_alone() {
+        for url in ["http://example.com/", "http://10.0.0.1/", "http://localhost.example.com/"] {
+            let found = checked(url, &[url]).expect_err(url);
+            assert!(found.to_string().contains("only https is asked"), "{found}");
+        }
+        let local = Target::parse("http://localhost/").expect("is a URL");
+        let outside = "93.184.215.14".parse().expect("is an address");
+        assert!(check_address(&local, outside, true).is_err(), "a name that leads elsewhere");
+    }
+
+    #[test]
+    fn urls_with_passwords_or_two_meanings_are_refused() {
+        for url in [
+            "https://user:pw@example.com/",
+            "https://example.com\\@evil.example/",
+            "ftp://example.com/",
+            "https:///x",
+            "example.com",
+        ] {
+            assert!(matches!(check_url(url), Err(DoorError::Url(_))), "{url}");
+        }
+    }
+}
