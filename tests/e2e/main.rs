@@ -49,6 +49,7 @@ mod mcp_config;
 mod migrating;
 mod mounts;
 mod plugin_commands;
+mod plugin_install;
 mod policy_commands;
 mod processes;
 mod races;

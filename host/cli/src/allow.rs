@@ -50,7 +50,7 @@ pub(crate) fn host(arguments: &AllowHostArguments, options: &Options) -> Result<
 }
 
 /// The folders, if the user's own file counts.
-fn own_file(options: &Options) -> Result<Folders, Error> {
+pub(crate) fn own_file(options: &Options) -> Result<Folders, Error> {
     let own = Folders::from_environment()?;
     let file = options.config_file(&own);
     if file == own.config_file() {

@@ -4,7 +4,6 @@
 mod allow;
 mod approvals;
 mod arguments;
-mod ask;
 mod asking;
 mod audit;
 mod call;
@@ -12,26 +11,21 @@ mod completions;
 mod config;
 mod demo;
 mod doctor;
-mod error;
-mod exit;
 mod filter;
 mod host;
 mod init;
 mod man;
 mod mcp;
-mod nearest;
-mod new_file;
 mod options;
 mod plugin;
 mod policy;
-mod progress;
 mod schema;
 mod serve;
-mod shown;
-mod style;
 mod tools;
 mod trust;
 mod undo;
+
+pub(crate) use berth_terminal::{ask, error, exit, nearest, new_file, progress, shown, style};
 
 use std::fmt;
 use std::io::Write;

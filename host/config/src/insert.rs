@@ -185,11 +185,7 @@ impl PluginGrants {
 /// # Errors
 ///
 /// [`HostError::Config`] if a host isn't valid; otherwise as [`permission`].
-pub fn plugin(
-    folders: &Folders,
-    name: &str,
-    grants: &PluginGrants,
-) -> Result<PathBuf, HostError> {
+pub fn plugin(folders: &Folders, name: &str, grants: &PluginGrants) -> Result<PathBuf, HostError> {
     grants.hosts.iter().try_for_each(|host| check_host(host))?;
     let by_hand = format!(
         "add this to your configuration yourself:\n[plugins.{name}]\n{}",

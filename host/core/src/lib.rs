@@ -270,6 +270,7 @@ pub use berth_catalogue::plugins::control::{Ask, HostPlugins, ask_hosts};
 pub use berth_catalogue::plugins::{
     Approvals, ApprovedPlugin, Change, Difference, FilterRulesState, HeldVersion, LockedPlugin,
     PluginInspection, PluginPlace, PluginSource, PluginState, ToolChange, candidate, config_schema,
+    is_older,
 };
 pub use berth_catalogue::schema::compile as compile_schema;
 pub use berth_config as config;
@@ -286,6 +287,7 @@ pub use berth_policy::{
     RepetitionLimits, ResolvedSubject, Trust, Verdict, commands,
 };
 pub use berth_private::state;
+pub use berth_requests::Door;
 pub use berth_runtime::{
     Builtin, Candidate, Limits, Manifest, Origin, PluginInfo, Precompiled,
     Request as CapabilityRequest, RequestedLimits, grant_line, helper_hook, schema_weight,

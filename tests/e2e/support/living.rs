@@ -93,17 +93,18 @@ impl Living {
 
     /// Runs the real `berth` with the same folders, and nobody to ask.
     pub(crate) fn berth(&self, line: &[&str]) -> Output {
+        self.command().args(line).output().expect("berth starts")
+    }
+
+    /// The real `berth` with the same folders, and nobody to ask.
+    pub(crate) fn command(&self) -> Command {
         let mut command = Command::new(berth());
-        command
-            .args(line)
-            .current_dir(self.work())
-            .env_clear()
-            .env("HOME", self.root())
-            .stdin(Stdio::null());
+        command.current_dir(self.work()).env_clear().env("HOME", self.root()).stdin(Stdio::null());
         command
             .env("BERTH_CONFIG_DIR", &self.folders.config)
             .env("BERTH_DATA_DIR", &self.folders.data);
-        command.env("BERTH_CACHE_DIR", &self.folders.cache).output().expect("berth starts")
+        command.env("BERTH_CACHE_DIR", &self.folders.cache);
+        command
     }
 
     async fn build(

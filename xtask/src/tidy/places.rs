@@ -108,6 +108,8 @@ const EDGES: &[(&str, &[&str])] = &[
     ("berth-builtins", &["berth-core"]),
     ("berth-authoring", &["berth-component", "berth-contract"]),
     ("berth-conformance", &["berth-authoring", "berth-core"]),
+    ("berth-install", &["berth-core", "berth-registry"]),
+    ("berth-terminal", &["berth-core"]),
     ("berth-dev", &["berth-authoring", "berth-core", "berth-mcp", "berth-system"]),
     (
         "berth-cli",
@@ -115,6 +117,9 @@ const EDGES: &[(&str, &[&str])] = &[
             "berth-authoring",
             "berth-builtins",
             "berth-clients",
+            "berth-install",
+            "berth-registry",
+            "berth-terminal",
             "berth-conformance",
             "berth-core",
             "berth-dev",

@@ -83,7 +83,7 @@ impl LockedPlugin {
     }
 
     /// All versions whose components are kept.
-    fn versions(&self) -> impl Iterator<Item = &ApprovedPlugin> {
+    pub fn versions(&self) -> impl Iterator<Item = &ApprovedPlugin> {
         std::iter::once(&self.approved).chain(&self.previous).chain(&self.offered)
     }
 }
@@ -239,9 +239,10 @@ impl Approvals {
             let folder = folder
                 .and_then(|folder| folder.put(&file_name(&digest), bytes).map(|()| folder))
                 .map_err(cannot)?;
-            change(all, ApprovedPlugin { digest, version, source: None })?;
+            let changed = change(all, ApprovedPlugin { digest, version, source: None });
+            // Of a change that was refused, too.
             remove_unused(&folder, all);
-            Ok(())
+            changed
         })
     }
 
@@ -347,7 +348,7 @@ pub(super) fn hold_reason(
 
 /// Whether one version is older than another, compared number by number. False if one of them isn't
 /// made of numbers.
-fn is_older(version: &str, than: &str) -> bool {
+pub fn is_older(version: &str, than: &str) -> bool {
     let numbers = |version: &str| -> Option<Vec<u64>> {
         let plain = version.split(['-', '+']).next().unwrap_or_default();
         plain.split('.').map(|part| part.parse().ok()).collect()

@@ -11,6 +11,7 @@ use crate::filter::FilterCommand;
 use crate::options::Options;
 
 use berth_authoring::AuthorCommand;
+use berth_install::InstallCommand;
 pub(crate) use grants::{
     AllowArguments, AllowHostArguments, InitArguments, TrustArguments, YesOrNo,
 };
@@ -403,6 +404,8 @@ pub(crate) enum PluginCommand {
         #[arg(long)]
         json: bool,
     },
+    #[command(flatten)]
+    Install(InstallCommand),
     #[command(flatten)]
     Author(AuthorCommand),
 }

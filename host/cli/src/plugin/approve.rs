@@ -2,6 +2,7 @@
 
 use std::io::Write;
 
+use berth_core::config::Folders;
 use berth_core::text::neutral_line;
 use berth_core::{Approvals, Ask, ask_hosts};
 
@@ -72,9 +73,20 @@ pub(super) fn approve(
         out,
         "\nApproved. It gets what [plugins.{name}] of your configuration grants, and what changes needs to be approved anew."
     )?;
-    for host in ask_hosts(&setting.folders, Ask::Reload)? {
+    tell_hosts(&mut out, &setting.folders, name, &info.digest)?;
+    Ok(Exit::Success)
+}
+
+/// Makes the running hosts load what is approved now, and says which of them serve it.
+pub(super) fn tell_hosts(
+    out: &mut impl Write,
+    folders: &Folders,
+    name: &str,
+    digest: &str,
+) -> Result<(), Error> {
+    for host in ask_hosts(folders, Ask::Reload)? {
         let state = host.plugins.iter().find(|state| state.name == name);
-        let serves = state.is_some_and(|state| state.digest.as_ref() == Some(&info.digest));
+        let serves = state.is_some_and(|state| state.digest.as_deref() == Some(digest));
         let reason = state
             .and_then(|state| state.waiting.as_ref())
             .map_or("it uses another configuration", |waiting| &waiting.reason);
@@ -88,7 +100,7 @@ pub(super) fn approve(
             )?,
         }
     }
-    Ok(Exit::Success)
+    Ok(())
 }
 
 fn confirm(name: &str) -> Result<bool, Error> {

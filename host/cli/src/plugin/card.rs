@@ -10,10 +10,13 @@ use crate::style::{FAINT, STRONG};
 /// Bytes of a text that changed.
 const SHOWN: usize = 400;
 
-/// Describes a plugin for people.
+/// Describes a plugin for people: who it is, and what it asks for.
 pub(crate) struct Card<'a>(pub(crate) &'a PluginInfo);
 
-impl fmt::Display for Card<'_> {
+/// Who a plugin says it is.
+pub(crate) struct Header<'a>(pub(crate) &'a PluginInfo);
+
+impl fmt::Display for Header<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let PluginInfo { manifest, origin, digest, size, without_manifest, .. } = self.0;
         let line = neutral_line;
@@ -40,7 +43,14 @@ impl fmt::Display for Card<'_> {
         if *without_manifest {
             writeln!(f, "  no manifest: what it asks for is what it imports")?;
         }
-        writeln!(f, "\n{STRONG}Asks for{STRONG:#}")?;
+        Ok(())
+    }
+}
+
+impl fmt::Display for Card<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (manifest, line) = (&self.0.manifest, neutral_line);
+        write!(f, "{}\n{STRONG}Asks for{STRONG:#}\n", Header(self.0))?;
         if manifest.capabilities.is_empty() {
             writeln!(f, "  nothing")?;
         }

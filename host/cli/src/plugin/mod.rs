@@ -4,6 +4,7 @@ mod approve;
 mod author;
 mod card;
 mod inspect;
+mod install;
 mod list;
 
 use std::io::Write;
@@ -29,6 +30,7 @@ pub(crate) fn run(command: &PluginCommand, options: &Options) -> Result<Exit, Er
             approve::approve(name, *yes, digest.as_deref(), options)
         }
         PluginCommand::Reload { json } => list::reload(*json),
+        PluginCommand::Install(command) => install::run(command, options),
         PluginCommand::Author(command) => author::run(command, options),
     }
 }

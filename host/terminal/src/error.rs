@@ -8,11 +8,13 @@ use crate::exit::Exit;
 
 /// Why a command failed.
 #[derive(Debug)]
-pub(crate) enum Error {
+pub enum Error {
     /// The command line isn't valid.
     Usage(String),
     /// It needs approval, and nobody can be asked.
     Unasked(String),
+    /// A plugin can't be fetched.
+    Fetch(String),
     /// Berth itself failed.
     Host(HostError),
     /// The output can't be written: the reader is gone, or the disk is full.
@@ -21,10 +23,11 @@ pub(crate) enum Error {
 
 impl Error {
     /// The exit code and the message. A reader that is gone (`berth … | head`) has what it wanted.
-    pub(crate) fn end(self) -> (Exit, Option<String>) {
+    pub fn end(self) -> (Exit, Option<String>) {
         match self {
             Self::Usage(message) => (Exit::Usage, Some(message)),
             Self::Unasked(message) => (Exit::Denied, Some(message)),
+            Self::Fetch(message) => (Exit::Host, Some(message)),
             Self::Host(error) => (Exit::Host, Some(error.to_string())),
             Self::Write(error) if error.kind() == io::ErrorKind::BrokenPipe => {
                 (Exit::Success, None)
@@ -38,7 +41,7 @@ impl Error {
 
 /// Prints the error for a program that asked for JSON. The result of a *call* is in its answer
 /// instead.
-pub(crate) fn print_json(exit: Exit, message: &str) -> io::Result<()> {
+pub fn print_json(exit: Exit, message: &str) -> io::Result<()> {
     let kind = if exit == Exit::Usage { "usage" } else { "host" };
     let error = json!({ "ok": false, "error": { "kind": kind, "message": neutral(message) } });
     writeln!(io::stdout().lock(), "{error}")

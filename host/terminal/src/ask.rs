@@ -11,7 +11,7 @@ use crate::error::Error;
 use crate::style::STRONG;
 
 /// Asks on one stream and reads the other.
-pub(crate) struct Dialogue<R, W> {
+pub struct Dialogue<R, W> {
     input: R,
     output: W,
     ended: &'static str,
@@ -24,7 +24,7 @@ const MOST_PASTED: usize = 100;
 
 /// A dialogue with the person at the terminal. `None` without a terminal: nobody typed what comes
 /// out of a pipe. `ended`: what it means if the input ends without an answer.
-pub(crate) fn open_dialogue(ended: &'static str) -> Option<Dialogue<impl BufRead, impl Write>> {
+pub fn open_dialogue(ended: &'static str) -> Option<Dialogue<impl BufRead, impl Write>> {
     // A reader of its own: its buffer can be dropped, unlike that of the standard library.
     let input = is_watched().then(|| io::stdin().as_fd().try_clone_to_owned().ok())??;
     // On stderr, so that the output of a command can be redirected.
@@ -52,25 +52,25 @@ fn forget(terminal: &mut BufReader<File>) -> io::Result<()> {
 }
 
 /// Whether a person is at the terminal.
-pub(crate) fn is_watched() -> bool {
+pub fn is_watched() -> bool {
     io::stdin().is_terminal() && io::stderr().is_terminal()
 }
 
 impl<R: BufRead, W: Write> Dialogue<R, W> {
     #[cfg(test)]
-    pub(crate) fn between(input: R, output: W) -> Self {
+    pub fn between(input: R, output: W) -> Self {
         Self { input, output, ended: "nothing was done", forget: |_| Ok(()) }
     }
 
     /// Prints a message.
-    pub(crate) fn print(&mut self, text: &str) -> Result<(), Error> {
+    pub fn print(&mut self, text: &str) -> Result<(), Error> {
         writeln!(self.output, "{text}")?;
         Ok(())
     }
 
     /// The answer to a question without surrounding spaces; empty if the person only presses Enter.
     /// Input from before the question doesn't count: it was meant for something else.
-    pub(crate) fn ask(&mut self, question: &str) -> Result<String, Error> {
+    pub fn ask(&mut self, question: &str) -> Result<String, Error> {
         (self.forget)(&mut self.input)
             .map_err(berth_core::HostError::io("clearing what was typed before"))?;
         write!(self.output, "{STRONG}{question}{STRONG:#} ")?;
@@ -88,7 +88,7 @@ impl<R: BufRead, W: Write> Dialogue<R, W> {
     }
 
     /// Asks until the answer is yes or no; Enter means `default`.
-    pub(crate) fn yes_or_no(&mut self, question: &str, default: bool) -> Result<bool, Error> {
+    pub fn yes_or_no(&mut self, question: &str, default: bool) -> Result<bool, Error> {
         let choice = if default { "[Y/n]" } else { "[y/N]" };
         loop {
             match self.ask(&format!("{question} {choice}"))?.to_ascii_lowercase().as_str() {

@@ -2,7 +2,7 @@ use berth_core::{Category, Failure};
 
 /// The exit codes; `berth --help` lists them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Exit {
+pub enum Exit {
     /// Success.
     Success,
     /// The tool failed.
@@ -21,7 +21,7 @@ pub(crate) enum Exit {
 
 impl Exit {
     /// The exit code of a failed call.
-    pub(crate) fn for_failure(failure: &Failure) -> Self {
+    pub fn for_failure(failure: &Failure) -> Self {
         match failure.category {
             Category::PolicyBlocked | Category::ConfirmationRequired => Self::Denied,
             // A limit of the operator, not a failure of the other server.
@@ -40,7 +40,7 @@ impl Exit {
     }
 
     /// The number.
-    pub(crate) fn code(self) -> i32 {
+    pub fn code(self) -> i32 {
         match self {
             Self::Success => 0,
             Self::ToolFailure => 1,

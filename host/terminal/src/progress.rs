@@ -16,7 +16,7 @@ const CLEAR: &str = "\r\x1b[K";
 
 /// Waits for `work`. If it takes long and stderr is a terminal, says what it waits for, and since
 /// when. `what` is at most one short line.
-pub(crate) async fn show<T>(work: impl Future<Output = T>, what: impl Fn() -> String) -> T {
+pub async fn show<T>(work: impl Future<Output = T>, what: impl Fn() -> String) -> T {
     let mut work = pin!(work);
     if !io::stderr().is_terminal() {
         return work.await;
@@ -37,7 +37,7 @@ pub(crate) async fn show<T>(work: impl Future<Output = T>, what: impl Fn() -> St
 }
 
 /// What loading these plugins is called.
-pub(crate) fn loading(plugins: &[String]) -> String {
+pub fn loading(plugins: &[String]) -> String {
     /// Names that are shown: the line has to fit.
     const SHOWN: usize = 2;
     let names: Vec<String> = plugins.iter().take(SHOWN).map(|name| format!("`{name}`")).collect();

@@ -1,9 +1,6 @@
 /// The candidate that `word` probably means: it differs by few letters, or one contains or begins
 /// the other.
-pub(crate) fn nearest<'a>(
-    word: &str,
-    candidates: impl Iterator<Item = &'a str>,
-) -> Option<&'a str> {
+pub fn nearest<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let bound = (word.chars().count() / 3).max(1);
     candidates
         .map(|candidate| (strsim::damerau_levenshtein(word, candidate), candidate))

@@ -5,20 +5,20 @@ use std::path::Path;
 use std::time::Duration;
 
 use berth_core::Definition;
-pub(crate) use berth_core::config::inline as toml;
-pub(crate) use berth_core::text::shell_word;
+pub use berth_core::config::inline as toml;
+pub use berth_core::text::shell_word;
 use berth_core::text::{cut, neutral_line};
 
 /// Characters of a description in the list.
-pub(crate) const SUMMARY: usize = 96;
+pub const SUMMARY: usize = 96;
 
 /// The first sentence of the description.
-pub(crate) fn summary(tool: &Definition) -> String {
+pub fn summary(tool: &Definition) -> String {
     shortened(tool, SUMMARY)
 }
 
 /// The first sentence of the description, in at most `most` bytes and a mark.
-pub(crate) fn shortened(tool: &Definition, most: usize) -> String {
+pub fn shortened(tool: &Definition, most: usize) -> String {
     let line = neutral_line(&tool.description);
     let sentence =
         line.split_once(". ").map_or(line.trim_end_matches('.'), |(first, _)| first).trim();
@@ -28,18 +28,18 @@ pub(crate) fn shortened(tool: &Definition, most: usize) -> String {
 
 /// The columns of the terminal that stdout goes to. `None` if it goes elsewhere: a program reads
 /// whole lines.
-pub(crate) fn columns() -> Option<usize> {
+pub fn columns() -> Option<usize> {
     let stdout = std::io::stdout();
     let size = stdout.is_terminal().then(|| rustix::termios::tcgetwinsize(&stdout).ok())??;
     (size.ws_col > 0).then_some(size.ws_col.into())
 }
 
 /// The fewest columns that a text is broken to.
-pub(crate) const LEAST: usize = 24;
+pub const LEAST: usize = 24;
 
 /// The text, which begins in the column `indent`, broken between words so that it fits a terminal
 /// of `columns`. Each further line begins in the same column.
-pub(crate) fn wrap(text: &str, indent: usize, columns: Option<usize>) -> String {
+pub fn wrap(text: &str, indent: usize, columns: Option<usize>) -> String {
     let room = columns.map_or(usize::MAX, |columns| columns.saturating_sub(indent).max(LEAST));
     let mut lines = Vec::new();
     for given in text.lines() {
@@ -58,12 +58,12 @@ pub(crate) fn wrap(text: &str, indent: usize, columns: Option<usize>) -> String 
 }
 
 /// A path on one line, without characters that could steer a terminal.
-pub(crate) fn path(path: &Path) -> String {
+pub fn path(path: &Path) -> String {
     neutral_line(&path.display().to_string())
 }
 
 /// A duration for people.
-pub(crate) fn time(time: Duration) -> String {
+pub fn time(time: Duration) -> String {
     match time.as_micros() {
         micros @ 0..1000 => format!("{micros} µs"),
         micros @ 1000..1_000_000 => format!("{:.1} ms", micros as f64 / 1e3),

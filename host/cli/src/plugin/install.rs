@@ -1,0 +1,511 @@
+//! `berth plugin add`, `remove`, `update`, `outdated`, `verify`, `history` and `rollback`.
+
+use std::io::Write;
+use std::path::absolute;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use berth_core::config::PathAccess;
+use berth_core::config::insert::PluginGrants;
+use berth_core::text::neutral_line;
+use berth_core::{ApprovedPlugin, Difference, LockedPlugin, grant_line};
+use berth_install::{
+    AddArguments, Comparison, InstallCommand, Installed, Installer, Offer, abilities,
+};
+use berth_registry::{Credentials, FetchError, FetchOptions, Fetched, Source, fetch};
+use serde_json::{Value, json};
+
+use super::Setting;
+use super::approve::tell_hosts;
+use super::card::{Differences, Header, LeftOut};
+use crate::error::Error;
+use crate::exit::Exit;
+use crate::options::Options;
+use crate::style::{FAINT, STRONG};
+use crate::{allow, ask, host, init, progress};
+
+/// MiB that a plugin may keep if a person says so without a number.
+const USUAL_STORE: u32 = 16;
+
+/// Digits of a digest that name one component.
+const MIN_DIGITS: usize = 16;
+
+/// Runs the command.
+pub(super) fn run(command: &InstallCommand, options: &Options) -> Result<Exit, Error> {
+    let setting = Setting::from_options(options)?;
+    let built_in: Vec<&str> = berth_builtins::all().iter().map(|builtin| builtin.name).collect();
+    let installer = Installer::new(&setting.folders, &setting.loaded, &built_in);
+    let shop = Shop { setting: &setting, installer };
+    match command {
+        InstallCommand::Add(arguments) => shop.add(arguments, options),
+        InstallCommand::Remove { name } => shop.remove(name),
+        InstallCommand::Update { name, check, yes, downgrade, json } => {
+            let how = How { check: *check, yes: *yes, downgrade: *downgrade };
+            shop.update(name.as_deref(), how, *json)
+        }
+        InstallCommand::Outdated { json } => {
+            shop.update(None, How { check: true, yes: false, downgrade: false }, *json)
+        }
+        InstallCommand::Verify { json } => shop.verify(*json),
+        InstallCommand::History { name, json } => shop.history(name, *json),
+        InstallCommand::Rollback { name } => shop.roll_back(name),
+    }
+}
+
+struct Shop<'a> {
+    setting: &'a Setting,
+    installer: Installer<'a>,
+}
+
+/// How to update.
+#[derive(Clone, Copy)]
+struct How {
+    check: bool,
+    yes: bool,
+    downgrade: bool,
+}
+
+/// What became of one plugin's update.
+struct Update {
+    name: String,
+    from: String,
+    to: Option<String>,
+    state: &'static str,
+    difference: Option<Box<Difference>>,
+    error: Option<String>,
+}
+
+impl Shop<'_> {
+    fn add(&self, arguments: &AddArguments, options: &Options) -> Result<Exit, Error> {
+        let usage = |error: FetchError| Error::Usage(error.to_string());
+        let source = match Source::parse(&arguments.source).map_err(usage)? {
+            Source::Path(path) => Source::Path(
+                absolute(&path)
+                    .map_err(berth_core::HostError::io("finding the working directory"))?,
+            ),
+            other => other,
+        };
+        // Before anything is fetched.
+        let mut grants = self.grants(arguments)?;
+        if grants != PluginGrants::default() {
+            allow::own_file(options)?;
+        }
+        let offer = host::block_on(self.offer(&source))?;
+        self.installer.check_new(&offer)?;
+        check_digest(arguments.digest.as_deref(), &offer)?;
+        let mut out = anstream::stdout().lock();
+        show(&mut out, &offer)?;
+        out.flush()?;
+        if !arguments.yes && arguments.digest.is_none() {
+            let message = "there is no terminal to ask at: `--yes` installs the component as it is now, `--digest SHA256` only the one with that digest";
+            let mut dialogue = ask::open_dialogue("it is not installed")
+                .ok_or_else(|| Error::Unasked(message.to_owned()))?;
+            if allow::own_file(options).is_ok() {
+                self.ask_for_grants(&mut dialogue, &offer, &mut grants)?;
+            }
+            if !dialogue.yes_or_no(&format!("Install {}?", offer.name()), false)? {
+                writeln!(out, "It is not installed.")?;
+                return Ok(Exit::Denied);
+            }
+        }
+        self.installer.install(&offer, &grants)?;
+        let name = offer.name();
+        writeln!(out, "\nInstalled {name} {}.", neutral_line(offer.version()))?;
+        let lines = grants.lines();
+        if !lines.is_empty() {
+            let file = crate::shown::path(&self.setting.folders.config_file());
+            writeln!(out, "Granted in {file}:\n  [plugins.{name}]")?;
+            lines.iter().try_for_each(|line| writeln!(out, "  {}", neutral_line(line)))?;
+        }
+        let requests = &offer.inspection.info.manifest.capabilities;
+        let missing = requests.iter().filter(|request| !is_granted(&grants, &request.name));
+        let missing: Vec<&str> = missing.filter_map(|request| grant_line(&request.name)).collect();
+        if !missing.is_empty() {
+            writeln!(out, "Not granted. To grant some, for example:\n  [plugins.{name}]")?;
+            missing.iter().try_for_each(|line| writeln!(out, "  {line}"))?;
+        }
+        tell_hosts(&mut out, &self.setting.folders, name, offer.digest())?;
+        Ok(Exit::Success)
+    }
+
+    /// Fetches and examines what a source gives.
+    async fn offer(&self, source: &Source) -> Result<Offer, Error> {
+        let fetched = self.fetch(source).await?;
+        let (folders, loaded) = (&self.setting.folders, &self.setting.loaded);
+        let examined = Offer::examine(&fetched, source, folders, loaded);
+        Ok(progress::show(examined, || "examining the component".to_owned()).await?)
+    }
+
+    async fn fetch(&self, source: &Source) -> Result<Fetched, Error> {
+        let (folders, loaded) = (&self.setting.folders, &self.setting.loaded);
+        let door = berth_core::door(loaded, folders, "berth plugin");
+        let credentials = match source {
+            Source::Oci(_) => {
+                let docker = std::env::var("DOCKER_CONFIG").ok();
+                let home = folders.home.clone().unwrap_or_default();
+                Credentials::load(&Credentials::usual_path(docker.as_deref(), &home))
+                    .map_err(fetch_failed)?
+            }
+            _ => Credentials::default(),
+        };
+        let options = FetchOptions { credentials, ..FetchOptions::default() };
+        let (done, all) = (AtomicU64::new(0), AtomicU64::new(0));
+        let count = |bytes: u64, length: Option<u64>| {
+            done.store(bytes, Ordering::Relaxed);
+            all.store(length.unwrap_or_default(), Ordering::Relaxed);
+        };
+        let what = || {
+            let (done, all) = (done.load(Ordering::Relaxed), all.load(Ordering::Relaxed));
+            format!("fetching the component, {}", transferred(done, all))
+        };
+        progress::show(fetch(source, &door, &options, &count), what).await.map_err(fetch_failed)
+    }
+
+    /// What the command line grants.
+    fn grants(&self, arguments: &AddArguments) -> Result<PluginGrants, Error> {
+        let read = arguments.allow_read.iter().map(|path| (path, PathAccess::Read));
+        let write = arguments.allow_path.iter().map(|path| (path, PathAccess::ReadWrite));
+        let mut directories = Vec::new();
+        for (path, access) in read.chain(write) {
+            let written = path
+                .to_str()
+                .ok_or_else(|| Error::Usage("a directory's name is not UTF-8".to_owned()))?;
+            directories.push((self.directory(written).map_err(Error::Usage)?, access));
+        }
+        Ok(PluginGrants {
+            directories,
+            hosts: arguments.allow_host.clone(),
+            store_mib: arguments.store,
+            session: arguments.session,
+        })
+    }
+
+    /// The real path of a directory to grant.
+    fn directory(&self, written: &str) -> Result<String, String> {
+        let here = &self.setting.directory;
+        let path = if written == "." { here.display().to_string() } else { written.to_owned() };
+        init::folder(&path, &self.setting.folders, here)
+    }
+
+    /// Asks for what the plugin wants and the command line doesn't grant.
+    fn ask_for_grants(
+        &self,
+        dialogue: &mut ask::Dialogue<impl std::io::BufRead, impl Write>,
+        offer: &Offer,
+        grants: &mut PluginGrants,
+    ) -> Result<(), Error> {
+        let manifest = &offer.inspection.info.manifest;
+        if let Some(request) = manifest.asks_for("files")
+            && grants.directories.is_empty()
+        {
+            let (access, may) = match request.access.as_deref() {
+                Some("read") => (PathAccess::Read, "read"),
+                _ => (PathAccess::ReadWrite, "read and change"),
+            };
+            let question =
+                format!("Directories that it may {may}, separated by commas (Enter: none):");
+            grants.directories = loop {
+                let answer = dialogue.ask(&question)?;
+                let found: Result<Vec<_>, String> =
+                    items(&answer).map(|item| Ok((self.directory(item)?, access))).collect();
+                match found {
+                    Ok(directories) => break directories,
+                    Err(why) => dialogue.print(&format!("  {}", neutral_line(&why)))?,
+                }
+            };
+        }
+        if manifest.asks_for("http").is_some() && grants.hosts.is_empty() {
+            let answer = dialogue
+                .ask("Hosts that its requests may reach, separated by commas (Enter: none):")?;
+            grants.hosts = items(&answer).map(str::to_owned).collect();
+        }
+        if manifest.asks_for("store").is_some() && grants.store_mib.is_none() {
+            let question = format!("May it keep up to {USUAL_STORE} MiB between its calls?");
+            grants.store_mib = dialogue.yes_or_no(&question, false)?.then_some(USUAL_STORE);
+        }
+        if manifest.asks_for("session").is_some() && !grants.session {
+            grants.session = dialogue
+                .yes_or_no("May it keep its memory between the calls of a session?", false)?;
+        }
+        Ok(())
+    }
+
+    fn remove(&self, name: &str) -> Result<Exit, Error> {
+        self.installer.remove(name)?;
+        let mut out = anstream::stdout().lock();
+        writeln!(out, "Removed {name}.")?;
+        if self.setting.loaded.config.plugins.contains_key(name) {
+            writeln!(
+                out,
+                "[plugins.{name}] of your configuration stays, and grants nothing without it."
+            )?;
+        }
+        Ok(Exit::Success)
+    }
+
+    fn update(&self, name: Option<&str>, how: How, as_json: bool) -> Result<Exit, Error> {
+        let installed = match name {
+            Some(name) => [(name.to_owned(), self.installer.one(name)?)].into(),
+            None => self.installer.all()?,
+        };
+        let mut updates = Vec::new();
+        for (name, locked) in installed {
+            let from = locked.approved.version.clone();
+            let update =
+                self.update_one(&name, &locked, how, as_json).unwrap_or_else(|error| Update {
+                    name: name.clone(),
+                    from,
+                    to: None,
+                    state: "failed",
+                    difference: None,
+                    error: error.end().1,
+                });
+            if !as_json {
+                print_update(&update)?;
+            }
+            updates.push(update);
+        }
+        if as_json {
+            let all: Vec<Value> = updates.iter().map(update_json).collect();
+            writeln!(std::io::stdout().lock(), "{:#}", json!(all))?;
+        } else if updates.is_empty() {
+            writeln!(anstream::stdout(), "No plugin is installed.")?;
+        }
+        let any = |state: &str| updates.iter().any(|update| update.state == state);
+        Ok(match (any("failed"), any("held")) {
+            (true, _) => Exit::Host,
+            (false, true) => Exit::Denied,
+            _ => Exit::Success,
+        })
+    }
+
+    fn update_one(
+        &self,
+        name: &str,
+        locked: &LockedPlugin,
+        how: How,
+        as_json: bool,
+    ) -> Result<Update, Error> {
+        let now = &locked.approved;
+        let update = |to: Option<&str>, state, difference| Update {
+            name: name.to_owned(),
+            from: now.version.clone(),
+            to: to.map(str::to_owned),
+            state,
+            difference,
+            error: None,
+        };
+        let given = now.source.as_ref().map(|source| source.given.clone()).unwrap_or_default();
+        let source = Source::parse(&given).map_err(|error| Error::Usage(error.to_string()))?;
+        if source.is_pinned() {
+            return Ok(update(None, "same", None));
+        }
+        let (offer, check) = host::block_on(async {
+            let offer = self.offer(&source).await?;
+            let check = self.installer.compare(now, name, &offer, how.downgrade).await?;
+            Ok((offer, check))
+        })?;
+        let Comparison::Other { difference, is_more } = check else {
+            return Ok(update(None, "same", None));
+        };
+        let to = offer.version().to_owned();
+        if how.check {
+            let state = if is_more { "more" } else { "available" };
+            return Ok(update(Some(&to), state, Some(difference)));
+        }
+        let is_approved =
+            !is_more || how.yes || !as_json && self.approves_more(name, &difference)?;
+        let state = match self.installer.update(now, &offer, is_approved)? {
+            Installed::InForce => "updated",
+            Installed::Held => "held",
+        };
+        if state == "updated" && !as_json {
+            tell_hosts(&mut anstream::stdout(), &self.setting.folders, name, offer.digest())?;
+        }
+        Ok(update(Some(&to), state, Some(difference)))
+    }
+
+    /// Asks whether an update that can do more is approved. False without a terminal.
+    fn approves_more(&self, name: &str, difference: &Difference) -> Result<bool, Error> {
+        let Some(mut dialogue) = ask::open_dialogue("the version before stays in force") else {
+            return Ok(false);
+        };
+        dialogue
+            .print(&format!("{name}, since the version in force:\n{}", Differences(difference)))?;
+        dialogue.yes_or_no(&format!("Approve this update of {name}?"), false)
+    }
+
+    fn verify(&self, as_json: bool) -> Result<Exit, Error> {
+        let found = self.installer.verify()?;
+        let is_right = found.values().all(Vec::is_empty);
+        if as_json {
+            let plugins: Vec<Value> = found
+                .iter()
+                .map(|(name, wrong)| json!({ "name": name, "ok": wrong.is_empty(), "problems": wrong }))
+                .collect();
+            writeln!(
+                std::io::stdout().lock(),
+                "{:#}",
+                json!({ "ok": is_right, "plugins": plugins })
+            )?;
+        } else {
+            let mut out = anstream::stdout().lock();
+            for (name, wrong) in &found {
+                match wrong.is_empty() {
+                    true => writeln!(out, "{name}: as in berth.lock")?,
+                    false => wrong.iter().try_for_each(|wrong| {
+                        writeln!(out, "{STRONG}{name}{STRONG:#}: {}", neutral_line(wrong))
+                    })?,
+                }
+            }
+            let count = found.len();
+            writeln!(out, "{count} verified.")?;
+        }
+        Ok(if is_right { Exit::Success } else { Exit::ToolFailure })
+    }
+
+    fn history(&self, name: &str, as_json: bool) -> Result<Exit, Error> {
+        let locked = self.installer.one(name)?;
+        let LockedPlugin { approved, previous, offered } = &locked;
+        if as_json {
+            writeln!(std::io::stdout().lock(), "{:#}", json!(locked))?;
+            return Ok(Exit::Success);
+        }
+        let mut out = anstream::stdout().lock();
+        if let Some(offered) = offered {
+            line(&mut out, offered, &format!("held: `berth plugin approve {name}`"))?;
+        }
+        line(&mut out, approved, "in force")?;
+        previous.iter().try_for_each(|earlier| line(&mut out, earlier, "kept"))?;
+        Ok(Exit::Success)
+    }
+
+    fn roll_back(&self, name: &str) -> Result<Exit, Error> {
+        let (now, before) = self.installer.roll_back(name)?;
+        let mut out = anstream::stdout().lock();
+        writeln!(
+            out,
+            "{name} {} is in force again, instead of {}. `berth plugin update {name}` brings the newer one back.",
+            neutral_line(&now.version),
+            neutral_line(&before.version)
+        )?;
+        tell_hosts(&mut out, &self.setting.folders, name, &now.digest)?;
+        Ok(Exit::Success)
+    }
+}
+
+fn fetch_failed(error: FetchError) -> Error {
+    Error::Fetch(error.to_string())
+}
+
+fn items(list: &str) -> impl Iterator<Item = &str> {
+    list.split(',').map(str::trim).filter(|item| !item.is_empty())
+}
+
+fn check_digest(wanted: Option<&str>, offer: &Offer) -> Result<(), Error> {
+    let Some(wanted) = wanted else { return Ok(()) };
+    if wanted.len() < MIN_DIGITS {
+        let given = wanted.len();
+        return Err(Error::Usage(format!(
+            "--digest has {given} digits; at least {MIN_DIGITS} name one component"
+        )));
+    }
+    match offer.digest().starts_with(&wanted.to_ascii_lowercase()) {
+        true => Ok(()),
+        false => Err(Error::Usage(format!(
+            "the component has another digest, so nothing is installed: {}",
+            offer.digest()
+        ))),
+    }
+}
+
+fn is_granted(grants: &PluginGrants, capability: &str) -> bool {
+    match capability {
+        "files" | "search" => !grants.directories.is_empty(),
+        "http" => !grants.hosts.is_empty(),
+        "store" => grants.store_mib.is_some(),
+        "session" => grants.session,
+        _ => false,
+    }
+}
+
+/// What a person has to know before they install a plugin.
+fn show(out: &mut impl Write, offer: &Offer) -> Result<(), Error> {
+    let inspection = &offer.inspection;
+    write!(out, "{}", Header(&inspection.info))?;
+    let (can, cannot): (Vec<_>, Vec<_>) =
+        abilities(&inspection.info.manifest).into_iter().partition(|one| one.reason.is_some());
+    writeln!(out, "\n{STRONG}It can{STRONG:#}")?;
+    if can.is_empty() {
+        writeln!(out, "  compute, and nothing else")?;
+    }
+    for ability in &can {
+        let reason = neutral_line(ability.reason.as_deref().unwrap_or_default());
+        writeln!(out, "  {}\n    {FAINT}its reason: {reason}{FAINT:#}", ability.words)?;
+    }
+    writeln!(out, "\n{STRONG}It can't{STRONG:#}")?;
+    cannot.iter().try_for_each(|ability| writeln!(out, "  {}", ability.words))?;
+    writeln!(out, "\n{STRONG}Tools{STRONG:#}")?;
+    super::list_tools(out, inspection)?;
+    write!(out, "{}", LeftOut(inspection))?;
+    Ok(())
+}
+
+fn print_update(update: &Update) -> Result<(), Error> {
+    let mut out = anstream::stdout().lock();
+    let Update { name, from, to, state, difference, error } = update;
+    let from = neutral_line(from);
+    let to = neutral_line(to.as_deref().unwrap_or_default());
+    match *state {
+        "same" => writeln!(out, "{name} {from}: nothing newer")?,
+        "failed" => writeln!(
+            out,
+            "{STRONG}{name}{STRONG:#} {from}: not updated: {}",
+            neutral_line(error.as_deref().unwrap_or_default())
+        )?,
+        "updated" => writeln!(out, "{name} {from} -> {to}: updated")?,
+        "held" => writeln!(
+            out,
+            "{STRONG}{name}{STRONG:#} {from} -> {to}: held, since it can do more or says something else; {from} serves until `berth plugin approve {name}`"
+        )?,
+        state => {
+            let more = if state == "more" { "; it needs approval" } else { "" };
+            writeln!(out, "{STRONG}{name}{STRONG:#} {from} -> {to}{more}")?;
+        }
+    }
+    if let (Some(difference), "more" | "available" | "held") = (difference, *state) {
+        write!(out, "{}", Differences(difference))?;
+    }
+    Ok(())
+}
+
+fn update_json(update: &Update) -> Value {
+    let Update { name, from, to, state, difference, error } = update;
+    json!({ "name": name, "from": from, "to": to, "state": state, "difference": difference, "error": error })
+}
+
+fn line(out: &mut impl Write, version: &ApprovedPlugin, state: &str) -> std::io::Result<()> {
+    let source = version.source.as_ref().map(|source| neutral_line(&source.resolved));
+    writeln!(
+        out,
+        "{}  {}  {STRONG}{state}{STRONG:#}\n  {FAINT}{}{FAINT:#}",
+        neutral_line(&version.version),
+        &version.digest[..version.digest.len().min(12)],
+        source.unwrap_or_default()
+    )
+}
+
+/// What was transferred, for people.
+fn transferred(done: u64, all: u64) -> String {
+    let mebibytes = |bytes: u64| {
+        let tenths = bytes.saturating_mul(10) >> 20;
+        format!("{}.{}", tenths / 10, tenths % 10)
+    };
+    match all {
+        0 => format!("{} MiB", mebibytes(done)),
+        all => {
+            let part = usize::try_from(done.min(all).saturating_mul(20) / all).unwrap_or(20);
+            let bar = format!("{}{}", "=".repeat(part), " ".repeat(20 - part));
+            format!("[{bar}] {} of {} MiB", mebibytes(done), mebibytes(all))
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! What a plugin can do once it has its grants, in plain words.
+
+use berth_core::Manifest;
+
+/// One thing that plugins can be allowed to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ability {
+    /// The capability in manifests.
+    pub capability: &'static str,
+    /// What it is, in words that follow "can" or "can't".
+    pub words: &'static str,
+    /// The plugin's reason, if it asks for this. Text of the plugin: neutralise it.
+    pub reason: Option<String>,
+}
+
+/// Every ability that there is. The plugin has those with a reason, as far as they are granted.
+pub fn abilities(manifest: &Manifest) -> Vec<Ability> {
+    let reads_only =
+        manifest.asks_for("files").is_some_and(|request| request.access.as_deref() == Some("read"));
+    let files = match reads_only {
+        true => "read files in the directories that you grant",
+        false => "read and change files in the directories that you grant",
+    };
+    [
+        ("files", files),
+        ("search", "search those directories"),
+        ("http", "send requests to the hosts that you grant"),
+        ("process", "start the programs that you grant, in the sandbox of commands"),
+        ("store", "keep data of its own between calls, as much as you grant"),
+        ("session", "keep its memory between the calls of a session, if you grant it"),
+    ]
+    .into_iter()
+    .map(|(capability, words)| Ability {
+        capability,
+        words,
+        reason: manifest.asks_for(capability).map(|request| request.reason.clone()),
+    })
+    .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn abilities_are_those_that_the_manifest_asks_for() {
+        let manifest: Manifest = serde_json::from_str(
+            r#"{"manifest": 1, "name": "a", "version": "1", "description": "d", "capabilities": [{"name": "files", "access": "read", "reason": "to read"}, {"name": "http", "reason": "to ask"}]}"#,
+        )
+        .unwrap();
+        let all = abilities(&manifest);
+        let has: Vec<(&str, &str)> =
+            all.iter().filter_map(|one| Some((one.capability, one.reason.as_deref()?))).collect();
+        assert_eq!(has, [("files", "to read"), ("http", "to ask")]);
+        assert_eq!(all[0].words, "read files in the directories that you grant");
+        assert!(all.iter().any(|one| one.capability == "process" && one.reason.is_none()));
+    }
+}

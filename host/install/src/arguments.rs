@@ -1,0 +1,113 @@
+//! The commands that install plugins.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+const ADD_AFTER: &str = "\
+Examples:
+  berth plugin add notes.wasm
+  berth plugin add https://example.com/notes.wasm --allow-read ~/notes
+  berth plugin add oci://registry.example.com/notes:1.2 --allow-host api.example.com
+
+It shows what the plugin can do, and asks. Nothing is granted that isn't named there.";
+
+const UPDATE_AFTER: &str = "\
+Examples:
+  berth plugin update
+  berth plugin update notes --check
+
+An update that asks for more, or tells models something else, needs approval. Without a terminal it is \
+held: the version before serves until `berth plugin approve NAME`.";
+
+/// The commands that install plugins.
+#[derive(Debug, Subcommand)]
+pub enum InstallCommand {
+    /// Install a plugin: show what it can do, ask, grant what you choose, and pin it in berth.lock
+    #[command(after_help = ADD_AFTER)]
+    Add(AddArguments),
+    /// Remove an installed plugin and its copies; its table in your configuration stays
+    #[command(after_help = "Example:\n  berth plugin remove notes")]
+    Remove {
+        /// The plugin's name
+        name: String,
+    },
+    /// Fetch the installed plugins from their sources again, and install what changed
+    #[command(after_help = UPDATE_AFTER)]
+    Update {
+        /// Only this plugin
+        name: Option<String>,
+        /// Show the differences, and change nothing
+        #[arg(long)]
+        check: bool,
+        /// Don't ask: approve updates that can do more
+        #[arg(long, short, conflicts_with = "check")]
+        yes: bool,
+        /// Take an older version too
+        #[arg(long)]
+        downgrade: bool,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// List the installed plugins whose sources give another version
+    #[command(after_help = "Examples:\n  berth plugin outdated\n  berth plugin outdated --json")]
+    Outdated {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Compare every installed component with berth.lock; ends with 1 if one differs
+    #[command(after_help = "Examples:\n  berth plugin verify\n  berth plugin verify --json")]
+    Verify {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// List the versions of an installed plugin that are kept
+    #[command(
+        after_help = "Examples:\n  berth plugin history notes\n  berth plugin history notes --json"
+    )]
+    History {
+        /// The plugin's name
+        name: String,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Put the version before in force again
+    #[command(after_help = "Example:\n  berth plugin rollback notes")]
+    Rollback {
+        /// The plugin's name
+        name: String,
+    },
+}
+
+/// `berth plugin add`.
+#[derive(Debug, Args)]
+pub struct AddArguments {
+    /// A file, a folder with a built plugin, https://…, or oci://REGISTRY/NAME[:TAG][@sha256:…]
+    pub source: String,
+    /// A directory that it may read and change
+    #[arg(long, value_name = "DIR")]
+    pub allow_path: Vec<PathBuf>,
+    /// A directory that it may read
+    #[arg(long, value_name = "DIR")]
+    pub allow_read: Vec<PathBuf>,
+    /// A host that its requests may reach
+    #[arg(long, value_name = "HOST")]
+    pub allow_host: Vec<String>,
+    /// MiB that it may keep between its calls
+    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    pub store: Option<u32>,
+    /// Let it keep its memory between the calls of a session
+    #[arg(long)]
+    pub session: bool,
+    /// Don't ask
+    #[arg(long, short)]
+    pub yes: bool,
+    /// Install only the component whose SHA-256 begins with this (at least 16 digits), and don't
+    /// ask
+    #[arg(long, value_name = "SHA256")]
+    pub digest: Option<String>,
+}

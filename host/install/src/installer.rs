@@ -1,0 +1,239 @@
+//! What is installed: adds, updates, removes and verifies.
+
+use std::collections::BTreeMap;
+
+use berth_core::config::insert::{self, PluginGrants};
+use berth_core::config::{Folders, Loaded};
+use berth_core::{
+    Approvals, ApprovedPlugin, Difference, HostError, LockedPlugin, PluginInspection, is_older,
+};
+
+use crate::names::check_name;
+use crate::offer::{Offer, is_more};
+
+/// The installed plugins of a user. The functions block, except those that load components.
+pub struct Installer<'a> {
+    folders: &'a Folders,
+    loaded: &'a Loaded,
+    built_in: &'a [&'a str],
+    approvals: Approvals,
+}
+
+/// What became of an offer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Installed {
+    /// It is in force.
+    InForce,
+    /// It waits for approval, and the version before serves.
+    Held,
+}
+
+/// What an update would be.
+#[derive(Debug)]
+pub enum Comparison {
+    /// The source gives the version that is in force.
+    Same,
+    /// It gives another one.
+    Other {
+        /// The differences from the version in force.
+        difference: Box<Difference>,
+        /// Whether it needs a new approval.
+        is_more: bool,
+    },
+}
+
+impl<'a> Installer<'a> {
+    /// `built_in`: the names of the built-in plugins.
+    pub fn new(folders: &'a Folders, loaded: &'a Loaded, built_in: &'a [&'a str]) -> Self {
+        Self { folders, loaded, built_in, approvals: Approvals::open(folders) }
+    }
+
+    /// The installed plugins, by name.
+    ///
+    /// # Errors
+    ///
+    /// The lock file can't be read.
+    pub fn all(&self) -> Result<BTreeMap<String, LockedPlugin>, HostError> {
+        let mut all = self.approvals.all()?;
+        all.retain(|_, locked| locked.approved.source.is_some());
+        Ok(all)
+    }
+
+    /// An installed plugin.
+    ///
+    /// # Errors
+    ///
+    /// There is none of this name.
+    pub fn one(&self, name: &str) -> Result<LockedPlugin, HostError> {
+        let installed = self.all()?;
+        installed.get(name).cloned().ok_or_else(|| {
+            let names: Vec<&str> = installed.keys().map(String::as_str).collect();
+            match names.is_empty() {
+                true => failed(name, "no plugin is installed"),
+                false => failed(
+                    name,
+                    &format!("no plugin of this name is installed; there are {}", names.join(", ")),
+                ),
+            }
+        })
+    }
+
+    /// Whether an offer can be installed under its name. Call it before anybody is asked.
+    ///
+    /// # Errors
+    ///
+    /// The reason, and what to do.
+    pub fn check_new(&self, offer: &Offer) -> Result<(), HostError> {
+        let name = offer.name();
+        let locked = self.approvals.all()?;
+        if locked.get(name).is_some_and(|locked| locked.approved.source.is_some()) {
+            return Err(failed(
+                name,
+                &format!(
+                    "it is installed already; to change the version, `berth plugin update {name}`, or remove it first"
+                ),
+            ));
+        }
+        if self.loaded.config.plugins.get(name).is_some_and(|plugin| !plugin.path.is_empty()) {
+            return Err(failed(
+                name,
+                &format!(
+                    "`path` in [plugins.{name}] of your configuration names another file; remove that line first"
+                ),
+            ));
+        }
+        let configured = self.loaded.config.plugins.keys().map(String::as_str);
+        let others = locked.keys().map(String::as_str).chain(configured);
+        check_name(name, self.built_in.iter().copied(), others).map_err(|why| failed(name, &why))
+    }
+
+    /// Installs an offer that a person approved, with what they granted. The lock file is written
+    /// last: until then, nothing of the plugin is in force.
+    ///
+    /// # Errors
+    ///
+    /// Something can't be written, or another process changed the plugin meanwhile.
+    pub fn install(&self, offer: &Offer, grants: &PluginGrants) -> Result<(), HostError> {
+        self.check_new(offer)?;
+        if *grants != PluginGrants::default() {
+            insert::plugin(self.folders, offer.name(), grants)?;
+        }
+        let before = self.approvals.all()?.remove(offer.name()).map(|one| one.approved.digest);
+        self.approvals.install(&offer.candidate, offer.source.clone(), before.as_deref())
+    }
+
+    /// Compares what the source of an installed plugin gives with the version in force.
+    ///
+    /// # Errors
+    ///
+    /// It has another name, is older (unless `downgrade`), or the version in force is damaged.
+    pub async fn compare(
+        &self,
+        locked: &ApprovedPlugin,
+        name: &str,
+        offer: &Offer,
+        downgrade: bool,
+    ) -> Result<Comparison, HostError> {
+        if offer.name() != name {
+            return Err(failed(
+                name,
+                &format!("its source gives the plugin `{}` now", offer.name()),
+            ));
+        }
+        if offer.digest() == locked.digest {
+            return Ok(Comparison::Same);
+        }
+        if !downgrade && is_older(offer.version(), &locked.version) {
+            return Err(failed(
+                name,
+                &format!(
+                    "its source gives version {}, which is older than {}; to take it all the same, add `--downgrade`",
+                    offer.version(),
+                    locked.version
+                ),
+            ));
+        }
+        let candidate = self.approvals.component(name, locked)?.ok_or_else(|| {
+            failed(name, "the copy of the version in force is damaged; remove it and add it again")
+        })?;
+        let command = self.loaded.command_of_plugin(name)?;
+        let old = PluginInspection::new(candidate, self.folders, command).await?;
+        let difference = Difference::between(&old, &offer.inspection);
+        let is_more = is_more(&difference);
+        Ok(Comparison::Other { difference: Box::new(difference), is_more })
+    }
+
+    /// Puts an update in force, or keeps it until it is approved.
+    ///
+    /// # Errors
+    ///
+    /// Something can't be written, or another process changed the plugin meanwhile.
+    pub fn update(
+        &self,
+        locked: &ApprovedPlugin,
+        offer: &Offer,
+        is_approved: bool,
+    ) -> Result<Installed, HostError> {
+        let (source, before) = (offer.source.clone(), &*locked.digest);
+        if is_approved {
+            self.approvals.install(&offer.candidate, source, Some(before))?;
+            Ok(Installed::InForce)
+        } else {
+            self.approvals.offer(&offer.candidate, source, before)?;
+            Ok(Installed::Held)
+        }
+    }
+
+    /// Removes an installed plugin. Its table in the configuration stays: it grants nothing without
+    /// the plugin.
+    ///
+    /// # Errors
+    ///
+    /// None of this name is installed, or the lock file can't be written.
+    pub fn remove(&self, name: &str) -> Result<(), HostError> {
+        self.one(name)?;
+        self.approvals.remove(name).map(drop)
+    }
+
+    /// Puts the version before in force again. Returns both, the one in force first.
+    ///
+    /// # Errors
+    ///
+    /// There is none, its copy is damaged, or the lock file can't be written.
+    pub fn roll_back(&self, name: &str) -> Result<(ApprovedPlugin, ApprovedPlugin), HostError> {
+        self.one(name)?;
+        self.approvals.roll_back(name)
+    }
+
+    /// What is wrong with each installed plugin, by name: its copy is missing, or isn't what the
+    /// lock file says. Empty if nothing is.
+    ///
+    /// # Errors
+    ///
+    /// The lock file can't be read.
+    pub fn verify(&self) -> Result<BTreeMap<String, Vec<String>>, HostError> {
+        let all = self.all()?;
+        Ok(all
+            .into_iter()
+            .map(|(name, locked)| {
+                let wrong = locked.versions().filter_map(|version| self.fault(&name, version));
+                let wrong = wrong.collect();
+                (name, wrong)
+            })
+            .collect())
+    }
+
+    fn fault(&self, name: &str, version: &ApprovedPlugin) -> Option<String> {
+        let what = |why: &str| Some(format!("version {}: {why}", version.version));
+        match self.approvals.component(name, version) {
+            Ok(Some(candidate)) if candidate.info().manifest.version == version.version => None,
+            Ok(Some(_)) => what("the lock file has another version for it"),
+            Ok(None) => what("its copy has another digest, or another name"),
+            Err(error) => what(&error.to_string()),
+        }
+    }
+}
+
+fn failed(plugin: &str, reason: &str) -> HostError {
+    HostError::Load { plugin: plugin.to_owned(), reason: reason.to_owned() }
+}

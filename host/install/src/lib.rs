@@ -1,0 +1,17 @@
+//! Installs plugins of others. What is fetched is examined and shown first; a person decides; then
+//! one step of the lock file puts it in force.
+//!
+//! Nothing here asks or prints: a front end does that between [`Offer::examine`] and
+//! [`Installer::install`].
+
+mod abilities;
+mod arguments;
+mod installer;
+mod names;
+mod offer;
+
+pub use abilities::{Ability, abilities};
+pub use arguments::{AddArguments, InstallCommand};
+pub use installer::{Comparison, Installed, Installer};
+pub use names::check_name;
+pub use offer::{Offer, is_more};

@@ -1,0 +1,64 @@
+//! Names of plugins that could be taken for others.
+
+/// Letters that look alike in common fonts, and the one that stands for them.
+const ALIKE: [(&str, &str); 7] =
+    [("rn", "m"), ("vv", "w"), ("cl", "d"), ("0", "o"), ("1", "l"), ("i", "l"), ("5", "s")];
+
+/// Refuses a new name that another plugin has, or that looks like another plugin's name.
+///
+/// # Errors
+///
+/// The reason, and what to do.
+pub fn check_name<'a>(
+    name: &str,
+    built_in: impl IntoIterator<Item = &'a str>,
+    others: impl IntoIterator<Item = &'a str>,
+) -> Result<(), String> {
+    let built_in: Vec<&str> = built_in.into_iter().collect();
+    if built_in.contains(&name) {
+        return Err(format!(
+            "`{name}` is the name of a built-in plugin, and an installed one can't replace it"
+        ));
+    }
+    let looks = skeleton(name);
+    let alike = built_in.into_iter().chain(others);
+    match alike.into_iter().find(|other| *other != name && skeleton(other) == looks) {
+        None => Ok(()),
+        Some(other) => Err(format!(
+            "the name `{name}` looks like `{other}`, which is another plugin; remove that one first if you want this one"
+        )),
+    }
+}
+
+/// The name as it looks: letters that look alike are one, and hyphens are left out.
+fn skeleton(name: &str) -> String {
+    let plain: String = name.chars().filter(|letter| *letter != '-').collect();
+    ALIKE.iter().fold(plain, |name, (seen, taken_for)| name.replace(seen, taken_for))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_look_alike_are_refused() {
+        let check = |name| check_name(name, ["file", "shell"], ["github", "mem-tools"]);
+        for name in ["weather", "github", "files", "web-search"] {
+            assert_eq!(check(name), Ok(()), "{name}");
+        }
+        assert!(check("file").unwrap_err().contains("built-in"));
+        for (name, other) in [
+            ("f1le", "file"),
+            ("flle", "file"),
+            ("she11", "shell"),
+            ("g1thub", "github"),
+            ("git-hub", "github"),
+            ("memtools", "mem-tools"),
+            ("mern-tools", "mem-tools"),
+            ("mem-t00ls", "mem-tools"),
+        ] {
+            let refused = check(name).unwrap_err();
+            assert!(refused.contains(&format!("looks like `{other}`")), "{name}: {refused}");
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! A component that was fetched and examined, and isn't installed.
+
+use std::io::{Seek, Write};
+use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use berth_core::config::{Folders, Loaded};
+use berth_core::{Candidate, Difference, HostError, PluginInspection, PluginSource};
+use berth_registry::{Fetched, Source};
+use rustix::fs::{MemfdFlags, memfd_create};
+
+/// A component that was fetched and examined.
+pub struct Offer {
+    pub(crate) candidate: Candidate,
+    /// What it is, asks for, imports and offers.
+    pub inspection: PluginInspection,
+    /// Where it came from.
+    pub source: PluginSource,
+}
+
+impl Offer {
+    /// Examines what was fetched. The component is compiled and asked for its tools, with nothing
+    /// granted. `given`: the source as the user wrote it.
+    ///
+    /// # Errors
+    ///
+    /// [`HostError::Load`]: it isn't a component, its manifest isn't valid or asks for less than it
+    /// imports, or it doesn't load.
+    pub async fn examine(
+        fetched: &Fetched,
+        given: &Source,
+        folders: &Folders,
+        loaded: &Loaded,
+    ) -> Result<Self, HostError> {
+        let resolved = fetched.resolved.to_string();
+        // Examining uses up one, and the other is installed: both are of the same bytes.
+        let candidate = candidate(&fetched.bytes, &resolved)?;
+        let name = &candidate.info().manifest.name;
+        let command = loaded.command_of_plugin(name)?;
+        let examined = self::candidate(&fetched.bytes, &resolved)?;
+        let inspection = PluginInspection::new(examined, folders, command).await?;
+        let installed_at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let source = PluginSource {
+            given: given.to_string(),
+            resolved,
+            signer: None,
+            installed_at: installed_at.as_secs(),
+        };
+        Ok(Self { candidate, inspection, source })
+    }
+
+    /// The plugin's name.
+    pub fn name(&self) -> &str {
+        &self.candidate.info().manifest.name
+    }
+
+    /// The plugin's version.
+    pub fn version(&self) -> &str {
+        &self.candidate.info().manifest.version
+    }
+
+    /// SHA-256 of the component.
+    pub fn digest(&self) -> &str {
+        &self.candidate.info().digest
+    }
+}
+
+/// The component in memory, as if it were a file.
+fn candidate(bytes: &[u8], shown: &str) -> Result<Candidate, HostError> {
+    let failed = HostError::io(format!("reading {shown}"));
+    let file = memfd_create("component", MemfdFlags::CLOEXEC)
+        .map_err(std::io::Error::from)
+        .map(std::fs::File::from)
+        .and_then(|mut file| {
+            file.write_all(bytes)?;
+            file.rewind()?;
+            Ok(file)
+        })
+        .map_err(failed)?;
+    Candidate::opened(file, Path::new(shown))
+}
+
+/// Whether an update can do more than the version before, or says something else to models. Then it
+/// needs a new approval.
+pub fn is_more(difference: &Difference) -> bool {
+    // What an import needs beyond what every plugin has is a capability, too.
+    let Difference { capabilities_added, tools_added, tools_changed, .. } = difference;
+    !(capabilities_added.is_empty() && tools_added.is_empty() && tools_changed.is_empty())
+}

@@ -1,0 +1,11 @@
+//! What the commands share towards the person at the terminal: questions, colours, progress, exit
+//! codes, and how values are shown.
+
+pub mod ask;
+pub mod error;
+pub mod exit;
+pub mod nearest;
+pub mod new_file;
+pub mod progress;
+pub mod shown;
+pub mod style;

@@ -1,0 +1,386 @@
+//! `berth plugin add`, `update`, `rollback`, `verify` and `remove`, by what they leave behind and
+//! what hosts serve then.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::support::{
+    Component, Living, Offer, run, said, soon, state, until, until_says, version,
+};
+
+#[track_caller]
+fn ends(output: &Output, code: i32) -> String {
+    let text = String::from_utf8_lossy(&output.stdout).into_owned()
+        + &String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{text}");
+    text
+}
+
+/// Everything that installing writes, by path. What is in the compile cache doesn't count.
+fn read_kept(living: &Living) -> BTreeMap<PathBuf, Vec<u8>> {
+    fn walk(folder: &Path, found: &mut BTreeMap<PathBuf, Vec<u8>>) {
+        for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+            let path = entry.path();
+            match entry.file_type() {
+                Ok(kind) if kind.is_dir() => walk(&path, found),
+                Ok(kind) if kind.is_file() => {
+                    found.insert(path.clone(), fs::read(path).unwrap_or_default());
+                }
+                _ => {}
+            }
+        }
+    }
+    let mut found = BTreeMap::new();
+    walk(&living.folders.config, &mut found);
+    walk(&living.folders.data.join("approved"), &mut found);
+    let lock = living.folders.data.join("berth.lock");
+    found.extend(fs::read(&lock).ok().map(|text| (lock, text)));
+    found
+}
+
+fn source(living: &Living, bytes: &[u8]) -> String {
+    let path = living.root().join("source.wasm");
+    fs::write(&path, bytes).expect("the source is written");
+    path.display().to_string()
+}
+
+#[test]
+fn plugin_is_installed_granted_and_served_by_a_running_host() {
+    run(async {
+        let living = Living::new();
+        let host = living.watching(&[]).await;
+        let file = source(&living, &version("word", "1.0.0", "one").encode());
+        // Nobody is asked here, so nothing happens.
+        let before = read_kept(&living);
+        let told = ends(&living.berth(&["plugin", "add", &file]), 3);
+        assert!(told.contains("It can't") && told.contains("--yes"), "{told}");
+        assert_eq!(read_kept(&living), before);
+
+        let work = living.work().display().to_string();
+        let told =
+            ends(&living.berth(&["plugin", "add", &file, "--allow-read", &work, "--yes"]), 0);
+        assert!(told.contains("Installed word 1.0.0") && told.contains(&work), "{told}");
+        until_says(&host, "word", Some("one")).await;
+        let own = fs::read_to_string(living.folders.config_file()).expect("it is written");
+        let own: toml::Table = own.parse().expect("it is TOML");
+        let granted = &own["plugins"]["word"]["allowed_paths"][0];
+        assert_eq!(granted["path"].as_str(), Some(&*work));
+        assert_eq!(granted["access"].as_str(), Some("read"));
+        let lock: Value = serde_json::from_slice(
+            &fs::read(living.folders.data.join("berth.lock")).expect("it is written"),
+        )
+        .expect("it is JSON");
+        assert_eq!(lock["word"]["source"]["given"], *file, "{lock}");
+
+        // The source isn't used again: what was shown is what serves.
+        fs::write(&file, b"other").expect("the source changes");
+        let next = living.host(&[]).await;
+        assert_eq!(said(&next, "word").await.as_deref(), Ok("one"));
+
+        ends(&living.berth(&["plugin", "remove", "word"]), 0);
+        until(&host, "it is gone", || host.tool("word__say").is_none()).await;
+        let kept = read_kept(&living);
+        assert!(!kept.keys().any(|path| path.ends_with("wasm")), "{:?}", kept.keys());
+    });
+}
+
+#[test]
+fn update_that_can_do_more_is_held_while_the_old_version_serves() {
+    run(async {
+        let living = Living::new();
+        let host = living.watching(&[]).await;
+        let file = source(&living, &version("word", "1.0.0", "one").encode());
+        ends(&living.berth(&["plugin", "add", &file, "--yes"]), 0);
+        until_says(&host, "word", Some("one")).await;
+
+        let (end, answered) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+        let callers: Vec<_> = (0..4)
+            .map(|_| {
+                let (host, end) = (Arc::clone(&host), Arc::clone(&end));
+                let answered = Arc::clone(&answered);
+                tokio::spawn(async move {
+                    let mut answers = Vec::new();
+                    while !end.load(Ordering::Relaxed) {
+                        let answer = said(&host, "word").await.expect("no call fails");
+                        answered.fetch_add(1, Ordering::Relaxed);
+                        if answers.last() != Some(&answer) {
+                            answers.push(answer);
+                        }
+                    }
+                    answers
+                })
+            })
+            .collect();
+
+        // It offers one more tool.
+        let mut more = Component { answer: "two", ..version("word", "1.1.0", "two") };
+        more.offers.push(Offer::named("shout"));
+        let file = source(&living, &more.encode());
+        let check = ends(&living.berth(&["plugin", "update", "--check", "--json"]), 0);
+        let check: Value = serde_json::from_str(&check).expect("it is JSON");
+        assert_eq!(check[0]["state"], "more", "{check}");
+        assert_eq!(check[0]["difference"]["tools_added"][0], "word__shout", "{check}");
+        let told = ends(&living.berth(&["plugin", "update", "word"]), 3);
+        assert!(told.contains("held") && told.contains("word__shout"), "{told}");
+        until(&host, "the update is held", || state(&host, "word").waiting.is_some()).await;
+        let held = state(&host, "word");
+        assert!(held.waiting.is_some_and(|waiting| waiting.held), "it needs approval");
+        // A host that starts now serves the old one too.
+        let next = living.host(&[]).await;
+        assert_eq!(said(&next, "word").await.as_deref(), Ok("one"));
+        let before = answered.load(Ordering::Relaxed);
+        soon("calls go on", || answered.load(Ordering::Relaxed) > before + 50).await;
+
+        ends(&living.berth(&["plugin", "approve", "word", "--yes"]), 0);
+        until_says(&host, "word", Some("two")).await;
+        // Only the code differs: who asks for the update has approved it.
+        more.answer = "three";
+        fs::write(&file, more.encode()).expect("the source changes");
+        ends(&living.berth(&["plugin", "update", "word"]), 0);
+        until_says(&host, "word", Some("three")).await;
+        let history = ends(&living.berth(&["plugin", "history", "word", "--json"]), 0);
+        let history: Value = serde_json::from_str(&history).expect("it is JSON");
+        assert_eq!(history["previous"].as_array().map(Vec::len), Some(2), "{history}");
+        ends(&living.berth(&["plugin", "rollback", "word"]), 0);
+        until_says(&host, "word", Some("two")).await;
+        ends(&living.berth(&["plugin", "rollback", "word"]), 0);
+        until_says(&host, "word", Some("one")).await;
+        let told = ends(&living.berth(&["plugin", "rollback", "word"]), 4);
+        assert!(told.contains("no earlier version"), "{told}");
+
+        end.store(true, Ordering::Relaxed);
+        for caller in callers {
+            let answers = caller.await.expect("no caller fails");
+            // A caller may be too slow to see each one, and sees none out of order.
+            let mut order = ["one", "two", "three", "two", "one"].iter();
+            assert!(answers.iter().all(|answer| order.any(|next| next == answer)), "{answers:?}");
+        }
+        assert_eq!(state(&host, "word").failures, 0);
+    });
+}
+
+#[test]
+fn what_must_not_be_installed_leaves_nothing_behind() {
+    let living = Living::new();
+    let good = source(&living, &version("word", "2.0.0", "two").encode());
+    ends(&living.berth(&["plugin", "add", &good, "--yes"]), 0);
+    let before = read_kept(&living);
+    let refuse = |arguments: &[&str], bytes: &[u8], code: i32, told: &str| {
+        let path = living.root().join("bad.wasm");
+        fs::write(&path, bytes).expect("the source is written");
+        let path = path.display().to_string();
+        let line: Vec<&str> = ["plugin", "add", &path, "--allow-host", "api.example.com"]
+            .into_iter()
+            .chain(arguments.iter().copied())
+            .collect();
+        let text = ends(&living.berth(&line), code);
+        assert!(text.contains(told), "{text}");
+        assert_eq!(read_kept(&living), before, "nothing changed: {text}");
+    };
+    let yes = ["--yes"];
+    refuse(&yes, &version("file", "1", "x").encode(), 4, "the name of a built-in plugin");
+    refuse(&yes, &version("f1le", "1", "x").encode(), 4, "looks like `file`");
+    refuse(&yes, &version("w0rd", "1", "x").encode(), 4, "looks like `word`");
+    refuse(&yes, &version("word", "3", "x").encode(), 4, "installed already");
+    refuse(&yes, b"no component", 4, "isn't WebAssembly");
+    refuse(&yes, &version("other", "1", "x").encode()[..200], 4, "it is damaged");
+    let other = version("other", "1", "x").encode();
+    refuse(&["--digest", "00000000000000000000"], &other, 2, "another digest");
+    refuse(&["--digest", "0000"], &other, 2, "at least 16");
+    refuse(&["--yes", "--allow-read", "/nowhere"], &other, 2, "/nowhere can't be used");
+    refuse(&["--yes", "--allow-host", "a b"], &other, 4, "a b");
+    // It imports requests, and its manifest asks for nothing.
+    let unasked = Component {
+        in_component: r#"(import "wasi:http/types@0.2.6" (instance))"#,
+        ..version("other", "1", "x")
+    };
+    refuse(&yes, &unasked.encode(), 4, "http");
+
+    // What the source of an installed one gives.
+    let update = |bytes: &[u8], arguments: &[&str], told: &str| {
+        fs::write(&good, bytes).expect("the source changes");
+        let line: Vec<&str> =
+            ["plugin", "update", "word"].into_iter().chain(arguments.iter().copied()).collect();
+        let text = ends(&living.berth(&line), 4);
+        assert!(text.contains(told), "{text}");
+        assert_eq!(read_kept(&living), before, "nothing changed: {text}");
+    };
+    update(&version("word", "1.9.0", "old").encode(), &yes, "older than 2.0.0");
+    update(&version("other", "2.0.1", "x").encode(), &yes, "gives the plugin `other`");
+    update(b"\0asm", &yes, "");
+    fs::remove_file(&good).expect("the source goes");
+    ends(&living.berth(&["plugin", "update"]), 4);
+    assert_eq!(read_kept(&living), before);
+    fs::write(&good, version("word", "1.9.0", "old").encode()).expect("it is back");
+    ends(&living.berth(&["plugin", "update", "word", "--downgrade", "--yes"]), 0);
+}
+
+#[test]
+fn changed_copy_is_reported_and_does_not_serve() {
+    run(async {
+        let living = Living::new();
+        let file = source(&living, &version("word", "1.0.0", "one").encode());
+        ends(&living.berth(&["plugin", "add", &file, "--yes"]), 0);
+        ends(&living.berth(&["plugin", "verify"]), 0);
+        let approved = living.folders.data.join("approved");
+        let copy = fs::read_dir(&approved)
+            .expect("it is there")
+            .flatten()
+            .find(|entry| entry.path().extension().is_some_and(|end| end == "wasm"))
+            .expect("the copy is there")
+            .path();
+        fs::write(&copy, version("word", "1.0.0", "evil").encode()).expect("it is changed");
+        let told = ends(&living.berth(&["plugin", "verify"]), 1);
+        assert!(told.contains("another digest"), "{told}");
+        let host = living.host(&[]).await;
+        assert!(said(&host, "word").await.is_err(), "what nobody approved doesn't serve");
+        fs::remove_file(&copy).expect("it goes");
+        let told = ends(&living.berth(&["plugin", "verify", "--json"]), 1);
+        assert!(told.contains(r#""ok": false"#), "{told}");
+    });
+}
+
+#[test]
+fn plugin_in_the_plugin_folder_gives_way_to_an_installed_one() {
+    run(async {
+        let living = Living::new();
+        let file = source(&living, &version("word", "1.0.0", "installed").encode());
+        ends(&living.berth(&["plugin", "add", &file, "--yes"]), 0);
+        living.put("word", &version("word", "9.0.0", "dropped").encode());
+        let host = living.host(&["plugin_folder.reload=trust"]).await;
+        assert_eq!(said(&host, "word").await.as_deref(), Ok("installed"));
+    });
+}
+
+#[test]
+fn two_installs_at_once_leave_one_whole_plugin() {
+    let living = Living::new();
+    let files = ["one", "two"].map(|answer| {
+        let path = living.root().join(format!("{answer}.wasm"));
+        fs::write(&path, version("word", "1.0.0", answer).encode()).expect("it is written");
+        path
+    });
+    let children = files.map(|file| {
+        let mut command = berth(&living);
+        command.args(["plugin", "add", "--yes"]).arg(file);
+        command.spawn().expect("it starts")
+    });
+    let ended = children.map(|child| child.wait_with_output().expect("it ends").status.code());
+    assert!(ended.contains(&Some(0)), "{ended:?}");
+    ends(&living.berth(&["plugin", "verify"]), 0);
+    let one = fs::read_dir(living.folders.data.join("approved"))
+        .expect("it is there")
+        .flatten()
+        .filter(|entry| entry.path().extension().is_some_and(|end| end == "wasm"))
+        .count();
+    assert_eq!(one, 1, "the other's copy is gone");
+}
+
+/// Ends processes at random moments of adding, updating and going back. Each time the state is the
+/// one before or the one after.
+#[test]
+fn soak_killed_install_leaves_the_old_state_or_the_new_one() {
+    let rounds: u32 = if std::env::var_os("BERTH_SOAK").is_some() { 200 } else { 12 };
+    let living = Living::new();
+    let versions = ["1.0.0", "1.0.1"].map(|number| version("word", number, "x").encode());
+    let file = source(&living, &versions[0]);
+    let allowed = living.work().display().to_string();
+    let mut seen = BTreeMap::<&str, u32>::new();
+    for round in 0..rounds {
+        let state = || {
+            let lock = fs::read(living.folders.data.join("berth.lock")).unwrap_or_default();
+            let lock: Value = serde_json::from_slice(&lock).unwrap_or_default();
+            lock["word"]["version"].as_str().map(str::to_owned)
+        };
+        let before = state();
+        fs::write(&file, &versions[usize::from(before.as_deref() == Some("1.0.0"))])
+            .expect("the source changes");
+        let arguments: &[&str] = match (&before, round % 3) {
+            (None, _) => &["plugin", "add", &file, "--yes", "--allow-read", &allowed],
+            (_, 0) => &["plugin", "rollback", "word"],
+            (_, 1) => &["plugin", "remove", "word"],
+            _ => &["plugin", "update", "word", "--yes", "--downgrade"],
+        };
+        let mut child = berth(&living).args(arguments).spawn().expect("it starts");
+        // A whole run takes some tens of milliseconds here, so the moments are spread over it.
+        let moment = Instant::now() + Duration::from_millis(u64::from(round * 37 % 160));
+        while Instant::now() < moment && child.try_wait().expect("it is there").is_none() {
+            std::thread::yield_now();
+        }
+        let what = if kill(child) { "killed" } else { "ended" };
+        *seen.entry(what).or_default() += 1;
+        let after = state();
+        let told = ends(&living.berth(&["plugin", "verify"]), 0);
+        let expected = u32::from(after.is_some());
+        assert!(told.contains(&format!("{expected} verified")), "{before:?} {after:?} {told}");
+        // The user's file can be read, whatever happened.
+        ends(&living.berth(&["config", "check"]), 0);
+    }
+    assert!(seen.contains_key("killed"), "{seen:?}");
+}
+
+fn berth(living: &Living) -> Command {
+    let mut command = living.command();
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command
+}
+
+/// Ends a process. Returns whether it still ran.
+fn kill(mut child: Child) -> bool {
+    let ran = child.try_wait().expect("it is there").is_none();
+    child.kill().expect("it ends");
+    child.wait().expect("it ends");
+    ran
+}
+
+#[test]
+fn component_of_a_url_on_this_machine_is_installed() {
+    let living = Living::new();
+    let bytes = version("word", "1.0.0", "one").encode();
+    let (address, requests) = serve(bytes);
+    let url = format!("http://{address}/word.wasm");
+    let told = ends(&living.berth(&["plugin", "add", &url, "--yes"]), 0);
+    assert!(told.contains(&url), "{told}");
+    assert!(requests.load(Ordering::Relaxed) >= 1);
+    ends(&living.berth(&["plugin", "outdated"]), 0);
+    // The request is in the record.
+    let audit = ends(&living.berth(&["audit", "tail", "--json"]), 0);
+    assert!(audit.contains(&address), "{audit}");
+    let told = ends(&living.berth(&["plugin", "add", "http://192.0.2.1/word.wasm"]), 2);
+    assert!(told.contains("https"), "{told}");
+}
+
+/// Serves a component on this machine. Returns the address, and the number of requests.
+fn serve(bytes: Vec<u8>) -> (String, Arc<AtomicU64>) {
+    use std::io::{BufRead, BufReader, Write};
+
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let address = listener.local_addr().expect("it has one").to_string();
+    let requests = Arc::new(AtomicU64::new(0));
+    let count = Arc::clone(&requests);
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let mut lines = BufReader::new(&stream).lines().map_while(Result::ok);
+            let first = lines.next().unwrap_or_default();
+            lines.by_ref().take_while(|line| !line.is_empty()).for_each(drop);
+            count.fetch_add(1, Ordering::Relaxed);
+            let (status, body) = match first.contains("/word.wasm ") {
+                true => ("200 OK", &*bytes),
+                false => ("404 Not Found", &[][..]),
+            };
+            let head = format!(
+                "HTTP/1.1 {status}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+                body.len()
+            );
+            let _ = (&stream).write_all(head.as_bytes()).and_then(|()| (&stream).write_all(body));
+        }
+    });
+    (address, requests)
+}
