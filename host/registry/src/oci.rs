@@ -144,7 +144,8 @@ impl<'a> Session<'a> {
         let named = check_digest(version).ok();
         // A registry may also state a digest of another algorithm.
         let stated = stated.filter(|stated| stated.starts_with("sha256:"));
-        for expected in named.iter().chain(&stated).filter(|expected| **expected != digest) {
+        let differs = named.iter().chain(&stated).find(|expected| **expected != digest);
+        if let Some(expected) = differs {
             let expected = crate::manifest::shown(expected);
             let why = format!("its digest is {digest}, and {expected} was named");
             return Err(self.refused("the manifest", why));
