@@ -8,6 +8,7 @@ use std::path::Path;
 use berth_core::CancellationToken;
 use berth_core::config::{Folders, Serve};
 use berth_mcp::{Http, Place, Server, serve_http};
+use berth_requests::Door;
 use tokio::io::copy_bidirectional;
 use tokio::net::{TcpListener, UnixStream};
 
@@ -17,13 +18,14 @@ pub(crate) async fn serve(
     settings: Serve,
     folder: &Path,
     folders: &Folders,
+    door: &Door,
 ) -> Result<(), Box<dyn Error>> {
     let socket = folder.join("socket");
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let origin = format!("http://{}", listener.local_addr()?);
     // The suite expects that a page of this port is accepted, and one from elsewhere refused.
     let settings = Serve { allowed_origins: vec![origin.clone()], ..settings };
-    let http = Http::bind(Place::Unix(socket.clone()), settings, folders, false).await?;
+    let http = Http::bind(Place::Unix(socket.clone()), settings, folders, false, door).await?;
     println!("{origin}/mcp");
     tokio::spawn(async move {
         while let Ok((mut client, _)) = listener.accept().await {

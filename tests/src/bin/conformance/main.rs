@@ -46,6 +46,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let loaded = config::load(&folders, &Inputs { settings, ..Inputs::default() })
         .map_err(|error| error.to_string())?;
     let (approvals, serve) = (loaded.config.approvals, loaded.config.serve.clone());
+    let door = berth_core::door(&loaded, &folders, "conformance");
     let reactor =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     reactor.block_on(async {
@@ -61,6 +62,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let host = host.front_end("conformance").watch().build().await?;
         let server = Server::new(Arc::new(host), folders.clone(), &approvals)?
             .with_extras(Arc::new(extras::Fixtures));
-        http::serve(server, serve, &folder, &folders).await
+        http::serve(server, serve, &folder, &folders, &door).await
     })
 }
