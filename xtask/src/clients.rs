@@ -1,7 +1,7 @@
 //! Fetches third-party software for tests and benches, once, in the versions that `tests/clients`
 //! fixes: clients and servers of MCP and its conformance suite for the MCP server; real pages, with
 //! the text that other extractors find in them, for the web tools; the compilers of plugins that
-//! aren't in Rust.
+//! aren't in Rust; programs of Debian that Berth's own requests have to get along with.
 //!
 //! Tests also pass on a machine without Node or Python, or without access to their registries. So
 //! nothing here is an error: tests and benches report what they can't try.
@@ -25,7 +25,7 @@ struct Language {
     fetch: fn(&Path) -> Result<(), String>,
 }
 
-const LANGUAGES: [Language; 7] = [
+const LANGUAGES: [Language; 8] = [
     Language {
         name: "node",
         lock_file: "package-lock.json",
@@ -48,6 +48,7 @@ const LANGUAGES: [Language; 7] = [
     },
     Language { name: "plugins-c", lock_file: "requirements.txt", files: &[], fetch: pip },
     Language { name: "plugins-go", lock_file: "requirements.txt", files: &[], fetch: pip },
+    Language { name: "debian", lock_file: "packages.txt", files: &[], fetch: debian },
 ];
 
 /// The last file that is written: a copy of the file that fixes the versions. An unfinished folder
@@ -121,6 +122,38 @@ fn pip(folder: &Path) -> Result<(), String> {
         "pip install",
         Command::new(folder.join("bin/pip")).current_dir(folder).arg("install").args(options),
     )
+}
+
+/// Unpacks packages of Debian into the folder, without installing them. Debian's release fixes
+/// their versions. If this machine has no list of packages, one is fetched into the folder.
+fn debian(folder: &Path) -> Result<(), String> {
+    let packages = fs::read_to_string(folder.join("packages.txt"))
+        .map_err(|error| format!("can't read packages.txt: {error}"))?;
+    let own_lists = folder.join("lists");
+    fs::create_dir_all(own_lists.join("partial"))
+        .map_err(|error| format!("can't create {}: {error}", own_lists.display()))?;
+    let own_lists = format!("Dir::State::lists={}", own_lists.display());
+    let apt = |what: &str, options: &[&str]| {
+        let mut apt = Command::new("apt-get");
+        apt.current_dir(folder).args(["--quiet", "--quiet", "-o", "Acquire::Retries=1"]);
+        step::run(
+            &format!("apt-get {what}"),
+            apt.args(options).arg(what).args(packages.lines().filter(|_| what == "download")),
+        )
+    };
+    if apt("download", &[]).is_err() {
+        apt("update", &["-o", &own_lists])?;
+        apt("download", &["-o", &own_lists])?;
+    }
+    let failed = |error: std::io::Error| format!("can't list {}: {error}", folder.display());
+    for entry in fs::read_dir(folder).map_err(failed)? {
+        let path = entry.map_err(failed)?.path();
+        if path.extension().is_some_and(|extension| extension == "deb") {
+            let mut unpack = Command::new("dpkg-deb");
+            step::run("dpkg-deb --extract", unpack.arg("--extract").arg(&path).arg(folder))?;
+        }
+    }
+    Ok(())
 }
 
 /// The pages are in source archives. `pip` runs a package's own build to get its metadata, so the

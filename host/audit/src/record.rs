@@ -539,3 +539,48 @@ fn access(access: Access) -> &'static str {
         Access::Write => "write",
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn request_of_berth_is_recorded_without_secrets_and_control_characters() {
+        let token = format!("ghp_{}", "a1B2c3D4e5".repeat(4).split_at(36).0);
+        let url = format!("https://a.example:8443/{token}/\u{202e}");
+        let record = OwnRequestRecord {
+            purpose: "plugin",
+            began: Duration::from_secs(1),
+            method: "GET",
+            url: &url,
+            hop: 1,
+            address: Some([192, 0, 2, 1].into()),
+            status: None,
+            received: 7,
+            time: Duration::from_millis(3),
+            refused: true,
+            failed: Some("a rule\u{1b}"),
+        };
+        let mut bytes = own_request(&Key::new(&[7; 32]), &record, "berth test");
+        bytes.push(b'}');
+        let found: Value = serde_json::from_slice(&bytes).expect("it is JSON");
+        for (key, value) in [
+            ("kind", json!("request")),
+            ("purpose", json!("plugin")),
+            ("began", json!("1970-01-01T00:00:01.000000Z")),
+            ("host", json!("a.example")),
+            ("hop", json!(1)),
+            ("address", json!("192.0.2.1")),
+            ("result", json!("blocked")),
+            ("reason", json!("a rule\u{fffd}")),
+            ("response_bytes", json!(7)),
+            ("front_end", json!("berth test")),
+        ] {
+            assert_eq!(found[key], value, "{key}: {found}");
+        }
+        let text = found.to_string();
+        assert!(!text.contains(&token[4..]) && !text.contains('\u{202e}'), "{text}");
+    }
+}

@@ -34,9 +34,7 @@ pub async fn fetch(
             })
         }
         Source::Url(url) => from_url(url, door, options, progress).await,
-        Source::Oci(reference) => {
-            Session::new(reference, door, options)?.fetch(options, progress).await
-        }
+        Source::Oci(reference) => Session::new(reference, door, options)?.fetch(progress).await,
     }
 }
 
@@ -51,7 +49,7 @@ pub async fn tags(
     options: &FetchOptions,
 ) -> Result<Tags, FetchError> {
     match source {
-        Source::Oci(reference) => Session::new(reference, door, options)?.tags(options).await,
+        Source::Oci(reference) => Session::new(reference, door, options)?.tags().await,
         other => Err(FetchError::Source {
             text: shown(&other.to_string()),
             why: "only a source in a registry (oci://…) has tags".to_owned(),

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use url::Url;
 
 use crate::challenge::{Challenge, may_get_password};
-use crate::credentials::{Credentials, Login};
+use crate::credentials::Login;
 use crate::error::FetchError;
 use crate::fetched::{
     FetchOptions, Fetched, MAX_SIGNATURE, MAX_SIGNATURES, PURPOSE, Tags, unexpected,
@@ -38,7 +38,7 @@ const CONTENT_DIGEST: HeaderName = HeaderName::from_static("docker-content-diges
 pub(crate) struct Session<'a> {
     door: &'a Door,
     reference: &'a Reference,
-    credentials: &'a Credentials,
+    options: &'a FetchOptions,
     base: Url,
     authorization: Option<Credential>,
 }
@@ -56,31 +56,29 @@ impl<'a> Session<'a> {
         door: &'a Door,
         options: &'a FetchOptions,
     ) -> Result<Self, FetchError> {
-        let credentials = &options.credentials;
-        Ok(Self { door, reference, credentials, base: reference.base()?, authorization: None })
+        Ok(Self { door, reference, options, base: reference.base()?, authorization: None })
     }
 
     /// Fetches the component with its signatures. Only the first request may name a tag: all others
     /// name digests, so a tag that changes meanwhile changes nothing.
     pub(crate) async fn fetch(
         mut self,
-        options: &FetchOptions,
         progress: &(dyn Fn(u64, Option<u64>) + Send + Sync),
     ) -> Result<Fetched, FetchError> {
-        let limits = options.small(MAX_MANIFEST);
+        let limits = self.options.small(MAX_MANIFEST);
         let received = self.manifest(self.reference.version(), limits).await?;
         let refused = |why: String| self.refused("the manifest", why);
         let manifest = Manifest::parse(&received.bytes, &received.media_type).map_err(refused)?;
-        let layer = manifest.component(options.component().bytes).map_err(refused)?;
-        let limits = options.component();
+        let layer = manifest.component(self.options.component().bytes).map_err(refused)?;
+        let limits = self.options.component();
         let bytes = self.blob("the component", layer, limits, progress).await?;
-        let signatures = self.signatures(&received.digest, options).await?;
+        let signatures = self.signatures(&received.digest).await?;
         let resolved = Source::Oci(self.reference.with_digest(&received.digest));
         Fetched::new(bytes, resolved, signatures)
     }
 
     /// The tags, page by page.
-    pub(crate) async fn tags(mut self, options: &FetchOptions) -> Result<Tags, FetchError> {
+    pub(crate) async fn tags(mut self) -> Result<Tags, FetchError> {
         #[derive(Deserialize)]
         struct Page {
             #[serde(default)]
@@ -90,7 +88,7 @@ impl<'a> Session<'a> {
         let mut next = self.url(&format!("tags/list?n={PAGE}"))?;
         let path = next.path().to_owned();
         for _ in 0..MAX_PAGES {
-            let answer = self.get(&next, &[], options.small(MAX_PAGE)).await?;
+            let answer = self.get(&next, &[], self.options.small(MAX_PAGE)).await?;
             if answer.status() != StatusCode::OK {
                 return Err(unexpected(&answer, "the tags"));
             }
@@ -144,7 +142,8 @@ impl<'a> Session<'a> {
         let named = check_digest(version).ok();
         // A registry may also state a digest of another algorithm.
         let stated = stated.filter(|stated| stated.starts_with("sha256:"));
-        for expected in named.iter().chain(&stated).filter(|expected| **expected != digest) {
+        let differs = named.iter().chain(&stated).find(|expected| **expected != digest);
+        if let Some(expected) = differs {
             let expected = crate::manifest::shown(expected);
             let why = format!("its digest is {digest}, and {expected} was named");
             return Err(self.refused("the manifest", why));
@@ -180,26 +179,22 @@ impl<'a> Session<'a> {
     }
 
     /// The signatures of a manifest: artifacts that refer to it. Other artifacts are passed over.
-    async fn signatures(
-        &mut self,
-        subject: &str,
-        options: &FetchOptions,
-    ) -> Result<Vec<Vec<u8>>, FetchError> {
+    async fn signatures(&mut self, subject: &str) -> Result<Vec<Vec<u8>>, FetchError> {
         let mut found = Vec::new();
-        for descriptor in self.referrers(subject, options).await? {
+        for descriptor in self.referrers(subject).await? {
             if found.len() == MAX_SIGNATURES {
                 break;
             }
             if check_digest(&descriptor.digest).is_err() {
                 continue;
             }
-            let limits = options.small(MAX_MANIFEST);
+            let limits = self.options.small(MAX_MANIFEST);
             let received = self.manifest(&descriptor.digest, limits).await?;
             let Ok(manifest) = Manifest::parse(&received.bytes, &received.media_type) else {
                 continue;
             };
             if let Some(layer) = manifest.signature_of(subject, MAX_SIGNATURE) {
-                let limits = options.small(MAX_SIGNATURE);
+                let limits = self.options.small(MAX_SIGNATURE);
                 found.push(self.blob("a signature", layer, limits, &|_, _| {}).await?);
             }
         }
@@ -208,16 +203,13 @@ impl<'a> Session<'a> {
 
     /// What refers to a manifest: by the registry's own list, or by the tag that stands for it in
     /// older registries.
-    async fn referrers(
-        &mut self,
-        subject: &str,
-        options: &FetchOptions,
-    ) -> Result<Vec<Descriptor>, FetchError> {
+    async fn referrers(&mut self, subject: &str) -> Result<Vec<Descriptor>, FetchError> {
         let kind = media_types::SIGNATURE;
         let list = self.url(&format!("referrers/{subject}?artifactType={kind}"))?;
         let tag = self.url(&format!("manifests/{}", subject.replace(':', "-")))?;
         for url in [list, tag] {
-            let answer = self.get(&url, &[media_types::INDEX], options.small(MAX_MANIFEST)).await?;
+            let answer =
+                self.get(&url, &[media_types::INDEX], self.options.small(MAX_MANIFEST)).await?;
             match answer.status() {
                 StatusCode::OK => {}
                 // Registries without the list answer in these ways.
@@ -274,7 +266,7 @@ impl<'a> Session<'a> {
 
     /// What the registry asks for.
     async fn authorize(&self, challenge: Option<Challenge>) -> Result<Credential, FetchError> {
-        let login = self.credentials.login(self.reference.registry());
+        let login = self.options.credentials.login(self.reference.registry());
         match challenge {
             Some(Challenge::Basic) => match login {
                 Login::Basic(value) => Ok(Credential::new(&self.base, value)),
@@ -302,7 +294,7 @@ impl<'a> Session<'a> {
             self.refused("the place of tokens", why)
         };
         let mut url = Url::parse(realm).map_err(|_| invalid())?;
-        let own = self.credentials.login(&authority(&url));
+        let own = self.options.credentials.login(&authority(&url));
         url.query_pairs_mut()
             .extend_pairs(service.map(|service| ("service", service)))
             .append_pair("scope", &format!("repository:{}:pull", self.reference.name()));
@@ -320,7 +312,7 @@ impl<'a> Session<'a> {
         let credential = value.map(|value| Credential::new(&url, value));
         let request = Request::chosen_by_server(PURPOSE, Method::GET, url.as_str(), &named)?
             .credential(credential)
-            .limits(Limits { bytes: MAX_TOKEN_ANSWER, ..Limits::default() });
+            .limits(self.options.small(MAX_TOKEN_ANSWER));
         let answer = self.door.send(request).await?;
         if answer.status() != StatusCode::OK {
             if matches!(login, Login::Basic(_)) && !has_password {
@@ -329,7 +321,7 @@ impl<'a> Session<'a> {
                     hint: format!(
                         "it gives tokens at {host}, another place, which doesn't get its password. If you trust {host}, write an entry for it below `auths` in {file}",
                         host = authority(&url),
-                        file = self.credentials.place()
+                        file = self.options.credentials.place()
                     ),
                 });
             }
@@ -363,7 +355,7 @@ impl<'a> Session<'a> {
     /// Why a login is needed. `login`: what is known. `None`: what was known was refused.
     fn login_error(&self, login: Option<Login>) -> FetchError {
         let registry = self.reference.registry();
-        let file = self.credentials.place();
+        let file = self.options.credentials.place();
         let hint = match login {
             Some(Login::Unreadable(why)) => why,
             Some(Login::Missing) => format!(

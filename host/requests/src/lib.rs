@@ -14,6 +14,7 @@ mod request;
 mod response;
 mod rules;
 
+pub use berth_egress::{Network, Proxy, Resolve};
 pub use door::{Door, MAX_REDIRECTS};
 pub use error::DoorError;
 pub use record::{DoorRecord, Recorder};

@@ -15,7 +15,7 @@ use crate::rules;
 pub struct Limits {
     /// The most time from the beginning to the end of the answer.
     pub time: Duration,
-    /// The most time without any data.
+    /// The most time without any data. Sending the request, until the answer begins, counts too.
     pub idle: Duration,
     /// The most bytes of the answer's body.
     pub bytes: u64,

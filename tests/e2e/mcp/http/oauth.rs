@@ -16,6 +16,7 @@ use super::super::client::LEGACY;
 use super::client::Serving;
 use super::{calls, write};
 use crate::support::Cli;
+use crate::support::server::{Server, answer};
 
 const ISSUER: &str = "https://login.example.com";
 const URL: &str = "http://localhost:9";
@@ -271,4 +272,28 @@ fn callers_are_kept_apart_and_new_keys_are_fetched() {
         let ended = cli.run(&["serve", "--http", "0"]).ends(4);
         assert!(ended.stderr.contains(told), "{keys}: {}", ended.stderr);
     }
+}
+
+#[test]
+fn fetching_keys_has_a_record_and_no_redirect_leads_to_a_private_place() {
+    let cli = Cli::asking();
+    let keys = json!({ "keys": [Key::ed().public("one")] }).to_string();
+    let inner = Server::plain(move |_, wire| answer(wire, "200 OK", &[], keys.as_bytes()));
+    let to = format!("http://127.0.0.1:{}/keys?secret=1", inner.port());
+    let server = Server::plain(move |_, wire| answer(wire, "302 Found", &[("location", &to)], b""));
+    let keys = format!("http://127.0.0.1:{}/keys?token=1", server.port());
+    cli.configure(&format!(
+        "[serve]\nurl = {URL:?}\n[serve.oauth]\nissuer = {ISSUER:?}\nkeys = {keys:?}\n"
+    ));
+    let ended = cli.run(&["serve", "--http", "0"]).ends(4);
+    assert!(ended.stderr.contains("named by hand"), "{}", ended.stderr);
+    assert_eq!((server.asked().len(), inner.connections()), (1, 0));
+
+    let tail = cli.run(&["audit", "tail"]).ends(0).stdout;
+    let lines: Vec<&str> = tail.lines().filter(|line| line.contains("oauth keys")).collect();
+    let [first, second] = lines[..] else { panic!("{tail}") };
+    assert!(first.contains("  302  GET http://127.0.0.1:"), "{first}");
+    assert!(second.contains("  blocked  GET http://127.0.0.1:"), "{second}");
+    assert!(!tail.contains("token=1") && !tail.contains("secret=1"), "{tail}");
+    cli.run(&["audit", "verify"]).ends(0);
 }

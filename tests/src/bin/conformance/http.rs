@@ -8,6 +8,7 @@ use std::path::Path;
 use berth_core::config::{Folders, Serve};
 use berth_core::{CancellationToken, Door};
 use berth_mcp::{Http, Place, Server, serve_http};
+use berth_requests::Door;
 use tokio::io::copy_bidirectional;
 use tokio::net::{TcpListener, UnixStream};
 

@@ -47,6 +47,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .map_err(|error| error.to_string())?;
     let door = berth_core::door(&loaded, &folders, "conformance");
     let (approvals, serve) = (loaded.config.approvals, loaded.config.serve.clone());
+    let door = berth_core::door(&loaded, &folders, "conformance");
     let reactor =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     reactor.block_on(async {

@@ -1,0 +1,223 @@
+//! A real registry, with TLS and a password.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc;
+
+use berth_registry::Credentials;
+use berth_requests::{Credential, Request};
+use http::header::{CONTENT_TYPE, LOCATION};
+use http::{HeaderValue, Method};
+use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+use serde_json::json;
+use tempfile::TempDir;
+use url::Url;
+
+use super::not_tried::not_tried;
+use super::shelf::{CONFIG, EMPTY, INDEX, LAYER, MANIFEST, descriptor, plugin};
+use super::*;
+
+/// `anna`, and the password as bcrypt has it.
+const PASSWORDS: &str = "anna:$2b$05$abcdefghijklmnopqrstuupx2xBUC4954936wVIjyyPHmUBFu0wCW\n";
+const AUTH: &str = "YW5uYTpvcGVuIHNlc2FtZQ=="; // anna:open sesame
+
+/// The time for the registry to start.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+struct Registry {
+    process: Child,
+    folder: TempDir,
+    url: Url,
+}
+
+impl Drop for Registry {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// The program, if this machine could fetch it.
+fn program() -> Option<PathBuf> {
+    let own = std::env::current_exe().expect("a test knows its program");
+    let target = own.ancestors().nth(3).expect("a test lies in target/debug/deps");
+    let folder = target.join("clients/debian");
+    if !folder.join("fetched").exists() {
+        not_tried("clients/debian");
+        return None;
+    }
+    Some(folder.join("usr/bin/docker-registry"))
+}
+
+impl Registry {
+    fn start(program: &Path) -> Self {
+        let folder = TempDir::new().expect("a folder is made");
+        let path = |name: &str| folder.path().join(name);
+        let write = |name: &str, text: &str| fs::write(path(name), text).expect("it is written");
+        let (key, mut params) =
+            (KeyPair::generate().expect("is made"), CertificateParams::default());
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        write("ca.pem", &params.self_signed(&key).expect("it is signed").pem());
+        let issuer = Issuer::new(params, key);
+        let own_key = KeyPair::generate().expect("a key is made");
+        let own = CertificateParams::new(["localhost".to_owned()]).expect("the name is valid");
+        write("own.pem", &own.signed_by(&own_key, &issuer).expect("it is signed").pem());
+        write("own.key", &own_key.serialize_pem());
+        write("passwords", PASSWORDS);
+        write(
+            "config.json",
+            &json!({
+                "version": "0.1",
+                "log": { "accesslog": { "disabled": true }, "level": "info" },
+                "storage": { "filesystem": { "rootdirectory": path("data") } },
+                "http": {
+                    "addr": "127.0.0.1:0",
+                    "secret": "of this test",
+                    "tls": { "certificate": path("own.pem"), "key": path("own.key") },
+                },
+                "auth": { "htpasswd": { "realm": "test", "path": path("passwords") } },
+            })
+            .to_string(),
+        );
+        let mut process = Command::new(program)
+            .arg("serve")
+            .arg(path("config.json"))
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the registry starts");
+        let lines = BufReader::new(process.stderr.take().expect("it is piped")).lines();
+        let (found, port) = mpsc::channel();
+        // Reads to the end, so that the registry never waits for a reader.
+        std::thread::spawn(move || {
+            for line in lines.map_while(Result::ok) {
+                let port = line.split("listening on 127.0.0.1:").nth(1).and_then(|rest| {
+                    rest.split(|c: char| !c.is_ascii_digit()).next()?.parse::<u16>().ok()
+                });
+                if let Some(port) = port {
+                    let _ = found.send(port);
+                }
+            }
+        });
+        let port = port.recv_timeout(PATIENCE).expect("the registry says where it listens");
+        let url = format!("https://localhost:{port}/").parse().expect("is a URL");
+        Self { process, folder, url }
+    }
+
+    fn door(&self) -> Door {
+        let authorities = vec![self.folder.path().join("ca.pem")];
+        door(Network { authorities, ..Network::default() })
+    }
+
+    fn options(&self, auth: &str) -> FetchOptions {
+        let path = self.folder.path().join("logins.json");
+        let logins = json!({ "auths": { berth_requests::origin(&self.url): { "auth": auth } } });
+        fs::write(&path, logins.to_string()).expect("it is written");
+        FetchOptions {
+            credentials: Credentials::load(&path).expect("is valid"),
+            ..FetchOptions::default()
+        }
+    }
+
+    fn source(&self, version: &str) -> Source {
+        let authority = self.url.as_str().trim_start_matches("https").trim_end_matches('/');
+        Source::parse(&format!("oci{authority}/tools/plugin{version}")).expect("is valid")
+    }
+
+    /// Sends something to the registry; returns where that is.
+    async fn send(&self, method: Method, url: Url, media_type: &str, body: &[u8]) -> Option<Url> {
+        let basic = HeaderValue::from_str(&format!("Basic {AUTH}")).expect("is a value");
+        let request = Request::new("a test", method, url.as_str())
+            .expect("is valid")
+            .header(CONTENT_TYPE, HeaderValue::from_str(media_type).expect("is a value"))
+            .credential(Some(Credential::new(&self.url, basic)))
+            .body(body.to_vec());
+        let answer = self.door().send(request).await.expect("the registry answers");
+        assert!(answer.status().is_success(), "{url}: {}", answer.status());
+        let location = answer.headers().get(LOCATION)?.to_str().ok()?;
+        answer.url().join(location).ok()
+    }
+
+    async fn blob(&self, bytes: &[u8]) {
+        let url = self.url.join("/v2/tools/plugin/blobs/uploads/").expect("is a URL");
+        let kind = "application/octet-stream";
+        let mut to = self.send(Method::POST, url, kind, b"").await.expect("it says where");
+        to.query_pairs_mut().append_pair("digest", &digest(bytes));
+        self.send(Method::PUT, to, kind, bytes).await;
+    }
+
+    async fn manifest(
+        &self,
+        version: &str,
+        media_type: &str,
+        manifest: &serde_json::Value,
+    ) -> String {
+        let bytes = manifest.to_string().into_bytes();
+        let url = self.url.join(&format!("/v2/tools/plugin/manifests/{version}"));
+        self.send(Method::PUT, url.expect("is a URL"), media_type, &bytes).await;
+        digest(&bytes)
+    }
+
+    async fn fetch(&self, version: &str) -> Result<Fetched, FetchError> {
+        fetch(&self.source(version), &self.door(), &self.options(AUTH), &|_, _| {}).await
+    }
+}
+
+#[test]
+fn real_registry_with_tls_and_a_password_gives_plugin_and_signature() {
+    let Some(program) = program() else { return };
+    run(async {
+        let registry = Registry::start(&program);
+        for blob in [WASM, b"{}", b"signature 1"] {
+            registry.blob(blob).await;
+        }
+        let manifest =
+            registry.manifest("1.0", MANIFEST, &plugin(CONFIG, &[descriptor(LAYER, WASM)])).await;
+        let signature = json!({
+            "schemaVersion": 2, "mediaType": MANIFEST, "artifactType": shelf::SIGNATURE,
+            "config": descriptor(EMPTY, b"{}"),
+            "layers": [descriptor(shelf::SIGNATURE, b"signature 1")],
+            "subject": { "mediaType": MANIFEST, "digest": manifest, "size": 1 },
+        });
+        let bytes = signature.to_string().into_bytes();
+        registry.manifest(&digest(&bytes), MANIFEST, &signature).await;
+        let mut entry = descriptor(MANIFEST, &bytes);
+        entry["artifactType"] = json!(shelf::SIGNATURE);
+        let list = json!({ "schemaVersion": 2, "mediaType": INDEX, "manifests": [entry] });
+        registry.manifest(&manifest.replace(':', "-"), INDEX, &list).await;
+
+        let fetched = registry.fetch(":1.0").await.expect("it is there");
+        assert_eq!(fetched.bytes, WASM);
+        assert_eq!(fetched.signatures, [b"signature 1".to_vec()]);
+        assert!(fetched.resolved.to_string().ends_with(&format!(":1.0@{manifest}")));
+        assert_eq!(registry.fetch(&format!("@{manifest}")).await.expect("is there").bytes, WASM);
+        let found = tags(&registry.source(""), &registry.door(), &registry.options(AUTH)).await;
+        assert!(found.expect("it has tags").tags.contains(&"1.0".to_owned()));
+
+        let index = registry.fetch(&format!(":{}", manifest.replace(':', "-"))).await;
+        assert!(index.is_err_and(|error| error.to_string().contains("it is an index")));
+        let missing = registry.fetch(":2.0").await.expect_err("it doesn't exist").to_string();
+        assert!(missing.contains("404"), "{missing}");
+        let source = registry.source(":1.0");
+        let no_login = fetch(&source, &registry.door(), &FetchOptions::default(), &|_, _| {}).await;
+        assert!(matches!(no_login, Err(FetchError::Login { .. })), "{no_login:?}");
+        let wrong = registry.options("YW5uYTp3cm9uZw==");
+        let wrong = fetch(&source, &registry.door(), &wrong, &|_, _| {}).await;
+        assert!(matches!(wrong, Err(FetchError::Login { .. })), "{wrong:?}");
+        let untrusting = door(Network::default());
+        let untrusted = fetch(&source, &untrusting, &registry.options(AUTH), &|_, _| {}).await;
+        assert!(untrusted.is_err_and(|error| error.to_string().contains("certificate")));
+
+        // Somebody changes the component where the registry keeps it.
+        let hex = digest(WASM).split_off("sha256:".len());
+        let kept = format!("data/docker/registry/v2/blobs/sha256/{}/{hex}/data", &hex[..2]);
+        let mut changed = WASM.to_vec();
+        changed[20] ^= 1;
+        fs::write(registry.folder.path().join(kept), changed).expect("it is there");
+        let error = registry.fetch(":1.0").await.expect_err("it was changed").to_string();
+        assert!(error.contains("its digest is"), "{error}");
+    });
+}
