@@ -25,7 +25,12 @@ mod tools;
 mod trust;
 mod undo;
 
-pub(crate) use berth_terminal::{ask, error, exit, nearest, new_file, progress, shown, style};
+/// Errors of commands.
+mod error {
+    pub(crate) use berth_terminal::error::{CommandError as Error, print_json};
+}
+
+pub(crate) use berth_terminal::{ask, exit, nearest, new_file, progress, shown, style};
 
 use std::fmt;
 use std::io::Write;

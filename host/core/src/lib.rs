@@ -287,7 +287,6 @@ pub use berth_policy::{
     RepetitionLimits, ResolvedSubject, Trust, Verdict, commands,
 };
 pub use berth_private::state;
-pub use berth_requests::Door;
 pub use berth_runtime::{
     Builtin, Candidate, Limits, Manifest, Origin, PluginInfo, Precompiled,
     Request as CapabilityRequest, RequestedLimits, grant_line, helper_hook, schema_weight,

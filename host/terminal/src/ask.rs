@@ -7,7 +7,7 @@ use std::os::fd::AsFd;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::termios::{QueueSelector, tcflush};
 
-use crate::error::Error;
+use crate::error::CommandError;
 use crate::style::STRONG;
 
 /// Asks on one stream and reads the other.
@@ -57,20 +57,20 @@ pub fn is_watched() -> bool {
 }
 
 impl<R: BufRead, W: Write> Dialogue<R, W> {
-    #[cfg(test)]
+    /// A dialogue between a given input and output.
     pub fn between(input: R, output: W) -> Self {
         Self { input, output, ended: "nothing was done", forget: |_| Ok(()) }
     }
 
     /// Prints a message.
-    pub fn print(&mut self, text: &str) -> Result<(), Error> {
+    pub fn print(&mut self, text: &str) -> Result<(), CommandError> {
         writeln!(self.output, "{text}")?;
         Ok(())
     }
 
     /// The answer to a question without surrounding spaces; empty if the person only presses Enter.
     /// Input from before the question doesn't count: it was meant for something else.
-    pub fn ask(&mut self, question: &str) -> Result<String, Error> {
+    pub fn ask(&mut self, question: &str) -> Result<String, CommandError> {
         (self.forget)(&mut self.input)
             .map_err(berth_core::HostError::io("clearing what was typed before"))?;
         write!(self.output, "{STRONG}{question}{STRONG:#} ")?;
@@ -79,7 +79,7 @@ impl<R: BufRead, W: Write> Dialogue<R, W> {
         let read = self.input.read_line(&mut line);
         if read.map_err(berth_core::HostError::io("reading the answer"))? == 0 {
             writeln!(self.output)?;
-            return Err(Error::Usage(format!(
+            return Err(CommandError::Usage(format!(
                 "the input ended before every question was answered; {}",
                 self.ended
             )));
@@ -88,7 +88,7 @@ impl<R: BufRead, W: Write> Dialogue<R, W> {
     }
 
     /// Asks until the answer is yes or no; Enter means `default`.
-    pub fn yes_or_no(&mut self, question: &str, default: bool) -> Result<bool, Error> {
+    pub fn yes_or_no(&mut self, question: &str, default: bool) -> Result<bool, CommandError> {
         let choice = if default { "[Y/n]" } else { "[y/N]" };
         loop {
             match self.ask(&format!("{question} {choice}"))?.to_ascii_lowercase().as_str() {
@@ -105,7 +105,7 @@ impl<R: BufRead, W: Write> Dialogue<R, W> {
 mod tests {
     use super::*;
 
-    fn answer(input: &str, default: bool) -> (Result<bool, Error>, String) {
+    fn answer(input: &str, default: bool) -> (Result<bool, CommandError>, String) {
         let mut output = Vec::new();
         let answer = Dialogue::between(input.as_bytes(), &mut output).yes_or_no("Sure?", default);
         (answer, anstream::adapter::strip_str(&String::from_utf8_lossy(&output)).to_string())

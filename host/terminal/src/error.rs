@@ -1,3 +1,5 @@
+//! Errors of commands.
+
 use std::io::{self, Write};
 
 use berth_core::HostError;
@@ -8,7 +10,7 @@ use crate::exit::Exit;
 
 /// Why a command failed.
 #[derive(Debug)]
-pub enum Error {
+pub enum CommandError {
     /// The command line isn't valid.
     Usage(String),
     /// It needs approval, and nobody can be asked.
@@ -21,7 +23,7 @@ pub enum Error {
     Write(io::Error),
 }
 
-impl Error {
+impl CommandError {
     /// The exit code and the message. A reader that is gone (`berth … | head`) has what it wanted.
     pub fn end(self) -> (Exit, Option<String>) {
         match self {
@@ -47,13 +49,13 @@ pub fn print_json(exit: Exit, message: &str) -> io::Result<()> {
     writeln!(io::stdout().lock(), "{error}")
 }
 
-impl From<HostError> for Error {
+impl From<HostError> for CommandError {
     fn from(error: HostError) -> Self {
         Self::Host(error)
     }
 }
 
-impl From<io::Error> for Error {
+impl From<io::Error> for CommandError {
     fn from(error: io::Error) -> Self {
         Self::Write(error)
     }

@@ -1,3 +1,5 @@
+//! Exit codes.
+
 use berth_core::{Category, Failure};
 
 /// The exit codes; `berth --help` lists them.

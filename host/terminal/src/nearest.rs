@@ -1,3 +1,5 @@
+//! What somebody meant who wrote an unknown word.
+
 /// The candidate that `word` probably means: it differs by few letters, or one contains or begins
 /// the other.
 pub fn nearest<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {

@@ -7,10 +7,10 @@ use std::path::Path;
 
 use berth_core::HostError;
 
-use crate::error::Error;
+use crate::error::CommandError;
 
 /// Writes a private configuration if there is none. It is complete or doesn't exist.
-pub fn create(path: &Path, text: &str) -> Result<(), Error> {
+pub fn create(path: &Path, text: &str) -> Result<(), CommandError> {
     let folder =
         path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     // A broken link counts as existing.
@@ -30,7 +30,7 @@ pub fn create(path: &Path, text: &str) -> Result<(), Error> {
 }
 
 /// Creates a private folder if it doesn't exist. An existing one isn't changed.
-pub fn private_folder(path: &Path) -> Result<(), Error> {
+pub fn private_folder(path: &Path) -> Result<(), CommandError> {
     DirBuilder::new()
         .recursive(true)
         .mode(0o700)
@@ -40,9 +40,9 @@ pub fn private_folder(path: &Path) -> Result<(), Error> {
 }
 
 /// The error that it exists, with what to do instead.
-pub fn exists(path: &Path) -> Error {
+pub fn exists(path: &Path) -> CommandError {
     let shown = path.display();
-    Error::Usage(format!(
+    CommandError::Usage(format!(
         "{shown} already exists and is not overwritten; edit it, and see the result with `berth config show`"
     ))
 }

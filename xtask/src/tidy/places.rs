@@ -200,10 +200,11 @@ const OPEN_BENEATH: [&str; 8] = [
 ];
 
 /// The files that open other paths, and what these are. A front end opens the paths of its user.
-const OPEN_OWN: [&str; 27] = [
+const OPEN_OWN: [&str; 28] = [
     "host/authoring/", // the folders of authors, whose programs it runs with their rights
     "host/builtins/build.rs", // the components, while Berth is built
     "host/cli/",       // the paths on the command line
+    "host/terminal/src/new_file.rs", // the user's new configuration
     "host/conformance/src/world.rs", // the temporary world of a test
     "host/dev/",       // the sources of an author
     "host/core/src/approvals/outdated.rs", // the file of a question, for the person who approves

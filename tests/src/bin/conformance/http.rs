@@ -5,8 +5,8 @@
 use std::error::Error;
 use std::path::Path;
 
+use berth_core::CancellationToken;
 use berth_core::config::{Folders, Serve};
-use berth_core::{CancellationToken, Door};
 use berth_mcp::{Http, Place, Server, serve_http};
 use berth_requests::Door;
 use tokio::io::copy_bidirectional;

@@ -45,7 +45,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     ];
     let loaded = config::load(&folders, &Inputs { settings, ..Inputs::default() })
         .map_err(|error| error.to_string())?;
-    let door = berth_core::door(&loaded, &folders, "conformance");
     let (approvals, serve) = (loaded.config.approvals, loaded.config.serve.clone());
     let door = berth_core::door(&loaded, &folders, "conformance");
     let reactor =
