@@ -77,7 +77,7 @@ pub(crate) enum Command {
     /// List filters of output, try them, and show what they saved
     #[command(subcommand)]
     Filter(FilterCommand),
-    /// List, inspect, approve and reload plugins
+    /// Install, inspect, approve and write plugins
     #[command(subcommand)]
     Plugin(PluginCommand),
     /// Make your configuration by three questions
