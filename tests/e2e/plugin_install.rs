@@ -45,6 +45,13 @@ fn read_kept(living: &Living) -> BTreeMap<PathBuf, Vec<u8>> {
     found
 }
 
+/// SHA-256 of a component's file.
+fn digest_of(living: &Living, file: &str) -> String {
+    let told = ends(&living.berth(&["plugin", "inspect", file, "--json"]), 0);
+    let told: Value = serde_json::from_str(&told).expect("it is JSON");
+    told["digest"].as_str().expect("it has one").to_owned()
+}
+
 fn source(living: &Living, bytes: &[u8]) -> String {
     let path = living.root().join("source.wasm");
     fs::write(&path, bytes).expect("the source is written");
@@ -256,6 +263,47 @@ fn plugin_in_the_plugin_folder_gives_way_to_an_installed_one() {
         living.put("word", &version("word", "9.0.0", "dropped").encode());
         let host = living.host(&["plugin_folder.reload=trust"]).await;
         assert_eq!(said(&host, "word").await.as_deref(), Ok("installed"));
+    });
+}
+
+#[test]
+fn plugin_that_a_project_names_is_installed_after_approval_and_with_its_digest_alone() {
+    run(async {
+        let living = Living::new();
+        let good = version("word", "1.0.0", "one").encode();
+        let file = source(&living, &good);
+        let digest = digest_of(&living, &file);
+        let project = living.work().join("berth.toml");
+        let name = |digest: &str| {
+            let text = format!("[plugins.word]\nsource = {file:?}\ndigest = \"{digest}\"\n");
+            fs::write(&project, text).expect("the project names a plugin");
+        };
+        name(&digest);
+        // A project alone starts nothing.
+        let before = read_kept(&living);
+        let told = ends(&living.berth(&["plugin", "install", "--yes"]), 0);
+        assert!(told.contains("Every plugin") && told.contains("berth trust"), "{told}");
+        assert_eq!(read_kept(&living), before);
+        let told = ends(&living.berth(&["trust"]), 3);
+        assert!(told.contains(&file), "{told}");
+        assert_eq!(read_kept(&living), before);
+
+        // Another component than the one that the file names is refused.
+        fs::write(&file, version("word", "1.0.0", "evil").encode()).expect("it is changed");
+        let told = ends(&living.berth(&["trust", "--yes"]), 4);
+        assert!(told.contains("its digest is") && told.contains(&digest), "{told}");
+        assert!(!living.folders.data.join("berth.lock").exists());
+        fs::write(&file, &good).expect("it is back");
+        let told = ends(&living.berth(&["plugin", "install", "--yes"]), 0);
+        assert!(told.contains("Installed word 1.0.0"), "{told}");
+        ends(&living.berth(&["plugin", "verify"]), 0);
+
+        // It doesn't serve where the configuration names another digest, approved or not.
+        let other = format!("plugins.word.digest=\"{}\"", "0".repeat(64));
+        let host = living.host(&[&other]).await;
+        assert!(said(&host, "word").await.is_err_and(|why| why.contains(&digest)));
+        let host = living.host(&[]).await;
+        assert_eq!(said(&host, "word").await.as_deref(), Ok("one"));
     });
 }
 

@@ -17,6 +17,7 @@ use crate::ask::{self, Dialogue};
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::options::Options;
+use crate::plugin;
 use crate::shown::{self, toml};
 use crate::style::{FAINT, STRONG};
 
@@ -51,6 +52,10 @@ pub(crate) fn run(arguments: &TrustArguments, options: &Options) -> Result<Exit,
     let mut exit = Exit::Success;
     if let Some(project) = &loaded.project {
         exit = trust_project(project, arguments, &folders)?;
+        // Only in the directory itself, where the file counts now.
+        if exit == Exit::Success && berth_core::config::working_directory()? == directory {
+            exit = plugin::install_wanted(arguments.yes, options)?;
+        }
     }
     if let Some(rules) = &rules {
         let trusted = trust_rules(rules, arguments, &folders)?;

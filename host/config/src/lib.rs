@@ -50,7 +50,7 @@ pub use berth_settings::{
     PathPrefix, PermissionAction, PermissionRule, Plugin, PluginFolder, PluginLimits,
     PluginSettings, PolicyAccess, PolicyEffect, PolicyPhase, PolicyRule, PolicyRules, Prefix,
     PresetName, ProcessLimits, QueryName, Ratio, Redaction, Reload, ResultCache, Retry,
-    SandboxMode, Secret, Serve, Shell, Structured, Tools, TrustLevel, Undo, UrlScheme,
+    SandboxMode, Secret, Serve, Sha256, Shell, Structured, Tools, TrustLevel, Undo, UrlScheme,
     VariableName, Web, WithoutProxy, WrittenExpression, WrittenHost, WrittenPattern,
     WrittenPrivateHosts, WrittenProgram, WrittenProxy, WrittenSecretHost,
 };

@@ -26,6 +26,13 @@ pub enum InstallCommand {
     /// Install a plugin: show what it can do, ask, grant what you choose, and pin it in berth.lock
     #[command(after_help = ADD_AFTER)]
     Add(AddArguments),
+    /// Install the plugins that the configuration names by `source` and that aren't installed yet
+    #[command(after_help = "Examples:\n  berth plugin install\n  berth plugin install --yes")]
+    Install {
+        /// Don't ask
+        #[arg(long, short)]
+        yes: bool,
+    },
     /// Remove an installed plugin and its copies; its table in your configuration stays
     #[command(after_help = "Example:\n  berth plugin remove notes")]
     Remove {

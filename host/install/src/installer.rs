@@ -78,6 +78,24 @@ impl<'a> Installer<'a> {
         })
     }
 
+    /// The plugins that the configuration names by a source and that aren't installed: names,
+    /// sources, and the digests that they have to have, or nothing.
+    ///
+    /// # Errors
+    ///
+    /// The lock file can't be read.
+    pub fn wanted(&self) -> Result<Vec<(String, String, String)>, HostError> {
+        let installed = self.all()?;
+        let wanted =
+            self.loaded.config.plugins.iter().filter(|(name, plugin)| {
+                !plugin.source.is_empty() && !installed.contains_key(*name)
+            });
+        let parts = wanted.map(|(name, plugin)| {
+            (name.clone(), plugin.source.clone(), plugin.digest.as_str().to_owned())
+        });
+        Ok(parts.collect())
+    }
+
     /// Whether an offer can be installed under its name. Call it before anybody is asked.
     ///
     /// # Errors
@@ -99,6 +117,16 @@ impl<'a> Installer<'a> {
                 name,
                 &format!(
                     "`path` in [plugins.{name}] of your configuration names another file; remove that line first"
+                ),
+            ));
+        }
+        let wanted = self.loaded.config.plugins.get(name).map(|plugin| plugin.digest.as_str());
+        if let Some(wanted) = wanted.filter(|one| !one.is_empty() && *one != offer.digest()) {
+            return Err(failed(
+                name,
+                &format!(
+                    "its digest is {}, and `digest` in [plugins.{name}] of your configuration names {wanted}",
+                    offer.digest()
                 ),
             ));
         }

@@ -51,7 +51,7 @@ pub use overflow::Overflow;
 pub use paths::{AllowedPath, PathAccess, PathGlob};
 pub use permissions::{PermissionAction, PermissionRule, WrittenPattern};
 pub use plugin_folder::{PluginFolder, Reload};
-pub use plugins::{ArgumentPart, InstanceLifetime, Plugin, PluginSettings, TrustLevel};
+pub use plugins::{ArgumentPart, InstanceLifetime, Plugin, PluginSettings, Sha256, TrustLevel};
 pub use policy::{
     ArgumentTest, Authorization, PolicyAccess, PolicyEffect, PolicyPhase, PolicyRule, PolicyRules,
 };

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use schemars::{JsonSchema, json_schema};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::narrowing::{Narrowing, section};
-use crate::written::inline_schema;
+use crate::written::{as_written, inline_schema};
 use crate::{
     AllowedPath, Bounded, HostGrant, PluginLimits, Reload, Secret, VariableName, WrittenHost,
     WrittenPrivateHosts, WrittenProgram,
@@ -21,6 +21,12 @@ section! {
         /// `[plugin_folder]`. `~` is the home directory. A relative path starts at the folder of
         /// the `berth.toml` that names it; in a variable or a flag, at the working directory.
         pub path: String, Narrowing::Ignored;
+        /// Where the plugin is installed from if it isn't installed yet: a file, `"https://…"` or
+        /// `"oci://…"`. `berth plugin install` and `berth trust` show it, ask, and install it.
+        pub source: String, Narrowing::Ignored;
+        /// SHA-256 of the only component that is installed and served under this name. If empty,
+        /// any that is approved.
+        pub digest: Sha256, Narrowing::Ignored;
         /// What happens when the component changes. If absent: `"approve"` for a plugin with a
         /// `path`, and what `[plugin_folder]` says for one that comes from there.
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -90,6 +96,33 @@ section! {
         pub limits: PluginLimits, Narrowing::Table(PluginLimits::RULES);
     }
 }
+
+/// SHA-256 in 64 hexadecimal digits, in lower case; or empty.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Sha256(String);
+
+as_written!(Sha256);
+
+impl<'de> Deserialize<'de> for Sha256 {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let written = String::deserialize(deserializer)?;
+        let digits = written.strip_prefix("sha256:").unwrap_or(&written).to_ascii_lowercase();
+        let is_valid = digits.is_empty()
+            || digits.len() == 64 && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+        match is_valid {
+            true => Ok(Self(digits)),
+            false => Err(serde::de::Error::custom(
+                "takes a SHA-256 of 64 hexadecimal digits, as `berth plugin inspect` prints it",
+            )),
+        }
+    }
+}
+
+inline_schema!(
+    Sha256,
+    "Sha256",
+    json_schema!({ "type": "string", "pattern": "^((sha256:)?[0-9A-Fa-f]{64})?$" })
+);
 
 /// The table of a plugin's settings. Its keys are the plugin's own.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

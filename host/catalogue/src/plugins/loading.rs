@@ -226,6 +226,7 @@ impl Plugins {
         name: &str,
         candidate: Candidate,
     ) -> Result<berth_runtime::Plugin, HostError> {
+        self.policies.check_digest(name, &candidate.info().digest)?;
         let policy = self.policy_for(name, &candidate).await?;
         self.runtime.load(candidate, policy).await
     }

@@ -170,6 +170,7 @@ impl Plugins {
             };
             return Err(HostError::Load { plugin: name, reason });
         }
+        self.policies.check_digest(&name, &candidate.info().digest)?;
         let policy = self.policy_for(&name, &candidate).await?;
         let plugin = self.runtime.load(candidate, policy).await?;
         let mut slot = Slot::new(name, Place::Given(path.to_owned()));
@@ -380,11 +381,16 @@ impl Plugins {
             .config
             .config
             .plugins
-            .keys()
-            .filter(|name| !names.contains(name.as_str()));
+            .iter()
+            .filter(|(name, _)| !names.contains(name.as_str()));
         let folder = self.policies.folder();
-        let absent = configured
-            .map(|name| (name.clone(), format!("there is no {name}.wasm in {}", folder.display())));
+        let absent = configured.map(|(name, plugin)| {
+            let reason = match plugin.source.is_empty() {
+                true => format!("there is no {name}.wasm in {}", folder.display()),
+                false => "it isn't installed: run `berth plugin install`".to_owned(),
+            };
+            (name.clone(), reason)
+        });
         let missing = waiting.chain(absent).collect();
         let loading = slots.iter().filter(|slot| slot.loading).map(|slot| slot.name.clone());
         let catalogue = Catalogue::new(tools, self.chain(slots), missing)?;

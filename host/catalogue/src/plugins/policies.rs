@@ -229,6 +229,21 @@ impl Policies {
             .collect()
     }
 
+    /// Refuses a component that isn't the one that the configuration names.
+    pub(super) fn check_digest(&self, name: &str, digest: &str) -> Result<(), HostError> {
+        let wanted = self.config.config.plugins.get(name).map(|plugin| plugin.digest.as_str());
+        match wanted.filter(|wanted| !wanted.is_empty() && *wanted != digest) {
+            None => Ok(()),
+            Some(wanted) => Err(HostError::Load {
+                plugin: name.to_owned(),
+                reason: format!(
+                    "its digest is {digest}, and `digest` in {} names {wanted}",
+                    self.config.own_table(&format!("plugins.{name}")).name
+                ),
+            }),
+        }
+    }
+
     /// The built-in plugin that a plugin replaces.
     pub(super) fn replaced_by(&self, name: &str) -> Option<&str> {
         Some(self.config.config.plugins.get(name)?.replaces.as_str())

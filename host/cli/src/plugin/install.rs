@@ -4,8 +4,8 @@ use std::io::Write;
 use std::path::absolute;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use berth_core::config::PathAccess;
 use berth_core::config::insert::PluginGrants;
+use berth_core::config::{InstanceLifetime, PathAccess, Plugin};
 use berth_core::text::neutral_line;
 use berth_core::{ApprovedPlugin, Difference, LockedPlugin, grant_line};
 use berth_install::{
@@ -37,6 +37,7 @@ pub(super) fn run(command: &InstallCommand, options: &Options) -> Result<Exit, E
     let shop = Shop { setting: &setting, installer };
     match command {
         InstallCommand::Add(arguments) => shop.add(arguments, options),
+        InstallCommand::Install { yes } => shop.install_wanted(*yes, options),
         InstallCommand::Remove { name } => shop.remove(name),
         InstallCommand::Update { name, check, yes, downgrade, json } => {
             let how = How { check: *check, yes: *yes, downgrade: *downgrade };
@@ -49,6 +50,26 @@ pub(super) fn run(command: &InstallCommand, options: &Options) -> Result<Exit, E
         InstallCommand::History { name, json } => shop.history(name, *json),
         InstallCommand::Rollback { name } => shop.roll_back(name),
     }
+}
+
+/// Installs what the configuration names and isn't installed, for `berth trust`.
+pub(crate) fn install_wanted(yes: bool, options: &Options) -> Result<Exit, Error> {
+    let setting = Setting::from_options(options)?;
+    let built_in: Vec<&str> = berth_builtins::all().iter().map(|builtin| builtin.name).collect();
+    let installer = Installer::new(&setting.folders, &setting.loaded, &built_in);
+    if installer.wanted()?.is_empty() {
+        return Ok(Exit::Success);
+    }
+    Shop { setting: &setting, installer }.install_wanted(yes, options)
+}
+
+/// How a person agrees to an installation.
+#[derive(Clone, Copy)]
+struct Consent<'a> {
+    yes: bool,
+    digest: Option<&'a str>,
+    /// The name that the plugin has to have.
+    name: Option<&'a str>,
 }
 
 struct Shop<'a> {
@@ -76,8 +97,37 @@ struct Update {
 
 impl Shop<'_> {
     fn add(&self, arguments: &AddArguments, options: &Options) -> Result<Exit, Error> {
-        let usage = |error: FetchError| Error::Usage(error.to_string());
-        let source = match Source::parse(&arguments.source).map_err(usage)? {
+        let how = Consent { yes: arguments.yes, digest: arguments.digest.as_deref(), name: None };
+        self.install(&arguments.source, how, self.grants(arguments)?, options)
+    }
+
+    /// Installs what the configuration names and isn't installed.
+    fn install_wanted(&self, yes: bool, options: &Options) -> Result<Exit, Error> {
+        let wanted = self.installer.wanted()?;
+        if wanted.is_empty() {
+            writeln!(
+                anstream::stdout(),
+                "Every plugin that the configuration names by `source` is installed."
+            )?;
+        }
+        let mut exit = Exit::Success;
+        for (name, source, _) in &wanted {
+            let how = Consent { yes, digest: None, name: Some(name) };
+            let installed = self.install(source, how, PluginGrants::default(), options)?;
+            exit = exit.max(installed);
+        }
+        Ok(exit)
+    }
+
+    /// Shows what a source gives, asks, and installs it.
+    fn install(
+        &self,
+        source: &str,
+        how: Consent<'_>,
+        mut grants: PluginGrants,
+        options: &Options,
+    ) -> Result<Exit, Error> {
+        let source = match Source::parse(source).map_err(|error| Error::Usage(error.to_string()))? {
             Source::Path(path) => Source::Path(
                 absolute(&path)
                     .map_err(berth_core::HostError::io("finding the working directory"))?,
@@ -85,30 +135,34 @@ impl Shop<'_> {
             other => other,
         };
         // Before anything is fetched.
-        let mut grants = self.grants(arguments)?;
         if grants != PluginGrants::default() {
             allow::own_file(options)?;
         }
         let offer = host::block_on(self.offer(&source))?;
+        let name = offer.name();
+        if let Some(wanted) = how.name.filter(|wanted| *wanted != name) {
+            return Err(Error::Usage(format!(
+                "{source} is the plugin `{name}`, and [plugins.{wanted}] names it: rename the table"
+            )));
+        }
         self.installer.check_new(&offer)?;
-        check_digest(arguments.digest.as_deref(), &offer)?;
+        check_digest(how.digest, &offer)?;
         let mut out = anstream::stdout().lock();
         show(&mut out, &offer)?;
         out.flush()?;
-        if !arguments.yes && arguments.digest.is_none() {
+        if !how.yes && how.digest.is_none() {
             let message = "there is no terminal to ask at: `--yes` installs the component as it is now, `--digest SHA256` only the one with that digest";
             let mut dialogue = ask::open_dialogue("it is not installed")
                 .ok_or_else(|| Error::Unasked(message.to_owned()))?;
             if allow::own_file(options).is_ok() {
                 self.ask_for_grants(&mut dialogue, &offer, &mut grants)?;
             }
-            if !dialogue.yes_or_no(&format!("Install {}?", offer.name()), false)? {
+            if !dialogue.yes_or_no(&format!("Install {name}?"), false)? {
                 writeln!(out, "It is not installed.")?;
                 return Ok(Exit::Denied);
             }
         }
         self.installer.install(&offer, &grants)?;
-        let name = offer.name();
         writeln!(out, "\nInstalled {name} {}.", neutral_line(offer.version()))?;
         let lines = grants.lines();
         if !lines.is_empty() {
@@ -117,7 +171,11 @@ impl Shop<'_> {
             lines.iter().try_for_each(|line| writeln!(out, "  {}", neutral_line(line)))?;
         }
         let requests = &offer.inspection.info.manifest.capabilities;
-        let missing = requests.iter().filter(|request| !is_granted(&grants, &request.name));
+        let table = self.setting.loaded.config.plugins.get(name);
+        let missing = requests.iter().filter(|request| {
+            !is_granted(&grants, &request.name)
+                && !table.is_some_and(|table| has_grant(table, &request.name))
+        });
         let missing: Vec<&str> = missing.filter_map(|request| grant_line(&request.name)).collect();
         if !missing.is_empty() {
             writeln!(out, "Not granted. To grant some, for example:\n  [plugins.{name}]")?;
@@ -424,6 +482,18 @@ fn is_granted(grants: &PluginGrants, capability: &str) -> bool {
         "http" => !grants.hosts.is_empty(),
         "store" => grants.store_mib.is_some(),
         "session" => grants.session,
+        _ => false,
+    }
+}
+
+/// Whether the configuration grants something of a capability.
+fn has_grant(table: &Plugin, capability: &str) -> bool {
+    match capability {
+        "files" | "search" => !table.allowed_paths.is_empty(),
+        "http" => !table.hosts.is_empty() || !table.allowed_private_hosts.is_empty(),
+        "process" => table.shell || !table.programs.is_empty(),
+        "store" => table.store_mib.get() > 0,
+        "session" => table.instance == InstanceLifetime::Session,
         _ => false,
     }
 }

@@ -14,6 +14,7 @@ use berth_core::config::{self, Folders, Loaded};
 use berth_core::{Approvals, Candidate, Difference, HostError, PluginInspection};
 
 pub(crate) use self::card::{Card, Imports};
+pub(crate) use self::install::install_wanted;
 use crate::arguments::PluginCommand;
 use crate::error::Error;
 use crate::exit::Exit;

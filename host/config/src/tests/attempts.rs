@@ -221,6 +221,10 @@ pub(super) fn attempt(key: &str) -> Option<&'static str> {
         "tools.undo.days" => "tools.undo.days = 1",
         "audit.keep" => "audit.keep = 1",
         "plugins.*.path" => "plugins.known.path = \"evil.wasm\"",
+        "plugins.*.source" => "plugins.known.source = \"https://evil.example\"",
+        "plugins.*.digest" => {
+            "plugins.known.digest = \"0000000000000000000000000000000000000000000000000000000000000000\""
+        }
         "plugins.*.reload" => "plugins.known.reload = \"trust\"",
         "plugins.*.replaces" => "plugins.known.replaces = \"file\"",
         "plugins.*.trust" => "plugins.known.trust = \"trusted\"",
