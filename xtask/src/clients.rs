@@ -129,10 +129,6 @@ fn pip(folder: &Path) -> Result<(), String> {
 fn debian(folder: &Path) -> Result<(), String> {
     let packages = fs::read_to_string(folder.join("packages.txt"))
         .map_err(|error| format!("can't read packages.txt: {error}"))?;
-    let own_lists = folder.join("lists");
-    fs::create_dir_all(own_lists.join("partial"))
-        .map_err(|error| format!("can't create {}: {error}", own_lists.display()))?;
-    let own_lists = format!("Dir::State::lists={}", own_lists.display());
     let apt = |what: &str, options: &[&str]| {
         let mut apt = Command::new("apt-get");
         apt.current_dir(folder).args(["--quiet", "--quiet", "-o", "Acquire::Retries=1"]);
@@ -142,8 +138,13 @@ fn debian(folder: &Path) -> Result<(), String> {
         )
     };
     if apt("download", &[]).is_err() {
+        let lists = folder.join("lists");
+        let failed = |error: std::io::Error| format!("can't use {}: {error}", lists.display());
+        fs::create_dir_all(lists.join("partial")).map_err(failed)?;
+        let own_lists = format!("Dir::State::lists={}", lists.display());
         apt("update", &["-o", &own_lists])?;
         apt("download", &["-o", &own_lists])?;
+        fs::remove_dir_all(&lists).map_err(failed)?;
     }
     let failed = |error: std::io::Error| format!("can't list {}: {error}", folder.display());
     for entry in fs::read_dir(folder).map_err(failed)? {

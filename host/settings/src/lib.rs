@@ -80,7 +80,7 @@ section! {
         /// How `berth serve` serves its clients. `structured` says what they get; every other key
         /// is about HTTP.
         pub serve: Serve, Narrowing::Table(Serve::RULES);
-        /// How requests of all plugins leave this machine.
+        /// How requests leave this machine: those of all plugins, and Berth's own.
         pub network: Network, Narrowing::Table(Network::RULES);
         /// A folder whose plugins are loaded without being named one by one.
         pub plugin_folder: PluginFolder, Narrowing::Table(PluginFolder::RULES);

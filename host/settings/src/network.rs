@@ -1,4 +1,4 @@
-//! `[network]`: how requests of all plugins leave this machine.
+//! `[network]`: how requests leave this machine.
 
 use std::net::IpAddr;
 
@@ -12,7 +12,7 @@ use crate::written::{as_written, inline_schema};
 
 // Whoever chooses the proxy or an authority can read all requests.
 section! {
-    /// How requests of all plugins leave this machine.
+    /// How requests leave this machine: those of all plugins, and Berth's own.
     #[derive(Eq)]
     pub struct Network {
         /// The proxy for requests, for example `"http://proxy.example.com:3128"`; `""` means none.

@@ -21,12 +21,12 @@ const SAMPLES: &[Sample] = &[
                  [dev-dependencies]\nberth-core.workspace = true\n",
             ),
             ("host/new/Cargo.toml", "[package]\nname = \"berth-new\"\n"),
-            ("host/mcp/Cargo.toml", "[package]\nname = \"berth-mcp\"\n"),
+            ("host/builtins/Cargo.toml", "[package]\nname = \"berth-builtins\"\n"),
         ],
-        lines: &["host/policy/Cargo.toml:7", "host/new/Cargo.toml:1", "host/mcp/Cargo.toml:1"],
+        lines: &["host/policy/Cargo.toml:7", "host/new/Cargo.toml:1", "host/builtins/Cargo.toml:1"],
         good: &[(
-            "host/mcp/Cargo.toml",
-            "[package]\nname = \"berth-mcp\"\n[dependencies]\nberth-core.workspace = true\nserde.workspace = true\n",
+            "host/builtins/Cargo.toml",
+            "[package]\nname = \"berth-builtins\"\n[dependencies]\nberth-core.workspace = true\nserde.workspace = true\n",
         )],
     },
     Sample {

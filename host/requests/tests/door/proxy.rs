@@ -68,3 +68,17 @@ fn proxy_resolves_names_where_the_operator_wants_that() {
         assert!(proxy.asked()[0].head.starts_with("CONNECT unknown.test:443 "));
     });
 }
+
+#[test]
+fn proxy_gets_no_request_without_tls() {
+    run(async {
+        let proxy = closed();
+        let server = Server::plain(|_, wire| {
+            answer(wire, "302 Found", &[("location", "http://unknown.test/secret")], b"")
+        });
+        let (door, _) = door(network(&proxy, true));
+        let failed = body(&door, request(urls(&[&server])[0].as_str())).await.expect_err("refused");
+        assert!(failed.is_refusal(), "{failed}");
+        assert_eq!(proxy.connections(), 0);
+    });
+}
