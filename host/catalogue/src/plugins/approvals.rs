@@ -372,4 +372,63 @@ mod tests {
             assert_eq!(is_older(version, than), older, "{version} {than}");
         }
     }
+
+    fn installed(digest: &str) -> ApprovedPlugin {
+        let source = PluginSource {
+            given: "a.wasm".to_owned(),
+            resolved: "/a.wasm".to_owned(),
+            signer: None,
+            installed_at: 1,
+        };
+        ApprovedPlugin { digest: digest.to_owned(), version: "1".to_owned(), source: Some(source) }
+    }
+
+    fn list_previous(locked: &LockedPlugin) -> Vec<&str> {
+        locked.previous.iter().map(|one| &*one.digest).collect()
+    }
+
+    #[test]
+    fn earlier_versions_are_kept_in_order_and_bounded() {
+        let mut locked = LockedPlugin::new(installed("0"));
+        locked.replace(installed("0"));
+        assert!(locked.previous.is_empty(), "the same version isn't an earlier one");
+        locked.replace(installed("1"));
+        locked.replace(installed("2"));
+        assert_eq!(list_previous(&locked), ["1", "0"]);
+        // One that comes back isn't listed twice.
+        locked.replace(installed("0"));
+        assert_eq!((&*locked.approved.digest, list_previous(&locked)), ("0", vec!["2", "1"]));
+        for number in 3..20 {
+            locked.replace(installed(&number.to_string()));
+        }
+        assert_eq!(locked.previous.len(), MAX_PREVIOUS);
+        assert_eq!(locked.versions().count(), MAX_PREVIOUS + 1);
+    }
+
+    #[test]
+    fn offer_ends_when_it_is_in_force_and_only_then() {
+        let mut locked = LockedPlugin::new(installed("0"));
+        locked.offered = Some(installed("2"));
+        locked.replace(installed("1"));
+        assert!(locked.offered.is_some());
+        locked.replace(installed("2"));
+        assert_eq!((locked.offered.as_ref(), list_previous(&locked)), (None, vec!["1", "0"]));
+        // Approved where it lies: it has no source, so there is nothing to go back to.
+        locked.replace(ApprovedPlugin { source: None, ..installed("3") });
+        assert!(locked.previous.is_empty());
+    }
+
+    #[test]
+    fn lock_file_of_approvals_alone_is_read() {
+        let all: All =
+            serde_json::from_str(r#"{"word": {"digest": "ab", "version": "1"}}"#).unwrap();
+        assert_eq!(
+            all["word"],
+            LockedPlugin::new(ApprovedPlugin {
+                digest: "ab".to_owned(),
+                version: "1".to_owned(),
+                source: None,
+            })
+        );
+    }
 }
