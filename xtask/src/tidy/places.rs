@@ -16,7 +16,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("berth-system", &["berth-contract", "berth-policy"]),
     ("berth-timing", &["berth-contract", "berth-policy"]),
     ("berth-search", &["berth-contract", "berth-policy", "berth-system"]),
-    ("berth-settings", &["berth-policy", "berth-presets", "berth-system"]),
+    ("berth-settings", &["berth-policy", "berth-presets", "berth-signing", "berth-system"]),
     (
         "berth-config",
         &[
@@ -34,6 +34,8 @@ const EDGES: &[(&str, &[&str])] = &[
     ("berth-component", &["berth-contract", "berth-policy"]),
     ("berth-registry", &["berth-component", "berth-contract", "berth-requests"]),
     ("berth-typed", &["berth-component", "berth-contract"]),
+    ("berth-signing", &["berth-component", "berth-contract", "berth-private"]),
+    ("berth-bundle", &["berth-component", "berth-contract", "berth-private", "berth-signing"]),
     (
         "berth-compiler",
         &["berth-component", "berth-contract", "berth-private", "berth-system", "berth-typed"],
@@ -108,7 +110,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("berth-builtins", &["berth-core"]),
     ("berth-authoring", &["berth-component", "berth-contract"]),
     ("berth-conformance", &["berth-authoring", "berth-core"]),
-    ("berth-install", &["berth-core", "berth-registry"]),
+    ("berth-install", &["berth-core", "berth-registry", "berth-signing"]),
     ("berth-terminal", &["berth-core"]),
     ("berth-dev", &["berth-authoring", "berth-core", "berth-mcp", "berth-system"]),
     (
@@ -119,6 +121,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "berth-clients",
             "berth-install",
             "berth-registry",
+            "berth-signing",
             "berth-terminal",
             "berth-conformance",
             "berth-core",
@@ -200,7 +203,7 @@ const OPEN_BENEATH: [&str; 8] = [
 ];
 
 /// The files that open other paths, and what these are. A front end opens the paths of its user.
-const OPEN_OWN: [&str; 28] = [
+const OPEN_OWN: [&str; 31] = [
     "host/authoring/", // the folders of authors, whose programs it runs with their rights
     "host/builtins/build.rs", // the components, while Berth is built
     "host/cli/",       // the paths on the command line
@@ -229,6 +232,9 @@ const OPEN_OWN: [&str; 28] = [
     "host/registry/src/bounded.rs", // logins and signatures that the operator names
     "host/registry/src/files.rs", // components that the operator names
     "host/search/src/directory.rs", // /proc
+    "host/bundle/src/files.rs", // bundles, and what goes into one, which the operator names
+    "host/signing/src/files.rs", // components that their author signs
+    "host/signing/src/password.rs", // the terminal, and an open file that the user names
 ];
 
 /// Functions that open, read or change a path without a directory handle.
