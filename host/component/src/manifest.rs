@@ -115,6 +115,15 @@ impl Manifest {
         manifest.check().map(Some)
     }
 
+    /// The bytes of a component's manifest, as they stand in it. `None`: it has none.
+    ///
+    /// # Errors
+    ///
+    /// The bytes aren't a component, or have several manifests.
+    pub fn section(wasm: &[u8]) -> Result<Option<&[u8]>, String> {
+        find_sections(wasm)?.one()
+    }
+
     fn check(self) -> Result<Self, String> {
         if self.manifest != VERSION {
             return Err(format!(

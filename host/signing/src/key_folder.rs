@@ -1,0 +1,156 @@
+//! The user's own keys, in a folder that no other user may enter.
+
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use berth_component::is_name;
+use berth_private::PrivateFolder;
+use zeroize::Zeroizing;
+
+use crate::secret_key::MAX_FILE;
+use crate::{PasswordSource, PublicKey, SecretKey, SigningError, read_bounded};
+
+const SECRET: &str = ".key";
+const PUBLIC: &str = ".pub";
+
+/// The most keys that are listed.
+const MAX_KEYS: usize = 1000;
+
+/// A folder with keys: `NAME.key` is secret, `NAME.pub` is for others.
+#[derive(Clone, Debug)]
+pub struct KeyFolder(PathBuf);
+
+/// The files of a new key.
+#[derive(Clone, Debug)]
+pub struct KeyFiles {
+    /// The secret one.
+    pub secret: PathBuf,
+    /// The public one.
+    pub public: PathBuf,
+    /// The public key.
+    pub key: PublicKey,
+}
+
+impl KeyFolder {
+    /// The folder of keys in Berth's folder for configuration.
+    pub fn new(config: &Path) -> Self {
+        Self(config.join("keys"))
+    }
+
+    /// The path of a secret key.
+    pub fn secret(&self, name: &str) -> PathBuf {
+        self.0.join(format!("{name}{SECRET}"))
+    }
+
+    /// Makes a key and writes its files. An older key is never overwritten. Blocks.
+    ///
+    /// # Errors
+    ///
+    /// The name isn't valid or is taken, or the files can't be written.
+    pub fn create(&self, name: &str, password: Option<&str>) -> Result<KeyFiles, SigningError> {
+        check_name(name)?;
+        let fail = |error| SigningError::file(&self.0, error);
+        if let Some(parent) = self.0.parent() {
+            PrivateFolder::make(parent).map_err(|error| SigningError::file(parent, error))?;
+        }
+        let folder = PrivateFolder::make(&self.0).map_err(fail)?;
+        folder.check_closed().map_err(fail)?;
+        let key = SecretKey::generate()?;
+        let secret = key.to_file(password)?;
+        let (secret_name, public_name) = (format!("{name}{SECRET}"), format!("{name}{PUBLIC}"));
+        write_new(&folder, &secret_name, secret.as_bytes())
+            .map_err(|error| SigningError::file(&self.0.join(&secret_name), error))?;
+        let public = key.public().to_file();
+        write_new(&folder, &public_name, public.as_bytes())
+            .map_err(|error| SigningError::file(&self.0.join(&public_name), error))?;
+        Ok(KeyFiles {
+            secret: self.0.join(secret_name),
+            public: self.0.join(public_name),
+            key: key.public().clone(),
+        })
+    }
+
+    /// The names of the keys, with the public keys. Blocks.
+    ///
+    /// # Errors
+    ///
+    /// The folder can't be trusted, or a file isn't a public key.
+    pub fn all(&self) -> Result<Vec<(String, PublicKey)>, SigningError> {
+        let fail = |error| SigningError::file(&self.0, error);
+        let folder = match PrivateFolder::open(&self.0) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+            opened => opened.map_err(fail)?,
+        };
+        let names = folder.names(MAX_KEYS).map_err(fail)?;
+        let names = names.iter().filter_map(|name| name.strip_suffix(PUBLIC));
+        names
+            .filter(|name| is_name(name))
+            .map(|name| {
+                let file = format!("{name}{PUBLIC}");
+                let path = self.0.join(&file);
+                let text = folder
+                    .file(&file)
+                    .and_then(|file| read_bounded(file, MAX_FILE))
+                    .map_err(|error| SigningError::file(&path, error))?;
+                let key = String::from_utf8_lossy(&text).parse().map_err(|reason| {
+                    SigningError::Invalid(format!("{}: {reason}", path.display()))
+                })?;
+                Ok((name.to_owned(), key))
+            })
+            .collect()
+    }
+}
+
+/// Reads a secret key. Its file and the folder of it have to be the user's alone, as those that
+/// [`KeyFolder`] and minisign make are. Blocks, also for the password if it needs one.
+///
+/// # Errors
+///
+/// It can't be trusted or read, or the password is wrong.
+pub fn read_secret_key(path: &Path, password: &PasswordSource) -> Result<SecretKey, SigningError> {
+    let fail = |error| SigningError::file(path, error);
+    let name = path
+        .file_name()
+        .and_then(|name| name.to_str())
+        .ok_or_else(|| fail(ErrorKind::InvalidFilename.into()))?;
+    let parent = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    let file = PrivateFolder::open(parent).and_then(|folder| folder.secret(name)).map_err(fail)?;
+    let bytes = Zeroizing::new(read_bounded(file, MAX_FILE).map_err(fail)?);
+    let invalid = |reason: String| SigningError::Invalid(format!("{}: {reason}", path.display()));
+    let text = std::str::from_utf8(&bytes).map_err(|_| invalid("it isn't text".into()))?;
+    let password = match SecretKey::needs_password(text).map_err(invalid)? {
+        true => Some(password.read(&format!("Password of {}", path.display()), false)?),
+        false => None,
+    };
+    SecretKey::from_file(text, password.as_ref().map(|password| password.as_str()))
+        .map_err(invalid)
+}
+
+fn check_name(name: &str) -> Result<(), SigningError> {
+    if is_name(name) {
+        return Ok(());
+    }
+    Err(SigningError::Invalid(format!(
+        "`{}` isn't a name for a key: it has to be [a-z0-9-], the first a letter",
+        berth_contract::text::neutral_line(name)
+    )))
+}
+
+/// Writes a private file whose name has to be free.
+fn write_new(folder: &PrivateFolder, name: &str, bytes: &[u8]) -> std::io::Result<()> {
+    let aside = format!(".{name}.new.{}", std::process::id());
+    folder.put(&aside, bytes)?;
+    folder.rename(&aside, name).map_err(|error| {
+        let _ = folder.remove(&aside);
+        match error.kind() {
+            ErrorKind::AlreadyExists => std::io::Error::new(
+                ErrorKind::AlreadyExists,
+                "it exists and is not overwritten; take another name",
+            ),
+            _ => error,
+        }
+    })
+}

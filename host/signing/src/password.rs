@@ -1,0 +1,137 @@
+//! Where the password of a secret key comes from.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::AsFd;
+use std::str::FromStr;
+
+use rustix::fs::{Mode, OFlags};
+use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
+use zeroize::Zeroizing;
+
+use crate::SigningError;
+
+/// Most bytes of a password, as in minisign.
+const MAX_PASSWORD: usize = 1024;
+
+/// Where a password comes from.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum PasswordSource {
+    /// The terminal, where it is typed and not shown.
+    #[default]
+    Terminal,
+    /// The environment variable of this name.
+    Variable(String),
+    /// The open file of this number: its first line.
+    Descriptor(u32),
+}
+
+impl FromStr for PasswordSource {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.split_once(':') {
+            Some(("env", name)) if !name.is_empty() => Ok(Self::Variable(name.into())),
+            Some(("fd", number)) => number
+                .parse()
+                .map(Self::Descriptor)
+                .map_err(|_| "the number after `fd:` isn't valid".into()),
+            _ => Err("it has to be `env:NAME` or `fd:NUMBER`".into()),
+        }
+    }
+}
+
+impl PasswordSource {
+    /// Reads the password. `twice`: a new one, which is asked for twice at a terminal. Blocks.
+    ///
+    /// # Errors
+    ///
+    /// There is none, it is too long, or the two aren't the same.
+    pub fn read(&self, prompt: &str, twice: bool) -> Result<Zeroizing<String>, SigningError> {
+        let password = match self {
+            Self::Terminal => {
+                let first = ask(prompt)?;
+                if twice && *ask("The same again")? != *first {
+                    return Err(SigningError::invalid("the two passwords aren't the same"));
+                }
+                first
+            }
+            Self::Variable(name) => std::env::var(name).map(Zeroizing::new).map_err(|_| {
+                SigningError::Invalid(format!("the variable {name} isn't set, or isn't text"))
+            })?,
+            Self::Descriptor(number) => {
+                let path = format!("/proc/self/fd/{number}");
+                let file = File::open(&path)
+                    .map_err(|error| SigningError::file(path.as_ref(), error))?;
+                read_line(file)?
+            }
+        };
+        match password.len() {
+            0 => Err(SigningError::invalid("the password is empty")),
+            length if length > MAX_PASSWORD => Err(SigningError::Invalid(format!(
+                "the password is {length} bytes; the limit is {MAX_PASSWORD}"
+            ))),
+            _ => Ok(password),
+        }
+    }
+}
+
+/// Asks at the terminal, which doesn't show what is typed.
+fn ask(prompt: &str) -> Result<Zeroizing<String>, SigningError> {
+    let missing = |_| {
+        SigningError::invalid(
+            "the password can't be asked for: there is no terminal. Name another place with \
+             `--password-from env:NAME` or `--password-from fd:NUMBER`",
+        )
+    };
+    let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let mut terminal: File =
+        rustix::fs::open("/dev/tty", flags, Mode::empty()).map_err(missing)?.into();
+    let before = tcgetattr(&terminal).map_err(missing)?;
+    let fail = |error| SigningError::file("/dev/tty".as_ref(), error);
+    write!(terminal, "{prompt}: ").map_err(fail)?;
+    let typed = {
+        let hidden = Hidden::new(&terminal, before).map_err(|errno| fail(errno.into()))?;
+        read_line(hidden.terminal)
+    };
+    writeln!(terminal).map_err(fail)?;
+    typed
+}
+
+/// A terminal that doesn't show what is typed, until this is dropped.
+struct Hidden<'t> {
+    terminal: &'t File,
+    before: Termios,
+}
+
+impl<'t> Hidden<'t> {
+    fn new(terminal: &'t File, before: Termios) -> rustix::io::Result<Self> {
+        let mut without = before.clone();
+        without.local_modes.remove(LocalModes::ECHO);
+        tcsetattr(terminal.as_fd(), OptionalActions::Flush, &without)?;
+        Ok(Self { terminal, before })
+    }
+}
+
+impl Drop for Hidden<'_> {
+    fn drop(&mut self) {
+        let _ = tcsetattr(self.terminal.as_fd(), OptionalActions::Flush, &self.before);
+    }
+}
+
+/// The first line. Nothing behind it is read.
+fn read_line(mut from: impl Read) -> Result<Zeroizing<String>, SigningError> {
+    let mut line = Zeroizing::new(Vec::with_capacity(MAX_PASSWORD + 1));
+    let mut byte = [0];
+    while line.len() <= MAX_PASSWORD {
+        let read = from.read(&mut byte);
+        match read.map_err(|error| SigningError::file("the password".as_ref(), error))? {
+            0 => break,
+            _ if byte[0] == b'\n' => break,
+            _ => line.push(byte[0]),
+        }
+    }
+    let text = std::str::from_utf8(&line)
+        .map_err(|_| SigningError::invalid("the password isn't text in UTF-8"))?;
+    Ok(Zeroizing::new(text.to_owned()))
+}

@@ -1,0 +1,82 @@
+//! Public keys.
+
+use std::fmt;
+use std::str::FromStr;
+
+use ring::signature::{ED25519, UnparsedPublicKey};
+
+use crate::encoded;
+
+/// The algorithm of a key: Ed25519.
+pub(crate) const ALGORITHM: [u8; 2] = *b"Ed";
+
+/// What names a key in its files and in signatures. It proves nothing.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct KeyId(pub(crate) [u8; 8]);
+
+impl fmt::Display for KeyId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016X}", u64::from_le_bytes(self.0))
+    }
+}
+
+impl fmt::Debug for KeyId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")
+    }
+}
+
+/// A public key. As text, it is the line of base64 that minisign takes with `-P`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PublicKey {
+    pub(crate) id: KeyId,
+    pub(crate) key: [u8; 32],
+}
+
+impl PublicKey {
+    /// What names it.
+    pub fn id(&self) -> KeyId {
+        self.id
+    }
+
+    /// The content of its file, which minisign takes with `-p`.
+    pub fn to_file(&self) -> String {
+        format!("{}minisign public key {}\n{self}\n", encoded::UNTRUSTED, self.id)
+    }
+
+    /// Whether these bytes were signed with its secret key.
+    pub(crate) fn has_signed(&self, bytes: &[u8], signature: &[u8; 64]) -> bool {
+        UnparsedPublicKey::new(&ED25519, self.key).verify(bytes, signature).is_ok()
+    }
+}
+
+impl fmt::Display for PublicKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let bytes = [&ALGORITHM[..], &self.id.0, &self.key].concat();
+        f.write_str(&encoded::encode(&bytes))
+    }
+}
+
+impl FromStr for PublicKey {
+    type Err = String;
+
+    /// Reads the line of base64, or the whole file.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let text = text.trim_end_matches(['\r', '\n']);
+        let line = if text.starts_with(encoded::UNTRUSTED) {
+            encoded::lines::<2>(text, "the file of the public key")?[1]
+        } else {
+            text
+        };
+        let bytes: [u8; 42] = encoded::decode(line, "the public key")?;
+        let (algorithm, rest) = bytes.split_at(2);
+        if algorithm != ALGORITHM {
+            return Err("the public key isn't of minisign: its algorithm is another one".into());
+        }
+        let (id, key) = rest.split_at(8);
+        let (Ok(id), Ok(key)) = (id.try_into(), key.try_into()) else {
+            return Err("the public key has another length".into());
+        };
+        Ok(Self { id: KeyId(id), key })
+    }
+}

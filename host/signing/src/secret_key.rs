@@ -1,0 +1,267 @@
+//! Secret keys, and their files.
+
+use std::fmt;
+
+use blake2::digest::consts::U32;
+use blake2::{Blake2b, Digest};
+use ring::rand::{SecureRandom, SystemRandom};
+use ring::signature::{Ed25519KeyPair, KeyPair};
+use zeroize::Zeroizing;
+
+use crate::SigningError;
+use crate::encoded::{self, UNTRUSTED};
+use crate::public_key::{ALGORITHM, KeyId, PublicKey};
+
+/// Largest file of a secret key, in bytes.
+pub(crate) const MAX_FILE: usize = 4 << 10;
+
+/// The key derivation: scrypt, or none for a key without a password.
+const SCRYPT: [u8; 2] = *b"Sc";
+const WITHOUT_PASSWORD: [u8; 2] = [0; 2];
+
+/// The checksum: BLAKE2b.
+const CHECKSUM: [u8; 2] = *b"B2";
+
+/// Id, seed, public key and checksum: what a password encrypts.
+const SEALED: usize = 8 + 64 + 32;
+
+/// The effort of a password's check, in the words of libsodium: scrypt with N = 2^17, r = 8 and
+/// p = 1, which takes 128 MiB. minisign's own keys take 1 GiB, which small machines don't have.
+const OPERATIONS: u64 = 4 << 20;
+const MEMORY: u64 = 128 << 20;
+
+/// More effort than that of minisign's own keys isn't made for a file.
+const MAX_OPERATIONS: u64 = 32 << 20;
+const MAX_MEMORY: u64 = 1 << 30;
+
+/// A secret key. Its `Debug` shows the id alone.
+pub struct SecretKey {
+    seed: Zeroizing<[u8; 32]>,
+    pair: Ed25519KeyPair,
+    public: PublicKey,
+}
+
+impl fmt::Debug for SecretKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("SecretKey").field(&self.public.id).finish()
+    }
+}
+
+impl SecretKey {
+    /// A new key.
+    ///
+    /// # Errors
+    ///
+    /// The system has no random bytes.
+    pub fn generate() -> Result<Self, SigningError> {
+        let mut seed = Zeroizing::new([0; 32]);
+        let mut id = [0; 8];
+        fill(&mut *seed)?;
+        fill(&mut id)?;
+        Self::from_seed(seed, KeyId(id)).map_err(SigningError::Invalid)
+    }
+
+    fn from_seed(seed: Zeroizing<[u8; 32]>, id: KeyId) -> Result<Self, String> {
+        let pair = Ed25519KeyPair::from_seed_unchecked(&*seed)
+            .map_err(|_| "the secret key isn't valid")?;
+        let key =
+            pair.public_key().as_ref().try_into().map_err(|_| "the public key has another length")?;
+        Ok(Self { seed, pair, public: PublicKey { id, key } })
+    }
+
+    /// The public key that belongs to it.
+    pub fn public(&self) -> &PublicKey {
+        &self.public
+    }
+
+    pub(crate) fn sign(&self, bytes: &[u8]) -> [u8; 64] {
+        let mut signature = [0; 64];
+        signature.copy_from_slice(self.pair.sign(bytes).as_ref());
+        signature
+    }
+
+    /// The content of its file, which minisign takes with `-s`. It is encrypted, if there is a
+    /// password.
+    ///
+    /// # Errors
+    ///
+    /// The system has no random bytes, or the password is empty.
+    pub fn to_file(&self, password: Option<&str>) -> Result<Zeroizing<String>, SigningError> {
+        let mut sealed = Zeroizing::new(Vec::with_capacity(SEALED));
+        sealed.extend_from_slice(&self.public.id.0);
+        sealed.extend_from_slice(&*self.seed);
+        sealed.extend_from_slice(&self.public.key);
+        let sum = checksum(&sealed);
+        sealed.extend_from_slice(&sum);
+        let mut salt = [0; 32];
+        let (derivation, operations, memory, what) = match password {
+            Some(password) => {
+                fill(&mut salt)?;
+                apply_password(&mut sealed, password, &salt, OPERATIONS, MEMORY)
+                    .map_err(SigningError::Invalid)?;
+                (SCRYPT, OPERATIONS, MEMORY, "encrypted")
+            }
+            None => (WITHOUT_PASSWORD, 0, 0, "unencrypted"),
+        };
+        let mut file = Zeroizing::new(Vec::with_capacity(158));
+        for part in [&ALGORITHM[..], &derivation, &CHECKSUM, &salt] {
+            file.extend_from_slice(part);
+        }
+        file.extend_from_slice(&operations.to_le_bytes());
+        file.extend_from_slice(&memory.to_le_bytes());
+        file.extend_from_slice(&sealed);
+        let line = Zeroizing::new(encoded::encode(&file));
+        Ok(Zeroizing::new(format!("{UNTRUSTED}minisign {what} secret key\n{}\n", *line)))
+    }
+
+    /// Whether the file of a secret key needs a password.
+    ///
+    /// # Errors
+    ///
+    /// It isn't such a file.
+    pub fn needs_password(file: &str) -> Result<bool, String> {
+        Ok(Parts::read(file)?.derivation == SCRYPT)
+    }
+
+    /// Reads its file. Blocks for as long as the password's check takes.
+    ///
+    /// # Errors
+    ///
+    /// It isn't such a file, or the password is missing or wrong.
+    pub fn from_file(file: &str, password: Option<&str>) -> Result<Self, String> {
+        let mut parts = Parts::read(file)?;
+        let encrypted = parts.derivation == SCRYPT;
+        match password {
+            Some(password) if encrypted => apply_password(
+                &mut parts.sealed,
+                password,
+                &parts.salt,
+                parts.operations,
+                parts.memory,
+            )?,
+            None if encrypted => return Err("the secret key needs its password".into()),
+            _ => {}
+        }
+        let damaged =
+            if encrypted { "the password is wrong" } else { "the secret key is damaged" };
+        let (content, sum) = parts.sealed.split_at(8 + 64);
+        if checksum(content) != sum {
+            return Err(damaged.into());
+        }
+        let (id, pair) = content.split_at(8);
+        let (seed, public) = pair.split_at(32);
+        let mut id_bytes = [0; 8];
+        id_bytes.copy_from_slice(id);
+        let mut seed_bytes = Zeroizing::new([0; 32]);
+        seed_bytes.copy_from_slice(seed);
+        let key = Self::from_seed(seed_bytes, KeyId(id_bytes))?;
+        if key.public.key != public {
+            return Err("the public key in the file of the secret key is another one".into());
+        }
+        Ok(key)
+    }
+}
+
+/// The parts of a secret key's file.
+struct Parts {
+    derivation: [u8; 2],
+    salt: [u8; 32],
+    operations: u64,
+    memory: u64,
+    sealed: Zeroizing<Vec<u8>>,
+}
+
+impl Parts {
+    fn read(file: &str) -> Result<Self, String> {
+        let [comment, line] = encoded::lines(file, "the file of the secret key")?;
+        if !comment.starts_with(UNTRUSTED.trim_end()) {
+            return Err("it isn't the file of a secret key".into());
+        }
+        let bytes = Zeroizing::new(encoded::decode::<158>(line, "the secret key")?);
+        let number = |at: usize| {
+            let mut number = [0; 8];
+            number.copy_from_slice(&bytes[at..at + 8]);
+            u64::from_le_bytes(number)
+        };
+        let derivation = [bytes[2], bytes[3]];
+        if bytes[..2] != ALGORITHM
+            || ![SCRYPT, WITHOUT_PASSWORD].contains(&derivation)
+            || bytes[4..6] != CHECKSUM
+        {
+            return Err("the secret key isn't of minisign: its algorithms are others".into());
+        }
+        let mut salt = [0; 32];
+        salt.copy_from_slice(&bytes[6..38]);
+        let sealed = Zeroizing::new(bytes[54..].to_vec());
+        Ok(Self { derivation, salt, operations: number(38), memory: number(46), sealed })
+    }
+}
+
+/// Encrypts or decrypts.
+fn apply_password(
+    sealed: &mut [u8],
+    password: &str,
+    salt: &[u8],
+    operations: u64,
+    memory: u64,
+) -> Result<(), String> {
+    if password.is_empty() {
+        return Err("the password is empty".into());
+    }
+    let (log_n, r, p) = scrypt_cost(operations, memory)?;
+    let params = scrypt::Params::new(log_n, r, p, 32)
+        .map_err(|_| "the effort of the secret key's password isn't valid")?;
+    let mut stream = Zeroizing::new([0; SEALED]);
+    scrypt::scrypt(password.as_bytes(), salt, &params, &mut *stream)
+        .map_err(|_| "the key of the password can't be derived")?;
+    sealed.iter_mut().zip(stream.iter()).for_each(|(byte, key)| *byte ^= key);
+    Ok(())
+}
+
+/// The cost parameters of scrypt (log N, r, p) that libsodium takes for these limits.
+fn scrypt_cost(operations: u64, memory: u64) -> Result<(u8, u32, u32), String> {
+    const R: u64 = 8;
+    if operations > MAX_OPERATIONS || memory > MAX_MEMORY {
+        return Err(format!(
+            "the effort of the secret key's password is {operations} operations and {memory} bytes; \
+             the limit is {MAX_OPERATIONS} and {MAX_MEMORY}"
+        ));
+    }
+    let operations = operations.max(32_768);
+    let log_of = |max: u64| (1_u8..63).find(|log| (1_u64 << log) > max / 2).unwrap_or(63);
+    if operations < memory / 32 {
+        return Ok((log_of(operations / (R * 4)), 8, 1));
+    }
+    let log = log_of(memory / (R * 128));
+    let p = (operations / 4 / (1 << log)).min(0x3fff_ffff) / R;
+    Ok((log, 8, u32::try_from(p.max(1)).unwrap_or(1)))
+}
+
+/// The checksum of id and key.
+fn checksum(content: &[u8]) -> [u8; 32] {
+    Blake2b::<U32>::new().chain_update(ALGORITHM).chain_update(content).finalize().into()
+}
+
+fn fill(bytes: &mut [u8]) -> Result<(), SigningError> {
+    SystemRandom::new()
+        .fill(bytes)
+        .map_err(|_| SigningError::invalid("the system has no random bytes"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn effort_is_that_of_libsodium_and_bounded() {
+        assert_eq!(scrypt_cost(OPERATIONS, MEMORY), Ok((17, 8, 1)));
+        // What minisign writes, and libsodium's interactive limits.
+        assert_eq!(scrypt_cost(33_554_432, 1 << 30), Ok((20, 8, 1)));
+        assert_eq!(scrypt_cost(524_288, 16 << 20), Ok((14, 8, 1)));
+        assert!(scrypt_cost(u64::MAX, 1 << 20).expect_err("too much").contains("the limit is"));
+        assert!(scrypt_cost(1 << 20, 2 << 30).expect_err("too much").contains("the limit is"));
+        // A file can't ask for many rounds of little memory either.
+        let (log, r, p) = scrypt_cost(MAX_OPERATIONS, 0).expect("it is within the limits");
+        assert!((1_u64 << log) * u64::from(r) * u64::from(p) <= MAX_OPERATIONS);
+    }
+}

@@ -1,0 +1,117 @@
+//! Signatures: the content of a `.minisig`.
+
+use std::fmt;
+
+use blake2::{Blake2b512, Digest};
+
+use crate::encoded::{self, UNTRUSTED};
+use crate::public_key::{KeyId, PublicKey};
+use crate::secret_key::SecretKey;
+use crate::{SigningError, encoded::check_comment};
+
+/// Largest file of a signature, in bytes.
+pub const MAX_SIGNATURE: usize = 8 << 10;
+
+/// Signed is the BLAKE2b of the bytes.
+const PREHASHED: [u8; 2] = *b"ED";
+
+/// Signed are the bytes themselves, as minisign did before 0.8.
+const LEGACY: [u8; 2] = *b"Ed";
+
+const TRUSTED: &str = "trusted comment: ";
+
+/// A signature that was read or made; whether it is right is another question.
+#[derive(Clone, Debug)]
+pub struct Signature {
+    id: KeyId,
+    signature: [u8; 64],
+    comment: String,
+    /// Over the signature and the trusted comment.
+    of_comment: [u8; 64],
+}
+
+impl Signature {
+    /// Signs bytes and a comment.
+    ///
+    /// # Errors
+    ///
+    /// The comment is too long, or has characters that don't show.
+    pub fn sign(bytes: &[u8], comment: &str, key: &SecretKey) -> Result<Self, SigningError> {
+        check_comment(comment, "the trusted comment").map_err(SigningError::Invalid)?;
+        let signature = key.sign(&prehash(bytes));
+        let of_comment = key.sign(&[&signature[..], comment.as_bytes()].concat());
+        Ok(Self { id: key.public().id(), signature, comment: comment.into(), of_comment })
+    }
+
+    /// Reads the content of a `.minisig`.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with it. The text has nothing that steers a terminal.
+    pub fn read(file: &[u8]) -> Result<Self, String> {
+        if file.len() > MAX_SIGNATURE {
+            return Err(format!(
+                "the signature is {} bytes; the limit is {MAX_SIGNATURE}",
+                file.len()
+            ));
+        }
+        let text = std::str::from_utf8(file).map_err(|_| "the signature isn't text")?;
+        let [untrusted, signature, trusted, of_comment] = encoded::lines(text, "the signature")?;
+        if !untrusted.starts_with(UNTRUSTED.trim_end()) {
+            return Err(format!("the signature has to begin with `{}`", UNTRUSTED.trim_end()));
+        }
+        let comment = trusted
+            .strip_prefix(TRUSTED)
+            .ok_or_else(|| format!("line 3 of the signature has to begin with `{TRUSTED}`"))?;
+        check_comment(comment, "the trusted comment")?;
+        let bytes: [u8; 74] = encoded::decode(signature, "line 2 of the signature")?;
+        let of_comment = encoded::decode(of_comment, "line 4 of the signature")?;
+        let (algorithm, rest) = bytes.split_at(2);
+        if algorithm == LEGACY {
+            return Err("the signature has minisign's old form, which isn't prehashed; \
+                        sign again with minisign 0.10 or later"
+                .into());
+        }
+        if algorithm != PREHASHED {
+            return Err("the signature isn't of minisign: its algorithm is another one".into());
+        }
+        let (id, signature) = rest.split_at(8);
+        let (Ok(id), Ok(signature)) = (id.try_into(), signature.try_into()) else {
+            return Err("the signature has another length".into());
+        };
+        Ok(Self { id: KeyId(id), signature, comment: comment.into(), of_comment })
+    }
+
+    /// What names the key that it says to be of.
+    pub fn key_id(&self) -> KeyId {
+        self.id
+    }
+
+    /// The trusted comment, which is to be trusted only after [`is_of`](Self::is_of).
+    pub fn comment(&self) -> &str {
+        &self.comment
+    }
+
+    /// Whether the key signed these bytes and the comment. `hash`: [`prehash`] of the bytes.
+    pub(crate) fn is_of(&self, key: &PublicKey, hash: &[u8; 64]) -> bool {
+        let whole = || [&self.signature[..], self.comment.as_bytes()].concat();
+        self.id == key.id()
+            && key.has_signed(hash, &self.signature)
+            && key.has_signed(&whole(), &self.of_comment)
+    }
+}
+
+/// What is signed of bytes.
+pub(crate) fn prehash(bytes: &[u8]) -> [u8; 64] {
+    Blake2b512::digest(bytes).into()
+}
+
+impl fmt::Display for Signature {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let bytes = [&PREHASHED[..], &self.id.0, &self.signature].concat();
+        writeln!(f, "{UNTRUSTED}signature from berth secret key {}", self.id)?;
+        writeln!(f, "{}", encoded::encode(&bytes))?;
+        writeln!(f, "{TRUSTED}{}", self.comment)?;
+        writeln!(f, "{}", encoded::encode(&self.of_comment))
+    }
+}

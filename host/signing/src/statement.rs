@@ -1,0 +1,121 @@
+//! What a signature says of the bytes: the fixed form of its trusted comment.
+
+use std::fmt;
+
+use berth_component::{Manifest, is_name};
+use sha2::{Digest, Sha256};
+
+/// What a trusted comment says. It is signed with the bytes, so it can't be moved to others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Statement {
+    /// The bytes are this plugin:
+    /// `berth-plugin/1 name=NAME version=VERSION manifest=sha256:DIGEST`.
+    Plugin {
+        /// Its name.
+        name: String,
+        /// Its version; `-` for a component without a manifest.
+        version: String,
+        /// `sha256:` and the digest of the manifest's bytes; `-` if there is none.
+        manifest: String,
+    },
+    /// The bytes are the index of a bundle: `berth-bundle/1`.
+    Bundle,
+    /// Nothing: minisign's own comment, or that of its user.
+    Plain,
+}
+
+const PLUGIN: &str = "berth-plugin/1";
+const BUNDLE: &str = "berth-bundle/1";
+
+impl Statement {
+    /// What is to be said of a component. `name`: for one whose manifest doesn't say it.
+    ///
+    /// # Errors
+    ///
+    /// It isn't a component, has no name or another one, or a version that can't be written here.
+    pub fn of_plugin(wasm: &[u8], name: Option<&str>) -> Result<Self, String> {
+        let manifest = Manifest::read_if_any(wasm)?;
+        let name = match (&manifest, name) {
+            (Some(manifest), Some(name)) if manifest.name != name => {
+                return Err(format!(
+                    "its manifest names it `{}`; it can't be signed as `{}`",
+                    manifest.name,
+                    berth_contract::text::neutral_line(name)
+                ));
+            }
+            (Some(manifest), _) => &manifest.name,
+            (None, Some(name)) => name,
+            (None, None) => return Err("it has no manifest that names it; give its name".into()),
+        };
+        let version = manifest.as_ref().map_or("-", |manifest| manifest.version.as_str());
+        if !is_name(name) {
+            return Err(format!(
+                "`{}` isn't a plugin's name: [a-z0-9-], the first a letter",
+                berth_contract::text::neutral_line(name)
+            ));
+        }
+        if !is_version(version) {
+            return Err(format!(
+                "its version `{version}` can't be signed: it has to be 1 to 64 visible ASCII \
+                 characters without spaces"
+            ));
+        }
+        let manifest = match Manifest::section(wasm)? {
+            Some(section) => {
+                let digest: String =
+                    Sha256::digest(section).iter().map(|byte| format!("{byte:02x}")).collect();
+                format!("sha256:{digest}")
+            }
+            None => "-".into(),
+        };
+        Ok(Self::Plugin { name: name.into(), version: version.into(), manifest })
+    }
+
+    /// Reads a trusted comment.
+    ///
+    /// # Errors
+    ///
+    /// It begins as one of Berth's and isn't one: a later format, or one that was put together by
+    /// hand.
+    pub fn read(comment: &str) -> Result<Self, String> {
+        if !comment.starts_with("berth-") {
+            return Ok(Self::Plain);
+        }
+        let said = match *comment.split(' ').collect::<Vec<_>>() {
+            [BUNDLE] => Some(Self::Bundle),
+            [PLUGIN, name, version, manifest] => {
+                let field = |text: &str, key| text.strip_prefix(key).map(str::to_owned);
+                let fields = (
+                    field(name, "name=").filter(|name| is_name(name)),
+                    field(version, "version=").filter(|version| is_version(version)),
+                    field(manifest, "manifest="),
+                );
+                match fields {
+                    (Some(name), Some(version), Some(manifest)) => {
+                        Some(Self::Plugin { name, version, manifest })
+                    }
+                    _ => None,
+                }
+            }
+            _ => None,
+        };
+        said.ok_or_else(|| "its trusted comment isn't of a form that this host reads".into())
+    }
+}
+
+/// Whether a version can stand in a comment.
+fn is_version(version: &str) -> bool {
+    (1..=64).contains(&version.len()) && version.bytes().all(|byte| byte.is_ascii_graphic())
+}
+
+impl fmt::Display for Statement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Plugin { name, version, manifest } => {
+                write!(f, "{PLUGIN} name={name} version={version} manifest={manifest}")
+            }
+            Self::Bundle => f.write_str(BUNDLE),
+            Self::Plain => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! Which keys are trusted, with what, and until when.
+
+use std::str::FromStr;
+
+use jiff::civil::Date;
+
+use crate::public_key::PublicKey;
+
+/// A key that the operator trusts. To replace one, trust the new one beside it, and revoke the old
+/// one when nothing is signed by it any more.
+#[derive(Clone, Debug)]
+pub struct TrustedKey {
+    /// The operator's name for it.
+    pub name: String,
+    /// The key.
+    pub key: PublicKey,
+    /// The plugins that it may sign; none, if this is empty.
+    pub plugins: Vec<PluginPattern>,
+    /// The sources that these may come from; every source, if this is empty.
+    pub sources: Vec<SourcePattern>,
+    /// Whether it may sign bundles, which hold configuration beside plugins.
+    pub bundles: bool,
+    /// The last day on which it counts, in UTC. It is compared with today and not with a time in
+    /// the signature, which whoever has the key can choose.
+    pub not_after: Option<Date>,
+    /// It no longer counts: it may be in wrong hands.
+    pub revoked: bool,
+}
+
+impl TrustedKey {
+    /// Whether it may sign this plugin from this source.
+    pub(crate) fn covers(&self, plugin: &str, source: Option<&str>) -> bool {
+        self.plugins.iter().any(|pattern| pattern.matches(plugin))
+            && (self.sources.is_empty()
+                || source.is_some_and(|source| {
+                    self.sources.iter().any(|pattern| pattern.matches(source))
+                }))
+    }
+}
+
+/// Names of plugins: one name, `acme-*` for all that begin so, or `*` for all.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PluginPattern(String);
+
+impl PluginPattern {
+    /// Whether it has the name.
+    pub fn matches(&self, name: &str) -> bool {
+        match self.0.strip_suffix('*') {
+            Some(start) => name.starts_with(start),
+            None => self.0 == name,
+        }
+    }
+}
+
+impl FromStr for PluginPattern {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let start = text.strip_suffix('*').unwrap_or(text);
+        let valid = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+        if text.is_empty() || text.len() > 64 || !start.chars().all(valid) {
+            return Err("it has to be a plugin's name, or the start of names and `*`, as `acme-*`".into());
+        }
+        Ok(Self(text.into()))
+    }
+}
+
+/// Sources of plugins: one source, `oci://registry.example/acme/*` for all below it, or `*` for
+/// all.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SourcePattern(String);
+
+impl SourcePattern {
+    /// Whether it has the source. Only a whole folder is matched, so that `…/acme/*` never has
+    /// `…/acme-evil/x`, and never what leads out of it again.
+    pub fn matches(&self, source: &str) -> bool {
+        if self.0 == "*" {
+            return true;
+        }
+        match self.0.strip_suffix('*') {
+            Some(start) => source.strip_prefix(start).is_some_and(|rest| {
+                let rest = rest.to_ascii_lowercase();
+                !rest.is_empty()
+                    && !rest.contains("%2e")
+                    && !rest.contains('\\')
+                    && !rest.split('/').any(|part| part == ".." || part == ".")
+            }),
+            None => self.0 == source,
+        }
+    }
+}
+
+impl FromStr for SourcePattern {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let start = text.strip_suffix("/*").unwrap_or(text);
+        let valid = text == "*"
+            || (!start.is_empty()
+                && text.len() <= 2048
+                && !start.ends_with([':', '/'])
+                && start.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'*'));
+        if !valid {
+            return Err("it has to be a source, or a source and `/*` for all below it, as \
+                        `oci://registry.example/acme/*`"
+                .into());
+        }
+        Ok(Self(text.into()))
+    }
+}

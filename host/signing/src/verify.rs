@@ -1,0 +1,229 @@
+//! Whether a trusted key signed a plugin or a bundle.
+
+use berth_component::Manifest;
+use jiff::civil::Date;
+
+use crate::public_key::KeyId;
+use crate::signature::{Signature, prehash};
+use crate::statement::Statement;
+use crate::trusted_key::TrustedKey;
+
+/// The most signatures of one thing that are looked at.
+const MAX_SIGNATURES: usize = 16;
+
+/// A plugin whose signatures are verified.
+#[derive(Clone, Copy, Debug)]
+pub struct Plugin<'p> {
+    /// The component.
+    pub wasm: &'p [u8],
+    /// The name that it has, or is to have, here.
+    pub name: &'p str,
+    /// Where it comes from. Keys that are trusted for some sources only don't count without it.
+    pub source: Option<&'p str>,
+}
+
+/// Who signed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Signer {
+    /// The operator's name for the key.
+    pub name: String,
+    /// What names the key.
+    pub key: KeyId,
+}
+
+/// Why nothing was found that counts.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// There is no signature.
+    #[error("it isn't signed")]
+    NoSignature,
+    /// What is there isn't a signature.
+    #[error("its signature can't be read: {0}")]
+    Malformed(String),
+    /// Nobody trusts the key.
+    #[error("it is signed by key {0}, which isn't trusted")]
+    UnknownKey(KeyId),
+    /// The bytes, the comment or the key are others.
+    #[error(
+        "its signature is wrong: it isn't key `{0}` that signed these bytes. They were changed, or the signature is of something else"
+    )]
+    WrongSignature(String),
+    /// It is signed as something else.
+    #[error("key `{key}` signed it as something else: {what}")]
+    OtherPlugin {
+        /// The key's name.
+        key: String,
+        /// What is different.
+        what: String,
+    },
+    /// The key may not sign this.
+    #[error("key `{key}` signed it, but is not trusted with {what}")]
+    OutOfScope {
+        /// The key's name.
+        key: String,
+        /// What it was to be trusted with.
+        what: String,
+    },
+    /// The key's time is over.
+    #[error("key `{key}` signed it, but expired after {not_after}")]
+    Expired {
+        /// The key's name.
+        key: String,
+        /// The last day on which it counted.
+        not_after: Date,
+    },
+    /// The key may be in wrong hands.
+    #[error("key `{0}` signed it, but is revoked")]
+    Revoked(String),
+}
+
+impl Refusal {
+    /// How much it says: of several refusals, the one that says most is told.
+    fn weight(&self) -> u8 {
+        match self {
+            Self::NoSignature => 0,
+            Self::Malformed(_) => 1,
+            Self::UnknownKey(_) => 2,
+            Self::WrongSignature(_) => 3,
+            Self::OtherPlugin { .. } => 4,
+            Self::OutOfScope { .. } => 5,
+            Self::Expired { .. } => 6,
+            Self::Revoked(_) => 7,
+        }
+    }
+}
+
+/// Who signed a plugin. One signature of one trusted key is enough. `today`: in UTC.
+///
+/// A signature with minisign's own comment vouches for the bytes alone. So it counts for a
+/// component whose manifest, which is among the bytes, has the plugin's name, and for no other.
+///
+/// # Errors
+///
+/// No signature counts; of several reasons, the one that says most.
+pub fn verify_plugin(
+    plugin: Plugin<'_>,
+    signatures: &[impl AsRef<[u8]>],
+    keys: &[TrustedKey],
+    today: Date,
+) -> Result<Signer, Refusal> {
+    verify(plugin.wasm, signatures, keys, today, |key, said| {
+        let other = |what| Refusal::OtherPlugin { key: key.name.clone(), what };
+        let is = Statement::of_plugin(plugin.wasm, Some(plugin.name)).map_err(other)?;
+        match said {
+            Statement::Plugin { .. } if *said == is => {}
+            Statement::Plugin { name, version, .. } => {
+                return Err(other(format!("as `{name}` {version}")));
+            }
+            Statement::Bundle => return Err(other("as a bundle".into())),
+            Statement::Plain => {
+                let named = Manifest::read_if_any(plugin.wasm).map_err(other)?.is_some();
+                if !named {
+                    return Err(other(
+                        "its signature names no plugin, and it has no manifest that does; \
+                         sign it with `berth plugin sign`"
+                            .into(),
+                    ));
+                }
+            }
+        }
+        let covered = key.covers(plugin.name, plugin.source);
+        covered.then_some(()).ok_or_else(|| Refusal::OutOfScope {
+            key: key.name.clone(),
+            what: match plugin.source {
+                Some(source) => format!(
+                    "`{}` from {}",
+                    plugin.name,
+                    berth_contract::text::neutral_line(source)
+                ),
+                None => format!("`{}`", plugin.name),
+            },
+        })
+    })
+}
+
+/// Who signed the index of a bundle. `today`: in UTC.
+///
+/// # Errors
+///
+/// No signature counts, as in [`verify_plugin`].
+pub fn verify_bundle(
+    index: &[u8],
+    signature: &[u8],
+    keys: &[TrustedKey],
+    today: Date,
+) -> Result<Signer, Refusal> {
+    verify(index, &[signature], keys, today, |key, said| {
+        let key_name = || key.name.clone();
+        if *said != Statement::Bundle {
+            let what = "not as a bundle".into();
+            return Err(Refusal::OtherPlugin { key: key_name(), what });
+        }
+        let what = "bundles (`bundles = true`)".into();
+        key.bundles.then_some(()).ok_or_else(|| Refusal::OutOfScope { key: key_name(), what })
+    })
+}
+
+fn verify(
+    bytes: &[u8],
+    signatures: &[impl AsRef<[u8]>],
+    keys: &[TrustedKey],
+    today: Date,
+    may_say: impl Fn(&TrustedKey, &Statement) -> Result<(), Refusal>,
+) -> Result<Signer, Refusal> {
+    let mut hash = None;
+    let mut worst = Refusal::NoSignature;
+    let mut refuse = |refusal: Refusal| {
+        if refusal.weight() > worst.weight() {
+            worst = refusal;
+        }
+    };
+    for file in signatures.iter().take(MAX_SIGNATURES) {
+        let signature = match Signature::read(file.as_ref()) {
+            Ok(signature) => signature,
+            Err(reason) => {
+                refuse(Refusal::Malformed(reason));
+                continue;
+            }
+        };
+        let mut named = keys.iter().filter(|key| key.key.id() == signature.key_id()).peekable();
+        if named.peek().is_none() {
+            refuse(Refusal::UnknownKey(signature.key_id()));
+        }
+        for key in named {
+            let hash = hash.get_or_insert_with(|| prehash(bytes));
+            match check(&signature, key, keys, hash, today, &may_say) {
+                Ok(()) => return Ok(Signer { name: key.name.clone(), key: key.key.id() }),
+                Err(refusal) => refuse(refusal),
+            }
+        }
+    }
+    Err(worst)
+}
+
+/// A key that is trusted twice is revoked if it is revoked once.
+fn check(
+    signature: &Signature,
+    key: &TrustedKey,
+    keys: &[TrustedKey],
+    hash: &[u8; 64],
+    today: Date,
+    may_say: &impl Fn(&TrustedKey, &Statement) -> Result<(), Refusal>,
+) -> Result<(), Refusal> {
+    let name = || key.name.clone();
+    if !signature.is_of(&key.key, hash) {
+        return Err(Refusal::WrongSignature(name()));
+    }
+    if let Some(revoked) = keys.iter().find(|other| other.revoked && other.key.key == key.key.key) {
+        return Err(Refusal::Revoked(revoked.name.clone()));
+    }
+    match key.not_after {
+        Some(not_after) if today > not_after => {
+            return Err(Refusal::Expired { key: name(), not_after });
+        }
+        _ => {}
+    }
+    let said = Statement::read(signature.comment())
+        .map_err(|what| Refusal::OtherPlugin { key: name(), what })?;
+    may_say(key, &said)
+}
