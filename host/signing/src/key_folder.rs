@@ -7,8 +7,9 @@ use berth_component::is_name;
 use berth_private::PrivateFolder;
 use zeroize::Zeroizing;
 
+use crate::files::read_bounded;
 use crate::secret_key::MAX_FILE;
-use crate::{PasswordSource, PublicKey, SecretKey, SigningError, read_bounded};
+use crate::{PasswordSource, PublicKey, SecretKey, SigningError};
 
 const SECRET: &str = ".key";
 const PUBLIC: &str = ".pub";
@@ -125,8 +126,7 @@ pub fn read_secret_key(path: &Path, password: &PasswordSource) -> Result<SecretK
         true => Some(password.read(&format!("Password of {}", path.display()), false)?),
         false => None,
     };
-    SecretKey::from_file(text, password.as_ref().map(|password| password.as_str()))
-        .map_err(invalid)
+    SecretKey::from_file(text, password.as_ref().map(|password| password.as_str())).map_err(invalid)
 }
 
 fn check_name(name: &str) -> Result<(), SigningError> {

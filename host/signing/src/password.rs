@@ -61,8 +61,8 @@ impl PasswordSource {
             })?,
             Self::Descriptor(number) => {
                 let path = format!("/proc/self/fd/{number}");
-                let file = File::open(&path)
-                    .map_err(|error| SigningError::file(path.as_ref(), error))?;
+                let file =
+                    File::open(&path).map_err(|error| SigningError::file(path.as_ref(), error))?;
                 read_line(file)?
             }
         };

@@ -64,8 +64,11 @@ impl SecretKey {
     fn from_seed(seed: Zeroizing<[u8; 32]>, id: KeyId) -> Result<Self, String> {
         let pair = Ed25519KeyPair::from_seed_unchecked(&*seed)
             .map_err(|_| "the secret key isn't valid")?;
-        let key =
-            pair.public_key().as_ref().try_into().map_err(|_| "the public key has another length")?;
+        let key = pair
+            .public_key()
+            .as_ref()
+            .try_into()
+            .map_err(|_| "the public key has another length")?;
         Ok(Self { seed, pair, public: PublicKey { id, key } })
     }
 
@@ -142,8 +145,7 @@ impl SecretKey {
             None if encrypted => return Err("the secret key needs its password".into()),
             _ => {}
         }
-        let damaged =
-            if encrypted { "the password is wrong" } else { "the secret key is damaged" };
+        let damaged = if encrypted { "the password is wrong" } else { "the secret key is damaged" };
         let (content, sum) = parts.sealed.split_at(8 + 64);
         if checksum(content) != sum {
             return Err(damaged.into());

@@ -59,7 +59,9 @@ impl FromStr for PluginPattern {
         let start = text.strip_suffix('*').unwrap_or(text);
         let valid = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
         if text.is_empty() || text.len() > 64 || !start.chars().all(valid) {
-            return Err("it has to be a plugin's name, or the start of names and `*`, as `acme-*`".into());
+            return Err(
+                "it has to be a plugin's name, or the start of names and `*`, as `acme-*`".into()
+            );
         }
         Ok(Self(text.into()))
     }

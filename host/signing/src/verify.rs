@@ -13,7 +13,7 @@ const MAX_SIGNATURES: usize = 16;
 
 /// A plugin whose signatures are verified.
 #[derive(Clone, Copy, Debug)]
-pub struct Plugin<'p> {
+pub struct SignedPlugin<'p> {
     /// The component.
     pub wasm: &'p [u8],
     /// The name that it has, or is to have, here.
@@ -33,7 +33,7 @@ pub struct Signer {
 
 /// Why nothing was found that counts.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
+pub enum SignatureRefusal {
     /// There is no signature.
     #[error("it isn't signed")]
     NoSignature,
@@ -77,7 +77,7 @@ pub enum Refusal {
     Revoked(String),
 }
 
-impl Refusal {
+impl SignatureRefusal {
     /// How much it says: of several refusals, the one that says most is told.
     fn weight(&self) -> u8 {
         match self {
@@ -102,13 +102,13 @@ impl Refusal {
 ///
 /// No signature counts; of several reasons, the one that says most.
 pub fn verify_plugin(
-    plugin: Plugin<'_>,
+    plugin: SignedPlugin<'_>,
     signatures: &[impl AsRef<[u8]>],
     keys: &[TrustedKey],
     today: Date,
-) -> Result<Signer, Refusal> {
+) -> Result<Signer, SignatureRefusal> {
     verify(plugin.wasm, signatures, keys, today, |key, said| {
-        let other = |what| Refusal::OtherPlugin { key: key.name.clone(), what };
+        let other = |what| SignatureRefusal::OtherPlugin { key: key.name.clone(), what };
         let is = Statement::of_plugin(plugin.wasm, Some(plugin.name)).map_err(other)?;
         match said {
             Statement::Plugin { .. } if *said == is => {}
@@ -128,14 +128,12 @@ pub fn verify_plugin(
             }
         }
         let covered = key.covers(plugin.name, plugin.source);
-        covered.then_some(()).ok_or_else(|| Refusal::OutOfScope {
+        covered.then_some(()).ok_or_else(|| SignatureRefusal::OutOfScope {
             key: key.name.clone(),
             what: match plugin.source {
-                Some(source) => format!(
-                    "`{}` from {}",
-                    plugin.name,
-                    berth_contract::text::neutral_line(source)
-                ),
+                Some(source) => {
+                    format!("`{}` from {}", plugin.name, berth_contract::text::neutral_line(source))
+                }
                 None => format!("`{}`", plugin.name),
             },
         })
@@ -152,15 +150,17 @@ pub fn verify_bundle(
     signature: &[u8],
     keys: &[TrustedKey],
     today: Date,
-) -> Result<Signer, Refusal> {
+) -> Result<Signer, SignatureRefusal> {
     verify(index, &[signature], keys, today, |key, said| {
         let key_name = || key.name.clone();
         if *said != Statement::Bundle {
             let what = "not as a bundle".into();
-            return Err(Refusal::OtherPlugin { key: key_name(), what });
+            return Err(SignatureRefusal::OtherPlugin { key: key_name(), what });
         }
         let what = "bundles (`bundles = true`)".into();
-        key.bundles.then_some(()).ok_or_else(|| Refusal::OutOfScope { key: key_name(), what })
+        key.bundles
+            .then_some(())
+            .ok_or_else(|| SignatureRefusal::OutOfScope { key: key_name(), what })
     })
 }
 
@@ -169,11 +169,11 @@ fn verify(
     signatures: &[impl AsRef<[u8]>],
     keys: &[TrustedKey],
     today: Date,
-    may_say: impl Fn(&TrustedKey, &Statement) -> Result<(), Refusal>,
-) -> Result<Signer, Refusal> {
+    may_say: impl Fn(&TrustedKey, &Statement) -> Result<(), SignatureRefusal>,
+) -> Result<Signer, SignatureRefusal> {
     let mut hash = None;
-    let mut worst = Refusal::NoSignature;
-    let mut refuse = |refusal: Refusal| {
+    let mut worst = SignatureRefusal::NoSignature;
+    let mut refuse = |refusal: SignatureRefusal| {
         if refusal.weight() > worst.weight() {
             worst = refusal;
         }
@@ -182,13 +182,13 @@ fn verify(
         let signature = match Signature::read(file.as_ref()) {
             Ok(signature) => signature,
             Err(reason) => {
-                refuse(Refusal::Malformed(reason));
+                refuse(SignatureRefusal::Malformed(reason));
                 continue;
             }
         };
         let mut named = keys.iter().filter(|key| key.key.id() == signature.key_id()).peekable();
         if named.peek().is_none() {
-            refuse(Refusal::UnknownKey(signature.key_id()));
+            refuse(SignatureRefusal::UnknownKey(signature.key_id()));
         }
         for key in named {
             let hash = hash.get_or_insert_with(|| prehash(bytes));
@@ -208,22 +208,22 @@ fn check(
     keys: &[TrustedKey],
     hash: &[u8; 64],
     today: Date,
-    may_say: &impl Fn(&TrustedKey, &Statement) -> Result<(), Refusal>,
-) -> Result<(), Refusal> {
+    may_say: &impl Fn(&TrustedKey, &Statement) -> Result<(), SignatureRefusal>,
+) -> Result<(), SignatureRefusal> {
     let name = || key.name.clone();
     if !signature.is_of(&key.key, hash) {
-        return Err(Refusal::WrongSignature(name()));
+        return Err(SignatureRefusal::WrongSignature(name()));
     }
     if let Some(revoked) = keys.iter().find(|other| other.revoked && other.key.key == key.key.key) {
-        return Err(Refusal::Revoked(revoked.name.clone()));
+        return Err(SignatureRefusal::Revoked(revoked.name.clone()));
     }
     match key.not_after {
         Some(not_after) if today > not_after => {
-            return Err(Refusal::Expired { key: name(), not_after });
+            return Err(SignatureRefusal::Expired { key: name(), not_after });
         }
         _ => {}
     }
     let said = Statement::read(signature.comment())
-        .map_err(|what| Refusal::OtherPlugin { key: name(), what })?;
+        .map_err(|what| SignatureRefusal::OtherPlugin { key: name(), what })?;
     may_say(key, &said)
 }

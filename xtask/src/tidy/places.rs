@@ -34,6 +34,8 @@ const EDGES: &[(&str, &[&str])] = &[
     ("berth-component", &["berth-contract", "berth-policy"]),
     ("berth-registry", &["berth-component", "berth-contract", "berth-requests"]),
     ("berth-typed", &["berth-component", "berth-contract"]),
+    ("berth-signing", &["berth-component", "berth-contract", "berth-private"]),
+    ("berth-bundle", &["berth-component", "berth-contract", "berth-private", "berth-signing"]),
     (
         "berth-compiler",
         &["berth-component", "berth-contract", "berth-private", "berth-system", "berth-typed"],
@@ -200,7 +202,7 @@ const OPEN_BENEATH: [&str; 8] = [
 ];
 
 /// The files that open other paths, and what these are. A front end opens the paths of its user.
-const OPEN_OWN: [&str; 28] = [
+const OPEN_OWN: [&str; 31] = [
     "host/authoring/", // the folders of authors, whose programs it runs with their rights
     "host/builtins/build.rs", // the components, while Berth is built
     "host/cli/",       // the paths on the command line
@@ -229,6 +231,9 @@ const OPEN_OWN: [&str; 28] = [
     "host/registry/src/bounded.rs", // logins and signatures that the operator names
     "host/registry/src/files.rs", // components that the operator names
     "host/search/src/directory.rs", // /proc
+    "host/bundle/src/files.rs", // bundles, and what goes into one, which the operator names
+    "host/signing/src/files.rs", // components that their author signs
+    "host/signing/src/password.rs", // the terminal, and an open file that the user names
 ];
 
 /// Functions that open, read or change a path without a directory handle.

@@ -1,0 +1,40 @@
+//! The files that the operator names: bundles, and what goes into one.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::path::Path;
+
+use rustix::fs::{CWD, Mode, OFlags, RenameFlags};
+
+/// Opens a regular file, and tells its length.
+pub(crate) fn open(path: &Path) -> io::Result<(File, u64)> {
+    // NONBLOCK: opening a FIFO must not wait for its other end.
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let file: File = rustix::fs::open(path, flags, Mode::empty())?.into();
+    let metadata = file.metadata()?;
+    if !metadata.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it isn't a file"));
+    }
+    Ok((file, metadata.len()))
+}
+
+/// Writes a new file, whose name has to be free. Nobody ever sees half of it.
+pub(crate) fn write_new<E: From<io::Error>>(
+    path: &Path,
+    write: impl FnOnce(&mut io::BufWriter<&File>) -> Result<(), E>,
+) -> Result<(), E> {
+    let mut aside = path.as_os_str().to_owned();
+    aside.push(format!(".{}", std::process::id()));
+    let file = OpenOptions::new().write(true).create_new(true).open(&aside)?;
+    let mut writer = io::BufWriter::new(&file);
+    let written = write(&mut writer).and_then(|()| {
+        writer.flush()?;
+        file.sync_all()?;
+        Ok(rustix::fs::renameat_with(CWD, &aside, CWD, path, RenameFlags::NOREPLACE)
+            .map_err(io::Error::from)?)
+    });
+    if written.is_err() {
+        let _ = fs::remove_file(&aside);
+    }
+    written
+}

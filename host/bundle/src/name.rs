@@ -1,0 +1,67 @@
+//! What a bundle may hold. Every other name is refused, so that none leads anywhere else.
+
+use berth_component::is_name;
+
+/// The files that stand alone.
+const SINGLE: [&str; 4] = ["berth.lock", "ceiling.toml", "ceiling.toml.minisig", "filters.toml"];
+
+/// The folder of plugins.
+pub(crate) const PLUGINS: &str = "plugins";
+
+/// Whether a bundle may have a file of this name: `berth.lock`, `ceiling.toml` with its signature,
+/// `filters.toml`, `plugins/NAME.wasm`, and its signatures `plugins/NAME.wasm.minisig` and
+/// `plugins/NAME.wasm.2.minisig` to `9`.
+pub fn is_bundled_name(name: &str) -> bool {
+    if SINGLE.contains(&name) {
+        return true;
+    }
+    let Some((PLUGINS, file)) = name.split_once('/') else { return false };
+    let component = match file.strip_suffix(".minisig") {
+        Some(signed) => match signed.rsplit_once('.') {
+            Some((first, number)) if matches!(number.as_bytes(), [b'2'..=b'9']) => first,
+            _ => signed,
+        },
+        None => file,
+    };
+    component.strip_suffix(".wasm").is_some_and(is_name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_bundles_are_few() {
+        for name in [
+            "berth.lock",
+            "filters.toml",
+            "plugins/acme-notes.wasm",
+            "plugins/acme-notes.wasm.minisig",
+            "plugins/acme-notes.wasm.2.minisig",
+        ] {
+            assert!(is_bundled_name(name), "{name}");
+        }
+        for name in [
+            "",
+            "/etc/passwd",
+            "../berth.lock",
+            "./berth.lock",
+            "berth.toml",
+            "index.json",
+            "plugins",
+            "plugins/",
+            "plugins/../berth.lock",
+            "plugins/.wasm",
+            "plugins//a.wasm",
+            "plugins/a/b.wasm",
+            "plugins/A.wasm",
+            "plugins/a.wasm.1.minisig",
+            "plugins/a.wasm.22.minisig",
+            "plugins/a.wasm.minisig.minisig",
+            "plugins/a.wasm\0",
+            "plugins/a\n.wasm",
+        ] {
+            assert!(!is_bundled_name(name), "{name:?}");
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! The headers of a tar, in the one form that a bundle has: `ustar`, regular files, no owner, no
+//! time.
+
+/// The unit of a tar.
+pub(crate) const BLOCK: usize = 512;
+
+/// The bytes at the end, all zero.
+pub(crate) const END: u64 = 2 * BLOCK as u64;
+
+/// The bytes that a content of this length takes.
+pub(crate) fn padded(length: u64) -> u64 {
+    length.next_multiple_of(BLOCK as u64)
+}
+
+/// The header of a file. `name`: at most 100 bytes. `length`: less than 8 GiB.
+pub(crate) fn header(name: &str, length: u64) -> [u8; BLOCK] {
+    let mut header = [0; BLOCK];
+    let mut put = |at: usize, text: &str| {
+        header[at..at + text.len()].copy_from_slice(text.as_bytes());
+    };
+    put(0, name);
+    put(100, "0000644\0");
+    put(108, "0000000\0");
+    put(116, "0000000\0");
+    put(124, &format!("{length:011o}\0"));
+    put(136, "00000000000\0");
+    put(148, "        ");
+    put(156, "0");
+    put(257, "ustar\0");
+    put(263, "00");
+    let sum: u32 = header.iter().map(|byte| u32::from(*byte)).sum();
+    header[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
+    header
+}
+
+/// The length that a header says, to be compared with [`header`] as a whole.
+pub(crate) fn stated_length(header: &[u8; BLOCK]) -> Option<u64> {
+    let digits = std::str::from_utf8(&header[124..135]).ok()?;
+    u64::from_str_radix(digits, 8).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn content_is_padded_to_whole_blocks() {
+        let cases = [(0, 0), (1, 512), (511, 512), (512, 512), (513, 1024)];
+        cases.iter().for_each(|(length, expected)| assert_eq!(padded(*length), *expected));
+    }
+}

@@ -1,0 +1,91 @@
+//! Files of components, with the signatures beside them. The user of the command names them.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+
+use crate::{EXTENSION, MAX_SIGNATURE, SecretKey, Signature, SigningError, Statement};
+
+/// Signs the component in a file. The signature is written beside it, in place of an older one.
+/// Returns its path. Blocks.
+///
+/// `name`: the plugin's name, for a component whose manifest doesn't say it.
+///
+/// # Errors
+///
+/// The component can't be read, has no name, or another one; the signature can't be written.
+pub fn sign_file(
+    component: &Path,
+    name: Option<&str>,
+    key: &SecretKey,
+) -> Result<(PathBuf, Statement), SigningError> {
+    let fail = |reason| SigningError::Invalid(format!("{}: {reason}", component.display()));
+    let wasm = berth_component::file::open(component)
+        .and_then(berth_component::file::read)
+        .map_err(fail)?;
+    let statement = Statement::of_plugin(&wasm, name).map_err(fail)?;
+    let signature = Signature::sign(&wasm, &statement.to_string(), key)?;
+    let path = signature_path(component);
+    let written = write_beside(&path, signature.to_string().as_bytes());
+    written.map_err(|error| SigningError::file(&path, error))?;
+    Ok((path, statement))
+}
+
+/// The path of the signature of a file.
+pub fn signature_path(file: &Path) -> PathBuf {
+    let mut path = file.as_os_str().to_owned();
+    path.push(EXTENSION);
+    path.into()
+}
+
+/// Reads the signature that lies beside a file. `None`: there is none. Blocks.
+///
+/// # Errors
+///
+/// It can't be read, is no regular file, or is too large.
+pub fn read_signature_beside(file: &Path) -> Result<Option<Vec<u8>>, SigningError> {
+    let path = signature_path(file);
+    // NONBLOCK: opening a FIFO must not wait for its other end.
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let read = match rustix::fs::open(&path, flags, Mode::empty()) {
+        Err(Errno::NOENT) => return Ok(None),
+        opened => opened.map_err(Into::into).and_then(|it| read_bounded(it.into(), MAX_SIGNATURE)),
+    };
+    read.map(Some).map_err(|error| SigningError::file(&path, error))
+}
+
+/// Reads a regular file of at most `limit` bytes.
+pub(crate) fn read_bounded(file: File, limit: usize) -> io::Result<Vec<u8>> {
+    let fail = |reason: String| io::Error::new(io::ErrorKind::InvalidData, reason);
+    if !file.metadata()?.is_file() {
+        return Err(fail("it isn't a file".into()));
+    }
+    let mut bytes = Vec::new();
+    file.take(limit as u64 + 1).read_to_end(&mut bytes)?;
+    if bytes.len() > limit {
+        return Err(fail(format!("it is larger than {limit} bytes, which is the limit")));
+    }
+    Ok(bytes)
+}
+
+/// Writes a file that others may read: to a new name, then renamed, so that nobody sees half of it.
+fn write_beside(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut aside = path.as_os_str().to_owned();
+    aside.push(format!(".{}", std::process::id()));
+    let mut options = OpenOptions::new();
+    let written = options
+        .write(true)
+        .create_new(true)
+        .mode(0o644)
+        .open(&aside)
+        .and_then(|mut file| file.write_all(bytes).and_then(|()| file.sync_all()))
+        .and_then(|()| fs::rename(&aside, path));
+    if written.is_err() {
+        let _ = fs::remove_file(&aside);
+    }
+    written
+}
