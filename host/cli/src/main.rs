@@ -14,6 +14,7 @@ mod doctor;
 mod filter;
 mod host;
 mod init;
+mod key;
 mod man;
 mod mcp;
 mod options;
@@ -121,6 +122,7 @@ fn run(Arguments { command, options }: Arguments) -> Result<Exit, Error> {
         Command::Audit(command) => audit::run(&command),
         Command::Filter(command) => filter::run(&command, &options),
         Command::Plugin(command) => plugin::run(&command, &options),
+        Command::Key(command) => key::run(&command),
         Command::Config(command) => config::run(command, &options),
         Command::Init(init) => init::run(&init, &options),
         Command::Policy(command) => policy::run(&command, &options),

@@ -121,6 +121,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "berth-clients",
             "berth-install",
             "berth-registry",
+            "berth-signing",
             "berth-terminal",
             "berth-conformance",
             "berth-core",

@@ -1,6 +1,7 @@
 //! The command line.
 
 mod grants;
+mod keys;
 
 use std::path::PathBuf;
 
@@ -15,6 +16,7 @@ use berth_install::InstallCommand;
 pub(crate) use grants::{
     AllowArguments, AllowHostArguments, InitArguments, TrustArguments, YesOrNo,
 };
+pub(crate) use keys::{KeyCommand, SignArguments};
 
 const ABOUT: &str = "\
 Runs the tools of AI agents, each call in a WebAssembly sandbox of its own that reaches only what you grant.
@@ -80,6 +82,9 @@ pub(crate) enum Command {
     /// Install, inspect, approve and write plugins
     #[command(subcommand)]
     Plugin(PluginCommand),
+    /// Make and show keys that sign plugins
+    #[command(subcommand)]
+    Key(KeyCommand),
     /// Make your configuration by three questions
     Init(InitArguments),
     /// Show, describe, check or create the configuration
@@ -406,6 +411,8 @@ pub(crate) enum PluginCommand {
     },
     #[command(flatten)]
     Install(InstallCommand),
+    /// Sign a component, so that others can see that it is yours
+    Sign(SignArguments),
     #[command(flatten)]
     Author(AuthorCommand),
 }

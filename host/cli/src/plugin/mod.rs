@@ -32,6 +32,7 @@ pub(crate) fn run(command: &PluginCommand, options: &Options) -> Result<Exit, Er
         }
         PluginCommand::Reload { json } => list::reload(*json),
         PluginCommand::Install(command) => install::run(command, options),
+        PluginCommand::Sign(arguments) => crate::key::sign(arguments),
         PluginCommand::Author(command) => author::run(command, options),
     }
 }

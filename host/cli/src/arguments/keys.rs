@@ -1,0 +1,80 @@
+//! `berth key` and `berth plugin sign`.
+
+use std::path::PathBuf;
+
+use berth_signing::PasswordSource;
+use clap::{Args, Subcommand};
+
+const NEW_AFTER: &str = "\
+Examples:
+  berth key new
+  berth key new release --password-from fd:3 3< password.txt
+  berth key new ci --no-password
+
+The files are minisign's, in `keys` in your configuration's folder: NAME.key is secret, and only you can read it; give NAME.pub to those who \
+are to trust it. An older key is never overwritten.";
+
+const SIGN_AFTER: &str = "\
+Examples:
+  berth plugin sign notes.wasm
+  berth plugin sign notes.wasm --key release
+  berth plugin sign notes.wasm --key ~/.minisign/minisign.key
+  minisign -Vm notes.wasm -p release.pub
+
+The signature is notes.wasm.minisig, beside the component. It names the plugin, its version and the digest of its manifest.";
+
+/// `berth key`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum KeyCommand {
+    /// Make a key that signs plugins and bundles
+    #[command(after_help = NEW_AFTER)]
+    New {
+        /// The key's name
+        #[arg(default_value = "default")]
+        name: String,
+        /// Don't encrypt the secret key: whoever reads its file can sign
+        #[arg(long, conflicts_with = "password_from")]
+        no_password: bool,
+        #[command(flatten)]
+        password: Password,
+        /// Print one JSON object: name, id, the public key, the files
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show the public keys of your keys, as others write them into their configuration
+    #[command(after_help = "Examples:\n  berth key show\n  berth key show release --json")]
+    Show {
+        /// Only this key
+        name: Option<String>,
+        /// Print a JSON array: name, id, the public key
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// Where a password comes from.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Password {
+    /// Take the password from a variable (env:NAME) or an open file (fd:NUMBER) [default: ask]
+    #[arg(long, value_name = "PLACE")]
+    pub(crate) password_from: Option<PasswordSource>,
+}
+
+/// `berth plugin sign`.
+#[derive(Args, Debug)]
+#[command(after_help = SIGN_AFTER)]
+pub(crate) struct SignArguments {
+    /// The component
+    pub(crate) file: PathBuf,
+    /// The secret key: the name of one of yours, or a file
+    #[arg(long, value_name = "NAME|FILE", default_value = "default")]
+    pub(crate) key: String,
+    /// The plugin's name, for a component without a manifest
+    #[arg(long, value_name = "NAME")]
+    pub(crate) name: Option<String>,
+    #[command(flatten)]
+    pub(crate) password: Password,
+    /// Print one JSON object: the signature's file, the key's id, what is signed
+    #[arg(long)]
+    pub(crate) json: bool,
+}

@@ -1,0 +1,96 @@
+//! `berth key` and `berth plugin sign`.
+
+use std::io::Write;
+use std::path::Path;
+
+use berth_core::config::Folders;
+use berth_core::text::neutral_line;
+use berth_signing::{KeyFolder, SigningError, read_secret_key, sign_file};
+use serde_json::{Value, json};
+
+use crate::arguments::{KeyCommand, SignArguments};
+use crate::error::Error;
+use crate::exit::Exit;
+
+/// Runs the command.
+pub(crate) fn run(command: &KeyCommand) -> Result<Exit, Error> {
+    let keys = KeyFolder::new(&Folders::from_environment()?.config);
+    let mut out = anstream::stdout().lock();
+    match command {
+        KeyCommand::New { name, no_password, password, json } => {
+            let source = password.password_from.clone().unwrap_or_default();
+            let password = (!no_password)
+                .then(|| source.read("Password of the new key", true))
+                .transpose()
+                .map_err(failed)?;
+            let password = password.as_ref().map(|password| password.as_str());
+            let made = keys.create(name, password).map_err(failed)?;
+            if *json {
+                let mut object = described(name, &made.key);
+                object["secret_file"] = json!(made.secret);
+                object["public_file"] = json!(made.public);
+                writeln!(out, "{object:#}")?;
+                return Ok(Exit::Success);
+            }
+            writeln!(out, "The secret key is {}: keep it.", shown(&made.secret))?;
+            writeln!(out, "The public key is {}: give it to those who", shown(&made.public))?;
+            writeln!(out, "are to trust it. They write into their berth.toml:\n")?;
+            writeln!(out, "  [[installing.keys]]\n  name = \"{name}\"\n  key = \"{}\"", made.key)?;
+            writeln!(out, "  plugins = [\"*\"]")?;
+        }
+        KeyCommand::Show { name, json } => {
+            let mut all = keys.all().map_err(failed)?;
+            all.retain(|(known, _)| name.as_ref().is_none_or(|name| name == known));
+            if let (Some(name), true) = (name, all.is_empty()) {
+                let shown = neutral_line(name);
+                return Err(Error::Usage(format!(
+                    "you have no key `{shown}`; `berth key show` lists them"
+                )));
+            }
+            if *json {
+                let all = all.iter().map(|(name, key)| described(name, key));
+                writeln!(out, "{:#}", all.collect::<Value>())?;
+                return Ok(Exit::Success);
+            }
+            if all.is_empty() {
+                writeln!(out, "You have no keys. `berth key new` makes one.")?;
+            }
+            all.iter().try_for_each(|(name, key)| writeln!(out, "{name}  {key}"))?;
+        }
+    }
+    Ok(Exit::Success)
+}
+
+/// Signs a component.
+pub(crate) fn sign(arguments: &SignArguments) -> Result<Exit, Error> {
+    let keys = KeyFolder::new(&Folders::from_environment()?.config);
+    let path = match arguments.key.contains(['/', '.']) {
+        true => (&arguments.key).into(),
+        false => keys.secret(&arguments.key),
+    };
+    let source = arguments.password.password_from.clone().unwrap_or_default();
+    let key = read_secret_key(&path, &source).map_err(failed)?;
+    let (written, statement) =
+        sign_file(&arguments.file, arguments.name.as_deref(), &key).map_err(failed)?;
+    let mut out = anstream::stdout().lock();
+    if arguments.json {
+        let (id, said) = (key.public().id().to_string(), statement.to_string());
+        writeln!(out, "{:#}", json!({ "signature": written, "key": id, "signed": said }))?;
+    } else {
+        writeln!(out, "{} is signed by key {}:", shown(&arguments.file), key.public().id())?;
+        writeln!(out, "  {statement}\n  in {}", shown(&written))?;
+    }
+    Ok(Exit::Success)
+}
+
+fn described(name: &str, key: &berth_signing::PublicKey) -> Value {
+    json!({ "name": name, "id": key.id().to_string(), "key": key.to_string() })
+}
+
+fn shown(path: &Path) -> String {
+    neutral_line(&path.display().to_string())
+}
+
+fn failed(error: SigningError) -> Error {
+    Error::Usage(error.to_string())
+}
