@@ -187,7 +187,10 @@ impl<'a> Installer<'a> {
         let command = self.loaded.command_of_plugin(name)?;
         let old = PluginInspection::new(candidate, self.folders, command).await?;
         let difference = Difference::between(&old, &offer.inspection);
-        let is_more = is_more(&difference);
+        // A signer may vanish or change, as when a source is taken over.
+        let signer = locked.source.as_ref().and_then(|source| source.signer.as_ref());
+        let is_more =
+            is_more(&difference) || signer.is_some() && signer != offer.source.signer.as_ref();
         Ok(Comparison::Other { difference: Box::new(difference), is_more })
     }
 

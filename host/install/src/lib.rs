@@ -9,9 +9,11 @@ mod arguments;
 mod installer;
 mod names;
 mod offer;
+mod signatures;
 
 pub use abilities::{Ability, abilities};
 pub use arguments::{AddArguments, InstallCommand};
 pub use installer::{Comparison, Installed, Installer};
 pub use names::check_name;
 pub use offer::{Offer, is_more};
+pub use signatures::{SignedBy, check_source, file_signer};

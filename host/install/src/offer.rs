@@ -9,6 +9,8 @@ use berth_core::{Candidate, Difference, HostError, PluginInspection, PluginSourc
 use berth_registry::{Fetched, Source};
 use rustix::fs::{MemfdFlags, memfd_create};
 
+use crate::signatures::{SignedBy, check_signatures, check_source};
+
 /// A component that was fetched and examined.
 pub struct Offer {
     pub(crate) candidate: Candidate,
@@ -16,6 +18,8 @@ pub struct Offer {
     pub inspection: PluginInspection,
     /// Where it came from.
     pub source: PluginSource,
+    /// Who signed it.
+    pub signed_by: SignedBy,
 }
 
 impl Offer {
@@ -24,18 +28,21 @@ impl Offer {
     ///
     /// # Errors
     ///
-    /// [`HostError::Load`]: it isn't a component, its manifest isn't valid or asks for less than it
-    /// imports, or it doesn't load.
+    /// [`HostError::Load`]: it comes from where no plugin may come from, it isn't a component, its
+    /// manifest isn't valid or asks for less than it imports, no trusted key signed it though one
+    /// has to, or it doesn't load.
     pub async fn examine(
         fetched: &Fetched,
         given: &Source,
         folders: &Folders,
         loaded: &Loaded,
     ) -> Result<Self, HostError> {
+        check_source(loaded, &fetched.resolved)?;
         let resolved = fetched.resolved.to_string();
         // Examining uses up one, and the other is installed: both are of the same bytes.
         let candidate = candidate(&fetched.bytes, &resolved)?;
         let name = &candidate.info().manifest.name;
+        let signed_by = check_signatures(fetched, name, loaded)?;
         let command = loaded.command_of_plugin(name)?;
         let examined = self::candidate(&fetched.bytes, &resolved)?;
         let inspection = PluginInspection::new(examined, folders, command).await?;
@@ -43,10 +50,10 @@ impl Offer {
         let source = PluginSource {
             given: given.to_string(),
             resolved,
-            signer: None,
+            signer: signed_by.as_ref().ok().cloned(),
             installed_at: installed_at.as_secs(),
         };
-        Ok(Self { candidate, inspection, source })
+        Ok(Self { candidate, inspection, source, signed_by })
     }
 
     /// The plugin's name.

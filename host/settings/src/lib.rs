@@ -10,6 +10,7 @@ mod dependencies;
 mod file;
 mod filters;
 mod hosts;
+mod installing;
 mod limits;
 mod narrowing;
 mod network;
@@ -44,6 +45,7 @@ pub use dependencies::{Dependencies, DependencyRule, Ratio};
 pub use file::FileTools;
 pub use filters::{BUILT_IN_FILTERS, FilterSecurity, Filters, WrittenExpression};
 pub use hosts::{HostGrant, Method, UrlScheme, WrittenHost, WrittenPrivateHosts};
+pub use installing::{InstallKey, Installing, Parsed};
 pub use limits::{Limits, PluginLimits};
 pub use narrowing::Narrowing;
 pub use network::{Network, WithoutProxy, WrittenProxy};
@@ -84,6 +86,8 @@ section! {
         pub network: Network, Narrowing::Table(Network::RULES);
         /// A folder whose plugins are loaded without being named one by one.
         pub plugin_folder: PluginFolder, Narrowing::Table(PluginFolder::RULES);
+        /// What `berth plugin add` and `update` may install.
+        pub installing: Installing, Narrowing::Table(Installing::RULES);
         /// The record of every call: `audit/audit.jsonl` in Berth's data folder.
         pub audit: Audit, Narrowing::Table(Audit::RULES);
         /// Plugins that are not built in. The key is the name that stands before `__` in the names

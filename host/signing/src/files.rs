@@ -24,15 +24,24 @@ pub fn sign_file(
     key: &SecretKey,
 ) -> Result<(PathBuf, Statement), SigningError> {
     let fail = |reason| SigningError::Invalid(format!("{}: {reason}", component.display()));
-    let wasm = berth_component::file::open(component)
-        .and_then(berth_component::file::read)
-        .map_err(fail)?;
+    let wasm = read_component(component)?;
     let statement = Statement::of_plugin(&wasm, name).map_err(fail)?;
     let signature = Signature::sign(&wasm, &statement.to_string(), key)?;
     let path = signature_path(component);
     let written = write_beside(&path, signature.to_string().as_bytes());
     written.map_err(|error| SigningError::file(&path, error))?;
     Ok((path, statement))
+}
+
+/// Reads the component in a file. Blocks.
+///
+/// # Errors
+///
+/// It can't be read, or is too large.
+pub fn read_component(path: &Path) -> Result<Vec<u8>, SigningError> {
+    berth_component::file::open(path)
+        .and_then(berth_component::file::read)
+        .map_err(|reason| SigningError::Invalid(format!("{}: {reason}", path.display())))
 }
 
 /// The path of the signature of a file.

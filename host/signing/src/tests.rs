@@ -263,7 +263,9 @@ fn key_counts_for_its_plugins_and_sources_only() {
         let verdict = verify_plugin(plugin, &signatures, &keys, TODAY);
         assert_eq!(verdict.is_ok(), counts, "{source:?}: {verdict:?}");
     }
-    for pattern in ["", "oci://*", "a*b/*", "https://x.example/a b", "https:///*"] {
+    for pattern in
+        ["", "oci://*", "a*b/*", "https://x.example/a b", "https:///*", "oci://registry.example"]
+    {
         pattern.parse::<SourcePattern>().expect_err(pattern);
     }
     for pattern in ["", "A", "a*b", "**", "a/b"] {
@@ -408,4 +410,39 @@ fn password_comes_from_where_it_is_named_and_is_bounded() {
     fs::write(format!("/proc/self/fd/{number}"), vec![b'x'; 4096]).expect("it is written");
     let long = source.read("", false).expect_err("it is too long").to_string();
     assert!(long.contains("the limit is 1024"), "{long}");
+}
+
+#[test]
+fn patterns_cover_what_they_contain_and_nothing_else() {
+    let source = |text: &str| text.parse::<SourcePattern>().expect("it is valid");
+    let notes = source("oci://registry.example/acme/notes");
+    assert!(notes.matches("oci://registry.example/acme/notes:1.2@sha256:0f"));
+    for other in ["notes-evil:1", "notes:1/evil", "notes/evil:1"] {
+        assert!(!notes.matches(&format!("oci://registry.example/acme/{other}")), "{other}");
+    }
+    for (one, other, covers) in [
+        ("*", "*", true),
+        ("*", "oci://a/*", true),
+        ("oci://a/*", "*", false),
+        ("oci://a/*", "oci://a/*", true),
+        ("oci://a/*", "oci://a/b/*", true),
+        ("oci://a/b/*", "oci://a/*", false),
+        ("oci://a/b/*", "oci://a/bc/*", false),
+        ("oci://a/*", "oci://a/b", true),
+        ("oci://a/b", "oci://a/b/*", false),
+        ("oci://a/*", "oci://a/../b/*", false),
+    ] {
+        assert_eq!(source(one).covers(&source(other)), covers, "{one} and {other}");
+    }
+    let plugin = |text: &str| text.parse::<PluginPattern>().expect("it is valid");
+    for (one, other, covers) in [
+        ("*", "*", true),
+        ("acme-*", "acme-notes", true),
+        ("acme-*", "acme-n*", true),
+        ("acme-*", "acme*", false),
+        ("acme-n*", "acme-*", false),
+        ("acme", "acme*", false),
+    ] {
+        assert_eq!(plugin(one).covers(&plugin(other)), covers, "{one} and {other}");
+    }
 }

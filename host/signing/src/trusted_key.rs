@@ -1,5 +1,6 @@
 //! Which keys are trusted, with what, and until when.
 
+use std::fmt;
 use std::str::FromStr;
 
 use jiff::civil::Date;
@@ -52,6 +53,22 @@ impl PluginPattern {
     }
 }
 
+impl PluginPattern {
+    /// Whether it has every name that the other one has.
+    pub fn covers(&self, other: &Self) -> bool {
+        match self.0.strip_suffix('*') {
+            Some(start) => other.0.trim_end_matches('*').starts_with(start),
+            None => self == other,
+        }
+    }
+}
+
+impl fmt::Display for PluginPattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
 impl FromStr for PluginPattern {
     type Err = String;
 
@@ -68,27 +85,57 @@ impl FromStr for PluginPattern {
 }
 
 /// Sources of plugins: one source, `oci://registry.example/acme/*` for all below it, or `*` for
-/// all.
+/// all. `oci://registry.example/acme/notes` has all tags and digests of that name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourcePattern(String);
 
 impl SourcePattern {
-    /// Whether it has the source. Only a whole folder is matched, so that `…/acme/*` never has
+    /// `*`.
+    pub fn everything() -> Self {
+        Self("*".into())
+    }
+
+    /// Whether it has the source. Only whole names are matched, so that `…/acme/*` never has
     /// `…/acme-evil/x`, and never what leads out of it again.
     pub fn matches(&self, source: &str) -> bool {
         if self.0 == "*" {
             return true;
         }
-        match self.0.strip_suffix('*') {
-            Some(start) => source.strip_prefix(start).is_some_and(|rest| {
+        if let Some(start) = self.0.strip_suffix('*') {
+            return source.strip_prefix(start).is_some_and(|rest| {
                 let rest = rest.to_ascii_lowercase();
                 !rest.is_empty()
                     && !rest.contains("%2e")
                     && !rest.contains('\\')
                     && !rest.split('/').any(|part| part == ".." || part == ".")
-            }),
-            None => self.0 == source,
+            });
         }
+        self.0 == source
+            || self.0.starts_with("oci")
+                && source
+                    .strip_prefix(&self.0)
+                    .is_some_and(|rest| rest.starts_with([':', '@']) && !rest.contains('/'))
+    }
+
+    /// Whether it has every source that the other one has.
+    pub fn covers(&self, other: &Self) -> bool {
+        match other.0.strip_suffix('*') {
+            // What stands for all below a folder is covered by what has that folder, or one above.
+            Some(start) => {
+                self.0 == "*"
+                    || self.0.ends_with('*') && {
+                        let own = self.0.trim_end_matches('*');
+                        start == own || self.matches(start.trim_end_matches('/'))
+                    }
+            }
+            None => self.matches(&other.0),
+        }
+    }
+}
+
+impl fmt::Display for SourcePattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
     }
 }
 
@@ -101,6 +148,7 @@ impl FromStr for SourcePattern {
             || (!start.is_empty()
                 && text.len() <= 2048
                 && !start.ends_with([':', '/'])
+                && (text.ends_with('*') || !is_registry(start))
                 && start.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'*'));
         if !valid {
             return Err("it has to be a source, or a source and `/*` for all below it, as \
@@ -109,4 +157,10 @@ impl FromStr for SourcePattern {
         }
         Ok(Self(text.into()))
     }
+}
+
+/// Whether a source names a registry alone. With a port behind, it would be another one.
+fn is_registry(source: &str) -> bool {
+    let rest = source.strip_prefix("oci://").or_else(|| source.strip_prefix("oci+http://"));
+    rest.is_some_and(|rest| !rest.contains('/'))
 }

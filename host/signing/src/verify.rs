@@ -93,6 +93,11 @@ impl SignatureRefusal {
     }
 }
 
+/// The day, in UTC.
+pub fn today() -> Date {
+    jiff::tz::TimeZone::UTC.to_datetime(jiff::Timestamp::now()).date()
+}
+
 /// Who signed a plugin. One signature of one trusted key is enough. `today`: in UTC.
 ///
 /// A signature with minisign's own comment vouches for the bytes alone. So it counts for a

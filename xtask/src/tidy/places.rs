@@ -16,7 +16,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("berth-system", &["berth-contract", "berth-policy"]),
     ("berth-timing", &["berth-contract", "berth-policy"]),
     ("berth-search", &["berth-contract", "berth-policy", "berth-system"]),
-    ("berth-settings", &["berth-policy", "berth-presets", "berth-system"]),
+    ("berth-settings", &["berth-policy", "berth-presets", "berth-signing", "berth-system"]),
     (
         "berth-config",
         &[
@@ -110,7 +110,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("berth-builtins", &["berth-core"]),
     ("berth-authoring", &["berth-component", "berth-contract"]),
     ("berth-conformance", &["berth-authoring", "berth-core"]),
-    ("berth-install", &["berth-core", "berth-registry"]),
+    ("berth-install", &["berth-core", "berth-registry", "berth-signing"]),
     ("berth-terminal", &["berth-core"]),
     ("berth-dev", &["berth-authoring", "berth-core", "berth-mcp", "berth-system"]),
     (

@@ -4,6 +4,7 @@ use std::fmt;
 
 use berth_core::text::{cut, neutral_line};
 use berth_core::{Change, Difference, Origin, PluginInfo, PluginInspection};
+use berth_install::SignedBy;
 
 use crate::style::{FAINT, STRONG};
 
@@ -216,5 +217,17 @@ mod tests {
     #[test]
     fn difference_of_only_the_code_is_stated() {
         assert!(Differences(&Difference::default()).to_string().contains("only the code"));
+    }
+}
+
+/// Who signed a component.
+pub(super) struct Signed<'a>(pub(super) &'a SignedBy);
+
+impl fmt::Display for Signed<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Ok(signer) => write!(f, "Signed by your trusted key `{}`.", neutral_line(signer)),
+            Err(why) => write!(f, "Nobody whom you trust signed it: {}.", neutral_line(why)),
+        }
     }
 }

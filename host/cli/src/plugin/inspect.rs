@@ -6,10 +6,11 @@ use std::path::Path;
 use berth_core::config::{InstanceLifetime, Loaded, Method, WrittenSecretHost};
 use berth_core::text::neutral_line;
 use berth_core::{Approvals, Candidate, CapabilityRequest, PluginInfo, grant_line};
+use berth_install::file_signer;
 use serde_json::json;
 
 use super::Setting;
-use super::card::{Card, Differences, Imports, LeftOut, Settings};
+use super::card::{Card, Differences, Imports, LeftOut, Settings, Signed};
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::options::Options;
@@ -19,14 +20,13 @@ use crate::style::STRONG;
 pub(super) fn inspect(plugin: &str, as_json: bool, options: &Options) -> Result<Exit, Error> {
     let setting = Setting::from_options(options)?;
     // A name has neither a dot nor a slash, so anything with one is a file.
-    let candidate = if plugin.contains(['.', '/']) {
-        Candidate::file(Path::new(plugin))?
-    } else {
-        setting.candidate(plugin)?
-    };
+    let file = plugin.contains(['.', '/']);
+    let candidate =
+        if file { Candidate::file(Path::new(plugin))? } else { setting.candidate(plugin)? };
     let info = std::sync::Arc::clone(candidate.info());
     let name = &info.manifest.name;
     let inspected = setting.inspect(candidate);
+    let signed_by = file.then(|| file_signer(Path::new(plugin), name, &setting.loaded)).flatten();
     let approved = Approvals::open(&setting.folders)
         .all()?
         .remove(name)
@@ -50,6 +50,7 @@ pub(super) fn inspect(plugin: &str, as_json: bool, options: &Options) -> Result<
             .into_iter()
             .map(|(name, hosts)| json!({ "name": name, "hosts": hosts }))
             .collect();
+        object["signed_by"] = json!(signed_by.as_ref().and_then(|signed| signed.as_ref().ok()));
         object["approved"] = json!(approved);
         object["difference"] = json!(difference);
         match &inspected {
@@ -64,6 +65,9 @@ pub(super) fn inspect(plugin: &str, as_json: bool, options: &Options) -> Result<
     }
     let mut out = anstream::stdout().lock();
     write!(out, "{}{}{}", Card(&info), Settings(&info), Imports(&info))?;
+    if let Some(signed_by) = &signed_by {
+        writeln!(out, "\n{}", Signed(signed_by))?;
+    }
     let requests = || info.manifest.capabilities.iter();
     let mut held: Vec<(&str, String)> =
         requests().filter_map(|request| Some((request.name.as_str(), granted(request)?))).collect();
@@ -93,7 +97,7 @@ pub(super) fn inspect(plugin: &str, as_json: bool, options: &Options) -> Result<
             missing.join(", "),
             neutral_line(&setting.loaded.own_file().to_string())
         )?;
-        if plugin.contains(['.', '/']) {
+        if file {
             writeln!(out, "    path = {plugin:?}")?;
         }
         lines.iter().try_for_each(|line| writeln!(out, "    {line}"))?;

@@ -9,14 +9,14 @@ use berth_core::config::{InstanceLifetime, PathAccess, Plugin};
 use berth_core::text::neutral_line;
 use berth_core::{ApprovedPlugin, Difference, LockedPlugin, grant_line};
 use berth_install::{
-    AddArguments, Comparison, InstallCommand, Installed, Installer, Offer, abilities,
+    AddArguments, Comparison, InstallCommand, Installed, Installer, Offer, abilities, check_source,
 };
 use berth_registry::{Credentials, FetchError, FetchOptions, Fetched, Source, fetch};
 use serde_json::{Value, json};
 
 use super::Setting;
 use super::approve::tell_hosts;
-use super::card::{Differences, Header, LeftOut};
+use super::card::{Differences, Header, LeftOut, Signed};
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::options::Options;
@@ -195,6 +195,10 @@ impl Shop<'_> {
 
     async fn fetch(&self, source: &Source) -> Result<Fetched, Error> {
         let (folders, loaded) = (&self.setting.folders, &self.setting.loaded);
+        // The file of a path is known only afterwards.
+        if !matches!(source, Source::Path(_)) {
+            check_source(loaded, source)?;
+        }
         let door = berth_core::door(loaded, folders, "berth plugin");
         let credentials = match source {
             Source::Oci(_) => {
@@ -502,6 +506,7 @@ fn has_grant(table: &Plugin, capability: &str) -> bool {
 fn show(out: &mut impl Write, offer: &Offer) -> Result<(), Error> {
     let inspection = &offer.inspection;
     write!(out, "{}", Header(&inspection.info))?;
+    writeln!(out, "{}", Signed(&offer.signed_by))?;
     let (can, cannot): (Vec<_>, Vec<_>) =
         abilities(&inspection.info.manifest).into_iter().partition(|one| one.reason.is_some());
     writeln!(out, "\n{STRONG}It can{STRONG:#}")?;

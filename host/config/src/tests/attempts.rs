@@ -50,6 +50,9 @@ allow_read = ["*.md", "*.rs"]
 deny_write = ["vendor"]
 [tools.result_cache]
 enabled = false
+[installing]
+require_signature = true
+sources = ["oci://registry.example/acme/*"]
 [approvals]
 expire_secs = 600
 wait_secs = 5
@@ -211,6 +214,11 @@ pub(super) fn attempt(key: &str) -> Option<&'static str> {
         "serve.oauth.scope" => "serve.oauth.scope = \"none\"",
         "plugin_folder.path" => "plugin_folder.path = \".\"",
         "plugin_folder.reload" => "plugin_folder.reload = \"trust\"",
+        "installing.require_signature" => "installing.require_signature = false",
+        "installing.sources" => "installing.sources = ['oci://registry.example/*']",
+        "installing.keys" => {
+            "installing.keys = [{ name = 'x', key = 'RWQAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA', plugins = ['*'] }]"
+        }
         "audit.enabled" => "audit.enabled = false",
         "audit.on_failure" => "audit.on_failure = \"continue\"",
         "audit.durable" => "audit.durable = false",

@@ -110,6 +110,18 @@ fn bound(key: &Key) -> Option<(String, String, Value)> {
         "tools.file.allow_read" => ("[\"a\", \"b\"]", "[\"b\", \"c\"]", json!(["b"])),
         "tools.file.deny_write" => ("[]", "[\".git/**\"]", json!([".git/**"])),
         "plugins.*.allowed_paths" => ("[\"/\"]", "[]", json!([])),
+        "installing.sources" => (
+            "[\"oci://r.example/a/*\", \"https://b.example/x.wasm\"]",
+            "[\"oci://r.example/a/b/*\", \"https://c.example/*\"]",
+            json!(["oci://r.example/a/b/*"]),
+        ),
+        // A key that the ceiling revokes stays, as revoked, so that errors can say so.
+        "installing.keys" => {
+            let key = "RWQAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
+            let list = |more: &str| format!("[{{ name = \"a\", key = \"{key}\", {more} }}]");
+            let held = json!([{ "name": "a", "key": key, "plugins": [], "revoked": true }]);
+            return Some((list("plugins = [\"*\"]"), list("revoked = true"), held));
+        }
         other => panic!("`{other}` needs values for this test"),
     };
     Some((wide.to_owned(), less.to_owned(), held))

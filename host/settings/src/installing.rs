@@ -1,0 +1,144 @@
+//! `[installing]`.
+
+use std::fmt;
+use std::str::FromStr;
+
+use berth_signing::{PluginPattern, PublicKey, SourcePattern, TrustedKey};
+use jiff::civil::Date;
+use schemars::{JsonSchema, json_schema};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::Value;
+
+use crate::narrowing::{Narrowing, section};
+
+section! {
+    /// What `berth plugin add` and `update` may install. What you name by `path` or put into the
+    /// plugin folder waits for your approval instead.
+    #[derive(Eq)]
+    pub struct Installing {
+        /// Whether only plugins are installed that one of `keys` signed.
+        pub require_signature: bool, Narrowing::OnlyTrue;
+        /// Sources that plugins may come from: a source, one and `/*` for all below it, or `"*"`.
+        /// If empty, nothing is installed.
+        #[schemars(extend("examples" = [["oci://registry.example.com/acme/*"]]))]
+        pub sources: Vec<Parsed<SourcePattern>> = vec![everything()], Narrowing::Covered(covers_source);
+        /// Keys that are trusted to sign plugins. To replace a key, add the new one, and set
+        /// `revoked` for the old one when nothing is signed by it any more.
+        pub keys: Vec<InstallKey>, Narrowing::Covered(InstallKey::covers_written);
+    }
+}
+
+/// A key that is trusted to sign.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(inline, deny_unknown_fields)]
+pub struct InstallKey {
+    /// Your name for it.
+    pub name: String,
+    /// The public key: the line that `berth key show` prints, or the second one of minisign's file.
+    pub key: Parsed<PublicKey>,
+    /// The plugins that it may sign: names, `"acme-*"` for those that begin so, or `"*"`. If empty,
+    /// none.
+    #[serde(default)]
+    pub plugins: Vec<Parsed<PluginPattern>>,
+    /// The sources that these may come from, as in `sources` of `[installing]`. If empty, all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sources: Vec<Parsed<SourcePattern>>,
+    /// Whether it may sign bundles, which have configuration beside plugins.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub bundles: bool,
+    /// The last day on which it counts, in UTC: `"2027-12-31"`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub not_after: Option<Parsed<Date>>,
+    /// It no longer counts: it may be in wrong hands.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub revoked: bool,
+}
+
+impl InstallKey {
+    /// As signatures are verified with it.
+    pub fn trusted(&self) -> TrustedKey {
+        TrustedKey {
+            name: self.name.clone(),
+            key: self.key.0.clone(),
+            plugins: self.plugins.iter().map(|pattern| pattern.0.clone()).collect(),
+            sources: self.sources.iter().map(|pattern| pattern.0.clone()).collect(),
+            bundles: self.bundles,
+            not_after: self.not_after.as_ref().map(|date| date.0),
+            revoked: self.revoked,
+        }
+    }
+
+    /// Whether one entry of a list trusts a key with everything that another entry does.
+    pub fn covers_written(one: &Value, other: &Value) -> bool {
+        match (Self::deserialize(one), Self::deserialize(other)) {
+            (Ok(one), Ok(other)) => one.covers(&other),
+            _ => false,
+        }
+    }
+
+    fn covers(&self, other: &Self) -> bool {
+        // A revoked key is trusted with nothing.
+        self.key == other.key
+            && (other.revoked
+                || !self.revoked
+                    && (self.bundles || !other.bundles)
+                    && self.not_after.as_ref().is_none_or(|own| {
+                        other.not_after.as_ref().is_some_and(|other| other.0 <= own.0)
+                    })
+                    && all_in(&self.plugins, &other.plugins, PluginPattern::covers)
+                    && (self.sources.is_empty()
+                        || !other.sources.is_empty()
+                            && all_in(&self.sources, &other.sources, SourcePattern::covers)))
+    }
+}
+
+/// Whether each of the others is covered by one of these.
+fn all_in<T>(one: &[Parsed<T>], other: &[Parsed<T>], covers: fn(&T, &T) -> bool) -> bool {
+    other.iter().all(|other| one.iter().any(|one| covers(&one.0, &other.0)))
+}
+
+/// Whether one entry of a list has every source of another entry.
+fn covers_source(one: &Value, other: &Value) -> bool {
+    let parsed = Parsed::<SourcePattern>::deserialize;
+    matches!((parsed(one), parsed(other)), (Ok(one), Ok(other)) if one.0.covers(&other.0))
+}
+
+fn everything() -> Parsed<SourcePattern> {
+    Parsed(SourcePattern::everything())
+}
+
+// The signature is that which serde wants.
+fn is_false(value: &bool) -> bool {
+    !value
+}
+
+/// A value that is written as a text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Parsed<T>(pub T);
+
+impl<T: fmt::Display> Serialize for Parsed<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&self.0)
+    }
+}
+
+impl<'de, T: FromStr<Err: fmt::Display>> Deserialize<'de> for Parsed<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let written = String::deserialize(deserializer)?;
+        written.parse().map(Self).map_err(serde::de::Error::custom)
+    }
+}
+
+impl<T> JsonSchema for Parsed<T> {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Text".into()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        json_schema!({ "type": "string", "minLength": 1 })
+    }
+}
