@@ -61,6 +61,7 @@ mod requests;
 mod retry;
 mod secrets;
 mod shell;
+mod signing;
 mod starting;
 mod temporary;
 mod tools;

@@ -358,6 +358,15 @@ fn key_without_a_password_signs_and_a_damaged_one_does_not() {
         let error = SecretKey::from_file(&damaged, None).expect_err(reason);
         assert!(error.contains(reason), "{error}");
     }
+    // minisign writes no checksum without a password. The public key inside still has to fit.
+    let mut unchecked = bytes;
+    unchecked[126..].fill(0);
+    let file = |bytes: &[u8]| format!("untrusted comment: x\n{}\n", encoded::encode(bytes));
+    let read = SecretKey::from_file(&file(&unchecked), None).expect("it is right");
+    assert_eq!(read.public(), &made.key);
+    unchecked[70] ^= 1;
+    let error = SecretKey::from_file(&file(&unchecked), None).expect_err("it is damaged");
+    assert!(error.contains("another one"), "{error}");
     // The file can't make the host work for hours, or take all memory.
     bytes[2..4].copy_from_slice(b"Sc");
     bytes[38..54].fill(0xff);
@@ -445,4 +454,21 @@ fn patterns_cover_what_they_contain_and_nothing_else() {
     ] {
         assert_eq!(plugin(one).covers(&plugin(other)), covers, "{one} and {other}");
     }
+}
+
+#[test]
+fn what_minisign_wrote_is_read() {
+    let public: PublicKey = "RWTkp7wu9DV4mg7a2pNdpvNEOj9dYkZsMqrBuZ1Er/rkykxixdMMkWLG"
+        .parse()
+        .expect("it is a public key");
+    assert_eq!(public.id().to_string(), "9A7835F42EBCA7E4");
+    let lines = [
+        "untrusted comment: signature from minisign secret key",
+        "RUTkp7wu9DV4miOxV/K3lklG5+kU7oBlyosJyNNF0b+UJdiLCZyGl3/Rkd9TgRdGN4U1fbn6YyBshxilKvyZm1lRYC300+AzpgM=",
+        "trusted comment: timestamp:1795652478\tfile:f\thashed",
+        "gBKmxwJ4UHV1Vv20TBUdcR+EJJqIM6IsSwmUCEtkn3tDzGZSGsw0cBu8FovtUR+RcfsfkSQ67VhmLIAedQrSCw==",
+    ];
+    let signature = Signature::read(lines.join("\n").as_bytes()).expect("it is a signature");
+    assert!(signature.is_of(&public, &prehash(b"hello\n")));
+    assert!(!signature.is_of(&public, &prehash(b"hello")));
 }

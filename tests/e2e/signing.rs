@@ -1,0 +1,236 @@
+//! Keys and signatures, against Debian's `minisign` both ways, and what installing makes of them.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+
+use crate::support::{Living, fetched, version};
+
+#[track_caller]
+fn ends(output: &Output, code: i32) -> String {
+    let text = String::from_utf8_lossy(&output.stdout).into_owned()
+        + &String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{text}");
+    text
+}
+
+/// A component in a private folder, where `minisign` also puts its keys.
+fn component(living: &Living, name: &str, answer: &'static str) -> PathBuf {
+    let folder = living.root().join("author");
+    fs::create_dir_all(&folder).expect("a folder is made");
+    fs::set_permissions(&folder, fs::Permissions::from_mode(0o700)).expect("it is private");
+    let path = folder.join(format!("{name}.wasm"));
+    fs::write(&path, version(name, "1.0.0", answer).encode()).expect("it is written");
+    path
+}
+
+/// The text of a path.
+fn text(path: &Path) -> &str {
+    path.to_str().expect("it is UTF-8")
+}
+
+/// Makes a key without a password. Returns the public one.
+fn new_key(living: &Living, name: &str) -> String {
+    let made = living.berth(&["key", "new", name, "--no-password", "--json"]);
+    let made: Value = serde_json::from_str(&ends(&made, 0)).expect("it is JSON");
+    made["key"].as_str().expect("it has a key").to_owned()
+}
+
+/// Trusts a key with plugins, in the user's configuration. `more`: further lines of the key.
+fn trust(living: &Living, key: &str, plugins: &str, more: &str) {
+    let config = format!(
+        "[installing]\nrequire_signature = true\n[[installing.keys]]\nname = \"acme\"\nkey = \"{key}\"\nplugins = [\"{plugins}\"]\n{more}\n"
+    );
+    fs::write(living.folders.config_file(), config).expect("it is written");
+}
+
+/// Debian's `minisign`, in the folder of the file.
+fn minisign(root: &Path, file: &Path, arguments: &[&str]) -> Output {
+    let libraries = fs::read_dir(root.join("usr/lib")).expect("there are libraries");
+    let libraries: Vec<PathBuf> =
+        libraries.map(|entry| entry.expect("it is read").path()).collect();
+    Command::new(root.join("usr/bin/minisign"))
+        .env_clear()
+        .env("LD_LIBRARY_PATH", std::env::join_paths(libraries).expect("they can be joined"))
+        .current_dir(file.parent().expect("it has a folder"))
+        .args(arguments)
+        .arg("-m")
+        .arg(file)
+        .stdin(Stdio::null())
+        .output()
+        .expect("it starts")
+}
+
+#[test]
+fn minisign_verifies_what_berth_signs_and_signs_with_its_keys() {
+    let Some(debian) = fetched("debian") else { return };
+    let living = Living::new();
+    let file = component(&living, "word", "one");
+    new_key(&living, "plain");
+    let mut command = living.command();
+    let made = command
+        .args(["key", "new", "sealed", "--password-from", "env:PASSWORD"])
+        .env("PASSWORD", "correct horse")
+        .output()
+        .expect("berth starts");
+    let told = ends(&made, 0);
+    assert!(!told.contains("correct horse"), "{told}");
+    let keys = living.folders.config.join("keys");
+    for (name, password) in [("plain", None), ("sealed", Some("correct horse"))] {
+        let mut command = living.command();
+        command.args(["plugin", "sign", text(&file), "--key", name]);
+        if let Some(password) = password {
+            command.args(["--password-from", "env:PASSWORD"]).env("PASSWORD", password);
+        }
+        let told = ends(&command.output().expect("berth starts"), 0);
+        assert!(told.contains("name=word version=1.0.0 manifest=sha256:"), "{told}");
+        let public = keys.join(format!("{name}.pub"));
+        let verified = ends(&minisign(&debian, &file, &["-V", "-p", text(&public)]), 0);
+        assert!(verified.contains("berth-plugin/1 name=word version=1.0.0"), "{verified}");
+    }
+    // It is the signature of this file by this key, to minisign as well.
+    let public = keys.join("plain.pub");
+    assert_ne!(
+        minisign(&debian, &file, &["-V", "-p", text(&public)]).status.code(),
+        Some(0),
+        "the last signature is by the other key"
+    );
+    let sealed = keys.join("sealed.pub");
+    fs::write(&file, version("word", "1.0.0", "two").encode()).expect("it is changed");
+    assert_ne!(minisign(&debian, &file, &["-V", "-p", text(&sealed)]).status.code(), Some(0));
+
+    // Its own signatures are made with Berth's keys, too.
+    let (secret, signature) =
+        (keys.join("plain.key"), living.root().join("author/word.wasm.minisig"));
+    fs::remove_file(&signature).expect("it was there");
+    ends(&minisign(&debian, &file, &["-S", "-W", "-s", text(&secret)]), 0);
+    ends(&minisign(&debian, &file, &["-V", "-p", text(&public)]), 0);
+}
+
+#[test]
+fn berth_accepts_keys_and_signatures_of_minisign() {
+    let Some(debian) = fetched("debian") else { return };
+    let living = Living::new();
+    let file = component(&living, "word", "one");
+    let (public, secret) = (living.root().join("author/m.pub"), living.root().join("author/m.key"));
+    let files = ["-p", text(&public), "-s", text(&secret)];
+    ends(&minisign(&debian, &file, &[&["-G", "-W"], &files[..]].concat()), 0);
+    ends(&minisign(&debian, &file, &["-S", "-W", "-s", text(&secret)]), 0);
+    let key = fs::read_to_string(&public).expect("it is there");
+    trust(&living, key.lines().nth(1).expect("it has two lines"), "word", "");
+    let shown = ends(&living.berth(&["plugin", "inspect", text(&file)]), 0);
+    assert!(shown.contains("Signed by your trusted key `acme`"), "{shown}");
+    let told = ends(&living.berth(&["plugin", "add", text(&file), "--yes"]), 0);
+    assert!(told.contains("Signed by your trusted key `acme`"), "{told}");
+
+    ends(&living.berth(&["plugin", "sign", text(&file), "--key", text(&secret)]), 0);
+    ends(&minisign(&debian, &file, &["-V", "-p", text(&public)]), 0);
+    // A copy of the signature beside other bytes is refused, by name.
+    let other = component(&living, "other", "two");
+    let beside = |path: &Path| PathBuf::from(format!("{}.minisig", path.display()));
+    fs::copy(beside(&file), beside(&other)).expect("it is copied");
+    let told = ends(&living.berth(&["plugin", "add", text(&other), "--yes"]), 4);
+    assert!(told.contains("its signature is wrong"), "{told}");
+}
+
+#[test]
+fn plugin_is_installed_only_with_a_signature_that_counts() {
+    let living = Living::new();
+    let file = component(&living, "word", "one");
+    let key = new_key(&living, "default");
+    let lock = living.folders.data.join("berth.lock");
+    let refused = |reason: &str| {
+        let told = ends(&living.berth(&["plugin", "add", text(&file), "--yes"]), 4);
+        assert!(told.contains(reason), "{reason}: {told}");
+        assert!(!lock.exists(), "nothing is installed");
+        assert!(!living.folders.data.join("approved/word.wasm").exists());
+    };
+    trust(&living, &key, "word", "");
+    refused("it isn't signed");
+    ends(&living.berth(&["plugin", "sign", text(&file)]), 0);
+    trust(&living, &key, "other-*", "");
+    refused("is not trusted with `word`");
+    trust(&living, &key, "word", "sources = [\"oci://registry.example/acme/*\"]");
+    refused("is not trusted with `word` from");
+    trust(&living, &key, "word", "not_after = \"2026-01-01\"");
+    refused("expired after 2026-01-01");
+    trust(&living, &key, "word", "revoked = true");
+    refused("is revoked");
+    // What is revoked is refused also where no signature is needed.
+    let config = fs::read_to_string(living.folders.config_file()).expect("it is there");
+    fs::write(living.folders.config_file(), config.replace("require_signature = true", ""))
+        .expect("it is written");
+    refused("is revoked");
+    trust(&living, &new_key(&living, "another"), "word", "");
+    refused("which isn't trusted");
+    trust(&living, &key, "word", "");
+    let config = fs::read_to_string(living.folders.config_file()).expect("it is there");
+    let nowhere =
+        config.replace("[installing]", "[installing]\nsources = [\"https://a.example/*\"]");
+    fs::write(living.folders.config_file(), nowhere).expect("it is written");
+    refused("its source isn't in `installing.sources`");
+
+    trust(&living, &key, "word", "");
+    ends(&living.berth(&["plugin", "add", text(&file), "--yes"]), 0);
+    let locked: Value =
+        serde_json::from_slice(&fs::read(&lock).expect("it is there")).expect("it is JSON");
+    assert_eq!(locked["word"]["source"]["signer"], "acme", "{locked}");
+
+    // The working directory's file can't trust a key, or need no signature.
+    let evil = new_key(&living, "evil");
+    fs::write(
+        living.work().join("berth.toml"),
+        format!("[installing]\nrequire_signature = false\n[[installing.keys]]\nname = \"evil\"\nkey = \"{evil}\"\nplugins = [\"*\"]\n"),
+    )
+    .expect("it is written");
+    let other = component(&living, "other", "two");
+    ends(&living.berth(&["plugin", "sign", text(&other), "--key", "evil"]), 0);
+    let told = ends(&living.berth(&["plugin", "add", text(&other), "--yes"]), 4);
+    assert!(told.contains("which isn't trusted"), "{told}");
+}
+
+#[test]
+fn update_that_loses_its_signer_waits_for_approval() {
+    let living = Living::new();
+    let file = component(&living, "word", "one");
+    let key = new_key(&living, "default");
+    trust(&living, &key, "word", "");
+    let config = fs::read_to_string(living.folders.config_file()).expect("it is there");
+    fs::write(living.folders.config_file(), config.replace("require_signature = true", ""))
+        .expect("it is written");
+    ends(&living.berth(&["plugin", "sign", text(&file)]), 0);
+    ends(&living.berth(&["plugin", "add", text(&file), "--yes"]), 0);
+    // The same tools, and nobody's signature.
+    let next = version("word", "1.0.1", "two").encode();
+    fs::write(&file, next).expect("it is written");
+    fs::remove_file(living.root().join("author/word.wasm.minisig")).expect("it was there");
+    let told = ends(&living.berth(&["plugin", "update"]), 3);
+    assert!(told.contains("held"), "{told}");
+    // Signed again, it is just a newer version.
+    ends(&living.berth(&["plugin", "sign", text(&file)]), 0);
+    let told = ends(&living.berth(&["plugin", "update"]), 0);
+    assert!(told.contains("updated"), "{told}");
+}
+
+#[test]
+fn secret_keys_and_passwords_are_never_shown_or_overwritten() {
+    let living = Living::new();
+    let key = new_key(&living, "mine");
+    let secret = living.folders.config.join("keys/mine.key");
+    let before = fs::read_to_string(&secret).expect("it is there");
+    let told = ends(&living.berth(&["key", "new", "mine", "--no-password"]), 2);
+    assert!(told.contains("not overwritten"), "{told}");
+    let shown = ends(&living.berth(&["key", "show"]), 0);
+    assert!(shown.contains(&key), "{shown}");
+    let shown = shown + &ends(&living.berth(&["key", "show", "mine", "--json"]), 0);
+    let hidden = before.lines().nth(1).expect("it has two lines");
+    assert!(!shown.contains(&hidden[..40]), "{shown}");
+    assert_eq!(fs::read_to_string(&secret).expect("it is there"), before);
+    // Without a terminal, the password isn't guessed, and no key is made.
+    let told = ends(&living.berth(&["key", "new", "other"]), 2);
+    assert!(told.contains("--password-from"), "{told}");
+    assert!(!living.folders.config.join("keys/other.key").exists());
+}
