@@ -142,3 +142,64 @@ impl<T> JsonSchema for Parsed<T> {
         json_schema!({ "type": "string", "minLength": 1 })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const KEY: &str = "RWTkp7wu9DV4mg7a2pNdpvNEOj9dYkZsMqrBuZ1Er/rkykxixdMMkWLG";
+    const OTHER: &str = "RWQAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
+
+    #[test]
+    fn key_covers_what_trusts_it_with_less() {
+        let with = |more: Value| {
+            let mut entry = json!({ "name": "a", "key": KEY, "plugins": ["acme-*"] });
+            entry.as_object_mut().into_iter().zip(more.as_object()).for_each(|(entry, more)| {
+                entry.extend(more.clone());
+            });
+            entry
+        };
+        let plain = with(json!({}));
+        let (until, sources) =
+            (json!({ "not_after": "2027-01-31" }), json!({ "sources": ["oci://a/*"] }));
+        for (less, covered) in [
+            (json!({ "name": "b" }), true),
+            (json!({ "plugins": [] }), true),
+            (json!({ "plugins": ["acme-notes"] }), true),
+            (until.clone(), true),
+            (sources.clone(), true),
+            (json!({ "revoked": true, "plugins": ["*"] }), true),
+            (json!({ "plugins": ["*"] }), false),
+            (json!({ "plugins": ["acme-notes", "other"] }), false),
+            (json!({ "bundles": true }), false),
+            (json!({ "key": OTHER }), false),
+            (json!({ "more": true, "key": 1 }), false),
+        ] {
+            assert_eq!(InstallKey::covers_written(&plain, &with(less.clone())), covered, "{less}");
+        }
+        // What is bounded doesn't cover what isn't.
+        for bounded in [until, sources, json!({ "revoked": true })] {
+            assert!(!InstallKey::covers_written(&with(bounded.clone()), &plain), "{bounded}");
+        }
+        let later = with(json!({ "not_after": "2027-02-01" }));
+        assert!(!InstallKey::covers_written(&with(json!({ "not_after": "2027-01-31" })), &later));
+    }
+
+    #[test]
+    fn values_are_checked_where_they_are_written() {
+        for wrong in [
+            json!({ "name": "a" }),
+            json!({ "name": "a", "key": "RWQ" }),
+            json!({ "name": "a", "key": KEY, "plugins": ["Acme"] }),
+            json!({ "name": "a", "key": KEY, "sources": ["oci://*"] }),
+            json!({ "name": "a", "key": KEY, "not_after": "31.12.2027" }),
+        ] {
+            InstallKey::deserialize(&wrong).expect_err(&wrong.to_string());
+        }
+        let plain = Installing::default();
+        assert!(plain.sources[0].0.matches("https://example.com/x.wasm"));
+        assert!(plain.keys.is_empty() && !plain.require_signature);
+    }
+}
