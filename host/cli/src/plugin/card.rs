@@ -192,6 +192,18 @@ fn changed(f: &mut fmt::Formatter<'_>, what: &str, Change { old, new }: &Change)
     writeln!(f, "    {FAINT}is{FAINT:#}  {}", part(new))
 }
 
+/// Who signed a component.
+pub(super) struct Signed<'a>(pub(super) &'a SignedBy);
+
+impl fmt::Display for Signed<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Ok(signer) => write!(f, "Signed by your trusted key `{}`.", neutral_line(signer)),
+            Err(why) => write!(f, "Nobody whom you trust signed it: {}.", neutral_line(why)),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -217,17 +229,5 @@ mod tests {
     #[test]
     fn difference_of_only_the_code_is_stated() {
         assert!(Differences(&Difference::default()).to_string().contains("only the code"));
-    }
-}
-
-/// Who signed a component.
-pub(super) struct Signed<'a>(pub(super) &'a SignedBy);
-
-impl fmt::Display for Signed<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            Ok(signer) => write!(f, "Signed by your trusted key `{}`.", neutral_line(signer)),
-            Err(why) => write!(f, "Nobody whom you trust signed it: {}.", neutral_line(why)),
-        }
     }
 }
