@@ -44,6 +44,9 @@ fn trust(living: &Living, key: &str, plugins: &str, more: &str) {
     let config = format!(
         "[installing]\nrequire_signature = true\n[[installing.keys]]\nname = \"acme\"\nkey = \"{key}\"\nplugins = [\"{plugins}\"]\n{more}\n"
     );
+    let folder = &living.folders.config;
+    fs::create_dir_all(folder).expect("a folder is made");
+    fs::set_permissions(folder, fs::Permissions::from_mode(0o700)).expect("it is private");
     fs::write(living.folders.config_file(), config).expect("it is written");
 }
 
