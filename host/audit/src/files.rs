@@ -7,6 +7,7 @@ use std::path::Path;
 use berth_private::PrivateFolder;
 use rustix::rand::GetRandomFlags;
 use serde::Deserialize;
+use sha2::{Digest, Sha256};
 
 use super::chain::{self, Hash, Key, SealedRecord};
 use super::lines::Lines;
@@ -61,6 +62,20 @@ pub(super) fn rotated(folder: &PrivateFolder) -> io::Result<Vec<u64>> {
 ///
 /// The system's, or the key is damaged.
 pub(super) fn key(folder: &PrivateFolder) -> io::Result<Option<Key>> {
+    Ok(key_bytes(folder)?.map(|secret| Key::new(&secret)))
+}
+
+/// Identifies the key without giving it away: it is random, and this is the beginning of its hash.
+///
+/// # Errors
+///
+/// The system's, or there is no key.
+pub(super) fn key_id(folder: &PrivateFolder) -> io::Result<String> {
+    let secret = key_bytes(folder)?.ok_or(ErrorKind::NotFound)?;
+    Ok(chain::to_hex(&Sha256::digest(secret).into())[..16].to_owned())
+}
+
+fn key_bytes(folder: &PrivateFolder) -> io::Result<Option<[u8; 32]>> {
     let mut file = match folder.file(KEY) {
         Ok(file) => file,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
@@ -74,9 +89,9 @@ pub(super) fn key(folder: &PrivateFolder) -> io::Result<Option<Key>> {
             read => length += read,
         }
     }
-    match length {
-        32 => Ok(Some(Key::new(&secret[..32]))),
-        _ => Err(io::Error::new(
+    match secret.first_chunk::<32>().filter(|_| length == 32) {
+        Some(secret) => Ok(Some(*secret)),
+        None => Err(io::Error::new(
             ErrorKind::InvalidData,
             "`key` is damaged; bring it back, or move the folder elsewhere to begin anew",
         )),
@@ -112,6 +127,8 @@ pub(super) fn made_key(folder: &PrivateFolder) -> io::Result<Key> {
 
 /// The content of a file's first record.
 pub(super) struct Begin {
+    /// When it was written.
+    pub(super) ts: String,
     /// The file's number.
     pub(super) file: u64,
     /// The number of the oldest file at that time.
@@ -131,7 +148,7 @@ pub(super) fn begin(file: &File) -> io::Result<Option<Begin>> {
     let mut lines = Lines::new(file, 0, size);
     // A process may have been killed while it wrote the first one.
     while let Some(line) = lines.next()? {
-        if let Some(begin) = parsed(line.bytes).filter(|_| line.whole) {
+        if let Some(begin) = begin_of(line.bytes).filter(|_| line.whole) {
             return Ok(Some(begin));
         }
         if line.from > 256 * 1024 {
@@ -141,16 +158,18 @@ pub(super) fn begin(file: &File) -> io::Result<Option<Begin>> {
     Ok(None)
 }
 
-fn parsed(line: &[u8]) -> Option<Begin> {
+/// A record, if it is the first one of a file.
+pub(super) fn begin_of(line: &[u8]) -> Option<Begin> {
     #[derive(Deserialize)]
     struct Fields {
+        ts: String,
         kind: String,
         file: u64,
         oldest: u64,
         previous: String,
     }
     let link = SealedRecord::parse(line)?.link;
-    let Fields { kind, file, oldest, previous } = serde_json::from_slice(line).ok()?;
+    let Fields { ts, kind, file, oldest, previous } = serde_json::from_slice(line).ok()?;
     (kind == "begin" && link.seq > 0).then_some(())?;
-    Some(Begin { file, oldest, seq: link.seq, previous: chain::from_hex(previous.as_bytes())? })
+    Some(Begin { ts, file, oldest, seq: link.seq, previous: chain::from_hex(previous.as_bytes())? })
 }

@@ -12,6 +12,7 @@ mod head;
 mod line;
 mod lines;
 mod log;
+mod reader;
 mod record;
 mod stats;
 mod time;
@@ -33,6 +34,7 @@ use berth_contract::{Category, Failure, HostError};
 use self::chain::Key;
 pub use self::follow::Follow;
 use self::log::{Bounds, Log, Unsynced};
+pub use self::reader::{LogPosition, LogRecord, ReadFrom, RecordReader};
 pub use self::record::{
     AnswerRecord, CallRecord, FilteredRecord, OutcomeRecord, OwnRequestRecord, ProviderRecord,
     RollbackRecord, SnapshotRecord, ToolRecord,

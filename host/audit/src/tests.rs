@@ -12,17 +12,17 @@ use super::log::{Bounds, Log};
 use super::{Audit, Trail, Verification, files};
 
 /// A log in a folder of its own.
-struct Scene {
+pub(crate) struct Scene {
     root: TempDir,
     bounds: Bounds,
 }
 
 impl Scene {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self::with(u64::MAX, 0)
     }
 
-    fn with(file: u64, keep: u64) -> Self {
+    pub(crate) fn with(file: u64, keep: u64) -> Self {
         Self {
             root: TempDir::new().expect("a temporary folder is made"),
             bounds: Bounds { file, keep, durable: false },
@@ -30,48 +30,48 @@ impl Scene {
     }
 
     /// A log with the records 1 (the log's own) to `count + 1`.
-    fn with_records(count: usize) -> Self {
+    pub(crate) fn with_records(count: usize) -> Self {
         let scene = Self::new();
         scene.append(count);
         scene
     }
 
-    fn folders(&self) -> Folders {
+    pub(crate) fn folders(&self) -> Folders {
         Folders::inside(self.root.path())
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folders().data.join(files::FOLDER).join(name)
     }
 
     /// As another process.
-    fn open(&self) -> Log {
+    pub(crate) fn open(&self) -> Log {
         Log::open(&self.folders().data, self.bounds).expect("the log opens")
     }
 
     /// As another process, which ends then.
-    fn append(&self, count: usize) {
+    pub(crate) fn append(&self, count: usize) {
         let mut log = self.open();
         (0..count).for_each(|number| log.append(&body(number)).expect("it is recorded"));
     }
 
-    fn trail(&self) -> Trail {
+    pub(crate) fn trail(&self) -> Trail {
         Trail::open(&self.folders()).expect("the log is readable")
     }
 
-    fn verify(&self) -> Verification {
+    pub(crate) fn verify(&self) -> Verification {
         self.trail().verify(None).expect("the log is readable")
     }
 
     #[track_caller]
-    fn holds(&self, records: u64) -> Verification {
+    pub(crate) fn holds(&self, records: u64) -> Verification {
         let found = self.verify();
         assert!(found.holds() && found.records == records, "{found:?}");
         found
     }
 
     /// The problems, as `place: what`.
-    fn problems(&self) -> Vec<String> {
+    pub(crate) fn problems(&self) -> Vec<String> {
         let problems = self.verify().problems;
         let place = |line: Option<u64>| line.map(|line| format!(":{line}")).unwrap_or_default();
         problems
@@ -80,15 +80,15 @@ impl Scene {
             .collect()
     }
 
-    fn read(&self, name: &str) -> Vec<u8> {
+    pub(crate) fn read(&self, name: &str) -> Vec<u8> {
         fs::read(self.path(name)).expect("the file is there")
     }
 
-    fn write(&self, name: &str, bytes: &[u8]) {
+    pub(crate) fn write(&self, name: &str, bytes: &[u8]) {
         fs::write(self.path(name), bytes).expect("the file is written");
     }
 
-    fn lines(&self) -> Vec<String> {
+    pub(crate) fn lines(&self) -> Vec<String> {
         String::from_utf8(self.read("audit.jsonl"))
             .expect("it is text")
             .lines()

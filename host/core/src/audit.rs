@@ -4,7 +4,10 @@ use berth_config::{Folders, Loaded};
 use berth_contract::HostError;
 
 pub(crate) use berth_audit::Audit;
-pub use berth_audit::{ChainHead, FilterStats, Finding, Follow, ToolStats, Trail, Verification};
+pub use berth_audit::{
+    ChainHead, FilterStats, Finding, Follow, LogPosition, LogRecord, ReadFrom, RecordReader,
+    ToolStats, Trail, Verification,
+};
 
 use crate::approvals::{Question, Reply};
 

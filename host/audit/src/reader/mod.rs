@@ -1,0 +1,437 @@
+//! Reads the records in their order, for whoever takes them elsewhere: from any place in the log,
+//! over the ends of its files, and on as it grows.
+
+use std::fs::File;
+use std::io::{self, ErrorKind};
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime};
+
+use berth_config::Folders;
+use berth_contract::HostError;
+use berth_private::PrivateFolder;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
+use serde::{Deserialize, Serialize};
+
+use super::chain::{self, Hash, Key, Link, SealedRecord};
+use super::files::{self, CURRENT};
+use super::lines::Lines;
+use super::time;
+
+/// Most bytes of records that are read at once.
+const MAX_BYTES: usize = 1024 * 1024;
+
+/// How often the files are listed again when one seems to be missing: another process may have
+/// turned a file meanwhile.
+const TRIES: usize = 3;
+
+/// Bytes before the time of a record, and the time's own.
+const TIME: std::ops::Range<usize> = 7..34;
+
+/// A place in the log: the number and the hash of the record before it. By default the beginning.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LogPosition {
+    /// The record's number; 0 before the first record.
+    pub seq: u64,
+    /// Its hash in hexadecimal; zeros before the first record.
+    pub hash: String,
+}
+
+impl Default for LogPosition {
+    fn default() -> Self {
+        Self::from(Link::START)
+    }
+}
+
+impl From<Link> for LogPosition {
+    fn from(link: Link) -> Self {
+        Self { seq: link.seq, hash: chain::to_hex(&link.hash) }
+    }
+}
+
+/// Where a [`RecordReader`] begins.
+#[derive(Clone, Debug)]
+pub enum ReadFrom {
+    /// After this record.
+    Position(LogPosition),
+    /// At the first record of this time or later.
+    Time(SystemTime),
+}
+
+/// A record as it stands in the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogRecord {
+    /// Its line without the line end.
+    pub line: Vec<u8>,
+    /// The place after it: its own number and hash.
+    pub position: LogPosition,
+    /// The hash that its own hash covers: that of the record before it.
+    pub previous: String,
+    /// Whether it is unchanged and follows the record before it.
+    pub intact: bool,
+    /// Records that are missing before it. If it is [`intact`](Self::intact), whole files are
+    /// missing: mostly `keep` had them removed, and [`Trail::verify`](crate::Trail::verify) tells.
+    pub missing: u64,
+}
+
+/// Reads records in their order. It holds no lock, so it never delays whoever writes.
+pub struct RecordReader {
+    path: PathBuf,
+    from: ReadFrom,
+    /// `None`: nothing was ever recorded.
+    opened: Option<Opened>,
+}
+
+struct Opened {
+    folder: PrivateFolder,
+    key: Key,
+    changes: OwnedFd,
+    /// Records before this time are passed over.
+    from: Option<Vec<u8>>,
+    after: Link,
+    /// `None`: no file has begun yet.
+    file: Option<LogPart>,
+}
+
+/// The file that is read.
+struct LogPart {
+    number: u64,
+    file: File,
+    at: u64,
+    /// Whether its last record was read.
+    ended: bool,
+}
+
+impl RecordReader {
+    /// Reads the log of the user whose folders these are. Creates and changes nothing. If nothing
+    /// was recorded yet, it reads from the first record on.
+    ///
+    /// # Errors
+    ///
+    /// [`HostError::Io`]: the folder can't be read or trusted, its key is lost, or the record of
+    /// the position is missing or another one.
+    pub fn open(folders: &Folders, from: ReadFrom) -> Result<Self, HostError> {
+        let path = folders.data.join(files::FOLDER);
+        let mut reader = Self { path, from, opened: None };
+        reader.find()?;
+        Ok(reader)
+    }
+
+    /// Identifies the key of the log without giving it away: the beginning of its SHA-256. `None`:
+    /// there is none yet.
+    ///
+    /// # Errors
+    ///
+    /// [`HostError::Io`], naming the folder.
+    pub fn key_id(&self) -> Result<Option<String>, HostError> {
+        let id = |opened: &Opened| files::key_id(&opened.folder);
+        self.opened
+            .as_ref()
+            .map(id)
+            .transpose()
+            .map_err(HostError::io(self.path.join(files::KEY).display().to_string()))
+    }
+
+    /// The next records, at most this number and a mebibyte. Empty: there are no more at the
+    /// moment.
+    ///
+    /// # Errors
+    ///
+    /// [`HostError::Io`], naming the folder.
+    pub fn read(&mut self, most: usize) -> Result<Vec<LogRecord>, HostError> {
+        self.find()?;
+        let Some(opened) = &mut self.opened else { return Ok(Vec::new()) };
+        opened.read(most).map_err(HostError::io(self.path.display().to_string()))
+    }
+
+    /// Waits until the log changes, at most this long.
+    ///
+    /// # Errors
+    ///
+    /// [`HostError::Io`], naming the folder.
+    pub fn wait(&mut self, most: Duration) -> Result<(), HostError> {
+        let Some(opened) = &self.opened else {
+            std::thread::sleep(most.min(Duration::from_secs(1)));
+            return Ok(());
+        };
+        opened.wait(most).map_err(HostError::io(self.path.display().to_string()))
+    }
+
+    /// Opens the log unless that was done, or nothing is recorded.
+    fn find(&mut self) -> Result<(), HostError> {
+        if self.opened.is_none() {
+            self.opened = Opened::new(&self.path, &self.from)
+                .map_err(HostError::io(self.path.display().to_string()))?;
+        }
+        Ok(())
+    }
+}
+
+impl Opened {
+    fn new(path: &std::path::Path, from: &ReadFrom) -> io::Result<Option<Self>> {
+        let folder = match PrivateFolder::open(path) {
+            Ok(folder) => folder,
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                return nothing(from).map(|()| None);
+            }
+            Err(error) => return Err(error),
+        };
+        // Watched before it is read, so that no change is missed between the two.
+        let changes = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
+        let what = WatchFlags::MODIFY | WatchFlags::CREATE | WatchFlags::MOVED_FROM;
+        inotify::add_watch(&changes, path, what)?;
+        let Some(key) = files::key(&folder)? else {
+            let has_records = folder
+                .file(CURRENT)
+                .is_ok_and(|file| file.metadata().is_ok_and(|found| found.len() > 0));
+            return match has_records && files::key(&folder)?.is_none() {
+                true => Err(io::Error::new(
+                    ErrorKind::NotFound,
+                    "`key` is lost, with which the records were made; bring it back",
+                )),
+                false => nothing(from).map(|()| None),
+            };
+        };
+        let mut opened = Self { folder, key, changes, from: None, after: Link::START, file: None };
+        match from {
+            ReadFrom::Position(position) => opened.seek(position)?,
+            ReadFrom::Time(moment) => {
+                let mut text = Vec::new();
+                time::write(&mut text, *moment);
+                opened.seek_time(text)?;
+            }
+        }
+        Ok(Some(opened))
+    }
+
+    /// The files that have begun, in order, each with its first record.
+    fn files(&self) -> io::Result<Vec<(File, files::Begin)>> {
+        for last_try in (0..TRIES).map(|at| at + 1 == TRIES) {
+            let mut found = Vec::new();
+            for name in files::rotated(&self.folder)?
+                .into_iter()
+                .map(files::name)
+                .chain([CURRENT.to_owned()])
+            {
+                match self.folder.file(&name) {
+                    Ok(file) => {
+                        if let Some(begin) = files::begin(&file)? {
+                            found.push((file, begin));
+                        }
+                    }
+                    Err(error) if error.kind() == ErrorKind::NotFound => {}
+                    Err(error) => return Err(error),
+                }
+            }
+            let is_whole = found.windows(2).all(|pair| pair[1].1.file == pair[0].1.file + 1);
+            if is_whole || last_try {
+                return Ok(found);
+            }
+        }
+        Ok(Vec::new())
+    }
+
+    /// Goes behind the record of a position.
+    fn seek(&mut self, position: &LogPosition) -> io::Result<()> {
+        let Some(hash) = chain::from_hex(position.hash.as_bytes()) else {
+            return Err(invalid(format!("`{}` is no hash of a record", position.hash)));
+        };
+        let wanted = Link { seq: position.seq, hash };
+        let mut found = self.files()?;
+        let at = found.iter().rposition(|(_, begin)| begin.seq <= wanted.seq);
+        if let Some(at) = at {
+            let (file, begin) = found.swap_remove(at);
+            let mut lines = Lines::new(&file, 0, file.metadata()?.len());
+            while let Some(line) = lines.next()? {
+                let Some(sealed) = SealedRecord::parse(line.bytes).filter(|_| line.whole) else {
+                    continue;
+                };
+                if sealed.link == wanted {
+                    let ended = chain::kind(line.bytes) == b"end";
+                    self.after = wanted;
+                    let (number, at) = (begin.file, line.to);
+                    self.file = Some(LogPart { number, file, at, ended });
+                    return Ok(());
+                }
+            }
+            return Err(changed(wanted.seq));
+        }
+        // Its file was removed, or nothing is before it.
+        if let Some((_, begin)) = found.first()
+            && begin.seq == wanted.seq + 1
+            && begin.previous != wanted.hash
+        {
+            return Err(changed(wanted.seq));
+        }
+        if found.is_empty() && wanted != Link::START {
+            return Err(changed(wanted.seq));
+        }
+        self.after = wanted;
+        self.begin_with(found.into_iter().next());
+        Ok(())
+    }
+
+    /// Goes to the file in which a time lies.
+    fn seek_time(&mut self, from: Vec<u8>) -> io::Result<()> {
+        let mut found = self.files()?;
+        let at = found.iter().rposition(|(_, begin)| begin.ts.as_bytes() <= &from[..]).unwrap_or(0);
+        if at < found.len() {
+            let first = found.swap_remove(at);
+            // Nothing is missing: what is before wasn't asked for.
+            self.after = Link { seq: first.1.seq - 1, hash: first.1.previous };
+            self.begin_with(Some(first));
+        }
+        self.from = Some(from);
+        Ok(())
+    }
+
+    fn begin_with(&mut self, file: Option<(File, files::Begin)>) {
+        self.file =
+            file.map(|(file, begin)| LogPart { number: begin.file, file, at: 0, ended: false });
+    }
+
+    fn read(&mut self, most: usize) -> io::Result<Vec<LogRecord>> {
+        let (mut records, mut bytes) = (Vec::new(), 0);
+        loop {
+            // It doesn't matter what has changed: what is there now is read.
+            self.forget_changes()?;
+            self.read_file(most, &mut bytes, &mut records)?;
+            if records.len() >= most || bytes >= MAX_BYTES || !self.go_on()? {
+                return Ok(records);
+            }
+        }
+    }
+
+    /// Reads on in the current file.
+    fn read_file(
+        &mut self,
+        most: usize,
+        bytes: &mut usize,
+        records: &mut Vec<LogRecord>,
+    ) -> io::Result<()> {
+        let Some(part) = &mut self.file else { return Ok(()) };
+        let size = part.file.metadata()?.len();
+        if size < part.at {
+            return Err(invalid(format!(
+                "file {} has lost its end: {size} of {} bytes are there; `berth audit verify` tells more",
+                part.number, part.at
+            )));
+        }
+        let mut lines = Lines::new(&part.file, part.at, size);
+        while records.len() < most
+            && *bytes < MAX_BYTES
+            && !part.ended
+            // A line without an end is still being written.
+            && let Some(line) = lines.next()?.filter(|line| line.whole)
+        {
+            part.at = line.to;
+            let Some(sealed) = SealedRecord::parse(line.bytes) else { continue };
+            part.ended = chain::kind(line.bytes) == b"end";
+            let record = check(&self.key, &self.after, &sealed, line.bytes);
+            self.after = sealed.link;
+            if self
+                .from
+                .as_deref()
+                .is_some_and(|from| line.bytes.get(TIME).is_some_and(|time| time < from))
+            {
+                continue;
+            }
+            *bytes += record.line.len();
+            records.push(record);
+        }
+        Ok(())
+    }
+
+    /// Goes to the next file, if the current one has ended and there is one.
+    fn go_on(&mut self) -> io::Result<bool> {
+        let Some(part) = &self.file else {
+            let first = self.files()?.into_iter().next();
+            self.begin_with(first);
+            return Ok(self.file.is_some());
+        };
+        // A cheap look first: most often, there is nothing new.
+        let current = match self.folder.file(CURRENT) {
+            Ok(file) => files::begin(&file)?.map(|begin| begin.file),
+            Err(error) if error.kind() == ErrorKind::NotFound => None,
+            Err(error) => return Err(error),
+        };
+        if current.is_none_or(|number| number <= part.number) {
+            return Ok(false);
+        }
+        // Its last records may have been written after it was read.
+        let (number, size) = (part.number, part.file.metadata()?.len());
+        if !part.ended && has_line(&part.file, part.at, size)? {
+            return Ok(true);
+        }
+        let next = self.files()?.into_iter().find(|(_, begin)| begin.file > number);
+        let found = next.is_some();
+        if found {
+            self.begin_with(next);
+        }
+        Ok(found)
+    }
+
+    fn wait(&self, most: Duration) -> io::Result<()> {
+        let seconds = i64::try_from(most.as_secs()).unwrap_or(i64::MAX);
+        let most = Timespec { tv_sec: seconds, tv_nsec: most.subsec_nanos().into() };
+        let mut watched = [PollFd::new(&self.changes, PollFlags::IN)];
+        match poll(&mut watched, Some(&most)) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn forget_changes(&self) -> io::Result<()> {
+        loop {
+            match rustix::io::retry_on_intr(|| rustix::io::read(&self.changes, &mut [0; 4096])) {
+                Ok(_) => {}
+                Err(rustix::io::Errno::AGAIN) => return Ok(()),
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+}
+
+/// Whether a part of a file has a whole line.
+fn has_line(file: &File, from: u64, to: u64) -> io::Result<bool> {
+    Ok(Lines::new(file, from, to).next()?.is_some_and(|line| line.whole))
+}
+
+/// The record of a line, compared with the one before it.
+fn check(key: &Key, after: &Link, sealed: &SealedRecord<'_>, line: &[u8]) -> LogRecord {
+    let next = after.seq + 1;
+    let missing = sealed.link.seq.saturating_sub(next);
+    // The first record of a file states the hash before it: the files before it may be removed.
+    let stated = (missing > 0).then(|| files::begin_of(line)).flatten();
+    let previous: Hash = stated.map_or(after.hash, |begin| begin.previous);
+    let in_place = sealed.link.seq == next || previous != after.hash;
+    LogRecord {
+        line: line.to_vec(),
+        position: sealed.link.into(),
+        previous: chain::to_hex(&previous),
+        intact: in_place && sealed.follows(key, &previous),
+        missing,
+    }
+}
+
+/// Nothing is recorded, so no position but the first exists.
+fn nothing(from: &ReadFrom) -> io::Result<()> {
+    match from {
+        ReadFrom::Position(position) if position.seq > 0 => Err(changed(position.seq)),
+        _ => Ok(()),
+    }
+}
+
+fn changed(seq: u64) -> io::Error {
+    invalid(format!(
+        "record {seq}, after which to go on, is missing or was changed; `berth audit verify` tells more"
+    ))
+}
+
+fn invalid(why: String) -> io::Error {
+    io::Error::new(ErrorKind::InvalidData, why)
+}
+
+#[cfg(test)]
+mod tests;
