@@ -1,10 +1,12 @@
 //! Builds a host from the options, the same way for every command.
 
 use std::io::Write;
+use std::sync::Arc;
 
 use berth_core::config::{self, Folders, Loaded, Project, ProjectTrust};
 use berth_core::text::counted;
 use berth_core::{Builtin, Host, HostBuilder, HostError};
+use berth_export::Telemetry;
 use tokio::runtime::Builder;
 
 use crate::error::Error;
@@ -121,7 +123,17 @@ pub(crate) async fn build_for_call(
     let replaced = loaded.config.plugins.values().any(|plugin| plugin.replaces == FILTERS);
     let is_needed = |builtin: &&Builtin| for_model || replaced || builtin.name != FILTERS;
     let needed: Vec<Builtin> = berth_builtins::all().iter().filter(is_needed).copied().collect();
-    start(with(options, folders, loaded, &needed)?.front_end("berth call").only_for(tool)).await
+    let telemetry = Telemetry::from_config(&loaded, &folders)?;
+    let builder = with(options, folders, loaded, &needed)?.front_end("berth call").only_for(tool);
+    start(observed(builder, telemetry)).await
+}
+
+/// With traces and metrics of its calls, if they are sent.
+pub(crate) fn observed(builder: HostBuilder, telemetry: Option<Arc<Telemetry>>) -> HostBuilder {
+    match telemetry {
+        Some(telemetry) => builder.observer(telemetry),
+        None => builder,
+    }
 }
 
 async fn start(builder: HostBuilder) -> Result<Host, HostError> {

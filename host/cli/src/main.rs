@@ -35,6 +35,7 @@ pub(crate) use berth_terminal::{ask, exit, nearest, new_file, progress, shown, s
 
 use std::fmt;
 use std::io::Write;
+use std::time::Duration;
 
 use berth_authoring::AuthorCommand;
 use clap::Parser;
@@ -60,6 +61,9 @@ use crate::style::Message;
 #[cfg(target_env = "musl")]
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// How long the end of the program waits for a collector of telemetry.
+const LAST_SENDING: Duration = Duration::from_millis(500);
 
 fn main() {
     // This comes first, before a second thread starts: a helper confines itself and never returns.
@@ -92,6 +96,7 @@ fn main() {
     });
     let flushed = std::io::stdout().flush().map_err(Error::from);
     let exit = flushed.map_or_else(|error| error.end().0.max(exit), |()| exit);
+    berth_export::flush_telemetry(LAST_SENDING);
     // Exits without returning: a thread that is stuck in a system call must not keep the process.
     std::process::exit(exit.code());
 }
@@ -119,7 +124,7 @@ fn run(Arguments { command, options }: Arguments) -> Result<Exit, Error> {
         Command::Mcp(command) => mcp::run(&command, &options),
         Command::Approvals(approvals) => approvals::run(&approvals, &options),
         Command::Tools(tools) => tools::run(&tools, &options),
-        Command::Audit(command) => audit::run(&command),
+        Command::Audit(command) => audit::run(&command, &options),
         Command::Filter(command) => filter::run(&command, &options),
         Command::Plugin(command) => plugin::run(&command, &options),
         Command::Key(command) => key::run(&command),

@@ -12,7 +12,7 @@ const MAX_NAME: usize = 64;
 const MAX_SECRETS: usize = 64;
 
 impl Loaded {
-    /// Every secret, with its table (`tools.web` or `plugins.NAME`) and its name.
+    /// Every secret, with its table (`tools.web`, `plugins.NAME` or `telemetry`) and its name.
     pub fn secrets(&self) -> impl Iterator<Item = (String, &str, &Secret)> {
         let web = self
             .config
@@ -27,7 +27,13 @@ impl Loaded {
                 .iter()
                 .map(move |(name, secret)| (format!("plugins.{plugin}"), name.as_str(), secret))
         });
-        web.chain(plugin_secrets)
+        let telemetry = self
+            .config
+            .telemetry
+            .secrets
+            .iter()
+            .map(|(name, secret)| ("telemetry".to_owned(), name.as_str(), secret));
+        web.chain(plugin_secrets).chain(telemetry)
     }
 
     /// Problems of secrets that can't be found in a single value.

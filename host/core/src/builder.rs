@@ -1,6 +1,7 @@
 //! Builds a host: the one constructor for every front end.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -302,6 +303,16 @@ impl HostBuilder {
             }
         }
         plugins.check_patterns()?;
+        if let Some(observer) = &self.observer {
+            let plugins = Arc::downgrade(&plugins);
+            observer.built(Box::new(move || {
+                let mut counts = BTreeMap::new();
+                for plugin in plugins.upgrade().iter().flat_map(|plugins| plugins.states()) {
+                    *counts.entry(plugin.word()).or_default() += 1;
+                }
+                counts
+            }));
+        }
         let settings = Settings { max_call: limits.max_call, arguments: limits.arguments };
         Ok(Host {
             plugins,

@@ -1,7 +1,8 @@
 //! The host: the public interface for programs.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use berth_answers::{Answer, FilterCounts, FilterSummary, Results, Shaper};
 use berth_catalogue::plugins::{FilterRulesState, PluginState, Plugins, Watch};
@@ -51,11 +52,47 @@ pub struct Host {
 
 /// Sees the calls of a host, whichever front end makes them.
 ///
-/// Its function is called on the thread of the call, before the answer leaves, so it must not
+/// Its functions are called on the thread of the call, before the answer leaves, so they must not
 /// block.
 pub trait CallObserver: Send + Sync + 'static {
-    /// A call ended. `arguments`: in the form that the tool got, or would have got.
-    fn called(&self, arguments: &Value, answer: &Answer, took: Duration);
+    /// A call ended.
+    fn called(&self, call: &ObservedCall<'_>);
+
+    /// A call ended without an answer, since its future was dropped. `tool`: its full name, if it
+    /// was found.
+    fn dropped(&self, tool: Option<&str>, took: Duration) {
+        let _ = (tool, took);
+    }
+
+    /// The host was built. `plugins` counts its plugins by their state: `running`, `loading`,
+    /// `held` or `failed`. After the host's end, it counts none.
+    fn built(&self, plugins: CountPlugins) {
+        drop(plugins);
+    }
+}
+
+/// Counts the plugins of a host by their state.
+pub type CountPlugins = Box<dyn Fn() -> BTreeMap<&'static str, u64> + Send + Sync>;
+
+/// A call that ended, for a [`CallObserver`].
+#[derive(Debug)]
+pub struct ObservedCall<'a> {
+    /// The arguments in the form that the tool got, or would have got.
+    pub arguments: &'a Value,
+    /// What the caller sent beside them, such as `traceparent`.
+    pub meta: Option<&'a Map<String, Value>>,
+    /// The session's name.
+    pub session: &'a str,
+    /// The answer.
+    pub answer: &'a Answer,
+    /// When the call began.
+    pub started_at: SystemTime,
+    /// How long it took.
+    pub took: Duration,
+    /// How long of that it waited for a person.
+    pub waited: Duration,
+    /// How often the tool ran.
+    pub attempts: u32,
 }
 
 /// Settings that apply to every call.

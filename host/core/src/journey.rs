@@ -20,7 +20,7 @@ use crate::approvals::Approver;
 use crate::approve::ApprovalStep;
 use crate::dependencies;
 use crate::governor::ReachRules;
-use crate::host::{Host, Request};
+use crate::host::{Host, ObservedCall, Request};
 use crate::record::{DropRecorder, Governance, RunReport, call_record};
 use crate::session::Session;
 use crate::undo::{CallChanges, CallJournal};
@@ -48,8 +48,8 @@ impl Host {
         let mut steps = Steps::begin();
         let (context, session, inputs) = self.begin(request);
         let (governance, run) = (Governance::default(), RunReport::default());
-        let mut call =
-            DropRecorder { audit: &self.audit, context, governance, run, recorded: false };
+        let (audit, observer) = (&self.audit, self.observer.as_deref());
+        let mut call = DropRecorder { audit, observer, context, governance, run, recorded: false };
         let cancel = inputs.cancel.clone();
         let outcome = self.journey(&mut call, &session, inputs, &mut steps).await;
         let catalogue = self.plugins.catalogue();
@@ -83,7 +83,16 @@ impl Host {
             steps: steps.taken,
         };
         if let Some(observer) = &self.observer {
-            observer.called(&call.context.arguments, &answer, call.context.started.elapsed());
+            observer.called(&ObservedCall {
+                arguments: &call.context.arguments,
+                meta: call.context.meta.as_deref(),
+                session: &call.context.session,
+                answer: &answer,
+                started_at: call.context.started_at,
+                took: call.context.started.elapsed(),
+                waited: call.governance.waited,
+                attempts: call.run.attempts,
+            });
         }
         answer
     }

@@ -296,5 +296,5 @@ pub use checking::{Check, GateAnswer, GateCheck};
 pub use dependencies::OfferedTool;
 pub use door::door;
 pub use fingerprint::Fingerprint;
-pub use host::{CallObserver, FilterState, Host, Request};
+pub use host::{CallObserver, CountPlugins, FilterState, Host, ObservedCall, Request};
 pub use session::Session;

@@ -14,6 +14,7 @@ use berth_policy::Decision;
 use crate::audit::Audit;
 use crate::counting::QuotaReservation;
 use crate::governor::ReachRules;
+use crate::host::CallObserver;
 use crate::undo::CallJournal;
 
 /// The decisions of the gates and of a person.
@@ -50,6 +51,8 @@ pub(crate) struct RunReport {
 /// Records a call whose future is dropped.
 pub(crate) struct DropRecorder<'a> {
     pub(crate) audit: &'a Audit,
+    /// Who sees calls.
+    pub(crate) observer: Option<&'a dyn CallObserver>,
     pub(crate) context: CallContext,
     pub(crate) governance: Governance,
     pub(crate) run: RunReport,
@@ -101,6 +104,10 @@ impl Drop for DropRecorder<'_> {
             let outcome = Err(Failure::new(Category::Cancelled, "nobody waited for the answer")
                 .with_code("dropped"));
             self.audit.dropped(&self.record(&outcome, &ShapeReport::default()));
+            if let Some(observer) = self.observer {
+                let tool = self.context.tool.as_ref().map(|tool| &*tool.definition.name);
+                observer.dropped(tool, self.context.started.elapsed());
+            }
         }
     }
 }

@@ -4,10 +4,9 @@ use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
-use std::time::Duration;
 
 use berth_core::text::{cut, neutral, neutral_line};
-use berth_core::{Answer, CallObserver, HostError};
+use berth_core::{CallObserver, HostError, ObservedCall};
 use serde_json::{Value, json};
 
 /// Events that wait for a slow terminal; further ones are counted.
@@ -64,7 +63,8 @@ impl Screen {
 }
 
 impl CallObserver for Screen {
-    fn called(&self, arguments: &Value, answer: &Answer, took: Duration) {
+    fn called(&self, call: &ObservedCall<'_>) {
+        let ObservedCall { arguments, answer, took, .. } = call;
         let (status, text) = match &answer.outcome {
             Ok(output) => (
                 "ok".to_owned(),

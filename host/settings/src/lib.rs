@@ -26,6 +26,7 @@ mod retry;
 mod secrets;
 mod serve;
 mod shell;
+mod telemetry;
 mod tools;
 mod undo;
 mod web;
@@ -67,6 +68,7 @@ pub use serve::{OAuth, Serve, Structured};
 pub use shell::{
     NetworkGrant, PresetName, ProcessLimits, SandboxMode, Shell, VariableName, WrittenProgram,
 };
+pub use telemetry::Telemetry;
 pub use tools::{Autonomy, Tools};
 pub use undo::Undo;
 pub use web::{OtherDomains, Web};
@@ -90,6 +92,8 @@ section! {
         pub installing: Installing, Narrowing::Table(Installing::RULES);
         /// The record of every call: `audit/audit.jsonl` in Berth's data folder.
         pub audit: Audit, Narrowing::Table(Audit::RULES);
+        /// Traces and metrics of calls for OpenTelemetry.
+        pub telemetry: Telemetry, Narrowing::Table(Telemetry::RULES);
         /// Plugins that are not built in. The key is the name that stands before `__` in the names
         /// of their tools: at most 24 of `[a-z0-9-]`, a letter first.
         pub plugins: BTreeMap<String, Plugin>, Narrowing::Named(Plugin::RULES);

@@ -12,6 +12,7 @@ use crate::filter::FilterCommand;
 use crate::options::Options;
 
 use berth_authoring::AuthorCommand;
+use berth_export::AuditCommand;
 use berth_install::InstallCommand;
 pub(crate) use grants::{
     AllowArguments, AllowHostArguments, InitArguments, TrustArguments, YesOrNo,
@@ -299,74 +300,6 @@ pub(crate) struct ToolsArguments {
     #[arg(long)]
     pub(crate) json: bool,
 }
-
-/// `berth audit`.
-#[derive(Debug, Subcommand)]
-pub(crate) enum AuditCommand {
-    /// Verify that no record was changed and none is missing
-    #[command(after_help = VERIFY_AFTER)]
-    Verify {
-        /// A hash that `berth audit head` printed and that was kept elsewhere: its record has to be
-        /// there
-        #[arg(long, value_name = "HASH")]
-        head: Option<String>,
-        /// Print one JSON object
-        #[arg(long)]
-        json: bool,
-    },
-    /// Print the hash of the last record, to keep elsewhere
-    #[command(after_help = "Examples:\n  berth audit head\n  berth audit head --json")]
-    Head {
-        /// Print one JSON object: the record's number, and its hash
-        #[arg(long)]
-        json: bool,
-    },
-    /// Print the last records
-    #[command(after_help = TAIL_AFTER)]
-    Tail {
-        /// The number of records
-        #[arg(long, short = 'n', value_name = "N", default_value_t = 10)]
-        lines: usize,
-        /// Print new records as they are written, until Ctrl-C
-        #[arg(long, short)]
-        follow: bool,
-        /// Print each record as the line of JSON that it is
-        #[arg(long)]
-        json: bool,
-    },
-    /// Print everything that was recorded of a call
-    #[command(after_help = "Example:\n  berth audit show 5f1d0c6a9b3e2d47-1")]
-    Show {
-        /// The call's id, as its answer and each record of it has it
-        id: String,
-        /// Print a JSON array of the records
-        #[arg(long)]
-        json: bool,
-    },
-    /// Count the calls of each tool: failures, refusals, questions, times
-    #[command(
-        after_help = "Examples:\n  berth audit stats\n  berth audit stats --json | jq 'max_by(.p99_ms)'"
-    )]
-    Stats {
-        /// Print a JSON array
-        #[arg(long)]
-        json: bool,
-    },
-}
-
-const VERIFY_AFTER: &str = "\
-Examples:
-  berth audit verify
-  berth audit verify --head \"$(cat /mnt/elsewhere/berth-head)\"
-
-It ends with 4 if a record was changed, left out, put in, moved or cut off, and names the line. \
-Who can write the audit folder can also write the whole log anew; only a hash that was kept elsewhere shows that.";
-
-const TAIL_AFTER: &str = "\
-Examples:
-  berth audit tail -n 50
-  berth audit tail --follow
-  berth audit tail -n 1000 --json | jq 'select(.result == \"blocked\")'";
 
 /// `berth plugin`.
 #[derive(Debug, Subcommand)]

@@ -5,28 +5,31 @@ mod record;
 use std::io::{self, Write};
 
 use berth_core::audit::{ChainHead, Finding, ToolStats, Trail, Verification};
-use berth_core::config::Folders;
+use berth_core::config::{Folders, load};
 use berth_core::text::{counted, neutral_line};
+use berth_export::{AuditCommand, Collector, ExportArguments, ExportError, Transport};
 use serde_json::{Value, json};
 
-use crate::arguments::AuditCommand;
 use crate::error::Error;
 use crate::exit::Exit;
+use crate::options::Options;
 use crate::shown;
-use crate::style::{BAD, FAINT, GOOD, WARNING};
+use crate::style::{BAD, FAINT, GOOD, WARNING, warn};
 
 /// Message if nothing was ever recorded.
 const NOTHING: &str = "Nothing is recorded yet.";
 
 /// Runs the command. It needs only the folders: records can be read whatever the configuration is.
-pub(crate) fn run(command: &AuditCommand) -> Result<Exit, Error> {
-    let trail = Trail::open(&Folders::from_environment()?)?;
+pub(crate) fn run(command: &AuditCommand, options: &Options) -> Result<Exit, Error> {
+    let folders = Folders::from_environment()?;
+    let trail = || Trail::open(&folders);
     match command {
-        AuditCommand::Verify { head, json } => verify(&trail, head.as_deref(), *json),
-        AuditCommand::Head { json } => head(&trail, *json),
-        AuditCommand::Tail { lines, follow, json } => tail(trail, *lines, *follow, *json),
-        AuditCommand::Show { id, json } => show(&trail, id, *json),
-        AuditCommand::Stats { json } => stats(&trail, *json),
+        AuditCommand::Verify { head, json } => verify(&trail()?, head.as_deref(), *json),
+        AuditCommand::Head { json } => head(&trail()?, *json),
+        AuditCommand::Tail { lines, follow, json } => tail(trail()?, *lines, *follow, *json),
+        AuditCommand::Show { id, json } => show(&trail()?, id, *json),
+        AuditCommand::Stats { json } => stats(&trail()?, *json),
+        AuditCommand::Export(arguments) => export(arguments, options, &folders),
     }
 }
 
@@ -144,6 +147,26 @@ fn print_lines(records: &[Value], as_json: bool) -> io::Result<()> {
         }
     }
     out.flush()
+}
+
+fn export(
+    arguments: &ExportArguments,
+    options: &Options,
+    folders: &Folders,
+) -> Result<Exit, Error> {
+    let connect = |endpoint: &str| {
+        let loaded = load(folders, &options.inputs()?)?;
+        Ok(Box::new(Collector::new(&loaded, folders, endpoint)?) as Box<dyn Transport>)
+    };
+    // Without a reader of stderr, the exit code still says it.
+    let done = berth_export::export(arguments, folders, connect, |text| drop(warn(text)));
+    match done {
+        Ok(done) if done.broken + done.refused > 0 => Ok(Exit::Host),
+        Ok(_) => Ok(Exit::Success),
+        Err(ExportError::Usage(why)) => Err(Error::Usage(why)),
+        Err(ExportError::Host(error)) => Err(Error::Host(error)),
+        Err(ExportError::Write(error)) => Err(Error::Write(error)),
+    }
 }
 
 fn show(trail: &Trail, id: &str, as_json: bool) -> Result<Exit, Error> {

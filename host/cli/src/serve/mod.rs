@@ -8,6 +8,7 @@ use std::sync::Arc;
 use berth_core::config::{Folders, Loaded};
 use berth_core::text::neutral_line;
 use berth_core::{HostBuilder, HostError, Session};
+use berth_export::Telemetry;
 use berth_mcp::{Http, Place, ServeError, Server, serve_http, serve_stdio};
 
 use crate::arguments::ServeArguments;
@@ -89,7 +90,8 @@ fn builder(
     loaded: Loaded,
     place: Option<&Place>,
 ) -> Result<HostBuilder, HostError> {
-    let builder = host::builder(options, folders, loaded)?
+    let telemetry = Telemetry::from_config(&loaded, &folders)?;
+    let builder = host::observed(host::builder(options, folders, loaded)?, telemetry)
         .front_end("berth serve")
         .watch()
         .load_in_background();

@@ -36,6 +36,12 @@ timeout = 10
 [tools.web.secrets.known]
 env = "KNOWN"
 hosts = ["api.example.com"]
+[telemetry]
+traces = false
+metrics = false
+[telemetry.secrets.known]
+env = "KNOWN"
+hosts = ["api.example.com"]
 [tools.limits]
 cpu_secs = 10
 memory_mib = 128
@@ -228,6 +234,23 @@ pub(super) fn attempt(key: &str) -> Option<&'static str> {
         "tools.undo.max_mib" => "tools.undo.max_mib = 1",
         "tools.undo.days" => "tools.undo.days = 1",
         "audit.keep" => "audit.keep = 1",
+        "telemetry.endpoint" => "telemetry.endpoint = \"https://evil.example\"",
+        "telemetry.traces" => "telemetry.traces = true",
+        "telemetry.metrics" => "telemetry.metrics = true",
+        "telemetry.interval_secs" => "telemetry.interval_secs = 1",
+        "telemetry.secrets.*.env" => "telemetry.secrets.known.env = \"AWS_SECRET_ACCESS_KEY\"",
+        "telemetry.secrets.*.file" => "telemetry.secrets.known.file = \"~/.ssh/id_rsa\"",
+        "telemetry.secrets.*.command" => "telemetry.secrets.known.command = [\"./evil\"]",
+        "telemetry.secrets.*.keyring.service" => {
+            "telemetry.secrets.known.keyring.service = \"bank\""
+        }
+        "telemetry.secrets.*.keyring.account" => "telemetry.secrets.known.keyring.account = \"me\"",
+        "telemetry.secrets.*.hosts" => "telemetry.secrets.known.hosts = [\"evil.example\"]",
+        "telemetry.secrets.*.methods" => "telemetry.secrets.known.methods = [\"POST\"]",
+        "telemetry.secrets.*.paths" => "telemetry.secrets.known.paths = [\"/\"]",
+        "telemetry.secrets.*.header" => "telemetry.secrets.known.header = \"X-Logged\"",
+        "telemetry.secrets.*.prefix" => "telemetry.secrets.known.prefix = \"\"",
+        "telemetry.secrets.*.query" => "telemetry.secrets.known.query = \"q\"",
         "plugins.*.path" => "plugins.known.path = \"evil.wasm\"",
         "plugins.*.source" => "plugins.known.source = \"https://evil.example\"",
         "plugins.*.digest" => {

@@ -1,0 +1,133 @@
+//! The command line of `berth audit`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueEnum};
+
+const AFTER: &str = "\
+Examples:
+  berth audit export > records.jsonl
+  berth audit export --format cef --follow --to /var/log/berth.cef
+  berth audit export --format otlp --endpoint http://localhost:4318 --follow --since 24h
+
+To a file or a collector, each run continues after the last exported record, and after a crash it may \
+repeat some: the number `seq` says which. Records go to the receiver only; the log stays as it is. \
+It ends with 4 if a record was changed or is missing.";
+
+/// `berth audit`.
+#[derive(Debug, Subcommand)]
+pub enum AuditCommand {
+    /// Verify that no record was changed and none is missing
+    #[command(after_help = VERIFY_AFTER)]
+    Verify {
+        /// A hash that `berth audit head` printed and that was kept elsewhere: its record has to be
+        /// there
+        #[arg(long, value_name = "HASH")]
+        head: Option<String>,
+        /// Print one JSON object
+        #[arg(long)]
+        json: bool,
+    },
+    /// Print the hash of the last record, to keep elsewhere
+    #[command(after_help = "Examples:\n  berth audit head\n  berth audit head --json")]
+    Head {
+        /// Print one JSON object: the record's number, and its hash
+        #[arg(long)]
+        json: bool,
+    },
+    /// Print the last records
+    #[command(after_help = TAIL_AFTER)]
+    Tail {
+        /// The number of records
+        #[arg(long, short = 'n', value_name = "N", default_value_t = 10)]
+        lines: usize,
+        /// Print new records as they are written, until Ctrl-C
+        #[arg(long, short)]
+        follow: bool,
+        /// Print each record as the line of JSON that it is
+        #[arg(long)]
+        json: bool,
+    },
+    /// Export the records to a file or another system: as they are, as CEF, or for OpenTelemetry
+    Export(ExportArguments),
+    /// Print everything that was recorded of a call
+    #[command(after_help = "Example:\n  berth audit show 5f1d0c6a9b3e2d47-1")]
+    Show {
+        /// The call's id, as its answer and each record of it has it
+        id: String,
+        /// Print a JSON array of the records
+        #[arg(long)]
+        json: bool,
+    },
+    /// Count the calls of each tool: failures, refusals, questions, times
+    #[command(
+        after_help = "Examples:\n  berth audit stats\n  berth audit stats --json | jq 'max_by(.p99_ms)'"
+    )]
+    Stats {
+        /// Print a JSON array
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+const VERIFY_AFTER: &str = "\
+Examples:
+  berth audit verify
+  berth audit verify --head \"$(cat /mnt/elsewhere/berth-head)\"
+
+It ends with 4 if a record was changed, left out, put in, moved or cut off, and names the line. \
+Who can write the audit folder can also write the whole log anew; only a hash that was kept elsewhere shows that.";
+
+const TAIL_AFTER: &str = "\
+Examples:
+  berth audit tail -n 50
+  berth audit tail --follow
+  berth audit tail -n 1000 --json | jq 'select(.result == \"blocked\")'";
+
+/// `berth audit export`.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = AFTER)]
+pub struct ExportArguments {
+    /// The form of the records
+    #[arg(long, value_enum, default_value = "jsonl")]
+    pub format: ExportFormat,
+    /// Go on with new records as they are written, until Ctrl-C
+    #[arg(long, short)]
+    pub follow: bool,
+    /// Where the first export begins: 2026-03-01T12:00:00Z, 2026-03-01 (UTC), or a time ago as 90m,
+    /// 24h, 7d; by default with the first record
+    #[arg(long, value_name = "TIME")]
+    pub since: Option<String>,
+    /// The file to append to; `-` is standard output
+    #[arg(long, value_name = "FILE", default_value = "-")]
+    pub to: PathBuf,
+    /// The address of a collector for OpenTelemetry, in place of a file: https, or http on this
+    /// machine; with `--format otlp`
+    #[arg(long, value_name = "URL", conflicts_with = "to")]
+    pub endpoint: Option<String>,
+    /// Begin with the first record, whatever was exported before
+    #[arg(long, conflicts_with = "since")]
+    pub again: bool,
+}
+
+/// The form of exported records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ExportFormat {
+    /// The lines of the log, each as it is, with what a receiver needs to verify them
+    Jsonl,
+    /// ArcSight's Common Event Format
+    Cef,
+    /// Logs of OpenTelemetry, to a collector or as JSON in a file
+    Otlp,
+}
+
+impl ExportFormat {
+    /// The name on the command line.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Jsonl => "jsonl",
+            Self::Cef => "cef",
+            Self::Otlp => "otlp",
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! A receiver of OTLP over HTTP, by the door for Berth's own requests.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use berth_core::HostError;
+use berth_core::config::{Folders, Loaded};
+use berth_egress::{SecretSource, read};
+use berth_policy::egress::{Placement, PrivateHosts, SecretRule, Target};
+use berth_requests::{
+    Credential, Door, DoorError, DoorRecord, Limits, Recorder, Request, check_url,
+};
+use http::header::{AUTHORIZATION, CONTENT_TYPE, RETRY_AFTER};
+use http::{HeaderName, HeaderValue, Method};
+use tokio::runtime::{Builder, Runtime};
+use url::Url;
+
+use crate::send::{Post, Posted, Transport, Unsent};
+
+/// The limits of one request. The answer is a few bytes.
+const LIMITS: Limits =
+    Limits { time: Duration::from_secs(20), idle: Duration::from_secs(10), bytes: 64 * 1024 };
+
+/// Sends to the receiver that the operator named.
+pub struct Collector {
+    door: Door,
+    endpoint: Url,
+    runtime: Runtime,
+    secrets: Vec<(SecretRule, SecretSource)>,
+    /// The headers with secrets, once they are read.
+    headers: Option<Vec<(HeaderName, HeaderValue)>>,
+}
+
+impl Collector {
+    /// The receiver at `endpoint`, with the secrets of `[telemetry.secrets]` for its host. Sends
+    /// nothing yet.
+    ///
+    /// # Errors
+    ///
+    /// [`HostError::Config`]: the address can't be used.
+    pub fn new(config: &Loaded, folders: &Folders, endpoint: &str) -> Result<Self, HostError> {
+        let directory = config.directory();
+        let wrong = |why: String| {
+            let endpoint = berth_core::text::neutral_line(berth_core::text::cut(endpoint, 200));
+            HostError::Config(format!("the endpoint {endpoint}: {why}"))
+        };
+        let url = check_url(endpoint).map_err(|error| wrong(error.to_string()))?;
+        if url.query().is_some() || url.fragment().is_some() {
+            return Err(wrong("it has a query; put secrets into [telemetry.secrets]".to_owned()));
+        }
+        let mut secrets = Vec::new();
+        for (name, secret) in &config.config.telemetry.secrets {
+            let key = format!("telemetry.secrets.{name}");
+            let source = config.source_of(&key, secret, folders, &directory);
+            secrets.push((secret.rule(name).map_err(wrong)?, source));
+        }
+        let door = Door::new(config.network(folders, &directory), Arc::new(NoRecord));
+        let runtime = Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(HostError::io("starting the reactor"))?;
+        Ok(Self { door, endpoint: url, runtime, secrets, headers: None })
+    }
+
+    /// The headers with secrets for a URL. Blocks: a program may have to print one.
+    fn headers(&mut self, url: &Url) -> Result<Vec<(HeaderName, HeaderValue)>, String> {
+        if let Some(headers) = &self.headers {
+            return Ok(headers.clone());
+        }
+        let target = Target::parse(url.as_str())?;
+        // A collector on this machine may have plain http.
+        let host = url.host_str().unwrap_or_default();
+        let port = url.port_or_known_default().unwrap_or_default();
+        let private: Vec<_> = PrivateHosts::new(&format!("{host}:{port}")).into_iter().collect();
+        let mut headers = Vec::new();
+        for (rule, source) in &self.secrets {
+            if !rule.applies_to(&target, Method::POST.as_str(), url.path(), &private) {
+                continue;
+            }
+            let failed = |why: &dyn fmt::Display| format!("the secret {}: {why}", rule.name);
+            let Placement::Header { name, prefix } = &rule.placement else {
+                return Err(failed(&"a collector takes secrets in headers alone"));
+            };
+            let secret = read(source).map_err(|why| failed(&why))?;
+            let name = HeaderName::try_from(name.as_str()).map_err(|error| failed(&error))?;
+            let value = HeaderValue::try_from(format!("{prefix}{}", secret.expose()));
+            let mut value = value.map_err(|error| failed(&error))?;
+            value.set_sensitive(true);
+            headers.push((name, value));
+        }
+        self.headers = Some(headers.clone());
+        Ok(headers)
+    }
+}
+
+impl Transport for Collector {
+    fn post(&mut self, post: &Post<'_>) -> Result<Posted, Unsent> {
+        let url = signal_url(&self.endpoint, post.path);
+        let mut request = Request::new("telemetry", Method::POST, url.as_str())
+            .map_err(unsent)?
+            .header(CONTENT_TYPE, HeaderValue::from_static(post.media_type))
+            .body(post.body.to_vec())
+            .limits(LIMITS);
+        for (name, value) in self.headers(&url).map_err(Unsent::Never)? {
+            // POST is never sent on elsewhere, so no other origin gets a header.
+            request = match name == AUTHORIZATION {
+                true => request.credential(Some(Credential::new(&url, value))),
+                false => request.header(name, value),
+            };
+        }
+        let door = &self.door;
+        let posted = self.runtime.block_on(async {
+            let answer = door.send(request).await?;
+            let status = answer.status().as_u16();
+            let pause = answer.headers().get(RETRY_AFTER);
+            let retry_after = pause.and_then(|pause| pause.to_str().ok()?.trim().parse().ok());
+            let body = answer.bytes(&|_, _| ()).await?;
+            Ok::<_, DoorError>(Posted { status, retry_after, body })
+        });
+        let posted = posted.map_err(unsent)?;
+        if matches!(posted.status, 401 | 403) {
+            // The secret may have changed since.
+            self.headers = None;
+        }
+        Ok(posted)
+    }
+}
+
+/// Whether an error may pass: not one of the settings, nor an answer that isn't a collector's.
+fn unsent(error: DoorError) -> Unsent {
+    let why = error.to_string();
+    match error {
+        DoorError::Name(..)
+        | DoorError::Connection(..)
+        | DoorError::Idle(..)
+        | DoorError::Time(..)
+        | DoorError::Incomplete(..) => Unsent::Later(why),
+        _ => Unsent::Never(why),
+    }
+}
+
+/// Requests with records and telemetry have no records of their own: each would be one more to
+/// send.
+#[derive(Debug)]
+struct NoRecord;
+
+impl Recorder for NoRecord {
+    fn record(&self, _: &DoorRecord) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+/// The address of a signal: below the endpoint, unless that names the signal itself.
+fn signal_url(endpoint: &Url, path: &str) -> Url {
+    let mut url = endpoint.clone();
+    let base = endpoint.path().trim_end_matches('/');
+    if !base.ends_with(&format!("/{path}")) {
+        url.set_path(&format!("{base}/{path}"));
+    }
+    url
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn signals_lie_below_the_endpoint() {
+        for (endpoint, expected) in [
+            ("http://localhost:4318", "http://localhost:4318/v1/logs"),
+            ("http://localhost:4318/", "http://localhost:4318/v1/logs"),
+            ("https://c.example/otlp", "https://c.example/otlp/v1/logs"),
+            ("https://c.example/v1/logs", "https://c.example/v1/logs"),
+        ] {
+            let endpoint = endpoint.parse().expect("it is a URL");
+            assert_eq!(signal_url(&endpoint, "v1/logs").as_str(), expected);
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! Exports to a collector, which may be slow, refuse, or be gone.
+
+use std::thread::sleep;
+
+use berth_core::HostError;
+use berth_core::audit::LogRecord;
+
+use crate::error::ExportError;
+use crate::otlp;
+use crate::send::{Pauses, Sent, Transport, send};
+
+/// How often a batch is sent by an export that ends. One that follows never gives up.
+const TRIES: usize = 6;
+
+/// Sends records to a collector.
+pub(crate) struct Delivery {
+    transport: Box<dyn Transport>,
+    endpoint: String,
+    instance: String,
+    follows: bool,
+    /// Records that the collector refused.
+    refused: u64,
+}
+
+impl Delivery {
+    pub(crate) fn new(
+        transport: Box<dyn Transport>,
+        endpoint: String,
+        instance: String,
+        follows: bool,
+    ) -> Self {
+        Self { transport, endpoint, instance, follows, refused: 0 }
+    }
+
+    /// Records that the collector took no notice of, so far.
+    pub(crate) fn refused(&self) -> u64 {
+        self.refused
+    }
+
+    /// Sends records, in as many requests as the collector wants. Returns when it has them.
+    ///
+    /// # Errors
+    ///
+    /// The collector doesn't take them.
+    pub(crate) fn send(
+        &mut self,
+        records: &[LogRecord],
+        warn: &mut impl FnMut(&str),
+    ) -> Result<(), ExportError> {
+        let body = otlp::logs::request(records, &self.instance).to_protobuf();
+        let (mut pauses, mut tries) = (Pauses::new(), 0);
+        loop {
+            tries += 1;
+            match send(&mut *self.transport, "v1/logs", &body) {
+                Sent::Done(None) => return Ok(()),
+                Sent::Done(Some(refused)) => {
+                    self.refused += refused.count;
+                    let (count, why) = (refused.count, refused.why);
+                    warn(&format!(
+                        "the collector refused {count} of {} records: {why}",
+                        records.len()
+                    ));
+                    return Ok(());
+                }
+                Sent::TooLarge if records.len() > 1 => {
+                    let (first, second) = records.split_at(records.len() / 2);
+                    self.send(first, warn)?;
+                    return self.send(second, warn);
+                }
+                Sent::TooLarge => return Err(self.failed(records, "the receiver answered 413")),
+                Sent::Refused(why) => return Err(self.failed(records, &why)),
+                Sent::Later(_, why) if !self.follows && tries == TRIES => {
+                    return Err(self.failed(records, &why));
+                }
+                Sent::Later(asked, why) => {
+                    if tries == 1 {
+                        warn(&format!("{}: {why}; it is tried again", self.endpoint));
+                    }
+                    sleep(pauses.next(asked));
+                }
+            }
+        }
+    }
+
+    fn failed(&self, records: &[LogRecord], why: &str) -> ExportError {
+        let number = |record: Option<&LogRecord>| record.map_or(0, |record| record.position.seq);
+        let (first, last) = (number(records.first()), number(records.last()));
+        let why = format!(
+            "{why}; records {first} to {last} were not taken, and the next run begins with them"
+        );
+        HostError::io(format!("exporting to {}", self.endpoint))(std::io::Error::other(why)).into()
+    }
+}

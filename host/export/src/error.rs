@@ -1,0 +1,35 @@
+//! Why an export ended.
+
+use std::fmt;
+use std::io;
+
+use berth_core::HostError;
+
+/// Why an export ended before its time.
+#[derive(Debug)]
+pub enum ExportError {
+    /// The command line isn't valid.
+    Usage(String),
+    /// The log can't be read, or the receiver can't take it.
+    Host(HostError),
+    /// Standard output can't be written.
+    Write(io::Error),
+}
+
+impl fmt::Display for ExportError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Usage(why) => f.write_str(why),
+            Self::Host(error) => error.fmt(f),
+            Self::Write(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for ExportError {}
+
+impl From<HostError> for ExportError {
+    fn from(error: HostError) -> Self {
+        Self::Host(error)
+    }
+}

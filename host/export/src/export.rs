@@ -1,0 +1,184 @@
+//! `berth audit export`: reads the log and hands its records to a receiver.
+
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use berth_core::HostError;
+use berth_core::audit::{LogPosition, LogRecord, ReadFrom, RecordReader};
+use berth_core::config::Folders;
+
+use crate::arguments::{ExportArguments, ExportFormat};
+use crate::deliver::Delivery;
+use crate::error::ExportError;
+use crate::lines::Lines;
+use crate::position::Progress;
+use crate::send::Transport;
+use crate::time::parse_since;
+
+/// Records that are handed over at once. With their bytes, which the reader bounds, this is all
+/// that is in memory, however slow the receiver is.
+const BATCH: usize = 512;
+
+/// Longest wait for new records: changes wake the export earlier, and this finds what they don't
+/// tell, such as a log that begins.
+const WAIT: Duration = Duration::from_secs(2);
+
+/// Warnings about records of one run: somebody who changes the log can't fill a log of warnings.
+const MAX_WARNINGS: u64 = 20;
+
+/// What an export has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Exported {
+    /// Records that the receiver has.
+    pub records: u64,
+    /// Those of them that were changed or don't follow the one before.
+    pub broken: u64,
+    /// Records that are missing between them.
+    pub missing: u64,
+    /// Records that a collector refused.
+    pub refused: u64,
+    warnings: u64,
+}
+
+/// Exports the log of the user whose folders these are. With `follow`, it ends only at an error.
+/// Blocks, and belongs in a process of its own: it reads the files, and nothing that writes them
+/// waits for it. `connect` makes what sends to a collector.
+///
+/// # Errors
+///
+/// The log can't be read, or the receiver can't take it.
+pub fn export(
+    arguments: &ExportArguments,
+    folders: &Folders,
+    connect: impl FnOnce(&str) -> Result<Box<dyn Transport>, HostError>,
+    mut warn: impl FnMut(&str),
+) -> Result<Exported, ExportError> {
+    if arguments.endpoint.is_some() && arguments.format != ExportFormat::Otlp {
+        let why = "--endpoint is the address of a collector for OpenTelemetry: add --format otlp";
+        return Err(ExportError::Usage(why.to_owned()));
+    }
+    let since = arguments.since.as_deref();
+    let since = since.map(|since| parse_since(since, SystemTime::now())).transpose()?;
+    let progress = match receiver(arguments)? {
+        None => None,
+        Some(receiver) => Some(Progress::open(folders, receiver)?),
+    };
+    let kept = match (&progress, arguments.again) {
+        (Some(progress), false) => progress.load()?,
+        _ => None,
+    };
+    let from = match (kept, since) {
+        (Some(position), _) => ReadFrom::Position(position),
+        (None, Some(moment)) => ReadFrom::Time(moment),
+        (None, None) => ReadFrom::Position(LogPosition::default()),
+    };
+    let mut reader = RecordReader::open(folders, from).map_err(with_remedy(progress.is_some()))?;
+    let mut sink = Sink::new(arguments, connect)?;
+    let mut done = Exported::default();
+    loop {
+        let records = reader.read(BATCH)?;
+        if let Some(last) = records.last() {
+            match &mut sink {
+                Sink::Lines(lines) => lines.send(&records, reader.key_id()?.as_deref())?,
+                Sink::Collector(delivery) => delivery.send(&records, &mut warn)?,
+            }
+            if let Some(progress) = &progress {
+                progress.save(&last.position)?;
+            }
+            records.iter().for_each(|record| done.count(record, &mut warn));
+        } else if arguments.follow {
+            reader.wait(WAIT)?;
+        } else {
+            match &mut sink {
+                Sink::Lines(lines) => lines.end()?,
+                Sink::Collector(delivery) => done.refused = delivery.refused(),
+            }
+            return Ok(done);
+        }
+    }
+}
+
+/// Where records go.
+enum Sink {
+    Lines(Lines),
+    Collector(Delivery),
+}
+
+impl Sink {
+    fn new(
+        arguments: &ExportArguments,
+        connect: impl FnOnce(&str) -> Result<Box<dyn Transport>, HostError>,
+    ) -> Result<Self, HostError> {
+        let instance = std::process::id().to_string();
+        let format = arguments.format;
+        Ok(match &arguments.endpoint {
+            Some(endpoint) => {
+                let shown = berth_core::text::neutral_line(endpoint);
+                let transport = connect(endpoint)?;
+                Self::Collector(Delivery::new(transport, shown, instance, arguments.follow))
+            }
+            None if is_stdout(arguments) => Self::Lines(Lines::to_stdout(format, instance)),
+            None => Self::Lines(Lines::to_file(&arguments.to, format, instance)?),
+        })
+    }
+}
+
+fn is_stdout(arguments: &ExportArguments) -> bool {
+    arguments.endpoint.is_none() && arguments.to == Path::new("-")
+}
+
+impl Exported {
+    fn count(&mut self, record: &LogRecord, warn: &mut impl FnMut(&str)) {
+        self.records += 1;
+        self.missing += record.missing;
+        if record.intact && record.missing == 0 {
+            return;
+        }
+        self.warnings += 1;
+        let mut warn = |text: &str| {
+            if self.warnings <= MAX_WARNINGS {
+                warn(text);
+            }
+        };
+        if !record.intact {
+            self.broken += 1;
+            let seq = record.position.seq;
+            warn(&format!(
+                "record {seq} was changed or doesn't follow the one before; `berth audit verify` tells more"
+            ));
+        } else {
+            let (missing, seq) = (record.missing, record.position.seq);
+            warn(&format!(
+                "{missing} records before record {seq} were not exported: their files are removed"
+            ));
+        }
+    }
+}
+
+/// The name of a receiver: exports in the same form to the same place continue each other. `None`:
+/// standard output, of which nobody knows who reads it.
+fn receiver(arguments: &ExportArguments) -> Result<Option<String>, HostError> {
+    if let Some(endpoint) = &arguments.endpoint {
+        let endpoint = endpoint.trim_end_matches('/');
+        return Ok(Some(format!("{} {endpoint}", arguments.format.as_str())));
+    }
+    if is_stdout(arguments) {
+        return Ok(None);
+    }
+    let path = std::path::absolute(&arguments.to)
+        .map_err(HostError::io(arguments.to.display().to_string()))?;
+    Ok(Some(format!("{} {}", arguments.format.as_str(), path.display())))
+}
+
+/// Says how to go on if the log isn't the one that was exported before.
+fn with_remedy(continues: bool) -> impl FnOnce(HostError) -> HostError {
+    move |error| match error {
+        HostError::Io { what, source }
+            if continues && source.kind() == std::io::ErrorKind::InvalidData =>
+        {
+            let why = format!("{source}. With `--again`, the export begins with the first record");
+            HostError::io(what)(std::io::Error::new(std::io::ErrorKind::InvalidData, why))
+        }
+        error => error,
+    }
+}

@@ -1,0 +1,150 @@
+//! Exports that are lines, in a file or on standard output.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Seek, SeekFrom, Write};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+
+use berth_core::HostError;
+use berth_core::audit::{LogPosition, LogRecord};
+use serde_json::json;
+
+use crate::arguments::ExportFormat;
+use crate::error::ExportError;
+use crate::{cef, otlp};
+
+/// Opening a link fails.
+const NO_LINK: i32 = rustix::fs::OFlags::NOFOLLOW.bits().cast_signed();
+
+/// Writes records as lines.
+pub(crate) struct Lines {
+    out: Out,
+    format: ExportFormat,
+    /// Identifies this exporter in OTLP.
+    instance: String,
+    /// The last record that was written. `None`: none yet.
+    last: Option<LogPosition>,
+    count: u64,
+}
+
+enum Out {
+    Stdout,
+    File { file: File, name: String },
+}
+
+impl Lines {
+    /// To standard output.
+    pub(crate) fn to_stdout(format: ExportFormat, instance: String) -> Self {
+        Self { out: Out::Stdout, format, instance, last: None, count: 0 }
+    }
+
+    /// To the end of a file, which is created if it doesn't exist, for this user alone.
+    ///
+    /// # Errors
+    ///
+    /// [`HostError::Io`], naming the file.
+    pub(crate) fn to_file(
+        path: &Path,
+        format: ExportFormat,
+        instance: String,
+    ) -> Result<Self, HostError> {
+        let name = path.display().to_string();
+        let open = || {
+            // A link may have been made by somebody else who may write to the folder.
+            let mut file = OpenOptions::new()
+                .read(true)
+                .append(true)
+                .create(true)
+                .mode(0o600)
+                .custom_flags(NO_LINK)
+                .open(path)?;
+            // What was written before a crash may lack its end.
+            let end = file.seek(SeekFrom::End(0))?;
+            let mut last = [b'\n'];
+            if end > 0 {
+                file.read_exact_at(&mut last, end - 1)?;
+            }
+            if last != *b"\n" {
+                file.write_all(b"\n")?;
+            }
+            Ok(file)
+        };
+        let file = open().map_err(HostError::io(name.clone()))?;
+        Ok(Self { out: Out::File { file, name }, format, instance, last: None, count: 0 })
+    }
+
+    /// Writes records. When it returns, a file has them on the disk.
+    ///
+    /// # Errors
+    ///
+    /// The file or standard output can't be written.
+    pub(crate) fn send(
+        &mut self,
+        records: &[LogRecord],
+        key_id: Option<&str>,
+    ) -> Result<(), ExportError> {
+        let mut text = Vec::new();
+        if self.format == ExportFormat::Otlp {
+            text.extend(otlp::logs::request(records, &self.instance).to_json().to_string().bytes());
+            text.push(b'\n');
+        }
+        for record in records {
+            match self.format {
+                ExportFormat::Jsonl => {
+                    if self.last.is_none() || record.missing > 0 {
+                        text.extend(begin(record, key_id).bytes());
+                    }
+                    text.extend_from_slice(&record.line);
+                    text.push(b'\n');
+                }
+                ExportFormat::Cef => text.extend(cef::line(record).bytes()),
+                ExportFormat::Otlp => {}
+            }
+            self.last = Some(record.position.clone());
+            self.count += 1;
+        }
+        self.write(&text)
+    }
+
+    /// Says that this export is complete.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::send`].
+    pub(crate) fn end(&mut self) -> Result<(), ExportError> {
+        match &self.last {
+            Some(last) if self.format == ExportFormat::Jsonl => {
+                let end = json!({ "berth_export_end": 1, "records": self.count, "last": last });
+                self.write(format!("{end}\n").as_bytes())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn write(&mut self, text: &[u8]) -> Result<(), ExportError> {
+        match &mut self.out {
+            Out::Stdout => {
+                let mut out = io::stdout().lock();
+                out.write_all(text).and_then(|()| out.flush()).map_err(ExportError::Write)
+            }
+            Out::File { file, name } => {
+                let written = file.write_all(text).and_then(|()| match file.sync_data() {
+                    // A FIFO or a terminal has no disk.
+                    Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(()),
+                    synced => synced,
+                });
+                written.map_err(|error| HostError::io(name.clone())(error).into())
+            }
+        }
+    }
+}
+
+/// The line before the first record: what a receiver needs to verify the records after it.
+fn begin(record: &LogRecord, key_id: Option<&str>) -> String {
+    let after = json!({ "seq": record.position.seq.saturating_sub(1), "hash": record.previous });
+    let mut begin = json!({ "berth_export": 1, "after": after, "key_id": key_id });
+    if record.missing > 0 {
+        begin["missing"] = json!(record.missing);
+    }
+    format!("{begin}\n")
+}

@@ -1,0 +1,82 @@
+//! Records of the audit as logs.
+
+use std::time::SystemTime;
+
+use berth_core::audit::LogRecord;
+use serde_json::Value as Json;
+
+use super::encoding::{Message, Value};
+use super::{any, attribute, resource, scope, text};
+use crate::names;
+use crate::record::{Fields, Severity};
+use crate::time::nanos;
+
+/// A request with records: `ExportLogsServiceRequest`, which is also `LogsData` of a file.
+pub(crate) fn request(records: &[LogRecord], instance: &str) -> Message {
+    let now = nanos(SystemTime::now());
+    let logs = records.iter().map(|record| log(record, now)).collect();
+    let scoped = Message::new().with_message(1, "scope", scope(names::AUDIT_SCOPE)).with_all(
+        2,
+        "logRecords",
+        logs,
+    );
+    let of_resource = Message::new().with_message(1, "resource", resource(instance)).with_all(
+        2,
+        "scopeLogs",
+        vec![scoped],
+    );
+    Message::new().with_all(1, "resourceLogs", vec![of_resource])
+}
+
+/// One record. The body is its line as it is, whose hash a receiver can compute.
+fn log(record: &LogRecord, now: u64) -> Message {
+    let fields = Fields::from_record(record);
+    let (number, severity) = match fields.severity() {
+        Severity::Info => (9, "INFO"),
+        Severity::Warning => (13, "WARN"),
+        Severity::Error => (17, "ERROR"),
+        Severity::Fatal => (21, "FATAL"),
+    };
+    Message::new()
+        .with(1, "timeUnixNano", Value::Fixed(fields.time_nanos()))
+        .with(11, "observedTimeUnixNano", Value::Fixed(now))
+        .with(2, "severityNumber", Value::Number(number))
+        .with_text(3, "severityText", severity)
+        .with_message(5, "body", any(Value::Text(fields.line().into_owned())))
+        .with_all(6, "attributes", attributes(record, &fields))
+        .with_text(12, "eventName", format!("{}{}", names::RECORD, fields.kind()))
+}
+
+fn attributes(record: &LogRecord, fields: &Fields<'_>) -> Vec<Message> {
+    let mut attributes = vec![
+        attribute(names::SEQ, Value::Int(i64::try_from(record.position.seq).unwrap_or(i64::MAX))),
+        text(names::HASH, &*record.position.hash),
+        text(names::PREVIOUS, &*record.previous),
+        text(names::CHAIN, if record.intact { "intact" } else { "broken" }),
+    ];
+    if record.missing > 0 {
+        let missing = i64::try_from(record.missing).unwrap_or(i64::MAX);
+        attributes.push(attribute(names::MISSING, Value::Int(missing)));
+    }
+    for (key, name) in [("tool", names::TOOL), ("call", names::CALL_ID)] {
+        if let Some(value) = fields.text(key) {
+            attributes.push(text(name, value));
+        }
+    }
+    // The body has the others in their form; these are for searching.
+    let others = fields.entries().filter(|(key, _)| !matches!(*key, "seq" | "hash" | "ts"));
+    for (key, value) in others {
+        let value = match value {
+            Json::String(value) => Value::Text(berth_core::text::neutral_line(value)),
+            Json::Bool(value) => Value::Bool(*value),
+            Json::Number(number) => match (number.as_i64(), number.as_f64()) {
+                (Some(value), _) => Value::Int(value),
+                (None, Some(value)) => Value::Double(value),
+                (None, None) => continue,
+            },
+            _ => continue,
+        };
+        attributes.push(attribute(format!("{}{key}", names::RECORD), value));
+    }
+    attributes
+}

@@ -1,0 +1,82 @@
+//! Messages of OTLP, the protocol of OpenTelemetry.
+
+pub(crate) mod encoding;
+pub(crate) mod logs;
+pub(crate) mod metrics;
+pub(crate) mod traces;
+
+use self::encoding::{Message, Read, Value, fields};
+use crate::names;
+
+/// Bytes of a text that a receiver answered and that is shown.
+const MAX_SAID: usize = 300;
+
+/// An attribute.
+pub(crate) fn attribute(name: impl Into<String>, value: Value) -> Message {
+    Message::new().with_text(1, "key", name).with_message(2, "value", any(value))
+}
+
+/// An attribute that is a text.
+pub(crate) fn text(name: impl Into<String>, value: impl Into<String>) -> Message {
+    attribute(name, Value::Text(value.into()))
+}
+
+/// A value of any type.
+pub(crate) fn any(value: Value) -> Message {
+    let (number, name) = match &value {
+        Value::Text(_) => (1, "stringValue"),
+        Value::Bool(_) => (2, "boolValue"),
+        Value::Double(_) => (4, "doubleValue"),
+        _ => (3, "intValue"),
+    };
+    Message::new().with(number, name, value)
+}
+
+/// What sends: this program on this machine.
+pub(crate) fn resource(instance: &str) -> Message {
+    let mut attributes = vec![
+        text(names::SERVICE_NAME, names::SERVICE),
+        text(names::SERVICE_VERSION, env!("CARGO_PKG_VERSION")),
+        text(names::SERVICE_INSTANCE, instance),
+    ];
+    if let Some(host) = crate::machine::host_name() {
+        attributes.push(text(names::HOST_NAME, host));
+    }
+    Message::new().with_all(1, "attributes", attributes)
+}
+
+/// The part of this program that sends.
+pub(crate) fn scope(name: &str) -> Message {
+    Message::new().with_text(1, "name", name).with_text(2, "version", env!("CARGO_PKG_VERSION"))
+}
+
+/// What a receiver refused of a request that it accepted otherwise.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Refused {
+    /// How many items.
+    pub(crate) count: u64,
+    /// Its words, on one line.
+    pub(crate) why: String,
+}
+
+/// Reads the answer to a request. `None`: nothing was refused. An answer that isn't valid counts as
+/// nothing, since its status has said that the request was accepted.
+pub(crate) fn refused(answer: &[u8]) -> Option<Refused> {
+    let partial = fields(answer).flatten().find_map(|(number, value)| match (number, value) {
+        (1, Read::Bytes(bytes)) => Some(bytes),
+        _ => None,
+    })?;
+    let mut refused = Refused { count: 0, why: String::new() };
+    for (number, value) in fields(partial).flatten() {
+        match (number, value) {
+            (1, Read::Number(count)) => refused.count = count,
+            (2, Read::Bytes(bytes)) => {
+                let said = String::from_utf8_lossy(bytes);
+                refused.why =
+                    berth_core::text::neutral_line(berth_core::text::cut(&said, MAX_SAID));
+            }
+            _ => {}
+        }
+    }
+    (refused.count > 0).then_some(refused)
+}

@@ -1,0 +1,74 @@
+//! Spans.
+
+use std::time::{Duration, SystemTime};
+
+use super::encoding::{Message, Value};
+use super::{resource, scope};
+use crate::names;
+use crate::time::nanos;
+
+/// The kind of a span within one service: `SPAN_KIND_INTERNAL`.
+const INTERNAL: u32 = 1;
+
+/// The status of a span whose work failed: `STATUS_CODE_ERROR`.
+const ERROR: u32 = 2;
+
+/// One span.
+#[derive(Clone, Debug)]
+pub(crate) struct Span {
+    pub(crate) trace: [u8; 16],
+    pub(crate) id: [u8; 8],
+    pub(crate) parent: Option<[u8; 8]>,
+    pub(crate) name: String,
+    pub(crate) start: SystemTime,
+    pub(crate) took: Duration,
+    pub(crate) attributes: Vec<Message>,
+    pub(crate) events: Vec<(&'static str, Vec<Message>)>,
+    pub(crate) failed: bool,
+}
+
+/// A request with spans: `ExportTraceServiceRequest`.
+pub(crate) fn request(spans: &[Span], instance: &str) -> Message {
+    let scoped = Message::new().with_message(1, "scope", scope(names::CALLS_SCOPE)).with_all(
+        2,
+        "spans",
+        spans.iter().map(message).collect(),
+    );
+    let of_resource = Message::new().with_message(1, "resource", resource(instance)).with_all(
+        2,
+        "scopeSpans",
+        vec![scoped],
+    );
+    Message::new().with_all(1, "resourceSpans", vec![of_resource])
+}
+
+fn message(span: &Span) -> Message {
+    let end = span.start.checked_add(span.took).unwrap_or(span.start);
+    let mut message = Message::new().with(1, "traceId", Value::Id(span.trace.to_vec())).with(
+        2,
+        "spanId",
+        Value::Id(span.id.to_vec()),
+    );
+    if let Some(parent) = span.parent {
+        message = message.with(4, "parentSpanId", Value::Id(parent.to_vec()));
+    }
+    let event = |(name, attributes): &(&'static str, Vec<Message>)| {
+        Message::new()
+            .with(1, "timeUnixNano", Value::Fixed(nanos(end)))
+            .with_text(2, "name", *name)
+            .with_all(3, "attributes", attributes.clone())
+    };
+    message = message
+        .with_text(5, "name", &*span.name)
+        .with(6, "kind", Value::Number(INTERNAL))
+        .with(7, "startTimeUnixNano", Value::Fixed(nanos(span.start)))
+        .with(8, "endTimeUnixNano", Value::Fixed(nanos(end)))
+        .with_all(9, "attributes", span.attributes.clone())
+        .with_all(11, "events", span.events.iter().map(event).collect());
+    match span.failed {
+        true => {
+            message.with_message(15, "status", Message::new().with(3, "code", Value::Number(ERROR)))
+        }
+        false => message,
+    }
+}

@@ -1,0 +1,81 @@
+//! How far an export to a receiver has come: a file for each receiver in Berth's data folder.
+
+use std::fs::{File, TryLockError};
+use std::path::PathBuf;
+
+use berth_core::HostError;
+use berth_core::audit::LogPosition;
+use berth_core::config::Folders;
+use berth_private::PrivateFolder;
+use serde::{Deserialize, Serialize};
+
+use crate::machine::short_hash;
+
+/// The folder in Berth's data folder.
+const FOLDER: &str = "export";
+
+/// How far an export has come. While it lives, no other export goes to this receiver.
+pub(crate) struct Progress {
+    folder: PrivateFolder,
+    path: PathBuf,
+    name: String,
+    receiver: String,
+    _lock: File,
+}
+
+#[derive(Default, Deserialize, Serialize)]
+struct State {
+    /// For a person who looks at the file.
+    receiver: String,
+    position: Option<LogPosition>,
+}
+
+impl Progress {
+    /// The progress of the export to a receiver.
+    ///
+    /// # Errors
+    ///
+    /// [`HostError::Io`]: the folder can't be trusted, or another export goes there.
+    pub(crate) fn open(folders: &Folders, receiver: String) -> Result<Self, HostError> {
+        let path = folders.data.join(FOLDER);
+        let failed = || HostError::io(path.display().to_string());
+        let folder = PrivateFolder::make(&folders.data)
+            .and_then(|data| data.folder(FOLDER))
+            .map_err(failed())?;
+        let name = short_hash(&receiver);
+        let lock = folder.updated(&format!("{name}.lock")).map_err(failed())?;
+        match lock.try_lock() {
+            Ok(()) => {
+                Ok(Self { folder, path, name: format!("{name}.json"), receiver, _lock: lock })
+            }
+            Err(TryLockError::WouldBlock) => {
+                Err(HostError::io(format!("exporting to {receiver}"))(std::io::Error::other(
+                    "another `berth audit export` writes there; end it first",
+                )))
+            }
+            Err(TryLockError::Error(error)) => Err(failed()(error)),
+        }
+    }
+
+    /// The last exported record. `None`: there is none.
+    ///
+    /// # Errors
+    ///
+    /// [`HostError::Io`]: the file can't be trusted, or is damaged.
+    pub(crate) fn load(&self) -> Result<Option<LogPosition>, HostError> {
+        let state: State = berth_core::state::read(&self.path, &self.name)?;
+        Ok(state.position)
+    }
+
+    /// Keeps the last exported record.
+    ///
+    /// # Errors
+    ///
+    /// [`HostError::Io`], naming the file.
+    pub(crate) fn save(&self, position: &LogPosition) -> Result<(), HostError> {
+        let state = State { receiver: self.receiver.clone(), position: Some(position.clone()) };
+        let text = serde_json::to_vec(&state).unwrap_or_default();
+        let failed = HostError::io(self.path.join(&self.name).display().to_string());
+        self.folder.put_lightly(&self.name, &text).map_err(failed)
+    }
+}

@@ -1,0 +1,98 @@
+//! The fields of a record. Others may have written the file, so nothing in it is relied on.
+
+use std::borrow::Cow;
+use std::time::SystemTime;
+
+use berth_core::audit::LogRecord;
+use jiff::Timestamp;
+use serde_json::{Map, Value};
+
+use crate::time::{from_timestamp, nanos};
+
+/// How important a record is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Severity {
+    Info,
+    /// Refused, or suspicious.
+    Warning,
+    /// Failed.
+    Error,
+    /// The log isn't what was written.
+    Fatal,
+}
+
+/// A record with its fields.
+pub(crate) struct Fields<'a> {
+    record: &'a LogRecord,
+    values: Map<String, Value>,
+}
+
+impl<'a> Fields<'a> {
+    /// The fields of a record; none if its line isn't JSON.
+    pub(crate) fn from_record(record: &'a LogRecord) -> Self {
+        let values = match serde_json::from_slice(&record.line) {
+            Ok(Value::Object(values)) => values,
+            _ => Map::new(),
+        };
+        Self { record, values }
+    }
+
+    /// Its line as it is in the log.
+    pub(crate) fn line(&self) -> Cow<'a, str> {
+        String::from_utf8_lossy(&self.record.line)
+    }
+
+    /// A field.
+    pub(crate) fn get(&self, key: &str) -> Option<&Value> {
+        self.values.get(key)
+    }
+
+    /// A field that is a text, on one line and without characters that steer what shows it.
+    pub(crate) fn text(&self, key: &str) -> Option<String> {
+        self.get(key)?.as_str().map(berth_core::text::neutral_line)
+    }
+
+    /// All fields.
+    pub(crate) fn entries(&self) -> impl Iterator<Item = (&str, &Value)> {
+        self.values.iter().map(|(key, value)| (&**key, value))
+    }
+
+    /// The record's kind.
+    pub(crate) fn kind(&self) -> String {
+        let kind = self.text("kind").unwrap_or_default();
+        let is_word = |kind: &&String| {
+            !kind.is_empty()
+                && kind.len() <= 32
+                && kind.bytes().all(|byte| byte.is_ascii_lowercase())
+        };
+        Some(kind).filter(|kind| is_word(&kind)).unwrap_or_else(|| "unknown".to_owned())
+    }
+
+    /// When it was written. 1970 if it doesn't say so.
+    fn time(&self) -> SystemTime {
+        let time =
+            self.get("ts").and_then(Value::as_str).and_then(|ts| ts.parse::<Timestamp>().ok());
+        time.map_or(SystemTime::UNIX_EPOCH, from_timestamp)
+    }
+
+    /// When it was written, in nanoseconds since 1970.
+    pub(crate) fn time_nanos(&self) -> u64 {
+        nanos(self.time())
+    }
+
+    /// How important it is.
+    pub(crate) fn severity(&self) -> Severity {
+        if !self.record.intact {
+            return Severity::Fatal;
+        }
+        let flagged = self.get("injection_flagged").is_some() || self.get("denials").is_some();
+        match self.get("result").and_then(Value::as_str) {
+            Some("error" | "timeout") => Severity::Error,
+            Some("blocked") => Severity::Warning,
+            _ if flagged || self.record.missing > 0 || self.get("torn").is_some() => {
+                Severity::Warning
+            }
+            _ => Severity::Info,
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! Sending a request to a receiver, and what its answer means.
+
+use std::time::Duration;
+
+use crate::otlp::{Refused, refused};
+
+/// The media type of requests and answers.
+pub(crate) const PROTOBUF: &str = "application/x-protobuf";
+
+/// Longest pause that a receiver may ask for.
+const MAX_PAUSE: Duration = Duration::from_secs(300);
+
+/// First and longest pause before a request is sent again.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LAST_PAUSE: Duration = Duration::from_secs(60);
+
+/// A request with a message as Protocol Buffers.
+#[derive(Clone, Copy, Debug)]
+pub struct Post<'a> {
+    /// The signal's path below the receiver's address: `v1/logs`, `v1/traces` or `v1/metrics`.
+    pub path: &'static str,
+    /// The media type.
+    pub media_type: &'static str,
+    /// The message.
+    pub body: &'a [u8],
+}
+
+/// What a receiver answered.
+#[derive(Clone, Debug, Default)]
+pub struct Posted {
+    /// The status.
+    pub status: u16,
+    /// `Retry-After` in seconds.
+    pub retry_after: Option<u64>,
+    /// The beginning of the body.
+    pub body: Vec<u8>,
+}
+
+/// Sends requests to one receiver. It blocks the calling thread, for a bounded time.
+pub trait Transport: Send + 'static {
+    /// Sends a request.
+    ///
+    /// # Errors
+    ///
+    /// Why there is no answer.
+    fn post(&mut self, request: &Post<'_>) -> Result<Posted, Unsent>;
+}
+
+/// Why a request has no answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unsent {
+    /// The receiver is slow or gone. It may take the request later.
+    Later(String),
+    /// The request can't be sent as things are.
+    Never(String),
+}
+
+/// What became of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Sent {
+    /// The receiver has it, apart from what it refused.
+    Done(Option<Refused>),
+    /// It may take less at once.
+    TooLarge,
+    /// It may take it later.
+    Later(Option<Duration>, String),
+    /// It never takes it.
+    Refused(String),
+}
+
+/// Sends a request and judges the answer by the rules of OTLP.
+pub(crate) fn send(transport: &mut dyn Transport, path: &'static str, body: &[u8]) -> Sent {
+    let posted = match transport.post(&Post { path, media_type: PROTOBUF, body }) {
+        Ok(posted) => posted,
+        Err(Unsent::Later(why)) => return Sent::Later(None, why),
+        Err(Unsent::Never(why)) => return Sent::Refused(why),
+    };
+    let answered = format!("the receiver answered {}", posted.status);
+    match posted.status {
+        200..=299 => Sent::Done(refused(&posted.body)),
+        413 => Sent::TooLarge,
+        408 | 429 | 502..=504 => {
+            let pause =
+                posted.retry_after.map(|seconds| Duration::from_secs(seconds).min(MAX_PAUSE));
+            Sent::Later(pause, answered)
+        }
+        _ => Sent::Refused(answered),
+    }
+}
+
+/// The pauses between tries: each twice as long as the one before, and a part of it by chance, so
+/// that many senders don't come back at once.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pauses {
+    next: Duration,
+}
+
+impl Pauses {
+    pub(crate) fn new() -> Self {
+        Self { next: FIRST_PAUSE }
+    }
+
+    /// The next pause; at least what the receiver asked for.
+    pub(crate) fn next(&mut self, asked: Option<Duration>) -> Duration {
+        let pause = self.next;
+        self.next = (self.next * 2).min(LAST_PAUSE);
+        let mut random = [0; 1];
+        // Without random bytes, the pause is the shortest.
+        let _ = rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty());
+        let pause = pause / 2 + pause.mul_f64(f64::from(random[0]) / 512.0);
+        pause.max(asked.unwrap_or_default())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::otlp::encoding::{Message, Value};
+
+    struct Answers(Posted);
+
+    impl Transport for Answers {
+        fn post(&mut self, _: &Post<'_>) -> Result<Posted, Unsent> {
+            Ok(self.0.clone())
+        }
+    }
+
+    fn sent(status: u16, body: &[u8]) -> Sent {
+        let answer = Posted { status, retry_after: Some(1_000_000), body: body.to_vec() };
+        send(&mut Answers(answer), "v1/logs", b"")
+    }
+
+    #[test]
+    fn answers_are_judged_by_their_status() {
+        assert_eq!(sent(200, b""), Sent::Done(None));
+        assert_eq!(sent(200, b"<html>garbage"), Sent::Done(None));
+        assert_eq!(sent(413, b""), Sent::TooLarge);
+        assert!(matches!(sent(503, b""), Sent::Later(Some(MAX_PAUSE), _)));
+        assert!(matches!(sent(400, b""), Sent::Refused(_)));
+        assert!(matches!(sent(302, b""), Sent::Refused(_)));
+        let partial =
+            Message::new().with(1, "n", Value::Int(3)).with_text(2, "m", "too\nold\u{1b}[2J");
+        let body = Message::new().with_message(1, "p", partial).to_protobuf();
+        let Sent::Done(Some(refused)) = sent(200, &body) else { panic!("a part is refused") };
+        assert_eq!(refused.count, 3);
+        assert!(!refused.why.contains(['\n', '\u{1b}']), "{refused:?}");
+    }
+
+    #[test]
+    fn pauses_grow_up_to_a_limit() {
+        let mut pauses = Pauses::new();
+        let all: Vec<Duration> = (0..12).map(|_| pauses.next(None)).collect();
+        assert!(all[0] >= FIRST_PAUSE / 2 && all[0] <= FIRST_PAUSE, "{all:?}");
+        assert!(
+            all[11] >= LAST_PAUSE / 2 && all.iter().all(|pause| *pause <= LAST_PAUSE),
+            "{all:?}"
+        );
+        assert_eq!(pauses.next(Some(MAX_PAUSE)), MAX_PAUSE);
+    }
+}

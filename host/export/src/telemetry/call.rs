@@ -1,0 +1,265 @@
+//! What telemetry tells of a call: no text of its arguments, of its answer, or of a plugin.
+
+use std::time::{Duration, SystemTime};
+
+use berth_core::text::{cut, neutral_line};
+use berth_core::{Answer, CallId, HOST_CODES, ObservedCall, Step, Verdict};
+
+use crate::machine::short_hash;
+use crate::names;
+use crate::otlp::encoding::{Message, Value};
+use crate::otlp::traces::Span;
+use crate::otlp::{attribute, text};
+
+/// Bytes of a name.
+const MAX_NAME: usize = 128;
+
+/// What is told of a call, copied on the call's own thread.
+pub(super) struct Call {
+    id: CallId,
+    tool: Option<String>,
+    provider: Option<String>,
+    session: String,
+    /// The trace and the span of the caller.
+    parent: Option<([u8; 16], [u8; 8])>,
+    start: SystemTime,
+    took: Duration,
+    waited: Duration,
+    attempts: u32,
+    error: Option<&'static str>,
+    code: Option<&'static str>,
+    cached: bool,
+    truncated: bool,
+    verdict: Option<Verdict>,
+    refusal: Option<Refusal>,
+    approval: Option<(String, &'static str)>,
+    steps: Vec<Step>,
+}
+
+/// A refusal, of the call or within it.
+pub(super) struct Refusal {
+    pub(super) gate: &'static str,
+    pub(super) rule: String,
+    count: u64,
+}
+
+impl Refusal {
+    /// The first refusal of a call.
+    pub(super) fn first_of(answer: &Answer) -> Option<Self> {
+        let decision = answer.decision.as_ref().filter(|found| found.verdict == Verdict::Deny);
+        if let Some(decision) = decision {
+            let gate = decision.gate.as_str();
+            return Some(Self { gate, rule: rule_name(&decision.rule), count: 1 });
+        }
+        let report = answer.report.entries();
+        let of_call = answer.outcome.as_ref().err().and_then(|failure| failure.denial.as_ref());
+        let denial = report.denial.as_ref().or(of_call)?;
+        let count = report.denials.max(1);
+        Some(Self { gate: "grants", rule: rule_name(&denial.rule), count })
+    }
+}
+
+/// Built-in rules that are sentences. Any other sentence may name something of the call.
+const SENTENCES: [&str; 6] = [
+    "a call that can't be counted is refused",
+    "directories need a grant",
+    "private addresses are blocked",
+    "read-only tools can't write to the store",
+    "requests to addresses where Berth listens are blocked",
+    "the blocked command",
+];
+
+/// The name of a rule without its object, which may be secret or come from a call: `deny_read` of
+/// `deny_read = "**/.env"`.
+fn rule_name(rule: &str) -> String {
+    if let Some(sentence) = SENTENCES.iter().find(|sentence| rule.starts_with(**sentence)) {
+        return (*sentence).to_owned();
+    }
+    let is_key = |key: &&str| {
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-');
+        !key.is_empty() && key.len() <= 64 && key.chars().all(is_plain)
+    };
+    let key = rule.split_once('=').map(|(key, _)| key.trim()).filter(is_key);
+    // A key that isn't set stands alone.
+    let is_word = |c: char| c.is_ascii_lowercase() || c == '_';
+    let key =
+        key.or_else(|| Some(rule).filter(|rule| rule.contains('_') && rule.chars().all(is_word)));
+    key.unwrap_or(names::OTHER).to_owned()
+}
+
+/// The category of a call that failed.
+pub(super) fn outcome(answer: &Answer) -> Option<&'static str> {
+    answer.outcome.as_ref().err().map(|failure| failure.category.as_str())
+}
+
+impl Call {
+    pub(super) fn new(call: &ObservedCall<'_>) -> Self {
+        let answer = call.answer;
+        // A plugin may choose a code, and put a text of the call there.
+        let code = answer.outcome.as_ref().err().and_then(|failure| {
+            let code = failure.code.as_deref()?;
+            HOST_CODES.iter().find(|known| **known == code).copied()
+        });
+        let parent = call.meta.and_then(|meta| meta.get(names::TRACE_PARENT)?.as_str());
+        Self {
+            id: answer.id.clone(),
+            tool: answer.tool.clone(),
+            provider: answer.provider.clone(),
+            session: call.session.to_owned(),
+            parent: parent.and_then(parse_parent),
+            start: call.started_at,
+            took: call.took,
+            waited: call.waited,
+            attempts: call.attempts,
+            error: outcome(answer),
+            code,
+            cached: answer.cached,
+            truncated: answer.truncated,
+            verdict: answer.decision.as_ref().map(|decision| decision.verdict),
+            refusal: Refusal::first_of(answer),
+            approval: answer
+                .approval
+                .as_ref()
+                .map(|approval| (approval.by.clone(), approval.scope.as_str())),
+            steps: answer.steps.clone(),
+        }
+    }
+
+    /// The span of the call. `random`: 24 random bytes.
+    pub(super) fn span(self, random: &[u8; 24]) -> Span {
+        let mut trace = [0; 16];
+        trace.copy_from_slice(&random[..16]);
+        let mut id = [0; 8];
+        id.copy_from_slice(&random[16..]);
+        let (trace, parent) =
+            self.parent.map_or((trace, None), |(trace, parent)| (trace, Some(parent)));
+        let tool = name(self.tool.as_deref().unwrap_or(names::OTHER));
+        let mut attributes = vec![
+            text(names::OPERATION, names::EXECUTE_TOOL),
+            text(names::TOOL, &*tool),
+            text(names::CALL_ID, &*self.id.0),
+            // Its name may hold a folder's.
+            text(names::CONVERSATION, short_hash(&self.session)),
+            attribute(names::ATTEMPTS, Value::Int(self.attempts.into())),
+        ];
+        attributes.extend(self.provider.map(|provider| text(names::PROVIDER, name(&provider))));
+        attributes.extend(self.error.map(|error| text(names::ERROR_TYPE, error)));
+        attributes.extend(self.code.map(|code| text(names::ERROR_CODE, code)));
+        attributes.extend(self.verdict.map(|verdict| text(names::VERDICT, verdict.as_str())));
+        for (name, flag) in [(names::CACHED, self.cached), (names::TRUNCATED, self.truncated)] {
+            if flag {
+                attributes.push(attribute(name, Value::Bool(true)));
+            }
+        }
+        if !self.waited.is_zero() {
+            attributes.push(millis(names::WAITED, self.waited));
+        }
+        for step in &self.steps {
+            attributes.push(millis(&format!("{}{}", names::STEP, step.name), step.time));
+        }
+        let mut events = Vec::new();
+        if let Some((by, scope)) = self.approval {
+            let approval =
+                vec![text(names::APPROVED_BY, name(&by)), text(names::APPROVAL_SCOPE, scope)];
+            events.push((names::APPROVAL_EVENT, approval));
+        }
+        if let Some(refusal) = self.refusal {
+            let count = i64::try_from(refusal.count).unwrap_or(i64::MAX);
+            let denial = vec![
+                text(names::GATE, refusal.gate),
+                text(names::RULE, refusal.rule),
+                attribute(names::DENIALS, Value::Int(count)),
+            ];
+            events.push((names::DENIAL_EVENT, denial));
+        }
+        Span {
+            trace,
+            id,
+            parent,
+            name: format!("{} {tool}", names::EXECUTE_TOOL),
+            start: self.start,
+            took: self.took,
+            attributes,
+            events,
+            failed: self.error.is_some(),
+        }
+    }
+}
+
+fn name(name: &str) -> String {
+    neutral_line(cut(name, MAX_NAME))
+}
+
+fn millis(name: &str, time: Duration) -> Message {
+    attribute(name, Value::Double(time.as_secs_f64() * 1000.0))
+}
+
+/// Reads a `traceparent` of W3C Trace Context: version, trace, span and flags. `None`: it isn't
+/// one.
+fn parse_parent(text: &str) -> Option<([u8; 16], [u8; 8])> {
+    let mut parts = text.split('-');
+    let (version, trace, span, flags) =
+        (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
+    let is_version = version == "00" && parts.next().is_none();
+    let (trace, span, [_]) = (hex::<16>(trace)?, hex::<8>(span)?, hex::<1>(flags)?);
+    (is_version && trace != [0; 16] && span != [0; 8]).then_some((trace, span))
+}
+
+fn hex<const N: usize>(text: &str) -> Option<[u8; N]> {
+    let digit = |byte: u8| match byte {
+        b'0'..=b'9' => Some(byte - b'0'),
+        b'a'..=b'f' => Some(byte - b'a' + 10),
+        _ => None,
+    };
+    let mut bytes = [0; N];
+    if text.len() != 2 * N {
+        return None;
+    }
+    for (byte, pair) in bytes.iter_mut().zip(text.as_bytes().chunks_exact(2)) {
+        *byte = digit(pair[0])? << 4 | digit(pair[1])?;
+    }
+    Some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rule_is_told_without_its_object() {
+        for (rule, expected) in [
+            ("deny_read = \"**/.env\"", "deny_read"),
+            ("the blocked command `rm -rf /secret`", "the blocked command"),
+            ("strict_parse = true: it has \"secret\"", "strict_parse"),
+            ("private addresses are blocked: 10.1.2.3 is private", "private addresses are blocked"),
+            ("secret.example is not allowed", names::OTHER),
+            ("secret.example", names::OTHER),
+            ("allowed_paths", "allowed_paths"),
+            ("\"secret\" is refused", names::OTHER),
+            ("/home/u", names::OTHER),
+            ("", names::OTHER),
+            (&*"x".repeat(1000), names::OTHER),
+        ] {
+            assert_eq!(rule_name(rule), expected, "{rule}");
+        }
+    }
+
+    #[test]
+    fn parent_is_taken_only_if_it_is_valid() {
+        let (trace, span) = ("4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7");
+        let (read, parent) = parse_parent(&format!("00-{trace}-{span}-01")).expect("it is valid");
+        assert_eq!((read[0], read[15], parent[1]), (0x4b, 0x36, 0xf0));
+        for wrong in [
+            String::new(),
+            format!("01-{trace}-{span}-01"),
+            format!("00-{trace}-{span}"),
+            format!("00-{trace}-{span}-01-x"),
+            format!("00-{}-{span}-01", "0".repeat(32)),
+            format!("00-{trace}-{}-01", "0".repeat(16)),
+            format!("00-{}-{span}-01", trace.to_uppercase()),
+            "é".repeat(55),
+        ] {
+            assert_eq!(parse_parent(&wrong), None, "{wrong}");
+        }
+    }
+}

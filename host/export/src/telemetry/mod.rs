@@ -1,0 +1,173 @@
+//! Traces and metrics of calls for OpenTelemetry.
+//!
+//! A call costs one lock, a copy of a few names, and a place in a queue. All else happens on a
+//! thread of its own: a receiver that is slow or gone costs spans, which are counted, and never
+//! delays a call.
+
+mod call;
+mod counts;
+mod worker;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use berth_core::config::{Folders, Loaded};
+use berth_core::{CallObserver, CountPlugins, HostError, ObservedCall};
+
+use self::call::Call;
+use self::counts::Counts;
+use self::worker::{BATCH, Worker};
+use crate::collector::Collector;
+use crate::send::Transport;
+
+/// Calls that wait for the thread. More are left out.
+const QUEUE: usize = 2048;
+
+/// What the threads of this process share with those who call.
+static RUNNING: Mutex<Vec<Arc<State>>> = Mutex::new(Vec::new());
+
+/// What is sent.
+#[derive(Clone, Copy, Debug)]
+pub struct Signals {
+    /// A span for each call.
+    pub traces: bool,
+    /// Counts of calls.
+    pub metrics: bool,
+    /// Time between two sendings.
+    pub every: Duration,
+}
+
+/// Sends traces and metrics of the calls of a host. It ends when the host has ended, after a last
+/// sending.
+pub struct Telemetry {
+    state: Arc<State>,
+    traces: bool,
+}
+
+/// What calls and the thread share.
+struct State {
+    counts: Mutex<Counts>,
+    plugins: Mutex<Option<CountPlugins>>,
+    dropped: AtomicU64,
+    inbox: Mutex<Inbox>,
+    /// Wakes the thread. Not for each call: that would take longer than all the rest.
+    wakes: Condvar,
+}
+
+/// What waits for the thread.
+#[derive(Default)]
+struct Inbox {
+    calls: Vec<Call>,
+    /// Who waits until everything is sent.
+    flushes: Vec<SyncSender<()>>,
+    /// Whether no call comes any more.
+    closed: bool,
+    /// Whether the thread has ended.
+    ended: bool,
+}
+
+impl Telemetry {
+    /// Starts what `[telemetry]` says. `None`: nothing is sent.
+    ///
+    /// # Errors
+    ///
+    /// [`HostError::Config`]: the endpoint can't be used.
+    pub fn from_config(config: &Loaded, folders: &Folders) -> Result<Option<Arc<Self>>, HostError> {
+        let settings = &config.config.telemetry;
+        if settings.endpoint.is_empty() || !(settings.traces || settings.metrics) {
+            return Ok(None);
+        }
+        let signals = Signals {
+            traces: settings.traces,
+            metrics: settings.metrics,
+            every: Duration::from_secs(settings.interval_secs.get()),
+        };
+        let collector = Collector::new(config, folders, &settings.endpoint)?;
+        Self::start(signals, Box::new(collector)).map(Some)
+    }
+
+    /// Starts the thread.
+    ///
+    /// # Errors
+    ///
+    /// [`HostError::Io`]: the thread doesn't start.
+    pub fn start(signals: Signals, transport: Box<dyn Transport>) -> Result<Arc<Self>, HostError> {
+        let state = Arc::new(State {
+            counts: Mutex::new(Counts::new()),
+            plugins: Mutex::new(None),
+            dropped: AtomicU64::new(0),
+            inbox: Mutex::default(),
+            wakes: Condvar::new(),
+        });
+        let worker = Worker::new(signals, transport, Arc::clone(&state));
+        std::thread::Builder::new()
+            .name("berth-telemetry".to_owned())
+            .spawn(move || worker.run())
+            .map_err(HostError::io("starting the thread that sends telemetry"))?;
+        let mut running = lock(&RUNNING);
+        running.retain(|state| !lock(&state.inbox).ended);
+        running.push(Arc::clone(&state));
+        Ok(Arc::new(Self { state, traces: signals.traces }))
+    }
+}
+
+impl Drop for Telemetry {
+    fn drop(&mut self) {
+        lock(&self.state.inbox).closed = true;
+        self.state.wakes.notify_all();
+    }
+}
+
+/// Waits until the telemetry of this process is sent or was tried once, at most this long. For a
+/// program that ends: its threads end with it.
+pub fn flush_telemetry(most: Duration) {
+    let until = Instant::now() + most;
+    for state in std::mem::take(&mut *lock(&RUNNING)) {
+        let (done, flushed) = sync_channel(1);
+        let mut inbox = lock(&state.inbox);
+        if inbox.ended {
+            continue;
+        }
+        inbox.flushes.push(done);
+        drop(inbox);
+        state.wakes.notify_all();
+        // Sent, ended, or too late: it goes on in each case.
+        let _ = flushed.recv_timeout(until.saturating_duration_since(Instant::now()));
+    }
+}
+
+impl CallObserver for Telemetry {
+    fn called(&self, call: &ObservedCall<'_>) {
+        lock(&self.state.counts).call(call);
+        if !self.traces {
+            return;
+        }
+        let call = Call::new(call);
+        let mut inbox = lock(&self.state.inbox);
+        if inbox.calls.len() >= QUEUE {
+            drop(inbox);
+            self.state.dropped.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        inbox.calls.push(call);
+        let is_batch = inbox.calls.len() == BATCH;
+        drop(inbox);
+        if is_batch {
+            self.state.wakes.notify_all();
+        }
+    }
+
+    fn dropped(&self, tool: Option<&str>, took: Duration) {
+        lock(&self.state.counts).dropped(tool, took);
+    }
+
+    fn built(&self, plugins: CountPlugins) {
+        *lock(&self.state.plugins) = Some(plugins);
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

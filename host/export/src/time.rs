@@ -1,0 +1,84 @@
+//! Times: of `--since`, of records, and as OTLP has them.
+
+use std::time::{Duration, SystemTime};
+
+use jiff::Timestamp;
+use jiff::civil::Date;
+
+use crate::error::ExportError;
+
+/// Reads a time, or a time ago.
+///
+/// # Errors
+///
+/// [`ExportError::Usage`]: it is neither.
+pub(crate) fn parse_since(text: &str, now: SystemTime) -> Result<SystemTime, ExportError> {
+    let parsed = ago(text).map(|ago| {
+        now.checked_sub(ago).unwrap_or(SystemTime::UNIX_EPOCH).max(SystemTime::UNIX_EPOCH)
+    });
+    parsed.or_else(|| moment(text)).ok_or_else(|| {
+        let text = berth_core::text::neutral_line(berth_core::text::cut(text, 100));
+        ExportError::Usage(format!(
+            "--since {text}: it takes 2026-03-01T12:00:00Z, 2026-03-01 (UTC), or a time ago as 90m, 24h, 7d"
+        ))
+    })
+}
+
+fn ago(text: &str) -> Option<Duration> {
+    let unit = text.chars().last()?;
+    let seconds = match unit {
+        's' => 1,
+        'm' => 60,
+        'h' => 3600,
+        'd' => 24 * 3600,
+        _ => return None,
+    };
+    let count: u64 = text.strip_suffix(unit)?.parse().ok()?;
+    count.checked_mul(seconds).map(Duration::from_secs)
+}
+
+fn moment(text: &str) -> Option<SystemTime> {
+    let moment = text.parse().or_else(|_| {
+        // A date is the beginning of its day.
+        let date = text.parse::<Date>()?;
+        format!("{date}T00:00:00Z").parse::<Timestamp>()
+    });
+    moment.ok().map(from_timestamp)
+}
+
+/// A time of the system. What is before 1970 is 1970: nothing was recorded then.
+pub(crate) fn from_timestamp(moment: Timestamp) -> SystemTime {
+    let nanos = u64::try_from(moment.as_nanosecond()).unwrap_or(0);
+    SystemTime::UNIX_EPOCH + Duration::from_nanos(nanos)
+}
+
+/// Nanoseconds since 1970.
+pub(crate) fn nanos(moment: SystemTime) -> u64 {
+    moment
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .map_or(0, |since| u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn since_takes_times_dates_and_times_ago() {
+        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000);
+        let seconds = |text: &str| {
+            let moment = parse_since(text, now).expect("it is a time");
+            moment.duration_since(SystemTime::UNIX_EPOCH).expect("after 1970").as_secs()
+        };
+        assert_eq!(seconds("90m"), 1_000_000 - 5400);
+        assert_eq!(seconds("2d"), 1_000_000 - 172_800);
+        assert_eq!(seconds("99999999d"), 0);
+        assert_eq!(seconds("1970-01-02"), 86400);
+        assert_eq!(seconds("1970-01-01T01:00:00+01:00"), 0);
+        for wrong in ["", "d", "-5m", "5", "tomorrow", "2026-13-01", "18446744073709551615d", "é"]
+        {
+            let error = parse_since(wrong, now).expect_err(wrong);
+            assert!(error.to_string().contains("7d"), "{error}");
+        }
+    }
+}

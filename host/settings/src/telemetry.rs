@@ -1,0 +1,31 @@
+//! `[telemetry]`: traces and metrics of calls for OpenTelemetry.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::narrowing::{Narrowing, section};
+use crate::{Bounded, Secret};
+
+// Whoever chooses the endpoint learns which tools are called, when, and by which rules.
+section! {
+    /// Traces and metrics of calls, sent by OTLP over HTTP. Nothing is sent without an endpoint. No
+    /// text of arguments or answers is sent.
+    #[derive(Eq)]
+    pub struct Telemetry {
+        /// The address of the collector: https, or http on this machine. `/v1/traces` and
+        /// `/v1/metrics` are added. If empty, nothing is sent.
+        #[schemars(extend("examples" = ["http://localhost:4318"]))]
+        pub endpoint: String, Narrowing::Ignored;
+        /// Whether a span is sent for each call.
+        pub traces: bool = true, Narrowing::OnlyFalse;
+        /// Whether counts and durations of calls are sent.
+        pub metrics: bool = true, Narrowing::OnlyFalse;
+        /// Seconds between two sendings.
+        pub interval_secs: Bounded<1, 3600> = Bounded::clamped(10), Narrowing::Ignored;
+        /// Secrets in headers of requests to the collector, by names that you choose. `berth audit
+        /// export --endpoint` sends them too.
+        pub secrets: BTreeMap<String, Secret>, Narrowing::Named(Secret::RULES);
+    }
+}
