@@ -32,6 +32,7 @@ mod doctor;
 mod embedding;
 mod escapes;
 mod every_attack;
+mod export;
 mod filters;
 mod floods;
 mod governed;

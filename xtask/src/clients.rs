@@ -32,7 +32,12 @@ const LANGUAGES: [Language; 8] = [
         files: &["package.json", ".npmrc", "drive.mjs"],
         fetch: npm,
     },
-    Language { name: "python", lock_file: "requirements.txt", files: &["drive.py"], fetch: pip },
+    Language {
+        name: "python",
+        lock_file: "requirements.txt",
+        files: &["drive.py", "otlp.py"],
+        fetch: pip,
+    },
     Language {
         name: "pages",
         lock_file: "archives.txt",
