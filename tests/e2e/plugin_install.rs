@@ -199,8 +199,8 @@ fn what_must_not_be_installed_leaves_nothing_behind() {
     refuse(&yes, b"no component", 4, "isn't WebAssembly");
     refuse(&yes, &version("other", "1", "x").encode()[..200], 4, "it is damaged");
     let other = version("other", "1", "x").encode();
-    refuse(&["--digest", "00000000000000000000"], &other, 2, "another digest");
-    refuse(&["--digest", "0000"], &other, 2, "at least 16");
+    refuse(&["--digest", &"0".repeat(64)], &other, 2, "another digest");
+    refuse(&["--digest", "0000"], &other, 2, "at least 32");
     refuse(&["--yes", "--allow-read", "/nowhere"], &other, 2, "/nowhere can't be used");
     refuse(&["--yes", "--allow-host", "a b"], &other, 4, "a b");
     // It imports requests, and its manifest asks for nothing.
@@ -220,6 +220,8 @@ fn what_must_not_be_installed_leaves_nothing_behind() {
         assert_eq!(read_kept(&living), before, "nothing changed: {text}");
     };
     update(&version("word", "1.9.0", "old").encode(), &yes, "older than 2.0.0");
+    update(&version("word", "2.0.0-rc1", "old").encode(), &yes, "older than 2.0.0");
+    update(&version("word", "99999999999999999999", "x").encode(), &yes, "can't be compared");
     update(&version("other", "2.0.1", "x").encode(), &yes, "gives the plugin `other`");
     update(b"\0asm", &yes, "");
     fs::remove_file(&good).expect("the source goes");
@@ -305,6 +307,25 @@ fn plugin_that_a_project_names_is_installed_after_approval_and_with_its_digest_a
         let host = living.host(&[]).await;
         assert_eq!(said(&host, "word").await.as_deref(), Ok("one"));
     });
+}
+
+#[test]
+fn grants_are_no_more_than_asked_for_and_those_of_a_name_are_shown_to_its_next_plugin() {
+    let living = Living::new();
+    let reader = br#"{"manifest":1,"name":"word","version":"1","description":"Reads","capabilities":[{"name":"files","access":"read","reason":"to read"}]}"#;
+    let reads = Component { manifests: vec![reader.to_vec()], ..version("word", "1", "one") };
+    let file = source(&living, &reads.encode());
+    let work = living.work().display().to_string();
+    ends(&living.berth(&["plugin", "add", &file, "--yes", "--allow-path", &work]), 0);
+    let own = fs::read_to_string(living.folders.config_file()).expect("it is written");
+    let own: toml::Table = own.parse().expect("it is TOML");
+    assert_eq!(own["plugins"]["word"]["allowed_paths"][0]["access"].as_str(), Some("read"));
+    let told = ends(&living.berth(&["plugin", "remove", "word"]), 0);
+    assert!(told.contains("the next plugin of this name"), "{told}");
+    let told = ends(&living.berth(&["plugin", "add", &file]), 3);
+    assert!(told.contains("Granted already") && told.contains(&work), "{told}");
+    let told = ends(&living.berth(&["plugin", "rollback", "nope"]), 2);
+    assert!(told.contains("no plugin is installed"), "{told}");
 }
 
 #[test]

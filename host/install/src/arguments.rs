@@ -93,7 +93,7 @@ pub enum InstallCommand {
 /// `berth plugin add`.
 #[derive(Debug, Args)]
 pub struct AddArguments {
-    /// A file, a folder with a built plugin, https://…, or oci://REGISTRY/NAME[:TAG][@sha256:…]
+    /// A file, a folder with a built plugin, https://…, or oci://REGISTRY/NAME, with :TAG or @sha256:…
     pub source: String,
     /// A directory that it may read and change
     #[arg(long, value_name = "DIR")]
@@ -113,7 +113,7 @@ pub struct AddArguments {
     /// Don't ask
     #[arg(long, short)]
     pub yes: bool,
-    /// Install only the component whose SHA-256 begins with this (at least 16 digits), and don't
+    /// Install only the component whose SHA-256 begins with this (at least 32 digits), and don't
     /// ask
     #[arg(long, value_name = "SHA256")]
     pub digest: Option<String>,

@@ -1,11 +1,13 @@
 //! What is installed: adds, updates, removes and verifies.
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use berth_core::config::insert::{self, PluginGrants};
 use berth_core::config::{Folders, Loaded};
 use berth_core::{
-    Approvals, ApprovedPlugin, Difference, HostError, LockedPlugin, PluginInspection, is_older,
+    Approvals, ApprovedPlugin, Difference, HostError, LockedPlugin, PluginInspection,
+    compare_versions,
 };
 
 use crate::names::check_name;
@@ -57,25 +59,6 @@ impl<'a> Installer<'a> {
         let mut all = self.approvals.all()?;
         all.retain(|_, locked| locked.approved.source.is_some());
         Ok(all)
-    }
-
-    /// An installed plugin.
-    ///
-    /// # Errors
-    ///
-    /// There is none of this name.
-    pub fn one(&self, name: &str) -> Result<LockedPlugin, HostError> {
-        let installed = self.all()?;
-        installed.get(name).cloned().ok_or_else(|| {
-            let names: Vec<&str> = installed.keys().map(String::as_str).collect();
-            match names.is_empty() {
-                true => failed(name, "no plugin is installed"),
-                false => failed(
-                    name,
-                    &format!("no plugin of this name is installed; there are {}", names.join(", ")),
-                ),
-            }
-        })
     }
 
     /// The plugins that the configuration names by a source and that aren't installed: names,
@@ -171,13 +154,18 @@ impl<'a> Installer<'a> {
         if offer.digest() == locked.digest {
             return Ok(Comparison::Same);
         }
-        if !downgrade && is_older(offer.version(), &locked.version) {
+        let (new, now) = (offer.version(), &*locked.version);
+        let is_newer =
+            new == now || compare_versions(new, now).is_some_and(|order| order != Ordering::Less);
+        if !downgrade && !is_newer {
+            let why = match compare_versions(new, now) {
+                Some(_) => format!("is older than {now}"),
+                None => format!("can't be compared with {now}"),
+            };
             return Err(failed(
                 name,
                 &format!(
-                    "its source gives version {}, which is older than {}; to take it all the same, add `--downgrade`",
-                    offer.version(),
-                    locked.version
+                    "its source gives version {new}, which {why}; to take it all the same, add `--downgrade`"
                 ),
             ));
         }
@@ -222,7 +210,6 @@ impl<'a> Installer<'a> {
     ///
     /// None of this name is installed, or the lock file can't be written.
     pub fn remove(&self, name: &str) -> Result<(), HostError> {
-        self.one(name)?;
         self.approvals.remove(name).map(drop)
     }
 
@@ -232,7 +219,6 @@ impl<'a> Installer<'a> {
     ///
     /// There is none, its copy is damaged, or the lock file can't be written.
     pub fn roll_back(&self, name: &str) -> Result<(ApprovedPlugin, ApprovedPlugin), HostError> {
-        self.one(name)?;
         self.approvals.roll_back(name)
     }
 

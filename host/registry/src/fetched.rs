@@ -43,11 +43,18 @@ impl Fetched {
         signatures: Vec<Vec<u8>>,
     ) -> Result<Self, FetchError> {
         if !bytes.starts_with(MAGIC) {
-            let beginning = String::from_utf8_lossy(&bytes[..bytes.len().min(16)]).into_owned();
+            // Of an answer it tells what came. A file's content is nobody's business.
+            let beginning = match &resolved {
+                Source::Path(_) => String::new(),
+                _ => {
+                    let beginning = String::from_utf8_lossy(&bytes[..bytes.len().min(16)]);
+                    format!(": it begins with `{}`", shown(&beginning))
+                }
+            };
             return Err(FetchError::Refused {
                 what: "the component".to_owned(),
                 from: resolved.to_string(),
-                why: format!("it isn't WebAssembly: it begins with `{}`", shown(&beginning)),
+                why: format!("it isn't WebAssembly{beginning}"),
             });
         }
         let digest = file::digest(&bytes);

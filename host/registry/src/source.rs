@@ -34,8 +34,19 @@ impl Source {
     ///
     /// [`FetchError::Source`]: what is wrong, and what to write.
     pub fn parse(text: &str) -> Result<Self, FetchError> {
-        Self::read(text)
-            .map_err(|why| FetchError::Source { text: neutral_line(cut(text, SHOWN)), why })
+        Self::read(text).map_err(|why| {
+            // No error repeats a user's name and password: they end at the last `@` of the host.
+            let login = text.split_once("://").and_then(|(_, rest)| {
+                let host = &rest[..rest.find('/').unwrap_or(rest.len())];
+                host.rfind('@').map(|end| &host[..=end])
+            });
+            let without =
+                |text: &str| login.map_or(text.to_owned(), |login| text.replace(login, ""));
+            FetchError::Source {
+                text: neutral_line(cut(&without(text), SHOWN)),
+                why: without(&why),
+            }
+        })
     }
 
     fn read(text: &str) -> Result<Self, String> {
@@ -144,6 +155,9 @@ mod tests {
             let error = Source::parse(text).expect_err(text).to_string();
             assert!(error.contains(told), "{text}: {error}");
         }
+        let error = Source::parse("https://me:hunter2@example.com/a").expect_err("is refused");
+        let error = error.to_string();
+        assert!(error.contains("https://example.com/a") && !error.contains("hunter2"), "{error}");
         let shown = Source::parse("\u{1b}[2J\u{202e}://x").expect_err("is refused").to_string();
         assert!(!shown.contains(['\u{1b}', '\u{202e}']), "{shown}");
     }

@@ -1,6 +1,7 @@
 //! The lock file: the approved versions of plugins, and where installed ones came from. An approval
 //! belongs to a name and a digest.
 
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, HashSet};
 use std::fs::File;
 use std::io;
@@ -10,6 +11,7 @@ use berth_contract::HostError;
 use berth_contract::text::shell_word;
 use berth_private::PrivateFolder;
 use berth_runtime::{Candidate, PluginInfo};
+use semver::Version;
 use serde::{Deserialize, Serialize};
 
 use berth_config::Folders;
@@ -331,7 +333,9 @@ pub(super) fn hold_reason(
         Some(ApprovedPlugin { version: old, .. }) if old == version => {
             format!("it changed, but its version is still {version}")
         }
-        Some(ApprovedPlugin { version: old, .. }) if is_older(version, old) => {
+        Some(ApprovedPlugin { version: old, .. })
+            if compare_versions(version, old) == Some(Ordering::Less) =>
+        {
             format!(
                 "version {version} isn't approved and is a downgrade from the approved version {old}"
             )
@@ -346,14 +350,16 @@ pub(super) fn hold_reason(
     )
 }
 
-/// Whether one version is older than another, compared number by number. False if one of them isn't
-/// made of numbers.
-pub fn is_older(version: &str, than: &str) -> bool {
-    let numbers = |version: &str| -> Option<Vec<u64>> {
-        let plain = version.split(['-', '+']).next().unwrap_or_default();
-        plain.split('.').map(|part| part.parse().ok()).collect()
+/// How one version compares with another, by the rules of semantic versions. One or two missing
+/// numbers at the end count as 0. `None`: one of them isn't a version of this form.
+pub fn compare_versions(version: &str, other: &str) -> Option<Ordering> {
+    let parse = |version: &str| {
+        let end = version.find(['-', '+']).unwrap_or(version.len());
+        let (numbers, rest) = version.split_at(end);
+        let zeros = ".0".repeat(2_usize.saturating_sub(numbers.matches('.').count()));
+        Version::parse(&format!("{numbers}{zeros}{rest}")).ok()
     };
-    numbers(version).zip(numbers(than)).is_some_and(|(version, than)| version < than)
+    Some(parse(version)?.cmp_precedence(&parse(other)?))
 }
 
 #[cfg(test)]
@@ -361,15 +367,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn versions_are_compared_by_numbers() {
-        for (version, than, older) in [
-            ("1.9.0", "1.10.0", true),
-            ("1.10.0", "1.9.0", false),
-            ("1.0", "1.0", false),
-            ("2-rc1", "2", false),
-            ("a", "1", false),
+    fn versions_are_compared_as_semantic_versions() {
+        for (version, other, expected) in [
+            ("1.9.0", "1.10.0", Some(Ordering::Less)),
+            ("1.10.0", "1.9.0", Some(Ordering::Greater)),
+            ("1.0", "1.0.0", Some(Ordering::Equal)),
+            ("1.0.0-alpha", "1.0.0", Some(Ordering::Less)),
+            ("1.0.0-alpha.2", "1.0.0-alpha.10", Some(Ordering::Less)),
+            ("2-rc1", "2", Some(Ordering::Less)),
+            ("1.0.0+b", "1.0.0+a", Some(Ordering::Equal)),
+            ("a", "1", None),
+            ("1", "99999999999999999999.0.0", None),
+            ("1.2.3.4", "1.2.3", None),
+            ("", "1", None),
         ] {
-            assert_eq!(is_older(version, than), older, "{version} {than}");
+            assert_eq!(compare_versions(version, other), expected, "{version} {other}");
         }
     }
 

@@ -32,7 +32,7 @@ use berth_system::watch::FileStamp;
 use tokio::sync::{OwnedMutexGuard, watch};
 
 pub use advisor::CommandGate;
-pub use approvals::{Approvals, ApprovedPlugin, LockedPlugin, PluginSource, is_older};
+pub use approvals::{Approvals, ApprovedPlugin, LockedPlugin, PluginSource, compare_versions};
 pub use filters::FilterRulesState;
 pub use inspection::{Change, Difference, PluginInspection, ToolChange};
 pub use policies::{Policies, compiled_folder, most_memory, runtime_config};

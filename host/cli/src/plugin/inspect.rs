@@ -122,7 +122,11 @@ pub(super) fn inspect(plugin: &str, as_json: bool, options: &Options) -> Result<
 }
 
 /// The grant for a request, in words; `None` if there is none.
-fn grant_for(loaded: &Loaded, info: &PluginInfo, request: &CapabilityRequest) -> Option<String> {
+pub(super) fn grant_for(
+    loaded: &Loaded,
+    info: &PluginInfo,
+    request: &CapabilityRequest,
+) -> Option<String> {
     let plugin = loaded.config.plugins.get(&info.manifest.name);
     match request.name.as_str() {
         // Both reach only the granted directories.

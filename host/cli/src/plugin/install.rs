@@ -4,10 +4,10 @@ use std::io::Write;
 use std::path::absolute;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use berth_core::config::PathAccess;
 use berth_core::config::insert::PluginGrants;
-use berth_core::config::{InstanceLifetime, PathAccess, Plugin};
 use berth_core::text::neutral_line;
-use berth_core::{ApprovedPlugin, Difference, LockedPlugin, grant_line};
+use berth_core::{ApprovedPlugin, CapabilityRequest, Difference, LockedPlugin, grant_line};
 use berth_install::{
     AddArguments, Comparison, InstallCommand, Installed, Installer, Offer, abilities, check_source,
 };
@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 use super::Setting;
 use super::approve::tell_hosts;
 use super::card::{Differences, Header, LeftOut, Signed};
+use super::inspect::grant_for;
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::options::Options;
@@ -27,7 +28,7 @@ use crate::{allow, ask, host, init, progress};
 const USUAL_STORE: u32 = 16;
 
 /// Digits of a digest that name one component.
-const MIN_DIGITS: usize = 16;
+const MIN_DIGITS: usize = 32;
 
 /// Runs the command.
 pub(super) fn run(command: &InstallCommand, options: &Options) -> Result<Exit, Error> {
@@ -127,18 +128,20 @@ impl Shop<'_> {
         mut grants: PluginGrants,
         options: &Options,
     ) -> Result<Exit, Error> {
-        let source = match Source::parse(source).map_err(|error| Error::Usage(error.to_string()))? {
+        let written = Source::parse(source).map_err(|error| Error::Usage(error.to_string()))?;
+        // The lock file is used from other directories.
+        let source = match &written {
             Source::Path(path) => Source::Path(
-                absolute(&path)
+                absolute(path)
                     .map_err(berth_core::HostError::io("finding the working directory"))?,
             ),
-            other => other,
+            other => other.clone(),
         };
         // Before anything is fetched.
         if grants != PluginGrants::default() {
             allow::own_file(options)?;
         }
-        let offer = host::block_on(self.offer(&source))?;
+        let offer = host::block_on(self.offer(&written, &source))?;
         let name = offer.name();
         if let Some(wanted) = how.name.filter(|wanted| *wanted != name) {
             return Err(Error::Usage(format!(
@@ -149,7 +152,12 @@ impl Shop<'_> {
         check_digest(how.digest, &offer)?;
         let mut out = anstream::stdout().lock();
         show(&mut out, &offer)?;
+        self.show_granted(&mut out, &offer)?;
         out.flush()?;
+        if offer.inspection.info.manifest.asks_for("files").is_some_and(reads_only) {
+            // More than a plugin asks for is granted to nobody.
+            grants.directories.iter_mut().for_each(|(_, access)| *access = PathAccess::Read);
+        }
         if !how.yes && how.digest.is_none() {
             let message = "there is no terminal to ask at: `--yes` installs the component as it is now, `--digest SHA256` only the one with that digest";
             let mut dialogue = ask::open_dialogue("it is not installed")
@@ -171,10 +179,9 @@ impl Shop<'_> {
             lines.iter().try_for_each(|line| writeln!(out, "  {}", neutral_line(line)))?;
         }
         let requests = &offer.inspection.info.manifest.capabilities;
-        let table = self.setting.loaded.config.plugins.get(name);
+        let (info, loaded) = (&offer.inspection.info, &self.setting.loaded);
         let missing = requests.iter().filter(|request| {
-            !is_granted(&grants, &request.name)
-                && !table.is_some_and(|table| has_grant(table, &request.name))
+            !is_granted(&grants, &request.name) && grant_for(loaded, info, request).is_none()
         });
         let missing: Vec<&str> = missing.filter_map(|request| grant_line(&request.name)).collect();
         if !missing.is_empty() {
@@ -185,9 +192,28 @@ impl Shop<'_> {
         Ok(Exit::Success)
     }
 
-    /// Fetches and examines what a source gives.
-    async fn offer(&self, source: &Source) -> Result<Offer, Error> {
-        let fetched = self.fetch(source).await?;
+    /// Shows what the configuration grants to the name already, perhaps for another plugin.
+    fn show_granted(&self, out: &mut impl Write, offer: &Offer) -> Result<(), Error> {
+        let info = &offer.inspection.info;
+        let requests = info.manifest.capabilities.iter();
+        let granted: Vec<(&str, String)> = requests
+            .filter_map(|request| {
+                Some((&*request.name, grant_for(&self.setting.loaded, info, request)?))
+            })
+            .collect();
+        if !granted.is_empty() {
+            let table = neutral_line(offer.name());
+            writeln!(out, "\n{STRONG}Granted already, by [plugins.{table}]{STRONG:#}")?;
+            granted.iter().try_for_each(|(name, what)| {
+                writeln!(out, "  {}: {}", neutral_line(name), neutral_line(what))
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Fetches and examines what a source gives. `source`: how the lock file names it.
+    async fn offer(&self, written: &Source, source: &Source) -> Result<Offer, Error> {
+        let fetched = self.fetch(written).await?;
         let (folders, loaded) = (&self.setting.folders, &self.setting.loaded);
         let examined = Offer::examine(&fetched, source, folders, loaded);
         Ok(progress::show(examined, || "examining the component".to_owned()).await?)
@@ -291,14 +317,29 @@ impl Shop<'_> {
         Ok(())
     }
 
+    /// The installed plugin of a name from the command line.
+    fn one(&self, name: &str) -> Result<LockedPlugin, Error> {
+        let installed = self.installer.all()?;
+        installed.get(name).cloned().ok_or_else(|| {
+            let names: Vec<&str> = installed.keys().map(String::as_str).collect();
+            Error::Usage(match names.is_empty() {
+                true => "no plugin is installed".to_owned(),
+                false => {
+                    format!("no plugin `{name}` is installed; installed: {}", names.join(", "))
+                }
+            })
+        })
+    }
+
     fn remove(&self, name: &str) -> Result<Exit, Error> {
+        self.one(name)?;
         self.installer.remove(name)?;
         let mut out = anstream::stdout().lock();
         writeln!(out, "Removed {name}.")?;
         if self.setting.loaded.config.plugins.contains_key(name) {
             writeln!(
                 out,
-                "[plugins.{name}] of your configuration stays, and grants nothing without it."
+                "[plugins.{name}] of your configuration stays: the next plugin of this name gets what it grants."
             )?;
         }
         Ok(Exit::Success)
@@ -306,7 +347,7 @@ impl Shop<'_> {
 
     fn update(&self, name: Option<&str>, how: How, as_json: bool) -> Result<Exit, Error> {
         let installed = match name {
-            Some(name) => [(name.to_owned(), self.installer.one(name)?)].into(),
+            Some(name) => [(name.to_owned(), self.one(name)?)].into(),
             None => self.installer.all()?,
         };
         let mut updates = Vec::new();
@@ -362,7 +403,7 @@ impl Shop<'_> {
             return Ok(update(None, "same", None));
         }
         let (offer, check) = host::block_on(async {
-            let offer = self.offer(&source).await?;
+            let offer = self.offer(&source, &source).await?;
             let check = self.installer.compare(now, name, &offer, how.downgrade).await?;
             Ok((offer, check))
         })?;
@@ -420,13 +461,17 @@ impl Shop<'_> {
                 }
             }
             let count = found.len();
-            writeln!(out, "{count} verified.")?;
+            let broken = found.values().filter(|wrong| !wrong.is_empty()).count();
+            match broken {
+                0 => writeln!(out, "{count} verified.")?,
+                broken => writeln!(out, "{broken} of {count} aren't as in berth.lock.")?,
+            }
         }
         Ok(if is_right { Exit::Success } else { Exit::ToolFailure })
     }
 
     fn history(&self, name: &str, as_json: bool) -> Result<Exit, Error> {
-        let locked = self.installer.one(name)?;
+        let locked = self.one(name)?;
         let LockedPlugin { approved, previous, offered } = &locked;
         if as_json {
             writeln!(std::io::stdout().lock(), "{:#}", json!(locked))?;
@@ -442,11 +487,12 @@ impl Shop<'_> {
     }
 
     fn roll_back(&self, name: &str) -> Result<Exit, Error> {
+        self.one(name)?;
         let (now, before) = self.installer.roll_back(name)?;
         let mut out = anstream::stdout().lock();
         writeln!(
             out,
-            "{name} {} is in force again, instead of {}. `berth plugin update {name}` brings the newer one back.",
+            "{name} {} is in force again, instead of {}. `berth plugin update {name}` brings back what its source gives.",
             neutral_line(&now.version),
             neutral_line(&before.version)
         )?;
@@ -490,16 +536,9 @@ fn is_granted(grants: &PluginGrants, capability: &str) -> bool {
     }
 }
 
-/// Whether the configuration grants something of a capability.
-fn has_grant(table: &Plugin, capability: &str) -> bool {
-    match capability {
-        "files" | "search" => !table.allowed_paths.is_empty(),
-        "http" => !table.hosts.is_empty() || !table.allowed_private_hosts.is_empty(),
-        "process" => table.shell || !table.programs.is_empty(),
-        "store" => table.store_mib.get() > 0,
-        "session" => table.instance == InstanceLifetime::Session,
-        _ => false,
-    }
+/// Whether a plugin that asks for files only reads them.
+fn reads_only(request: &CapabilityRequest) -> bool {
+    request.access.as_deref() == Some("read")
 }
 
 /// What a person has to know before they install a plugin.
