@@ -93,7 +93,7 @@ pub enum InstallCommand {
 /// `berth plugin add`.
 #[derive(Debug, Args)]
 pub struct AddArguments {
-    /// A file, a folder with a built plugin, https://…, or oci://REGISTRY/NAME, with :TAG or @sha256:…
+    /// A file, a folder with a built plugin, https://…, or oci://REGISTRY/NAME:TAG
     pub source: String,
     /// A directory that it may read and change
     #[arg(long, value_name = "DIR")]
