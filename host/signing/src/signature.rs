@@ -87,7 +87,7 @@ impl Signature {
         self.id
     }
 
-    /// The trusted comment, which is to be trusted only after [`is_of`](Self::is_of).
+    /// The trusted comment. It can be trusted only after the signature was verified.
     pub fn comment(&self) -> &str {
         &self.comment
     }
