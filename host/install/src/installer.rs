@@ -61,22 +61,19 @@ impl<'a> Installer<'a> {
         Ok(all)
     }
 
-    /// The plugins that the configuration names by a source and that aren't installed: names,
-    /// sources, and the digests that they have to have, or nothing.
+    /// The plugins that the configuration names by a source and that aren't installed: names and
+    /// sources.
     ///
     /// # Errors
     ///
     /// The lock file can't be read.
-    pub fn wanted(&self) -> Result<Vec<(String, String, String)>, HostError> {
+    pub fn wanted(&self) -> Result<Vec<(String, String)>, HostError> {
         let installed = self.all()?;
         let wanted =
             self.loaded.config.plugins.iter().filter(|(name, plugin)| {
                 !plugin.source.is_empty() && !installed.contains_key(*name)
             });
-        let parts = wanted.map(|(name, plugin)| {
-            (name.clone(), plugin.source.clone(), plugin.digest.as_str().to_owned())
-        });
-        Ok(parts.collect())
+        Ok(wanted.map(|(name, plugin)| (name.clone(), plugin.source.clone())).collect())
     }
 
     /// Whether an offer can be installed under its name. Call it before anybody is asked.
@@ -203,12 +200,12 @@ impl<'a> Installer<'a> {
         }
     }
 
-    /// Removes an installed plugin. Its table in the configuration stays: it grants nothing without
-    /// the plugin.
+    /// Removes a plugin, if it is in the lock file. Its table in the configuration stays, and
+    /// counts for the next plugin of this name.
     ///
     /// # Errors
     ///
-    /// None of this name is installed, or the lock file can't be written.
+    /// The lock file can't be written.
     pub fn remove(&self, name: &str) -> Result<(), HostError> {
         self.approvals.remove(name).map(drop)
     }

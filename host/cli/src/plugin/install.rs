@@ -32,8 +32,7 @@ const MIN_DIGITS: usize = 32;
 
 /// Runs the command.
 pub(super) fn run(command: &InstallCommand, options: &Options) -> Result<Exit, Error> {
-    let setting = Setting::from_options(options)?;
-    let built_in: Vec<&str> = berth_builtins::all().iter().map(|builtin| builtin.name).collect();
+    let (setting, built_in) = (Setting::from_options(options)?, built_in_names());
     let installer = Installer::new(&setting.folders, &setting.loaded, &built_in);
     let shop = Shop { setting: &setting, installer };
     match command {
@@ -55,13 +54,16 @@ pub(super) fn run(command: &InstallCommand, options: &Options) -> Result<Exit, E
 
 /// Installs what the configuration names and isn't installed, for `berth trust`.
 pub(crate) fn install_wanted(yes: bool, options: &Options) -> Result<Exit, Error> {
-    let setting = Setting::from_options(options)?;
-    let built_in: Vec<&str> = berth_builtins::all().iter().map(|builtin| builtin.name).collect();
+    let (setting, built_in) = (Setting::from_options(options)?, built_in_names());
     let installer = Installer::new(&setting.folders, &setting.loaded, &built_in);
     if installer.wanted()?.is_empty() {
         return Ok(Exit::Success);
     }
     Shop { setting: &setting, installer }.install_wanted(yes, options)
+}
+
+fn built_in_names() -> Vec<&'static str> {
+    berth_builtins::all().iter().map(|builtin| builtin.name).collect()
 }
 
 /// How a person agrees to an installation.
@@ -112,7 +114,7 @@ impl Shop<'_> {
             )?;
         }
         let mut exit = Exit::Success;
-        for (name, source, _) in &wanted {
+        for (name, source) in &wanted {
             let how = Consent { yes, digest: None, name: Some(name) };
             let installed = self.install(source, how, PluginGrants::default(), options)?;
             exit = exit.max(installed);
@@ -285,9 +287,9 @@ impl Shop<'_> {
         if let Some(request) = manifest.asks_for("files")
             && grants.directories.is_empty()
         {
-            let (access, may) = match request.access.as_deref() {
-                Some("read") => (PathAccess::Read, "read"),
-                _ => (PathAccess::ReadWrite, "read and change"),
+            let (access, may) = match reads_only(request) {
+                true => (PathAccess::Read, "read"),
+                false => (PathAccess::ReadWrite, "read and change"),
             };
             let question =
                 format!("Directories that it may {may}, separated by commas (Enter: none):");
