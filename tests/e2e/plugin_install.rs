@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -12,16 +12,8 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use crate::support::{
-    Component, Living, Offer, run, said, soon, state, until, until_says, version,
+    Component, Living, Offer, ends, run, said, soon, state, until, until_says, version,
 };
-
-#[track_caller]
-fn ends(output: &Output, code: i32) -> String {
-    let text = String::from_utf8_lossy(&output.stdout).into_owned()
-        + &String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(code), "{text}");
-    text
-}
 
 /// Everything that installing writes, by path. What is in the compile cache doesn't count.
 fn read_kept(living: &Living) -> BTreeMap<PathBuf, Vec<u8>> {

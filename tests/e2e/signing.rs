@@ -7,15 +7,7 @@ use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
-use crate::support::{Living, fetched, version};
-
-#[track_caller]
-fn ends(output: &Output, code: i32) -> String {
-    let text = String::from_utf8_lossy(&output.stdout).into_owned()
-        + &String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(code), "{text}");
-    text
-}
+use crate::support::{Living, ends, fetched, version};
 
 /// A component in a private folder, where `minisign` also puts its keys.
 fn component(living: &Living, name: &str, answer: &'static str) -> PathBuf {

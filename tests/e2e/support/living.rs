@@ -128,6 +128,15 @@ impl Living {
     }
 }
 
+/// What a program printed, if it ended with this code.
+#[track_caller]
+pub(crate) fn ends(output: &Output, code: i32) -> String {
+    let text = String::from_utf8_lossy(&output.stdout).into_owned()
+        + &String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{text}");
+    text
+}
+
 /// A version of a plugin, with one tool `say` that says `answer`.
 pub(crate) fn version(name: &str, version: &str, answer: &'static str) -> Component {
     let manifest = format!(

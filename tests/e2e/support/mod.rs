@@ -24,7 +24,7 @@ pub(crate) use attacks::attacks;
 pub(crate) use cli::{Cli, Ended};
 pub(crate) use component::{Component, Offer, manifest, section};
 pub(crate) use living::{
-    Living, mappings_below, said, soon, state, until, until_says, version, waiting,
+    Living, ends, mappings_below, said, soon, state, until, until_says, version, waiting,
 };
 pub(crate) use log::{keep as keep_log, log_of, log_with};
 pub(crate) use not_tried::not_tried;
