@@ -16,7 +16,7 @@ use crate::support::{
 };
 
 /// Everything that installing writes, by path. What is in the compile cache doesn't count.
-fn read_kept(living: &Living) -> BTreeMap<PathBuf, Vec<u8>> {
+pub(crate) fn read_kept(living: &Living) -> BTreeMap<PathBuf, Vec<u8>> {
     fn walk(folder: &Path, found: &mut BTreeMap<PathBuf, Vec<u8>>) {
         for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
             let path = entry.path();
