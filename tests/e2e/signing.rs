@@ -229,3 +229,33 @@ fn secret_keys_and_passwords_are_never_shown_or_overwritten() {
     assert!(told.contains("--password-from"), "{told}");
     assert!(!living.folders.config.join("keys/other.key").exists());
 }
+
+#[test]
+fn tool_that_is_granted_the_whole_home_reads_no_secret_key() {
+    let living = Living::new();
+    new_key(&living, "release");
+    let folder = living.folders.config.join("keys");
+    let secret = fs::read_to_string(folder.join("release.key")).expect("it is there");
+    let secret = secret.lines().nth(1).expect("it has a key");
+    let home = living.root().display().to_string();
+    let key = folder.join("release.key").display().to_string();
+    let path = format!("path={key}");
+    let (cat, cut) = (format!("command=cat {key}"), format!("command=cut -c3- {key}"));
+    let copy = format!("command=cp {key} copied; cat copied");
+    for call in [
+        &["read", &*path][..],
+        &["grep", "pattern=RW", &path],
+        &["copy_path", &format!("source={key}"), "destination=copied"],
+        &["bash", &cat],
+        &["bash", &cut],
+        &["bash", &copy],
+    ] {
+        let line = [&["--allow", &home, "call", "--yes"], call].concat();
+        let output = living.berth(&line);
+        let said =
+            String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+        assert!(!said.contains(&secret[4..]) && !said.contains("REDACTED"), "{call:?}: {said}");
+    }
+    let copied = fs::read_to_string(living.work().join("copied")).unwrap_or_default();
+    assert!(!copied.contains(secret), "{copied}");
+}

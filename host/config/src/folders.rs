@@ -5,6 +5,9 @@ use std::path::{Path, PathBuf};
 use berth_contract::HostError;
 use berth_policy::files::OwnFolder;
 
+/// The folder of keys that sign, in that of the configuration.
+const KEYS: &str = "keys";
+
 /// Absolute paths of Berth's own folders. They need not exist.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Folders {
@@ -47,10 +50,11 @@ impl Folders {
     }
 
     /// The folders for the path rules: no tool writes there, and no tool reads there except the
-    /// configuration.
+    /// configuration, without the keys that sign.
     pub fn own(&self) -> Vec<OwnFolder> {
         let mut folders = vec![
             (self.config.clone(), false),
+            (self.config.join(KEYS), true),
             (self.data.clone(), true),
             (self.cache.clone(), true),
         ];
@@ -59,6 +63,7 @@ impl Folders {
         if let Some(home) = &self.home {
             folders.extend([
                 (home.join(".config/berth"), false),
+                (home.join(".config/berth").join(KEYS), true),
                 (home.join(".local/share/berth"), true),
                 (home.join(".cache/berth"), true),
             ]);

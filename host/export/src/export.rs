@@ -142,9 +142,13 @@ impl Exported {
         };
         if !record.intact {
             self.broken += 1;
-            let seq = record.position.seq;
+            let (seq, missing) = (record.position.seq, record.missing);
+            let before = match missing {
+                0 => String::new(),
+                _ => format!(", {missing} of which can't be found or read"),
+            };
             warn(&format!(
-                "record {seq} was changed or doesn't follow the one before; `berth audit verify` tells more"
+                "record {seq} was changed or doesn't follow those before{before}; `berth audit verify` tells more"
             ));
         } else {
             let (missing, seq) = (record.missing, record.position.seq);
@@ -165,8 +169,13 @@ fn receiver(arguments: &ExportArguments) -> Result<Option<String>, HostError> {
     if is_stdout(arguments) {
         return Ok(None);
     }
-    let path = std::path::absolute(&arguments.to)
-        .map_err(HostError::io(arguments.to.display().to_string()))?;
+    // Whatever the way there: the file itself is never a link.
+    let failed = || HostError::io(arguments.to.display().to_string());
+    let path = std::path::absolute(&arguments.to).map_err(failed())?;
+    let path = match (path.parent(), path.file_name()) {
+        (Some(folder), Some(name)) => folder.canonicalize().map_err(failed())?.join(name),
+        _ => path,
+    };
     Ok(Some(format!("{} {}", arguments.format.as_str(), path.display())))
 }
 

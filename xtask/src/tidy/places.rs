@@ -107,6 +107,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("berth-migration", &[]),
     ("berth-mcp", &["berth-core", "berth-requests"]),
     ("berth-clients", &[]),
+    ("berth-packaging", &[]),
     (
         "berth-export",
         &["berth-core", "berth-egress", "berth-policy", "berth-private", "berth-requests"],
@@ -208,14 +209,16 @@ const OPEN_BENEATH: [&str; 8] = [
 ];
 
 /// The files that open other paths, and what these are. A front end opens the paths of its user.
-const OPEN_OWN: [&str; 33] = [
+const OPEN_OWN: [&str; 35] = [
     "host/authoring/", // the folders of authors, whose programs it runs with their rights
     "host/builtins/build.rs", // the components, while Berth is built
     "host/cli/",       // the paths on the command line
     "host/terminal/src/new_file.rs", // the user's new configuration
     "host/conformance/src/world.rs", // the temporary world of a test
     "host/dev/",       // the sources of an author
-    "host/export/src/lines.rs", // the file that the user exports to
+    "host/packaging/src/main.rs", // the files of a release
+    "host/export/src/export.rs", // the folder of the file that the user exports to
+    "host/export/src/lines.rs", // that file
     "host/export/src/machine.rs", // /proc
     "host/core/src/approvals/outdated.rs", // the file of a question, for the person who approves
     "host/config/",    // the configuration, and the folders in it

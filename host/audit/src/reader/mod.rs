@@ -216,7 +216,7 @@ impl Opened {
             {
                 match self.folder.file(&name) {
                     Ok(file) => {
-                        if let Some(begin) = files::begin(&file)? {
+                        if let Some(begin) = begin(&file, &name)? {
                             found.push((file, begin));
                         }
                     }
@@ -352,7 +352,7 @@ impl Opened {
         };
         // A cheap look first: most often, there is nothing new.
         let current = match self.folder.file(CURRENT) {
-            Ok(file) => files::begin(&file)?.map(|begin| begin.file),
+            Ok(file) => begin(&file, CURRENT)?.map(|begin| begin.file),
             Err(error) if error.kind() == ErrorKind::NotFound => None,
             Err(error) => return Err(error),
         };
@@ -391,6 +391,22 @@ impl Opened {
             }
         }
     }
+}
+
+/// How a file begins. `None`: its first record isn't written yet.
+///
+/// # Errors
+///
+/// It begins otherwise, so nobody knows which records it has.
+fn begin(file: &File, name: &str) -> io::Result<Option<files::Begin>> {
+    if !has_line(file, 0, file.metadata()?.len())? {
+        return Ok(None);
+    }
+    files::begin(file)?.map(Some).ok_or_else(|| {
+        invalid(format!(
+            "{name} doesn't begin as a file of the log does; `berth audit verify` tells more"
+        ))
+    })
 }
 
 /// Whether a part of a file has a whole line.

@@ -126,6 +126,27 @@ fn changed_records_are_read_and_told_apart() {
 }
 
 #[test]
+fn file_that_begins_otherwise_is_an_error_and_no_empty_log() {
+    let scene = Scene::new();
+    scene.append(3);
+    let lines = scene.lines();
+    for first in [lines[0].replacen('{', "X", 1), lines[0].replace("begin", "begiX"), String::new()]
+    {
+        let text = first + &lines[1..].concat();
+        scene.write("audit.jsonl", text.as_bytes());
+        let told = open(&scene, after(&LogPosition::default())).err().expect("it is refused");
+        assert!(told.to_string().contains("doesn't begin as"), "{told}");
+    }
+    // A file that is replaced while it is read.
+    scene.write("audit.jsonl", lines.concat().as_bytes());
+    let mut reader = from_start(&scene);
+    read(&mut reader);
+    fs::rename(scene.path("audit.jsonl"), scene.path("aside")).expect("it is there");
+    scene.write("audit.jsonl", lines[1..].concat().as_bytes());
+    assert!(reader.read(7).is_err_and(|error| error.to_string().contains("doesn't begin as")));
+}
+
+#[test]
 fn files_that_keep_removed_are_counted() {
     let scene = Scene::with(2048, 2);
     scene.append(10);
