@@ -49,6 +49,7 @@ mod mcp;
 mod mcp_config;
 mod migrating;
 mod mounts;
+mod packages;
 mod plugin_commands;
 mod plugin_install;
 mod policy_commands;

@@ -33,7 +33,12 @@ impl Archive {
         &self.folder
     }
 
-    /// The path of the packed archive, which `seal` writes.
+    /// The path of the image that is made of the same files.
+    pub(crate) fn image(&self) -> PathBuf {
+        dist().join(self.name.replace(&format!("{ARCH}-linux"), &format!("{ARCH}-image.tar")))
+    }
+
+    /// The path of the packed archive, which `pack` writes.
     pub(crate) fn packed(&self) -> PathBuf {
         dist().join(format!("{}.tar.gz", self.name))
     }
@@ -58,7 +63,7 @@ impl Archive {
     }
 
     /// Adds the checksums of all files, and packs the folder. No file can be added afterwards.
-    pub(crate) fn seal(&self) -> Result<(), String> {
+    pub(crate) fn pack(&self) -> Result<(), String> {
         let mut files = Vec::new();
         collect(&self.folder, "", &mut files)?;
         self.file("SHA256SUMS", checksums(&self.folder, &files)?.as_bytes())?;
@@ -79,20 +84,31 @@ impl Archive {
             "--file",
         ]);
         tar.arg(self.packed()).arg("--directory").arg(dist()).arg(&self.name);
-        step::run("tar", &mut tar)?;
-        let sums = checksums(&dist(), &[format!("{}.tar.gz", self.name)])?;
-        let file = dist().join("SHA256SUMS");
-        fs::write(&file, sums).map_err(|error| format!("can't write {}: {error}", file.display()))
+        step::run("tar", &mut tar)
     }
 }
 
-fn dist() -> PathBuf {
+/// Writes the checksums of the archive and of all packages.
+pub(crate) fn sum() -> Result<(), String> {
+    let entries = fs::read_dir(dist()).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+    let entries = entries.map_err(|error| format!("can't list {}: {error}", dist().display()))?;
+    let files = entries.iter().filter(|entry| entry.path().is_file());
+    let mut files: Vec<String> =
+        files.map(|entry| entry.file_name().display().to_string()).collect();
+    files.sort();
+    let file = dist().join("SHA256SUMS");
+    fs::write(&file, checksums(&dist(), &files)?)
+        .map_err(|error| format!("can't write {}: {error}", file.display()))
+}
+
+/// The folder of a release.
+pub(crate) fn dist() -> PathBuf {
     cargo::target().join("dist")
 }
 
 /// The time of the last change of the sources, in seconds since 1970: from `SOURCE_DATE_EPOCH`,
 /// otherwise from git.
-fn source_time() -> u64 {
+pub(crate) fn source_time() -> u64 {
     let from_environment = std::env::var("SOURCE_DATE_EPOCH").ok();
     let from_git = || {
         stdout_of(Command::new("git").current_dir(cargo::root()).args([

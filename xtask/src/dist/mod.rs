@@ -59,9 +59,12 @@ pub(crate) fn command(arguments: &[OsString]) -> CommandResult {
     add_files(&archive, &berth, &packages)?;
     add_contract(&archive)?;
     add_completions_and_pages(&archive, &berth)?;
-    archive.seal()?;
+    archive.pack()?;
+    add_packages(&archive)?;
+    archive::sum()?;
     verify::check_install(&archive)?;
     verify::check_runs_alone(&berth)?;
+    verify::check_image(&archive.image())?;
 
     let size = fs::metadata(&berth).map_or(0, |file| file.len());
     step::headline(&format!(
@@ -70,6 +73,16 @@ pub(crate) fn command(arguments: &[OsString]) -> CommandResult {
         archive.packed().display()
     ));
     Ok(ExitCode::SUCCESS)
+}
+
+/// Makes the packages beside the archive, of the files in its folder.
+fn add_packages(archive: &Archive) -> Result<(), String> {
+    let mut make = cargo::host("run");
+    make.args(["--locked", "--quiet", "--package", "berth-packaging", "--"])
+        .args([&version()?, ARCH, &archive::source_time().to_string()])
+        .arg(archive.folder())
+        .arg(archive::dist());
+    step::run("berth-packaging", &mut make)
 }
 
 /// Builds the plugins and the binary, in other folders than the other commands.

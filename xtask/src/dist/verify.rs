@@ -59,8 +59,47 @@ pub(crate) fn check_runs_alone(binary: &Path) -> Result<(), String> {
         .and_then(|()| fs::copy(&third_party, root.join("third-party.wasm")).map(drop))
         .map_err(|error| format!("can't fill {}: {error}", root.display()))?;
     for check in CHECKS {
-        (check.run)(&EmptyRoot { root: &root })
+        (check.run)(&EmptyRoot { root: &root, program: "/berth" })
             .map_err(|why| format!("in an empty root folder, {}: {why}", check.name))?;
+    }
+    Ok(())
+}
+
+/// Runs the program of an image where it has nothing but the image's files, as in a container.
+pub(crate) fn check_image(image: &Path) -> Result<(), String> {
+    step::headline("run the image");
+    let (layout, root) = (fresh_folder("layout")?, fresh_folder("image")?);
+    let unpack = |archive: &Path, to: &Path| {
+        stdout_of(
+            Command::new("tar")
+                .arg("--extract")
+                .arg("--file")
+                .arg(archive)
+                .arg("--directory")
+                .arg(to),
+        )
+        .map(drop)
+    };
+    unpack(image, &layout)?;
+    let blobs = layout.join("blobs/sha256");
+    let blobs = fs::read_dir(&blobs).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+    let blobs = blobs.map_err(|error| format!("can't list the image's blobs: {error}"))?;
+    for blob in blobs {
+        // What is gzip is the layer.
+        if read(&blob.path())?.starts_with(b"\x1f\x8b") {
+            unpack(&blob.path(), &root)?;
+        }
+    }
+    fs::create_dir(root.join("proc"))
+        .and_then(|()| fs::write(root.join("work/note.txt"), "tied up\n"))
+        .map_err(|error| format!("can't fill {}: {error}", root.display()))?;
+    let root = EmptyRoot { root: &root, program: "/usr/bin/berth" };
+    for (arguments, printed) in [
+        (&["--version"][..], "berth "),
+        (&["call", "read", "path=note.txt"], "tied up"),
+        (&["doctor"], "Berth works here"),
+    ] {
+        root.check_prints(arguments, printed).map_err(|why| format!("in the image, {why}"))?;
     }
     Ok(())
 }
@@ -127,9 +166,11 @@ const CHECKS: [Check; 7] = [
     Check { name: "the demo fails", run: |root| root.check_prints(&["demo"], "") },
 ];
 
-/// An empty root folder with the binary in it.
+/// A root folder with little more than the binary in it.
 struct EmptyRoot<'a> {
     root: &'a Path,
+    /// The binary's path there.
+    program: &'a str,
 }
 
 impl EmptyRoot<'_> {
@@ -142,7 +183,7 @@ impl EmptyRoot<'_> {
             .args(["--user", "--map-root-user", "--mount", "--pid", "--fork", "--root"])
             .arg(self.root);
         unshare
-            .args(["--wd=/work", "--mount-proc", "--", "/berth"])
+            .args(["--wd=/work", "--mount-proc", "--", self.program])
             .args(arguments)
             .stdin(Stdio::null());
         unshare.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());

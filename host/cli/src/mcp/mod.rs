@@ -6,7 +6,7 @@ use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use berth_clients::{CLIENTS, Client, ServerConfig, edit};
+use berth_clients::{CLIENTS, Client, ServerConfig, edit, runner};
 use berth_core::HostError;
 use berth_core::text::neutral;
 use clap::Parser;
@@ -218,10 +218,13 @@ fn server(config: &McpConfig, options: &Options) -> Result<ServerConfig, Error> 
         );
     }
     let here = std::env::current_dir().map_err(HostError::io("finding the working directory"))?;
-    let arguments = std::iter::once("serve".to_owned())
+    let (program, words) = program(config.project)?;
+    let arguments = words
+        .into_iter()
+        .chain(["serve".to_owned()])
         .chain(with_absolute_paths(&config.serve, &here))
         .collect();
-    Ok(ServerConfig::Stdio { program: program(config.project)?, arguments })
+    Ok(ServerConfig::Stdio { program, arguments })
 }
 
 /// Options whose value is a path.
@@ -247,21 +250,28 @@ fn with_absolute_paths(options: &[String], here: &Path) -> Vec<String> {
 /// The name of this program.
 const NAME: &str = "berth";
 
+/// How clients start this program, with the arguments that come before its own.
+///
 /// The running binary by its path: a client that a shell didn't start may not find it by name. A
-/// project's file goes to other machines, so it has the name, if that is this very program here.
-fn program(for_project: bool) -> Result<String, Error> {
+/// project's file goes to other machines, so it has the name, if that is this very program here. A
+/// program that `npx` or `uvx` fetched is started by them again.
+fn program(for_project: bool) -> Result<(String, Vec<String>), Error> {
     let failed = || HostError::io("finding this program");
     let path: PathBuf =
         std::env::current_exe().and_then(|path| path.canonicalize()).map_err(failed())?;
-    if for_project && found_by_name().as_ref() == Some(&path) {
-        return Ok(NAME.to_owned());
+    if let Some(mut words) = runner(&path, NAME, env!("CARGO_PKG_VERSION")) {
+        return Ok((words.remove(0), words));
     }
-    path.into_os_string().into_string().map_err(|path| {
+    if for_project && found_by_name().as_ref() == Some(&path) {
+        return Ok((NAME.to_owned(), Vec::new()));
+    }
+    let path = path.into_os_string().into_string().map_err(|path| {
         Error::Usage(format!(
             "{} can't be written into a client's file: it isn't UTF-8",
             path.display()
         ))
-    })
+    })?;
+    Ok((path, Vec::new()))
 }
 
 /// The program that `PATH` finds by the name `berth`, by its real path.

@@ -1,0 +1,58 @@
+//! Archives whose bytes depend on their contents only.
+
+use std::io::{self, Write};
+
+use flate2::{Compression, GzBuilder};
+
+use crate::Release;
+
+/// A file or a folder of an archive.
+pub(crate) struct Entry<'c> {
+    pub(crate) path: String,
+    pub(crate) mode: u32,
+    /// `None`: it is a folder.
+    pub(crate) content: Option<&'c [u8]>,
+}
+
+impl<'c> Entry<'c> {
+    pub(crate) fn file(path: impl Into<String>, content: &'c [u8]) -> Self {
+        Self { path: path.into(), mode: 0o644, content: Some(content) }
+    }
+
+    pub(crate) fn program(path: impl Into<String>, content: &'c [u8]) -> Self {
+        Self { mode: 0o755, ..Self::file(path, content) }
+    }
+
+    pub(crate) fn folder(path: impl Into<String>, mode: u32) -> Self {
+        Self { path: path.into(), mode, content: None }
+    }
+}
+
+/// A tar, of root, with these entries in this order.
+pub(crate) fn tar(release: &Release, entries: &[Entry<'_>]) -> io::Result<Vec<u8>> {
+    let mut archive = tar::Builder::new(Vec::new());
+    for Entry { path, mode, content } in entries {
+        let mut header = tar::Header::new_ustar();
+        header.set_mode(*mode);
+        header.set_uid(0);
+        header.set_gid(0);
+        header.set_mtime(release.time);
+        let content = content.unwrap_or_default();
+        header.set_size(content.len() as u64);
+        header.set_entry_type(match path.ends_with('/') {
+            true => tar::EntryType::Directory,
+            false => tar::EntryType::Regular,
+        });
+        archive.append_data(&mut header, path, content)?;
+    }
+    archive.into_inner()
+}
+
+/// Compresses as gzip, without a name or a time.
+pub(crate) fn gzip(release: &Release, bytes: &[u8]) -> io::Result<Vec<u8>> {
+    // 3 is Unix, whatever this machine is.
+    let builder = GzBuilder::new().mtime(0).operating_system(3);
+    let mut encoder = builder.write(Vec::new(), Compression::new(release.compression));
+    encoder.write_all(bytes)?;
+    encoder.finish()
+}
