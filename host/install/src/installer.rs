@@ -127,7 +127,9 @@ impl<'a> Installer<'a> {
             insert::plugin(self.folders, offer.name(), grants)?;
         }
         let before = self.approvals.all()?.remove(offer.name()).map(|one| one.approved.digest);
-        self.approvals.install(&offer.candidate, offer.source.clone(), before.as_deref())
+        let signature = offer.signature.as_deref();
+        let source = offer.source.clone();
+        self.approvals.install(&offer.candidate, source, signature, before.as_deref())
     }
 
     /// Compares what the source of an installed plugin gives with the version in force.
@@ -191,11 +193,12 @@ impl<'a> Installer<'a> {
         is_approved: bool,
     ) -> Result<Installed, HostError> {
         let (source, before) = (offer.source.clone(), &*locked.digest);
+        let signature = offer.signature.as_deref();
         if is_approved {
-            self.approvals.install(&offer.candidate, source, Some(before))?;
+            self.approvals.install(&offer.candidate, source, signature, Some(before))?;
             Ok(Installed::InForce)
         } else {
-            self.approvals.offer(&offer.candidate, source, before)?;
+            self.approvals.offer(&offer.candidate, source, signature, before)?;
             Ok(Installed::Held)
         }
     }

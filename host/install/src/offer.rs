@@ -9,7 +9,7 @@ use berth_core::{Candidate, Difference, HostError, PluginInspection, PluginSourc
 use berth_registry::{Fetched, Source};
 use rustix::fs::{MemfdFlags, memfd_create};
 
-use crate::signatures::{SignedBy, check_signatures, check_source};
+use crate::signatures::{SignedBy, check_signatures, check_source, signature_to_keep};
 
 /// A component that was fetched and examined.
 pub struct Offer {
@@ -20,6 +20,8 @@ pub struct Offer {
     pub source: PluginSource,
     /// Who signed it.
     pub signed_by: SignedBy,
+    /// The signature that counts, or else the first one.
+    pub(crate) signature: Option<Vec<u8>>,
 }
 
 impl Offer {
@@ -43,6 +45,7 @@ impl Offer {
         let candidate = candidate(&fetched.bytes, &resolved)?;
         let name = &candidate.info().manifest.name;
         let signed_by = check_signatures(fetched, name, loaded)?;
+        let signature = signature_to_keep(fetched, name, loaded);
         let command = loaded.command_of_plugin(name)?;
         let examined = self::candidate(&fetched.bytes, &resolved)?;
         let inspection = PluginInspection::new(examined, folders, command).await?;
@@ -52,8 +55,9 @@ impl Offer {
             resolved,
             signer: signed_by.as_ref().ok().cloned(),
             installed_at: installed_at.as_secs(),
+            bundle: None,
         };
-        Ok(Self { candidate, inspection, source, signed_by })
+        Ok(Self { candidate, inspection, source, signed_by, signature })
     }
 
     /// The plugin's name.

@@ -61,6 +61,16 @@ pub(crate) fn check_signatures(
     Err(HostError::Load { plugin: name.to_owned(), reason })
 }
 
+/// The signature that is kept with a component: the one that counts, or else the first one.
+pub(crate) fn signature_to_keep(fetched: &Fetched, name: &str, loaded: &Loaded) -> Option<Vec<u8>> {
+    let source = fetched.resolved.to_string();
+    let plugin = SignedPlugin { wasm: &fetched.bytes, name, source: Some(&source) };
+    let keys = keys(loaded);
+    let counts =
+        |one: &&Vec<u8>| verify_plugin(plugin, std::slice::from_ref(*one), &keys, today()).is_ok();
+    fetched.signatures.iter().find(counts).or_else(|| fetched.signatures.first()).cloned()
+}
+
 /// Who signed the component in a file, by the signature beside it. `None`: there is no signature.
 /// Blocks.
 pub fn file_signer(file: &Path, name: &str, loaded: &Loaded) -> Option<SignedBy> {

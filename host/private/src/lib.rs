@@ -146,6 +146,15 @@ impl PrivateFolder {
         )?)
     }
 
+    /// Renames a file. What has the new name is replaced in one step.
+    ///
+    /// # Errors
+    ///
+    /// The system's.
+    pub fn replace(&self, from: &str, to: &str) -> io::Result<()> {
+        self.0.rename(from, &self.0, to)
+    }
+
     /// Writes a private file. It is written to a temporary name and then renamed, so that whoever
     /// has the old one open keeps it, and nobody ever sees half of the new one, even after a power
     /// failure.

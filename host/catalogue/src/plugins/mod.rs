@@ -13,6 +13,7 @@ mod filters;
 mod folder;
 mod inspection;
 mod loading;
+mod lock_file;
 mod policies;
 mod settings;
 mod settings_schema;
@@ -32,9 +33,12 @@ use berth_system::watch::FileStamp;
 use tokio::sync::{OwnedMutexGuard, watch};
 
 pub use advisor::CommandGate;
-pub use approvals::{Approvals, ApprovedPlugin, LockedPlugin, PluginSource, compare_versions};
+pub use approvals::{
+    Approvals, ApprovedPlugin, LockedPlugin, NewPlugin, PluginSource, compare_versions,
+};
 pub use filters::FilterRulesState;
 pub use inspection::{Change, Difference, PluginInspection, ToolChange};
+pub use lock_file::FilePlace;
 pub use policies::{Policies, compiled_folder, most_memory, runtime_config};
 pub use settings_schema::config_schema;
 pub use slot::{HeldVersion, PluginPlace, PluginState};
