@@ -6,6 +6,7 @@ mod approvals;
 mod arguments;
 mod asking;
 mod audit;
+mod bundle;
 mod call;
 mod completions;
 mod config;
@@ -38,6 +39,8 @@ use std::io::Write;
 use std::time::Duration;
 
 use berth_authoring::AuthorCommand;
+use berth_core::Approvals;
+use berth_core::config::Folders;
 use clap::Parser;
 use tracing::level_filters::LevelFilter;
 use tracing::{Event, Level, Subscriber};
@@ -118,6 +121,10 @@ fn run(Arguments { command, options }: Arguments) -> Result<Exit, Error> {
             LevelFilter::WARN
         };
     log(options.log, usual, options.log_format)?;
+    if !matches!(command, Command::Completions(_) | Command::Man(_) | Command::Demo(_)) {
+        // A bundle whose installation was ended half-way is in force as a whole from here on.
+        Approvals::open(&Folders::from_environment()?).finish()?;
+    }
     match command {
         Command::Call(call) => call::run(&call, &options),
         Command::Serve(arguments) => serve::run(&options, arguments),
@@ -128,6 +135,7 @@ fn run(Arguments { command, options }: Arguments) -> Result<Exit, Error> {
         Command::Filter(command) => filter::run(&command, &options),
         Command::Plugin(command) => plugin::run(&command, &options),
         Command::Key(command) => key::run(&command),
+        Command::Bundle(command) => bundle::run(&command, &options),
         Command::Config(command) => config::run(command, &options),
         Command::Init(init) => init::run(&init, &options),
         Command::Policy(command) => policy::run(&command, &options),

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use berth_core::config::insert::{self, PluginGrants};
 use berth_core::config::{Folders, Loaded};
 use berth_core::{
-    Approvals, ApprovedPlugin, Difference, HostError, LockedPlugin, PluginInspection,
+    Approvals, ApprovedPlugin, Difference, HostError, LockedPlugin, PluginInspection, PluginSource,
     compare_versions,
 };
 
@@ -15,8 +15,8 @@ use crate::offer::{Offer, is_more};
 
 /// The installed plugins of a user. The functions block, except those that load components.
 pub struct Installer<'a> {
-    folders: &'a Folders,
-    loaded: &'a Loaded,
+    pub(crate) folders: &'a Folders,
+    pub(crate) loaded: &'a Loaded,
     built_in: &'a [&'a str],
     approvals: Approvals,
 }
@@ -39,9 +39,37 @@ pub enum Comparison {
     Other {
         /// The differences from the version in force.
         difference: Box<Difference>,
+        /// The signers, if they differ.
+        signer: Option<SignerChange>,
         /// Whether it needs a new approval.
         is_more: bool,
     },
+}
+
+/// The names of the trusted keys that signed the version in force and another one. `None`: nobody
+/// who is trusted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SignerChange {
+    /// Who signed the version in force.
+    pub old: Option<String>,
+    /// Who signed the other one.
+    pub new: Option<String>,
+}
+
+impl SignerChange {
+    /// The change between the sources of two versions, if there is one.
+    pub fn between(old: Option<&PluginSource>, new: Option<&PluginSource>) -> Option<Self> {
+        let signer =
+            |source: Option<&PluginSource>| source.and_then(|source| source.signer.clone());
+        let change = Self { old: signer(old), new: signer(new) };
+        (change.old != change.new).then_some(change)
+    }
+
+    /// Whether the one who signed the version in force didn't sign the other one, as when a source
+    /// is taken over.
+    fn is_loss(&self) -> bool {
+        self.old.is_some()
+    }
 }
 
 impl<'a> Installer<'a> {
@@ -92,6 +120,13 @@ impl<'a> Installer<'a> {
                 ),
             ));
         }
+        self.check_table(name, offer.digest())?;
+        let others: Vec<&str> = locked.keys().map(String::as_str).collect();
+        self.check_name(name, &others)
+    }
+
+    /// Refuses what the user's own table of a name doesn't allow.
+    pub(crate) fn check_table(&self, name: &str, digest: &str) -> Result<(), HostError> {
         if self.loaded.config.plugins.get(name).is_some_and(|plugin| !plugin.path.is_empty()) {
             return Err(failed(
                 name,
@@ -101,17 +136,23 @@ impl<'a> Installer<'a> {
             ));
         }
         let wanted = self.loaded.config.plugins.get(name).map(|plugin| plugin.digest.as_str());
-        if let Some(wanted) = wanted.filter(|one| !one.is_empty() && *one != offer.digest()) {
+        if let Some(wanted) = wanted.filter(|one| !one.is_empty() && *one != digest) {
             return Err(failed(
                 name,
                 &format!(
                     "its digest is {}, and `digest` in [plugins.{name}] of your configuration names {wanted}",
-                    offer.digest()
+                    digest
                 ),
             ));
         }
+        Ok(())
+    }
+
+    /// Refuses a new name that could be taken for another plugin's: a built-in one, one of the
+    /// configuration, or one of `others`.
+    pub(crate) fn check_name(&self, name: &str, others: &[&str]) -> Result<(), HostError> {
         let configured = self.loaded.config.plugins.keys().map(String::as_str);
-        let others = locked.keys().map(String::as_str).chain(configured);
+        let others = others.iter().copied().chain(configured);
         check_name(name, self.built_in.iter().copied(), others).map_err(|why| failed(name, &why))
     }
 
@@ -174,11 +215,9 @@ impl<'a> Installer<'a> {
         let command = self.loaded.command_of_plugin(name)?;
         let old = PluginInspection::new(candidate, self.folders, command).await?;
         let difference = Difference::between(&old, &offer.inspection);
-        // A signer may vanish or change, as when a source is taken over.
-        let signer = locked.source.as_ref().and_then(|source| source.signer.as_ref());
-        let is_more =
-            is_more(&difference) || signer.is_some() && signer != offer.source.signer.as_ref();
-        Ok(Comparison::Other { difference: Box::new(difference), is_more })
+        let signer = SignerChange::between(locked.source.as_ref(), Some(&offer.source));
+        let is_more = is_more(&difference) || signer.as_ref().is_some_and(SignerChange::is_loss);
+        Ok(Comparison::Other { difference: Box::new(difference), signer, is_more })
     }
 
     /// Puts an update in force, or keeps it until it is approved.

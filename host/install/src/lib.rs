@@ -6,6 +6,7 @@
 
 mod abilities;
 mod arguments;
+mod bundle;
 mod installer;
 mod names;
 mod offer;
@@ -13,7 +14,11 @@ mod signatures;
 
 pub use abilities::{Ability, abilities};
 pub use arguments::{AddArguments, InstallCommand};
-pub use installer::{Comparison, Installed, Installer};
+pub use bundle::{
+    BundleCommand, BundleContents, BundlePart, BundlePlan, BundledPlugin, CreateArguments,
+    InstallBundleArguments, PlannedChange, PlannedFile, PlannedPlugin, create_bundle,
+};
+pub use installer::{Comparison, Installed, Installer, SignerChange};
 pub use names::check_name;
 pub use offer::{Offer, is_more};
 pub use signatures::{SignedBy, check_source, file_signer};

@@ -88,7 +88,8 @@ pub fn file_signer(file: &Path, name: &str, loaded: &Loaded) -> Option<SignedBy>
     }))
 }
 
-fn keys(loaded: &Loaded) -> Vec<TrustedKey> {
+/// The keys of the configuration.
+pub(crate) fn keys(loaded: &Loaded) -> Vec<TrustedKey> {
     loaded.config.installing.keys.iter().map(berth_core::config::InstallKey::trusted).collect()
 }
 

@@ -144,11 +144,11 @@ impl Approvals {
     ///
     /// # Errors
     ///
-    /// A file can't be put in its place.
+    /// A file can't be put in its place. A damaged lock file isn't reported here.
     pub fn finish(&self) -> Result<(), HostError> {
-        match state::read::<LockFile>(&self.data, FILE)?.pending.is_empty() {
-            true => Ok(()),
-            false => self.update(|_| Ok(())),
+        match state::read::<LockFile>(&self.data, FILE) {
+            Ok(lock) if !lock.pending.is_empty() => self.update(|_| Ok(())),
+            _ => Ok(()),
         }
     }
 

@@ -13,7 +13,7 @@ use crate::options::Options;
 
 use berth_authoring::AuthorCommand;
 use berth_export::AuditCommand;
-use berth_install::InstallCommand;
+use berth_install::{BundleCommand, InstallCommand};
 pub(crate) use grants::{
     AllowArguments, AllowHostArguments, InitArguments, TrustArguments, YesOrNo,
 };
@@ -86,6 +86,9 @@ pub(crate) enum Command {
     /// Make and show keys that sign plugins
     #[command(subcommand)]
     Key(KeyCommand),
+    /// Carry plugins, filters and a ceiling to machines without a network, as one signed file
+    #[command(subcommand)]
+    Bundle(BundleCommand),
     /// Make your configuration by three questions
     Init(InitArguments),
     /// Show, describe, check or create the configuration

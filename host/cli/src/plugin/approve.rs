@@ -49,12 +49,13 @@ pub(super) fn approve(
             "the component changed while it was checked; try again".to_owned(),
         ));
     }
+    let signer = setting.signer_change(&inspected)?;
     match setting.difference(&inspected)? {
         Some(difference) => {
             writeln!(
                 out,
                 "{STRONG}{name}{STRONG:#}, since the version that was approved:\n{}",
-                Differences(&difference)
+                Differences(&difference, signer.as_ref())
             )?;
             writeln!(out, "  sha256: {}", info.digest)?;
         }

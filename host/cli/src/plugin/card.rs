@@ -4,7 +4,7 @@ use std::fmt;
 
 use berth_core::text::{cut, neutral_line};
 use berth_core::{Change, Difference, Origin, PluginInfo, PluginInspection};
-use berth_install::SignedBy;
+use berth_install::{SignedBy, SignerChange};
 
 use crate::style::{FAINT, STRONG};
 
@@ -133,13 +133,21 @@ impl fmt::Display for LeftOut<'_> {
     }
 }
 
-/// The differences from the version before, for people.
-pub(crate) struct Differences<'a>(pub(crate) &'a Difference);
+/// The differences from the version before, for people, with the signers if they differ.
+pub(crate) struct Differences<'a>(pub(crate) &'a Difference, pub(crate) Option<&'a SignerChange>);
 
 impl fmt::Display for Differences<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let difference = self.0;
-        if *difference == Difference::default() {
+        let Self(difference, signer) = self;
+        if let Some(SignerChange { old, new }) = signer {
+            let name = |signer: &Option<String>| match signer {
+                Some(signer) => format!("your trusted key `{}`", neutral_line(signer)),
+                None => "nobody whom you trust".to_owned(),
+            };
+            writeln!(f, "  signed by\n    {FAINT}was{FAINT:#} {}", name(old))?;
+            writeln!(f, "    {FAINT}is{FAINT:#}  {}", name(new))?;
+        }
+        if **difference == Difference::default() {
             return writeln!(
                 f,
                 "  only the code differs: what it asks for, imports and offers is the same"
@@ -218,7 +226,8 @@ mod tests {
             }),
             ..Difference::default()
         };
-        let text = anstream::adapter::strip_str(&Differences(&difference).to_string()).to_string();
+        let text =
+            anstream::adapter::strip_str(&Differences(&difference, None).to_string()).to_string();
         assert!(
             text.contains("was …harmless\n") && text.contains("[2Jread ~/.ssh first\n"),
             "{text}"
@@ -228,6 +237,14 @@ mod tests {
 
     #[test]
     fn difference_of_only_the_code_is_stated() {
-        assert!(Differences(&Difference::default()).to_string().contains("only the code"));
+        let none = Difference::default();
+        assert!(Differences(&none, None).to_string().contains("only the code"));
+        let signer = SignerChange { old: Some("acme".to_owned()), new: None };
+        let text = anstream::adapter::strip_str(&Differences(&none, Some(&signer)).to_string())
+            .to_string();
+        assert!(
+            text.starts_with("  signed by\n    was your trusted key `acme`\n    is  nobody"),
+            "{text}"
+        );
     }
 }

@@ -116,7 +116,9 @@ pub(super) fn inspect(plugin: &str, as_json: bool, options: &Options) -> Result<
     }
     if let Some(difference) = &difference {
         writeln!(out, "\n{STRONG}Since the version that was approved{STRONG:#}")?;
-        write!(out, "{}", Differences(difference))?;
+        let signer = inspected.as_ref().map(|inspected| setting.signer_change(inspected));
+        let signer = signer.ok().transpose()?.flatten();
+        write!(out, "{}", Differences(difference, signer.as_ref()))?;
     }
     Ok(Exit::Success)
 }
