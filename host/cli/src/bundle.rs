@@ -10,10 +10,11 @@ use berth_install::{
     PlannedFile, PlannedPlugin, create_bundle,
 };
 
+use crate::card::Differences;
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::options::Options;
-use crate::plugin::{Differences, Setting, built_in_names, show, show_granted};
+use crate::plugin::{Setting, built_in_names, show, show_granted};
 use crate::style::{FAINT, STRONG};
 use crate::{ask, host, key, progress, shown};
 

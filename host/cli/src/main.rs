@@ -32,7 +32,7 @@ mod error {
     pub(crate) use berth_terminal::error::{CommandError as Error, print_json};
 }
 
-pub(crate) use berth_terminal::{ask, exit, nearest, new_file, progress, shown, style};
+pub(crate) use berth_terminal::{ask, card, exit, nearest, new_file, progress, shown, style};
 
 use std::fmt;
 use std::io::Write;

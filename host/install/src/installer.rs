@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use berth_core::config::insert::{self, PluginGrants};
 use berth_core::config::{Folders, Loaded};
 use berth_core::{
-    Approvals, ApprovedPlugin, Difference, HostError, LockedPlugin, PluginInspection, PluginSource,
+    Approvals, ApprovedPlugin, Difference, HostError, LockedPlugin, PluginInspection, SignerChange,
     compare_versions,
 };
 
@@ -44,32 +44,6 @@ pub enum Comparison {
         /// Whether it needs a new approval.
         is_more: bool,
     },
-}
-
-/// The names of the trusted keys that signed the version in force and another one. `None`: nobody
-/// who is trusted.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SignerChange {
-    /// Who signed the version in force.
-    pub old: Option<String>,
-    /// Who signed the other one.
-    pub new: Option<String>,
-}
-
-impl SignerChange {
-    /// The change between the sources of two versions, if there is one.
-    pub fn between(old: Option<&PluginSource>, new: Option<&PluginSource>) -> Option<Self> {
-        let signer =
-            |source: Option<&PluginSource>| source.and_then(|source| source.signer.clone());
-        let change = Self { old: signer(old), new: signer(new) };
-        (change.old != change.new).then_some(change)
-    }
-
-    /// Whether the one who signed the version in force didn't sign the other one, as when a source
-    /// is taken over.
-    fn is_loss(&self) -> bool {
-        self.old.is_some()
-    }
 }
 
 impl<'a> Installer<'a> {

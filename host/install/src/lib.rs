@@ -18,7 +18,7 @@ pub use bundle::{
     BundleCommand, BundleContents, BundlePart, BundlePlan, BundledPlugin, CreateArguments,
     InstallBundleArguments, PlannedChange, PlannedFile, PlannedPlugin, create_bundle,
 };
-pub use installer::{Comparison, Installed, Installer, SignerChange};
+pub use installer::{Comparison, Installed, Installer};
 pub use names::check_name;
 pub use offer::{Offer, is_more};
 pub use signatures::{SignedBy, check_source, file_signer};

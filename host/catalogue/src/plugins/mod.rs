@@ -37,7 +37,7 @@ pub use approvals::{
     Approvals, ApprovedPlugin, LockedPlugin, NewPlugin, PluginSource, compare_versions,
 };
 pub use filters::FilterRulesState;
-pub use inspection::{Change, Difference, PluginInspection, ToolChange};
+pub use inspection::{Change, Difference, PluginInspection, SignerChange, ToolChange};
 pub use lock_file::FilePlace;
 pub use policies::{Policies, compiled_folder, most_memory, runtime_config};
 pub use settings_schema::config_schema;

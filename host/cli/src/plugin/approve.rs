@@ -7,8 +7,8 @@ use berth_core::text::neutral_line;
 use berth_core::{Approvals, Ask, ask_hosts};
 
 use super::Setting;
-use super::card::{Card, Differences};
 use crate::ask;
+use crate::card::{Card, Differences};
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::options::Options;

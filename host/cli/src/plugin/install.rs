@@ -8,19 +8,20 @@ use berth_core::config::insert::PluginGrants;
 use berth_core::config::{Loaded, PathAccess};
 use berth_core::text::neutral_line;
 use berth_core::{
-    ApprovedPlugin, CapabilityRequest, Difference, LockedPlugin, PluginInspection, grant_line,
+    ApprovedPlugin, CapabilityRequest, Difference, LockedPlugin, PluginInspection, SignerChange,
+    grant_line,
 };
 use berth_install::{
-    AddArguments, Comparison, InstallCommand, Installed, Installer, Offer, SignedBy, SignerChange,
-    abilities, check_source,
+    AddArguments, Comparison, InstallCommand, Installed, Installer, Offer, SignedBy, abilities,
+    check_source,
 };
 use berth_registry::{Credentials, FetchError, FetchOptions, Fetched, Source, fetch};
 use serde_json::{Value, json};
 
 use super::Setting;
 use super::approve::tell_hosts;
-use super::card::{Differences, Header, LeftOut, Signed};
 use super::inspect::grant_for;
+use crate::card::{Differences, Header, LeftOutTools, Signed};
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::options::Options;
@@ -564,7 +565,7 @@ pub(crate) fn show(
     cannot.iter().try_for_each(|ability| writeln!(out, "  {}", ability.words))?;
     writeln!(out, "\n{STRONG}Tools{STRONG:#}")?;
     super::list_tools(out, inspection)?;
-    write!(out, "{}", LeftOut(inspection))?;
+    write!(out, "{}", LeftOutTools(inspection))?;
     Ok(())
 }
 

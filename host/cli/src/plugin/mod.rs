@@ -2,7 +2,6 @@
 
 mod approve;
 mod author;
-mod card;
 mod inspect;
 mod install;
 mod list;
@@ -11,10 +10,10 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use berth_core::config::{self, Folders, Loaded};
-use berth_core::{Approvals, Candidate, Difference, HostError, LockedPlugin, PluginInspection};
-use berth_install::SignerChange;
+use berth_core::{
+    Approvals, Candidate, Difference, HostError, LockedPlugin, PluginInspection, SignerChange,
+};
 
-pub(crate) use self::card::{Card, Differences, Imports};
 pub(crate) use self::install::{built_in_names, install_wanted, show, show_granted};
 use crate::arguments::PluginCommand;
 use crate::error::Error;
@@ -73,7 +72,8 @@ impl Setting {
             .unwrap_or_else(|error| Err(HostError::Engine(error.end().1.unwrap_or_default())))
     }
 
-    /// The signers of the version in force and of an update that waits for approval, if they differ.
+    /// The signers of the version in force and of an update that waits for approval, if they
+    /// differ.
     fn signer_change(&self, new: &PluginInspection) -> Result<Option<SignerChange>, HostError> {
         let locked = Approvals::open(&self.folders).all()?.remove(&new.info.manifest.name);
         Ok(locked.and_then(|LockedPlugin { approved, offered, .. }| {

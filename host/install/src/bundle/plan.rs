@@ -5,12 +5,12 @@ use std::path::Path;
 use berth_core::config::{Folders, Inputs};
 use berth_core::{
     Approvals, ApprovedPlugin, Candidate, Difference, HostError, LockedPlugin, NewPlugin,
-    PluginInspection, compare_versions,
+    PluginInspection, SignerChange, compare_versions,
 };
 
 use super::files::{PlannedFile, make_folders, plan_ceiling, plan_filters};
 use super::{BundleContents, BundlePart, BundledPlugin, component_name, refused};
-use crate::installer::{Comparison, Installer, SignerChange};
+use crate::installer::{Comparison, Installer};
 use crate::offer::Offer;
 use crate::signatures::SignedBy;
 
