@@ -14,6 +14,7 @@ mod audit;
 mod authoring;
 mod bash;
 mod budgets;
+mod bundle;
 mod cache;
 mod calls;
 mod ceiling;

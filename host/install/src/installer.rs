@@ -4,11 +4,13 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use berth_core::config::insert::{self, PluginGrants};
-use berth_core::config::{Folders, Loaded};
+use berth_core::config::{self, Folders, Loaded};
 use berth_core::{
     Approvals, ApprovedPlugin, Difference, HostError, LockedPlugin, PluginInspection, SignerChange,
     compare_versions,
 };
+
+use berth_registry::Source;
 
 use crate::names::check_name;
 use crate::offer::{Offer, is_more};
@@ -75,7 +77,23 @@ impl<'a> Installer<'a> {
             self.loaded.config.plugins.iter().filter(|(name, plugin)| {
                 !plugin.source.is_empty() && !installed.contains_key(*name)
             });
-        Ok(wanted.map(|(name, plugin)| (name.clone(), plugin.source.clone())).collect())
+        Ok(wanted.map(|(name, plugin)| (name.clone(), self.anchor(name, &plugin.source))).collect())
+    }
+
+    /// The source in a plugin's table. As with `path`, a relative path starts at the folder of the
+    /// file that contains it.
+    fn anchor(&self, name: &str, source: &str) -> String {
+        let Ok(Source::Path(path)) = Source::parse(source) else { return source.to_owned() };
+        let path = match (&self.folders.home, source.strip_prefix('~')) {
+            (Some(home), Some(rest)) => home.join(rest.trim_start_matches('/')),
+            _ => match self.loaded.source(&format!("plugins.{name}.source")) {
+                config::Source::File { path: file, .. } => {
+                    file.parent().map_or(path.clone(), |folder| folder.join(path))
+                }
+                _ => path,
+            },
+        };
+        path.display().to_string()
     }
 
     /// Whether an offer can be installed under its name. Call it before anybody is asked.

@@ -76,7 +76,7 @@ impl fmt::Display for SettingsCard<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let manifest = &self.0.manifest;
         let Some(schema) = &manifest.config_schema else { return Ok(()) };
-        writeln!(f, "\n{STRONG}SettingsCard{STRONG:#}\n  [plugins.{}.config]", manifest.name)?;
+        writeln!(f, "\n{STRONG}Settings{STRONG:#}\n  [plugins.{}.config]", manifest.name)?;
         let required = |name: &str| {
             let names = schema["required"].as_array();
             names.is_some_and(|names| names.iter().any(|other| other == name))

@@ -1,7 +1,9 @@
 //! The content of the lock file, and the other files that come into force with it.
 
 use std::collections::BTreeMap;
-use std::io::{self, ErrorKind};
+use std::fs::Permissions;
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
 use berth_contract::HostError;
@@ -55,8 +57,12 @@ impl FilePlace {
 
     /// Writes the new file beside its place.
     pub(super) fn stage(&self, bytes: &[u8]) -> io::Result<()> {
-        let folder = PrivateFolder::open(&self.folder)?;
-        folder.put_with_mode(&self.staged(), bytes, MODE)
+        let mut file = PrivateFolder::open(&self.folder)?.updated(&self.staged())?;
+        // What an earlier process left here is overwritten.
+        file.set_len(0)?;
+        file.write_all(bytes)?;
+        file.set_permissions(Permissions::from_mode(MODE))?;
+        file.sync_all()
     }
 
     /// Removes the new file, if it isn't in its place yet. Errors are ignored, since nothing reads

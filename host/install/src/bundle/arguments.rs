@@ -8,10 +8,10 @@ use clap::{Args, Subcommand, ValueEnum};
 const CREATE_AFTER: &str = "\
 Examples:
   berth bundle create acme.tar
-  berth bundle create acme.tar --plugin acme-notes --plugin acme-search --key release
+  berth bundle create acme.tar --only acme-notes --only acme-search --key release
   berth bundle create acme.tar --filters filters.toml --ceiling ceiling.toml
 
-Without --plugin, all installed plugins go into it, as they are in force here, with the signatures that came with them.";
+Without --only, all installed plugins go into it, as they are in force here, with the signatures that came with them.";
 
 const SHOW_AFTER: &str = "\
 Examples:
@@ -56,7 +56,7 @@ pub struct CreateArguments {
     pub file: PathBuf,
     /// An installed plugin [default: all]
     #[arg(long, value_name = "NAME")]
-    pub plugin: Vec<String>,
+    pub only: Vec<String>,
     /// A file with rules for filters
     #[arg(long, value_name = "FILE")]
     pub filters: Option<PathBuf>,

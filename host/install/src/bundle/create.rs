@@ -28,7 +28,7 @@ pub fn create_bundle(
     let approvals = Approvals::open(folders);
     let mut entries = Vec::new();
     let mut add = |name: String, content| entries.push(NewEntry { name, content });
-    let lock = selected(&approvals, &arguments.plugin)?;
+    let lock = selected(&approvals, &arguments.only)?;
     for (name, locked) in &lock {
         let (component, copy) = (component_name(name), approvals.copy_path(locked));
         let signature = read_signature_beside(&copy).map_err(|error| failed(name, &error))?;
