@@ -568,7 +568,7 @@ fn full_disk_and_read_only_folders_change_nothing() {
     let before = read_kept(user);
     // Full: of each number of free blocks, up to one with which it works.
     let script = format!(
-        "set -e; cd /; cp -a {data} {scratch}/copy; cp -a {config} {scratch}/config; 
+        "set -e; cd /; cp -a {data} {scratch}/copy; cp -a {config} {scratch}/config;
         show() {{ md5sum {data}/berth.lock {config}/filters.toml; ls -A {data}/approved {config}; }}
         for blocks in 1 2 3 4 5 6 7 8 9 10 12 16 24 32 64 128; do
             mount -t tmpfs -o size=1m,mode=700 tmpfs {data}; cp -a {scratch}/copy/. {data}
