@@ -475,7 +475,9 @@ fn two_bundles_at_once_leave_the_state_of_one() {
         command.spawn().expect("it starts")
     });
     let ended = children.map(|child| child.wait_with_output().expect("it ends").status.code());
+    // The other one is refused, or comes late and finds a newer version, or an older one.
     assert!(ended.contains(&Some(0)), "{ended:?}");
+    assert!(ended.iter().all(|code| matches!(code, Some(0 | 4))), "{ended:?}");
     ends(&user.berth(&["plugin", "verify"]), 0);
     let lock = fs::read(user.folders.data.join("berth.lock")).expect("it is there");
     let lock: Value = serde_json::from_slice(&lock).expect("it is JSON");
@@ -568,7 +570,7 @@ fn full_disk_and_read_only_folders_change_nothing() {
     let before = read_kept(user);
     // Full: of each number of free blocks, up to one with which it works.
     let script = format!(
-        "set -e; cd /; cp -a {data} {scratch}/copy; cp -a {config} {scratch}/config;
+        "set -e; cd /; cp -a {data} {scratch}/copy; cp -a {config} {scratch}/config
         show() {{ md5sum {data}/berth.lock {config}/filters.toml; ls -A {data}/approved {config}; }}
         for blocks in 1 2 3 4 5 6 7 8 9 10 12 16 24 32 64 128; do
             mount -t tmpfs -o size=1m,mode=700 tmpfs {data}; cp -a {scratch}/copy/. {data}

@@ -132,8 +132,7 @@ impl<'a> Installer<'a> {
             return Err(failed(
                 name,
                 &format!(
-                    "its digest is {}, and `digest` in [plugins.{name}] of your configuration names {wanted}",
-                    digest
+                    "its digest is {digest}, and `digest` in [plugins.{name}] of your configuration names {wanted}"
                 ),
             ));
         }
@@ -160,9 +159,8 @@ impl<'a> Installer<'a> {
             insert::plugin(self.folders, offer.name(), grants)?;
         }
         let before = self.approvals.all()?.remove(offer.name()).map(|one| one.approved.digest);
-        let signature = offer.signature.as_deref();
-        let source = offer.source.clone();
-        self.approvals.install(&offer.candidate, source, signature, before.as_deref())
+        let (source, signatures) = (offer.source.clone(), &offer.signatures);
+        self.approvals.install(&offer.candidate, source, signatures, before.as_deref())
     }
 
     /// Compares what the source of an installed plugin gives with the version in force.
@@ -224,12 +222,11 @@ impl<'a> Installer<'a> {
         is_approved: bool,
     ) -> Result<Installed, HostError> {
         let (source, before) = (offer.source.clone(), &*locked.digest);
-        let signature = offer.signature.as_deref();
         if is_approved {
-            self.approvals.install(&offer.candidate, source, signature, Some(before))?;
+            self.approvals.install(&offer.candidate, source, &offer.signatures, Some(before))?;
             Ok(Installed::InForce)
         } else {
-            self.approvals.offer(&offer.candidate, source, signature, before)?;
+            self.approvals.offer(&offer.candidate, source, &offer.signatures, before)?;
             Ok(Installed::Held)
         }
     }

@@ -9,7 +9,7 @@ use berth_core::{Candidate, Difference, HostError, PluginInspection, PluginSourc
 use berth_registry::{Fetched, Source};
 use rustix::fs::{MemfdFlags, memfd_create};
 
-use crate::signatures::{SignedBy, check_signatures, check_source, signature_to_keep};
+use crate::signatures::{SignedBy, check_signatures, check_source, in_order};
 
 /// A component that was fetched and examined.
 pub struct Offer {
@@ -20,8 +20,8 @@ pub struct Offer {
     pub source: PluginSource,
     /// Who signed it.
     pub signed_by: SignedBy,
-    /// The signature that counts, or else the first one.
-    pub(crate) signature: Option<Vec<u8>>,
+    /// The signatures that came with it, one that counts first.
+    pub(crate) signatures: Vec<Vec<u8>>,
 }
 
 impl Offer {
@@ -45,7 +45,7 @@ impl Offer {
         let candidate = candidate(&fetched.bytes, &resolved)?;
         let name = &candidate.info().manifest.name;
         let signed_by = check_signatures(fetched, name, loaded)?;
-        let signature = signature_to_keep(fetched, name, loaded);
+        let signatures = in_order(fetched, name, loaded);
         let command = loaded.command_of_plugin(name)?;
         let examined = self::candidate(&fetched.bytes, &resolved)?;
         let inspection = PluginInspection::new(examined, folders, command).await?;
@@ -57,7 +57,7 @@ impl Offer {
             installed_at: installed_at.as_secs(),
             bundle: None,
         };
-        Ok(Self { candidate, inspection, source, signed_by, signature })
+        Ok(Self { candidate, inspection, source, signed_by, signatures })
     }
 
     /// The plugin's name.

@@ -61,14 +61,14 @@ pub(crate) fn check_signatures(
     Err(HostError::Load { plugin: name.to_owned(), reason })
 }
 
-/// The signature that is kept with a component: the one that counts, or else the first one.
-pub(crate) fn signature_to_keep(fetched: &Fetched, name: &str, loaded: &Loaded) -> Option<Vec<u8>> {
+/// The signatures of what was fetched, one that counts first.
+pub(crate) fn in_order(fetched: &Fetched, name: &str, loaded: &Loaded) -> Vec<Vec<u8>> {
     let source = fetched.resolved.to_string();
     let plugin = SignedPlugin { wasm: &fetched.bytes, name, source: Some(&source) };
     let keys = keys(loaded);
-    let counts =
-        |one: &&Vec<u8>| verify_plugin(plugin, std::slice::from_ref(*one), &keys, today()).is_ok();
-    fetched.signatures.iter().find(counts).or_else(|| fetched.signatures.first()).cloned()
+    let mut signatures = fetched.signatures.clone();
+    signatures.sort_by_cached_key(|one| verify_plugin(plugin, &[one], &keys, today()).is_err());
+    signatures
 }
 
 /// Who signed the component in a file, by the signature beside it. `None`: there is no signature.

@@ -103,8 +103,8 @@ pub struct NewPlugin {
     pub name: String,
     /// What the lock file gets.
     pub approved: ApprovedPlugin,
-    /// A signature of the component, which is kept beside it.
-    pub signature: Option<Vec<u8>>,
+    /// Signatures of the component. The first one is kept beside it.
+    pub signatures: Vec<Vec<u8>>,
     /// The digest of the version that was in force when the user decided, `None` if there was none.
     pub expected: Option<String>,
 }
@@ -222,7 +222,7 @@ impl Approvals {
         let bytes = candidate.bytes().filter(|_| info.digest == *digest);
         let bytes = bytes
             .ok_or_else(|| failed(&plugin.name, "its component changed meanwhile; try again"))?;
-        put_component(folder, digest, bytes, plugin.signature.as_deref())
+        put_component(folder, digest, bytes, &plugin.signatures)
             .map_err(HostError::io(format!("storing {}", self.path().display())))
     }
 
@@ -233,7 +233,7 @@ impl Approvals {
     ///
     /// [`HostError`] if the approval can't be stored.
     pub fn approve(&self, candidate: &Candidate) -> Result<(), HostError> {
-        self.store(candidate, None, |all, mut approved| {
+        self.store(candidate, &[], |all, mut approved| {
             let offered = all.get(&candidate.info().manifest.name);
             let offered = offered.and_then(|locked| locked.offered.as_ref());
             if let Some(offered) = offered.filter(|offered| offered.digest == approved.digest) {
@@ -244,9 +244,9 @@ impl Approvals {
         })
     }
 
-    /// Installs a component and approves it. `signature`: kept beside it. `expected`: the digest of
-    /// the version that was in force when the user decided, `None` if there was no plugin of this
-    /// name.
+    /// Installs a component and approves it. The first of `signatures` is kept beside it.
+    /// `expected`: the digest of the version that was in force when the user decided, `None` if
+    /// there was no plugin of this name.
     ///
     /// # Errors
     ///
@@ -255,11 +255,11 @@ impl Approvals {
         &self,
         candidate: &Candidate,
         source: PluginSource,
-        signature: Option<&[u8]>,
+        signatures: &[Vec<u8>],
         expected: Option<&str>,
     ) -> Result<(), HostError> {
         let name = &candidate.info().manifest.name;
-        self.store(candidate, signature, |all, mut approved| {
+        self.store(candidate, signatures, |all, mut approved| {
             check_unchanged(all, name, expected)?;
             approved.source = Some(source);
             put_in_force(all, name, approved);
@@ -277,11 +277,11 @@ impl Approvals {
         &self,
         candidate: &Candidate,
         source: PluginSource,
-        signature: Option<&[u8]>,
+        signatures: &[Vec<u8>],
         expected: &str,
     ) -> Result<(), HostError> {
         let name = &candidate.info().manifest.name;
-        self.store(candidate, signature, |all, mut offered| {
+        self.store(candidate, signatures, |all, mut offered| {
             check_unchanged(all, name, Some(expected))?;
             offered.source = Some(source);
             if let Some(locked) = all.get_mut(name) {
@@ -335,7 +335,7 @@ impl Approvals {
     fn store(
         &self,
         candidate: &Candidate,
-        signature: Option<&[u8]>,
+        signatures: &[Vec<u8>],
         change: impl FnOnce(&mut All, ApprovedPlugin) -> Result<(), HostError>,
     ) -> Result<(), HostError> {
         let PluginInfo { manifest, digest, .. } = &**candidate.info();
@@ -348,7 +348,7 @@ impl Approvals {
             let folder = PrivateFolder::make(&self.path());
             let folder = folder
                 .and_then(|folder| {
-                    put_component(&folder, &digest, bytes, signature).map(|()| folder)
+                    put_component(&folder, &digest, bytes, signatures).map(|()| folder)
                 })
                 .map_err(cannot)?;
             let changed = change(all, ApprovedPlugin { digest, version, source: None });
@@ -446,9 +446,9 @@ fn put_component(
     folder: &PrivateFolder,
     digest: &str,
     component: &[u8],
-    signature: Option<&[u8]>,
+    signatures: &[Vec<u8>],
 ) -> io::Result<()> {
-    if let Some(signature) = signature {
+    if let Some(signature) = signatures.first() {
         folder.put(&signature_name(digest), signature)?;
     }
     folder.put(&file_name(digest), component)

@@ -598,7 +598,7 @@ fn print_update(update: &Update) -> Result<(), Error> {
     match *state {
         "same" => writeln!(out, "{name} {from}: nothing newer")?,
         "bundle" => {
-            writeln!(out, "{name} {from}: it came in a bundle, and another bundle updates it")?
+            writeln!(out, "{name} {from}: it came in a bundle, and another bundle updates it")?;
         }
         "failed" => writeln!(
             out,

@@ -199,11 +199,11 @@ async fn examine(
             }
         },
     };
-    let Offer { inspection, mut source, signed_by, signature, .. } = offer;
+    let Offer { inspection, mut source, signed_by, signatures, .. } = offer;
     source.bundle = Some(contents.signer.clone());
     let approved =
         ApprovedPlugin { digest: digest.clone(), version: version.clone(), source: Some(source) };
     let expected = now.map(|now| now.approved.digest.clone());
-    let new = NewPlugin { name: name.clone(), approved, signature, expected };
+    let new = NewPlugin { name: name.clone(), approved, signatures, expected };
     Ok(PlannedPlugin { inspection, signed_by, change, new })
 }
