@@ -117,7 +117,7 @@ mod tests {
         fs::create_dir(root.path().join("a")).expect("a folder is in its place");
         let mut lock = LockFile { pending: vec![place.clone()], plugins: BTreeMap::new() };
         lock.finish().expect_err("a folder isn't replaced");
-        assert_eq!(lock.pending, [place.clone()]);
+        assert_eq!(lock.pending, std::slice::from_ref(&place));
         place.discard();
         assert!(!root.path().join("a.pending").exists());
     }

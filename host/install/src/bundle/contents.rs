@@ -145,8 +145,9 @@ fn read(bundle: &Bundle, name: &str) -> Option<Result<Vec<u8>, String>> {
 
 /// The plugins of the lock, each of which has exactly its component.
 fn check_lock(bundle: &Bundle, lock: &[u8]) -> Result<Vec<BundledPlugin>, String> {
-    let lock: BTreeMap<String, ApprovedPlugin> = serde_json::from_slice(lock)
-        .map_err(|error| format!("its `{LOCK}` isn't valid: {error}"))?;
+    let lock: BTreeMap<String, ApprovedPlugin> = serde_json::from_slice(lock).map_err(|error| {
+        format!("its `{LOCK}` isn't valid: {}", neutral_line(cut(&error.to_string(), 200)))
+    })?;
     let digests: BTreeMap<&str, &str> =
         bundle.entries().iter().map(|entry| (&*entry.name, &*entry.sha256)).collect();
     for name in digests.keys().filter_map(|name| name.strip_prefix("plugins/")) {
