@@ -65,6 +65,7 @@ mod secrets;
 mod shell;
 mod signing;
 mod starting;
+mod supply_chain;
 mod temporary;
 mod tools;
 mod transfers;

@@ -255,6 +255,8 @@ fn key_counts_for_its_plugins_and_sources_only() {
         (Some("oci://registry.example/acme-evil/notes:1"), false),
         (Some("oci://registry.example/acme/../evil/notes"), false),
         (Some("oci://registry.example/acme/%2E%2e/evil/notes"), false),
+        (Some("oci://registry.example/acme/..%2Fevil/notes"), false),
+        (Some("oci://registry.example/acme/x%5c..%5cevil"), false),
         (Some("oci://registry.example.evil/acme/notes"), false),
         (Some("oci://registry.example/acme/"), false),
         (None, false),

@@ -105,8 +105,8 @@ impl SourcePattern {
             return source.strip_prefix(start).is_some_and(|rest| {
                 let rest = rest.to_ascii_lowercase();
                 !rest.is_empty()
-                    && !rest.contains("%2e")
-                    && !rest.contains('\\')
+                    // Servers may decode a dot or a slash before they look for the file.
+                    && !["%2e", "%2f", "%5c", "\\"].iter().any(|encoded| rest.contains(encoded))
                     && !rest.split('/').any(|part| part == ".." || part == ".")
             });
         }

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::otlp::{attribute, decoded, items};
-use crate::support::server::{Asked, Server, Wire, answer};
+use crate::support::server::{Asked, Authority, Server, Wire, answer};
 use crate::support::{Cli, berth, builtin, shared_cache};
 
 const SPANS: [&str; 3] = ["resourceSpans", "scopeSpans", "spans"];
@@ -139,6 +139,22 @@ fn commands_send_spans_and_counts_and_no_text_of_a_call() {
     assert_eq!(duration["bucketCounts"].as_array().map(Vec::len), Some(13));
     // A tool can't read the secret.
     cli.run(&["call", "read", "path=../config/token"]).ends(3);
+}
+
+#[test]
+fn collector_with_tls_is_sent_to_only_if_its_authority_is_trusted() {
+    let cli = Cli::new();
+    let authority = Authority::new();
+    let server = Server::tls(authority.server(&["localhost"], &["http/1.1"], |_| {}), ok);
+    let telemetry = format!("[telemetry]\nendpoint = \"https://localhost:{}\"\n", server.port());
+    cli.configure(&telemetry);
+    cli.run(&["call", "read", "path=notes.txt"]).ends(0);
+    assert_eq!(server.asked().len(), 0, "nobody trusts it");
+    cli.configure(&format!("{telemetry}[network]\nauthorities = [{:?}]\n", authority.file()));
+    cli.run(&["call", "read", "path=notes.txt"]).ends(0);
+    let asked = server.asked();
+    let paths: Vec<_> = asked.iter().map(Asked::path).collect();
+    assert!(paths.contains(&"/v1/traces") && paths.contains(&"/v1/metrics"), "{paths:?}");
 }
 
 #[test]

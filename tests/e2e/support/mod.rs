@@ -15,6 +15,9 @@ mod scene;
 #[allow(dead_code, reason = "shared with the tests of berth-egress, which use more of it")]
 #[path = "../../../host/egress/tests/requests/server.rs"]
 pub(crate) mod server;
+#[allow(dead_code, reason = "shared with the tests of berth-registry, which use more of it")]
+#[path = "../../../host/registry/tests/fetching/shelf.rs"]
+pub(crate) mod shelf;
 
 pub(crate) use answers::{failure, loot, refused};
 pub(crate) use artifacts::{

@@ -252,12 +252,12 @@ fn echo(number: usize) -> String {
 }
 
 /// As long as the plugin's real name, so that it fits.
-fn copy_name(number: usize) -> String {
+pub(crate) fn copy_name(number: usize) -> String {
     format!("b{number:04}")
 }
 
 /// The component under another name of the same length.
-fn renamed(component: &[u8], name: &str) -> Result<Vec<u8>, String> {
+pub(crate) fn renamed(component: &[u8], name: &str) -> Result<Vec<u8>, String> {
     const NAME: &[u8] = br#""name":"bench""#;
     let at = component
         .windows(NAME.len())

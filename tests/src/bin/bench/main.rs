@@ -12,6 +12,7 @@ mod develop;
 mod files;
 mod filters;
 mod governed;
+mod install;
 mod kept;
 mod languages;
 mod loaded;
@@ -53,7 +54,7 @@ struct Group {
     measure: fn(&Setting) -> Result<Vec<Row>, String>,
 }
 
-const GROUPS: [Group; 18] = [
+const GROUPS: [Group; 19] = [
     Group { names: &["echo", "ready", "throughput"], measure: calls::measure },
     Group { names: &["governed", "durable"], measure: governed::measure },
     Group { names: &["grep", "find"], measure: search::measure },
@@ -63,6 +64,7 @@ const GROUPS: [Group; 18] = [
     Group { names: &["store"], measure: stored::measure },
     Group { names: &["languages"], measure: languages::measure },
     Group { names: &["develop"], measure: develop::measure },
+    Group { names: &["install"], measure: install::measure },
     Group { names: &["process"], measure: process::measure },
     Group { names: &["shell"], measure: shell::measure },
     Group { names: &["web"], measure: web::measure },
