@@ -43,7 +43,7 @@ mod variables;
 pub use berth_migration::Migration;
 pub use berth_presets as presets;
 pub use berth_settings::{
-    AllowedPath, Approvals, ArgumentPart, ArgumentTest, Audit, Authorization, Autonomy,
+    AllowedPath, AllowedPlugin, Approvals, ArgumentPart, ArgumentTest, Audit, Authorization, Autonomy,
     BUILT_IN_FILTERS, Bounded, Config, Dependencies, DependencyRule, FileTools, FilterSecurity,
     Filters, HeaderName, HostGrant, InstallKey, Installing, InstanceLifetime, Keyring, Limits,
     McpApprovals, Method, Network, NetworkGrant, OAuth, OnFailure, OtherDomains, Overflow,

@@ -127,7 +127,8 @@ impl<'a> Installer<'a> {
             insert::plugin(self.folders, offer.name(), grants)?;
         }
         let before = self.approvals.all()?.remove(offer.name()).map(|one| one.approved.digest);
-        self.approvals.install(&offer.candidate, offer.source.clone(), before.as_deref())
+        let (source, signatures) = (offer.source.clone(), &offer.signatures);
+        self.approvals.install(&offer.candidate, source, signatures, before.as_deref())
     }
 
     /// Compares what the source of an installed plugin gives with the version in force.
@@ -192,10 +193,10 @@ impl<'a> Installer<'a> {
     ) -> Result<Installed, HostError> {
         let (source, before) = (offer.source.clone(), &*locked.digest);
         if is_approved {
-            self.approvals.install(&offer.candidate, source, Some(before))?;
+            self.approvals.install(&offer.candidate, source, &offer.signatures, Some(before))?;
             Ok(Installed::InForce)
         } else {
-            self.approvals.offer(&offer.candidate, source, before)?;
+            self.approvals.offer(&offer.candidate, source, &offer.signatures, before)?;
             Ok(Installed::Held)
         }
     }

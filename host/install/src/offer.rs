@@ -14,6 +14,7 @@ use crate::signatures::{SignedBy, check_signatures, check_source};
 /// A component that was fetched and examined.
 pub struct Offer {
     pub(crate) candidate: Candidate,
+    pub(crate) signatures: Vec<Vec<u8>>,
     /// What it is, asks for, imports and offers.
     pub inspection: PluginInspection,
     /// Where it came from.
@@ -42,7 +43,7 @@ impl Offer {
         // Examining uses up one, and the other is installed: both are of the same bytes.
         let candidate = candidate(&fetched.bytes, &resolved)?;
         let name = &candidate.info().manifest.name;
-        let signed_by = check_signatures(fetched, name, loaded)?;
+        let signed_by = check_signatures(fetched, name, &candidate.info().digest, loaded)?;
         let command = loaded.command_of_plugin(name)?;
         let examined = self::candidate(&fetched.bytes, &resolved)?;
         let inspection = PluginInspection::new(examined, folders, command).await?;
@@ -53,7 +54,8 @@ impl Offer {
             signer: signed_by.as_ref().ok().cloned(),
             installed_at: installed_at.as_secs(),
         };
-        Ok(Self { candidate, inspection, source, signed_by })
+        let signatures = fetched.signatures.clone();
+        Ok(Self { candidate, signatures, inspection, source, signed_by })
     }
 
     /// The plugin's name.

@@ -10,7 +10,8 @@ use std::path::PathBuf;
 use berth_contract::HostError;
 use berth_contract::text::shell_word;
 use berth_private::PrivateFolder;
-use berth_runtime::{Candidate, PluginInfo};
+use berth_runtime::{Candidate, Origin, PluginInfo};
+use berth_signing::{EXTENSION, join_signatures, read_signatures_beside};
 use semver::Version;
 use serde::{Deserialize, Serialize};
 
@@ -127,7 +128,12 @@ impl Approvals {
     ///
     /// [`HostError`] if the approval can't be stored.
     pub fn approve(&self, candidate: &Candidate) -> Result<(), HostError> {
-        self.store(candidate, |all, mut approved| {
+        // One that can't be read doesn't count anyway, and is reported when it is needed.
+        let signatures = match &candidate.info().origin {
+            Origin::File(path) => read_signatures_beside(path).unwrap_or_default(),
+            Origin::BuiltIn => Vec::new(),
+        };
+        self.store(candidate, &signatures, |all, mut approved| {
             let offered = all.get(&candidate.info().manifest.name);
             let offered = offered.and_then(|locked| locked.offered.as_ref());
             if let Some(offered) = offered.filter(|offered| offered.digest == approved.digest) {
@@ -138,7 +144,7 @@ impl Approvals {
         })
     }
 
-    /// Installs a component and approves it. `expected`: the digest of the version that was in
+    /// Installs a component and approves it. Its signatures are kept beside its copy. `expected`: the digest of the version that was in
     /// force when the user decided, `None` if there was no plugin of this name.
     ///
     /// # Errors
@@ -148,10 +154,11 @@ impl Approvals {
         &self,
         candidate: &Candidate,
         source: PluginSource,
+        signatures: &[Vec<u8>],
         expected: Option<&str>,
     ) -> Result<(), HostError> {
         let name = &candidate.info().manifest.name;
-        self.store(candidate, |all, mut approved| {
+        self.store(candidate, signatures, |all, mut approved| {
             check_unchanged(all, name, expected)?;
             approved.source = Some(source);
             put_in_force(all, name, approved);
@@ -169,10 +176,11 @@ impl Approvals {
         &self,
         candidate: &Candidate,
         source: PluginSource,
+        signatures: &[Vec<u8>],
         expected: &str,
     ) -> Result<(), HostError> {
         let name = &candidate.info().manifest.name;
-        self.store(candidate, |all, mut offered| {
+        self.store(candidate, signatures, |all, mut offered| {
             check_unchanged(all, name, Some(expected))?;
             offered.source = Some(source);
             if let Some(locked) = all.get_mut(name) {
@@ -228,6 +236,7 @@ impl Approvals {
     fn store(
         &self,
         candidate: &Candidate,
+        signatures: &[Vec<u8>],
         change: impl FnOnce(&mut All, ApprovedPlugin) -> Result<(), HostError>,
     ) -> Result<(), HostError> {
         let PluginInfo { manifest, digest, .. } = &**candidate.info();
@@ -238,9 +247,14 @@ impl Approvals {
         state::update(&self.data, FILE, |all: &mut All| {
             let cannot = HostError::io(format!("storing {}", self.path().display()));
             let folder = PrivateFolder::make(&self.path());
-            let folder = folder
-                .and_then(|folder| folder.put(&file_name(&digest), bytes).map(|()| folder))
-                .map_err(cannot)?;
+            let name = file_name(&digest);
+            let put = |folder: PrivateFolder| {
+                if !signatures.is_empty() {
+                    folder.put(&format!("{name}{EXTENSION}"), &join_signatures(signatures))?;
+                }
+                folder.put(&name, bytes).map(|()| folder)
+            };
+            let folder = folder.and_then(put).map_err(cannot)?;
             let changed = change(all, ApprovedPlugin { digest, version, source: None });
             // Of a change that was refused, too.
             remove_unused(&folder, all);
@@ -272,12 +286,16 @@ impl Approvals {
         &self,
         approved: &ApprovedPlugin,
     ) -> Result<(File, PathBuf), (PathBuf, io::Error)> {
-        let name = file_name(&approved.digest);
-        let path = self.path().join(&name);
+        let (name, path) = (file_name(&approved.digest), self.copy_path(approved));
         match PrivateFolder::open(&self.path()).and_then(|folder| folder.file(&name)) {
             Ok(file) => Ok((file, path)),
             Err(error) => Err((path, error)),
         }
+    }
+
+    /// The path of the stored copy of a component.
+    pub(super) fn copy_path(&self, approved: &ApprovedPlugin) -> PathBuf {
+        self.path().join(file_name(&approved.digest))
     }
 
     fn path(&self) -> PathBuf {
@@ -311,7 +329,7 @@ fn remove_unused(folder: &PrivateFolder, all: &All) {
     let used: HashSet<String> =
         all.values().flat_map(LockedPlugin::versions).map(|one| file_name(&one.digest)).collect();
     for name in folder.names(usize::MAX).unwrap_or_default() {
-        if !used.contains(&name) {
+        if !used.contains(name.strip_suffix(EXTENSION).unwrap_or(&name)) {
             let _ = folder.remove(&name);
         }
     }
