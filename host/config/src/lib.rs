@@ -43,16 +43,16 @@ mod variables;
 pub use berth_migration::Migration;
 pub use berth_presets as presets;
 pub use berth_settings::{
-    AllowedPath, Approvals, ArgumentPart, ArgumentTest, Audit, Authorization, Autonomy,
-    BUILT_IN_FILTERS, Bounded, Config, Dependencies, DependencyRule, FileTools, FilterSecurity,
-    Filters, HeaderName, HostGrant, InstallKey, Installing, InstanceLifetime, Keyring, Limits,
-    McpApprovals, Method, Network, NetworkGrant, OAuth, OnFailure, OtherDomains, Overflow,
-    PathAccess, PathGlob, PathPrefix, PermissionAction, PermissionRule, Plugin, PluginFolder,
-    PluginLimits, PluginSettings, PolicyAccess, PolicyEffect, PolicyPhase, PolicyRule, PolicyRules,
-    Prefix, PresetName, ProcessLimits, QueryName, Ratio, Redaction, Reload, ResultCache, Retry,
-    SandboxMode, Secret, Serve, Sha256, Shell, Structured, Tools, TrustLevel, Undo, UrlScheme,
-    VariableName, Web, WithoutProxy, WrittenExpression, WrittenHost, WrittenPattern,
-    WrittenPrivateHosts, WrittenProgram, WrittenProxy, WrittenSecretHost,
+    AllowedPath, AllowedPlugin, Approvals, ArgumentPart, ArgumentTest, Audit, Authorization,
+    Autonomy, BUILT_IN_FILTERS, Bounded, Config, Dependencies, DependencyRule, FileTools,
+    FilterSecurity, Filters, HeaderName, HostGrant, InstallKey, Installing, InstanceLifetime,
+    Keyring, Limits, McpApprovals, Method, Network, NetworkGrant, OAuth, OnFailure, OtherDomains,
+    Overflow, PathAccess, PathGlob, PathPrefix, PermissionAction, PermissionRule, Plugin,
+    PluginFolder, PluginLimits, PluginSettings, PolicyAccess, PolicyEffect, PolicyPhase,
+    PolicyRule, PolicyRules, Prefix, PresetName, ProcessLimits, QueryName, Ratio, Redaction,
+    Reload, ResultCache, Retry, SandboxMode, Secret, Serve, Sha256, Shell, Structured, Tools,
+    TrustLevel, Undo, UrlScheme, VariableName, Web, WithoutProxy, WrittenExpression, WrittenHost,
+    WrittenPattern, WrittenPrivateHosts, WrittenProgram, WrittenProxy, WrittenSecretHost,
 };
 pub use describe::{KeyDescription, TableDescription, describe};
 pub use filter_rules::{FilterRules, ProjectFilterRules, ProjectRulesTrust};

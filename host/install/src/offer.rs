@@ -9,7 +9,7 @@ use berth_core::{Candidate, Difference, HostError, PluginInspection, PluginSourc
 use berth_registry::{Fetched, Source};
 use rustix::fs::{MemfdFlags, memfd_create};
 
-use crate::signatures::{SignedBy, check_signatures, check_source, in_order};
+use crate::signatures::{SignedBy, check_signatures, check_source};
 
 /// A component that was fetched and examined.
 pub struct Offer {
@@ -20,7 +20,7 @@ pub struct Offer {
     pub source: PluginSource,
     /// Who signed it.
     pub signed_by: SignedBy,
-    /// The signatures that came with it, one that counts first.
+    /// The signatures that came with it.
     pub(crate) signatures: Vec<Vec<u8>>,
 }
 
@@ -44,8 +44,7 @@ impl Offer {
         // Examining uses up one, and the other is installed: both are of the same bytes.
         let candidate = candidate(&fetched.bytes, &resolved)?;
         let name = &candidate.info().manifest.name;
-        let signed_by = check_signatures(fetched, name, loaded)?;
-        let signatures = in_order(fetched, name, loaded);
+        let signed_by = check_signatures(fetched, name, &candidate.info().digest, loaded)?;
         let command = loaded.command_of_plugin(name)?;
         let examined = self::candidate(&fetched.bytes, &resolved)?;
         let inspection = PluginInspection::new(examined, folders, command).await?;
@@ -57,6 +56,7 @@ impl Offer {
             installed_at: installed_at.as_secs(),
             bundle: None,
         };
+        let signatures = fetched.signatures.clone();
         Ok(Self { candidate, inspection, source, signed_by, signatures })
     }
 

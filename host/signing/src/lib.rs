@@ -22,7 +22,9 @@ mod tests;
 
 use std::path::Path;
 
-pub use files::{read_component, read_signature_beside, sign_file, signature_path};
+pub use files::{
+    join_signatures, read_component, read_signatures_beside, sign_file, signature_path,
+};
 pub use key_folder::{KeyFiles, KeyFolder, read_secret_key};
 pub use password::PasswordSource;
 pub use public_key::{KeyId, PublicKey};

@@ -9,7 +9,7 @@ use crate::statement::Statement;
 use crate::trusted_key::TrustedKey;
 
 /// The most signatures of one thing that are looked at.
-const MAX_SIGNATURES: usize = 16;
+pub(crate) const MAX_SIGNATURES: usize = 16;
 
 /// A plugin whose signatures are verified.
 #[derive(Clone, Copy, Debug)]
@@ -78,6 +78,24 @@ pub enum SignatureRefusal {
 }
 
 impl SignatureRefusal {
+    /// Whether somebody may have changed something, or has a key that was taken. Such a component
+    /// is refused also where no signature is required.
+    pub fn is_alarming(&self) -> bool {
+        matches!(self, Self::WrongSignature(_) | Self::OtherPlugin { .. } | Self::Revoked(_))
+    }
+
+    /// The name of the key that it is about.
+    pub fn key_name(&self) -> Option<&str> {
+        match self {
+            Self::NoSignature | Self::Malformed(_) | Self::UnknownKey(_) => None,
+            Self::WrongSignature(key)
+            | Self::OtherPlugin { key, .. }
+            | Self::OutOfScope { key, .. }
+            | Self::Expired { key, .. }
+            | Self::Revoked(key) => Some(key),
+        }
+    }
+
     /// How much it says: of several refusals, the one that says most is told.
     fn weight(&self) -> u8 {
         match self {

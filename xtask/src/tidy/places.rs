@@ -67,6 +67,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "berth-system",
             "berth-config",
             "berth-runtime",
+            "berth-signing",
         ],
     ),
     (

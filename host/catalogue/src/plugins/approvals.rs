@@ -10,7 +10,8 @@ use std::path::PathBuf;
 use berth_contract::HostError;
 use berth_contract::text::shell_word;
 use berth_private::PrivateFolder;
-use berth_runtime::{Candidate, PluginInfo};
+use berth_runtime::{Candidate, Origin, PluginInfo};
+use berth_signing::{EXTENSION, join_signatures, read_signatures_beside};
 use semver::Version;
 use serde::{Deserialize, Serialize};
 
@@ -103,7 +104,7 @@ pub struct NewPlugin {
     pub name: String,
     /// What the lock file gets.
     pub approved: ApprovedPlugin,
-    /// Signatures of the component. The first one is kept beside it.
+    /// Signatures of the component, which are kept beside it.
     pub signatures: Vec<Vec<u8>>,
     /// The digest of the version that was in force when the user decided, `None` if there was none.
     pub expected: Option<String>,
@@ -233,7 +234,12 @@ impl Approvals {
     ///
     /// [`HostError`] if the approval can't be stored.
     pub fn approve(&self, candidate: &Candidate) -> Result<(), HostError> {
-        self.store(candidate, &[], |all, mut approved| {
+        // One that can't be read doesn't count anyway, and is reported when it is needed.
+        let signatures = match &candidate.info().origin {
+            Origin::File(path) => read_signatures_beside(path).unwrap_or_default(),
+            Origin::BuiltIn => Vec::new(),
+        };
+        self.store(candidate, &signatures, |all, mut approved| {
             let offered = all.get(&candidate.info().manifest.name);
             let offered = offered.and_then(|locked| locked.offered.as_ref());
             if let Some(offered) = offered.filter(|offered| offered.digest == approved.digest) {
@@ -244,9 +250,9 @@ impl Approvals {
         })
     }
 
-    /// Installs a component and approves it. The first of `signatures` is kept beside it.
-    /// `expected`: the digest of the version that was in force when the user decided, `None` if
-    /// there was no plugin of this name.
+    /// Installs a component and approves it. Its signatures are kept beside its copy. `expected`:
+    /// the digest of the version that was in force when the user decided, `None` if there was no
+    /// plugin of this name.
     ///
     /// # Errors
     ///
@@ -377,7 +383,7 @@ impl Approvals {
         Ok((info.digest == approved.digest && info.manifest.name == name).then_some(candidate))
     }
 
-    /// The path of the stored copy. The signature that came with it lies beside, if there was one.
+    /// The path of the stored copy of a component. The signatures that came with it lie beside.
     pub fn copy_path(&self, approved: &ApprovedPlugin) -> PathBuf {
         self.path().join(file_name(&approved.digest))
     }
@@ -387,8 +393,7 @@ impl Approvals {
         &self,
         approved: &ApprovedPlugin,
     ) -> Result<(File, PathBuf), (PathBuf, io::Error)> {
-        let name = file_name(&approved.digest);
-        let path = self.copy_path(approved);
+        let (name, path) = (file_name(&approved.digest), self.copy_path(approved));
         match PrivateFolder::open(&self.path()).and_then(|folder| folder.file(&name)) {
             Ok(file) => Ok((file, path)),
             Err(error) => Err((path, error)),
@@ -423,11 +428,10 @@ fn check_unchanged(all: &All, name: &str, expected: Option<&str>) -> Result<(), 
 /// Removes components that the lock file doesn't name. Errors are ignored, since such a file only
 /// uses space.
 fn remove_unused(folder: &PrivateFolder, all: &All) {
-    let versions = all.values().flat_map(LockedPlugin::versions);
     let used: HashSet<String> =
-        versions.flat_map(|one| [file_name(&one.digest), signature_name(&one.digest)]).collect();
+        all.values().flat_map(LockedPlugin::versions).map(|one| file_name(&one.digest)).collect();
     for name in folder.names(usize::MAX).unwrap_or_default() {
-        if !used.contains(&name) {
+        if !used.contains(name.strip_suffix(EXTENSION).unwrap_or(&name)) {
             let _ = folder.remove(&name);
         }
     }
@@ -437,21 +441,18 @@ fn file_name(digest: &str) -> String {
     format!("{digest}.wasm")
 }
 
-fn signature_name(digest: &str) -> String {
-    format!("{digest}.wasm.minisig")
-}
-
-/// Stores a component, and its signature first: a component that has one is never without it.
+/// Stores a component, and its signatures first: a component that has some is never without them.
 fn put_component(
     folder: &PrivateFolder,
     digest: &str,
     component: &[u8],
     signatures: &[Vec<u8>],
 ) -> io::Result<()> {
-    if let Some(signature) = signatures.first() {
-        folder.put(&signature_name(digest), signature)?;
+    let name = file_name(digest);
+    if !signatures.is_empty() {
+        folder.put(&format!("{name}{EXTENSION}"), &join_signatures(signatures))?;
     }
-    folder.put(&file_name(digest), component)
+    folder.put(&name, component)
 }
 
 /// Why a component without an approval is held back, and what to do.

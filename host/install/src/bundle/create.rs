@@ -5,12 +5,15 @@ use std::collections::BTreeMap;
 use berth_bundle::{EntryContent, Index, NewEntry, create};
 use berth_core::config::{Folders, Inputs};
 use berth_core::{Approvals, ApprovedPlugin, HostError};
-use berth_signing::{SecretKey, read_signature_beside};
+use berth_signing::{SecretKey, read_signatures_beside};
 
 use super::files::check_ceiling;
 use super::{
     CEILING, CEILING_SIGNATURE, CreateArguments, FILTERS, LOCK, bundle_failed, component_name,
 };
+
+/// Signatures of one plugin that a bundle has room for.
+const MAX_SIGNATURES: usize = 9;
 
 /// Writes a bundle with installed plugins, as they are in force, and the files that the arguments
 /// name. Blocks.
@@ -31,9 +34,10 @@ pub fn create_bundle(
     let lock = selected(&approvals, &arguments.only)?;
     for (name, locked) in &lock {
         let (component, copy) = (component_name(name), approvals.copy_path(locked));
-        let signature = read_signature_beside(&copy).map_err(|error| failed(name, &error))?;
-        if let Some(signature) = signature {
-            add(format!("{component}.minisig"), EntryContent::Bytes(signature));
+        let signatures = read_signatures_beside(&copy).map_err(|error| failed(name, &error))?;
+        for (number, signature) in (1..=MAX_SIGNATURES).zip(signatures) {
+            let number = if number == 1 { String::new() } else { format!(".{number}") };
+            add(format!("{component}{number}.minisig"), EntryContent::Bytes(signature));
         }
         add(component, EntryContent::File(copy));
     }
@@ -44,10 +48,11 @@ pub fn create_bundle(
     }
     if let Some(ceiling) = &arguments.ceiling {
         check_ceiling(ceiling, folders, inputs)?;
-        let signature =
-            read_signature_beside(ceiling).map_err(|error| failed(CEILING_SIGNATURE, &error))?;
-        if let Some(signature) = signature {
-            add(CEILING_SIGNATURE.to_owned(), EntryContent::Bytes(signature));
+        let signatures =
+            read_signatures_beside(ceiling).map_err(|error| failed(CEILING_SIGNATURE, &error))?;
+        if !signatures.is_empty() {
+            let signatures = signatures.concat();
+            add(CEILING_SIGNATURE.to_owned(), EntryContent::Bytes(signatures));
         }
         add(CEILING.to_owned(), EntryContent::File(ceiling.clone()));
     }
