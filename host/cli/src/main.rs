@@ -7,6 +7,7 @@ mod arguments;
 mod asking;
 mod audit;
 mod call;
+mod ceiling;
 mod completions;
 mod config;
 mod demo;
@@ -131,6 +132,7 @@ fn run(Arguments { command, options }: Arguments) -> Result<Exit, Error> {
         Command::Config(command) => config::run(command, &options),
         Command::Init(init) => init::run(&init, &options),
         Command::Policy(command) => policy::run(&command, &options),
+        Command::Ceiling(command) => ceiling::run(&command, &options),
         Command::Trust(trust) => trust::run(&trust, &options),
         Command::Allow(allow) => allow::directory(&allow, &options),
         Command::AllowHost(allow) => allow::host(&allow, &options),

@@ -274,16 +274,8 @@ mod tests {
                 (0..entries.len()).filter(covers).collect()
             })
             .collect();
-        let expected: [&[usize]; 8] = [
-            &[0, 1, 2, 3, 4, 5, 6, 7],
-            &[1, 2],
-            &[2],
-            &[3, 4],
-            &[4],
-            &[5],
-            &[2, 4, 6],
-            &[7],
-        ];
+        let expected: [&[usize]; 8] =
+            [&[0, 1, 2, 3, 4, 5, 6, 7], &[1, 2], &[2], &[3, 4], &[4], &[5], &[2, 4, 6], &[7]];
         assert_eq!(covered, expected);
         assert!(Installing::default().allows_everything());
         assert!(!AllowedPlugin::covers_written(&json!({ "plugins": [] }), &entries[0]));

@@ -109,9 +109,8 @@ pub fn check_signed(
 fn refused(config: &Loaded, refusal: &SignatureRefusal) -> String {
     let installing = &config.config.installing;
     let mut reason = refusal.to_string();
-    let index = refusal
-        .key_name()
-        .and_then(|name| installing.keys.iter().position(|key| key.name == name));
+    let index =
+        refusal.key_name().and_then(|name| installing.keys.iter().position(|key| key.name == name));
     let key = index.map(|index| format!("installing.keys.{index}"));
     if let Some(key) = &key {
         reason += &format!(" (`installing.keys`, {})", config.source(key));
