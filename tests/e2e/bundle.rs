@@ -560,6 +560,46 @@ fn ceiling_of_a_bundle_is_put_in_force_by_root_alone_and_never_without_the_rest(
 }
 
 #[test]
+fn ceiling_that_this_machine_would_not_accept_is_not_put_in_force() {
+    let machines = Machines::new();
+    let ceiling = machines.path("ceiling.toml");
+    ends(&machines.admin.berth(&["key", "new", "other", "--no-password"]), 0);
+    let bundle = |name: &str, max_call: u32, key: &str| {
+        fs::write(&ceiling, format!("[tools]\nmax_call = {max_call}\n")).expect("it is written");
+        ends(&machines.admin.berth(&["ceiling", "sign", text(&ceiling), "--key", key]), 0);
+        machines.create(name, &["--ceiling", text(&ceiling)])
+    };
+    let (first, evil) = (bundle("1.tar", 9, "default"), bundle("evil.tar", 600, "other"));
+    let second = bundle("2.tar", 8, "default");
+    fs::remove_file(machines.path("ceiling.toml.minisig")).expect("it was there");
+    let unsigned = machines.create("unsigned.tar", &["--ceiling", text(&ceiling)]);
+    let script = format!(
+        "mount -t tmpfs tmpfs /etc
+        BERTH bundle install {first} --yes; echo ended $?
+        cp {key} /etc/berth/ceiling.pub
+        before=$(cat /etc/berth/*)
+        BERTH bundle install {evil} --yes; echo ended $?
+        BERTH bundle install {unsigned} --yes; echo ended $?
+        test \"$before\" = \"$(cat /etc/berth/*)\" && echo unchanged
+        BERTH bundle install {second} --yes; echo ended $?
+        BERTH config show | grep max_call; ls -A /etc/berth",
+        first = text(&first),
+        evil = text(&evil),
+        unsigned = text(&unsigned),
+        second = text(&second),
+        key = text(&machines.admin.folders.config.join("keys/default.pub")),
+    );
+    let Some(said) = in_namespaces(&machines.user, &script) else { return };
+    let ended: Vec<&str> = said.lines().filter(|line| line.starts_with("ended")).collect();
+    assert_eq!(ended, ["ended 0", "ended 4", "ended 4", "ended 0"], "{said}");
+    assert!(said.contains("unchanged") && said.contains("belongs to another one"), "{said}");
+    assert!(said.contains("which isn't trusted"), "{said}");
+    let end = said.rsplit("ended 0\n").next().unwrap_or_default();
+    assert!(end.starts_with("max_call = 8"), "{said}");
+    assert!(end.contains("ceiling.pub\nceiling.toml\nceiling.toml.minisig\n"), "{said}");
+}
+
+#[test]
 fn full_disk_and_read_only_folders_change_nothing() {
     let machines = Machines::new();
     let user = &machines.user;

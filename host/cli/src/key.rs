@@ -94,6 +94,6 @@ fn shown(path: &Path) -> String {
     neutral_line(&path.display().to_string())
 }
 
-fn failed(error: SigningError) -> Error {
+pub(crate) fn failed(error: SigningError) -> Error {
     Error::Usage(error.to_string())
 }

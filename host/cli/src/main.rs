@@ -8,6 +8,7 @@ mod asking;
 mod audit;
 mod bundle;
 mod call;
+mod ceiling;
 mod completions;
 mod config;
 mod demo;
@@ -139,6 +140,7 @@ fn run(Arguments { command, options }: Arguments) -> Result<Exit, Error> {
         Command::Config(command) => config::run(command, &options),
         Command::Init(init) => init::run(&init, &options),
         Command::Policy(command) => policy::run(&command, &options),
+        Command::Ceiling(command) => ceiling::run(&command, &options),
         Command::Trust(trust) => trust::run(&trust, &options),
         Command::Allow(allow) => allow::directory(&allow, &options),
         Command::AllowHost(allow) => allow::host(&allow, &options),

@@ -37,6 +37,20 @@ pub fn sign_file(
     Ok((path, statement))
 }
 
+/// Signs the text of a ceiling. The signature is written beside its file, in place of an older one.
+/// Returns its path. Blocks.
+///
+/// # Errors
+///
+/// The signature can't be made or written.
+pub fn sign_ceiling(file: &Path, text: &str, key: &SecretKey) -> Result<PathBuf, SigningError> {
+    let signature = Signature::sign(text.as_bytes(), &Statement::Ceiling.to_string(), key)?;
+    let path = signature_path(file);
+    let written = write_beside(&path, signature.to_string().as_bytes());
+    written.map_err(|error| SigningError::file(&path, error))?;
+    Ok(path)
+}
+
 /// Reads the component in a file. Blocks.
 ///
 /// # Errors

@@ -28,6 +28,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "berth-system",
             "berth-presets",
             "berth-settings",
+            "berth-signing",
             "berth-migration",
         ],
     ),

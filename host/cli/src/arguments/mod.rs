@@ -17,7 +17,7 @@ use berth_install::{BundleCommand, InstallCommand};
 pub(crate) use grants::{
     AllowArguments, AllowHostArguments, InitArguments, TrustArguments, YesOrNo,
 };
-pub(crate) use keys::{KeyCommand, SignArguments};
+pub(crate) use keys::{CeilingCommand, KeyCommand, SignArguments};
 
 const ABOUT: &str = "\
 Runs the tools of AI agents, each call in a WebAssembly sandbox of its own that reaches only what you grant.
@@ -94,6 +94,9 @@ pub(crate) enum Command {
     /// Show, describe, check or create the configuration
     #[command(subcommand)]
     Config(ConfigCommand),
+    /// Show what your organisation takes away from your configuration, or sign a ceiling
+    #[command(subcommand)]
+    Ceiling(CeilingCommand),
     /// Show what would happen to a call, or what happened to one, and by which rule
     #[command(subcommand)]
     Policy(PolicyCommand),

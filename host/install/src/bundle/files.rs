@@ -11,6 +11,9 @@ use rustix::fs::{Access, AtFlags, CWD, Mode};
 
 use super::{BundleContents, CEILING, CEILING_SIGNATURE, FILTERS, refused};
 
+/// The keys that sign a ceiling, beside it.
+const CEILING_KEYS: &str = "ceiling.pub";
+
 /// Bytes of a file that would be replaced.
 const MAX_BEFORE: u64 = 4 << 20;
 
@@ -117,7 +120,15 @@ pub(super) fn plan_ceiling(
             folder.join(CEILING_SIGNATURE).display()
         ));
     }
-    check_ceiling(&contents.bundle.path().join(CEILING), folders, inputs)?;
+    // As at every start from then on, with the keys of this machine.
+    let private = contents.bundle.path();
+    let keys = FilePlace { folder: folder.to_owned(), name: CEILING_KEYS.to_owned() };
+    if let Some(keys) = read(&keys)? {
+        PrivateFolder::open(private)
+            .and_then(|private| private.put(CEILING_KEYS, &keys))
+            .map_err(HostError::io(private.display().to_string()))?;
+    }
+    load_with(Inputs { ceiling: Some(private.join(CEILING)), ..inputs.clone() }, folders)?;
     let mut planned = Vec::new();
     if let Some(signature) = contents.ceiling_signature.clone() {
         planned.push(PlannedFile::new(folder, CEILING_SIGNATURE, signature)?);
@@ -166,6 +177,10 @@ pub(super) fn check_ceiling(
     let mut inputs = Inputs { ceiling: None, ..inputs.clone() };
     inputs.variables.retain(|(name, _)| name != "BERTH_CEILING");
     inputs.variables.push(("BERTH_CEILING".into(), path.into()));
+    load_with(inputs, folders)
+}
+
+fn load_with(inputs: Inputs, folders: &Folders) -> Result<(), HostError> {
     config::load(folders, &inputs).map(drop).map_err(|problems| HostError::Load {
         plugin: "the ceiling can't be used".to_owned(),
         reason: HostError::from(problems).to_string(),
