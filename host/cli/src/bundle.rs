@@ -7,7 +7,7 @@ use berth_core::text::{counted, neutral_line};
 use berth_core::{Ask, ask_hosts};
 use berth_install::{
     BundleCommand, BundleContents, BundlePlan, InstallBundleArguments, Installer, PlannedChange,
-    PlannedFile, PlannedPlugin, create_bundle,
+    PlannedPlugin, create_bundle,
 };
 
 use crate::card::Differences;
@@ -15,11 +15,8 @@ use crate::error::Error;
 use crate::exit::Exit;
 use crate::options::Options;
 use crate::plugin::{Setting, built_in_names, show, show_granted};
-use crate::style::{FAINT, STRONG};
+use crate::style::STRONG;
 use crate::{ask, host, key, progress, shown};
-
-/// Lines of a ceiling or of filters that are shown.
-const SHOWN: usize = 60;
 
 /// Runs the command.
 pub(crate) fn run(command: &BundleCommand, options: &Options) -> Result<Exit, Error> {
@@ -43,26 +40,12 @@ pub(crate) fn run(command: &BundleCommand, options: &Options) -> Result<Exit, Er
             let mut out = anstream::stdout().lock();
             match json {
                 true => writeln!(out, "{:#}", contents.describe())?,
-                false => print_contents(&mut out, &contents)?,
+                false => write!(out, "{contents}")?,
             }
         }
         BundleCommand::Install(arguments) => return install(arguments, &setting, &inputs),
     }
     Ok(Exit::Success)
-}
-
-fn print_contents(out: &mut impl Write, contents: &BundleContents) -> std::io::Result<()> {
-    writeln!(out, "Signed by your trusted key `{}`.", neutral_line(&contents.signer))?;
-    for plugin in &contents.plugins {
-        let (name, version) = (neutral_line(&plugin.name), neutral_line(&plugin.version));
-        let from = neutral_line(&plugin.resolved.to_string());
-        writeln!(out, "  plugin {STRONG}{name}{STRONG:#} {version}  {FAINT}{from}{FAINT:#}")?;
-    }
-    let files = [("filters", &contents.filters), ("ceiling", &contents.ceiling)];
-    files
-        .iter()
-        .filter(|(_, file)| file.is_some())
-        .try_for_each(|(what, _)| writeln!(out, "  {what}"))
 }
 
 fn install(
@@ -126,18 +109,6 @@ fn print_plan(out: &mut impl Write, plan: &BundlePlan, setting: &Setting) -> Res
         }
     }
     let files = plan.filters.iter().chain(&plan.ceiling);
-    files.filter(|file| !file.is_same()).try_for_each(|file| print_file(out, file))
-}
-
-fn print_file(out: &mut impl Write, file: &PlannedFile) -> Result<(), Error> {
-    let what = if file.before.is_some() { "replaces the one that is there" } else { "is new" };
-    writeln!(out, "\n{STRONG}{}{STRONG:#} {what}", shown::path(&file.path()))?;
-    let text = String::from_utf8_lossy(&file.content);
-    let mut lines = text.lines();
-    lines.by_ref().take(SHOWN).try_for_each(|line| writeln!(out, "  {}", neutral_line(line)))?;
-    match lines.count() {
-        0 => {}
-        more => writeln!(out, "  and {}", counted(more, "more line"))?,
-    }
+    files.filter(|file| !file.is_same()).try_for_each(|file| write!(out, "\n{file}"))?;
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! What a verified bundle says about itself. A key may sign a bundle whose parts don't fit.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
@@ -119,6 +120,20 @@ impl BundleContents {
             digest: plugin.digest.clone(),
             resolved: plugin.resolved.clone(),
         })
+    }
+}
+
+/// For people: who signed it, and what is in it.
+impl fmt::Display for BundleContents {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "Signed by your trusted key `{}`.", neutral_line(&self.signer))?;
+        for BundledPlugin { name, version, resolved, .. } in &self.plugins {
+            let (version, from) = (neutral_line(version), neutral_line(&resolved.to_string()));
+            writeln!(f, "  plugin {} {version}  {from}", neutral_line(name))?;
+        }
+        let files = [("filters", &self.filters), ("ceiling", &self.ceiling)];
+        let mut files = files.iter().filter(|(_, file)| file.is_some());
+        files.try_for_each(|(what, _)| writeln!(f, "  {what}"))
     }
 }
 

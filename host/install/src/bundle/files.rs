@@ -1,15 +1,19 @@
 //! The files of a bundle that aren't plugins: rules for filters, and a ceiling.
 
+use std::fmt;
 use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
 use berth_core::config::{Folders, Inputs, Loaded};
-use berth_core::text::neutral_line;
+use berth_core::text::{counted, neutral_line};
 use berth_core::{FilePlace, HostError, config};
 use berth_private::PrivateFolder;
 use rustix::fs::{Access, AtFlags, CWD, Mode};
 
 use super::{BundleContents, CEILING, CEILING_SIGNATURE, FILTERS, refused};
+
+/// Lines of a file that are shown.
+const SHOWN: usize = 60;
 
 /// The keys that sign a ceiling, beside it.
 const CEILING_KEYS: &str = "ceiling.pub";
@@ -54,6 +58,21 @@ impl PlannedFile {
             plugin: neutral_line(&self.path().display().to_string()),
             reason: "another process changed it meanwhile; try again".to_owned(),
         })
+    }
+}
+
+/// For people: where it belongs, and the beginning of what it says.
+impl fmt::Display for PlannedFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let what = if self.before.is_some() { "replaces the one that is there" } else { "is new" };
+        writeln!(f, "{} {what}", neutral_line(&self.path().display().to_string()))?;
+        let text = String::from_utf8_lossy(&self.content);
+        let mut lines = text.lines();
+        lines.by_ref().take(SHOWN).try_for_each(|line| writeln!(f, "  {}", neutral_line(line)))?;
+        match lines.count() {
+            0 => Ok(()),
+            more => writeln!(f, "  and {}", counted(more, "more line")),
+        }
     }
 }
 
