@@ -5,6 +5,7 @@
 
 mod support;
 
+mod admission;
 mod answers;
 mod approvals;
 mod approvals_always;
