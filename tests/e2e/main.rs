@@ -5,6 +5,7 @@
 
 mod support;
 
+mod admission;
 mod answers;
 mod approvals;
 mod approvals_always;
@@ -14,6 +15,7 @@ mod audit;
 mod authoring;
 mod bash;
 mod budgets;
+mod bundle;
 mod cache;
 mod calls;
 mod ceiling;

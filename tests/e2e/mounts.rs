@@ -194,6 +194,8 @@ fn ceiling_cannot_be_created_by_a_tool() {
         mount -t tmpfs tmpfs /etc; mkdir elsewhere
         for round in missing there; do
             BERTH write path=/etc/berth/ceiling.toml content=made || true
+            BERTH write path=/etc/berth/ceiling.pub content=made || true
+            BERTH write path=/etc/berth/berth.toml content=made || true
             BERTH create_directory path=/etc/berth/deep || true
             BERTH move_path source=elsewhere destination=/etc/berth || true
             BERTH bash 'command=mkdir -p /etc/berth && echo made > /etc/berth/ceiling.toml' || true
@@ -211,6 +213,39 @@ fn ceiling_cannot_be_created_by_a_tool() {
         "{said}"
     );
     assert!(ended.stdout.ends_with("made\n"), "{said}");
+}
+
+/// A fleet's ceiling and defaults, in an /etc of their own.
+#[test]
+fn organisation_files_hold_and_a_changed_ceiling_stops_every_start() {
+    let cli = Cli::new();
+    let script = "
+        berth=$(echo BERTH | cut -d' ' -f1)
+        mount -t tmpfs tmpfs /etc; mkdir /etc/berth
+        $berth key new fleet --no-password > made
+        $berth ceiling show
+        echo 'tools.file.deny_read = [\"notes.txt\"]' > /etc/berth/ceiling.toml
+        echo 'tools.call = 7' > /etc/berth/berth.toml
+        grep -h -A9 untrusted $ROOT/config/keys/fleet.pub > /etc/berth/ceiling.pub
+        BERTH read path=notes.txt && echo unsigned-ran
+        $berth ceiling sign /etc/berth/ceiling.toml --key fleet > signed
+        BERTH read path=notes.txt && echo denied-ran
+        BERTH list_directory > /dev/null && echo signed-ran
+        $berth ceiling show; $berth config show | grep 'call = 7'
+        echo 'tools.file.deny_read = []' > /etc/berth/ceiling.toml
+        BERTH list_directory; echo changed ends $?
+        rm /etc/berth/ceiling.toml
+        BERTH list_directory; echo removed ends $?";
+    let script = script.replace("$ROOT", &cli.root.path().display().to_string());
+    let script = format!("set +e; {script}");
+    let Some(ended) = in_namespaces(&cli, &script) else { return };
+    let (out, said) = (&ended.stdout, format!("{}{}", ended.stdout, ended.stderr));
+    assert!(out.contains("No ceiling bounds your configuration"), "{said}");
+    assert!(!out.contains("unsigned-ran") && !out.contains("denied-ran"), "{said}");
+    assert!(out.contains("signed-ran") && out.contains(", signed by key "), "{said}");
+    assert!(out.contains("call = 7") && out.contains("/etc/berth/berth.toml:1"), "{said}");
+    assert!(out.contains("changed ends 4") && out.contains("removed ends 4"), "{said}");
+    assert!(said.contains("its signature is wrong") && said.contains("it is missing"), "{said}");
 }
 
 #[test]

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -302,6 +303,37 @@ fn plugin_that_a_project_names_is_installed_after_approval_and_with_its_digest_a
 }
 
 #[test]
+fn relative_source_starts_at_the_folder_of_the_file_that_names_it() {
+    let living = Living::new();
+    let config = living.folders.config.clone();
+    fs::create_dir_all(&config).expect("a folder is made");
+    fs::set_permissions(&config, fs::Permissions::from_mode(0o700)).expect("it is private");
+    let write = |path: PathBuf, name: &str| {
+        fs::write(path, version(name, "1.0.0", "x").encode()).expect("it is written");
+    };
+    // The user's file names one beside itself, and one in the home directory.
+    write(config.join("own.wasm"), "own");
+    write(living.root().join("home.wasm"), "home");
+    write(living.work().join("theirs.wasm"), "theirs");
+    fs::write(
+        living.folders.config_file(),
+        "[plugins.own]\nsource = \"own.wasm\"\n[plugins.home]\nsource = \"~/home.wasm\"\n",
+    )
+    .expect("it is written");
+    ends(&living.berth(&["plugin", "install", "--yes"]), 0);
+    // The project's file names one beside itself.
+    fs::write(living.work().join("berth.toml"), "[plugins.theirs]\nsource = \"theirs.wasm\"\n")
+        .expect("it is written");
+    ends(&living.berth(&["trust", "--yes"]), 0);
+    let lock = fs::read(living.folders.data.join("berth.lock")).expect("it is there");
+    let lock: Value = serde_json::from_slice(&lock).expect("it is JSON");
+    for (name, folder) in [("own", config), ("home", living.root()), ("theirs", living.work())] {
+        let given = folder.join(format!("{name}.wasm"));
+        assert_eq!(lock[name]["source"]["given"].as_str(), given.to_str(), "{lock}");
+    }
+}
+
+#[test]
 fn grants_are_no_more_than_asked_for_and_those_of_a_name_are_shown_to_its_next_plugin() {
     let living = Living::new();
     let reader = br#"{"manifest":1,"name":"word","version":"1","description":"Reads","capabilities":[{"name":"files","access":"read","reason":"to read"}]}"#;
@@ -344,57 +376,80 @@ fn two_installs_at_once_leave_one_whole_plugin() {
     assert_eq!(one, 1, "the other's copy is gone");
 }
 
-/// Ends processes at random moments of adding, updating and going back. Each time the state is the
-/// one before or the one after.
+/// Ends processes at random moments of adding, updating, going back and removing. Each time the
+/// state is the one before or the one after.
 #[test]
 fn soak_killed_install_leaves_the_old_state_or_the_new_one() {
-    let rounds: u32 = if std::env::var_os("BERTH_SOAK").is_some() { 200 } else { 12 };
+    let rounds: u32 = if std::env::var_os("BERTH_SOAK").is_some() { 200 } else { 15 };
     let living = Living::new();
     let versions = ["1.0.0", "1.0.1"].map(|number| version("word", number, "x").encode());
     let file = source(&living, &versions[0]);
     let allowed = living.work().display().to_string();
-    let mut seen = BTreeMap::<&str, u32>::new();
+    // Number of runs that were killed, and of those that came into force, for each action.
+    let mut seen = BTreeMap::<&str, (u32, u32)>::new();
+    let mut action = 0;
     for round in 0..rounds {
+        // The version in force, and the ones before.
         let state = || {
             let lock = fs::read(living.folders.data.join("berth.lock")).unwrap_or_default();
             let lock: Value = serde_json::from_slice(&lock).unwrap_or_default();
-            lock["word"]["version"].as_str().map(str::to_owned)
+            let text = |locked: &Value| locked["version"].as_str().map(str::to_owned);
+            let previous = lock["word"]["previous"].as_array().cloned().unwrap_or_default();
+            let all = [text(&lock["word"])].into_iter().chain(previous.iter().map(text));
+            all.flatten().collect::<Vec<String>>()
         };
         let before = state();
-        fs::write(&file, &versions[usize::from(before.as_deref() == Some("1.0.0"))])
-            .expect("the source changes");
-        let arguments: &[&str] = match (&before, round % 3) {
-            (None, _) => &["plugin", "add", &file, "--yes", "--allow-read", &allowed],
-            (_, 0) => &["plugin", "rollback", "word"],
-            (_, 1) => &["plugin", "remove", "word"],
-            _ => &["plugin", "update", "word", "--yes", "--downgrade"],
+        let other = usize::from(before.first().map(String::as_str) == Some("1.0.0"));
+        fs::write(&file, &versions[other]).expect("the source changes");
+        let other = ["1.0.0", "1.0.1"][other].to_owned();
+        let (name, arguments, after): (_, &[&str], _) = match action {
+            0 => ("add", &["add", &file, "--yes", "--allow-read", &allowed], vec![other]),
+            1 | 3 => (
+                "update",
+                &["update", "word", "--yes", "--downgrade"],
+                [vec![other], before.clone()].concat(),
+            ),
+            2 => ("rollback", &["rollback", "word"], before.get(1..).unwrap_or_default().to_vec()),
+            _ => ("remove", &["remove", "word"], Vec::new()),
         };
-        let mut child = berth(&living).args(arguments).spawn().expect("it starts");
+        let mut child = berth(&living).arg("plugin").args(arguments).spawn().expect("it starts");
         // A whole run takes some tens of milliseconds here, so the moments are spread over it.
-        let moment = Instant::now() + Duration::from_millis(u64::from(round * 37 % 160));
+        let moment = Instant::now() + Duration::from_millis(u64::from(round * 37 % 83));
         while Instant::now() < moment && child.try_wait().expect("it is there").is_none() {
             std::thread::yield_now();
         }
-        let what = if kill(child) { "killed" } else { "ended" };
-        *seen.entry(what).or_default() += 1;
-        let after = state();
+        let killed = kill(child);
+        let now = state();
+        assert!(now == before || now == after, "{name}: {before:?} {now:?} {after:?}");
+        let (kills, changes) = seen.entry(name).or_default();
+        *kills += u32::from(killed);
+        *changes += u32::from(now == after);
         let told = ends(&living.berth(&["plugin", "verify"]), 0);
-        let expected = u32::from(after.is_some());
-        assert!(told.contains(&format!("{expected} verified")), "{before:?} {after:?} {told}");
+        let expected = u32::from(!now.is_empty());
+        assert!(told.contains(&format!("{expected} verified")), "{before:?} {now:?} {told}");
         // The user's file can be read, whatever happened.
         ends(&living.berth(&["config", "check"]), 0);
+        // What was killed in time is tried again.
+        if now == after {
+            action = (action + 1) % 5;
+        }
     }
-    assert!(seen.contains_key("killed"), "{seen:?}");
+    let all = |count: fn(&(u32, u32)) -> u32| seen.values().map(count).sum::<u32>();
+    assert!(all(|seen| seen.0) > 0 && all(|seen| seen.1) > 0, "{seen:?}");
+    if rounds >= 200 {
+        let each = seen.values().all(|(kills, changes)| *kills > 0 && *changes > 0);
+        assert!(each && seen.len() == 4, "{seen:?}");
+    }
 }
 
-fn berth(living: &Living) -> Command {
+pub(crate) fn berth(living: &Living) -> Command {
     let mut command = living.command();
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     command
 }
 
 /// Ends a process. Returns whether it still ran.
-fn kill(mut child: Child) -> bool {
+pub(crate) fn kill(mut child: Child) -> bool {
     let ran = child.try_wait().expect("it is there").is_none();
     child.kill().expect("it ends");
     child.wait().expect("it ends");

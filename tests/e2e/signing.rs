@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::support::{Living, ends, fetched, version};
 
@@ -202,8 +202,20 @@ fn update_that_loses_its_signer_waits_for_approval() {
     let next = version("word", "1.0.1", "two").encode();
     fs::write(&file, next).expect("it is written");
     fs::remove_file(living.root().join("author/word.wasm.minisig")).expect("it was there");
+    let shown = |told: &str| {
+        told.contains("was your trusted key `acme`") && told.contains("is  nobody whom you trust")
+    };
+    let told = ends(&living.berth(&["plugin", "update", "--check"]), 0);
+    assert!(told.contains("needs approval") && shown(&told), "{told}");
+    let told = ends(&living.berth(&["plugin", "update", "--check", "--json"]), 0);
+    let told: Value = serde_json::from_str(&told).expect("it is JSON");
+    assert_eq!(told[0]["signer"], json!({ "old": "acme", "new": null }), "{told}");
     let told = ends(&living.berth(&["plugin", "update"]), 3);
-    assert!(told.contains("held"), "{told}");
+    assert!(told.contains("held") && shown(&told), "{told}");
+    let told = ends(&living.berth(&["plugin", "approve", "word"]), 3);
+    assert!(shown(&told), "{told}");
+    let told = ends(&living.berth(&["plugin", "inspect", "word"]), 0);
+    assert!(shown(&told), "{told}");
     // Signed again, it is just a newer version.
     ends(&living.berth(&["plugin", "sign", text(&file)]), 0);
     let told = ends(&living.berth(&["plugin", "update"]), 0);

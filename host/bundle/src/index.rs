@@ -17,7 +17,7 @@ pub struct Index {
     /// The format: 1.
     pub(crate) bundle: u32,
     /// The files, by name.
-    pub(crate) files: Vec<IndexEntry>,
+    pub files: Vec<IndexEntry>,
 }
 
 /// One file of a bundle.

@@ -30,8 +30,8 @@ pub struct Bundle {
     _lock: File,
 }
 
-/// Verifies a bundle and unpacks it into the folder `within`, which is Berth's own. Waits while
-/// another one is unpacked there. Blocks.
+/// Verifies a bundle and unpacks it into the folder `within`, which is Berth's own. It is
+/// refused while another one is unpacked there. Blocks.
 ///
 /// Index and signature, the headers, the order and the length of the whole are checked before
 /// anything is written; the digest of each file, while it is written.
@@ -69,7 +69,9 @@ pub fn open(
 
     let own = |error| BundleError::file(within, error);
     let private = PrivateFolder::make(within).map_err(own)?;
-    let lock = private.lock(LOCK).map_err(own)?;
+    let lock = private.try_lock(LOCK).map_err(own)?.ok_or_else(|| {
+        BundleError::refused("another command has a bundle open; wait until it ends, or end it")
+    })?;
     remove(&private).map_err(own)?;
     let folder = private.folder(UNPACKED).map_err(own)?;
     let bundle =

@@ -5,7 +5,9 @@ use std::path::Path;
 
 use berth_core::config::Folders;
 use berth_core::text::neutral_line;
-use berth_signing::{KeyFolder, SigningError, read_secret_key, sign_file};
+use berth_signing::{
+    KeyFolder, PasswordSource, SecretKey, SigningError, read_secret_key, sign_file,
+};
 use serde_json::{Value, json};
 
 use crate::arguments::{KeyCommand, SignArguments};
@@ -63,13 +65,7 @@ pub(crate) fn run(command: &KeyCommand) -> Result<Exit, Error> {
 
 /// Signs a component.
 pub(crate) fn sign(arguments: &SignArguments) -> Result<Exit, Error> {
-    let keys = KeyFolder::new(&Folders::from_environment()?.config);
-    let path = match arguments.key.contains(['/', '.']) {
-        true => (&arguments.key).into(),
-        false => keys.secret(&arguments.key),
-    };
-    let source = arguments.password.password_from.clone().unwrap_or_default();
-    let key = read_secret_key(&path, &source).map_err(failed)?;
+    let key = secret_key(&arguments.key, arguments.password.password_from.as_ref())?;
     let (written, statement) =
         sign_file(&arguments.file, arguments.name.as_deref(), &key).map_err(failed)?;
     let mut out = anstream::stdout().lock();
@@ -83,6 +79,13 @@ pub(crate) fn sign(arguments: &SignArguments) -> Result<Exit, Error> {
     Ok(Exit::Success)
 }
 
+/// The secret key that the command line names, as one of the user's or as a file.
+pub(crate) fn secret_key(key: &str, password: Option<&PasswordSource>) -> Result<SecretKey, Error> {
+    let keys = KeyFolder::new(&Folders::from_environment()?.config);
+    let path = if key.contains(['/', '.']) { key.into() } else { keys.secret(key) };
+    read_secret_key(&path, &password.cloned().unwrap_or_default()).map_err(failed)
+}
+
 fn described(name: &str, key: &berth_signing::PublicKey) -> Value {
     json!({ "name": name, "id": key.id().to_string(), "key": key.to_string() })
 }
@@ -91,6 +94,6 @@ fn shown(path: &Path) -> String {
     neutral_line(&path.display().to_string())
 }
 
-fn failed(error: SigningError) -> Error {
+pub(crate) fn failed(error: SigningError) -> Error {
     Error::Usage(error.to_string())
 }

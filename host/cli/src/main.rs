@@ -6,7 +6,9 @@ mod approvals;
 mod arguments;
 mod asking;
 mod audit;
+mod bundle;
 mod call;
+mod ceiling;
 mod completions;
 mod config;
 mod demo;
@@ -31,13 +33,15 @@ mod error {
     pub(crate) use berth_terminal::error::{CommandError as Error, print_json};
 }
 
-pub(crate) use berth_terminal::{ask, exit, nearest, new_file, progress, shown, style};
+pub(crate) use berth_terminal::{ask, card, exit, nearest, new_file, progress, shown, style};
 
 use std::fmt;
 use std::io::Write;
 use std::time::Duration;
 
 use berth_authoring::AuthorCommand;
+use berth_core::Approvals;
+use berth_core::config::Folders;
 use clap::Parser;
 use tracing::level_filters::LevelFilter;
 use tracing::{Event, Level, Subscriber};
@@ -118,6 +122,10 @@ fn run(Arguments { command, options }: Arguments) -> Result<Exit, Error> {
             LevelFilter::WARN
         };
     log(options.log, usual, options.log_format)?;
+    if !matches!(command, Command::Completions(_) | Command::Man(_) | Command::Demo(_)) {
+        // A bundle whose installation was ended half-way is in force as a whole from here on.
+        Approvals::open(&Folders::from_environment()?).finish()?;
+    }
     match command {
         Command::Call(call) => call::run(&call, &options),
         Command::Serve(arguments) => serve::run(&options, arguments),
@@ -128,9 +136,11 @@ fn run(Arguments { command, options }: Arguments) -> Result<Exit, Error> {
         Command::Filter(command) => filter::run(&command, &options),
         Command::Plugin(command) => plugin::run(&command, &options),
         Command::Key(command) => key::run(&command),
+        Command::Bundle(command) => bundle::run(&command, &options),
         Command::Config(command) => config::run(command, &options),
         Command::Init(init) => init::run(&init, &options),
         Command::Policy(command) => policy::run(&command, &options),
+        Command::Ceiling(command) => ceiling::run(&command, &options),
         Command::Trust(trust) => trust::run(&trust, &options),
         Command::Allow(allow) => allow::directory(&allow, &options),
         Command::AllowHost(allow) => allow::host(&allow, &options),

@@ -8,10 +8,10 @@ use berth_core::{Access, Annotations, Definition, Host, SubjectKind};
 use serde_json::{Value, json};
 
 use crate::arguments::ToolsArguments;
+use crate::card::{Card, Imports};
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::options::Options;
-use crate::plugin::{Card, Imports};
 use crate::schema;
 use crate::shown::{self, LEAST, SUMMARY, shortened};
 use crate::style::{FAINT, STRONG, warn};

@@ -8,12 +8,31 @@ use serde_json::Value;
 use super::keys::dotted;
 use super::leaf::Leaf;
 use super::narrow::{Bases, Narrower, narrow};
-use super::{Ceiling, Loaded, Plugin, Problem, Taken, file};
+use super::{Ceiling, Loaded, Plugin, Problem, Problems, Taken, file, signed};
+
+/// The table whose keys bound every plugin.
+const EVERY_PLUGIN: [&str; 2] = ["plugins", "*"];
+
+/// The keys of that table: what a plugin has only if its own table grants it.
+const GRANTS: [&str; 11] = [
+    "allowed_paths",
+    "programs",
+    "shell",
+    "network",
+    "env",
+    "hosts",
+    "allowed_private_hosts",
+    "https_only",
+    "credentials_to",
+    "store_mib",
+    "instance",
+];
 
 /// A ceiling that was read but isn't applied yet.
 pub(super) struct Unapplied {
     path: PathBuf,
     leaves: Vec<Leaf>,
+    signed_by: Option<String>,
 }
 
 /// Reads the organisation's ceiling, if it exists, and the `other` ceiling, which has to exist.
@@ -27,22 +46,45 @@ pub(super) fn read(
     other: Option<&Path>,
 ) -> Result<Vec<Unapplied>, Vec<Problem>> {
     let (mut found, mut problems) = (Vec::new(), Vec::new());
-    let system = system.map(|path| (path, file::read_ceiling(path)));
-    let other = other.map(|path| (path, file::read_named_ceiling(path).map(Some)));
+    let system = system.map(|path| (path, signed::read(path)));
+    let other =
+        other.map(|path| (path, file::read_named_ceiling(path).map(|text| Some((text, None)))));
     for (path, text) in system.into_iter().chain(other) {
         let text = match text {
-            Ok(Some(text)) => text.text,
+            Ok(Some(text)) => text,
             Ok(None) => continue,
             Err(problem) => {
                 problems.push(problem);
                 continue;
             }
         };
-        let (leaves, wrong) = file::parse(path, &text, file::MAX_VALUES);
+        let (text, signed_by) = text;
+        let (leaves, wrong) = file::parse(path, &text.text, file::MAX_VALUES);
         problems.extend(wrong);
-        found.push(Unapplied { path: path.to_owned(), leaves });
+        found.push(Unapplied { path: path.to_owned(), leaves, signed_by });
     }
     if problems.is_empty() { Ok(found) } else { Err(problems) }
+}
+
+/// Reads a ceiling that is about to be signed, and checks what can be checked without the
+/// configuration that it will bound. Returns its text.
+///
+/// # Errors
+///
+/// Everything that is wrong with it.
+pub fn check_ceiling(path: &Path) -> Result<String, Problems> {
+    let text = file::read_any(path)?.text;
+    let (leaves, problems) = file::parse(path, &text, file::MAX_VALUES);
+    if !problems.is_empty() {
+        return Err(Problems(problems));
+    }
+    let problems: Vec<Problem> = misplaced_in(&leaves).collect();
+    if !problems.is_empty() {
+        return Err(Problems(problems));
+    }
+    let (_, leaves) = split_all(leaves).map_err(Problems)?;
+    Loaded::from_leaves(&leaves)?.checked()?;
+    Ok(text)
 }
 
 /// Applies each ceiling to `leaves`, and adds the values that hold instead.
@@ -56,14 +98,11 @@ pub(super) fn apply(
     bases: Bases<'_>,
 ) -> Result<Vec<Ceiling>, Vec<Problem>> {
     let mut applied = Vec::new();
-    for Unapplied { path, leaves: own_leaves } in ceilings {
+    for Unapplied { path, leaves: own_leaves, signed_by } in ceilings {
+        let (for_all, own_leaves) = split_all(own_leaves)?;
         // As in the user's file, an invalid plugin name is a mistake.
         let contents = Loaded::from_leaves(&own_leaves)?.checked()?;
-        let problems: Vec<Problem> = own_leaves
-            .iter()
-            .filter(|leaf| is_at(leaf, ["tools", "authorization", "rules"]))
-            .map(misplaced)
-            .collect();
+        let problems: Vec<Problem> = misplaced_in(&own_leaves).collect();
         if !problems.is_empty() {
             return Err(problems);
         }
@@ -77,13 +116,55 @@ pub(super) fn apply(
         let mut taken = bound(leaves, &bounds, &contents, bases)?;
         let inherited = inherited(&bounds, &Loaded::from_leaves(leaves)?);
         taken.extend(bound(leaves, &inherited, &contents, bases)?);
-        applied.push(Ceiling { path, taken, contents });
+        let base = Loaded::from_leaves(leaves)?;
+        let names = base.config.plugins.keys();
+        let of_each: Vec<Leaf> =
+            names.flat_map(|name| for_all.iter().map(|leaf| renamed(leaf, name))).collect();
+        taken.extend(bound(leaves, &of_each, &contents, bases)?);
+        applied.push(Ceiling { path, signed_by, taken, contents });
     }
     Ok(applied)
 }
 
 fn is_at(leaf: &Leaf, key: [&str; 3]) -> bool {
     leaf.path.iter().map(String::as_str).eq(key)
+}
+
+/// Separates the keys of `[plugins."*"]`, which bound every plugin.
+///
+/// # Errors
+///
+/// Those of its keys that grant nothing: without a table, a plugin has their defaults, so they
+/// would not bound every plugin.
+fn split_all(leaves: Vec<Leaf>) -> Result<(Vec<Leaf>, Vec<Leaf>), Vec<Problem>> {
+    let (for_all, own): (Vec<Leaf>, Vec<Leaf>) = leaves
+        .into_iter()
+        .partition(|leaf| leaf.path.starts_with(&EVERY_PLUGIN.map(str::to_owned)));
+    let wrong = for_all.iter().filter(|leaf| {
+        !leaf.path.get(2).is_some_and(|key| GRANTS.contains(&key.as_str()) && leaf.path.len() == 3)
+    });
+    let problems: Vec<Problem> = wrong
+        .map(|leaf| {
+            let message = format!(
+                "`{}`: [plugins.\"*\"] can have only {}",
+                dotted(&leaf.path),
+                GRANTS.join(", ")
+            );
+            Problem::new(leaf.source(), message)
+        })
+        .collect();
+    if problems.is_empty() { Ok((for_all, own)) } else { Err(problems) }
+}
+
+/// A key of `[plugins."*"]` for one plugin.
+fn renamed(leaf: &Leaf, name: &str) -> Leaf {
+    let mut leaf = leaf.clone();
+    name.clone_into(&mut leaf.path[1]);
+    leaf
+}
+
+fn misplaced_in(leaves: &[Leaf]) -> impl Iterator<Item = Problem> {
+    leaves.iter().filter(|leaf| is_at(leaf, ["tools", "authorization", "rules"])).map(misplaced)
 }
 
 /// The problem for a key whose rules would count only in part.

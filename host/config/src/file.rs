@@ -54,8 +54,8 @@ pub(super) fn read(path: &Path) -> Result<Option<Text>, Problem> {
     text(file, &status).map(Some).map_err(problem)
 }
 
-/// Reads the organisation's ceiling. `None` if it is missing. Only root may be able to write it and
-/// its folder: any other writer could remove the ceiling.
+/// Reads a file of the organisation: a ceiling, its keys, or the defaults. `None` if it is missing.
+/// Only root may be able to write it and its folder: any other writer could remove it.
 pub(super) fn read_ceiling(path: &Path) -> Result<Option<Text>, Problem> {
     let problem = |message: String| Problem::new(Source::Path(path.to_owned()), message);
     let check_root = |status: &Metadata, what: &str| match (status.uid(), status.mode() & 0o022) {
@@ -88,6 +88,23 @@ pub(super) fn read_named_ceiling(path: &Path) -> Result<Text, Problem> {
         .map_err(|error| problem(format!("can't be opened: {error}")))?;
     let status = regular(&file).map_err(problem)?;
     text(file, &status).map_err(problem)
+}
+
+/// Reads a file whoever can write it.
+pub(super) fn read_any(path: &Path) -> Result<Text, Problem> {
+    let problem = |message: String| Problem::new(Source::Path(path.to_owned()), message);
+    let file = open(path, OFlags::empty()).map_err(|error| problem(unopened(path, &error)))?;
+    let status = regular(&file).map_err(problem)?;
+    text(file, &status).map_err(problem)
+}
+
+/// The owner, mode and contents of a file. `None` if it can't be read, or isn't a regular file.
+pub(super) fn state(path: &Path) -> Option<(u32, u32, Vec<u8>)> {
+    let file = open(path, OFlags::empty()).ok()?;
+    let status = regular(&file).ok()?;
+    let mut contents = Vec::new();
+    file.take(MAX_BYTES + 1).read_to_end(&mut contents).ok()?;
+    Some((status.uid(), status.mode(), contents))
 }
 
 /// Reads the file of the working directory. `None` if it is missing, or if it is the `other` file,

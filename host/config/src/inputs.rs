@@ -2,14 +2,19 @@
 
 use std::ffi::OsString;
 use std::io::ErrorKind;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use berth_contract::HostError;
+use berth_signing::signature_path;
 
 use super::PathAccess;
+use super::signed::ceiling_keys_path;
 
 /// The organisation's ceiling. If anybody but root can write it, the start ends.
 pub const SYSTEM_CEILING: &str = "/etc/berth/ceiling.toml";
+
+/// The organisation's file below the user's own. If anybody but root can write it, the start ends.
+pub const SYSTEM_DEFAULTS: &str = "/etc/berth/berth.toml";
 
 /// The variable that names a further ceiling.
 pub(super) const VARIABLE: &str = "BERTH_CEILING";
@@ -31,6 +36,9 @@ pub struct Inputs {
     /// [`SYSTEM_CEILING`] for a process that runs as a user. The variable `BERTH_CEILING` names a
     /// further ceiling.
     pub ceiling: Option<PathBuf>,
+    /// The organisation's file below the user's own, if there is one: [`SYSTEM_DEFAULTS`] for a
+    /// process that runs as a user. It has the same keys, and the user's file wins, key by key.
+    pub defaults: Option<PathBuf>,
 }
 
 impl Inputs {
@@ -47,8 +55,25 @@ impl Inputs {
             working_directory: Some(working_directory),
             variables: std::env::vars_os().collect(),
             ceiling,
+            defaults: Some(PathBuf::from(SYSTEM_DEFAULTS)),
             ..Self::default()
         })
+    }
+
+    /// The ceiling that the variable names.
+    pub(super) fn named_ceiling(&self) -> Option<&Path> {
+        let named =
+            self.variables.iter().find(|(name, value)| name == VARIABLE && !value.is_empty());
+        named.map(|(_, path)| Path::new(path))
+    }
+
+    /// The files of all ceilings: their own, and those of their keys and signatures.
+    pub(super) fn ceiling_files(&self) -> Vec<PathBuf> {
+        let system = self
+            .ceiling
+            .iter()
+            .flat_map(|path| [path.clone(), ceiling_keys_path(path), signature_path(path)]);
+        system.chain(self.named_ceiling().map(Path::to_owned)).collect()
     }
 }
 

@@ -1,6 +1,6 @@
 //! The operator's configuration: its keys, its sources, and the values that result.
 //!
-//! The sources in order: the defaults, the user's `berth.toml`, the working directory's
+//! The sources in order: the defaults, the organisation's `berth.toml`, the user's `berth.toml`, the working directory's
 //! `berth.toml`, `BERTH_*` variables, `--set`. A later source wins, key by key. `--allow` and
 //! `--allow-read` add to `tools.file.allowed_paths`. The working directory's file only narrows, by
 //! a rule for each key, unless the user trusts it. A [`Ceiling`] is applied last and only takes
@@ -36,6 +36,7 @@ mod processes;
 mod project;
 mod renamed;
 mod secret_problems;
+mod signed;
 mod source;
 mod switches;
 mod variables;
@@ -43,22 +44,23 @@ mod variables;
 pub use berth_migration::Migration;
 pub use berth_presets as presets;
 pub use berth_settings::{
-    AllowedPath, Approvals, ArgumentPart, ArgumentTest, Audit, Authorization, Autonomy,
-    BUILT_IN_FILTERS, Bounded, Config, Dependencies, DependencyRule, FileTools, FilterSecurity,
-    Filters, HeaderName, HostGrant, InstallKey, Installing, InstanceLifetime, Keyring, Limits,
-    McpApprovals, Method, Network, NetworkGrant, OAuth, OnFailure, OtherDomains, Overflow,
-    PathAccess, PathGlob, PathPrefix, PermissionAction, PermissionRule, Plugin, PluginFolder,
-    PluginLimits, PluginSettings, PolicyAccess, PolicyEffect, PolicyPhase, PolicyRule, PolicyRules,
-    Prefix, PresetName, ProcessLimits, QueryName, Ratio, Redaction, Reload, ResultCache, Retry,
-    SandboxMode, Secret, Serve, Sha256, Shell, Structured, Tools, TrustLevel, Undo, UrlScheme,
-    VariableName, Web, WithoutProxy, WrittenExpression, WrittenHost, WrittenPattern,
-    WrittenPrivateHosts, WrittenProgram, WrittenProxy, WrittenSecretHost,
+    AllowedPath, AllowedPlugin, Approvals, ArgumentPart, ArgumentTest, Audit, Authorization,
+    Autonomy, BUILT_IN_FILTERS, Bounded, Config, Dependencies, DependencyRule, FileTools,
+    FilterSecurity, Filters, HeaderName, HostGrant, InstallKey, Installing, InstanceLifetime,
+    Keyring, Limits, McpApprovals, Method, Network, NetworkGrant, OAuth, OnFailure, OtherDomains,
+    Overflow, PathAccess, PathGlob, PathPrefix, PermissionAction, PermissionRule, Plugin,
+    PluginFolder, PluginLimits, PluginSettings, PolicyAccess, PolicyEffect, PolicyPhase,
+    PolicyRule, PolicyRules, Prefix, PresetName, ProcessLimits, QueryName, Ratio, Redaction,
+    Reload, ResultCache, Retry, SandboxMode, Secret, Serve, Sha256, Shell, Structured, Tools,
+    TrustLevel, Undo, UrlScheme, VariableName, Web, WithoutProxy, WrittenExpression, WrittenHost,
+    WrittenPattern, WrittenPrivateHosts, WrittenProgram, WrittenProxy, WrittenSecretHost,
 };
+pub use ceiling::check_ceiling;
 pub use describe::{KeyDescription, TableDescription, describe};
 pub use filter_rules::{FilterRules, ProjectFilterRules, ProjectRulesTrust};
 pub use folders::Folders;
 pub use inline::inline;
-pub use inputs::{Inputs, SYSTEM_CEILING, working_directory};
+pub use inputs::{Inputs, SYSTEM_CEILING, SYSTEM_DEFAULTS, working_directory};
 pub use keys::{dotted_name, schema};
 pub use load::load;
 pub use loaded::{Ceiling, ConfigEntry, Ignored, Loaded, Project, ProjectTrust, Taken};
@@ -68,6 +70,7 @@ pub use problem::{Problem, Problems};
 pub use processes::{ProcessContext, ProcessGrants};
 pub use project::{forget, trusted};
 pub use renamed::Renamed;
+pub use signed::{CeilingFiles, ceiling_keys_path};
 pub use source::Source;
 pub use watch::ConfigWatch;
 

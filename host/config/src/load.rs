@@ -1,4 +1,4 @@
-//! Loads the configuration: the user's file, the working directory's file, variables, flags, and
+//! Loads the configuration: the organisation's file, the user's file, the working directory's file, variables, flags, and
 //! the ceilings that bound them all.
 
 use std::collections::BTreeMap;
@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 
 use berth_system::files::real_or_given;
 
-use super::inputs::VARIABLE;
 use super::keys::dotted;
 use super::leaf::Leaf;
 use super::narrow::Bases;
@@ -38,12 +37,27 @@ pub(super) fn load_with(
     if let (Some(missing), None) = (&inputs.file, &text) {
         return Err(Problem::new(Source::Path(missing.clone()), "there is no such file").into());
     }
+    let defaults = inputs.defaults.as_deref();
+    let defaults = defaults.and_then(|path| match file::read_ceiling(path) {
+        Ok(text) => {
+            let text = text?;
+            let (found, wrong) = file::parse(path, &text.text, file::MAX_VALUES);
+            leaves.extend(found);
+            problems.extend(wrong);
+            Some(path.to_owned())
+        }
+        Err(problem) => {
+            problems.push(problem);
+            None
+        }
+    });
+    let below = leaves.len();
     if let Some(text) = &text {
         let (found, wrong) = file::parse(&path, &text.text, file::MAX_VALUES);
         leaves.extend(found);
         problems.extend(wrong);
     }
-    let tables = tables(&leaves);
+    let tables = tables(&leaves[below..]);
 
     let mut proposal = None;
     if let Some(directory) = &inputs.working_directory {
@@ -66,9 +80,8 @@ pub(super) fn load_with(
             Err(wrong) => problems.extend(wrong),
         }
     }
-    let named = inputs.variables.iter().find(|(name, value)| name == VARIABLE && !value.is_empty());
-    let ceilings = ceiling::read(inputs.ceiling.as_deref(), named.map(|(_, path)| path.as_ref()))
-        .unwrap_or_else(|wrong| {
+    let ceilings =
+        ceiling::read(inputs.ceiling.as_deref(), inputs.named_ceiling()).unwrap_or_else(|wrong| {
             problems.extend(wrong);
             Vec::new()
         });
@@ -111,6 +124,7 @@ pub(super) fn load_with(
     };
     let mut loaded = Loaded::from_leaves(&leaves)?;
     loaded.file = text.map(|_| path);
+    loaded.defaults = defaults;
     loaded.project = project;
     loaded.ceilings = ceilings;
     loaded.read_from = Some((folders.clone(), inputs.clone()));

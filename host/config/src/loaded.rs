@@ -23,6 +23,8 @@ pub struct Loaded {
     pub config: Config,
     /// The user's file, if it exists.
     pub file: Option<PathBuf>,
+    /// The organisation's file below the user's own, if it exists.
+    pub defaults: Option<PathBuf>,
     /// The working directory's file, if it exists, and how much of it counts.
     pub project: Option<Project>,
     /// The keys that were written by an old name.
@@ -125,6 +127,8 @@ impl fmt::Display for Ignored {
 pub struct Ceiling {
     /// The file.
     pub path: PathBuf,
+    /// What names the key that signed it. `None`: the organisation doesn't sign it.
+    pub signed_by: Option<String>,
     /// The values that it took away.
     pub taken: Vec<Taken>,
     /// Its own contents. The gates decide on its rules separately from the operator's.

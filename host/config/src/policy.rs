@@ -145,7 +145,7 @@ impl Loaded {
             .map(|file| working_directory.join(file))
             .chain([folder])
             .chain(plugins);
-        // If there is no ceiling yet, no tool can make one.
+        // If there is no ceiling yet, and no defaults, no tool can make them.
         let ceiling = Path::new(super::SYSTEM_CEILING).parent().map(Path::to_owned);
         let files = files.chain(ceiling);
         let authorities = self.authorities(folders, working_directory);

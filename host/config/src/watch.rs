@@ -7,7 +7,6 @@ use std::time::Instant;
 use berth_contract::HostError;
 use berth_system::watch::{FileStamp, FolderWatch, MAX_DELAY, QUIET};
 
-use super::inputs::VARIABLE;
 use super::{Folders, Inputs};
 
 /// The files that a configuration is read from, and their stamps.
@@ -27,10 +26,9 @@ impl ConfigWatch {
     pub fn new(folders: &Folders, inputs: &Inputs) -> Result<Self, HostError> {
         let own = inputs.file.clone().unwrap_or_else(|| folders.config_file());
         let project = inputs.working_directory.as_ref().map(|folder| folder.join("berth.toml"));
-        let variable = inputs.variables.iter().find(|(name, _)| name == VARIABLE);
         let mut files = vec![own, folders.data.join("trusted.json")];
-        files.extend(project.into_iter().chain(inputs.ceiling.clone()));
-        files.extend(variable.map(|(_, path)| PathBuf::from(path)));
+        files.extend(project.into_iter().chain(inputs.defaults.clone()));
+        files.extend(inputs.ceiling_files());
         let absolute = |path: PathBuf| std::path::absolute(&path).unwrap_or(path);
         let files = files.into_iter().map(absolute).collect();
         let folders = FolderWatch::new().map_err(HostError::io("watching the configuration"))?;

@@ -329,6 +329,7 @@ impl HostBuilder {
             retry,
             undo,
             observer: self.observer,
+            refusal: std::sync::OnceLock::new(),
         })
     }
 }

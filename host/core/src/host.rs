@@ -48,6 +48,8 @@ pub struct Host {
     /// `None`: changes aren't saved.
     pub(crate) undo: Option<Undo>,
     pub(crate) observer: Option<Arc<dyn CallObserver>>,
+    /// Why no further call runs.
+    pub(crate) refusal: std::sync::OnceLock<String>,
 }
 
 /// Sees the calls of a host, whichever front end makes them.
@@ -270,6 +272,12 @@ impl Host {
     /// something changes there.
     pub async fn reload_plugins(&self) {
         self.plugins.reload(true).await;
+    }
+
+    /// Refuses all further calls, with the reason: this host's rules no longer hold, and those that
+    /// would hold instead can't be read. Calls that run end with what they began with.
+    pub fn refuse_calls(&self, reason: &str) {
+        self.refusal.get_or_init(|| reason.to_owned());
     }
 
     /// Exchanges the rules for those of a newly loaded configuration: permissions, policies,

@@ -51,7 +51,10 @@ impl Host {
         let (audit, observer) = (&self.audit, self.observer.as_deref());
         let mut call = DropRecorder { audit, observer, context, governance, run, recorded: false };
         let cancel = inputs.cancel.clone();
-        let outcome = self.journey(&mut call, &session, inputs, &mut steps).await;
+        let outcome = match self.refusal.get() {
+            None => self.journey(&mut call, &session, inputs, &mut steps).await,
+            Some(reason) => Err(Failure::new(Category::PolicyBlocked, reason)),
+        };
         let catalogue = self.plugins.catalogue();
         let spool = call.run.spool.take();
         let (outcome, shape) = self

@@ -268,9 +268,10 @@ pub use berth_answers::{
 pub use berth_catalogue::Audience;
 pub use berth_catalogue::plugins::control::{Ask, HostPlugins, ask_hosts};
 pub use berth_catalogue::plugins::{
-    Approvals, ApprovedPlugin, Change, Difference, FilterRulesState, HeldVersion, LockedPlugin,
-    PluginInspection, PluginPlace, PluginSource, PluginState, ToolChange, candidate,
-    compare_versions, config_schema,
+    Approvals, ApprovedPlugin, Change, Difference, FilePlace, FilterRulesState, HeldVersion,
+    LockedPlugin, NewPlugin, PluginInspection, PluginPlace, PluginSource, PluginState,
+    SignerChange, ToolChange, candidate, check_signed, check_source, compare_versions,
+    config_schema,
 };
 pub use berth_catalogue::schema::compile as compile_schema;
 pub use berth_config as config;

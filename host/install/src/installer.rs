@@ -4,19 +4,21 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use berth_core::config::insert::{self, PluginGrants};
-use berth_core::config::{Folders, Loaded};
+use berth_core::config::{self, Folders, Loaded};
 use berth_core::{
-    Approvals, ApprovedPlugin, Difference, HostError, LockedPlugin, PluginInspection,
+    Approvals, ApprovedPlugin, Difference, HostError, LockedPlugin, PluginInspection, SignerChange,
     compare_versions,
 };
+
+use berth_registry::Source;
 
 use crate::names::check_name;
 use crate::offer::{Offer, is_more};
 
 /// The installed plugins of a user. The functions block, except those that load components.
 pub struct Installer<'a> {
-    folders: &'a Folders,
-    loaded: &'a Loaded,
+    pub(crate) folders: &'a Folders,
+    pub(crate) loaded: &'a Loaded,
     built_in: &'a [&'a str],
     approvals: Approvals,
 }
@@ -39,6 +41,8 @@ pub enum Comparison {
     Other {
         /// The differences from the version in force.
         difference: Box<Difference>,
+        /// The signers, if they differ.
+        signer: Option<SignerChange>,
         /// Whether it needs a new approval.
         is_more: bool,
     },
@@ -73,7 +77,23 @@ impl<'a> Installer<'a> {
             self.loaded.config.plugins.iter().filter(|(name, plugin)| {
                 !plugin.source.is_empty() && !installed.contains_key(*name)
             });
-        Ok(wanted.map(|(name, plugin)| (name.clone(), plugin.source.clone())).collect())
+        Ok(wanted.map(|(name, plugin)| (name.clone(), self.anchor(name, &plugin.source))).collect())
+    }
+
+    /// The source in a plugin's table. As with `path`, a relative path starts at the folder of the
+    /// file that contains it.
+    fn anchor(&self, name: &str, source: &str) -> String {
+        let Ok(Source::Path(path)) = Source::parse(source) else { return source.to_owned() };
+        let path = match (&self.folders.home, source.strip_prefix('~')) {
+            (Some(home), Some(rest)) => home.join(rest.trim_start_matches('/')),
+            _ => match self.loaded.source(&format!("plugins.{name}.source")) {
+                config::Source::File { path: file, .. } => {
+                    file.parent().map_or(path.clone(), |folder| folder.join(path))
+                }
+                _ => path,
+            },
+        };
+        path.display().to_string()
     }
 
     /// Whether an offer can be installed under its name. Call it before anybody is asked.
@@ -92,6 +112,13 @@ impl<'a> Installer<'a> {
                 ),
             ));
         }
+        self.check_table(name, offer.digest())?;
+        let others: Vec<&str> = locked.keys().map(String::as_str).collect();
+        self.check_name(name, &others)
+    }
+
+    /// Refuses what the user's own table of a name doesn't allow.
+    pub(crate) fn check_table(&self, name: &str, digest: &str) -> Result<(), HostError> {
         if self.loaded.config.plugins.get(name).is_some_and(|plugin| !plugin.path.is_empty()) {
             return Err(failed(
                 name,
@@ -101,17 +128,22 @@ impl<'a> Installer<'a> {
             ));
         }
         let wanted = self.loaded.config.plugins.get(name).map(|plugin| plugin.digest.as_str());
-        if let Some(wanted) = wanted.filter(|one| !one.is_empty() && *one != offer.digest()) {
+        if let Some(wanted) = wanted.filter(|one| !one.is_empty() && *one != digest) {
             return Err(failed(
                 name,
                 &format!(
-                    "its digest is {}, and `digest` in [plugins.{name}] of your configuration names {wanted}",
-                    offer.digest()
+                    "its digest is {digest}, and `digest` in [plugins.{name}] of your configuration names {wanted}"
                 ),
             ));
         }
+        Ok(())
+    }
+
+    /// Refuses a new name that could be taken for another plugin's: a built-in one, one of the
+    /// configuration, or one of `others`.
+    pub(crate) fn check_name(&self, name: &str, others: &[&str]) -> Result<(), HostError> {
         let configured = self.loaded.config.plugins.keys().map(String::as_str);
-        let others = locked.keys().map(String::as_str).chain(configured);
+        let others = others.iter().copied().chain(configured);
         check_name(name, self.built_in.iter().copied(), others).map_err(|why| failed(name, &why))
     }
 
@@ -127,7 +159,8 @@ impl<'a> Installer<'a> {
             insert::plugin(self.folders, offer.name(), grants)?;
         }
         let before = self.approvals.all()?.remove(offer.name()).map(|one| one.approved.digest);
-        self.approvals.install(&offer.candidate, offer.source.clone(), before.as_deref())
+        let (source, signatures) = (offer.source.clone(), &offer.signatures);
+        self.approvals.install(&offer.candidate, source, signatures, before.as_deref())
     }
 
     /// Compares what the source of an installed plugin gives with the version in force.
@@ -172,11 +205,9 @@ impl<'a> Installer<'a> {
         let command = self.loaded.command_of_plugin(name)?;
         let old = PluginInspection::new(candidate, self.folders, command).await?;
         let difference = Difference::between(&old, &offer.inspection);
-        // A signer may vanish or change, as when a source is taken over.
-        let signer = locked.source.as_ref().and_then(|source| source.signer.as_ref());
-        let is_more =
-            is_more(&difference) || signer.is_some() && signer != offer.source.signer.as_ref();
-        Ok(Comparison::Other { difference: Box::new(difference), is_more })
+        let signer = SignerChange::between(locked.source.as_ref(), Some(&offer.source));
+        let is_more = is_more(&difference) || signer.as_ref().is_some_and(SignerChange::is_loss);
+        Ok(Comparison::Other { difference: Box::new(difference), signer, is_more })
     }
 
     /// Puts an update in force, or keeps it until it is approved.
@@ -192,10 +223,10 @@ impl<'a> Installer<'a> {
     ) -> Result<Installed, HostError> {
         let (source, before) = (offer.source.clone(), &*locked.digest);
         if is_approved {
-            self.approvals.install(&offer.candidate, source, Some(before))?;
+            self.approvals.install(&offer.candidate, source, &offer.signatures, Some(before))?;
             Ok(Installed::InForce)
         } else {
-            self.approvals.offer(&offer.candidate, source, before)?;
+            self.approvals.offer(&offer.candidate, source, &offer.signatures, before)?;
             Ok(Installed::Held)
         }
     }

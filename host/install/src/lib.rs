@@ -6,6 +6,7 @@
 
 mod abilities;
 mod arguments;
+mod bundle;
 mod installer;
 mod names;
 mod offer;
@@ -13,6 +14,10 @@ mod signatures;
 
 pub use abilities::{Ability, abilities};
 pub use arguments::{AddArguments, InstallCommand};
+pub use bundle::{
+    BundleCommand, BundleContents, BundlePart, BundlePlan, BundledPlugin, CreateArguments,
+    InstallBundleArguments, PlannedChange, PlannedFile, PlannedPlugin, create_bundle,
+};
 pub use installer::{Comparison, Installed, Installer};
 pub use names::check_name;
 pub use offer::{Offer, is_more};

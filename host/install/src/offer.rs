@@ -20,6 +20,8 @@ pub struct Offer {
     pub source: PluginSource,
     /// Who signed it.
     pub signed_by: SignedBy,
+    /// The signatures that came with it.
+    pub(crate) signatures: Vec<Vec<u8>>,
 }
 
 impl Offer {
@@ -42,7 +44,7 @@ impl Offer {
         // Examining uses up one, and the other is installed: both are of the same bytes.
         let candidate = candidate(&fetched.bytes, &resolved)?;
         let name = &candidate.info().manifest.name;
-        let signed_by = check_signatures(fetched, name, loaded)?;
+        let signed_by = check_signatures(fetched, name, &candidate.info().digest, loaded)?;
         let command = loaded.command_of_plugin(name)?;
         let examined = self::candidate(&fetched.bytes, &resolved)?;
         let inspection = PluginInspection::new(examined, folders, command).await?;
@@ -52,8 +54,10 @@ impl Offer {
             resolved,
             signer: signed_by.as_ref().ok().cloned(),
             installed_at: installed_at.as_secs(),
+            bundle: None,
         };
-        Ok(Self { candidate, inspection, source, signed_by })
+        let signatures = fetched.signatures.clone();
+        Ok(Self { candidate, inspection, source, signed_by, signatures })
     }
 
     /// The plugin's name.

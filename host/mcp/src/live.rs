@@ -42,6 +42,11 @@ impl LiveHost {
         before
     }
 
+    /// Refuses all further calls until another host takes this one's place.
+    pub fn refuse_calls(&self, reason: &str) {
+        self.current().refuse_calls(reason);
+    }
+
     /// Tells the client something once, with its next answer. Only the client of a pipe: others may
     /// be other people's.
     pub fn tell(&self, note: String) {

@@ -2,7 +2,7 @@
 
 pub mod state;
 
-use std::fs::File;
+use std::fs::{File, TryLockError};
 use std::io::{self, ErrorKind, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::DirBuilderExt;
@@ -146,6 +146,15 @@ impl PrivateFolder {
         )?)
     }
 
+    /// Renames a file. What has the new name is replaced in one step.
+    ///
+    /// # Errors
+    ///
+    /// The system's.
+    pub fn replace(&self, from: &str, to: &str) -> io::Result<()> {
+        self.0.rename(from, &self.0, to)
+    }
+
     /// Writes a private file. It is written to a temporary name and then renamed, so that whoever
     /// has the old one open keeps it, and nobody ever sees half of the new one, even after a power
     /// failure.
@@ -246,6 +255,20 @@ impl PrivateFolder {
         let file = self.updated(name)?;
         file.lock()?;
         Ok(file)
+    }
+
+    /// Holds the lock of this name while the result lives. `None`: another process holds it.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Self::file`].
+    pub fn try_lock(&self, name: &str) -> io::Result<Option<File>> {
+        let file = self.updated(name)?;
+        match file.try_lock() {
+            Ok(()) => Ok(Some(file)),
+            Err(TryLockError::WouldBlock) => Ok(None),
+            Err(TryLockError::Error(error)) => Err(error),
+        }
     }
 }
 

@@ -9,23 +9,90 @@ use schemars::{JsonSchema, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
+use crate::Sha256;
 use crate::narrowing::{Narrowing, section};
 
 section! {
-    /// What `berth plugin add` and `update` may install. What you name by `path` or put into the
-    /// plugin folder waits for your approval instead.
+    /// Which plugins may be installed and loaded, wherever their components come from. What is
+    /// built in is a part of the program.
     #[derive(Eq)]
     pub struct Installing {
-        /// Whether only plugins are installed that one of `keys` signed.
+        /// Whether only plugins are installed and loaded that one of `keys` signed.
         pub require_signature: bool, Narrowing::OnlyTrue;
         /// Sources that plugins may come from: a source, one and `/*` for all below it, or `"*"`.
-        /// If empty, nothing is installed.
+        /// The source of a component that is named by `path` or lies in the plugin folder is its
+        /// file. If empty, nothing is installed or loaded.
         #[schemars(extend("examples" = [["oci://registry.example.com/acme/*"]]))]
         pub sources: Vec<Parsed<SourcePattern>> = vec![everything()], Narrowing::Covered(covers_source);
         /// Keys that are trusted to sign plugins. To replace a key, add the new one, and set
         /// `revoked` for the old one when nothing is signed by it any more.
         pub keys: Vec<InstallKey>, Narrowing::Covered(InstallKey::covers_written);
+        /// The only plugins that are installed and loaded: by their names, by the digest of the
+        /// component, or by the key that signed it. If empty, none.
+        #[schemars(extend("examples" = [[{ "key": "RWQAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA", "plugins": ["acme-*"] }]]))]
+        pub allowed: Vec<AllowedPlugin> = vec![AllowedPlugin::any()], Narrowing::Covered(AllowedPlugin::covers_written);
     }
+}
+
+impl Installing {
+    /// Whether nothing here keeps a component from being loaded, so that none has to be examined.
+    pub fn allows_everything(&self) -> bool {
+        !self.require_signature
+            && self.keys.is_empty()
+            && self.allows_every_plugin()
+            && self.sources.iter().any(|source| source.0 == SourcePattern::everything())
+    }
+
+    /// Whether `allowed` has every plugin.
+    pub fn allows_every_plugin(&self) -> bool {
+        self.allowed.iter().any(|one| one.covers(&AllowedPlugin::any()))
+    }
+}
+
+/// Plugins that may be installed and loaded. All that is written in one entry has to hold.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(inline, deny_unknown_fields)]
+pub struct AllowedPlugin {
+    /// Their names: names, `"acme-*"` for those that begin so, or `"*"`. If absent, all.
+    #[serde(default = "every_name")]
+    #[schemars(default)]
+    pub plugins: Vec<Parsed<PluginPattern>>,
+    /// SHA-256 of the component.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub digest: Option<Sha256>,
+    /// The public key that signed the component. It also has to be one of `keys`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<Parsed<PublicKey>>,
+}
+
+impl AllowedPlugin {
+    fn any() -> Self {
+        Self { plugins: every_name(), digest: None, key: None }
+    }
+
+    /// Whether it may have this name and digest. Its key is another question.
+    pub fn matches(&self, name: &str, digest: &str) -> bool {
+        self.plugins.iter().any(|pattern| pattern.0.matches(name))
+            && self.digest.as_ref().is_none_or(|own| own.as_str() == digest)
+    }
+
+    /// Whether one entry of a list has every plugin of another entry.
+    pub fn covers_written(one: &Value, other: &Value) -> bool {
+        match (Self::deserialize(one), Self::deserialize(other)) {
+            (Ok(one), Ok(other)) => one.covers(&other),
+            _ => false,
+        }
+    }
+
+    fn covers(&self, other: &Self) -> bool {
+        all_in(&self.plugins, &other.plugins, PluginPattern::covers)
+            && (self.digest.is_none() || self.digest == other.digest)
+            && (self.key.is_none() || self.key == other.key)
+    }
+}
+
+fn every_name() -> Vec<Parsed<PluginPattern>> {
+    "*".parse().map(Parsed).into_iter().collect()
 }
 
 /// A key that is trusted to sign.
@@ -185,6 +252,33 @@ mod tests {
         }
         let later = with(json!({ "not_after": "2027-02-01" }));
         assert!(!InstallKey::covers_written(&with(json!({ "not_after": "2027-01-31" })), &later));
+    }
+
+    #[test]
+    fn allowed_plugin_covers_what_has_to_fulfil_more() {
+        let (digest, other) = ("a".repeat(64), "b".repeat(64));
+        let entries = [
+            json!({}),
+            json!({ "plugins": ["acme-*"] }),
+            json!({ "plugins": ["acme-notes"], "key": KEY }),
+            json!({ "digest": digest }),
+            json!({ "digest": digest, "key": KEY }),
+            json!({ "digest": other }),
+            json!({ "key": KEY }),
+            json!({ "key": OTHER }),
+        ];
+        let covered: Vec<Vec<usize>> = entries
+            .iter()
+            .map(|one| {
+                let covers = |at: &usize| AllowedPlugin::covers_written(one, &entries[*at]);
+                (0..entries.len()).filter(covers).collect()
+            })
+            .collect();
+        let expected: [&[usize]; 8] =
+            [&[0, 1, 2, 3, 4, 5, 6, 7], &[1, 2], &[2], &[3, 4], &[4], &[5], &[2, 4, 6], &[7]];
+        assert_eq!(covered, expected);
+        assert!(Installing::default().allows_everything());
+        assert!(!AllowedPlugin::covers_written(&json!({ "plugins": [] }), &entries[0]));
     }
 
     #[test]

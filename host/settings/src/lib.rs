@@ -46,7 +46,7 @@ pub use dependencies::{Dependencies, DependencyRule, Ratio};
 pub use file::FileTools;
 pub use filters::{BUILT_IN_FILTERS, FilterSecurity, Filters, WrittenExpression};
 pub use hosts::{HostGrant, Method, UrlScheme, WrittenHost, WrittenPrivateHosts};
-pub use installing::{InstallKey, Installing, Parsed};
+pub use installing::{AllowedPlugin, InstallKey, Installing, Parsed};
 pub use limits::{Limits, PluginLimits};
 pub use narrowing::Narrowing;
 pub use network::{Network, WithoutProxy, WrittenProxy};

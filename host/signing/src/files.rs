@@ -8,7 +8,11 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
+use crate::verify::MAX_SIGNATURES;
 use crate::{EXTENSION, MAX_SIGNATURE, SecretKey, Signature, SigningError, Statement};
+
+/// Lines of one signature.
+const SIGNATURE_LINES: usize = 4;
 
 /// Signs the component in a file. The signature is written beside it, in place of an older one.
 /// Returns its path. Blocks.
@@ -33,6 +37,20 @@ pub fn sign_file(
     Ok((path, statement))
 }
 
+/// Signs the text of a ceiling. The signature is written beside its file, in place of an older one.
+/// Returns its path. Blocks.
+///
+/// # Errors
+///
+/// The signature can't be made or written.
+pub fn sign_ceiling(file: &Path, text: &str, key: &SecretKey) -> Result<PathBuf, SigningError> {
+    let signature = Signature::sign(text.as_bytes(), &Statement::Ceiling.to_string(), key)?;
+    let path = signature_path(file);
+    let written = write_beside(&path, signature.to_string().as_bytes());
+    written.map_err(|error| SigningError::file(&path, error))?;
+    Ok(path)
+}
+
 /// Reads the component in a file. Blocks.
 ///
 /// # Errors
@@ -51,20 +69,30 @@ pub fn signature_path(file: &Path) -> PathBuf {
     path.into()
 }
 
-/// Reads the signature that lies beside a file. `None`: there is none. Blocks.
+/// Reads the signatures that lie beside a file, in one file, one after the other. Blocks.
 ///
 /// # Errors
 ///
 /// It can't be read, is no regular file, or is too large.
-pub fn read_signature_beside(file: &Path) -> Result<Option<Vec<u8>>, SigningError> {
+pub fn read_signatures_beside(file: &Path) -> Result<Vec<Vec<u8>>, SigningError> {
     let path = signature_path(file);
     // NONBLOCK: opening a FIFO must not wait for its other end.
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let read = match rustix::fs::open(&path, flags, Mode::empty()) {
-        Err(Errno::NOENT) => return Ok(None),
-        opened => opened.map_err(Into::into).and_then(|it| read_bounded(it.into(), MAX_SIGNATURE)),
+        Err(Errno::NOENT) => return Ok(Vec::new()),
+        opened => opened
+            .map_err(Into::into)
+            .and_then(|it| read_bounded(it.into(), MAX_SIGNATURES * MAX_SIGNATURE)),
     };
-    read.map(Some).map_err(|error| SigningError::file(&path, error))
+    let read = read.map_err(|error| SigningError::file(&path, error))?;
+    let lines: Vec<&[u8]> = read.split_inclusive(|byte| *byte == b'\n').collect();
+    Ok(lines.chunks(SIGNATURE_LINES).map(<[&[u8]]>::concat).collect())
+}
+
+/// Several signatures as the content of one file. What isn't a signature is left out.
+pub fn join_signatures(signatures: &[Vec<u8>]) -> Vec<u8> {
+    let readable = signatures.iter().filter_map(|one| Signature::read(one).ok());
+    readable.take(MAX_SIGNATURES).map(|one| one.to_string()).collect::<String>().into_bytes()
 }
 
 /// Reads a regular file of at most `limit` bytes.

@@ -22,7 +22,10 @@ mod tests;
 
 use std::path::Path;
 
-pub use files::{read_component, read_signature_beside, sign_file, signature_path};
+pub use files::{
+    join_signatures, read_component, read_signatures_beside, sign_ceiling, sign_file,
+    signature_path,
+};
 pub use key_folder::{KeyFiles, KeyFolder, read_secret_key};
 pub use password::PasswordSource;
 pub use public_key::{KeyId, PublicKey};
@@ -30,7 +33,9 @@ pub use secret_key::SecretKey;
 pub use signature::{MAX_SIGNATURE, Signature};
 pub use statement::Statement;
 pub use trusted_key::{PluginPattern, SourcePattern, TrustedKey};
-pub use verify::{SignatureRefusal, SignedPlugin, Signer, today, verify_bundle, verify_plugin};
+pub use verify::{
+    SignatureRefusal, SignedPlugin, Signer, today, verify_bundle, verify_ceiling, verify_plugin,
+};
 
 /// What ends the name of a signature's file, after the name of the signed file.
 pub const EXTENSION: &str = ".minisig";

@@ -20,12 +20,15 @@ pub enum Statement {
     },
     /// The bytes are the index of a bundle: `berth-bundle/1`.
     Bundle,
+    /// The bytes are an organisation's ceiling: `berth-ceiling/1`.
+    Ceiling,
     /// Nothing: minisign's own comment, or that of its user.
     Plain,
 }
 
 const PLUGIN: &str = "berth-plugin/1";
 const BUNDLE: &str = "berth-bundle/1";
+const CEILING: &str = "berth-ceiling/1";
 
 impl Statement {
     /// What is to be said of a component. `name`: for one whose manifest doesn't say it.
@@ -83,6 +86,7 @@ impl Statement {
         }
         let said = match *comment.split(' ').collect::<Vec<_>>() {
             [BUNDLE] => Some(Self::Bundle),
+            [CEILING] => Some(Self::Ceiling),
             [PLUGIN, name, version, manifest] => {
                 let field = |text: &str, key| text.strip_prefix(key).map(str::to_owned);
                 let fields = (
@@ -115,6 +119,7 @@ impl fmt::Display for Statement {
                 write!(f, "{PLUGIN} name={name} version={version} manifest={manifest}")
             }
             Self::Bundle => f.write_str(BUNDLE),
+            Self::Ceiling => f.write_str(CEILING),
             Self::Plain => Ok(()),
         }
     }

@@ -382,17 +382,17 @@ fn signature_is_written_beside_its_file_and_read_bounded() {
     let root = tempfile::tempdir().expect("a temporary folder");
     let (path, key) = (root.path().join("notes.wasm"), key());
     fs::write(&path, component("acme-notes", b"")).expect("it is written");
-    assert!(read_signature_beside(&path).expect("it is none").is_none());
+    assert!(read_signatures_beside(&path).expect("it is none").is_empty());
     let (written, said) = sign_file(&path, None, &key).expect("it is signed");
     assert_eq!(written, root.path().join("notes.wasm.minisig"));
     let Statement::Plugin { name, version, .. } = said else { panic!("it is of a plugin") };
     assert_eq!((name.as_str(), version.as_str()), ("acme-notes", "1.2.0"));
-    let signature = read_signature_beside(&path).expect("it is there").expect("it is there");
+    let signature = read_signatures_beside(&path).expect("it is there").remove(0);
     let wasm = fs::read(&path).expect("it is there");
     verify(&wasm, "acme-notes", &[signature], &[trusted(&key)]).expect("it counts");
     sign_file(&path, Some("acme-other"), &key).expect_err("its manifest names it otherwise");
     fs::write(&written, vec![b'x'; 1 << 20]).expect("it is written");
-    read_signature_beside(&path).expect_err("it is too large");
+    read_signatures_beside(&path).expect_err("it is too large");
     fs::remove_file(&written).expect("it was there");
     let fifo = rustix::fs::mknodat(
         rustix::fs::CWD,
@@ -402,7 +402,7 @@ fn signature_is_written_beside_its_file_and_read_bounded() {
         0,
     );
     fifo.expect("a FIFO is made");
-    read_signature_beside(&path).expect_err("a FIFO is no file, and isn't waited for");
+    read_signatures_beside(&path).expect_err("a FIFO is no file, and isn't waited for");
 }
 
 #[test]

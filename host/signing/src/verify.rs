@@ -3,13 +3,13 @@
 use berth_component::Manifest;
 use jiff::civil::Date;
 
-use crate::public_key::KeyId;
+use crate::public_key::{KeyId, PublicKey};
 use crate::signature::{Signature, prehash};
 use crate::statement::Statement;
 use crate::trusted_key::TrustedKey;
 
 /// The most signatures of one thing that are looked at.
-const MAX_SIGNATURES: usize = 16;
+pub(crate) const MAX_SIGNATURES: usize = 16;
 
 /// A plugin whose signatures are verified.
 #[derive(Clone, Copy, Debug)]
@@ -78,6 +78,24 @@ pub enum SignatureRefusal {
 }
 
 impl SignatureRefusal {
+    /// Whether somebody may have changed something, or has a key that was taken. Such a component
+    /// is refused also where no signature is required.
+    pub fn is_alarming(&self) -> bool {
+        matches!(self, Self::WrongSignature(_) | Self::OtherPlugin { .. } | Self::Revoked(_))
+    }
+
+    /// The name of the key that it is about.
+    pub fn key_name(&self) -> Option<&str> {
+        match self {
+            Self::NoSignature | Self::Malformed(_) | Self::UnknownKey(_) => None,
+            Self::WrongSignature(key)
+            | Self::OtherPlugin { key, .. }
+            | Self::OutOfScope { key, .. }
+            | Self::Expired { key, .. }
+            | Self::Revoked(key) => Some(key),
+        }
+    }
+
     /// How much it says: of several refusals, the one that says most is told.
     fn weight(&self) -> u8 {
         match self {
@@ -121,6 +139,7 @@ pub fn verify_plugin(
                 return Err(other(format!("as `{name}` {version}")));
             }
             Statement::Bundle => return Err(other("as a bundle".into())),
+            Statement::Ceiling => return Err(other("as a ceiling".into())),
             Statement::Plain => {
                 let named = Manifest::read_if_any(plugin.wasm).map_err(other)?.is_some();
                 if !named {
@@ -167,6 +186,36 @@ pub fn verify_bundle(
             .then_some(())
             .ok_or_else(|| SignatureRefusal::OutOfScope { key: key_name(), what })
     })
+}
+
+/// Which of the keys signed a ceiling. A signature with minisign's own comment counts as well.
+///
+/// # Errors
+///
+/// No signature counts; of several reasons, the one that says most.
+pub fn verify_ceiling(
+    bytes: &[u8],
+    signatures: &[impl AsRef<[u8]>],
+    keys: &[PublicKey],
+) -> Result<KeyId, SignatureRefusal> {
+    let trusted = |key: &PublicKey| TrustedKey {
+        name: key.id().to_string(),
+        key: key.clone(),
+        plugins: Vec::new(),
+        sources: Vec::new(),
+        bundles: false,
+        not_after: None,
+        revoked: false,
+    };
+    let keys: Vec<TrustedKey> = keys.iter().map(trusted).collect();
+    let signer = verify(bytes, signatures, &keys, today(), |key, said| match said {
+        Statement::Ceiling | Statement::Plain => Ok(()),
+        Statement::Plugin { .. } | Statement::Bundle => {
+            let what = "not as a ceiling".into();
+            Err(SignatureRefusal::OtherPlugin { key: key.name.clone(), what })
+        }
+    });
+    signer.map(|signer| signer.key)
 }
 
 fn verify(

@@ -1,7 +1,8 @@
 //! What the commands share towards the person at the terminal: questions, colours, progress, exit
-//! codes, and how values are shown.
+//! codes, and how values and plugins are shown.
 
 pub mod ask;
+pub mod card;
 pub mod error;
 pub mod exit;
 pub mod nearest;

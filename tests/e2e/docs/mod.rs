@@ -315,9 +315,15 @@ fn configurations_in_the_documents_load() {
         for block in blocks(&document(&path)).into_iter().filter(of_berth) {
             let file = folder.path().join("shown.toml");
             fs::write(&file, &block.text).expect("a file is written");
-            if let Err(problems) =
-                config::load(&folders, &Inputs { file: Some(file), ..Inputs::default() })
-            {
+            // A ceiling has keys of its own.
+            let inputs = match block.file.as_deref() {
+                Some("/etc/berth/ceiling.toml") => Inputs {
+                    variables: vec![("BERTH_CEILING".into(), file.into())],
+                    ..Inputs::default()
+                },
+                _ => Inputs { file: Some(file), ..Inputs::default() },
+            };
+            if let Err(problems) = config::load(&folders, &inputs) {
                 panic!(
                     "{path} shows a configuration that does not load: {problems}\n{}",
                     block.text

@@ -101,6 +101,41 @@ fn wrong_file_changes_nothing_and_is_told_once() {
 }
 
 #[test]
+fn no_call_runs_after_a_ceiling_became_invalid_until_it_is_valid_again() {
+    let cli = Cli::new();
+    let ceiling = cli.work().join("ceiling.toml");
+    let set = |text: &str| fs::write(&ceiling, text).expect("the ceiling is written");
+    fs::write(cli.work().join("other.txt"), "more\n").expect("it is written");
+    set(DENIED);
+    let mut command = cli.command(&["serve"]);
+    command.env("BERTH_CEILING", &ceiling);
+    let mut client = Client::start(command);
+    client.begin(LEGACY, false);
+    assert!(
+        is_refused(&read(&mut client, "notes.txt")) && is_served(&read(&mut client, "other.txt"))
+    );
+    set("[tools]\nnonsense = 1\n");
+    let refused = until(|| read(&mut client, "other.txt"), "refused", is_refused);
+    assert!(
+        text(&refused).contains("ceiling.toml:2") && !text(&refused).contains("more"),
+        "{refused}"
+    );
+    set("[tools.file]\ndeny_read = [\"**/other.txt\"]\n");
+    until(|| read(&mut client, "notes.txt"), "valid again", is_served);
+    assert!(is_refused(&read(&mut client, "other.txt")), "the new one counts");
+    // A user's mistake doesn't keep a stricter ceiling from counting.
+    cli.configure("[tools]\nnonsense = 1\n");
+    until(|| read(&mut client, "notes.txt"), "it is told", |answer| text(answer).contains(WRONG));
+    set(DENIED);
+    until(|| read(&mut client, "notes.txt"), "the old ceiling is over", is_refused);
+    cli.configure("");
+    until(|| read(&mut client, "other.txt"), "right again", is_served);
+    assert!(is_refused(&read(&mut client, "notes.txt")));
+    fs::remove_file(&ceiling).expect("it was there");
+    until(|| read(&mut client, "other.txt"), "it is missing", is_refused);
+}
+
+#[test]
 fn approvals_and_counts_of_the_session_go_on() {
     let cli = Cli::new();
     let counted = |quota: u32, file: &str| {

@@ -28,6 +28,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "berth-system",
             "berth-presets",
             "berth-settings",
+            "berth-signing",
             "berth-migration",
         ],
     ),
@@ -67,6 +68,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "berth-system",
             "berth-config",
             "berth-runtime",
+            "berth-signing",
         ],
     ),
     (
@@ -115,7 +117,10 @@ const EDGES: &[(&str, &[&str])] = &[
     ("berth-builtins", &["berth-core"]),
     ("berth-authoring", &["berth-component", "berth-contract"]),
     ("berth-conformance", &["berth-authoring", "berth-core"]),
-    ("berth-install", &["berth-core", "berth-registry", "berth-signing"]),
+    (
+        "berth-install",
+        &["berth-bundle", "berth-core", "berth-private", "berth-registry", "berth-signing"],
+    ),
     ("berth-terminal", &["berth-core"]),
     ("berth-dev", &["berth-authoring", "berth-core", "berth-mcp", "berth-system"]),
     (

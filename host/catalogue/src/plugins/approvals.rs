@@ -10,12 +10,15 @@ use std::path::PathBuf;
 use berth_contract::HostError;
 use berth_contract::text::shell_word;
 use berth_private::PrivateFolder;
-use berth_runtime::{Candidate, PluginInfo};
+use berth_runtime::{Candidate, Origin, PluginInfo};
+use berth_signing::{EXTENSION, join_signatures, read_signatures_beside};
 use semver::Version;
 use serde::{Deserialize, Serialize};
 
 use berth_config::Folders;
 use berth_private::state;
+
+use super::lock_file::{FilePlace, LockFile};
 
 /// The file in the data folder.
 const FILE: &str = "berth.lock";
@@ -35,6 +38,10 @@ pub struct PluginSource {
     pub signer: Option<String>,
     /// The time of the installation, in seconds since 1970.
     pub installed_at: u64,
+    /// The name of the trusted key that signed the bundle in which it came. Another bundle updates
+    /// it, and not its source.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bundle: Option<String>,
 }
 
 /// An approved version of a plugin.
@@ -90,6 +97,19 @@ impl LockedPlugin {
     }
 }
 
+/// One of several plugins that are installed at once.
+#[derive(Clone, Debug)]
+pub struct NewPlugin {
+    /// Its name.
+    pub name: String,
+    /// What the lock file gets.
+    pub approved: ApprovedPlugin,
+    /// Signatures of the component, which are kept beside it.
+    pub signatures: Vec<Vec<u8>>,
+    /// The digest of the version that was in force when the user decided, `None` if there was none.
+    pub expected: Option<String>,
+}
+
 /// The approvals of a user: the lock file. A copy of each approved component is kept, so that it
 /// can continue to serve when its file is replaced. One change of the file is one step: whoever
 /// reads it sees the state before or after. The functions block.
@@ -117,7 +137,94 @@ impl Approvals {
     ///
     /// [`HostError`] if the file can't be read, or if others can use its folder.
     pub fn all(&self) -> Result<BTreeMap<String, LockedPlugin>, HostError> {
-        state::read(&self.data, FILE)
+        Ok(state::read::<LockFile>(&self.data, FILE)?.plugins)
+    }
+
+    /// Finishes the installation of a bundle that was ended after it came into force. Call it
+    /// before the configuration is read.
+    ///
+    /// # Errors
+    ///
+    /// A file can't be put in its place. A damaged lock file isn't reported here.
+    pub fn finish(&self) -> Result<(), HostError> {
+        match state::read::<LockFile>(&self.data, FILE) {
+            Ok(lock) if !lock.pending.is_empty() => self.update(|_| Ok(())),
+            _ => Ok(()),
+        }
+    }
+
+    /// Changes the lock file, once an interrupted installation is finished.
+    fn update<R>(
+        &self,
+        change: impl FnOnce(&mut All) -> Result<R, HostError>,
+    ) -> Result<R, HostError> {
+        state::update(&self.data, FILE, |lock: &mut LockFile| {
+            lock.finish()?;
+            change(&mut lock.plugins)
+        })
+    }
+
+    /// Installs several components and files in one step. Whatever ends the process, all of them
+    /// are in force or none, as soon as [`finish`](Self::finish) was called again. One process at
+    /// a time may call it. `component` reads one of `plugins`.
+    ///
+    /// # Errors
+    ///
+    /// [`HostError`] if something can't be stored, another version of a plugin is in force by now,
+    /// or a component has another digest. Nothing is changed then.
+    pub fn install_all(
+        &self,
+        plugins: &[NewPlugin],
+        files: &[(FilePlace, Vec<u8>)],
+        component: impl Fn(&NewPlugin) -> Result<Candidate, HostError>,
+    ) -> Result<(), HostError> {
+        let mut has_staged = false;
+        let written = state::update(&self.data, FILE, |lock: &mut LockFile| {
+            lock.finish()?;
+            let mut all = lock.plugins.clone();
+            for plugin in plugins {
+                check_unchanged(&all, &plugin.name, plugin.expected.as_deref())?;
+            }
+            let cannot = HostError::io(format!("storing {}", self.path().display()));
+            let folder = PrivateFolder::make(&self.path()).map_err(cannot)?;
+            for plugin in plugins {
+                self.put(&folder, &component(plugin)?, plugin)?;
+                put_in_force(&mut all, &plugin.name, plugin.approved.clone());
+            }
+            has_staged = true;
+            for (place, bytes) in files {
+                let path = place.folder.join(&place.name);
+                place.stage(bytes).map_err(HostError::io(path.display().to_string()))?;
+            }
+            lock.pending = files.iter().map(|(place, _)| place.clone()).collect();
+            lock.plugins = all;
+            Ok(())
+        });
+        if written.is_err() && has_staged {
+            files.iter().for_each(|(place, _)| place.discard());
+        }
+        let finished = self.update(|all| {
+            if let Ok(folder) = PrivateFolder::open(&self.path()) {
+                remove_unused(&folder, all);
+            }
+            Ok(())
+        });
+        written.and(finished)
+    }
+
+    /// Stores the component of a new plugin.
+    fn put(
+        &self,
+        folder: &PrivateFolder,
+        candidate: &Candidate,
+        plugin: &NewPlugin,
+    ) -> Result<(), HostError> {
+        let (info, digest) = (candidate.info(), &plugin.approved.digest);
+        let bytes = candidate.bytes().filter(|_| info.digest == *digest);
+        let bytes = bytes
+            .ok_or_else(|| failed(&plugin.name, "its component changed meanwhile; try again"))?;
+        put_component(folder, digest, bytes, &plugin.signatures)
+            .map_err(HostError::io(format!("storing {}", self.path().display())))
     }
 
     /// Approves exactly this component for its name. This replaces the previous approval. An
@@ -127,7 +234,12 @@ impl Approvals {
     ///
     /// [`HostError`] if the approval can't be stored.
     pub fn approve(&self, candidate: &Candidate) -> Result<(), HostError> {
-        self.store(candidate, |all, mut approved| {
+        // One that can't be read doesn't count anyway, and is reported when it is needed.
+        let signatures = match &candidate.info().origin {
+            Origin::File(path) => read_signatures_beside(path).unwrap_or_default(),
+            Origin::BuiltIn => Vec::new(),
+        };
+        self.store(candidate, &signatures, |all, mut approved| {
             let offered = all.get(&candidate.info().manifest.name);
             let offered = offered.and_then(|locked| locked.offered.as_ref());
             if let Some(offered) = offered.filter(|offered| offered.digest == approved.digest) {
@@ -138,8 +250,9 @@ impl Approvals {
         })
     }
 
-    /// Installs a component and approves it. `expected`: the digest of the version that was in
-    /// force when the user decided, `None` if there was no plugin of this name.
+    /// Installs a component and approves it. Its signatures are kept beside its copy. `expected`:
+    /// the digest of the version that was in force when the user decided, `None` if there was no
+    /// plugin of this name.
     ///
     /// # Errors
     ///
@@ -148,10 +261,11 @@ impl Approvals {
         &self,
         candidate: &Candidate,
         source: PluginSource,
+        signatures: &[Vec<u8>],
         expected: Option<&str>,
     ) -> Result<(), HostError> {
         let name = &candidate.info().manifest.name;
-        self.store(candidate, |all, mut approved| {
+        self.store(candidate, signatures, |all, mut approved| {
             check_unchanged(all, name, expected)?;
             approved.source = Some(source);
             put_in_force(all, name, approved);
@@ -169,10 +283,11 @@ impl Approvals {
         &self,
         candidate: &Candidate,
         source: PluginSource,
+        signatures: &[Vec<u8>],
         expected: &str,
     ) -> Result<(), HostError> {
         let name = &candidate.info().manifest.name;
-        self.store(candidate, |all, mut offered| {
+        self.store(candidate, signatures, |all, mut offered| {
             check_unchanged(all, name, Some(expected))?;
             offered.source = Some(source);
             if let Some(locked) = all.get_mut(name) {
@@ -188,7 +303,7 @@ impl Approvals {
     ///
     /// [`HostError`] if there is no earlier version, or the file can't be written.
     pub fn roll_back(&self, name: &str) -> Result<(ApprovedPlugin, ApprovedPlugin), HostError> {
-        state::update(&self.data, FILE, |all: &mut All| {
+        self.update(|all| {
             let absent = || failed(name, "no earlier version of it is kept");
             let locked = all.get_mut(name).ok_or_else(absent)?;
             let earlier = locked.previous.first().cloned().ok_or_else(absent)?;
@@ -213,9 +328,7 @@ impl Approvals {
     ///
     /// [`HostError`] if the file can't be written.
     pub fn remove(&self, name: &str) -> Result<bool, HostError> {
-        let removed = state::update(&self.data, FILE, |all: &mut All| {
-            Ok(all.remove(name).map(|_| all.clone()))
-        })?;
+        let removed = self.update(|all| Ok(all.remove(name).map(|_| all.clone())))?;
         if let Some(all) = &removed
             && let Ok(folder) = PrivateFolder::open(&self.path())
         {
@@ -228,6 +341,7 @@ impl Approvals {
     fn store(
         &self,
         candidate: &Candidate,
+        signatures: &[Vec<u8>],
         change: impl FnOnce(&mut All, ApprovedPlugin) -> Result<(), HostError>,
     ) -> Result<(), HostError> {
         let PluginInfo { manifest, digest, .. } = &**candidate.info();
@@ -235,11 +349,13 @@ impl Approvals {
         let bytes = candidate
             .bytes()
             .ok_or_else(|| failed(&manifest.name, "its file wasn't read, so it can't be kept"))?;
-        state::update(&self.data, FILE, |all: &mut All| {
+        self.update(|all| {
             let cannot = HostError::io(format!("storing {}", self.path().display()));
             let folder = PrivateFolder::make(&self.path());
             let folder = folder
-                .and_then(|folder| folder.put(&file_name(&digest), bytes).map(|()| folder))
+                .and_then(|folder| {
+                    put_component(&folder, &digest, bytes, signatures).map(|()| folder)
+                })
                 .map_err(cannot)?;
             let changed = change(all, ApprovedPlugin { digest, version, source: None });
             // Of a change that was refused, too.
@@ -267,13 +383,17 @@ impl Approvals {
         Ok((info.digest == approved.digest && info.manifest.name == name).then_some(candidate))
     }
 
+    /// The path of the stored copy of a component. The signatures that came with it lie beside.
+    pub fn copy_path(&self, approved: &ApprovedPlugin) -> PathBuf {
+        self.path().join(file_name(&approved.digest))
+    }
+
     /// Opens the stored copy of a component, whatever it has inside.
     pub(super) fn open_copy(
         &self,
         approved: &ApprovedPlugin,
     ) -> Result<(File, PathBuf), (PathBuf, io::Error)> {
-        let name = file_name(&approved.digest);
-        let path = self.path().join(&name);
+        let (name, path) = (file_name(&approved.digest), self.copy_path(approved));
         match PrivateFolder::open(&self.path()).and_then(|folder| folder.file(&name)) {
             Ok(file) => Ok((file, path)),
             Err(error) => Err((path, error)),
@@ -311,7 +431,7 @@ fn remove_unused(folder: &PrivateFolder, all: &All) {
     let used: HashSet<String> =
         all.values().flat_map(LockedPlugin::versions).map(|one| file_name(&one.digest)).collect();
     for name in folder.names(usize::MAX).unwrap_or_default() {
-        if !used.contains(&name) {
+        if !used.contains(name.strip_suffix(EXTENSION).unwrap_or(&name)) {
             let _ = folder.remove(&name);
         }
     }
@@ -319,6 +439,20 @@ fn remove_unused(folder: &PrivateFolder, all: &All) {
 
 fn file_name(digest: &str) -> String {
     format!("{digest}.wasm")
+}
+
+/// Stores a component, and its signatures first: a component that has some is never without them.
+fn put_component(
+    folder: &PrivateFolder,
+    digest: &str,
+    component: &[u8],
+    signatures: &[Vec<u8>],
+) -> io::Result<()> {
+    let name = file_name(digest);
+    if !signatures.is_empty() {
+        folder.put(&format!("{name}{EXTENSION}"), &join_signatures(signatures))?;
+    }
+    folder.put(&name, component)
 }
 
 /// Why a component without an approval is held back, and what to do.
@@ -391,6 +525,7 @@ mod tests {
             resolved: "/a.wasm".to_owned(),
             signer: None,
             installed_at: 1,
+            bundle: None,
         };
         ApprovedPlugin { digest: digest.to_owned(), version: "1".to_owned(), source: Some(source) }
     }

@@ -9,6 +9,8 @@ use serde::Serialize;
 
 use berth_config::Folders;
 
+use super::approvals::PluginSource;
+
 /// A component and the tools that it offers.
 #[derive(Clone, Debug)]
 pub struct PluginInspection {
@@ -46,6 +48,32 @@ impl PluginInspection {
         let plugin = runtime.load(candidate, policy).await?;
         let (info, left_out) = (Arc::clone(plugin.info()), plugin.left_out().to_vec());
         Ok(Self { info, tools: plugin.tools(), left_out })
+    }
+}
+
+/// The names of the trusted keys that signed the version in force and another one. `None`: nobody
+/// who is trusted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SignerChange {
+    /// Who signed the version in force.
+    pub old: Option<String>,
+    /// Who signed the other one.
+    pub new: Option<String>,
+}
+
+impl SignerChange {
+    /// The change between the sources of two versions, if there is one.
+    pub fn between(old: Option<&PluginSource>, new: Option<&PluginSource>) -> Option<Self> {
+        let signer =
+            |source: Option<&PluginSource>| source.and_then(|source| source.signer.clone());
+        let change = Self { old: signer(old), new: signer(new) };
+        (change.old != change.new).then_some(change)
+    }
+
+    /// Whether the one who signed the version in force didn't sign the other one, as when a source
+    /// is taken over.
+    pub fn is_loss(&self) -> bool {
+        self.old.is_some()
     }
 }
 

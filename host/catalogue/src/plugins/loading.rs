@@ -16,7 +16,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::slot::{Place, Running, Slot};
 use super::{ApprovedPlugin, FoundComponent, HeldVersion, Plugins};
-use super::{approvals, blocking, folder, reason_of};
+use super::{admission, approvals, blocking, folder, reason_of};
 
 /// Plugins that are loaded at a time, at least. One that does nothing but wait holds up no other.
 const MIN_LOADS: usize = 4;
@@ -140,7 +140,7 @@ impl Plugins {
         approved: Option<&ApprovedPlugin>,
         again: bool,
     ) -> Option<Decided> {
-        let FoundComponent { name, place, file } = found;
+        let FoundComponent { name, place, source, file } = found;
         let stamp = file.as_ref().ok().map(|(_, stamp)| *stamp);
         if let Some(slot) = self.slots().iter().find(|slot| slot.name == name) {
             if matches!(slot.place, Place::BuiltIn | Place::Given(_)) {
@@ -166,9 +166,16 @@ impl Plugins {
         let path = place.file().map(Path::to_owned).unwrap_or_default();
         let candidate = match file {
             Ok((file, stamp)) => {
-                let runtime = Arc::clone(&self.runtime);
-                let read = blocking(move || runtime.candidate(file, &path, stamp)).await;
-                read.and_then(|read| read)
+                let (this, name) = (Arc::clone(self), name.clone());
+                let read = blocking(move || {
+                    if !admission::is_restricted(&this.policies.config) {
+                        return this.runtime.candidate(file, &path, stamp);
+                    }
+                    // What is known of the file proves nothing: it is read.
+                    let candidate = Candidate::opened(file, &path)?.under(&name);
+                    this.admitted(candidate, source, &path)
+                });
+                read.await.and_then(|read| read)
             }
             Err(reason) => Err(HostError::Load { plugin: name.clone(), reason }),
         };
@@ -219,6 +226,23 @@ impl Plugins {
             Ok(plugin) => Verdict::Serve(plugin, is_approved),
             Err(error) => failed(reason_of(error)),
         }
+    }
+
+    /// The component, if the configuration lets it be loaded. `source`: where it was installed
+    /// from; by default, its file. Blocks.
+    pub(super) fn admitted(
+        &self,
+        candidate: Candidate,
+        source: Option<String>,
+        file: &Path,
+    ) -> Result<Candidate, HostError> {
+        let config = &self.policies.config;
+        if admission::is_restricted(config) {
+            let path = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
+            let source = source.unwrap_or_else(|| path.display().to_string());
+            admission::check(config, &candidate, &source, file)?;
+        }
+        Ok(candidate)
     }
 
     async fn load(
@@ -331,10 +355,19 @@ impl Plugins {
 
     /// Serves the previously approved version if no version runs, since the one in the file is held
     /// back or fails.
-    async fn fall_back(&self, name: &str, approved: ApprovedPlugin) {
-        let (approvals, plugin) = (self.approvals.clone(), name.to_owned());
-        let component = blocking(move || approvals.component(&plugin, &approved)).await;
-        let Ok(Ok(Some(candidate))) = component else { return };
+    async fn fall_back(self: &Arc<Self>, name: &str, approved: ApprovedPlugin) {
+        let (this, plugin) = (Arc::clone(self), name.to_owned());
+        let place = slot_of(&mut self.slots(), name).map(|slot| slot.place.clone());
+        let component = blocking(move || {
+            let Some(candidate) = this.approvals.component(&plugin, &approved)? else {
+                return Ok(None);
+            };
+            let file = place.as_ref().and_then(Place::file).map(|file| file.display().to_string());
+            let source = approved.source.as_ref().map(|source| source.resolved.clone()).or(file);
+            let copy = this.approvals.copy_path(&approved);
+            this.admitted(candidate, source, &copy).map(Some)
+        });
+        let Ok(Ok(Some(candidate))) = component.await else { return };
         let loaded = match self.load(name, candidate).await {
             Ok(plugin) => plugin,
             Err(error) => {

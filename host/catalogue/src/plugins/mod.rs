@@ -5,6 +5,7 @@
 //! catalogue once, so it runs on the version that it was checked against. A version that fails to
 //! load changes nothing.
 
+mod admission;
 mod advice;
 mod advisor;
 mod approvals;
@@ -13,6 +14,7 @@ mod filters;
 mod folder;
 mod inspection;
 mod loading;
+mod lock_file;
 mod policies;
 mod settings;
 mod settings_schema;
@@ -31,10 +33,14 @@ use berth_runtime::{Builtin, Candidate, Runtime};
 use berth_system::watch::FileStamp;
 use tokio::sync::{OwnedMutexGuard, watch};
 
+pub use admission::{check_signed, check_source};
 pub use advisor::CommandGate;
-pub use approvals::{Approvals, ApprovedPlugin, LockedPlugin, PluginSource, compare_versions};
+pub use approvals::{
+    Approvals, ApprovedPlugin, LockedPlugin, NewPlugin, PluginSource, compare_versions,
+};
 pub use filters::FilterRulesState;
-pub use inspection::{Change, Difference, PluginInspection, ToolChange};
+pub use inspection::{Change, Difference, PluginInspection, SignerChange, ToolChange};
+pub use lock_file::FilePlace;
 pub use policies::{Policies, compiled_folder, most_memory, runtime_config};
 pub use settings_schema::config_schema;
 pub use slot::{HeldVersion, PluginPlace, PluginState};
@@ -75,6 +81,8 @@ pub struct FoundPlugins {
 struct FoundComponent {
     name: String,
     place: Place,
+    /// Where it was installed from. `None`: it is a file of the user's.
+    source: Option<String>,
     file: Result<(File, FileStamp), String>,
 }
 
@@ -153,7 +161,7 @@ impl Plugins {
     /// # Errors
     ///
     /// [`HostError`]: why it does not load.
-    pub async fn add_given(&self, path: &Path) -> Result<(), HostError> {
+    pub async fn add_given(self: &Arc<Self>, path: &Path) -> Result<(), HostError> {
         let file = path.to_owned();
         let candidate = blocking(move || Candidate::file(&file)).await??;
         let name = candidate.info().manifest.name.clone();
@@ -171,6 +179,8 @@ impl Plugins {
             return Err(HostError::Load { plugin: name, reason });
         }
         self.policies.check_digest(&name, &candidate.info().digest)?;
+        let (this, file) = (Arc::clone(self), path.to_owned());
+        let candidate = blocking(move || this.admitted(candidate, None, &file)).await??;
         let policy = self.policy_for(&name, &candidate).await?;
         let plugin = self.runtime.load(candidate, policy).await?;
         let mut slot = Slot::new(name, Place::Given(path.to_owned()));
@@ -290,7 +300,7 @@ impl Plugins {
         let named = self.policies.named().into_iter().map(|(name, path)| {
             let file =
                 folder::open_named(&path, self.policies.config.reload(&name) == Reload::Trust);
-            FoundComponent { name, place: Place::Named(path), file }
+            FoundComponent { name, place: Place::Named(path), source: None, file }
         });
         let mut all: Vec<FoundComponent> = named.collect();
         for (name, locked) in locked {
@@ -318,7 +328,8 @@ impl Plugins {
                         continue;
                     }
                     let file = folder.open_plugin(&name);
-                    all.push(FoundComponent { name, place: Place::Folder(path), file });
+                    let place = Place::Folder(path);
+                    all.push(FoundComponent { name, place, source: None, file });
                 }
             }
             Err(reason) => {
@@ -336,7 +347,8 @@ impl Plugins {
             Ok((file, path)) => (folder::stamp_of(&file).map(|stamp| (file, stamp)), path),
             Err((path, error)) => (Err(format!("{}: {error}", path.display())), path),
         };
-        FoundComponent { name: name.to_owned(), place: Place::Installed(path), file }
+        let source = version.source.as_ref().map(|source| source.resolved.clone());
+        FoundComponent { name: name.to_owned(), place: Place::Installed(path), source, file }
     }
 
     /// Removes plugins whose files are gone.

@@ -78,3 +78,33 @@ pub(crate) struct SignArguments {
     #[arg(long)]
     pub(crate) json: bool,
 }
+
+/// `berth ceiling`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum CeilingCommand {
+    /// Show the ceilings, who signed them, and what they take away from your configuration
+    #[command(after_help = "Examples:\n  berth ceiling show\n  berth ceiling show --json")]
+    Show {
+        /// Print a JSON array: the file, the key's id, what is taken away
+        #[arg(long)]
+        json: bool,
+    },
+    /// Check a ceiling and sign it, for machines that have the public key in /etc/berth/ceiling.pub
+    #[command(after_help = CEILING_SIGN_AFTER)]
+    Sign {
+        /// The ceiling
+        file: PathBuf,
+        /// The secret key: the name of one of yours, or a file
+        #[arg(long, value_name = "NAME|FILE", default_value = "default")]
+        key: String,
+        #[command(flatten)]
+        password: Password,
+    },
+}
+
+const CEILING_SIGN_AFTER: &str = "\
+Examples:
+  berth ceiling sign ceiling.toml --key fleet
+  berth ceiling sign ceiling.toml --key ~/.minisign/minisign.key
+
+The signature is ceiling.toml.minisig; both files go to /etc/berth. `minisign -S` makes one as well.";

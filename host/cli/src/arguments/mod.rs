@@ -13,11 +13,11 @@ use crate::options::Options;
 
 use berth_authoring::AuthorCommand;
 use berth_export::AuditCommand;
-use berth_install::InstallCommand;
+use berth_install::{BundleCommand, InstallCommand};
 pub(crate) use grants::{
     AllowArguments, AllowHostArguments, InitArguments, TrustArguments, YesOrNo,
 };
-pub(crate) use keys::{KeyCommand, SignArguments};
+pub(crate) use keys::{CeilingCommand, KeyCommand, SignArguments};
 
 const ABOUT: &str = "\
 Runs the tools of AI agents, each call in a WebAssembly sandbox of its own that reaches only what you grant.
@@ -86,11 +86,17 @@ pub(crate) enum Command {
     /// Make and show keys that sign plugins
     #[command(subcommand)]
     Key(KeyCommand),
+    /// Carry plugins, filters and a ceiling to machines without a network, as one signed file
+    #[command(subcommand)]
+    Bundle(BundleCommand),
     /// Make your configuration by three questions
     Init(InitArguments),
     /// Show, describe, check or create the configuration
     #[command(subcommand)]
     Config(ConfigCommand),
+    /// Show what your organisation takes away from your configuration, or sign a ceiling
+    #[command(subcommand)]
+    Ceiling(CeilingCommand),
     /// Show what would happen to a call, or what happened to one, and by which rule
     #[command(subcommand)]
     Policy(PolicyCommand),

@@ -4,6 +4,7 @@ mod migrate;
 mod show;
 mod template;
 
+pub(crate) use show::ceiling as ceiling_as_json;
 use std::io::Write;
 use std::path::Path;
 

@@ -21,6 +21,7 @@ pub(super) fn as_json(loaded: &Loaded) -> Result<(), Error> {
         loaded.entries().into_iter().map(|entry| json!({ "key": entry.key, "value": entry.value, "source": entry.source.to_string() }));
     let object = json!({
         "file": loaded.file.as_deref().map(shown::path),
+        "defaults": loaded.defaults.as_deref().map(shown::path),
         "project": loaded.project.as_ref().map(project),
         "ceilings": loaded.ceilings.iter().map(ceiling).collect::<Value>(),
         "values": values.collect::<Value>(),
@@ -44,9 +45,9 @@ fn project(project: &Project) -> Value {
     })
 }
 
-fn ceiling(Ceiling { path, taken, .. }: &Ceiling) -> Value {
+pub(crate) fn ceiling(Ceiling { path, signed_by, taken, .. }: &Ceiling) -> Value {
     let of_key = |Taken { key, wanted, wanted_by, held, source }: &Taken| json!({ "key": key, "source": source.to_string(), "held": held, "wanted": wanted, "wanted_by": wanted_by.to_string() });
-    json!({ "file": shown::path(path), "taken": taken.iter().map(of_key).collect::<Value>() })
+    json!({ "file": shown::path(path), "signed_by": signed_by, "taken": taken.iter().map(of_key).collect::<Value>() })
 }
 
 /// As TOML with comments.
@@ -61,6 +62,13 @@ pub(super) fn as_toml(loaded: &Loaded, folders: &Folders) -> Result<(), Error> {
                 shown::path(&folders.config_file())
             )?;
         }
+    }
+    if let Some(defaults) = &loaded.defaults {
+        writeln!(
+            out,
+            "{FAINT}# {} holds where yours says nothing.{FAINT:#}",
+            shown::path(defaults)
+        )?;
     }
     if let Some(Project { path, standing, .. }) = &loaded.project {
         let counts = match standing {

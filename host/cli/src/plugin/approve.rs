@@ -7,8 +7,8 @@ use berth_core::text::neutral_line;
 use berth_core::{Approvals, Ask, ask_hosts};
 
 use super::Setting;
-use super::card::{Card, Differences};
 use crate::ask;
+use crate::card::{Card, Differences};
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::options::Options;
@@ -49,12 +49,13 @@ pub(super) fn approve(
             "the component changed while it was checked; try again".to_owned(),
         ));
     }
+    let signer = setting.signer_change(&inspected)?;
     match setting.difference(&inspected)? {
         Some(difference) => {
             writeln!(
                 out,
                 "{STRONG}{name}{STRONG:#}, since the version that was approved:\n{}",
-                Differences(&difference)
+                Differences(&difference, signer.as_ref())
             )?;
             writeln!(out, "  sha256: {}", info.digest)?;
         }

@@ -10,7 +10,7 @@ use berth_install::file_signer;
 use serde_json::json;
 
 use super::Setting;
-use super::card::{Card, Differences, Imports, LeftOut, Settings, Signed};
+use crate::card::{Card, Differences, Imports, LeftOutTools, SettingsCard, Signed};
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::options::Options;
@@ -64,7 +64,7 @@ pub(super) fn inspect(plugin: &str, as_json: bool, options: &Options) -> Result<
         return Ok(Exit::Success);
     }
     let mut out = anstream::stdout().lock();
-    write!(out, "{}{}{}", Card(&info), Settings(&info), Imports(&info))?;
+    write!(out, "{}{}{}", Card(&info), SettingsCard(&info), Imports(&info))?;
     if let Some(signed_by) = &signed_by {
         writeln!(out, "\n{}", Signed(signed_by))?;
     }
@@ -106,7 +106,7 @@ pub(super) fn inspect(plugin: &str, as_json: bool, options: &Options) -> Result<
         Ok(inspected) => {
             writeln!(out, "\n{STRONG}Tools{STRONG:#}")?;
             super::list_tools(&mut out, inspected)?;
-            write!(out, "{}", LeftOut(inspected))?;
+            write!(out, "{}", LeftOutTools(inspected))?;
         }
         Err(error) => writeln!(
             out,
@@ -116,7 +116,9 @@ pub(super) fn inspect(plugin: &str, as_json: bool, options: &Options) -> Result<
     }
     if let Some(difference) = &difference {
         writeln!(out, "\n{STRONG}Since the version that was approved{STRONG:#}")?;
-        write!(out, "{}", Differences(difference))?;
+        let signer = inspected.as_ref().map(|inspected| setting.signer_change(inspected));
+        let signer = signer.ok().transpose()?.flatten();
+        write!(out, "{}", Differences(difference, signer.as_ref()))?;
     }
     Ok(Exit::Success)
 }

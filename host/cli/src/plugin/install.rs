@@ -4,20 +4,24 @@ use std::io::Write;
 use std::path::absolute;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use berth_core::config::PathAccess;
 use berth_core::config::insert::PluginGrants;
+use berth_core::config::{Loaded, PathAccess};
 use berth_core::text::neutral_line;
-use berth_core::{ApprovedPlugin, CapabilityRequest, Difference, LockedPlugin, grant_line};
+use berth_core::{
+    ApprovedPlugin, CapabilityRequest, Difference, LockedPlugin, PluginInspection, SignerChange,
+    grant_line,
+};
 use berth_install::{
-    AddArguments, Comparison, InstallCommand, Installed, Installer, Offer, abilities, check_source,
+    AddArguments, Comparison, InstallCommand, Installed, Installer, Offer, SignedBy, abilities,
+    check_source,
 };
 use berth_registry::{Credentials, FetchError, FetchOptions, Fetched, Source, fetch};
 use serde_json::{Value, json};
 
 use super::Setting;
 use super::approve::tell_hosts;
-use super::card::{Differences, Header, LeftOut, Signed};
 use super::inspect::grant_for;
+use crate::card::{Differences, Header, LeftOutTools, Signed};
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::options::Options;
@@ -62,7 +66,8 @@ pub(crate) fn install_wanted(yes: bool, options: &Options) -> Result<Exit, Error
     Shop { setting: &setting, installer }.install_wanted(yes, options)
 }
 
-fn built_in_names() -> Vec<&'static str> {
+/// The names of the built-in plugins.
+pub(crate) fn built_in_names() -> Vec<&'static str> {
     berth_builtins::all().iter().map(|builtin| builtin.name).collect()
 }
 
@@ -95,6 +100,7 @@ struct Update {
     to: Option<String>,
     state: &'static str,
     difference: Option<Box<Difference>>,
+    signer: Option<SignerChange>,
     error: Option<String>,
 }
 
@@ -153,8 +159,8 @@ impl Shop<'_> {
         self.installer.check_new(&offer)?;
         check_digest(how.digest, &offer)?;
         let mut out = anstream::stdout().lock();
-        show(&mut out, &offer)?;
-        self.show_granted(&mut out, &offer)?;
+        show(&mut out, &offer.inspection, &offer.signed_by)?;
+        show_granted(&mut out, &offer.inspection, &self.setting.loaded)?;
         out.flush()?;
         if offer.inspection.info.manifest.asks_for("files").is_some_and(reads_only) {
             // More than a plugin asks for is granted to nobody.
@@ -192,25 +198,6 @@ impl Shop<'_> {
         }
         tell_hosts(&mut out, &self.setting.folders, name, offer.digest())?;
         Ok(Exit::Success)
-    }
-
-    /// Shows what the configuration grants to the name already, perhaps for another plugin.
-    fn show_granted(&self, out: &mut impl Write, offer: &Offer) -> Result<(), Error> {
-        let info = &offer.inspection.info;
-        let requests = info.manifest.capabilities.iter();
-        let granted: Vec<(&str, String)> = requests
-            .filter_map(|request| {
-                Some((&*request.name, grant_for(&self.setting.loaded, info, request)?))
-            })
-            .collect();
-        if !granted.is_empty() {
-            let table = neutral_line(offer.name());
-            writeln!(out, "\n{STRONG}Granted already, by [plugins.{table}]{STRONG:#}")?;
-            granted.iter().try_for_each(|(name, what)| {
-                writeln!(out, "  {}: {}", neutral_line(name), neutral_line(what))
-            })?;
-        }
-        Ok(())
     }
 
     /// Fetches and examines what a source gives. `source`: how the lock file names it.
@@ -362,6 +349,7 @@ impl Shop<'_> {
                     to: None,
                     state: "failed",
                     difference: None,
+                    signer: None,
                     error: error.end().1,
                 });
             if !as_json {
@@ -391,34 +379,39 @@ impl Shop<'_> {
         as_json: bool,
     ) -> Result<Update, Error> {
         let now = &locked.approved;
-        let update = |to: Option<&str>, state, difference| Update {
+        let update = |to: Option<&str>, state, difference, signer| Update {
             name: name.to_owned(),
             from: now.version.clone(),
             to: to.map(str::to_owned),
             state,
             difference,
+            signer,
             error: None,
         };
+        if now.source.as_ref().is_some_and(|source| source.bundle.is_some()) {
+            return Ok(update(None, "bundle", None, None));
+        }
         let given = now.source.as_ref().map(|source| source.given.clone()).unwrap_or_default();
         let source = Source::parse(&given).map_err(|error| Error::Usage(error.to_string()))?;
         if source.is_pinned() {
-            return Ok(update(None, "same", None));
+            return Ok(update(None, "same", None, None));
         }
         let (offer, check) = host::block_on(async {
             let offer = self.offer(&source, &source).await?;
             let check = self.installer.compare(now, name, &offer, how.downgrade).await?;
             Ok((offer, check))
         })?;
-        let Comparison::Other { difference, is_more } = check else {
-            return Ok(update(None, "same", None));
+        let Comparison::Other { difference, signer, is_more } = check else {
+            return Ok(update(None, "same", None, None));
         };
         let to = offer.version().to_owned();
         if how.check {
             let state = if is_more { "more" } else { "available" };
-            return Ok(update(Some(&to), state, Some(difference)));
+            return Ok(update(Some(&to), state, Some(difference), signer));
         }
-        let is_approved =
-            !is_more || how.yes || !as_json && self.approves_more(name, &difference)?;
+        let is_approved = !is_more
+            || how.yes
+            || !as_json && self.approves_more(name, &difference, signer.as_ref())?;
         let state = match self.installer.update(now, &offer, is_approved)? {
             Installed::InForce => "updated",
             Installed::Held => "held",
@@ -426,16 +419,23 @@ impl Shop<'_> {
         if state == "updated" && !as_json {
             tell_hosts(&mut anstream::stdout(), &self.setting.folders, name, offer.digest())?;
         }
-        Ok(update(Some(&to), state, Some(difference)))
+        Ok(update(Some(&to), state, Some(difference), signer))
     }
 
     /// Asks whether an update that can do more is approved. False without a terminal.
-    fn approves_more(&self, name: &str, difference: &Difference) -> Result<bool, Error> {
+    fn approves_more(
+        &self,
+        name: &str,
+        difference: &Difference,
+        signer: Option<&SignerChange>,
+    ) -> Result<bool, Error> {
         let Some(mut dialogue) = ask::open_dialogue("the version before stays in force") else {
             return Ok(false);
         };
-        dialogue
-            .print(&format!("{name}, since the version in force:\n{}", Differences(difference)))?;
+        dialogue.print(&format!(
+            "{name}, since the version in force:\n{}",
+            Differences(difference, signer)
+        ))?;
         dialogue.yes_or_no(&format!("Approve this update of {name}?"), false)
     }
 
@@ -544,10 +544,13 @@ fn reads_only(request: &CapabilityRequest) -> bool {
 }
 
 /// What a person has to know before they install a plugin.
-fn show(out: &mut impl Write, offer: &Offer) -> Result<(), Error> {
-    let inspection = &offer.inspection;
+pub(crate) fn show(
+    out: &mut impl Write,
+    inspection: &PluginInspection,
+    signed_by: &SignedBy,
+) -> Result<(), Error> {
     write!(out, "{}", Header(&inspection.info))?;
-    writeln!(out, "{}", Signed(&offer.signed_by))?;
+    writeln!(out, "{}", Signed(signed_by))?;
     let (can, cannot): (Vec<_>, Vec<_>) =
         abilities(&inspection.info.manifest).into_iter().partition(|one| one.reason.is_some());
     writeln!(out, "\n{STRONG}It can{STRONG:#}")?;
@@ -562,17 +565,41 @@ fn show(out: &mut impl Write, offer: &Offer) -> Result<(), Error> {
     cannot.iter().try_for_each(|ability| writeln!(out, "  {}", ability.words))?;
     writeln!(out, "\n{STRONG}Tools{STRONG:#}")?;
     super::list_tools(out, inspection)?;
-    write!(out, "{}", LeftOut(inspection))?;
+    write!(out, "{}", LeftOutTools(inspection))?;
+    Ok(())
+}
+
+/// Shows what the configuration grants to the name already, perhaps for another plugin.
+pub(crate) fn show_granted(
+    out: &mut impl Write,
+    inspection: &PluginInspection,
+    loaded: &Loaded,
+) -> Result<(), Error> {
+    let info = &inspection.info;
+    let requests = info.manifest.capabilities.iter();
+    let granted: Vec<(&str, String)> = requests
+        .filter_map(|request| Some((&*request.name, grant_for(loaded, info, request)?)))
+        .collect();
+    if !granted.is_empty() {
+        let table = neutral_line(&info.manifest.name);
+        writeln!(out, "\n{STRONG}Granted already, by [plugins.{table}]{STRONG:#}")?;
+        granted.iter().try_for_each(|(name, what)| {
+            writeln!(out, "  {}: {}", neutral_line(name), neutral_line(what))
+        })?;
+    }
     Ok(())
 }
 
 fn print_update(update: &Update) -> Result<(), Error> {
     let mut out = anstream::stdout().lock();
-    let Update { name, from, to, state, difference, error } = update;
+    let Update { name, from, to, state, difference, signer, error } = update;
     let from = neutral_line(from);
     let to = neutral_line(to.as_deref().unwrap_or_default());
     match *state {
         "same" => writeln!(out, "{name} {from}: nothing newer")?,
+        "bundle" => {
+            writeln!(out, "{name} {from}: it came in a bundle, and another bundle updates it")?;
+        }
         "failed" => writeln!(
             out,
             "{STRONG}{name}{STRONG:#} {from}: not updated: {}",
@@ -581,7 +608,7 @@ fn print_update(update: &Update) -> Result<(), Error> {
         "updated" => writeln!(out, "{name} {from} -> {to}: updated")?,
         "held" => writeln!(
             out,
-            "{STRONG}{name}{STRONG:#} {from} -> {to}: held, since it can do more or says something else; {from} serves until `berth plugin approve {name}`"
+            "{STRONG}{name}{STRONG:#} {from} -> {to}: held, since it can do more, says something else or has another signer; {from} serves until `berth plugin approve {name}`"
         )?,
         state => {
             let more = if state == "more" { "; it needs approval" } else { "" };
@@ -589,14 +616,15 @@ fn print_update(update: &Update) -> Result<(), Error> {
         }
     }
     if let (Some(difference), "more" | "available" | "held") = (difference, *state) {
-        write!(out, "{}", Differences(difference))?;
+        write!(out, "{}", Differences(difference, signer.as_ref()))?;
     }
     Ok(())
 }
 
 fn update_json(update: &Update) -> Value {
-    let Update { name, from, to, state, difference, error } = update;
-    json!({ "name": name, "from": from, "to": to, "state": state, "difference": difference, "error": error })
+    let Update { name, from, to, state, difference, signer, error } = update;
+    let signer = signer.as_ref().map(|SignerChange { old, new }| json!({ "old": old, "new": new }));
+    json!({ "name": name, "from": from, "to": to, "state": state, "difference": difference, "signer": signer, "error": error })
 }
 
 fn line(out: &mut impl Write, version: &ApprovedPlugin, state: &str) -> std::io::Result<()> {

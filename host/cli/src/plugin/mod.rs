@@ -2,7 +2,6 @@
 
 mod approve;
 mod author;
-mod card;
 mod inspect;
 mod install;
 mod list;
@@ -11,10 +10,11 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use berth_core::config::{self, Folders, Loaded};
-use berth_core::{Approvals, Candidate, Difference, HostError, PluginInspection};
+use berth_core::{
+    Approvals, Candidate, Difference, HostError, LockedPlugin, PluginInspection, SignerChange,
+};
 
-pub(crate) use self::card::{Card, Imports};
-pub(crate) use self::install::install_wanted;
+pub(crate) use self::install::{built_in_names, install_wanted, show, show_granted};
 use crate::arguments::PluginCommand;
 use crate::error::Error;
 use crate::exit::Exit;
@@ -46,14 +46,14 @@ fn list_tools(out: &mut impl Write, inspected: &PluginInspection) -> std::io::Re
 }
 
 /// The configuration and Berth's folders, for the commands.
-struct Setting {
-    folders: Folders,
-    loaded: Loaded,
+pub(crate) struct Setting {
+    pub(crate) folders: Folders,
+    pub(crate) loaded: Loaded,
     directory: PathBuf,
 }
 
 impl Setting {
-    fn from_options(options: &Options) -> Result<Self, Error> {
+    pub(crate) fn from_options(options: &Options) -> Result<Self, Error> {
         let folders = Folders::from_environment()?;
         let loaded = host::load(options, &folders)?;
         let directory = config::working_directory()?;
@@ -70,6 +70,16 @@ impl Setting {
         let command = self.loaded.command_of_plugin(&candidate.info().manifest.name)?;
         host::block_on(async { Ok(PluginInspection::new(candidate, &self.folders, command).await) })
             .unwrap_or_else(|error| Err(HostError::Engine(error.end().1.unwrap_or_default())))
+    }
+
+    /// The signers of the version in force and of an update that waits for approval, if they
+    /// differ.
+    fn signer_change(&self, new: &PluginInspection) -> Result<Option<SignerChange>, HostError> {
+        let locked = Approvals::open(&self.folders).all()?.remove(&new.info.manifest.name);
+        Ok(locked.and_then(|LockedPlugin { approved, offered, .. }| {
+            let offered = offered.filter(|offered| offered.digest == new.info.digest)?;
+            SignerChange::between(approved.source.as_ref(), offered.source.as_ref())
+        }))
     }
 
     /// The differences of a component from the approved version. `None` if no version was approved,

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
-use berth_core::config::{ConfigWatch, Folders, Loaded};
+use berth_core::config::{CeilingFiles, ConfigWatch, Folders, Loaded};
 use berth_core::{Host, HostBuilder, HostError};
 use berth_mcp::LiveHost;
 use tokio::sync::mpsc::Receiver;
@@ -25,7 +25,11 @@ const MAX_LOADING: Duration = Duration::from_secs(2);
 const LOOK: Duration = Duration::from_secs(1);
 
 /// Changes of the files that a configuration is read from.
-pub(super) struct ConfigChanges(Receiver<()>);
+pub(super) struct ConfigChanges {
+    changes: Receiver<()>,
+    /// The ceilings of the present host.
+    ceilings: CeilingFiles,
+}
 
 /// What a new host is made of.
 pub(super) struct Follower {
@@ -41,8 +45,10 @@ pub(super) struct Follower {
 impl ConfigChanges {
     /// Starts to watch. Call it before the configuration is loaded, so that no change is missed.
     pub(super) fn watch(options: &Options, folders: &Folders) -> Result<Self, Error> {
-        let mut watched = ConfigWatch::new(folders, &options.inputs()?)?;
-        let (sender, receiver) = tokio::sync::mpsc::channel(1);
+        let inputs = options.inputs()?;
+        let mut watched = ConfigWatch::new(folders, &inputs)?;
+        let ceilings = CeilingFiles::read(&inputs);
+        let (sender, changes) = tokio::sync::mpsc::channel(1);
         // It lives as long as the process: a server does nothing after it has served.
         std::thread::Builder::new()
             .name("berth-config".to_owned())
@@ -52,7 +58,7 @@ impl ConfigChanges {
                 },
             )
             .map_err(HostError::io("watching the configuration"))?;
-        Ok(Self(receiver))
+        Ok(Self { changes, ceilings })
     }
 }
 
@@ -65,10 +71,12 @@ impl Follower {
         builder: impl Fn(Folders, Loaded) -> Result<HostBuilder, HostError>,
     ) {
         let mut told: Option<String> = None;
-        while changes.0.recv().await.is_some() {
+        while changes.changes.recv().await.is_some() {
+            let mut ceilings = self.read_ceilings().await;
             let mut built = self.build(&builder).await;
             if built.is_err() {
                 sleep(AGAIN).await;
+                ceilings = self.read_ceilings().await;
                 built = self.build(&builder).await;
             }
             match built {
@@ -77,6 +85,7 @@ impl Follower {
                     self.loaded = loaded;
                     retire(self.live.replace(Arc::new(host)));
                     told = None;
+                    changes.ceilings = ceilings.unwrap_or(changes.ceilings);
                     tracing::info!("the configuration has changed, and counts for the next call");
                     let _ = writeln!(
                         anstream::stderr(),
@@ -88,6 +97,18 @@ impl Follower {
                 }
                 Err(error) => {
                     let (_, Some(error)) = error.end() else { continue };
+                    // The ceiling that counted doesn't any more, whatever keeps the new one from it.
+                    if ceilings.as_ref() != Some(&changes.ceilings) {
+                        let reason = format!(
+                            "the ceiling has changed and the configuration is wrong, so no call runs until it is fixed: {error}"
+                        );
+                        self.live.refuse_calls(&reason);
+                        if told.as_ref() != Some(&reason) {
+                            warn(&reason);
+                            told = Some(reason);
+                        }
+                        continue;
+                    }
                     let reason = format!(
                         "the changed configuration is wrong, so what counted before still counts: {error}"
                     );
@@ -101,6 +122,12 @@ impl Follower {
                 }
             }
         }
+    }
+
+    /// The files of the ceilings. `None`: nobody knows.
+    async fn read_ceilings(&self) -> Option<CeilingFiles> {
+        let inputs = self.options.inputs().ok()?;
+        tokio::task::spawn_blocking(move || CeilingFiles::read(&inputs)).await.ok()
     }
 
     async fn build(

@@ -59,6 +59,7 @@ enabled = false
 [installing]
 require_signature = true
 sources = ["oci://registry.example/acme/*"]
+allowed = [{ plugins = ["acme-*"] }]
 [approvals]
 expire_secs = 600
 wait_secs = 5
@@ -222,6 +223,7 @@ pub(super) fn attempt(key: &str) -> Option<&'static str> {
         "plugin_folder.reload" => "plugin_folder.reload = \"trust\"",
         "installing.require_signature" => "installing.require_signature = false",
         "installing.sources" => "installing.sources = ['oci://registry.example/*']",
+        "installing.allowed" => "installing.allowed = [{ plugins = ['*'] }]",
         "installing.keys" => {
             "installing.keys = [{ name = 'x', key = 'RWQAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA', plugins = ['*'] }]"
         }

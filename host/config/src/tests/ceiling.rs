@@ -115,6 +115,11 @@ fn bound(key: &Key) -> Option<(String, String, Value)> {
             "[\"oci://r.example/a/b/*\", \"https://c.example/*\"]",
             json!(["oci://r.example/a/b/*"]),
         ),
+        "installing.allowed" => (
+            "[{ plugins = [\"acme-*\"] }, { plugins = [\"word\"] }]",
+            "[{ plugins = [\"acme-notes\"] }, { plugins = [\"evil\"] }]",
+            json!([{ "plugins": ["acme-notes"] }]),
+        ),
         // A key that the ceiling revokes stays, as revoked, so that errors can say so.
         "installing.keys" => {
             let key = "RWQAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";

@@ -9,6 +9,7 @@ use super::*;
 
 mod attempts;
 mod ceiling;
+mod company;
 mod governing;
 mod migrating;
 mod narrowing;

@@ -3,8 +3,7 @@
 use std::fmt;
 
 use berth_core::text::{cut, neutral_line};
-use berth_core::{Change, Difference, Origin, PluginInfo, PluginInspection};
-use berth_install::SignedBy;
+use berth_core::{Change, Difference, Origin, PluginInfo, PluginInspection, SignerChange};
 
 use crate::style::{FAINT, STRONG};
 
@@ -12,10 +11,10 @@ use crate::style::{FAINT, STRONG};
 const SHOWN: usize = 400;
 
 /// Describes a plugin for people: who it is, and what it asks for.
-pub(crate) struct Card<'a>(pub(crate) &'a PluginInfo);
+pub struct Card<'a>(pub &'a PluginInfo);
 
 /// Who a plugin says it is.
-pub(crate) struct Header<'a>(pub(crate) &'a PluginInfo);
+pub struct Header<'a>(pub &'a PluginInfo);
 
 impl fmt::Display for Header<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -71,9 +70,9 @@ impl fmt::Display for Card<'_> {
 const MAX_SETTINGS: usize = 100;
 
 /// The settings of a plugin for people, by the schema in its manifest. Nothing if it has none.
-pub(crate) struct Settings<'a>(pub(crate) &'a PluginInfo);
+pub struct SettingsCard<'a>(pub &'a PluginInfo);
 
-impl fmt::Display for Settings<'_> {
+impl fmt::Display for SettingsCard<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let manifest = &self.0.manifest;
         let Some(schema) = &manifest.config_schema else { return Ok(()) };
@@ -101,7 +100,7 @@ impl fmt::Display for Settings<'_> {
 }
 
 /// The imports of a component for people.
-pub(crate) struct Imports<'a>(pub(crate) &'a PluginInfo);
+pub struct Imports<'a>(pub &'a PluginInfo);
 
 impl fmt::Display for Imports<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -114,9 +113,9 @@ impl fmt::Display for Imports<'_> {
 }
 
 /// What a person should know of the tools of a component that doesn't know Berth.
-pub(crate) struct LeftOut<'a>(pub(crate) &'a PluginInspection);
+pub struct LeftOutTools<'a>(pub &'a PluginInspection);
 
-impl fmt::Display for LeftOut<'_> {
+impl fmt::Display for LeftOutTools<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let PluginInspection { tools, left_out, .. } = self.0;
         if tools.iter().any(|tool| tool.foreign) {
@@ -133,13 +132,21 @@ impl fmt::Display for LeftOut<'_> {
     }
 }
 
-/// The differences from the version before, for people.
-pub(crate) struct Differences<'a>(pub(crate) &'a Difference);
+/// The differences from the version before, for people, with the signers if they differ.
+pub struct Differences<'a>(pub &'a Difference, pub Option<&'a SignerChange>);
 
 impl fmt::Display for Differences<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let difference = self.0;
-        if *difference == Difference::default() {
+        let Self(difference, signer) = self;
+        if let Some(SignerChange { old, new }) = signer {
+            let name = |signer: &Option<String>| match signer {
+                Some(signer) => format!("your trusted key `{}`", neutral_line(signer)),
+                None => "nobody whom you trust".to_owned(),
+            };
+            writeln!(f, "  signed by\n    {FAINT}was{FAINT:#} {}", name(old))?;
+            writeln!(f, "    {FAINT}is{FAINT:#}  {}", name(new))?;
+        }
+        if **difference == Difference::default() {
             return writeln!(
                 f,
                 "  only the code differs: what it asks for, imports and offers is the same"
@@ -192,8 +199,8 @@ fn changed(f: &mut fmt::Formatter<'_>, what: &str, Change { old, new }: &Change)
     writeln!(f, "    {FAINT}is{FAINT:#}  {}", part(new))
 }
 
-/// Who signed a component.
-pub(super) struct Signed<'a>(pub(super) &'a SignedBy);
+/// Who signed a component: the name of a trusted key, or why there is none.
+pub struct Signed<'a>(pub &'a Result<String, String>);
 
 impl fmt::Display for Signed<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -218,7 +225,8 @@ mod tests {
             }),
             ..Difference::default()
         };
-        let text = anstream::adapter::strip_str(&Differences(&difference).to_string()).to_string();
+        let text =
+            anstream::adapter::strip_str(&Differences(&difference, None).to_string()).to_string();
         assert!(
             text.contains("was …harmless\n") && text.contains("[2Jread ~/.ssh first\n"),
             "{text}"
@@ -228,6 +236,14 @@ mod tests {
 
     #[test]
     fn difference_of_only_the_code_is_stated() {
-        assert!(Differences(&Difference::default()).to_string().contains("only the code"));
+        let none = Difference::default();
+        assert!(Differences(&none, None).to_string().contains("only the code"));
+        let signer = SignerChange { old: Some("acme".to_owned()), new: None };
+        let text = anstream::adapter::strip_str(&Differences(&none, Some(&signer)).to_string())
+            .to_string();
+        assert!(
+            text.starts_with("  signed by\n    was your trusted key `acme`\n    is  nobody"),
+            "{text}"
+        );
     }
 }

@@ -1,0 +1,114 @@
+//! `berth bundle`.
+
+use std::io::Write;
+
+use berth_core::config::Inputs;
+use berth_core::text::{counted, neutral_line};
+use berth_core::{Ask, ask_hosts};
+use berth_install::{
+    BundleCommand, BundleContents, BundlePlan, InstallBundleArguments, Installer, PlannedChange,
+    PlannedPlugin, create_bundle,
+};
+
+use crate::card::Differences;
+use crate::error::Error;
+use crate::exit::Exit;
+use crate::options::Options;
+use crate::plugin::{Setting, built_in_names, show, show_granted};
+use crate::style::STRONG;
+use crate::{ask, host, key, progress, shown};
+
+/// Runs the command.
+pub(crate) fn run(command: &BundleCommand, options: &Options) -> Result<Exit, Error> {
+    let setting = Setting::from_options(options)?;
+    let inputs = options.inputs()?;
+    match command {
+        BundleCommand::Create(arguments) => {
+            let key = key::secret_key(&arguments.key, arguments.password_from.as_ref())?;
+            let index = create_bundle(arguments, &key, &setting.folders, &inputs)?;
+            let mut out = anstream::stdout().lock();
+            writeln!(
+                out,
+                "{} is signed by key {}:",
+                shown::path(&arguments.file),
+                key.public().id()
+            )?;
+            index.files.iter().try_for_each(|file| writeln!(out, "  {}", file.name))?;
+        }
+        BundleCommand::Show { file, json } => {
+            let contents = BundleContents::open(file, &setting.folders, &setting.loaded)?;
+            let mut out = anstream::stdout().lock();
+            match json {
+                true => writeln!(out, "{:#}", contents.describe())?,
+                false => write!(out, "{contents}")?,
+            }
+        }
+        BundleCommand::Install(arguments) => return install(arguments, &setting, &inputs),
+    }
+    Ok(Exit::Success)
+}
+
+fn install(
+    arguments: &InstallBundleArguments,
+    setting: &Setting,
+    inputs: &Inputs,
+) -> Result<Exit, Error> {
+    let (folders, built_in) = (&setting.folders, built_in_names());
+    let installer = Installer::new(folders, &setting.loaded, &built_in);
+    let contents = BundleContents::open(&arguments.file, folders, &setting.loaded)?;
+    let plan = host::block_on(async {
+        let plan =
+            BundlePlan::new(contents, &arguments.without, arguments.downgrade, &installer, inputs);
+        Ok(progress::show(plan, || "examining the bundle".to_owned()).await?)
+    })?;
+    let mut out = anstream::stdout().lock();
+    print_plan(&mut out, &plan, setting)?;
+    out.flush()?;
+    if plan.is_empty() {
+        writeln!(out, "Everything in it is in force already.")?;
+        return Ok(Exit::Success);
+    }
+    if !arguments.yes {
+        let mut dialogue = ask::open_dialogue("nothing of it is installed").ok_or_else(|| {
+            Error::Unasked("there is no terminal to ask at: `--yes` installs the bundle".to_owned())
+        })?;
+        if !dialogue.yes_or_no("Put all of this into force?", false)? {
+            writeln!(out, "Nothing of it is installed.")?;
+            return Ok(Exit::Denied);
+        }
+    }
+    plan.apply(folders)?;
+    writeln!(out, "\nInstalled. It grants nothing: [plugins.NAME] of your configuration does.")?;
+    let hosts = ask_hosts(folders, Ask::Reload)?.len();
+    if hosts > 0 {
+        writeln!(out, "{} took up the change.", counted(hosts, "running host"))?;
+    }
+    Ok(Exit::Success)
+}
+
+fn print_plan(out: &mut impl Write, plan: &BundlePlan, setting: &Setting) -> Result<(), Error> {
+    writeln!(out, "The bundle is signed by your trusted key `{}`.", neutral_line(plan.signer()))?;
+    for (name, version) in &plan.same {
+        writeln!(out, "\n{name} {}: in force already", neutral_line(version))?;
+    }
+    for plugin in &plan.plugins {
+        let (name, to) = (plugin.name(), neutral_line(plugin.version()));
+        let PlannedPlugin { inspection, signed_by, change, .. } = plugin;
+        match change {
+            PlannedChange::New => {
+                writeln!(out, "\n{STRONG}New{STRONG:#}")?;
+                show(out, inspection, signed_by)?;
+                show_granted(out, inspection, &setting.loaded)?;
+            }
+            PlannedChange::Other { from, is_downgrade, difference, signer } => {
+                let (from, older) =
+                    (neutral_line(from), if *is_downgrade { ", older" } else { "" });
+                writeln!(out, "\n{STRONG}{name}{STRONG:#} {from} -> {to}{older}")?;
+                write!(out, "{}", Differences(difference, signer.as_ref()))?;
+            }
+        }
+    }
+    let files = plan.filters.iter().chain(&plan.ceiling);
+    files.filter(|file| !file.is_same()).try_for_each(|file| write!(out, "\n{file}"))?;
+    Ok(())
+}

@@ -1,0 +1,95 @@
+//! The organisation's ceiling as it is read: its owner, and its signature if the organisation
+//! signs.
+
+use std::path::{Path, PathBuf};
+
+use berth_signing::{PublicKey, read_signatures_beside, signature_path, verify_ceiling};
+
+use super::file::{self, Text};
+use super::{Inputs, Problem, Source};
+
+/// Keys in the file of keys: the one that signs, and those that it replaces or that replace it.
+const MAX_KEYS: usize = 16;
+
+/// The file with the keys that sign a ceiling, beside it: `ceiling.pub`.
+pub fn ceiling_keys_path(ceiling: &Path) -> PathBuf {
+    ceiling.with_extension("pub")
+}
+
+/// Reads the organisation's ceiling, and the name of the key that signed it. `None` if it is
+/// missing. If there is a file of keys beside it, the ceiling has to exist and to be signed by one
+/// of them.
+///
+/// # Errors
+///
+/// Why it can't be trusted, and what to do.
+pub(super) fn read(path: &Path) -> Result<Option<(Text, Option<String>)>, Problem> {
+    let keys_path = ceiling_keys_path(path);
+    let Some(keys) = file::read_ceiling(&keys_path)? else {
+        return Ok(file::read_ceiling(path)?.map(|text| (text, None)));
+    };
+    let problem = |message: String| {
+        Problem::new(
+            Source::Path(path.to_owned()),
+            format!(
+                "{message}. {} exists, so the ceiling has to be signed by a key in it: sign it with `berth ceiling sign`, and put {} beside it",
+                keys_path.display(),
+                signature_path(path).display()
+            ),
+        )
+    };
+    let keys = parse_keys(&keys.text)
+        .map_err(|message| Problem::new(Source::Path(keys_path.clone()), message))?;
+    let Some(text) = file::read_ceiling(path)? else {
+        return Err(problem("it is missing".to_owned()));
+    };
+    let signatures = read_signatures_beside(path)
+        .map_err(|error| problem(format!("its signature can't be read: {error}")))?;
+    let signer = verify_ceiling(text.text.as_bytes(), &signatures, &keys);
+    let signer = signer.map_err(|refusal| problem(refusal.to_string()))?;
+    Ok(Some((text, Some(signer.to_string()))))
+}
+
+/// The keys in a file of minisign's form. Each further line is a further key.
+fn parse_keys(text: &str) -> Result<Vec<PublicKey>, String> {
+    let lines = text.lines().map(str::trim);
+    let lines = lines.filter(|line| !line.is_empty() && !line.starts_with("untrusted comment:"));
+    let keys = lines.map(str::parse).collect::<Result<Vec<PublicKey>, _>>()?;
+    match keys.len() {
+        0 => Err("it has no key; put the public key into it, or remove the file".to_owned()),
+        1..=MAX_KEYS => Ok(keys),
+        count => Err(format!("it has {count} keys; the limit is {MAX_KEYS}")),
+    }
+}
+
+/// The ceilings as they are on the disk: the same as before, or changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CeilingFiles(Vec<Option<FileState>>);
+
+/// Owner, mode, and the beginning of the contents.
+type FileState = (u32, u32, Vec<u8>);
+
+impl CeilingFiles {
+    /// Reads the files of all ceilings. Blocks.
+    pub fn read(inputs: &Inputs) -> Self {
+        Self(inputs.ceiling_files().iter().map(|path| file::state(path)).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEY: &str = "RWTkp7wu9DV4mg7a2pNdpvNEOj9dYkZsMqrBuZ1Er/rkykxixdMMkWLG";
+
+    #[test]
+    fn file_of_keys_has_one_to_sixteen_keys_and_nothing_else() {
+        let file = format!("untrusted comment: minisign public key\n{KEY}\n");
+        assert_eq!(parse_keys(&file).map(|keys| keys.len()), Ok(1));
+        assert_eq!(parse_keys(&file.repeat(16)).map(|keys| keys.len()), Ok(16));
+        for wrong in [String::new(), "untrusted comment: x\n".to_owned(), file.repeat(17)] {
+            parse_keys(&wrong).expect_err(&wrong);
+        }
+        parse_keys(&format!("{file}# a comment\n")).expect_err("it isn't a key");
+    }
+}

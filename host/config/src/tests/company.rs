@@ -1,0 +1,248 @@
+//! What an organisation sets: a signed ceiling, defaults, bounds for every plugin, an allow list.
+
+use berth_signing::{KeyFolder, PasswordSource, SecretKey, read_secret_key, sign_ceiling};
+use serde_json::{Value, json};
+
+use super::*;
+
+impl Scene {
+    /// The folder of the organisation.
+    fn company(&self) -> PathBuf {
+        let folder = self.work.with_file_name("company");
+        fs::create_dir_all(&folder).expect("a folder is made");
+        folder
+    }
+
+    /// Loads with the organisation's folder. `None`: only files of root count there, and this isn't
+    /// root.
+    fn load_in_company(&self) -> Option<Result<Loaded, String>> {
+        let inputs = Inputs {
+            ceiling: Some(self.company().join("ceiling.toml")),
+            defaults: Some(self.company().join("berth.toml")),
+            ..Inputs::default()
+        };
+        rustix::process::geteuid()
+            .is_root()
+            .then(|| load(&self.folders, &inputs).map_err(|problems| problems.to_string()))
+    }
+
+    fn key(&self, name: &str) -> SecretKey {
+        let made = KeyFolder::new(&self.folders.config).create(name, None).expect("it is made");
+        read_secret_key(&made.secret, &PasswordSource::default()).expect("it is read")
+    }
+}
+
+#[test]
+fn ceiling_with_keys_beside_it_counts_only_with_a_signature() {
+    let scene = Scene::new();
+    let (ceiling, keys) =
+        (scene.company().join("ceiling.toml"), scene.company().join("ceiling.pub"));
+    let (key, next, other) = (scene.key("key"), scene.key("next"), scene.key("other"));
+    let text = "tools.max_call = 5\n";
+    let refused = |why: &str| {
+        let Some(loaded) = scene.load_in_company() else { return };
+        let problems = loaded.expect_err(why);
+        assert!(problems.contains(why), "{why}: {problems}");
+    };
+    fs::write(&keys, key.public().to_file()).expect("it is written");
+    refused("it is missing");
+    fs::write(&ceiling, text).expect("it is written");
+    refused("it isn't signed");
+    sign_ceiling(&ceiling, text, &other).expect("it is signed");
+    refused("which isn't trusted");
+    sign_ceiling(&ceiling, text, &key).expect("it is signed");
+    if let Some(loaded) = scene.load_in_company() {
+        let loaded = loaded.expect("it is signed");
+        assert_eq!(loaded.config.tools.max_call.get(), 5);
+        assert_eq!(loaded.ceilings[0].signed_by, Some(key.public().id().to_string()));
+    }
+    fs::write(&ceiling, "tools.max_call = 50\n").expect("it is changed");
+    refused("its signature is wrong");
+    // Rotation: both keys count for a while.
+    fs::write(&ceiling, text).expect("it is written");
+    sign_ceiling(&ceiling, text, &next).expect("it is signed");
+    refused("which isn't trusted");
+    fs::write(&keys, format!("{}{}\n", key.public().to_file(), next.public())).expect("written");
+    if let Some(loaded) = scene.load_in_company() {
+        loaded.expect("it is signed by the second key");
+    }
+    fs::write(&keys, "").expect("it is written");
+    refused("it has no key");
+    fs::set_permissions(&keys, fs::Permissions::from_mode(0o666)).expect("its mode is set");
+    refused("it is writable by others");
+    // No variable or flag names a key, or does without.
+    for path in ["ceiling.pub", "ceiling"] {
+        let setting = format!("{path}=x");
+        load(&scene.folders, &inputs(&[], &[&setting])).expect_err("there is no such key");
+    }
+}
+
+#[test]
+fn signature_of_a_plugin_is_none_of_a_ceiling() {
+    let scene = Scene::new();
+    let (ceiling, key) = (scene.company().join("ceiling.toml"), scene.key("key"));
+    fs::write(scene.company().join("ceiling.pub"), key.public().to_file()).expect("written");
+    fs::write(&ceiling, "tools.max_call = 5\n").expect("it is written");
+    let said = "berth-plugin/1 name=x version=1 manifest=-";
+    let signature = berth_signing::Signature::sign(b"tools.max_call = 5\n", said, &key);
+    let signature = signature.expect("it is signed").to_string();
+    fs::write(scene.company().join("ceiling.toml.minisig"), signature).expect("it is written");
+    if let Some(loaded) = scene.load_in_company() {
+        let problems = loaded.expect_err("it is signed as something else");
+        assert!(problems.contains("not as a ceiling"), "{problems}");
+    }
+}
+
+#[test]
+fn ceiling_is_checked_before_it_is_signed() {
+    let scene = Scene::new();
+    let path = scene.company().join("ceiling.toml");
+    for (text, why) in [
+        ("tools.max_cal = 5\n", "did you mean `max_call`?"),
+        ("tools.authorization.rules = []\n", "a ceiling can't bound it"),
+        ("plugins.\"*\".limits.memory_mib = 5\n", "can have only allowed_paths"),
+        ("plugins.\"*\".secrets.x.env = \"A\"\n", "can have only allowed_paths"),
+        ("plugins.X.shell = false\n", "isn't a valid plugin name"),
+    ] {
+        fs::write(&path, text).expect("it is written");
+        let problems = check_ceiling(&path).expect_err(text).to_string();
+        assert!(problems.contains(why), "{text}: {problems}");
+    }
+    let text = "tools.max_call = 5\nplugins.\"*\".hosts = []\n";
+    fs::write(&path, text).expect("it is written");
+    assert_eq!(check_ceiling(&path).as_deref(), Ok(text));
+}
+
+#[test]
+fn changed_file_of_a_ceiling_is_noticed() {
+    let scene = Scene::new();
+    let inputs =
+        Inputs { ceiling: Some(scene.company().join("ceiling.toml")), ..Inputs::default() };
+    let mut before = CeilingFiles::read(&inputs);
+    for name in ["ceiling.toml", "ceiling.pub", "ceiling.toml.minisig"] {
+        fs::write(scene.company().join(name), "x").expect("it is written");
+        let now = CeilingFiles::read(&inputs);
+        assert_ne!(now, before, "{name}");
+        assert_eq!(now, CeilingFiles::read(&inputs));
+        before = now;
+    }
+    let ceiling = scene.company().join("ceiling.toml");
+    fs::set_permissions(ceiling, fs::Permissions::from_mode(0o666)).expect("its mode is set");
+    assert_ne!(CeilingFiles::read(&inputs), before);
+}
+
+#[test]
+fn company_defaults_hold_where_the_user_says_nothing() {
+    let scene = Scene::new();
+    let path = scene.company().join("berth.toml");
+    fs::write(&path, "[tools]\ncall = 7\nmax_call = 70\n[tools.file]\ndeny_read = [\"a\"]\n")
+        .expect("it is written");
+    scene.write("[tools]\nmax_call = 80\n");
+    let Some(loaded) = scene.load_in_company() else { return };
+    let loaded = loaded.expect("it is valid");
+    assert_eq!((loaded.config.tools.call.get(), loaded.config.tools.max_call.get()), (7, 80));
+    assert_eq!(loaded.source("tools.call"), Source::File { path: path.clone(), line: 2 });
+    assert_eq!(loaded.defaults.as_ref(), Some(&path));
+    scene.write("[tools.file]\ndeny_read = [\"b\"]\n");
+    let Some(Ok(loaded)) = scene.load_in_company() else { panic!("it is valid") };
+    assert_eq!(loaded.config.tools.file.deny_read, [PathGlob::new("b").expect("it is valid")]);
+    // A ceiling bounds them like the user's own.
+    fs::write(scene.company().join("ceiling.toml"), "tools.call = 5\n").expect("it is written");
+    let Some(Ok(loaded)) = scene.load_in_company() else { panic!("it is valid") };
+    assert_eq!(loaded.config.tools.call.get(), 5);
+    fs::write(&path, "[tools]\ncal = 7\n").expect("it is written");
+    let Some(Err(problems)) = scene.load_in_company() else { panic!("it has a mistake") };
+    assert!(problems.contains("company/berth.toml:2: "), "{problems}");
+    fs::write(&path, "").expect("it is written");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o622)).expect("its mode is set");
+    let Some(Err(problems)) = scene.load_in_company() else { panic!("others can write it") };
+    assert!(problems.contains("writable by others"), "{problems}");
+}
+
+#[test]
+fn table_for_every_plugin_bounds_each_one_the_user_has() {
+    let scene = Scene::new();
+    let ceiling = "[plugins.\"*\"]\nallowed_paths = [\"~/notes\"]\nprograms = [\"git\"]\nshell = false\nnetwork = false\nenv = [\"LANG\"]\nhosts = [\"*.corp.example\"]\nallowed_private_hosts = []\nhttps_only = true\ncredentials_to = []\nstore_mib = 1\ninstance = \"call\"\n";
+    let wide = "allowed_paths = [\"/\"]\nprograms = [\"sh\", \"git\"]\nshell = true\nnetwork = true\nenv = [\"LANG\", \"TOKEN\"]\nhosts = [\"*\", \"api.corp.example\", \"evil.example\"]\nallowed_private_hosts = [\"10.0.0.0/8\"]\nhttps_only = false\ncredentials_to = [\"evil.example\"]\nstore_mib = 1000\ninstance = \"session\"\n";
+    let wide = wide.replace("\"*\", ", "");
+    let user = format!("[plugins.a]\n{wide}[plugins.b]\n{wide}");
+    let path = scene.company().join("ceiling.toml");
+    fs::write(&path, ceiling).expect("it is written");
+    scene.write(&user);
+    let named = inputs(&[("BERTH_CEILING", path.to_str().expect("it is UTF-8"))], &[]);
+    let loaded = load(&scene.folders, &named).expect("it is valid");
+    let notes = scene.folders.home.as_ref().expect("there is a home").join("notes");
+    for name in ["a", "b"] {
+        let held = serde_json::to_value(&loaded.config.plugins[name]).expect("it has a JSON form");
+        for (key, value) in [
+            ("allowed_paths", json!([notes])),
+            ("programs", json!(["git"])),
+            ("shell", json!(false)),
+            ("network", json!(false)),
+            ("env", json!(["LANG"])),
+            ("hosts", json!(["api.corp.example"])),
+            ("allowed_private_hosts", json!([])),
+            ("https_only", json!(true)),
+            ("credentials_to", json!([])),
+            ("store_mib", json!(1)),
+            ("instance", json!("call")),
+        ] {
+            assert_eq!(held[key], value, "{name}.{key}");
+        }
+    }
+    assert!(!loaded.config.plugins.contains_key("*"));
+}
+
+/// Request ∩ grant ∩ ceiling, for each pair of lists and each plugin.
+#[test]
+fn allow_list_under_a_ceiling_has_only_what_both_have() {
+    let key = "RWQAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
+    let (a, b) = ("a".repeat(64), "b".repeat(64));
+    let entries = [
+        "{}".to_owned(),
+        "{ plugins = ['acme-*'] }".to_owned(),
+        "{ plugins = ['acme-notes', 'word'] }".to_owned(),
+        format!("{{ digest = 'sha256:{a}' }}"),
+        format!("{{ key = '{key}' }}"),
+        format!("{{ key = '{key}', plugins = ['acme-*'] }}"),
+    ];
+    let lists: Vec<String> = (0..1_u32 << entries.len())
+        .filter(|bits| bits.count_ones() <= 2)
+        .map(|bits| {
+            let chosen = entries.iter().enumerate().filter(|(at, _)| bits & (1 << at) != 0);
+            let chosen: Vec<&str> = chosen.map(|(_, entry)| entry.as_str()).collect();
+            format!("installing.allowed = [{}]", chosen.join(", "))
+        })
+        .collect();
+    let allows = |loaded: &Loaded, name: &str, digest: &str, signed: bool| {
+        let mut all = loaded.config.installing.allowed.iter();
+        all.any(|one| one.matches(name, digest) && (one.key.is_none() || signed))
+    };
+    let scene = Scene::new();
+    let path = scene.company().join("ceiling.toml");
+    let named = inputs(&[("BERTH_CEILING", path.to_str().expect("it is UTF-8"))], &[]);
+    let alone: Vec<Loaded> = lists.iter().map(|list| scene.load(list)).collect();
+    for (user, own) in lists.iter().zip(&alone) {
+        scene.write(user);
+        for (ceiling, bound) in lists.iter().zip(&alone) {
+            fs::write(&path, ceiling).expect("it is written");
+            let both = load(&scene.folders, &named).expect("it is valid");
+            for name in ["acme-notes", "acme-other", "word", "evil"] {
+                for (digest, signed) in [(&a, true), (&a, false), (&b, true), (&b, false)] {
+                    let held = allows(&both, name, digest, signed);
+                    assert!(
+                        !held
+                            || allows(own, name, digest, signed)
+                                && allows(bound, name, digest, signed),
+                        "{user} under {ceiling}: {name} {digest} {signed}"
+                    );
+                }
+            }
+            if user == ceiling {
+                assert_eq!(both.config.installing, own.config.installing);
+            }
+        }
+    }
+    let empty: Value = json!([]);
+    assert_eq!(serde_json::to_value(&alone[0].config.installing.allowed).ok(), Some(empty));
+}

@@ -1,0 +1,99 @@
+//! `berth bundle`.
+
+use std::path::PathBuf;
+
+use berth_signing::PasswordSource;
+use clap::{Args, Subcommand, ValueEnum};
+
+const CREATE_AFTER: &str = "\
+Examples:
+  berth bundle create acme.tar
+  berth bundle create acme.tar --only acme-notes --only acme-search --key release
+  berth bundle create acme.tar --filters filters.toml --ceiling ceiling.toml
+
+Without --only, all installed plugins go into it, as they are in force here, with the signatures that came with them.";
+
+const SHOW_AFTER: &str = "\
+Examples:
+  berth bundle show acme.tar
+  berth bundle show acme.tar --json
+
+All of it is verified first, by the keys of your configuration that have `bundles = true`. Nothing is installed.";
+
+const INSTALL_AFTER: &str = "\
+Examples:
+  berth bundle install acme.tar
+  berth bundle install acme.tar --yes --without ceiling
+  sudo berth bundle install acme.tar --without plugins --without filters
+
+It verifies all of it, shows what it would change, and asks. Then all of it comes into force, or nothing. It grants nothing: \
+[plugins.NAME] of your berth.toml does.";
+
+/// `berth bundle`.
+#[derive(Debug, Subcommand)]
+pub enum BundleCommand {
+    /// Make one signed file of what is installed here, for machines without a network
+    #[command(after_help = CREATE_AFTER)]
+    Create(CreateArguments),
+    /// Show what is in a bundle and who signed it
+    #[command(after_help = SHOW_AFTER)]
+    Show {
+        /// The bundle
+        file: PathBuf,
+        /// Print one JSON object
+        #[arg(long)]
+        json: bool,
+    },
+    /// Put everything in a bundle into force: plugins, filters and a ceiling
+    #[command(after_help = INSTALL_AFTER)]
+    Install(InstallBundleArguments),
+}
+
+/// `berth bundle create`.
+#[derive(Debug, Args)]
+pub struct CreateArguments {
+    /// The new file
+    pub file: PathBuf,
+    /// An installed plugin [default: all]
+    #[arg(long, value_name = "NAME")]
+    pub only: Vec<String>,
+    /// A file with rules for filters
+    #[arg(long, value_name = "FILE")]
+    pub filters: Option<PathBuf>,
+    /// A ceiling; FILE.minisig goes with it, if there is one
+    #[arg(long, value_name = "FILE")]
+    pub ceiling: Option<PathBuf>,
+    /// The secret key: the name of one of yours, or a file
+    #[arg(long, value_name = "NAME|FILE", default_value = "default")]
+    pub key: String,
+    /// Take the password from a variable (env:NAME) or an open file (fd:NUMBER) [default: ask]
+    #[arg(long, value_name = "PLACE")]
+    pub password_from: Option<PasswordSource>,
+}
+
+/// `berth bundle install`.
+#[derive(Debug, Args)]
+pub struct InstallBundleArguments {
+    /// The bundle
+    pub file: PathBuf,
+    /// Leave out a part of it
+    #[arg(long, value_name = "PART")]
+    pub without: Vec<BundlePart>,
+    /// Don't ask
+    #[arg(long, short)]
+    pub yes: bool,
+    /// Take older versions of plugins too
+    #[arg(long)]
+    pub downgrade: bool,
+}
+
+/// A part of a bundle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum BundlePart {
+    /// The plugins.
+    Plugins,
+    /// The rules for filters.
+    Filters,
+    /// The ceiling.
+    Ceiling,
+}

@@ -1,0 +1,201 @@
+//! What a verified bundle says about itself. A key may sign a bundle whose parts don't fit.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use berth_bundle::{Bundle, open};
+use berth_core::config::{Folders, Loaded};
+use berth_core::text::{cut, neutral_line};
+use berth_core::{ApprovedPlugin, HostError, PluginSource};
+use berth_registry::{Fetched, Source};
+use berth_signing::today;
+use serde_json::{Value, json};
+
+use super::{CEILING, CEILING_SIGNATURE, FILTERS, LOCK, bundle_failed, component_name, refused};
+use crate::signatures::keys;
+
+/// Bytes of the lock in a bundle, of its filters and of its ceiling.
+const MAX_TEXT: u64 = 1 << 20;
+
+/// A verified bundle and what is in it.
+#[derive(Debug)]
+pub struct BundleContents {
+    /// The bundle's file.
+    pub path: PathBuf,
+    /// The name of the trusted key that signed it.
+    pub signer: String,
+    /// Its plugins, by name.
+    pub plugins: Vec<BundledPlugin>,
+    /// The rules for filters.
+    pub filters: Option<Vec<u8>>,
+    /// The ceiling.
+    pub ceiling: Option<Vec<u8>>,
+    /// The ceiling's signature.
+    pub ceiling_signature: Option<Vec<u8>>,
+    pub(super) bundle: Bundle,
+}
+
+/// A plugin in a bundle, as its lock has it.
+#[derive(Clone, Debug)]
+pub struct BundledPlugin {
+    /// The plugin's name.
+    pub name: String,
+    /// Its version.
+    pub version: String,
+    /// SHA-256 of the component.
+    pub digest: String,
+    /// The source as it was given where the bundle was made.
+    pub given: Source,
+    /// What it stood for there.
+    pub resolved: Source,
+}
+
+impl BundleContents {
+    /// Verifies a bundle by the keys of the configuration. Its files lie in the data folder until
+    /// this is dropped. Blocks.
+    ///
+    /// # Errors
+    ///
+    /// [`HostError`]: no key that is trusted with bundles signed it, a byte differs, or its parts
+    /// don't fit each other. Nothing of it is left then.
+    pub fn open(path: &Path, folders: &Folders, loaded: &Loaded) -> Result<Self, HostError> {
+        let bundle = open(path, &keys(loaded), today(), &folders.data)
+            .map_err(|error| bundle_failed(path, error))?;
+        let read = |name: &str| read(&bundle, name).transpose().map_err(|why| refused(path, &why));
+        let lock = read(LOCK)?.unwrap_or_else(|| b"{}".to_vec());
+        let plugins = check_lock(&bundle, &lock).map_err(|why| refused(path, &why))?;
+        let (filters, ceiling) = (read(FILTERS)?, read(CEILING)?);
+        let ceiling_signature = read(CEILING_SIGNATURE)?;
+        if ceiling_signature.is_some() && ceiling.is_none() {
+            return Err(refused(path, "it has a signature of a ceiling, and no ceiling"));
+        }
+        let signer = bundle.signer().name.clone();
+        let path = path.to_owned();
+        Ok(Self { path, signer, plugins, filters, ceiling, ceiling_signature, bundle })
+    }
+
+    /// What is in it, for programs.
+    pub fn describe(&self) -> Value {
+        let plugins = self.plugins.iter().map(|plugin| {
+            json!({
+                "name": plugin.name,
+                "version": plugin.version,
+                "digest": plugin.digest,
+                "source": plugin.resolved.to_string(),
+            })
+        });
+        json!({
+            "signer": self.signer,
+            "key": self.bundle.signer().key.to_string(),
+            "plugins": plugins.collect::<Value>(),
+            "filters": self.filters.is_some(),
+            "ceiling": self.ceiling.is_some(),
+            "files": self.bundle.entries(),
+        })
+    }
+
+    /// Reads a plugin of it, as if it came from its source.
+    ///
+    /// # Errors
+    ///
+    /// [`HostError`] if it can't be read.
+    pub(super) fn fetch(&self, plugin: &BundledPlugin) -> Result<Fetched, HostError> {
+        let component = component_name(&plugin.name);
+        let signatures = self.bundle.entries().iter().filter(|entry| {
+            let signature = entry.name.strip_suffix(".minisig");
+            signature.is_some_and(|signed| signed.starts_with(&component))
+        });
+        let content = |name: &str| {
+            let mut bytes = Vec::new();
+            let file = self.bundle.file(name).unwrap_or_else(|| Err(absent()));
+            file.and_then(|mut file| file.read_to_end(&mut bytes))
+                .map_err(HostError::io(format!("reading {name} of the bundle")))?;
+            Ok::<_, HostError>(bytes)
+        };
+        Ok(Fetched {
+            signatures: signatures.map(|entry| content(&entry.name)).collect::<Result<_, _>>()?,
+            bytes: content(&component)?,
+            digest: plugin.digest.clone(),
+            resolved: plugin.resolved.clone(),
+        })
+    }
+}
+
+/// For people: who signed it, and what is in it.
+impl fmt::Display for BundleContents {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "Signed by your trusted key `{}`.", neutral_line(&self.signer))?;
+        for BundledPlugin { name, version, resolved, .. } in &self.plugins {
+            let (version, from) = (neutral_line(version), neutral_line(&resolved.to_string()));
+            writeln!(f, "  plugin {} {version}  {from}", neutral_line(name))?;
+        }
+        let files = [("filters", &self.filters), ("ceiling", &self.ceiling)];
+        let mut files = files.iter().filter(|(_, file)| file.is_some());
+        files.try_for_each(|(what, _)| writeln!(f, "  {what}"))
+    }
+}
+
+fn absent() -> std::io::Error {
+    std::io::ErrorKind::NotFound.into()
+}
+
+/// A small file of the bundle.
+fn read(bundle: &Bundle, name: &str) -> Option<Result<Vec<u8>, String>> {
+    let failed = |error| format!("`{name}` can't be read: {error}");
+    let file = match bundle.file(name)? {
+        Ok(file) => file,
+        Err(error) => return Some(Err(failed(error))),
+    };
+    let mut bytes = Vec::new();
+    Some(match file.take(MAX_TEXT + 1).read_to_end(&mut bytes) {
+        Err(error) => Err(failed(error)),
+        Ok(_) if bytes.len() as u64 > MAX_TEXT => {
+            Err(format!("`{name}` is larger than {MAX_TEXT} bytes, which is the limit"))
+        }
+        Ok(_) => Ok(bytes),
+    })
+}
+
+/// The plugins of the lock, each of which has exactly its component.
+fn check_lock(bundle: &Bundle, lock: &[u8]) -> Result<Vec<BundledPlugin>, String> {
+    let lock: BTreeMap<String, ApprovedPlugin> = serde_json::from_slice(lock).map_err(|error| {
+        format!("its `{LOCK}` isn't valid: {}", neutral_line(cut(&error.to_string(), 200)))
+    })?;
+    let digests: BTreeMap<&str, &str> =
+        bundle.entries().iter().map(|entry| (&*entry.name, &*entry.sha256)).collect();
+    for name in digests.keys().filter_map(|name| name.strip_prefix("plugins/")) {
+        // A component's name has no dot.
+        let plugin = name.split('.').next().unwrap_or_default();
+        if !lock.contains_key(plugin) {
+            return Err(format!("its `{LOCK}` doesn't have the plugin of `{name}`"));
+        }
+    }
+    let plugins = lock.into_iter().map(|(name, locked)| {
+        let shown = neutral_line(cut(&name, 80));
+        let ApprovedPlugin { digest, version, source } = locked;
+        match digests.get(&*component_name(&name)) {
+            None => return Err(format!("it doesn't have the component of `{shown}`")),
+            Some(found) if **found != *digest => {
+                return Err(format!(
+                    "its `{LOCK}` has another digest for `{shown}` than the component"
+                ));
+            }
+            Some(_) => {}
+        }
+        let PluginSource { given, resolved, .. } =
+            source.ok_or_else(|| format!("its `{LOCK}` doesn't say where `{shown}` came from"))?;
+        let parse = |text: &str| {
+            Source::parse(text).map_err(|error| format!("the source of `{shown}`: {error}"))
+        };
+        Ok(BundledPlugin {
+            given: parse(&given)?,
+            resolved: parse(&resolved)?,
+            name,
+            version,
+            digest,
+        })
+    });
+    plugins.collect()
+}

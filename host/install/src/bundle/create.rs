@@ -1,0 +1,89 @@
+//! Makes a bundle of what is installed.
+
+use std::collections::BTreeMap;
+
+use berth_bundle::{EntryContent, Index, NewEntry, create};
+use berth_core::config::{Folders, Inputs};
+use berth_core::{Approvals, ApprovedPlugin, HostError};
+use berth_signing::{SecretKey, read_signatures_beside};
+
+use super::files::check_ceiling;
+use super::{
+    CEILING, CEILING_SIGNATURE, CreateArguments, FILTERS, LOCK, bundle_failed, component_name,
+};
+
+/// Signatures of one plugin that a bundle has room for.
+const MAX_SIGNATURES: usize = 9;
+
+/// Writes a bundle with installed plugins, as they are in force, and the files that the arguments
+/// name. Blocks.
+///
+/// # Errors
+///
+/// [`HostError`]: a plugin isn't installed or its copy is damaged, a file can't be read, or the
+/// bundle can't be written. Nothing is left then.
+pub fn create_bundle(
+    arguments: &CreateArguments,
+    key: &SecretKey,
+    folders: &Folders,
+    inputs: &Inputs,
+) -> Result<Index, HostError> {
+    let approvals = Approvals::open(folders);
+    let mut entries = Vec::new();
+    let mut add = |name: String, content| entries.push(NewEntry { name, content });
+    let lock = selected(&approvals, &arguments.only)?;
+    for (name, locked) in &lock {
+        let (component, copy) = (component_name(name), approvals.copy_path(locked));
+        let signatures = read_signatures_beside(&copy).map_err(|error| failed(name, &error))?;
+        for (number, signature) in (1..=MAX_SIGNATURES).zip(signatures) {
+            let number = if number == 1 { String::new() } else { format!(".{number}") };
+            add(format!("{component}{number}.minisig"), EntryContent::Bytes(signature));
+        }
+        add(component, EntryContent::File(copy));
+    }
+    let text = serde_json::to_vec_pretty(&lock).map_err(|error| failed(LOCK, &error))?;
+    add(LOCK.to_owned(), EntryContent::Bytes(text));
+    if let Some(filters) = &arguments.filters {
+        add(FILTERS.to_owned(), EntryContent::File(filters.clone()));
+    }
+    if let Some(ceiling) = &arguments.ceiling {
+        check_ceiling(ceiling, folders, inputs)?;
+        let signatures =
+            read_signatures_beside(ceiling).map_err(|error| failed(CEILING_SIGNATURE, &error))?;
+        if !signatures.is_empty() {
+            let signatures = signatures.concat();
+            add(CEILING_SIGNATURE.to_owned(), EntryContent::Bytes(signatures));
+        }
+        add(CEILING.to_owned(), EntryContent::File(ceiling.clone()));
+    }
+    create(&arguments.file, entries, key).map_err(|error| bundle_failed(&arguments.file, error))
+}
+
+/// The entries of the lock file for the named plugins, or for all that are installed. They say
+/// nothing of keys, since each machine trusts its own.
+fn selected(
+    approvals: &Approvals,
+    names: &[String],
+) -> Result<BTreeMap<String, ApprovedPlugin>, HostError> {
+    let mut installed: BTreeMap<String, ApprovedPlugin> =
+        approvals.all()?.into_iter().map(|(name, locked)| (name, locked.approved)).collect();
+    installed.retain(|name, locked| {
+        locked.source.is_some() && (names.is_empty() || names.contains(name))
+    });
+    if let Some(name) = names.iter().find(|name| !installed.contains_key(*name)) {
+        return Err(failed(name, &"it isn't installed; `berth plugin list` shows what is"));
+    }
+    for (name, locked) in &mut installed {
+        if approvals.component(name, locked)?.is_none() {
+            return Err(failed(name, &"its copy is damaged; `berth plugin verify` says more"));
+        }
+        if let Some(source) = &mut locked.source {
+            (source.signer, source.bundle) = (None, None);
+        }
+    }
+    Ok(installed)
+}
+
+fn failed(what: &str, reason: &impl ToString) -> HostError {
+    HostError::Load { plugin: what.to_owned(), reason: reason.to_string() }
+}

@@ -1,0 +1,207 @@
+//! The files of a bundle that aren't plugins: rules for filters, and a ceiling.
+
+use std::fmt;
+use std::io::{ErrorKind, Read};
+use std::path::{Path, PathBuf};
+
+use berth_core::config::{Folders, Inputs, Loaded};
+use berth_core::text::{counted, neutral_line};
+use berth_core::{FilePlace, HostError, config};
+use berth_private::PrivateFolder;
+use rustix::fs::{Access, AtFlags, CWD, Mode};
+
+use super::{BundleContents, CEILING, CEILING_SIGNATURE, FILTERS, refused};
+
+/// Lines of a file that are shown.
+const SHOWN: usize = 60;
+
+/// The keys that sign a ceiling, beside it.
+const CEILING_KEYS: &str = "ceiling.pub";
+
+/// Bytes of a file that would be replaced.
+const MAX_BEFORE: u64 = 4 << 20;
+
+/// A file that a bundle puts in its place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlannedFile {
+    /// Where it belongs.
+    pub place: FilePlace,
+    /// What it holds.
+    pub content: Vec<u8>,
+    /// What is there now.
+    pub before: Option<Vec<u8>>,
+}
+
+impl PlannedFile {
+    fn new(folder: &Path, name: &str, content: Vec<u8>) -> Result<Self, HostError> {
+        let place = FilePlace { folder: folder.to_owned(), name: name.to_owned() };
+        let before = read(&place)?;
+        Ok(Self { place, content, before })
+    }
+
+    /// Its path.
+    pub fn path(&self) -> PathBuf {
+        self.place.folder.join(&self.place.name)
+    }
+
+    /// Whether it is there already.
+    pub fn is_same(&self) -> bool {
+        self.before.as_ref() == Some(&self.content)
+    }
+
+    /// Whether the file that was shown is still there.
+    pub(super) fn check_unchanged(&self) -> Result<(), HostError> {
+        if read(&self.place)? == self.before {
+            return Ok(());
+        }
+        Err(HostError::Load {
+            plugin: neutral_line(&self.path().display().to_string()),
+            reason: "another process changed it meanwhile; try again".to_owned(),
+        })
+    }
+}
+
+/// For people: where it belongs, and the beginning of what it says.
+impl fmt::Display for PlannedFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let what = if self.before.is_some() { "replaces the one that is there" } else { "is new" };
+        writeln!(f, "{} {what}", neutral_line(&self.path().display().to_string()))?;
+        let text = String::from_utf8_lossy(&self.content);
+        let mut lines = text.lines();
+        lines.by_ref().take(SHOWN).try_for_each(|line| writeln!(f, "  {}", neutral_line(line)))?;
+        match lines.count() {
+            0 => Ok(()),
+            more => writeln!(f, "  and {}", counted(more, "more line")),
+        }
+    }
+}
+
+/// Reads a file that would be replaced.
+fn read(place: &FilePlace) -> Result<Option<Vec<u8>>, HostError> {
+    let path = place.folder.join(&place.name);
+    let mut bytes = Vec::new();
+    let read = PrivateFolder::open(&place.folder)
+        .and_then(|folder| folder.file(&place.name))
+        .and_then(|file| file.take(MAX_BEFORE).read_to_end(&mut bytes));
+    match read {
+        Ok(_) => Ok(Some(bytes)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(HostError::io(path.display().to_string())(error)),
+    }
+}
+
+/// The user's rules for filters.
+pub(super) fn plan_filters(
+    contents: &BundleContents,
+    folders: &Folders,
+    loaded: &Loaded,
+    working_directory: &Path,
+) -> Result<Option<PlannedFile>, HostError> {
+    let Some(filters) = contents.filters.clone() else { return Ok(None) };
+    let refuse = |why: &str| Err(refused(&contents.path, why));
+    if std::str::from_utf8(&filters)
+        .map_or(true, |text| toml::from_str::<toml::Table>(text).is_err())
+    {
+        return refuse("its `filters.toml` isn't TOML");
+    }
+    // A tool may be able to write anywhere else.
+    if loaded.filter_rules_path(folders, working_directory) != folders.config.join(FILTERS) {
+        return refuse(
+            "it has filters, and your rules for filters are another file than `filters.toml` in your configuration's folder; leave them out with `--without filters`",
+        );
+    }
+    PlannedFile::new(&folders.config, FILTERS, filters).map(Some)
+}
+
+/// The organisation's ceiling, with its signature first.
+pub(super) fn plan_ceiling(
+    contents: &BundleContents,
+    folders: &Folders,
+    inputs: &Inputs,
+) -> Result<Vec<PlannedFile>, HostError> {
+    let Some(ceiling) = contents.ceiling.clone() else { return Ok(Vec::new()) };
+    let refuse = |why: &str| Err(refused(&contents.path, why));
+    let Some((path, folder)) =
+        inputs.ceiling.as_deref().and_then(|path| Some((path, path.parent()?)))
+    else {
+        return refuse("it has a ceiling, and this process has no place for one");
+    };
+    if !may_write(folder) {
+        return refuse(&format!(
+            "it has a ceiling, and this user can't write {}; run it as root, or leave the ceiling out with `--without ceiling`",
+            path.display()
+        ));
+    }
+    let signature = FilePlace { folder: folder.to_owned(), name: CEILING_SIGNATURE.to_owned() };
+    if contents.ceiling_signature.is_none() && read(&signature)?.is_some() {
+        return refuse(&format!(
+            "its ceiling isn't signed, and {} belongs to another one; remove that file first",
+            folder.join(CEILING_SIGNATURE).display()
+        ));
+    }
+    // As at every start from then on, with the keys of this machine.
+    let private = contents.bundle.path();
+    let keys = FilePlace { folder: folder.to_owned(), name: CEILING_KEYS.to_owned() };
+    if let Some(keys) = read(&keys)? {
+        PrivateFolder::open(private)
+            .and_then(|private| private.put(CEILING_KEYS, &keys))
+            .map_err(HostError::io(private.display().to_string()))?;
+    }
+    load_with(Inputs { ceiling: Some(private.join(CEILING)), ..inputs.clone() }, folders)?;
+    let mut planned = Vec::new();
+    if let Some(signature) = contents.ceiling_signature.clone() {
+        planned.push(PlannedFile::new(folder, CEILING_SIGNATURE, signature)?);
+    }
+    planned.push(PlannedFile::new(folder, CEILING, ceiling)?);
+    Ok(planned)
+}
+
+/// Whether this process is root and can write to the folder, or make it.
+fn may_write(folder: &Path) -> bool {
+    let may = |path: &Path| rustix::fs::accessat(CWD, path, Access::WRITE_OK, AtFlags::EACCESS);
+    rustix::process::geteuid().is_root()
+        && match (may(folder), folder.parent()) {
+            (Err(rustix::io::Errno::NOENT), Some(parent)) => may(parent).is_ok(),
+            (may, _) => may.is_ok(),
+        }
+}
+
+/// Makes the folders that the files need. Every user reads the ceiling.
+pub(super) fn make_folders(
+    filters: Option<&PlannedFile>,
+    ceiling: &[PlannedFile],
+) -> Result<(), HostError> {
+    let cannot = |path: &Path| HostError::io(format!("creating {}", path.display()));
+    if let Some(PlannedFile { place, .. }) = filters {
+        PrivateFolder::make(&place.folder).map_err(cannot(&place.folder))?;
+    }
+    if let Some(PlannedFile { place, .. }) = ceiling.first() {
+        match rustix::fs::mkdirat(CWD, &place.folder, Mode::from_raw_mode(0o755)) {
+            Err(rustix::io::Errno::EXIST) => {}
+            // Whatever the mask of new files is.
+            made => made
+                .and_then(|()| rustix::fs::chmod(&place.folder, Mode::from_raw_mode(0o755)))
+                .map_err(|error| cannot(&place.folder)(error.into()))?,
+        }
+    }
+    Ok(())
+}
+
+/// Checks that the configuration loads with a ceiling: one that doesn't ends every start.
+pub(super) fn check_ceiling(
+    path: &Path,
+    folders: &Folders,
+    inputs: &Inputs,
+) -> Result<(), HostError> {
+    let mut inputs = Inputs { ceiling: None, ..inputs.clone() };
+    inputs.variables.retain(|(name, _)| name != "BERTH_CEILING");
+    inputs.variables.push(("BERTH_CEILING".into(), path.into()));
+    load_with(inputs, folders)
+}
+
+fn load_with(inputs: Inputs, folders: &Folders) -> Result<(), HostError> {
+    config::load(folders, &inputs).map(drop).map_err(|problems| HostError::Load {
+        plugin: "the ceiling can't be used".to_owned(),
+        reason: HostError::from(problems).to_string(),
+    })
+}

@@ -1,0 +1,44 @@
+//! Bundles: what is installed here as one signed file, and such a file put into force as a whole.
+
+mod arguments;
+mod contents;
+mod create;
+mod files;
+mod plan;
+
+use std::path::Path;
+
+use berth_bundle::BundleError;
+use berth_core::HostError;
+use berth_core::text::neutral_line;
+
+pub use arguments::{BundleCommand, BundlePart, CreateArguments, InstallBundleArguments};
+pub use contents::{BundleContents, BundledPlugin};
+pub use create::create_bundle;
+pub use files::PlannedFile;
+pub use plan::{BundlePlan, PlannedChange, PlannedPlugin};
+
+/// The names of files in bundles.
+const LOCK: &str = "berth.lock";
+const FILTERS: &str = "filters.toml";
+const CEILING: &str = "ceiling.toml";
+const CEILING_SIGNATURE: &str = "ceiling.toml.minisig";
+
+/// The name of a plugin's component in a bundle.
+fn component_name(plugin: &str) -> String {
+    format!("plugins/{plugin}.wasm")
+}
+
+fn bundle_failed(path: &Path, error: BundleError) -> HostError {
+    match error {
+        BundleError::File { path, error } => HostError::io(neutral_line(&path))(error),
+        other => HostError::Load {
+            plugin: neutral_line(&path.display().to_string()),
+            reason: other.to_string(),
+        },
+    }
+}
+
+fn refused(path: &Path, reason: &str) -> HostError {
+    bundle_failed(path, BundleError::Refused(reason.to_owned()))
+}

@@ -1,0 +1,209 @@
+//! What a bundle would change, and the one step that does it.
+
+use std::path::Path;
+
+use berth_core::config::{Folders, Inputs};
+use berth_core::{
+    Approvals, ApprovedPlugin, Candidate, Difference, HostError, LockedPlugin, NewPlugin,
+    PluginInspection, SignerChange, compare_versions,
+};
+
+use super::files::{PlannedFile, make_folders, plan_ceiling, plan_filters};
+use super::{BundleContents, BundlePart, BundledPlugin, component_name, refused};
+use crate::installer::{Comparison, Installer};
+use crate::offer::Offer;
+use crate::signatures::SignedBy;
+
+/// What a bundle would change. Its files lie in the data folder until this is dropped.
+pub struct BundlePlan {
+    contents: BundleContents,
+    /// The plugins that it would change, by name.
+    pub plugins: Vec<PlannedPlugin>,
+    /// The plugins that are in force already: names and versions.
+    pub same: Vec<(String, String)>,
+    /// The rules for filters.
+    pub filters: Option<PlannedFile>,
+    /// The ceiling, with its signature first if it has one.
+    pub ceiling: Vec<PlannedFile>,
+}
+
+/// A plugin that a bundle would change.
+pub struct PlannedPlugin {
+    /// What it is, asks for, imports and offers.
+    pub inspection: PluginInspection,
+    /// Who signed it.
+    pub signed_by: SignedBy,
+    /// What would change.
+    pub change: PlannedChange,
+    new: NewPlugin,
+}
+
+/// What a bundle would change about a plugin.
+pub enum PlannedChange {
+    /// It isn't installed yet.
+    New,
+    /// Another version is in force.
+    Other {
+        /// The version in force.
+        from: String,
+        /// Whether that one is newer.
+        is_downgrade: bool,
+        /// The differences from it.
+        difference: Box<Difference>,
+        /// The signers, if they differ.
+        signer: Option<SignerChange>,
+    },
+}
+
+impl PlannedPlugin {
+    /// The plugin's name.
+    pub fn name(&self) -> &str {
+        &self.new.name
+    }
+
+    /// The version in the bundle.
+    pub fn version(&self) -> &str {
+        &self.new.approved.version
+    }
+}
+
+impl BundlePlan {
+    /// Examines everything in a bundle, by the rules that hold for each plugin that is installed.
+    /// Changes nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`HostError`]: something in it can't be installed here, and so nothing of it can.
+    pub async fn new(
+        contents: BundleContents,
+        without: &[BundlePart],
+        downgrade: bool,
+        installer: &Installer<'_>,
+        inputs: &Inputs,
+    ) -> Result<Self, HostError> {
+        let (folders, loaded) = (installer.folders, installer.loaded);
+        let wants = |part: BundlePart| !without.contains(&part);
+        let mut plan = Self {
+            contents,
+            plugins: Vec::new(),
+            same: Vec::new(),
+            filters: None,
+            ceiling: Vec::new(),
+        };
+        // The cheapest first: a plugin is compiled to examine it.
+        let contents = &plan.contents;
+        if wants(BundlePart::Ceiling) {
+            plan.ceiling = plan_ceiling(contents, folders, inputs)?;
+        }
+        if wants(BundlePart::Filters) {
+            let directory = inputs.working_directory.as_deref().unwrap_or(Path::new("/"));
+            plan.filters = plan_filters(contents, folders, loaded, directory)?;
+        }
+        if wants(BundlePart::Plugins) {
+            let locked = Approvals::open(folders).all()?;
+            let names = contents.plugins.iter().map(|one| &*one.name);
+            let names: Vec<&str> = names.chain(locked.keys().map(String::as_str)).collect();
+            for plugin in &contents.plugins {
+                let now = locked.get(&plugin.name);
+                if now.is_some_and(|now| {
+                    now.approved.digest == plugin.digest && now.approved.source.is_some()
+                }) {
+                    plan.same.push((plugin.name.clone(), plugin.version.clone()));
+                    continue;
+                }
+                let planned = examine(contents, plugin, now, &names, downgrade, installer).await?;
+                plan.plugins.push(planned);
+            }
+        }
+        Ok(plan)
+    }
+
+    /// The name of the trusted key that signed the bundle.
+    pub fn signer(&self) -> &str {
+        &self.contents.signer
+    }
+
+    /// Whether everything in it is in force already.
+    pub fn is_empty(&self) -> bool {
+        self.plugins.is_empty() && self.files().all(PlannedFile::is_same)
+    }
+
+    fn files(&self) -> impl Iterator<Item = &PlannedFile> {
+        self.filters.iter().chain(&self.ceiling)
+    }
+
+    /// Puts all of it into force, in one step. Blocks.
+    ///
+    /// # Errors
+    ///
+    /// [`HostError`]: something can't be written, or was changed since it was shown. Nothing is
+    /// changed then.
+    pub fn apply(&self, folders: &Folders) -> Result<(), HostError> {
+        self.files().try_for_each(PlannedFile::check_unchanged)?;
+        make_folders(self.filters.as_ref(), &self.ceiling)?;
+        let files: Vec<_> = self
+            .files()
+            .filter(|file| !file.is_same())
+            .map(|file| (file.place.clone(), file.content.clone()))
+            .collect();
+        let plugins: Vec<NewPlugin> = self.plugins.iter().map(|one| one.new.clone()).collect();
+        Approvals::open(folders).install_all(&plugins, &files, |plugin| {
+            let name = component_name(&plugin.name);
+            let file = self.contents.bundle.file(&name);
+            let file = file.unwrap_or_else(|| Err(std::io::ErrorKind::NotFound.into()));
+            let file = file.map_err(HostError::io(format!("reading {name} of the bundle")))?;
+            Candidate::opened(file, Path::new(&name))
+        })
+    }
+}
+
+/// Examines one plugin.
+async fn examine(
+    contents: &BundleContents,
+    plugin: &BundledPlugin,
+    now: Option<&LockedPlugin>,
+    others: &[&str],
+    downgrade: bool,
+    installer: &Installer<'_>,
+) -> Result<PlannedPlugin, HostError> {
+    let BundledPlugin { name, version, digest, .. } = plugin;
+    installer.check_table(name, digest)?;
+    let installed = now.map(|now| &now.approved).filter(|approved| approved.source.is_some());
+    if installed.is_none() {
+        installer.check_name(name, others)?;
+    }
+    let fetched = contents.fetch(plugin)?;
+    let offer =
+        Offer::examine(&fetched, &plugin.given, installer.folders, installer.loaded).await?;
+    if (offer.name(), offer.version(), offer.digest()) != (name, version, digest) {
+        let why = format!(
+            "its `berth.lock` names `{name}` {version}, and the component is `{}` {}",
+            offer.name(),
+            offer.version()
+        );
+        return Err(refused(&contents.path, &berth_core::text::neutral_line(&why)));
+    }
+    let change = match installed {
+        None => PlannedChange::New,
+        Some(approved) => match installer.compare(approved, name, &offer, downgrade).await? {
+            Comparison::Same => PlannedChange::New,
+            Comparison::Other { difference, signer, .. } => {
+                let order = compare_versions(version, &approved.version);
+                PlannedChange::Other {
+                    from: approved.version.clone(),
+                    is_downgrade: version != &approved.version
+                        && order.is_none_or(std::cmp::Ordering::is_lt),
+                    difference,
+                    signer,
+                }
+            }
+        },
+    };
+    let Offer { inspection, mut source, signed_by, signatures, .. } = offer;
+    source.bundle = Some(contents.signer.clone());
+    let approved =
+        ApprovedPlugin { digest: digest.clone(), version: version.clone(), source: Some(source) };
+    let expected = now.map(|now| now.approved.digest.clone());
+    let new = NewPlugin { name: name.clone(), approved, signatures, expected };
+    Ok(PlannedPlugin { inspection, signed_by, change, new })
+}
