@@ -42,8 +42,8 @@ impl Company {
         path
     }
 
-    /// The code and the output of a call of the plugin's tool under a ceiling, for a user who trusts
-    /// the key with everything.
+    /// The code and the output of a call of the plugin's tool under a ceiling. The user trusts the
+    /// key with everything.
     fn call(&self, ceiling: &str, options: &[&str]) -> (Option<i32>, String) {
         let mut command = self.living.command();
         command.env("BERTH_CEILING", self.rules(ceiling));

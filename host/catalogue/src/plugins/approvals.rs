@@ -144,8 +144,9 @@ impl Approvals {
         })
     }
 
-    /// Installs a component and approves it. Its signatures are kept beside its copy. `expected`: the digest of the version that was in
-    /// force when the user decided, `None` if there was no plugin of this name.
+    /// Installs a component and approves it. Its signatures are kept beside its copy. `expected`:
+    /// the digest of the version that was in force when the user decided, `None` if there was no
+    /// plugin of this name.
     ///
     /// # Errors
     ///
