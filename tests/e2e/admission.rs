@@ -34,7 +34,7 @@ impl Company {
         Self { living, signed, unsigned, key }
     }
 
-    /// A user's key, which trusts `acme` with everything, and the ceiling's rules.
+    /// Writes the ceiling. `KEY` stands for the key.
     fn rules(&self, ceiling: &str) -> PathBuf {
         let path = self.living.root().join("ceiling.toml");
         let text = ceiling.replace("KEY", &self.key);
@@ -42,7 +42,8 @@ impl Company {
         path
     }
 
-    /// What a call of the plugin's tool prints, and its code, under a ceiling.
+    /// The code and the output of a call of the plugin's tool under a ceiling. The user trusts the
+    /// key with everything.
     fn call(&self, ceiling: &str, options: &[&str]) -> (Option<i32>, String) {
         let mut command = self.living.command();
         command.env("BERTH_CEILING", self.rules(ceiling));
@@ -68,7 +69,8 @@ impl Company {
     fn assert_refused(&self, ceiling: &str, options: &[&str], why: &str) {
         let (code, text) = self.call(ceiling, options);
         assert!(code != Some(0) && text.contains(why), "{ceiling}: {code:?}: {text}");
-        assert!(text.contains("ask whoever manages") || why.contains("isn't"), "{text}");
+        let remedies = ["ask whoever manages", "get it from its author", "add "];
+        assert!(remedies.iter().any(|remedy| text.contains(remedy)), "{text}");
     }
 }
 

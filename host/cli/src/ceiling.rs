@@ -3,8 +3,7 @@
 use std::io::Write;
 
 use berth_core::HostError;
-use berth_core::config::{self, Ceiling, Folders, SYSTEM_CEILING, Source, Taken};
-use berth_core::text::neutral_line;
+use berth_core::config::{self, Folders, SYSTEM_CEILING};
 use berth_signing::sign_ceiling;
 use serde_json::Value;
 
@@ -14,8 +13,7 @@ use crate::error::Error;
 use crate::exit::Exit;
 use crate::key::{failed, secret_key};
 use crate::options::Options;
-use crate::shown::{self, toml};
-use crate::style::STRONG;
+use crate::shown;
 
 /// Runs the command.
 pub(crate) fn run(command: &CeilingCommand, options: &Options) -> Result<Exit, Error> {
@@ -48,35 +46,6 @@ fn show(as_json: bool, options: &Options) -> Result<(), Error> {
         writeln!(out, "{all:#}")?;
         return Ok(());
     }
-    if loaded.ceilings.is_empty() {
-        writeln!(
-            out,
-            "No ceiling bounds your configuration. One would be {SYSTEM_CEILING}, or the file that BERTH_CEILING names."
-        )?;
-    }
-    for Ceiling { path, signed_by, taken, .. } in &loaded.ceilings {
-        let signed = match signed_by {
-            Some(key) => format!("signed by key {key}"),
-            None => "not signed".to_owned(),
-        };
-        writeln!(out, "{STRONG}{}{STRONG:#}, {signed}", shown::path(path))?;
-        if taken.is_empty() {
-            writeln!(out, "  It takes nothing away from your configuration.")?;
-        }
-        for Taken { key, wanted, wanted_by, held, source } in taken {
-            let by = match wanted_by {
-                Source::Default => "by default".to_owned(),
-                other => format!("in {}", neutral_line(&other.to_string())),
-            };
-            writeln!(
-                out,
-                "  {}: {}, instead of {} {by} ({})",
-                neutral_line(key),
-                toml(held),
-                toml(wanted),
-                neutral_line(&source.to_string())
-            )?;
-        }
-    }
+    write!(out, "{}", loaded.describe_ceilings())?;
     Ok(())
 }

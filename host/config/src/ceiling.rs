@@ -3,12 +3,15 @@
 
 use std::path::{Path, PathBuf};
 
+use berth_contract::text::neutral_line;
 use serde_json::Value;
 
 use super::keys::dotted;
 use super::leaf::Leaf;
 use super::narrow::{Bases, Narrower, narrow};
-use super::{Ceiling, Loaded, Plugin, Problem, Problems, Taken, file, signed};
+use super::{
+    Ceiling, Loaded, Plugin, Problem, Problems, SYSTEM_CEILING, Source, Taken, file, signed,
+};
 
 /// The table whose keys bound every plugin.
 const EVERY_PLUGIN: [&str; 2] = ["plugins", "*"];
@@ -85,6 +88,41 @@ pub fn check_ceiling(path: &Path) -> Result<String, Problems> {
     let (_, leaves) = split_all(leaves).map_err(Problems)?;
     Loaded::from_leaves(&leaves)?.checked()?;
     Ok(text)
+}
+
+impl Loaded {
+    /// The ceilings, who signed them, and what they take away, in lines for a person.
+    pub fn describe_ceilings(&self) -> String {
+        let toml = |value: &Value| neutral_line(&super::inline(value));
+        let mut text = String::new();
+        for Ceiling { path, signed_by, taken, .. } in &self.ceilings {
+            let signed = match signed_by {
+                Some(key) => format!("signed by key {key}"),
+                None => "not signed".to_owned(),
+            };
+            text += &neutral_line(&format!("{}, {signed}", path.display()));
+            text += "\n";
+            if taken.is_empty() {
+                text += "  It takes nothing away from your configuration.\n";
+            }
+            for Taken { key, wanted, wanted_by, held, source } in taken {
+                let by = match wanted_by {
+                    Source::Default => "by default".to_owned(),
+                    other => format!("in {other}"),
+                };
+                let (held, wanted) = (toml(held), toml(wanted));
+                let line = format!("  {key}: {held}, instead of {wanted} {by} ({source})");
+                text += &neutral_line(&line);
+                text += "\n";
+            }
+        }
+        if text.is_empty() {
+            text = format!(
+                "No ceiling bounds your configuration. One would be {SYSTEM_CEILING}, or the file that BERTH_CEILING names.\n"
+            );
+        }
+        text
+    }
 }
 
 /// Applies each ceiling to `leaves`, and adds the values that hold instead.

@@ -8,7 +8,6 @@ use berth_contract::HostError;
 use berth_signing::signature_path;
 
 use super::PathAccess;
-use super::signed::ceiling_keys_path;
 
 /// The organisation's ceiling. If anybody but root can write it, the start ends.
 pub const SYSTEM_CEILING: &str = "/etc/berth/ceiling.toml";
@@ -75,6 +74,11 @@ impl Inputs {
             .flat_map(|path| [path.clone(), ceiling_keys_path(path), signature_path(path)]);
         system.chain(self.named_ceiling().map(Path::to_owned)).collect()
     }
+}
+
+/// The file with the keys that sign a ceiling, beside it: `ceiling.pub`.
+pub fn ceiling_keys_path(ceiling: &Path) -> PathBuf {
+    ceiling.with_extension("pub")
 }
 
 /// The directory that this process works in.

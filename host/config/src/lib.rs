@@ -1,10 +1,10 @@
 //! The operator's configuration: its keys, its sources, and the values that result.
 //!
-//! The sources in order: the defaults, the organisation's `berth.toml`, the user's `berth.toml`, the working directory's
-//! `berth.toml`, `BERTH_*` variables, `--set`. A later source wins, key by key. `--allow` and
-//! `--allow-read` add to `tools.file.allowed_paths`. The working directory's file only narrows, by
-//! a rule for each key, unless the user trusts it. A [`Ceiling`] is applied last and only takes
-//! away, by the same rules.
+//! The sources in order: the defaults, the organisation's `berth.toml`, the user's `berth.toml`,
+//! the working directory's `berth.toml`, `BERTH_*` variables, `--set`. A later source wins, key by
+//! key. `--allow` and `--allow-read` add to `tools.file.allowed_paths`. The working directory's
+//! file only narrows, by a rule for each key, unless the user trusts it. A [`Ceiling`] is applied
+//! last and only takes away, by the same rules.
 //!
 //! Nothing is guessed. An unknown key, a wrong type or a file that others can write ends the start,
 //! and every problem is named: a setting that silently falls back to its default might be one that
@@ -60,7 +60,7 @@ pub use describe::{KeyDescription, TableDescription, describe};
 pub use filter_rules::{FilterRules, ProjectFilterRules, ProjectRulesTrust};
 pub use folders::Folders;
 pub use inline::inline;
-pub use inputs::{Inputs, SYSTEM_CEILING, SYSTEM_DEFAULTS, working_directory};
+pub use inputs::{Inputs, SYSTEM_CEILING, SYSTEM_DEFAULTS, ceiling_keys_path, working_directory};
 pub use keys::{dotted_name, schema};
 pub use load::load;
 pub use loaded::{Ceiling, ConfigEntry, Ignored, Loaded, Project, ProjectTrust, Taken};
@@ -70,7 +70,7 @@ pub use problem::{Problem, Problems};
 pub use processes::{ProcessContext, ProcessGrants};
 pub use project::{forget, trusted};
 pub use renamed::Renamed;
-pub use signed::{CeilingFiles, ceiling_keys_path};
+pub use signed::CeilingFiles;
 pub use source::Source;
 pub use watch::ConfigWatch;
 

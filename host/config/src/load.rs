@@ -1,5 +1,5 @@
-//! Loads the configuration: the organisation's file, the user's file, the working directory's file, variables, flags, and
-//! the ceilings that bound them all.
+//! Loads the configuration: the organisation's file, the user's file, the working directory's file,
+//! variables, flags, and the ceilings that bound them all.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -1,20 +1,16 @@
 //! The organisation's ceiling as it is read: its owner, and its signature if the organisation
 //! signs.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use berth_signing::{PublicKey, read_signatures_beside, signature_path, verify_ceiling};
 
 use super::file::{self, Text};
+use super::inputs::ceiling_keys_path;
 use super::{Inputs, Problem, Source};
 
 /// Keys in the file of keys: the one that signs, and those that it replaces or that replace it.
 const MAX_KEYS: usize = 16;
-
-/// The file with the keys that sign a ceiling, beside it: `ceiling.pub`.
-pub fn ceiling_keys_path(ceiling: &Path) -> PathBuf {
-    ceiling.with_extension("pub")
-}
 
 /// Reads the organisation's ceiling, and the name of the key that signed it. `None` if it is
 /// missing. If there is a file of keys beside it, the ceiling has to exist and to be signed by one

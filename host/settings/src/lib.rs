@@ -88,7 +88,7 @@ section! {
         pub network: Network, Narrowing::Table(Network::RULES);
         /// A folder whose plugins are loaded without being named one by one.
         pub plugin_folder: PluginFolder, Narrowing::Table(PluginFolder::RULES);
-        /// What `berth plugin add` and `update` may install.
+        /// Which plugins may be installed and loaded, wherever their components come from.
         pub installing: Installing, Narrowing::Table(Installing::RULES);
         /// The record of every call: `audit/audit.jsonl` in Berth's data folder.
         pub audit: Audit, Narrowing::Table(Audit::RULES);

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use berth_config::{AllowedPlugin, InstallKey, Loaded};
 use berth_contract::HostError;
+use berth_contract::text::neutral_line;
 use berth_policy::OriginKind;
 use berth_runtime::Candidate;
 use berth_signing::{
@@ -55,8 +56,9 @@ pub fn check_source(config: &Loaded, source: &str) -> Result<(), String> {
         return Ok(());
     }
     Err(format!(
-        "its source {source} isn't in `{key}` ({}){}",
+        "its source isn't in `{key}` ({}): {}{}",
         config.source(key),
+        neutral_line(source),
         remedy(config, key, "add the source there")
     ))
 }

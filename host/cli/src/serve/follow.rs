@@ -97,7 +97,7 @@ impl Follower {
                 }
                 Err(error) => {
                     let (_, Some(error)) = error.end() else { continue };
-                    // The ceiling that counted doesn't any more, whatever keeps the new one from it.
+                    // The old ceiling no longer counts, whatever keeps the new one from counting.
                     if ceilings.as_ref() != Some(&changes.ceilings) {
                         let reason = format!(
                             "the ceiling has changed and the configuration is wrong, so no call runs until it is fixed: {error}"

@@ -78,7 +78,7 @@ fn ceiling_with_keys_beside_it_counts_only_with_a_signature() {
 }
 
 #[test]
-fn signature_of_a_plugin_is_none_of_a_ceiling() {
+fn signature_of_a_plugin_does_not_count_for_a_ceiling() {
     let scene = Scene::new();
     let (ceiling, key) = (scene.company().join("ceiling.toml"), scene.key("key"));
     fs::write(scene.company().join("ceiling.pub"), key.public().to_file()).expect("written");
