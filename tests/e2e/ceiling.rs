@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use serde_json::json;
 
-use crate::support::{Cli, Ended};
+use crate::support::{Cli, Ended, plugin};
 
 /// A user with a ceiling.
 struct Under {
@@ -119,4 +119,33 @@ fn missing_or_invalid_ceiling_stops_the_start() {
         "{}",
         missing.stderr
     );
+}
+
+/// Whatever a user grants, the plugin gets what `[plugins."*"]` leaves: seen by what it reads.
+#[test]
+fn grants_of_every_plugin_end_at_the_ceiling() {
+    let under = Under::new("");
+    let hostile = plugin("hostile");
+    let work = under.cli.work().display().to_string();
+    under.cli.configure(&format!(
+        "[plugins.hostile]\npath = {hostile:?}\nreload = \"trust\"\nallowed_paths = [{work:?}]\n"
+    ));
+    let line = ["call", "--yes", "hostile__read_outside", &format!("path={work}/notes.txt")];
+    assert!(under.run(&line, &[]).ends(0).stdout.contains("first"), "it is granted");
+    for ceiling in
+        ["[plugins.\"*\"]\nallowed_paths = []\n", "[plugins.hostile]\nallowed_paths = []\n"]
+    {
+        fs::write(&under.ceiling, ceiling).expect("the ceiling is written");
+        for line in
+            [&line[..], &[&["--set", "plugins.hostile.allowed_paths=[\"/\"]"], &line[..]].concat()]
+        {
+            let refused = under.run(line, &[]);
+            assert!(refused.code != 0 && !refused.stdout.contains("first"), "{}", refused.stdout);
+        }
+    }
+    // What nobody signed doesn't load, wherever it lies.
+    fs::write(&under.ceiling, "installing.require_signature = true\n").expect("it is written");
+    let told = under.run(&line, &[]);
+    assert!(told.code != 0 && told.stderr.contains("ceiling.toml"), "{}", told.stderr);
+    assert!(!told.stdout.contains("first"), "{}", told.stdout);
 }

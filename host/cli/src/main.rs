@@ -122,9 +122,13 @@ fn run(Arguments { command, options }: Arguments) -> Result<Exit, Error> {
             LevelFilter::WARN
         };
     log(options.log, usual, options.log_format)?;
-    if !matches!(command, Command::Completions(_) | Command::Man(_) | Command::Demo(_)) {
+    let needs_no_lock = matches!(
+        command,
+        Command::Completions(_) | Command::Man(_) | Command::Demo(_) | Command::Doctor(_)
+    );
+    if let (false, Ok(folders)) = (needs_no_lock, Folders::from_environment()) {
         // A bundle whose installation was ended half-way is in force as a whole from here on.
-        Approvals::open(&Folders::from_environment()?).finish()?;
+        Approvals::open(&folders).finish()?;
     }
     match command {
         Command::Call(call) => call::run(&call, &options),

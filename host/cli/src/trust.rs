@@ -34,11 +34,12 @@ pub(crate) fn run(arguments: &TrustArguments, options: &Options) -> Result<Exit,
     let directory = directory
         .canonicalize()
         .map_err(HostError::io(format!("opening {}", directory.display())))?;
-    // Compared with the user's file only: grants by a variable or an option of this command would
-    // be hidden now and count later.
+    // Compared with the files only: grants by a variable or an option of this command would be
+    // hidden now and count later.
     let inputs = Inputs {
         file: options.config.clone(),
         working_directory: Some(directory.clone()),
+        defaults: options.inputs()?.defaults,
         ..Inputs::default()
     };
     let loaded = config::load(&folders, &inputs).map_err(HostError::from)?;

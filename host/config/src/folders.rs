@@ -4,9 +4,7 @@ use std::path::{Path, PathBuf};
 
 use berth_contract::HostError;
 use berth_policy::files::OwnFolder;
-
-/// The folder of keys that sign, in that of the configuration.
-const KEYS: &str = "keys";
+use berth_signing::KEY_FOLDER;
 
 /// Absolute paths of Berth's own folders. They need not exist.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,7 +52,7 @@ impl Folders {
     pub fn own(&self) -> Vec<OwnFolder> {
         let mut folders = vec![
             (self.config.clone(), false),
-            (self.config.join(KEYS), true),
+            (self.config.join(KEY_FOLDER), true),
             (self.data.clone(), true),
             (self.cache.clone(), true),
         ];
@@ -63,7 +61,7 @@ impl Folders {
         if let Some(home) = &self.home {
             folders.extend([
                 (home.join(".config/berth"), false),
-                (home.join(".config/berth").join(KEYS), true),
+                (home.join(".config/berth").join(KEY_FOLDER), true),
                 (home.join(".local/share/berth"), true),
                 (home.join(".cache/berth"), true),
             ]);

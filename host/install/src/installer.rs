@@ -257,15 +257,20 @@ impl<'a> Installer<'a> {
     ///
     /// The lock file can't be read.
     pub fn verify(&self) -> Result<BTreeMap<String, Vec<String>>, HostError> {
-        let all = self.all()?;
-        Ok(all
-            .into_iter()
-            .map(|(name, locked)| {
-                let wrong = locked.versions().filter_map(|version| self.fault(&name, version));
-                let wrong = wrong.collect();
-                (name, wrong)
-            })
-            .collect())
+        let mut all = self.all()?;
+        loop {
+            let faults = |(name, locked): (&String, &LockedPlugin)| {
+                let wrong = locked.versions().filter_map(|version| self.fault(name, version));
+                (name.clone(), wrong.collect())
+            };
+            let found: BTreeMap<String, Vec<String>> = all.iter().map(faults).collect();
+            // Another process may have removed what it no longer names.
+            let now = if found.values().all(Vec::is_empty) { all.clone() } else { self.all()? };
+            if now == all {
+                return Ok(found);
+            }
+            all = now;
+        }
     }
 
     fn fault(&self, name: &str, version: &ApprovedPlugin) -> Option<String> {

@@ -11,6 +11,9 @@ use crate::files::read_bounded;
 use crate::secret_key::MAX_FILE;
 use crate::{PasswordSource, PublicKey, SecretKey, SigningError};
 
+/// The folder of the user's keys in Berth's folder for configuration.
+pub const KEY_FOLDER: &str = "keys";
+
 const SECRET: &str = ".key";
 const PUBLIC: &str = ".pub";
 
@@ -35,7 +38,7 @@ pub struct KeyFiles {
 impl KeyFolder {
     /// The folder of keys in Berth's folder for configuration.
     pub fn new(config: &Path) -> Self {
-        Self(config.join("keys"))
+        Self(config.join(KEY_FOLDER))
     }
 
     /// The path of a secret key.

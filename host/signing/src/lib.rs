@@ -26,7 +26,7 @@ pub use files::{
     join_signatures, read_component, read_signatures_beside, sign_ceiling, sign_file,
     signature_path,
 };
-pub use key_folder::{KeyFiles, KeyFolder, read_secret_key};
+pub use key_folder::{KEY_FOLDER, KeyFiles, KeyFolder, read_secret_key};
 pub use password::PasswordSource;
 pub use public_key::{KeyId, PublicKey};
 pub use secret_key::SecretKey;
