@@ -1,6 +1,9 @@
 //! What an organisation sets: a signed ceiling, defaults, bounds for every plugin, an allow list.
 
-use berth_signing::{KeyFolder, PasswordSource, SecretKey, read_secret_key, sign_ceiling};
+use berth_signing::{
+    KeyFolder, PasswordSource, SecretKey, Signature, SignedPlugin, Statement, read_secret_key,
+    sign_ceiling, today, verify_plugin,
+};
 use serde_json::{Value, json};
 
 use super::*;
@@ -245,4 +248,97 @@ fn allow_list_under_a_ceiling_has_only_what_both_have() {
     }
     let empty: Value = json!([]);
     assert_eq!(serde_json::to_value(&alone[0].config.installing.allowed).ok(), Some(empty));
+}
+
+/// A component whose manifest has this name.
+fn component(name: &str) -> Vec<u8> {
+    let manifest = format!(
+        r#"{{"manifest":1,"name":"{name}","version":"1.0.0","description":"x","capabilities":[]}}"#
+    );
+    let section = [b"\x0eberth:manifest", manifest.as_bytes()].concat();
+    let length = u8::try_from(section.len()).expect("it is short");
+    let header = [&b"\0asm\x0d\0\x01\0\0"[..], &[length | 0x80, length >> 7]].concat();
+    [header, section].concat()
+}
+
+/// As for the allow list, for each pair of lists of sources, and of keys, by what is admitted.
+#[test]
+fn sources_and_keys_under_a_ceiling_trust_only_what_both_trust() {
+    let [one, two] = [(); 2].map(|()| SecretKey::generate().expect("a key is made"));
+    let (key, other) = (one.public(), two.public());
+    let sources =
+        ["*", "oci://r.example/*", "oci://r.example/acme/*", "oci://r.example/acme/x", "/p/*"];
+    let sources = (0..1_u32 << sources.len()).filter(|bits| bits.count_ones() <= 2).map(|bits| {
+        let chosen = sources.iter().enumerate().filter(|(at, _)| bits & (1 << at) != 0);
+        let chosen: Vec<&str> = chosen.map(|(_, source)| *source).collect();
+        format!("installing.sources = {chosen:?}")
+    });
+    let entry =
+        |more: &str| format!("[[installing.keys]]\nname = \"n\"\nkey = \"{key}\"\n{more}\n");
+    let keys = [
+        String::new(),
+        "installing.keys = []".to_owned(),
+        entry(""),
+        entry("plugins = [\"*\"]"),
+        entry("plugins = [\"acme-*\"]"),
+        entry("plugins = [\"*\"]\nsources = [\"oci://r.example/acme/*\"]"),
+        entry("plugins = [\"*\"]\nnot_after = \"2020-01-01\""),
+        entry("plugins = [\"*\"]\nrevoked = true"),
+        format!(
+            "{}{}",
+            entry("plugins = [\"acme-*\"]"),
+            entry("plugins = [\"word\"]\nsources = [\"/p/*\"]")
+        ),
+        format!("[[installing.keys]]\nname = \"n\"\nkey = \"{other}\"\nplugins = [\"*\"]\n"),
+    ];
+    let trusted = entry("plugins = [\"*\"]");
+    let sources = sources.map(|list| format!("{list}\n{trusted}"));
+    let lists: Vec<Vec<String>> = vec![sources.collect(), keys.to_vec()];
+    let places = ["oci://r.example/acme/x:1", "oci://r.example/evil:1", "/p/a.wasm", "/q/a.wasm"];
+    let plugins = ["acme-notes", "word"].map(|name| {
+        let wasm = component(name);
+        let statement = Statement::of_plugin(&wasm, None).expect("it can be signed").to_string();
+        let signature = Signature::sign(&wasm, &statement, &one).expect("it is signed");
+        (name, wasm, signature.to_string().into_bytes())
+    });
+    // What is admitted: pairs of plugins and places.
+    let admitted = |loaded: &Loaded| -> Vec<(&str, &str)> {
+        let installing = &loaded.config.installing;
+        let keys: Vec<_> = installing.keys.iter().map(InstallKey::trusted).collect();
+        let is_signed = |name: &str, wasm: &[u8], signature: &Vec<u8>, source: &str| {
+            let plugin = SignedPlugin { wasm, name, source: Some(source) };
+            verify_plugin(plugin, std::slice::from_ref(signature), &keys, today()).is_ok()
+        };
+        let all = plugins.iter().flat_map(|one| places.iter().map(move |place| (one, *place)));
+        all.filter(|((name, wasm, signature), place)| {
+            installing.sources.iter().any(|pattern| pattern.0.matches(place))
+                && (!installing.require_signature || is_signed(name, wasm, signature, place))
+        })
+        .map(|((name, ..), place)| (*name, place))
+        .collect()
+    };
+    let scene = Scene::new();
+    let path = scene.company().join("ceiling.toml");
+    let named = inputs(&[("BERTH_CEILING", path.to_str().expect("it is UTF-8"))], &[]);
+    let signed = "installing.require_signature = true\n";
+    for lists in lists {
+        let lists: Vec<String> = lists.into_iter().map(|list| format!("{signed}{list}")).collect();
+        let alone: Vec<Loaded> = lists.iter().map(|list| scene.load(list)).collect();
+        let mut some = 0;
+        for (user, own) in lists.iter().zip(&alone) {
+            scene.write(user);
+            for (ceiling, bound) in lists.iter().zip(&alone) {
+                fs::write(&path, ceiling).expect("it is written");
+                let both = load(&scene.folders, &named).expect("it is valid");
+                let (own, bound) = (admitted(own), admitted(bound));
+                for held in admitted(&both) {
+                    some += 1;
+                    // A ceiling without keys says nothing about them.
+                    let says = !ceiling.contains("keys") || bound.contains(&held);
+                    assert!(own.contains(&held) && says, "{user} under {ceiling}: {held:?}");
+                }
+            }
+        }
+        assert!(some > 20, "lists that have something in common");
+    }
 }
