@@ -14,6 +14,6 @@ mod terminal;
 pub use answer::{Answer, Approval, FilterSummary, Remainder, Scope, Step};
 pub use answer_cache::{AnswerCache, CacheKey, CacheSummary};
 pub use filters::{FilterCounts, FilterPipeline};
-pub use overflow::{OverflowReader, OverflowStore, Spool};
+pub use overflow::{LiveOutput, OverflowReader, OverflowStore, Spool};
 pub use results::{CacheResult, Results};
 pub use shape::{ShapeReport, Shaper, structured_schema};

@@ -36,8 +36,8 @@ pub use self::follow::Follow;
 use self::log::{Bounds, Log, Unsynced};
 pub use self::reader::{LogPosition, LogRecord, ReadFrom, RecordReader};
 pub use self::record::{
-    AnswerRecord, CallRecord, FilteredRecord, OutcomeRecord, OwnRequestRecord, ProviderRecord,
-    RollbackRecord, SnapshotRecord, ToolRecord,
+    AnswerRecord, CallRecord, FilteredRecord, JobRecord, OutcomeRecord, OwnRequestRecord,
+    ProviderRecord, RollbackRecord, SnapshotRecord, ToolRecord,
 };
 pub use self::stats::{FilterStats, ToolStats};
 pub use self::trail::{ChainHead, Trail};
@@ -168,6 +168,17 @@ impl Audit {
         self.check_write(settings, written, what).map_or(Ok(()), Err)
     }
 
+    /// Records the undo of what a job changed. Returns when the system has it.
+    ///
+    /// # Errors
+    ///
+    /// It can't be recorded.
+    pub fn rollback_now(&self, rollback: &RollbackRecord<'_>) -> Result<(), Failure> {
+        let Some(settings) = self.settings else { return Ok(()) };
+        let written = self.append(settings, |key| record::rollback(key, rollback, &self.front_end));
+        self.check_write(settings, written.map(drop), "The job was undone").map_or(Ok(()), Err)
+    }
+
     /// Records a request of Berth's own. Returns when the system has it.
     ///
     /// # Errors
@@ -179,6 +190,17 @@ impl Audit {
             self.append(settings, |key| record::own_request(key, request, &self.front_end));
         let what = "The answer to a request of Berth isn't used";
         self.check_write(settings, written.map(drop), what).map_or(Ok(()), Err)
+    }
+
+    /// Records the beginning or the end of a job. Returns when the system has it.
+    ///
+    /// # Errors
+    ///
+    /// It can't be recorded, so a job must not begin.
+    pub fn job(&self, job: &JobRecord<'_>) -> Result<(), Failure> {
+        let Some(settings) = self.settings else { return Ok(()) };
+        let written = self.append(settings, |key| record::job(key, job, &self.front_end));
+        self.check_write(settings, written.map(drop), "The job was not started").map_or(Ok(()), Err)
     }
 
     /// Records the outcome of a call for which nobody waits any more. Returns when the system has

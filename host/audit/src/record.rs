@@ -128,6 +128,21 @@ pub struct RollbackRecord<'a> {
     pub error: Option<&'a str>,
 }
 
+/// The beginning or the end of a job: a command that goes on after its call.
+#[derive(Clone, Copy, Debug)]
+pub struct JobRecord<'a> {
+    /// The job's ID.
+    pub job: &'a str,
+    /// The ID of the call that started it.
+    pub call: &'a str,
+    /// The tool's name.
+    pub tool: &'a str,
+    /// The session of the call.
+    pub session: &'a str,
+    /// The exit code, why it ended, and after which time. `None`: it begins.
+    pub end: Option<(Option<i32>, &'a str, Duration)>,
+}
+
 /// A request of Berth's own, or one hop of it.
 #[derive(Clone, Copy, Debug)]
 pub struct OwnRequestRecord<'a> {
@@ -244,6 +259,24 @@ pub(super) fn rollback(key: &Key, record: &RollbackRecord<'_>, front_end: &str) 
     line.word("result", if record.error.is_none() { "success" } else { "error" });
     if let Some(error) = record.error {
         line.text("error", error, TEXT);
+    }
+    line.text("session", record.session, NAME);
+    line.plain("front_end", front_end, NAME);
+    line.into_bytes()
+}
+
+/// The beginning or the end of a job.
+pub(super) fn job(key: &Key, record: &JobRecord<'_>, front_end: &str) -> Vec<u8> {
+    let kind = if record.end.is_none() { "job_begin" } else { "job_end" };
+    let mut line = Line::new(kind, key);
+    line.plain("job", record.job, NAME);
+    line.plain("call", record.call, NAME);
+    line.plain("tool", record.tool, NAME);
+    if let Some((code, ending, duration)) = record.end {
+        line.word("result", if code == Some(0) { "success" } else { "error" });
+        line.code("exit_code", code.unwrap_or(-1));
+        line.plain("ending", ending, NAME);
+        line.time("duration_ms", duration);
     }
     line.text("session", record.session, NAME);
     line.plain("front_end", front_end, NAME);
@@ -478,11 +511,12 @@ fn reported(line: &mut Line<'_>, record: &OutcomeRecord<'_>) {
     let told = record.report.entries();
     let runs_commands =
         record.call.subjects.iter().any(|subject| subject.kind == SubjectKind::Command);
+    line.optional("job", told.job.as_deref(), NAME);
     match told.exit_code {
         Some(code) => line.code("exit_code", code),
         // A command always has this field: without an exit code it was ended by a signal or never
         // ran.
-        None if runs_commands => line.code("exit_code", -1),
+        None if runs_commands && told.job.is_none() => line.code("exit_code", -1),
         None => {}
     }
     // Refusals by the gates are in the decision.

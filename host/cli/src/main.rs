@@ -149,6 +149,7 @@ fn run(Arguments { command, options }: Arguments) -> Result<Exit, Error> {
         Command::Allow(allow) => allow::directory(&allow, &options),
         Command::AllowHost(allow) => allow::host(&allow, &options),
         Command::Undo(undo) => undo::run(&undo, &options),
+        Command::Jobs(jobs) => berth_terminal::jobs::run(&jobs),
         Command::Demo(demo) => demo::run(&demo),
         Command::Doctor(doctor) => doctor::run(&doctor, &options),
         Command::Completions(completions) => completions::run(&completions),

@@ -4,6 +4,7 @@ use std::io::Write;
 
 use berth_core::HostError;
 use berth_core::config::{self, Folders, Loaded};
+use berth_core::jobs::{self, JobState, JobSummary};
 use berth_core::text::{counted, neutral, neutral_line};
 use berth_core::undo::{self, ChangeKind, UndoChange, UndoEntry, UndoError, UndoStore};
 use serde_json::json;
@@ -58,6 +59,16 @@ pub(crate) fn run(arguments: &UndoArguments, options: &Options) -> Result<Exit, 
             "no call of this directory changed files and can be undone; `berth undo --list` shows all calls that did, also those that changed only times"
                 .to_owned(),
         ));
+    }
+    let running = jobs::list_running(&folders)?;
+    let mut running = running.iter().flat_map(|(_, jobs)| jobs);
+    let running = running.find(|job| {
+        job.state == JobState::Running && calls.iter().any(|about| about.call == job.call)
+    });
+    if let Some(JobSummary { id, call, .. }) = running {
+        return Err(Error::Usage(format!(
+            "the job that call {call} started still runs; stop it first: `berth jobs stop {id}`"
+        )));
     }
     let mut done = Vec::new();
     for about in &calls {

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
-use crate::{ChangeRecorder, Content, OutputRecorder, PathRules, Report};
+use crate::{ChangeRecorder, Content, JobStarter, OutputRecorder, PathRules, Report};
 
 /// One call of a tool, in the form that the host gives to a provider.
 #[derive(Clone)]
@@ -47,6 +47,8 @@ pub struct Call {
     pub command_changes: Option<Arc<dyn ChangeRecorder>>,
     /// Who keeps the whole output of its commands. `None`: nobody does.
     pub output: Option<Arc<dyn OutputRecorder>>,
+    /// Starts commands that go on after the call. `None`: it may start none.
+    pub jobs: Option<Arc<dyn JobStarter>>,
     /// Receives the provider's report of the call beside its outcome.
     pub report: Arc<Report>,
     /// Receives progress and partial output.

@@ -11,6 +11,7 @@ mod denial;
 mod error;
 mod feedback;
 mod filter;
+mod jobs;
 mod output;
 mod output_recorder;
 mod path_rules;
@@ -31,11 +32,13 @@ pub use error::{Category, Failure, HOST_CODES, HostError};
 pub use filter::{
     Confidence, FilterDefinition, FilterInput, FilterVerdict, Matcher, Pattern, Purpose,
 };
+pub use jobs::{JobCommand, JobEnd, JobPlace, JobStarter};
 pub use output::{Body, Content, Output};
 pub use output_recorder::{OutputRecorder, OutputStream};
 pub use path_rules::{PathRefusal, PathRules};
 pub use provider::{BoxFuture, Outcome, Provider};
 pub use report::{
-    FileState, LeftOut, Lookup, Report, ReportEntries, RequestRecord, Seen, SeenFile, Sight,
+    CommandOutput, FileState, LeftOut, Lookup, Report, ReportEntries, RequestRecord, Seen,
+    SeenFile, Sight,
 };
 pub use tokio_util::sync::CancellationToken;

@@ -24,8 +24,12 @@ pub struct ReportEntries {
     pub left_out: LeftOut,
     /// The exit status of a program that the call started.
     pub exit_code: Option<i32>,
+    /// The ID of the job that the call started.
+    pub job: Option<String>,
     /// The host's notices about those programs, for whoever reads the answer.
     pub notices: Vec<String>,
+    /// The earlier command whose output the answer shows.
+    pub output_of: Option<CommandOutput>,
     /// Its network requests in order, each redirect by itself, refused ones too.
     pub requests: Vec<RequestRecord>,
     /// Number of further requests, which aren't listed.
@@ -36,6 +40,18 @@ pub struct ReportEntries {
     pub seen: Seen,
     /// Bytes of the paths in `seen`.
     bytes: usize,
+}
+
+/// The earlier command whose output an answer shows. The answer is untrusted, and filters treat it
+/// as they treat the answer of that command.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CommandOutput {
+    /// The tool that ran it.
+    pub tool: String,
+    /// The command line.
+    pub command: String,
+    /// Whether filters may shorten the answer. Those for security always run.
+    pub shorten: bool,
 }
 
 /// What listings and searches of a call left out because of rules about calls. Paths that the

@@ -15,12 +15,14 @@ use berth_catalogue::subjects::Lookups;
 use berth_config::{Folders, Loaded};
 use berth_contract::{HostError, Provider};
 use berth_egress::{Network, Resolve};
+use berth_jobs::{JobTools, Jobs};
 use berth_runtime::{Builtin, Runtime};
 
 use crate::approvals::ApprovalDesk;
 use crate::audit::Audit;
 use crate::governor::{Governor, Rules};
 use crate::host::{CallObserver, Host, Settings};
+use crate::jobs::{self, HostJobs};
 use crate::retry::Retry;
 use crate::session::Session;
 use crate::undo::{Undo, UndoTool};
@@ -60,6 +62,7 @@ pub struct HostBuilder {
     loading: Loading,
     front_end: Option<Cow<'static, str>>,
     observer: Option<Arc<dyn CallObserver>>,
+    jobs: Option<Arc<HostJobs>>,
 }
 
 impl HostBuilder {
@@ -180,6 +183,14 @@ impl HostBuilder {
         self
     }
 
+    /// The host that this one replaces, after a change of the configuration: commands in the
+    /// background go on. By default they end with their host.
+    #[must_use]
+    pub fn replaces(mut self, host: &Host) -> Self {
+        self.jobs = Some(Arc::clone(&host.jobs));
+        self
+    }
+
     /// Starts the engine and loads everything, unless
     /// [`load_in_background`](Self::load_in_background) or [`only_for`](Self::only_for) was called.
     /// Plugins that are new to this machine are compiled
@@ -239,8 +250,17 @@ impl HostBuilder {
         let retry = Retry(policies.config.config.tools.retry.backoff());
         let front_end = self.front_end.unwrap_or(Cow::Borrowed("library"));
         let name = front_end.to_string();
-        let audit = Audit::new(&policies.config, &policies.folders.data, front_end);
-        let undo = Undo::new(&policies.config, &policies.folders)?;
+        let audit = Arc::new(Audit::new(&policies.config, &policies.folders.data, front_end));
+        let job_settings = jobs::settings(&policies.config, &audit);
+        let has_jobs = job_settings.bounds.running > 0 && !self.builtins.is_empty();
+        let jobs = match self.jobs {
+            Some(jobs) => jobs,
+            None => {
+                let data = policies.folders.data.clone();
+                Arc::new(HostJobs(Arc::new(Jobs::new(job_settings.clone(), data))))
+            }
+        };
+        let undo = Undo::new(&policies.config, &policies.folders)?.map(Arc::new);
         let tools = &policies.config.config.tools;
         let threshold = usize::try_from(tools.overflow.threshold.get()).unwrap_or(usize::MAX);
         let overflow = Arc::new(OverflowStore::new(&policies.folders, tools.overflow));
@@ -255,8 +275,13 @@ impl HostBuilder {
         };
         let mut providers = self.providers;
         if undo.is_some() {
-            let tool = UndoTool::new(&policies.config, &policies.folders, &name);
+            let tool =
+                UndoTool::new(&policies.config, &policies.folders, &name, Arc::clone(&jobs.0));
             providers.insert(0, Arc::new(tool));
+        }
+        if has_jobs {
+            let tools = JobTools::new(Arc::clone(&jobs.0), threshold, limits.max_call);
+            providers.insert(0, Arc::new(tools));
         }
         if threshold > 0 {
             providers.insert(0, Arc::new(OverflowReader::new(Arc::clone(&overflow), threshold)));
@@ -266,6 +291,8 @@ impl HostBuilder {
             tokio::task::spawn_blocking(move || overflow.remove_expired());
         }
         let plugins = Arc::new(Plugins::new(runtime, policies, &providers, self.watch)?);
+        let answering = Arc::clone(&jobs.0);
+        plugins.answer_questions(Box::new(move |question| jobs::answer(&answering, question)));
         for builtin in &self.builtins {
             plugins.add_built_in(builtin).await?;
         }
@@ -313,6 +340,7 @@ impl HostBuilder {
                 counts
             }));
         }
+        jobs.0.change_settings(job_settings);
         let settings = Settings { max_call: limits.max_call, arguments: limits.arguments };
         Ok(Host {
             plugins,
@@ -328,6 +356,7 @@ impl HostBuilder {
             results,
             retry,
             undo,
+            jobs,
             observer: self.observer,
             refusal: std::sync::OnceLock::new(),
         })

@@ -21,6 +21,7 @@ use crate::approvals::{ApprovalDesk, Approver};
 use crate::audit::Audit;
 use crate::dependencies::{self, OfferedTool};
 use crate::governor::{Governor, Rules};
+use crate::jobs::HostJobs;
 use crate::retry::Retry;
 use crate::session::Session;
 use crate::undo::Undo;
@@ -41,12 +42,14 @@ pub struct Host {
     pub(crate) session: Session,
     pub(crate) governor: Arc<Governor>,
     pub(crate) asking: ApprovalDesk,
-    pub(crate) audit: Audit,
+    pub(crate) audit: Arc<Audit>,
     pub(crate) shaping: Shaper,
     pub(crate) results: Results,
     pub(crate) retry: Retry,
     /// `None`: changes aren't saved.
-    pub(crate) undo: Option<Undo>,
+    pub(crate) undo: Option<Arc<Undo>>,
+    /// The commands in the background.
+    pub(crate) jobs: Arc<HostJobs>,
     pub(crate) observer: Option<Arc<dyn CallObserver>>,
     /// Why no further call runs.
     pub(crate) refusal: std::sync::OnceLock<String>,

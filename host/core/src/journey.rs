@@ -13,6 +13,7 @@ use berth_contract::{
     Call, CallId, CancellationToken, Category, Content, Definition, Denial, Events, Failure,
     Outcome, Report,
 };
+use berth_jobs::{JobAbout, JobStart};
 use berth_policy::{Decision, Verdict};
 use serde_json::{Map, Value};
 
@@ -21,6 +22,7 @@ use crate::approve::ApprovalStep;
 use crate::dependencies;
 use crate::governor::ReachRules;
 use crate::host::{Host, ObservedCall, Request};
+use crate::jobs;
 use crate::record::{DropRecorder, Governance, RunReport, call_record};
 use crate::session::Session;
 use crate::undo::{CallChanges, CallJournal};
@@ -135,6 +137,20 @@ impl Host {
         (context, session, CallInputs { approver, events, cancel })
     }
 
+    /// What lets a call start a job: a command of a built-in tool, in a session that lasts.
+    pub(crate) fn job_start(&self, context: &CallContext, session: &Session) -> Option<JobStart> {
+        let tool = context.tool.as_deref().filter(|tool| tool.is_built_in())?;
+        let command = subjects::commands(tool, &context.arguments).next()?.to_owned();
+        let jobs = session.jobs(self.jobs.0.may_start()?)?;
+        let about = JobAbout {
+            call: context.id.to_string(),
+            tool: tool.definition.name.clone(),
+            session: context.session.to_string(),
+            command,
+        };
+        Some(JobStart::new(jobs, about, self.shaping.live(context)))
+    }
+
     async fn journey(
         &self,
         call: &mut DropRecorder<'_>,
@@ -217,6 +233,7 @@ impl Host {
             let outcome = loop {
                 run.attempts += 1;
                 run.spool = self.shaping.spool(context);
+                run.job = self.job_start(context, session).map(Arc::new);
                 let provided = provider_call(
                     context,
                     governance,
@@ -236,6 +253,15 @@ impl Host {
                 }
             };
             let time = steps.finish_step("run");
+            match run.job.take() {
+                Some(job) if outcome.is_ok() && job.has_started() => {
+                    // What the command changes is saved until it ends.
+                    let (undo, audit) = (self.undo.clone(), Arc::clone(&self.audit));
+                    job.keep(jobs::finisher(undo, audit, context, run.journal.take()));
+                }
+                Some(job) => job.abandon(),
+                None => {}
+            }
             let changes = match (&self.undo, run.journal.take()) {
                 (Some(undo), Some(journal)) => undo.finish(journal, &run.report).await,
                 _ => CallChanges::default(),
@@ -243,7 +269,11 @@ impl Host {
             run.snapshot = changes.snapshot();
             if let Some(snapshot) = run.snapshot {
                 changes.tell(snapshot, &*watcher);
-                if let Some(rollback) = changes.rollback_record(context) {
+                if let Some(rollback) = changes.rollback_record(
+                    &context.id.0,
+                    &context.requested_tool,
+                    &context.session,
+                ) {
                     self.audit.rollback(&rollback).await?;
                 }
                 steps.finish_step("save");
@@ -268,7 +298,8 @@ impl Host {
             self.results.keep(context, session.answers(), key, &run.report, output, time);
         }
         dependencies::record_completion(&self.governor.rules(), context, session, &outcome);
-        let notices = changes.notices(self.undo.as_ref());
+        let notices = changes.notices(self.undo.as_deref());
+        let notices = notices.into_iter().chain(session.job_news());
         match outcome {
             Ok(mut output) => {
                 let notices = left_out(&run.report).into_iter().chain(notices);
@@ -420,6 +451,7 @@ fn provider_call(
         path_rules: governance.reached.as_ref().map(|reached| Arc::clone(&reached.paths) as _),
         changes: run.journal.as_ref().map(CallJournal::recorder),
         output: run.spool.clone().map(|spool| spool as _),
+        jobs: run.job.clone().map(|job| job as _),
         command_changes: run.journal.as_ref().and_then(CallJournal::command_recorder),
         report: Arc::clone(&run.report),
         events,

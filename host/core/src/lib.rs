@@ -249,6 +249,7 @@ mod door;
 mod fingerprint;
 mod governor;
 mod host;
+pub mod jobs;
 mod journey;
 pub mod news;
 mod record;

@@ -9,6 +9,7 @@ use berth_audit::{
 };
 use berth_catalogue::{CallContext, Tool};
 use berth_contract::{Category, Failure, Outcome, Report, Snapshot};
+use berth_jobs::JobStart;
 use berth_policy::Decision;
 
 use crate::audit::Audit;
@@ -44,6 +45,8 @@ pub(crate) struct RunReport {
     pub(crate) journal: Option<CallJournal>,
     /// What keeps the whole output of its command.
     pub(crate) spool: Option<Arc<Spool>>,
+    /// What lets it start a command that goes on after it.
+    pub(crate) job: Option<Arc<JobStart>>,
     /// What was saved of them.
     pub(crate) snapshot: Option<Snapshot>,
 }
@@ -99,6 +102,9 @@ impl Drop for DropRecorder<'_> {
         if let Some(journal) = self.run.journal.take() {
             // Its end reads what was changed.
             tokio::task::spawn_blocking(move || drop(journal));
+        }
+        if let Some(job) = self.run.job.take() {
+            job.abandon();
         }
         if !self.recorded {
             let outcome = Err(Failure::new(Category::Cancelled, "nobody waited for the answer")

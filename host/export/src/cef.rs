@@ -131,6 +131,9 @@ fn name(kind: &str, fields: &Fields<'_>) -> String {
         ("approval", _) => "Approval answered".to_owned(),
         ("egress", "blocked") => "Request refused".to_owned(),
         ("egress", _) => "Request".to_owned(),
+        ("job_begin", _) => "Command in the background begins".to_owned(),
+        ("job_end", "success") => "Command in the background succeeded".to_owned(),
+        ("job_end", _) => "Command in the background failed".to_owned(),
         ("rollback", _) => "Tool call undone".to_owned(),
         _ => format!("Audit log: {kind}"),
     }

@@ -21,7 +21,7 @@ impl LiveHost {
     }
 
     /// The host for the next call. A call keeps its host until it ends.
-    pub(crate) fn current(&self) -> Arc<Host> {
+    pub fn current(&self) -> Arc<Host> {
         Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner))
     }
 

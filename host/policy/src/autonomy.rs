@@ -10,6 +10,7 @@ use crate::decision::{Decision, Gate, Verdict};
 use crate::origin::Placed;
 use crate::permissions::Permissions;
 use crate::planted::runs_later;
+use crate::rules::JOB_STOP;
 
 /// How much an agent may do on its own. Earlier variants allow less.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -124,6 +125,17 @@ impl Placed<Autonomy> {
                 remedy,
             })
         };
+        if action.built_in && action.tool == JOB_STOP {
+            let remedy = "To be asked, give its tool a permission with `action = \"ask\"`.";
+            let rule = "a session may stop what it started";
+            return (!permitted).then_some(Decision {
+                verdict: Verdict::Allow,
+                gate: Gate::Autonomy,
+                rule: Cow::Borrowed(rule),
+                place: Cow::Borrowed("built in"),
+                remedy: Cow::Borrowed(remedy),
+            });
+        }
         if autonomy == Autonomy::ReadOnly && action.acts() {
             let remedy = place.remedy_to_set("To be asked instead", "tools", "autonomy = \"ask\"");
             return decision(Verdict::Deny, autonomy.rule().into(), remedy);

@@ -20,9 +20,13 @@ use crate::pattern::TextGlob;
 /// Number of rules in one set. Each rule takes time on every call.
 pub const MAX_RULES: usize = 256;
 
-/// The tool that reads the rest of an answer. Answers tell the model to call it. It needs no rule
-/// that allows, since it shows the output of an allowed call.
-const READ_OVERFLOW: &str = "read_overflow";
+/// The tools of the host that follow an allowed call of the same session: they show the rest of its
+/// output, and stop what it started. Answers tell the model to call them. They need no rule that
+/// allows.
+const FOLLOWING: [&str; 4] = ["read_overflow", "job_output", "job_list", JOB_STOP];
+
+/// The tool that stops what a session started. It needs no approval, whatever `autonomy` is.
+pub(crate) const JOB_STOP: &str = "job_stop";
 
 /// A set of rules.
 #[derive(Clone, Debug, Default)]
@@ -110,7 +114,7 @@ impl RuleSet {
         }
         let allowing = self.rules.iter().filter(|rule| rule.effect == Effect::Allow);
         let first = allowing.clone().next()?;
-        if action.tool == READ_OVERFLOW && action.built_in {
+        if action.built_in && FOLLOWING.contains(&action.tool) {
             return None;
         }
         let allowed = |subject| {
@@ -146,7 +150,7 @@ impl RuleSet {
             .filter(is_named)
             .any(has_no_other_condition)
             || allowing.peek().is_some()
-                && tool != READ_OVERFLOW
+                && !FOLLOWING.contains(&tool)
                 && !allowing.any(|rule| rule.names(tool))
     }
 }

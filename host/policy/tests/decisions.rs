@@ -482,20 +482,16 @@ fn tool_is_hidden_if_its_rules_deny_every_call() {
         &policed(vec![rule(Effect::Allow, &["read"], &[]), rule(Effect::Allow, &[], &["a"])]),
         true
     ));
-    let rest = |rules| {
-        policed(rules).denies_all(&Definition {
-            name: "read_overflow",
-            aliases: &[],
-            provider: "some",
-            acts: false,
-            harmless: true,
-        })
+    let rest = |name, rules| {
+        let tool = Definition { name, aliases: &[], provider: "some", acts: false, harmless: true };
+        policed(rules).denies_all(&tool)
     };
-    assert!(
-        !rest(vec![rule(Effect::Allow, &["read"], &[])]),
-        "`read_overflow` needs no rule that allows"
-    );
-    assert!(rest(vec![rule(Effect::Deny, &["read_*"], &[])]));
+    for name in ["read_overflow", "job_output", "job_list", "job_stop"] {
+        let allowing = rest(name, vec![rule(Effect::Allow, &["read"], &[])]);
+        assert!(!allowing, "`{name}` needs no rule that allows");
+    }
+    assert!(rest("job", vec![rule(Effect::Allow, &["read"], &[])]));
+    assert!(rest("read_overflow", vec![rule(Effect::Deny, &["read_*"], &[])]));
     assert!(
         hidden(&autonomy(Autonomy::ReadOnly), true)
             && !hidden(&autonomy(Autonomy::ReadOnly), false)

@@ -242,6 +242,7 @@ async fn execute(job: Job) -> Outcome {
                 path_rules: call.path_rules.clone(),
                 changes: call.command_changes.clone(),
                 output: call.output.clone(),
+                jobs: call.jobs.clone(),
                 network: call.network,
                 read_only,
                 running: Arc::new(()),

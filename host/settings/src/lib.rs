@@ -66,7 +66,8 @@ pub use secrets::{
 };
 pub use serve::{OAuth, Serve, Structured};
 pub use shell::{
-    NetworkGrant, PresetName, ProcessLimits, SandboxMode, Shell, VariableName, WrittenProgram,
+    JobSettings, NetworkGrant, PresetName, ProcessLimits, SandboxMode, Shell, VariableName,
+    WrittenProgram,
 };
 pub use telemetry::Telemetry;
 pub use tools::{Autonomy, Tools};

@@ -12,7 +12,8 @@ section! {
     pub struct PolicyRules {
         /// The rules, at most 256. Their order doesn't matter. A field that a rule leaves out
         /// matches everything. A rule with `effect = "allow"` turns the set into a list of what may
-        /// run: a call that matches no such rule is refused, except `read_overflow`.
+        /// run: a call that matches no such rule is refused, except `read_overflow` and the
+        /// tools for jobs.
         pub rules: Vec<PolicyRule>, Narrowing::Denials("effect");
     }
 }

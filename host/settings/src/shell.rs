@@ -78,6 +78,20 @@ section! {
         /// What the processes of one command may use, and those of one program that a plugin
         /// starts.
         pub limits: ProcessLimits, Narrowing::Table(ProcessLimits::RULES);
+        /// Commands that go on after their call: `bash` starts one with `background = true`.
+        pub jobs: JobSettings, Narrowing::Table(JobSettings::RULES);
+    }
+}
+
+section! {
+    /// Commands in the background. Each has the `limits` of a command, too.
+    pub struct JobSettings {
+        /// Jobs of one session that run at the same time. 0: there are none, and no tools for them.
+        pub running: Bounded<0, 64> = Bounded::clamped(8), Narrowing::Smaller;
+        /// Seconds after which a job is stopped.
+        pub max_secs: Bounded<1, 604_800> = Bounded::clamped(14_400), Narrowing::Smaller;
+        /// MiB that are kept of the output of one job. The oldest output makes room.
+        pub output_mib: Bounded<1, 64> = Bounded::clamped(16), Narrowing::Smaller;
     }
 }
 

@@ -5,6 +5,7 @@ pub mod ask;
 pub mod card;
 pub mod error;
 pub mod exit;
+pub mod jobs;
 pub mod nearest;
 pub mod new_file;
 pub mod progress;

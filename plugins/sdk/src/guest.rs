@@ -360,6 +360,16 @@ pub(crate) mod process {
         Ok(finished(ended, output(written)))
     }
 
+    pub(crate) fn background(command: Command) -> Result<String, ProcessError> {
+        let (command, options) = command_out(command);
+        let (ended, _) = wit::run(&command, &[], &options).map_err(error)?;
+        let meta = ended.meta.as_deref().and_then(|meta| serde_json::from_str(meta).ok());
+        let job = meta.as_ref().and_then(|meta: &serde_json::Value| meta["job"].as_str());
+        job.map(str::to_owned).ok_or_else(|| {
+            ProcessError::Failed("the host ran the command in the foreground".to_owned())
+        })
+    }
+
     #[derive(Debug)]
     pub(crate) struct Child(wit::Child);
 
@@ -423,7 +433,7 @@ pub(crate) mod process {
             timeout_ms: command.timeout.map(millis),
             output_limit: command.output_limit,
             live: command.live,
-            meta: None,
+            meta: command.background.then(|| r#"{"background":true}"#.to_owned()),
         };
         let command = match command.kind {
             CommandKind::Program(words) => wit::Command::Program(words),

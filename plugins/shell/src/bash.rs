@@ -1,4 +1,4 @@
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use berth_sdk::process::Command;
 use berth_sdk::{Access, Annotations, Call, Content, Failure, Output, Subject, SubjectKind, Tool};
@@ -17,14 +17,16 @@ pub(crate) struct Arguments {
     /// The command line for bash. It starts in the working directory.
     command: String,
     /// Seconds after which the command is stopped, with everything that it started. Default: 30,
-    /// unless the operator changed it.
+    /// unless the operator changed it; in the background as long as a job may run.
     #[schemars(range(min = 1, max = 86_400))]
-    #[expect(dead_code, reason = "the host reads it: it is the time of the call")]
     timeout: Option<u32>,
     /// Set it to true if the command needs the network. A person may have to approve it. Commands
     /// that are known to need the network ask without it.
     #[expect(dead_code, reason = "the host reads it, and decides")]
     network: Option<bool>,
+    /// Set it to true for a server, or a command that takes minutes: it goes on as a job of this
+    /// session, and the answer is the job's id. `job_output` reads its output, `job_stop` ends it.
+    background: Option<bool>,
 }
 
 impl Tool for Bash {
@@ -32,8 +34,8 @@ impl Tool for Bash {
     const TITLE: Option<&str> = Some("Run a command");
     const DESCRIPTION: &str = "\
         Runs a command line with bash, in a sandbox: it sees the working directory and other paths that the operator granted, and has the \
-        network only if that is allowed. Each call is a shell of its own: no directory, variable or background process outlives it, and \
-        /tmp is private to it. There is no terminal, and standard input is empty. Returns the output, labelled stdout: and stderr: if there \
+        network only if that is allowed. Each call is a shell of its own: no directory or variable outlives it, no process that it leaves \
+        behind, and /tmp is private to it. With background = true, the command goes on as a job. There is no terminal, and standard input is empty. Returns the output, labelled stdout: and stderr: if there \
         is both, and at most 1 MiB of each. An exit code other than 0 is a failure, with all of the output. Use read, grep, find_path and \
         edit for files: they are faster, and need approval less often.";
     const ANNOTATIONS: Annotations = Annotations::ACTING;
@@ -57,6 +59,9 @@ impl Tool for Bash {
             return Err(Failure::invalid("command is empty")
                 .with_suggestion("Set command to the command line to run."));
         }
+        if arguments.background == Some(true) {
+            return start_job(arguments);
+        }
         let started_at = Instant::now();
         // The text must not change: the host decided on exactly this text.
         let finished = Command::shell(arguments.command).live().run()?;
@@ -74,6 +79,20 @@ impl Tool for Bash {
         let failure = Failure { content, ..failure::from_finished(&finished, took) };
         Err(failure.with_structured(serde_json::to_value(&envelope)?))
     }
+}
+
+/// Starts the command as a job.
+fn start_job(arguments: Arguments) -> Result<Output, Failure> {
+    let mut command = Command::shell(arguments.command);
+    if let Some(seconds) = arguments.timeout {
+        command = command.timeout(Duration::from_secs(seconds.into()));
+    }
+    let id = command.background()?;
+    let text = format!(
+        "Started as job {id}. job_output shows its output and how it ends, job_stop stops it. It ends with this session at the latest.\n"
+    );
+    let content = vec![Content::text(text)];
+    Output { content, ..Output::default() }.with_structured(&Envelope::of_job(id))
 }
 
 #[cfg(test)]

@@ -24,9 +24,19 @@ pub(crate) struct Envelope {
     exit_code: i32,
     /// Whether some of the output was left out.
     truncated: bool,
+    /// The id of the job, if the command goes on in the background. It has no output and no exit
+    /// code yet: they are empty and 0 here.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    job: Option<String>,
 }
 
 impl Envelope {
+    /// A command that goes on as a job.
+    pub(crate) fn of_job(id: String) -> Self {
+        let (stdout, stderr) = (String::new(), String::new());
+        Self { stdout, stderr, exit_code: 0, truncated: false, job: Some(id) }
+    }
+
     pub(crate) fn new(finished: &Finished) -> Self {
         let output = &finished.output;
         let (stdout, stdout_cut) = text(&output.stdout, output.stdout_truncated);
@@ -36,6 +46,7 @@ impl Envelope {
             stderr,
             exit_code: finished.exit_code.unwrap_or(-1),
             truncated: stdout_cut || stderr_cut,
+            job: None,
         }
     }
 

@@ -17,7 +17,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A command that leaves processes behind in every possible way, and reports when it has. `mark` is
 /// in all their command lines.
-fn stubborn(mark: &str) -> String {
+pub(crate) fn stubborn(mark: &str) -> String {
     format!(
         "trap '' TERM INT HUP; sleep {mark} & setsid sleep {mark} & (setsid nohup sh -c 'trap \"\" TERM; sleep {mark}' >/dev/null 2>&1 &) ; \
          ( ( sleep {mark} & ) & ) ; echo begun; sleep {mark}"
@@ -25,7 +25,7 @@ fn stubborn(mark: &str) -> String {
 }
 
 /// Processes of this machine with a word among their arguments.
-fn with_word(word: &str) -> usize {
+pub(crate) fn with_word(word: &str) -> usize {
     let entries = fs::read_dir("/proc").expect("/proc is mounted").flatten();
     let lines = entries.filter_map(|entry| fs::read(entry.path().join("cmdline")).ok());
     lines
@@ -34,7 +34,7 @@ fn with_word(word: &str) -> usize {
 }
 
 #[track_caller]
-fn assert_gone(word: &str) {
+pub(crate) fn assert_gone(word: &str) {
     let until = Instant::now() + PATIENCE;
     while with_word(word) > 0 {
         assert!(Instant::now() < until, "{} processes of {word} are left", with_word(word));
@@ -43,7 +43,7 @@ fn assert_gone(word: &str) {
 }
 
 /// A number of seconds that no other test sleeps.
-fn mark(kind: u32, number: u32) -> String {
+pub(crate) fn mark(kind: u32, number: u32) -> String {
     format!("{}{kind:02}{number:04}", 7_000_000 + std::process::id())
 }
 

@@ -5,10 +5,11 @@
 //! a command that fails for another reason proves nothing.
 
 mod bounds;
-mod ended;
+pub(crate) mod ended;
 mod environment;
 mod fallback;
 mod files;
+mod jobs;
 mod modes;
 mod network;
 mod prepared;

@@ -83,6 +83,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "berth-catalogue",
         ],
     ),
+    ("berth-jobs", &["berth-contract", "berth-private", "berth-answers"]),
     (
         "berth-audit",
         &["berth-contract", "berth-redaction", "berth-policy", "berth-private", "berth-config"],
@@ -100,6 +101,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "berth-runtime",
             "berth-catalogue",
             "berth-answers",
+            "berth-jobs",
             "berth-audit",
             "berth-undo",
         ],

@@ -17,8 +17,8 @@ use berth_catalogue::{Audience, CallContext, Chain, Link, subjects};
 use berth_config as config;
 use berth_contract::text::cut;
 use berth_contract::{
-    Body, CancellationToken, Category, Confidence, Content, Failure, FilterInput, FilterVerdict,
-    HostError, Outcome, Purpose,
+    Body, CancellationToken, Category, CommandOutput, Confidence, Content, Failure, FilterInput,
+    FilterVerdict, HostError, Outcome, Purpose,
 };
 use berth_policy::{SecurityLines, last_command};
 use serde_json::Value;
@@ -90,22 +90,24 @@ impl FilterPipeline {
     /// that the kept complete text doesn't hold what they block. `shorten`: whether the part that
     /// is left out can be read later. If the output is in `spooled`, filters get all of it, in
     /// pieces. What security filters remove is removed there too. It is dropped if it can't be
-    /// read.
+    /// read. `output_of`: the earlier command whose output the answer shows.
     ///
     /// # Errors
     ///
     /// The answer is withheld.
+    #[expect(clippy::too_many_arguments, reason = "each is another fact of the one answer")]
     pub(crate) async fn apply(
         &self,
         chain: &Chain,
         context: &CallContext,
+        output_of: Option<&CommandOutput>,
         shorten: bool,
         outcome: &Outcome,
         spooled: &mut SpooledAnswer,
         cancel: &CancellationToken,
     ) -> Result<Option<FilterChange>, Failure> {
         let Some(tool) = context.tool.as_deref() else { return Ok(None) };
-        let name = tool.definition.name.as_str();
+        let name = output_of.map_or(&*tool.definition.name, |output| &*output.tool);
         let length = length(outcome);
         let says = length > 0 || Streams::structured(outcome).is_some();
         if let Some((plugin, reason)) = chain.missing().filter(|_| says) {
@@ -117,7 +119,8 @@ impl FilterPipeline {
         if !says || !chain.links().iter().any(|link| looks(&link)) {
             return Ok(None);
         }
-        let line = subjects::commands(tool, &context.arguments).next();
+        let own = subjects::commands(tool, &context.arguments).next();
+        let line = output_of.map(|output| &*output.command).or(own);
         let last = line.and_then(last_command);
         let among_others = last.as_ref().is_some_and(|last| !last.alone);
         let subject = match line {
@@ -134,7 +137,7 @@ impl FilterPipeline {
         if security.is_empty() && cosmetic.is_empty() {
             return Ok(None);
         }
-        let streams = Streams::from_outcome(outcome, line.is_some() && tool.is_built_in());
+        let streams = Streams::from_outcome(outcome, own.is_some() && tool.is_built_in());
         let input = FilterInput {
             tool: name.to_owned(),
             subject: subject.clone(),

@@ -3,6 +3,7 @@
 //! They are in one private folder, each in a file whose name holds the session's hash and a random
 //! ID. So no ID leads to another session's answer, and none can be guessed.
 
+mod live;
 mod partial;
 mod read;
 mod spool;
@@ -18,6 +19,7 @@ use berth_private::PrivateFolder;
 use sha2::{Digest, Sha256};
 
 use berth_config::{self as config, Folders};
+pub use live::LiveOutput;
 pub use read::OverflowReader;
 pub(crate) use read::{READ_OVERFLOW, byte_offset};
 pub use spool::Spool;

@@ -25,7 +25,7 @@ const END: usize = 256 << 10;
 
 /// Bytes before and behind a place in an output that decide what is a secret there. No secret is
 /// longer, and none is farther from its key.
-const AROUND: usize = 16 << 10;
+pub(super) const AROUND: usize = 16 << 10;
 
 /// Bytes of a piece for filters.
 const PIECE: u64 = 4 << 20;
@@ -55,11 +55,22 @@ struct Writer {
 }
 
 /// How bytes become a text that may be kept.
-#[derive(Clone, Copy)]
-struct TextRules {
-    kind: Kind,
+#[derive(Clone, Copy, Debug)]
+pub(super) struct TextRules {
+    pub(super) kind: Kind,
     /// `None`: secrets stay.
-    keys: Option<Keys>,
+    pub(super) keys: Option<Keys>,
+}
+
+impl TextRules {
+    /// What a terminal would show of these bytes, without characters that steer one.
+    pub(super) fn text(self, bytes: Vec<u8>) -> String {
+        let text = match String::from_utf8(bytes) {
+            Ok(text) => text,
+            Err(error) => String::from_utf8_lossy(error.as_bytes()).into_owned(),
+        };
+        neutral_owned(self.kind.shown(text))
+    }
 }
 
 /// Standard output and standard error.
@@ -82,8 +93,8 @@ struct StreamSpool {
 }
 
 /// A text that comes in pieces, and goes on without secrets.
-#[derive(Default)]
-struct RedactedText {
+#[derive(Debug, Default)]
+pub(super) struct RedactedText {
     /// The end of what went on already, then the rest.
     text: String,
     /// Bytes of `text` that went on already.
@@ -237,11 +248,7 @@ impl StreamSpool {
     /// Moves the first bytes into the text.
     fn make_text(&mut self, end: usize, rules: TextRules) {
         let bytes: Vec<u8> = self.raw.drain(..end).collect();
-        let text = match String::from_utf8(bytes) {
-            Ok(text) => text,
-            Err(error) => String::from_utf8_lossy(error.as_bytes()).into_owned(),
-        };
-        self.text.text.push_str(&neutral_owned(rules.kind.shown(text)));
+        self.text.push(&rules.text(bytes));
     }
 
     fn write(&mut self, all: bool, rules: TextRules, store: &OverflowStore) -> io::Result<()> {
@@ -266,7 +273,7 @@ impl StreamSpool {
             let line = self.raw.iter().position(|byte| *byte == b'\n').map_or(0, |at| at + 1);
             self.raw.drain(..line);
             let dropped = self.dropped + line;
-            self.text.text.push_str(&format!("\n[… {dropped} bytes are left out here …]\n"));
+            self.text.push(&format!("\n[… {dropped} bytes are left out here …]\n"));
         }
         self.make_text(self.raw.len(), rules);
         self.write(true, rules, store)?;
@@ -275,8 +282,19 @@ impl StreamSpool {
 }
 
 impl RedactedText {
-    /// The next part without secrets. `all`: no more text follows.
-    fn next(&mut self, all: bool, keys: Option<Keys>) -> String {
+    /// Adds text.
+    pub(super) fn push(&mut self, text: &str) {
+        self.text.push_str(text);
+    }
+
+    /// Bytes that didn't go on yet.
+    pub(super) fn waiting(&self) -> usize {
+        self.text.len() - self.done
+    }
+
+    /// The next part without secrets. `all`: all of the text, since no more follows, or a reader
+    /// doesn't wait for it.
+    pub(super) fn next(&mut self, all: bool, keys: Option<Keys>) -> String {
         let text = &self.text;
         let end = match all {
             true => text.len(),
@@ -412,7 +430,7 @@ impl Rewriting {
 }
 
 /// Bytes at the end that may be the beginning of a character.
-fn unfinished(bytes: &[u8]) -> usize {
+pub(super) fn unfinished(bytes: &[u8]) -> usize {
     let end = &bytes[bytes.len().saturating_sub(3)..];
     let last = end.utf8_chunks().last().map_or(&[][..], |chunk| chunk.invalid());
     let is_cut = std::str::from_utf8(last).is_err_and(|error| error.error_len().is_none());

@@ -32,7 +32,7 @@ use crate::answer::{FilterSummary, Remainder};
 use crate::blocking::blocking;
 use crate::filters::{FilterPipeline, SpooledAnswer, Whole};
 use crate::overflow::{
-    Extent, KeptOutput, OverflowId, OverflowStore, READ_OVERFLOW, Spool, SpooledOutput,
+    Extent, KeptOutput, LiveOutput, OverflowId, OverflowStore, READ_OVERFLOW, Spool, SpooledOutput,
 };
 use crate::terminal::Kind;
 use clean::{clean_in_time, is_longer};
@@ -82,7 +82,7 @@ impl Shaper {
             clean_in_time(outcome, source, kind(context), self.result, cancel).await;
         shape.truncated = truncated;
         let (mut outcome, notice) =
-            self.filter(chain, context, &mut shape, outcome, &mut spooled, cancel).await;
+            self.filter(chain, context, report, &mut shape, outcome, &mut spooled, cancel).await;
         if shape.filtered.is_some() {
             let limit = self.result;
             let cleaned = clean_in_time(outcome, source, Kind::Stored, limit, cancel).await;
@@ -100,10 +100,12 @@ impl Shaper {
                 .map(|notice| redaction::owned(notice, source.keys()))
                 .collect();
         }
-        if is_untrusted(context) {
+        let untrusted = is_untrusted(context) || report.entries().output_of.is_some();
+        if untrusted {
             shape.injections = flagged::flag(&mut outcome).await;
         }
         if context.audience == Audience::Model {
+            shape.untrusted = untrusted;
             self.for_model(context, &mut shape, &mut outcome, &mut kept).await;
         }
         let notice = notice.or_else(|| {
@@ -156,8 +158,10 @@ impl Shaper {
             clean_in_time(outcome, source, kind(context), self.result, &cancel).await;
         let (store, keys) = (Arc::clone(&self.overflow), source.map(Source::keys));
         let mut spooled = SpooledAnswer { store, keys, output: None };
-        let change =
-            self.filtering.apply(chain, context, true, &outcome, &mut spooled, &cancel).await?;
+        let change = self
+            .filtering
+            .apply(chain, context, None, true, &outcome, &mut spooled, &cancel)
+            .await?;
         let filtered = change.map(|change| change.make(&mut outcome));
         let (outcome, _) = clean_in_time(outcome, source, Kind::Stored, self.result, &cancel).await;
         let content = match outcome {
@@ -170,10 +174,12 @@ impl Shaper {
     }
 
     /// The filtered answer, in which secrets have to be searched again, with its notices.
+    #[expect(clippy::too_many_arguments, reason = "each is another fact of the one answer")]
     async fn filter(
         &self,
         chain: &Chain,
         context: &CallContext,
+        report: &Report,
         shape: &mut ShapeReport,
         mut outcome: Outcome,
         spooled: &mut SpooledAnswer,
@@ -182,8 +188,13 @@ impl Shaper {
         // A caller asks for the rest of an answer to see it, so it isn't filtered.
         let shorten =
             self.threshold > 0 && !context.tool.as_deref().is_some_and(reads_stored_answers);
-        let applied =
-            self.filtering.apply(chain, context, shorten, &outcome, spooled, cancel).await;
+        let output_of = report.entries().output_of.clone();
+        let shorten = shorten && output_of.as_ref().is_none_or(|output| output.shorten);
+        let untrusted = is_untrusted(context) || output_of.is_some();
+        let applied = self
+            .filtering
+            .apply(chain, context, output_of.as_ref(), shorten, &outcome, spooled, cancel)
+            .await;
         let mut change = match applied {
             Ok(Some(change)) => change,
             Ok(None) => return (outcome, None),
@@ -199,7 +210,7 @@ impl Shaper {
                     self.keep_spooled(context, output).await.map(|kept| (kept.id, kept.extent))
                 }
                 (Whole::Spooled, None) => Err("it is gone".to_owned()),
-                (Whole::Text(text), _) => self.keep(context, text, is_untrusted(context)).await,
+                (Whole::Text(text), _) => self.keep(context, text, untrusted).await,
             };
             let kept = match kept {
                 kept @ Ok(_) => kept,
@@ -263,11 +274,10 @@ impl Shaper {
         spooled: &mut Option<Result<KeptOutput, String>>,
     ) {
         let Some(tool) = &context.tool else { return };
-        let (rest, untrusted) = (reads_stored_answers(tool), is_untrusted(context));
+        let (rest, untrusted) = (reads_stored_answers(tool), shape.untrusted);
         if untrusted {
             flagged::set_meta(outcome, "berth:untrusted", json!(true));
         }
-        shape.untrusted = untrusted;
         let warning = flagged::warning(&shape.injections);
         let before = warning.as_deref().map(|warning| Content::text(bracketed(warning)));
         shape.notices.extend(warning);
@@ -389,6 +399,12 @@ impl Shaper {
         let session = Arc::clone(&context.session);
         let output = Arc::into_inner(output).ok_or("it is still read")?;
         blocking(move || output.keep(&session)).await.map_err(|error| error.to_string())
+    }
+
+    /// Makes text of what a command writes that goes on after its call.
+    pub fn live(&self, context: &CallContext) -> LiveOutput {
+        let keys = self.redacts(context).then(|| Source::for_call(context).keys());
+        LiveOutput::new(kind(context), keys)
     }
 
     /// Who keeps the whole output of the command of a call. `None`: there is none, or nothing is

@@ -1,7 +1,7 @@
-//! Lets one process ask a host in another process about its plugins, over a socket in the data
-//! folder. Only the folder's user can open it.
+//! Lets one process ask a host in another process about its plugins, and whatever else the host
+//! answers, over a socket in the data folder. Only the folder's user can open it.
 //!
-//! A question is one word, the answer one JSON array. A host answers as long as it runs, so there
+//! A question is one line, the answer one JSON array. A host answers as long as it runs, so there
 //! are no state files that could be out of date.
 
 use std::io::{ErrorKind, Read, Write};
@@ -24,6 +24,9 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// Time limit for loading changed plugins. Compiling a component takes a while.
 const LOADING: Duration = Duration::from_secs(150);
 
+/// Most bytes of a question.
+const MAX_QUESTION: usize = 64;
+
 /// Most hosts that are asked.
 const MAX_HOSTS: usize = 256;
 
@@ -41,6 +44,11 @@ pub enum Ask {
 
 impl Ask {
     const ALL: [Self; 2] = [Self::Plugins, Self::Reload];
+
+    /// The question of these words.
+    pub(super) fn parse(question: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|ask| ask.word() == question)
+    }
 
     fn word(self) -> &'static str {
         match self {
@@ -66,31 +74,55 @@ pub struct HostPlugins {
 ///
 /// [`HostError`] if others can use the folder of the sockets.
 pub fn ask_hosts(folders: &Folders, ask: Ask) -> Result<Vec<HostPlugins>, HostError> {
+    let patience = if ask == Ask::Reload { LOADING } else { PATIENCE };
+    let answers = ask_each(folders, ask.word(), patience)?;
+    let plugins = answers.into_iter().filter_map(|(pid, answer)| {
+        Some(HostPlugins { pid, plugins: serde_json::from_slice(&answer).ok()? })
+    });
+    Ok(plugins.collect())
+}
+
+/// Asks every running host of this user that watches its plugins a question of one line. Returns
+/// the answers with the process IDs. Hosts that don't answer in time are left out. Blocks.
+///
+/// # Errors
+///
+/// Those of [`ask_hosts`].
+pub fn ask_each(
+    folders: &Folders,
+    question: &str,
+    patience: Duration,
+) -> Result<Vec<(u32, Vec<u8>)>, HostError> {
     let path = folder(folders);
     let names =
         PrivateFolder::open(&path).and_then(|folder| Ok((folder.names(MAX_HOSTS)?, folder)));
     match names {
         Ok((names, folder)) => {
-            Ok(names.iter().filter_map(|name| ask_one(&folder, name, ask)).collect())
+            Ok(names.iter().filter_map(|name| ask_one(&folder, name, question, patience)).collect())
         }
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(Vec::new()),
         Err(error) => Err(HostError::io(path.display().to_string())(error)),
     }
 }
 
-fn ask_one(folder: &PrivateFolder, name: &str, ask: Ask) -> Option<HostPlugins> {
+fn ask_one(
+    folder: &PrivateFolder,
+    name: &str,
+    question: &str,
+    patience: Duration,
+) -> Option<(u32, Vec<u8>)> {
     let pid = name.split_once('-')?.0.parse().ok()?;
     let Ok(mut stream) = UnixStream::connect(below(folder, name)) else {
         // The host ended without removing its socket.
         let _ = folder.remove(name);
         return None;
     };
-    stream.set_read_timeout(Some(if ask == Ask::Reload { LOADING } else { PATIENCE })).ok()?;
+    stream.set_read_timeout(Some(patience)).ok()?;
     stream.set_write_timeout(Some(PATIENCE)).ok()?;
-    writeln!(stream, "{}", ask.word()).ok()?;
+    writeln!(stream, "{question}").ok()?;
     let mut answer = Vec::new();
     stream.take(MAX_ANSWER).read_to_end(&mut answer).ok()?;
-    Some(HostPlugins { pid, plugins: serde_json::from_slice(&answer).ok()? })
+    Some((pid, answer))
 }
 
 /// The socket on which a host is asked.
@@ -114,8 +146,8 @@ impl Listener {
         Ok(Self { socket, folder, name })
     }
 
-    /// Answers all waiting questions. Calls `answer` for each.
-    pub(super) fn serve(&self, mut answer: impl FnMut(Ask) -> Vec<PluginState>) {
+    /// Answers all waiting questions. Calls `answer` for each; `None`: there is no such question.
+    pub(super) fn serve(&self, mut answer: impl FnMut(&str) -> Option<Vec<u8>>) {
         while let Ok((stream, _)) = self.socket.accept() {
             // A process that breaks the protocol gets no answer.
             let _ = serve_one(stream, &mut answer);
@@ -137,21 +169,20 @@ impl Drop for Listener {
 
 fn serve_one(
     mut stream: UnixStream,
-    answer: &mut impl FnMut(Ask) -> Vec<PluginState>,
+    answer: &mut impl FnMut(&str) -> Option<Vec<u8>>,
 ) -> std::io::Result<()> {
     stream.set_nonblocking(false)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
-    let mut word = Vec::new();
+    let mut question = Vec::new();
     let mut byte = [0];
-    while word.len() < 16 && stream.read(&mut byte)? == 1 && byte != *b"\n" {
-        word.push(byte[0]);
+    while question.len() < MAX_QUESTION && stream.read(&mut byte)? == 1 && byte != *b"\n" {
+        question.push(byte[0]);
     }
-    let Some(ask) = Ask::ALL.into_iter().find(|ask| ask.word().as_bytes() == word) else {
-        return Ok(());
-    };
-    let states = serde_json::to_vec(&answer(ask))?;
-    stream.write_all(&states)
+    match std::str::from_utf8(&question).ok().and_then(answer) {
+        Some(answer) => stream.write_all(&answer),
+        None => Ok(()),
+    }
 }
 
 fn folder(folders: &Folders) -> PathBuf {

@@ -25,7 +25,7 @@ mod watching;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::File;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
 use berth_config::{BUILT_IN_FILTERS, Reload};
 use berth_contract::{CancellationToken, HostError, Provider};
@@ -68,7 +68,13 @@ pub struct Plugins {
     watched: bool,
     /// The built-in filters and the operator's rules that they were loaded with.
     filters: Mutex<Option<filters::BuiltInFilters>>,
+    /// Answers questions of other processes that aren't about plugins.
+    other_questions: OnceLock<AnswerQuestion>,
 }
+
+/// Answers a question of another process, of one line, with JSON. `None`: there is no such
+/// question.
+pub type AnswerQuestion = Box<dyn Fn(&str) -> Option<Vec<u8>> + Send + Sync>;
 
 /// Plugins that were found and aren't loaded yet. No other reload begins before they are.
 pub struct FoundPlugins {
@@ -87,6 +93,11 @@ struct FoundComponent {
 }
 
 impl Plugins {
+    /// Answers questions of other processes by this, too. The first one counts.
+    pub fn answer_questions(&self, answer: AnswerQuestion) {
+        let _ = self.other_questions.set(answer);
+    }
+
     /// Starts without plugins. `watched`: a watch reloads plugins when their files change, so a
     /// file that may be half written isn't reported yet.
     ///
@@ -117,6 +128,7 @@ impl Plugins {
             changes,
             watched,
             filters,
+            other_questions: OnceLock::new(),
         })
     }
 

@@ -10,8 +10,8 @@ use berth_contract::HostError;
 use berth_system::watch::{FolderWatch, Woken};
 use rustix::event::{EventfdFlags, eventfd};
 
+use super::Plugins;
 use super::control::{Ask, Listener};
-use super::{PluginState, Plugins};
 
 /// Delay before a file that may be half written is read again.
 const AGAIN: Duration = Duration::from_millis(300);
@@ -90,7 +90,7 @@ impl Watcher {
             match woken {
                 Woken::Other(_) => {
                     if let Some(listener) = &self.listener {
-                        listener.serve(|ask| self.answer(&plugins, ask));
+                        listener.serve(|question| self.answer(&plugins, question));
                     }
                 }
                 Woken::Changes => {
@@ -105,12 +105,15 @@ impl Watcher {
         }
     }
 
-    fn answer(&self, plugins: &Arc<Plugins>, ask: Ask) -> Vec<PluginState> {
+    fn answer(&self, plugins: &Arc<Plugins>, question: &str) -> Option<Vec<u8>> {
+        let Some(ask) = Ask::parse(question) else {
+            return plugins.other_questions.get()?(question);
+        };
         if ask == Ask::Reload {
             self.renew(plugins);
             self.reactor.block_on(plugins.reload(true));
         }
-        plugins.states()
+        serde_json::to_vec(&plugins.states()).ok()
     }
 
     /// Watches the folders of plugins and rules. Already watched folders stay watched.

@@ -108,6 +108,8 @@ pub(crate) enum Command {
     Trust(TrustArguments),
     /// Restore what a call changed in files
     Undo(UndoArguments),
+    /// List the commands that run in the background of every `berth serve`, or stop one
+    Jobs(berth_terminal::jobs::JobsArguments),
     /// Show tools at work, and what the sandbox stops
     Demo(DemoArguments),
     /// Check this machine and the configuration, and say how to fix what is wrong

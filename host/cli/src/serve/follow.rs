@@ -138,7 +138,9 @@ impl Follower {
         let loaded = tokio::task::spawn_blocking(move || host::load(&options, &folders))
             .await
             .map_err(|error| HostError::io("loading the configuration")(error.into()))??;
-        let host = builder(self.folders.clone(), loaded.clone())?.build().await?;
+        let builder = builder(self.folders.clone(), loaded.clone())?;
+        let builder = builder.replaces(&self.live.current());
+        let host = builder.build().await?;
         // The tools of the present host stay meanwhile. A plugin that takes long doesn't keep a new
         // rule from counting.
         let _ = timeout(MAX_LOADING, host.ready()).await;

@@ -30,6 +30,10 @@ cpu_secs = 100
 file_mib = 100
 open_files = 100
 scratch_mib = 100
+[tools.shell.jobs]
+running = 2
+max_secs = 100
+output_mib = 2
 [tools.web]
 enabled = false
 timeout = 10
@@ -125,6 +129,9 @@ pub(super) fn attempt(key: &str) -> Option<&'static str> {
         "tools.shell.limits.file_mib" => "tools.shell.limits.file_mib = 101",
         "tools.shell.limits.open_files" => "tools.shell.limits.open_files = 101",
         "tools.shell.limits.scratch_mib" => "tools.shell.limits.scratch_mib = 101",
+        "tools.shell.jobs.running" => "tools.shell.jobs.running = 3",
+        "tools.shell.jobs.max_secs" => "tools.shell.jobs.max_secs = 101",
+        "tools.shell.jobs.output_mib" => "tools.shell.jobs.output_mib = 3",
         "tools.shell.blocked_commands" | "tools.shell.confirm_patterns" => return None,
         "tools.shell.allowed_commands" => "tools.shell.allowed_commands = [\"sudo\"]",
         "tools.shell.only_commands" => "tools.shell.only_commands = []",

@@ -4,12 +4,13 @@ mod disk;
 mod state;
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use berth_contract::HostError;
 
 use berth_answers::{AnswerCache, CacheSummary};
 use berth_config::Folders;
+use berth_jobs::{Jobs, SessionJobs};
 pub(crate) use disk::count;
 pub(crate) use state::{SessionState, seconds};
 
@@ -25,6 +26,8 @@ struct Inner {
     state: Place,
     /// Always in memory.
     answers: AnswerCache,
+    /// The commands that go on after their calls. They end with the session.
+    jobs: OnceLock<SessionJobs>,
 }
 
 enum Place {
@@ -40,6 +43,7 @@ impl Session {
             name: name.into(),
             state: Place::Memory(Mutex::default()),
             answers: AnswerCache::default(),
+            jobs: OnceLock::new(),
         }))
     }
 
@@ -52,7 +56,8 @@ impl Session {
     pub fn on_disk(folders: &Folders, name: impl Into<Arc<str>>) -> Self {
         let name = name.into();
         let state = Place::Disk(disk::DiskSession::new(folders, &name));
-        Self(Arc::new(Inner { name, state, answers: AnswerCache::default() }))
+        let answers = AnswerCache::default();
+        Self(Arc::new(Inner { name, state, answers, jobs: OnceLock::new() }))
     }
 
     /// The name of its owner.
@@ -75,6 +80,18 @@ impl Session {
     /// them.
     pub(crate) fn answers(&self) -> Option<&AnswerCache> {
         matches!(self.0.state, Place::Memory(_)).then_some(&self.0.answers)
+    }
+
+    /// Its jobs in a host, which the first call that may start one makes. `None` in a process that
+    /// makes one call and ends: its jobs would end with it.
+    pub(crate) fn jobs(&self, jobs: &Jobs) -> Option<&SessionJobs> {
+        matches!(self.0.state, Place::Memory(_))
+            .then(|| self.0.jobs.get_or_init(|| jobs.session(&self.0.name)))
+    }
+
+    /// What its caller has to know of jobs that have ended, each once.
+    pub(crate) fn job_news(&self) -> Vec<String> {
+        self.0.jobs.get().map(SessionJobs::news).unwrap_or_default()
     }
 
     /// Reads the state. Nobody changes it meanwhile, so `look` must be quick.

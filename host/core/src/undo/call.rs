@@ -104,33 +104,24 @@ impl Undo {
     /// Ends the journal of a call. Undoes the call if its command failed and the rules want that,
     /// or if the call relies on undo and a change of it couldn't be saved.
     pub(crate) async fn finish(&self, call: CallJournal, report: &Report) -> CallChanges {
-        let CallJournal { journal, about, relies, .. } = call;
-        let refused = journal.refused();
-        let is_over = relies && refused.is_some();
-        if !journal.has_changes() {
-            return CallChanges { refused, is_over, ..CallChanges::default() };
+        if !call.journal.has_changes() {
+            return call.unchanged();
         }
         let code = report.entries().exit_code;
-        let undoes = is_over || code.is_some_and(|code| self.is_undone(code));
+        let undoes = code.is_some_and(|code| self.is_undone(code));
         let store = self.store.clone();
         // It reads what was changed.
-        let finished = tokio::task::spawn_blocking(move || {
-            let saved = journal.finish();
-            let undone = (undoes && saved.is_some())
-                .then(|| store.undo(&about.call).map(|plan| plan.changes.len()));
-            if is_over && matches!(undone, Some(Ok(_))) {
-                // The call may run once more.
-                store.forget(&about.call);
-            }
-            let planted = match &saved {
-                Some(saved) if code.is_some() && undone.is_none() => {
-                    planted(&store, &about.call, saved)
-                }
-                _ => Vec::new(),
-            };
-            CallChanges { saved, refused, undone, planted, is_over }
-        });
+        let finished = tokio::task::spawn_blocking(move || call.finish(&store, code, undoes));
         finished.await.unwrap_or_default()
+    }
+
+    /// The same for a command that went on after its call. Blocks.
+    pub(crate) fn finish_job(&self, call: CallJournal, code: Option<i32>) -> CallChanges {
+        if !call.journal.has_changes() {
+            return call.unchanged();
+        }
+        let code = code.unwrap_or(-1);
+        call.finish(&self.store, Some(code), self.is_undone(code))
     }
 
     fn is_undone(&self, code: i32) -> bool {
@@ -161,9 +152,41 @@ fn planted(store: &UndoStore, call: &str, saved: &SavedChanges) -> Vec<PathBuf> 
 }
 
 impl CallJournal {
+    fn unchanged(&self) -> CallChanges {
+        let refused = self.journal.refused();
+        let is_over = self.relies && refused.is_some();
+        CallChanges { refused, is_over, ..CallChanges::default() }
+    }
+
+    /// `undoes`: whether its exit code undoes the changes.
+    fn finish(self, store: &UndoStore, code: Option<i32>, undoes: bool) -> CallChanges {
+        let Self { journal, about, relies, .. } = self;
+        let refused = journal.refused();
+        let is_over = relies && refused.is_some();
+        let saved = journal.finish();
+        let undone = ((is_over || undoes) && saved.is_some())
+            .then(|| store.undo(&about.call).map(|plan| plan.changes.len()));
+        if is_over && matches!(undone, Some(Ok(_))) {
+            // The call may run once more.
+            store.forget(&about.call);
+        }
+        let planted = match &saved {
+            Some(saved) if code.is_some() && undone.is_none() => planted(store, &about.call, saved),
+            _ => Vec::new(),
+        };
+        CallChanges { saved, refused, undone, planted, is_over }
+    }
+
     /// Who saves what the call changes itself.
     pub(crate) fn recorder(&self) -> Arc<dyn ChangeRecorder> {
         Arc::clone(&self.journal) as _
+    }
+
+    /// The journal of a command that goes on after its call. If the call relies on undo, a change
+    /// that can't be saved is refused, and nothing else becomes of that: there is no call to ask
+    /// about.
+    pub(crate) fn for_job(self) -> Self {
+        Self { relies: false, ..self }
     }
 
     /// Who saves what its commands change.
@@ -206,12 +229,14 @@ impl CallChanges {
     /// The record of the automatic undo.
     pub(crate) fn rollback_record<'a>(
         &'a self,
-        context: &'a CallContext,
+        call: &'a str,
+        tool: &'a str,
+        session: &'a str,
     ) -> Option<RollbackRecord<'a>> {
         self.undone.as_ref().map(|undone| RollbackRecord {
-            call: &context.id.0,
-            tool: &context.requested_tool,
-            session: &context.session,
+            call,
+            tool,
+            session,
             by: if self.is_over { "autonomy" } else { "auto_rollback" },
             error: undone.as_ref().err().map(|_| "conflicts"),
         })

@@ -8,6 +8,7 @@ use berth_contract::text::counted;
 use berth_contract::{
     Annotations, BoxFuture, Call, Category, Definition, Failure, Outcome, Output, Provider,
 };
+use berth_jobs::Jobs;
 use berth_undo::{ChangeKind, UndoEntry, UndoError, UndoPlan, UndoStore};
 use serde::Deserialize;
 use serde_json::json;
@@ -38,11 +39,18 @@ struct Shared {
     config: Loaded,
     folders: Folders,
     front_end: String,
+    jobs: Arc<Jobs>,
 }
 
 impl UndoTool {
     /// Undoes calls that were saved by this configuration. `front_end` is for the record.
-    pub(crate) fn new(config: &Loaded, folders: &Folders, front_end: &str) -> Self {
+    /// `jobs`: commands that may still change files.
+    pub(crate) fn new(
+        config: &Loaded,
+        folders: &Folders,
+        front_end: &str,
+        jobs: Arc<Jobs>,
+    ) -> Self {
         let call = "The id of the call to undo. Default: the newest call that is not undone and changed more than times.";
         let schema = json!({
             "type": "object",
@@ -67,12 +75,17 @@ impl UndoTool {
             config: config.clone(),
             folders: folders.clone(),
             front_end: front_end.to_owned(),
+            jobs,
         };
         Self { shared: Arc::new(shared), tool }
     }
 }
 
 impl Shared {
+    fn is_running(&self, entry: &UndoEntry) -> bool {
+        self.jobs.is_running(&entry.call)
+    }
+
     fn undo(&self, call: &Call) -> Outcome {
         let arguments = Arguments::deserialize(&*call.arguments)
             .map_err(|error| Failure::new(Category::InvalidParameters, error.to_string()))?;
@@ -84,8 +97,14 @@ impl Shared {
         let mut own = saved.into_iter().filter(|entry| *entry.session == *call.session);
         let entry = match &arguments.call {
             Some(id) => own.find(|entry| entry.call == *id),
-            None => own.find(UndoEntry::is_next),
+            None => own.find(|entry| entry.is_next() && !self.is_running(entry)),
         };
+        if let Some(entry) = entry.as_ref().filter(|entry| self.is_running(entry)) {
+            let message = format!("the job that call {} started still runs", entry.call);
+            return Err(Failure::new(Category::PermanentFailure, message)
+                .with_code("running")
+                .with_suggestion("Stop it with job_stop first, or wait for its end."));
+        }
         let Some(entry) = entry else {
             let message = match &arguments.call {
                 Some(id) => format!(

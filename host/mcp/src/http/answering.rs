@@ -291,6 +291,12 @@ impl Answering {
             None => connection.as_deref().unwrap_or_default(),
         };
         parts.extensions.insert(caller.session(session));
+        if parts.method == Method::DELETE
+            && let Some(connection) = &connection
+        {
+            // What the client left running ends with its connection.
+            caller.forget(connection);
+        }
         parts.extensions.insert(held.working());
         // It has served its purpose.
         parts.headers.remove(AUTHORIZATION);

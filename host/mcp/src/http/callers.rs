@@ -134,6 +134,11 @@ impl Caller {
         Ok(())
     }
 
+    /// Ends the caller's session with this handle, once its calls have ended.
+    pub(super) fn forget(&self, handle: &str) {
+        self.state().sessions.remove(handle);
+    }
+
     /// The caller's session with this handle.
     pub(super) fn session(&self, handle: &str) -> Session {
         let now = Instant::now();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use berth_contract::text::{cut, neutral, neutral_line};
-use berth_contract::{Access, Content, Denial};
+use berth_contract::{Access, Content, Denial, JobEnd};
 use berth_policy::ConfigFile;
 use berth_policy::files::Kind;
 use berth_redaction::{self as redaction, Keys};
@@ -19,7 +19,7 @@ use crate::guest::bindings::berth::host::process as wit;
 use crate::guest::bindings::berth::host::types::Error;
 use crate::guest::convert::host_error;
 use crate::guest::state::{CallState, Processes};
-use crate::policy::FailedCommand;
+use crate::policy::{FailedCommand, ProcessPolicy};
 
 /// Most bytes that are kept of each output, and most bytes of a standard input.
 const MAX_OUTPUT: usize = 1 << 20;
@@ -32,6 +32,9 @@ const MAX_COMMAND: usize = 128 * 1024;
 /// Most variables that a guest may add, and most bytes of one.
 const MAX_VARIABLES: usize = 64;
 const MAX_VARIABLE: usize = 32 * 1024;
+
+/// Most bytes of the fields of later versions.
+const MAX_META: usize = 4096;
 
 /// Most processes of one call at a time.
 const MAX_CHILDREN: usize = 8;
@@ -145,18 +148,7 @@ impl Pollable for Child {
 impl CallState {
     /// Checks a command, and starts it.
     fn start(&mut self, command: wit::Command, options: &wit::Options) -> Result<Child, Error> {
-        let checked = self.processes().and_then(|processes| {
-            Ok((processes.command(command, options)?, Arc::clone(&processes.policy)))
-        });
-        let (command, policy) = match checked {
-            Ok(checked) => checked,
-            Err(Refusal::Denied(denial)) => {
-                let text = denial.to_string();
-                self.files.denials().remember(denial);
-                return Err(host_error("denied", text));
-            }
-            Err(Refusal::Invalid(reason)) => return Err(host_error("invalid", reason)),
-        };
+        let (command, policy) = self.checked(command, options)?;
         let call = &self.call;
         let Some(processes) = &call.processes else {
             return Err(host_error("failed", "the call is over"));
@@ -178,14 +170,66 @@ impl CallState {
             .and_then(|millis| Instant::now().checked_add(Duration::from_millis(millis)));
         let end = requested.unwrap_or(call.watch.deadline).min(call.watch.deadline);
         let live = LiveOutput::new(options.live.then(|| Arc::clone(&call.events)));
-        match process::Child::start(&policy.places, &command, limit, end, &call.watch.cancel) {
-            Ok(child) => Ok(Child { child, live, _running: running }),
-            Err(StartError::Sandbox(reason)) => {
-                Err(host_error("unavailable", unavailable(&reason, &policy.table.place.file)))
+        let child = process::Child::start(&policy.places, &command, limit, end, &call.watch.cancel)
+            .map_err(|error| not_started(&error, &policy))?;
+        Ok(Child { child, live, _running: running })
+    }
+
+    /// Checks a command, and starts it as a job of the session, which goes on after the call.
+    /// Returns the job's ID.
+    fn start_job(
+        &mut self,
+        command: wit::Command,
+        options: &wit::Options,
+    ) -> Result<String, Error> {
+        let (mut command, policy) = self.checked(command, options)?;
+        let processes = self.call.processes.as_ref();
+        let Some(jobs) = processes.and_then(|processes| processes.jobs.as_ref()) else {
+            return Err(host_error(
+                "unavailable",
+                "this call can't start a command in the background: either the operator allows none (`running` in [tools.shell.jobs]), \
+                 or this program ends with its call, as `berth call` does, and the command would end with it. `berth serve` has them",
+            ));
+        };
+        let time = options.timeout_ms.map(Duration::from_millis);
+        let place = jobs.reserve(time).map_err(|reason| host_error("unavailable", reason))?;
+        command.output = Some(place.output());
+        let child =
+            process::Child::start(&policy.places, &command, 0, place.end(), &place.cancel())
+                .map_err(|error| not_started(&error, &policy))?;
+        if let Some(processes) = processes {
+            processes.report.mark_incomplete();
+            processes.report.entries().job = Some(place.id().to_owned());
+            missing_notice(child.missing())
+                .iter()
+                .for_each(|notice| processes.report.notice(&neutral(cut(notice, 4096))));
+        }
+        let id = place.id().to_owned();
+        let run = move || {
+            let finished = child.go_on();
+            JobEnd { exit_code: finished.code, ending: ending(finished.ending) }
+        };
+        place.run(Box::new(run)).map_err(|error| host_error("failed", error.to_string()))?;
+        Ok(id)
+    }
+
+    /// Checks a command and its options. A refusal is remembered.
+    fn checked(
+        &mut self,
+        command: wit::Command,
+        options: &wit::Options,
+    ) -> Result<(Command, Arc<ProcessPolicy>), Error> {
+        let checked = self.processes().and_then(|processes| {
+            Ok((processes.command(command, options)?, Arc::clone(&processes.policy)))
+        });
+        match checked {
+            Ok(checked) => Ok(checked),
+            Err(Refusal::Denied(denial)) => {
+                let text = denial.to_string();
+                self.files.denials().remember(denial);
+                Err(host_error("denied", text))
             }
-            Err(error @ StartError::Moved(_)) => Err(host_error("failed", error.to_string())),
-            Err(StartError::Places(error)) => Err(host_error("unavailable", error.to_string())),
-            Err(StartError::Io(error)) => Err(host_error("failed", error.to_string())),
+            Err(Refusal::Invalid(reason)) => Err(host_error("invalid", reason)),
         }
     }
 
@@ -241,21 +285,8 @@ impl CallState {
                 notices.extend(processes.policy.advisor.advice(&failed));
             }
         }
-        if !missing.is_empty() {
-            notices.push(format!(
-                "This machine doesn't support all parts of the sandbox. Missing: {}",
-                missing.join("; ")
-            ));
-        }
-        let ending = match finished.ending {
-            Ending::Exited => "exited",
-            Ending::Timeout => "timeout",
-            Ending::Cancelled => "cancelled",
-            Ending::Bound(Bound::Memory) => "memory",
-            Ending::Bound(Bound::Processes) => "processes",
-            Ending::Bound(Bound::Processor) => "processor",
-            Ending::Output => "output",
-        };
+        notices.extend(missing_notice(missing));
+        let ending = ending(finished.ending);
         let notices: Vec<String> =
             notices.iter().map(|notice| neutral(cut(notice, 4096)).into_owned()).collect();
         if let Some(processes) = &self.call.processes {
@@ -263,6 +294,45 @@ impl CallState {
         }
         wit::Finished { exit_code: finished.code, ending: ending.to_owned(), notices, meta: None }
     }
+}
+
+fn ending(ending: Ending) -> &'static str {
+    match ending {
+        Ending::Exited => "exited",
+        Ending::Timeout => "timeout",
+        Ending::Cancelled => "cancelled",
+        Ending::Bound(Bound::Memory) => "memory",
+        Ending::Bound(Bound::Processes) => "processes",
+        Ending::Bound(Bound::Processor) => "processor",
+        Ending::Output => "output",
+    }
+}
+
+/// Notice about the parts of the sandbox that a process runs without.
+fn missing_notice(missing: &[String]) -> Option<String> {
+    (!missing.is_empty()).then(|| {
+        let parts = missing.join("; ");
+        format!("This machine doesn't support all parts of the sandbox. Missing: {parts}")
+    })
+}
+
+/// Why a process wasn't started.
+fn not_started(error: &StartError, policy: &ProcessPolicy) -> Error {
+    match error {
+        StartError::Sandbox(reason) => {
+            host_error("unavailable", unavailable(reason, &policy.table.place.file))
+        }
+        StartError::Places(error) => host_error("unavailable", error.to_string()),
+        StartError::Moved(_) | StartError::Io(_) => host_error("failed", error.to_string()),
+    }
+}
+
+/// Whether the options ask for a job: `{"background": true}` among the fields of later versions. A
+/// host that doesn't know it runs the command in the foreground.
+fn is_job(options: &wit::Options) -> bool {
+    let meta = options.meta.as_deref().filter(|meta| meta.len() <= MAX_META);
+    let meta = meta.and_then(|meta| serde_json::from_str::<serde_json::Value>(meta).ok());
+    meta.is_some_and(|meta| meta["background"] == true)
 }
 
 fn unavailable(reason: &str, file: &ConfigFile) -> String {
@@ -489,6 +559,24 @@ impl wit::Host for &mut CallState {
         input: Vec<u8>,
         options: wit::Options,
     ) -> wasmtime::Result<Result<(wit::Finished, wit::ProcessOutput), Error>> {
+        if is_job(&options) {
+            return Ok(self.start_job(command, &options).map(|id| {
+                let finished = wit::Finished {
+                    exit_code: None,
+                    ending: "background".to_owned(),
+                    notices: Vec::new(),
+                    meta: Some(serde_json::json!({ "job": id }).to_string()),
+                };
+                let (stdout, stderr) = (Vec::new(), Vec::new());
+                let output = wit::ProcessOutput {
+                    stdout,
+                    stderr,
+                    stdout_truncated: false,
+                    stderr_truncated: false,
+                };
+                (finished, output)
+            }));
+        }
         let started = if input.len() > MAX_INPUT {
             Err(host_error(
                 "invalid",

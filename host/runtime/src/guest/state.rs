@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use berth_component::PluginConfig;
 use berth_contract::{
-    CallId, ChangeRecorder, Content, Events, NoEvents, OutputRecorder, PathRules, Report,
+    CallId, ChangeRecorder, Content, Events, JobStarter, NoEvents, OutputRecorder, PathRules,
+    Report,
 };
 use berth_egress::Requests;
 use berth_policy::{CommandLine, OwnTable};
@@ -87,6 +88,8 @@ pub(crate) struct Processes {
     pub(crate) changes: Option<Arc<dyn ChangeRecorder>>,
     /// Keeps their whole output.
     pub(crate) output: Option<Arc<dyn OutputRecorder>>,
+    /// Starts processes that go on after the call.
+    pub(crate) jobs: Option<Arc<dyn JobStarter>>,
     pub(crate) network: bool,
     /// Whether the tool claims to be read-only.
     pub(crate) read_only: bool,

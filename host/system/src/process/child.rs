@@ -38,6 +38,9 @@ const MAX_COMPLAINT: u64 = 16 * 1024;
 /// Time between two checks whether the call still waits.
 const LOOK: Duration = Duration::from_millis(10);
 
+/// The same for a process that goes on after its call, for hours perhaps.
+const LOOK_SELDOM: Duration = Duration::from_millis(50);
+
 /// Time to wait for the output of an ended program if a process that it left behind keeps it open.
 const DRAIN: Duration = Duration::from_millis(250);
 
@@ -163,6 +166,8 @@ pub struct Child {
     cancel: CancellationToken,
     /// When its time limit ends.
     end: Instant,
+    /// Time between two checks of `cancel` and `end`.
+    look: Duration,
     /// Held until it ends.
     held: Vec<PinnedDirectory>,
     /// Serves its listener; ends behind it.
@@ -298,6 +303,7 @@ impl Child {
             missing: Vec::new(),
             cancel: task.cancel.clone(),
             end,
+            look: LOOK,
             held: Vec::new(),
             changes: None,
             recorder: command.output.clone(),
@@ -409,6 +415,15 @@ impl Child {
         self.finished.get_or_insert(CommandResult { code: None, ending: Ending::Cancelled })
     }
 
+    /// Waits until it ends, as [`wait_for_end`](Self::wait_for_end) does, but looks less often
+    /// whether it has to be ended: for a process that goes on after its call. Its output goes to
+    /// its recorder alone.
+    pub fn go_on(mut self) -> CommandResult {
+        self.look = LOOK_SELDOM;
+        self.close_input();
+        self.wait_for_end(&mut |_| {}).clone()
+    }
+
     /// Writes to its standard input until everything is written or it ends. Returns the number of
     /// bytes.
     pub fn write(&mut self, bytes: &[u8], see: &mut dyn FnMut(&[u8])) -> usize {
@@ -493,8 +508,11 @@ impl Child {
             if self.output.written > MAX_WRITTEN {
                 return self.end(Ending::Output);
             }
-            let next =
-                until.unwrap_or(self.end).min(self.end).saturating_duration_since(now).min(LOOK);
+            let next = until
+                .unwrap_or(self.end)
+                .min(self.end)
+                .saturating_duration_since(now)
+                .min(self.look);
             let timeout = Timespec::try_from(next).unwrap_or(Timespec { tv_sec: 0, tv_nsec: 0 });
             let mut fds = vec![PollFd::new(&self.handle, PollFlags::IN)];
             fds.extend(self.control.as_ref().map(|control| PollFd::new(control, PollFlags::IN)));

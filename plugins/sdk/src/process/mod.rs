@@ -39,6 +39,7 @@ pub struct Command {
     pub(crate) timeout: Option<Duration>,
     pub(crate) output_limit: Option<u32>,
     pub(crate) live: bool,
+    pub(crate) background: bool,
 }
 
 /// The kinds of commands.
@@ -73,6 +74,7 @@ impl Command {
             timeout: None,
             output_limit: None,
             live: false,
+            background: false,
         }
     }
 
@@ -152,6 +154,18 @@ impl Command {
     /// If the command isn't started.
     pub fn run(self) -> Result<Finished, ProcessError> {
         engine::run(self)
+    }
+
+    /// Starts it as a job of the session, which goes on after the call, and returns the job's ID.
+    /// Its standard input is empty, and its output is for the host's tools for jobs. The host
+    /// allows it to built-in plugins alone, once in a call.
+    ///
+    /// # Errors
+    ///
+    /// The same as [`run`](Self::run), or the host has no jobs.
+    pub fn background(mut self) -> Result<String, ProcessError> {
+        self.background = true;
+        engine::background(self)
     }
 
     /// Starts it without waiting for its end. At most eight commands run at a time.

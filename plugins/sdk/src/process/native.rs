@@ -24,6 +24,10 @@ pub(super) fn run(mut command: Command) -> Result<Finished, ProcessError> {
     Ok(child.wait())
 }
 
+pub(super) fn background(_command: Command) -> Result<String, ProcessError> {
+    Err(ProcessError::Unavailable("unit tests have no jobs".to_owned()))
+}
+
 pub(super) fn wait_any<'c>(
     children: impl Iterator<Item = &'c mut Child>,
     timeout: Option<Duration>,

@@ -8,11 +8,13 @@ mod tls;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
 use super::client::{LEGACY, records, text};
 use super::{VERSIONS, looping_settings};
+use crate::shell::ended::{assert_gone, mark, stubborn, with_word};
 use crate::support::Cli;
 use client::{Serving, modern};
 
@@ -66,6 +68,29 @@ fn every_revision_gets_the_same_tools_and_answers() {
             .all(|list| list.as_array().is_some_and(|list| list.len() > 5) && *list == lists[0]),
         "{lists:?}"
     );
+    assert_eq!(serving.ends(), 0);
+}
+
+#[test]
+fn job_ends_with_the_connection_of_its_client() {
+    let cli = Cli::asking();
+    let serving = Serving::new(&cli, &["--set", "tools.autonomy=full"]);
+    let id = serving.handshake(LEGACY, false, &[]);
+    let head = [("mcp-session-id", id.as_str()), ("mcp-protocol-version", LEGACY)];
+    let mark = mark(25, 0);
+    let params =
+        json!({ "name": "bash", "arguments": { "command": stubborn(&mark), "background": true } });
+    let call = json!({ "jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": params });
+    let started = serving.post(&call, &head).message();
+    assert!(text(&started["result"]).contains("Started as job"), "{started}");
+    let until = Instant::now() + Duration::from_secs(60);
+    while with_word(&mark) < 4 {
+        assert!(Instant::now() < until, "it runs");
+        std::thread::yield_now();
+    }
+    let ended = serving.raw(&serving.request("DELETE", "/mcp", &head, "")).whole();
+    assert_eq!(ended.status, 202, "{ended:?}");
+    assert_gone(&mark);
     assert_eq!(serving.ends(), 0);
 }
 

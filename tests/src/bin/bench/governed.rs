@@ -98,6 +98,7 @@ fn call() -> Call {
         path_rules: None,
         changes: None,
         command_changes: None,
+        jobs: None,
         output: None,
         report: Arc::new(Report::default()),
         events: Arc::new(NoEvents),

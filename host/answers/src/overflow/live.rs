@@ -1,0 +1,132 @@
+//! The output of a command that goes on after its call: it becomes text without secrets while it
+//! runs.
+
+use berth_contract::OutputStream;
+use berth_redaction::Keys;
+
+use super::spool::{AROUND, RedactedText, TextRules, unfinished};
+use crate::terminal::Kind;
+
+/// Most bytes of an unfinished line that wait for its end.
+const MAX_LINE: usize = 64 << 10;
+
+/// Makes text of both outputs, in the order in which their lines end. Only whole lines are passed
+/// on, so that no reader sees a half of a secret, or a line that a terminal would overwrite.
+#[derive(Debug)]
+pub struct LiveOutput {
+    rules: TextRules,
+    /// The unfinished lines of standard output and of standard error.
+    lines: [Vec<u8>; 2],
+    text: RedactedText,
+}
+
+impl LiveOutput {
+    pub(crate) fn new(kind: Kind, keys: Option<Keys>) -> Self {
+        let rules = TextRules { kind, keys };
+        Self { rules, lines: Default::default(), text: RedactedText::default() }
+    }
+
+    /// Adds what the command wrote. Returns the text that is ready: the lines that are farther from
+    /// the end than any part of a secret is from its other parts.
+    pub fn push(&mut self, stream: OutputStream, bytes: &[u8]) -> String {
+        let at = match stream {
+            OutputStream::Stdout => 0,
+            OutputStream::Stderr => 1,
+        };
+        let line = &mut self.lines[at];
+        line.extend_from_slice(bytes);
+        let end = match line.iter().rposition(|byte| *byte == b'\n') {
+            Some(end) => end + 1,
+            None if line.len() > MAX_LINE => line.len() - unfinished(line),
+            None => return String::new(),
+        };
+        let whole: Vec<u8> = line.drain(..end).collect();
+        self.add(whole);
+        if self.text.waiting() < 4 * AROUND {
+            String::new()
+        } else {
+            self.text.next(false, self.rules.keys)
+        }
+    }
+
+    /// The text of all whole lines so far, which a reader wants now.
+    pub fn lines(&mut self) -> String {
+        self.text.next(true, self.rules.keys)
+    }
+
+    /// The rest. The command has ended.
+    pub fn finish(&mut self) -> String {
+        for line in std::mem::take(&mut self.lines) {
+            if !line.is_empty() {
+                self.add(line);
+            }
+        }
+        self.lines()
+    }
+
+    fn add(&mut self, bytes: Vec<u8>) {
+        let text = self.rules.text(bytes);
+        self.text.push(&text);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TOKEN: &str = "ghp_0123456789abcdefghijklmnopqrstuvwxyzAB";
+
+    fn live() -> LiveOutput {
+        LiveOutput::new(Kind::Lines, Some(Keys::Text))
+    }
+
+    #[test]
+    fn secret_is_hidden_wherever_its_pieces_end() {
+        let written = format!("a\ntoken {TOKEN} b\nc\n");
+        for at in 0..=written.len() {
+            let (first, second) = written.split_at(at);
+            let mut live = live();
+            let mut text = live.push(OutputStream::Stdout, first.as_bytes());
+            text += &live.lines();
+            text += &live.push(OutputStream::Stdout, second.as_bytes());
+            text += &live.finish();
+            assert!(
+                !text.contains(&TOKEN[4..12]) && !text.contains(&TOKEN[30..38]),
+                "{at}: {text}"
+            );
+            assert!(text.starts_with("a\n") && text.ends_with("c\n"), "{at}: {text}");
+        }
+    }
+
+    #[test]
+    fn lines_of_both_outputs_stay_whole_and_unfinished_ones_wait() {
+        let mut live = live();
+        assert_eq!(live.push(OutputStream::Stdout, b"one "), "");
+        assert_eq!(live.push(OutputStream::Stderr, b"error\n"), "");
+        assert_eq!(live.lines(), "error\n");
+        assert_eq!(live.push(OutputStream::Stdout, b"two\nthree"), "");
+        assert_eq!(live.lines(), "one two\n");
+        assert_eq!(live.lines(), "");
+        assert_eq!(live.finish(), "three");
+    }
+
+    #[test]
+    fn memory_is_bounded_and_nothing_is_lost() {
+        let mut live = live();
+        let mut text = String::new();
+        for _ in 0..100 {
+            text += &live.push(OutputStream::Stdout, &[b'x'; 10_000]);
+            assert!(live.lines[0].len() <= MAX_LINE + 10_000);
+            assert!(live.text.waiting() <= 4 * AROUND + MAX_LINE + 10_000);
+        }
+        text += &live.finish();
+        assert_eq!(text, "x".repeat(1_000_000));
+    }
+
+    #[test]
+    fn control_characters_are_removed() {
+        let mut live = live();
+        live.push(OutputStream::Stdout, b"a\x1b[2Jb\x1b]0;title\x07c\xff\n10%\r20%\n");
+        assert_eq!(live.finish(), "abc\u{fffd}\n20%\n");
+    }
+}

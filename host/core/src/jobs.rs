@@ -1,0 +1,145 @@
+//! Commands that go on after their call: what a call that starts one hands over, their record, and
+//! what running hosts say of them.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use berth_audit::{Audit, JobRecord};
+use berth_catalogue::CallContext;
+use berth_catalogue::plugins::control::ask_each;
+use berth_config::{Folders, Loaded};
+use berth_contract::{HostError, JobEnd};
+use berth_jobs::{Finisher, JobAbout, JobBounds, JobObserver, JobSettings, Jobs};
+pub use berth_jobs::{JobState, JobSummary};
+
+/// How long a host may take for an answer.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// The questions of other processes.
+const LIST: &str = "jobs";
+const STOP: &str = "stop ";
+
+/// The jobs of every running host of this user that watches its plugins, as `berth serve` does,
+/// with the host's process ID. Blocks.
+///
+/// # Errors
+///
+/// [`HostError::Io`] if others can use the folder of the hosts' sockets.
+pub fn list_running(folders: &Folders) -> Result<Vec<(u32, Vec<JobSummary>)>, HostError> {
+    let answers = ask_each(folders, LIST, PATIENCE)?.into_iter();
+    let mut known = BTreeSet::new();
+    let hosts = answers.filter_map(|(pid, jobs)| {
+        let mut jobs: Vec<JobSummary> = serde_json::from_slice(&jobs).ok()?;
+        // A host that is being replaced has those of its successor.
+        jobs.retain(|job| known.insert(job.id.clone()));
+        Some((pid, jobs))
+    });
+    Ok(hosts.collect())
+}
+
+/// Stops the job of this ID in whichever host it runs. `false`: no job that runs has this ID.
+/// Blocks.
+///
+/// # Errors
+///
+/// Those of [`list_running`].
+pub fn stop(folders: &Folders, id: &str) -> Result<bool, HostError> {
+    let is_id = id.len() < 40 && id.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-');
+    if !is_id {
+        return Ok(false);
+    }
+    let answers = ask_each(folders, &format!("{STOP}{id}"), PATIENCE)?;
+    Ok(answers.iter().any(|(_, answer)| answer == b"true"))
+}
+
+/// The answer to a question of another process. `None`: it isn't about jobs.
+pub(crate) fn answer(jobs: &Jobs, question: &str) -> Option<Vec<u8>> {
+    match question.strip_prefix(STOP) {
+        Some(id) => serde_json::to_vec(&jobs.stop(id)).ok(),
+        None => (question == LIST).then(|| serde_json::to_vec(&jobs.list()).ok())?,
+    }
+}
+
+use crate::undo::{CallJournal, Undo};
+
+/// Records the beginning and the end of each job.
+pub(crate) struct JobAudit(pub(crate) Arc<Audit>);
+
+impl std::fmt::Debug for JobAudit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("JobAudit")
+    }
+}
+
+fn record<'a>(id: &'a str, about: &'a JobAbout) -> JobRecord<'a> {
+    let JobAbout { call, tool, session, .. } = about;
+    JobRecord { job: id, call, tool, session, end: None }
+}
+
+impl JobObserver for JobAudit {
+    fn begin(&self, id: &str, about: &JobAbout) -> Result<(), String> {
+        self.0.job(&record(id, about)).map_err(|failure| failure.message)
+    }
+
+    fn end(&self, id: &str, about: &JobAbout, end: &JobEnd, time: Duration) {
+        let end = Some((end.exit_code, end.ending, time));
+        if let Err(failure) = self.0.job(&JobRecord { end, ..record(id, about) }) {
+            tracing::error!(job = id, "the end of a job isn't recorded: {}", failure.message);
+        }
+    }
+}
+
+/// The jobs of a host and of those that replace it. They end with the last of them.
+#[derive(Debug)]
+pub(crate) struct HostJobs(pub(crate) Arc<Jobs>);
+
+impl Drop for HostJobs {
+    fn drop(&mut self) {
+        self.0.end();
+    }
+}
+
+/// What the configuration says of jobs.
+pub(crate) fn settings(config: &Loaded, audit: &Arc<Audit>) -> JobSettings {
+    let shell = &config.config.tools.shell;
+    let running = if shell.enabled { shell.jobs.running.get() } else { 0 };
+    let bounds = JobBounds {
+        running: usize::try_from(running).unwrap_or(usize::MAX),
+        time: Duration::from_secs(shell.jobs.max_secs.get()),
+        output: shell.jobs.output_mib.get() << 20,
+    };
+    let key = format!("`running` in {}", config.own_table("tools.shell.jobs"));
+    JobSettings { bounds, key, observer: Arc::new(JobAudit(Arc::clone(audit))) }
+}
+
+/// Ends the journal of a job when its command has ended.
+pub(crate) fn finisher(
+    undo: Option<Arc<Undo>>,
+    audit: Arc<Audit>,
+    context: &CallContext,
+    journal: Option<CallJournal>,
+) -> Finisher {
+    let (call, tool) = (context.id.to_string(), context.requested_tool.clone());
+    let session = Arc::clone(&context.session);
+    Box::new(move |end| {
+        let (Some(undo), Some(journal)) = (undo, journal) else { return Vec::new() };
+        finish(&undo, &audit, journal, end, [&call, &tool, &session])
+    })
+}
+
+fn finish(
+    undo: &Undo,
+    audit: &Audit,
+    journal: CallJournal,
+    end: &JobEnd,
+    [call, tool, session]: [&str; 3],
+) -> Vec<String> {
+    let changes = undo.finish_job(journal.for_job(), end.exit_code);
+    if let Some(rollback) = changes.rollback_record(call, tool, session)
+        && let Err(failure) = audit.rollback_now(&rollback)
+    {
+        tracing::error!(call, "the undo of a job isn't recorded: {}", failure.message);
+    }
+    changes.notices(Some(undo))
+}

@@ -1,0 +1,245 @@
+//! One job, from its place to its end.
+
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+use berth_answers::LiveOutput;
+use berth_contract::{CancellationToken, JobEnd, OutputRecorder, OutputStream};
+use serde::{Deserialize, Serialize};
+use tokio::sync::watch;
+
+use crate::ring::Ring;
+
+/// What a job was started by.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JobAbout {
+    /// The ID of the call.
+    pub call: String,
+    /// The tool's name.
+    pub tool: String,
+    /// The session's name.
+    pub session: String,
+    /// The command line.
+    pub command: String,
+}
+
+/// A job, for a list.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JobSummary {
+    /// Its ID.
+    pub id: String,
+    /// The name of its session.
+    pub session: String,
+    /// The ID of the call that started it.
+    pub call: String,
+    /// The command line.
+    pub command: String,
+    /// When it started, in seconds of Unix time.
+    pub started: u64,
+    /// How long it has run, in seconds.
+    pub seconds: u64,
+    /// Bytes of its output.
+    pub output_bytes: u64,
+    /// Whether it runs, or how it ended.
+    #[serde(flatten)]
+    pub state: JobState,
+}
+
+/// Whether a job runs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "state", rename_all = "snake_case")]
+pub enum JobState {
+    /// It runs.
+    Running,
+    /// It has ended.
+    Ended {
+        /// The exit code; 128 plus the signal if a signal ended it. `None`: Berth ended it.
+        exit_code: Option<i32>,
+        /// Why it ended.
+        ending: String,
+    },
+}
+
+impl JobState {
+    /// The state in words, for a reader.
+    pub fn describe(&self) -> String {
+        match self {
+            Self::Running => "running".to_owned(),
+            Self::Ended { exit_code: Some(code), .. } => format!("ended with exit code {code}"),
+            Self::Ended { ending, .. } => match ending.as_str() {
+                "cancelled" => "stopped".to_owned(),
+                "timeout" => "stopped at its time limit".to_owned(),
+                "memory" => "stopped at the limit of memory".to_owned(),
+                "processes" => "stopped at the limit of processes".to_owned(),
+                "processor" => "stopped at the limit of processor time".to_owned(),
+                "output" => "stopped at the limit of output".to_owned(),
+                _ => "stopped".to_owned(),
+            },
+        }
+    }
+}
+
+/// A job of a session.
+#[derive(Debug)]
+pub(crate) struct Job {
+    pub(crate) id: String,
+    pub(crate) about: JobAbout,
+    pub(crate) cancel: CancellationToken,
+    started: Instant,
+    started_at: SystemTime,
+    /// How it ended, after which time, and what its reader has to know beside that.
+    end: OnceLock<(JobEnd, Duration, Vec<String>)>,
+    /// Whether its session knows that it has ended.
+    is_told: AtomicBool,
+    /// Bytes of its output.
+    bytes: AtomicU64,
+    /// Locked while a part of the output is searched for secrets and written: not on the reactor.
+    data: Mutex<JobData>,
+    /// Changes with each output and with the end.
+    changed: watch::Sender<()>,
+}
+
+#[derive(Debug)]
+struct JobData {
+    live: LiveOutput,
+    kept: Ring,
+    /// Where the last answer about it ended.
+    cursor: u64,
+}
+
+/// A part of a job's output.
+#[derive(Debug)]
+pub(crate) struct JobPart {
+    pub(crate) text: String,
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+    /// Bytes of the whole output so far.
+    pub(crate) total: u64,
+    /// The first byte that is kept.
+    pub(crate) kept_from: u64,
+    /// Why nothing is kept.
+    pub(crate) failure: Option<String>,
+}
+
+impl Job {
+    pub(crate) fn new(id: String, about: JobAbout, live: LiveOutput, kept: Ring) -> Self {
+        Self {
+            id,
+            about,
+            cancel: CancellationToken::new(),
+            started: Instant::now(),
+            started_at: SystemTime::now(),
+            end: OnceLock::new(),
+            is_told: AtomicBool::new(false),
+            bytes: AtomicU64::new(0),
+            data: Mutex::new(JobData { live, kept, cursor: 0 }),
+            changed: watch::channel(()).0,
+        }
+    }
+
+    pub(crate) fn has_ended(&self) -> bool {
+        self.end.get().is_some()
+    }
+
+    pub(crate) fn state(&self) -> JobState {
+        match self.end.get() {
+            None => JobState::Running,
+            Some((JobEnd { exit_code, ending }, ..)) => {
+                JobState::Ended { exit_code: *exit_code, ending: (*ending).to_owned() }
+            }
+        }
+    }
+
+    /// How long it has run.
+    pub(crate) fn time(&self) -> Duration {
+        self.end.get().map_or_else(|| self.started.elapsed(), |(_, time, _)| *time)
+    }
+
+    pub(crate) fn notices(&self) -> &[String] {
+        self.end.get().map_or(&[], |(.., notices)| notices)
+    }
+
+    pub(crate) fn summary(&self) -> JobSummary {
+        let started = self.started_at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        JobSummary {
+            id: self.id.clone(),
+            session: self.about.session.clone(),
+            call: self.about.call.clone(),
+            command: self.about.command.clone(),
+            started: started.as_secs(),
+            seconds: self.time().as_secs(),
+            output_bytes: self.bytes.load(Ordering::Relaxed),
+            state: self.state(),
+        }
+    }
+
+    /// Changes the output. May wait for the disk.
+    fn change<R>(&self, change: impl FnOnce(&mut JobData) -> R) -> R {
+        let mut data = self.data.lock().unwrap_or_else(PoisonError::into_inner);
+        let changed = change(&mut data);
+        self.bytes.store(data.kept.end(), Ordering::Relaxed);
+        changed
+    }
+
+    /// Notes its end. Its output is complete.
+    pub(crate) fn finish(&self, end: JobEnd, notices: Vec<String>) {
+        self.change(|data| {
+            let rest = data.live.finish();
+            data.kept.push(&rest);
+        });
+        let _ = self.end.set((end, self.started.elapsed(), notices));
+        self.changed.send_replace(());
+    }
+
+    /// Whether it has ended and its session wasn't told yet. It counts as told then.
+    pub(crate) fn tell(&self) -> bool {
+        self.has_ended() && !self.is_told.swap(true, Ordering::Relaxed)
+    }
+
+    /// Learns of the next changes.
+    pub(crate) fn changes(&self) -> watch::Receiver<()> {
+        self.changed.subscribe()
+    }
+
+    /// The output from `offset`; `None`: from where the last answer ended. At most `most` bytes.
+    /// May wait for the disk.
+    ///
+    /// # Errors
+    ///
+    /// The file can't be read.
+    pub(crate) fn read(&self, offset: Option<u64>, most: usize) -> io::Result<JobPart> {
+        self.change(|data| {
+            let lines = data.live.lines();
+            data.kept.push(&lines);
+            let (start, text) = data.kept.read(offset.unwrap_or(data.cursor), most)?;
+            let end = start + text.len() as u64;
+            if !text.is_empty() {
+                data.cursor = end;
+            }
+            Ok(JobPart {
+                text,
+                start,
+                end,
+                total: data.kept.end(),
+                kept_from: data.kept.start(),
+                failure: data.kept.failure().map(io::Error::to_string),
+            })
+        })
+    }
+}
+
+/// Keeps the output of a job.
+#[derive(Debug)]
+pub(crate) struct JobOutput(pub(crate) Arc<Job>);
+
+impl OutputRecorder for JobOutput {
+    fn write(&self, stream: OutputStream, bytes: &[u8]) {
+        self.0.change(|data| {
+            let text = data.live.push(stream, bytes);
+            data.kept.push(&text);
+        });
+        self.0.changed.send_replace(());
+    }
+}

@@ -1,0 +1,311 @@
+//! `job_output`, `job_list` and `job_stop`: follow the jobs of a session.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::time::Duration;
+
+use berth_contract::text::{cut, neutral_line};
+use berth_contract::{
+    Annotations, BoxFuture, Call, Category, CommandOutput, Definition, Failure, Outcome, Output,
+    Provider,
+};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::time::{Instant, timeout_at};
+
+use crate::job::{Job, JobPart};
+use crate::jobs::Jobs;
+
+const OUTPUT: &str = "job_output";
+const LIST: &str = "job_list";
+const STOP: &str = "job_stop";
+
+/// Bytes of output that are shown by default.
+const DEFAULT_LIMIT: u64 = 20_000;
+
+/// Most seconds that a call waits.
+const MAX_WAIT: u64 = 300;
+
+/// How long a stopped job may take until it has ended.
+const ENDING: Duration = Duration::from_secs(10);
+
+/// Bytes of a command line in a list.
+const SHOWN: usize = 200;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct OutputArguments {
+    id: String,
+    offset: Option<u64>,
+    limit: Option<u64>,
+    #[serde(default)]
+    wait: u64,
+    #[serde(default)]
+    until: Until,
+    #[serde(default)]
+    filtered: bool,
+}
+
+#[derive(Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Until {
+    #[default]
+    Output,
+    End,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct StopArguments {
+    id: String,
+}
+
+/// Offers the tools.
+#[derive(Debug)]
+pub struct JobTools {
+    jobs: Arc<Jobs>,
+    /// Bytes of an answer.
+    most: usize,
+    /// The longest that a call waits.
+    wait: Duration,
+    tools: Vec<Arc<Definition>>,
+}
+
+impl JobTools {
+    /// `threshold`: the characters of the longest answer; 0: there is no limit. `max_call`: the
+    /// longest time of a call.
+    pub fn new(jobs: Arc<Jobs>, threshold: usize, max_call: Duration) -> Self {
+        // What is said beside the output counts too: an answer is never cut.
+        let most = if threshold == 0 { usize::MAX } else { threshold.saturating_sub(600).max(1) };
+        let wait = max_call.min(Duration::from_secs(MAX_WAIT));
+        Self { jobs, most, wait, tools: definitions() }
+    }
+
+    fn find(&self, call: &Call, id: &str) -> Result<Arc<Job>, Failure> {
+        self.jobs.find(&call.session, id).ok_or_else(|| {
+            let message = format!("this session has no job with the id {:?}", cut(id, 64));
+            Failure::new(Category::PermanentFailure, message)
+                .with_code("not-found")
+                .with_suggestion("job_list shows the jobs of this session. The oldest that have ended are forgotten when there are too many.")
+        })
+    }
+
+    async fn output(&self, call: &Call) -> Outcome {
+        let arguments: OutputArguments = parse(call)?;
+        let job = self.find(call, &arguments.id)?;
+        call.report.entries().output_of = Some(CommandOutput {
+            tool: job.about.tool.clone(),
+            command: job.about.command.clone(),
+            shorten: arguments.filtered,
+        });
+        let limit = arguments.limit.unwrap_or(DEFAULT_LIMIT);
+        let most = usize::try_from(limit).unwrap_or(usize::MAX).min(self.most);
+        let until = Instant::now() + Duration::from_secs(arguments.wait).min(self.wait);
+        let mut changes = job.changes();
+        loop {
+            changes.borrow_and_update();
+            // It is asked before the output is read, so that the output of an ended job is whole.
+            let has_ended = job.has_ended();
+            let enough = has_ended || Instant::now() >= until || call.cancel.is_cancelled();
+            if enough || arguments.until == Until::Output {
+                let (reader, offset) = (Arc::clone(&job), arguments.offset);
+                let part = tokio::task::spawn_blocking(move || reader.read(offset, most)).await;
+                let part = part.map_err(host)?.map_err(host)?;
+                if enough || !part.text.is_empty() {
+                    return Ok(answer(&job, has_ended, &part));
+                }
+            }
+            let _ = call.cancel.run_until_cancelled(timeout_at(until, changes.changed())).await;
+        }
+    }
+
+    fn list(&self, call: &Call) -> Outcome {
+        let jobs = self.jobs.find_session(&call.session);
+        let jobs: Vec<Arc<Job>> = jobs.map(|session| session.jobs().clone()).unwrap_or_default();
+        let mut text = String::new();
+        let mut listed = Vec::new();
+        for job in &jobs {
+            let summary = job.summary();
+            let _ = writeln!(
+                text,
+                "{}  {}, {} s, {} bytes of output: {}",
+                summary.id,
+                summary.state.describe(),
+                summary.seconds,
+                summary.output_bytes,
+                neutral_line(cut(&summary.command, SHOWN)),
+            );
+            if summary.state != crate::JobState::Running {
+                // Whoever reads this knows that it has ended.
+                job.tell();
+            }
+            let mut value = serde_json::to_value(&summary).map_err(host)?;
+            if let Value::Object(fields) = &mut value {
+                fields.remove("session");
+            }
+            listed.push(value);
+        }
+        if jobs.is_empty() {
+            text.push_str("This session has no jobs.\n");
+        }
+        Ok(Output { structured: Some(json!({ "jobs": listed })), ..Output::text(text) })
+    }
+
+    async fn stop(&self, call: &Call) -> Outcome {
+        let arguments: StopArguments = parse(call)?;
+        let job = self.find(call, &arguments.id)?;
+        let mut changes = job.changes();
+        let ran = !job.has_ended();
+        job.cancel.cancel();
+        let until = Instant::now() + ENDING;
+        while !job.has_ended() && Instant::now() < until {
+            let _ = timeout_at(until, changes.changed()).await;
+        }
+        let state = job.state();
+        if state == crate::JobState::Running {
+            let message = format!("job {} doesn't end yet; it is being stopped", job.id);
+            return Err(Failure::new(Category::Timeout, message));
+        }
+        job.tell();
+        let text = match ran {
+            true => format!("Job {}: {}.\n", job.id, state.describe()),
+            false => format!("Job {} had ended before: {}.\n", job.id, state.describe()),
+        };
+        Ok(Output { structured: serde_json::to_value(&state).ok(), ..Output::text(text) })
+    }
+}
+
+/// The answer with a part of the output of a job.
+fn answer(job: &Job, has_ended: bool, part: &JobPart) -> Output {
+    let JobPart { start, end, total, kept_from, .. } = *part;
+    let mut text = part.text.clone();
+    if !text.is_empty() && !text.ends_with('\n') {
+        text.push('\n');
+    }
+    let is_whole = has_ended && end >= total;
+    let state = if is_whole { job.state() } else { crate::JobState::Running };
+    let id = &job.id;
+    let said = match (has_ended, is_whole) {
+        (_, true) => {
+            job.tell();
+            format!(
+                "Job {id}: {} after {} s. This is the end.",
+                state.describe(),
+                job.time().as_secs()
+            )
+        }
+        (true, false) => format!("Job {id} has ended. Continue with offset {end}."),
+        (false, _) => {
+            format!("Job {id} has run for {} s. Continue with offset {end}.", job.time().as_secs())
+        }
+    };
+    let _ = writeln!(text, "[{said} Bytes {start}-{end} of {total}.]");
+    if kept_from > 0 {
+        let _ = writeln!(text, "[The first {kept_from} bytes are no longer kept.]");
+    }
+    if let Some(failure) = &part.failure {
+        let _ = writeln!(text, "[The output can't be kept: {failure}.]");
+    }
+    if is_whole {
+        for notice in job.notices() {
+            let _ = writeln!(text, "[{notice}]");
+        }
+    }
+    let mut value =
+        json!({ "id": id, "start": start, "end": end, "total": total, "kept_from": kept_from });
+    if let (Value::Object(fields), Ok(Value::Object(state))) =
+        (&mut value, serde_json::to_value(job.state()))
+    {
+        fields.extend(state);
+    }
+    Output { structured: Some(value), ..Output::text(text) }
+}
+
+fn parse<T: for<'de> Deserialize<'de>>(call: &Call) -> Result<T, Failure> {
+    T::deserialize(&*call.arguments)
+        .map_err(|error| Failure::new(Category::InvalidParameters, error.to_string()))
+}
+
+fn host(error: impl std::fmt::Display) -> Failure {
+    let message = format!("the output can't be read: {error}");
+    Failure::new(Category::PermanentFailure, message).with_code("host")
+}
+
+fn definitions() -> Vec<Arc<Definition>> {
+    let id = json!({ "type": "string", "description": "The job's id, which the call that started it has told." });
+    let reads = Annotations {
+        read_only: true,
+        destructive: false,
+        idempotent: true,
+        open_world: false,
+        cacheable: false,
+    };
+    let output = json!({
+        "type": "object",
+        "properties": {
+            "id": id,
+            "offset": { "type": "integer", "minimum": 0, "description": "The first byte to show. Default: where the last answer about this job ended." },
+            "limit": { "type": "integer", "minimum": 1, "description": "How many bytes to show at most. Default: 20000, and no more than an answer may have." },
+            "wait": { "type": "integer", "minimum": 0, "maximum": MAX_WAIT, "description": "How many seconds to wait for it. Default: 0." },
+            "until": { "type": "string", "enum": ["output", "end"], "description": "What to wait for: more output, or the end of the job. Default: output. The end of the job also ends the waiting for output." },
+            "filtered": { "type": "boolean", "description": "Whether to leave out what matters little, as the answer of a command in the foreground does. Default: false." },
+        },
+        "required": ["id"],
+        "additionalProperties": false,
+    });
+    let stop = json!({
+        "type": "object",
+        "properties": { "id": id },
+        "required": ["id"],
+        "additionalProperties": false,
+    });
+    let none = json!({ "type": "object", "properties": {}, "additionalProperties": false });
+    let tool = |name: &str, title: &str, description: &str, schema, annotations| {
+        let title = Some(title.to_owned());
+        Arc::new(Definition { title, annotations, ..Definition::new(name, description, schema) })
+    };
+    vec![
+        tool(
+            OUTPUT,
+            "Read the output of a job",
+            "Shows the output of a command that bash started with background = true, whole lines only, and whether it still runs or how it ended. \
+             Standard output and standard error are shown in the order in which their lines ended.",
+            output,
+            reads,
+        ),
+        tool(
+            LIST,
+            "List the jobs",
+            "Lists the commands that this session started with background = true: those that run, and the last ones that ended.",
+            none,
+            reads,
+        ),
+        tool(
+            STOP,
+            "Stop a job",
+            "Stops a command that bash started with background = true, and everything that it started, at once. Its output so far stays readable.",
+            stop,
+            Annotations { read_only: false, ..reads },
+        ),
+    ]
+}
+
+impl Provider for JobTools {
+    fn name(&self) -> &str {
+        "jobs"
+    }
+
+    fn tools(&self) -> Vec<Arc<Definition>> {
+        self.tools.clone()
+    }
+
+    fn call(&self, call: Call) -> BoxFuture<'_, Outcome> {
+        Box::pin(async move {
+            match call.tool.as_str() {
+                OUTPUT => self.output(&call).await,
+                LIST => self.list(&call),
+                _ => self.stop(&call).await,
+            }
+        })
+    }
+}
