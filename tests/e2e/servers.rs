@@ -127,6 +127,10 @@ fn server_sees_its_grants_and_nothing_else() {
         assert!(!text.contains(hidden), "{hidden} is in {text}");
     }
     assert!(text.contains(r#"\"network\": 1"#), "only the loopback: {text}");
+    let left = fs::read_dir(scene.folder()).expect("it is there").flatten();
+    let mut left: Vec<_> = left.map(|entry| entry.file_name()).collect();
+    left.sort();
+    assert_eq!(left, ["server.py", "started"], "the sandbox leaves nothing behind");
     scene.assert_gone();
 }
 

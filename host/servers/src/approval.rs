@@ -92,8 +92,10 @@ pub async fn inspect(
             // Perhaps the question of the newer revisions ended it.
             Err(_) => Connection::open(Arc::clone(&launch), Era::Handshake).await?,
         };
-        let tools = connection.tools().await?;
+        let tools = connection.tools().await;
         let [protocol, own_name, version, instructions] = connection.about();
+        connection.end();
+        let tools = tools?;
         let (tools, left_out) = checked(&tools);
         let instructions = digest(&instructions);
         let pins = Pins { start, protocol, name: own_name, version, instructions, tools };

@@ -122,7 +122,7 @@ impl Drop for Process {
 pub(crate) struct Connection {
     // Dropped first, which closes the pipes.
     service: RunningService<RoleClient, Client>,
-    _process: Process,
+    process: Process,
     client: Client,
     ended: Arc<Ended>,
 }
@@ -142,11 +142,21 @@ impl Connection {
         let pipe = Pipe::new(streams, Arc::clone(&ended)).map_err(|error| error.to_string())?;
         let client = Client::default();
         match serve_client_with_lifecycle(client.clone(), pipe, era.lifecycle()).await {
-            Ok(service) => Ok(Self { service, _process: process, client, ended }),
+            Ok(service) => Ok(Self { service, process, client, ended }),
             Err(error) => {
                 let reason = ended.reason().map_or_else(|| error.to_string(), str::to_owned);
                 Err(with_complaint(&reason, &ended))
             }
+        }
+    }
+
+    /// Ends the server before this returns. Blocks for a moment: the sandbox cleans up what it made
+    /// in granted directories.
+    pub(crate) fn end(self) {
+        let Self { service, mut process, .. } = self;
+        drop(service);
+        if let Some(mut child) = process.0.take() {
+            child.end(Ending::Cancelled);
         }
     }
 

@@ -238,6 +238,16 @@ impl Server {
     }
 }
 
+impl Drop for Server {
+    /// The program may end at once, so the server ends before.
+    fn drop(&mut self) {
+        let connection = self.state.try_lock().ok().and_then(|mut state| state.connection.take());
+        if let Some(connection) = connection.and_then(Arc::into_inner) {
+            connection.end();
+        }
+    }
+}
+
 impl Provider for Server {
     fn name(&self) -> &str {
         &self.name
