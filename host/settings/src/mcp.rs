@@ -39,6 +39,7 @@ section! {
         /// Variables of your environment that it gets in addition to the usual ones, by name.
         pub env: Vec<VariableName>, Narrowing::Subset;
         /// Variables that it gets, with their values. They are no place for secrets.
+        #[schemars(extend("examples" = [{ "LOG_LEVEL": "warning" }]))]
         pub variables: BTreeMap<String, String>, Narrowing::Each(&Narrowing::Ignored);
         /// Seconds for one call, including the start of the server if it doesn't run.
         pub timeout_secs: Bounded<1, 86_400> = Bounded::clamped(60), Narrowing::Smaller;
