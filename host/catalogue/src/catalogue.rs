@@ -72,8 +72,10 @@ impl Tool {
         tally: &Arc<Tally>,
         claims_trusted: bool,
     ) -> Result<Vec<Arc<Self>>, HostError> {
-        let was_checked = plugin
-            .is_some_and(|plugin| plugin.info().origin == Origin::BuiltIn || plugin.is_known());
+        let was_checked = match plugin {
+            Some(plugin) => plugin.info().origin == Origin::BuiltIn || plugin.is_known(),
+            None => provider.is_third_party(),
+        };
         let tool = |definition: Arc<Definition>| {
             let weight = berth_runtime::schema_weight(&definition.input_schema);
             let (provider, plugin, tally) =
@@ -107,9 +109,12 @@ impl Tool {
         provider.tools().into_iter().map(tool).collect()
     }
 
-    /// Whether the tool is built in, and not from a third-party plugin.
+    /// Whether the tool is built in or the program's own, and not written by a third party.
     pub fn is_built_in(&self) -> bool {
-        self.plugin.as_ref().is_none_or(|plugin| plugin.info().origin == Origin::BuiltIn)
+        match &self.plugin {
+            Some(plugin) => plugin.info().origin == Origin::BuiltIn,
+            None => !self.provider.is_third_party(),
+        }
     }
 
     /// How a call with these arguments behaves. The claim that a call with certain arguments only

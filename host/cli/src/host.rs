@@ -155,10 +155,10 @@ fn with(
     loaded: Loaded,
     builtins: &[Builtin],
 ) -> Result<HostBuilder, HostError> {
-    let builder = Host::builder()
-        .config(loaded)
-        .folders(folders)
-        .working_directory(config::working_directory()?);
+    let directory = config::working_directory()?;
+    let servers = berth_servers::providers(&loaded, &folders, &directory)?;
+    let builder = Host::builder().config(loaded).folders(folders).working_directory(directory);
+    let builder = servers.into_iter().fold(builder, HostBuilder::provider);
     Ok(options
         .plugin
         .iter()

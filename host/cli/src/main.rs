@@ -33,7 +33,9 @@ mod error {
     pub(crate) use berth_terminal::error::{CommandError as Error, print_json};
 }
 
-pub(crate) use berth_terminal::{ask, card, exit, nearest, new_file, progress, shown, style};
+pub(crate) use berth_terminal::{
+    ask, card, changed_file, exit, nearest, new_file, progress, shown, style,
+};
 
 use std::fmt;
 use std::io::Write;

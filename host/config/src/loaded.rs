@@ -289,11 +289,7 @@ impl Loaded {
         for name in self.config.plugins.keys() {
             let source =
                 self.source_below(&format!("plugins.{}", dotted(std::slice::from_ref(name))));
-            let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
-            if name.len() > 24
-                || !name.starts_with(|c: char| c.is_ascii_lowercase())
-                || !name.chars().all(allowed)
-            {
+            if !is_provider_name(name) {
                 let message = format!(
                     "`{}` isn't a valid plugin name: 1 to 24 of a-z, 0-9 and `-`, starting with a letter",
                     neutral_line(name)
@@ -301,6 +297,7 @@ impl Loaded {
                 problems.push(Problem::new(source, message));
             }
         }
+        problems.extend(self.server_problems());
         let tools = &self.config.tools;
         let lists = tools
             .permissions
@@ -321,6 +318,14 @@ impl Loaded {
         }
         problems
     }
+}
+
+/// Whether a plugin or a server can have this name.
+pub(super) fn is_provider_name(name: &str) -> bool {
+    let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    name.len() <= 24
+        && name.starts_with(|c: char| c.is_ascii_lowercase())
+        && name.chars().all(allowed)
 }
 
 fn sources(leaves: &[Leaf]) -> BTreeMap<String, Source> {

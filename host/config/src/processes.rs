@@ -4,17 +4,19 @@ use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
 
 use berth_contract::HostError;
+use berth_contract::text::neutral_line;
 use berth_policy::files::FileRules;
 use berth_policy::{CommandTemplate, Origin, OwnTable, Programs, WrittenPart};
 use berth_redaction::{self as redaction, Keys};
 use berth_system::confine::{Limits, Sandbox, Tree};
 use berth_system::files::real_or_given;
 
+use super::loaded::is_provider_name;
 use super::policy::expand;
 use super::presets::{CREDENTIALS, PRESETS, Preset, Roots, with_all};
 use super::{
-    AllowedPath, ArgumentPart, FilePolicy, Folders, Loaded, NetworkGrant, PathGlob, Problem,
-    Problems, SandboxMode, Source, VariableName,
+    AllowedPath, ArgumentPart, FilePolicy, Folders, Loaded, NetworkGrant, PathGlob, PresetName,
+    Problem, Problems, SandboxMode, Source, VariableName, dotted_name,
 };
 
 /// What the processes of one plugin may see, reach and use.
@@ -87,6 +89,7 @@ struct ProcessTable<'t> {
     network: NetworkGrant,
     allowed: &'t [AllowedPath],
     env: &'t [VariableName],
+    presets: &'t [PresetName],
 }
 
 /// `PATH` of processes if the operator's environment has none.
@@ -126,6 +129,7 @@ impl Loaded {
             network: shell.network,
             allowed: paths,
             env: &shell.env,
+            presets: &shell.presets,
         };
         Ok(ProcessGrants {
             shell: shell.enabled,
@@ -208,12 +212,71 @@ impl Loaded {
             network,
             allowed: &plugin.allowed_paths,
             env: &plugin.env,
+            presets: &self.config.tools.shell.presets,
         };
         Ok(Some(ProcessGrants {
             programs,
             shell: plugin.shell,
             ..self.processes(files, &granted, folders, working_directory)
         }))
+    }
+
+    /// What the server `name` of `[mcp.servers]` may see and use. `None`: there is no such server.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::processes_of_shell`].
+    pub fn processes_of_server(
+        &self,
+        name: &str,
+        folders: &Folders,
+        working_directory: &Path,
+    ) -> Result<Option<ProcessGrants>, HostError> {
+        let Some(server) = self.config.mcp.servers.get(name) else { return Ok(None) };
+        let table = format!("mcp.servers.{name}");
+        let files = self.process_files(
+            &format!("{table}.allowed_paths"),
+            &server.allowed_paths,
+            folders,
+            working_directory,
+        )?;
+        let network = if server.network { NetworkGrant::Allow } else { NetworkGrant::Deny };
+        let granted = ProcessTable {
+            table,
+            network,
+            allowed: &server.allowed_paths,
+            env: &server.env,
+            presets: &server.presets,
+        };
+        let mut grants = self.processes(files, &granted, folders, working_directory);
+        grants.sockets.clear();
+        for (variable, value) in &server.variables {
+            grants.environment.retain(|(known, _)| known != variable);
+            grants.environment.push((variable.clone(), value.clone()));
+        }
+        Ok(Some(grants))
+    }
+
+    /// What is wrong with the names of servers.
+    pub(super) fn server_problems(&self) -> Vec<Problem> {
+        let config = &self.config;
+        let problem = |name: &String| {
+            let message = match () {
+                () if !is_provider_name(name) => format!(
+                    "`{}` isn't a valid server name: 1 to 24 of a-z, 0-9 and `-`, starting with a letter",
+                    neutral_line(name)
+                ),
+                () if config.plugins.contains_key(name) => {
+                    format!("`{name}` is a plugin as well; give the server another name")
+                }
+                () => return None,
+            };
+            Some(Problem::new(
+                self.source_below(&format!("mcp.servers.{}", dotted_name(name))),
+                message,
+            ))
+        };
+        config.mcp.servers.keys().filter_map(problem).collect()
     }
 
     /// The files of processes. The default of `deny_write` doesn't hold for them: git has to write
@@ -243,7 +306,7 @@ impl Loaded {
         let home =
             folders.home.as_ref().map(|home| home.canonicalize().unwrap_or_else(|_| home.clone()));
         let mut presets: Vec<&'static Preset> = Vec::new();
-        for preset in shell.presets.iter().filter_map(|name| name.preset()).flat_map(with_all) {
+        for preset in granted.presets.iter().filter_map(|name| name.preset()).flat_map(with_all) {
             if !presets.iter().any(|known| known.name == preset.name) {
                 presets.push(preset);
             }
@@ -282,7 +345,7 @@ impl Loaded {
             other_presets: others
                 .flat_map(|preset| places(preset).map(|place| (preset.name, place)))
                 .collect(),
-            used_presets: shell
+            used_presets: granted
                 .presets
                 .iter()
                 .filter_map(|name| Some(name.preset()?.name))

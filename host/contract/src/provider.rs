@@ -24,6 +24,13 @@ pub trait Provider: Send + Sync + 'static {
     /// most 64 of `[a-z0-9_-]`.
     fn tools(&self) -> Vec<Arc<Definition>>;
 
+    /// Whether somebody else than the operator and the program wrote its tools, such as a server of
+    /// the Model Context Protocol. Then its texts are untrusted, and it promises that a person has
+    /// approved its definitions and that their schemas compile.
+    fn is_third_party(&self) -> bool {
+        false
+    }
+
     /// Runs one call of one of its tools, [`Call::tool`]. Dropping the future cancels it.
     fn call(&self, call: Call) -> BoxFuture<'_, Outcome>;
 }

@@ -271,8 +271,8 @@ pub use berth_catalogue::plugins::control::{Ask, HostPlugins, ask_hosts};
 pub use berth_catalogue::plugins::{
     Approvals, ApprovedPlugin, Change, Difference, FilePlace, FilterRulesState, HeldVersion,
     LockedPlugin, NewPlugin, PluginInspection, PluginPlace, PluginSource, PluginState,
-    SignerChange, ToolChange, candidate, check_signed, check_source, compare_versions,
-    config_schema,
+    ServerPlaces, SignerChange, ToolChange, candidate, check_signed, check_source,
+    compare_versions, config_schema, server_places,
 };
 pub use berth_catalogue::schema::compile as compile_schema;
 pub use berth_config as config;
@@ -291,7 +291,8 @@ pub use berth_policy::{
 pub use berth_private::state;
 pub use berth_runtime::{
     Builtin, Candidate, Limits, Manifest, Origin, PluginInfo, Precompiled,
-    Request as CapabilityRequest, RequestedLimits, grant_line, helper_hook, schema_weight,
+    Request as CapabilityRequest, RequestedLimits, grant_line, helper_hook, own_helper,
+    schema_weight,
 };
 pub use builder::HostBuilder;
 pub use checking::{Check, GateAnswer, GateCheck};

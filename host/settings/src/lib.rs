@@ -12,6 +12,7 @@ mod filters;
 mod hosts;
 mod installing;
 mod limits;
+mod mcp;
 mod narrowing;
 mod network;
 mod overflow;
@@ -48,6 +49,7 @@ pub use filters::{BUILT_IN_FILTERS, FilterSecurity, Filters, WrittenExpression};
 pub use hosts::{HostGrant, Method, UrlScheme, WrittenHost, WrittenPrivateHosts};
 pub use installing::{AllowedPlugin, InstallKey, Installing, Parsed};
 pub use limits::{Limits, PluginLimits};
+pub use mcp::{Mcp, McpServer};
 pub use narrowing::Narrowing;
 pub use network::{Network, WithoutProxy, WrittenProxy};
 pub use overflow::Overflow;
@@ -98,5 +100,7 @@ section! {
         /// Plugins that are not built in. The key is the name that stands before `__` in the names
         /// of their tools: at most 24 of `[a-z0-9-]`, a letter first.
         pub plugins: BTreeMap<String, Plugin>, Narrowing::Named(Plugin::RULES);
+        /// Servers of the Model Context Protocol whose tools Berth offers.
+        pub mcp: Mcp, Narrowing::Table(Mcp::RULES);
     }
 }

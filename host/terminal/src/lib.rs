@@ -3,6 +3,7 @@
 
 pub mod ask;
 pub mod card;
+pub mod changed_file;
 pub mod error;
 pub mod exit;
 pub mod jobs;

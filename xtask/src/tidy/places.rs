@@ -110,6 +110,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("berth-presets", &["berth-system"]),
     ("berth-migration", &[]),
     ("berth-mcp", &["berth-core", "berth-requests"]),
+    ("berth-servers", &["berth-core", "berth-system", "berth-terminal"]),
     ("berth-clients", &[]),
     ("berth-packaging", &[]),
     (
@@ -140,6 +141,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "berth-dev",
             "berth-export",
             "berth-mcp",
+            "berth-servers",
         ],
     ),
 ];
@@ -216,10 +218,11 @@ const OPEN_BENEATH: [&str; 8] = [
 ];
 
 /// The files that open other paths, and what these are. A front end opens the paths of its user.
-const OPEN_OWN: [&str; 35] = [
+const OPEN_OWN: [&str; 36] = [
     "host/authoring/", // the folders of authors, whose programs it runs with their rights
     "host/builtins/build.rs", // the components, while Berth is built
     "host/cli/",       // the paths on the command line
+    "host/terminal/src/changed_file.rs", // files that the operator named
     "host/terminal/src/new_file.rs", // the user's new configuration
     "host/conformance/src/world.rs", // the temporary world of a test
     "host/dev/",       // the sources of an author

@@ -41,7 +41,9 @@ pub use approvals::{
 pub use filters::FilterRulesState;
 pub use inspection::{Change, Difference, PluginInspection, SignerChange, ToolChange};
 pub use lock_file::FilePlace;
-pub use policies::{Policies, compiled_folder, most_memory, runtime_config};
+pub use policies::{
+    Policies, ServerPlaces, compiled_folder, most_memory, runtime_config, server_places,
+};
 pub use settings_schema::config_schema;
 pub use slot::{HeldVersion, PluginPlace, PluginState};
 pub use watching::Watch;

@@ -1,6 +1,6 @@
 //! The grants and limits of each plugin: from the configuration to the runtime's policy.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use berth_config::{
@@ -42,6 +42,57 @@ pub struct Policies {
     helper: Option<PathBuf>,
     /// Network parts that all plugins share and that aren't in the configuration.
     network: Network,
+}
+
+/// Where the server `name` of `[mcp.servers]` runs, whether it reaches the network, and its
+/// environment. `None`: the configuration has no such server.
+///
+/// # Errors
+///
+/// [`HostError::Config`] for a grant that isn't an existing directory.
+pub fn server_places(
+    config: &Loaded,
+    folders: &Folders,
+    directory: &Path,
+    helper: Option<PathBuf>,
+    name: &str,
+) -> Result<Option<ServerPlaces>, HostError> {
+    let Some(grants) = config.processes_of_server(name, folders, directory)? else {
+        return Ok(None);
+    };
+    let ProcessGrants { files, extra_trees, hidden, sandbox, limits, environment, home, .. } =
+        grants;
+    let places = Places {
+        grants: Arc::new(open(files, config.own(folders, directory))?),
+        also: extra_trees,
+        also_hidden: hidden,
+        sockets: Vec::new(),
+        sandbox,
+        limits,
+        home,
+        helper,
+        known: RememberedPlaces::default(),
+    };
+    let network = grants.network == NetworkGrant::Allow;
+    Ok(Some(ServerPlaces { places, network, environment }))
+}
+
+/// Where a server runs.
+#[derive(Debug)]
+pub struct ServerPlaces {
+    /// What it sees and may change.
+    pub places: Places,
+    /// Whether it reaches the network.
+    pub network: bool,
+    /// Its whole environment.
+    pub environment: Vec<(String, String)>,
+}
+
+fn open(files: FilePolicy, own: Vec<OwnFolder>) -> Result<Grants, HostError> {
+    let FilePolicy { grants, deny_read, allow_read, deny_write } = files;
+    let globs =
+        |rules: berth_policy::files::FileRules| rules.with_globs(deny_read, allow_read, deny_write);
+    Grants::open(grants, own, globs).map_err(|error| HostError::Config(error.to_string()))
 }
 
 impl Policies {
@@ -146,12 +197,7 @@ impl Policies {
     }
 
     fn open(&self, files: FilePolicy) -> Result<Grants, HostError> {
-        let FilePolicy { grants, deny_read, allow_read, deny_write } = files;
-        let globs = |rules: berth_policy::files::FileRules| {
-            rules.with_globs(deny_read, allow_read, deny_write)
-        };
-        Grants::open(grants, self.own.clone(), globs)
-            .map_err(|error| HostError::Config(error.to_string()))
+        open(files, self.own.clone())
     }
 
     /// The policy for the processes of a plugin.

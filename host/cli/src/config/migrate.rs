@@ -9,9 +9,9 @@ use berth_core::text::{neutral, neutral_line};
 use similar::TextDiff;
 
 use crate::ask;
+use crate::changed_file;
 use crate::error::Error;
 use crate::exit::Exit;
-use crate::mcp::file;
 use crate::new_file;
 use crate::options::Options;
 use crate::shown;
@@ -49,7 +49,7 @@ pub(super) fn run(from: &Path, yes: bool, options: &Options) -> Result<Exit, Err
             true => Ok(migration.after.clone()),
             false => Err("it was changed meanwhile".to_owned()),
         };
-        file::change(&to, false, unchanged)?;
+        changed_file::change(&to, false, unchanged)?;
     } else {
         new_file::create(&to, &migration.after)?;
     }

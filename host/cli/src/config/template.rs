@@ -18,13 +18,19 @@ const HEAD: &str = "\
 # `berth config show` what holds.
 ";
 
+/// The path of a table with an example's name. A server and a plugin can't have the same one.
+fn with_name(path: &str) -> String {
+    let name = if path.starts_with("mcp.") { "my-server" } else { "my-plugin" };
+    path.replace("NAME", name)
+}
+
 /// The text, generated from the definition of the configuration.
 pub(super) fn template() -> String {
     let tables = describe();
     let mut text = HEAD.to_owned();
     for TableDescription { path, description, keys } in &tables {
         comment(&mut text, description);
-        let _ = writeln!(text, "#[{}]", path.replace("NAME", "my-plugin"));
+        let _ = writeln!(text, "#[{}]", with_name(path));
         for key in keys {
             comment(&mut text, format!("{} It takes {}.", key.description, key.takes).trim_start());
             if key.default.is_none() {
@@ -71,10 +77,7 @@ mod tests {
     fn template_has_every_key_with_a_value() {
         let text = template();
         for table in describe() {
-            assert!(
-                text.contains(&format!("\n#[{}]\n", table.path.replace("NAME", "my-plugin"))),
-                "{text}"
-            );
+            assert!(text.contains(&format!("\n#[{}]\n", with_name(&table.path))), "{text}");
             let lines: Vec<&str> = text.lines().collect();
             for key in table.keys {
                 assert!(

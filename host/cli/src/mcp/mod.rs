@@ -1,6 +1,6 @@
-//! `berth mcp config`: the configuration with which an MCP client starts Berth or connects to it.
+//! `berth mcp`. `config` is the configuration with which an MCP client starts Berth or connects.
 
-pub(crate) mod file;
+mod servers;
 
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
@@ -13,6 +13,7 @@ use clap::Parser;
 use serde_json::{Map, Value, json};
 
 use crate::arguments::{Arguments, McpCommand, McpConfig};
+use crate::changed_file;
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::nearest::nearest;
@@ -22,7 +23,13 @@ use crate::style::{FAINT, STRONG};
 
 /// Runs the command.
 pub(crate) fn run(command: &McpCommand, options: &Options) -> Result<Exit, Error> {
-    let McpCommand::Config(config) = command;
+    let config = match command {
+        McpCommand::Config(config) => config,
+        McpCommand::Add { name, command } => return servers::add(name, command, options),
+        McpCommand::Remove { name } => return servers::remove(name, options),
+        McpCommand::List { json } => return servers::list(*json, options),
+        McpCommand::Approve { name, yes } => return servers::approve(name, *yes, options),
+    };
     match config.client.as_deref() {
         None => list(config.json),
         Some(name) => show_client(named(name)?, config, options),
@@ -111,7 +118,7 @@ fn show_client(
         )?;
         return Ok(Exit::Success);
     }
-    let changed = file::change(&file, config.project, |before| {
+    let changed = changed_file::change(&file, config.project, |before| {
         edit(client.format, before, table, &config.name, &entry)
     })?;
     if config.json {

@@ -387,6 +387,15 @@ impl Child {
         &self.missing
     }
 
+    /// Its standard input, output and error, which don't block, for a caller that talks to it while
+    /// it runs. From then on this only waits for its end. `None`: they were taken before.
+    pub fn take_streams(&mut self) -> Option<[OwnedFd; 3]> {
+        // A program that runs for long has no next one.
+        self.next = None;
+        let streams = (self.stdin.take()?, self.stdout.take()?, self.stderr.take()?);
+        Some([streams.0.into(), streams.1.into(), streams.2.into()])
+    }
+
     /// Its result, if it has ended.
     pub fn finished(&self) -> Option<&CommandResult> {
         self.finished.as_ref()

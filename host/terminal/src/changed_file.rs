@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use berth_core::HostError;
 use similar::TextDiff;
 
-use crate::error::Error;
+use crate::error::CommandError as Error;
 use crate::new_file;
 
 /// Largest file of a client, in bytes.
@@ -20,7 +20,7 @@ const LONGEST: u64 = 4 << 20;
 ///
 /// It can't be read, changed or written; or a project's file is a link that leaves the project,
 /// which is untrusted.
-pub(crate) fn change(
+pub fn change(
     path: &Path,
     in_project: bool,
     edited: impl FnOnce(&str) -> Result<String, String>,

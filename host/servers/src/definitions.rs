@@ -1,0 +1,230 @@
+//! The definitions of a server's tools, as the host offers them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use berth_core::text::{cut, neutral_json, neutral_line, neutral_owned};
+use berth_core::{Annotations, Definition, compile_schema, schema_weight};
+use rmcp::model::{Tool, ToolAnnotations};
+use serde_json::Value;
+
+use crate::pins::PinnedTool;
+use crate::{MAX_DEFINITION, MAX_DEFINITIONS, MAX_TOOLS};
+
+/// Most bytes of a description.
+const MAX_DESCRIPTION: usize = 8 * 1024;
+
+/// Most bytes of a title.
+const MAX_TITLE: usize = 256;
+
+/// Most values in an input schema, references followed.
+const MAX_WEIGHT: usize = 20_000;
+
+/// Most characters of a tool's name.
+const MAX_NAME: usize = 64;
+
+/// A tool that the host offers.
+#[derive(Clone, Debug)]
+pub(crate) struct OfferedTool {
+    /// Its definition.
+    pub(crate) definition: Arc<Definition>,
+    /// Its pin.
+    pub(crate) pin: PinnedTool,
+}
+
+/// The tools of a server that can be offered, and the names of the others with the reason.
+pub(crate) fn offered(
+    server: &str,
+    pins: &[PinnedTool],
+    trust_annotations: bool,
+) -> (Vec<OfferedTool>, Vec<(String, String)>) {
+    let mut left_out = Vec::new();
+    let mut names: BTreeMap<String, Vec<&PinnedTool>> = BTreeMap::new();
+    for pin in pins {
+        match fitted(server, &pin.name) {
+            Some(name) => names.entry(name).or_default().push(pin),
+            None => left_out.push((
+                shown(&pin.name),
+                format!("its name doesn't fit into {MAX_NAME} characters"),
+            )),
+        }
+    }
+    let mut offered = Vec::new();
+    for (name, pins) in names {
+        let [pin] = pins[..] else {
+            let reason = || format!("{} tools would be named `{name}`", pins.len());
+            left_out.extend(pins.iter().map(|pin| (shown(&pin.name), reason())));
+            continue;
+        };
+        let definition = definition(name, pin, trust_annotations);
+        offered.push(OfferedTool { definition: Arc::new(definition), pin: pin.clone() });
+    }
+    (offered, left_out)
+}
+
+/// Keeps the definitions that can be pinned, and the names of the others with the reason.
+pub(crate) fn checked(tools: &[Tool]) -> (Vec<PinnedTool>, Vec<(String, String)>) {
+    let (mut pins, mut left_out): (Vec<PinnedTool>, Vec<_>) = (Vec::new(), Vec::new());
+    let mut bytes = 0;
+    for tool in tools {
+        let pin = PinnedTool::new(tool);
+        let size = pin.definition.to_string().len();
+        let schema = Value::Object((*tool.input_schema).clone());
+        let reason = match () {
+            () if pins.len() >= MAX_TOOLS => {
+                format!("more tools than {MAX_TOOLS}, the limit of a server")
+            }
+            () if size > MAX_DEFINITION => {
+                format!("its definition is {size} bytes; the limit is {MAX_DEFINITION}")
+            }
+            () if bytes + size > MAX_DEFINITIONS => {
+                format!("all definitions are more than {MAX_DEFINITIONS} bytes, the limit")
+            }
+            () if pins.iter().any(|known| known.name == pin.name) => {
+                "another tool has that name".to_owned()
+            }
+            () if schema.get("type").is_some_and(|kind| kind != "object") => {
+                "its input schema isn't of an object".to_owned()
+            }
+            () if schema_weight(&schema) > MAX_WEIGHT => {
+                format!("its input schema has more than {MAX_WEIGHT} values, the limit")
+            }
+            () => match compile_schema(&neutral_json(schema)) {
+                Err(reason) => format!("its input schema can't be used: {reason}"),
+                Ok(_) => {
+                    bytes += size;
+                    pins.push(pin);
+                    continue;
+                }
+            },
+        };
+        left_out.push((shown(&tool.name), reason));
+    }
+    (pins, left_out)
+}
+
+/// A name of a server, for people.
+pub(crate) fn shown(name: &str) -> String {
+    neutral_line(cut(name, 128))
+}
+
+/// The host's name for a tool: other characters become `_`, and capitals small letters.
+fn fitted(server: &str, tool: &str) -> Option<String> {
+    let fit = |letter: char| match letter.to_ascii_lowercase() {
+        letter @ ('a'..='z' | '0'..='9' | '_' | '-') => letter,
+        _ => '_',
+    };
+    // The count of bytes is no less than that of characters.
+    let fits = !tool.is_empty() && server.len() + 2 + tool.len() <= MAX_NAME;
+    fits.then(|| format!("{server}__{}", tool.chars().map(fit).collect::<String>()))
+}
+
+fn definition(name: String, pin: &PinnedTool, trust_annotations: bool) -> Definition {
+    let text = |key: &str| pin.definition.get(key).and_then(Value::as_str);
+    let description =
+        neutral_owned(cut(text("description").unwrap_or_default(), MAX_DESCRIPTION).to_owned());
+    let schema = pin.definition.get("inputSchema").cloned().unwrap_or_default();
+    let mut definition = Definition::new(name, description, neutral_json(schema));
+    definition.title = text("title").map(|title| neutral_line(cut(title, MAX_TITLE)));
+    definition.foreign = true;
+    if trust_annotations {
+        definition.annotations = annotations(pin.definition.get("annotations"));
+    }
+    definition
+}
+
+/// What the server says about the behaviour of a tool, where the operator trusts that.
+fn annotations(claimed: Option<&Value>) -> Annotations {
+    let claimed = claimed.and_then(|value| serde_json::from_value(value.clone()).ok());
+    let claimed: ToolAnnotations = claimed.unwrap_or_default();
+    let read_only = claimed.read_only_hint.unwrap_or(false);
+    Annotations {
+        read_only,
+        destructive: !read_only && claimed.destructive_hint.unwrap_or(true),
+        idempotent: claimed.idempotent_hint.unwrap_or(false),
+        open_world: claimed.open_world_hint.unwrap_or(true),
+        cacheable: false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn tools(tools: &[Value]) -> Vec<Tool> {
+        tools.iter().map(|tool| serde_json::from_value(tool.clone()).expect("a tool")).collect()
+    }
+
+    fn named(name: &str) -> Value {
+        json!({ "name": name, "description": "x", "inputSchema": { "type": "object" } })
+    }
+
+    #[test]
+    fn names_fit_or_are_left_out() {
+        let long = "x".repeat(60);
+        let (pins, none) = checked(&tools(&[
+            named("Read.File"),
+            named("get_time"),
+            named("get time"),
+            named(&long),
+            named("é"),
+        ]));
+        assert_eq!(none, []);
+        let (offered, left_out) = offered("time", &pins, false);
+        let names: Vec<&str> = offered.iter().map(|tool| &*tool.definition.name).collect();
+        assert_eq!(names, ["time___", "time__read_file"]);
+        let left: Vec<&str> = left_out.iter().map(|(name, _)| &**name).collect();
+        assert_eq!(left, [&long, "get_time", "get time"]);
+    }
+
+    #[test]
+    fn hostile_definitions_are_left_out_and_the_others_stay() {
+        let exploding = {
+            let mut all = serde_json::Map::new();
+            for level in 0..30 {
+                let next = format!("#/$defs/{}", level + 1);
+                all.insert(
+                    level.to_string(),
+                    json!({ "anyOf": [{ "$ref": next }, { "$ref": next }] }),
+                );
+            }
+            all.insert("30".to_owned(), json!({ "type": "string" }));
+            json!({ "name": "explodes", "inputSchema": { "type": "object", "$defs": all, "properties": { "a": { "$ref": "#/$defs/0" } } } })
+        };
+        let (pins, left_out) = checked(&tools(&[
+            named("good"),
+            named("good"),
+            json!({ "name": "large", "description": "x".repeat(MAX_DEFINITION), "inputSchema": { "type": "object" } }),
+            json!({ "name": "invalid", "inputSchema": { "type": "object", "properties": 7 } }),
+            json!({ "name": "list", "inputSchema": { "type": "array" } }),
+            json!({ "name": "elsewhere", "inputSchema": { "type": "object", "properties": { "a": { "$ref": "https://example.com/x" } } } }),
+            exploding,
+        ]));
+        assert_eq!(pins.iter().map(|pin| &*pin.name).collect::<Vec<_>>(), ["good"], "{left_out:?}");
+        assert_eq!(left_out.len(), 6);
+        let million: Vec<Value> = (0..1000).map(|number| named(&number.to_string())).collect();
+        let (pins, left_out) = checked(&tools(&million));
+        assert_eq!((pins.len(), left_out.len()), (MAX_TOOLS, 1000 - MAX_TOOLS));
+    }
+
+    #[test]
+    fn texts_are_neutral_and_claims_dont_count() {
+        let tool = json!({
+            "name": "a",
+            "title": "\u{1b}[2Jx",
+            "description": "\u{202e}evil",
+            "inputSchema": { "type": "object", "properties": { "\u{1b}b": { "description": "\u{7}" } } },
+            "annotations": { "readOnlyHint": true, "idempotentHint": true },
+        });
+        let (pins, _) = checked(&tools(&[tool]));
+        let (offered_tools, _) = offered("s", &pins, false);
+        let definition = &offered_tools[0].definition;
+        let text = serde_json::to_string(&**definition).expect("JSON");
+        assert!(!text.contains(['\u{1b}', '\u{202e}', '\u{7}']) && !text.contains("\\u"), "{text}");
+        assert!(definition.foreign);
+        assert_eq!(definition.annotations, Annotations::default());
+        let trusted = &offered("s", &pins, true).0[0].definition.annotations;
+        assert!(trusted.read_only && trusted.idempotent && !trusted.destructive);
+    }
+}

@@ -1,0 +1,187 @@
+//! What a person approved of a server: how it is started, and the definitions of its tools.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use berth_core::HostError;
+use berth_core::config::{Folders, McpServer};
+use berth_core::state;
+use rmcp::model::Tool;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+/// What was approved of one server. It lies in Berth's data folder, which no tool reaches.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Pins {
+    /// The digest of how it is started: command, arguments, environment and grants. Empty: nothing
+    /// was approved.
+    pub start: String,
+    /// The revision of the protocol that it speaks.
+    pub protocol: String,
+    /// Its own name.
+    pub name: String,
+    /// Its own version.
+    pub version: String,
+    /// The digest of its instructions, which Berth doesn't pass on.
+    pub instructions: String,
+    /// Its tools.
+    pub tools: Vec<PinnedTool>,
+}
+
+/// A tool as it was approved.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PinnedTool {
+    /// Its name at the server.
+    pub name: String,
+    /// SHA-256 of the definition.
+    pub digest: String,
+    /// The whole definition, as the server sent it.
+    pub definition: Value,
+}
+
+impl PinnedTool {
+    /// Pins a definition: the name, title, description, schemas and annotations, and everything
+    /// else that the server says about the tool.
+    pub(crate) fn new(tool: &Tool) -> Self {
+        let definition = serde_json::to_value(tool).unwrap_or_default();
+        Self { name: tool.name.to_string(), digest: digest(&definition.to_string()), definition }
+    }
+}
+
+/// How a tool differs from its pinned definition.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ToolDifference {
+    /// It wasn't there.
+    New(PinnedTool),
+    /// It isn't there any more.
+    Missing(String),
+    /// It changed: each changed part before and after.
+    Changed(String, Vec<(String, Value, Value)>),
+}
+
+impl Pins {
+    /// The pins of the server `name`. Blocks.
+    ///
+    /// # Errors
+    ///
+    /// They can't be read, or the file is damaged.
+    pub fn load(folders: &Folders, name: &str) -> Result<Self, HostError> {
+        state::read(&folder(folders), &file(name))
+    }
+
+    /// Stores these pins for the server `name`. Blocks.
+    ///
+    /// # Errors
+    ///
+    /// They can't be written.
+    pub fn store(&self, folders: &Folders, name: &str) -> Result<(), HostError> {
+        state::update(&folder(folders), &file(name), |pins: &mut Self| {
+            pins.clone_from(self);
+            Ok(())
+        })
+    }
+
+    /// How `now` differs from these pins, in the order of the names.
+    pub fn differences(&self, now: &[PinnedTool]) -> Vec<ToolDifference> {
+        let by_name = |tools: &[PinnedTool]| -> BTreeMap<String, PinnedTool> {
+            tools.iter().map(|tool| (tool.name.clone(), tool.clone())).collect()
+        };
+        let (before, after) = (by_name(&self.tools), by_name(now));
+        let mut differences = Vec::new();
+        for (name, tool) in &after {
+            match before.get(name) {
+                None => differences.push(ToolDifference::New(tool.clone())),
+                Some(known) if known.digest == tool.digest => {}
+                Some(known) => differences.push(ToolDifference::Changed(
+                    name.clone(),
+                    parts(&known.definition, &tool.definition),
+                )),
+            }
+        }
+        let missing = before.keys().filter(|name| !after.contains_key(*name));
+        differences.extend(missing.cloned().map(ToolDifference::Missing));
+        differences
+    }
+}
+
+/// The parts of a definition that differ.
+fn parts(before: &Value, after: &Value) -> Vec<(String, Value, Value)> {
+    let keys = [before, after].into_iter().filter_map(Value::as_object).flat_map(|map| map.keys());
+    let keys: std::collections::BTreeSet<&String> = keys.collect();
+    keys.into_iter()
+        .filter(|key| before.get(*key) != after.get(*key))
+        .map(|key| (key.clone(), before[key].clone(), after[key].clone()))
+        .collect()
+}
+
+/// The digest of how a server is started: whatever changes it needs a new approval.
+pub(crate) fn start_digest(server: &McpServer) -> String {
+    let McpServer { command, args, allowed_paths, network, presets, env, variables, .. } = server;
+    let parts = serde_json::json!([command, args, allowed_paths, network, presets, env, variables]);
+    digest(&parts.to_string())
+}
+
+/// SHA-256 in hexadecimal digits.
+pub(crate) fn digest(text: &str) -> String {
+    format!("{:x}", Sha256::digest(text))
+}
+
+fn folder(folders: &Folders) -> PathBuf {
+    folders.data.join("servers")
+}
+
+fn file(name: &str) -> String {
+    format!("{name}.json")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn tool(name: &str, description: &str) -> PinnedTool {
+        let tool: Tool = serde_json::from_value(
+            json!({ "name": name, "description": description, "inputSchema": { "type": "object" } }),
+        )
+        .expect("a tool");
+        PinnedTool::new(&tool)
+    }
+
+    #[test]
+    fn differences_name_each_changed_part() {
+        let pins = Pins { tools: vec![tool("a", "x"), tool("b", "x")], ..Pins::default() };
+        assert_eq!(pins.differences(&pins.tools), []);
+        let now = [tool("b", "steal"), tool("c", "x")];
+        let differences = pins.differences(&now);
+        let changed = vec![("description".to_owned(), json!("x"), json!("steal"))];
+        assert_eq!(
+            differences,
+            [
+                ToolDifference::Changed("b".to_owned(), changed),
+                ToolDifference::New(now[1].clone()),
+                ToolDifference::Missing("a".to_owned()),
+            ]
+        );
+    }
+
+    #[test]
+    fn every_part_of_the_start_needs_approval() {
+        let base = McpServer { command: "a".to_owned(), ..McpServer::default() };
+        let changed = [
+            McpServer { command: "b".to_owned(), ..base.clone() },
+            McpServer { args: vec!["x".to_owned()], ..base.clone() },
+            McpServer { network: true, ..base.clone() },
+            McpServer {
+                variables: [("A".to_owned(), "b".to_owned())].into_iter().collect(),
+                ..base.clone()
+            },
+        ];
+        for changed in changed {
+            assert_ne!(start_digest(&changed), start_digest(&base), "{changed:?}");
+        }
+        let slower = McpServer { trust_annotations: true, ..base.clone() };
+        assert_eq!(start_digest(&slower), start_digest(&base));
+    }
+}

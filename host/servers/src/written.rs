@@ -1,0 +1,86 @@
+//! Servers in the text of a `berth.toml`.
+
+use toml_edit::{Array, DocumentMut, Item, Table, value};
+
+/// The text with a new server at its end, and everything else as it was.
+///
+/// # Errors
+///
+/// The text isn't TOML, or the server is there already.
+pub fn add(text: &str, name: &str, command: &[String]) -> Result<String, String> {
+    let mut document = parsed(text)?;
+    let servers = servers(&mut document)?;
+    if servers.contains_key(name) {
+        return Err(format!("[mcp.servers.{name}] is there already"));
+    }
+    let [program, arguments @ ..] = command else {
+        return Err("the command is missing: it follows `--`".to_owned());
+    };
+    let mut server = Table::new();
+    server.insert("command", value(program));
+    if !arguments.is_empty() {
+        server.insert("args", value(arguments.iter().collect::<Array>()));
+    }
+    servers.insert(name, Item::Table(server));
+    Ok(document.to_string())
+}
+
+/// The text without a server.
+///
+/// # Errors
+///
+/// The text isn't TOML, or it has no such server.
+pub fn remove(text: &str, name: &str) -> Result<String, String> {
+    let mut document = parsed(text)?;
+    match servers(&mut document)?.remove(name) {
+        Some(_) => Ok(document.to_string()),
+        None => Err(format!("it has no [mcp.servers.{name}]")),
+    }
+}
+
+fn parsed(text: &str) -> Result<DocumentMut, String> {
+    text.parse().map_err(|error: toml_edit::TomlError| error.to_string())
+}
+
+fn servers(document: &mut DocumentMut) -> Result<&mut dyn toml_edit::TableLike, String> {
+    let implicit = || {
+        let mut table = Table::new();
+        table.set_implicit(true);
+        Item::Table(table)
+    };
+    document
+        .entry("mcp")
+        .or_insert_with(implicit)
+        .as_table_like_mut()
+        .and_then(|mcp| mcp.entry("servers").or_insert_with(implicit).as_table_like_mut())
+        .ok_or_else(|| "`mcp.servers` isn't a table".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(words: &[&str]) -> Vec<String> {
+        words.iter().map(|word| (*word).to_owned()).collect()
+    }
+
+    #[test]
+    fn rest_of_the_file_stays() {
+        let before = "# mine\n[tools]\nautonomy = \"ask\" # careful\n";
+        let after = add(before, "time", &words(&["uvx", "a\"b"])).expect("it is added");
+        assert!(after.starts_with(before), "{after}");
+        assert!(
+            after.ends_with("[mcp.servers.time]\ncommand = \"uvx\"\nargs = [\"a\\\"b\"]\n")
+                || after.contains("'a\"b'"),
+            "{after}"
+        );
+        assert!(!after.contains("[mcp]") && !after.contains("[mcp.servers]"), "{after}");
+        assert!(add(&after, "time", &words(&["x"])).is_err(), "it is there");
+        let two = add(&after, "git", &words(&["uvx"])).expect("it is added");
+        assert_eq!(remove(&two, "git").expect("it is removed"), after);
+        assert!(remove(&after, "git").is_err());
+        assert!(add("mcp = 1", "a", &words(&["x"])).is_err());
+        assert!(add("", "a", &[]).is_err());
+        assert!(add("[", "a", &words(&["x"])).is_err());
+    }
+}

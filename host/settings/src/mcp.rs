@@ -1,0 +1,52 @@
+//! `[mcp]`: servers of the Model Context Protocol whose tools Berth offers.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::narrowing::{Narrowing, section};
+use crate::{AllowedPath, Bounded, PresetName, VariableName};
+
+section! {
+    /// Servers of the Model Context Protocol whose tools Berth offers as its own, under its rules.
+    pub struct Mcp {
+        /// Whether they are used. `false` starts none and offers none of their tools.
+        pub enabled: bool = true, Narrowing::OnlyFalse;
+        /// The servers. The key is the name that stands before `__` in the names of their tools: at
+        /// most 24 of `[a-z0-9-]`, a letter first. A server is used after `berth mcp approve NAME`.
+        pub servers: BTreeMap<String, McpServer>, Narrowing::Named(McpServer::RULES);
+    }
+}
+
+section! {
+    /// A server that Berth starts in the sandbox of commands, and talks to over its standard input
+    /// and output.
+    pub struct McpServer {
+        /// Whether it is used.
+        pub enabled: bool = true, Narrowing::OnlyFalse;
+        /// The program, searched in your `PATH`.
+        pub command: String, Narrowing::Ignored;
+        /// Its arguments.
+        pub args: Vec<String>, Narrowing::Ignored;
+        /// Directories that it may use. Nothing is granted by default.
+        pub allowed_paths: Vec<AllowedPath>, Narrowing::Directories;
+        /// Whether it may reach the network.
+        pub network: bool, Narrowing::OnlyFalse;
+        /// Tools of yours that it uses, by name, as in `[tools.shell]`: `node` for `npx`, `python`
+        /// for `uvx`. Their caches, programs and settings are granted, their credentials are not.
+        pub presets: Vec<PresetName>, Narrowing::Subset;
+        /// Variables of your environment that it gets in addition to the usual ones, by name.
+        pub env: Vec<VariableName>, Narrowing::Subset;
+        /// Variables that it gets, with their values. They are no place for secrets.
+        #[schemars(extend("examples" = [{ "LOG_LEVEL": "warning" }]))]
+        pub variables: BTreeMap<String, String>, Narrowing::Each(&Narrowing::Ignored);
+        /// Seconds for one call, including the start of the server if it doesn't run.
+        pub timeout_secs: Bounded<1, 86_400> = Bounded::clamped(60), Narrowing::Smaller;
+        /// Seconds without a call after which it is ended. The next call starts it again.
+        pub idle_secs: Bounded<1, 86_400> = Bounded::clamped(300), Narrowing::Smaller;
+        /// Whether what it says about the behaviour of its tools counts, such as that one only
+        /// reads. Otherwise each of its tools counts as one that acts and may destroy.
+        pub trust_annotations: bool, Narrowing::OnlyFalse;
+    }
+}

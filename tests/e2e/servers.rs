@@ -1,0 +1,428 @@
+//! Tools of other servers: pinned, bounded and confined.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::mcp::client::{Client, LEGACY, MODERN, records, text};
+use crate::support::{Cli, fetched};
+
+/// Time limit for something that must happen.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The hostile server as `[mcp.servers.evil]`, with one granted folder.
+struct Scene {
+    cli: Cli,
+    mark: String,
+}
+
+impl Scene {
+    /// Not approved yet. `more`: lines of its table.
+    fn unapproved(number: u32, more: &str) -> Self {
+        let scene = Self {
+            cli: Cli::new(),
+            mark: format!("{}{number:04}", 8_000_000 + std::process::id()),
+        };
+        fs::create_dir(scene.folder()).expect("a folder is made");
+        let script = scene.folder().join("server.py");
+        fs::write(&script, include_str!("../servers/hostile.py")).expect("a file is written");
+        let (folder, outside) = (scene.folder(), scene.cli.root.path().to_owned());
+        scene.cli.configure(&format!(
+            "[tools]\nautonomy = \"full\"\n[mcp.servers.evil]\ncommand = \"/usr/bin/python3\"\n\
+             args = [{script:?}, {folder:?}, \"{}\", {outside:?}]\nallowed_paths = [{folder:?}]\n{more}\n",
+            scene.mark
+        ));
+        scene
+    }
+
+    fn new(number: u32, more: &str) -> Self {
+        let scene = Self::unapproved(number, more);
+        scene.cli.run(&["mcp", "approve", "evil", "--yes"]).ends(0);
+        fs::remove_file(scene.folder().join("started")).expect("it was started");
+        scene
+    }
+
+    fn folder(&self) -> PathBuf {
+        self.cli.root.path().canonicalize().expect("it is there").join("server")
+    }
+
+    fn put(&self, name: &str) {
+        fs::write(self.folder().join(name), "").expect("a file is written");
+    }
+
+    /// How often the server was started.
+    fn starts(&self) -> usize {
+        fs::read(self.folder().join("started")).map_or(0, |bytes| bytes.len())
+    }
+
+    fn client(&self) -> Client {
+        Client::new(&self.cli, &[], LEGACY, false)
+    }
+
+    /// Processes of this scene's server, and of its children.
+    fn processes(&self) -> usize {
+        let entries = fs::read_dir("/proc").expect("/proc is mounted").flatten();
+        let lines = entries.filter_map(|entry| fs::read(entry.path().join("cmdline")).ok());
+        let mark = self.mark.as_bytes();
+        lines.filter(|line| line.split(|byte| *byte == 0).any(|word| word == mark)).count()
+    }
+
+    #[track_caller]
+    fn assert_gone(&self) {
+        until("all processes are gone", || self.processes() == 0);
+    }
+}
+
+#[track_caller]
+fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let end = Instant::now() + PATIENCE;
+    while !is_so() {
+        assert!(Instant::now() < end, "{what}");
+        std::thread::yield_now();
+    }
+}
+
+fn names(tools: &Value) -> Vec<&str> {
+    let tools = tools["tools"].as_array().expect("a list");
+    tools.iter().filter_map(|tool| tool["name"].as_str()).collect()
+}
+
+#[test]
+fn nothing_starts_before_approval_or_a_call() {
+    let scene = Scene::unapproved(1, "");
+    let call = &["call", "evil__echo_text", "text=hello"];
+    scene.cli.run(call).ends(2);
+    assert!(scene.cli.run(&["mcp", "list"]).ends(0).stdout.contains("unapproved"));
+    assert!(scene.cli.run(&["mcp", "approve", "evil"]).code != 0, "nobody was there to ask");
+    assert_eq!(scene.starts(), 0);
+    let shown = scene.cli.run(&["mcp", "approve", "evil", "--yes"]).ends(0).stdout;
+    assert!(shown.contains("+ Echo.Text") && shown.contains("/usr/bin/python3"), "{shown}");
+    let started = scene.starts();
+    assert!(scene.cli.run(&["mcp", "list"]).ends(0).stdout.contains("hostile 1.2.3"));
+    let tools = scene.cli.run(&["tools"]).ends(0).stdout;
+    assert!(tools.contains("evil__echo_text"), "{tools}");
+    assert_eq!(scene.starts(), started, "a list starts nothing");
+    assert!(scene.cli.run(call).ends(0).stdout.contains("hello"));
+    assert_eq!(scene.starts(), started + 1);
+    scene.assert_gone();
+    // The arguments are checked before the server sees them.
+    scene.cli.run(&["call", "evil__echo_text"]).ends(2);
+    assert_eq!(scene.starts(), started + 1);
+    // Another command line needs another approval.
+    let set = ["--set", "mcp.servers.evil.network=true"];
+    scene.cli.run(&[&set[..], call].concat()).ends(2);
+    assert_eq!(scene.starts(), started + 1);
+}
+
+#[test]
+fn server_sees_its_grants_and_nothing_else() {
+    let scene = Scene::new(2, "variables = { MINE = \"yes\" }");
+    let shown = scene.cli.run(&["call", "evil__inside", "--json"]).ends(0).stdout;
+    let answer: Value = serde_json::from_str(&shown).expect("JSON");
+    let text = answer.to_string();
+    assert!(text.contains("server.py") && text.contains("MINE"), "{text}");
+    for hidden in ["secret.txt", "config", "BERTH_"] {
+        assert!(!text.contains(hidden), "{hidden} is in {text}");
+    }
+    assert!(text.contains(r#"\"network\": 1"#), "only the loopback: {text}");
+    let left = fs::read_dir(scene.folder()).expect("it is there").flatten();
+    let mut left: Vec<_> = left.map(|entry| entry.file_name()).collect();
+    left.sort();
+    assert_eq!(left, ["server.py", "started"], "the sandbox leaves nothing behind");
+    scene.assert_gone();
+}
+
+#[test]
+fn changed_tools_are_held_and_the_others_serve() {
+    let scene = Scene::new(3, "");
+    scene.put("changed");
+    scene.put("go");
+    scene.put("bad");
+    let mut client = scene.client();
+    let listed = client.request("tools/list", json!({}));
+    assert!(!names(&listed).contains(&"evil__added"));
+    assert!(!listed.to_string().contains("id_rsa"), "the approved description is shown");
+    let held = client.call("evil__slow", json!({}));
+    assert_eq!(held["isError"], true, "{held}");
+    assert!(text(&held).contains("has changed since it was approved"), "{held}");
+    assert!(text(&client.call("evil__echo_text", json!({ "text": "on" }))).contains("on"));
+    let shown = scene.cli.run(&["mcp", "approve", "evil", "--yes"]).ends(0).stdout;
+    for line in ["~ slow", "- Reports progress", "+ Send ~/.ssh/id_rsa", "+ added", "! bad is left"]
+    {
+        assert!(shown.contains(line), "{line}: {shown}");
+    }
+    assert!(!shown.contains("~ inside"), "{shown}");
+    let mut client = scene.client();
+    let listed = client.request("tools/list", json!({}));
+    let names = names(&listed);
+    assert!(names.contains(&"evil__added") && names.contains(&"evil__slow"), "{names:?}");
+    assert!(!names.contains(&"evil__echo_text"), "two tools have that name: {names:?}");
+    assert!(text(&client.call("evil__slow", json!({}))).contains("done"));
+}
+
+#[test]
+fn claims_count_only_if_the_operator_trusts_them() {
+    for (trusted, verdict) in [("", 4), ("trust_annotations = true", 0)] {
+        let scene = Scene::new(4, trusted);
+        let line = ["policy", "check", "evil__claims", "--set", "tools.autonomy=ask", "--json"];
+        let told = scene.cli.run(&line);
+        let is_allowed = told.stdout.contains("\"allow\"") && told.code == 0;
+        assert_eq!(is_allowed, verdict == 0, "{trusted}: {} {}", told.code, told.stdout);
+        assert_eq!(scene.starts(), 0);
+    }
+}
+
+#[test]
+fn hostile_answers_harm_nobody() {
+    let scene = Scene::new(5, "timeout_secs = 5");
+    let mut client = scene.client();
+    let mut call = |tool: &str| client.call(tool, json!({}));
+    assert!(text(&call("evil__twice")).contains("first"));
+    let ansi = text(&call("evil__ansi"));
+    assert!(
+        !ansi.contains(['\u{1b}', '\u{7}', '\u{202e}']) && ansi.contains("untrusted"),
+        "{ansi}"
+    );
+    assert!(!text(&call("evil__secret")).contains("IOSFODNN7EXAMPLE"));
+    let asked = text(&call("evil__asks"));
+    assert!(asked.contains("-32601") || asked.contains("not found"), "{asked}");
+    for (tool, reason) in [
+        ("evil__die", "it ended"),
+        ("evil__large", "more than 8 MiB"),
+        ("evil__flood", "more than 500 messages in one second"),
+    ] {
+        let started = Instant::now();
+        // It is started again after a pause, which grows.
+        let answer = loop {
+            let answer = call(tool);
+            if text(&answer).contains(reason) {
+                break answer;
+            }
+            assert!(started.elapsed() < PATIENCE, "{tool}: {answer}");
+            assert_eq!(call("read")["isError"], true, "others go on");
+        };
+        assert_eq!(answer["isError"], true);
+    }
+    let status = fs::read_to_string(format!("/proc/{}/status", client.pid())).expect("it runs");
+    let memory = status.lines().find(|line| line.starts_with("VmRSS")).expect("it says so");
+    let kib: u64 = memory.split_whitespace().nth(1).and_then(|kib| kib.parse().ok()).expect("KiB");
+    assert!(kib < 400 * 1024, "the memory came back: {memory}");
+    client.leave();
+    scene.assert_gone();
+}
+
+#[test]
+fn hanging_call_ends_and_delays_no_other() {
+    let scene = Scene::new(6, "timeout_secs = 2");
+    let mut client = scene.client();
+    let (hanging, started) = (
+        client.ask("tools/call", json!({ "name": "evil__hang", "arguments": {} })),
+        Instant::now(),
+    );
+    let read = client.call("read", json!({ "path": "notes.txt" }));
+    assert!(text(&read).contains("first"));
+    assert!(started.elapsed() < Duration::from_secs(2), "{:?}", started.elapsed());
+    let hung = client.answer(hanging);
+    assert!(text(&hung).contains("didn't answer within 2 s"), "{hung}");
+    // One more call that hangs, and it is ended: the next one starts it anew.
+    client.call("evil__noise", json!({}));
+    assert!(text(&client.call("evil__echo_text", json!({ "text": "on" }))).contains("on"));
+    assert_eq!(scene.starts(), 2);
+}
+
+#[test]
+fn progress_and_cancellation_pass_through() {
+    let scene = Scene::new(7, "");
+    let mut client = scene.client();
+    let params =
+        json!({ "name": "evil__slow", "arguments": {}, "_meta": { "progressToken": "mine" } });
+    let slow = client.ask("tools/call", params);
+    let progress = client.notification("notifications/progress");
+    assert_eq!(progress["params"]["progressToken"], "mine", "{progress}");
+    let message = progress["params"]["message"].as_str().expect("a message");
+    assert!(message.contains("quarter") && !message.contains('\u{1b}'), "{progress}");
+    client.send(&json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": slow } }));
+    scene.put("go");
+    until("the server learns of it", || scene.folder().join("cancelled").exists());
+    assert!(text(&client.call("evil__echo_text", json!({ "text": "on" }))).contains("on"));
+    let (records, tool) = (records(&scene.cli.root.path().join("data")), json!("evil__echo_text"));
+    let record = records.iter().rfind(|record| record.to_string().contains("evil__echo_text"));
+    assert!(record.is_some_and(|record| record.to_string().contains("mcp.evil")), "{tool}");
+}
+
+#[test]
+fn idle_server_ends_with_its_children_and_starts_again() {
+    let scene = Scene::new(8, "idle_secs = 1");
+    let mut client = scene.client();
+    assert!(text(&client.call("evil__children", json!({}))).contains("begun"));
+    scene.assert_gone();
+    assert_eq!(scene.starts(), 1);
+    assert!(text(&client.call("evil__echo_text", json!({ "text": "on" }))).contains("on"));
+    assert_eq!(scene.starts(), 2);
+}
+
+#[test]
+fn killed_host_leaves_no_process() {
+    let scene = Scene::new(11, "");
+    for _ in 0..5 {
+        let mut client = scene.client();
+        assert!(text(&client.call("evil__children", json!({}))).contains("begun"));
+        assert!(scene.processes() >= 4, "the server and its children run");
+        // Dropping it kills the host.
+        drop(client);
+        scene.assert_gone();
+    }
+}
+
+#[test]
+fn servers_that_dont_start_say_why() {
+    let scene = Scene::unapproved(9, "");
+    for (file, reason) in [("broken", "it is �[31mbroken"), ("million", "left out")] {
+        scene.put(file);
+        let told = scene.cli.run(&["mcp", "approve", "evil", "--yes"]);
+        let all = format!("{}{}", told.stdout, told.stderr);
+        assert!(all.contains(reason) && !all.contains("\u{1b}[31m"), "{file}: {all}");
+        fs::remove_file(scene.folder().join(file)).expect("it is there");
+    }
+    scene.cli.run(&["mcp", "approve", "nothing", "--yes"]).ends(2);
+    scene.assert_gone();
+}
+
+#[test]
+fn servers_are_added_and_removed() {
+    let scene = Scene::unapproved(10, "# kept");
+    let cli = &scene.cli;
+    let added = cli.run(&["mcp", "add", "more", "--", "/usr/bin/python3", "-V"]).ends(0).stdout;
+    assert!(added.contains("+[mcp.servers.more]"), "{added}");
+    let listed: Value =
+        serde_json::from_str(&cli.run(&["mcp", "list", "--json"]).ends(0).stdout).expect("JSON");
+    assert_eq!(listed[1]["command"], json!(["/usr/bin/python3", "-V"]), "{listed}");
+    assert_eq!(listed[1]["state"], "unapproved");
+    cli.run(&["mcp", "add", "more", "--", "x"]).ends(2);
+    cli.run(&["mcp", "add", "No", "--", "x"]).ends(2);
+    cli.run(&["mcp", "remove", "more"]).ends(0);
+    cli.run(&["mcp", "approve", "evil", "--yes"]).ends(0);
+    let file = cli.root.path().join("config/berth.toml");
+    let text = fs::read_to_string(&file).expect("it is there");
+    assert!(text.contains("# kept") && !text.contains("more"), "{text}");
+    cli.run(&["mcp", "remove", "evil"]).ends(0);
+    fs::write(&file, text).expect("a file is written");
+    let listed = cli.run(&["mcp", "list"]).ends(0).stdout;
+    assert!(listed.contains("unapproved"), "its approval is forgotten: {listed}");
+}
+
+#[test]
+fn nobody_who_says_no_starts_or_approves_a_server() {
+    let scene = Scene::unapproved(12, "");
+    let line = &["mcp", "approve", "evil"];
+    let Some(refused) = scene.cli.typed(line, "n\n") else { return };
+    assert!(refused.stdout.contains("It was not started"), "{}", refused.stdout);
+    assert_eq!(scene.starts(), 0);
+    let refused = scene.cli.typed(line, "y\nn\n").expect("there is a terminal");
+    assert!(refused.stdout.contains("It is not approved"), "{}", refused.stdout);
+    scene.cli.run(&["call", "evil__echo_text", "text=hello"]).ends(2);
+    assert_eq!(scene.starts(), 1);
+    let approved = scene.cli.typed(line, "y\ny\n").expect("there is a terminal");
+    assert!(approved.stdout.contains("Approved, with 14 tools"), "{}", approved.stdout);
+    scene.cli.run(&["call", "evil__echo_text", "text=hello"]).ends(0);
+}
+
+#[test]
+fn project_adds_a_server_only_if_it_is_trusted() {
+    let scene = Scene::unapproved(13, "");
+    let table =
+        "[mcp.servers.sly]\ncommand = \"/usr/bin/python3\"\n[mcp.servers.evil]\nnetwork = true\n";
+    fs::write(scene.cli.work().join("berth.toml"), table).expect("a file is written");
+    let listed = scene.cli.run(&["mcp", "list"]).ends(0).stdout;
+    assert!(listed.contains("evil") && !listed.contains("sly"), "{listed}");
+    scene.cli.run(&["mcp", "approve", "sly", "--yes"]).ends(2);
+    let shown = scene.cli.run(&["mcp", "approve", "evil", "--yes"]).ends(0).stdout;
+    assert!(shown.contains("network = false"), "{shown}");
+    let asked = scene.cli.run(&["trust", "--yes"]).ends(0).stdout;
+    assert!(asked.contains("sly") && asked.contains("network"), "{asked}");
+    let listed = scene.cli.run(&["mcp", "list"]).ends(0).stdout;
+    assert!(listed.contains("sly") && listed.contains("unapproved"), "{listed}");
+    assert!(listed.contains("changed"), "the grant needs another approval: {listed}");
+    // What takes away needs no trust.
+    fs::write(scene.cli.work().join("berth.toml"), "[mcp]\nenabled = false\n")
+        .expect("a file is written");
+    let listed = scene.cli.run(&["mcp", "list"]).ends(0).stdout;
+    assert!(listed.contains("disabled"), "{listed}");
+}
+
+/// A configuration with one real server, approved.
+fn real(name: &str, command: &[&Path], readable: &[&Path]) -> Cli {
+    let cli = Cli::new();
+    let text = |path: &&Path| json!(path.to_str().expect("a path is text"));
+    let [program, arguments @ ..] = command else { panic!("it has a program") };
+    let grants: Vec<Value> = readable.iter().map(text).collect();
+    let grants: Vec<String> =
+        grants.iter().map(|path| format!("{{ path = {path}, access = \"read\" }}")).collect();
+    let arguments: Vec<Value> = arguments.iter().map(text).collect();
+    cli.configure(&format!(
+        "[tools]\nautonomy = \"full\"\n[mcp.servers.{name}]\ncommand = {}\nargs = {}\n\
+         allowed_paths = [\".\", {}]\n",
+        text(program),
+        json!(arguments),
+        grants.join(", "),
+    ));
+    cli.run(&["mcp", "approve", name, "--yes"]).ends(0);
+    cli
+}
+
+#[test]
+fn servers_of_npm_work() {
+    let Some(folder) = fetched("node") else { return };
+    let folder = folder.canonicalize().expect("it is there");
+    let modules = folder.join("node_modules");
+    let node = modules.join(".bin/node").canonicalize().expect("node is there");
+    let package = modules.join("@modelcontextprotocol");
+    let script = package.join("server-everything/dist/index.js");
+    let cli = real("all", &[&node, &script, Path::new("stdio")], &[&folder]);
+    let mut client = Client::new(&cli, &[], MODERN, false);
+    assert!(text(&client.call("all__echo", json!({ "message": "hello" }))).contains("hello"));
+    let image = client.call("all__get-tiny-image", json!({}));
+    let kinds: Vec<&str> = image["content"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .filter_map(|part| part["type"].as_str())
+        .collect();
+    assert!(kinds.contains(&"image"), "{kinds:?}");
+    let sum = client.call("all__get-sum", json!({ "a": "two", "b": 3 }));
+    assert!(
+        sum.to_string().contains("invalid_parameters") || sum.to_string().contains("type_mismatch"),
+        "{sum}"
+    );
+    let environment = text(&client.call("all__get-env", json!({})));
+    assert!(environment.contains("HOME") && !environment.contains("BERTH_"), "{environment}");
+    client.leave();
+
+    let script = package.join("server-filesystem/dist/index.js");
+    let cli = real("files", &[&node, &script, &PathBuf::from(".")], &[&folder]);
+    let mut client = Client::new(&cli, &[], MODERN, false);
+    let read = client.call("files__read_text_file", json!({ "path": "notes.txt" }));
+    assert!(text(&read).contains("first\nsecond"), "{read}");
+    let written = json!({ "path": "new.txt", "content": "new" });
+    assert_ne!(client.call("files__write_file", written)["isError"], true);
+    assert_eq!(fs::read_to_string(cli.work().join("new.txt")).expect("it is there"), "new");
+    // The sandbox refuses what the server would allow.
+    let script = json!({ "path": "berth.toml", "content": "[tools]\nautonomy = \"full\"" });
+    assert_eq!(client.call("files__write_file", script)["isError"], true);
+}
+
+#[test]
+fn server_of_python_works() {
+    let Some(folder) = fetched("python") else { return };
+    let folder = folder.canonicalize().expect("it is there");
+    let python = folder.join("bin/python");
+    let real_python = python.canonicalize().expect("it is there");
+    let home = real_python.parent().and_then(Path::parent).expect("it lies in a folder");
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("clients/python/echo_server.py");
+    let here = script.parent().expect("it lies in a folder");
+    let cli = real("py", &[&python, &script], &[&folder, home, here]);
+    let told = cli.run(&["call", "py__echo", "message=hello"]).ends(0);
+    assert!(told.stdout.contains("hello"), "{}", told.stdout);
+}
