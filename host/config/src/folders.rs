@@ -50,23 +50,29 @@ impl Folders {
     /// The folders for the path rules: no tool writes there, and no tool reads there except the
     /// configuration, without the keys that sign.
     pub fn own(&self) -> Vec<OwnFolder> {
-        let mut folders = vec![
-            (self.config.clone(), false),
-            (self.config.join(KEY_FOLDER), true),
-            (self.data.clone(), true),
-            (self.cache.clone(), true),
-        ];
+        let mut folders = vec![self.clone()];
         // The default folders too. Otherwise a tool could put files there while other folders are
         // used, and a later run with the default folders would use these files.
         if let Some(home) = &self.home {
-            folders.extend([
-                (home.join(".config/berth"), false),
-                (home.join(".config/berth").join(KEY_FOLDER), true),
-                (home.join(".local/share/berth"), true),
-                (home.join(".cache/berth"), true),
-            ]);
+            let default = Self {
+                config: home.join(".config/berth"),
+                data: home.join(".local/share/berth"),
+                cache: home.join(".cache/berth"),
+                home: None,
+            };
+            folders.push(default);
         }
-        folders.into_iter().map(|(path, secret)| OwnFolder { path, secret }).collect()
+        let mut own: Vec<OwnFolder> = Vec::new();
+        for Self { config, data, cache, .. } in folders {
+            let keys = config.join(KEY_FOLDER);
+            for (path, secret) in [(config, false), (keys, true), (data, true), (cache, true)] {
+                // Finding the real path of each takes many system calls.
+                if !own.iter().any(|known| known.path == path) {
+                    own.push(OwnFolder { path, secret });
+                }
+            }
+        }
+        own
     }
 
     fn resolve(

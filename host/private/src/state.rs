@@ -32,6 +32,13 @@ pub fn read<T: DeserializeOwned + Default>(folder: &Path, name: &str) -> Result<
     }
 }
 
+/// Whether there may be a state `name` of `folder`: one system call, where reading what isn't there
+/// takes a dozen.
+pub fn exists(folder: &Path, name: &str) -> bool {
+    let found = rustix::fs::access(folder.join(name), rustix::fs::Access::EXISTS);
+    !matches!(found, Err(rustix::io::Errno::NOENT | rustix::io::Errno::NOTDIR))
+}
+
 /// Changes the state `name` of `folder`, one process at a time. It is written if `change` succeeds
 /// and changes something. The folder is created if it doesn't exist.
 ///
