@@ -191,7 +191,13 @@ fn split_all(leaves: Vec<Leaf>) -> Result<(Vec<Leaf>, Vec<Leaf>), Vec<Problem>> 
             Problem::new(leaf.source(), message)
         })
         .collect();
-    if problems.is_empty() { Ok((for_all, own)) } else { Err(problems) }
+    if !problems.is_empty() {
+        return Err(problems);
+    }
+    // Also where there is no plugin yet.
+    let any: Vec<Leaf> = for_all.iter().map(|leaf| renamed(leaf, "any")).collect();
+    Loaded::from_leaves(&any)?.checked()?;
+    Ok((for_all, own))
 }
 
 /// A key of `[plugins."*"]` for one plugin.

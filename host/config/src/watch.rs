@@ -1,7 +1,7 @@
 //! Waits for changes of the files that a configuration is read from.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use berth_contract::HostError;
@@ -50,7 +50,7 @@ impl ConfigWatch {
     }
 
     fn read_stamps(&self) -> Vec<Option<FileStamp>> {
-        self.files.iter().map(|file| FileStamp::at(file)).collect()
+        self.files.iter().map(|file| stamp(file)).collect()
     }
 
     /// Waits until a file is another one, or has other contents. Blocks.
@@ -81,5 +81,29 @@ impl ConfigWatch {
                 return Ok(());
             }
         }
+    }
+}
+
+/// The stamp of a file. A folder counts as missing: while a command runs, an empty one keeps it
+/// from making a `berth.toml`, which is no change of the configuration.
+fn stamp(path: &Path) -> Option<FileStamp> {
+    let metadata = path.metadata().ok().filter(std::fs::Metadata::is_file)?;
+    Some(FileStamp::from(&metadata))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn folder_in_the_place_of_a_file_is_no_change() {
+        let folder = tempfile::tempdir().expect("a folder is made");
+        let path = folder.path().join("berth.toml");
+        assert_eq!(stamp(&path), None);
+        std::fs::create_dir(&path).expect("a folder is made");
+        assert_eq!(stamp(&path), None);
+        std::fs::remove_dir(&path).expect("it was there");
+        std::fs::write(&path, "").expect("it is written");
+        assert!(stamp(&path).is_some());
     }
 }

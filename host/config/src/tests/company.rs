@@ -105,6 +105,7 @@ fn ceiling_is_checked_before_it_is_signed() {
         ("tools.authorization.rules = []\n", "a ceiling can't bound it"),
         ("plugins.\"*\".limits.memory_mib = 5\n", "can have only allowed_paths"),
         ("plugins.\"*\".secrets.x.env = \"A\"\n", "can have only allowed_paths"),
+        ("plugins.\"*\".store_mib = -1\n", "store_mib"),
         ("plugins.X.shell = false\n", "isn't a valid plugin name"),
     ] {
         fs::write(&path, text).expect("it is written");
