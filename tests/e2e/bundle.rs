@@ -385,6 +385,16 @@ fn block(name: &str, kind: u8, target: &str, content: &[u8]) -> Vec<u8> {
     file
 }
 
+/// Two bundles with the same plugins in two versions, and the filters of each.
+fn two_bundles(machines: &Machines) -> ([PathBuf; 2], [String; 2]) {
+    let texts = [FILTERS.to_owned(), FILTERS.replace("acme", "other")];
+    let bundles = [
+        machines.bundle("0.tar", &[("word", "1.0.0", "x"), ("other", "1.0.0", "x")], &texts[0]),
+        machines.bundle("1.tar", &[("word", "2.0.0", "x"), ("other", "2.0.0", "x")], &texts[1]),
+    ];
+    (bundles, texts)
+}
+
 /// Ends processes at random moments. Each time, the plugins and the filters are those of one
 /// bundle.
 #[test]
@@ -392,11 +402,7 @@ fn soak_killed_bundle_leaves_the_old_state_or_the_new_one() {
     let rounds: u32 = if std::env::var_os("BERTH_SOAK").is_some() { 200 } else { 12 };
     let machines = Machines::new();
     let user = &machines.user;
-    let texts = [FILTERS.to_owned(), FILTERS.replace("acme", "other")];
-    let bundles = [
-        machines.bundle("0.tar", &[("word", "1.0.0", "x"), ("other", "1.0.0", "x")], &texts[0]),
-        machines.bundle("1.tar", &[("word", "2.0.0", "x"), ("other", "2.0.0", "x")], &texts[1]),
-    ];
+    let (bundles, texts) = two_bundles(&machines);
     // How long a whole run takes here. After the first, nothing is compiled.
     ends(&machines.install(&bundles[1], &["--yes"]), 0);
     let began = Instant::now();
@@ -467,11 +473,7 @@ fn bundle_in_force_is_finished_by_the_next_command_whatever_it_is() {
 fn two_bundles_at_once_leave_the_state_of_one() {
     let machines = Machines::new();
     let user = &machines.user;
-    let texts = [FILTERS.to_owned(), FILTERS.replace("acme", "other")];
-    let bundles = [
-        machines.bundle("0.tar", &[("word", "1.0.0", "x"), ("other", "1.0.0", "x")], &texts[0]),
-        machines.bundle("1.tar", &[("word", "2.0.0", "x"), ("other", "2.0.0", "x")], &texts[1]),
-    ];
+    let (bundles, texts) = two_bundles(&machines);
     let children = bundles.each_ref().map(|bundle| {
         let mut command = quiet(user);
         command.args(["bundle", "install", text(bundle), "--yes"]);

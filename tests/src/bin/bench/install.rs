@@ -3,8 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{BufRead as _, BufReader, Write as _};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,6 +14,7 @@ use sha2::{Digest, Sha256};
 use crate::Setting;
 use crate::loaded::{copy_name, renamed};
 use crate::measure::{Compared, find_program, in_turn, output_of, time};
+use crate::serving::{Content, serve};
 use crate::table::{Row, Target, Unit, show_time};
 
 const ROUNDS: usize = 5;
@@ -156,7 +156,7 @@ impl Home {
 }
 
 /// Contents with their types, by path.
-type Contents = BTreeMap<String, (String, Arc<Vec<u8>>)>;
+type Contents = BTreeMap<String, Content>;
 
 /// A registry for plugins and one for packages of npm, for as long as this process lives.
 struct Server {
@@ -166,21 +166,17 @@ struct Server {
 
 impl Server {
     fn start() -> std::io::Result<Self> {
-        let listener = TcpListener::bind("127.0.0.1:0")?;
-        let server = Self { address: listener.local_addr()?, contents: Arc::default() };
-        let contents = Arc::clone(&server.contents);
-        std::thread::spawn(move || {
-            for stream in listener.incoming().flatten() {
-                let contents = Arc::clone(&contents);
-                std::thread::spawn(move || answer(stream, &contents));
-            }
-        });
-        Ok(server)
+        let contents = Arc::<Mutex<Contents>>::default();
+        let found = Arc::clone(&contents);
+        let find = move |path: &str| {
+            found.lock().unwrap_or_else(PoisonError::into_inner).get(path).cloned()
+        };
+        Ok(Self { address: serve(find)?, contents })
     }
 
-    fn put(&self, path: String, kind: &str, bytes: Vec<u8>) {
+    fn put(&self, path: String, kind: &'static str, bytes: Vec<u8>) {
         let mut contents = self.contents.lock().unwrap_or_else(PoisonError::into_inner);
-        contents.insert(path, (kind.to_owned(), Arc::new(bytes)));
+        contents.insert(path, (kind, Arc::new(bytes)));
     }
 
     /// Offers `bench/word-count:1.0.0`.
@@ -241,34 +237,4 @@ impl Server {
 fn digest(bytes: &[u8]) -> String {
     let hex: String = Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect();
     format!("sha256:{hex}")
-}
-
-fn answer(stream: TcpStream, contents: &Mutex<Contents>) -> std::io::Result<()> {
-    stream.set_nodelay(true)?;
-    let mut reader = BufReader::new(stream);
-    loop {
-        let mut first = String::new();
-        if reader.read_line(&mut first)? == 0 {
-            return Ok(());
-        }
-        let mut line = String::new();
-        while line != "\r\n" {
-            line.clear();
-            if reader.read_line(&mut line)? == 0 {
-                return Ok(());
-            }
-        }
-        let path = first.split(' ').nth(1).unwrap_or_default();
-        let found = contents.lock().unwrap_or_else(PoisonError::into_inner).get(path).cloned();
-        let (status, (kind, bytes)) = match found {
-            Some(found) => ("200 OK", found),
-            None => ("404 Not Found", ("text/plain".to_owned(), Arc::default())),
-        };
-        let head = format!(
-            "HTTP/1.1 {status}\r\ncontent-type: {kind}\r\ncontent-length: {}\r\n\r\n",
-            bytes.len()
-        );
-        reader.get_mut().write_all(head.as_bytes())?;
-        reader.get_mut().write_all(&bytes)?;
-    }
 }

@@ -22,6 +22,7 @@ mod noise;
 mod process;
 mod sandbox;
 mod search;
+mod serving;
 mod shape;
 mod shell;
 mod stored;

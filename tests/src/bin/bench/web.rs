@@ -1,10 +1,10 @@
 //! `fetch` against what an agent would run otherwise: `curl`, and the same extraction compiled for
 //! this machine.
 
-use std::io::{BufRead as _, BufReader, Write as _};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
@@ -12,6 +12,7 @@ use serde_json::json;
 use crate::Setting;
 use crate::measure::{Compared, find_program, in_turn, output_of, time};
 use crate::sandbox::Sandbox;
+use crate::serving::serve;
 use crate::table::{Row, Target, Unit, show_time};
 
 const ROUNDS: usize = 15;
@@ -24,7 +25,7 @@ const PAGES: usize = 320;
 const NO_RIVAL: &str = "curl is not installed: apt-get install curl";
 
 pub(crate) fn measure(setting: &Setting) -> Result<Vec<Row>, String> {
-    let address = serve().map_err(|error| format!("no server on loopback: {error}"))?;
+    let address = serve_pages().map_err(|error| format!("no server on loopback: {error}"))?;
     let home = setting.scratch.join("web");
     let opened = format!("tools.web.allowed_private_hosts=[\"{address}\"]");
     let settings = [
@@ -212,40 +213,12 @@ fn article() -> String {
 }
 
 /// A server of two pages, for as long as this process lives.
-fn serve() -> std::io::Result<SocketAddr> {
-    let listener = TcpListener::bind("127.0.0.1:0")?;
-    let address = listener.local_addr()?;
-    let small = "<!doctype html><title>Small</title><main><h1>Small</h1><p>A page with a little text in it.</p></main>".to_owned();
-    let pages = std::sync::Arc::new((article(), small));
-    std::thread::spawn(move || {
-        for stream in listener.incoming().flatten() {
-            let pages = std::sync::Arc::clone(&pages);
-            std::thread::spawn(move || answer(stream, &pages.0, &pages.1));
-        }
-    });
-    Ok(address)
-}
-
-fn answer(stream: TcpStream, large: &str, small: &str) -> std::io::Result<()> {
-    stream.set_nodelay(true)?;
-    let mut reader = BufReader::new(stream);
-    loop {
-        let mut first = String::new();
-        if reader.read_line(&mut first)? == 0 {
-            return Ok(());
-        }
-        let mut line = String::new();
-        while line != "\r\n" {
-            line.clear();
-            if reader.read_line(&mut line)? == 0 {
-                return Ok(());
-            }
-        }
-        let page = if first.contains("/page") { large } else { small };
-        let head = format!(
-            "HTTP/1.1 200 OK\r\ncontent-type: text/html; charset=utf-8\r\ncontent-length: {}\r\n\r\n",
-            page.len()
-        );
-        reader.get_mut().write_all(&[head.as_bytes(), page.as_bytes()].concat())?;
-    }
+fn serve_pages() -> std::io::Result<SocketAddr> {
+    const KIND: &str = "text/html; charset=utf-8";
+    let small = "<!doctype html><title>Small</title><main><h1>Small</h1><p>A page with a little text in it.</p></main>";
+    let (large, small) = (Arc::new(article().into_bytes()), Arc::new(small.as_bytes().to_vec()));
+    serve(move |path| {
+        let page = if path.contains("/page") { &large } else { &small };
+        Some((KIND, Arc::clone(page)))
+    })
 }
