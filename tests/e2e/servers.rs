@@ -163,6 +163,52 @@ fn changed_tools_are_held_and_the_others_serve() {
 }
 
 #[test]
+fn running_host_takes_over_approvals_and_keeps_its_servers() {
+    let scene = Scene::new(14, "");
+    let mut client = scene.client();
+    let echo = json!({ "text": "on" });
+    assert!(text(&client.call("evil__echo_text", echo.clone())).contains("on"));
+    let listed = scene.cli.run(&["mcp", "list"]).ends(0).stdout;
+    assert!(listed.contains("has run for"), "{listed}");
+    // A rule for another tool changes nothing for the server.
+    let file = scene.cli.root.path().join("config/berth.toml");
+    let before = fs::read_to_string(&file).expect("it is there");
+    let rule = "[tools.permissions]\nread = [{ pattern = \"*\", action = \"deny\" }]\n";
+    fs::write(&file, format!("{before}{rule}")).expect("a file is written");
+    let read = json!({ "path": "notes.txt" });
+    until("the rule counts", || client.call("read", read.clone())["isError"] == true);
+    assert!(text(&client.call("evil__echo_text", echo.clone())).contains("on"));
+    assert_eq!(scene.starts(), 1, "it goes on in the next host");
+    // Another approval ends it, and its tools are there at once.
+    scene.put("changed");
+    scene.cli.run(&["mcp", "approve", "evil", "--yes"]).ends(0);
+    let started = scene.starts();
+    let has_tool = |client: &mut Client| {
+        names(&client.request("tools/list", json!({}))).contains(&"evil__added")
+    };
+    until("the approval counts", || has_tool(&mut client));
+    assert!(text(&client.call("evil__echo_text", echo)).contains("on"));
+    assert_eq!(scene.starts(), started + 1, "the next call starts what was approved");
+    client.leave();
+    scene.assert_gone();
+}
+
+#[test]
+fn failed_server_is_named_by_the_list_and_the_doctor() {
+    let scene = Scene::new(15, "");
+    let mut client = scene.client();
+    scene.put("broken");
+    assert_eq!(client.call("evil__echo_text", json!({ "text": "on" }))["isError"], true);
+    let listed = scene.cli.run(&["mcp", "list"]).ends(0).stdout;
+    assert!(listed.contains("failed") && listed.contains("broken"), "{listed}");
+    assert!(!listed.contains("\u{1b}[31mbroken"), "{listed}");
+    let doctor = scene.cli.run(&["doctor"]).stdout;
+    assert!(doctor.contains("Servers") && doctor.contains("broken"), "{doctor}");
+    scene.cli.run(&["mcp", "remove", "evil"]).ends(0);
+    assert!(!scene.cli.run(&["doctor"]).stdout.contains("Servers"));
+}
+
+#[test]
 fn claims_count_only_if_the_operator_trusts_them() {
     for (trusted, verdict) in [("", 4), ("trust_annotations = true", 0)] {
         let scene = Scene::new(4, trusted);

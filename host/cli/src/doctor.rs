@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 
+use berth_core::config::{self, Folders};
 use berth_core::doctor::{Examination, Finding, Report, State};
 use berth_core::text::counted;
 use serde_json::json;
@@ -22,7 +23,13 @@ pub(crate) fn run(arguments: &DoctorArguments, options: &Options) -> Result<Exit
         plugin_files: options.plugin.clone(),
         helper: None,
     };
-    let report = host::block_on(async { Ok(examination.run().await) })?;
+    let mut report = host::block_on(async { Ok(examination.run().await) })?;
+    // What is wrong with the configuration is among the findings already.
+    if let Ok(folders) = Folders::from_environment()
+        && let Ok(loaded) = config::load(&folders, &options.inputs()?)
+    {
+        report.add("Servers", berth_servers::findings(&loaded, &folders));
+    }
     if arguments.json {
         writeln!(io::stdout().lock(), "{:#}", object(&report))?;
     } else {

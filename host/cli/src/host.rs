@@ -7,6 +7,7 @@ use berth_core::config::{self, Folders, Loaded, Project, ProjectTrust};
 use berth_core::text::counted;
 use berth_core::{Builtin, Host, HostBuilder, HostError};
 use berth_export::Telemetry;
+use berth_servers::Servers;
 use tokio::runtime::Builder;
 
 use crate::error::Error;
@@ -104,7 +105,8 @@ pub(crate) async fn build(
     folders: Folders,
     loaded: Loaded,
 ) -> Result<Host, HostError> {
-    let builder = builder(options, folders, loaded)?.front_end("berth call").load_in_background();
+    let builder = builder(options, folders, loaded, &Servers::default())?;
+    let builder = builder.front_end("berth call").load_in_background();
     let host = start(builder).await?;
     progress::show(host.ready(), || progress::loading(&host.loading())).await;
     Ok(host)
@@ -124,7 +126,8 @@ pub(crate) async fn build_for_call(
     let is_needed = |builtin: &&Builtin| for_model || replaced || builtin.name != FILTERS;
     let needed: Vec<Builtin> = berth_builtins::all().iter().filter(is_needed).copied().collect();
     let telemetry = Telemetry::from_config(&loaded, &folders)?;
-    let builder = with(options, folders, loaded, &needed)?.front_end("berth call").only_for(tool);
+    let builder = with(options, folders, loaded, &Servers::default(), &needed)?;
+    let builder = builder.front_end("berth call").only_for(tool);
     start(observed(builder, telemetry)).await
 }
 
@@ -140,23 +143,25 @@ async fn start(builder: HostBuilder) -> Result<Host, HostError> {
     progress::show(builder.build(), || "loading plugins: new ones are compiled once".into()).await
 }
 
-/// The builder of the host.
+/// The builder of the host. `servers`: those of this process, which may run already.
 pub(crate) fn builder(
     options: &Options,
     folders: Folders,
     loaded: Loaded,
+    servers: &Servers,
 ) -> Result<HostBuilder, HostError> {
-    with(options, folders, loaded, berth_builtins::all())
+    with(options, folders, loaded, servers, berth_builtins::all())
 }
 
 fn with(
     options: &Options,
     folders: Folders,
     loaded: Loaded,
+    servers: &Servers,
     builtins: &[Builtin],
 ) -> Result<HostBuilder, HostError> {
     let directory = config::working_directory()?;
-    let servers = berth_servers::providers(&loaded, &folders, &directory)?;
+    let servers = servers.providers(&loaded, &folders, &directory)?;
     let builder = Host::builder().config(loaded).folders(folders).working_directory(directory);
     let builder = servers.into_iter().fold(builder, HostBuilder::provider);
     Ok(options

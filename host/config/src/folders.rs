@@ -75,6 +75,11 @@ impl Folders {
         own
     }
 
+    /// What was approved of the servers of `[mcp.servers]`: a `.json` file for each.
+    pub fn servers(&self) -> PathBuf {
+        self.data.join("servers")
+    }
+
     fn resolve(
         variable: &dyn Fn(&str) -> Option<OsString>,
         home: Option<PathBuf>,

@@ -42,6 +42,7 @@ mod switches;
 mod variables;
 
 pub use berth_migration::Migration;
+pub use berth_policy::files::OwnFolder;
 pub use berth_presets as presets;
 pub use berth_settings::{
     AllowedPath, AllowedPlugin, Approvals, ArgumentPart, ArgumentTest, Audit, Authorization,

@@ -13,6 +13,8 @@ use super::{Folders, Inputs};
 #[derive(Debug)]
 pub struct ConfigWatch {
     files: Vec<PathBuf>,
+    /// What was approved of servers, a file for each.
+    servers: PathBuf,
     stamps: Vec<Option<FileStamp>>,
     folders: FolderWatch,
 }
@@ -31,8 +33,9 @@ impl ConfigWatch {
         files.extend(inputs.ceiling_files());
         let absolute = |path: PathBuf| std::path::absolute(&path).unwrap_or(path);
         let files = files.into_iter().map(absolute).collect();
-        let folders = FolderWatch::new().map_err(HostError::io("watching the configuration"))?;
-        let mut watch = Self { files, stamps: Vec::new(), folders };
+        let servers = absolute(folders.servers());
+        let watched = FolderWatch::new().map_err(HostError::io("watching the configuration"))?;
+        let mut watch = Self { files, servers, stamps: Vec::new(), folders: watched };
         watch.stamps = watch.read_stamps();
         watch.renew();
         Ok(watch)
@@ -47,10 +50,17 @@ impl ConfigWatch {
             let watched = self.folders.watch(folder);
             tracing::debug!(file = %file.display(), ?watched, "the configuration is watched");
         }
+        let watched = self.folders.watch(&self.servers);
+        tracing::debug!(folder = %self.servers.display(), ?watched, "approvals are watched");
     }
 
     fn read_stamps(&self) -> Vec<Option<FileStamp>> {
-        self.files.iter().map(|file| stamp(file)).collect()
+        let servers = std::fs::read_dir(&self.servers).into_iter().flatten();
+        let is_approval = |path: &PathBuf| path.extension().is_some_and(|kind| kind == "json");
+        let mut servers: Vec<PathBuf> =
+            servers.filter_map(|file| Some(file.ok()?.path())).filter(is_approval).collect();
+        servers.sort_unstable();
+        self.files.iter().chain(&servers).map(|file| stamp(file)).collect()
     }
 
     /// Waits until a file is another one, or has other contents. Blocks.

@@ -36,7 +36,7 @@ pub use jobs::{JobCommand, JobEnd, JobPlace, JobStarter};
 pub use output::{Body, Content, Output};
 pub use output_recorder::{OutputRecorder, OutputStream};
 pub use path_rules::{PathRefusal, PathRules};
-pub use provider::{BoxFuture, Outcome, Provider};
+pub use provider::{BoxFuture, Outcome, ProgramState, Provider, ProviderState};
 pub use report::{
     CommandOutput, FileState, LeftOut, Lookup, Report, ReportEntries, RequestRecord, Seen,
     SeenFile, Sight,

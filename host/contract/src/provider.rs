@@ -2,6 +2,8 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use crate::{Call, Definition, Failure, Output};
 
 /// The result of a call: the tool's output or its failure.
@@ -31,6 +33,44 @@ pub trait Provider: Send + Sync + 'static {
         false
     }
 
+    /// What the program behind its tools is doing. `None`: there is no such program.
+    fn state(&self) -> Option<ProviderState> {
+        None
+    }
+
     /// Runs one call of one of its tools, [`Call::tool`]. Dropping the future cancels it.
     fn call(&self, call: Call) -> BoxFuture<'_, Outcome>;
+}
+
+/// What the program behind a provider's tools is doing, for people.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ProviderState {
+    /// The provider's name.
+    pub provider: String,
+    /// What it is doing.
+    pub state: ProgramState,
+    /// What went wrong the last time, and since then never went right.
+    pub problem: Option<String>,
+    /// The last lines of its standard error, neutralised.
+    pub complaint: String,
+}
+
+/// What a program is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "is")]
+pub enum ProgramState {
+    /// It doesn't run. The next call starts it.
+    Idle,
+    /// It is starting, or lists its tools.
+    Starting,
+    /// It has run for these seconds.
+    Running {
+        /// The seconds.
+        seconds: u64,
+    },
+    /// It failed, and a call isn't answered for these seconds.
+    Paused {
+        /// The seconds.
+        seconds: u64,
+    },
 }

@@ -23,6 +23,7 @@ use crate::audit::Audit;
 use crate::governor::{Governor, Rules};
 use crate::host::{CallObserver, Host, Settings};
 use crate::jobs::{self, HostJobs};
+use crate::programs;
 use crate::retry::Retry;
 use crate::session::Session;
 use crate::undo::{Undo, UndoTool};
@@ -273,6 +274,7 @@ impl HostBuilder {
             overflow: Arc::clone(&overflow),
             filtering,
         };
+        let answering = (Arc::clone(&jobs.0), self.providers.clone());
         let mut providers = self.providers;
         if undo.is_some() {
             let tool =
@@ -291,8 +293,10 @@ impl HostBuilder {
             tokio::task::spawn_blocking(move || overflow.remove_expired());
         }
         let plugins = Arc::new(Plugins::new(runtime, policies, &providers, self.watch)?);
-        let answering = Arc::clone(&jobs.0);
-        plugins.answer_questions(Box::new(move |question| jobs::answer(&answering, question)));
+        plugins.answer_questions(Box::new(move |question| {
+            let (jobs, providers) = &answering;
+            jobs::answer(jobs, question).or_else(|| programs::answer(providers, question))
+        }));
         for builtin in &self.builtins {
             plugins.add_built_in(builtin).await?;
         }

@@ -252,6 +252,7 @@ mod host;
 pub mod jobs;
 mod journey;
 pub mod news;
+mod programs;
 mod record;
 mod retry;
 mod session;
@@ -280,8 +281,9 @@ pub use berth_contract::{
     Access, Annotations, Body, BoxFuture, Call, CallId, CancellationToken, Category,
     ChangeArguments, Confidence, Content, Definition, Denial, Events, Failure, FileState,
     FilterDefinition, FilterInput, FilterVerdict, HOST_CODES, HostError, Lookup, Matcher, NoEvents,
-    Outcome, Output, Pattern, PreviewArguments, Progress, Provider, Purpose, Report, ReportEntries,
-    Role, Rollback, Seen, SeenFile, Sight, Snapshot, Subject, SubjectKind, ToolArgument, text,
+    Outcome, Output, Pattern, PreviewArguments, ProgramState, Progress, Provider, ProviderState,
+    Purpose, Report, ReportEntries, Role, Rollback, Seen, SeenFile, Sight, Snapshot, Subject,
+    SubjectKind, ToolArgument, text,
 };
 pub use berth_egress::Resolve;
 pub use berth_policy::{
@@ -300,4 +302,5 @@ pub use dependencies::OfferedTool;
 pub use door::door;
 pub use fingerprint::Fingerprint;
 pub use host::{CallObserver, CountPlugins, FilterState, Host, ObservedCall, Request};
+pub use programs::provider_states;
 pub use session::Session;

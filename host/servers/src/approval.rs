@@ -3,14 +3,16 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use berth_core::HostError;
 use berth_core::config::{Folders, Loaded};
+use berth_core::{HostError, ProviderState, provider_states};
 use serde::Serialize;
 
 use crate::connection::{Connection, Era};
 use crate::definitions::{checked, offered};
+use crate::launch::{Launch, Surroundings};
 use crate::pins::{Pins, ToolDifference, digest, start_digest};
-use crate::server::{START, launch};
+use crate::running::START;
+use crate::server::provider_name;
 
 /// The state of one server of the configuration.
 #[derive(Clone, Debug, Serialize)]
@@ -27,15 +29,28 @@ pub struct ServerState {
     pub tools: Vec<String>,
     /// Approved tools that aren't offered, each with the reason.
     pub left_out: Vec<(String, String)>,
+    /// What running hosts say of it.
+    pub hosts: Vec<HostState>,
 }
 
-/// The servers of the configuration. Starts none. Blocks.
+/// What one running host says of a server.
+#[derive(Clone, Debug, Serialize)]
+pub struct HostState {
+    /// The host's process ID.
+    pub pid: u32,
+    /// What the server is doing there.
+    #[serde(flatten)]
+    pub program: ProviderState,
+}
+
+/// The servers of the configuration, and what running hosts say of them. Starts none. Blocks.
 ///
 /// # Errors
 ///
-/// The approvals can't be read.
+/// The approvals can't be read, or the hosts can't be asked.
 pub fn states(config: &Loaded, folders: &Folders) -> Result<Vec<ServerState>, HostError> {
     let mcp = &config.config.mcp;
+    let hosts = provider_states(folders)?;
     let state = |(name, server): (&String, &berth_core::config::McpServer)| {
         let pins = Pins::load(folders, name)?;
         let state = match () {
@@ -52,9 +67,20 @@ pub fn states(config: &Loaded, folders: &Folders) -> Result<Vec<ServerState>, Ho
             version: [&*pins.name, &*pins.version].join(" ").trim().to_owned(),
             tools: tools.iter().map(|tool| tool.definition.name.clone()).collect(),
             left_out,
+            hosts: of_server(name, &hosts),
         })
     };
     mcp.servers.iter().map(state).collect()
+}
+
+/// What the hosts say of the server `name`.
+fn of_server(name: &str, hosts: &[(u32, Vec<ProviderState>)]) -> Vec<HostState> {
+    let provider = provider_name(name);
+    let states = hosts.iter().filter_map(|(pid, states)| {
+        let program = states.iter().find(|state| state.provider == provider)?.clone();
+        Some(HostState { pid: *pid, program })
+    });
+    states.collect()
 }
 
 /// What a server offers now.
@@ -80,12 +106,12 @@ pub async fn inspect(
     name: &str,
 ) -> Result<Inspection, HostError> {
     let fail = |reason: String| HostError::Config(format!("the server `{name}`: {reason}"));
-    let launch = launch(config, folders, directory, name)?
-        .ok_or_else(|| fail("the configuration doesn't have it".to_owned()))?;
+    let server = config.config.mcp.servers.get(name);
+    let server = server.ok_or_else(|| fail("the configuration doesn't have it".to_owned()))?;
     let known = Pins::load(folders, name)?;
-    let start = start_digest(&launch.server);
-    let trust_annotations = launch.server.trust_annotations;
-    let launch = Arc::new(launch);
+    let start = start_digest(server);
+    let around = Arc::new(Surroundings::new(config, folders, directory));
+    let launch = Arc::new(Launch::new(&around, name, server));
     let look = async {
         let connection = match Connection::open(Arc::clone(&launch), Era::Unknown).await {
             Ok(connection) => connection,
@@ -105,7 +131,7 @@ pub async fn inspect(
         .await
         .unwrap_or_else(|_| Err(format!("it didn't list its tools within {} s", START.as_secs())));
     let (pins, mut left_out) = looked.map_err(fail)?;
-    left_out.extend(offered(name, &pins.tools, trust_annotations).1);
+    left_out.extend(offered(name, &pins.tools, server.trust_annotations).1);
     let differences = known.differences(&pins.tools);
     Ok(Inspection { pins, differences, left_out })
 }

@@ -1,25 +1,105 @@
-//! `berth mcp list` and `approve`: the servers whose tools Berth offers, for people.
+//! `berth mcp add`, `remove`, `list` and `approve`: servers, for people.
 
 use std::io::Write;
 use std::path::Path;
 
-use berth_core::config::{Folders, Loaded};
+use berth_core::ProgramState;
+use berth_core::config::{Folders, Loaded, working_directory};
 use berth_core::text::{counted, neutral, neutral_line, shell_word};
-use berth_terminal::ask;
 use berth_terminal::error::CommandError;
 use berth_terminal::exit::Exit;
-use berth_terminal::style::{FAINT, STRONG};
+use berth_terminal::style::{BAD, FAINT, STRONG};
+use berth_terminal::{ask, changed_file};
+use clap::Subcommand;
 use serde_json::{Value, json};
 
-use crate::approval::{Inspection, inspect, states};
-use crate::pins::ToolDifference;
+use crate::approval::{HostState, Inspection, inspect, states};
+use crate::pins::{Pins, ToolDifference};
+use crate::written;
 
-/// Checks the name of a new server.
+/// What to do with servers: a part of `berth mcp`.
+#[derive(Debug, Subcommand)]
+pub enum ServersCommand {
+    /// Add a server to your configuration, whose tools Berth then offers
+    #[command(after_help = "Example:\n  berth mcp add time -- uvx mcp-server-time==2026.1.1")]
+    Add {
+        /// The name before `__` in the names of its tools
+        name: String,
+        /// The program that is the server, with its arguments
+        #[arg(last = true, required = true, value_name = "COMMAND")]
+        command: Vec<String>,
+    },
+    /// Remove a server from your configuration
+    #[command(after_help = "Example:\n  berth mcp remove time")]
+    Remove {
+        /// Its name
+        name: String,
+    },
+    /// List the servers whose tools Berth offers, and what they are doing in running hosts
+    #[command(after_help = "Examples:\n  berth mcp list\n  berth mcp list --json")]
+    List {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show what a server of your configuration offers, and approve it
+    #[command(after_help = "Example:\n  berth mcp approve time")]
+    Approve {
+        /// The name of its table: `[mcp.servers.NAME]`
+        name: String,
+        /// Start and approve it without asking
+        #[arg(long)]
+        yes: bool,
+    },
+}
+
+/// Runs the command. `file`: the user's `berth.toml`. `load`: reads the whole configuration.
 ///
 /// # Errors
 ///
-/// What names may be.
-pub fn check_name(name: &str) -> Result<(), CommandError> {
+/// Those of the command.
+pub async fn run(
+    command: &ServersCommand,
+    file: &Path,
+    folders: &Folders,
+    load: impl FnOnce() -> Result<Loaded, CommandError>,
+) -> Result<Exit, CommandError> {
+    match command {
+        ServersCommand::Add { name, command } => {
+            check_name(name)?;
+            change(file, |text| written::add(text, name, command))?;
+            writeln!(
+                anstream::stderr(),
+                "`berth mcp approve {name}` starts it and shows its tools."
+            )?;
+            Ok(Exit::Success)
+        }
+        ServersCommand::Remove { name } => {
+            check_name(name)?;
+            change(file, |text| written::remove(text, name))?;
+            Pins::default().store(folders, name)?;
+            Ok(Exit::Success)
+        }
+        ServersCommand::List { json } => list(&load()?, folders, *json),
+        ServersCommand::Approve { name, yes } => {
+            approve(&load()?, folders, &working_directory()?, name, *yes).await
+        }
+    }
+}
+
+/// Changes the user's file, and shows the change.
+fn change(
+    file: &Path,
+    edited: impl FnOnce(&str) -> Result<String, String>,
+) -> Result<(), CommandError> {
+    if let Some(diff) = changed_file::change(file, false, edited)? {
+        write!(std::io::stdout().lock(), "{}", neutral(&diff))?;
+    }
+    Ok(())
+}
+
+/// Checks the name of a new server.
+fn check_name(name: &str) -> Result<(), CommandError> {
     let valid =
         |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '-';
     if name.len() <= 24
@@ -33,12 +113,7 @@ pub fn check_name(name: &str) -> Result<(), CommandError> {
     ))
 }
 
-/// Lists the servers of the configuration. Starts none. Blocks.
-///
-/// # Errors
-///
-/// The approvals can't be read, or the list can't be written.
-pub fn list(config: &Loaded, folders: &Folders, as_json: bool) -> Result<Exit, CommandError> {
+fn list(config: &Loaded, folders: &Folders, as_json: bool) -> Result<Exit, CommandError> {
     let states = states(config, folders)?;
     if as_json {
         writeln!(std::io::stdout().lock(), "{:#}", json!(states))?;
@@ -58,6 +133,9 @@ pub fn list(config: &Loaded, folders: &Folders, as_json: bool) -> Result<Exit, C
         for (tool, reason) in &state.left_out {
             writeln!(out, "  {tool} is left out: {}", neutral_line(reason))?;
         }
+        for host in &state.hosts {
+            show_program(&mut out, host)?;
+        }
         if matches!(state.state, "unapproved" | "changed") {
             writeln!(out, "  run `berth mcp approve {name}`")?;
         }
@@ -65,13 +143,28 @@ pub fn list(config: &Loaded, folders: &Folders, as_json: bool) -> Result<Exit, C
     Ok(Exit::Success)
 }
 
+/// Shows what a server is doing in a running host. One that waits for its first call isn't shown.
+fn show_program(out: &mut impl Write, host: &HostState) -> Result<(), CommandError> {
+    let HostState { pid, program } = host;
+    let doing = match program.state {
+        ProgramState::Idle if program.problem.is_none() => return Ok(()),
+        ProgramState::Idle => "doesn't run".to_owned(),
+        ProgramState::Starting => "is starting".to_owned(),
+        ProgramState::Running { seconds } => format!("has run for {seconds} s"),
+        ProgramState::Paused { seconds } => format!("failed; it may be started in {seconds} s"),
+    };
+    writeln!(out, "  in the host with process {pid}: {doing}")?;
+    if let Some(problem) = &program.problem {
+        writeln!(out, "    {BAD}{}{BAD:#}", neutral_line(problem))?;
+    }
+    for line in program.complaint.lines() {
+        writeln!(out, "    {FAINT}{}{FAINT:#}", neutral_line(line))?;
+    }
+    Ok(())
+}
+
 /// Shows how the server is started, asks, starts it, shows what it offers, asks again, and pins it.
-/// `yes`: asks nothing.
-///
-/// # Errors
-///
-/// There is no such server, nobody can be asked, or the server can't be used.
-pub async fn approve(
+async fn approve(
     config: &Loaded,
     folders: &Folders,
     directory: &Path,
@@ -102,7 +195,7 @@ pub async fn approve(
     }
     inspection.pins.store(folders, name)?;
     let tools = counted(inspection.pins.tools.len() as u64, "tool");
-    writeln!(out, "Approved, with {tools}. Hosts that start from now on offer them.")?;
+    writeln!(out, "Approved, with {tools}. It counts for the next call, also in running servers.")?;
     Ok(Exit::Success)
 }
 

@@ -1,14 +1,12 @@
 //! One running server: its process in the sandbox, and the session with it.
 
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use berth_core::config::McpServer;
-use berth_core::text::{cut, neutral_line};
-use berth_core::{Call, CancellationToken, ServerPlaces};
-use berth_system::process::{Child, Command, Ending};
+use berth_core::Call;
+use berth_core::text::{cut, neutral_line, neutral_owned};
+use berth_system::process::{Child, Ending};
 use rmcp::model::{
     CallToolRequest, CallToolRequestParams, CallToolResult, ClientRequest, PaginatedRequestParams,
     ProtocolVersion, ServerResult, Tool,
@@ -22,53 +20,14 @@ use serde_json::Value;
 
 use crate::MAX_TOOLS;
 use crate::client::Client;
+use crate::launch::Launch;
 use crate::pipe::{Ended, Pipe};
 
 /// Time for a server that was told to end.
 const GRACE: Duration = Duration::from_millis(500);
 
-/// The latest time of a process: no server lasts so long.
-const FOREVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
-
 /// Most pages of a list of tools.
 const MAX_PAGES: usize = 64;
-
-/// How a server is started.
-#[derive(Debug)]
-pub(crate) struct Launch {
-    /// The keys of its table.
-    pub(crate) server: McpServer,
-    /// Where it runs, and its environment.
-    pub(crate) places: ServerPlaces,
-    /// The working directory of the host.
-    pub(crate) directory: PathBuf,
-}
-
-impl Launch {
-    /// Where the server starts: the working directory, if it may see that.
-    fn directory(&self) -> PathBuf {
-        let rules = self.places.places.grants.rules();
-        let is_seen = rules.grants().iter().any(|grant| self.directory.starts_with(&grant.path));
-        if is_seen { self.directory.clone() } else { Path::new("/").to_owned() }
-    }
-
-    /// Starts the process. Blocks until the program runs.
-    fn start(&self) -> Result<Child, String> {
-        let arguments = std::iter::once(&self.server.command).chain(&self.server.args);
-        let command = Command {
-            arguments: arguments.cloned().collect(),
-            environment: self.places.environment.clone(),
-            directory: self.directory(),
-            network: self.places.network,
-            path_rules: None,
-            changes: None,
-            output: None,
-        };
-        let end = Instant::now() + FOREVER;
-        Child::start(&self.places.places, &command, 0, end, &CancellationToken::new())
-            .map_err(|error| error.to_string())
-    }
-}
 
 /// How the session begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -158,6 +117,11 @@ impl Connection {
         if let Some(mut child) = process.0.take() {
             child.end(Ending::Cancelled);
         }
+    }
+
+    /// The last lines of its standard error, neutralised.
+    pub(crate) fn complaint(&self) -> String {
+        neutral_owned(self.ended.complaint())
     }
 
     fn peer(&self) -> &Peer<RoleClient> {

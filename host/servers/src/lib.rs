@@ -14,16 +14,20 @@ mod client;
 mod commands;
 mod connection;
 mod definitions;
+mod findings;
+mod launch;
 mod pins;
 mod pipe;
+mod registry;
+mod running;
 mod server;
 mod written;
 
-pub use approval::{Inspection, ServerState, inspect, states};
-pub use commands::{approve, check_name, list};
+pub use approval::{HostState, Inspection, ServerState, inspect, states};
+pub use commands::{ServersCommand, run};
+pub use findings::findings;
 pub use pins::{PinnedTool, Pins, ToolDifference};
-pub use server::providers;
-pub use written::{add, remove};
+pub use registry::Servers;
 
 /// Most tools of one server.
 const MAX_TOOLS: usize = 256;

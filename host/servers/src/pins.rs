@@ -1,7 +1,6 @@
 //! What a person approved of a server: how it is started, and the definitions of its tools.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 
 use berth_core::HostError;
 use berth_core::config::{Folders, McpServer};
@@ -68,7 +67,7 @@ impl Pins {
     ///
     /// They can't be read, or the file is damaged.
     pub fn load(folders: &Folders, name: &str) -> Result<Self, HostError> {
-        state::read(&folder(folders), &file(name))
+        state::read(&folders.servers(), &file(name))
     }
 
     /// Stores these pins for the server `name`. Blocks.
@@ -77,7 +76,7 @@ impl Pins {
     ///
     /// They can't be written.
     pub fn store(&self, folders: &Folders, name: &str) -> Result<(), HostError> {
-        state::update(&folder(folders), &file(name), |pins: &mut Self| {
+        state::update(&folders.servers(), &file(name), |pins: &mut Self| {
             pins.clone_from(self);
             Ok(())
         })
@@ -126,10 +125,6 @@ pub(crate) fn start_digest(server: &McpServer) -> String {
 /// SHA-256 in hexadecimal digits.
 pub(crate) fn digest(text: &str) -> String {
     format!("{:x}", Sha256::digest(text))
-}
-
-fn folder(folders: &Folders) -> PathBuf {
-    folders.data.join("servers")
 }
 
 fn file(name: &str) -> String {

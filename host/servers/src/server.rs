@@ -1,154 +1,54 @@
 //! A server as a provider.
 
 use std::collections::HashMap;
-use std::path::Path;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use berth_core::config::{Folders, Loaded};
 use berth_core::text::neutral_line;
 use berth_core::{
-    Body, BoxFuture, Call, Category, Content, Definition, Failure, HostError, Outcome, Output,
-    Provider, server_places,
+    Body, BoxFuture, Call, Category, Content, Definition, Failure, Outcome, Output, Provider,
+    ProviderState,
 };
 use rmcp::model::{CallToolResult, ContentBlock, ResourceContents};
-use tokio::sync::{Mutex, OwnedMutexGuard, Semaphore};
 
-use crate::connection::{CallError, Connection, Era, Launch};
-use crate::definitions::{OfferedTool, checked, offered};
-use crate::pins::{Pins, start_digest};
-
-/// Calls of one server at the same time; further ones wait.
-const MAX_CALLS: usize = 16;
-
-/// Time for a server to start and to list its tools.
-pub(crate) const START: Duration = Duration::from_secs(60);
-
-/// Calls in a row that reach their time limit before the server is ended.
-const MAX_TIMEOUTS: u32 = 2;
-
-/// The longest pause before a server that failed is started again.
-const LONGEST_PAUSE: Duration = Duration::from_secs(60);
-
-/// A server that ends sooner after its start has failed.
-const LASTED: Duration = Duration::from_secs(10);
-
-/// The approved servers of the configuration. None is started before a call needs it. Blocks.
-///
-/// # Errors
-///
-/// [`HostError`]: a grant names a directory that doesn't exist, or the approvals can't be read.
-pub fn providers(
-    config: &Loaded,
-    folders: &Folders,
-    directory: &Path,
-) -> Result<Vec<Arc<dyn Provider>>, HostError> {
-    let mut providers: Vec<Arc<dyn Provider>> = Vec::new();
-    if !config.config.mcp.enabled {
-        return Ok(providers);
-    }
-    for (name, server) in &config.config.mcp.servers {
-        if !server.enabled {
-            continue;
-        }
-        let pins = Pins::load(folders, name)?;
-        if pins.start != start_digest(server) {
-            let state = if pins.start.is_empty() { "isn't approved" } else { "has changed" };
-            tracing::warn!("the server `{name}` {state}: run `berth mcp approve {name}`");
-            continue;
-        }
-        let Some(launch) = launch(config, folders, directory, name)? else { continue };
-        providers.push(Arc::new(Server::new(name, Arc::new(launch), pins)));
-    }
-    Ok(providers)
-}
-
-/// How the server `name` is started.
-pub(crate) fn launch(
-    config: &Loaded,
-    folders: &Folders,
-    directory: &Path,
-    name: &str,
-) -> Result<Option<Launch>, HostError> {
-    let Some(server) = config.config.mcp.servers.get(name).cloned() else { return Ok(None) };
-    let helper = berth_core::own_helper();
-    let places = server_places(config, folders, directory, helper, name)?;
-    Ok(places.map(|places| Launch { server, places, directory: directory.to_owned() }))
-}
+use crate::connection::{CallError, Connection};
+use crate::definitions::{OfferedTool, offered};
+use crate::running::{LASTED, Running};
 
 /// A server of the configuration.
-struct Server {
+pub(crate) struct Server {
     /// The name of its table.
     server: String,
     /// The name of the provider. No plugin has a `.` in its name, so none shares its rules.
     name: String,
-    launch: Arc<Launch>,
-    era: Era,
+    running: Arc<Running>,
     tools: HashMap<String, OfferedTool>,
     definitions: Vec<Arc<Definition>>,
-    /// Locked while it starts, so that it starts once.
-    state: Arc<Mutex<State>>,
-    calls: Semaphore,
 }
 
-/// The running server.
-#[derive(Default)]
-struct State {
-    connection: Option<Arc<Connection>>,
-    started: Option<Instant>,
-    /// The digests of what it offers now, by its own names of its tools.
-    current: HashMap<String, String>,
-    /// Failures in a row.
-    failures: u32,
-    /// Until when it isn't started again, and why.
-    paused: Option<(Instant, String)>,
-    last_call: Option<Instant>,
-    /// Calls in a row that reached their time limit.
-    timeouts: u32,
-}
-
-impl State {
-    /// Ends a server that answers nothing any more. The next call starts it again.
-    fn count_timeout(&mut self) {
-        self.timeouts += 1;
-        if self.timeouts >= MAX_TIMEOUTS {
-            (self.connection, self.timeouts) = (None, 0);
-        }
-    }
-
-    fn fail(&mut self, reason: String) {
-        self.connection = None;
-        let pause = Duration::from_secs(1 << self.failures.min(6)).min(LONGEST_PAUSE);
-        self.failures = self.failures.saturating_add(1);
-        self.paused = Some((Instant::now() + pause, reason));
-    }
+/// The name of a server's provider.
+pub(crate) fn provider_name(server: &str) -> String {
+    format!("mcp.{server}")
 }
 
 impl Server {
-    fn new(name: &str, launch: Arc<Launch>, pins: Pins) -> Self {
-        let (tools, left_out) = offered(name, &pins.tools, launch.server.trust_annotations);
+    /// The server with this program.
+    pub(crate) fn new(name: &str, running: Arc<Running>) -> Self {
+        let trust_annotations = running.launch.server.trust_annotations;
+        let (tools, left_out) = offered(name, &running.pins.tools, trust_annotations);
         for (tool, reason) in left_out {
             tracing::warn!("the tool `{tool}` of the server `{name}` is left out: {reason}");
         }
         let definitions = tools.iter().map(|tool| Arc::clone(&tool.definition)).collect();
         let tools = tools.into_iter().map(|tool| (tool.definition.name.clone(), tool)).collect();
-        Self {
-            server: name.to_owned(),
-            name: format!("mcp.{name}"),
-            era: Era::from_protocol(&pins.protocol),
-            launch,
-            tools,
-            definitions,
-            state: Arc::default(),
-            calls: Semaphore::new(MAX_CALLS),
-        }
+        Self { server: name.to_owned(), name: provider_name(name), running, tools, definitions }
     }
 
     /// The connection for a call of the tool with this pin.
     async fn connection(&self, tool: &OfferedTool) -> Result<Arc<Connection>, Failure> {
-        let mut state = Arc::clone(&self.state).lock_owned().await;
+        let mut state = Arc::clone(&self.running.state).lock_owned().await;
         state.last_call = Some(Instant::now());
         let lost = state.connection.as_ref().and_then(|connection| connection.ended());
         if let Some(reason) = lost {
@@ -169,11 +69,8 @@ impl Server {
             {
                 return Err(self.unavailable(reason).retry_in(left));
             }
-            // It goes on if the call is cancelled: others may wait for it.
-            let starting = start(Arc::clone(&self.launch), self.era, state, now);
-            state = tokio::spawn(starting)
-                .await
-                .map_err(|error| self.unavailable(&error.to_string()))?;
+            let started = self.running.start(state, now).await;
+            state = started.map_err(|reason| self.unavailable(&reason))?;
         }
         let Some(connection) = state.connection.clone() else {
             let reason = state.paused.as_ref().map_or("", |(_, reason)| reason.as_str());
@@ -192,7 +89,7 @@ impl Server {
                 )
                 .with_code("changed")
                 .with_suggestion(format!(
-                    "`berth mcp approve {}` shows the difference; then start this host again.",
+                    "`berth mcp approve {}` shows the difference.",
                     self.server
                 )))
             }
@@ -209,10 +106,10 @@ impl Server {
         let Some(tool) = self.tools.get(&call.tool) else {
             return Err(Failure::new(Category::ToolNotFound, "the server has no such tool"));
         };
-        let _place = self.calls.acquire().await;
+        let _place = self.running.calls.acquire().await;
         let connection = self.connection(tool).await?;
         let answer = connection.call(&tool.pin.name, call).await;
-        let mut state = self.state.lock().await;
+        let mut state = self.running.state.lock().await;
         state.last_call = Some(Instant::now());
         match answer {
             Ok(result) => {
@@ -238,16 +135,6 @@ impl Server {
     }
 }
 
-impl Drop for Server {
-    /// The program may end at once, so the server ends before.
-    fn drop(&mut self) {
-        let connection = self.state.try_lock().ok().and_then(|mut state| state.connection.take());
-        if let Some(connection) = connection.and_then(Arc::into_inner) {
-            connection.end();
-        }
-    }
-}
-
 impl Provider for Server {
     fn name(&self) -> &str {
         &self.name
@@ -261,9 +148,13 @@ impl Provider for Server {
         true
     }
 
+    fn state(&self) -> Option<ProviderState> {
+        Some(self.running.describe(&self.name))
+    }
+
     fn call(&self, call: Call) -> BoxFuture<'_, Outcome> {
         Box::pin(async move {
-            let own = Duration::from_secs(self.launch.server.timeout_secs.get());
+            let own = Duration::from_secs(self.running.launch.server.timeout_secs.get());
             let time = call.time.map_or(own, |time| time.min(own));
             let run = tokio::time::timeout(time, self.run(&call));
             match call.cancel.run_until_cancelled(run).await {
@@ -271,7 +162,7 @@ impl Provider for Server {
                 Some(Ok(outcome)) => outcome,
                 Some(Err(_)) => {
                     // If it is locked, the server is starting.
-                    if let Ok(mut state) = self.state.try_lock() {
+                    if let Ok(mut state) = self.running.state.try_lock() {
                         state.count_timeout();
                     }
                     let message = format!(
@@ -297,69 +188,6 @@ impl RetryIn for Failure {
     fn retry_in(mut self, time: Duration) -> Self {
         self.retry_after = Some(time);
         self
-    }
-}
-
-/// Starts the server unless it runs, and lists its tools. Returns the state of it.
-async fn start(
-    launch: Arc<Launch>,
-    era: Era,
-    mut state: OwnedMutexGuard<State>,
-    now: Instant,
-) -> OwnedMutexGuard<State> {
-    let running = state.connection.take();
-    let is_new = running.is_none();
-    let idle = Duration::from_secs(launch.server.idle_secs.get());
-    let open = async {
-        let connection = match running {
-            Some(connection) => connection,
-            None => Arc::new(Connection::open(launch, era).await?),
-        };
-        let tools = connection.tools().await?;
-        // Hashing and compiling schemas takes time.
-        let (pins, _) = tokio::task::spawn_blocking(move || checked(&tools))
-            .await
-            .map_err(|error| error.to_string())?;
-        Ok((connection, pins))
-    };
-    let opened = tokio::time::timeout(START, open)
-        .await
-        .unwrap_or_else(|_| Err(format!("it didn't start within {} s", START.as_secs())));
-    match opened {
-        Ok((connection, pins)) => {
-            state.current = pins.into_iter().map(|pin| (pin.name, pin.digest)).collect();
-            if is_new {
-                state.started = Some(now);
-                let whole = Arc::downgrade(OwnedMutexGuard::mutex(&state));
-                tokio::spawn(end_idle(whole, Arc::downgrade(&connection), idle));
-            }
-            state.connection = Some(connection);
-        }
-        Err(reason) => state.fail(reason),
-    }
-    state
-}
-
-/// Ends a connection that no call used for some time.
-async fn end_idle(state: Weak<Mutex<State>>, connection: Weak<Connection>, idle: Duration) {
-    let mut pause = idle;
-    loop {
-        tokio::time::sleep(pause).await;
-        let (Some(state), Some(connection)) = (state.upgrade(), connection.upgrade()) else {
-            return;
-        };
-        let mut state = state.lock().await;
-        if !state.connection.as_ref().is_some_and(|current| Arc::ptr_eq(current, &connection)) {
-            return;
-        }
-        let since = state.last_call.map_or(idle, |last| last.elapsed());
-        // The state and this task have one each; calls have the others.
-        let is_used = Arc::strong_count(&connection) > 2;
-        if since >= idle && !is_used {
-            state.connection = None;
-            return;
-        }
-        pause = idle.saturating_sub(since).max(Duration::from_secs(1));
     }
 }
 

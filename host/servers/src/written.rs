@@ -7,7 +7,7 @@ use toml_edit::{Array, DocumentMut, Item, Table, value};
 /// # Errors
 ///
 /// The text isn't TOML, or the server is there already.
-pub fn add(text: &str, name: &str, command: &[String]) -> Result<String, String> {
+pub(crate) fn add(text: &str, name: &str, command: &[String]) -> Result<String, String> {
     let mut document = parsed(text)?;
     let servers = servers(&mut document)?;
     if servers.contains_key(name) {
@@ -30,7 +30,7 @@ pub fn add(text: &str, name: &str, command: &[String]) -> Result<String, String>
 /// # Errors
 ///
 /// The text isn't TOML, or it has no such server.
-pub fn remove(text: &str, name: &str) -> Result<String, String> {
+pub(crate) fn remove(text: &str, name: &str) -> Result<String, String> {
     let mut document = parsed(text)?;
     match servers(&mut document)?.remove(name) {
         Some(_) => Ok(document.to_string()),

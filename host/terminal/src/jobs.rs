@@ -17,7 +17,10 @@ const SHOWN: usize = 200;
 
 /// `berth jobs`.
 #[derive(Args, Debug)]
-#[command(args_conflicts_with_subcommands = true)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_help = "Examples:\n  berth jobs\n  berth jobs --json\n  berth jobs stop 3f9a2c41d07b5e88"
+)]
 pub struct JobsArguments {
     /// What to do; by default the jobs are listed.
     #[command(subcommand)]
@@ -31,6 +34,7 @@ pub struct JobsArguments {
 #[derive(Subcommand, Debug)]
 pub enum JobsCommand {
     /// Stop a job, and everything that it started, at once
+    #[command(after_help = "Example:\n  berth jobs stop 3f9a2c41d07b5e88")]
     Stop {
         /// The job, as `berth jobs` lists it
         id: String,

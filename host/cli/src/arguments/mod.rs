@@ -163,33 +163,9 @@ second time. Of a server that is reached over HTTP, the file names a variable wh
 pub(crate) enum McpCommand {
     /// Print a client's configuration for this server, or write it into the client's file
     Config(McpConfig),
-    /// Add a server to your configuration, whose tools Berth then offers
-    Add {
-        /// The name before `__` in the names of its tools
-        name: String,
-        /// The program that is the server, with its arguments
-        #[arg(last = true, required = true, value_name = "COMMAND")]
-        command: Vec<String>,
-    },
-    /// Remove a server from your configuration
-    Remove {
-        /// Its name
-        name: String,
-    },
-    /// List the servers whose tools Berth offers
-    List {
-        /// Print JSON
-        #[arg(long)]
-        json: bool,
-    },
-    /// Show what a server of your configuration offers, and approve it
-    Approve {
-        /// The name of its table: `[mcp.servers.NAME]`
-        name: String,
-        /// Start and approve it without asking
-        #[arg(long)]
-        yes: bool,
-    },
+    /// The servers whose tools Berth offers
+    #[command(flatten)]
+    Servers(berth_servers::ServersCommand),
 }
 
 /// `berth mcp config`.

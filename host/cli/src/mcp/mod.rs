@@ -1,13 +1,12 @@
 //! `berth mcp`. `config` is the configuration with which an MCP client starts Berth or connects.
 
-mod servers;
-
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use berth_clients::{CLIENTS, Client, ServerConfig, edit, runner};
 use berth_core::HostError;
+use berth_core::config::Folders;
 use berth_core::text::neutral;
 use clap::Parser;
 use serde_json::{Map, Value, json};
@@ -16,6 +15,7 @@ use crate::arguments::{Arguments, McpCommand, McpConfig};
 use crate::changed_file;
 use crate::error::Error;
 use crate::exit::Exit;
+use crate::host;
 use crate::nearest::nearest;
 use crate::options::Options;
 use crate::shown;
@@ -25,10 +25,12 @@ use crate::style::{FAINT, STRONG};
 pub(crate) fn run(command: &McpCommand, options: &Options) -> Result<Exit, Error> {
     let config = match command {
         McpCommand::Config(config) => config,
-        McpCommand::Add { name, command } => return servers::add(name, command, options),
-        McpCommand::Remove { name } => return servers::remove(name, options),
-        McpCommand::List { json } => return servers::list(*json, options),
-        McpCommand::Approve { name, yes } => return servers::approve(name, *yes, options),
+        McpCommand::Servers(command) => {
+            let folders = Folders::from_environment()?;
+            let file = options.config_file(&folders);
+            let load = || host::load(options, &folders);
+            return host::block_on(berth_servers::run(command, &file, &folders, load));
+        }
     };
     match config.client.as_deref() {
         None => list(config.json),

@@ -10,6 +10,7 @@ use berth_core::text::neutral_line;
 use berth_core::{HostBuilder, HostError, Session};
 use berth_export::Telemetry;
 use berth_mcp::{Http, Place, ServeError, Server, serve_http, serve_stdio};
+use berth_servers::Servers;
 
 use crate::arguments::ServeArguments;
 use crate::call::interrupt;
@@ -23,11 +24,12 @@ use follow::{ConfigChanges, Follower};
 pub(crate) fn run(options: &Options, arguments: ServeArguments) -> Result<Exit, Error> {
     let end = interrupt::cancellation()?;
     let folders = Folders::from_environment()?;
+    let servers = Servers::default();
     match arguments.http {
         None => host::block_on_this_thread(async {
             let (changes, loaded) = load(options, &folders)?;
-            let server = server(options, &folders, &loaded, None).await?;
-            follow(options, &folders, loaded, changes, &server, None);
+            let server = server(options, &folders, &loaded, None, &servers).await?;
+            follow(options, &folders, loaded, changes, &server, None, servers);
             if std::io::stdin().is_terminal() {
                 tell_that_it_waits()?;
             }
@@ -48,14 +50,23 @@ pub(crate) fn run(options: &Options, arguments: ServeArguments) -> Result<Exit, 
                     ))),
                     error => error_of(error),
                 })?;
-                let server = server(options, &folders, &loaded, Some(http.place())).await?;
+                let server =
+                    server(options, &folders, &loaded, Some(http.place()), &servers).await?;
                 Ok::<_, Error>((http, server))
             };
             let (http, server) = tokio::select! {
                 begun = begun => begun?,
                 () = end.cancelled() => return Ok(Exit::Success),
             };
-            follow(options, &folders, loaded, changes, &server, Some(http.place().clone()));
+            follow(
+                options,
+                &folders,
+                loaded,
+                changes,
+                &server,
+                Some(http.place().clone()),
+                servers,
+            );
             announce(&http)?;
             serve_http(server, http, end).await.map_err(error_of)?;
             Ok(Exit::Success)
@@ -77,8 +88,10 @@ async fn server(
     folders: &Folders,
     loaded: &Loaded,
     place: Option<&Place>,
+    servers: &Servers,
 ) -> Result<Server, Error> {
-    let host = builder(options, folders.clone(), loaded.clone(), place)?.build().await?;
+    let builder = builder(options, folders.clone(), loaded.clone(), place, servers)?;
+    let host = builder.build().await?;
     Server::new(Arc::new(host), folders.clone(), &loaded.config.approvals)
         .map(|server| server.with_structured(loaded.config.serve.structured))
         .map_err(error_of)
@@ -89,9 +102,10 @@ fn builder(
     folders: Folders,
     loaded: Loaded,
     place: Option<&Place>,
+    servers: &Servers,
 ) -> Result<HostBuilder, HostError> {
     let telemetry = Telemetry::from_config(&loaded, &folders)?;
-    let builder = host::observed(host::builder(options, folders, loaded)?, telemetry)
+    let builder = host::observed(host::builder(options, folders, loaded, servers)?, telemetry)
         .front_end("berth serve")
         .watch()
         .load_in_background();
@@ -109,6 +123,7 @@ fn follow(
     changes: ConfigChanges,
     server: &Server,
     place: Option<Place>,
+    servers: Servers,
 ) {
     let follower = Follower {
         options: options.clone(),
@@ -119,7 +134,7 @@ fn follow(
     };
     let options = options.clone();
     tokio::spawn(follower.follow(changes, move |folders, loaded| {
-        builder(&options, folders, loaded, place.as_ref())
+        builder(&options, folders, loaded, place.as_ref(), &servers)
     }));
 }
 

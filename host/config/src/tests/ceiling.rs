@@ -78,11 +78,15 @@ fn bound(key: &Key) -> Option<(String, String, Value)> {
             ("[\"sudo\", \"curl\"]", "[\"curl\", \"wget\"]", json!(["curl"]))
         }
         "tools.shell.only_commands" => ("[\"git\", \"ls\"]", "[\"ls\", \"cat\"]", json!(["ls"])),
-        "tools.shell.presets" => ("[\"cargo\", \"git\"]", "[\"npm\", \"git\"]", json!(["git"])),
+        "tools.shell.presets" | "mcp.servers.*.presets" => {
+            ("[\"cargo\", \"git\"]", "[\"npm\", \"git\"]", json!(["git"]))
+        }
         "tools.shell.sockets" => {
             ("[\"run/a\", \"run/b\"]", "[\"run/b\", \"run/c\"]", json!(["run/b"]))
         }
-        "tools.shell.env" | "plugins.*.env" => ("[\"A\", \"B\"]", "[\"B\", \"C\"]", json!(["B"])),
+        "tools.shell.env" | "plugins.*.env" | "mcp.servers.*.env" => {
+            ("[\"A\", \"B\"]", "[\"B\", \"C\"]", json!(["B"]))
+        }
         "tools.web.allowed_domains" | "plugins.*.hosts" => (
             // Of a wider and a narrower entry, the narrower one is left.
             "[\"a.example\", { host = \"b.example\", methods = [\"GET\"] }, \"wiki.corp.example\", \"*.d.example\", \"http://e.corp.example\"]",
@@ -109,7 +113,7 @@ fn bound(key: &Key) -> Option<(String, String, Value)> {
         "tools.file.deny_read" => ("[\"a\"]", "[\"b\"]", json!(["a", "b"])),
         "tools.file.allow_read" => ("[\"a\", \"b\"]", "[\"b\", \"c\"]", json!(["b"])),
         "tools.file.deny_write" => ("[]", "[\".git/**\"]", json!([".git/**"])),
-        "plugins.*.allowed_paths" => ("[\"/\"]", "[]", json!([])),
+        "plugins.*.allowed_paths" | "mcp.servers.*.allowed_paths" => ("[\"/\"]", "[]", json!([])),
         "installing.sources" => (
             "[\"oci://r.example/a/*\", \"https://b.example/x.wasm\"]",
             "[\"oci://r.example/a/b/*\", \"https://c.example/*\"]",

@@ -32,23 +32,18 @@ pub struct Finding {
 }
 
 impl Finding {
-    pub(super) fn ok(name: impl Into<String>, found: impl AsRef<str>) -> Self {
+    /// All is well.
+    pub fn ok(name: impl Into<String>, found: impl AsRef<str>) -> Self {
         Self::new(name.into(), State::Ok, found.as_ref(), None)
     }
 
-    pub(super) fn warning(
-        name: impl Into<String>,
-        found: impl AsRef<str>,
-        fix: impl AsRef<str>,
-    ) -> Self {
+    /// Something is worse than it could be.
+    pub fn warning(name: impl Into<String>, found: impl AsRef<str>, fix: impl AsRef<str>) -> Self {
         Self::new(name.into(), State::Warning, found.as_ref(), Some(fix.as_ref()))
     }
 
-    pub(super) fn failure(
-        name: impl Into<String>,
-        found: impl AsRef<str>,
-        fix: impl AsRef<str>,
-    ) -> Self {
+    /// Something doesn't work or isn't safe.
+    pub fn failure(name: impl Into<String>, found: impl AsRef<str>, fix: impl AsRef<str>) -> Self {
         Self::new(name.into(), State::Failure, found.as_ref(), Some(fix.as_ref()))
     }
 
@@ -79,7 +74,8 @@ impl Report {
         self.findings.iter().filter(|finding| finding.state == state).count()
     }
 
-    pub(super) fn add(&mut self, group: &'static str, findings: Vec<Finding>) {
+    /// Adds the findings of a group.
+    pub fn add(&mut self, group: &'static str, findings: Vec<Finding>) {
         self.findings.extend(findings.into_iter().map(|finding| Finding { group, ..finding }));
     }
 }

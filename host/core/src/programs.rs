@@ -1,0 +1,33 @@
+//! What running hosts say of the programs behind their providers, such as servers.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use berth_catalogue::plugins::control::ask_each;
+use berth_config::Folders;
+use berth_contract::{HostError, Provider, ProviderState};
+
+/// How long a host may take for an answer.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// The question of another process.
+const QUESTION: &str = "programs";
+
+/// The programs of every running host of this user that watches its plugins, as `berth serve` does,
+/// with the host's process ID. Blocks.
+///
+/// # Errors
+///
+/// [`HostError::Io`] if others can use the folder of the hosts' sockets.
+pub fn provider_states(folders: &Folders) -> Result<Vec<(u32, Vec<ProviderState>)>, HostError> {
+    let answers = ask_each(folders, QUESTION, PATIENCE)?.into_iter();
+    let parsed =
+        answers.filter_map(|(pid, answer)| Some((pid, serde_json::from_slice(&answer).ok()?)));
+    Ok(parsed.collect())
+}
+
+/// The answer to a question of another process. `None`: it isn't about programs.
+pub(crate) fn answer(providers: &[Arc<dyn Provider>], question: &str) -> Option<Vec<u8>> {
+    let states = || providers.iter().filter_map(|provider| provider.state()).collect::<Vec<_>>();
+    (question == QUESTION).then(|| serde_json::to_vec(&states()).ok())?
+}

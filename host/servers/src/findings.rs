@@ -1,0 +1,45 @@
+//! What `berth doctor` says of servers.
+
+use berth_core::config::{Folders, Loaded};
+use berth_core::doctor::Finding;
+use berth_core::text::counted;
+
+use crate::approval::{ServerState, states};
+
+/// Examines the servers of the configuration. Starts none. Blocks.
+pub fn findings(config: &Loaded, folders: &Folders) -> Vec<Finding> {
+    match states(config, folders) {
+        Ok(states) => states.iter().map(finding).collect(),
+        Err(error) => {
+            let fix = format!("look at {}", folders.servers().display());
+            vec![Finding::failure("approvals", error.to_string(), fix)]
+        }
+    }
+}
+
+fn finding(server: &ServerState) -> Finding {
+    let name = &server.name;
+    let approve = format!("berth mcp approve {name}");
+    let problem = server.hosts.iter().find_map(|host| {
+        let problem = host.program.problem.as_ref()?;
+        Some(format!("in the host with process {}: {problem}", host.pid))
+    });
+    match (server.state, problem, server.left_out.first()) {
+        ("unapproved", ..) => Finding::warning(name, "it waits for your approval", approve),
+        ("changed", ..) => {
+            Finding::warning(name, "its table has changed since you approved it", approve)
+        }
+        (_, Some(problem), _) => {
+            let fix = format!(
+                "berth mcp list shows its last words; the keys are in [mcp.servers.{name}]"
+            );
+            Finding::warning(name, problem, fix)
+        }
+        (_, None, Some((tool, reason))) => {
+            let fix = "tell the authors of the server";
+            Finding::warning(name, format!("its tool {tool} is left out: {reason}"), fix)
+        }
+        ("disabled", ..) => Finding::ok(name, "disabled"),
+        _ => Finding::ok(name, counted(server.tools.len() as u64, "tool")),
+    }
+}

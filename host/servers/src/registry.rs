@@ -1,0 +1,63 @@
+//! The servers of a process, over all its hosts.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use berth_core::config::{Folders, Loaded};
+use berth_core::{HostError, Provider};
+
+use crate::launch::{Launch, Surroundings};
+use crate::pins::{Pins, start_digest};
+use crate::running::Running;
+use crate::server::Server;
+
+/// The servers of a process. A server that runs is taken over by the next host if nothing that it
+/// was started with has changed, so that it keeps what it knows.
+#[derive(Default)]
+pub struct Servers(Mutex<HashMap<String, Weak<Running>>>);
+
+impl Servers {
+    /// The approved servers of the configuration. None is started before a call needs it. Blocks.
+    ///
+    /// # Errors
+    ///
+    /// [`HostError`]: the approvals can't be read.
+    pub fn providers(
+        &self,
+        config: &Loaded,
+        folders: &Folders,
+        directory: &Path,
+    ) -> Result<Vec<Arc<dyn Provider>>, HostError> {
+        let mut providers: Vec<Arc<dyn Provider>> = Vec::new();
+        let mcp = &config.config.mcp;
+        if !mcp.enabled || mcp.servers.is_empty() {
+            return Ok(providers);
+        }
+        let around = Arc::new(Surroundings::new(config, folders, directory));
+        for (name, server) in mcp.servers.iter().filter(|(_, server)| server.enabled) {
+            let pins = Pins::load(folders, name)?;
+            if pins.start != start_digest(server) {
+                let state = if pins.start.is_empty() { "isn't approved" } else { "has changed" };
+                tracing::warn!("the server `{name}` {state}: run `berth mcp approve {name}`");
+                continue;
+            }
+            let launch = Launch::new(&around, name, server);
+            providers.push(Arc::new(Server::new(name, self.running(name, launch, pins))));
+        }
+        Ok(providers)
+    }
+
+    /// The one that was started in the same way and approved as it is now, or a new one.
+    fn running(&self, name: &str, launch: Launch, pins: Pins) -> Arc<Running> {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let current = known.get(name).and_then(Weak::upgrade);
+        let is_same = |running: &Arc<Running>| *running.launch == launch && running.pins == pins;
+        if let Some(running) = current.filter(is_same) {
+            return running;
+        }
+        let running = Arc::new(Running::new(launch, pins));
+        known.insert(name.to_owned(), Arc::downgrade(&running));
+        running
+    }
+}

@@ -1,0 +1,202 @@
+//! The program of a server: whether it runs, and how it starts and ends.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use berth_core::text::neutral_line;
+use berth_core::{ProgramState, ProviderState};
+use tokio::sync::{Mutex, OwnedMutexGuard, Semaphore};
+
+use crate::connection::{Connection, Era};
+use crate::definitions::checked;
+use crate::launch::Launch;
+use crate::pins::Pins;
+
+/// Calls of one server at the same time; further ones wait.
+const MAX_CALLS: usize = 16;
+
+/// Time for a server to start and to list its tools.
+pub(crate) const START: Duration = Duration::from_secs(60);
+
+/// Calls in a row that reach their time limit before the server is ended.
+const MAX_TIMEOUTS: u32 = 2;
+
+/// The longest pause before a server that failed is started again.
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+
+/// A server that ends sooner after its start has failed.
+pub(crate) const LASTED: Duration = Duration::from_secs(10);
+
+/// The program of a server, whether it runs or not.
+pub(crate) struct Running {
+    /// How it is started.
+    pub(crate) launch: Arc<Launch>,
+    /// What was approved.
+    pub(crate) pins: Pins,
+    /// Locked while it starts, so that it starts once.
+    pub(crate) state: Arc<Mutex<State>>,
+    /// A place for each call.
+    pub(crate) calls: Semaphore,
+}
+
+/// The running server.
+#[derive(Default)]
+pub(crate) struct State {
+    /// The session with it.
+    pub(crate) connection: Option<Arc<Connection>>,
+    /// When it was started.
+    pub(crate) started: Option<Instant>,
+    /// The digests of what it offers now, by its own names of its tools.
+    pub(crate) current: HashMap<String, String>,
+    /// Failures in a row.
+    pub(crate) failures: u32,
+    /// Until when it isn't started again, and why.
+    pub(crate) paused: Option<(Instant, String)>,
+    /// When a call began or ended the last time.
+    pub(crate) last_call: Option<Instant>,
+    /// Calls in a row that reached their time limit.
+    pub(crate) timeouts: u32,
+}
+
+impl State {
+    /// Ends a server that answers nothing any more. The next call starts it again.
+    pub(crate) fn count_timeout(&mut self) {
+        self.timeouts += 1;
+        if self.timeouts >= MAX_TIMEOUTS {
+            (self.connection, self.timeouts) = (None, 0);
+        }
+    }
+
+    /// Ends it, and keeps it from being started again for a pause that grows.
+    pub(crate) fn fail(&mut self, reason: String) {
+        self.connection = None;
+        let pause = Duration::from_secs(1 << self.failures.min(6)).min(LONGEST_PAUSE);
+        self.failures = self.failures.saturating_add(1);
+        self.paused = Some((Instant::now() + pause, reason));
+    }
+}
+
+impl Running {
+    /// One that doesn't run yet.
+    pub(crate) fn new(launch: Launch, pins: Pins) -> Self {
+        let (launch, calls) = (Arc::new(launch), Semaphore::new(MAX_CALLS));
+        Self { launch, pins, state: Arc::default(), calls }
+    }
+
+    /// Starts it unless it runs, and lists its tools. It goes on if the caller goes away: others
+    /// may wait for it.
+    ///
+    /// # Errors
+    ///
+    /// Why it ended before its time.
+    pub(crate) async fn start(
+        &self,
+        state: OwnedMutexGuard<State>,
+        now: Instant,
+    ) -> Result<OwnedMutexGuard<State>, String> {
+        let era = Era::from_protocol(&self.pins.protocol);
+        let starting = start(Arc::clone(&self.launch), era, state, now);
+        tokio::spawn(starting).await.map_err(|error| error.to_string())
+    }
+
+    /// What it is doing, for people.
+    pub(crate) fn describe(&self, provider: &str) -> ProviderState {
+        let mut described = ProviderState {
+            provider: provider.to_owned(),
+            state: ProgramState::Idle,
+            problem: None,
+            complaint: String::new(),
+        };
+        let Ok(state) = self.state.try_lock() else {
+            described.state = ProgramState::Starting;
+            return described;
+        };
+        let now = Instant::now();
+        if let Some((until, reason)) = &state.paused {
+            described.problem = Some(neutral_line(reason));
+            let left = until.saturating_duration_since(now);
+            if !left.is_zero() {
+                described.state = ProgramState::Paused { seconds: left.as_secs() + 1 };
+            }
+        }
+        if let (Some(connection), Some(started)) = (&state.connection, state.started) {
+            described.state = ProgramState::Running { seconds: started.elapsed().as_secs() };
+            described.complaint = connection.complaint();
+        }
+        described
+    }
+}
+
+impl Drop for Running {
+    /// The program may end at once, so the server ends before.
+    fn drop(&mut self) {
+        let connection = self.state.try_lock().ok().and_then(|mut state| state.connection.take());
+        if let Some(connection) = connection.and_then(Arc::into_inner) {
+            connection.end();
+        }
+    }
+}
+
+/// Starts the server unless it runs, and lists its tools. Returns the state of it.
+async fn start(
+    launch: Arc<Launch>,
+    era: Era,
+    mut state: OwnedMutexGuard<State>,
+    now: Instant,
+) -> OwnedMutexGuard<State> {
+    let running = state.connection.take();
+    let is_new = running.is_none();
+    let idle = Duration::from_secs(launch.server.idle_secs.get());
+    let open = async {
+        let connection = match running {
+            Some(connection) => connection,
+            None => Arc::new(Connection::open(launch, era).await?),
+        };
+        let tools = connection.tools().await?;
+        // Hashing and compiling schemas takes time.
+        let (pins, _) = tokio::task::spawn_blocking(move || checked(&tools))
+            .await
+            .map_err(|error| error.to_string())?;
+        Ok((connection, pins))
+    };
+    let opened = tokio::time::timeout(START, open)
+        .await
+        .unwrap_or_else(|_| Err(format!("it didn't start within {} s", START.as_secs())));
+    match opened {
+        Ok((connection, pins)) => {
+            state.current = pins.into_iter().map(|pin| (pin.name, pin.digest)).collect();
+            if is_new {
+                state.started = Some(now);
+                let whole = Arc::downgrade(OwnedMutexGuard::mutex(&state));
+                tokio::spawn(end_idle(whole, Arc::downgrade(&connection), idle));
+            }
+            state.connection = Some(connection);
+        }
+        Err(reason) => state.fail(reason),
+    }
+    state
+}
+
+/// Ends a connection that no call used for some time.
+async fn end_idle(state: Weak<Mutex<State>>, connection: Weak<Connection>, idle: Duration) {
+    let mut pause = idle;
+    loop {
+        tokio::time::sleep(pause).await;
+        let (Some(state), Some(connection)) = (state.upgrade(), connection.upgrade()) else {
+            return;
+        };
+        let mut state = state.lock().await;
+        if !state.connection.as_ref().is_some_and(|current| Arc::ptr_eq(current, &connection)) {
+            return;
+        }
+        let since = state.last_call.map_or(idle, |last| last.elapsed());
+        // The state and this task have one each; calls have the others.
+        let is_used = Arc::strong_count(&connection) > 2;
+        if since >= idle && !is_used {
+            state.connection = None;
+            return;
+        }
+        pause = idle.saturating_sub(since).max(Duration::from_secs(1));
+    }
+}
