@@ -62,7 +62,7 @@ deny_write = ["vendor"]
 enabled = false
 [mcp]
 enabled = false
-[mcp.servers.known]
+[mcp.servers.other]
 enabled = false
 command = "known"
 allowed_paths = [{ path = "~/notes", access = "read" }]
@@ -235,17 +235,17 @@ pub(super) fn attempt(key: &str) -> Option<&'static str> {
         "serve.oauth.audience" => "serve.oauth.audience = \"anybody\"",
         "serve.oauth.scope" => "serve.oauth.scope = \"none\"",
         "mcp.enabled" => "mcp.enabled = true",
-        "mcp.servers.*.enabled" => "mcp.servers.known.enabled = true",
-        "mcp.servers.*.command" => "mcp.servers.known.command = \"evil\"",
-        "mcp.servers.*.args" => "mcp.servers.known.args = [\"--evil\"]",
-        "mcp.servers.*.allowed_paths" => "mcp.servers.known.allowed_paths = [\".\"]",
-        "mcp.servers.*.network" => "mcp.servers.known.network = true",
-        "mcp.servers.*.presets" => "mcp.servers.known.presets = [\"cargo\"]",
-        "mcp.servers.*.env" => "mcp.servers.known.env = [\"AWS_SECRET_ACCESS_KEY\"]",
-        "mcp.servers.*.variables.*" => "mcp.servers.known.variables.LD_PRELOAD = \"evil.so\"",
-        "mcp.servers.*.timeout_secs" => "mcp.servers.known.timeout_secs = 11",
-        "mcp.servers.*.idle_secs" => "mcp.servers.known.idle_secs = 11",
-        "mcp.servers.*.trust_annotations" => "mcp.servers.known.trust_annotations = true",
+        "mcp.servers.*.enabled" => "mcp.servers.other.enabled = true",
+        "mcp.servers.*.command" => "mcp.servers.other.command = \"evil\"",
+        "mcp.servers.*.args" => "mcp.servers.other.args = [\"--evil\"]",
+        "mcp.servers.*.allowed_paths" => "mcp.servers.other.allowed_paths = [\".\"]",
+        "mcp.servers.*.network" => "mcp.servers.other.network = true",
+        "mcp.servers.*.presets" => "mcp.servers.other.presets = [\"cargo\"]",
+        "mcp.servers.*.env" => "mcp.servers.other.env = [\"AWS_SECRET_ACCESS_KEY\"]",
+        "mcp.servers.*.variables.*" => "mcp.servers.other.variables.known = \"evil\"",
+        "mcp.servers.*.timeout_secs" => "mcp.servers.other.timeout_secs = 11",
+        "mcp.servers.*.idle_secs" => "mcp.servers.other.idle_secs = 11",
+        "mcp.servers.*.trust_annotations" => "mcp.servers.other.trust_annotations = true",
         "plugin_folder.path" => "plugin_folder.path = \".\"",
         "plugin_folder.reload" => "plugin_folder.reload = \"trust\"",
         "installing.require_signature" => "installing.require_signature = false",
