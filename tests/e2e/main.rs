@@ -64,6 +64,7 @@ mod remedies;
 mod requests;
 mod retry;
 mod secrets;
+mod server_packages;
 mod servers;
 mod shell;
 mod signing;

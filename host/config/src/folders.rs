@@ -80,6 +80,11 @@ impl Folders {
         self.data.join("servers")
     }
 
+    /// The packages of the server `name` that `npx` or `uvx` would fetch.
+    pub fn server_packages(&self, name: &str) -> PathBuf {
+        self.cache.join("servers").join(name)
+    }
+
     fn resolve(
         variable: &dyn Fn(&str) -> Option<OsString>,
         home: Option<PathBuf>,

@@ -1,15 +1,17 @@
 //! The approval of a server: what a person has to see, and what is pinned then.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
-use berth_core::config::{Folders, Loaded};
+use berth_core::config::{Folders, Loaded, McpServer};
 use berth_core::{HostError, ProviderState, provider_states};
 use serde::Serialize;
 
 use crate::connection::{Connection, Era};
 use crate::definitions::{checked, offered};
 use crate::launch::{Launch, Surroundings};
+use crate::packages::{self, Line};
 use crate::pins::{Pins, ToolDifference, digest, start_digest};
 use crate::running::START;
 use crate::server::provider_name;
@@ -23,6 +25,10 @@ pub struct ServerState {
     pub state: &'static str,
     /// Its command line.
     pub command: Vec<String>,
+    /// How many packages are pinned, of those that its runner would fetch.
+    pub packages: usize,
+    /// Why what its runner fetches isn't pinned.
+    pub unpinned: Option<String>,
     /// Its own name and version, as they were approved.
     pub version: String,
     /// The names of its approved tools.
@@ -51,7 +57,7 @@ pub struct HostState {
 pub fn states(config: &Loaded, folders: &Folders) -> Result<Vec<ServerState>, HostError> {
     let mcp = &config.config.mcp;
     let hosts = provider_states(folders)?;
-    let state = |(name, server): (&String, &berth_core::config::McpServer)| {
+    let state = |(name, server): (&String, &McpServer)| {
         let pins = Pins::load(folders, name)?;
         let state = match () {
             () if !mcp.enabled || !server.enabled => "disabled",
@@ -64,6 +70,8 @@ pub fn states(config: &Loaded, folders: &Folders) -> Result<Vec<ServerState>, Ho
             name: name.clone(),
             state,
             command: std::iter::once(&server.command).chain(&server.args).cloned().collect(),
+            packages: packages::packages(&pins.lock).len(),
+            unpinned: unpinned(server),
             version: [&*pins.name, &*pins.version].join(" ").trim().to_owned(),
             tools: tools.iter().map(|tool| tool.definition.name.clone()).collect(),
             left_out,
@@ -83,15 +91,34 @@ fn of_server(name: &str, hosts: &[(u32, Vec<ProviderState>)]) -> Vec<HostState> 
     states.collect()
 }
 
+/// Why what the runner of a server fetches isn't pinned.
+pub(crate) fn unpinned(server: &McpServer) -> Option<String> {
+    Line::parse(&server.command, &server.args).err()
+}
+
 /// What a server offers now.
 #[derive(Clone, Debug)]
 pub struct Inspection {
     /// What is pinned if a person approves it.
     pub pins: Pins,
+    /// How its packages differ from what was approved: each with its version before and now.
+    pub packages: Vec<PackageDifference>,
     /// How its tools differ from what was approved.
     pub differences: Vec<ToolDifference>,
     /// Tools that aren't offered, each with the reason.
     pub left_out: Vec<(String, String)>,
+}
+
+/// A package with its version before and now. `None`: it wasn't there, or isn't any more.
+pub type PackageDifference = (String, Option<String>, Option<String>);
+
+fn package_differences(before: &str, now: &str) -> Vec<PackageDifference> {
+    let (before, now) = (packages::packages(before), packages::packages(now));
+    let names: BTreeSet<&String> = before.keys().chain(now.keys()).collect();
+    let each = names
+        .into_iter()
+        .map(|name| (name.clone(), before.get(name).cloned(), now.get(name).cloned()));
+    each.filter(|(_, before, now)| before != now).collect()
 }
 
 /// Starts the server `name`, whose command line a person has approved, and looks at what it offers.
@@ -111,7 +138,10 @@ pub async fn inspect(
     let known = Pins::load(folders, name)?;
     let start = start_digest(server);
     let around = Arc::new(Surroundings::new(config, folders, directory));
-    let launch = Arc::new(Launch::new(&around, name, server));
+    let launch = Launch::new(&around, name, server, String::new());
+    let launch = tokio::task::spawn_blocking(move || launch.resolved()).await;
+    let launch = launch.map_err(|error| fail(error.to_string()))?.map_err(fail)?;
+    let (lock, launch) = (launch.lock().to_owned(), Arc::new(launch));
     let look = async {
         let connection = match Connection::open(Arc::clone(&launch), Era::Unknown).await {
             Ok(connection) => connection,
@@ -124,7 +154,7 @@ pub async fn inspect(
         let tools = tools?;
         let (tools, left_out) = checked(&tools);
         let instructions = digest(&instructions);
-        let pins = Pins { start, protocol, name: own_name, version, instructions, tools };
+        let pins = Pins { start, protocol, name: own_name, version, instructions, lock, tools };
         Ok((pins, left_out))
     };
     let looked = tokio::time::timeout(START, look)
@@ -133,5 +163,6 @@ pub async fn inspect(
     let (pins, mut left_out) = looked.map_err(fail)?;
     left_out.extend(offered(name, &pins.tools, server.trust_annotations).1);
     let differences = known.differences(&pins.tools);
-    Ok(Inspection { pins, differences, left_out })
+    let packages = package_differences(&known.lock, &pins.lock);
+    Ok(Inspection { pins, packages, differences, left_out })
 }

@@ -8,20 +8,24 @@ use berth_core::config::{Folders, Loaded, working_directory};
 use berth_core::text::{counted, neutral, neutral_line, shell_word};
 use berth_terminal::error::CommandError;
 use berth_terminal::exit::Exit;
-use berth_terminal::style::{BAD, FAINT, STRONG};
+use berth_terminal::style::{BAD, FAINT, STRONG, WARNING};
 use berth_terminal::{ask, changed_file};
 use clap::Subcommand;
 use serde_json::{Value, json};
 
-use crate::approval::{HostState, Inspection, inspect, states};
+use crate::approval::{HostState, Inspection, inspect, states, unpinned};
+use crate::packages;
 use crate::pins::{Pins, ToolDifference};
 use crate::written;
+
+/// Most packages that are shown.
+const MAX_PACKAGES: usize = 200;
 
 /// What to do with servers: a part of `berth mcp`.
 #[derive(Debug, Subcommand)]
 pub enum ServersCommand {
     /// Add a server to your configuration, whose tools Berth then offers
-    #[command(after_help = "Example:\n  berth mcp add time -- uvx mcp-server-time==2026.1.1")]
+    #[command(after_help = "Example:\n  berth mcp add time -- uvx mcp-server-time")]
     Add {
         /// The name before `__` in the names of its tools
         name: String,
@@ -78,6 +82,7 @@ pub async fn run(
             check_name(name)?;
             change(file, |text| written::remove(text, name))?;
             Pins::default().store(folders, name)?;
+            packages::forget(&folders.server_packages(name), None);
             Ok(Exit::Success)
         }
         ServersCommand::List { json } => list(&load()?, folders, *json),
@@ -133,6 +138,9 @@ fn list(config: &Loaded, folders: &Folders, as_json: bool) -> Result<Exit, Comma
         for (tool, reason) in &state.left_out {
             writeln!(out, "  {tool} is left out: {}", neutral_line(reason))?;
         }
+        if let Some(reason) = &state.unpinned {
+            writeln!(out, "  {WARNING}not pinned{WARNING:#}: {}", neutral_line(reason))?;
+        }
         for host in &state.hosts {
             show_program(&mut out, host)?;
         }
@@ -183,6 +191,9 @@ async fn approve(
     for key in ["allowed_paths", "network", "presets", "env", "variables"] {
         writeln!(out, "  {key} = {}", neutral_line(&all[key].to_string()))?;
     }
+    if let Some(reason) = unpinned(server) {
+        writeln!(out, "  {WARNING}not pinned{WARNING:#}: {}", neutral_line(&reason))?;
+    }
     if !yes && !confirm("Start it in the sandbox, to see its tools?")? {
         writeln!(out, "It was not started.")?;
         return Ok(Exit::Denied);
@@ -194,6 +205,7 @@ async fn approve(
         return Ok(Exit::Denied);
     }
     inspection.pins.store(folders, name)?;
+    packages::forget(&folders.server_packages(name), Some(&inspection.pins.lock));
     let tools = counted(inspection.pins.tools.len() as u64, "tool");
     writeln!(out, "Approved, with {tools}. It counts for the next call, also in running servers.")?;
     Ok(Exit::Success)
@@ -204,6 +216,18 @@ fn show(out: &mut impl Write, inspection: &Inspection) -> Result<(), CommandErro
         Value::String(text) => neutral(text).into_owned(),
         other => neutral(&other.to_string()).into_owned(),
     };
+    for (name, before, now) in inspection.packages.iter().take(MAX_PACKAGES) {
+        match (before, now) {
+            (Some(before), Some(now)) => writeln!(out, "~ package {name} {before} -> {now}")?,
+            (Some(before), None) => writeln!(out, "- package {name} {before}")?,
+            (None, now) => {
+                writeln!(out, "+ package {name} {}", now.as_deref().unwrap_or_default())?;
+            }
+        }
+    }
+    if let more @ 1.. = inspection.packages.len().saturating_sub(MAX_PACKAGES) {
+        writeln!(out, "  {}", counted(more as u64, "more package"))?;
+    }
     for difference in &inspection.differences {
         match difference {
             ToolDifference::New(tool) => {

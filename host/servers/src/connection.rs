@@ -103,6 +103,7 @@ impl Connection {
         match serve_client_with_lifecycle(client.clone(), pipe, era.lifecycle()).await {
             Ok(service) => Ok(Self { service, process, client, ended }),
             Err(error) => {
+                ended.wait_for_complaint().await;
                 let reason = ended.reason().map_or_else(|| error.to_string(), str::to_owned);
                 Err(with_complaint(&reason, &ended))
             }

@@ -24,6 +24,13 @@ fn finding(server: &ServerState) -> Finding {
         let problem = host.program.problem.as_ref()?;
         Some(format!("in the host with process {}: {problem}", host.pid))
     });
+    if server.state == "approved"
+        && problem.is_none()
+        && let Some(reason) = &server.unpinned
+    {
+        let fix = format!("name a package and its version in [mcp.servers.{name}]");
+        return Finding::warning(name, format!("what it fetches isn't pinned: {reason}"), fix);
+    }
     match (server.state, problem, server.left_out.first()) {
         ("unapproved", ..) => Finding::warning(name, "it waits for your approval", approve),
         ("changed", ..) => {

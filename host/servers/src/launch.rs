@@ -6,7 +6,10 @@ use std::time::{Duration, Instant};
 
 use berth_core::config::{Folders, Loaded, McpServer, OwnFolder};
 use berth_core::{CancellationToken, ServerPlaces, own_helper, server_places};
+use berth_system::confine::{Tree, TreeAccess};
 use berth_system::process::{Child, Command};
+
+use crate::packages::{self, Line};
 
 /// The latest time of a process: no server lasts so long.
 const FOREVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
@@ -50,12 +53,55 @@ pub(crate) struct Launch {
     /// The keys of its table.
     pub(crate) server: McpServer,
     around: Arc<Surroundings>,
+    /// The lock of the packages that its runner would fetch. Empty: it fetches none that are
+    /// pinned.
+    lock: String,
 }
 
 impl Launch {
     /// The start of the server of this name.
-    pub(crate) fn new(around: &Arc<Surroundings>, name: &str, server: &McpServer) -> Self {
-        Self { name: name.to_owned(), server: server.clone(), around: Arc::clone(around) }
+    pub(crate) fn new(
+        around: &Arc<Surroundings>,
+        name: &str,
+        server: &McpServer,
+        lock: String,
+    ) -> Self {
+        let (name, server, around) = (name.to_owned(), server.clone(), Arc::clone(around));
+        Self { name, server, around, lock }
+    }
+
+    /// With the lock of what its package runner means now. Blocks, for minutes perhaps.
+    ///
+    /// # Errors
+    ///
+    /// Its packages can't be resolved.
+    pub(crate) fn resolved(self) -> Result<Self, String> {
+        let Some(line) = self.line() else { return Ok(self) };
+        let lock = packages::resolve(&line, self.places()?, &self.folder())?;
+        packages::fetch(&line, &lock, || self.places(), &self.folder())?;
+        Ok(Self { lock, ..self })
+    }
+
+    /// The lock of its packages.
+    pub(crate) fn lock(&self) -> &str {
+        &self.lock
+    }
+
+    /// What its package runner is told, if Berth pins what that fetches.
+    fn line(&self) -> Option<Line> {
+        Line::parse(&self.server.command, &self.server.args).ok().flatten()
+    }
+
+    /// The folder of its packages.
+    fn folder(&self) -> PathBuf {
+        self.around.folders.server_packages(&self.name)
+    }
+
+    fn places(&self) -> Result<ServerPlaces, String> {
+        let Surroundings { config, folders, directory, .. } = &*self.around;
+        let places = server_places(config, folders, directory, own_helper(), &self.name);
+        let places = places.map_err(|error| error.to_string())?;
+        places.ok_or_else(|| "the configuration doesn't have it".to_owned())
     }
 
     /// Where the server starts: the working directory, if it may see that.
@@ -71,15 +117,24 @@ impl Launch {
     ///
     /// # Errors
     ///
-    /// A grant isn't an existing directory, or the program doesn't start.
+    /// A grant isn't an existing directory, its packages can't be fetched, or the program doesn't
+    /// start.
     pub(crate) fn start(&self) -> Result<Child, String> {
-        let Surroundings { config, folders, directory, .. } = &*self.around;
-        let places = server_places(config, folders, directory, own_helper(), &self.name)
-            .map_err(|error| error.to_string())?
-            .ok_or("the configuration doesn't have it")?;
-        let arguments = std::iter::once(&self.server.command).chain(&self.server.args);
+        let mut places = self.places()?;
+        let arguments = match self.line() {
+            Some(line) => {
+                let fetched = packages::fetch(&line, &self.lock, || self.places(), &self.folder())?;
+                let path = fetched.folder.display().to_string();
+                places.places.also.push(Tree { path, access: TreeAccess::Read });
+                let program = fetched.program.display().to_string();
+                std::iter::once(program).chain(line.arguments).collect()
+            }
+            None => {
+                std::iter::once(&self.server.command).chain(&self.server.args).cloned().collect()
+            }
+        };
         let command = Command {
-            arguments: arguments.cloned().collect(),
+            arguments,
             environment: places.environment.clone(),
             directory: self.directory(&places),
             network: places.network,

@@ -16,6 +16,7 @@ mod connection;
 mod definitions;
 mod findings;
 mod launch;
+mod packages;
 mod pins;
 mod pipe;
 mod registry;
@@ -23,7 +24,7 @@ mod running;
 mod server;
 mod written;
 
-pub use approval::{HostState, Inspection, ServerState, inspect, states};
+pub use approval::{HostState, Inspection, PackageDifference, ServerState, inspect, states};
 pub use commands::{ServersCommand, run};
 pub use findings::findings;
 pub use pins::{PinnedTool, Pins, ToolDifference};

@@ -25,6 +25,9 @@ pub struct Pins {
     pub version: String,
     /// The digest of its instructions, which Berth doesn't pass on.
     pub instructions: String,
+    /// The lock of the packages that its runner would fetch: each with its version and the digest
+    /// of its archive. Empty: it fetches none that are pinned.
+    pub lock: String,
     /// Its tools.
     pub tools: Vec<PinnedTool>,
 }

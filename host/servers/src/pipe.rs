@@ -13,7 +13,7 @@ use rmcp::model::{
 use rmcp::transport::Transport;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::unix::pipe::{Receiver, Sender};
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 
 /// Most bytes of one message.
 const MAX_MESSAGE: usize = 8 << 20;
@@ -36,6 +36,9 @@ const TAKE: Duration = Duration::from_secs(10);
 /// Bytes of a server's standard error that are kept: the last ones.
 const MAX_COMPLAINT: usize = 2 * 1024;
 
+/// Time for the last words of a server that has ended.
+const LAST_WORDS: Duration = Duration::from_millis(500);
+
 /// The pause between two reads of standard error, so that nobody waits for a server that floods it.
 const PAUSE: Duration = Duration::from_millis(10);
 
@@ -44,6 +47,7 @@ const PAUSE: Duration = Duration::from_millis(10);
 pub(crate) struct Ended {
     reason: OnceLock<String>,
     complaint: Mutex<Vec<u8>>,
+    said_all: Notify,
 }
 
 impl Ended {
@@ -55,6 +59,11 @@ impl Ended {
     /// Why it ended. `None`: it hasn't, as far as the pipes know.
     pub(crate) fn reason(&self) -> Option<&str> {
         self.reason.get().map(String::as_str)
+    }
+
+    /// Waits for the last words of a server that has ended, but not for one that goes on.
+    pub(crate) async fn wait_for_complaint(&self) {
+        let _ = tokio::time::timeout(LAST_WORDS, self.said_all.notified()).await;
     }
 
     /// The end of its standard error.
@@ -74,7 +83,6 @@ pub(crate) struct Pipe {
     pending: Pending,
     ended: Arc<Ended>,
     reading: tokio::task::JoinHandle<()>,
-    complaining: tokio::task::JoinHandle<()>,
 }
 
 impl Pipe {
@@ -94,15 +102,15 @@ impl Pipe {
                 ended.set(reason);
             })
         };
-        let complaining = tokio::spawn(keep_complaint(stderr, Arc::clone(&ended)));
-        Ok(Self { writer, messages, pending, ended, reading, complaining })
+        // It ends with the server.
+        tokio::spawn(keep_complaint(stderr, Arc::clone(&ended)));
+        Ok(Self { writer, messages, pending, ended, reading })
     }
 }
 
 impl Drop for Pipe {
     fn drop(&mut self) {
         self.reading.abort();
-        self.complaining.abort();
     }
 }
 
@@ -142,7 +150,10 @@ impl Transport<RoleClient> for Pipe {
             };
             // Half a message may be in the pipe, so nothing can follow.
             written.inspect_err(|error| {
-                ended.set(error.to_string());
+                ended.set(match error.kind() {
+                    io::ErrorKind::BrokenPipe => "it ended".to_owned(),
+                    _ => error.to_string(),
+                });
                 stop.abort();
             })
         }
@@ -291,6 +302,7 @@ async fn keep_complaint(mut stderr: Receiver, ended: Arc<Ended>) {
         }
         tokio::time::sleep(PAUSE).await;
     }
+    ended.said_all.notify_one();
 }
 
 #[cfg(test)]

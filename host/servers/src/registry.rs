@@ -42,7 +42,7 @@ impl Servers {
                 tracing::warn!("the server `{name}` {state}: run `berth mcp approve {name}`");
                 continue;
             }
-            let launch = Launch::new(&around, name, server);
+            let launch = Launch::new(&around, name, server, pins.lock.clone());
             providers.push(Arc::new(Server::new(name, self.running(name, launch, pins))));
         }
         Ok(providers)

@@ -110,7 +110,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("berth-presets", &["berth-system"]),
     ("berth-migration", &[]),
     ("berth-mcp", &["berth-core", "berth-requests"]),
-    ("berth-servers", &["berth-core", "berth-system", "berth-terminal"]),
+    ("berth-servers", &["berth-core", "berth-private", "berth-system", "berth-terminal"]),
     ("berth-clients", &[]),
     ("berth-packaging", &[]),
     (
@@ -218,7 +218,8 @@ const OPEN_BENEATH: [&str; 8] = [
 ];
 
 /// The files that open other paths, and what these are. A front end opens the paths of its user.
-const OPEN_OWN: [&str; 36] = [
+const OPEN_OWN: [&str; 37] = [
+    "host/servers/src/packages/fetched.rs", // the packages of servers, in Berth's cache
     "host/authoring/", // the folders of authors, whose programs it runs with their rights
     "host/builtins/build.rs", // the components, while Berth is built
     "host/cli/",       // the paths on the command line

@@ -1,0 +1,317 @@
+//! Runs package managers, in the sandbox of the server that they fetch for.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use berth_core::text::{cut, neutral_line};
+use berth_core::{CancellationToken, ServerPlaces};
+use berth_private::PrivateFolder;
+use berth_system::confine::{Tree, TreeAccess};
+use berth_system::process::{Child, Command};
+use rustix::fs::OFlags;
+use serde_json::{Value, json};
+use tempfile::Builder;
+
+use super::line::{Line, Manager, npm_name};
+use super::lock;
+use crate::pins::digest;
+
+/// Time for one run of a package manager.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+/// Most bytes of a lock, and of another file that a package manager writes.
+const MAX_FILE: u64 = 1 << 20;
+
+/// Bytes of what a package manager says of an error that are kept.
+const MAX_COMPLAINT: usize = 2 * 1024;
+
+/// The file that says that everything was fetched.
+const COMPLETE: &str = "complete";
+
+/// The folder of the package manager's cache, below that of the packages. Removed afterwards.
+const CACHE: &str = ".cache";
+
+const PACKAGE: &str = "package.json";
+const PACKAGE_LOCK: &str = "package-lock.json";
+const WANTED: &str = "requirements.in";
+const REQUIREMENTS: &str = "requirements.txt";
+
+/// The lock of what a command line means now: each package with the digest of its archive. Fetches
+/// no package of npm, and of Python none but what is needed to know it. Blocks, for minutes
+/// perhaps.
+///
+/// # Errors
+///
+/// The package manager fails, or can't pin everything.
+pub(crate) fn resolve(line: &Line, places: ServerPlaces, folder: &Path) -> Result<String, String> {
+    PrivateFolder::make(folder).map_err(at(folder))?;
+    let place = Builder::new().prefix(".new-").tempdir_in(folder).map_err(at(folder))?;
+    let mut run = Run::new(places, place.path());
+    let file = match line.manager {
+        Manager::Npm => {
+            write(
+                place.path(),
+                PACKAGE,
+                &json!({ "name": "server", "private": true }).to_string(),
+            )?;
+            let words = ["install", "--package-lock-only", "--ignore-scripts", "--no-audit"];
+            run.manager(line, &words, &line.wanted)?;
+            PACKAGE_LOCK
+        }
+        Manager::Uv => {
+            write(place.path(), WANTED, &(line.wanted.join("\n") + "\n"))?;
+            let words = ["pip", "compile", "--generate-hashes", "--no-header"];
+            let more = ["--only-binary", ":all:", "-o", REQUIREMENTS, WANTED];
+            let python = line.python.iter().flat_map(|version| ["--python", version.as_str()]);
+            let more: Vec<String> = python.chain(more).map(str::to_owned).collect();
+            run.manager(line, &words, &more)?;
+            REQUIREMENTS
+        }
+    };
+    let text = read(&place.path().join(file))?;
+    lock::check(line.manager, &text)?;
+    Ok(text)
+}
+
+/// The packages of a lock, and the program among them that a command line means.
+pub(crate) struct Fetched {
+    /// Where they are.
+    pub(crate) folder: PathBuf,
+    /// The program.
+    pub(crate) program: PathBuf,
+}
+
+/// Fetches the packages of a lock into `folder`, unless they are there. The package manager refuses
+/// archives with other digests. Blocks, for minutes perhaps.
+///
+/// # Errors
+///
+/// The package manager fails, or the packages lack the program.
+pub(crate) fn fetch(
+    line: &Line,
+    lock: &str,
+    places: impl FnOnce() -> Result<ServerPlaces, String>,
+    folder: &Path,
+) -> Result<Fetched, String> {
+    let root = PrivateFolder::make(folder).map_err(at(folder))?;
+    let _turn = root.lock("lock").map_err(at(folder))?;
+    // The sandbox takes real paths only.
+    let place = folder.canonicalize().map_err(at(folder))?.join(&digest(lock)[..32]);
+    if !place.join(COMPLETE).is_file() {
+        remove(&place)?;
+        fs::create_dir(&place).map_err(at(&place))?;
+        install(line, lock, places()?, &place)?;
+        remove(&place.join(CACHE))?;
+        write(&place, COMPLETE, "")?;
+    }
+    let program = program(line, &place)?;
+    Ok(Fetched { folder: place, program })
+}
+
+/// Removes the packages of a server, except for those of `kept`. Blocks.
+pub(crate) fn forget(folder: &Path, kept: Option<&str>) {
+    let kept = kept.map(|lock| digest(lock)[..32].to_owned());
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let is_kept = kept.as_deref().is_some_and(|kept| entry.file_name() == kept);
+        let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
+        if is_folder
+            && !is_kept
+            && let Err(reason) = remove(&entry.path())
+        {
+            tracing::warn!("old packages of a server are left: {reason}");
+        }
+    }
+}
+
+fn install(line: &Line, lock: &str, places: ServerPlaces, place: &Path) -> Result<(), String> {
+    let mut run = Run::new(places, place);
+    match line.manager {
+        Manager::Npm => {
+            let parsed: Value = serde_json::from_str(lock).map_err(|error| error.to_string())?;
+            let wanted = &parsed["packages"][""]["dependencies"];
+            write(
+                place,
+                PACKAGE,
+                &json!({ "name": "server", "private": true, "dependencies": wanted }).to_string(),
+            )?;
+            write(place, PACKAGE_LOCK, lock)?;
+            run.manager(line, &["ci", "--ignore-scripts", "--no-audit", "--no-fund"], &[])
+        }
+        Manager::Uv => {
+            write(place, REQUIREMENTS, lock)?;
+            let python: Vec<String> = line
+                .python
+                .iter()
+                .flat_map(|version| ["--python".to_owned(), version.clone()])
+                .collect();
+            run.manager(line, &["venv", "--no-project", "venv"], &python)?;
+            let words = ["pip", "install", "--python", "venv/bin/python"];
+            let more = ["--require-hashes", "--only-binary", ":all:", "--compile-bytecode"];
+            let more = more.into_iter().chain(["--link-mode", "copy", "-r", REQUIREMENTS]);
+            run.manager(line, &words, &more.map(str::to_owned).collect::<Vec<_>>())
+        }
+    }
+}
+
+/// The program that a command line means.
+fn program(line: &Line, place: &Path) -> Result<PathBuf, String> {
+    let (folder, name) = match (line.manager, &line.program) {
+        (Manager::Uv, program) => ("venv/bin", program.clone().unwrap_or_default()),
+        (Manager::Npm, Some(program)) => ("node_modules/.bin", program.clone()),
+        (Manager::Npm, None) => {
+            let package = line.wanted.first().map_or("", |wanted| npm_name(wanted).0);
+            let file = place.join("node_modules").join(package).join(PACKAGE);
+            let described: Value =
+                serde_json::from_str(&read(&file)?).map_err(|error| error.to_string())?;
+            ("node_modules/.bin", npm_program(package, &described["bin"])?)
+        }
+    };
+    let is_inside = !name.is_empty() && !name.contains('/') && !name.starts_with('.');
+    let program = place.join(folder).join(&name);
+    if is_inside && fs::symlink_metadata(&program).is_ok() {
+        return Ok(program);
+    }
+    Err(format!("the packages have no program `{}`", neutral_line(cut(&name, 128))))
+}
+
+/// The program of a package, as `npx` chooses it: the only one, or the one with its name.
+fn npm_program(package: &str, programs: &Value) -> Result<String, String> {
+    let own = package.rsplit('/').next().unwrap_or(package);
+    match programs {
+        Value::String(_) => Ok(own.to_owned()),
+        Value::Object(programs) if programs.contains_key(own) => Ok(own.to_owned()),
+        Value::Object(programs) if programs.len() == 1 => {
+            Ok(programs.keys().next().cloned().unwrap_or_default())
+        }
+        _ => {
+            Err(format!("it isn't clear which program of `{package}` is meant: name it with `-p`"))
+        }
+    }
+}
+
+/// The runs of a package manager in one folder.
+struct Run<'r> {
+    places: ServerPlaces,
+    folder: &'r Path,
+}
+
+impl<'r> Run<'r> {
+    fn new(mut places: ServerPlaces, folder: &'r Path) -> Self {
+        let path = folder.display().to_string();
+        places.places.also.push(Tree { path, access: TreeAccess::Write });
+        let cache = folder.join(CACHE).display().to_string();
+        let own = [
+            ("npm_config_cache", cache.as_str()),
+            ("npm_config_update_notifier", "false"),
+            ("npm_config_fund", "false"),
+            // By default it tries a wrong archive again for a minute.
+            ("npm_config_fetch_retries", "2"),
+            ("npm_config_fetch_retry_mintimeout", "200"),
+            ("npm_config_fetch_retry_maxtimeout", "2000"),
+            ("UV_CACHE_DIR", cache.as_str()),
+            ("UV_NO_PROGRESS", "1"),
+            // An authority of the organisation counts for it as for npm.
+            ("UV_SYSTEM_CERTS", "1"),
+        ];
+        places.environment.retain(|(name, _)| own.iter().all(|(known, _)| name != known));
+        let own = own.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        places.environment.extend(own);
+        Self { places, folder }
+    }
+
+    /// Runs the package manager of a line until it ends.
+    fn manager(&mut self, line: &Line, words: &[&str], more: &[String]) -> Result<(), String> {
+        let program = line.manager_program();
+        let words = words.iter().map(|word| (*word).to_owned()).chain(more.iter().cloned());
+        let command = Command {
+            arguments: std::iter::once(program.clone()).chain(words).collect(),
+            environment: self.places.environment.clone(),
+            directory: self.folder.to_owned(),
+            // It has to fetch. The server itself reaches the network only if that is granted.
+            network: true,
+            path_rules: None,
+            changes: None,
+            output: None,
+        };
+        let end = Instant::now() + PATIENCE;
+        let cancel = CancellationToken::new();
+        let started = Child::start(&self.places.places, &command, MAX_COMPLAINT, end, &cancel);
+        let mut child = started.map_err(|error| format!("`{program}`: {error}"))?;
+        child.close_input();
+        let result = child.wait_for_end(&mut |_| {}).clone();
+        if result.code == Some(0) {
+            return Ok(());
+        }
+        let complaint = child.output().stderr.take();
+        let code = result.code.map_or_else(
+            || format!("didn't end within {} s", PATIENCE.as_secs()),
+            |code| format!("ended with {code}"),
+        );
+        let complaint = neutral_line(String::from_utf8_lossy(&complaint).trim());
+        Err(format!("`{program}`, which fetches its packages, {code}: {complaint}"))
+    }
+}
+
+/// Reads a file that a package manager wrote. It can't lead elsewhere.
+fn read(path: &Path) -> Result<String, String> {
+    let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits();
+    let file = OpenOptions::new().read(true).custom_flags(flags.cast_signed()).open(path);
+    let mut text = String::new();
+    file.and_then(|file| file.take(MAX_FILE + 1).read_to_string(&mut text)).map_err(at(path))?;
+    if text.len() as u64 > MAX_FILE {
+        return Err(format!("{} is larger than {MAX_FILE} bytes, the limit", path.display()));
+    }
+    Ok(text)
+}
+
+/// Writes a new file.
+fn write(folder: &Path, name: &str, text: &str) -> Result<(), String> {
+    let path = folder.join(name);
+    // A package manager may have put a link there.
+    let file = OpenOptions::new().write(true).create_new(true).open(&path);
+    file.and_then(|mut file| file.write_all(text.as_bytes())).map_err(at(&path))
+}
+
+fn remove(path: &Path) -> Result<(), String> {
+    match fs::remove_dir_all(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(at(path)(error)),
+        _ => Ok(()),
+    }
+}
+
+fn at(path: &Path) -> impl FnOnce(io::Error) -> String {
+    let path = path.display().to_string();
+    move |error| format!("{path}: {error}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn program_is_the_one_that_npx_takes() {
+        for (programs, expected) in [
+            (json!("x.js"), Some("server")),
+            (json!({ "other": "x.js" }), Some("other")),
+            (json!({ "a": "x.js", "server": "y.js" }), Some("server")),
+            (json!({ "a": "x.js", "b": "y.js" }), None),
+            (json!(null), None),
+        ] {
+            let found = npm_program("@acme/server", &programs).ok();
+            assert_eq!(found.as_deref(), expected, "{programs}");
+        }
+    }
+
+    #[test]
+    fn files_of_package_managers_lead_nowhere_else() {
+        let folder = tempfile::tempdir().expect("a folder is made");
+        let (secret, link) = (folder.path().join("secret"), folder.path().join("link"));
+        fs::write(&secret, "secret").expect("a file is written");
+        std::os::unix::fs::symlink(&secret, &link).expect("a link is made");
+        assert!(read(&link).is_err());
+        assert_eq!(read(&secret).as_deref(), Ok("secret"));
+    }
+}

@@ -1,0 +1,263 @@
+//! The command line of a server that a package runner fetches.
+
+use std::path::Path;
+
+/// Runners whose packages aren't pinned.
+const OTHERS: [&str; 10] =
+    ["bunx", "pnpx", "pnpm", "yarn", "npm", "pipx", "uv", "deno", "docker", "podman"];
+
+/// The manager of the packages of a runner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Manager {
+    /// npm, for `npx`.
+    Npm,
+    /// uv, for `uvx`.
+    Uv,
+}
+
+/// What a package runner is told: what it fetches, and which program of it it runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Line {
+    pub(crate) manager: Manager,
+    /// The runner, as it was written.
+    runner: String,
+    /// What is fetched: packages with or without a version.
+    pub(crate) wanted: Vec<String>,
+    /// The version of Python that uv takes, if one is named.
+    pub(crate) python: Option<String>,
+    /// The program of the packages. `None`: the one that the first package has.
+    pub(crate) program: Option<String>,
+    /// Its arguments.
+    pub(crate) arguments: Vec<String>,
+}
+
+impl Line {
+    /// Reads a command line. `Ok(None)`: it fetches nothing, as far as its program's name tells.
+    ///
+    /// # Errors
+    ///
+    /// Why Berth can't pin what it fetches.
+    pub(crate) fn parse(command: &str, arguments: &[String]) -> Result<Option<Self>, String> {
+        let name = Path::new(command).file_name().and_then(|name| name.to_str()).unwrap_or(command);
+        let line = match name {
+            "npx" => Self::of_npx(command, arguments),
+            "uvx" => Self::of_uvx(command, arguments),
+            name if OTHERS.contains(&name) => Err(format!(
+                "`{name}` may fetch what it runs, and Berth pins only what `npx` and `uvx` fetch"
+            )),
+            _ => return Ok(None),
+        };
+        line.map(Some)
+    }
+
+    fn of_npx(runner: &str, arguments: &[String]) -> Result<Self, String> {
+        let mut wanted = Vec::new();
+        let mut words = arguments.iter();
+        let first = loop {
+            let word = words.next().ok_or("`npx` names no package")?.as_str();
+            match word.split_once('=') {
+                _ if matches!(word, "-y" | "--yes" | "--") => {}
+                _ if matches!(word, "-p" | "--package") => wanted.extend(words.next().cloned()),
+                Some(("-p" | "--package", package)) => wanted.push(package.to_owned()),
+                _ if word.starts_with('-') => return Err(unknown("npx", word)),
+                _ => break word.to_owned(),
+            }
+        };
+        let program = if wanted.is_empty() {
+            wanted.push(first);
+            None
+        } else {
+            Some(first)
+        };
+        if let Some(odd) = wanted.iter().find(|package| !is_npm_package(package)) {
+            return Err(not_of_registry(odd));
+        }
+        Ok(Self {
+            manager: Manager::Npm,
+            runner: runner.to_owned(),
+            wanted,
+            python: None,
+            program,
+            arguments: words.cloned().collect(),
+        })
+    }
+
+    fn of_uvx(runner: &str, arguments: &[String]) -> Result<Self, String> {
+        let (mut from, mut with, mut python) = (None, Vec::new(), None);
+        let mut words = arguments.iter();
+        let first = loop {
+            let word = words.next().ok_or("`uvx` names no package")?.as_str();
+            let (option, value) = match word.split_once('=') {
+                Some((option, value)) if word.starts_with("--") => (option, Some(value.to_owned())),
+                _ => (word, None),
+            };
+            let mut value = || value.clone().or_else(|| words.next().cloned());
+            match option {
+                "--" => {}
+                "--from" => from = value(),
+                "--with" => {
+                    let more = value().unwrap_or_default();
+                    with.extend(more.split(',').map(|part| part.trim().to_owned()));
+                }
+                "-p" | "--python" => python = value(),
+                _ if option.starts_with('-') => return Err(unknown("uvx", option)),
+                _ => break word.to_owned(),
+            }
+        };
+        let (program, own) = match from {
+            Some(from) => (first, from),
+            None => named_by_program(&first),
+        };
+        let wanted: Vec<String> = std::iter::once(own).chain(with).collect();
+        if let Some(odd) = wanted.iter().find(|package| !is_python_package(package)) {
+            return Err(not_of_registry(odd));
+        }
+        if !is_name(&program) {
+            return Err(format!("`{program}` isn't the name of a program"));
+        }
+        Ok(Self {
+            manager: Manager::Uv,
+            runner: runner.to_owned(),
+            wanted,
+            python,
+            program: Some(program),
+            arguments: words.cloned().collect(),
+        })
+    }
+
+    /// The program of the package manager, which lies beside the runner.
+    pub(crate) fn manager_program(&self) -> String {
+        let name = match self.manager {
+            Manager::Npm => "npm",
+            Manager::Uv => "uv",
+        };
+        let beside = Path::new(&self.runner).with_file_name(name);
+        beside.to_str().unwrap_or(name).to_owned()
+    }
+}
+
+fn unknown(runner: &str, option: &str) -> String {
+    format!("Berth doesn't know the option `{option}` of `{runner}`")
+}
+
+fn not_of_registry(package: &str) -> String {
+    format!("`{package}` isn't a package of a registry")
+}
+
+/// The program and the package of `uvx PROGRAM@VERSION`, or of a requirement.
+fn named_by_program(word: &str) -> (String, String) {
+    if let Some((name, version)) = word.split_once('@') {
+        let package = match version {
+            "latest" => name.to_owned(),
+            version => format!("{name}=={version}"),
+        };
+        return (name.to_owned(), package);
+    }
+    let end = word.find(|letter| "[=<>!~; ".contains(letter)).unwrap_or(word.len());
+    (word[..end].to_owned(), word.to_owned())
+}
+
+fn is_name(text: &str) -> bool {
+    let of_name = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    !text.is_empty() && !text.starts_with(['-', '.']) && text.bytes().all(of_name)
+}
+
+/// `name`, `@scope/name`, each with a version, a range or a tag after `@`.
+fn is_npm_package(package: &str) -> bool {
+    let (name, version) = npm_name(package);
+    let is_version = |version: &str| {
+        let of_version = |byte: u8| byte.is_ascii_alphanumeric() || b"-+.^~<>=*| ".contains(&byte);
+        !version.is_empty() && version.bytes().all(of_version)
+    };
+    let is_package = match name.strip_prefix('@').map(|scoped| scoped.split_once('/')) {
+        Some(scoped) => scoped.is_some_and(|(scope, name)| is_name(scope) && is_name(name)),
+        None => is_name(name),
+    };
+    is_package && version.is_none_or(is_version)
+}
+
+/// The name of a package of npm, and what follows it.
+pub(super) fn npm_name(package: &str) -> (&str, Option<&str>) {
+    match package.char_indices().skip(1).find(|(_, letter)| *letter == '@') {
+        Some((at, _)) => (&package[..at], Some(&package[at + 1..])),
+        None => (package, None),
+    }
+}
+
+/// A requirement by name: `name`, `name[extra]>=1,<2; python_version > "3"`.
+fn is_python_package(package: &str) -> bool {
+    let end = package.find(|letter| "[=<>!~; ".contains(letter)).unwrap_or(package.len());
+    let rest = &package[end..];
+    is_name(&package[..end])
+        && !rest.trim_start().starts_with('@')
+        && rest.bytes().all(|byte| (b' '..0x7f).contains(&byte) && !b"/\\:#".contains(&byte))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(line: &str) -> Result<Option<Line>, String> {
+        let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+        Line::parse(&words[0], &words[1..])
+    }
+
+    #[track_caller]
+    fn gives(line: &str, wanted: &[&str], program: Option<&str>, arguments: &[&str]) {
+        let parsed = parsed(line).expect("it is pinned").expect("it fetches");
+        assert_eq!(parsed.wanted, wanted, "{line}");
+        assert_eq!(parsed.program.as_deref(), program, "{line}");
+        assert_eq!(parsed.arguments, arguments, "{line}");
+    }
+
+    #[test]
+    fn usual_lines_are_understood() {
+        gives("npx -y @a/server-b@1.2.3 /home/u", &["@a/server-b@1.2.3"], None, &["/home/u"]);
+        gives("npx --package=a --yes -p b run -y", &["a", "b"], Some("run"), &["-y"]);
+        gives("uvx mcp-server-time", &["mcp-server-time"], Some("mcp-server-time"), &[]);
+        gives("uvx a==1.2 --tz UTC", &["a==1.2"], Some("a"), &["--tz", "UTC"]);
+        gives("uvx a@1.2", &["a==1.2"], Some("a"), &[]);
+        gives("uvx --from a[x]>=1 --with b,c d", &["a[x]>=1", "b", "c"], Some("d"), &[]);
+        let line = parsed("/opt/n/npx a").expect("it is pinned").expect("it fetches");
+        assert_eq!(line.manager_program(), "/opt/n/npm");
+        let line = parsed("uvx --python=3.12 a").expect("it is pinned").expect("it fetches");
+        assert_eq!((line.manager_program().as_str(), line.python.as_deref()), ("uv", Some("3.12")));
+        assert_eq!(parsed("node server.js"), Ok(None));
+    }
+
+    #[test]
+    fn what_cant_be_pinned_is_named() {
+        for line in [
+            "npx",
+            "npx -c a",
+            "npx --registry x a",
+            "npx ./a",
+            "npx ../a.tgz",
+            "npx github:a/b",
+            "npx a/b",
+            "npx git+https://h.example/a",
+            "npx a@file:../b",
+            "npx a@npm:b@1",
+            "npx @a",
+            "uvx",
+            "uvx --index-url=x a",
+            "uvx --from git+https://h.example/a a",
+            "uvx --from ./a a",
+            "uvx --with-editable . a",
+            "uvx --from b ../a",
+            "uvx a@git",
+            "docker run a",
+            "bunx a",
+            "uv tool run a",
+        ] {
+            let parsed = parsed(line);
+            // A version that no package has is for the package manager to refuse.
+            assert!(parsed.is_err() || line == "uvx a@git", "{line}: {parsed:?}");
+        }
+        let odd = ["a @ https://h.example/a.whl".to_owned()];
+        assert!(
+            Line::parse("uvx", &[&["--from".to_owned()][..], &odd, &["a".to_owned()]].concat())
+                .is_err()
+        );
+    }
+}

@@ -1,0 +1,10 @@
+//! What `npx` and `uvx` would fetch: resolved once, pinned with the digest of each archive, and
+//! fetched into a folder of the server's own that it can't write.
+
+mod fetched;
+mod line;
+mod lock;
+
+pub(crate) use fetched::{fetch, forget, resolve};
+pub(crate) use line::Line;
+pub(crate) use lock::packages;
