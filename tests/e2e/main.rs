@@ -66,6 +66,7 @@ mod retry;
 mod secrets;
 mod server_packages;
 mod servers;
+mod servers_http;
 mod shell;
 mod signing;
 mod starting;

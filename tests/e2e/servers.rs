@@ -260,6 +260,28 @@ fn hostile_answers_harm_nobody() {
 }
 
 #[test]
+fn secret_of_a_program_is_in_its_variable_and_nowhere_else() {
+    let secret = "zq-7731-Wert/+=";
+    let more = format!("[mcp.servers.evil.secrets.API_KEY]\ncommand = [\"/bin/echo\", {secret:?}]");
+    let scene = Scene::new(12, &more);
+    let mut client = scene.client();
+    let inside = text(&client.call("evil__inside", json!({})));
+    assert!(inside.contains("\"API_KEY\": \"[REDACTED:"), "{inside}");
+    let told = client.call("evil__tells", json!({})).to_string();
+    assert!(told.contains("[REDACTED:API_KEY]"), "{told}");
+    let listed = scene.cli.run(&["mcp", "list"]).ends(0).stdout;
+    assert!(listed.contains("the key is [REDACTED:API_KEY]"), "{listed}");
+    for text in [inside, told, listed, scene.cli.run(&["doctor"]).stdout] {
+        assert!(!text.contains("zq-7731"), "{text}");
+    }
+    // Another source needs another approval.
+    let set = ["--set", "mcp.servers.evil.secrets.API_KEY.command=['/bin/echo', 'another']"];
+    let started = scene.starts();
+    scene.cli.run(&[&set[..], &["call", "evil__inside"]].concat()).ends(2);
+    assert_eq!(scene.starts(), started);
+}
+
+#[test]
 fn hanging_call_ends_and_delays_no_other() {
     let scene = Scene::new(6, "timeout_secs = 2");
     let mut client = scene.client();
@@ -371,7 +393,7 @@ fn nobody_who_says_no_starts_or_approves_a_server() {
     scene.cli.run(&["call", "evil__echo_text", "text=hello"]).ends(2);
     assert_eq!(scene.starts(), 1);
     let approved = scene.cli.typed(line, "y\ny\n").expect("there is a terminal");
-    assert!(approved.stdout.contains("Approved, with 14 tools"), "{}", approved.stdout);
+    assert!(approved.stdout.contains("Approved, with 15 tools"), "{}", approved.stdout);
     scene.cli.run(&["call", "evil__echo_text", "text=hello"]).ends(0);
 }
 

@@ -90,6 +90,12 @@ def secret(id):
     text(id, "the key is " + "AKIA" + "IOSFODNN7EXAMPLE")
 
 
+def tells(id):
+    sys.stderr.write("the key is " + os.environ.get("API_KEY", "none"))
+    sys.stderr.flush()
+    send({"id": id, "error": {"code": 1, "message": os.environ.get("API_KEY", "none")}})
+
+
 def children(id):
     for _ in range(3):
         subprocess.Popen(["/bin/sleep", sys.argv[2]], start_new_session=True)
@@ -103,7 +109,7 @@ def asks(id):
 
 
 HOSTILE = {function.__name__: function for function in
-           [die, hang, twice, large, flood, noise, ansi, secret, children, asks]}
+           [die, hang, twice, large, flood, noise, ansi, secret, tells, children, asks]}
 
 
 def call(id, name, arguments, meta):

@@ -191,7 +191,13 @@ fn log(flag: Option<LevelFilter>, usual: LevelFilter, format: LogFormat) -> Resu
     // Rust's values at `info`.
     let is_terse = level == LevelFilter::WARN || level == LevelFilter::INFO;
     let of_protocol = if is_terse { LevelFilter::ERROR } else { level };
-    let levels = Targets::new().with_default(level).with_target("rmcp", of_protocol);
+    // That a server can't be reached is said by the calls that need it.
+    let of_clients = if is_terse { LevelFilter::OFF } else { level };
+    let levels = Targets::new()
+        .with_default(level)
+        .with_target("rmcp", of_protocol)
+        .with_target("rmcp::transport::worker", of_clients)
+        .with_target("rmcp::transport::streamable_http_client", of_clients);
     let lines = tracing_subscriber::fmt::layer().with_ansi(false);
     let lines = match format {
         LogFormat::Text => lines.with_writer(anstream::stderr).event_format(LogLine).boxed(),

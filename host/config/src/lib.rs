@@ -36,6 +36,7 @@ mod processes;
 mod project;
 mod renamed;
 mod secret_problems;
+mod server_problems;
 mod signed;
 mod source;
 mod switches;

@@ -4,19 +4,17 @@ use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
 
 use berth_contract::HostError;
-use berth_contract::text::neutral_line;
 use berth_policy::files::FileRules;
 use berth_policy::{CommandTemplate, Origin, OwnTable, Programs, WrittenPart};
 use berth_redaction::{self as redaction, Keys};
 use berth_system::confine::{Limits, Sandbox, Tree};
 use berth_system::files::real_or_given;
 
-use super::loaded::is_provider_name;
 use super::policy::expand;
 use super::presets::{CREDENTIALS, PRESETS, Preset, Roots, with_all};
 use super::{
     AllowedPath, ArgumentPart, FilePolicy, Folders, Loaded, NetworkGrant, PathGlob, PresetName,
-    Problem, Problems, SandboxMode, Source, VariableName, dotted_name,
+    Problem, Problems, SandboxMode, Source, VariableName,
 };
 
 /// What the processes of one plugin may see, reach and use.
@@ -255,28 +253,6 @@ impl Loaded {
             grants.environment.push((variable.clone(), value.clone()));
         }
         Ok(Some(grants))
-    }
-
-    /// What is wrong with the names of servers.
-    pub(super) fn server_problems(&self) -> Vec<Problem> {
-        let config = &self.config;
-        let problem = |name: &String| {
-            let message = match () {
-                () if !is_provider_name(name) => format!(
-                    "`{}` isn't a valid server name: 1 to 24 of a-z, 0-9 and `-`, starting with a letter",
-                    neutral_line(name)
-                ),
-                () if config.plugins.contains_key(name) => {
-                    format!("`{name}` is a plugin as well; give the server another name")
-                }
-                () => return None,
-            };
-            Some(Problem::new(
-                self.source_below(&format!("mcp.servers.{}", dotted_name(name))),
-                message,
-            ))
-        };
-        config.mcp.servers.keys().filter_map(problem).collect()
     }
 
     /// The files of processes. The default of `deny_write` doesn't hold for them: git has to write

@@ -12,7 +12,8 @@ const MAX_NAME: usize = 64;
 const MAX_SECRETS: usize = 64;
 
 impl Loaded {
-    /// Every secret, with its table (`tools.web`, `plugins.NAME` or `telemetry`) and its name.
+    /// Every secret, with its table (`tools.web`, `plugins.NAME`, `mcp.servers.NAME` or `telemetry`)
+    /// and its name.
     pub fn secrets(&self) -> impl Iterator<Item = (String, &str, &Secret)> {
         let web = self
             .config
@@ -33,7 +34,13 @@ impl Loaded {
             .secrets
             .iter()
             .map(|(name, secret)| ("telemetry".to_owned(), name.as_str(), secret));
-        web.chain(plugin_secrets).chain(telemetry)
+        let server_secrets = self.config.mcp.servers.iter().flat_map(|(server, table)| {
+            table
+                .secrets
+                .iter()
+                .map(move |(name, secret)| (format!("mcp.servers.{server}"), name.as_str(), secret))
+        });
+        web.chain(plugin_secrets).chain(server_secrets).chain(telemetry)
     }
 
     /// Problems of secrets that can't be found in a single value.
@@ -73,7 +80,20 @@ impl Loaded {
                     format!("[{key}] has more than one source: {}; leave one", sources.join(", ")),
                 ),
             }
-            if secret.hosts.is_empty() {
+            let is_of_server = table.starts_with("mcp.servers.");
+            let rules = [
+                ("hosts", secret.hosts.is_empty()),
+                ("methods", secret.methods.is_empty()),
+                ("paths", secret.paths.is_empty()),
+                ("query", secret.query.is_none()),
+            ];
+            let rule = rules.iter().find(|(_, is_absent)| is_of_server && !is_absent);
+            if let Some((rule, _)) = rule {
+                let message =
+                    format!("[{key}] has `{rule}`, but it goes to its server alone; remove it");
+                problem(&format!("{key}.{rule}"), message);
+            }
+            if secret.hosts.is_empty() && !is_of_server {
                 problem(
                     &key,
                     format!(

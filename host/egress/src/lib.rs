@@ -18,6 +18,7 @@ mod stream;
 mod tls;
 
 pub use connect::ProxyServer;
+pub use echoes::Echoes;
 pub use error::{Error, Obstacle};
 pub use secrets::{Secret, SecretSource, SecretValue, examine, read};
 pub use send::{Body, Requests, Scope, Timeouts};
@@ -35,7 +36,6 @@ use hyper_util::rt::{TokioExecutor, TokioTimer};
 use tokio::sync::{OnceCell, OwnedSemaphorePermit, Semaphore};
 
 use connect::Connector;
-use echoes::Echoes;
 
 type HttpClient = Client<HttpsConnector<Connector>, Full<Bytes>>;
 

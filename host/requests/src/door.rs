@@ -168,6 +168,9 @@ fn next(request: &Request, response: &Response) -> Result<Option<Url>, DoorError
     }
     let from = || response.origin().to_owned();
     let refused = |why: &str| DoorError::Redirect { from: from(), why: why.to_owned() };
+    if !request.follows {
+        return Err(refused("this request is for its own place alone"));
+    }
     if !matches!(request.method, Method::GET | Method::HEAD) {
         return Err(refused("only GET and HEAD are sent again elsewhere"));
     }

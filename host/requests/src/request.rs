@@ -67,6 +67,8 @@ pub struct Request {
     /// The origins that the operator named.
     pub(crate) named: Vec<String>,
     pub(crate) limits: Limits,
+    /// Whether redirects are followed.
+    pub(crate) follows: bool,
 }
 
 impl Request {
@@ -123,7 +125,16 @@ impl Request {
             credential: None,
             named,
             limits: Limits::default(),
+            follows: true,
         }
+    }
+
+    /// Without following redirects: one is an error. For requests whose headers or body are for
+    /// their own origin alone.
+    #[must_use]
+    pub fn stay(mut self) -> Self {
+        self.follows = false;
+        self
     }
 
     /// With a header, which has no secret: every hop gets it.

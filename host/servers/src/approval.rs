@@ -23,8 +23,10 @@ pub struct ServerState {
     pub name: String,
     /// `approved`, `changed`, `unapproved` or `disabled`.
     pub state: &'static str,
-    /// Its command line.
+    /// Its command line. Empty: it is at a URL.
     pub command: Vec<String>,
+    /// Its URL. Empty: it is a program.
+    pub url: String,
     /// How many packages are pinned, of those that its runner would fetch.
     pub packages: usize,
     /// Why what its runner fetches isn't pinned.
@@ -69,7 +71,12 @@ pub fn states(config: &Loaded, folders: &Folders) -> Result<Vec<ServerState>, Ho
         Ok(ServerState {
             name: name.clone(),
             state,
-            command: std::iter::once(&server.command).chain(&server.args).cloned().collect(),
+            command: if server.url.is_empty() {
+                std::iter::once(&server.command).chain(&server.args).cloned().collect()
+            } else {
+                Vec::new()
+            },
+            url: server.url.clone(),
             packages: packages::packages(&pins.lock).len(),
             unpinned: unpinned(server),
             version: [&*pins.name, &*pins.version].join(" ").trim().to_owned(),
@@ -93,7 +100,9 @@ fn of_server(name: &str, hosts: &[(u32, Vec<ProviderState>)]) -> Vec<HostState> 
 
 /// Why what the runner of a server fetches isn't pinned.
 pub(crate) fn unpinned(server: &McpServer) -> Option<String> {
-    Line::parse(&server.command, &server.args).err()
+    // One at a URL fetches nothing.
+    let is_program = !server.command.is_empty();
+    is_program.then(|| Line::parse(&server.command, &server.args).err()).flatten()
 }
 
 /// What a server offers now.

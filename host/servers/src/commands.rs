@@ -6,6 +6,7 @@ use std::path::Path;
 use berth_core::ProgramState;
 use berth_core::config::{Folders, Loaded, working_directory};
 use berth_core::text::{counted, neutral, neutral_line, shell_word};
+use berth_requests::check_url;
 use berth_terminal::error::CommandError;
 use berth_terminal::exit::Exit;
 use berth_terminal::style::{BAD, FAINT, STRONG, WARNING};
@@ -16,7 +17,7 @@ use serde_json::{Value, json};
 use crate::approval::{HostState, Inspection, inspect, states, unpinned};
 use crate::packages;
 use crate::pins::{Pins, ToolDifference};
-use crate::written;
+use crate::written::{self, Start};
 
 /// Most packages that are shown.
 const MAX_PACKAGES: usize = 200;
@@ -25,12 +26,17 @@ const MAX_PACKAGES: usize = 200;
 #[derive(Debug, Subcommand)]
 pub enum ServersCommand {
     /// Add a server to your configuration, whose tools Berth then offers
-    #[command(after_help = "Example:\n  berth mcp add time -- uvx mcp-server-time")]
+    #[command(
+        after_help = "Examples:\n  berth mcp add time -- uvx mcp-server-time\n  berth mcp add tracker --url https://mcp.example.com/mcp"
+    )]
     Add {
         /// The name before `__` in the names of its tools
         name: String,
+        /// Where the server runs, if it isn't a program that Berth starts
+        #[arg(long, value_name = "URL", conflicts_with = "command")]
+        url: Option<String>,
         /// The program that is the server, with its arguments
-        #[arg(last = true, required = true, value_name = "COMMAND")]
+        #[arg(last = true, required_unless_present = "url", value_name = "COMMAND")]
         command: Vec<String>,
     },
     /// Remove a server from your configuration
@@ -69,13 +75,17 @@ pub async fn run(
     load: impl FnOnce() -> Result<Loaded, CommandError>,
 ) -> Result<Exit, CommandError> {
     match command {
-        ServersCommand::Add { name, command } => {
+        ServersCommand::Add { name, url, command } => {
             check_name(name)?;
-            change(file, |text| written::add(text, name, command))?;
-            writeln!(
-                anstream::stderr(),
-                "`berth mcp approve {name}` starts it and shows its tools."
-            )?;
+            let start = match url {
+                Some(url) => {
+                    check_url(url).map_err(|error| CommandError::Usage(error.to_string()))?;
+                    Start::Url(url)
+                }
+                None => Start::Command(command),
+            };
+            change(file, |text| written::add(text, name, &start))?;
+            writeln!(anstream::stderr(), "`berth mcp approve {name}` shows its tools.")?;
             Ok(Exit::Success)
         }
         ServersCommand::Remove { name } => {
@@ -184,18 +194,28 @@ async fn approve(
         return Err(CommandError::Usage(format!("your configuration has no [mcp.servers.{name}]")));
     };
     let mut out = anstream::stdout();
-    let words: Vec<String> =
-        std::iter::once(&server.command).chain(&server.args).map(|word| shell_word(word)).collect();
-    writeln!(out, "{STRONG}{name}{STRONG:#} starts: {}", neutral_line(&words.join(" ")))?;
+    let is_program = server.url.is_empty();
+    let (what, keys, question) = if is_program {
+        let words = std::iter::once(&server.command).chain(&server.args);
+        let words: Vec<String> = words.map(|word| shell_word(word)).collect();
+        let keys = ["allowed_paths", "network", "presets", "env", "variables", "secrets"];
+        let question = "Start it in the sandbox, to see its tools?";
+        (format!("starts: {}", words.join(" ")), keys.to_vec(), question)
+    } else {
+        let question = "Connect to it, to see its tools?";
+        (format!("is at {}", server.url), vec!["headers", "secrets"], question)
+    };
+    writeln!(out, "{STRONG}{name}{STRONG:#} {}", neutral_line(&what))?;
     let all = serde_json::to_value(server).unwrap_or_default();
-    for key in ["allowed_paths", "network", "presets", "env", "variables"] {
+    for key in keys {
         writeln!(out, "  {key} = {}", neutral_line(&all[key].to_string()))?;
     }
     if let Some(reason) = unpinned(server) {
         writeln!(out, "  {WARNING}not pinned{WARNING:#}: {}", neutral_line(&reason))?;
     }
-    if !yes && !confirm("Start it in the sandbox, to see its tools?")? {
-        writeln!(out, "It was not started.")?;
+    if !yes && !confirm(question)? {
+        let what = if is_program { "started" } else { "asked" };
+        writeln!(out, "It was not {what}.")?;
         return Ok(Exit::Denied);
     }
     let inspection = inspect(config, folders, directory, name).await?;

@@ -1,4 +1,4 @@
-//! One running server: its process in the sandbox, and the session with it.
+//! One running server: the session with it, and its process in the sandbox if it is a program.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -15,13 +15,16 @@ use rmcp::service::{
     ClientLifecycleMode, PeerRequestOptions, RequestHandle, RunningService, ServiceError,
     serve_client_with_lifecycle,
 };
+use rmcp::transport::Transport;
 use rmcp::{Peer, RoleClient};
 use serde_json::Value;
 
 use crate::MAX_TOOLS;
 use crate::client::Client;
+use crate::gate::Ended;
+use crate::http::Http;
 use crate::launch::Launch;
-use crate::pipe::{Ended, Pipe};
+use crate::pipe::Pipe;
 
 /// Time for a server that was told to end.
 const GRACE: Duration = Duration::from_millis(500);
@@ -93,17 +96,44 @@ impl Connection {
     ///
     /// Why it failed, for people.
     pub(crate) async fn open(launch: Arc<Launch>, era: Era) -> Result<Self, String> {
-        let started = tokio::task::spawn_blocking(move || launch.start()).await;
-        let mut child = started.map_err(|error| error.to_string())??;
-        let streams = child.take_streams().ok_or("its pipes are missing")?;
-        let process = Process(Some(child));
-        let ended = Arc::new(Ended::default());
-        let pipe = Pipe::new(streams, Arc::clone(&ended)).map_err(|error| error.to_string())?;
+        let started = tokio::task::spawn_blocking(move || {
+            let secrets = launch.secrets()?;
+            let place = launch.place(&secrets)?;
+            let child = if place.is_none() { Some(launch.start(&secrets)?) } else { None };
+            Ok::<_, String>((child, place, secrets.echoes()))
+        });
+        let (child, place, echoes) = started.await.map_err(|error| error.to_string())??;
+        let ended = Arc::new(Ended::knowing(echoes));
+        match (child, place) {
+            (_, Some(place)) => {
+                let http = Http::new(place, Arc::clone(&ended));
+                Self::begin(http, Process(None), era, ended).await
+            }
+            (Some(mut child), None) => {
+                let streams = child.take_streams().ok_or("its pipes are missing")?;
+                let process = Process(Some(child));
+                let pipe = Pipe::new(streams, Arc::clone(&ended));
+                let pipe = pipe.map_err(|error| error.to_string())?;
+                Self::begin(pipe, process, era, ended).await
+            }
+            (None, None) => Err("it has neither a program nor a URL".to_owned()),
+        }
+    }
+
+    /// Begins the session.
+    async fn begin<T: Transport<RoleClient> + 'static>(
+        transport: T,
+        process: Process,
+        era: Era,
+        ended: Arc<Ended>,
+    ) -> Result<Self, String> {
         let client = Client::default();
-        match serve_client_with_lifecycle(client.clone(), pipe, era.lifecycle()).await {
+        match serve_client_with_lifecycle(client.clone(), transport, era.lifecycle()).await {
             Ok(service) => Ok(Self { service, process, client, ended }),
             Err(error) => {
-                ended.wait_for_complaint().await;
+                if process.0.is_some() {
+                    ended.wait_for_complaint().await;
+                }
                 let reason = ended.reason().map_or_else(|| error.to_string(), str::to_owned);
                 Err(with_complaint(&reason, &ended))
             }
@@ -208,6 +238,12 @@ impl Connection {
             Err(ServiceError::McpError(error)) => {
                 let message = neutral_line(cut(&error.message, 2048));
                 Err(CallError::Refused(format!("error {}: {message}", error.code.0)))
+            }
+            // Over HTTP, each answer has a stream of its own: others go on.
+            Err(ServiceError::TransportClosed)
+                if self.process.0.is_none() && self.ended().is_none() =>
+            {
+                Err(CallError::Refused("its stream ended before the answer".to_owned()))
             }
             Err(error) => Err(CallError::Lost(self.explain(&error))),
         }

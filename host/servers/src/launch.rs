@@ -1,15 +1,22 @@
 //! How a server is started.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use berth_core::config::{Folders, Loaded, McpServer, OwnFolder};
-use berth_core::{CancellationToken, ServerPlaces, own_helper, server_places};
+use berth_core::config::{Folders, Loaded, McpServer, OwnFolder, Secret, dotted_name};
+use berth_core::{CancellationToken, ServerPlaces, door, own_helper, server_places};
+use berth_egress::{Echoes, SecretValue, read};
+use berth_policy::egress::Placement;
+use berth_requests::{Credential, Door, check_url};
 use berth_system::confine::{Tree, TreeAccess};
 use berth_system::process::{Child, Command};
+use http::header::AUTHORIZATION;
+use http::{HeaderMap, HeaderName, HeaderValue};
 
+use crate::http::Place;
 use crate::packages::{self, Line};
+use crate::running::START;
 
 /// The latest time of a process: no server lasts so long.
 const FOREVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
@@ -23,6 +30,8 @@ pub(crate) struct Surroundings {
     directory: PathBuf,
     /// What no server may reach.
     own: Vec<OwnFolder>,
+    /// The way to servers at a URL.
+    door: OnceLock<Door>,
 }
 
 impl Surroundings {
@@ -30,7 +39,11 @@ impl Surroundings {
     pub(crate) fn new(config: &Loaded, folders: &Folders, directory: &Path) -> Self {
         let own = config.own(folders, directory);
         let (config, folders) = (config.clone(), folders.clone());
-        Self { config, folders, directory: directory.to_owned(), own }
+        Self { config, folders, directory: directory.to_owned(), own, door: OnceLock::new() }
+    }
+
+    fn door(&self) -> Door {
+        self.door.get_or_init(|| door(&self.config, &self.folders, "berth mcp")).clone()
     }
 }
 
@@ -42,6 +55,7 @@ impl PartialEq for Surroundings {
             && self.own == other.own
             && tools.shell == others.shell
             && tools.file == others.file
+            && self.config.config.network == other.config.config.network
     }
 }
 
@@ -112,6 +126,22 @@ impl Launch {
         if is_seen { directory.clone() } else { Path::new("/").to_owned() }
     }
 
+    /// The secrets that it gets. Blocks: a program may have to print one.
+    ///
+    /// # Errors
+    ///
+    /// One can't be read.
+    pub(crate) fn secrets(&self) -> Result<Secrets, String> {
+        let Surroundings { config, folders, directory, .. } = &*self.around;
+        let table = format!("mcp.servers.{}.secrets", self.name);
+        let values = self.server.secrets.iter().map(|(name, secret)| {
+            let key = format!("{table}.{}", dotted_name(name));
+            let value = read(&config.source_of(&key, secret, folders, directory));
+            Ok((name.clone(), value.map_err(|why| format!("its secret `{name}`: {why}"))?))
+        });
+        Ok(Secrets(values.collect::<Result<_, String>>()?))
+    }
+
     /// Starts the process. Blocks until the program runs. What it is granted is looked at here and
     /// not earlier: it takes about a millisecond.
     ///
@@ -119,7 +149,7 @@ impl Launch {
     ///
     /// A grant isn't an existing directory, its packages can't be fetched, or the program doesn't
     /// start.
-    pub(crate) fn start(&self) -> Result<Child, String> {
+    pub(crate) fn start(&self, secrets: &Secrets) -> Result<Child, String> {
         let mut places = self.places()?;
         let arguments = match self.line() {
             Some(line) => {
@@ -133,9 +163,14 @@ impl Launch {
                 std::iter::once(&self.server.command).chain(&self.server.args).cloned().collect()
             }
         };
+        let mut environment = places.environment.clone();
+        for (name, value) in &secrets.0 {
+            environment.retain(|(known, _)| known != name);
+            environment.push((name.clone(), value.expose().to_owned()));
+        }
         let command = Command {
             arguments,
-            environment: places.environment.clone(),
+            environment,
             directory: self.directory(&places),
             network: places.network,
             path_rules: None,
@@ -145,5 +180,72 @@ impl Launch {
         let end = Instant::now() + FOREVER;
         Child::start(&places.places, &command, 0, end, &CancellationToken::new())
             .map_err(|error| error.to_string())
+    }
+
+    /// Where a server at a URL is. `None`: it is a program.
+    ///
+    /// # Errors
+    ///
+    /// The URL or a header can't be used.
+    pub(crate) fn place(&self, secrets: &Secrets) -> Result<Option<Place>, String> {
+        if self.server.url.is_empty() {
+            return match self.server.command.is_empty() {
+                true => Err("it has neither `command` nor `url`; write one".to_owned()),
+                false => Ok(None),
+            };
+        }
+        let url = check_url(&self.server.url).map_err(|error| error.to_string())?;
+        let mut headers = HeaderMap::new();
+        let mut set = |name: &str, value: &str, is_secret: bool| {
+            let wrong = |why: String| format!("its header `{name}` can't be used: {why}");
+            let key = HeaderName::try_from(name).map_err(|error| wrong(error.to_string()))?;
+            if is_own(&key) {
+                return Err(wrong("Berth sets it".to_owned()));
+            }
+            let mut value =
+                HeaderValue::from_str(value).map_err(|error| wrong(error.to_string()))?;
+            value.set_sensitive(is_secret);
+            headers.insert(key, value);
+            Ok(())
+        };
+        for (name, value) in &self.server.headers {
+            set(name, value, false)?;
+        }
+        for (name, value) in &secrets.0 {
+            let placement = self.server.secrets.get(name).map(Secret::placement);
+            if let Some(Placement::Header { name, prefix }) = placement {
+                set(&name, &format!("{prefix}{}", value.expose()), true)?;
+            }
+        }
+        let credential = headers.remove(AUTHORIZATION).map(|value| Credential::new(&url, value));
+        let time = Duration::from_secs(self.server.timeout_secs.get()).max(START);
+        let remedy = format!("look at [mcp.servers.{}.secrets]", self.name);
+        Ok(Some(Place { door: self.around.door(), url, headers, credential, time, remedy }))
+    }
+}
+
+/// Headers that the requests have of themselves.
+fn is_own(name: &HeaderName) -> bool {
+    const OWN: [&str; 9] = [
+        "accept",
+        "accept-encoding",
+        "connection",
+        "content-length",
+        "content-type",
+        "host",
+        "last-event-id",
+        "transfer-encoding",
+        "upgrade",
+    ];
+    OWN.contains(&name.as_str()) || name.as_str().starts_with("mcp-")
+}
+
+/// The secrets of a server, by their names.
+pub(crate) struct Secrets(Vec<(String, Arc<SecretValue>)>);
+
+impl Secrets {
+    /// Finds them in what the server sends.
+    pub(crate) fn echoes(&self) -> Option<Echoes> {
+        Echoes::from_secrets(self.0.iter().map(|(name, value)| (name.as_str(), value.expose())))
     }
 }

@@ -1,7 +1,8 @@
 //! The tools of servers of the Model Context Protocol, as providers of a host.
 //!
 //! A server of `[mcp.servers]` is a program that Berth starts in the sandbox of commands and talks
-//! to over its standard input and output. Its definitions were pinned when a person approved them,
+//! to over its standard input and output, or one at a URL, which it reaches by the door for its own
+//! requests. Its definitions were pinned when a person approved them,
 //! and the pinned ones are what the host lists: starting a host starts no server. A call starts
 //! it, compares what it offers with the pins, and refuses tools that changed.
 //!
@@ -14,7 +15,10 @@ mod client;
 mod commands;
 mod connection;
 mod definitions;
+mod events;
 mod findings;
+mod gate;
+mod http;
 mod launch;
 mod packages;
 mod pins;

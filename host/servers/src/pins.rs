@@ -14,8 +14,8 @@ use sha2::{Digest, Sha256};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Pins {
-    /// The digest of how it is started: command, arguments, environment and grants. Empty: nothing
-    /// was approved.
+    /// The digest of how it is started: command, arguments, environment and grants, or its URL and
+    /// headers; and the names and sources of its secrets. Empty: nothing was approved.
     pub start: String,
     /// The revision of the protocol that it speaks.
     pub protocol: String,
@@ -121,7 +121,19 @@ fn parts(before: &Value, after: &Value) -> Vec<(String, Value, Value)> {
 /// The digest of how a server is started: whatever changes it needs a new approval.
 pub(crate) fn start_digest(server: &McpServer) -> String {
     let McpServer { command, args, allowed_paths, network, presets, env, variables, .. } = server;
-    let parts = serde_json::json!([command, args, allowed_paths, network, presets, env, variables]);
+    let McpServer { url, headers, secrets, .. } = server;
+    let parts = serde_json::json!([
+        command,
+        args,
+        allowed_paths,
+        network,
+        presets,
+        env,
+        variables,
+        url,
+        headers,
+        secrets
+    ]);
     digest(&parts.to_string())
 }
 
@@ -136,6 +148,8 @@ fn file(name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use berth_core::config::Secret;
+
     use super::*;
     use serde_json::json;
 
@@ -171,6 +185,15 @@ mod tests {
             McpServer { command: "b".to_owned(), ..base.clone() },
             McpServer { args: vec!["x".to_owned()], ..base.clone() },
             McpServer { network: true, ..base.clone() },
+            McpServer { url: "https://a.example".to_owned(), ..base.clone() },
+            McpServer {
+                headers: [("A".to_owned(), "b".to_owned())].into_iter().collect(),
+                ..base.clone()
+            },
+            McpServer {
+                secrets: [("A".to_owned(), Secret::default())].into_iter().collect(),
+                ..base.clone()
+            },
             McpServer {
                 variables: [("A".to_owned(), "b".to_owned())].into_iter().collect(),
                 ..base.clone()

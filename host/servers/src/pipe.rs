@@ -1,80 +1,24 @@
 //! The pipes to a server: one message a line, each bounded before anything parses it.
 
-use std::collections::HashSet;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
 
 use rmcp::RoleClient;
-use rmcp::model::{
-    ClientJsonRpcMessage, ClientNotification, RequestId, ServerJsonRpcMessage, ServerNotification,
-};
+use rmcp::model::{ClientJsonRpcMessage, ServerJsonRpcMessage};
 use rmcp::transport::Transport;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::unix::pipe::{Receiver, Sender};
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::mpsc;
 
-/// Most bytes of one message.
-const MAX_MESSAGE: usize = 8 << 20;
-
-/// Most values in one message: each takes many times its bytes in memory.
-const MAX_VALUES: usize = 100_000;
-
-/// Messages from here on are parsed on a thread for blocking work.
-const LARGE: usize = 64 * 1024;
-
-/// Most messages in [`WINDOW`] that answer no request.
-const MAX_UNASKED: u32 = 500;
-
-/// The time for [`MAX_UNASKED`] messages.
-const WINDOW: Duration = Duration::from_secs(1);
+use crate::gate::{Ended, Gate, LARGE, MAX_MESSAGE, Pending, check, parse};
 
 /// Time for one message to be taken by the server.
 const TAKE: Duration = Duration::from_secs(10);
 
-/// Bytes of a server's standard error that are kept: the last ones.
-const MAX_COMPLAINT: usize = 2 * 1024;
-
-/// Time for the last words of a server that has ended.
-const LAST_WORDS: Duration = Duration::from_millis(500);
-
 /// The pause between two reads of standard error, so that nobody waits for a server that floods it.
 const PAUSE: Duration = Duration::from_millis(10);
-
-/// Why a connection ended, and the last words of the server.
-#[derive(Debug, Default)]
-pub(crate) struct Ended {
-    reason: OnceLock<String>,
-    complaint: Mutex<Vec<u8>>,
-    said_all: Notify,
-}
-
-impl Ended {
-    /// Keeps the first reason.
-    fn set(&self, reason: impl Into<String>) {
-        let _ = self.reason.set(reason.into());
-    }
-
-    /// Why it ended. `None`: it hasn't, as far as the pipes know.
-    pub(crate) fn reason(&self) -> Option<&str> {
-        self.reason.get().map(String::as_str)
-    }
-
-    /// Waits for the last words of a server that has ended, but not for one that goes on.
-    pub(crate) async fn wait_for_complaint(&self) {
-        let _ = tokio::time::timeout(LAST_WORDS, self.said_all.notified()).await;
-    }
-
-    /// The end of its standard error.
-    pub(crate) fn complaint(&self) -> String {
-        let bytes = self.complaint.lock().unwrap_or_else(PoisonError::into_inner);
-        String::from_utf8_lossy(&bytes).trim().to_owned()
-    }
-}
-
-/// The requests that wait for an answer.
-type Pending = Arc<Mutex<HashSet<RequestId>>>;
 
 /// A connection over pipes.
 pub(crate) struct Pipe {
@@ -93,8 +37,8 @@ impl Pipe {
         let (stdout, stderr) = (Receiver::from_owned_fd(stdout)?, Receiver::from_owned_fd(stderr)?);
         let (to, messages) = mpsc::channel(16);
         let pending = Pending::default();
-        let reader =
-            Reader { to, pending: Arc::clone(&pending), unasked: 0, since: Instant::now() };
+        let gate = Gate::new(pending.clone());
+        let reader = Reader { to, gate, ended: Arc::clone(&ended) };
         let reading = {
             let ended = Arc::clone(&ended);
             tokio::spawn(async move {
@@ -121,23 +65,7 @@ impl Transport<RoleClient> for Pipe {
         &mut self,
         message: ClientJsonRpcMessage,
     ) -> impl Future<Output = Result<(), io::Error>> + Send + 'static {
-        {
-            let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
-            match &message {
-                ClientJsonRpcMessage::Request(request) => {
-                    pending.insert(request.id.clone());
-                }
-                ClientJsonRpcMessage::Notification(notification) => {
-                    if let ClientNotification::CancelledNotification(cancelled) =
-                        &notification.notification
-                        && let Some(id) = &cancelled.params.request_id
-                    {
-                        pending.remove(id);
-                    }
-                }
-                _ => {}
-            }
-        }
+        self.pending.sent(&message);
         let (writer, ended) = (Arc::clone(&self.writer), Arc::clone(&self.ended));
         let stop = self.reading.abort_handle();
         async move {
@@ -172,9 +100,8 @@ impl Transport<RoleClient> for Pipe {
 /// Reads messages and passes on those that can be meant.
 struct Reader {
     to: mpsc::Sender<ServerJsonRpcMessage>,
-    pending: Pending,
-    unasked: u32,
-    since: Instant,
+    gate: Gate,
+    ended: Arc<Ended>,
 }
 
 impl Reader {
@@ -208,124 +135,42 @@ impl Reader {
 
     /// Takes one line.
     async fn take(&mut self, line: Vec<u8>) -> Result<(), String> {
-        let bytes = line.trim_ascii();
-        if bytes.is_empty() {
-            return self.count();
+        if line.trim_ascii().is_empty() {
+            return self.gate.count();
         }
-        if values(bytes) > MAX_VALUES {
-            return Err(format!("it sent a message with more than {MAX_VALUES} values, the limit"));
-        }
-        let message = if bytes.len() < LARGE {
-            parse(bytes)
-        } else {
-            tokio::task::spawn_blocking(move || parse(line.trim_ascii())).await.unwrap_or_default()
-        };
-        let Some(message) = message else { return self.count() };
-        let is_answer = match &message {
-            ServerJsonRpcMessage::Response(response) => self.answers(&response.id),
-            ServerJsonRpcMessage::Error(error) => match &error.id {
-                Some(id) => self.answers(id),
-                // It couldn't read which request it is about: then there has to be one.
-                None => self.waiting(),
-            },
-            ServerJsonRpcMessage::Request(_) => {
-                self.count()?;
-                true
-            }
-            ServerJsonRpcMessage::Notification(notification) => {
-                self.count()?;
-                matches!(
-                    notification.notification,
-                    ServerNotification::ProgressNotification(_)
-                        | ServerNotification::ToolListChangedNotification(_)
-                )
-            }
-        };
-        if !is_answer {
-            return self.count();
+        check(&line)?;
+        let line = self.ended.without_secrets(line);
+        let Some(message) = parse(line).await else { return self.gate.count() };
+        if !self.gate.passes(&message)? {
+            return Ok(());
         }
         self.to.send(message).await.map_err(|_| "the connection was closed".to_owned())
     }
-
-    /// Whether a request with this ID waits. It doesn't from now on: the second answer is none.
-    fn answers(&self, id: &RequestId) -> bool {
-        self.pending.lock().unwrap_or_else(PoisonError::into_inner).remove(id)
-    }
-
-    fn waiting(&self) -> bool {
-        !self.pending.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
-    }
-
-    /// Counts a message that answers nothing.
-    fn count(&mut self) -> Result<(), String> {
-        if self.since.elapsed() > WINDOW {
-            (self.since, self.unasked) = (Instant::now(), 0);
-        }
-        self.unasked += 1;
-        if self.unasked > MAX_UNASKED {
-            return Err(format!(
-                "it sent more than {MAX_UNASKED} messages in one second that answer nothing"
-            ));
-        }
-        Ok(())
-    }
-}
-
-fn parse(bytes: &[u8]) -> Option<ServerJsonRpcMessage> {
-    serde_json::from_slice(bytes).ok()
-}
-
-/// About how many values a JSON text has, without parsing it; never fewer.
-fn values(json: &[u8]) -> usize {
-    let (mut count, mut in_text, mut escaped) = (1, false, false);
-    for byte in json {
-        match (in_text, byte) {
-            (true, _) if escaped => escaped = false,
-            (true, b'\\') => escaped = true,
-            (_, b'"') => in_text = !in_text,
-            (false, b',' | b':' | b'[' | b'{') => count += 1,
-            _ => {}
-        }
-    }
-    count
 }
 
 /// Keeps the end of a server's standard error, and reads on so that it isn't blocked.
 async fn keep_complaint(mut stderr: Receiver, ended: Arc<Ended>) {
     let mut buffer = vec![0; 16 * 1024];
     while let Ok(read @ 1..) = stderr.read(&mut buffer).await {
-        {
-            let mut kept = ended.complaint.lock().unwrap_or_else(PoisonError::into_inner);
-            kept.extend_from_slice(&buffer[..read]);
-            let surplus = kept.len().saturating_sub(MAX_COMPLAINT);
-            kept.drain(..surplus);
-        }
+        ended.complain(&buffer[..read]);
         tokio::time::sleep(PAUSE).await;
     }
-    ended.said_all.notify_one();
+    ended.said_all();
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use rmcp::model::RequestId;
 
-    #[test]
-    fn values_are_counted_outside_of_texts() {
-        assert_eq!(values(br#""[,,,[""#), 1);
-        assert_eq!(values(br#"{"a\"[,": [1, 2]}"#), 5);
-        assert_eq!(values("[".repeat(1000).as_bytes()), 1001);
-    }
+    use super::*;
+    use crate::gate::MAX_VALUES;
 
     /// A reader over pipes: the end for the server's text, what comes out, and its task.
     async fn read(text: &[u8], pending: &[i64]) -> (Vec<ServerJsonRpcMessage>, String) {
         let (to, mut messages) = mpsc::channel(1000);
-        let pending: HashSet<RequestId> = pending.iter().map(|id| RequestId::Number(*id)).collect();
-        let reader = Reader {
-            to,
-            pending: Arc::new(Mutex::new(pending)),
-            unasked: 0,
-            since: Instant::now(),
-        };
+        let waiting = Pending::default();
+        pending.iter().for_each(|id| waiting.add(RequestId::Number(*id)));
+        let reader = Reader { to, gate: Gate::new(waiting), ended: Arc::default() };
         let (mut sender, receiver) = tokio::net::unix::pipe::pipe().expect("a pipe");
         let reading = tokio::spawn(reader.read(receiver));
         // A reader that gives up closes the pipe.

@@ -2,24 +2,39 @@
 
 use toml_edit::{Array, DocumentMut, Item, Table, value};
 
+/// What a new server is.
+pub(crate) enum Start<'a> {
+    /// A program with its arguments.
+    Command(&'a [String]),
+    /// A server at a URL.
+    Url(&'a str),
+}
+
 /// The text with a new server at its end, and everything else as it was.
 ///
 /// # Errors
 ///
 /// The text isn't TOML, or the server is there already.
-pub(crate) fn add(text: &str, name: &str, command: &[String]) -> Result<String, String> {
+pub(crate) fn add(text: &str, name: &str, start: &Start<'_>) -> Result<String, String> {
     let mut document = parsed(text)?;
     let servers = servers(&mut document)?;
     if servers.contains_key(name) {
         return Err(format!("[mcp.servers.{name}] is there already"));
     }
-    let [program, arguments @ ..] = command else {
-        return Err("the command is missing: it follows `--`".to_owned());
-    };
     let mut server = Table::new();
-    server.insert("command", value(program));
-    if !arguments.is_empty() {
-        server.insert("args", value(arguments.iter().collect::<Array>()));
+    match start {
+        Start::Url(url) => {
+            server.insert("url", value(*url));
+        }
+        Start::Command([program, arguments @ ..]) => {
+            server.insert("command", value(program));
+            if !arguments.is_empty() {
+                server.insert("args", value(arguments.iter().collect::<Array>()));
+            }
+        }
+        Start::Command([]) => {
+            return Err("write `--url URL`, or `--` and the command that starts it".to_owned());
+        }
     }
     servers.insert(name, Item::Table(server));
     Ok(document.to_string())
@@ -67,7 +82,8 @@ mod tests {
     #[test]
     fn rest_of_the_file_stays() {
         let before = "# mine\n[tools]\nautonomy = \"ask\" # careful\n";
-        let after = add(before, "time", &words(&["uvx", "a\"b"])).expect("it is added");
+        let after =
+            add(before, "time", &Start::Command(&words(&["uvx", "a\"b"]))).expect("it is added");
         assert!(after.starts_with(before), "{after}");
         assert!(
             after.ends_with("[mcp.servers.time]\ncommand = \"uvx\"\nargs = [\"a\\\"b\"]\n")
@@ -75,12 +91,14 @@ mod tests {
             "{after}"
         );
         assert!(!after.contains("[mcp]") && !after.contains("[mcp.servers]"), "{after}");
-        assert!(add(&after, "time", &words(&["x"])).is_err(), "it is there");
-        let two = add(&after, "git", &words(&["uvx"])).expect("it is added");
+        assert!(add(&after, "time", &Start::Command(&words(&["x"]))).is_err(), "it is there");
+        let two = add(&after, "git", &Start::Command(&words(&["uvx"]))).expect("it is added");
         assert_eq!(remove(&two, "git").expect("it is removed"), after);
         assert!(remove(&after, "git").is_err());
-        assert!(add("mcp = 1", "a", &words(&["x"])).is_err());
-        assert!(add("", "a", &[]).is_err());
-        assert!(add("[", "a", &words(&["x"])).is_err());
+        assert!(add("mcp = 1", "a", &Start::Command(&words(&["x"]))).is_err());
+        assert!(add("", "a", &Start::Command(&[])).is_err());
+        let at = add("", "a", &Start::Url("https://a.example/mcp")).expect("it is added");
+        assert_eq!(at, "[mcp.servers.a]\nurl = \"https://a.example/mcp\"\n");
+        assert!(add("[", "a", &Start::Command(&words(&["x"]))).is_err());
     }
 }

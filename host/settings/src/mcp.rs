@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::narrowing::{Narrowing, section};
-use crate::{AllowedPath, Bounded, PresetName, VariableName};
+use crate::{AllowedPath, Bounded, PresetName, Secret, VariableName};
 
 section! {
     /// Servers of the Model Context Protocol whose tools Berth offers as its own, under its rules.
@@ -20,13 +20,24 @@ section! {
 }
 
 section! {
-    /// A server that Berth starts in the sandbox of commands, and talks to over its standard input
-    /// and output.
+    /// A server: a program that Berth starts in the sandbox of commands and talks to over its
+    /// standard input and output (`command`), or one that runs elsewhere (`url`).
     pub struct McpServer {
         /// Whether it is used.
         pub enabled: bool = true, Narrowing::OnlyFalse;
         /// The program, searched in your `PATH`.
         pub command: String, Narrowing::Ignored;
+        /// Where it runs, instead of `command`: https, or http on this machine. Redirects are not
+        /// followed.
+        #[schemars(extend("examples" = ["https://mcp.example.com/mcp"]))]
+        pub url: String, Narrowing::Ignored;
+        /// Headers of each request to `url`, with their values. They are no place for secrets.
+        #[schemars(extend("examples" = [{ "X-Team": "blue" }]))]
+        pub headers: BTreeMap<String, String>, Narrowing::Each(&Narrowing::Ignored);
+        /// Secrets that it gets. With `url`, a secret goes into a header of each request there. With
+        /// `command`, it goes into the variable that has the name of its table. `hosts`, `methods`,
+        /// `paths` and `query` are for other requests.
+        pub secrets: BTreeMap<String, Secret>, Narrowing::Named(Secret::RULES);
         /// Its arguments.
         pub args: Vec<String>, Narrowing::Ignored;
         /// Directories that it may use. Nothing is granted by default.

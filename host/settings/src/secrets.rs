@@ -272,5 +272,11 @@ fn hosts_overlap(one: &str, other: &str) -> bool {
 /// Whether a key is in a table of secrets. Messages don't show its written value.
 pub fn is_in_secrets(path: &[String]) -> bool {
     let path: Vec<&str> = path.iter().map(String::as_str).collect();
-    matches!(path[..], ["tools", "web", "secrets", ..] | ["plugins", _, "secrets", ..])
+    matches!(
+        path[..],
+        ["tools", "web", "secrets", ..]
+            | ["telemetry", "secrets", ..]
+            | ["plugins", _, "secrets", ..]
+            | ["mcp", "servers", _, "secrets", ..]
+    )
 }

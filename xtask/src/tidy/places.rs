@@ -110,7 +110,18 @@ const EDGES: &[(&str, &[&str])] = &[
     ("berth-presets", &["berth-system"]),
     ("berth-migration", &[]),
     ("berth-mcp", &["berth-core", "berth-requests"]),
-    ("berth-servers", &["berth-core", "berth-private", "berth-system", "berth-terminal"]),
+    (
+        "berth-servers",
+        &[
+            "berth-core",
+            "berth-egress",
+            "berth-policy",
+            "berth-private",
+            "berth-requests",
+            "berth-system",
+            "berth-terminal",
+        ],
+    ),
     ("berth-clients", &[]),
     ("berth-packaging", &[]),
     (

@@ -68,6 +68,8 @@ command = "known"
 allowed_paths = [{ path = "~/notes", access = "read" }]
 timeout_secs = 10
 idle_secs = 10
+[mcp.servers.other.secrets.known]
+env = "KNOWN"
 [installing]
 require_signature = true
 sources = ["oci://registry.example/acme/*"]
@@ -246,6 +248,31 @@ pub(super) fn attempt(key: &str) -> Option<&'static str> {
         "mcp.servers.*.timeout_secs" => "mcp.servers.other.timeout_secs = 11",
         "mcp.servers.*.idle_secs" => "mcp.servers.other.idle_secs = 11",
         "mcp.servers.*.trust_annotations" => "mcp.servers.other.trust_annotations = true",
+        "mcp.servers.*.url" => "mcp.servers.other.url = \"https://evil.example\"",
+        "mcp.servers.*.headers.*" => "mcp.servers.other.headers.known = \"evil.example\"",
+        "mcp.servers.*.secrets.*.env" => {
+            "mcp.servers.other.secrets.known.env = \"AWS_SECRET_ACCESS_KEY\""
+        }
+        "mcp.servers.*.secrets.*.file" => {
+            "mcp.servers.other.secrets.known.file = \"~/.ssh/id_rsa\""
+        }
+        "mcp.servers.*.secrets.*.command" => {
+            "mcp.servers.other.secrets.known.command = [\"./evil\"]"
+        }
+        "mcp.servers.*.secrets.*.keyring.service" => {
+            "mcp.servers.other.secrets.known.keyring.service = \"bank\""
+        }
+        "mcp.servers.*.secrets.*.keyring.account" => {
+            "mcp.servers.other.secrets.known.keyring.account = \"me\""
+        }
+        "mcp.servers.*.secrets.*.hosts" => {
+            "mcp.servers.other.secrets.known.hosts = [\"evil.example\"]"
+        }
+        "mcp.servers.*.secrets.*.methods" => "mcp.servers.other.secrets.known.methods = [\"POST\"]",
+        "mcp.servers.*.secrets.*.paths" => "mcp.servers.other.secrets.known.paths = [\"/\"]",
+        "mcp.servers.*.secrets.*.header" => "mcp.servers.other.secrets.known.header = \"X-Logged\"",
+        "mcp.servers.*.secrets.*.prefix" => "mcp.servers.other.secrets.known.prefix = \"\"",
+        "mcp.servers.*.secrets.*.query" => "mcp.servers.other.secrets.known.query = \"q\"",
         "plugin_folder.path" => "plugin_folder.path = \".\"",
         "plugin_folder.reload" => "plugin_folder.reload = \"trust\"",
         "installing.require_signature" => "installing.require_signature = false",

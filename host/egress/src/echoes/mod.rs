@@ -7,10 +7,10 @@ use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE};
 use berth_policy::spelling::{REACH, Readings, is_escape};
 
-/// Finds the secrets of one plugin: as they are, in base64 at any offset of the encoded text, and
+/// Finds secrets in what somebody sends who knows them: as they are, in base64 at any offset of the encoded text, and
 /// in hexadecimal. Any character of these forms may be [escaped](berth_policy::spelling).
 #[derive(Debug)]
-pub(super) struct Echoes {
+pub struct Echoes {
     /// A trie of the forms of all secrets. The first node is the root.
     nodes: Vec<Node>,
     /// For each byte, the child of the root. 0 if no form begins with the byte.
@@ -41,7 +41,7 @@ const PIECE: usize = 64 * 1024;
 
 impl Echoes {
     /// Makes it for secrets, given as pairs of name and value. `None` if there is no form to find.
-    pub(super) fn from_secrets<'s>(
+    pub fn from_secrets<'s>(
         secrets: impl IntoIterator<Item = (&'s str, &'s str)>,
     ) -> Option<Self> {
         let mut echoes = Self {
@@ -114,7 +114,7 @@ impl Echoes {
     }
 
     /// The bytes with marks in place of the secrets. `None` if no secret was found.
-    pub(super) fn redact(&self, bytes: &[u8]) -> Option<Vec<u8>> {
+    pub fn redact(&self, bytes: &[u8]) -> Option<Vec<u8>> {
         let mut redactor = EchoRedactor::default();
         let mut out = Vec::new();
         for piece in bytes.chunks(PIECE) {

@@ -1,0 +1,94 @@
+//! What can't be right in a table of `[mcp.servers]`.
+
+use std::collections::BTreeSet;
+
+use berth_contract::text::neutral_line;
+use berth_policy::egress::{Placement, Target};
+
+use super::loaded::is_provider_name;
+use super::{Loaded, McpServer, Problem, dotted_name};
+
+impl Loaded {
+    /// Problems of servers that can't be found in a single value.
+    pub(super) fn server_problems(&self) -> Vec<Problem> {
+        let servers = &self.config.mcp.servers;
+        let problems = servers.iter().filter_map(|(name, server)| {
+            let message = match () {
+                () if !is_provider_name(name) => format!(
+                    "`{}` isn't a valid server name: 1 to 24 of a-z, 0-9 and `-`, starting with a letter",
+                    neutral_line(name)
+                ),
+                () if self.config.plugins.contains_key(name) => {
+                    format!("`{name}` is a plugin as well; give the server another name")
+                }
+                () => format!("[mcp.servers.{name}] {}", problem(server)?),
+            };
+            let table = format!("mcp.servers.{}", dotted_name(name));
+            Some(Problem::new(self.source_below(&table), message))
+        });
+        problems.collect()
+    }
+}
+
+/// What is wrong with the keys of one server.
+fn problem(server: &McpServer) -> Option<String> {
+    let has_url = match (!server.command.is_empty(), !server.url.is_empty()) {
+        (true, true) => return Some("has both `command` and `url`; leave one".to_owned()),
+        // The other keys can stand in a file of their own. The approval says what is missing.
+        (false, false) => return None,
+        (_, has_url) => has_url,
+    };
+    let of_other = if has_url {
+        vec![
+            ("args", server.args.is_empty()),
+            ("allowed_paths", server.allowed_paths.is_empty()),
+            ("network", !server.network),
+            ("presets", server.presets.is_empty()),
+            ("env", server.env.is_empty()),
+            ("variables", server.variables.is_empty()),
+        ]
+    } else {
+        vec![("headers", server.headers.is_empty())]
+    };
+    if let Some((key, _)) = of_other.iter().find(|(_, is_absent)| !is_absent) {
+        let (has, needs) = if has_url { ("url", "command") } else { ("command", "url") };
+        return Some(format!("has `{has}`, and `{key}` is for servers with `{needs}`; remove it"));
+    }
+    if has_url { url_problem(server) } else { variable_problem(server) }
+}
+
+fn url_problem(server: &McpServer) -> Option<String> {
+    if let Err(why) = Target::with_url(&server.url) {
+        return Some(format!("has a `url` that can't be used: {why}"));
+    }
+    let mut used: BTreeSet<String> = BTreeSet::new();
+    let placed = server.secrets.values().filter_map(|secret| match secret.placement() {
+        Placement::Header { name, .. } => Some(name),
+        Placement::Query { .. } => None,
+    });
+    let written = server.headers.keys().map(|name| name.to_ascii_lowercase());
+    let again = placed.chain(written).find(|name| !used.insert(name.clone()))?;
+    Some(format!("sets the header `{}` twice", neutral_line(&again)))
+}
+
+fn variable_problem(server: &McpServer) -> Option<String> {
+    let is_variable = |name: &str| {
+        name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
+            && name.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '_')
+    };
+    server.secrets.iter().find_map(|(name, secret)| {
+        let shown = neutral_line(name);
+        match () {
+            () if !is_variable(name) => Some(format!(
+                "has a secret `{shown}`, which isn't a variable's name: letters, digits and `_`"
+            )),
+            () if server.variables.contains_key(name) => {
+                Some(format!("sets the variable `{shown}` twice"))
+            }
+            () if secret.header.is_some() || secret.prefix.is_some() => Some(format!(
+                "puts the secret `{shown}` into a header, but a server with `command` gets a variable"
+            )),
+            () => None,
+        }
+    })
+}

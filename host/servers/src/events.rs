@@ -1,0 +1,154 @@
+//! The events of an answer, in the form of `text/event-stream`, each bounded before anything parses
+//! it.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use futures_core::Stream;
+use sse_stream::{Error, Sse};
+use tokio::sync::mpsc;
+
+use crate::gate::MAX_MESSAGE;
+
+/// Most bytes of an event's ID, which the server gets back.
+const MAX_ID: usize = 1024;
+
+/// The longest pause before a stream is opened again that a server can ask for, in milliseconds.
+const MAX_PAUSE: u64 = 60_000;
+
+/// The events that a task reads.
+pub(crate) struct Events(pub(crate) mpsc::Receiver<Sse>);
+
+impl Stream for Events {
+    type Item = Result<Sse, Error>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.0.poll_recv(cx).map(|event| event.map(Ok))
+    }
+}
+
+/// Takes bytes and gives events.
+#[derive(Default)]
+pub(crate) struct Parser {
+    line: Vec<u8>,
+    /// Whether the last byte ended a line as the first of two.
+    after_return: bool,
+    /// Whether the first line was read, before which a mark of the byte order may stand.
+    is_begun: bool,
+    event: Sse,
+    data: Vec<u8>,
+    has_data: bool,
+}
+
+impl Parser {
+    /// Takes a piece. Returns the events that end in it: their fields, and their data.
+    ///
+    /// # Errors
+    ///
+    /// An event is too large.
+    pub(crate) fn take(&mut self, piece: &[u8]) -> Result<Vec<(Sse, Option<Vec<u8>>)>, String> {
+        let mut events = Vec::new();
+        let mut rest = piece;
+        while !rest.is_empty() {
+            if std::mem::take(&mut self.after_return) && rest[0] == b'\n' {
+                rest = &rest[1..];
+                continue;
+            }
+            let end = rest.iter().position(|byte| matches!(byte, b'\n' | b'\r'));
+            self.line.extend_from_slice(&rest[..end.unwrap_or(rest.len())]);
+            if self.line.len() + self.data.len() > MAX_MESSAGE {
+                return Err(format!(
+                    "it sent a message of more than {} MiB, the limit",
+                    MAX_MESSAGE >> 20
+                ));
+            }
+            let Some(end) = end else { break };
+            self.after_return = rest[end] == b'\r';
+            rest = &rest[end + 1..];
+            events.extend(self.end_line());
+        }
+        Ok(events)
+    }
+
+    /// Takes the line. Returns the event that it ends.
+    fn end_line(&mut self) -> Option<(Sse, Option<Vec<u8>>)> {
+        let line = std::mem::take(&mut self.line);
+        let mut line = &line[..];
+        if !std::mem::replace(&mut self.is_begun, true) {
+            line = line.strip_prefix("\u{feff}".as_bytes()).unwrap_or(line);
+        }
+        if line.is_empty() {
+            let event = std::mem::take(&mut self.event);
+            let data = std::mem::take(&mut self.data);
+            let has_data = std::mem::take(&mut self.has_data);
+            let is_any = has_data || event != Sse::default();
+            return is_any.then_some((event, has_data.then_some(data)));
+        }
+        let colon = line.iter().position(|byte| *byte == b':').unwrap_or(line.len());
+        let (field, value) = (&line[..colon], line.get(colon + 1..).unwrap_or_default());
+        let value = value.strip_prefix(b" ").unwrap_or(value);
+        match field {
+            b"data" => {
+                if self.has_data {
+                    self.data.push(b'\n');
+                }
+                self.has_data = true;
+                self.data.extend_from_slice(value);
+            }
+            b"event" => self.event.event = Some(String::from_utf8_lossy(value).into_owned()),
+            b"id"
+                if value.len() <= MAX_ID
+                    && value.iter().all(|byte| (b' '..=b'~').contains(byte)) =>
+            {
+                self.event.id = Some(String::from_utf8_lossy(value).into_owned());
+            }
+            b"retry" => {
+                let pause = std::str::from_utf8(value).ok().and_then(|value| value.parse().ok());
+                self.event.retry = pause.map(|pause: u64| pause.min(MAX_PAUSE));
+            }
+            _ => {}
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(pieces: &[&str]) -> Vec<(Sse, Option<String>)> {
+        let mut parser = Parser::default();
+        let events = pieces.iter().flat_map(|piece| parser.take(piece.as_bytes()).expect("small"));
+        events
+            .map(|(event, data)| (event, data.map(|data| String::from_utf8(data).expect("text"))))
+            .collect()
+    }
+
+    #[test]
+    fn events_are_read_in_every_form_and_cut() {
+        let text = "\u{feff}: hello\r\nid: 7\r\nretry: 9999999\r\ndata:\r\n\r\nevent: message\ndata: {\"a\":\ndata: 1}\n\n\r\rdata: x\rid: \u{1b}\r\r";
+        let whole = parsed(&[text]);
+        let pieces: Vec<&str> = text.split_inclusive(|_| true).collect();
+        assert_eq!(whole, parsed(&pieces));
+        assert_eq!(whole.len(), 3);
+        assert_eq!(whole[0].0.id.as_deref(), Some("7"));
+        assert_eq!((whole[0].0.retry, whole[0].1.as_deref()), (Some(MAX_PAUSE), Some("")));
+        assert_eq!(whole[1].1.as_deref(), Some("{\"a\":\n1}"));
+        assert_eq!((whole[2].0.id.as_deref(), whole[2].1.as_deref()), (None, Some("x")));
+    }
+
+    #[test]
+    fn large_events_are_refused_however_they_come() {
+        let piece = "a".repeat(1 << 20);
+        for start in ["data: ", ": ", ""] {
+            let mut parser = Parser::default();
+            parser.take(start.as_bytes()).expect("it is small");
+            let refused = (0..9).find_map(|_| parser.take(piece.as_bytes()).err());
+            assert!(refused.expect("it is refused").contains("more than 8 MiB"));
+        }
+        let mut parser = Parser::default();
+        let line = format!("data: {piece}\n");
+        let refused = (0..9).find_map(|_| parser.take(line.as_bytes()).err());
+        assert!(refused.expect("it is refused").contains("more than 8 MiB"));
+    }
+}

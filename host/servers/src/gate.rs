@@ -1,0 +1,274 @@
+//! What is taken from a server, whatever connects to it: messages within their limits, and answers
+//! that were asked for.
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use berth_core::CancellationToken;
+use berth_egress::Echoes;
+use rmcp::model::{
+    ClientJsonRpcMessage, ClientNotification, RequestId, ServerJsonRpcMessage, ServerNotification,
+};
+use tokio::sync::Notify;
+
+/// Most bytes of one message.
+pub(crate) const MAX_MESSAGE: usize = 8 << 20;
+
+/// Most values in one message: each takes many times its bytes in memory.
+pub(crate) const MAX_VALUES: usize = 100_000;
+
+/// Messages from here on are parsed on a thread for blocking work.
+pub(crate) const LARGE: usize = 64 * 1024;
+
+/// Most messages in one second that answer no request.
+const MAX_UNASKED: u32 = 500;
+
+/// Time for the last words of a server that has ended.
+const LAST_WORDS: Duration = Duration::from_millis(500);
+
+/// Bytes of a server's standard error that are shown: the last ones.
+const MAX_COMPLAINT: usize = 2 * 1024;
+
+/// Bytes that are kept before them, so that a secret isn't cut in two before it is looked for.
+const BEFORE_COMPLAINT: usize = 16 * 1024;
+
+/// Why a connection ended, the last words of the server, and the secrets that it knows.
+#[derive(Debug, Default)]
+pub(crate) struct Ended {
+    reason: OnceLock<String>,
+    over: CancellationToken,
+    complaint: Mutex<Vec<u8>>,
+    said_all: Notify,
+    echoes: Option<Echoes>,
+}
+
+impl Ended {
+    /// One of a server that knows these secrets.
+    pub(crate) fn knowing(echoes: Option<Echoes>) -> Self {
+        Self { echoes, ..Self::default() }
+    }
+
+    /// Keeps the first reason.
+    pub(crate) fn set(&self, reason: impl Into<String>) {
+        let _ = self.reason.set(reason.into());
+        self.over.cancel();
+    }
+
+    /// Why it ended. `None`: it hasn't, as far as is known.
+    pub(crate) fn reason(&self) -> Option<&str> {
+        self.reason.get().map(String::as_str)
+    }
+
+    /// Waits until there is a reason.
+    pub(crate) async fn over(&self) {
+        self.over.cancelled().await;
+    }
+
+    /// The server has closed its standard error.
+    pub(crate) fn said_all(&self) {
+        self.said_all.notify_one();
+    }
+
+    /// Waits for the last words of a server that has ended, but not for one that goes on.
+    pub(crate) async fn wait_for_complaint(&self) {
+        let _ = tokio::time::timeout(LAST_WORDS, self.said_all.notified()).await;
+    }
+
+    /// Keeps what the server said on its standard error.
+    pub(crate) fn complain(&self, bytes: &[u8]) {
+        let mut kept = self.complaint.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.extend_from_slice(bytes);
+        let surplus = kept.len().saturating_sub(MAX_COMPLAINT + BEFORE_COMPLAINT);
+        kept.drain(..surplus);
+    }
+
+    /// The end of its standard error.
+    pub(crate) fn complaint(&self) -> String {
+        let bytes = self.complaint.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let bytes = self.without_secrets(bytes);
+        let end = &bytes[bytes.len().saturating_sub(MAX_COMPLAINT)..];
+        String::from_utf8_lossy(end).trim().to_owned()
+    }
+
+    /// What the server sent, with marks in place of the secrets that it knows.
+    pub(crate) fn without_secrets(&self, bytes: Vec<u8>) -> Vec<u8> {
+        let without = self.echoes.as_ref().and_then(|echoes| echoes.redact(&bytes));
+        without.unwrap_or(bytes)
+    }
+}
+
+/// The requests that wait for an answer.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Pending(Arc<Mutex<HashSet<RequestId>>>);
+
+impl Pending {
+    /// A message that goes to the server: a request waits from now on, a cancelled one no longer.
+    pub(crate) fn sent(&self, message: &ClientJsonRpcMessage) {
+        match message {
+            ClientJsonRpcMessage::Request(request) => self.add(request.id.clone()),
+            ClientJsonRpcMessage::Notification(notification) => {
+                if let ClientNotification::CancelledNotification(cancelled) =
+                    &notification.notification
+                    && let Some(id) = &cancelled.params.request_id
+                {
+                    self.answers(id);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// A request that waits.
+    pub(crate) fn add(&self, id: RequestId) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(id);
+    }
+
+    /// Whether a request with this ID waits. It doesn't from now on: the second answer is none.
+    fn answers(&self, id: &RequestId) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(id)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+    }
+}
+
+/// Counts what comes in one time, and says when it is too much.
+#[derive(Debug)]
+pub(crate) struct Rate {
+    limit: u32,
+    window: Duration,
+    count: u32,
+    since: Instant,
+}
+
+impl Rate {
+    /// At most so much in this time.
+    pub(crate) fn new(limit: u32, window: Duration) -> Self {
+        Self { limit, window, count: 0, since: Instant::now() }
+    }
+
+    /// Counts one. Whether it is within the limit.
+    pub(crate) fn count(&mut self) -> bool {
+        if self.since.elapsed() > self.window {
+            (self.since, self.count) = (Instant::now(), 0);
+        }
+        self.count = self.count.saturating_add(1);
+        self.count <= self.limit
+    }
+}
+
+/// Lets messages through that can be meant.
+#[derive(Debug)]
+pub(crate) struct Gate {
+    pending: Pending,
+    unasked: Rate,
+}
+
+impl Gate {
+    /// One for answers to these requests.
+    pub(crate) fn new(pending: Pending) -> Self {
+        Self { pending, unasked: Rate::new(MAX_UNASKED, Duration::from_secs(1)) }
+    }
+
+    /// Whether a message is passed on.
+    ///
+    /// # Errors
+    ///
+    /// The server sent too much that answers nothing.
+    pub(crate) fn passes(&mut self, message: &ServerJsonRpcMessage) -> Result<bool, String> {
+        let is_answer = match message {
+            ServerJsonRpcMessage::Response(response) => self.pending.answers(&response.id),
+            ServerJsonRpcMessage::Error(error) => match &error.id {
+                Some(id) => self.pending.answers(id),
+                // It couldn't read which request it is about: then there has to be one.
+                None => !self.pending.is_empty(),
+            },
+            ServerJsonRpcMessage::Request(_) => {
+                self.count()?;
+                true
+            }
+            ServerJsonRpcMessage::Notification(notification) => {
+                self.count()?;
+                matches!(
+                    notification.notification,
+                    ServerNotification::ProgressNotification(_)
+                        | ServerNotification::ToolListChangedNotification(_)
+                )
+            }
+        };
+        if !is_answer {
+            self.count()?;
+        }
+        Ok(is_answer)
+    }
+
+    /// Counts a message that answers nothing.
+    pub(crate) fn count(&mut self) -> Result<(), String> {
+        if self.unasked.count() {
+            return Ok(());
+        }
+        Err(format!("it sent more than {MAX_UNASKED} messages in one second that answer nothing"))
+    }
+}
+
+/// Checks a message before anything parses it.
+///
+/// # Errors
+///
+/// It has too many values.
+pub(crate) fn check(message: &[u8]) -> Result<(), String> {
+    if values(message) > MAX_VALUES {
+        return Err(format!("it sent a message with more than {MAX_VALUES} values, the limit"));
+    }
+    Ok(())
+}
+
+/// A message, or `None` if it isn't one. A large one is parsed on a thread for blocking work.
+pub(crate) async fn parse(text: Vec<u8>) -> Option<ServerJsonRpcMessage> {
+    let parse = |text: &[u8]| serde_json::from_slice(text.trim_ascii()).ok();
+    if text.len() < LARGE {
+        return parse(&text);
+    }
+    tokio::task::spawn_blocking(move || parse(&text)).await.unwrap_or_default()
+}
+
+/// About how many values a JSON text has, without parsing it; never fewer.
+fn values(json: &[u8]) -> usize {
+    let (mut count, mut in_text, mut escaped) = (1, false, false);
+    for byte in json {
+        match (in_text, byte) {
+            (true, _) if escaped => escaped = false,
+            (true, b'\\') => escaped = true,
+            (_, b'"') => in_text = !in_text,
+            (false, b',' | b':' | b'[' | b'{') => count += 1,
+            _ => {}
+        }
+    }
+    count
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_counted_outside_of_texts() {
+        assert_eq!(values(br#""[,,,[""#), 1);
+        assert_eq!(values(br#"{"a\"[,": [1, 2]}"#), 5);
+        assert_eq!(values("[".repeat(1000).as_bytes()), 1001);
+    }
+
+    #[test]
+    fn last_words_hide_secrets_also_where_they_are_cut() {
+        let secret = "s3cret-".repeat(100);
+        let ended = Ended::knowing(Echoes::from_secrets([("token", secret.as_str())]));
+        ended.complain(format!("{secret} {}", "x".repeat(MAX_COMPLAINT - 20)).as_bytes());
+        let shown = ended.complaint();
+        assert!(!shown.contains("s3cret") && shown.ends_with('x'), "{shown}");
+        ended.complain(&secret.as_bytes()[..300]);
+        ended.complain(&secret.as_bytes()[300..]);
+        assert!(ended.complaint().ends_with("[REDACTED:token]"), "{}", ended.complaint());
+    }
+}

@@ -1,0 +1,448 @@
+//! The requests to a server at a URL: by the door, to its own origin alone, with bounded answers.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use berth_core::text::{cut, neutral_line};
+use berth_requests::{Credential, Door, DoorError, Limits, Request, Response};
+use futures_core::stream::BoxStream;
+use http::header::{ACCEPT, CONTENT_TYPE};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
+use rmcp::RoleClient;
+use rmcp::model::{
+    ClientJsonRpcMessage, ClientRequest, ErrorData, JsonRpcRequest, ServerJsonRpcMessage,
+};
+use rmcp::transport::streamable_http_client::{
+    HttpStatusError, SseError, StreamableHttpClient, StreamableHttpClientTransport,
+    StreamableHttpClientTransportConfig, StreamableHttpClientWorker, StreamableHttpError,
+    StreamableHttpPostResponse,
+};
+use rmcp::transport::{Transport, WorkerTransport};
+use sse_stream::Sse;
+use tokio::sync::mpsc;
+use url::Url;
+
+use crate::events::{Events, Parser};
+use crate::gate::{Ended, Gate, MAX_MESSAGE, Pending, Rate, check, parse};
+
+/// What the requests are for, in their records.
+const PURPOSE: &str = "mcp server";
+
+/// Most bytes of one stream of events.
+const MAX_STREAM: u64 = 64 << 20;
+
+/// Most events in one second.
+const MAX_EVENTS: u32 = 5000;
+
+/// Most streams that are opened again in [`STREAMS_TIME`].
+const MAX_STREAMS: u32 = 30;
+const STREAMS_TIME: Duration = Duration::from_secs(10);
+
+/// How long a stream of a session without a call may last, and be silent.
+const LISTENING: Duration = Duration::from_secs(24 * 3600);
+
+/// Most bytes of a session's name.
+const MAX_SESSION: usize = 1024;
+
+/// Bytes of the reason that an answer without a message states.
+const REASON: usize = 300;
+
+const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
+const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
+
+/// A server at a URL.
+pub(crate) struct Place {
+    /// The way out.
+    pub(crate) door: Door,
+    /// Its URL.
+    pub(crate) url: Url,
+    /// The headers of the operator, with their secrets.
+    pub(crate) headers: HeaderMap,
+    /// The secret of the header `Authorization`.
+    pub(crate) credential: Option<Credential>,
+    /// The longest time of an answer.
+    pub(crate) time: Duration,
+    /// What is told to do about a refused authorization.
+    pub(crate) remedy: String,
+}
+
+/// A request failed, for people.
+#[derive(Debug)]
+pub(crate) struct HttpError(String);
+
+impl std::fmt::Display for HttpError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for HttpError {}
+
+type Error = StreamableHttpError<HttpError>;
+
+fn failed(why: impl Into<String>) -> Error {
+    StreamableHttpError::Client(HttpError(why.into()))
+}
+
+fn from_door(error: &DoorError) -> Error {
+    failed(error.to_string())
+}
+
+/// Sends the messages of one connection.
+#[derive(Clone)]
+pub(crate) struct HttpClient(Arc<Inner>);
+
+struct Inner {
+    place: Place,
+    ended: Arc<Ended>,
+    events: Mutex<Rate>,
+    streams: Mutex<Rate>,
+}
+
+impl HttpClient {
+    fn request(
+        &self,
+        method: Method,
+        session: Option<&str>,
+        headers: HashMap<HeaderName, HeaderValue>,
+        limits: Limits,
+    ) -> Result<Request, Error> {
+        let place = &self.0.place;
+        let mut request = Request::new(PURPOSE, method, place.url.as_str())
+            .map_err(|error| from_door(&error))?
+            .stay()
+            .limits(limits)
+            .credential(place.credential.clone());
+        let written = place.headers.iter().map(|(name, value)| (name.clone(), value.clone()));
+        for (name, value) in written.chain(headers) {
+            request = request.header(name, value);
+        }
+        if let Some(session) = session {
+            let value = HeaderValue::from_str(session);
+            request = request.header(SESSION, value.map_err(|error| failed(error.to_string()))?);
+        }
+        Ok(request)
+    }
+
+    /// Sends a request. Ends the connection if it is refused for want of authorization.
+    async fn send(&self, request: Request) -> Result<Response, Error> {
+        let Inner { place, ended, .. } = &*self.0;
+        let answer = place.door.send(request).await.map_err(|error| from_door(&error))?;
+        if answer.status() != StatusCode::UNAUTHORIZED {
+            return Ok(answer);
+        }
+        let remedy = &place.remedy;
+        ended.set(format!("{} wants another authorization (401): {remedy}", answer.origin()));
+        Err(failed(ended.reason().unwrap_or_default()))
+    }
+
+    /// Reads the events of an answer in a task, until nobody wants them.
+    fn events(&self, mut answer: Response) -> BoxStream<'static, Result<Sse, SseError>> {
+        let (to, events) = mpsc::channel(16);
+        let inner = Arc::clone(&self.0);
+        tokio::spawn(async move {
+            let read = async {
+                let mut parser = Parser::default();
+                while let Some(piece) = answer.chunk().await.map_err(|error| match error {
+                    DoorError::TooLarge(..) => Some(error.to_string()),
+                    // The connection of one stream broke: others may go on.
+                    _ => None,
+                })? {
+                    for (mut event, data) in parser.take(&piece).map_err(Some)? {
+                        if !inner.events.lock().unwrap_or_else(PoisonError::into_inner).count() {
+                            let why = "it sent more than {} events in one second, the limit";
+                            return Err(Some(why.replace("{}", &MAX_EVENTS.to_string())));
+                        }
+                        if let Some(data) = data {
+                            check(&data).map_err(Some)?;
+                            let data = inner.ended.without_secrets(data);
+                            event.data = String::from_utf8(data).ok();
+                        }
+                        to.send(event).await.map_err(|_| None)?;
+                    }
+                }
+                Ok(())
+            };
+            let result: Result<(), Option<String>> = tokio::select! {
+                result = read => result,
+                () = to.closed() => Ok(()),
+            };
+            if let Err(Some(reason)) = result {
+                inner.ended.set(reason);
+            }
+        });
+        Box::pin(Events(events))
+    }
+
+    async fn post(
+        &self,
+        message: ClientJsonRpcMessage,
+        session: Option<Arc<str>>,
+        headers: HashMap<HeaderName, HeaderValue>,
+    ) -> Result<StreamableHttpPostResponse, Error> {
+        let body = serde_json::to_vec(&message)?;
+        let time = self.0.place.time;
+        let limits = Limits { time, idle: time, bytes: MAX_STREAM };
+        let request = self
+            .request(Method::POST, session.as_deref(), headers, limits)?
+            .header(CONTENT_TYPE, HeaderValue::from_static("application/json"))
+            .header(ACCEPT, HeaderValue::from_static("application/json, text/event-stream"))
+            .body(body);
+        let answer = self.send(request).await?;
+        let status = answer.status();
+        if status == StatusCode::NOT_FOUND && session.is_some() {
+            return Err(StreamableHttpError::SessionExpired);
+        }
+        let ClientJsonRpcMessage::Request(request) = &message else {
+            return match status.is_success() {
+                true => Ok(StreamableHttpPostResponse::Accepted),
+                false => Err(StreamableHttpError::HttpStatus(HttpStatusError::new(
+                    status.as_u16(),
+                    None,
+                ))),
+            };
+        };
+        let new_session = self.session(&answer)?;
+        let refused = |why: String| {
+            Ok(StreamableHttpPostResponse::Json(refusal(request, why), new_session.clone()))
+        };
+        match media_type(&answer).as_str() {
+            "text/event-stream" if status.is_success() => {
+                Ok(StreamableHttpPostResponse::Sse(self.events(answer), new_session))
+            }
+            "application/json" => {
+                let bytes = self.message(answer).await?;
+                let message = self.answer(request, status, bytes).await?;
+                Ok(StreamableHttpPostResponse::Json(message, new_session))
+            }
+            // The answer may come by the stream of the session.
+            _ if status == StatusCode::ACCEPTED => Ok(StreamableHttpPostResponse::Accepted),
+            // A server of an older revision, or something in front of it.
+            _ if status.is_client_error() && is_discovery(request) && session.is_none() => {
+                Ok(StreamableHttpPostResponse::Json(unknown_method(request, status), None))
+            }
+            kind if status.is_success() => refused(format!(
+                "its answer is of the type `{}`, neither JSON nor events",
+                neutral_line(cut(kind, 100))
+            )),
+            _ => refused(format!("it answered with {status}")),
+        }
+    }
+
+    /// The name of the session that an answer begins.
+    fn session(&self, answer: &Response) -> Result<Option<String>, Error> {
+        let Some(value) = answer.headers().get(SESSION) else { return Ok(None) };
+        let name = value.to_str().ok().filter(|name| {
+            (1..=MAX_SESSION).contains(&name.len())
+                && name.bytes().all(|byte| byte.is_ascii_graphic())
+        });
+        match name {
+            Some(name) => Ok(Some(name.to_owned())),
+            None => Err(failed(format!(
+                "the name of its session isn't 1 to {MAX_SESSION} visible ASCII characters"
+            ))),
+        }
+    }
+
+    /// The whole body of an answer, within the limits of a message.
+    async fn message(&self, mut answer: Response) -> Result<Vec<u8>, Error> {
+        let mut bytes = Vec::new();
+        while let Some(piece) = answer.chunk().await.map_err(|error| from_door(&error))? {
+            if bytes.len() + piece.len() > MAX_MESSAGE {
+                let limit = MAX_MESSAGE >> 20;
+                return Err(
+                    self.end(format!("it sent a message of more than {limit} MiB, the limit"))
+                );
+            }
+            bytes.extend_from_slice(&piece);
+        }
+        check(&bytes).map_err(|reason| self.end(reason))?;
+        Ok(self.0.ended.without_secrets(bytes))
+    }
+
+    /// The answer to a request. It came as the answer to this very request, so an error is about it
+    /// whatever it says.
+    async fn answer(
+        &self,
+        request: &JsonRpcRequest<ClientRequest>,
+        status: StatusCode,
+        bytes: Vec<u8>,
+    ) -> Result<ServerJsonRpcMessage, Error> {
+        let start = String::from_utf8_lossy(&bytes[..bytes.len().min(REASON)]).into_owned();
+        match parse(bytes).await {
+            Some(ServerJsonRpcMessage::Error(error)) => {
+                Ok(ServerJsonRpcMessage::error(error.error, Some(request.id.clone())))
+            }
+            Some(ServerJsonRpcMessage::Response(response)) if response.id != request.id => {
+                Ok(refusal(request, "its answer is for another request".to_owned()))
+            }
+            Some(message @ ServerJsonRpcMessage::Response(_)) if status.is_success() => Ok(message),
+            _ if status.is_client_error() && is_discovery(request) => {
+                Ok(unknown_method(request, status))
+            }
+            _ if !status.is_success() => Ok(refusal(request, format!("it answered with {status}"))),
+            _ => {
+                let start = neutral_line(cut(&start, REASON));
+                Ok(refusal(request, format!("its answer isn't the answer to a request: {start}")))
+            }
+        }
+    }
+
+    /// Ends the connection.
+    fn end(&self, reason: String) -> Error {
+        self.0.ended.set(reason.clone());
+        failed(reason)
+    }
+}
+
+fn media_type(answer: &Response) -> String {
+    let written = answer.headers().get(CONTENT_TYPE).map(HeaderValue::as_bytes).unwrap_or_default();
+    let written = String::from_utf8_lossy(written);
+    written.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
+}
+
+/// Whether it asks which revisions the server speaks.
+fn is_discovery(request: &JsonRpcRequest<ClientRequest>) -> bool {
+    matches!(request.request, ClientRequest::DiscoverRequest(_))
+}
+
+/// The failure of one request, after which others can be sent.
+fn refusal(request: &JsonRpcRequest<ClientRequest>, why: String) -> ServerJsonRpcMessage {
+    ServerJsonRpcMessage::error(ErrorData::internal_error(why, None), Some(request.id.clone()))
+}
+
+/// The answer of a server that doesn't know the question about its revisions.
+fn unknown_method(
+    request: &JsonRpcRequest<ClientRequest>,
+    status: StatusCode,
+) -> ServerJsonRpcMessage {
+    let error = ErrorData::invalid_request(format!("it answered with {status}"), None);
+    ServerJsonRpcMessage::error(error, Some(request.id.clone()))
+}
+
+impl StreamableHttpClient for HttpClient {
+    type Error = HttpError;
+
+    async fn post_message(
+        &self,
+        _uri: Arc<str>,
+        message: ClientJsonRpcMessage,
+        session_id: Option<Arc<str>>,
+        _auth_header: Option<String>,
+        custom_headers: HashMap<HeaderName, HeaderValue>,
+    ) -> Result<StreamableHttpPostResponse, Error> {
+        let is_request = matches!(message, ClientJsonRpcMessage::Request(_));
+        let posted = self.post(message, session_id, custom_headers).await;
+        if let (true, Err(StreamableHttpError::Client(error))) = (is_request, &posted) {
+            // Nothing says more to people than this.
+            self.0.ended.set(error.to_string());
+        }
+        posted
+    }
+
+    async fn delete_session(
+        &self,
+        _uri: Arc<str>,
+        session_id: Arc<str>,
+        _auth_header: Option<String>,
+        custom_headers: HashMap<HeaderName, HeaderValue>,
+    ) -> Result<(), Error> {
+        let limits = Limits::default();
+        let request = self.request(Method::DELETE, Some(&session_id), custom_headers, limits)?;
+        self.send(request).await.map(drop)
+    }
+
+    async fn get_stream(
+        &self,
+        _uri: Arc<str>,
+        session_id: Option<Arc<str>>,
+        last_event_id: Option<String>,
+        _auth_header: Option<String>,
+        custom_headers: HashMap<HeaderName, HeaderValue>,
+    ) -> Result<BoxStream<'static, Result<Sse, SseError>>, Error> {
+        if !self.0.streams.lock().unwrap_or_else(PoisonError::into_inner).count() {
+            let time = STREAMS_TIME.as_secs();
+            return Err(self.end(format!(
+                "it ended more than {MAX_STREAMS} streams within {time} s, the limit"
+            )));
+        }
+        let limits = Limits { time: LISTENING, idle: LISTENING, bytes: MAX_STREAM };
+        let mut request = self
+            .request(Method::GET, session_id.as_deref(), custom_headers, limits)?
+            .header(ACCEPT, HeaderValue::from_static("text/event-stream"));
+        if let Some(id) = last_event_id {
+            let value = HeaderValue::from_str(&id).map_err(|error| failed(error.to_string()))?;
+            request = request.header(LAST_EVENT, value);
+        }
+        let answer = self.send(request).await?;
+        let status = answer.status();
+        match media_type(&answer).as_str() {
+            "text/event-stream" if status.is_success() => Ok(self.events(answer)),
+            _ if status.is_client_error() || status.is_success() => {
+                Err(StreamableHttpError::ServerDoesNotSupportSse)
+            }
+            _ => Err(failed(format!("it answered with {status}"))),
+        }
+    }
+}
+
+/// A connection over HTTP.
+pub(crate) struct Http {
+    inner: WorkerTransport<StreamableHttpClientWorker<HttpClient>>,
+    pending: Pending,
+    gate: Gate,
+    ended: Arc<Ended>,
+}
+
+impl Http {
+    /// One that has sent nothing yet.
+    pub(crate) fn new(place: Place, ended: Arc<Ended>) -> Self {
+        let mut config = StreamableHttpClientTransportConfig::with_uri(place.url.as_str());
+        config.max_sse_event_size = MAX_MESSAGE;
+        let client = HttpClient(Arc::new(Inner {
+            place,
+            ended: Arc::clone(&ended),
+            events: Mutex::new(Rate::new(MAX_EVENTS, Duration::from_secs(1))),
+            streams: Mutex::new(Rate::new(MAX_STREAMS, STREAMS_TIME)),
+        }));
+        let pending = Pending::default();
+        Self {
+            inner: StreamableHttpClientTransport::with_client(client, config),
+            gate: Gate::new(pending.clone()),
+            pending,
+            ended,
+        }
+    }
+}
+
+impl Transport<RoleClient> for Http {
+    type Error = Error;
+
+    fn send(
+        &mut self,
+        message: ClientJsonRpcMessage,
+    ) -> impl Future<Output = Result<(), Error>> + Send + 'static {
+        self.pending.sent(&message);
+        self.inner.send(message)
+    }
+
+    async fn receive(&mut self) -> Option<ServerJsonRpcMessage> {
+        loop {
+            let message = tokio::select! {
+                biased;
+                () = self.ended.over() => return None,
+                message = self.inner.receive() => message?,
+            };
+            match self.gate.passes(&message) {
+                Ok(true) => return Some(message),
+                Ok(false) => {}
+                Err(reason) => self.ended.set(reason),
+            }
+        }
+    }
+
+    async fn close(&mut self) -> Result<(), Error> {
+        self.inner.close().await
+    }
+}
