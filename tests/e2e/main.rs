@@ -67,6 +67,7 @@ mod secrets;
 mod server_packages;
 mod servers;
 mod servers_http;
+mod servers_oauth;
 mod shell;
 mod signing;
 mod starting;

@@ -93,7 +93,7 @@ impl Scene {
             }
             assert!(started.elapsed() < PATIENCE, "{tool}: {answer}");
             assert!(answer.contains("can't be used"), "{tool}: {answer}");
-            std::thread::sleep(Duration::from_millis(50));
+            std::thread::yield_now();
         }
     }
 
@@ -118,7 +118,7 @@ fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let end = Instant::now() + PATIENCE;
     while !is_so() {
         assert!(Instant::now() < end, "{what}");
-        std::thread::sleep(Duration::from_millis(5));
+        std::thread::yield_now();
     }
 }
 
@@ -273,7 +273,7 @@ fn streams_that_end_at_once_and_bad_sessions_end_the_connection() {
     let started = Instant::now();
     while !text(&client.call("far__headers", json!({}))).contains("more than 30 streams") {
         assert!(started.elapsed() < PATIENCE);
-        std::thread::sleep(Duration::from_millis(50));
+        std::thread::yield_now();
     }
     let opened = scene.log().matches("GET ").count();
     assert!(opened <= 40, "{opened} streams");

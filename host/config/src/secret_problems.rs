@@ -12,8 +12,8 @@ const MAX_NAME: usize = 64;
 const MAX_SECRETS: usize = 64;
 
 impl Loaded {
-    /// Every secret, with its table (`tools.web`, `plugins.NAME`, `mcp.servers.NAME` or `telemetry`)
-    /// and its name.
+    /// Every secret, with its table (`tools.web`, `plugins.NAME`, `mcp.servers.NAME` or
+    /// `telemetry`) and its name.
     pub fn secrets(&self) -> impl Iterator<Item = (String, &str, &Secret)> {
         let web = self
             .config

@@ -6,7 +6,7 @@ use berth_contract::text::neutral_line;
 use berth_policy::egress::{Placement, Target};
 
 use super::loaded::is_provider_name;
-use super::{Loaded, McpServer, Problem, dotted_name};
+use super::{Loaded, McpOauth, McpServer, Problem, dotted_name};
 
 impl Loaded {
     /// Problems of servers that can't be found in a single value.
@@ -48,7 +48,7 @@ fn problem(server: &McpServer) -> Option<String> {
             ("variables", server.variables.is_empty()),
         ]
     } else {
-        vec![("headers", server.headers.is_empty())]
+        vec![("headers", server.headers.is_empty()), ("oauth", server.oauth == McpOauth::default())]
     };
     if let Some((key, _)) = of_other.iter().find(|(_, is_absent)| !is_absent) {
         let (has, needs) = if has_url { ("url", "command") } else { ("command", "url") };

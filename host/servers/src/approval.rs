@@ -8,12 +8,12 @@ use berth_core::config::{Folders, Loaded, McpServer};
 use berth_core::{HostError, ProviderState, provider_states};
 use serde::Serialize;
 
+use crate::START;
 use crate::connection::{Connection, Era};
 use crate::definitions::{checked, offered};
 use crate::launch::{Launch, Surroundings};
 use crate::packages::{self, Line};
 use crate::pins::{Pins, ToolDifference, digest, start_digest};
-use crate::running::START;
 use crate::server::provider_name;
 
 /// The state of one server of the configuration.

@@ -15,6 +15,8 @@ use clap::Subcommand;
 use serde_json::{Value, json};
 
 use crate::approval::{HostState, Inspection, inspect, states, unpinned};
+use crate::login::{login, logout};
+use crate::oauth::TokenFile;
 use crate::packages;
 use crate::pins::{Pins, ToolDifference};
 use crate::written::{self, Start};
@@ -51,6 +53,18 @@ pub enum ServersCommand {
         /// Print JSON
         #[arg(long)]
         json: bool,
+    },
+    /// Log in at the authorization server of a server at a URL
+    #[command(after_help = "Example:\n  berth mcp login tracker")]
+    Login {
+        /// The name of its table: `[mcp.servers.NAME]`
+        name: String,
+    },
+    /// Forget what a login brought
+    #[command(after_help = "Example:\n  berth mcp logout tracker")]
+    Logout {
+        /// The name of its table: `[mcp.servers.NAME]`
+        name: String,
     },
     /// Show what a server of your configuration offers, and approve it
     #[command(after_help = "Example:\n  berth mcp approve time")]
@@ -92,9 +106,12 @@ pub async fn run(
             check_name(name)?;
             change(file, |text| written::remove(text, name))?;
             Pins::default().store(folders, name)?;
+            TokenFile::new(folders, name, "").write(None)?;
             packages::forget(&folders.server_packages(name), None);
             Ok(Exit::Success)
         }
+        ServersCommand::Login { name } => login(&load()?, folders, name).await,
+        ServersCommand::Logout { name } => logout(&load()?, folders, name),
         ServersCommand::List { json } => list(&load()?, folders, *json),
         ServersCommand::Approve { name, yes } => {
             approve(&load()?, folders, &working_directory()?, name, *yes).await

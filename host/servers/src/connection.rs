@@ -96,16 +96,18 @@ impl Connection {
     ///
     /// Why it failed, for people.
     pub(crate) async fn open(launch: Arc<Launch>, era: Era) -> Result<Self, String> {
+        let starting = Arc::clone(&launch);
         let started = tokio::task::spawn_blocking(move || {
-            let secrets = launch.secrets()?;
-            let place = launch.place(&secrets)?;
-            let child = if place.is_none() { Some(launch.start(&secrets)?) } else { None };
-            Ok::<_, String>((child, place, secrets.echoes()))
+            let secrets = starting.secrets()?;
+            let place = starting.place(&secrets)?;
+            let child = if place.is_none() { Some(starting.start(&secrets)?) } else { None };
+            Ok::<_, String>((child, place, secrets.known()))
         });
-        let (child, place, echoes) = started.await.map_err(|error| error.to_string())??;
-        let ended = Arc::new(Ended::knowing(echoes));
+        let (child, place, known) = started.await.map_err(|error| error.to_string())??;
+        let ended = Arc::new(known);
         match (child, place) {
-            (_, Some(place)) => {
+            (_, Some(mut place)) => {
+                place.tokens = launch.tokens().await?;
                 let http = Http::new(place, Arc::clone(&ended));
                 Self::begin(http, Process(None), era, ended).await
             }

@@ -2,11 +2,11 @@
 //! that were asked for.
 
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use berth_core::CancellationToken;
-use berth_egress::Echoes;
+use berth_egress::{Echoes, SecretValue};
 use rmcp::model::{
     ClientJsonRpcMessage, ClientNotification, RequestId, ServerJsonRpcMessage, ServerNotification,
 };
@@ -40,13 +40,26 @@ pub(crate) struct Ended {
     over: CancellationToken,
     complaint: Mutex<Vec<u8>>,
     said_all: Notify,
+    known: RwLock<Known>,
+}
+
+/// Secrets by their names, and how they are found.
+#[derive(Debug, Default)]
+struct Known {
+    secrets: Vec<(String, Arc<SecretValue>)>,
     echoes: Option<Echoes>,
 }
 
 impl Ended {
-    /// One of a server that knows these secrets.
-    pub(crate) fn knowing(echoes: Option<Echoes>) -> Self {
-        Self { echoes, ..Self::default() }
+    /// The server knows one more secret from now on.
+    pub(crate) fn learns(&self, name: &str, secret: &Arc<SecretValue>) {
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        if known.secrets.iter().any(|(_, other)| other.expose() == secret.expose()) {
+            return;
+        }
+        known.secrets.push((name.to_owned(), Arc::clone(secret)));
+        let all = known.secrets.iter().map(|(name, secret)| (name.as_str(), secret.expose()));
+        known.echoes = Echoes::from_secrets(all);
     }
 
     /// Keeps the first reason.
@@ -93,7 +106,8 @@ impl Ended {
 
     /// What the server sent, with marks in place of the secrets that it knows.
     pub(crate) fn without_secrets(&self, bytes: Vec<u8>) -> Vec<u8> {
-        let without = self.echoes.as_ref().and_then(|echoes| echoes.redact(&bytes));
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        let without = known.echoes.as_ref().and_then(|echoes| echoes.redact(&bytes));
         without.unwrap_or(bytes)
     }
 }
@@ -263,7 +277,8 @@ mod tests {
     #[test]
     fn last_words_hide_secrets_also_where_they_are_cut() {
         let secret = "s3cret-".repeat(100);
-        let ended = Ended::knowing(Echoes::from_secrets([("token", secret.as_str())]));
+        let ended = Ended::default();
+        ended.learns("token", &Arc::new(SecretValue::new(secret.clone())));
         ended.complain(format!("{secret} {}", "x".repeat(MAX_COMPLAINT - 20)).as_bytes());
         let shown = ended.complaint();
         assert!(!shown.contains("s3cret") && shown.ends_with('x'), "{shown}");

@@ -7,12 +7,13 @@ use std::time::Duration;
 use berth_core::text::{cut, neutral_line};
 use berth_requests::{Credential, Door, DoorError, Limits, Request, Response};
 use futures_core::stream::BoxStream;
-use http::header::{ACCEPT, CONTENT_TYPE};
+use http::header::{ACCEPT, CONTENT_TYPE, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use rmcp::RoleClient;
 use rmcp::model::{
     ClientJsonRpcMessage, ClientRequest, ErrorData, JsonRpcRequest, ServerJsonRpcMessage,
 };
+use rmcp::transport::auth::WWWAuthenticateParams;
 use rmcp::transport::streamable_http_client::{
     HttpStatusError, SseError, StreamableHttpClient, StreamableHttpClientTransport,
     StreamableHttpClientTransportConfig, StreamableHttpClientWorker, StreamableHttpError,
@@ -25,6 +26,7 @@ use url::Url;
 
 use crate::events::{Events, Parser};
 use crate::gate::{Ended, Gate, MAX_MESSAGE, Pending, Rate, check, parse};
+use crate::oauth::Tokens;
 
 /// What the requests are for, in their records.
 const PURPOSE: &str = "mcp server";
@@ -61,6 +63,8 @@ pub(crate) struct Place {
     pub(crate) headers: HeaderMap,
     /// The secret of the header `Authorization`.
     pub(crate) credential: Option<Credential>,
+    /// The tokens of a login.
+    pub(crate) tokens: Option<Tokens>,
     /// The longest time of an answer.
     pub(crate) time: Duration,
     /// What is told to do about a refused authorization.
@@ -128,13 +132,29 @@ impl HttpClient {
     /// Sends a request. Ends the connection if it is refused for want of authorization.
     async fn send(&self, request: Request) -> Result<Response, Error> {
         let Inner { place, ended, .. } = &*self.0;
-        let answer = place.door.send(request).await.map_err(|error| from_door(&error))?;
+        let mut answer = self.send_with_token(request.clone()).await?;
+        if answer.status() == StatusCode::UNAUTHORIZED
+            && let Some(tokens) = &place.tokens
+            && tokens.refresh_early().await
+        {
+            answer = self.send_with_token(request).await?;
+        }
         if answer.status() != StatusCode::UNAUTHORIZED {
             return Ok(answer);
         }
         let remedy = &place.remedy;
         ended.set(format!("{} wants another authorization (401): {remedy}", answer.origin()));
         Err(failed(ended.reason().unwrap_or_default()))
+    }
+
+    async fn send_with_token(&self, mut request: Request) -> Result<Response, Error> {
+        let Inner { place, ended, .. } = &*self.0;
+        if let Some(tokens) = &place.tokens {
+            let token = tokens.current(ended).await;
+            let token = token.map_err(|why| self.end(format!("{why}; {}", place.remedy)))?;
+            request = request.credential(Some(Credential::new(&place.url, token)));
+        }
+        place.door.send(request).await.map_err(|error| from_door(&error))
     }
 
     /// Reads the events of an answer in a task, until nobody wants them.
@@ -207,6 +227,9 @@ impl HttpClient {
         let refused = |why: String| {
             Ok(StreamableHttpPostResponse::Json(refusal(request, why), new_session.clone()))
         };
+        if let Some(why) = self.missing_scope(&answer) {
+            return refused(why);
+        }
         match media_type(&answer).as_str() {
             "text/event-stream" if status.is_success() => {
                 Ok(StreamableHttpPostResponse::Sse(self.events(answer), new_session))
@@ -228,6 +251,23 @@ impl HttpClient {
             )),
             _ => refused(format!("it answered with {status}")),
         }
+    }
+
+    /// What is told of an answer that a token has too small a scope.
+    fn missing_scope(&self, answer: &Response) -> Option<String> {
+        let place = &self.0.place;
+        let challenge = String::from_utf8_lossy(answer.headers().get(WWW_AUTHENTICATE)?.as_bytes());
+        if answer.status() != StatusCode::FORBIDDEN || place.tokens.is_none() {
+            return None;
+        }
+        let challenge = WWWAuthenticateParams::parse(cut(&challenge, 2048), &place.url);
+        let scope =
+            challenge.scope.filter(|_| challenge.error.as_deref() == Some("insufficient_scope"))?;
+        let scope = neutral_line(cut(&scope, 200));
+        let remedy = &place.remedy;
+        Some(format!(
+            "it needs the scope `{scope}`: put it into `scopes` of its `oauth` table, then {remedy}"
+        ))
     }
 
     /// The name of the session that an answer begins.

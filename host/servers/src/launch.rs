@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use berth_core::config::{Folders, Loaded, McpServer, OwnFolder, Secret, dotted_name};
 use berth_core::{CancellationToken, ServerPlaces, door, own_helper, server_places};
-use berth_egress::{Echoes, SecretValue, read};
+use berth_egress::{SecretValue, read};
 use berth_policy::egress::Placement;
 use berth_requests::{Credential, Door, check_url};
 use berth_system::confine::{Tree, TreeAccess};
@@ -14,9 +14,11 @@ use berth_system::process::{Child, Command};
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
+use crate::START;
+use crate::gate::Ended;
 use crate::http::Place;
+use crate::oauth::{TokenFile, Tokens};
 use crate::packages::{self, Line};
-use crate::running::START;
 
 /// The latest time of a process: no server lasts so long.
 const FOREVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
@@ -219,8 +221,25 @@ impl Launch {
         }
         let credential = headers.remove(AUTHORIZATION).map(|value| Credential::new(&url, value));
         let time = Duration::from_secs(self.server.timeout_secs.get()).max(START);
-        let remedy = format!("look at [mcp.servers.{}.secrets]", self.name);
-        Ok(Some(Place { door: self.around.door(), url, headers, credential, time, remedy }))
+        let remedy = match self.server.secrets.is_empty() {
+            true => format!("run `berth mcp login {}`", self.name),
+            false => format!("look at [mcp.servers.{}.secrets]", self.name),
+        };
+        let tokens = None;
+        Ok(Some(Place { door: self.around.door(), url, headers, credential, tokens, time, remedy }))
+    }
+
+    /// The tokens of a login, if there was one.
+    ///
+    /// # Errors
+    ///
+    /// They can't be used.
+    pub(crate) async fn tokens(&self) -> Result<Option<Tokens>, String> {
+        let file = TokenFile::new(&self.around.folders, &self.name, &self.server.url);
+        if !file.may_be() || self.server.secrets.keys().next().is_some() {
+            return Ok(None);
+        }
+        Tokens::load(self.around.door(), &self.server, file).await
     }
 }
 
@@ -244,8 +263,10 @@ fn is_own(name: &HeaderName) -> bool {
 pub(crate) struct Secrets(Vec<(String, Arc<SecretValue>)>);
 
 impl Secrets {
-    /// Finds them in what the server sends.
-    pub(crate) fn echoes(&self) -> Option<Echoes> {
-        Echoes::from_secrets(self.0.iter().map(|(name, value)| (name.as_str(), value.expose())))
+    /// What is known of a server that gets them.
+    pub(crate) fn known(&self) -> Ended {
+        let ended = Ended::default();
+        self.0.iter().for_each(|(name, value)| ended.learns(name, value));
+        ended
     }
 }

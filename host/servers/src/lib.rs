@@ -20,6 +20,8 @@ mod findings;
 mod gate;
 mod http;
 mod launch;
+mod login;
+mod oauth;
 mod packages;
 mod pins;
 mod pipe;
@@ -33,6 +35,9 @@ pub use commands::{ServersCommand, run};
 pub use findings::findings;
 pub use pins::{PinnedTool, Pins, ToolDifference};
 pub use registry::Servers;
+
+/// Time for a server to start and to list its tools.
+const START: std::time::Duration = std::time::Duration::from_secs(60);
 
 /// Most tools of one server.
 const MAX_TOOLS: usize = 256;

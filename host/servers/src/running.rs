@@ -8,6 +8,7 @@ use berth_core::text::neutral_line;
 use berth_core::{ProgramState, ProviderState};
 use tokio::sync::{Mutex, OwnedMutexGuard, Semaphore};
 
+use crate::START;
 use crate::connection::{Connection, Era};
 use crate::definitions::checked;
 use crate::launch::Launch;
@@ -15,9 +16,6 @@ use crate::pins::Pins;
 
 /// Calls of one server at the same time; further ones wait.
 const MAX_CALLS: usize = 16;
-
-/// Time for a server to start and to list its tools.
-pub(crate) const START: Duration = Duration::from_secs(60);
 
 /// Calls in a row that reach their time limit before the server is ended.
 const MAX_TIMEOUTS: u32 = 2;

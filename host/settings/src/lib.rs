@@ -49,7 +49,7 @@ pub use filters::{BUILT_IN_FILTERS, FilterSecurity, Filters, WrittenExpression};
 pub use hosts::{HostGrant, Method, UrlScheme, WrittenHost, WrittenPrivateHosts};
 pub use installing::{AllowedPlugin, InstallKey, Installing, Parsed};
 pub use limits::{Limits, PluginLimits};
-pub use mcp::{Mcp, McpServer};
+pub use mcp::{Mcp, McpOauth, McpServer};
 pub use narrowing::Narrowing;
 pub use network::{Network, WithoutProxy, WrittenProxy};
 pub use overflow::Overflow;

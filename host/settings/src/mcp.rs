@@ -34,9 +34,9 @@ section! {
         /// Headers of each request to `url`, with their values. They are no place for secrets.
         #[schemars(extend("examples" = [{ "X-Team": "blue" }]))]
         pub headers: BTreeMap<String, String>, Narrowing::Each(&Narrowing::Ignored);
-        /// Secrets that it gets. With `url`, a secret goes into a header of each request there. With
-        /// `command`, it goes into the variable that has the name of its table. `hosts`, `methods`,
-        /// `paths` and `query` are for other requests.
+        /// Secrets that it gets. With `url`, a secret goes into a header of each request there.
+        /// With `command`, it goes into the variable that has the name of its table. `hosts`,
+        /// `methods`, `paths` and `query` are for other requests.
         pub secrets: BTreeMap<String, Secret>, Narrowing::Named(Secret::RULES);
         /// Its arguments.
         pub args: Vec<String>, Narrowing::Ignored;
@@ -52,6 +52,8 @@ section! {
         /// Variables that it gets, with their values. They are no place for secrets.
         #[schemars(extend("examples" = [{ "LOG_LEVEL": "warning" }]))]
         pub variables: BTreeMap<String, String>, Narrowing::Each(&Narrowing::Ignored);
+        /// How `berth mcp login` gets tokens for `url`.
+        pub oauth: McpOauth, Narrowing::Table(McpOauth::RULES);
         /// Seconds for one call, including the start of the server if it doesn't run.
         pub timeout_secs: Bounded<1, 86_400> = Bounded::clamped(60), Narrowing::Smaller;
         /// Seconds without a call after which it is ended. The next call starts it again.
@@ -59,5 +61,22 @@ section! {
         /// Whether what it says about the behaviour of its tools counts, such as that one only
         /// reads. Otherwise each of its tools counts as one that acts and may destroy.
         pub trust_annotations: bool, Narrowing::OnlyFalse;
+    }
+}
+
+section! {
+    /// How `berth mcp login` gets tokens for a server at a URL, by OAuth. Nothing is needed here if
+    /// the authorization server registers clients by itself.
+    pub struct McpOauth {
+        /// The name that the authorization server knows Berth by. If empty, Berth registers itself.
+        #[schemars(extend("examples" = ["berth"]))]
+        pub client_id: String, Narrowing::Ignored;
+        /// The authorization server. If set, no other one is used, and it may be at a private
+        /// address.
+        #[schemars(extend("examples" = ["https://login.example.com"]))]
+        pub issuer: String, Narrowing::Ignored;
+        /// The scopes that are asked for. If empty, those that the server names.
+        #[schemars(extend("examples" = [["read"]]))]
+        pub scopes: Vec<String>, Narrowing::Ignored;
     }
 }

@@ -1,0 +1,164 @@
+//! `berth mcp login` and `logout`.
+
+use std::io::Write;
+use std::time::Duration;
+
+use berth_core::config::{Folders, Loaded, McpServer};
+use berth_core::text::{cut, neutral_line};
+use berth_core::{HostError, door};
+use berth_requests::check_url;
+use berth_terminal::error::CommandError;
+use berth_terminal::exit::Exit;
+use berth_terminal::style::{FAINT, STRONG};
+use rmcp::transport::auth::{AuthorizationRequest, AuthorizationSession};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use url::Url;
+
+use crate::oauth::{TokenFile, explain, manager};
+
+/// Time for a person to agree in the browser.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+/// Time for a browser to send its request.
+const REQUEST_TIME: Duration = Duration::from_secs(5);
+
+/// Most bytes of the beginning of such a request.
+const MAX_REQUEST: usize = 16 * 1024;
+
+/// Where the browser comes back to.
+const PATH: &str = "/callback";
+
+fn server<'a>(config: &'a Loaded, name: &str) -> Result<&'a McpServer, CommandError> {
+    let shown = neutral_line(name);
+    match config.config.mcp.servers.get(name) {
+        Some(server) if !server.url.is_empty() => Ok(server),
+        Some(_) => Err(CommandError::Usage(format!(
+            "[mcp.servers.{shown}] is a program; a login is for servers with `url`"
+        ))),
+        None => {
+            Err(CommandError::Usage(format!("your configuration has no [mcp.servers.{shown}]")))
+        }
+    }
+}
+
+/// Lets a person log in at the server's authorization server, and keeps the tokens.
+pub(crate) async fn login(
+    config: &Loaded,
+    folders: &Folders,
+    name: &str,
+) -> Result<Exit, CommandError> {
+    let server = server(config, name)?;
+    let fail = |why: String| {
+        CommandError::Host(HostError::Config(format!("the login at `{name}` failed: {why}")))
+    };
+    let refused = |error| fail(explain(&error));
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
+    let back = format!("http://127.0.0.1:{}{PATH}", listener.local_addr()?.port());
+    let tokens = TokenFile::new(folders, name, &server.url);
+    let door = door(config, folders, "berth mcp");
+    let mut manager = manager(door, server, tokens).await.map_err(fail)?;
+    let found = manager.resolve_metadata().await.map_err(refused)?;
+    if !found.source.is_discovered() {
+        return Err(fail("it names no authorization server".to_owned()));
+    }
+    let issuer = found.metadata.issuer.clone().unwrap_or_default();
+    let expected = &server.oauth.issuer;
+    if !expected.is_empty() && issuer.trim_end_matches('/') != expected.trim_end_matches('/') {
+        let issuer = neutral_line(cut(&issuer, 200));
+        return Err(fail(format!(
+            "its authorization server is {issuer}; `issuer` in [mcp.servers.{name}.oauth] allows {expected}"
+        )));
+    }
+    manager.set_metadata(found.metadata);
+    let mut request = AuthorizationRequest::new(back.clone())
+        .with_client_name("Berth")
+        .with_initial_scope_selection()
+        .with_scopes(server.oauth.scopes.clone());
+    if !server.oauth.client_id.is_empty() {
+        request = request.with_preregistered_client(server.oauth.client_id.clone());
+    }
+    let session = AuthorizationSession::new(manager, request).await;
+    let session = session.map_err(|(_, error)| refused(error))?;
+    let address = browser_address(session.get_authorization_url(), server).map_err(fail)?;
+    let state = query(&address, "state").ok_or_else(|| fail("there is no state".to_owned()))?;
+    let mut err = anstream::stderr();
+    writeln!(err, "{STRONG}Open this address and log in at {}:{STRONG:#}", neutral_line(&issuer))?;
+    writeln!(std::io::stdout().lock(), "{address}")?;
+    writeln!(err, "{FAINT}It comes back to {back}.{FAINT:#}")?;
+    let returned = tokio::time::timeout(PATIENCE, returned(&listener, &back, &state)).await;
+    let returned = returned
+        .map_err(|_| fail(format!("nobody came back within {} s", PATIENCE.as_secs())))??;
+    if let Some(refusal) = query(&returned, "error") {
+        return Err(fail(format!("it was refused: {}", neutral_line(cut(&refusal, 200)))));
+    }
+    session.handle_callback_url(returned.as_str()).await.map_err(refused)?;
+    writeln!(err, "You are logged in. `berth mcp approve {name}` shows its tools.")?;
+    Ok(Exit::Success)
+}
+
+/// Forgets the tokens.
+pub(crate) fn logout(config: &Loaded, folders: &Folders, name: &str) -> Result<Exit, CommandError> {
+    let server = server(config, name)?;
+    TokenFile::new(folders, name, &server.url).write(None)?;
+    writeln!(anstream::stderr(), "Berth has no tokens for {name} now.")?;
+    Ok(Exit::Success)
+}
+
+/// The address for the browser: https, unless the operator named its place on this machine.
+fn browser_address(address: &str, server: &McpServer) -> Result<Url, String> {
+    let url = check_url(address).map_err(|error| error.to_string())?;
+    let is_named = |named: &String| {
+        Url::parse(named).is_ok_and(|named| berth_requests::same_origin(&named, &url))
+    };
+    if url.scheme() == "https" || [&server.url, &server.oauth.issuer].into_iter().any(is_named) {
+        return Ok(url);
+    }
+    Err(format!("its page {} isn't at https", neutral_line(cut(address, 200))))
+}
+
+fn query(url: &Url, name: &str) -> Option<String> {
+    url.query_pairs().find(|(key, _)| key == name).map(|(_, value)| value.into_owned())
+}
+
+/// Waits for the browser that comes back with this state. Others learn nothing.
+async fn returned(listener: &TcpListener, back: &str, state: &str) -> std::io::Result<Url> {
+    loop {
+        let (mut stream, _) = listener.accept().await?;
+        let request = tokio::time::timeout(REQUEST_TIME, requested(&mut stream)).await;
+        let target = request.ok().flatten().unwrap_or_default();
+        let url = Url::parse(back).ok().and_then(|back| back.join(&target).ok());
+        let is_it = |url: &Url| {
+            target.starts_with('/')
+                && url.path() == PATH
+                && query(url, "state").as_deref() == Some(state)
+        };
+        let found = url.filter(is_it);
+        let (status, text) = match &found {
+            Some(_) => ("200 OK", "Berth goes on in the terminal. You can close this page."),
+            None => ("404 Not Found", "This is not the page."),
+        };
+        let answer = format!(
+            "HTTP/1.1 {status}\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: {}\r\n\
+             Connection: close\r\nReferrer-Policy: no-referrer\r\n\r\n{text}\n",
+            text.len() + 1
+        );
+        let _ = tokio::time::timeout(REQUEST_TIME, stream.write_all(answer.as_bytes())).await;
+        if let Some(url) = found {
+            return Ok(url);
+        }
+    }
+}
+
+/// The target of a GET.
+async fn requested(stream: &mut TcpStream) -> Option<String> {
+    let mut head = Vec::new();
+    while !head.windows(4).any(|end| end == b"\r\n\r\n") {
+        if head.len() > MAX_REQUEST || stream.read_buf(&mut head).await.ok()? == 0 {
+            return None;
+        }
+    }
+    let line = std::str::from_utf8(&head).ok()?.lines().next()?.to_owned();
+    let target = line.strip_prefix("GET ")?.strip_suffix(" HTTP/1.1")?;
+    Some(target.to_owned())
+}
