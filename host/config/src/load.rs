@@ -108,6 +108,7 @@ pub(super) fn load_with(
     let all = Loaded::from_leaves(&leaves)?;
     problems.extend(all.problems());
     problems.extend(all.secret_problems());
+    problems.extend(all.server_problems());
     if !problems.is_empty() {
         return Err(Problems(problems));
     }

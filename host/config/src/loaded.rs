@@ -297,7 +297,6 @@ impl Loaded {
                 problems.push(Problem::new(source, message));
             }
         }
-        problems.extend(self.server_problems());
         let tools = &self.config.tools;
         let lists = tools
             .permissions
