@@ -64,6 +64,8 @@ mod remedies;
 mod requests;
 mod retry;
 mod secrets;
+mod server_offers;
+mod server_questions;
 mod servers;
 mod shell;
 mod signing;

@@ -1,14 +1,9 @@
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 
-use crate::{Call, Definition, Failure, Output};
+use crate::{BoxFuture, Call, Definition, Failure, Offers, Output};
 
 /// The result of a call: the tool's output or its failure.
 pub type Outcome = Result<Output, Failure>;
-
-/// A boxed future.
-pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// A source of tools: the plugin runtime, the client of a server, code of the embedding program.
 ///
@@ -29,6 +24,16 @@ pub trait Provider: Send + Sync + 'static {
     /// approved its definitions and that their schemas compile.
     fn is_third_party(&self) -> bool {
         false
+    }
+
+    /// What it offers beside tools. The host asks once, when it is built.
+    fn offers(&self) -> Offers {
+        Offers::default()
+    }
+
+    /// The name and version of the program that runs its tools, for the record of a call.
+    fn version(&self) -> Option<String> {
+        None
     }
 
     /// Runs one call of one of its tools, [`Call::tool`]. Dropping the future cancels it.

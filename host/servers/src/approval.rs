@@ -9,6 +9,8 @@ use serde::Serialize;
 
 use crate::connection::{Connection, Era};
 use crate::definitions::{checked, offered};
+use crate::listing::Listing;
+use crate::offers;
 use crate::pins::{Pins, ToolDifference, digest, start_digest};
 use crate::server::{START, launch};
 
@@ -44,7 +46,7 @@ pub fn states(config: &Loaded, folders: &Folders) -> Result<Vec<ServerState>, Ho
             () if pins.start != start_digest(server) => "changed",
             () => "approved",
         };
-        let (tools, left_out) = offered(name, &pins.tools, server.trust_annotations);
+        let (tools, left_out) = offered(name, &pins, server.trust_annotations);
         Ok(ServerState {
             name: name.clone(),
             state,
@@ -62,9 +64,10 @@ pub fn states(config: &Loaded, folders: &Folders) -> Result<Vec<ServerState>, Ho
 pub struct Inspection {
     /// What is pinned if a person approves it.
     pub pins: Pins,
-    /// How its tools differ from what was approved.
-    pub differences: Vec<ToolDifference>,
-    /// Tools that aren't offered, each with the reason.
+    /// How its tools, prompts and resources differ from what was approved, each with the word for
+    /// it.
+    pub differences: Vec<(&'static str, ToolDifference)>,
+    /// What aren't offered, each with the reason.
     pub left_out: Vec<(String, String)>,
 }
 
@@ -93,19 +96,25 @@ pub async fn inspect(
             Err(_) => Connection::open(Arc::clone(&launch), Era::Handshake).await?,
         };
         let tools = connection.tools().await;
+        let listing = match &tools {
+            Ok(_) => connection.listing().await,
+            Err(_) => Ok(Listing::default()),
+        };
         let [protocol, own_name, version, instructions] = connection.about();
         connection.end();
-        let tools = tools?;
-        let (tools, left_out) = checked(&tools);
+        let (tools, listing) = (tools?, listing?);
+        let (tools, mut left_out) = checked(&tools);
+        let (offers, left_out_too) = offers::pin(&listing);
+        left_out.extend(left_out_too);
         let instructions = digest(&instructions);
-        let pins = Pins { start, protocol, name: own_name, version, instructions, tools };
+        let pins = Pins { start, protocol, name: own_name, version, instructions, tools, offers };
         Ok((pins, left_out))
     };
     let looked = tokio::time::timeout(START, look)
         .await
         .unwrap_or_else(|_| Err(format!("it didn't list its tools within {} s", START.as_secs())));
     let (pins, mut left_out) = looked.map_err(fail)?;
-    left_out.extend(offered(name, &pins.tools, trust_annotations).1);
-    let differences = known.differences(&pins.tools);
+    left_out.extend(offered(name, &pins, trust_annotations).1);
+    let differences = known.differences(&pins);
     Ok(Inspection { pins, differences, left_out })
 }

@@ -10,8 +10,10 @@ use berth_core::text::{cut, neutral_line};
 use berth_core::{Call, CancellationToken, ServerPlaces};
 use berth_system::process::{Child, Command, Ending};
 use rmcp::model::{
-    CallToolRequest, CallToolRequestParams, CallToolResult, ClientRequest, PaginatedRequestParams,
-    ProtocolVersion, ServerResult, Tool,
+    CallToolRequest, CallToolRequestParams, CallToolResult, ClientRequest, GetPromptRequest,
+    GetPromptRequestParams, GetPromptResult, InputResponses, PaginatedRequestParams,
+    ProtocolVersion, ReadResourceRequest, ReadResourceRequestParams, ReadResourceResult,
+    ServerResult, Tool,
 };
 use rmcp::service::{
     ClientLifecycleMode, PeerRequestOptions, RequestHandle, RunningService, ServiceError,
@@ -22,6 +24,7 @@ use serde_json::Value;
 
 use crate::MAX_TOOLS;
 use crate::client::Client;
+use crate::inquiries::MAX_QUESTIONS;
 use crate::pipe::{Ended, Pipe};
 
 /// Time for a server that was told to end.
@@ -30,8 +33,8 @@ const GRACE: Duration = Duration::from_millis(500);
 /// The latest time of a process: no server lasts so long.
 const FOREVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
-/// Most pages of a list of tools.
-const MAX_PAGES: usize = 64;
+/// Most pages of a list.
+pub(crate) const MAX_PAGES: usize = 64;
 
 /// How a server is started.
 #[derive(Debug)]
@@ -134,13 +137,14 @@ impl Connection {
     ///
     /// Why it failed, for people.
     pub(crate) async fn open(launch: Arc<Launch>, era: Era) -> Result<Self, String> {
+        let asks = launch.server.elicitation;
         let started = tokio::task::spawn_blocking(move || launch.start()).await;
         let mut child = started.map_err(|error| error.to_string())??;
         let streams = child.take_streams().ok_or("its pipes are missing")?;
         let process = Process(Some(child));
         let ended = Arc::new(Ended::default());
         let pipe = Pipe::new(streams, Arc::clone(&ended)).map_err(|error| error.to_string())?;
-        let client = Client::default();
+        let client = Client { asks, ..Client::default() };
         match serve_client_with_lifecycle(client.clone(), pipe, era.lifecycle()).await {
             Ok(service) => Ok(Self { service, process, client, ended }),
             Err(error) => {
@@ -160,7 +164,7 @@ impl Connection {
         }
     }
 
-    fn peer(&self) -> &Peer<RoleClient> {
+    pub(crate) fn peer(&self) -> &Peer<RoleClient> {
         self.service.peer()
     }
 
@@ -222,7 +226,94 @@ impl Connection {
             Value::Object(arguments) => Some(arguments.clone()),
             _ => None,
         };
-        let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
+        let answer = self
+            .request(call, |responses, state| {
+                let mut params = params.clone();
+                (params.input_responses, params.request_state) = (responses, state);
+                ClientRequest::CallToolRequest(CallToolRequest::new(params))
+            })
+            .await?;
+        match answer {
+            ServerResult::CallToolResult(result) => Ok(result),
+            _ => Err(CallError::Refused("its answer isn't the result of a tool".to_owned())),
+        }
+    }
+
+    /// Reads a resource.
+    ///
+    /// # Errors
+    ///
+    /// Why there is no answer, for people.
+    pub(crate) async fn read(
+        &self,
+        uri: &str,
+        call: &Call,
+    ) -> Result<ReadResourceResult, CallError> {
+        let answer = self
+            .request(call, |responses, state| {
+                let mut params = ReadResourceRequestParams::new(uri);
+                (params.input_responses, params.request_state) = (responses, state);
+                ClientRequest::ReadResourceRequest(ReadResourceRequest::new(params))
+            })
+            .await?;
+        match answer {
+            ServerResult::ReadResourceResult(result) => Ok(result),
+            _ => Err(CallError::Refused("its answer isn't a resource".to_owned())),
+        }
+    }
+
+    /// Gets a prompt.
+    ///
+    /// # Errors
+    ///
+    /// Why there is no answer, for people.
+    pub(crate) async fn prompt(
+        &self,
+        params: &GetPromptRequestParams,
+        call: &Call,
+    ) -> Result<GetPromptResult, CallError> {
+        let answer = self
+            .request(call, |responses, state| {
+                let mut params = params.clone();
+                (params.input_responses, params.request_state) = (responses, state);
+                ClientRequest::GetPromptRequest(GetPromptRequest::new(params))
+            })
+            .await?;
+        match answer {
+            ServerResult::GetPromptResult(result) => Ok(result),
+            _ => Err(CallError::Refused("its answer isn't a prompt".to_owned())),
+        }
+    }
+
+    /// Makes a request for a call. If the answer is that the server needs input, asks for it and
+    /// repeats the request.
+    async fn request(
+        &self,
+        call: &Call,
+        request: impl Fn(Option<InputResponses>, Option<String>) -> ClientRequest,
+    ) -> Result<ServerResult, CallError> {
+        let running = self.client.running.add(call);
+        let (mut responses, mut state) = (None, None);
+        for _ in 0..=MAX_QUESTIONS {
+            match self.send(request(responses, state), call).await? {
+                ServerResult::InputRequiredResult(required) => {
+                    if required.input_requests.is_some() && !self.client.asks {
+                        return Err(CallError::Refused(
+                            "it needs an answer of the user, which `elicitation = false` rules out"
+                                .to_owned(),
+                        ));
+                    }
+                    let requests = required.input_requests.unwrap_or_default();
+                    let answers = running.answers(requests).await.map_err(CallError::Refused)?;
+                    (responses, state) = (Some(answers), required.request_state);
+                }
+                result => return Ok(result),
+            }
+        }
+        Err(CallError::Refused(format!("it asked for input more than {MAX_QUESTIONS} times")))
+    }
+
+    async fn send(&self, request: ClientRequest, call: &Call) -> Result<ServerResult, CallError> {
         let sent =
             self.peer().send_cancellable_request(request, PeerRequestOptions::no_options()).await;
         let handle = sent.map_err(|error| CallError::Lost(self.explain(&error)))?;
@@ -235,11 +326,7 @@ impl Connection {
         };
         sent.0 = None;
         match answer {
-            Ok(ServerResult::CallToolResult(result)) => Ok(result),
-            Ok(ServerResult::InputRequiredResult(_)) => Err(CallError::Refused(
-                "the server asks for more input, which Berth doesn't pass on".to_owned(),
-            )),
-            Ok(_) => Err(CallError::Refused("its answer isn't the result of a tool".to_owned())),
+            Ok(result) => Ok(result),
             Err(ServiceError::McpError(error)) => {
                 let message = neutral_line(cut(&error.message, 2048));
                 Err(CallError::Refused(format!("error {}: {message}", error.code.0)))
@@ -248,7 +335,7 @@ impl Connection {
         }
     }
 
-    fn explain(&self, error: &ServiceError) -> String {
+    pub(crate) fn explain(&self, error: &ServiceError) -> String {
         self.ended().unwrap_or_else(|| neutral_line(cut(&error.to_string(), 1024)))
     }
 }

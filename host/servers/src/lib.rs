@@ -14,6 +14,11 @@ mod client;
 mod commands;
 mod connection;
 mod definitions;
+mod form;
+mod inquiries;
+mod listing;
+mod naming;
+mod offers;
 mod pins;
 mod pipe;
 mod server;
@@ -21,12 +26,15 @@ mod written;
 
 pub use approval::{Inspection, ServerState, inspect, states};
 pub use commands::{approve, check_name, list};
-pub use pins::{PinnedTool, Pins, ToolDifference};
+pub use pins::{PinnedOffers, PinnedTool, Pins, ToolDifference};
 pub use server::providers;
 pub use written::{add, remove};
 
 /// Most tools of one server.
 const MAX_TOOLS: usize = 256;
+
+/// Most prompts, resources and templates of one server, each.
+const MAX_OFFERS: usize = 256;
 
 /// Most bytes of the definition of one tool, as JSON text.
 const MAX_DEFINITION: usize = 64 * 1024;

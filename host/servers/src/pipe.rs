@@ -225,7 +225,8 @@ impl Reader {
                 self.count()?;
                 matches!(
                     notification.notification,
-                    ServerNotification::ProgressNotification(_)
+                    ServerNotification::CancelledNotification(_)
+                        | ServerNotification::ProgressNotification(_)
                         | ServerNotification::ToolListChangedNotification(_)
                 )
             }

@@ -11,4 +11,16 @@ def echo(message: str) -> str:
     return message
 
 
+@server.resource("memo://greeting")
+def greeting() -> str:
+    """Greets."""
+    return "welcome"
+
+
+@server.prompt()
+def plan(topic: str) -> str:
+    """Plans something."""
+    return f"Plan {topic}."
+
+
 server.run("stdio")
