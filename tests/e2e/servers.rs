@@ -275,7 +275,8 @@ fn killed_host_leaves_no_process() {
     for _ in 0..5 {
         let mut client = scene.client();
         assert!(text(&client.call("evil__children", json!({}))).contains("begun"));
-        assert!(scene.processes() >= 4, "the server and its children run");
+        // A program that begins has no command line yet.
+        until("the server and its children run", || scene.processes() >= 4);
         // Dropping it kills the host.
         drop(client);
         scene.assert_gone();
@@ -458,6 +459,22 @@ fn server_of_python_works() {
     let plan = json!({ "name": "py__plan", "arguments": { "topic": "a trip" } });
     let plan = client.request("prompts/get", plan);
     assert!(plan["messages"].to_string().contains("Plan a trip"), "{plan}");
+    client.leave();
+    // A question in the revision without a handshake, to a client of each kind.
+    let branch = json!({ "action": "accept", "content": { "branch": "next" } });
+    let mut client = Client::new(&cli, &[], MODERN, true);
+    let mut merge = json!({ "name": "py__merge", "arguments": {} });
+    let required = client.request("tools/call", merge.clone());
+    merge["requestState"] = required["requestState"].clone();
+    merge["inputResponses"] = json!({ "answer": branch });
+    let merged = client.request("tools/call", merge);
+    assert!(text(&merged).contains("merged next"), "{required} {merged}");
+    client.leave();
+    let mut client = Client::new(&cli, &[], LEGACY, true);
+    let merge = client.ask("tools/call", json!({ "name": "py__merge", "arguments": {} }));
+    client.user_says(&branch);
+    let merged = client.answer(merge);
+    assert!(text(&merged).contains("merged next"), "{merged}");
     client.leave();
     let told = cli.run(&["call", "py__echo", "message=hello"]).ends(0);
     assert!(told.stdout.contains("hello"), "{}", told.stdout);

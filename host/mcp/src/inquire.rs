@@ -6,6 +6,16 @@ use serde_json::Value;
 
 use crate::approver::{AskMode, CallApprover};
 use crate::random;
+use crate::tasks::Task;
+
+/// A question that a task shows while this is held.
+struct OpenInTask<'a>(&'a Task);
+
+impl Drop for OpenInTask<'_> {
+    fn drop(&mut self) {
+        self.0.withdraw_question();
+    }
+}
 
 impl CallApprover {
     /// Asks the client's user. Nobody else is asked: who isn't there can't answer in the middle of
@@ -25,8 +35,8 @@ impl CallApprover {
             AskMode::Elicit(peer) => self.elicit_form(peer, form).await.ok(),
             AskMode::Return(returned) => match self.begun.as_ref().and_then(|begun| begun.asks()) {
                 Some(task) => {
+                    let _open = OpenInTask(&task);
                     let answer = task.ask(form).await;
-                    task.withdraw_question();
                     answer.ok().and_then(|answer| serde_json::from_value(answer).ok())
                 }
                 None => self.asking.parked.ask(id, form, &returned.questions).await,

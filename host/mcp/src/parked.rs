@@ -95,10 +95,12 @@ impl ParkedCalls {
         let request = InputRequest::Elicitation(ElicitRequest::new(form));
         let requests = [(FIELD.to_owned(), request)].into();
         let required = InputRequiredResult::new(Some(requests), Some(format!("{TICKET}{id}")));
-        if !answer.is_closed() {
-            let parked =
-                ParkedCall { session: Arc::clone(session), tool: tool.to_owned(), call, answer };
-            self.lock().insert(id, parked);
+        let parked =
+            ParkedCall { session: Arc::clone(session), tool: tool.to_owned(), call, answer };
+        let mut all = self.lock();
+        // If the call has stopped waiting meanwhile, nobody else would forget it.
+        if !parked.answer.is_closed() {
+            all.insert(id, parked);
         }
         required
     }

@@ -47,11 +47,20 @@ pub(crate) struct RunningCall {
 impl RunningCalls {
     /// Lets the server ask until the guard is dropped.
     pub(crate) fn add(&self, call: &Call) -> RunningGuard {
-        let server = call.tool.split_once("__").map_or(&*call.tool, |(server, _)| server);
+        self.start(&call.tool, &call.session, call.inquirer.clone())
+    }
+
+    fn start(
+        &self,
+        tool: &str,
+        session: &Arc<str>,
+        inquirer: Option<Arc<dyn Inquirer>>,
+    ) -> RunningGuard {
+        let server = tool.split_once("__").map_or(tool, |(server, _)| server);
         let running = Arc::new(RunningCall {
             asker: format!("The server `{server}`"),
-            session: Arc::clone(&call.session),
-            inquirer: call.inquirer.clone(),
+            session: Arc::clone(session),
+            inquirer,
             asked: AtomicU32::new(0),
             turn: tokio::sync::Mutex::default(),
         });
@@ -268,6 +277,33 @@ mod tests {
             assert!(check_address(bad).is_err(), "{bad}");
         }
         assert!(check_address(&format!("https://a/{}", "x".repeat(MAX_ADDRESS))).is_err());
+    }
+
+    #[tokio::test]
+    async fn question_never_reaches_another_session() {
+        let calls = RunningCalls::default();
+        let (one, other): (Arc<str>, Arc<str>) = ("one".into(), "other".into());
+        let ask = || async {
+            calls
+                .ask(ElicitRequestParams::UrlElicitationParams {
+                    meta: None,
+                    message: "x".to_owned(),
+                    url: "https://example.com".to_owned(),
+                    elicitation_id: "1".to_owned(),
+                })
+                .await
+                .map(|answer| answer.action)
+        };
+        assert!(ask().await.is_err(), "no call runs");
+        let first = calls.start("s__a", &one, None);
+        let _second = calls.start("s__b", &one, None);
+        assert_eq!(ask().await.ok(), Some(ElicitationAction::Cancel), "it would be asked");
+        let stranger = calls.start("s__a", &other, None);
+        assert!(ask().await.is_err(), "whose question is it?");
+        drop(first);
+        assert!(ask().await.is_err(), "two sessions still");
+        drop(stranger);
+        assert_eq!(ask().await.ok(), Some(ElicitationAction::Cancel));
     }
 
     /// Answers when it is told to.

@@ -167,7 +167,10 @@ mod tests {
             shown.starts_with("The server `s` asks a question of its own:\n│ one\n│ two\n"),
             "{shown}"
         );
-        assert!(shown.contains("name (Your name) [required]:") && shown.contains("  2: Beta"), "{shown}");
+        assert!(
+            shown.contains("name (Your name) [required]:") && shown.contains("  2: Beta"),
+            "{shown}"
+        );
     }
 
     #[test]
