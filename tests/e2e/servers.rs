@@ -10,17 +10,17 @@ use crate::mcp::client::{Client, LEGACY, MODERN, records, text};
 use crate::support::{Cli, fetched};
 
 /// Time limit for something that must happen.
-const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The hostile server as `[mcp.servers.evil]`, with one granted folder.
-struct Scene {
-    cli: Cli,
+pub(crate) struct Scene {
+    pub(crate) cli: Cli,
     mark: String,
 }
 
 impl Scene {
     /// Not approved yet. `more`: lines of its table.
-    fn unapproved(number: u32, more: &str) -> Self {
+    pub(crate) fn unapproved(number: u32, more: &str) -> Self {
         let scene = Self {
             cli: Cli::new(),
             mark: format!("{}{number:04}", 8_000_000 + std::process::id()),
@@ -37,27 +37,27 @@ impl Scene {
         scene
     }
 
-    fn new(number: u32, more: &str) -> Self {
+    pub(crate) fn new(number: u32, more: &str) -> Self {
         let scene = Self::unapproved(number, more);
         scene.cli.run(&["mcp", "approve", "evil", "--yes"]).ends(0);
         fs::remove_file(scene.folder().join("started")).expect("it was started");
         scene
     }
 
-    fn folder(&self) -> PathBuf {
+    pub(crate) fn folder(&self) -> PathBuf {
         self.cli.root.path().canonicalize().expect("it is there").join("server")
     }
 
-    fn put(&self, name: &str) {
+    pub(crate) fn put(&self, name: &str) {
         fs::write(self.folder().join(name), "").expect("a file is written");
     }
 
     /// How often the server was started.
-    fn starts(&self) -> usize {
+    pub(crate) fn starts(&self) -> usize {
         fs::read(self.folder().join("started")).map_or(0, |bytes| bytes.len())
     }
 
-    fn client(&self) -> Client {
+    pub(crate) fn client(&self) -> Client {
         Client::new(&self.cli, &[], LEGACY, false)
     }
 
@@ -70,13 +70,22 @@ impl Scene {
     }
 
     #[track_caller]
-    fn assert_gone(&self) {
+    pub(crate) fn assert_gone(&self) {
         until("all processes are gone", || self.processes() == 0);
     }
 }
 
+/// The memory that a server's answers took is free again.
 #[track_caller]
-fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+pub(crate) fn assert_small(client: &Client) {
+    let status = fs::read_to_string(format!("/proc/{}/status", client.pid())).expect("it runs");
+    let memory = status.lines().find(|line| line.starts_with("VmRSS")).expect("it says so");
+    let kib: u64 = memory.split_whitespace().nth(1).and_then(|kib| kib.parse().ok()).expect("KiB");
+    assert!(kib < 400 * 1024, "the memory came back: {memory}");
+}
+
+#[track_caller]
+pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let end = Instant::now() + PATIENCE;
     while !is_so() {
         assert!(Instant::now() < end, "{what}");
@@ -130,7 +139,7 @@ fn server_sees_its_grants_and_nothing_else() {
     let left = fs::read_dir(scene.folder()).expect("it is there").flatten();
     let mut left: Vec<_> = left.map(|entry| entry.file_name()).collect();
     left.sort();
-    assert_eq!(left, ["server.py", "started"], "the sandbox leaves nothing behind");
+    assert_eq!(left, ["declared", "server.py", "started"], "the sandbox leaves nothing behind");
     scene.assert_gone();
 }
 
@@ -251,10 +260,7 @@ fn hostile_answers_harm_nobody() {
         };
         assert_eq!(answer["isError"], true);
     }
-    let status = fs::read_to_string(format!("/proc/{}/status", client.pid())).expect("it runs");
-    let memory = status.lines().find(|line| line.starts_with("VmRSS")).expect("it says so");
-    let kib: u64 = memory.split_whitespace().nth(1).and_then(|kib| kib.parse().ok()).expect("KiB");
-    assert!(kib < 400 * 1024, "the memory came back: {memory}");
+    assert_small(&client);
     client.leave();
     scene.assert_gone();
 }
@@ -337,6 +343,7 @@ fn killed_host_leaves_no_process() {
     for _ in 0..5 {
         let mut client = scene.client();
         assert!(text(&client.call("evil__children", json!({}))).contains("begun"));
+        // A program that begins has no command line yet.
         until("the server and its children run", || scene.processes() >= 4);
         // Dropping it kills the host.
         drop(client);
@@ -393,7 +400,7 @@ fn nobody_who_says_no_starts_or_approves_a_server() {
     scene.cli.run(&["call", "evil__echo_text", "text=hello"]).ends(2);
     assert_eq!(scene.starts(), 1);
     let approved = scene.cli.typed(line, "y\ny\n").expect("there is a terminal");
-    assert!(approved.stdout.contains("Approved, with 15 tools"), "{}", approved.stdout);
+    assert!(approved.stdout.contains("Approved, with 18 tools"), "{}", approved.stdout);
     scene.cli.run(&["call", "evil__echo_text", "text=hello"]).ends(0);
 }
 
@@ -421,7 +428,7 @@ fn project_adds_a_server_only_if_it_is_trusted() {
 }
 
 /// A configuration with one real server, approved.
-fn real(name: &str, command: &[&Path], readable: &[&Path]) -> Cli {
+pub(crate) fn real(name: &str, command: &[&Path], readable: &[&Path]) -> Cli {
     let cli = Cli::new();
     let text = |path: &&Path| json!(path.to_str().expect("a path is text"));
     let [program, arguments @ ..] = command else { panic!("it has a program") };
@@ -468,6 +475,29 @@ fn servers_of_npm_work() {
     assert!(environment.contains("HOME") && !environment.contains("BERTH_"), "{environment}");
     client.leave();
 
+    let mut client = Client::new(&cli, &[], LEGACY, true);
+    let call = json!({ "name": "all__trigger-elicitation-request", "arguments": {} });
+    let asks = client.ask("tools/call", call);
+    let said =
+        json!({ "action": "accept", "content": { "name": "Ada", "check": true, "integer": 7 } });
+    let form = client.user_says(&said);
+    assert!(form["message"].as_str().is_some_and(|text| text.contains("The server `all` asks")));
+    let answered = text(&client.answer(asks));
+    assert!(answered.contains("Ada"), "{answered}");
+    let listed = client.request("resources/list", json!({}));
+    let resources = listed["resources"].as_array().expect("a list");
+    let document = resources.iter().filter_map(|resource| resource["uri"].as_str());
+    let document = document.into_iter().find(|uri| uri.starts_with("all+demo://resource/static"));
+    let read = client.request("resources/read", json!({ "uri": document.expect("a document") }));
+    assert!(read["contents"][0]["text"].as_str().is_some_and(|text| text.len() > 100), "{read}");
+    let dynamic = json!({ "uri": "all+demo://resource/dynamic/text/1" });
+    let read = client.request("resources/read", dynamic);
+    assert!(read["contents"].to_string().contains("plaintext resource"), "{read}");
+    let prompt = json!({ "name": "all__args-prompt", "arguments": { "city": "Oslo" } });
+    let prompt = client.request("prompts/get", prompt);
+    assert!(prompt["messages"].to_string().contains("weather in Oslo"), "{prompt}");
+    client.leave();
+
     let script = package.join("server-filesystem/dist/index.js");
     let cli = real("files", &[&node, &script, &PathBuf::from(".")], &[&folder]);
     let mut client = Client::new(&cli, &[], MODERN, false);
@@ -491,6 +521,29 @@ fn server_of_python_works() {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("clients/python/echo_server.py");
     let here = script.parent().expect("it lies in a folder");
     let cli = real("py", &[&python, &script], &[&folder, home, here]);
+    let mut client = Client::new(&cli, &[], MODERN, false);
+    let note = client.request("resources/read", json!({ "uri": "py+memo://greeting" }));
+    assert!(note["contents"].to_string().contains("welcome"), "{note}");
+    let plan = json!({ "name": "py__plan", "arguments": { "topic": "a trip" } });
+    let plan = client.request("prompts/get", plan);
+    assert!(plan["messages"].to_string().contains("Plan a trip"), "{plan}");
+    client.leave();
+    // A question in the revision without a handshake, to a client of each kind.
+    let branch = json!({ "action": "accept", "content": { "branch": "next" } });
+    let mut client = Client::new(&cli, &[], MODERN, true);
+    let mut merge = json!({ "name": "py__merge", "arguments": {} });
+    let required = client.request("tools/call", merge.clone());
+    merge["requestState"] = required["requestState"].clone();
+    merge["inputResponses"] = json!({ "answer": branch });
+    let merged = client.request("tools/call", merge);
+    assert!(text(&merged).contains("merged next"), "{required} {merged}");
+    client.leave();
+    let mut client = Client::new(&cli, &[], LEGACY, true);
+    let merge = client.ask("tools/call", json!({ "name": "py__merge", "arguments": {} }));
+    client.user_says(&branch);
+    let merged = client.answer(merge);
+    assert!(text(&merged).contains("merged next"), "{merged}");
+    client.leave();
     let told = cli.run(&["call", "py__echo", "message=hello"]).ends(0);
     assert!(told.stdout.contains("hello"), "{}", told.stdout);
 }

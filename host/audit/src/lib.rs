@@ -36,8 +36,8 @@ pub use self::follow::Follow;
 use self::log::{Bounds, Log, Unsynced};
 pub use self::reader::{LogPosition, LogRecord, ReadFrom, RecordReader};
 pub use self::record::{
-    AnswerRecord, CallRecord, FilteredRecord, JobRecord, OutcomeRecord, OwnRequestRecord,
-    ProviderRecord, RollbackRecord, SnapshotRecord, ToolRecord,
+    AnswerRecord, CallRecord, FilteredRecord, InquiryRecord, JobRecord, OutcomeRecord,
+    OwnRequestRecord, ProviderRecord, RollbackRecord, SnapshotRecord, ToolRecord,
 };
 pub use self::stats::{FilterStats, ToolStats};
 pub use self::trail::{ChainHead, Trail};
@@ -153,6 +153,19 @@ impl Audit {
             "The call has run, and what it did is done; its answer is kept back",
         );
         failure.filter(|_| outcome.acts && outcome.attempts > 0).map_or(Ok(()), Err)
+    }
+
+    /// Records a question of a tool's own to the person, or what came of it.
+    ///
+    /// # Errors
+    ///
+    /// It can't be recorded, so it must not be asked, or its answer must not count.
+    pub async fn inquiry(&self, inquiry: &InquiryRecord<'_>) -> Result<(), Failure> {
+        let Some(settings) = self.settings else { return Ok(()) };
+        let written =
+            self.write(settings, |key| record::inquiry(key, inquiry, &self.front_end)).await;
+        let what = "The question of the tool was not passed on";
+        self.check_write(settings, written, what).map_or(Ok(()), Err)
     }
 
     /// Records the undo of a call.

@@ -70,8 +70,30 @@ pub enum ProviderRecord<'a> {
         /// The SHA-256 of its component.
         digest: &'a str,
     },
-    /// Another provider, by its name.
-    Other(&'a str),
+    /// Another provider.
+    Other {
+        /// Its name.
+        name: &'a str,
+        /// The name and version of the program that runs its tools, if there is one.
+        version: Option<String>,
+    },
+}
+
+/// A question of a tool's own to the person, or what came of it.
+pub struct InquiryRecord<'a> {
+    /// The call's ID.
+    pub call: &'a str,
+    /// The tool's name.
+    pub tool: &'a str,
+    /// Its provider.
+    pub provider: &'a str,
+    /// What is wanted: `form` or `address`.
+    pub wanted: &'a str,
+    /// `accepted`, `declined` or `unanswered`, and who answered, or why nobody did. `None`: it is
+    /// asked now. The values of a form aren't recorded.
+    pub answer: Option<(&'a str, &'a str)>,
+    /// The session's name.
+    pub session: &'a str,
 }
 
 /// The outcome of a call.
@@ -259,6 +281,29 @@ pub(super) fn rollback(key: &Key, record: &RollbackRecord<'_>, front_end: &str) 
     line.word("result", if record.error.is_none() { "success" } else { "error" });
     if let Some(error) = record.error {
         line.text("error", error, TEXT);
+    }
+    line.text("session", record.session, NAME);
+    line.plain("front_end", front_end, NAME);
+    line.into_bytes()
+}
+
+/// A question of a tool's own.
+pub(super) fn inquiry(key: &Key, record: &InquiryRecord<'_>, front_end: &str) -> Vec<u8> {
+    let mut line = Line::new("inquiry", key);
+    line.plain("call", record.call, NAME);
+    line.plain("tool", record.tool, NAME);
+    line.plain("provider", record.provider, NAME);
+    line.word("wanted", record.wanted);
+    match record.answer {
+        Some((answer @ "unanswered", reason)) => {
+            line.word("answer", answer);
+            line.text("reason", reason, TEXT);
+        }
+        Some((answer, by)) => {
+            line.word("answer", answer);
+            line.plain("answered_by", by, NAME);
+        }
+        None => {}
     }
     line.text("session", record.session, NAME);
     line.plain("front_end", front_end, NAME);
@@ -476,7 +521,10 @@ fn tool(line: &mut Line<'_>, record: &CallRecord<'_>) {
                     line.plain("plugin", name, NAME);
                     line.word("digest", digest);
                 }
-                ProviderRecord::Other(name) => line.plain("provider", name, NAME),
+                ProviderRecord::Other { name, ref version } => {
+                    line.plain("provider", name, NAME);
+                    line.optional("provider_version", version.as_deref(), NAME);
+                }
             }
         }
         // No tool has this name.

@@ -210,6 +210,7 @@ mod tests {
             arguments: Vec::new(),
             preview: None,
             text_for_models: false,
+            unlisted: false,
             fence: None,
             foreign: false,
             aliases: vec!["see".into()],

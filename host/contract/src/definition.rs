@@ -43,6 +43,10 @@ pub struct Definition {
     /// its calls, and rules about paths don't see what a call acts on.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub foreign: bool,
+    /// Whether it isn't listed. A front end calls it for something that it lists in another form,
+    /// such as a [resource](crate::ResourceOffer).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unlisted: bool,
     /// A JSON object for fields that this type doesn't have.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub meta: Option<Value>,
@@ -146,6 +150,7 @@ impl Definition {
             fence: None,
             aliases: Vec::new(),
             foreign: false,
+            unlisted: false,
             meta: None,
         }
     }

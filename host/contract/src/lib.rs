@@ -11,7 +11,10 @@ mod denial;
 mod error;
 mod feedback;
 mod filter;
+mod future;
+mod inquiry;
 mod jobs;
+mod offers;
 mod output;
 mod output_recorder;
 mod path_rules;
@@ -32,11 +35,14 @@ pub use error::{Category, Failure, HOST_CODES, HostError};
 pub use filter::{
     Confidence, FilterDefinition, FilterInput, FilterVerdict, Matcher, Pattern, Purpose,
 };
+pub use future::BoxFuture;
+pub use inquiry::{Inquirer, Inquiry, InquiryAnswer, Wanted};
 pub use jobs::{JobCommand, JobEnd, JobPlace, JobStarter};
+pub use offers::{Offers, PromptOffer, PromptOfferArgument, ResourceOffer};
 pub use output::{Body, Content, Output};
 pub use output_recorder::{OutputRecorder, OutputStream};
 pub use path_rules::{PathRefusal, PathRules};
-pub use provider::{BoxFuture, Outcome, ProgramState, Provider, ProviderState};
+pub use provider::{Outcome, ProgramState, Provider, ProviderState};
 pub use report::{
     CommandOutput, FileState, LeftOut, Lookup, Report, ReportEntries, RequestRecord, Seen,
     SeenFile, Sight,

@@ -1,16 +1,11 @@
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Call, Definition, Failure, Output};
+use crate::{BoxFuture, Call, Definition, Failure, Offers, Output};
 
 /// The result of a call: the tool's output or its failure.
 pub type Outcome = Result<Output, Failure>;
-
-/// A boxed future.
-pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// A source of tools: the plugin runtime, the client of a server, code of the embedding program.
 ///
@@ -33,8 +28,18 @@ pub trait Provider: Send + Sync + 'static {
         false
     }
 
+    /// What it offers beside tools. The host asks once, when it is built.
+    fn offers(&self) -> Offers {
+        Offers::default()
+    }
+
     /// What the program behind its tools is doing. `None`: there is no such program.
     fn state(&self) -> Option<ProviderState> {
+        None
+    }
+
+    /// The name and version of the program that runs its tools, for the record of a call.
+    fn version(&self) -> Option<String> {
         None
     }
 

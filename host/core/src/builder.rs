@@ -13,7 +13,7 @@ use berth_answers::{OverflowReader, OverflowStore};
 use berth_catalogue::plugins::{Plugins, Policies, Watch, runtime_config};
 use berth_catalogue::subjects::Lookups;
 use berth_config::{Folders, Loaded};
-use berth_contract::{HostError, Provider};
+use berth_contract::{HostError, Offers, Provider};
 use berth_egress::{Network, Resolve};
 use berth_jobs::{JobTools, Jobs};
 use berth_runtime::{Builtin, Runtime};
@@ -292,6 +292,8 @@ impl HostBuilder {
             // A long-lived host has the time: no call waits for it.
             tokio::task::spawn_blocking(move || overflow.remove_expired());
         }
+        let offers = providers.iter().map(|provider| provider.offers());
+        let offers = offers.filter(|offers| *offers != Offers::default()).collect();
         let plugins = Arc::new(Plugins::new(runtime, policies, &providers, self.watch)?);
         plugins.answer_questions(Box::new(move |question| {
             let (jobs, providers) = &answering;
@@ -361,6 +363,7 @@ impl HostBuilder {
             retry,
             undo,
             jobs,
+            offers,
             observer: self.observer,
             refusal: std::sync::OnceLock::new(),
         })

@@ -24,8 +24,15 @@ pub struct OfferedTool {
     pub boost: f64,
 }
 
-/// The tools that are enabled and that the rules don't deny altogether.
+/// The tools that are enabled and that the rules don't deny altogether, as far as they are listed.
 pub(crate) fn listed(rules: &Rules, catalogue: &Catalogue) -> Vec<Arc<Definition>> {
+    let mut tools = reachable(rules, catalogue);
+    tools.retain(|tool| !tool.unlisted);
+    tools
+}
+
+/// The same with those that are never listed.
+pub(crate) fn reachable(rules: &Rules, catalogue: &Catalogue) -> Vec<Arc<Definition>> {
     let on = catalogue
         .tools()
         .iter()

@@ -10,7 +10,7 @@ use berth_catalogue::subjects::Lookups;
 use berth_catalogue::{Audience, Link};
 use berth_contract::{
     CancellationToken, Category, Content, Definition, Events, Failure, FilterDefinition,
-    FilterInput, FilterVerdict, HostError, NoEvents, Pattern, Purpose,
+    FilterInput, FilterVerdict, HostError, NoEvents, Offers, Pattern, Purpose,
 };
 use berth_policy::{Phase, Trust};
 use berth_runtime::PluginInfo;
@@ -50,6 +50,8 @@ pub struct Host {
     pub(crate) undo: Option<Arc<Undo>>,
     /// The commands in the background.
     pub(crate) jobs: Arc<HostJobs>,
+    /// What providers offer beside tools.
+    pub(crate) offers: Vec<Offers>,
     pub(crate) observer: Option<Arc<dyn CallObserver>>,
     /// Why no further call runs.
     pub(crate) refusal: std::sync::OnceLock<String>,
@@ -231,6 +233,23 @@ impl Host {
             offered.sort_by(|one, other| other.boost.total_cmp(&one.boost));
             offered
         })
+    }
+
+    /// The prompts and resources of providers other than plugins, without those that the rules deny
+    /// altogether.
+    pub fn offers(&self) -> Vec<Offers> {
+        let listed = dependencies::reachable(&self.governor.rules(), &self.plugins.catalogue());
+        let is_listed = |name: &str| listed.iter().any(|tool| tool.name == name);
+        let mut all = self.offers.clone();
+        for offers in &mut all {
+            if !is_listed(&offers.prompter) {
+                offers.prompts.clear();
+            }
+            if !is_listed(&offers.reader) {
+                offers.resources.clear();
+            }
+        }
+        all
     }
 
     /// The current tool of a name or an alias. `None`: a call of it would fail with

@@ -11,7 +11,7 @@ use berth_answers::{Answer, Step};
 use berth_catalogue::{CallContext, Catalogue, Tool, subjects, validate};
 use berth_contract::{
     Call, CallId, CancellationToken, Category, Content, Definition, Denial, Events, Failure,
-    Outcome, Report,
+    Inquirer, Outcome, Report,
 };
 use berth_jobs::{JobAbout, JobStart};
 use berth_policy::{Decision, Verdict};
@@ -225,6 +225,7 @@ impl Host {
             self.retry.dedup_events(context, self.shaping.redact_events(context, inputs.events));
         let network = self.governor.reaches_network(context);
         let decision = governance.decision.as_ref();
+        let inquirer = self.inquirer(context, &tool, inputs.approver.clone()).map(Arc::new);
         let mut relies =
             decision.is_some_and(|decision| self.governor.relies_on_undo(context, decision));
         let (outcome, changes, time) = loop {
@@ -242,6 +243,7 @@ impl Host {
                     time,
                     network,
                     events.attempt(),
+                    inquirer.clone().map(|inquirer| inquirer as _),
                     &inputs.cancel,
                 );
                 let outcome = tool.provider.call(provided).await;
@@ -253,6 +255,9 @@ impl Host {
                 }
             };
             let time = steps.finish_step("run");
+            if let Some(inquirer) = &inquirer {
+                governance.waited += inquirer.take_waited();
+            }
             match run.job.take() {
                 Some(job) if outcome.is_ok() && job.has_started() => {
                     // What the command changes is saved until it ends.
@@ -433,6 +438,7 @@ fn provider_call(
     time: Option<Duration>,
     network: bool,
     events: Arc<dyn Events>,
+    inquirer: Option<Arc<dyn Inquirer>>,
     cancel: &CancellationToken,
 ) -> Call {
     Call {
@@ -453,6 +459,7 @@ fn provider_call(
         output: run.spool.clone().map(|spool| spool as _),
         jobs: run.job.clone().map(|job| job as _),
         command_changes: run.journal.as_ref().and_then(CallJournal::command_recorder),
+        inquirer,
         report: Arc::clone(&run.report),
         events,
         cancel: cancel.clone(),

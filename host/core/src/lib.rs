@@ -249,6 +249,7 @@ mod door;
 mod fingerprint;
 mod governor;
 mod host;
+mod inquiries;
 pub mod jobs;
 mod journey;
 pub mod news;
@@ -280,10 +281,11 @@ pub use berth_config as config;
 pub use berth_contract::{
     Access, Annotations, Body, BoxFuture, Call, CallId, CancellationToken, Category,
     ChangeArguments, Confidence, Content, Definition, Denial, Events, Failure, FileState,
-    FilterDefinition, FilterInput, FilterVerdict, HOST_CODES, HostError, Lookup, Matcher, NoEvents,
-    Outcome, Output, Pattern, PreviewArguments, ProgramState, Progress, Provider, ProviderState,
-    Purpose, Report, ReportEntries, Role, Rollback, Seen, SeenFile, Sight, Snapshot, Subject,
-    SubjectKind, ToolArgument, text,
+    FilterDefinition, FilterInput, FilterVerdict, HOST_CODES, HostError, Inquirer, Inquiry,
+    InquiryAnswer, Lookup, Matcher, NoEvents, Offers, Outcome, Output, Pattern, PreviewArguments,
+    ProgramState, Progress, PromptOffer, PromptOfferArgument, Provider, ProviderState, Purpose,
+    Report, ReportEntries, ResourceOffer, Role, Rollback, Seen, SeenFile, Sight, Snapshot, Subject,
+    SubjectKind, ToolArgument, Wanted, text,
 };
 pub use berth_egress::Resolve;
 pub use berth_policy::{

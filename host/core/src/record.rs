@@ -146,7 +146,9 @@ fn tool_record(tool: &Tool) -> ToolRecord<'_> {
             name: &plugin.info().manifest.name,
             digest: &plugin.info().digest,
         },
-        None => ProviderRecord::Other(tool.provider.name()),
+        None => {
+            ProviderRecord::Other { name: tool.provider.name(), version: tool.provider.version() }
+        }
     };
     ToolRecord { definition: &tool.definition, provider }
 }

@@ -129,6 +129,7 @@ fn name(kind: &str, fields: &Fields<'_>) -> String {
         ("outcome", "blocked") => "Tool call refused".to_owned(),
         ("outcome", _) => "Tool call failed".to_owned(),
         ("approval", _) => "Approval answered".to_owned(),
+        ("inquiry", _) => "Question of a tool".to_owned(),
         ("egress", "blocked") => "Request refused".to_owned(),
         ("egress", _) => "Request".to_owned(),
         ("job_begin", _) => "Command in the background begins".to_owned(),

@@ -151,7 +151,8 @@ fn blocks(parts: Vec<Content>) -> Vec<ContentBlock> {
     parts.into_iter().filter(says).enumerate().map(|(at, part)| block(at, part)).collect()
 }
 
-fn block(at: usize, part: Content) -> ContentBlock {
+/// A part in the protocol's form.
+pub(crate) fn block(at: usize, part: Content) -> ContentBlock {
     let Content { body, media_type, .. } = part;
     match body {
         Body::Text(text) => ContentBlock::text(text),

@@ -12,7 +12,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use berth_core::config::{Folders, McpApprovals};
 use berth_core::text::{cut, neutral_line};
 use berth_core::{
-    Approver, BoxFuture, Fingerprint, HostError, PostingApprover, Question, Reply, Scope, state,
+    Approver, BoxFuture, Fingerprint, HostError, Inquiry, InquiryAnswer, PostingApprover, Question,
+    Reply, Scope, state,
 };
 use rmcp::model::{
     CancelledNotificationParam, ClientCapabilities, ClientResult, ConstTitle, ElicitRequest,
@@ -25,12 +26,11 @@ use rmcp::service::{Peer, PeerRequestOptions, RequestContext};
 use rmcp::{ErrorData, RoleServer, ServiceError};
 use serde_json::{Value, json};
 use tokio::runtime::Handle;
+use tokio::sync::mpsc;
 
+use crate::parked::{FIELD, OpenQuestion, ParkedCalls};
 use crate::random;
 use crate::tasks::{StartedTask, Task, owner};
-
-/// The one field of the form, and the key under which a client answers it.
-const FIELD: &str = "answer";
 
 /// The choices.
 const ONCE: &str = "once";
@@ -53,6 +53,8 @@ pub(crate) struct QuestionMeans {
     pub(crate) mcp: McpApprovals,
     /// Asks if the client can't, or must not.
     pub(crate) posting: PostingApprover,
+    /// Calls that wait for the answer to a question of their tool.
+    pub(crate) parked: ParkedCalls,
 }
 
 /// Seals tickets and knows the used ones: for all servers of one user, so that a client can bring
@@ -123,17 +125,21 @@ pub(crate) fn seconds() -> u64 {
 
 /// Asks for one call.
 pub(crate) struct CallApprover {
-    way: AskMode,
-    asking: Arc<QuestionMeans>,
+    pub(crate) way: AskMode,
+    pub(crate) asking: Arc<QuestionMeans>,
     /// The client that is asked. `None`: it doesn't say what it is, or isn't asked.
     client: Option<Implementation>,
     /// Whether the client's revision has titles for choices: since 2025-11-25.
     has_titles: bool,
     /// The call, if its client takes tasks.
-    begun: Option<Arc<StartedTask>>,
+    pub(crate) begun: Option<Arc<StartedTask>>,
+    /// Whether the client shows addresses.
+    pub(crate) can_visit: bool,
+    /// The questions of the call's tool, if they end its request.
+    questions: Mutex<Option<mpsc::Receiver<OpenQuestion>>>,
 }
 
-enum AskMode {
+pub(crate) enum AskMode {
     /// Asks while the call waits.
     Elicit(Peer<RoleServer>),
     /// Ends the call; the client repeats it.
@@ -161,7 +167,9 @@ impl Drop for Open {
     }
 }
 
-struct TicketAnswer {
+pub(crate) struct TicketAnswer {
+    /// Where questions of the call's tool go.
+    pub(crate) questions: mpsc::Sender<OpenQuestion>,
     tickets: Arc<Tickets>,
     session: Arc<str>,
     /// The client's answer and ticket.
@@ -171,8 +179,8 @@ struct TicketAnswer {
 }
 
 impl CallApprover {
-    /// For a call in a session, with the client's answer to an earlier question. `can_ask`: whether
-    /// the client [supports forms](supports_forms).
+    /// For a call in a session, with the client's answer to an earlier question. `asks`: what the
+    /// client can ask.
     ///
     /// # Errors
     ///
@@ -182,7 +190,7 @@ impl CallApprover {
         tickets: &Arc<Tickets>,
         session: &Arc<str>,
         context: &RequestContext<RoleServer>,
-        can_ask: bool,
+        asks: ClientAsks,
         brought: (Option<String>, Option<InputResponses>),
         begun: Option<Arc<StartedTask>>,
     ) -> Result<Self, ErrorData> {
@@ -190,13 +198,17 @@ impl CallApprover {
         let ends = version.as_ref().is_some_and(|version| !version.has_initialize());
         let has_titles = version
             .is_some_and(|version| version.as_str() >= ProtocolVersion::V_2025_11_25.as_str());
-        let way = match (asking.mcp, can_ask) {
+        let mut questions = None;
+        let way = match (asking.mcp, asks.forms) {
             (McpApprovals::Deny, _) => AskMode::Nobody,
             (McpApprovals::Terminal, _) | (McpApprovals::Client, false) => AskMode::Elsewhere,
             (McpApprovals::Client, true) if ends => {
                 let (tickets, session) = (Arc::clone(tickets), Arc::clone(session));
                 let answered = answered(&tickets, &session, brought).await?;
+                let (sender, receiver) = mpsc::channel(1);
+                questions = Some(receiver);
                 AskMode::Return(Box::new(TicketAnswer {
+                    questions: sender,
                     tickets,
                     session,
                     answered,
@@ -209,7 +221,20 @@ impl CallApprover {
             AskMode::Elicit(_) | AskMode::Return(_) => context.client_info(),
             AskMode::Elsewhere | AskMode::Nobody => None,
         };
-        Ok(Self { way, asking: Arc::clone(asking), client, has_titles, begun })
+        Ok(Self {
+            way,
+            asking: Arc::clone(asking),
+            client,
+            has_titles,
+            begun,
+            can_visit: asks.addresses,
+            questions: Mutex::new(questions),
+        })
+    }
+
+    /// The questions of the call's tool, for whoever answers the request.
+    pub(crate) fn take_questions(&self) -> Option<mpsc::Receiver<OpenQuestion>> {
+        self.questions.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     /// The question that the client has to ask before it repeats the call, if there is one.
@@ -227,7 +252,7 @@ impl CallApprover {
                 Reply::Unasked("`mcp = \"deny\"` in [approvals] lets no client ask".to_owned())
             }
             AskMode::Elsewhere => self.ask_elsewhere(question).await,
-            AskMode::Elicit(peer) => match self.elicit(peer, &question).await {
+            AskMode::Elicit(peer) => match self.elicit_form(peer, self.form(&question)).await {
                 Ok(result) => self.reply_of(&result),
                 Err(error) => Reply::Unasked(format!(
                     "the client could not ask: {}",
@@ -259,12 +284,12 @@ impl CallApprover {
 
     /// Asks while the call waits. When it no longer waits, the client is told to close the
     /// question.
-    async fn elicit(
+    pub(crate) async fn elicit_form(
         &self,
         peer: &Peer<RoleServer>,
-        question: &Question,
+        form: ElicitRequestParams,
     ) -> Result<ElicitResult, ServiceError> {
-        let request = ServerRequest::ElicitRequest(ElicitRequest::new(self.form(question)));
+        let request = ServerRequest::ElicitRequest(ElicitRequest::new(form));
         let asked =
             peer.send_cancellable_request(request, PeerRequestOptions::no_options()).await?;
         let mut open = Open(Some((peer.clone(), asked.id.clone())));
@@ -333,7 +358,7 @@ impl CallApprover {
     }
 
     /// The name of whoever answers, for the record.
-    fn by(&self) -> String {
+    pub(crate) fn by(&self) -> String {
         let Some(client) = &self.client else { return "MCP client".to_owned() };
         let name = format!("{} {}", client.name, client.version);
         format!("MCP client {}", neutral_line(cut(&name, NAME)))
@@ -365,6 +390,10 @@ impl Approver for CallApprover {
         Box::pin(self.reply(question))
     }
 
+    fn inquire(&self, inquiry: Inquiry) -> BoxFuture<'_, InquiryAnswer> {
+        Box::pin(self.put(inquiry))
+    }
+
     fn waits(&self) -> bool {
         match &self.way {
             AskMode::Elicit(_) => true,
@@ -375,12 +404,21 @@ impl Approver for CallApprover {
     }
 }
 
-/// Whether a client supports forms. A client that names no mode does.
-pub(crate) fn supports_forms(client: &ClientCapabilities) -> bool {
-    client
-        .elicitation
-        .as_ref()
-        .is_some_and(|elicitation| elicitation.form.is_some() || elicitation.url.is_none())
+/// What a client can ask its user.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ClientAsks {
+    /// Forms. A client that names no mode supports them.
+    forms: bool,
+    /// To open an address.
+    addresses: bool,
+}
+
+impl ClientAsks {
+    pub(crate) fn new(client: &ClientCapabilities) -> Self {
+        let Some(elicitation) = &client.elicitation else { return Self::default() };
+        let addresses = elicitation.url.is_some();
+        Self { forms: elicitation.form.is_some() || !addresses, addresses }
+    }
 }
 
 async fn answered(

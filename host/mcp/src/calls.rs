@@ -12,6 +12,7 @@ use tokio::sync::Semaphore;
 use crate::answer;
 use crate::live::LiveHost;
 use crate::metrics::Metrics;
+use crate::parked::{OpenQuestion, RequiredInput, WaitingCall};
 use crate::tasks::{End, KEPT, QUICK, StartedTask, Task, Tasks};
 
 /// Calls of one process at a time, more than a host runs: the others wait for a slot there.
@@ -33,8 +34,12 @@ pub(crate) struct Calls {
 
 /// The state of a call when its request is answered.
 pub(crate) enum CallResponse {
-    Answer(Box<Answer>),
+    Answer(Box<Answer>, RequiredInput),
     Task(Arc<Task>),
+    /// It waits for the answer to a question of its tool.
+    Question(Box<(WaitingCall, OpenQuestion)>),
+    /// It ended early.
+    Lost,
 }
 
 impl Calls {
@@ -115,27 +120,33 @@ impl Calls {
         answer::result(answer, tool.as_deref(), structured)
     }
 
-    /// Makes a call, which becomes a task of its session if it takes long. `gone`: the client
-    /// cancels its request.
-    pub(crate) async fn run_or_start_task(
+    /// Waits for a call, until its tool asks. With `begun`, it becomes a task of its session if it
+    /// takes long. `gone`: the client cancels its request.
+    pub(crate) async fn wait(
         &self,
-        request: Request,
+        mut waiting: WaitingCall,
         session: &Arc<str>,
-        begun: &StartedTask,
+        begun: Option<&StartedTask>,
         gone: &CancellationToken,
         structured: Structured,
     ) -> CallResponse {
-        let cancel = request.cancel.clone();
-        let calls = self.clone();
-        let mut call = Box::pin(async move { calls.run(request).await });
+        let cancel = waiting.cancel.clone();
         let mut quick = std::pin::pin!(tokio::time::sleep(QUICK));
-        let mut may_begin = true;
+        let mut may_begin = begun.is_some();
         let task = loop {
             tokio::select! {
-                answer = &mut call => return CallResponse::Answer(Box::new(answer)),
+                answer = &mut waiting.call => return match answer {
+                    Some(answer) => CallResponse::Answer(Box::new(answer), waiting.required),
+                    None => CallResponse::Lost,
+                },
+                Some(question) = waiting.questions.recv() => {
+                    return CallResponse::Question(Box::new((waiting, question)));
+                }
                 () = gone.cancelled(), if !cancel.is_cancelled() => cancel.cancel(),
                 () = &mut quick, if may_begin => {
-                    if let Some(task) = self.tasks.begin(begun, session, cancel.clone()) {
+                    let task = begun
+                        .and_then(|begun| self.tasks.begin(begun, session, cancel.clone()));
+                    if let Some(task) = task {
                         break task;
                     }
                     may_begin = false;
@@ -144,7 +155,10 @@ impl Calls {
         };
         let (calls, kept) = (self.clone(), Arc::clone(&task));
         tokio::spawn(async move {
-            let answer = call.await;
+            // The task asks its questions itself.
+            let WaitingCall { call, questions, .. } = waiting;
+            drop(questions);
+            let Some(answer) = call.await else { return };
             let is_cancelled = answer
                 .outcome
                 .as_ref()

@@ -102,6 +102,7 @@ fn convert_tool(plugin: &Loaded, definition: tools::Definition) -> Result<Tool, 
         fence: definition.fence.map(|tag| neutral_line(cut(&tag, 38))),
         aliases: names(&definition.aliases),
         foreign: false,
+        unlisted: false,
         meta,
     };
     Ok(plugin.named(definition))

@@ -12,6 +12,8 @@ use crate::START;
 use crate::connection::{Connection, Era};
 use crate::definitions::{checked, offered};
 use crate::launch::{Launch, Surroundings};
+use crate::listing::Listing;
+use crate::offers;
 use crate::packages::{self, Line};
 use crate::pins::{Pins, ToolDifference, digest, start_digest};
 use crate::server::provider_name;
@@ -67,7 +69,7 @@ pub fn states(config: &Loaded, folders: &Folders) -> Result<Vec<ServerState>, Ho
             () if pins.start != start_digest(server) => "changed",
             () => "approved",
         };
-        let (tools, left_out) = offered(name, &pins.tools, server.trust_annotations);
+        let (tools, left_out) = offered(name, &pins, server.trust_annotations);
         Ok(ServerState {
             name: name.clone(),
             state,
@@ -112,9 +114,10 @@ pub struct Inspection {
     pub pins: Pins,
     /// How its packages differ from what was approved: each with its version before and now.
     pub packages: Vec<PackageDifference>,
-    /// How its tools differ from what was approved.
-    pub differences: Vec<ToolDifference>,
-    /// Tools that aren't offered, each with the reason.
+    /// How its tools, prompts and resources differ from what was approved, each with the word for
+    /// it.
+    pub differences: Vec<(&'static str, ToolDifference)>,
+    /// What aren't offered, each with the reason.
     pub left_out: Vec<(String, String)>,
 }
 
@@ -158,20 +161,27 @@ pub async fn inspect(
             Err(_) => Connection::open(Arc::clone(&launch), Era::Handshake).await?,
         };
         let tools = connection.tools().await;
+        let listing = match &tools {
+            Ok(_) => connection.listing().await,
+            Err(_) => Ok(Listing::default()),
+        };
         let [protocol, own_name, version, instructions] = connection.about();
         connection.end();
-        let tools = tools?;
-        let (tools, left_out) = checked(&tools);
+        let (tools, listing) = (tools?, listing?);
+        let (tools, mut left_out) = checked(&tools);
+        let (offers, left_out_too) = offers::pin(&listing);
+        left_out.extend(left_out_too);
         let instructions = digest(&instructions);
-        let pins = Pins { start, protocol, name: own_name, version, instructions, lock, tools };
+        let pins =
+            Pins { start, protocol, name: own_name, version, instructions, lock, tools, offers };
         Ok((pins, left_out))
     };
     let looked = tokio::time::timeout(START, look)
         .await
         .unwrap_or_else(|_| Err(format!("it didn't list its tools within {} s", START.as_secs())));
     let (pins, mut left_out) = looked.map_err(fail)?;
-    left_out.extend(offered(name, &pins.tools, server.trust_annotations).1);
-    let differences = known.differences(&pins.tools);
+    left_out.extend(offered(name, &pins, server.trust_annotations).1);
+    let differences = known.differences(&pins);
     let packages = package_differences(&known.lock, &pins.lock);
     Ok(Inspection { pins, packages, differences, left_out })
 }

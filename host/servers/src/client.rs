@@ -7,10 +7,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use berth_core::text::{cut, neutral_line};
 use berth_core::{Events, Progress};
 use rmcp::model::{
-    ClientCapabilities, ClientConfig, Implementation, ProgressNotificationParam, ProgressToken,
+    ClientCapabilities, ClientConfig, ElicitRequestParams, ElicitResult, ElicitationCapability,
+    FormElicitationCapability, Implementation, ProgressNotificationParam, ProgressToken,
+    UrlElicitationCapability,
 };
-use rmcp::service::NotificationContext;
-use rmcp::{ClientHandler, RoleClient};
+use rmcp::service::{NotificationContext, RequestContext};
+use rmcp::{ClientHandler, ErrorData, RoleClient};
+
+use crate::inquiries::RunningCalls;
 
 /// Most bytes of a progress message.
 const MAX_PROGRESS: usize = 1024;
@@ -39,12 +43,16 @@ impl Drop for WatcherGuard {
     }
 }
 
-/// The client of one connection. It declares no capabilities: requests of the server other than a
-/// ping are refused.
+/// The client of one connection. It may pass on questions to the person; other requests of the
+/// server than those and a ping are refused.
 #[derive(Clone, Default)]
 pub(crate) struct Client {
     /// Who learns of progress.
     pub(crate) watchers: Watchers,
+    /// The calls whose server may ask.
+    pub(crate) running: RunningCalls,
+    /// Whether it says that the server may ask.
+    pub(crate) asks: bool,
     /// Whether the server said that its tools changed.
     pub(crate) changed: Arc<AtomicBool>,
 }
@@ -71,8 +79,27 @@ impl ClientHandler for Client {
         self.changed.store(true, Ordering::Relaxed);
     }
 
+    async fn create_elicitation(
+        &self,
+        request: ElicitRequestParams,
+        context: RequestContext<RoleClient>,
+    ) -> Result<ElicitResult, ErrorData> {
+        if !self.asks {
+            return Err(ErrorData::invalid_params("the user can't be asked", None));
+        }
+        // A question that the server takes back is no longer shown.
+        let answer = context.ct.run_until_cancelled(self.running.ask(request)).await;
+        answer.unwrap_or_else(|| Err(ErrorData::invalid_params("it was taken back", None)))
+    }
+
     fn get_info(&self) -> ClientConfig {
         let this = Implementation::new("berth", env!("CARGO_PKG_VERSION"));
-        ClientConfig::new(ClientCapabilities::default(), this)
+        let mut capabilities = ClientCapabilities::default();
+        capabilities.elicitation = self.asks.then(|| {
+            ElicitationCapability::new()
+                .with_form(FormElicitationCapability::default())
+                .with_url(UrlElicitationCapability::default())
+        });
+        ClientConfig::new(capabilities, this)
     }
 }

@@ -265,15 +265,17 @@ fn show(out: &mut impl Write, inspection: &Inspection) -> Result<(), CommandErro
     if let more @ 1.. = inspection.packages.len().saturating_sub(MAX_PACKAGES) {
         writeln!(out, "  {}", counted(more as u64, "more package"))?;
     }
-    for difference in &inspection.differences {
+    for (word, difference) in &inspection.differences {
+        // Most are tools.
+        let word = if *word == "tool" { String::new() } else { format!("{word} ") };
         match difference {
             ToolDifference::New(tool) => {
                 let name = neutral_line(&tool.name);
-                writeln!(out, "+ {name}\n  {}", part(&tool.definition))?;
+                writeln!(out, "+ {word}{name}\n  {}", part(&tool.definition))?;
             }
-            ToolDifference::Missing(name) => writeln!(out, "- {}", neutral_line(name))?,
+            ToolDifference::Missing(name) => writeln!(out, "- {word}{}", neutral_line(name))?,
             ToolDifference::Changed(name, parts) => {
-                writeln!(out, "~ {}", neutral_line(name))?;
+                writeln!(out, "~ {word}{}", neutral_line(name))?;
                 for (key, before, after) in parts {
                     writeln!(out, "  {key}\n  - {}\n  + {}", part(before), part(after))?;
                 }

@@ -8,8 +8,10 @@ use berth_core::Call;
 use berth_core::text::{cut, neutral_line, neutral_owned};
 use berth_system::process::{Child, Ending};
 use rmcp::model::{
-    CallToolRequest, CallToolRequestParams, CallToolResult, ClientRequest, PaginatedRequestParams,
-    ProtocolVersion, ServerResult, Tool,
+    CallToolRequest, CallToolRequestParams, CallToolResult, ClientRequest, GetPromptRequest,
+    GetPromptRequestParams, GetPromptResult, InputResponses, PaginatedRequestParams,
+    ProtocolVersion, ReadResourceRequest, ReadResourceRequestParams, ReadResourceResult,
+    ServerResult, Tool,
 };
 use rmcp::service::{
     ClientLifecycleMode, PeerRequestOptions, RequestHandle, RunningService, ServiceError,
@@ -23,14 +25,15 @@ use crate::MAX_TOOLS;
 use crate::client::Client;
 use crate::gate::Ended;
 use crate::http::Http;
+use crate::inquiries::MAX_QUESTIONS;
 use crate::launch::Launch;
 use crate::pipe::Pipe;
 
 /// Time for a server that was told to end.
 const GRACE: Duration = Duration::from_millis(500);
 
-/// Most pages of a list of tools.
-const MAX_PAGES: usize = 64;
+/// Most pages of a list.
+pub(crate) const MAX_PAGES: usize = 64;
 
 /// How the session begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,6 +99,7 @@ impl Connection {
     ///
     /// Why it failed, for people.
     pub(crate) async fn open(launch: Arc<Launch>, era: Era) -> Result<Self, String> {
+        let asks = launch.server.elicitation;
         let starting = Arc::clone(&launch);
         let started = tokio::task::spawn_blocking(move || {
             let secrets = starting.secrets()?;
@@ -109,27 +113,28 @@ impl Connection {
             (_, Some(mut place)) => {
                 place.tokens = launch.tokens().await?;
                 let http = Http::new(place, Arc::clone(&ended));
-                Self::begin(http, Process(None), era, ended).await
+                Self::begin(http, Process(None), era, ended, asks).await
             }
             (Some(mut child), None) => {
                 let streams = child.take_streams().ok_or("its pipes are missing")?;
                 let process = Process(Some(child));
                 let pipe = Pipe::new(streams, Arc::clone(&ended));
                 let pipe = pipe.map_err(|error| error.to_string())?;
-                Self::begin(pipe, process, era, ended).await
+                Self::begin(pipe, process, era, ended, asks).await
             }
             (None, None) => Err("it has neither a program nor a URL".to_owned()),
         }
     }
 
-    /// Begins the session.
+    /// Begins the session. `asks`: whether the server may ask the user.
     async fn begin<T: Transport<RoleClient> + 'static>(
         transport: T,
         process: Process,
         era: Era,
         ended: Arc<Ended>,
+        asks: bool,
     ) -> Result<Self, String> {
-        let client = Client::default();
+        let client = Client { asks, ..Client::default() };
         match serve_client_with_lifecycle(client.clone(), transport, era.lifecycle()).await {
             Ok(service) => Ok(Self { service, process, client, ended }),
             Err(error) => {
@@ -157,7 +162,7 @@ impl Connection {
         neutral_owned(self.ended.complaint())
     }
 
-    fn peer(&self) -> &Peer<RoleClient> {
+    pub(crate) fn peer(&self) -> &Peer<RoleClient> {
         self.service.peer()
     }
 
@@ -219,7 +224,94 @@ impl Connection {
             Value::Object(arguments) => Some(arguments.clone()),
             _ => None,
         };
-        let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
+        let answer = self
+            .request(call, |responses, state| {
+                let mut params = params.clone();
+                (params.input_responses, params.request_state) = (responses, state);
+                ClientRequest::CallToolRequest(CallToolRequest::new(params))
+            })
+            .await?;
+        match answer {
+            ServerResult::CallToolResult(result) => Ok(result),
+            _ => Err(CallError::Refused("its answer isn't the result of a tool".to_owned())),
+        }
+    }
+
+    /// Reads a resource.
+    ///
+    /// # Errors
+    ///
+    /// Why there is no answer, for people.
+    pub(crate) async fn read(
+        &self,
+        uri: &str,
+        call: &Call,
+    ) -> Result<ReadResourceResult, CallError> {
+        let answer = self
+            .request(call, |responses, state| {
+                let mut params = ReadResourceRequestParams::new(uri);
+                (params.input_responses, params.request_state) = (responses, state);
+                ClientRequest::ReadResourceRequest(ReadResourceRequest::new(params))
+            })
+            .await?;
+        match answer {
+            ServerResult::ReadResourceResult(result) => Ok(result),
+            _ => Err(CallError::Refused("its answer isn't a resource".to_owned())),
+        }
+    }
+
+    /// Gets a prompt.
+    ///
+    /// # Errors
+    ///
+    /// Why there is no answer, for people.
+    pub(crate) async fn prompt(
+        &self,
+        params: &GetPromptRequestParams,
+        call: &Call,
+    ) -> Result<GetPromptResult, CallError> {
+        let answer = self
+            .request(call, |responses, state| {
+                let mut params = params.clone();
+                (params.input_responses, params.request_state) = (responses, state);
+                ClientRequest::GetPromptRequest(GetPromptRequest::new(params))
+            })
+            .await?;
+        match answer {
+            ServerResult::GetPromptResult(result) => Ok(result),
+            _ => Err(CallError::Refused("its answer isn't a prompt".to_owned())),
+        }
+    }
+
+    /// Makes a request for a call. If the answer is that the server needs input, asks for it and
+    /// repeats the request.
+    async fn request(
+        &self,
+        call: &Call,
+        request: impl Fn(Option<InputResponses>, Option<String>) -> ClientRequest,
+    ) -> Result<ServerResult, CallError> {
+        let running = self.client.running.add(call);
+        let (mut responses, mut state) = (None, None);
+        for _ in 0..=MAX_QUESTIONS {
+            match self.send(request(responses, state), call).await? {
+                ServerResult::InputRequiredResult(required) => {
+                    if required.input_requests.is_some() && !self.client.asks {
+                        return Err(CallError::Refused(
+                            "it needs an answer of the user, which `elicitation = false` rules out"
+                                .to_owned(),
+                        ));
+                    }
+                    let requests = required.input_requests.unwrap_or_default();
+                    let answers = running.answers(requests).await.map_err(CallError::Refused)?;
+                    (responses, state) = (Some(answers), required.request_state);
+                }
+                result => return Ok(result),
+            }
+        }
+        Err(CallError::Refused(format!("it asked for input more than {MAX_QUESTIONS} times")))
+    }
+
+    async fn send(&self, request: ClientRequest, call: &Call) -> Result<ServerResult, CallError> {
         let sent =
             self.peer().send_cancellable_request(request, PeerRequestOptions::no_options()).await;
         let handle = sent.map_err(|error| CallError::Lost(self.explain(&error)))?;
@@ -232,11 +324,7 @@ impl Connection {
         };
         sent.0 = None;
         match answer {
-            Ok(ServerResult::CallToolResult(result)) => Ok(result),
-            Ok(ServerResult::InputRequiredResult(_)) => Err(CallError::Refused(
-                "the server asks for more input, which Berth doesn't pass on".to_owned(),
-            )),
-            Ok(_) => Err(CallError::Refused("its answer isn't the result of a tool".to_owned())),
+            Ok(result) => Ok(result),
             Err(ServiceError::McpError(error)) => {
                 let message = neutral_line(cut(&error.message, 2048));
                 Err(CallError::Refused(format!("error {}: {message}", error.code.0)))
@@ -251,7 +339,7 @@ impl Connection {
         }
     }
 
-    fn explain(&self, error: &ServiceError) -> String {
+    pub(crate) fn explain(&self, error: &ServiceError) -> String {
         self.ended().unwrap_or_else(|| neutral_line(cut(&error.to_string(), 1024)))
     }
 }

@@ -1,47 +1,59 @@
 //! The definitions of a server's tools, as the host offers them.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use berth_core::text::{cut, neutral_json, neutral_line, neutral_owned};
 use berth_core::{Annotations, Definition, compile_schema, schema_weight};
 use rmcp::model::{Tool, ToolAnnotations};
 use serde_json::Value;
 
-use crate::pins::PinnedTool;
+use crate::naming::{MAX_DESCRIPTION, MAX_NAME, MAX_TITLE, fitted, is_reserved, shown};
+use crate::pins::{PinnedTool, Pins};
 use crate::{MAX_DEFINITION, MAX_DEFINITIONS, MAX_TOOLS};
-
-/// Most bytes of a description.
-const MAX_DESCRIPTION: usize = 8 * 1024;
-
-/// Most bytes of a title.
-const MAX_TITLE: usize = 256;
 
 /// Most values in an input schema, references followed.
 const MAX_WEIGHT: usize = 20_000;
 
-/// Most characters of a tool's name.
-const MAX_NAME: usize = 64;
-
 /// A tool that the host offers.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct OfferedTool {
     /// Its definition.
     pub(crate) definition: Arc<Definition>,
     /// Its pin.
     pub(crate) pin: PinnedTool,
+    /// Whether a structured answer fits its output schema, compiled at the first one.
+    fits: Arc<OnceLock<FitsSchema>>,
+}
+
+type FitsSchema = Box<dyn Fn(&Value) -> bool + Send + Sync>;
+
+impl OfferedTool {
+    /// Whether a structured answer fits the output schema. Takes time.
+    pub(crate) fn fits(&self, answer: &Value) -> bool {
+        let Some(schema) = &self.definition.output_schema else { return true };
+        let fits = self.fits.get_or_init(|| match compile_schema(schema) {
+            Ok(schema) => Box::new(move |answer| schema.is_valid(answer)),
+            Err(_) => Box::new(|_| false),
+        });
+        fits(answer)
+    }
 }
 
 /// The tools of a server that can be offered, and the names of the others with the reason.
 pub(crate) fn offered(
     server: &str,
-    pins: &[PinnedTool],
+    pins: &Pins,
     trust_annotations: bool,
 ) -> (Vec<OfferedTool>, Vec<(String, String)>) {
     let mut left_out = Vec::new();
     let mut names: BTreeMap<String, Vec<&PinnedTool>> = BTreeMap::new();
-    for pin in pins {
+    for pin in &pins.tools {
         match fitted(server, &pin.name) {
+            Some(name) if is_reserved(&pins.offers, server, &name) => left_out.push((
+                shown(&pin.name),
+                format!("`{name}` is how Berth gets what the server offers beside tools"),
+            )),
             Some(name) => names.entry(name).or_default().push(pin),
             None => left_out.push((
                 shown(&pin.name),
@@ -57,7 +69,11 @@ pub(crate) fn offered(
             continue;
         };
         let definition = definition(name, pin, trust_annotations);
-        offered.push(OfferedTool { definition: Arc::new(definition), pin: pin.clone() });
+        offered.push(OfferedTool {
+            definition: Arc::new(definition),
+            pin: pin.clone(),
+            fits: Arc::default(),
+        });
     }
     (offered, left_out)
 }
@@ -70,6 +86,7 @@ pub(crate) fn checked(tools: &[Tool]) -> (Vec<PinnedTool>, Vec<(String, String)>
         let pin = PinnedTool::new(tool);
         let size = pin.definition.to_string().len();
         let schema = Value::Object((*tool.input_schema).clone());
+        let output = tool.output_schema.as_ref().map(|schema| Value::Object((**schema).clone()));
         let reason = match () {
             () if pins.len() >= MAX_TOOLS => {
                 format!("more tools than {MAX_TOOLS}, the limit of a server")
@@ -89,9 +106,12 @@ pub(crate) fn checked(tools: &[Tool]) -> (Vec<PinnedTool>, Vec<(String, String)>
             () if schema_weight(&schema) > MAX_WEIGHT => {
                 format!("its input schema has more than {MAX_WEIGHT} values, the limit")
             }
-            () => match compile_schema(&neutral_json(schema)) {
-                Err(reason) => format!("its input schema can't be used: {reason}"),
-                Ok(_) => {
+            () if output.as_ref().is_some_and(|schema| schema_weight(schema) > MAX_WEIGHT) => {
+                format!("its output schema has more than {MAX_WEIGHT} values, the limit")
+            }
+            () => match compile(schema, output) {
+                Err(reason) => reason,
+                Ok(()) => {
                     bytes += size;
                     pins.push(pin);
                     continue;
@@ -103,20 +123,15 @@ pub(crate) fn checked(tools: &[Tool]) -> (Vec<PinnedTool>, Vec<(String, String)>
     (pins, left_out)
 }
 
-/// A name of a server, for people.
-pub(crate) fn shown(name: &str) -> String {
-    neutral_line(cut(name, 128))
-}
-
-/// The host's name for a tool: other characters become `_`, and capitals small letters.
-fn fitted(server: &str, tool: &str) -> Option<String> {
-    let fit = |letter: char| match letter.to_ascii_lowercase() {
-        letter @ ('a'..='z' | '0'..='9' | '_' | '-') => letter,
-        _ => '_',
-    };
-    // The count of bytes is no less than that of characters.
-    let fits = !tool.is_empty() && server.len() + 2 + tool.len() <= MAX_NAME;
-    fits.then(|| format!("{server}__{}", tool.chars().map(fit).collect::<String>()))
+/// Compiles the schemas of a tool, as they are offered.
+fn compile(input: Value, output: Option<Value>) -> Result<(), String> {
+    compile_schema(&neutral_json(input))
+        .map_err(|reason| format!("its input schema can't be used: {reason}"))?;
+    if let Some(output) = output {
+        compile_schema(&neutral_json(output))
+            .map_err(|reason| format!("its output schema can't be used: {reason}"))?;
+    }
+    Ok(())
 }
 
 fn definition(name: String, pin: &PinnedTool, trust_annotations: bool) -> Definition {
@@ -126,6 +141,7 @@ fn definition(name: String, pin: &PinnedTool, trust_annotations: bool) -> Defini
     let schema = pin.definition.get("inputSchema").cloned().unwrap_or_default();
     let mut definition = Definition::new(name, description, neutral_json(schema));
     definition.title = text("title").map(|title| neutral_line(cut(title, MAX_TITLE)));
+    definition.output_schema = pin.definition.get("outputSchema").cloned().map(neutral_json);
     definition.foreign = true;
     if trust_annotations {
         definition.annotations = annotations(pin.definition.get("annotations"));
@@ -156,6 +172,10 @@ mod tests {
         tools.iter().map(|tool| serde_json::from_value(tool.clone()).expect("a tool")).collect()
     }
 
+    fn pins_with(tools: &[PinnedTool]) -> Pins {
+        Pins { tools: tools.to_vec(), ..Pins::default() }
+    }
+
     fn named(name: &str) -> Value {
         json!({ "name": name, "description": "x", "inputSchema": { "type": "object" } })
     }
@@ -171,7 +191,7 @@ mod tests {
             named("é"),
         ]));
         assert_eq!(none, []);
-        let (offered, left_out) = offered("time", &pins, false);
+        let (offered, left_out) = offered("time", &pins_with(&pins), false);
         let names: Vec<&str> = offered.iter().map(|tool| &*tool.definition.name).collect();
         assert_eq!(names, ["time___", "time__read_file"]);
         let left: Vec<&str> = left_out.iter().map(|(name, _)| &**name).collect();
@@ -218,13 +238,13 @@ mod tests {
             "annotations": { "readOnlyHint": true, "idempotentHint": true },
         });
         let (pins, _) = checked(&tools(&[tool]));
-        let (offered_tools, _) = offered("s", &pins, false);
+        let (offered_tools, _) = offered("s", &pins_with(&pins), false);
         let definition = &offered_tools[0].definition;
         let text = serde_json::to_string(&**definition).expect("JSON");
         assert!(!text.contains(['\u{1b}', '\u{202e}', '\u{7}']) && !text.contains("\\u"), "{text}");
         assert!(definition.foreign);
         assert_eq!(definition.annotations, Annotations::default());
-        let trusted = &offered("s", &pins, true).0[0].definition.annotations;
+        let trusted = &offered("s", &pins_with(&pins), true).0[0].definition.annotations;
         assert!(trusted.read_only && trusted.idempotent && !trusted.destructive);
     }
 }

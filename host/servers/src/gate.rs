@@ -207,7 +207,8 @@ impl Gate {
                 self.count()?;
                 matches!(
                     notification.notification,
-                    ServerNotification::ProgressNotification(_)
+                    ServerNotification::CancelledNotification(_)
+                        | ServerNotification::ProgressNotification(_)
                         | ServerNotification::ToolListChangedNotification(_)
                 )
             }

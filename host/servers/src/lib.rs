@@ -17,11 +17,16 @@ mod connection;
 mod definitions;
 mod events;
 mod findings;
+mod form;
 mod gate;
 mod http;
+mod inquiries;
 mod launch;
+mod listing;
 mod login;
+mod naming;
 mod oauth;
+mod offers;
 mod packages;
 mod pins;
 mod pipe;
@@ -33,7 +38,7 @@ mod written;
 pub use approval::{HostState, Inspection, PackageDifference, ServerState, inspect, states};
 pub use commands::{ServersCommand, run};
 pub use findings::findings;
-pub use pins::{PinnedTool, Pins, ToolDifference};
+pub use pins::{PinnedOffers, PinnedTool, Pins, ToolDifference};
 pub use registry::Servers;
 
 /// Time for a server to start and to list its tools.
@@ -41,6 +46,9 @@ const START: std::time::Duration = std::time::Duration::from_secs(60);
 
 /// Most tools of one server.
 const MAX_TOOLS: usize = 256;
+
+/// Most prompts, resources and templates of one server, each.
+const MAX_OFFERS: usize = 256;
 
 /// Most bytes of the definition of one tool, as JSON text.
 const MAX_DEFINITION: usize = 64 * 1024;

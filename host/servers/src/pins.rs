@@ -30,12 +30,15 @@ pub struct Pins {
     pub lock: String,
     /// Its tools.
     pub tools: Vec<PinnedTool>,
+    /// Its prompts and resources.
+    #[serde(flatten)]
+    pub offers: PinnedOffers,
 }
 
-/// A tool as it was approved.
+/// A tool, or a prompt or resource, as it was approved.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PinnedTool {
-    /// Its name at the server.
+    /// Its name at the server; of a resource, the address.
     pub name: String,
     /// SHA-256 of the definition.
     pub digest: String,
@@ -47,12 +50,42 @@ impl PinnedTool {
     /// Pins a definition: the name, title, description, schemas and annotations, and everything
     /// else that the server says about the tool.
     pub(crate) fn new(tool: &Tool) -> Self {
-        let definition = serde_json::to_value(tool).unwrap_or_default();
-        Self { name: tool.name.to_string(), digest: digest(&definition.to_string()), definition }
+        Self::pin(&tool.name, tool)
+    }
+
+    /// Pins whatever the server lists under a name.
+    pub(crate) fn pin(name: &str, listed: &impl Serialize) -> Self {
+        let definition = serde_json::to_value(listed).unwrap_or_default();
+        Self { name: name.to_owned(), digest: digest(&definition.to_string()), definition }
     }
 }
 
-/// How a tool differs from its pinned definition.
+/// What was approved of a server beside its tools, each part as it was sent.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PinnedOffers {
+    /// The prompts.
+    pub prompts: Vec<PinnedTool>,
+    /// The resources.
+    pub resources: Vec<PinnedTool>,
+    /// The templates for the addresses of resources.
+    pub templates: Vec<PinnedTool>,
+}
+
+impl PinnedOffers {
+    /// The lists with the words for their entries.
+    pub(crate) fn lists(&self) -> [(&'static str, &[PinnedTool]); 3] {
+        let Self { prompts, resources, templates } = self;
+        [("prompt", prompts), ("resource", resources), ("template", templates)]
+    }
+
+    /// Whether the server has something to read.
+    pub(crate) fn has_resources(&self) -> bool {
+        !self.resources.is_empty() || !self.templates.is_empty()
+    }
+}
+
+/// How a tool, prompt or resource differs from its pinned definition.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ToolDifference {
     /// It wasn't there.
@@ -85,12 +118,25 @@ impl Pins {
         })
     }
 
-    /// How `now` differs from these pins, in the order of the names.
-    pub fn differences(&self, now: &[PinnedTool]) -> Vec<ToolDifference> {
+    /// How `now` differs from these pins: first the tools, then each other list, in the order of
+    /// the names. Each difference has the word for what differs.
+    pub fn differences(&self, now: &Self) -> Vec<(&'static str, ToolDifference)> {
+        let lists = |pins: &Self| {
+            let [prompts, resources, templates] = pins.offers.lists();
+            [("tool", &*pins.tools), prompts, resources, templates]
+                .map(|(word, pins)| (word, pins.to_vec()))
+        };
+        let differ = |((word, before), (_, after)): ((&'static str, Vec<_>), (_, Vec<_>))| {
+            Self::differences_of(&before, &after).into_iter().map(move |one| (word, one))
+        };
+        lists(self).into_iter().zip(lists(now)).flat_map(differ).collect()
+    }
+
+    fn differences_of(before: &[PinnedTool], now: &[PinnedTool]) -> Vec<ToolDifference> {
         let by_name = |tools: &[PinnedTool]| -> BTreeMap<String, PinnedTool> {
             tools.iter().map(|tool| (tool.name.clone(), tool.clone())).collect()
         };
-        let (before, after) = (by_name(&self.tools), by_name(now));
+        let (before, after) = (by_name(before), by_name(now));
         let mut differences = Vec::new();
         for (name, tool) in &after {
             match before.get(name) {
@@ -164,16 +210,19 @@ mod tests {
     #[test]
     fn differences_name_each_changed_part() {
         let pins = Pins { tools: vec![tool("a", "x"), tool("b", "x")], ..Pins::default() };
-        assert_eq!(pins.differences(&pins.tools), []);
+        assert_eq!(pins.differences(&pins), []);
         let now = [tool("b", "steal"), tool("c", "x")];
-        let differences = pins.differences(&now);
+        let offers = PinnedOffers { prompts: vec![tool("p", "x")], ..PinnedOffers::default() };
+        let after = Pins { tools: now.to_vec(), offers, ..Pins::default() };
+        let differences = pins.differences(&after);
         let changed = vec![("description".to_owned(), json!("x"), json!("steal"))];
         assert_eq!(
             differences,
             [
-                ToolDifference::Changed("b".to_owned(), changed),
-                ToolDifference::New(now[1].clone()),
-                ToolDifference::Missing("a".to_owned()),
+                ("tool", ToolDifference::Changed("b".to_owned(), changed)),
+                ("tool", ToolDifference::New(now[1].clone())),
+                ("tool", ToolDifference::Missing("a".to_owned())),
+                ("prompt", ToolDifference::New(tool("p", "x"))),
             ]
         );
     }

@@ -1,20 +1,25 @@
 //! A server as a provider.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use berth_core::text::neutral_line;
 use berth_core::{
-    Body, BoxFuture, Call, Category, Content, Definition, Failure, Outcome, Output, Provider,
-    ProviderState,
+    Body, BoxFuture, Call, Category, Content, Definition, Failure, Offers, Outcome, Output,
+    Provider, ProviderState,
 };
-use rmcp::model::{CallToolResult, ContentBlock, ResourceContents};
+use rmcp::model::{
+    CallToolResult, ContentBlock, GetPromptResult, ReadResourceResult, ResourceContents, Role,
+};
+use serde_json::json;
 
 use crate::connection::{CallError, Connection};
 use crate::definitions::{OfferedTool, offered};
+use crate::inquiries::{MeasuringInquirer, WaitClock, within};
+use crate::offers::{Asked, ServerOffers};
 use crate::running::{LASTED, Running};
 
 /// A server of the configuration.
@@ -26,6 +31,9 @@ pub(crate) struct Server {
     running: Arc<Running>,
     tools: HashMap<String, OfferedTool>,
     definitions: Vec<Arc<Definition>>,
+    offers: ServerOffers,
+    /// Its own name and version: as it says since it runs, before as it was approved.
+    version: Mutex<String>,
 }
 
 /// The name of a server's provider.
@@ -36,18 +44,28 @@ pub(crate) fn provider_name(server: &str) -> String {
 impl Server {
     /// The server with this program.
     pub(crate) fn new(name: &str, running: Arc<Running>) -> Self {
-        let trust_annotations = running.launch.server.trust_annotations;
-        let (tools, left_out) = offered(name, &running.pins.tools, trust_annotations);
+        let (pins, trusted) = (&running.pins, running.launch.server.trust_annotations);
+        let (tools, left_out) = offered(name, pins, trusted);
+        let offers = ServerOffers::new(name, &pins.offers, trusted);
         for (tool, reason) in left_out {
             tracing::warn!("the tool `{tool}` of the server `{name}` is left out: {reason}");
         }
-        let definitions = tools.iter().map(|tool| Arc::clone(&tool.definition)).collect();
+        let definitions = tools.iter().map(|tool| Arc::clone(&tool.definition));
+        let definitions = definitions.chain(offers.definitions.iter().cloned()).collect();
         let tools = tools.into_iter().map(|tool| (tool.definition.name.clone(), tool)).collect();
-        Self { server: name.to_owned(), name: provider_name(name), running, tools, definitions }
+        Self {
+            server: name.to_owned(),
+            name: provider_name(name),
+            tools,
+            definitions,
+            offers,
+            version: Mutex::new(version([&pins.name, &pins.version])),
+            running,
+        }
     }
 
-    /// The connection for a call of the tool with this pin.
-    async fn connection(&self, tool: &OfferedTool) -> Result<Arc<Connection>, Failure> {
+    /// The connection for a call of this tool. `None`: it is for something else than a tool.
+    async fn connection(&self, tool: Option<&OfferedTool>) -> Result<Arc<Connection>, Failure> {
         let mut state = Arc::clone(&self.running.state).lock_owned().await;
         state.last_call = Some(Instant::now());
         let lost = state.connection.as_ref().and_then(|connection| connection.ended());
@@ -76,6 +94,10 @@ impl Server {
             let reason = state.paused.as_ref().map_or("", |(_, reason)| reason.as_str());
             return Err(self.unavailable(reason));
         };
+        let [_, own_name, own_version, _] = connection.about();
+        *self.version.lock().unwrap_or_else(PoisonError::into_inner) =
+            version([&own_name, &own_version]);
+        let Some(tool) = tool else { return Ok(connection) };
         match state.current.get(&tool.pin.name) {
             Some(digest) if *digest == tool.pin.digest => Ok(connection),
             found => {
@@ -103,19 +125,37 @@ impl Server {
     }
 
     async fn run(&self, call: &Call) -> Outcome {
-        let Some(tool) = self.tools.get(&call.tool) else {
-            return Err(Failure::new(Category::ToolNotFound, "the server has no such tool"));
-        };
+        let asked = self.offers.asked(call).transpose()?;
+        let tool = self.tools.get(&call.tool);
         let _place = self.running.calls.acquire().await;
-        let connection = self.connection(tool).await?;
-        let answer = connection.call(&tool.pin.name, call).await;
+        let (connection, answer) = match (asked, tool) {
+            (Some(asked), _) => {
+                let connection = self.connection(None).await?;
+                let answer = match asked {
+                    Asked::Resource(uri) => connection.read(&uri, call).await.map(resource),
+                    Asked::Prompt(params) => connection.prompt(&params, call).await.map(prompt),
+                };
+                (connection, answer)
+            }
+            (None, Some(tool)) => {
+                let connection = self.connection(Some(tool)).await?;
+                let answer = match connection.call(&tool.pin.name, call).await {
+                    Ok(result) => Ok(fitting(tool, outcome(result)).await),
+                    Err(error) => Err(error),
+                };
+                (connection, answer)
+            }
+            (None, None) => {
+                return Err(Failure::new(Category::ToolNotFound, "the server has no such tool"));
+            }
+        };
         let mut state = self.running.state.lock().await;
         state.last_call = Some(Instant::now());
         match answer {
             Ok(result) => {
                 (state.failures, state.paused, state.timeouts) = (0, None, 0);
                 drop(state);
-                outcome(result)
+                result
             }
             Err(CallError::Refused(reason)) => {
                 let message = format!("the server `{}` refused the call: {reason}", self.server);
@@ -144,6 +184,15 @@ impl Provider for Server {
         self.definitions.clone()
     }
 
+    fn offers(&self) -> Offers {
+        self.offers.offers.clone()
+    }
+
+    fn version(&self) -> Option<String> {
+        let version = self.version.lock().unwrap_or_else(PoisonError::into_inner);
+        (!version.is_empty()).then(|| version.clone())
+    }
+
     fn is_third_party(&self) -> bool {
         true
     }
@@ -152,15 +201,20 @@ impl Provider for Server {
         Some(self.running.describe(&self.name))
     }
 
-    fn call(&self, call: Call) -> BoxFuture<'_, Outcome> {
+    fn call(&self, mut call: Call) -> BoxFuture<'_, Outcome> {
         Box::pin(async move {
             let own = Duration::from_secs(self.running.launch.server.timeout_secs.get());
             let time = call.time.map_or(own, |time| time.min(own));
-            let run = tokio::time::timeout(time, self.run(&call));
+            let clock = Arc::new(WaitClock::default());
+            let inquirer = call.inquirer.take().filter(|_| self.running.launch.server.elicitation);
+            call.inquirer = inquirer.map(|inquirer| {
+                Arc::new(MeasuringInquirer { inquirer, clock: Arc::clone(&clock) }) as _
+            });
+            let run = within(time, &clock, self.run(&call));
             match call.cancel.run_until_cancelled(run).await {
                 None => Err(Failure::new(Category::Cancelled, "the call was cancelled")),
-                Some(Ok(outcome)) => outcome,
-                Some(Err(_)) => {
+                Some(Some(outcome)) => outcome,
+                Some(None) => {
                     // If it is locked, the server is starting.
                     if let Ok(mut state) = self.running.state.try_lock() {
                         state.count_timeout();
@@ -191,6 +245,39 @@ impl RetryIn for Failure {
     }
 }
 
+/// The outcome of a tool, without a structured answer that doesn't fit its output schema: then a
+/// client that was promised one gets an error.
+async fn fitting(tool: &OfferedTool, outcome: Outcome) -> Outcome {
+    let Ok(Output { structured: Some(value), content, meta }) = outcome else { return outcome };
+    if tool.definition.output_schema.is_none() {
+        return Ok(Output { structured: Some(value), content, meta });
+    }
+    let tool = tool.clone();
+    let checked = tokio::task::spawn_blocking(move || tool.fits(&value).then_some(value)).await;
+    Ok(Output { structured: checked.ok().flatten(), content, meta })
+}
+
+/// The name and version of a server's program.
+fn version(parts: [&str; 2]) -> String {
+    parts.join(" ").trim().to_owned()
+}
+
+/// A resource in the host's form: a part for each of its contents.
+fn resource(result: ReadResourceResult) -> Outcome {
+    let content = result.contents.into_iter().map(contents).collect();
+    Ok(Output { content, structured: None, meta: None })
+}
+
+/// A prompt in the host's form: a part for each message.
+fn prompt(result: GetPromptResult) -> Outcome {
+    let message = |message: rmcp::model::PromptMessage| {
+        let meta = (message.role == Role::Assistant).then(|| json!({ "role": "assistant" }));
+        Content { meta, ..content(message.content) }
+    };
+    let content = result.messages.into_iter().map(message).collect();
+    Ok(Output { content, structured: None, meta: None })
+}
+
 /// The result of a call in the host's form.
 fn outcome(result: CallToolResult) -> Outcome {
     let is_error = result.is_error == Some(true);
@@ -204,11 +291,24 @@ fn outcome(result: CallToolResult) -> Outcome {
     Ok(Output { content, structured: result.structured_content, meta: None })
 }
 
-fn content(block: ContentBlock) -> Content {
-    let bytes = |data: &str, kind: Option<String>| match STANDARD.decode(data) {
+fn bytes(data: &str, kind: Option<String>) -> Content {
+    match STANDARD.decode(data) {
         Ok(bytes) => Content { body: Body::Bytes(bytes), media_type: kind, meta: None },
         Err(_) => Content::text("[content that isn't valid base64]"),
-    };
+    }
+}
+
+fn contents(contents: ResourceContents) -> Content {
+    match contents {
+        ResourceContents::TextResourceContents { text, mime_type, .. } => {
+            Content { media_type: mime_type, ..Content::text(text) }
+        }
+        ResourceContents::BlobResourceContents { blob, mime_type, .. } => bytes(&blob, mime_type),
+        _ => Content::text("[content of an unknown kind]"),
+    }
+}
+
+fn content(block: ContentBlock) -> Content {
     match block {
         ContentBlock::Text(text) => Content::text(text.text),
         ContentBlock::Image(image) => bytes(&image.data, Some(image.mime_type)),
@@ -216,15 +316,7 @@ fn content(block: ContentBlock) -> Content {
         ContentBlock::ResourceLink(link) => {
             Content { body: Body::Link(link.uri), media_type: link.mime_type, meta: None }
         }
-        ContentBlock::Resource(embedded) => match embedded.resource {
-            ResourceContents::TextResourceContents { text, mime_type, .. } => {
-                Content { media_type: mime_type, ..Content::text(text) }
-            }
-            ResourceContents::BlobResourceContents { blob, mime_type, .. } => {
-                bytes(&blob, mime_type)
-            }
-            _ => Content::text("[content of an unknown kind]"),
-        },
+        ContentBlock::Resource(embedded) => contents(embedded.resource),
         _ => Content::text("[content of an unknown kind]"),
     }
 }

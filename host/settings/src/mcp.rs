@@ -61,6 +61,8 @@ section! {
         /// Whether what it says about the behaviour of its tools counts, such as that one only
         /// reads. Otherwise each of its tools counts as one that acts and may destroy.
         pub trust_annotations: bool, Narrowing::OnlyFalse;
+        /// Whether it may ask you questions in the middle of its calls. They are shown as its own.
+        pub elicitation: bool = true, Narrowing::OnlyFalse;
     }
 }
 

@@ -6,6 +6,7 @@ pub mod card;
 pub mod changed_file;
 pub mod error;
 pub mod exit;
+pub mod inquiry;
 pub mod jobs;
 pub mod nearest;
 pub mod new_file;

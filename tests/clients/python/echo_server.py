@@ -1,6 +1,9 @@
 """The echo of the benches, as an author of Python would write it."""
 
-from mcp.server.mcpserver import MCPServer
+from typing import Annotated
+
+from mcp.server.mcpserver import Elicit, MCPServer, Resolve
+from pydantic import BaseModel
 
 server = MCPServer("echo")
 
@@ -9,6 +12,32 @@ server = MCPServer("echo")
 def echo(message: str) -> str:
     """Says back what it is told."""
     return message
+
+
+class Branch(BaseModel):
+    branch: str
+
+
+def which() -> Elicit[Branch]:
+    return Elicit("Which branch?", Branch)
+
+
+@server.tool()
+def merge(branch: Annotated[Branch, Resolve(which)]) -> str:
+    """Merges the branch that the user names."""
+    return f"merged {branch.branch}"
+
+
+@server.resource("memo://greeting")
+def greeting() -> str:
+    """Greets."""
+    return "welcome"
+
+
+@server.prompt()
+def plan(topic: str) -> str:
+    """Plans something."""
+    return f"Plan {topic}."
 
 
 server.run("stdio")

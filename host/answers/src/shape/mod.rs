@@ -257,7 +257,8 @@ impl Shaper {
         if self.redacts(context) { marks::check(context) } else { Ok(()) }
     }
 
-    fn redacts(&self, context: &CallContext) -> bool {
+    /// Whether secrets are searched in what the call says.
+    pub fn redacts(&self, context: &CallContext) -> bool {
         let exempt = |name: &String| self.redaction.exempt.contains(name);
         let tool = context.tool.as_ref().map(|tool| &tool.definition);
         self.redaction.enabled
@@ -473,6 +474,12 @@ fn is_untrusted(context: &CallContext) -> bool {
             .is_some_and(|id| id.is_untrusted()),
         false => tool.definition.annotations.open_world,
     })
+}
+
+/// Whether a value that a person gives to a tool's provider holds a secret.
+pub fn holds_secret(value: &Value) -> bool {
+    let Some(text) = value.as_str() else { return false };
+    redaction::text(text, redaction::Keys::Text) != text
 }
 
 /// How to read the part that was left out.

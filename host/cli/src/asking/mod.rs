@@ -6,7 +6,10 @@ mod terminal;
 use std::sync::Arc;
 
 use berth_core::config::{Folders, Loaded};
-use berth_core::{Approver, BoxFuture, PostingApprover, Question, Questions, Reply, Scope};
+use berth_core::{
+    Approver, BoxFuture, Inquiry, InquiryAnswer, PostingApprover, Question, Questions, Reply, Scope,
+};
+use berth_terminal::inquiry;
 
 pub(crate) use terminal::answered;
 
@@ -71,6 +74,17 @@ impl Asker {
 impl Approver for Asker {
     fn ask(&self, question: Question) -> BoxFuture<'_, Reply> {
         Box::pin(self.reply(question))
+    }
+
+    fn inquire(&self, asked: Inquiry) -> BoxFuture<'_, InquiryAnswer> {
+        Box::pin(async move {
+            match self {
+                Self::Terminal(_) => tokio::task::spawn_blocking(move || inquiry::ask(&asked))
+                    .await
+                    .unwrap_or_else(|error| InquiryAnswer::Unanswered(error.to_string())),
+                _ => InquiryAnswer::Unanswered("there is no terminal to ask at".to_owned()),
+            }
+        })
     }
 
     fn waits(&self) -> bool {

@@ -28,7 +28,7 @@ const MAX_OF_SESSION: usize = 16;
 /// Asks the questions of a host.
 #[derive(Debug)]
 pub(crate) struct ApprovalDesk {
-    pub(crate) places: QuestionPlaces,
+    pub(crate) places: Arc<QuestionPlaces>,
     /// Berth's own folders.
     pub(crate) folders: Folders,
     /// The settings that the rules are made of now.
@@ -37,7 +37,7 @@ pub(crate) struct ApprovalDesk {
 
 impl ApprovalDesk {
     pub(crate) fn new(folders: Folders, config: Loaded) -> Self {
-        Self { places: QuestionPlaces::default(), folders, config: RwLock::new(Arc::new(config)) }
+        Self { places: Arc::default(), folders, config: RwLock::new(Arc::new(config)) }
     }
 
     /// Exchanges the settings that the rules are made of.

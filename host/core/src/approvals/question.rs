@@ -1,5 +1,5 @@
 use berth_answers::Scope;
-use berth_contract::{BoxFuture, CallId};
+use berth_contract::{BoxFuture, CallId, Inquiry, InquiryAnswer};
 use berth_policy::{Decision, ResolvedSubject};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -24,6 +24,13 @@ pub trait Approver: Send + Sync + 'static {
     /// record names no waiting time.
     fn waits(&self) -> bool {
         true
+    }
+
+    /// Puts a question of a tool's own to the person, in the middle of its call, and waits for the
+    /// answer. Dropping the future takes the question back.
+    fn inquire(&self, _inquiry: Inquiry) -> BoxFuture<'_, InquiryAnswer> {
+        let reason = "this front end can't ask".to_owned();
+        Box::pin(std::future::ready(InquiryAnswer::Unanswered(reason)))
     }
 }
 

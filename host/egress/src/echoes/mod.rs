@@ -42,9 +42,7 @@ const PIECE: usize = 64 * 1024;
 
 impl Echoes {
     /// Makes it for secrets, given as pairs of name and value. `None` if there is no form to find.
-    pub fn from_secrets<'s>(
-        secrets: impl IntoIterator<Item = (&'s str, &'s str)>,
-    ) -> Option<Self> {
+    pub fn from_secrets<'s>(secrets: impl IntoIterator<Item = (&'s str, &'s str)>) -> Option<Self> {
         let mut echoes = Self {
             nodes: vec![Node::default()],
             first: [0; 256],

@@ -1,5 +1,7 @@
 //! Handles the requests of clients.
 
+mod respond;
+
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
@@ -7,10 +9,7 @@ use std::time::Duration;
 
 use berth_core::config::{Approvals, Folders, Structured};
 use berth_core::text::cut;
-use berth_core::{
-    Approver, CancellationToken, Category, Definition, Events, Host, NoEvents, PostingApprover,
-    Request, Session,
-};
+use berth_core::{CancellationToken, Definition, Host, PostingApprover, Session};
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CancelTaskParams, ClientCapabilities,
     CompleteRequestParams, CompleteResult, CreateTaskResult, CustomRequest, CustomResult,
@@ -22,18 +21,18 @@ use rmcp::model::{
 };
 use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
 use rmcp::{ErrorData, RoleServer, ServerHandler};
-use serde_json::Value;
 use tokio::time::timeout;
 
-use crate::approver::{CallApprover, QuestionMeans, Tickets, supports_forms};
-use crate::calls::{CallResponse, Calls};
+use crate::approver::{QuestionMeans, Tickets};
+use crate::calls::Calls;
 use crate::error::ServeError;
 use crate::extras::{Extras, NoExtras};
 use crate::live::LiveHost;
 use crate::metrics::Metrics;
-use crate::progress::ProgressSender;
-use crate::tasks::{StartedTask, Task};
-use crate::{meta, prompts, resources, tools};
+use crate::parked::ParkedCalls;
+use crate::tasks::Task;
+use crate::{offered, prompts, resources, tools};
+use respond::{ClientCall, Response};
 
 /// Instructions for the client's model.
 const INSTRUCTIONS: &str = "Tools run in a sandbox that reaches only what its operator granted. A refusal names the rule that decided and \
@@ -117,6 +116,7 @@ impl Server {
         let asking = QuestionMeans {
             mcp: approvals.mcp,
             posting: PostingApprover::new(&folders, approvals),
+            parked: ParkedCalls::default(),
         };
         let tickets = Tickets::new(&folders, asking.posting.lasting)?;
         let live = Arc::new(LiveHost::new(host));
@@ -350,71 +350,17 @@ impl ServerHandler for Server {
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         let CallToolRequestParams { name, arguments, input_responses, request_state, .. } = request;
-        let session = self.session(&context.extensions)?;
-        let (begun, structured, can_ask) = {
-            let client = context.client_capabilities();
-            let client = client.as_ref();
-            let begun = takes_tasks(&context, client).then(Arc::<StartedTask>::default);
-            (begun, self.structured(client), client.is_some_and(supports_forms))
+        let call = ClientCall {
+            tool: name.into_owned(),
+            arguments: arguments.unwrap_or_default(),
+            responses: input_responses,
+            ticket: request_state,
+            may_be_task: true,
         };
-        let brought = (request_state, input_responses);
-        let approver = Arc::new(
-            CallApprover::new(
-                &self.asking,
-                &self.tickets,
-                session.name(),
-                &context,
-                can_ask,
-                brought,
-                begun.clone(),
-            )
-            .await?,
-        );
-        let token = context.meta.get_progress_token();
-        let (telling, told) = (token.is_some() || begun.is_some())
-            .then(|| ProgressSender::begin(&context.peer, token, begun.clone()))
-            .map_or((None, None), |(telling, told)| (Some(Arc::new(telling)), told));
-        let request = Request {
-            session: Some(session.clone()),
-            approver: Some(Arc::clone(&approver) as Arc<dyn Approver>),
-            events: telling.as_ref().map_or_else(
-                || Arc::new(NoEvents) as Arc<dyn Events>,
-                |telling| Arc::clone(telling) as _,
-            ),
-            meta: meta::for_tool(&context.meta),
-            // A task lives longer than its request.
-            cancel: if begun.is_some() { CancellationToken::new() } else { context.ct.clone() },
-            ..Request::new(name, Value::Object(arguments.unwrap_or_default()))
-        };
-        let came_to = match begun {
-            None => CallResponse::Answer(Box::new(self.calls.run(request).await)),
-            Some(begun) => {
-                self.calls
-                    .run_or_start_task(request, session.name(), &begun, &context.ct, structured)
-                    .await
-            }
-        };
-        // Notifications come before the answer.
-        if let Some(telling) = telling {
-            telling.end();
-        }
-        if let Some(told) = told {
-            tokio::select! {
-                _ = told => {}
-                () = context.ct.cancelled() => {}
-            }
-        }
-        match came_to {
-            CallResponse::Task(task) => Ok(CreateTaskResult::new(task.seed()).into()),
-            CallResponse::Answer(answer) => {
-                let asked = answer
-                    .outcome
-                    .as_ref()
-                    .err()
-                    .is_some_and(|failure| failure.category == Category::ConfirmationRequired);
-                if let Some(required) = approver.required().filter(|_| asked) {
-                    return Ok(required.into());
-                }
+        match self.respond(call, &context).await? {
+            Response::Task(task) => Ok(CreateTaskResult::new(task.seed()).into()),
+            Response::Required(required) => Ok(required.into()),
+            Response::Answer(answer, structured) => {
                 self.calls.result(*answer, structured).map(CallToolResponse::from)
             }
         }
@@ -466,7 +412,12 @@ impl ServerHandler for Server {
         _context: RequestContext<RoleServer>,
     ) -> Result<ListPromptsResult, ErrorData> {
         Ok(ListPromptsResult::with_all_items(
-            [prompts::definition()].into_iter().chain(self.extras.prompts()).collect(),
+            [
+                vec![prompts::definition()],
+                offered::prompts(&self.live.current()),
+                self.extras.prompts(),
+            ]
+            .concat(),
         ))
     }
 
@@ -476,6 +427,23 @@ impl ServerHandler for Server {
         context: RequestContext<RoleServer>,
     ) -> Result<GetPromptResponse, ErrorData> {
         let session = self.session(&context.extensions)?;
+        if let Some((tool, arguments)) = offered::prompt_call(&self.live.current(), &request) {
+            let call = ClientCall {
+                tool,
+                arguments,
+                responses: request.input_responses,
+                ticket: request.request_state,
+                may_be_task: false,
+            };
+            // In its own allocation, as below.
+            return match Box::pin(self.respond(call, &context)).await? {
+                Response::Required(required) => Ok(GetPromptResponse::InputRequired(required)),
+                Response::Answer(answer, _) => {
+                    offered::prompt_result(*answer).map(GetPromptResponse::from)
+                }
+                Response::Task(_) => Err(ErrorData::internal_error("it became a task", None)),
+            };
+        }
         if request.name != prompts::TOOLS {
             let unknown = || {
                 Err(ErrorData::invalid_params(
@@ -531,7 +499,12 @@ impl ServerHandler for Server {
         _context: RequestContext<RoleServer>,
     ) -> Result<ListResourcesResult, ErrorData> {
         Ok(ListResourcesResult::with_all_items(
-            [resources::definitions(), self.extras.resources()].concat(),
+            [
+                resources::definitions(),
+                offered::resources(&self.live.current()),
+                self.extras.resources(),
+            ]
+            .concat(),
         ))
     }
 
@@ -541,7 +514,12 @@ impl ServerHandler for Server {
         _context: RequestContext<RoleServer>,
     ) -> Result<ListResourceTemplatesResult, ErrorData> {
         Ok(ListResourceTemplatesResult::with_all_items(
-            [resources::templates(), self.extras.resource_templates()].concat(),
+            [
+                resources::templates(),
+                offered::templates(&self.live.current()),
+                self.extras.resource_templates(),
+            ]
+            .concat(),
         ))
     }
 
@@ -551,6 +529,24 @@ impl ServerHandler for Server {
         context: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
         let session = self.session(&context.extensions)?;
+        if let Some((tool, arguments)) = offered::resource_call(&self.live.current(), &request.uri)
+        {
+            let call = ClientCall {
+                tool,
+                arguments,
+                responses: request.input_responses,
+                ticket: request.request_state,
+                may_be_task: false,
+            };
+            return match Box::pin(self.respond(call, &context)).await? {
+                Response::Required(required) => Ok(ReadResourceResponse::InputRequired(required)),
+                Response::Answer(answer, _) => {
+                    let read = offered::resource_result(*answer, &request.uri);
+                    read.map(ReadResourceResponse::from)
+                }
+                Response::Task(_) => Err(ErrorData::internal_error("it became a task", None)),
+            };
+        }
         let read = match request.uri.starts_with(resources::OWN) {
             true => {
                 let host = self.live.current();

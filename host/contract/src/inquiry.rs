@@ -1,0 +1,73 @@
+use serde_json::{Map, Value};
+
+use crate::BoxFuture;
+
+/// A question of a provider's own to the person, in the middle of a call. Its texts are untrusted:
+/// the provider bounds and [neutralises](crate::text::neutral) them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Inquiry {
+    /// Who asks, for people: ``the server `time` ``.
+    pub asker: String,
+    /// What it says, in its own words.
+    pub message: String,
+    /// What it wants to have.
+    pub wanted: Wanted,
+}
+
+impl Inquiry {
+    /// The question for people. What stands behind a bar is what the asker says.
+    pub fn to_text(&self) -> String {
+        let mut text = format!("{} asks a question of its own:\n", self.asker);
+        for line in self.message.lines() {
+            text.push_str("│ ");
+            text.push_str(line);
+            text.push('\n');
+        }
+        match &self.wanted {
+            Wanted::Form(_) => text
+                .push_str("The answer goes to it. Don't enter passwords, keys or other secrets.\n"),
+            Wanted::Visit(address) => {
+                text.push_str("It wants you to open this address, which Berth doesn't do:\n│ ");
+                text.push_str(address);
+                text.push('\n');
+            }
+        }
+        text
+    }
+}
+
+/// What an [`Inquiry`] wants from the person.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Wanted {
+    /// The fields of a form: a JSON Schema of an object whose properties are texts, numbers,
+    /// booleans and choices, in the form of the Model Context Protocol's `requestedSchema`.
+    Form(Value),
+    /// That the person opens this address. Nobody opens it for them.
+    Visit(String),
+}
+
+/// What came of an [`Inquiry`].
+#[derive(Clone, Debug, PartialEq)]
+pub enum InquiryAnswer {
+    /// The person answered.
+    Accepted {
+        /// The values of the form. Nobody has checked them against its schema.
+        content: Map<String, Value>,
+        /// Who answered.
+        by: String,
+    },
+    /// The person, or a rule of the operator, refused to answer.
+    Declined {
+        /// Who refused.
+        by: String,
+    },
+    /// Nobody answered: the reason.
+    Unanswered(String),
+}
+
+/// Puts the questions of a running call's provider to a person.
+pub trait Inquirer: Send + Sync + 'static {
+    /// Asks and waits for the answer, up to the host's limit. Dropping the future takes the
+    /// question back.
+    fn inquire(&self, inquiry: Inquiry) -> BoxFuture<'_, InquiryAnswer>;
+}

@@ -1,0 +1,110 @@
+//! Questions of a provider's own to the person, in the middle of a call.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use berth_answers::holds_secret;
+use berth_audit::InquiryRecord;
+use berth_catalogue::{CallContext, Tool};
+use berth_contract::{BoxFuture, Inquirer, Inquiry, InquiryAnswer, Wanted};
+
+use crate::approvals::{Approver, QuestionPlaces};
+use crate::audit::Audit;
+use crate::host::Host;
+
+/// Asks for one call, by the same way as for its approval, and records it.
+pub(crate) struct CallInquirer {
+    approver: Arc<dyn Approver>,
+    audit: Arc<Audit>,
+    places: Arc<QuestionPlaces>,
+    call: String,
+    tool: String,
+    provider: String,
+    session: String,
+    /// Whether secrets are searched in the answers.
+    redacts: bool,
+    /// How long a question stays open.
+    lasting: Duration,
+    waited: Mutex<Duration>,
+}
+
+impl Host {
+    /// What asks the person in the middle of a call. Plugins ask nothing.
+    pub(crate) fn inquirer(
+        &self,
+        context: &CallContext,
+        tool: &Tool,
+        approver: Option<Arc<dyn Approver>>,
+    ) -> Option<CallInquirer> {
+        let approver = approver.filter(|_| tool.plugin.is_none())?;
+        let lasting = self.asking.config().config.approvals.expire_secs.get();
+        Some(CallInquirer {
+            approver,
+            audit: Arc::clone(&self.audit),
+            places: Arc::clone(&self.asking.places),
+            call: context.id.to_string(),
+            tool: tool.definition.name.clone(),
+            provider: tool.provider.name().to_owned(),
+            session: context.session.to_string(),
+            redacts: self.shaping.redacts(context),
+            lasting: Duration::from_secs(lasting),
+            waited: Mutex::default(),
+        })
+    }
+}
+
+impl CallInquirer {
+    /// How long the call has waited for a person, since the last time that this was asked.
+    pub(crate) fn take_waited(&self) -> Duration {
+        std::mem::take(&mut *self.waited.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    async fn record(&self, wanted: &Wanted, answer: Option<(&str, &str)>) -> Result<(), String> {
+        let record = InquiryRecord {
+            call: &self.call,
+            tool: &self.tool,
+            provider: &self.provider,
+            wanted: match wanted {
+                Wanted::Form(_) => "form",
+                Wanted::Visit(_) => "address",
+            },
+            answer,
+            session: &self.session,
+        };
+        self.audit.inquiry(&record).await.map_err(|failure| failure.message)
+    }
+
+    async fn ask(&self, inquiry: Inquiry) -> Result<InquiryAnswer, String> {
+        let _place = self.places.take(&self.session)?;
+        let wanted = inquiry.wanted.clone();
+        self.record(&wanted, None).await?;
+        let asked = Instant::now();
+        let answer = tokio::time::timeout(self.lasting, self.approver.inquire(inquiry)).await;
+        *self.waited.lock().unwrap_or_else(PoisonError::into_inner) += asked.elapsed();
+        let answer = match answer {
+            Ok(InquiryAnswer::Accepted { content, .. })
+                if self.redacts && content.values().any(holds_secret) =>
+            {
+                InquiryAnswer::Unanswered("the answer holds a secret".to_owned())
+            }
+            Ok(answer) => answer,
+            Err(_) => {
+                let seconds = self.lasting.as_secs();
+                InquiryAnswer::Unanswered(format!("nobody answered for {seconds} s"))
+            }
+        };
+        let said = match &answer {
+            InquiryAnswer::Accepted { by, .. } => ("accepted", &**by),
+            InquiryAnswer::Declined { by } => ("declined", &**by),
+            InquiryAnswer::Unanswered(reason) => ("unanswered", &**reason),
+        };
+        self.record(&wanted, Some(said)).await?;
+        Ok(answer)
+    }
+}
+
+impl Inquirer for CallInquirer {
+    fn inquire(&self, inquiry: Inquiry) -> BoxFuture<'_, InquiryAnswer> {
+        Box::pin(async move { self.ask(inquiry).await.unwrap_or_else(InquiryAnswer::Unanswered) })
+    }
+}

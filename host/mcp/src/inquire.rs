@@ -1,0 +1,84 @@
+//! Puts questions of a tool's own to the client's user.
+
+use berth_core::{Inquiry, InquiryAnswer, Wanted};
+use rmcp::model::{ElicitRequestParams, ElicitResult, ElicitationAction, ElicitationSchema};
+use serde_json::Value;
+
+use crate::approver::{AskMode, CallApprover};
+use crate::random;
+use crate::tasks::Task;
+
+/// A question that a task shows while this is held.
+struct OpenInTask<'a>(&'a Task);
+
+impl Drop for OpenInTask<'_> {
+    fn drop(&mut self) {
+        self.0.withdraw_question();
+    }
+}
+
+impl CallApprover {
+    /// Asks the client's user. Nobody else is asked: who isn't there can't answer in the middle of
+    /// a call.
+    pub(crate) async fn put(&self, inquiry: Inquiry) -> InquiryAnswer {
+        let unanswered = |why: &str| InquiryAnswer::Unanswered(why.to_owned());
+        let Ok(id) = random::name() else { return unanswered("the system has no random bytes") };
+        let Some(form) = self.form_of(&inquiry, &id) else {
+            return unanswered("its form can't be shown");
+        };
+        let answer = match &self.way {
+            AskMode::Nobody => {
+                let by = "`mcp = \"deny\"` in [approvals]".to_owned();
+                return InquiryAnswer::Declined { by };
+            }
+            AskMode::Elsewhere => return unanswered("the client doesn't ask its user"),
+            AskMode::Elicit(peer) => self.elicit_form(peer, form).await.ok(),
+            AskMode::Return(returned) => match self.begun.as_ref().and_then(|begun| begun.asks()) {
+                Some(task) => {
+                    let _open = OpenInTask(&task);
+                    let answer = task.ask(form).await;
+                    answer.ok().and_then(|answer| serde_json::from_value(answer).ok())
+                }
+                None => self.asking.parked.ask(id, form, &returned.questions).await,
+            },
+        };
+        match answer {
+            Some(answer) => self.answer_of(answer),
+            None => unanswered("the client gave no answer"),
+        }
+    }
+
+    fn answer_of(&self, result: ElicitResult) -> InquiryAnswer {
+        let by = self.by();
+        match (result.action, result.content) {
+            (ElicitationAction::Accept, Some(Value::Object(content))) => {
+                InquiryAnswer::Accepted { content, by }
+            }
+            (ElicitationAction::Accept, None) => {
+                InquiryAnswer::Accepted { content: serde_json::Map::new(), by }
+            }
+            (ElicitationAction::Decline, _) => InquiryAnswer::Declined { by },
+            _ => InquiryAnswer::Unanswered("the question was closed without an answer".to_owned()),
+        }
+    }
+
+    /// The form that the client shows. An address is the client's to show if it can, and otherwise
+    /// a form without fields.
+    fn form_of(&self, inquiry: &Inquiry, id: &str) -> Option<ElicitRequestParams> {
+        let message = inquiry.to_text();
+        let requested_schema = match &inquiry.wanted {
+            Wanted::Visit(url) if self.can_visit => {
+                let (url, elicitation_id) = (url.clone(), id.to_owned());
+                return Some(ElicitRequestParams::UrlElicitationParams {
+                    meta: None,
+                    message,
+                    url,
+                    elicitation_id,
+                });
+            }
+            Wanted::Visit(_) => ElicitationSchema::new([].into()),
+            Wanted::Form(schema) => serde_json::from_value(schema.clone()).ok()?,
+        };
+        Some(ElicitRequestParams::FormElicitationParams { meta: None, message, requested_schema })
+    }
+}

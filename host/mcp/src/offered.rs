@@ -1,0 +1,139 @@
+//! Prompts and resources of the host's providers, in the protocol's form.
+
+use berth_core::{Answer, Body, Category, Content, Host, ResourceOffer};
+use rmcp::ErrorData;
+use rmcp::model::{
+    ContentBlock, GetPromptRequestParams, GetPromptResult, JsonObject, Prompt, PromptArgument,
+    PromptMessage, ReadResourceResult, Resource, ResourceContents, ResourceTemplate, Role,
+};
+use serde_json::{Value, json};
+
+use crate::answer;
+
+/// The call of a tool that gets what a client asks for.
+pub(crate) type OfferCall = (String, JsonObject);
+
+/// The prompts.
+pub(crate) fn prompts(host: &Host) -> Vec<Prompt> {
+    let offers = host.offers();
+    let prompts = offers.iter().flat_map(|offers| &offers.prompts);
+    let prompt = |offer: &berth_core::PromptOffer| {
+        let arguments = offer.arguments.iter().map(|argument| {
+            let mut shown = PromptArgument::new(&argument.name).with_required(argument.required);
+            shown.title.clone_from(&argument.title);
+            shown.description.clone_from(&argument.description);
+            shown
+        });
+        let mut prompt =
+            Prompt::new(&offer.name, offer.description.clone(), Some(arguments.collect()));
+        prompt.title.clone_from(&offer.title);
+        prompt
+    };
+    prompts.map(prompt).collect()
+}
+
+/// The resources with a fixed address.
+pub(crate) fn resources(host: &Host) -> Vec<Resource> {
+    let resource = |offer: ResourceOffer| {
+        let mut resource = Resource::new(offer.uri, offer.name);
+        resource.title = offer.title;
+        resource.description = offer.description;
+        resource.mime_type = offer.media_type;
+        resource
+    };
+    offers_of(host, false).map(resource).collect()
+}
+
+/// The templates of addresses.
+pub(crate) fn templates(host: &Host) -> Vec<ResourceTemplate> {
+    let template = |offer: ResourceOffer| {
+        let mut template = ResourceTemplate::new(offer.uri, offer.name);
+        template.title = offer.title;
+        template.description = offer.description;
+        template.mime_type = offer.media_type;
+        template
+    };
+    offers_of(host, true).map(template).collect()
+}
+
+fn offers_of(host: &Host, templates: bool) -> impl Iterator<Item = ResourceOffer> {
+    let all = host.offers().into_iter().flat_map(|offers| offers.resources);
+    all.filter(move |offer| offer.is_template == templates)
+}
+
+/// The call that gets a prompt. `None`: no provider offers it.
+pub(crate) fn prompt_call(host: &Host, request: &GetPromptRequestParams) -> Option<OfferCall> {
+    host.offers().into_iter().find_map(|offers| {
+        let prompt = offers.prompts.iter().find(|prompt| prompt.name == request.name)?;
+        let arguments = request.arguments.clone().unwrap_or_default();
+        Some(call(offers.prompter, json!({ "name": prompt.own_name, "arguments": arguments })))
+    })
+}
+
+/// The call that reads the resource at an address. `None`: no provider has it.
+pub(crate) fn resource_call(host: &Host, uri: &str) -> Option<OfferCall> {
+    host.offers().into_iter().filter(|offers| !offers.resources.is_empty()).find_map(|offers| {
+        let own = uri.strip_prefix(&offers.prefix)?;
+        Some(call(offers.reader, json!({ "uri": own })))
+    })
+}
+
+fn call(tool: String, arguments: Value) -> OfferCall {
+    match arguments {
+        Value::Object(arguments) => (tool, arguments),
+        _ => (tool, JsonObject::new()),
+    }
+}
+
+/// A prompt from the answer of its call.
+///
+/// # Errors
+///
+/// The call failed.
+pub(crate) fn prompt_result(answer: Answer) -> Result<GetPromptResult, ErrorData> {
+    let message = |(at, part): (usize, Content)| {
+        let says_assistant = part.meta.as_ref().is_some_and(|meta| meta["role"] == "assistant");
+        let role = if says_assistant { Role::Assistant } else { Role::User };
+        PromptMessage::new(role, answer::block(at, part))
+    };
+    Ok(GetPromptResult::new(parts(answer)?.into_iter().enumerate().map(message).collect()))
+}
+
+/// A resource from the answer of its call: each part under the address that was asked for.
+///
+/// # Errors
+///
+/// The call failed.
+pub(crate) fn resource_result(answer: Answer, uri: &str) -> Result<ReadResourceResult, ErrorData> {
+    let contents = |(at, part): (usize, Content)| {
+        let media_type = part.media_type.clone();
+        let contents = match part.body {
+            Body::Text(text) | Body::Link(text) => ResourceContents::text(text, uri),
+            Body::Bytes(_) => match answer::block(at, part) {
+                ContentBlock::Image(image) => ResourceContents::blob(image.data, uri),
+                ContentBlock::Audio(audio) => ResourceContents::blob(audio.data, uri),
+                ContentBlock::Resource(embedded) => match embedded.resource {
+                    ResourceContents::BlobResourceContents { blob, .. } => {
+                        ResourceContents::blob(blob, uri)
+                    }
+                    other => other,
+                },
+                _ => ResourceContents::text("", uri),
+            },
+        };
+        match media_type {
+            Some(media_type) => contents.with_mime_type(media_type),
+            None => contents,
+        }
+    };
+    Ok(ReadResourceResult::new(parts(answer)?.into_iter().enumerate().map(contents).collect()))
+}
+
+fn parts(answer: Answer) -> Result<Vec<Content>, ErrorData> {
+    answer.outcome.map(|output| output.content).map_err(|failure| match failure.category {
+        Category::InvalidParameters | Category::ToolNotFound => {
+            ErrorData::invalid_params(failure.feedback(), None)
+        }
+        _ => ErrorData::internal_error(failure.feedback(), None),
+    })
+}

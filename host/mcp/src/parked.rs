@@ -1,0 +1,153 @@
+//! Calls that wait for the answer to a question of their tool, in 2026-07-28.
+//!
+//! There the server can't ask while a request is open: the request ends with the question, and the
+//! client repeats it with the answer. The call itself goes on waiting meanwhile, so that nothing of
+//! it is done twice. Its ticket is a name that nobody can guess, for its session alone.
+
+use std::collections::HashMap;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use berth_core::{Answer, CancellationToken};
+use rmcp::ErrorData;
+use rmcp::model::{
+    ElicitRequest, ElicitRequestParams, ElicitResult, InputRequest, InputRequiredResult,
+    InputResponses,
+};
+use tokio::sync::{mpsc, oneshot};
+
+/// The key under which a client answers a question.
+pub(crate) const FIELD: &str = "answer";
+
+/// The beginning of a ticket.
+const TICKET: &str = "call-";
+
+/// What the client of a call has to ask before it repeats its request, if there is something.
+pub(crate) type RequiredInput = Arc<dyn Fn() -> Option<InputRequiredResult> + Send + Sync>;
+
+/// A call that runs for a request. `None`: it ended early, without an answer.
+pub(crate) struct WaitingCall {
+    pub(crate) call: Pin<Box<dyn Future<Output = Option<Answer>> + Send>>,
+    pub(crate) questions: mpsc::Receiver<OpenQuestion>,
+    pub(crate) cancel: CancellationToken,
+    pub(crate) required: RequiredInput,
+}
+
+/// A question of a call's tool, and where the answer goes.
+pub(crate) struct OpenQuestion {
+    id: String,
+    form: ElicitRequestParams,
+    answer: oneshot::Sender<ElicitResult>,
+}
+
+struct ParkedCall {
+    session: Arc<str>,
+    tool: String,
+    call: WaitingCall,
+    answer: oneshot::Sender<ElicitResult>,
+}
+
+/// The calls of a server that wait, by the names of their questions. The host bounds how many
+/// questions are open.
+#[derive(Default)]
+pub(crate) struct ParkedCalls(Mutex<HashMap<String, ParkedCall>>);
+
+/// Forgets a question when its call no longer waits for the answer.
+struct ParkedGuard<'a>(&'a ParkedCalls, String);
+
+impl Drop for ParkedGuard<'_> {
+    fn drop(&mut self) {
+        let parked = self.0.lock().remove(&self.1);
+        drop(parked);
+    }
+}
+
+impl ParkedCalls {
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, ParkedCall>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Asks by the end of the request. `None`: nobody answers.
+    pub(crate) async fn ask(
+        &self,
+        id: String,
+        form: ElicitRequestParams,
+        questions: &mpsc::Sender<OpenQuestion>,
+    ) -> Option<ElicitResult> {
+        let (answer, answered) = oneshot::channel();
+        let _guard = ParkedGuard(self, id.clone());
+        questions.send(OpenQuestion { id, form, answer }).await.ok()?;
+        answered.await.ok()
+    }
+
+    /// Lets a call wait, and returns the question for its client.
+    pub(crate) fn park(
+        &self,
+        session: &Arc<str>,
+        tool: &str,
+        mut call: WaitingCall,
+        question: OpenQuestion,
+    ) -> InputRequiredResult {
+        // The call goes on by itself, so that its limits hold.
+        let running = tokio::spawn(call.call);
+        call.call = Box::pin(async move { running.await.ok().flatten() });
+        let OpenQuestion { id, form, answer } = question;
+        let request = InputRequest::Elicitation(ElicitRequest::new(form));
+        let requests = [(FIELD.to_owned(), request)].into();
+        let required = InputRequiredResult::new(Some(requests), Some(format!("{TICKET}{id}")));
+        let parked =
+            ParkedCall { session: Arc::clone(session), tool: tool.to_owned(), call, answer };
+        let mut all = self.lock();
+        // If the call has stopped waiting meanwhile, nobody else would forget it.
+        if !parked.answer.is_closed() {
+            all.insert(id, parked);
+        }
+        required
+    }
+
+    /// The call that a repeated request goes on with. `None`: its ticket isn't of a call that
+    /// waits.
+    ///
+    /// # Errors
+    ///
+    /// No call waits for this answer.
+    pub(crate) fn resume(
+        &self,
+        session: &str,
+        tool: &str,
+        ticket: Option<&str>,
+        responses: Option<&InputResponses>,
+    ) -> Option<Result<WaitingCall, ErrorData>> {
+        let id = ticket?.strip_prefix(TICKET)?;
+        Some(self.resumed(session, tool, id, responses))
+    }
+
+    fn resumed(
+        &self,
+        session: &str,
+        tool: &str,
+        id: &str,
+        responses: Option<&InputResponses>,
+    ) -> Result<WaitingCall, ErrorData> {
+        let invalid = |why: String| ErrorData::invalid_params(why, None);
+        let response = responses.and_then(|responses| responses.get(FIELD)).cloned();
+        let response =
+            response.ok_or_else(|| invalid(format!("`inputResponses` has no `{FIELD}`")))?;
+        let result: ElicitResult =
+            serde_json::from_value(response).map_err(|error| invalid(error.to_string()))?;
+        let mut parked = self.lock();
+        let is_its = |call: &ParkedCall| *call.session == *session && call.tool == tool;
+        let Some(call) = parked.get(id).is_some_and(is_its).then(|| parked.remove(id)).flatten()
+        else {
+            return Err(invalid(
+                "`requestState` does not count: no call waits for this answer; make the call \
+                 without it"
+                    .to_owned(),
+            ));
+        };
+        drop(parked);
+        // If the call no longer waits, it ends by itself.
+        let _ = call.answer.send(result);
+        Ok(call.call)
+    }
+}

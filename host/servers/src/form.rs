@@ -1,0 +1,299 @@
+//! The forms of a server's questions: what they may ask, and whether an answer fits.
+
+use berth_core::compile_schema;
+use berth_core::text::{cut, neutral_line};
+use rmcp::model::ElicitationSchema;
+use serde_json::{Map, Value};
+
+/// Most fields of a form.
+const MAX_FIELDS: usize = 16;
+
+/// Most choices of a field.
+const MAX_CHOICES: usize = 64;
+
+/// Most bytes of a form, as JSON text.
+const MAX_FORM: usize = 16 * 1024;
+
+/// Most bytes of the name of a field or of a choice.
+const MAX_NAME: usize = 64;
+
+/// Most bytes of a title or description.
+const MAX_TEXT: usize = 512;
+
+/// Most bytes of an answer, as JSON text.
+const MAX_ANSWER: usize = 16 * 1024;
+
+/// Words in the name or title of a field that ask for a secret.
+const SECRETS: [&str; 15] = [
+    "apikey",
+    "credential",
+    "credentials",
+    "cvc",
+    "cvv",
+    "mnemonic",
+    "otp",
+    "passcode",
+    "passphrase",
+    "passwd",
+    "password",
+    "pin",
+    "pwd",
+    "secret",
+    "token",
+];
+
+/// Two words in a row that ask for a secret.
+const SECRET_PAIRS: [(&str, &str); 5] = [
+    ("access", "key"),
+    ("api", "key"),
+    ("card", "number"),
+    ("private", "key"),
+    ("recovery", "code"),
+];
+
+/// The form with neutral texts. What it may have is given by the type.
+///
+/// # Errors
+///
+/// Why it isn't shown to a person.
+pub(crate) fn checked(schema: &ElicitationSchema) -> Result<Value, String> {
+    let schema = serde_json::to_value(schema).map_err(|error| error.to_string())?;
+    let size = schema.to_string().len();
+    if size > MAX_FORM {
+        return Err(format!("the form is {size} bytes; the limit is {MAX_FORM}"));
+    }
+    let Some(fields) = schema["properties"].as_object() else {
+        return Err("the form has no fields".to_owned());
+    };
+    if fields.len() > MAX_FIELDS {
+        return Err(format!("the form has {} fields; the limit is {MAX_FIELDS}", fields.len()));
+    }
+    let mut shown = Map::new();
+    for (name, field) in fields {
+        shown.insert(name.clone(), checked_field(name, field)?);
+    }
+    let mut form = serde_json::json!({ "type": "object", "properties": shown });
+    if let Some(required) = schema["required"].as_array() {
+        if required.iter().any(|name| !fields.contains_key(name.as_str().unwrap_or_default())) {
+            return Err("the form requires a field that it doesn't have".to_owned());
+        }
+        form["required"] = required.clone().into();
+    }
+    Ok(form)
+}
+
+fn checked_field(name: &str, field: &Value) -> Result<Value, String> {
+    let plain = |letter: char| letter.is_ascii_alphanumeric() || "_-.".contains(letter);
+    if name.is_empty() || name.len() > MAX_NAME || !name.chars().all(plain) {
+        return Err(format!("a field's name isn't 1 to {MAX_NAME} of A-Za-z0-9_.-"));
+    }
+    let is_choice = ["enum", "oneOf", "items"].iter().any(|key| field.get(key).is_some());
+    let is_free = !is_choice && field["type"] != "boolean";
+    let mut field = field.clone();
+    for key in ["title", "description"] {
+        if let Some(text) = field.get(key).and_then(Value::as_str) {
+            // A description may say what not to enter.
+            if is_free && key == "title" && asks_for_secret(text) {
+                return Err(no_secrets(name));
+            }
+            field[key] = neutral_line(cut(text, MAX_TEXT)).into();
+        }
+    }
+    if is_free && asks_for_secret(name) {
+        return Err(no_secrets(name));
+    }
+    check_choices(&mut field)?;
+    if let Some(default) = field.get("default").and_then(Value::as_str) {
+        field["default"] = neutral_line(cut(default, MAX_TEXT)).into();
+    }
+    Ok(field)
+}
+
+fn no_secrets(name: &str) -> String {
+    format!("the field `{name}` seems to ask for a secret, for which forms aren't made")
+}
+
+/// Checks the choices of a field, wherever they stand in its schema.
+fn check_choices(field: &mut Value) -> Result<(), String> {
+    for list in ["enum", "oneOf", "anyOf", "enumNames"] {
+        let Some(choices) = field.get_mut(list).and_then(Value::as_array_mut) else { continue };
+        if choices.len() > MAX_CHOICES {
+            return Err(format!(
+                "a field has {} choices; the limit is {MAX_CHOICES}",
+                choices.len()
+            ));
+        }
+        for choice in choices {
+            let value = if choice.is_object() { &mut choice["const"] } else { &mut *choice };
+            let text = value.as_str().unwrap_or_default();
+            // It is an answer as it is, so it can't be changed.
+            if list != "enumNames" && (text.len() > MAX_TEXT || neutral_line(text) != text) {
+                return Err(
+                    "a choice is too long, or has characters that steer a terminal".to_owned()
+                );
+            }
+            if list == "enumNames" {
+                *value = neutral_line(cut(text, MAX_TEXT)).into();
+            }
+            if let Some(title) = choice.get("title").and_then(Value::as_str) {
+                choice["title"] = neutral_line(cut(title, MAX_TEXT)).into();
+            }
+        }
+    }
+    field.get_mut("items").map_or(Ok(()), check_choices)
+}
+
+/// Whether the words of a text ask for a secret. `camelCase` and `snake_case` are words too.
+fn asks_for_secret(text: &str) -> bool {
+    let mut words: Vec<String> = Vec::new();
+    let mut word = String::new();
+    let mut was_small = false;
+    for letter in text.chars() {
+        if !letter.is_alphanumeric() || (letter.is_uppercase() && was_small) {
+            words.push(std::mem::take(&mut word));
+        }
+        if letter.is_alphanumeric() {
+            word.extend(letter.to_lowercase());
+        }
+        was_small = letter.is_lowercase();
+    }
+    words.push(word);
+    words.retain(|word| !word.is_empty());
+    let is_pair = |pair: &[String]| SECRET_PAIRS.contains(&(&*pair[0], &*pair[1]));
+    words.iter().any(|word| SECRETS.contains(&&**word)) || words.windows(2).any(is_pair)
+}
+
+/// Checks an answer against the form.
+///
+/// # Errors
+///
+/// Why it doesn't fit.
+pub(crate) fn check_answer(form: &Value, answer: &Map<String, Value>) -> Result<(), String> {
+    let fields = &form["properties"];
+    if let Some(name) = answer.keys().find(|name| fields.get(*name).is_none()) {
+        return Err(format!("the form has no field `{}`", neutral_line(cut(name, MAX_NAME))));
+    }
+    let value = Value::Object(answer.clone());
+    let size = value.to_string().len();
+    if size > MAX_ANSWER {
+        return Err(format!("it is {size} bytes; the limit is {MAX_ANSWER}"));
+    }
+    let schema = compile_schema(form)?;
+    if let Err(error) = schema.validate(&value) {
+        return Err(neutral_line(cut(&error.to_string(), MAX_TEXT)));
+    }
+    for (name, value) in answer {
+        let (format, text) = (fields[name]["format"].as_str(), value.as_str());
+        if let (Some(format), Some(text)) = (format, text)
+            && !has_format(text, format)
+        {
+            return Err(format!("`{name}` doesn't have the format `{format}`"));
+        }
+    }
+    Ok(())
+}
+
+/// Whether a text looks as its format says. That it exists is for the server to see.
+fn has_format(text: &str, format: &str) -> bool {
+    let is_date = |text: &str| {
+        let bytes = text.as_bytes();
+        bytes.len() == 10
+            && bytes.iter().enumerate().all(|(at, byte)| match at {
+                4 | 7 => *byte == b'-',
+                _ => byte.is_ascii_digit(),
+            })
+    };
+    let has_no_space = !text.contains(|letter: char| letter.is_whitespace() || letter.is_control());
+    match format {
+        "email" => {
+            has_no_space
+                && text.split_once('@').is_some_and(|(a, b)| !a.is_empty() && !b.is_empty())
+        }
+        "uri" => has_no_space && text.split_once(':').is_some_and(|(scheme, _)| !scheme.is_empty()),
+        "date" => is_date(text),
+        "date-time" => {
+            has_no_space
+                && text.get(..10).is_some_and(is_date)
+                && text[10..].starts_with(['T', 't'])
+        }
+        _ => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn form(fields: Value) -> Result<Value, String> {
+        let schema = json!({ "type": "object", "properties": fields });
+        checked(&serde_json::from_value(schema).map_err(|error| error.to_string())?)
+    }
+
+    #[test]
+    fn forms_for_secrets_are_refused() {
+        for name in ["password", "dbPassword", "API_KEY", "github-token", "pin", "privateKey"] {
+            assert!(form(json!({ name: { "type": "string" } })).is_err(), "{name}");
+        }
+        let titled = json!({ "a": { "type": "string", "title": "Your API key" } });
+        assert!(form(titled).is_err());
+        let warns = json!({ "a": { "type": "string", "description": "No PIN, please" } });
+        assert!(form(warns).is_ok());
+        for name in ["max_tokens", "spinner", "keyboard", "path"] {
+            assert!(form(json!({ name: { "type": "string" } })).is_ok(), "{name}");
+        }
+        // Nobody types a secret into a choice.
+        assert!(form(json!({ "reset_password": { "type": "boolean" } })).is_ok());
+    }
+
+    #[test]
+    fn hostile_forms_are_refused_or_neutral() {
+        let many: Map<String, Value> =
+            (0..17).map(|at| (format!("f{at}"), json!({ "type": "string" }))).collect();
+        assert!(form(Value::Object(many)).is_err());
+        let choices: Vec<String> = (0..65).map(|at| at.to_string()).collect();
+        assert!(form(json!({ "a": { "type": "string", "enum": choices } })).is_err());
+        assert!(form(json!({ "a": { "type": "string", "enum": ["\u{1b}[2J"] } })).is_err());
+        assert!(form(json!({ "\u{202e}": { "type": "string" } })).is_err());
+        assert!(form(json!({ "a": { "type": "string", "title": "x".repeat(MAX_FORM) } })).is_err());
+        for nested in [json!({ "type": "object" }), json!({ "$ref": "https://example.com" })] {
+            assert!(form(json!({ "a": nested })).is_err(), "only flat fields");
+        }
+        let shown = form(json!({ "a": { "type": "string", "title": "\u{1b}[2J\u{202e}x" } }));
+        let shown = shown.expect("it is shown");
+        assert!(!shown.to_string().contains("\\u"), "{shown}");
+    }
+
+    #[test]
+    fn answers_fit_the_form() {
+        let form = form(json!({
+            "name": { "type": "string", "minLength": 2 },
+            "mail": { "type": "string", "format": "email" },
+            "day": { "type": "string", "format": "date" },
+            "count": { "type": "integer", "minimum": 1, "maximum": 3 },
+            "sure": { "type": "boolean" },
+            "one": { "type": "string", "enum": ["a", "b"] },
+        }));
+        let form = form.expect("it is shown");
+        let fits =
+            |answer: Value| check_answer(&form, answer.as_object().expect("an object")).is_ok();
+        assert!(fits(json!({})));
+        assert!(fits(
+            json!({ "name": "ab", "mail": "a@b", "day": "2026-01-31", "count": 2, "sure": true, "one": "b" })
+        ));
+        for bad in [
+            json!({ "name": "a" }),
+            json!({ "name": ["ab"] }),
+            json!({ "mail": "nobody" }),
+            json!({ "day": "tomorrow" }),
+            json!({ "count": 4 }),
+            json!({ "count": "2" }),
+            json!({ "sure": "yes" }),
+            json!({ "one": "c" }),
+            json!({ "more": 1 }),
+            json!({ "name": "x".repeat(MAX_ANSWER) }),
+        ] {
+            assert!(!fits(bad.clone()), "{bad}");
+        }
+    }
+}

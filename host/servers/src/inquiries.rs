@@ -1,0 +1,346 @@
+//! Questions of a server to the person, in the middle of one of its calls.
+//!
+//! Revisions with a handshake don't say to which call a question belongs. It is put to the caller
+//! of the newest call, unless calls of several sessions run: then nobody is asked, since the
+//! question could be about another one's work.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use berth_core::text::{cut, neutral_owned};
+use berth_core::{BoxFuture, Call, Inquirer, Inquiry, InquiryAnswer, Wanted};
+use rmcp::ErrorData;
+use rmcp::model::{
+    ElicitRequestParams, ElicitResult, ElicitationAction, InputRequest, InputRequests,
+    InputResponses,
+};
+use serde_json::Value;
+
+use crate::form;
+
+/// Most questions of one call.
+pub(crate) const MAX_QUESTIONS: u32 = 8;
+
+/// Most bytes of what a question says.
+const MAX_MESSAGE: usize = 2 * 1024;
+
+/// Most bytes of an address.
+const MAX_ADDRESS: usize = 2 * 1024;
+
+/// The calls that run on a connection, the newest last.
+#[derive(Clone, Default)]
+pub(crate) struct RunningCalls(Arc<Mutex<Vec<Arc<RunningCall>>>>);
+
+/// A call whose server may ask.
+pub(crate) struct RunningCall {
+    /// Who asks, for people.
+    asker: String,
+    session: Arc<str>,
+    inquirer: Option<Arc<dyn Inquirer>>,
+    asked: AtomicU32,
+    /// One question at a time.
+    turn: tokio::sync::Mutex<()>,
+}
+
+impl RunningCalls {
+    /// Lets the server ask until the guard is dropped.
+    pub(crate) fn add(&self, call: &Call) -> RunningGuard {
+        self.start(&call.tool, &call.session, call.inquirer.clone())
+    }
+
+    fn start(
+        &self,
+        tool: &str,
+        session: &Arc<str>,
+        inquirer: Option<Arc<dyn Inquirer>>,
+    ) -> RunningGuard {
+        let server = tool.split_once("__").map_or(tool, |(server, _)| server);
+        let running = Arc::new(RunningCall {
+            asker: format!("The server `{server}`"),
+            session: Arc::clone(session),
+            inquirer,
+            asked: AtomicU32::new(0),
+            turn: tokio::sync::Mutex::default(),
+        });
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&running));
+        RunningGuard { calls: self.clone(), running }
+    }
+
+    /// Asks in the name of the call that a question may belong to.
+    ///
+    /// # Errors
+    ///
+    /// The question can't be passed on, for the server.
+    pub(crate) async fn ask(&self, params: ElicitRequestParams) -> Result<ElicitResult, ErrorData> {
+        let newest = {
+            let calls = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let Some(newest) = calls.last() else {
+                return Err(refused("questions are only passed on while a call runs"));
+            };
+            if calls.iter().any(|call| call.session != newest.session) {
+                return Err(refused("calls of several callers run, so nobody can be asked"));
+            }
+            Arc::clone(newest)
+        };
+        newest.ask(params).await
+    }
+}
+
+/// Ends the questions of a call.
+pub(crate) struct RunningGuard {
+    calls: RunningCalls,
+    running: Arc<RunningCall>,
+}
+
+impl Drop for RunningGuard {
+    fn drop(&mut self) {
+        let mut calls = self.calls.0.lock().unwrap_or_else(PoisonError::into_inner);
+        calls.retain(|call| !Arc::ptr_eq(call, &self.running));
+    }
+}
+
+impl RunningGuard {
+    /// Answers the questions that a call ended with.
+    ///
+    /// # Errors
+    ///
+    /// They can't be answered, for people.
+    pub(crate) async fn answers(&self, requests: InputRequests) -> Result<InputResponses, String> {
+        let mut answers = BTreeMap::new();
+        for (name, request) in requests {
+            let InputRequest::Elicitation(request) = request else {
+                return Err("it asks for a model or for directories, which Berth doesn't pass on"
+                    .to_owned());
+            };
+            let answer = self.running.ask(request.params).await.map_err(|error| error.message)?;
+            answers.insert(name, serde_json::to_value(answer).unwrap_or_default());
+        }
+        Ok(answers)
+    }
+}
+
+impl RunningCall {
+    async fn ask(&self, params: ElicitRequestParams) -> Result<ElicitResult, ErrorData> {
+        if self.asked.fetch_add(1, Ordering::Relaxed) >= MAX_QUESTIONS {
+            return Err(refused(&format!("a call may ask {MAX_QUESTIONS} questions at most")));
+        }
+        let (message, wanted) = match params {
+            ElicitRequestParams::FormElicitationParams { message, requested_schema, .. } => {
+                let schema = form::checked(&requested_schema).map_err(|why| refused(&why))?;
+                (message, Wanted::Form(schema))
+            }
+            ElicitRequestParams::UrlElicitationParams { message, url, .. } => {
+                check_address(&url).map_err(|why| refused(&why))?;
+                (message, Wanted::Visit(url))
+            }
+            _ => return Err(refused("questions of this mode aren't passed on")),
+        };
+        let message = neutral_owned(cut(&message, MAX_MESSAGE).to_owned());
+        let schema = match &wanted {
+            Wanted::Form(schema) => Some(schema.clone()),
+            Wanted::Visit(_) => None,
+        };
+        let Some(inquirer) = &self.inquirer else {
+            return Ok(ElicitResult::new(ElicitationAction::Cancel));
+        };
+        let _turn = self.turn.lock().await;
+        let answer = inquirer.inquire(Inquiry { asker: self.asker.clone(), message, wanted }).await;
+        Ok(match (answer, schema) {
+            (InquiryAnswer::Accepted { content, .. }, Some(schema)) => {
+                match form::check_answer(&schema, &content) {
+                    Ok(()) => ElicitResult::new(ElicitationAction::Accept)
+                        .with_content(Value::Object(content)),
+                    Err(reason) => {
+                        tracing::warn!("the answer to {} isn't passed on: {reason}", self.asker);
+                        ElicitResult::new(ElicitationAction::Cancel)
+                    }
+                }
+            }
+            (InquiryAnswer::Accepted { .. }, None) => ElicitResult::new(ElicitationAction::Accept),
+            (InquiryAnswer::Declined { .. }, _) => ElicitResult::new(ElicitationAction::Decline),
+            (InquiryAnswer::Unanswered(_), _) => ElicitResult::new(ElicitationAction::Cancel),
+        })
+    }
+}
+
+fn refused(why: &str) -> ErrorData {
+    ErrorData::invalid_params(why.to_owned(), None)
+}
+
+/// Checks an address that a person is shown: what they see has to be where it leads.
+fn check_address(address: &str) -> Result<(), String> {
+    let rest = address.strip_prefix("https://").or_else(|| address.strip_prefix("http://"));
+    let host = rest.map(|rest| rest.split(['/', '?', '#', '\\']).next().unwrap_or_default());
+    match host {
+        _ if address.len() > MAX_ADDRESS => {
+            Err(format!("the address is {} bytes; the limit is {MAX_ADDRESS}", address.len()))
+        }
+        _ if !address.bytes().all(|byte| byte.is_ascii_graphic()) => {
+            Err("the address has spaces, or characters that aren't ASCII".to_owned())
+        }
+        None | Some("") => Err("the address doesn't begin with https:// and a host".to_owned()),
+        Some(host) if host.contains('@') => {
+            Err("the address has a user name in front of its host".to_owned())
+        }
+        Some(_) => Ok(()),
+    }
+}
+
+/// How long a call has waited for a person.
+#[derive(Default)]
+pub(crate) struct WaitClock(Mutex<(Duration, Option<Instant>)>);
+
+impl WaitClock {
+    fn waited(&self) -> Duration {
+        let (waited, since) = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        waited + since.map_or(Duration::ZERO, |since| since.elapsed())
+    }
+}
+
+/// Measures the wait of an open question until it is dropped.
+struct OpenWait<'a>(&'a WaitClock);
+
+impl Drop for OpenWait<'_> {
+    fn drop(&mut self) {
+        let mut clock = self.0.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(since) = clock.1.take() {
+            clock.0 += since.elapsed();
+        }
+    }
+}
+
+/// An inquirer that measures how long it waits.
+pub(crate) struct MeasuringInquirer {
+    pub(crate) inquirer: Arc<dyn Inquirer>,
+    pub(crate) clock: Arc<WaitClock>,
+}
+
+impl Inquirer for MeasuringInquirer {
+    fn inquire(&self, inquiry: Inquiry) -> BoxFuture<'_, InquiryAnswer> {
+        Box::pin(async move {
+            // A call asks one question at a time.
+            self.clock.0.lock().unwrap_or_else(PoisonError::into_inner).1 = Some(Instant::now());
+            let _wait = OpenWait(&self.clock);
+            self.inquirer.inquire(inquiry).await
+        })
+    }
+}
+
+/// Runs something for at most `time`, in which waiting for a person doesn't count. `None`: it took
+/// longer.
+pub(crate) async fn within<T>(
+    time: Duration,
+    clock: &WaitClock,
+    run: impl Future<Output = T>,
+) -> Option<T> {
+    /// The shortest time between two looks, while a question is open.
+    const LOOK: Duration = Duration::from_millis(50);
+    let begun = Instant::now();
+    let mut run = std::pin::pin!(run);
+    let mut left = time;
+    while !left.is_zero() {
+        if let Ok(done) = tokio::time::timeout(left, &mut run).await {
+            return Some(done);
+        }
+        let spent = begun.elapsed().saturating_sub(clock.waited());
+        left = time.saturating_sub(spent);
+        if !left.is_zero() {
+            left = left.max(LOOK);
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_lead_where_they_seem_to() {
+        for good in ["https://example.com/a?b=c#d", "http://127.0.0.1:8000/", "https://a"] {
+            assert_eq!(check_address(good), Ok(()), "{good}");
+        }
+        for bad in [
+            "",
+            "javascript:alert(1)",
+            "file:///etc/passwd",
+            "https://",
+            "https:///path",
+            "https://example.com@evil.example/",
+            "https://example.com\\@evil.example/ x",
+            "https://ex\u{430}mple.com/",
+            "https://example.com/\u{202e}",
+            "https://example.com/\u{1b}[2J",
+        ] {
+            assert!(check_address(bad).is_err(), "{bad}");
+        }
+        assert!(check_address(&format!("https://a/{}", "x".repeat(MAX_ADDRESS))).is_err());
+    }
+
+    #[tokio::test]
+    async fn question_never_reaches_another_session() {
+        let calls = RunningCalls::default();
+        let (one, other): (Arc<str>, Arc<str>) = ("one".into(), "other".into());
+        let ask = || async {
+            calls
+                .ask(ElicitRequestParams::UrlElicitationParams {
+                    meta: None,
+                    message: "x".to_owned(),
+                    url: "https://example.com".to_owned(),
+                    elicitation_id: "1".to_owned(),
+                })
+                .await
+                .map(|answer| answer.action)
+        };
+        assert!(ask().await.is_err(), "no call runs");
+        let first = calls.start("s__a", &one, None);
+        let _second = calls.start("s__b", &one, None);
+        assert_eq!(ask().await.ok(), Some(ElicitationAction::Cancel), "it would be asked");
+        let stranger = calls.start("s__a", &other, None);
+        assert!(ask().await.is_err(), "whose question is it?");
+        drop(first);
+        assert!(ask().await.is_err(), "two sessions still");
+        drop(stranger);
+        assert_eq!(ask().await.ok(), Some(ElicitationAction::Cancel));
+    }
+
+    /// Answers when it is told to.
+    #[derive(Default)]
+    struct Late(tokio::sync::Notify);
+
+    impl Inquirer for Late {
+        fn inquire(&self, _: Inquiry) -> BoxFuture<'_, InquiryAnswer> {
+            Box::pin(async {
+                self.0.notified().await;
+                InquiryAnswer::Unanswered(String::new())
+            })
+        }
+    }
+
+    #[tokio::test]
+    async fn waiting_for_a_person_doesnt_count() {
+        let (clock, late) = (Arc::new(WaitClock::default()), Arc::new(Late::default()));
+        let inquirer: Arc<dyn Inquirer> = Arc::clone(&late) as _;
+        let inquirer = MeasuringInquirer { inquirer, clock: Arc::clone(&clock) };
+        let inquiry = Inquiry {
+            asker: String::new(),
+            message: String::new(),
+            wanted: Wanted::Visit(String::new()),
+        };
+        let limit = Duration::from_millis(50);
+        let asks = async {
+            inquirer.inquire(inquiry).await;
+            7
+        };
+        let person = async {
+            while clock.waited() < 4 * limit {
+                tokio::task::yield_now().await;
+            }
+            late.0.notify_one();
+        };
+        assert_eq!(tokio::join!(within(limit, &clock, asks), person).0, Some(7));
+        assert_eq!(within(limit, &clock, std::future::pending::<()>()).await, None);
+    }
+}

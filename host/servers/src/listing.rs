@@ -1,0 +1,58 @@
+//! The prompts and resources that a running server lists.
+
+use rmcp::ServiceError;
+use rmcp::model::{PaginatedRequestParams, Prompt, Resource, ResourceTemplate};
+
+use crate::MAX_OFFERS;
+use crate::connection::{Connection, MAX_PAGES};
+
+/// What a server lists beside its tools.
+#[derive(Debug, Default)]
+pub(crate) struct Listing {
+    pub(crate) prompts: Vec<Prompt>,
+    pub(crate) resources: Vec<Resource>,
+    pub(crate) templates: Vec<ResourceTemplate>,
+}
+
+/// Collects the pages of a list, as many entries as count and one more.
+macro_rules! pages {
+    ($connection:ident, $list:ident, $field:ident) => {{
+        let (mut all, mut cursor) = (Vec::new(), None);
+        for _ in 0..MAX_PAGES {
+            let page = PaginatedRequestParams::default().with_cursor(cursor.take());
+            let page = match $connection.peer().$list(Some(page)).await {
+                Ok(page) => page,
+                // It has the capability and doesn't have the list.
+                Err(ServiceError::McpError(_)) => break,
+                Err(error) => return Err($connection.explain(&error)),
+            };
+            all.extend(page.$field);
+            all.truncate(MAX_OFFERS + 1);
+            cursor = page.next_cursor.filter(|_| all.len() <= MAX_OFFERS);
+            if cursor.is_none() {
+                break;
+            }
+        }
+        all
+    }};
+}
+
+impl Connection {
+    /// What it lists beside its tools, if it says that it has such.
+    ///
+    /// # Errors
+    ///
+    /// Why it can't be had, for people.
+    pub(crate) async fn listing(&self) -> Result<Listing, String> {
+        let mut listing = Listing::default();
+        let Some(info) = self.peer().peer_info() else { return Ok(listing) };
+        if info.capabilities.prompts.is_some() {
+            listing.prompts = pages!(self, list_prompts, prompts);
+        }
+        if info.capabilities.resources.is_some() {
+            listing.resources = pages!(self, list_resources, resources);
+            listing.templates = pages!(self, list_resource_templates, resource_templates);
+        }
+        Ok(listing)
+    }
+}

@@ -1,0 +1,188 @@
+//! Questions of a tool's own to the person at the terminal.
+
+use std::io::{BufRead, Write};
+
+use berth_core::{Inquiry, InquiryAnswer, Wanted, compile_schema};
+use serde_json::{Map, Value, json};
+
+use crate::ask::{Dialogue, open_dialogue};
+use crate::error::CommandError;
+
+/// Who answers.
+const BY: &str = "terminal";
+
+/// Puts a question of a tool's own to the person at the terminal. Blocks.
+pub fn ask(inquiry: &Inquiry) -> InquiryAnswer {
+    let Some(mut dialogue) = open_dialogue("the question was not answered") else {
+        return InquiryAnswer::Unanswered("there is no terminal to ask at".to_owned());
+    };
+    answered(&mut dialogue, inquiry).unwrap_or_else(|error| {
+        let (_, message) = error.end();
+        InquiryAnswer::Unanswered(message.unwrap_or_else(|| "the terminal is gone".to_owned()))
+    })
+}
+
+fn answered<R: BufRead, W: Write>(
+    dialogue: &mut Dialogue<R, W>,
+    inquiry: &Inquiry,
+) -> Result<InquiryAnswer, CommandError> {
+    dialogue.print(inquiry.to_text().trim_end())?;
+    let (question, schema) = match &inquiry.wanted {
+        Wanted::Visit(_) => ("Go on?", &Value::Null),
+        Wanted::Form(schema) => ("Answer it?", schema),
+    };
+    if !dialogue.yes_or_no(question, false)? {
+        return Ok(InquiryAnswer::Declined { by: BY.to_owned() });
+    }
+    let required = schema["required"].as_array().cloned().unwrap_or_default();
+    let mut content = Map::new();
+    for (name, field) in schema["properties"].as_object().into_iter().flatten() {
+        let is_required = required.iter().any(|other| other == name);
+        if let Some(value) = ask_field(dialogue, name, field, is_required)? {
+            content.insert(name.clone(), value);
+        }
+    }
+    Ok(InquiryAnswer::Accepted { content, by: BY.to_owned() })
+}
+
+/// Asks for one field until the answer fits it. `None`: it is left out.
+fn ask_field<R: BufRead, W: Write>(
+    dialogue: &mut Dialogue<R, W>,
+    name: &str,
+    field: &Value,
+    is_required: bool,
+) -> Result<Option<Value>, CommandError> {
+    let text = |key: &str| field[key].as_str().map(str::to_owned);
+    let title = text("title").map_or_else(|| name.to_owned(), |title| format!("{name} ({title})"));
+    if let Some(description) = text("description") {
+        dialogue.print(&format!("│ {description}"))?;
+    }
+    let choices = choices(field);
+    for (at, (value, title)) in choices.iter().enumerate() {
+        dialogue.print(&format!("  {}: {}", at + 1, title.as_ref().unwrap_or(value)))?;
+    }
+    let default = field.get("default").filter(|default| !default.is_null());
+    let hint = match (default, is_required) {
+        (Some(default), _) => format!(" [{default}]"),
+        (None, false) => " [Enter: none]".to_owned(),
+        (None, true) => " [required]".to_owned(),
+    };
+    loop {
+        let line = dialogue.ask(&format!("{title}{hint}:"))?;
+        let value = match (line.as_str(), default) {
+            ("", Some(default)) => Some(default.clone()),
+            ("", None) if !is_required => return Ok(None),
+            (line, _) => value(line, field, &choices),
+        };
+        let fits = |value: &Value| compile_schema(field).is_ok_and(|schema| schema.is_valid(value));
+        match value.filter(fits) {
+            Some(value) => return Ok(Some(value)),
+            None => dialogue.print(&format!("  {}", expected(field, &choices)))?,
+        }
+    }
+}
+
+/// The values of a choice, each with its title.
+fn choices(field: &Value) -> Vec<(String, Option<String>)> {
+    let field = field.get("items").unwrap_or(field);
+    let text = |value: &Value| value.as_str().map(str::to_owned);
+    let titled = field.get("oneOf").or_else(|| field.get("anyOf")).and_then(Value::as_array);
+    if let Some(titled) = titled {
+        let choice = |choice: &Value| Some((text(&choice["const"])?, text(&choice["title"])));
+        return titled.iter().filter_map(choice).collect();
+    }
+    let values = field["enum"].as_array().into_iter().flatten().filter_map(text).enumerate();
+    values.map(|(at, value)| (value, text(&field["enumNames"][at]))).collect()
+}
+
+/// The value that a line stands for.
+fn value(line: &str, field: &Value, choices: &[(String, Option<String>)]) -> Option<Value> {
+    let chosen = |word: &str| {
+        let by_number = word.parse::<usize>().ok().and_then(|at| choices.get(at.checked_sub(1)?));
+        let by_name = choices.iter().find(|(value, _)| value == word);
+        by_name.or(by_number).map(|(value, _)| json!(value))
+    };
+    match field["type"].as_str() {
+        Some("array") => line.split(',').map(|word| chosen(word.trim())).collect(),
+        _ if !choices.is_empty() => chosen(line),
+        Some("boolean") => match line.to_ascii_lowercase().as_str() {
+            "y" | "yes" | "true" => Some(json!(true)),
+            "n" | "no" | "false" => Some(json!(false)),
+            _ => None,
+        },
+        Some("integer") => line.parse::<i64>().ok().map(|number| json!(number)),
+        Some("number") => line.parse::<f64>().ok().map(|number| json!(number)),
+        _ => Some(json!(line)),
+    }
+}
+
+fn expected(field: &Value, choices: &[(String, Option<String>)]) -> String {
+    let bounds: Vec<String> =
+        ["minimum", "maximum", "minLength", "maxLength", "minItems", "maxItems"]
+            .iter()
+            .filter_map(|key| field.get(*key).map(|bound| format!("{key} {bound}")))
+            .collect();
+    let kind = match field["type"].as_str() {
+        Some("array") => "Please answer with numbers of the list, with commas between them",
+        _ if !choices.is_empty() => "Please answer with a number of the list",
+        Some("boolean") => "Please answer y or n",
+        Some("integer" | "number") => "Please answer with a number",
+        _ => "Please answer with a text",
+    };
+    match bounds.is_empty() {
+        true => format!("{kind}."),
+        false => format!("{kind}: {}.", bounds.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(wanted: Wanted, input: &str) -> (Option<InquiryAnswer>, String) {
+        let inquiry =
+            Inquiry { asker: "The server `s`".to_owned(), message: "one\ntwo".to_owned(), wanted };
+        let mut output = Vec::new();
+        let answer = answered(&mut Dialogue::between(input.as_bytes(), &mut output), &inquiry).ok();
+        (answer, anstream::adapter::strip_str(&String::from_utf8_lossy(&output)).to_string())
+    }
+
+    #[test]
+    fn form_is_asked_field_by_field_until_each_fits() {
+        let form = json!({ "type": "object", "required": ["name"], "properties": {
+            "name": { "type": "string", "minLength": 2, "title": "Your name" },
+            "count": { "type": "integer", "maximum": 3, "default": 1 },
+            "sure": { "type": "boolean" },
+            "one": { "type": "string", "enum": ["a", "b"], "enumNames": ["Alpha", "Beta"] },
+            "some": { "type": "array", "items": { "type": "string", "enum": ["x", "y", "z"] } },
+            "more": { "type": "string" },
+        } });
+        let (reply, shown) =
+            answer(Wanted::Form(form), "y\n\nx\nmine\n7\n2\nperhaps\nn\n2\n1,z\n\n");
+        let content =
+            json!({ "name": "mine", "count": 2, "sure": false, "one": "b", "some": ["x", "z"] });
+        let content = content.as_object().expect("an object").clone();
+        assert_eq!(reply, Some(InquiryAnswer::Accepted { content, by: BY.to_owned() }), "{shown}");
+        assert!(
+            shown.starts_with("The server `s` asks a question of its own:\n│ one\n│ two\n"),
+            "{shown}"
+        );
+        assert!(
+            shown.contains("name (Your name) [required]:") && shown.contains("  2: Beta"),
+            "{shown}"
+        );
+    }
+
+    #[test]
+    fn enter_answers_nothing_and_the_end_of_input_isnt_an_answer() {
+        let declined = Some(InquiryAnswer::Declined { by: BY.to_owned() });
+        let form = || Wanted::Form(json!({ "type": "object", "properties": {} }));
+        assert_eq!(answer(form(), "\n").0, declined);
+        let address = || Wanted::Visit("https://example.com/a".to_owned());
+        let (reply, shown) = answer(address(), "n\n");
+        assert_eq!(reply, declined);
+        assert!(shown.contains("│ https://example.com/a\n"), "{shown}");
+        assert!(matches!(answer(address(), "y\n").0, Some(InquiryAnswer::Accepted { .. })));
+        assert_eq!(answer(address(), "").0, None);
+    }
+}
