@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
-use crate::{ChangeRecorder, Content, JobStarter, OutputRecorder, PathRules, Report};
+use crate::{ChangeRecorder, Content, JobStarter, OutputRecorder, PathRules, Report, ShellSession};
 
 /// One call of a tool, in the form that the host gives to a provider.
 #[derive(Clone)]
@@ -49,6 +49,8 @@ pub struct Call {
     pub output: Option<Arc<dyn OutputRecorder>>,
     /// Starts commands that go on after the call. `None`: it may start none.
     pub jobs: Option<Arc<dyn JobStarter>>,
+    /// What its commands begin with, and leave for later ones. `None`: nothing is carried over.
+    pub shell: Option<Arc<dyn ShellSession>>,
     /// Receives the provider's report of the call beside its outcome.
     pub report: Arc<Report>,
     /// Receives progress and partial output.

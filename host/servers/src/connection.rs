@@ -63,6 +63,7 @@ impl Launch {
             path_rules: None,
             changes: None,
             output: None,
+            shell: None,
         };
         let end = Instant::now() + FOREVER;
         Child::start(&self.places.places, &command, 0, end, &CancellationToken::new())

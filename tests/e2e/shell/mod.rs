@@ -5,6 +5,7 @@
 //! a command that fails for another reason proves nothing.
 
 mod bounds;
+mod carried;
 pub(crate) mod ended;
 mod environment;
 mod fallback;

@@ -117,6 +117,7 @@ fn tried(helper: &std::path::Path, sandbox: Sandbox) -> Result<Vec<String>, Stri
         path_rules: None,
         changes: None,
         output: None,
+        shell: None,
     };
     let child =
         Child::start(&places, &command, 1024, Instant::now() + TIME, &CancellationToken::new());

@@ -21,6 +21,7 @@ mod calls;
 mod changes;
 mod compute;
 mod init;
+mod leaving;
 mod limits;
 mod namespaces;
 pub(crate) mod raw;

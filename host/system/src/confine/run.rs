@@ -14,6 +14,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, pidfd_open, waitpid};
 
 use super::init::{self, End};
+use super::leaving::LeavingState;
 use super::raw::{self, Fork};
 use super::spec::{
     HelperStatus, Preparation, Program, Recorded, Sandbox, Tree, TreeAccess, TreeState,
@@ -269,12 +270,19 @@ fn start(
     let (program, stdin) = messages::receive::<Program>(control).map_err(|e| e.to_string())?;
     let stdin = stdin.ok_or("it has no standard input")?;
     rustix::stdio::dup2_stdin(&stdin).map_err(|errno| errno.to_string())?;
+    let state = if program.leaves_state {
+        let ((), record) = messages::receive(control).map_err(|error| error.to_string())?;
+        let record = record.ok_or("it has nothing to write its state to")?;
+        Some(LeavingState::new(&record).map_err(|error| error.to_string())?)
+    } else {
+        None
+    };
     let status = HelperStatus::Started { missing, unrecorded };
     if messages::send(control, &status, listener.as_ref().map(AsFd::as_fd)).is_err() {
         // No process waits for the program.
         exit(FAILED);
     }
-    become_program(&program)
+    become_program(&program, state)
 }
 
 /// What can't be hidden from a program without a view of its own, although it is in its trees.
@@ -306,13 +314,14 @@ fn uncovered(trees: &[Tree], state: &TreeState) -> Vec<String> {
 }
 
 /// Becomes the program. If that fails, it is the program's own failure, reported in a shell's way.
-fn become_program(task: &Program) -> ! {
+fn become_program(task: &Program, state: Option<LeavingState>) -> ! {
     let Some((program, arguments)) = task.arguments.split_first() else { exit(127) };
     let environment = task.environment.iter().map(|(name, value)| (name, value));
     let error = Command::new(program)
         .args(arguments)
         .env_clear()
         .envs(environment)
+        .envs(state.as_ref().map(LeavingState::variable))
         .current_dir(&task.directory)
         .exec();
     let (code, reason) = match error.kind() {

@@ -130,6 +130,9 @@ pub(crate) struct Program {
     pub(crate) environment: Vec<(String, String)>,
     /// Its working directory.
     pub(crate) directory: String,
+    /// Whether it is a `bash` that leaves its state for later commands. The descriptor for the
+    /// record comes with the next message.
+    pub(crate) leaves_state: bool,
 }
 
 /// What the helper reports to the host.

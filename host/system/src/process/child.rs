@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use berth_contract::{
     BoundedOutput, CancellationToken, ChangeRecorder, OutputRecorder, OutputStream, PathRules,
+    ShellSession,
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
@@ -22,6 +23,7 @@ use super::changes::ChangeWatch;
 use super::helper::ConfineHelper;
 use super::pinned::PinnedDirectory;
 use super::places::{CommandSandbox, Places, PlacesError};
+use super::state::StateRecord;
 use super::warm::{NextHelper, hand_over};
 use crate::confine::{Bound, HelperStatus, Program, Sandbox, TreeState};
 use crate::{messages, processes};
@@ -65,6 +67,9 @@ pub struct Command {
     pub changes: Option<Arc<dyn ChangeRecorder>>,
     /// Learns of everything that it writes. `None`: nobody does.
     pub output: Option<Arc<dyn OutputRecorder>>,
+    /// Gets the record of what it leaves for later commands. Only for `bash`. `None`: there is no
+    /// record.
+    pub shell: Option<Arc<dyn ShellSession>>,
 }
 
 impl Command {
@@ -173,6 +178,8 @@ pub struct Child {
     /// Serves its listener; ends behind it.
     changes: Option<ChangeWatch>,
     recorder: Option<Arc<dyn OutputRecorder>>,
+    /// Gets the record of what it leaves for later commands.
+    leaves: Option<StateRecord>,
     /// The helper of the next command. `None`: it was started, or there is none in advance.
     next: Option<NextHelper>,
 }
@@ -307,17 +314,26 @@ impl Child {
             held: Vec::new(),
             changes: None,
             recorder: command.output.clone(),
+            leaves: None,
             next: None,
         };
         let program = Program {
             arguments: command.arguments.clone(),
             environment: command.environment.clone(),
             directory: command.directory.to_string_lossy().into_owned(),
+            leaves_state: command.shell.is_some(),
         };
+        let record = command.shell.as_ref().map(|shell| StateRecord::new(shell, &program));
+        let (leaves, record) = record.transpose()?.unzip();
         // If the helper doesn't read them, it has reported the reason.
         let _ = messages::send(&control, task.state, None)
-            .and_then(|()| messages::send(&control, &program, Some(input.as_fd())));
-        drop(input);
+            .and_then(|()| messages::send(&control, &program, Some(input.as_fd())))
+            .and_then(|()| match &record {
+                Some(record) => messages::send(&control, &(), Some(record.as_fd())),
+                None => Ok(()),
+            });
+        drop((input, record));
+        child.leaves = leaves;
         let (unrecorded, listener) = child.wait_for_start(&control)?;
         match (&command.changes, unrecorded) {
             (None, _) => {}
@@ -552,6 +568,10 @@ impl Child {
             if let Some(result) = self.result(reported, ended) {
                 self.drain(&mut buffer, see);
                 self.changes = None;
+                if let Some(leaves) = self.leaves.take().filter(|_| result.ending == Ending::Exited)
+                {
+                    leaves.finish();
+                }
                 self.finished = Some(result);
                 hand_over(self.next.take(), self.process.take());
             }

@@ -8,6 +8,7 @@ mod helper;
 mod pinned;
 mod places;
 mod sockets;
+mod state;
 mod warm;
 
 pub use child::{Child, Command, CommandResult, Ending, Output, StartError};

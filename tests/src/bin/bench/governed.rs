@@ -100,6 +100,7 @@ fn call() -> Call {
         command_changes: None,
         jobs: None,
         output: None,
+        shell: None,
         report: Arc::new(Report::default()),
         events: Arc::new(NoEvents),
         cancel: CancellationToken::new(),
