@@ -62,6 +62,7 @@ impl Launch {
             network: self.places.network,
             path_rules: None,
             changes: None,
+            shared_network: None,
             output: None,
             shell: None,
         };

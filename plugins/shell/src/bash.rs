@@ -26,6 +26,7 @@ pub(crate) struct Arguments {
     network: Option<bool>,
     /// Set it to true for a server, or a command that takes minutes: it goes on as a job of this
     /// session, and the answer is the job's id. `job_output` reads its output, `job_stop` ends it.
+    /// Later commands without the network reach a server in it at 127.0.0.1.
     background: Option<bool>,
 }
 

@@ -14,6 +14,7 @@ mod jobs;
 mod modes;
 mod network;
 mod prepared;
+mod shared;
 mod sockets;
 mod terminals;
 mod work;

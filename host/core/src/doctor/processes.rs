@@ -116,6 +116,7 @@ fn tried(helper: &std::path::Path, sandbox: Sandbox) -> Result<Vec<String>, Stri
         network: false,
         path_rules: None,
         changes: None,
+        shared_network: None,
         output: None,
         shell: None,
     };

@@ -170,6 +170,10 @@ impl CallState {
         let time = options.timeout_ms.map(Duration::from_millis);
         let place = jobs.reserve(time).map_err(|reason| host_error("unavailable", reason))?;
         command.output = Some(place.output());
+        if !command.network {
+            let network = policy.places.shared_network(jobs.network());
+            command.shared_network = network.map_err(|error| not_started(&error, &policy))?;
+        }
         let child =
             process::Child::start(&policy.places, &command, 0, place.end(), &place.cancel())
                 .map_err(|error| not_started(&error, &policy))?;
@@ -363,6 +367,7 @@ impl Processes {
             environment,
             directory,
             network: self.reaches_network(),
+            shared_network: self.jobs.as_ref().and_then(|jobs| jobs.network().get()),
             path_rules: self.path_rules.clone(),
             changes: self.changes.clone(),
             output: self.output.clone(),

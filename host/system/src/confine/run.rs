@@ -20,7 +20,7 @@ use super::spec::{
     HelperStatus, Preparation, Program, Recorded, Sandbox, Tree, TreeAccess, TreeState,
 };
 use super::view::{self, View};
-use super::{calls, changes, limits, namespaces, trees};
+use super::{calls, changes, limits, namespaces, network, trees};
 use crate::{messages, processes};
 
 /// The first argument of the helper.
@@ -34,7 +34,7 @@ const FAILED: i32 = 125;
 
 /// Runs the helper. It reads three messages from its standard input, a socket: a `Preparation`,
 /// which it carries out at once; then, when there is a command, a `TreeState` and a `Program`.
-/// Only for a process without other threads.
+/// Only for a process without other threads. With the argument `network`, it makes a network.
 pub fn run() -> ! {
     if raw::close_inherited().is_err() {
         eprintln!("what was handed down can't be closed: Linux 5.9 is needed");
@@ -42,6 +42,9 @@ pub fn run() -> ! {
     }
     let Ok(control) = io::stdin().as_fd().try_clone_to_owned() else { exit(FAILED) };
     let control = UnixStream::from(control);
+    if std::env::args_os().nth(2).is_some_and(|task| task == network::NETWORK) {
+        network::serve(&control);
+    }
     let Err(reason) = prepare(&control);
     fail(&control, reason)
 }
@@ -107,6 +110,9 @@ fn inside(host: &Host, preparation: &Preparation, control: &UnixStream) -> Resul
     limits::go_first();
     let outer = pidfd_open(rustix::process::getpid(), PidfdFlags::empty())
         .map_err(|errno| errno.to_string())?;
+    if preparation.shared_network.is_some() {
+        network::enter(control).map_err(|error| format!("the network of the session: {error}"))?;
+    }
     let entered = namespaces::enter_outer().map_err(|error| format!("namespaces: {error}"));
     match raw::fork().map_err(|error| format!("a process in namespaces: {error}"))? {
         Fork::Parent(inner) => {
@@ -118,8 +124,9 @@ fn inside(host: &Host, preparation: &Preparation, control: &UnixStream) -> Resul
         }
         Fork::Child => {
             entered?;
-            namespaces::enter_inner(preparation.network)
-                .map_err(|error| format!("namespaces: {error}"))?;
+            // Entered before: it is the network of the session.
+            let keeps = preparation.network || preparation.shared_network.is_some();
+            namespaces::enter_inner(keeps).map_err(|error| format!("namespaces: {error}"))?;
             first(host, preparation, control, &outer)
         }
     }

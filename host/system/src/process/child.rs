@@ -21,6 +21,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use super::changes::ChangeWatch;
 use super::helper::ConfineHelper;
+use super::network::SharedNetwork;
 use super::pinned::PinnedDirectory;
 use super::places::{CommandSandbox, Places, PlacesError};
 use super::state::StateRecord;
@@ -61,6 +62,9 @@ pub struct Command {
     pub directory: PathBuf,
     /// Whether it reaches the network.
     pub network: bool,
+    /// The network that it shares with other commands of its session, unless it reaches that of the
+    /// machine. `None`: it has one of its own.
+    pub shared_network: Option<Arc<SharedNetwork>>,
     /// The rules about calls for the paths that it reaches.
     pub path_rules: Option<Arc<dyn PathRules>>,
     /// Learns what it changes in files, before it does. `None`: nobody does.
@@ -260,7 +264,7 @@ impl Child {
         };
         let sandbox = places.sandbox(command, namespaces)?;
         let warm = places.known.warm.take(&sandbox);
-        let CommandSandbox { preparation, mounts, state, held } = sandbox;
+        let CommandSandbox { preparation, mounts, network, state, held } = sandbox;
         let off = places.sandbox == Sandbox::Off;
         let task =
             Task { command, state: &state, namespaces, off, limit, end, cancel, held: &held };
@@ -272,11 +276,14 @@ impl Child {
         };
         let mut child = match told {
             Some(child) => child,
-            None => Self::tell(ConfineHelper::start(helper, &preparation)?, &task)?,
+            None => {
+                let started = ConfineHelper::start(helper, &preparation, network.as_deref())?;
+                Self::tell(started, &task)?
+            }
         };
         child.held = held;
         let (program, slot) = (helper.clone(), places.known.warm.clone());
-        child.next = Some(NextHelper { program, preparation, mounts, slot });
+        child.next = Some(NextHelper { program, preparation, mounts, network, slot });
         Ok(child)
     }
 
