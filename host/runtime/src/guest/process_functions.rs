@@ -378,7 +378,8 @@ impl Processes {
     /// The real path of a directory in which an earlier command ended, or why it can't be used.
     fn carried_directory(&self, path: &str) -> Result<PathBuf, String> {
         let directory = self.directory(Some(path)).map_err(|refusal| match refusal {
-            Refusal::Denied(denial) => denial.to_string(),
+            // A program may have named it, so nothing advises to grant it.
+            Refusal::Denied(denial) => format!("{} is refused: {}", denial.action, denial.rule),
             Refusal::Invalid(reason) => reason,
         })?;
         match directory.is_dir() {

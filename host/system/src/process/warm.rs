@@ -43,9 +43,9 @@ impl WarmSlot {
         let mut warm = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         // A view has the mounts of the time when it was made. A network that nobody else has is
         // that of a session that has ended.
-        warm.retain(|warm| {
+        warm.retain_mut(|warm| {
             let lasts = warm.network.as_ref().is_none_or(|network| Arc::strong_count(network) > 1);
-            lasts && warm.fits_but_for_network(sandbox)
+            lasts && warm.is_waiting() && warm.fits_but_for_network(sandbox)
         });
         let wanted = sandbox.preparation.shared_network;
         let at = warm.iter().position(|warm| warm.preparation.shared_network == wanted)?;
@@ -54,6 +54,12 @@ impl WarmSlot {
 }
 
 impl WarmHelper {
+    /// Whether it hasn't ended. One that has leaves the list of processes.
+    fn is_waiting(&mut self) -> bool {
+        let helper = self.helper.as_mut();
+        helper.is_some_and(|helper| matches!(helper.process.try_wait(), Ok(None)))
+    }
+
     fn fits_but_for_network(&self, sandbox: &CommandSandbox) -> bool {
         let fits = |preparation: &Preparation| {
             *preparation == sandbox.preparation && Arc::ptr_eq(&self.mounts, &sandbox.mounts)
