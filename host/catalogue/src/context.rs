@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
-use berth_contract::{CallId, Content};
+use berth_contract::{CallId, Content, SubjectKind};
+use berth_policy::commands::CarriedState;
 use berth_policy::{Action, Phase, ResolvedSubject, Trust};
 use serde_json::{Map, Value};
 
@@ -40,6 +41,10 @@ pub struct CallContext {
     pub meta: Option<Arc<Map<String, Value>>>,
     /// What the call acts on.
     pub subjects: Vec<ResolvedSubject>,
+    /// What its commands begin with, from earlier ones of the session.
+    pub carried: CarriedState,
+    /// The same without secrets, for people.
+    pub carried_shown: CarriedState,
 }
 
 /// The reader of an answer, which decides how its text is shaped. Secrets are redacted for both.
@@ -54,6 +59,13 @@ pub enum Audience {
 }
 
 impl CallContext {
+    /// Sets what is carried over in front of the commands among these subjects of the call.
+    pub fn carry_into(&self, subjects: &mut [ResolvedSubject]) {
+        for subject in subjects.iter_mut().filter(|subject| subject.kind == SubjectKind::Command) {
+            subject.text = self.carried.in_front_of(&subject.text);
+        }
+    }
+
     /// The call as the gates see it. `None` if no tool was found.
     pub fn action(&self) -> Option<Action<'_>> {
         let tool = self.tool.as_deref()?;
@@ -71,6 +83,18 @@ impl CallContext {
             phase: self.phase,
             caller: self.caller.as_deref(),
         })
+    }
+
+    /// What the call acts on, for people: without secrets in what is carried over.
+    pub fn shown_subjects(&self) -> Vec<ResolvedSubject> {
+        let mut subjects = self.subjects.clone();
+        let commands = subjects.iter_mut().filter(|subject| subject.kind == SubjectKind::Command);
+        for subject in commands {
+            if let Some(command) = subject.text.strip_prefix(&self.carried.in_front_of("")) {
+                subject.text = self.carried_shown.in_front_of(command);
+            }
+        }
+        subjects
     }
 
     /// Whether the call can change something or reach the outside, so isn't read-only.

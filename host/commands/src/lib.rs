@@ -10,6 +10,7 @@
 
 mod blocklist;
 mod calculated;
+mod carried;
 mod code;
 mod document;
 mod expand;
@@ -24,6 +25,9 @@ mod word;
 mod wrappers;
 
 pub use blocklist::{Blocked, Blocklist, DEFAULT_BLOCKED};
+pub use carried::{
+    CarriedChanges, CarriedState, CommandStart, is_carried, is_code_loading, is_variable_name,
+};
 pub use risk::Risk;
 
 #[cfg(test)]

@@ -6,7 +6,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
-use crate::{ChangeRecorder, Content, Inquirer, JobStarter, OutputRecorder, PathRules, Report};
+use crate::{
+    ChangeRecorder, Content, Inquirer, JobStarter, OutputRecorder, PathRules, Report, ShellSession,
+};
 
 /// One call of a tool, in the form that the host gives to a provider.
 #[derive(Clone)]
@@ -51,6 +53,8 @@ pub struct Call {
     pub jobs: Option<Arc<dyn JobStarter>>,
     /// Puts questions of the provider's own to the person. `None`: nobody can be asked.
     pub inquirer: Option<Arc<dyn Inquirer>>,
+    /// What its commands begin with, and leave for later ones. `None`: nothing is carried over.
+    pub shell: Option<Arc<dyn ShellSession>>,
     /// Receives the provider's report of the call beside its outcome.
     pub report: Arc<Report>,
     /// Receives progress and partial output.

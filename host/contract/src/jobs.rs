@@ -4,11 +4,14 @@ use std::time::{Duration, Instant};
 
 use tokio_util::sync::CancellationToken;
 
-use crate::OutputRecorder;
+use crate::{OutputRecorder, SessionNetwork};
 
 /// Starts jobs: commands that go on when their call has its answer. A call has one only if it may
 /// start jobs.
 pub trait JobStarter: fmt::Debug + Send + Sync + 'static {
+    /// The network that the session's jobs and commands share, once a job needs it.
+    fn network(&self) -> &SessionNetwork;
+
     /// Reserves a place for a job that runs for `time`; `None`: for as long as a job may.
     ///
     /// # Errors

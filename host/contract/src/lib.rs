@@ -20,6 +20,8 @@ mod output_recorder;
 mod path_rules;
 mod provider;
 mod report;
+mod session_network;
+mod shell_session;
 mod terminal;
 pub mod text;
 
@@ -47,4 +49,6 @@ pub use report::{
     CommandOutput, FileState, LeftOut, Lookup, Report, ReportEntries, RequestRecord, Seen,
     SeenFile, Sight,
 };
+pub use session_network::SessionNetwork;
+pub use shell_session::ShellSession;
 pub use tokio_util::sync::CancellationToken;

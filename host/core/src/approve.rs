@@ -168,6 +168,7 @@ impl ApprovalStep<'_> {
         let Some(tool) = &self.context.tool else { return Ok(()) };
         let (mut arguments, mut acted_on) = (Arc::clone(&self.context.arguments), Vec::new());
         self.lookups.decide(tool, &mut arguments, &mut acted_on, cancel).await?;
+        self.context.carry_into(&mut acted_on);
         let is_same = acted_on == self.context.subjects
             && self.check_preview(preview::preview(self.context).await)?.map(|seen| seen.before)
                 == before;
@@ -218,7 +219,7 @@ impl ApprovalStep<'_> {
                 |tool| tool.definition.name.clone(),
             ),
             provider,
-            subjects: context.subjects.clone(),
+            subjects: context.shown_subjects(),
             foreign: context.tool.as_ref().is_some_and(|tool| tool.definition.foreign),
             secrets: context.action().map(|action| config.secrets_for(&action)).unwrap_or_default(),
             arguments: (*context.arguments).clone(),

@@ -119,6 +119,7 @@ impl Host {
                 return Ok(deciding(gates));
             }
         }
+        self.carry(context, session);
         self.shaping.check(context)?;
         if let Some(action) = context.action() {
             for (gate, said) in rules.policy.explain(&action) {

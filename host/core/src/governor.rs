@@ -24,6 +24,8 @@ pub(crate) struct Rules {
     /// The version of the rules: a number that no other version has.
     pub(crate) generation: u64,
     pub(crate) switches: Switches,
+    /// Whether commands begin with what earlier ones of their session left.
+    pub(crate) carries_state: bool,
     pub(crate) dependencies: Option<Dependencies>,
     pub(crate) counting: QuotaCounter,
 }
@@ -40,6 +42,7 @@ impl Rules {
             policy,
             generation,
             switches: config.switches(),
+            carries_state: config.config.tools.shell.session,
             dependencies: config.dependencies(),
             counting: QuotaCounter::from_config(config),
         })

@@ -13,7 +13,8 @@ use berth_contract::{
     Call, CallId, CancellationToken, Category, Content, Definition, Denial, Events, Failure,
     Inquirer, Outcome, Report,
 };
-use berth_jobs::{JobAbout, JobStart};
+use berth_jobs::{CallShell, JobAbout, JobStart};
+use berth_policy::commands::CarriedState;
 use berth_policy::{Decision, Verdict};
 use serde_json::{Map, Value};
 
@@ -133,6 +134,8 @@ impl Host {
             attachments,
             meta: meta.map(without_own_keys).filter(|meta| !meta.is_empty()).map(Arc::new),
             subjects: Vec::new(),
+            carried: CarriedState::default(),
+            carried_shown: CarriedState::default(),
         };
         (context, session, CallInputs { approver, events, cancel })
     }
@@ -149,6 +152,20 @@ impl Host {
             command,
         };
         Some(JobStart::new(jobs, about, self.shaping.live(context)))
+    }
+
+    /// What the commands of a call begin with, if they are those of a built-in tool. From then on,
+    /// the gates read it.
+    pub(crate) fn carry(&self, context: &mut CallContext, session: &Session) -> Option<CallShell> {
+        let tool = context.tool.as_deref().filter(|tool| tool.is_built_in())?;
+        subjects::commands(tool, &context.arguments).next()?;
+        let shell = session.shell().filter(|_| self.governor.rules().carries_state)?;
+        context.carried = shell.began().clone();
+        context.carried_shown = shell.shown();
+        let mut subjects = std::mem::take(&mut context.subjects);
+        context.carry_into(&mut subjects);
+        context.subjects = subjects;
+        Some(shell)
     }
 
     async fn journey(
@@ -184,6 +201,7 @@ impl Host {
             governance.decision = failure.denial.as_ref().map(Decision::from_grants);
             return Err(failure);
         }
+        run.shell = self.carry(context, session).map(Arc::new);
         let context = &*context;
         self.shaping.check(context)?;
         self.govern(governance, context, session, &catalogue, &inputs, steps).await?;
@@ -304,7 +322,9 @@ impl Host {
         }
         dependencies::record_completion(&self.governor.rules(), context, session, &outcome);
         let notices = changes.notices(self.undo.as_deref());
-        let notices = notices.into_iter().chain(session.job_news());
+        let carried = run.shell.take().map(|shell| shell.take_notices());
+        let notices = notices.into_iter().chain(carried.into_iter().flatten());
+        let notices = notices.chain(session.job_news());
         match outcome {
             Ok(mut output) => {
                 let notices = left_out(&run.report).into_iter().chain(notices);
@@ -458,6 +478,7 @@ fn provider_call(
         changes: run.journal.as_ref().map(CallJournal::recorder),
         output: run.spool.clone().map(|spool| spool as _),
         jobs: run.job.clone().map(|job| job as _),
+        shell: run.shell.clone().map(|shell| shell as _),
         command_changes: run.journal.as_ref().and_then(CallJournal::command_recorder),
         inquirer,
         report: Arc::clone(&run.report),

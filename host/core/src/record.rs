@@ -9,7 +9,7 @@ use berth_audit::{
 };
 use berth_catalogue::{CallContext, Tool};
 use berth_contract::{Category, Failure, Outcome, Report, Snapshot};
-use berth_jobs::JobStart;
+use berth_jobs::{CallShell, JobStart};
 use berth_policy::Decision;
 
 use crate::audit::Audit;
@@ -47,6 +47,8 @@ pub(crate) struct RunReport {
     pub(crate) spool: Option<Arc<Spool>>,
     /// What lets it start a command that goes on after it.
     pub(crate) job: Option<Arc<JobStart>>,
+    /// What its commands begin with, and leave for later ones.
+    pub(crate) shell: Option<Arc<CallShell>>,
     /// What was saved of them.
     pub(crate) snapshot: Option<Snapshot>,
 }

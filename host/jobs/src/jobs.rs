@@ -8,7 +8,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use std::time::Duration;
 
 use berth_answers::LiveOutput;
-use berth_contract::JobEnd;
+use berth_contract::{JobEnd, SessionNetwork};
 
 use crate::job::{Job, JobAbout, JobSummary};
 use crate::ring::{Budget, Ring};
@@ -80,6 +80,8 @@ pub struct SessionJobs(pub(crate) Arc<SessionInner>);
 #[derive(Debug)]
 pub(crate) struct SessionInner {
     jobs: Mutex<Vec<Arc<Job>>>,
+    /// The network of its commands, once there is a job.
+    pub(crate) network: SessionNetwork,
     pub(crate) shared: Arc<Shared>,
 }
 
@@ -114,8 +116,11 @@ impl Jobs {
         if let Some(session) = sessions.get(name).and_then(Weak::upgrade) {
             return SessionJobs(session);
         }
-        let session =
-            Arc::new(SessionInner { jobs: Mutex::default(), shared: Arc::clone(&self.0) });
+        let session = Arc::new(SessionInner {
+            jobs: Mutex::default(),
+            network: SessionNetwork::default(),
+            shared: Arc::clone(&self.0),
+        });
         sessions.insert(Arc::clone(name), Arc::downgrade(&session));
         SessionJobs(session)
     }

@@ -7,7 +7,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use berth_answers::LiveOutput;
-use berth_contract::{CancellationToken, JobCommand, JobEnd, JobPlace, JobStarter, OutputRecorder};
+use berth_contract::{
+    CancellationToken, JobCommand, JobEnd, JobPlace, JobStarter, OutputRecorder, SessionNetwork,
+};
 
 use crate::job::{Job, JobAbout, JobOutput};
 use crate::jobs::{SessionInner, SessionJobs};
@@ -78,6 +80,10 @@ impl Drop for JobStart {
 }
 
 impl JobStarter for JobStart {
+    fn network(&self) -> &SessionNetwork {
+        &self.session.network
+    }
+
     fn reserve(&self, time: Option<Duration>) -> Result<Box<dyn JobPlace>, String> {
         let mut state = self.state();
         let live = match std::mem::replace(&mut *state, State::Failed) {

@@ -1,8 +1,10 @@
 //! The programs that a plugin may start, and their arguments.
 
+use berth_contract::Denial;
+use berth_contract::text::{cut, neutral_line};
 use globset::{GlobBuilder, GlobMatcher};
 
-use crate::origin::Origin;
+use crate::origin::{Origin, OwnTable};
 
 /// The programs that the operator granted. The default grants no program.
 ///
@@ -47,6 +49,34 @@ impl Programs {
     /// Whether a program may be started with these arguments.
     pub fn allow(&self, program: &str, arguments: &[String]) -> bool {
         self.0.iter().any(|entry| entry.allows(program, arguments))
+    }
+
+    /// The denial of a program with these arguments, which are the command `line`. `None`: it may
+    /// be started. `table`: where programs are granted.
+    pub fn refusal(
+        &self,
+        program: &str,
+        arguments: &[String],
+        line: &str,
+        table: &OwnTable,
+    ) -> Option<Denial> {
+        if self.allow(program, arguments) {
+            return None;
+        }
+        let shown = neutral_line(cut(line, 512));
+        let (rule, place, remedy) = match self.place(program) {
+            None => {
+                let remedy = format!("To allow it, add it to `programs` in {table}.");
+                ("`programs` is empty", "built in".into(), remedy.into())
+            }
+            Some(place) => {
+                let remedy = place.remedy(|| format!("To allow it, add to `programs`: \"{shown}\", with `*` and `**` for arguments that may differ."));
+                ("`programs` has no match", place.text.clone(), remedy)
+            }
+        };
+        let (capability, action) = ("process".to_owned(), format!("run {shown}"));
+        let (place, remedy) = (String::from(place), String::from(remedy));
+        Some(Denial { capability, action, rule: rule.to_owned(), place, remedy })
     }
 
     /// The place of the grants, for refusals: the place of an entry for the same program, else of

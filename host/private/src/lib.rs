@@ -1,5 +1,6 @@
 //! Folders that only the user who runs Berth can change, so their content is trusted.
 
+pub mod folder;
 pub mod state;
 
 use std::fs::{File, TryLockError};

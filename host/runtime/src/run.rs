@@ -243,6 +243,7 @@ async fn execute(job: Job) -> Outcome {
                 changes: call.command_changes.clone(),
                 output: call.output.clone(),
                 jobs: call.jobs.clone(),
+                shell: call.shell.clone(),
                 network: call.network,
                 read_only,
                 running: Arc::new(()),

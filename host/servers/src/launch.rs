@@ -177,7 +177,9 @@ impl Launch {
             network: places.network,
             path_rules: None,
             changes: None,
+            shared_network: None,
             output: None,
+            shell: None,
         };
         let end = Instant::now() + FOREVER;
         Child::start(&places.places, &command, 0, end, &CancellationToken::new())

@@ -75,6 +75,11 @@ section! {
         pub auto_rollback: bool, Narrowing::Ignored;
         /// The exit codes that undo the changes of a command. If empty, 2 and above.
         pub auto_rollback_exit_codes: Vec<i32> = vec![1, 2], Narrowing::Ignored;
+        /// Whether a command of a session begins with what the last one left: its working
+        /// directory and exported variables, except those that make programs run other code
+        /// (`PATH`, `LD_*`, `GIT_*`, …). The rules about commands read the variables as part of
+        /// the next command.
+        pub session: bool, Narrowing::OnlyFalse;
         /// What the processes of one command may use, and those of one program that a plugin
         /// starts.
         pub limits: ProcessLimits, Narrowing::Table(ProcessLimits::RULES);

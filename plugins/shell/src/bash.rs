@@ -26,6 +26,7 @@ pub(crate) struct Arguments {
     network: Option<bool>,
     /// Set it to true for a server, or a command that takes minutes: it goes on as a job of this
     /// session, and the answer is the job's id. `job_output` reads its output, `job_stop` ends it.
+    /// Later commands without the network reach a server in it at 127.0.0.1.
     background: Option<bool>,
 }
 
@@ -34,8 +35,8 @@ impl Tool for Bash {
     const TITLE: Option<&str> = Some("Run a command");
     const DESCRIPTION: &str = "\
         Runs a command line with bash, in a sandbox: it sees the working directory and other paths that the operator granted, and has the \
-        network only if that is allowed. Each call is a shell of its own: no directory or variable outlives it, no process that it leaves \
-        behind, and /tmp is private to it. With background = true, the command goes on as a job. There is no terminal, and standard input is empty. Returns the output, labelled stdout: and stderr: if there \
+        network only if that is allowed. Each call is a shell of its own: no directory or variable outlives it, unless the operator wants \
+        that, no process that it leaves behind, and /tmp is private to it. With background = true, the command goes on as a job. There is no terminal, and standard input is empty. Returns the output, labelled stdout: and stderr: if there \
         is both, and at most 1 MiB of each. An exit code other than 0 is a failure, with all of the output. Use read, grep, find_path and \
         edit for files: they are faster, and need approval less often.";
     const ANNOTATIONS: Annotations = Annotations::ACTING;

@@ -1,7 +1,8 @@
 //! Commands in the background: what they are for, and what holds them.
 
-use std::fs;
-use std::os::unix::fs::MetadataExt;
+use std::fs::{self, DirBuilder};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -11,7 +12,7 @@ use serde_json::{Value, json};
 use super::ended::{assert_gone, mark, stubborn, with_word};
 use super::{scene, yes};
 use crate::mcp::client::{Client, LEGACY, records, text};
-use crate::support::{Cli, Scene, soon};
+use crate::support::{Cli, Scene, not_tried, soon};
 
 async fn call(host: &Host, session: &Session, tool: &str, arguments: Value) -> Answer {
     let session = Some(session.clone());
@@ -335,6 +336,62 @@ fn start_served(client: &mut Client, command: &str) -> String {
     let told = text(&started);
     let id = told.split(' ').find(|word| word.starts_with("job-")).expect("it has an ID");
     id.trim_end_matches('.').to_owned()
+}
+
+/// `berth serve` with a folder of jobs' outputs that has room for a few pages. `None` without such
+/// namespaces.
+fn on_a_small_disk(cli: &Cli) -> Option<Client> {
+    let folder = cli.root.path().join("data").join("jobs");
+    DirBuilder::new().recursive(true).mode(0o700).create(&folder).expect("it is made");
+    let script = format!("mount -t tmpfs -o size=256k,mode=700 tmpfs {folder:?} && exec \"$@\"");
+    let tried = Command::new("unshare")
+        .args(["-Urm", "sh", "-c", &script, "sh", "true"])
+        .stderr(Stdio::null())
+        .status();
+    if !tried.is_ok_and(|status| status.success()) {
+        not_tried("mounting in namespaces of its own (`unshare -Urm`)");
+        return None;
+    }
+    let berth = cli.command(&["serve", "--set", "tools.autonomy=full"]);
+    let mut command = Command::new("unshare");
+    command.args(["-Urm", "sh", "-c", &script, "sh"]).arg(berth.get_program());
+    command.args(berth.get_args()).env_clear().current_dir(cli.work());
+    command.envs(berth.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    command.env("PATH", "/usr/bin:/bin:/usr/sbin:/sbin");
+    let mut client = Client::start(command);
+    client.begin(LEGACY, false);
+    Some(client)
+}
+
+#[test]
+fn full_disk_keeps_what_fits_and_ends_neither_the_job_nor_the_host() {
+    let cli = Cli::new();
+    let Some(mut client) = on_a_small_disk(&cli) else { return };
+    let long = start_served(&mut client, "seq 100000; exit 3");
+    let read = |client: &mut Client, id: &str, offset: u64| {
+        let arguments = json!({ "id": id, "offset": offset, "until": "end", "wait": 60 });
+        text(&client.call("job_output", arguments))
+    };
+    let told = read(&mut client, &long, 0);
+    let between = |before: &str, after: &str| {
+        let number = told.split_once(before).and_then(|(_, rest)| rest.split_once(after));
+        number.map_or(0, |(number, _)| number.parse().expect("it is a number"))
+    };
+    let lost: u64 = between("[The first ", " bytes are no longer kept");
+    let kept = 588_895 - lost;
+    assert!(told.contains(" of 588895.]") && kept > 100_000 && kept <= 256 << 10, "{told}");
+    let tail = read(&mut client, &long, 588_895 - 20);
+    assert!(tail.contains("99999\n100000\n"), "the newest: {tail}");
+    assert!(tail.contains("ended with exit code 3"), "{tail}");
+    // Nothing is left for another.
+    let other = start_served(&mut client, "echo lost; exit 4");
+    let told = read(&mut client, &other, 0);
+    assert!(told.contains("The output can't be kept") && told.contains("No space left"), "{told}");
+    assert!(!told.contains("lost\n") && told.contains("exit code 4"), "{told}");
+    assert!(told.contains("[The first 5 bytes are no longer kept.]"), "{told}");
+    // Commands in the foreground need no such file.
+    assert!(text(&client.call("bash", json!({ "command": "echo here" }))).contains("here\n"));
+    assert_eq!(client.leave(), 0);
 }
 
 #[test]

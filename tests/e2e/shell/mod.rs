@@ -5,6 +5,7 @@
 //! a command that fails for another reason proves nothing.
 
 mod bounds;
+mod carried;
 pub(crate) mod ended;
 mod environment;
 mod fallback;
@@ -13,6 +14,7 @@ mod jobs;
 mod modes;
 mod network;
 mod prepared;
+mod shared;
 mod sockets;
 mod terminals;
 mod work;

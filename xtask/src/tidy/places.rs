@@ -83,7 +83,10 @@ const EDGES: &[(&str, &[&str])] = &[
             "berth-catalogue",
         ],
     ),
-    ("berth-jobs", &["berth-contract", "berth-private", "berth-answers"]),
+    (
+        "berth-jobs",
+        &["berth-commands", "berth-contract", "berth-redaction", "berth-private", "berth-answers"],
+    ),
     (
         "berth-audit",
         &["berth-contract", "berth-redaction", "berth-policy", "berth-private", "berth-config"],
@@ -229,7 +232,7 @@ const OPEN_BENEATH: [&str; 8] = [
 ];
 
 /// The files that open other paths, and what these are. A front end opens the paths of its user.
-const OPEN_OWN: [&str; 37] = [
+const OPEN_OWN: [&str; 38] = [
     "host/servers/src/packages/fetched.rs", // the packages of servers, in Berth's cache
     "host/authoring/", // the folders of authors, whose programs it runs with their rights
     "host/builtins/build.rs", // the components, while Berth is built
@@ -257,9 +260,10 @@ const OPEN_OWN: [&str; 37] = [
     "host/system/src/files/kernel.rs", // /proc
     "host/undo/src/files.rs", // what calls changed, by its real path
     "host/system/src/mounts.rs", // the table of mounts
-    "host/system/src/machine/", // /proc and /sys, and Berth's own folders, which it examines
+    "host/system/src/machine/", // /proc and /sys
     "host/system/src/processes.rs", // /proc
     "host/system/src/process/", // /proc, and the denied files in the granted directories
+    "host/private/src/folder.rs", // Berth's own folders, which `berth doctor` examines
     "host/private/src/lib.rs", // the folders of the cache and of kept data
     "host/registry/src/bounded.rs", // logins and signatures that the operator names
     "host/registry/src/files.rs", // components that the operator names

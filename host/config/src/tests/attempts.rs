@@ -133,6 +133,7 @@ pub(super) fn attempt(key: &str) -> Option<&'static str> {
         "tools.shell.presets" => "tools.shell.presets = [\"cargo\"]",
         "tools.shell.env" => "tools.shell.env = [\"AWS_SECRET_ACCESS_KEY\"]",
         "tools.shell.sockets" => "tools.shell.sockets = [\"run\"]",
+        "tools.shell.session" => "tools.shell.session = true",
         "tools.shell.limits.memory_mib" => "tools.shell.limits.memory_mib = 101",
         "tools.shell.limits.processes" => "tools.shell.limits.processes = 101",
         "tools.shell.limits.cpu_secs" => "tools.shell.limits.cpu_secs = 101",

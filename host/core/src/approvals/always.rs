@@ -66,6 +66,9 @@ async fn tried(context: &CallContext, config: Arc<Loaded>) -> Result<Proposal, S
         [subject] if subject.kind == SubjectKind::Url && context.acts() => {
             return Err("it sends something to that URL, and a rule would allow whatever is sent there, by any method".to_owned());
         }
+        [_] if !context.carried.variables.is_empty() => {
+            return Err("it begins with variables of an earlier command, and a rule would keep their values".to_owned());
+        }
         [subject] => subject.text.clone(),
         _ => return Err("it acts on several things, and a rule is about one".to_owned()),
     };

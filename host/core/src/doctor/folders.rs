@@ -3,7 +3,7 @@ use std::path::Path;
 use berth_catalogue::plugins::compiled_folder;
 use berth_config::{Folders, Loaded};
 use berth_contract::text::{counted, shell_word};
-use berth_system::machine::{self, Folder, FolderStatus};
+use berth_private::folder::{self, Folder, FolderStatus};
 
 use super::Finding;
 use super::finding::size;
@@ -36,10 +36,10 @@ pub(super) fn findings(folders: &Folders, loaded: &Loaded) -> Vec<Finding> {
         folder("plugins", &plugins, Purpose::Config),
         folder("cache", &folders.cache, Purpose::Cache),
     ];
-    if !matches!(machine::look_at(&compiled), Ok(Folder::Missing { .. })) {
+    if !matches!(folder::look_at(&compiled), Ok(Folder::Missing { .. })) {
         findings.push(folder("cache of compiled code", &compiled, Purpose::Cache));
     }
-    if let Ok(usage) = machine::usage(&compiled) {
+    if let Ok(usage) = folder::usage(&compiled) {
         findings.push(Finding::ok(
             "in the cache",
             format!("{}, {}", counted(usage.files, "file"), size(usage.bytes)),
@@ -56,7 +56,7 @@ fn folder(name: &str, path: &Path, purpose: Purpose) -> Finding {
         }
         _ => Finding::failure(name, found, fix),
     };
-    match machine::look_at(path) {
+    match folder::look_at(path) {
         Err(error) => {
             worse(format!("{shown} can't be examined: {error}"), format!("ls -ld {}", quoted(path)))
         }
@@ -189,7 +189,7 @@ fn quoted(path: &Path) -> String {
 
 #[cfg(test)]
 mod tests {
-    use berth_system::machine::FileSystem;
+    use berth_private::folder::FileSystem;
 
     use super::super::State;
     use super::*;

@@ -116,7 +116,9 @@ fn tried(helper: &std::path::Path, sandbox: Sandbox) -> Result<Vec<String>, Stri
         network: false,
         path_rules: None,
         changes: None,
+        shared_network: None,
         output: None,
+        shell: None,
     };
     let child =
         Child::start(&places, &command, 1024, Instant::now() + TIME, &CancellationToken::new());

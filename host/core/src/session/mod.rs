@@ -10,7 +10,7 @@ use berth_contract::HostError;
 
 use berth_answers::{AnswerCache, CacheSummary};
 use berth_config::Folders;
-use berth_jobs::{Jobs, SessionJobs};
+use berth_jobs::{CallShell, Jobs, SessionJobs, SessionShell};
 pub(crate) use disk::count;
 pub(crate) use state::{SessionState, seconds};
 
@@ -28,6 +28,8 @@ struct Inner {
     answers: AnswerCache,
     /// The commands that go on after their calls. They end with the session.
     jobs: OnceLock<SessionJobs>,
+    /// What its commands hand on to each other.
+    shell: SessionShell,
 }
 
 enum Place {
@@ -44,6 +46,7 @@ impl Session {
             state: Place::Memory(Mutex::default()),
             answers: AnswerCache::default(),
             jobs: OnceLock::new(),
+            shell: SessionShell::default(),
         }))
     }
 
@@ -57,7 +60,8 @@ impl Session {
         let name = name.into();
         let state = Place::Disk(disk::DiskSession::new(folders, &name));
         let answers = AnswerCache::default();
-        Self(Arc::new(Inner { name, state, answers, jobs: OnceLock::new() }))
+        let (jobs, shell) = (OnceLock::new(), SessionShell::default());
+        Self(Arc::new(Inner { name, state, answers, jobs, shell }))
     }
 
     /// The name of its owner.
@@ -87,6 +91,12 @@ impl Session {
     pub(crate) fn jobs(&self, jobs: &Jobs) -> Option<&SessionJobs> {
         matches!(self.0.state, Place::Memory(_))
             .then(|| self.0.jobs.get_or_init(|| jobs.session(&self.0.name)))
+    }
+
+    /// What the commands of its next call begin with. `None` in a process that makes one call and
+    /// ends.
+    pub(crate) fn shell(&self) -> Option<CallShell> {
+        matches!(self.0.state, Place::Memory(_)).then(|| self.0.shell.begin())
     }
 
     /// What its caller has to know of jobs that have ended, each once.

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use berth_contract::text::{cut, neutral, neutral_line};
-use berth_contract::{Access, Content, Denial, JobEnd};
+use berth_contract::{Access, Content, Denial, JobEnd, ShellSession};
 use berth_policy::ConfigFile;
+use berth_policy::commands::{is_code_loading, is_variable_name};
 use berth_policy::files::Kind;
 use berth_redaction::{self as redaction, Keys};
 use berth_system::confine::Bound;
@@ -47,33 +48,6 @@ const MAX_LINE: usize = 64 * 1024;
 
 /// Shortest time between two pieces of live output.
 const LIVE_INTERVAL: Duration = Duration::from_millis(100);
-
-/// Variables that make a program load or run other code.
-const CODE_LOADING: [&str; 22] = [
-    "BASH_ENV",
-    "CDPATH",
-    "ENV",
-    "GCONV_PATH",
-    "GIT_ASKPASS",
-    "GIT_CONFIG",
-    "GIT_EDITOR",
-    "GIT_EXEC_PATH",
-    "GIT_EXTERNAL_DIFF",
-    "GIT_PAGER",
-    "GIT_SSH",
-    "GIT_SSH_COMMAND",
-    "IFS",
-    "NODE_OPTIONS",
-    "PAGER",
-    "PATH",
-    "PERL5OPT",
-    "PROMPT_COMMAND",
-    "PYTHONSTARTUP",
-    "RUBYOPT",
-    "SHELLOPTS",
-    "SSH_ASKPASS",
-];
-const CODE_LOADING_PREFIXES: [&str; 4] = ["LD_", "DYLD_", "BASH_FUNC_", "GIT_CONFIG_"];
 
 /// A process of a guest.
 #[expect(unreachable_pub, reason = "the bindings name it in a public place")]
@@ -183,6 +157,8 @@ impl CallState {
         options: &wit::Options,
     ) -> Result<String, Error> {
         let (mut command, policy) = self.checked(command, options)?;
+        // It may end long after other commands, so it leaves nothing for them.
+        command.shell = None;
         let processes = self.call.processes.as_ref();
         let Some(jobs) = processes.and_then(|processes| processes.jobs.as_ref()) else {
             return Err(host_error(
@@ -194,6 +170,10 @@ impl CallState {
         let time = options.timeout_ms.map(Duration::from_millis);
         let place = jobs.reserve(time).map_err(|reason| host_error("unavailable", reason))?;
         command.output = Some(place.output());
+        if !command.network {
+            let network = policy.places.shared_network(jobs.network());
+            command.shared_network = network.map_err(|error| not_started(&error, &policy))?;
+        }
         let child =
             process::Child::start(&policy.places, &command, 0, place.end(), &place.cancel())
                 .map_err(|error| not_started(&error, &policy))?;
@@ -367,21 +347,45 @@ impl Refusal {
 impl Processes {
     /// Checks a guest's command and its options. Nothing is started before all checks.
     fn command(&self, command: wit::Command, options: &wit::Options) -> Result<Command, Refusal> {
-        let arguments = match command {
-            wit::Command::Program(words) => self.program(words)?,
-            wit::Command::Shell(text) => self.shell(text)?,
+        let (arguments, shell) = match command {
+            wit::Command::Program(words) => (self.program(words)?, None),
+            wit::Command::Shell(text) => (self.shell(text)?, self.shell.clone()),
         };
-        let directory = self.directory(options.directory.as_deref())?;
-        let environment = self.environment(&options.environment)?;
+        let carried = shell.as_ref().filter(|_| options.directory.is_none());
+        let carried = carried.and_then(|shell| Some((shell, shell.directory()?)));
+        let directory = match carried.map(|(shell, path)| (shell, self.carried_directory(path))) {
+            Some((_, Ok(directory))) => directory,
+            Some((shell, Err(reason))) => {
+                shell.forget_directory(&reason);
+                self.directory(None)?
+            }
+            None => self.directory(options.directory.as_deref())?,
+        };
+        let environment = self.environment(shell.as_deref(), &options.environment)?;
         Ok(Command {
             arguments,
             environment,
             directory,
             network: self.reaches_network(),
+            shared_network: self.jobs.as_ref().and_then(|jobs| jobs.network().get()),
             path_rules: self.path_rules.clone(),
             changes: self.changes.clone(),
             output: self.output.clone(),
+            shell,
         })
+    }
+
+    /// The real path of a directory in which an earlier command ended, or why it can't be used.
+    fn carried_directory(&self, path: &str) -> Result<PathBuf, String> {
+        let directory = self.directory(Some(path)).map_err(|refusal| match refusal {
+            // A program may have named it, so nothing advises to grant it.
+            Refusal::Denied(denial) => format!("{} is refused: {}", denial.action, denial.rule),
+            Refusal::Invalid(reason) => reason,
+        })?;
+        match directory.is_dir() {
+            true => Ok(directory),
+            false => Err(format!("{} is no directory any more", neutral_line(path))),
+        }
     }
 
     fn reaches_network(&self) -> bool {
@@ -405,25 +409,10 @@ impl Processes {
             return Err(Refusal::invalid("the command has no program"));
         };
         let line = berth_policy::command_line(&words);
-        if !self.policy.programs.allow(program, arguments) {
-            let shown = neutral_line(cut(&line, 512));
-            let Some(place) = self.policy.programs.place(program) else {
-                let remedy = format!("To allow it, add it to `programs` in {}.", self.policy.table);
-                return Err(Refusal::denied(
-                    format!("run {shown}"),
-                    "`programs` is empty",
-                    "built in",
-                    remedy,
-                ));
-            };
-            let remedy =
-                place.remedy(|| format!("To allow it, add to `programs`: \"{shown}\", with `*` and `**` for arguments that may differ."));
-            return Err(Refusal::denied(
-                format!("run {shown}"),
-                "`programs` has no match",
-                place.text.clone(),
-                remedy.into_owned(),
-            ));
+        if let Some(denial) =
+            self.policy.programs.refusal(program, arguments, &line, &self.policy.table)
+        {
+            return Err(Refusal::Denied(Box::new(denial)));
         }
         // A grant doesn't override the rules about commands.
         if let Some(denial) = self.policy.advisor.blocked(&line) {
@@ -498,7 +487,11 @@ impl Processes {
         Ok(real)
     }
 
-    fn environment(&self, added: &[(String, String)]) -> Result<Vec<(String, String)>, Refusal> {
+    fn environment(
+        &self,
+        shell: Option<&dyn ShellSession>,
+        added: &[(String, String)],
+    ) -> Result<Vec<(String, String)>, Refusal> {
         if added.len() > MAX_VARIABLES {
             return Err(Refusal::invalid(format!(
                 "{} variables are added; the limit is {MAX_VARIABLES}",
@@ -506,13 +499,15 @@ impl Processes {
             )));
         }
         let mut environment = self.policy.environment.clone();
+        let mut set = |name: &String, value: &String| {
+            environment.retain(|(known, _)| known != name);
+            environment.push((name.clone(), value.clone()));
+        };
+        let carried = shell.map(ShellSession::variables).unwrap_or_default();
+        carried.iter().for_each(|(name, value)| set(name, value));
         for (name, value) in added {
             let shown = neutral_line(cut(name, 100));
-            let well_formed = !name.is_empty() && !name.starts_with(|c: char| c.is_ascii_digit());
-            if !well_formed
-                || !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
-                || name.len() + value.len() > MAX_VARIABLE
-            {
+            if !is_variable_name(name) || name.len() + value.len() > MAX_VARIABLE {
                 return Err(Refusal::invalid(format!(
                     "the variable `{shown}` can't be set: its name has to be letters, digits and `_`, not begin with a digit, \
                      and have at most {MAX_VARIABLE} bytes with its value"
@@ -524,9 +519,7 @@ impl Processes {
             let refuse = |rule: &str, remedy: String| {
                 Refusal::denied(format!("set {shown}"), rule, "built in", remedy)
             };
-            if CODE_LOADING.contains(&name.as_str())
-                || CODE_LOADING_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
-            {
+            if is_code_loading(name) {
                 let remedy = "No configuration key can change this.".to_owned();
                 return Err(refuse("variables that make programs load code are blocked", remedy));
             }
@@ -535,8 +528,7 @@ impl Processes {
                     format!("To pass it on, the operator has to name it: `env = [\"{shown}\"]`.");
                 return Err(refuse("variables that look like credentials are blocked", remedy));
             }
-            environment.retain(|(known, _)| known != name);
-            environment.push((name.clone(), value.clone()));
+            set(name, value);
         }
         Ok(environment)
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use berth_component::PluginConfig;
 use berth_contract::{
     CallId, ChangeRecorder, Content, Events, JobStarter, NoEvents, OutputRecorder, PathRules,
-    Report,
+    Report, ShellSession,
 };
 use berth_egress::Requests;
 use berth_policy::{CommandLine, OwnTable};
@@ -90,6 +90,8 @@ pub(crate) struct Processes {
     pub(crate) output: Option<Arc<dyn OutputRecorder>>,
     /// Starts processes that go on after the call.
     pub(crate) jobs: Option<Arc<dyn JobStarter>>,
+    /// What its shells begin with, and leave for later ones.
+    pub(crate) shell: Option<Arc<dyn ShellSession>>,
     pub(crate) network: bool,
     /// Whether the tool claims to be read-only.
     pub(crate) read_only: bool,

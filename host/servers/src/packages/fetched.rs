@@ -234,7 +234,9 @@ impl<'r> Run<'r> {
             network: true,
             path_rules: None,
             changes: None,
+            shared_network: None,
             output: None,
+            shell: None,
         };
         let end = Instant::now() + PATIENCE;
         let cancel = CancellationToken::new();

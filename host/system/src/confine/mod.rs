@@ -21,8 +21,10 @@ mod calls;
 mod changes;
 mod compute;
 mod init;
+mod leaving;
 mod limits;
 mod namespaces;
+mod network;
 pub(crate) mod raw;
 mod run;
 mod spec;
@@ -31,6 +33,7 @@ mod view;
 
 pub(crate) use changes::{CALLS, Target};
 pub use compute::{filter_works, lower_bounds, to_computing};
+pub(crate) use network::{NETWORK, NetworkAnswer};
 pub use raw::close_inherited;
 pub use run::{HELPER, run};
 pub use spec::{Bound, Limits, Sandbox, Tree, TreeAccess};

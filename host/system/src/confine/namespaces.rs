@@ -9,8 +9,13 @@ use super::raw;
 /// Enters a user namespace with a single user, and makes the next child the first process of a
 /// process namespace.
 pub(super) fn enter_outer() -> io::Result<()> {
+    enter_users(UnshareFlags::NEWUSER | UnshareFlags::NEWPID)
+}
+
+/// Enters new namespaces, one of users among them, with a single user.
+pub(super) fn enter_users(flags: UnshareFlags) -> io::Result<()> {
     let (user, group) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
-    raw::unshare(UnshareFlags::NEWUSER | UnshareFlags::NEWPID)?;
+    raw::unshare(flags)?;
     // Without this, only root may map groups.
     std::fs::write("/proc/self/setgroups", "deny")?;
     std::fs::write("/proc/self/uid_map", format!("{user} {user} 1"))?;

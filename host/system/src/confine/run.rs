@@ -14,12 +14,13 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, pidfd_open, waitpid};
 
 use super::init::{self, End};
+use super::leaving::LeavingState;
 use super::raw::{self, Fork};
 use super::spec::{
     HelperStatus, Preparation, Program, Recorded, Sandbox, Tree, TreeAccess, TreeState,
 };
 use super::view::{self, View};
-use super::{calls, changes, limits, namespaces, trees};
+use super::{calls, changes, limits, namespaces, network, trees};
 use crate::{messages, processes};
 
 /// The first argument of the helper.
@@ -33,7 +34,7 @@ const FAILED: i32 = 125;
 
 /// Runs the helper. It reads three messages from its standard input, a socket: a `Preparation`,
 /// which it carries out at once; then, when there is a command, a `TreeState` and a `Program`.
-/// Only for a process without other threads.
+/// Only for a process without other threads. With the argument `network`, it makes a network.
 pub fn run() -> ! {
     if raw::close_inherited().is_err() {
         eprintln!("what was handed down can't be closed: Linux 5.9 is needed");
@@ -41,6 +42,9 @@ pub fn run() -> ! {
     }
     let Ok(control) = io::stdin().as_fd().try_clone_to_owned() else { exit(FAILED) };
     let control = UnixStream::from(control);
+    if std::env::args_os().nth(2).is_some_and(|task| task == network::NETWORK) {
+        network::serve(&control);
+    }
     let Err(reason) = prepare(&control);
     fail(&control, reason)
 }
@@ -106,6 +110,9 @@ fn inside(host: &Host, preparation: &Preparation, control: &UnixStream) -> Resul
     limits::go_first();
     let outer = pidfd_open(rustix::process::getpid(), PidfdFlags::empty())
         .map_err(|errno| errno.to_string())?;
+    if preparation.shared_network.is_some() {
+        network::enter(control).map_err(|error| format!("the network of the session: {error}"))?;
+    }
     let entered = namespaces::enter_outer().map_err(|error| format!("namespaces: {error}"));
     match raw::fork().map_err(|error| format!("a process in namespaces: {error}"))? {
         Fork::Parent(inner) => {
@@ -117,8 +124,9 @@ fn inside(host: &Host, preparation: &Preparation, control: &UnixStream) -> Resul
         }
         Fork::Child => {
             entered?;
-            namespaces::enter_inner(preparation.network)
-                .map_err(|error| format!("namespaces: {error}"))?;
+            // Entered before: it is the network of the session.
+            let keeps = preparation.network || preparation.shared_network.is_some();
+            namespaces::enter_inner(keeps).map_err(|error| format!("namespaces: {error}"))?;
             first(host, preparation, control, &outer)
         }
     }
@@ -269,12 +277,19 @@ fn start(
     let (program, stdin) = messages::receive::<Program>(control).map_err(|e| e.to_string())?;
     let stdin = stdin.ok_or("it has no standard input")?;
     rustix::stdio::dup2_stdin(&stdin).map_err(|errno| errno.to_string())?;
+    let state = if program.leaves_state {
+        let ((), record) = messages::receive(control).map_err(|error| error.to_string())?;
+        let record = record.ok_or("it has nothing to write its state to")?;
+        Some(LeavingState::new(&record).map_err(|error| error.to_string())?)
+    } else {
+        None
+    };
     let status = HelperStatus::Started { missing, unrecorded };
     if messages::send(control, &status, listener.as_ref().map(AsFd::as_fd)).is_err() {
         // No process waits for the program.
         exit(FAILED);
     }
-    become_program(&program)
+    become_program(&program, state)
 }
 
 /// What can't be hidden from a program without a view of its own, although it is in its trees.
@@ -306,13 +321,14 @@ fn uncovered(trees: &[Tree], state: &TreeState) -> Vec<String> {
 }
 
 /// Becomes the program. If that fails, it is the program's own failure, reported in a shell's way.
-fn become_program(task: &Program) -> ! {
+fn become_program(task: &Program, state: Option<LeavingState>) -> ! {
     let Some((program, arguments)) = task.arguments.split_first() else { exit(127) };
     let environment = task.environment.iter().map(|(name, value)| (name, value));
     let error = Command::new(program)
         .args(arguments)
         .env_clear()
         .envs(environment)
+        .envs(state.as_ref().map(LeavingState::variable))
         .current_dir(&task.directory)
         .exec();
     let (code, reason) = match error.kind() {

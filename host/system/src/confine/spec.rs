@@ -88,6 +88,9 @@ pub(crate) struct Preparation {
     pub(crate) namespaces: bool,
     /// Whether it reaches the network.
     pub(crate) network: bool,
+    /// The number of the network that it enters, whose namespaces come with the next two messages.
+    /// `None`: it has one of its own, or that of the machine.
+    pub(crate) shared_network: Option<u64>,
     /// Whether the host wants to learn of its changes in files.
     pub(crate) recorded: Recorded,
     /// Its trees, the outer before the inner.
@@ -130,6 +133,9 @@ pub(crate) struct Program {
     pub(crate) environment: Vec<(String, String)>,
     /// Its working directory.
     pub(crate) directory: String,
+    /// Whether it is a `bash` that leaves its state for later commands. The descriptor for the
+    /// record comes with the next message.
+    pub(crate) leaves_state: bool,
 }
 
 /// What the helper reports to the host.

@@ -1,13 +1,11 @@
 //! Facts about this machine that Berth depends on, for `berth doctor`. Each is tried if trying
 //! changes nothing; otherwise read from the kernel.
 
-mod folder;
 mod kernel;
 mod resources;
 
 pub use crate::confine::{filter_works, landlock_version};
 pub use crate::files::{proc_works, resolving_works};
-pub use folder::{FileSystem, Folder, FolderStatus, Usage, look_at, usage};
 pub use kernel::{
     Namespaces, WatchLimits, namespaces, release, version, watch_limits, watching_works,
 };

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use berth_contract::{
     BoundedOutput, CancellationToken, ChangeRecorder, OutputRecorder, OutputStream, PathRules,
+    ShellSession,
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
@@ -20,8 +21,10 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use super::changes::ChangeWatch;
 use super::helper::ConfineHelper;
+use super::network::SharedNetwork;
 use super::pinned::PinnedDirectory;
 use super::places::{CommandSandbox, Places, PlacesError};
+use super::state::StateRecord;
 use super::warm::{NextHelper, hand_over};
 use crate::confine::{Bound, HelperStatus, Program, Sandbox, TreeState};
 use crate::{messages, processes};
@@ -59,12 +62,18 @@ pub struct Command {
     pub directory: PathBuf,
     /// Whether it reaches the network.
     pub network: bool,
+    /// The network that it shares with other commands of its session, unless it reaches that of the
+    /// machine. `None`: it has one of its own.
+    pub shared_network: Option<Arc<SharedNetwork>>,
     /// The rules about calls for the paths that it reaches.
     pub path_rules: Option<Arc<dyn PathRules>>,
     /// Learns what it changes in files, before it does. `None`: nobody does.
     pub changes: Option<Arc<dyn ChangeRecorder>>,
     /// Learns of everything that it writes. `None`: nobody does.
     pub output: Option<Arc<dyn OutputRecorder>>,
+    /// Gets the record of what it leaves for later commands. Only for `bash`. `None`: there is no
+    /// record.
+    pub shell: Option<Arc<dyn ShellSession>>,
 }
 
 impl Command {
@@ -173,6 +182,8 @@ pub struct Child {
     /// Serves its listener; ends behind it.
     changes: Option<ChangeWatch>,
     recorder: Option<Arc<dyn OutputRecorder>>,
+    /// Gets the record of what it leaves for later commands.
+    leaves: Option<StateRecord>,
     /// The helper of the next command. `None`: it was started, or there is none in advance.
     next: Option<NextHelper>,
 }
@@ -253,7 +264,7 @@ impl Child {
         };
         let sandbox = places.sandbox(command, namespaces)?;
         let warm = places.known.warm.take(&sandbox);
-        let CommandSandbox { preparation, mounts, state, held } = sandbox;
+        let CommandSandbox { preparation, mounts, network, state, held } = sandbox;
         let off = places.sandbox == Sandbox::Off;
         let task =
             Task { command, state: &state, namespaces, off, limit, end, cancel, held: &held };
@@ -265,11 +276,14 @@ impl Child {
         };
         let mut child = match told {
             Some(child) => child,
-            None => Self::tell(ConfineHelper::start(helper, &preparation)?, &task)?,
+            None => {
+                let started = ConfineHelper::start(helper, &preparation, network.as_deref())?;
+                Self::tell(started, &task)?
+            }
         };
         child.held = held;
         let (program, slot) = (helper.clone(), places.known.warm.clone());
-        child.next = Some(NextHelper { program, preparation, mounts, slot });
+        child.next = Some(NextHelper { program, preparation, mounts, network, slot });
         Ok(child)
     }
 
@@ -307,17 +321,26 @@ impl Child {
             held: Vec::new(),
             changes: None,
             recorder: command.output.clone(),
+            leaves: None,
             next: None,
         };
         let program = Program {
             arguments: command.arguments.clone(),
             environment: command.environment.clone(),
             directory: command.directory.to_string_lossy().into_owned(),
+            leaves_state: command.shell.is_some(),
         };
+        let record = command.shell.as_ref().map(|shell| StateRecord::new(shell, &program));
+        let (leaves, record) = record.transpose()?.unzip();
         // If the helper doesn't read them, it has reported the reason.
         let _ = messages::send(&control, task.state, None)
-            .and_then(|()| messages::send(&control, &program, Some(input.as_fd())));
-        drop(input);
+            .and_then(|()| messages::send(&control, &program, Some(input.as_fd())))
+            .and_then(|()| match &record {
+                Some(record) => messages::send(&control, &(), Some(record.as_fd())),
+                None => Ok(()),
+            });
+        drop((input, record));
+        child.leaves = leaves;
         let (unrecorded, listener) = child.wait_for_start(&control)?;
         match (&command.changes, unrecorded) {
             (None, _) => {}
@@ -552,6 +575,10 @@ impl Child {
             if let Some(result) = self.result(reported, ended) {
                 self.drain(&mut buffer, see);
                 self.changes = None;
+                if let Some(leaves) = self.leaves.take().filter(|_| result.ending == Ending::Exited)
+                {
+                    leaves.finish();
+                }
                 self.finished = Some(result);
                 hand_over(self.next.take(), self.process.take());
             }

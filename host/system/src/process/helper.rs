@@ -13,7 +13,8 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use crate::confine::{HELPER, Preparation};
+use super::network::SharedNetwork;
+use crate::confine::{HELPER, NETWORK, Preparation};
 use crate::messages;
 
 /// The limits of a helper.
@@ -75,19 +76,47 @@ pub(super) struct ConfineHelper {
 }
 
 impl ConfineHelper {
-    /// Starts a helper with an empty environment. It prepares itself at once.
-    pub(super) fn start(program: &Path, preparation: &Preparation) -> std::io::Result<Self> {
+    /// Starts a helper with an empty environment. It prepares itself at once. `network`: the shared
+    /// one that the preparation names.
+    pub(super) fn start(
+        program: &Path,
+        preparation: &Preparation,
+        network: Option<&SharedNetwork>,
+    ) -> std::io::Result<Self> {
         let (control, stdin) = UnixStream::pair()?;
         let mut command = Command::new(program);
         command.arg(HELPER).env_clear().current_dir("/");
         command.stdin(OwnedFd::from(stdin)).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut process = command.spawn()?;
-        if let Err(error) = messages::send(&control, preparation, None) {
+        let sent = messages::send(&control, preparation, None).and_then(|()| match network {
+            Some(network) => network.send(&control),
+            None => Ok(()),
+        });
+        if let Err(error) = sent {
             let _ = process.kill().and_then(|()| process.wait());
             return Err(error);
         }
         Ok(Self { process, control })
     }
+}
+
+/// How long a helper may take to make a network.
+const NETWORK_TIME: Duration = Duration::from_secs(10);
+
+/// Starts a helper that makes a network, and takes its answers. Blocks.
+pub(super) fn ask_for_network<R>(
+    program: &Path,
+    take: impl FnOnce(&UnixStream) -> std::io::Result<R>,
+) -> std::io::Result<R> {
+    let (control, stdin) = UnixStream::pair()?;
+    control.set_read_timeout(Some(NETWORK_TIME))?;
+    let mut command = Command::new(program);
+    command.args([HELPER, NETWORK]).env_clear().current_dir("/");
+    command.stdin(OwnedFd::from(stdin)).stdout(Stdio::null()).stderr(Stdio::null());
+    let _process = command.spawn().map(ChildGuard)?;
+    // It holds the other end of the socket.
+    drop(command);
+    take(&control)
 }
 
 /// Runs `program` with `argument`, with `input` on its standard input and an empty environment, and

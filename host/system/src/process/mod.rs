@@ -5,11 +5,14 @@ mod call_rules;
 mod changes;
 mod child;
 mod helper;
+mod network;
 mod pinned;
 mod places;
 mod sockets;
+mod state;
 mod warm;
 
 pub use child::{Child, Command, CommandResult, Ending, Output, StartError};
 pub use helper::{HelperBounds, HelperError, INPUT_AT_FAULT, run_helper};
+pub use network::SharedNetwork;
 pub use places::{Places, PlacesError, RememberedPlaces};

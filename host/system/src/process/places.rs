@@ -8,11 +8,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use berth_contract::{Access, PathRules};
+use berth_contract::{Access, PathRules, SessionNetwork};
 use berth_policy::files::{FileRules, Kind, OWN_NAMES};
 
 use super::call_rules;
-use super::child::Command;
+use super::child::{Command, StartError};
+use super::network::SharedNetwork;
 use super::pinned::PinnedDirectory;
 use super::sockets::{RememberedScan, Scope, SocketScan};
 use super::warm::WarmSlot;
@@ -97,6 +98,8 @@ pub(super) struct CommandSandbox {
     pub(super) preparation: Preparation,
     /// The mounts for which this holds.
     pub(super) mounts: Arc<Mounts>,
+    /// The network that it shares with other commands.
+    pub(super) network: Option<Arc<SharedNetwork>>,
     /// What has to be as it is when the command starts.
     pub(super) state: TreeState,
     /// What must be held until it ends.
@@ -261,11 +264,13 @@ impl Places {
             hidden: denied.hidden.iter().map(|path| text(path)).collect(),
             frozen: denied.frozen.difference(&denied.hidden).map(|path| text(path)).collect(),
         };
+        let network = command.shared_network.clone().filter(|_| namespaces && !command.network);
         let preparation = Preparation {
             parent: rustix::process::getpid().as_raw_nonzero().get(),
             sandbox: self.sandbox,
             namespaces,
             network: command.network,
+            shared_network: network.as_ref().map(|network| network.number),
             recorded: match &command.changes {
                 None => Recorded::No,
                 Some(changes) if changes.is_required() => Recorded::Required,
@@ -275,7 +280,27 @@ impl Places {
             home: self.home.as_deref().map(text),
             limits: self.limits,
         };
-        Ok(CommandSandbox { preparation, mounts, state, held })
+        Ok(CommandSandbox { preparation, mounts, network, state, held })
+    }
+
+    /// The network of a session's commands, which is made if there is none. `None`: this machine
+    /// has none, and need not. Blocks.
+    ///
+    /// # Errors
+    ///
+    /// This machine has none, but the sandbox has to be complete.
+    pub fn shared_network(
+        &self,
+        session: &SessionNetwork,
+    ) -> Result<Option<Arc<SharedNetwork>>, StartError> {
+        let Some(helper) = self.helper.as_deref().filter(|_| self.tries_namespaces()) else {
+            return Ok(None);
+        };
+        match session.get_or_make(|| SharedNetwork::make(helper)) {
+            Ok(network) => Ok(Some(network)),
+            Err(_) if self.sandbox == Sandbox::BestEffort => Ok(None),
+            Err(error) => Err(StartError::Sandbox(format!("a network for the session: {error}"))),
+        }
     }
 
     /// Whether namespaces are still tried.

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rustix::process::{Pid, WaitOptions, waitpid};
 
 use super::helper::ConfineHelper;
+use super::network::SharedNetwork;
 use super::places::CommandSandbox;
 use crate::confine::Preparation;
 use crate::mounts::Mounts;
@@ -17,6 +18,7 @@ struct WarmHelper {
     helper: Option<ConfineHelper>,
     preparation: Preparation,
     mounts: Arc<Mounts>,
+    network: Option<Arc<SharedNetwork>>,
 }
 
 impl Drop for WarmHelper {
@@ -27,18 +29,46 @@ impl Drop for WarmHelper {
     }
 }
 
-/// The place for one helper.
+/// Most helpers that wait: those of the sessions that ran a command last.
+const MAX_WAITING: usize = 4;
+
+/// The place for helpers.
 #[derive(Clone, Debug, Default)]
-pub(super) struct WarmSlot(Arc<Mutex<Option<WarmHelper>>>);
+pub(super) struct WarmSlot(Arc<Mutex<Vec<WarmHelper>>>);
 
 impl WarmSlot {
-    /// Takes the helper if it is prepared for this sandbox. One for another sandbox is ended.
+    /// Takes the helper that is prepared for this sandbox. Those for the networks of other sessions
+    /// wait on. Any other is ended.
     pub(super) fn take(&self, sandbox: &CommandSandbox) -> Option<ConfineHelper> {
-        let mut warm = self.0.lock().unwrap_or_else(PoisonError::into_inner).take()?;
-        // Its view has the mounts of the time when it was made.
-        let fits =
-            warm.preparation == sandbox.preparation && Arc::ptr_eq(&warm.mounts, &sandbox.mounts);
-        if fits { warm.helper.take() } else { None }
+        let mut warm = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // A view has the mounts of the time when it was made. A network that nobody else has is
+        // that of a session that has ended.
+        warm.retain_mut(|warm| {
+            let lasts = warm.network.as_ref().is_none_or(|network| Arc::strong_count(network) > 1);
+            lasts && warm.is_waiting() && warm.fits_but_for_network(sandbox)
+        });
+        let wanted = sandbox.preparation.shared_network;
+        let at = warm.iter().position(|warm| warm.preparation.shared_network == wanted)?;
+        warm.remove(at).helper.take()
+    }
+}
+
+impl WarmHelper {
+    /// Whether it hasn't ended. One that has leaves the list of processes.
+    fn is_waiting(&mut self) -> bool {
+        let helper = self.helper.as_mut();
+        helper.is_some_and(|helper| matches!(helper.process.try_wait(), Ok(None)))
+    }
+
+    fn fits_but_for_network(&self, sandbox: &CommandSandbox) -> bool {
+        let fits = |preparation: &Preparation| {
+            *preparation == sandbox.preparation && Arc::ptr_eq(&self.mounts, &sandbox.mounts)
+        };
+        let shared_network = sandbox.preparation.shared_network;
+        match self.preparation.shared_network == shared_network {
+            true => fits(&self.preparation),
+            false => fits(&Preparation { shared_network, ..self.preparation.clone() }),
+        }
     }
 }
 
@@ -47,21 +77,26 @@ pub(super) struct NextHelper {
     pub(super) program: PathBuf,
     pub(super) preparation: Preparation,
     pub(super) mounts: Arc<Mounts>,
+    pub(super) network: Option<Arc<SharedNetwork>>,
     pub(super) slot: WarmSlot,
 }
 
 impl NextHelper {
     /// Starts it, unless another one waits or no command can come any more.
     fn start(self) {
-        let Self { program, preparation, mounts, slot: WarmSlot(slot) } = self;
+        let Self { program, preparation, mounts, network, slot: WarmSlot(slot) } = self;
         if Arc::strong_count(&slot) == 1 {
             return;
         }
         let mut slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
-        if slot.is_none()
-            && let Ok(helper) = ConfineHelper::start(&program, &preparation)
-        {
-            *slot = Some(WarmHelper { helper: Some(helper), preparation, mounts });
+        if slot.iter().any(|warm| warm.preparation == preparation) {
+            return;
+        }
+        if let Ok(helper) = ConfineHelper::start(&program, &preparation, network.as_deref()) {
+            if slot.len() == MAX_WAITING {
+                slot.remove(0);
+            }
+            slot.push(WarmHelper { helper: Some(helper), preparation, mounts, network });
         }
     }
 }
@@ -99,6 +134,7 @@ mod tests {
             sandbox: Sandbox::Strict,
             namespaces: true,
             network,
+            shared_network: None,
             recorded: Recorded::No,
             trees: Vec::new(),
             home: None,
@@ -110,7 +146,13 @@ mod tests {
             hidden: Vec::new(),
             frozen: Vec::new(),
         };
-        CommandSandbox { preparation, mounts: Arc::clone(mounts), state, held: Vec::new() }
+        CommandSandbox {
+            preparation,
+            mounts: Arc::clone(mounts),
+            network: None,
+            state,
+            held: Vec::new(),
+        }
     }
 
     #[test]
@@ -122,13 +164,43 @@ mod tests {
             // Any program that doesn't end.
             let program = Path::new("/usr/bin/yes").to_owned();
             let CommandSandbox { preparation, mounts: before, .. } = made_for;
-            NextHelper { program, preparation, mounts: before, slot: slot.clone() }.start();
+            let next = NextHelper {
+                program,
+                preparation,
+                mounts: before,
+                network: None,
+                slot: slot.clone(),
+            };
+            next.start();
             let taken = slot.take(&sandbox(network, mounts));
             assert_eq!(taken.is_some(), is_taken, "{network}");
-            assert!(slot.0.lock().expect("a lock").is_none());
+            assert!(slot.0.lock().expect("a lock").is_empty());
             if let Some(ConfineHelper { mut process, .. }) = taken {
                 process.kill().and_then(|()| process.wait()).expect("it ends");
             }
         }
+    }
+
+    #[test]
+    fn helpers_for_the_networks_of_several_sessions_wait_beside_each_other() {
+        let (mounts, slot) = (Arc::new(Mounts::default()), WarmSlot::default());
+        let of = |number| {
+            let mut sandbox = sandbox(false, &mounts);
+            sandbox.preparation.shared_network = Some(number);
+            sandbox
+        };
+        for number in 0..6 {
+            let CommandSandbox { preparation, mounts, .. } = of(number);
+            let program = Path::new("/usr/bin/yes").to_owned();
+            NextHelper { program, preparation, mounts, network: None, slot: slot.clone() }.start();
+        }
+        for (number, waits) in [(0, false), (1, false), (2, true), (2, false), (5, true)] {
+            let taken = slot.take(&of(number));
+            assert_eq!(taken.is_some(), waits, "{number}");
+            if let Some(ConfineHelper { mut process, .. }) = taken {
+                process.kill().and_then(|()| process.wait()).expect("it ends");
+            }
+        }
+        assert!(slot.take(&sandbox(false, &mounts)).is_none(), "a command of no session");
     }
 }

@@ -101,6 +101,7 @@ fn call() -> Call {
         jobs: None,
         output: None,
         inquirer: None,
+        shell: None,
         report: Arc::new(Report::default()),
         events: Arc::new(NoEvents),
         cancel: CancellationToken::new(),

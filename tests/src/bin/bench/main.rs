@@ -13,6 +13,7 @@ mod files;
 mod filters;
 mod governed;
 mod install;
+mod jobs;
 mod kept;
 mod languages;
 mod loaded;
@@ -55,7 +56,7 @@ struct Group {
     measure: fn(&Setting) -> Result<Vec<Row>, String>,
 }
 
-const GROUPS: [Group; 19] = [
+const GROUPS: [Group; 20] = [
     Group { names: &["echo", "ready", "throughput"], measure: calls::measure },
     Group { names: &["governed", "durable"], measure: governed::measure },
     Group { names: &["grep", "find"], measure: search::measure },
@@ -68,6 +69,7 @@ const GROUPS: [Group; 19] = [
     Group { names: &["install"], measure: install::measure },
     Group { names: &["process"], measure: process::measure },
     Group { names: &["shell"], measure: shell::measure },
+    Group { names: &["jobs"], measure: jobs::measure },
     Group { names: &["web"], measure: web::measure },
     Group { names: &["filters"], measure: filters::measure },
     Group { names: &["memory"], measure: loaded::memory },

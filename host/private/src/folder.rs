@@ -1,3 +1,5 @@
+//! What is at the path of a folder of Berth's own, for `berth doctor`.
+
 use std::io;
 use std::path::{Path, PathBuf};
 

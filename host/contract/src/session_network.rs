@@ -1,0 +1,40 @@
+use std::any::Any;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// The place for the network that the commands of a session share: there is none before it is
+/// needed. Only what starts commands knows its type.
+#[derive(Default)]
+pub struct SessionNetwork(Mutex<Option<Arc<dyn Any + Send + Sync>>>);
+
+impl SessionNetwork {
+    /// The network, if there is one.
+    pub fn get<T: Any + Send + Sync>(&self) -> Option<Arc<T>> {
+        let network = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()?;
+        network.downcast().ok()
+    }
+
+    /// The network, which `make` makes if there is none. Blocks.
+    ///
+    /// # Errors
+    ///
+    /// That of `make`.
+    pub fn get_or_make<T: Any + Send + Sync, E>(
+        &self,
+        make: impl FnOnce() -> Result<T, E>,
+    ) -> Result<Arc<T>, E> {
+        let mut place = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(Ok(network)) = place.clone().map(Arc::downcast) {
+            return Ok(network);
+        }
+        let network = Arc::new(make()?);
+        *place = Some(Arc::clone(&network) as _);
+        Ok(network)
+    }
+}
+
+impl fmt::Debug for SessionNetwork {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SessionNetwork")
+    }
+}

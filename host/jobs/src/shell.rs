@@ -1,0 +1,123 @@
+//! What the commands of a session hand on: the directory in which one ended, and what it exported.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use berth_commands::{CarriedChanges, CarriedState, CommandStart};
+use berth_contract::ShellSession;
+use berth_contract::text::{cut, neutral_line};
+use berth_redaction::{self as redaction, Keys};
+
+/// The state of a session's commands. Clones are the same state.
+#[derive(Clone, Debug, Default)]
+pub struct SessionShell(Arc<Mutex<CarriedState>>);
+
+impl SessionShell {
+    /// What the commands of a call begin with: the state of this moment. The gates read it.
+    pub fn begin(&self) -> CallShell {
+        let began = self.state().clone();
+        CallShell { session: self.clone(), began, notices: Mutex::default() }
+    }
+
+    fn state(&self) -> MutexGuard<'_, CarriedState> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The state with which the commands of one call begin.
+#[derive(Debug)]
+pub struct CallShell {
+    session: SessionShell,
+    began: CarriedState,
+    notices: Mutex<Vec<String>>,
+}
+
+impl CallShell {
+    /// The state.
+    pub fn began(&self) -> &CarriedState {
+        &self.began
+    }
+
+    /// The state without secrets, for people.
+    pub fn shown(&self) -> CarriedState {
+        let mut shown = self.began.clone();
+        for (name, value) in &mut shown.variables {
+            let redacted = redaction::field(name, value, Keys::Text).into_owned();
+            *value = redacted;
+        }
+        shown
+    }
+
+    /// What the reader of the answer has to know. They are removed.
+    pub fn take_notices(&self) -> Vec<String> {
+        std::mem::take(&mut *self.notices.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn notice(&self, notice: String) {
+        self.notices.lock().unwrap_or_else(PoisonError::into_inner).push(notice);
+    }
+}
+
+impl ShellSession for CallShell {
+    fn directory(&self) -> Option<&str> {
+        self.began.directory.as_deref()
+    }
+
+    fn forget_directory(&self, reason: &str) {
+        let mut state = self.session.state();
+        if state.directory == self.began.directory {
+            state.directory = None;
+        }
+        self.notice(format!(
+            "The directory of the last command can't be used: {}. This command began in the usual one.",
+            neutral_line(cut(reason, 1024))
+        ));
+    }
+
+    fn variables(&self) -> Vec<(String, String)> {
+        self.began.variables.clone().into_iter().collect()
+    }
+
+    fn finish(&self, directory: &str, environment: &[(String, String)], record: &[u8]) {
+        let start = CommandStart { directory, environment, carried: &self.began };
+        let why = match CarriedChanges::from_record(record, start) {
+            _ if record.is_empty() => {
+                "it left no record (`exec`, a trap on EXIT of its own, or a signal)".to_owned()
+            }
+            Ok(changes) => match self.session.state().apply(changes) {
+                Ok(()) => return,
+                Err(limit) => limit,
+            },
+            Err(reason) => format!("its record isn't valid: {reason}"),
+        };
+        self.notice(format!(
+            "The directory and the variables of this command aren't carried over: {why}."
+        ));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn call_keeps_what_it_began_with_and_says_what_is_not_carried() {
+        let session = SessionShell::default();
+        let (first, second) = (session.begin(), session.begin());
+        first.finish("/work", &[], b"berth-state\0/work/sub\0A=1\0end\0");
+        assert_eq!((second.directory(), second.variables()), (None, Vec::new()));
+        let third = session.begin();
+        assert_eq!(third.directory(), Some("/work/sub"));
+        assert_eq!(third.began().in_front_of("make"), "export A='1'\nmake");
+        third.finish("/work/sub", &third.variables(), b"");
+        third.finish("/work/sub", &third.variables(), b"berth-state\0/\0");
+        let notices = third.take_notices();
+        assert!(notices[0].contains("left no record") && notices[1].contains("isn't valid"));
+        assert_eq!(
+            (session.begin().directory(), third.take_notices().len()),
+            (Some("/work/sub"), 0)
+        );
+        third.forget_directory("it is gone\u{1b}[2J");
+        assert!(!third.take_notices()[0].contains('\u{1b}'));
+        assert_eq!(session.begin().directory(), None);
+    }
+}

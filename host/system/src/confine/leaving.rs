@@ -1,0 +1,67 @@
+//! How a shell leaves its state for later commands: it runs a prelude, which writes a record when
+//! the shell exits.
+//!
+//! The prelude is a file that `bash` reads before the command, so the text of the command and the
+//! numbers of its lines stay as they are.
+
+use std::io::{self, Write};
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::io::{FdFlags, fcntl_setfd};
+use rustix::pipe::PipeFlags;
+
+/// What `bash` runs first. The directory and the exported variables, each with a NUL byte at its
+/// end. What the command does to it harms the command alone: the host trusts no record.
+const PRELUDE: &str = r#"unset BASH_ENV
+exec @PRELUDE@<&-
+__berth_leave() {
+local IFS= __berth_name
+builtin printf 'berth-state\0%s\0' "$PWD"
+while builtin read -r __berth_name; do
+[[ $__berth_name == BASH_ENV ]] || builtin printf '%s=%s\0' "$__berth_name" "${!__berth_name-}"
+done < <(builtin compgen -e)
+builtin printf 'end\0'
+}
+builtin trap '{ __berth_leave >&@RECORD@; } 2>/dev/null' EXIT
+"#;
+
+/// The descriptors of a shell that leaves its state, and so stays open until it has begun.
+pub(super) struct LeavingState {
+    prelude: OwnedFd,
+    _record: OwnedFd,
+}
+
+impl LeavingState {
+    /// `record`: where the shell writes its record to.
+    pub(super) fn new(record: &OwnedFd) -> io::Result<Self> {
+        let record = inherited(record)?;
+        let (prelude, written) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
+        let prelude = inherited(&prelude)?;
+        let text = PRELUDE
+            .replace("@PRELUDE@", &number(&prelude).to_string())
+            .replace("@RECORD@", &number(&record).to_string());
+        std::fs::File::from(written).write_all(text.as_bytes())?;
+        Ok(Self { prelude, _record: record })
+    }
+
+    /// The variable that makes the shell read the prelude.
+    pub(super) fn variable(&self) -> (&'static str, String) {
+        ("BASH_ENV", format!("/proc/self/fd/{}", number(&self.prelude)))
+    }
+}
+
+fn number(descriptor: &OwnedFd) -> i32 {
+    use std::os::fd::AsRawFd;
+    descriptor.as_raw_fd()
+}
+
+/// The lowest number of a descriptor that a shell inherits: above those that people write in
+/// redirections, below the least number of open files that a configuration can set.
+const FIRST: i32 = 50;
+
+/// A copy of a descriptor that the program inherits.
+fn inherited(descriptor: &OwnedFd) -> io::Result<OwnedFd> {
+    let copy = rustix::io::fcntl_dupfd_cloexec(descriptor.as_fd(), FIRST)?;
+    fcntl_setfd(&copy, FdFlags::empty())?;
+    Ok(copy)
+}

@@ -1,0 +1,52 @@
+//! Networks that the commands of a session share: making one, and entering it.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::process::exit;
+
+use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space};
+
+use super::{namespaces, raw};
+use crate::messages;
+
+/// The second argument of a helper that makes a network.
+pub(crate) const NETWORK: &str = "network";
+
+/// An answer of such a helper: an error, or a descriptor that comes with it.
+pub(crate) type NetworkAnswer = Result<(), String>;
+
+/// Makes a network, answers with its namespaces, of users and of the network, and ends.
+pub(super) fn serve(control: &UnixStream) -> ! {
+    let answer = |descriptor: &OwnedFd| {
+        messages::send(control, &NetworkAnswer::Ok(()), Some(descriptor.as_fd()))
+    };
+    // If an answer can't be sent, nobody waits for it.
+    let _ = match make() {
+        Ok([users, network]) => answer(&users).and_then(|()| answer(&network)),
+        Err(error) => messages::send(control, &NetworkAnswer::Err(error.to_string()), None),
+    };
+    exit(0)
+}
+
+/// Makes a network in a namespace of users with a single user. Both last as long as a process in
+/// them or a descriptor.
+fn make() -> io::Result<[OwnedFd; 2]> {
+    namespaces::enter_users(UnshareFlags::NEWUSER | UnshareFlags::NEWNET)?;
+    // As in a network of a command's own: if it can't be switched on, programs see that.
+    let _ = raw::loopback_up();
+    Ok([File::open("/proc/self/ns/user")?.into(), File::open("/proc/self/ns/net")?.into()])
+}
+
+/// Enters the network whose namespaces come next over the socket. Whoever made a namespace of users
+/// has all rights in it, and so may enter its networks. The process gives them up when it enters a
+/// namespace of users of its own.
+pub(super) fn enter(control: &UnixStream) -> io::Result<()> {
+    for kind in [LinkNameSpaceType::User, LinkNameSpaceType::Network] {
+        let ((), namespace) = messages::receive::<()>(control)?;
+        let namespace = namespace.ok_or_else(|| io::Error::other("the namespace didn't come"))?;
+        move_into_link_name_space(namespace.as_fd(), Some(kind))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,60 @@
+//! The record of what a command leaves for later ones, from the side of the host.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use berth_contract::ShellSession;
+use rustix::fs::{OFlags, fcntl_setfl};
+use rustix::pipe::PipeFlags;
+
+use crate::confine::Program;
+
+/// Bytes of a record: what a pipe holds. The command writes it when it ends, and nobody reads
+/// before that.
+const MAX_RECORD: usize = 64 * 1024;
+
+/// A pipe that a command writes its record into. Whatever it writes, the host keeps no more than
+/// the pipe holds, and waits for nothing.
+pub(super) struct StateRecord {
+    pipe: OwnedFd,
+    shell: Arc<dyn ShellSession>,
+    directory: String,
+    environment: Vec<(String, String)>,
+}
+
+impl StateRecord {
+    /// Returns also the end of the pipe that is for the command.
+    pub(super) fn new(
+        shell: &Arc<dyn ShellSession>,
+        program: &Program,
+    ) -> io::Result<(Self, OwnedFd)> {
+        let (pipe, written) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
+        // A command that fills it gets an error, and doesn't wait for ever.
+        fcntl_setfl(&written, OFlags::NONBLOCK)?;
+        fcntl_setfl(&pipe, OFlags::NONBLOCK)?;
+        let record = Self {
+            pipe,
+            shell: Arc::clone(shell),
+            directory: program.directory.clone(),
+            environment: program.environment.clone(),
+        };
+        Ok((record, written))
+    }
+
+    /// Reads the record and hands it on. The command has exited.
+    pub(super) fn finish(self) {
+        let mut record = vec![0; MAX_RECORD + 1];
+        let mut filled = 0;
+        while filled < record.len() {
+            match rustix::io::read(&self.pipe, &mut record[filled..]) {
+                Ok(0) => break,
+                Ok(read) => filled += read,
+                Err(rustix::io::Errno::INTR) => {}
+                Err(_) => break,
+            }
+        }
+        record.truncate(filled);
+        self.shell.finish(&self.directory, &self.environment, &record);
+    }
+}
