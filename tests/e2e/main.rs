@@ -64,6 +64,7 @@ mod remedies;
 mod requests;
 mod retry;
 mod secrets;
+mod server_import;
 mod server_offers;
 mod server_packages;
 mod server_questions;

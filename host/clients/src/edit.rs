@@ -34,7 +34,7 @@ pub fn edit(
 
 fn json(before: &str, table: &str, name: &str, entry: &Value) -> Result<String, String> {
     let root = parsed(before)?;
-    let was = root.to_serde_value().unwrap_or_else(|| Value::Object(Map::new()));
+    let was = json_values(before)?;
     let wanted =
         with_server(was.clone(), table, name, entry).ok_or_else(|| not_an_object(table))?;
     if was == wanted {
@@ -59,6 +59,66 @@ fn json(before: &str, table: &str, name: &str, entry: &Value) -> Result<String, 
             "it can't be changed without changing something else: `{table}` or `{name}` may stand in it twice"
         )),
     }
+}
+
+/// The text of a file without the servers of these names.
+///
+/// # Errors
+///
+/// The obstacle, with its line.
+pub fn without(
+    format: Format,
+    before: &str,
+    table: &str,
+    names: &[String],
+) -> Result<String, String> {
+    let values = |text: &str| match format {
+        Format::Json => json_values(text),
+        Format::Toml => toml_values(text),
+    };
+    let mut wanted = values(before)?;
+    if let Some(servers) = wanted.get_mut(table).and_then(Value::as_object_mut) {
+        servers.retain(|name, _| !names.contains(name));
+    }
+    let after = match format {
+        Format::Json => {
+            let root = parsed(before)?;
+            let servers = root.object_value().and_then(|object| object.object_value(table));
+            for property in servers.iter().flat_map(CstObject::properties) {
+                if property.decoded_name().is_some_and(|name| names.contains(&name)) {
+                    property.remove();
+                }
+            }
+            root.to_string()
+        }
+        Format::Toml => {
+            let mut document: DocumentMut =
+                before.parse().map_err(|error: toml_edit::TomlError| error.to_string())?;
+            if let Some(servers) = document.get_mut(table).and_then(Item::as_table_like_mut) {
+                for name in names {
+                    servers.remove(name);
+                }
+            }
+            document.to_string()
+        }
+    };
+    match values(&after) {
+        Ok(is) if is == wanted || is == without_empty(&wanted, table) => Ok(after),
+        _ => {
+            Err(format!("servers can't be taken out of `{table}` without changing something else"))
+        }
+    }
+}
+
+/// An implicit table ends with its last server.
+fn without_empty(values: &Value, table: &str) -> Value {
+    let mut values = values.clone();
+    if let Some(object) = values.as_object_mut()
+        && object.get(table).and_then(Value::as_object).is_some_and(Map::is_empty)
+    {
+        object.remove(table);
+    }
+    values
 }
 
 /// Changes how a server is reached and keeps the rest of its entry.
@@ -93,6 +153,11 @@ fn with_server(mut was: Value, table: &str, name: &str, entry: &Value) -> Option
         _ => drop(servers.insert(name.to_owned(), entry.clone())),
     }
     Some(was)
+}
+
+/// The values of a JSON file. One without text is empty.
+pub(crate) fn json_values(text: &str) -> Result<Value, String> {
+    Ok(parsed(text)?.to_serde_value().unwrap_or_else(|| Value::Object(Map::new())))
 }
 
 /// JSON with comments and trailing commas, and nothing else.
@@ -205,7 +270,7 @@ fn toml_value(value: &Value) -> toml_edit::Value {
     }
 }
 
-fn toml_values(text: &str) -> Result<Value, String> {
+pub(crate) fn toml_values(text: &str) -> Result<Value, String> {
     let values: ::toml::Table = ::toml::from_str(text).map_err(|error| {
         let line = error
             .span()
@@ -262,6 +327,21 @@ mod tests {
             after["mcpServers"]["berth"],
             json!({ "disabled": true, "command": "/usr/bin/berth", "args": ["serve"] })
         );
+    }
+
+    #[test]
+    fn servers_are_taken_out_and_the_rest_is_kept() {
+        let names = ["a".to_owned(), "c".to_owned()];
+        let before = "{\n  // mine\n  \"mcpServers\": {\n    \"a\": { \"command\": \"x\" },\n    \"b\": {}, // stays\n    \"c\": {}\n  }\n}\n";
+        let after = without(Format::Json, before, "mcpServers", &names).expect("it is changed");
+        assert!(after.contains("// mine") && after.contains("// stays"), "{after}");
+        assert_eq!(json_values(&after), Ok(json!({ "mcpServers": { "b": {} } })));
+        assert_eq!(without(Format::Json, "{}", "mcpServers", &names).as_deref(), Ok("{}"));
+        let before = "# mine\nx = 1\n[mcp_servers.a]\ncommand = \"x\"\n[mcp_servers.a.env]\nK = \"v\"\n[mcp_servers.b]\n";
+        let after = without(Format::Toml, before, "mcp_servers", &names).expect("it is changed");
+        assert_eq!(after, "# mine\nx = 1\n[mcp_servers.b]\n");
+        let last = "x = 1\n[mcp_servers.a]\ncommand = \"x\"\n";
+        assert_eq!(without(Format::Toml, last, "mcp_servers", &names).as_deref(), Ok("x = 1\n"));
     }
 
     #[test]

@@ -47,8 +47,8 @@ enum User {
     Config(&'static str),
     /// In the folder of the variable, otherwise below the home folder.
     Variable(&'static str, &'static str, &'static str),
-    /// In a file that only the client itself writes.
-    Command,
+    /// In this file of the home folder, which only the client itself writes.
+    Command(&'static str),
 }
 
 /// The format of a client's file.
@@ -88,7 +88,7 @@ pub const CLIENTS: [Client; 10] = [
     Client {
         name: "claude-code",
         title: "Claude Code",
-        user: User::Command,
+        user: User::Command(".claude.json"),
         project: Some(".mcp.json"),
         format: Format::Json,
         table: "mcpServers",
@@ -201,8 +201,18 @@ impl Client {
                     .map_or_else(|| home().map(|home| home.join(below)), Ok)?
                     .join(file),
             ),
-            User::Command => None,
+            User::Command(_) => None,
         })
+    }
+
+    /// The file with its user's servers, to be read. `None`: there is no home folder.
+    ///
+    /// # Errors
+    ///
+    /// The folder of the user's files isn't known.
+    pub fn read_file(&self) -> Result<Option<PathBuf>, String> {
+        let User::Command(file) = self.user else { return self.user_file() };
+        Ok(folder("HOME").map(|home| home.join(file)))
     }
 
     /// Its file in the project of the working directory.

@@ -3,7 +3,9 @@
 mod cached;
 mod edit;
 mod known;
+mod read;
 
 pub use cached::runner;
-pub use edit::edit;
+pub use edit::{edit, without};
 pub use known::{CLIENTS, Client, Format, ServerConfig};
+pub use read::{NamedServer, ReadServer, servers, variable};

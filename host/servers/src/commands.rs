@@ -15,6 +15,7 @@ use clap::Subcommand;
 use serde_json::{Value, json};
 
 use crate::approval::{HostState, Inspection, inspect, states, unpinned};
+use crate::import::{ImportArguments, import};
 use crate::login::{login, logout};
 use crate::oauth::TokenFile;
 use crate::packages;
@@ -54,6 +55,8 @@ pub enum ServersCommand {
         #[arg(long)]
         json: bool,
     },
+    /// Add the servers that the files of your MCP clients name to your configuration
+    Import(ImportArguments),
     /// Log in at the authorization server of a server at a URL
     #[command(after_help = "Example:\n  berth mcp login tracker")]
     Login {
@@ -112,6 +115,7 @@ pub async fn run(
         }
         ServersCommand::Login { name } => login(&load()?, folders, name).await,
         ServersCommand::Logout { name } => logout(&load()?, folders, name),
+        ServersCommand::Import(arguments) => import(arguments, file, &load()?, confirm),
         ServersCommand::List { json } => list(&load()?, folders, *json),
         ServersCommand::Approve { name, yes } => {
             approve(&load()?, folders, &working_directory()?, name, *yes).await
@@ -289,8 +293,8 @@ fn show(out: &mut impl Write, inspection: &Inspection) -> Result<(), CommandErro
 }
 
 fn confirm(question: &str) -> Result<bool, CommandError> {
-    let Some(mut dialogue) = ask::open_dialogue("it is not approved") else {
-        let message = "there is no terminal to ask at; `--yes` approves";
+    let Some(mut dialogue) = ask::open_dialogue("nothing is done") else {
+        let message = "there is no terminal to ask at; `--yes` answers all questions with yes";
         return Err(CommandError::Unasked(message.to_owned()));
     };
     dialogue.yes_or_no(question, false)

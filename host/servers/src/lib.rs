@@ -20,6 +20,7 @@ mod findings;
 mod form;
 mod gate;
 mod http;
+mod import;
 mod inquiries;
 mod launch;
 mod listing;
@@ -38,6 +39,7 @@ mod written;
 pub use approval::{HostState, Inspection, PackageDifference, ServerState, inspect, states};
 pub use commands::{ServersCommand, run};
 pub use findings::findings;
+pub use import::{ImportArguments, moved};
 pub use pins::{PinnedOffers, PinnedTool, Pins, ToolDifference};
 pub use registry::Servers;
 

@@ -16,11 +16,6 @@ pub(crate) enum Start<'a> {
 ///
 /// The text isn't TOML, or the server is there already.
 pub(crate) fn add(text: &str, name: &str, start: &Start<'_>) -> Result<String, String> {
-    let mut document = parsed(text)?;
-    let servers = servers(&mut document)?;
-    if servers.contains_key(name) {
-        return Err(format!("[mcp.servers.{name}] is there already"));
-    }
     let mut server = Table::new();
     match start {
         Start::Url(url) => {
@@ -36,8 +31,32 @@ pub(crate) fn add(text: &str, name: &str, start: &Start<'_>) -> Result<String, S
             return Err("write `--url URL`, or `--` and the command that starts it".to_owned());
         }
     }
-    servers.insert(name, Item::Table(server));
+    add_tables(text, [(name, &server)])
+}
+
+/// The text with the tables of new servers at its end, and everything else as it was.
+///
+/// # Errors
+///
+/// The text isn't TOML, or one of the servers is there already.
+pub(crate) fn add_tables<'t>(
+    text: &str,
+    tables: impl IntoIterator<Item = (&'t str, &'t Table)>,
+) -> Result<String, String> {
+    let mut document = parsed(text)?;
+    let servers = servers(&mut document)?;
+    for (name, table) in tables {
+        if servers.contains_key(name) {
+            return Err(format!("[mcp.servers.{name}] is there already"));
+        }
+        servers.insert(name, Item::Table(table.clone()));
+    }
     Ok(document.to_string())
+}
+
+/// How the table of a server is written.
+pub(crate) fn shown(name: &str, table: &Table) -> String {
+    add_tables("", [(name, table)]).unwrap_or_default()
 }
 
 /// The text without a server.

@@ -116,10 +116,12 @@ const EDGES: &[(&str, &[&str])] = &[
     (
         "berth-servers",
         &[
+            "berth-clients",
             "berth-core",
             "berth-egress",
             "berth-policy",
             "berth-private",
+            "berth-redaction",
             "berth-requests",
             "berth-system",
             "berth-terminal",
@@ -232,7 +234,8 @@ const OPEN_BENEATH: [&str; 8] = [
 ];
 
 /// The files that open other paths, and what these are. A front end opens the paths of its user.
-const OPEN_OWN: [&str; 38] = [
+const OPEN_OWN: [&str; 39] = [
+    "host/servers/src/import/found.rs",     // the files of MCP clients
     "host/servers/src/packages/fetched.rs", // the packages of servers, in Berth's cache
     "host/authoring/", // the folders of authors, whose programs it runs with their rights
     "host/builtins/build.rs", // the components, while Berth is built

@@ -152,6 +152,7 @@ Examples:
   berth mcp config
   berth mcp config cursor
   berth mcp config vscode --project --write
+  berth mcp config cursor --write --replace
   berth mcp config claude-desktop --write -- --allow /home/u/project
   berth mcp config codex --http http://127.0.0.1:8300/mcp
 
@@ -177,6 +178,9 @@ pub(crate) struct McpConfig {
     /// Write it into the client's file
     #[arg(long, requires = "client")]
     pub(crate) write: bool,
+    /// Take the servers out of the file that Berth has now, such as imported ones
+    #[arg(long, requires = "write")]
+    pub(crate) replace: bool,
     /// Use the file of the project in the working directory, instead of the user's
     #[arg(long, requires = "client")]
     pub(crate) project: bool,

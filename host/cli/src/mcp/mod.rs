@@ -4,9 +4,9 @@ use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use berth_clients::{CLIENTS, Client, ServerConfig, edit, runner};
+use berth_clients::{CLIENTS, Client, ServerConfig, edit, runner, without};
 use berth_core::HostError;
-use berth_core::config::Folders;
+use berth_core::config::{Folders, Mcp};
 use berth_core::text::neutral;
 use clap::Parser;
 use serde_json::{Map, Value, json};
@@ -120,8 +120,14 @@ fn show_client(
         )?;
         return Ok(Exit::Success);
     }
+    let ours = match config.replace {
+        true => host::load(options, &Folders::from_environment()?)?.config.mcp,
+        false => Mcp::default(),
+    };
     let changed = changed_file::change(&file, config.project, |before| {
-        edit(client.format, before, table, &config.name, &entry)
+        let moved = berth_servers::moved(client, before, &ours)?;
+        let rest = without(client.format, before, table, &moved)?;
+        edit(client.format, &rest, table, &config.name, &entry)
     })?;
     if config.json {
         let changed = json!({ "client": client.name, "file": file, "changed": changed.is_some(), "diff": changed });

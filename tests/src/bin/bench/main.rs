@@ -56,7 +56,7 @@ struct Group {
     measure: fn(&Setting) -> Result<Vec<Row>, String>,
 }
 
-const GROUPS: [Group; 20] = [
+const GROUPS: [Group; 21] = [
     Group { names: &["echo", "ready", "throughput"], measure: calls::measure },
     Group { names: &["governed", "durable"], measure: governed::measure },
     Group { names: &["grep", "find"], measure: search::measure },
@@ -77,6 +77,7 @@ const GROUPS: [Group; 20] = [
     Group { names: &["redact", "overflow"], measure: shape::measure },
     Group { names: &["swap"], measure: swap::measure },
     Group { names: &["mcp"], measure: mcp::measure },
+    Group { names: &["servers"], measure: mcp::behind::measure },
 ];
 
 fn main() -> ExitCode {

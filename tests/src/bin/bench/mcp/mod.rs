@@ -5,6 +5,7 @@
 //! ACT, the fastest other host, isn't a rival here: its package has no component that it could run.
 //! Its measured ratios to Node are targets instead.
 
+pub(crate) mod behind;
 mod client;
 mod servers;
 
@@ -77,7 +78,7 @@ fn measure_calls(place: &Place, on: &str) -> Result<Vec<Row>, String> {
         ),
     ];
     for (tool, (servers, left_out), targets) in tools {
-        let measured = in_turn(&servers)?;
+        let measured = in_turn(&servers.iter().collect::<Vec<_>>())?;
         let [median_of, worst_of, many_of] = targets;
         let (ours, node) = (find(&measured, BERTH), find(&measured, NODE));
         let row =
@@ -120,8 +121,9 @@ fn measure_calls(place: &Place, on: &str) -> Result<Vec<Row>, String> {
 }
 
 /// All servers run, and are measured in turn.
-fn in_turn(servers: &[Server]) -> Result<Vec<Measured>, String> {
-    let mut clients: Vec<Client> = servers.iter().map(Server::start).collect::<Result<_, _>>()?;
+fn in_turn(servers: &[&Server]) -> Result<Vec<Measured>, String> {
+    let mut clients: Vec<Client> =
+        servers.iter().map(|server| server.start()).collect::<Result<_, _>>()?;
     for (server, client) in servers.iter().zip(&mut clients) {
         client.many(&server.call, WARM_UP)?;
     }

@@ -25,14 +25,14 @@ pub(crate) const FLOOR: &str = "floor";
 /// A server that can be started any number of times, and its call.
 pub(crate) struct Server {
     pub(crate) name: &'static str,
-    program: PathBuf,
-    arguments: Vec<String>,
+    pub(super) program: PathBuf,
+    pub(super) arguments: Vec<String>,
     /// The home folder of a server that must not find the user's files.
-    home: Option<PathBuf>,
-    directory: PathBuf,
+    pub(super) home: Option<PathBuf>,
+    pub(super) directory: PathBuf,
     pub(crate) call: String,
     /// Text in its answer. Empty: it isn't checked.
-    answer: String,
+    pub(super) answer: String,
 }
 
 /// Where everything lies.
@@ -40,7 +40,7 @@ pub(crate) struct Place {
     pub(crate) repository: PathBuf,
     berth: PathBuf,
     bench: PathBuf,
-    home: PathBuf,
+    pub(super) home: PathBuf,
     folder: tempfile::TempDir,
 }
 
@@ -113,7 +113,7 @@ impl Place {
 
     /// Berth with its defaults, except for what would measure something else: no answer is reused,
     /// and records are thrown away.
-    fn berth(&self, plugins: &[&str], call: String, answer: &str) -> Server {
+    pub(super) fn berth(&self, plugins: &[&str], call: String, answer: &str) -> Server {
         let mut arguments: Vec<String> =
             ["serve", "--set", "tools.result_cache.enabled=false", "--set", "audit.keep=1"]
                 .map(str::to_owned)
@@ -211,7 +211,7 @@ impl Server {
     }
 
     /// Sets the folder and the variables.
-    fn surround<'c>(&self, command: &'c mut Command) -> &'c mut Command {
+    pub(super) fn surround<'c>(&self, command: &'c mut Command) -> &'c mut Command {
         command.current_dir(&self.directory);
         if let Some(home) = &self.home {
             command.env_clear().env("HOME", home);

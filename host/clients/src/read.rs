@@ -1,0 +1,210 @@
+//! Reads the servers that a client's file names.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use crate::edit::{json_values, toml_values};
+use crate::known::{Client, Format};
+
+/// Most servers that are read of one file.
+const MAX_SERVERS: usize = 256;
+
+/// A server as a client's file names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NamedServer {
+    /// A program.
+    Program {
+        /// The program and its arguments.
+        words: Vec<String>,
+        /// Variables with their values, or with references to variables.
+        variables: BTreeMap<String, String>,
+    },
+    /// A server at an address.
+    Url {
+        /// The address.
+        url: String,
+        /// Headers of its requests.
+        headers: BTreeMap<String, String>,
+        /// The variable with its bearer token.
+        token_variable: Option<String>,
+    },
+}
+
+/// A server of a client's file, or why it can't be used elsewhere.
+pub type ReadServer = Result<NamedServer, String>;
+
+/// The servers in a client's file, by name.
+///
+/// # Errors
+///
+/// The text isn't in the client's format, with the line.
+pub fn servers(client: &Client, text: &str) -> Result<Vec<(String, ReadServer)>, String> {
+    let all = match client.format {
+        Format::Json => json_values(text)?,
+        Format::Toml => toml_values(text)?,
+    };
+    let named = all[client.table].as_object().into_iter().flatten().take(MAX_SERVERS);
+    Ok(named.map(|(name, entry)| (name.clone(), server(entry))).collect())
+}
+
+fn server(entry: &Value) -> ReadServer {
+    let text = |key: &str| entry[key].as_str().map(str::to_owned);
+    let url = ["url", "serverUrl", "httpUrl"].into_iter().find_map(text);
+    if entry["type"] == "sse" {
+        return Err("it speaks the old transport with SSE".to_owned());
+    }
+    if let Some(url) = url {
+        let token_variable = text("bearer_token_env_var");
+        return Ok(NamedServer::Url { url, headers: texts(&entry["headers"])?, token_variable });
+    }
+    let words = match &entry["command"] {
+        Value::String(command) => {
+            let arguments = entry["args"].as_array().into_iter().flatten();
+            std::iter::once(Some(command.clone()))
+                .chain(arguments.map(|word| word.as_str().map(str::to_owned)))
+                .collect::<Option<Vec<_>>>()
+        }
+        Value::Array(words) => words.iter().map(|word| word.as_str().map(str::to_owned)).collect(),
+        // The form of Zed's extensions: `{"command": {"path", "args", "env"}}`.
+        Value::Object(_) => return server_of_object(&entry["command"]),
+        _ => return Err("it has neither a command nor an address".to_owned()),
+    };
+    let words =
+        words.filter(|words| !words.is_empty()).ok_or("its command isn't a list of texts")?;
+    let variables = match &entry["environment"] {
+        Value::Null => texts(&entry["env"])?,
+        variables => texts(variables)?,
+    };
+    Ok(NamedServer::Program { words, variables })
+}
+
+fn server_of_object(command: &Value) -> ReadServer {
+    let mut entry = command.clone();
+    entry["command"] = entry["path"].take();
+    match entry["command"] {
+        Value::String(_) => server(&entry),
+        _ => Err("its command has no path".to_owned()),
+    }
+}
+
+/// Texts by name. Numbers and booleans are texts too.
+fn texts(value: &Value) -> Result<BTreeMap<String, String>, String> {
+    let text = |(name, value): (&String, &Value)| match value {
+        Value::String(text) => Ok((name.clone(), text.clone())),
+        Value::Number(_) | Value::Bool(_) => Ok((name.clone(), value.to_string())),
+        _ => Err(format!("the value of `{name}` isn't a text")),
+    };
+    value.as_object().into_iter().flatten().map(text).collect()
+}
+
+/// The variable of the environment that a text stands for: `${NAME}`, `${env:NAME}`, `{env:NAME}`.
+pub fn variable(text: &str) -> Option<&str> {
+    let inner = text.strip_prefix('$').unwrap_or(text).strip_prefix('{')?.strip_suffix('}')?;
+    let name = match inner.strip_prefix("env:") {
+        Some(name) => name,
+        None if text.starts_with('$') => inner,
+        None => return None,
+    };
+    let of_name = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    (!name.is_empty() && name.bytes().all(of_name)).then_some(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::known::CLIENTS;
+
+    fn client(name: &str) -> &'static Client {
+        CLIENTS.iter().find(|client| client.name == name).expect("it is known")
+    }
+
+    fn program(words: &[&str], variables: &[(&str, &str)]) -> NamedServer {
+        NamedServer::Program {
+            words: words.iter().map(|word| (*word).to_owned()).collect(),
+            variables: variables
+                .iter()
+                .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+                .collect(),
+        }
+    }
+
+    #[track_caller]
+    fn gives(name: &str, text: &str, expected: &[(&str, NamedServer)]) {
+        let expected: Vec<(String, ReadServer)> = expected
+            .iter()
+            .map(|(name, server)| ((*name).to_owned(), Ok(server.clone())))
+            .collect();
+        assert_eq!(servers(client(name), text), Ok(expected));
+    }
+
+    #[test]
+    fn each_form_of_a_server_is_read() {
+        gives(
+            "cursor",
+            "{ // mine\n \"mcpServers\": { \"a\": { \"command\": \"npx\", \"args\": [\"-y\", \"x\"], \"env\": { \"K\": \"v\", \"N\": 3 } }, } }",
+            &[("a", program(&["npx", "-y", "x"], &[("K", "v"), ("N", "3")]))],
+        );
+        gives(
+            "opencode",
+            r#"{ "mcp": { "a": { "type": "local", "command": ["x", "y"], "environment": { "K": "v" } } } }"#,
+            &[("a", program(&["x", "y"], &[("K", "v")]))],
+        );
+        gives(
+            "codex",
+            "[mcp_servers.a]\ncommand = \"x\"\nargs = [\"y\"]\nenv = { K = \"v\" }\n",
+            &[("a", program(&["x", "y"], &[("K", "v")]))],
+        );
+        gives(
+            "zed",
+            r#"{ "context_servers": { "a": { "command": { "path": "x", "args": ["y"], "env": { "K": "v" } } } } }"#,
+            &[("a", program(&["x", "y"], &[("K", "v")]))],
+        );
+        let url = |token_variable: Option<&str>| NamedServer::Url {
+            url: "https://h.example/mcp".to_owned(),
+            headers: BTreeMap::new(),
+            token_variable: token_variable.map(str::to_owned),
+        };
+        gives(
+            "codex",
+            "[mcp_servers.a]\nurl = \"https://h.example/mcp\"\nbearer_token_env_var = \"T\"\n",
+            &[("a", url(Some("T")))],
+        );
+        gives(
+            "windsurf",
+            r#"{ "mcpServers": { "a": { "serverUrl": "https://h.example/mcp" } } }"#,
+            &[("a", url(None))],
+        );
+        gives("cursor", "{}", &[]);
+    }
+
+    #[test]
+    fn what_cant_be_used_has_a_reason() {
+        let cursor = client("cursor");
+        for entry in [
+            "{}",
+            "3",
+            "{ \"command\": 3 }",
+            "{ \"type\": \"sse\", \"url\": \"x\" }",
+            "{ \"command\": \"x\", \"args\": [3] }",
+        ] {
+            let text = format!("{{ \"mcpServers\": {{ \"a\": {entry} }} }}");
+            let read = servers(cursor, &text).expect("it is JSON");
+            assert!(matches!(&read[..], [(_, Err(_))]), "{entry}: {read:?}");
+        }
+        assert!(
+            servers(cursor, "{\n \"a\": b }").expect_err("it is no JSON").starts_with("line 2")
+        );
+        assert_eq!(servers(cursor, "[]"), Ok(Vec::new()));
+    }
+
+    #[test]
+    fn variables_are_found_in_each_spelling() {
+        for text in ["${A_1}", "${env:A_1}", "{env:A_1}"] {
+            assert_eq!(variable(text), Some("A_1"), "{text}");
+        }
+        for text in ["A", "{A}", "${}", "${input:a}", "x${A}", "${A}x", "$A"] {
+            assert_eq!(variable(text), None, "{text}");
+        }
+    }
+}
