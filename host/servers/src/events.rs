@@ -27,6 +27,9 @@ impl Stream for Events {
     }
 }
 
+/// The fields of an event, and its data.
+type Event = (Sse, Option<Vec<u8>>);
+
 /// Takes bytes and gives events.
 #[derive(Default)]
 pub(crate) struct Parser {
@@ -46,7 +49,7 @@ impl Parser {
     /// # Errors
     ///
     /// An event is too large.
-    pub(crate) fn take(&mut self, piece: &[u8]) -> Result<Vec<(Sse, Option<Vec<u8>>)>, String> {
+    pub(crate) fn take(&mut self, piece: &[u8]) -> Result<Vec<Event>, String> {
         let mut events = Vec::new();
         let mut rest = piece;
         while !rest.is_empty() {
@@ -71,7 +74,7 @@ impl Parser {
     }
 
     /// Takes the line. Returns the event that it ends.
-    fn end_line(&mut self) -> Option<(Sse, Option<Vec<u8>>)> {
+    fn end_line(&mut self) -> Option<Event> {
         let line = std::mem::take(&mut self.line);
         let mut line = &line[..];
         if !std::mem::replace(&mut self.is_begun, true) {
