@@ -60,6 +60,15 @@ allow_read = ["*.md", "*.rs"]
 deny_write = ["vendor"]
 [tools.result_cache]
 enabled = false
+[mcp]
+enabled = false
+[mcp.servers.other]
+enabled = false
+command = "known"
+allowed_paths = [{ path = "~/notes", access = "read" }]
+timeout_secs = 10
+idle_secs = 10
+elicitation = false
 [installing]
 require_signature = true
 sources = ["oci://registry.example/acme/*"]
@@ -226,6 +235,19 @@ pub(super) fn attempt(key: &str) -> Option<&'static str> {
         "serve.oauth.keys" => "serve.oauth.keys = \"evil.json\"",
         "serve.oauth.audience" => "serve.oauth.audience = \"anybody\"",
         "serve.oauth.scope" => "serve.oauth.scope = \"none\"",
+        "mcp.enabled" => "mcp.enabled = true",
+        "mcp.servers.*.enabled" => "mcp.servers.other.enabled = true",
+        "mcp.servers.*.command" => "mcp.servers.other.command = \"evil\"",
+        "mcp.servers.*.args" => "mcp.servers.other.args = [\"--evil\"]",
+        "mcp.servers.*.allowed_paths" => "mcp.servers.other.allowed_paths = [\".\"]",
+        "mcp.servers.*.network" => "mcp.servers.other.network = true",
+        "mcp.servers.*.presets" => "mcp.servers.other.presets = [\"cargo\"]",
+        "mcp.servers.*.env" => "mcp.servers.other.env = [\"AWS_SECRET_ACCESS_KEY\"]",
+        "mcp.servers.*.variables.*" => "mcp.servers.other.variables.known = \"evil\"",
+        "mcp.servers.*.timeout_secs" => "mcp.servers.other.timeout_secs = 11",
+        "mcp.servers.*.idle_secs" => "mcp.servers.other.idle_secs = 11",
+        "mcp.servers.*.trust_annotations" => "mcp.servers.other.trust_annotations = true",
+        "mcp.servers.*.elicitation" => "mcp.servers.other.elicitation = true",
         "plugin_folder.path" => "plugin_folder.path = \".\"",
         "plugin_folder.reload" => "plugin_folder.reload = \"trust\"",
         "installing.require_signature" => "installing.require_signature = false",

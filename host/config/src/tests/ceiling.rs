@@ -78,11 +78,15 @@ fn bound(key: &Key) -> Option<(String, String, Value)> {
             ("[\"sudo\", \"curl\"]", "[\"curl\", \"wget\"]", json!(["curl"]))
         }
         "tools.shell.only_commands" => ("[\"git\", \"ls\"]", "[\"ls\", \"cat\"]", json!(["ls"])),
-        "tools.shell.presets" => ("[\"cargo\", \"git\"]", "[\"npm\", \"git\"]", json!(["git"])),
+        "tools.shell.presets" | "mcp.servers.*.presets" => {
+            ("[\"cargo\", \"git\"]", "[\"npm\", \"git\"]", json!(["git"]))
+        }
         "tools.shell.sockets" => {
             ("[\"run/a\", \"run/b\"]", "[\"run/b\", \"run/c\"]", json!(["run/b"]))
         }
-        "tools.shell.env" | "plugins.*.env" => ("[\"A\", \"B\"]", "[\"B\", \"C\"]", json!(["B"])),
+        "tools.shell.env" | "plugins.*.env" | "mcp.servers.*.env" => {
+            ("[\"A\", \"B\"]", "[\"B\", \"C\"]", json!(["B"]))
+        }
         "tools.web.allowed_domains" | "plugins.*.hosts" => (
             // Of a wider and a narrower entry, the narrower one is left.
             "[\"a.example\", { host = \"b.example\", methods = [\"GET\"] }, \"wiki.corp.example\", \"*.d.example\", \"http://e.corp.example\"]",
@@ -109,7 +113,7 @@ fn bound(key: &Key) -> Option<(String, String, Value)> {
         "tools.file.deny_read" => ("[\"a\"]", "[\"b\"]", json!(["a", "b"])),
         "tools.file.allow_read" => ("[\"a\", \"b\"]", "[\"b\", \"c\"]", json!(["b"])),
         "tools.file.deny_write" => ("[]", "[\".git/**\"]", json!([".git/**"])),
-        "plugins.*.allowed_paths" => ("[\"/\"]", "[]", json!([])),
+        "plugins.*.allowed_paths" | "mcp.servers.*.allowed_paths" => ("[\"/\"]", "[]", json!([])),
         "installing.sources" => (
             "[\"oci://r.example/a/*\", \"https://b.example/x.wasm\"]",
             "[\"oci://r.example/a/b/*\", \"https://c.example/*\"]",
@@ -158,7 +162,8 @@ fn every_key_is_bounded_or_refused_in_a_ceiling() {
     for key in known().iter().filter(|key| {
         !key.table && !key.in_list && !key.path.ends_with(&["policy".into(), "rules".into()])
     }) {
-        let name = key.path.join(".").replace('*', "known");
+        // No server has the name of a plugin.
+        let name = key.path.join(".").replace("servers.*", "servers.other").replace('*', "known");
         let Some((wide, text, expected)) = bound(key) else {
             let problems = scene
                 .load_under(attempt(&key.path.join(".")).expect("it widens"), USER, &[])
@@ -231,6 +236,9 @@ fn ceiling_never_allows_more() {
             // The two lists have no directory in common.
             Ok(loaded) if key == "plugins.*.allowed_paths" => {
                 assert!(loaded.config.plugins["known"].allowed_paths.is_empty(), "{attempt}");
+            }
+            Ok(loaded) if key == "mcp.servers.*.allowed_paths" => {
+                assert!(loaded.config.mcp.servers["other"].allowed_paths.is_empty(), "{attempt}");
             }
             Ok(loaded) => assert_eq!(scene.normalized(&loaded), alone, "{attempt}"),
             Err(problems) => assert!(
