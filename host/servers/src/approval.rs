@@ -117,7 +117,7 @@ pub struct Inspection {
     /// How its tools, prompts and resources differ from what was approved, each with the word for
     /// it.
     pub differences: Vec<(&'static str, ToolDifference)>,
-    /// What aren't offered, each with the reason.
+    /// What isn't offered, each with the reason.
     pub left_out: Vec<(String, String)>,
 }
 

@@ -68,6 +68,7 @@ command = "known"
 allowed_paths = [{ path = "~/notes", access = "read" }]
 timeout_secs = 10
 idle_secs = 10
+elicitation = false
 [mcp.servers.other.secrets.known]
 env = "KNOWN"
 [installing]
@@ -277,6 +278,7 @@ pub(super) fn attempt(key: &str) -> Option<&'static str> {
         "mcp.servers.*.secrets.*.header" => "mcp.servers.other.secrets.known.header = \"X-Logged\"",
         "mcp.servers.*.secrets.*.prefix" => "mcp.servers.other.secrets.known.prefix = \"\"",
         "mcp.servers.*.secrets.*.query" => "mcp.servers.other.secrets.known.query = \"q\"",
+        "mcp.servers.*.elicitation" => "mcp.servers.other.elicitation = true",
         "plugin_folder.path" => "plugin_folder.path = \".\"",
         "plugin_folder.reload" => "plugin_folder.reload = \"trust\"",
         "installing.require_signature" => "installing.require_signature = false",
