@@ -66,6 +66,7 @@ mod retry;
 mod secrets;
 mod server_packages;
 mod servers;
+mod servers_conformance;
 mod servers_http;
 mod servers_oauth;
 mod shell;
