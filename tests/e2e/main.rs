@@ -69,6 +69,7 @@ mod server_offers;
 mod server_packages;
 mod server_questions;
 mod servers;
+mod servers_conformance;
 mod servers_http;
 mod servers_oauth;
 mod shell;
