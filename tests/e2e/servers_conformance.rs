@@ -23,7 +23,8 @@ const RUNS: [(&str, &[&str]); 8] = [
 ];
 
 const LOGIN: &str = "logins: the suite's authorization servers are at ports of this machine that nobody named, which Berth refuses";
-const QUESTIONS: &str = "questions of a server to the user: `berth call` has no terminal here to ask at";
+const QUESTIONS: &str =
+    "questions of a server to the user: `berth call` has no terminal here to ask at";
 const SCHEMA: &str = "a schema as an argument: the suite wants a call that its own client makes up";
 const SKILLS: &str = "skills: Berth takes none from servers";
 
