@@ -92,6 +92,8 @@ fn servers_of_a_repository_are_shown_and_not_started() {
     let hostile = json!({ "mcpServers": {
         "evil\u{1b}[2J": { "command": "x" },
         "sly": { "command": "/bin/sh", "args": ["-c", "touch started"], "env": { "A": "${HOME}" } },
+        "odd": { "command": "x", "env": { "a.token": token() } },
+        "odder": { "url": "http://h.example/mcp" },
         "at": { "type": "http", "url": "https://h.example/mcp", "headers": { "X-Team": "blue" } },
     } });
     write(&cli, "work/.mcp.json", &hostile.to_string());
@@ -101,6 +103,9 @@ fn servers_of_a_repository_are_shown_and_not_started() {
     let shown = cli.run(&["mcp", "import", "claude-code", "--project", "--yes"]).ends(0).stdout;
     assert!(!shown.contains('\u{1b}'), "{shown:?}");
     assert!(shown.contains("touch started") && shown.contains("env = \"HOME\""), "{shown}");
+    for odd in ["odd is left out", "odder is left out"] {
+        assert!(shown.contains(odd), "{odd}: {shown}");
+    }
     cli.run(&["tools"]).ends(0);
     cli.run(&["call", "sly__x"]).ends(2);
     assert!(!cli.work().join("started").exists());

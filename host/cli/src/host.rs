@@ -126,7 +126,7 @@ pub(crate) async fn build_for_call(
     let is_needed = |builtin: &&Builtin| for_model || replaced || builtin.name != FILTERS;
     let needed: Vec<Builtin> = berth_builtins::all().iter().filter(is_needed).copied().collect();
     let telemetry = Telemetry::from_config(&loaded, &folders)?;
-    let builder = with(options, folders, loaded, &Servers::default(), &needed)?;
+    let builder = with(options, folders, loaded, &Servers::default(), Some(tool), &needed)?;
     let builder = builder.front_end("berth call").only_for(tool);
     start(observed(builder, telemetry)).await
 }
@@ -150,7 +150,7 @@ pub(crate) fn builder(
     loaded: Loaded,
     servers: &Servers,
 ) -> Result<HostBuilder, HostError> {
-    with(options, folders, loaded, servers, berth_builtins::all())
+    with(options, folders, loaded, servers, None, berth_builtins::all())
 }
 
 fn with(
@@ -158,10 +158,11 @@ fn with(
     folders: Folders,
     loaded: Loaded,
     servers: &Servers,
+    tool: Option<&str>,
     builtins: &[Builtin],
 ) -> Result<HostBuilder, HostError> {
     let directory = config::working_directory()?;
-    let servers = servers.providers(&loaded, &folders, &directory)?;
+    let servers = servers.providers(&loaded, &folders, &directory, tool)?;
     let builder = Host::builder().config(loaded).folders(folders).working_directory(directory);
     let builder = servers.into_iter().fold(builder, HostBuilder::provider);
     Ok(options

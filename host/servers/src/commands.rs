@@ -115,7 +115,7 @@ pub async fn run(
         }
         ServersCommand::Login { name } => login(&load()?, folders, name).await,
         ServersCommand::Logout { name } => logout(&load()?, folders, name),
-        ServersCommand::Import(arguments) => import(arguments, file, &load()?, confirm),
+        ServersCommand::Import(arguments) => import(arguments, file, folders, &load()?, confirm),
         ServersCommand::List { json } => list(&load()?, folders, *json),
         ServersCommand::Approve { name, yes } => {
             approve(&load()?, folders, &working_directory()?, name, *yes).await

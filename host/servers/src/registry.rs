@@ -18,7 +18,8 @@ use crate::server::Server;
 pub struct Servers(Mutex<HashMap<String, Weak<Running>>>);
 
 impl Servers {
-    /// The approved servers of the configuration. None is started before a call needs it. Blocks.
+    /// The approved servers of the configuration. None is started before a call needs it. `tool`: a
+    /// tool that is to be called, if no other is; then only its server is looked at. Blocks.
     ///
     /// # Errors
     ///
@@ -28,6 +29,7 @@ impl Servers {
         config: &Loaded,
         folders: &Folders,
         directory: &Path,
+        tool: Option<&str>,
     ) -> Result<Vec<Arc<dyn Provider>>, HostError> {
         let mut providers: Vec<Arc<dyn Provider>> = Vec::new();
         let mcp = &config.config.mcp;
@@ -35,7 +37,14 @@ impl Servers {
             return Ok(providers);
         }
         let around = Arc::new(Surroundings::new(config, folders, directory));
-        for (name, server) in mcp.servers.iter().filter(|(_, server)| server.enabled) {
+        let has = |tool: &str, name: &str| {
+            tool.strip_prefix(name).is_some_and(|rest| rest.starts_with("__"))
+        };
+        let servers = mcp
+            .servers
+            .iter()
+            .filter(|(name, server)| server.enabled && tool.is_none_or(|tool| has(tool, name)));
+        for (name, server) in servers {
             let pins = Pins::load(folders, name)?;
             if pins.start != start_digest(server) {
                 let state = if pins.start.is_empty() { "isn't approved" } else { "has changed" };

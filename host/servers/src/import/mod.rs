@@ -8,7 +8,7 @@ use std::path::Path;
 
 use berth_clients::{CLIENTS, Client};
 use berth_core::HostError;
-use berth_core::config::Loaded;
+use berth_core::config::{self, Folders, Inputs, Loaded};
 use berth_core::text::{counted, cut, neutral, neutral_line};
 use berth_private::PrivateFolder;
 use berth_terminal::error::CommandError;
@@ -48,6 +48,7 @@ pub struct ImportArguments {
 pub(crate) fn import(
     arguments: &ImportArguments,
     file: &Path,
+    folders: &Folders,
     config: &Loaded,
     confirm: impl FnOnce(&str) -> Result<bool, CommandError>,
 ) -> Result<Exit, CommandError> {
@@ -64,6 +65,7 @@ pub(crate) fn import(
         writeln!(out, "{STRONG}{}{STRONG:#} {FAINT}{path}{FAINT:#}", client.title)?;
         for Found { name, server } in all {
             let new = server.and_then(|server| imported(&name, server, config, &tables));
+            let new = new.and_then(|new| checked(new, folders));
             let name = neutral_line(cut(&name, 128));
             match new {
                 Ok(new) => {
@@ -102,6 +104,22 @@ pub(crate) fn import(
         writeln!(out, "  berth mcp approve {name}")?;
     }
     Ok(Exit::Success)
+}
+
+/// A server that the configuration takes: a name of a variable that it doesn't know would keep the
+/// whole file from being read.
+fn checked(new: Imported, folders: &Folders) -> Result<Imported, String> {
+    let mut file = tempfile::NamedTempFile::new().map_err(|error| error.to_string())?;
+    file.write_all(written::shown(&new.name, &new.table).as_bytes())
+        .map_err(|error| error.to_string())?;
+    let inputs = Inputs { file: Some(file.path().to_owned()), ..Inputs::default() };
+    match config::load(folders, &inputs) {
+        Ok(_) => Ok(new),
+        Err(problems) => {
+            let problem = problems.0.into_iter().next().map(|problem| problem.message);
+            Err(problem.unwrap_or_default())
+        }
+    }
 }
 
 /// The client with this name.
