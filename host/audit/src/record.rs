@@ -461,6 +461,9 @@ pub(super) fn requests(
         if let Some(address) = request.address {
             line.plain("address", &address.to_string(), NAME);
         }
+        if let Some(job) = &request.job {
+            line.plain("job", job, NAME);
+        }
         if let Some(status) = request.status {
             line.number("status", status.into());
         }

@@ -223,6 +223,8 @@ impl Loaded {
             private: self.each(&key("allowed_private_hosts"), table.private, |hosts| {
                 PrivateHosts::new(hosts.as_str())
             })?,
+            // Plugins of others have no servers to look at.
+            job_servers: table.name == "tools.web" && self.config.tools.web.job_servers,
             https_only: Placed { value: table.https_only, place: self.origin(&key("https_only")) },
             place: self.origin(&key(table.key)),
         })

@@ -7,7 +7,8 @@ use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    ChangeRecorder, Content, Inquirer, JobStarter, OutputRecorder, PathRules, Report, ShellSession,
+    ChangeRecorder, Content, Inquirer, JobServers, JobStarter, OutputRecorder, PathRules, Report,
+    ShellSession,
 };
 
 /// One call of a tool, in the form that the host gives to a provider.
@@ -51,6 +52,8 @@ pub struct Call {
     pub output: Option<Arc<dyn OutputRecorder>>,
     /// Starts commands that go on after the call. `None`: it may start none.
     pub jobs: Option<Arc<dyn JobStarter>>,
+    /// The servers that run as jobs of its session. `None`: the session has no jobs.
+    pub job_servers: Option<Arc<dyn JobServers>>,
     /// Puts questions of the provider's own to the person. `None`: nobody can be asked.
     pub inquirer: Option<Arc<dyn Inquirer>>,
     /// What its commands begin with, and leave for later ones. `None`: nothing is carried over.

@@ -34,12 +34,13 @@ pub trait JobPlace: Send + 'static {
     /// Keeps what its command writes.
     fn output(&self) -> Arc<dyn OutputRecorder>;
 
-    /// Waits for the end of the job's command, on a thread of its own.
+    /// Waits for the end of the job's command, on a thread of its own. `process`: the process above
+    /// all of the command's.
     ///
     /// # Errors
     ///
     /// There is no thread for it. The command has ended then.
-    fn run(self: Box<Self>, command: JobCommand) -> std::io::Result<()>;
+    fn run(self: Box<Self>, process: i32, command: JobCommand) -> std::io::Result<()>;
 }
 
 /// A running command of a job: waits for its end. If it is dropped, the command ends.

@@ -13,6 +13,7 @@ mod feedback;
 mod filter;
 mod future;
 mod inquiry;
+mod job_servers;
 mod jobs;
 mod offers;
 mod output;
@@ -39,6 +40,7 @@ pub use filter::{
 };
 pub use future::BoxFuture;
 pub use inquiry::{Inquirer, Inquiry, InquiryAnswer, Wanted};
+pub use job_servers::{JobServer, JobServers, NoJobServer};
 pub use jobs::{JobCommand, JobEnd, JobPlace, JobStarter};
 pub use offers::{Offers, PromptOffer, PromptOfferArgument, ResourceOffer};
 pub use output::{Body, Content, Output};

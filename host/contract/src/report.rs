@@ -77,6 +77,8 @@ pub struct RequestRecord {
     pub hop: u32,
     /// The address of the connection or of its refusal.
     pub address: Option<std::net::IpAddr>,
+    /// The job that served it, at its own loopback.
+    pub job: Option<String>,
     /// The status of the response.
     pub status: Option<u16>,
     /// Bytes of the response body as received.

@@ -263,6 +263,7 @@ impl Host {
                     events.attempt(),
                     inquirer.clone().map(|inquirer| inquirer as _),
                     &inputs.cancel,
+                    session,
                 );
                 let outcome = tool.provider.call(provided).await;
                 let attempts = run.attempts;
@@ -460,6 +461,7 @@ fn provider_call(
     events: Arc<dyn Events>,
     inquirer: Option<Arc<dyn Inquirer>>,
     cancel: &CancellationToken,
+    session: &Session,
 ) -> Call {
     Call {
         id: context.id.clone(),
@@ -478,6 +480,7 @@ fn provider_call(
         changes: run.journal.as_ref().map(CallJournal::recorder),
         output: run.spool.clone().map(|spool| spool as _),
         jobs: run.job.clone().map(|job| job as _),
+        job_servers: session.job_servers().filter(|_| tool.is_built_in()),
         shell: run.shell.clone().map(|shell| shell as _),
         command_changes: run.journal.as_ref().and_then(CallJournal::command_recorder),
         inquirer,

@@ -271,7 +271,7 @@ impl Stream for Wire {
             let data = match frame {
                 None => return Poll::Ready(None),
                 Some(Err(error)) => {
-                    return Poll::Ready(Some(Err(io::Error::other(Error::from_body(&error)))));
+                    return Poll::Ready(Some(Err(io::Error::other(Error::from_hyper(&error)))));
                 }
                 Some(Ok(frame)) => match frame.into_data() {
                     Ok(data) => data,

@@ -22,7 +22,7 @@ use super::stream::Stream;
 use super::{Error, Network, Resolve, Settings};
 
 /// The time limit of a name lookup and the connection together.
-const CONNECT_TIME: Duration = Duration::from_secs(10);
+pub(super) const CONNECT_TIME: Duration = Duration::from_secs(10);
 
 /// The time limit of one address, if the name has several.
 const ADDRESS_TIME: Duration = Duration::from_secs(4);

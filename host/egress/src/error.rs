@@ -100,8 +100,8 @@ impl Error {
         Self::from_sources(error).unwrap_or_else(|| Self::Connection(error.to_string()))
     }
 
-    /// The error for a body that failed before its end.
-    pub(super) fn from_body(error: &hyper::Error) -> Self {
+    /// The error for a body that failed before its end, or for a connection without an answer.
+    pub(super) fn from_hyper(error: &hyper::Error) -> Self {
         Self::from_sources(error).unwrap_or_else(|| Self::Protocol(error.to_string()))
     }
 

@@ -8,6 +8,7 @@ mod answer;
 mod connect;
 mod echoes;
 mod error;
+mod jobs;
 mod program;
 mod record;
 mod redirects;
@@ -63,6 +64,8 @@ pub struct Egress {
 #[derive(Debug)]
 struct RequestPermit {
     _permit: OwnedSemaphorePermit,
+    /// The connection of a request to a job, which ends with it.
+    _connection: Option<jobs::Connection>,
 }
 
 impl fmt::Debug for Egress {

@@ -37,6 +37,7 @@ impl Record {
             url: String::new(),
             hop: 0,
             address: None,
+            job: None,
             status: None,
             received: 0,
             time: Duration::ZERO,
@@ -74,10 +75,17 @@ impl Record {
         self.update(|requested| requested.secrets.push(name.to_owned()));
     }
 
+    pub(super) fn set_job(&self, job: &str, address: IpAddr) {
+        self.update(|requested| {
+            requested.job = Some(job.to_owned());
+            requested.address = Some(address);
+        });
+    }
+
     pub(super) fn set_answer(&self, status: u16, address: Option<IpAddr>) {
         self.update(|requested| {
             requested.status = Some(status);
-            requested.address = address;
+            requested.address = address.or(requested.address);
         });
     }
 

@@ -52,6 +52,13 @@ impl Redirects {
         redirects.iter().find(|redirect| redirect.to == to).map(|redirect| redirect.from.clone())
     }
 
+    /// Whether a redirect from another origin led to a URL.
+    pub(super) fn is_from_elsewhere(&self, url: &Url) -> bool {
+        let redirects = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let to = without_fragment(url);
+        redirects.iter().any(|redirect| redirect.to == to && redirect.changes_origin)
+    }
+
     /// The number of redirects that led to a request. If one of them changed the origin, the
     /// credentials are removed from `headers`.
     ///

@@ -2,12 +2,13 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use berth_contract::text::{cut, neutral_line};
-use berth_contract::{Denial, Report};
+use berth_contract::{Denial, JobServers, Report};
 use berth_policy::egress::{Placement, ReachStatus, Target};
 use berth_policy::spelling;
 use berth_redaction::{self as redaction, Keys};
@@ -27,7 +28,7 @@ use url::Url;
 use super::answer::{Answer, Bounds, TimeoutTexts};
 use super::record::{LastObstacle, Record, redacted_url};
 use super::redirects::Redirects;
-use super::{Egress, Error, Obstacle, RequestPermit, Settings};
+use super::{Egress, Error, Obstacle, RequestPermit, Settings, jobs};
 
 /// The body of an answer.
 pub type Body = UnsyncBoxBody<Bytes, Error>;
@@ -57,6 +58,8 @@ pub struct Scope {
     pub read_only: bool,
     /// The origins that were approved for the call.
     pub origins: Vec<String>,
+    /// The servers that run as jobs of the call's session. `None`: it has no jobs.
+    pub servers: Option<Arc<dyn JobServers>>,
 }
 
 /// The time limits that a guest sets. They can shorten the host's limits, never extend them.
@@ -92,6 +95,8 @@ struct CheckedRequest {
     method: Method,
     headers: HeaderMap,
     hop: u32,
+    /// The addresses at which a job may listen for it, if it is for a job.
+    job_addresses: Option<&'static [IpAddr]>,
 }
 
 impl Requests {
@@ -186,10 +191,11 @@ impl Requests {
         let open_record = record.as_ref().ok_or(Error::Busy)?;
         let checked = self.check(parts, open_record)?;
         // Before the body is read, so that the limit of requests also bounds the bodies in memory.
-        let permit = match timeout_at(end, Arc::clone(&self.egress.permits).acquire_owned()).await {
-            Ok(Ok(permit)) => RequestPermit { _permit: permit },
-            _ => return Err(Error::Busy),
-        };
+        let mut permit =
+            match timeout_at(end, Arc::clone(&self.egress.permits).acquire_owned()).await {
+                Ok(Ok(permit)) => RequestPermit { _permit: permit, _connection: None },
+                _ => return Err(Error::Busy),
+            };
         let body = match timeout_at(end, read_body(body, limits.request_body)).await {
             Ok(body) => body?,
             Err(_) => return Err(Error::Timeout(Some(timeout_texts.end))),
@@ -197,16 +203,32 @@ impl Requests {
         let (checked, body) = self.check_for_leaks(checked, body).await?;
         let checked_url = checked.url.clone();
         let (hop, has_body) = (checked.hop, checked.method != Method::HEAD);
+        let job =
+            checked.job_addresses.map(|to| (to, checked.target.clone(), checked.method.clone()));
         let request = self.complete(checked, body, open_record).await?;
-        let client = self.egress.client().await?;
         let first = timeouts
             .first_byte
             .and_then(|time| Instant::now().checked_add(time))
             .unwrap_or(end)
             .min(end);
-        let mut response = match timeout_at(first, client.request(request)).await {
-            Ok(Ok(response)) => response,
-            Ok(Err(error)) => return Err(Error::from_client(&error)),
+        let servers = self.scope.servers.clone();
+        let answer = async {
+            let Some((addresses, target, method)) = job else {
+                let client = self.egress.client().await?;
+                let answer = client.request(request).await;
+                return Ok((answer.map_err(|error| Error::from_client(&error))?, None));
+            };
+            let server = jobs::find(servers, addresses, &target, &method).await?;
+            let (answer, connection) =
+                jobs::send(server, request, limits.headers, open_record).await?;
+            Ok((answer, Some(connection)))
+        };
+        let mut response = match timeout_at(first, answer).await {
+            Ok(Ok((response, connection))) => {
+                permit._connection = connection;
+                response
+            }
+            Ok(Err(error)) => return Err(error),
             Err(_) => return Err(Error::Timeout((first == end).then_some(timeout_texts.end))),
         };
         let echoes = self.egress.echoes();
@@ -299,6 +321,10 @@ impl Requests {
             }
             return Err(refuse(denial));
         }
+        let job_addresses = reach.job_addresses(&target);
+        if job_addresses.is_some() {
+            self.check_origin_of_job(&target, &method, &url).map_err(refuse)?;
+        }
         let mut headers = parts.headers;
         for name in HOST_HEADERS {
             headers.remove(name);
@@ -309,7 +335,28 @@ impl Requests {
             return Err(Error::RequestHeaders(limits.headers));
         }
         let hop = self.redirects.follow(&url, &mut headers)?;
-        Ok(CheckedRequest { url, target, method, headers, hop })
+        Ok(CheckedRequest { url, target, method, headers, hop, job_addresses })
+    }
+
+    /// Only a call that names the origin of a job's server requests it, and no other origin leads
+    /// there.
+    fn check_origin_of_job(
+        &self,
+        target: &Target,
+        method: &Method,
+        url: &Url,
+    ) -> Result<(), Denial> {
+        let origin = target.origin();
+        if self.scope.origins.contains(&origin) && !self.redirects.is_from_elsewhere(url) {
+            return Ok(());
+        }
+        Err(Denial {
+            capability: "http".to_owned(),
+            action: format!("{method} {origin}"),
+            rule: "only a call that names a job's server requests it".to_owned(),
+            place: "built in".to_owned(),
+            remedy: format!("Request {} in a call of its own.", redacted_url(url)),
+        })
     }
 
     /// Refuses a request that contains a secret, and returns it otherwise. A long body is scanned
@@ -338,14 +385,16 @@ impl Requests {
         body: Bytes,
         record: &Record,
     ) -> Result<Request<Full<Bytes>>, Error> {
-        let CheckedRequest { mut url, target, method, mut headers, .. } = checked;
+        let CheckedRequest { mut url, target, method, mut headers, job_addresses, .. } = checked;
         let settings = &self.egress.settings;
         let private: Vec<_> =
             settings.reach.private.iter().map(|placed| placed.value.clone()).collect();
         let path = url.path().to_owned();
         let mut has_secrets = false;
         for (index, secret) in settings.secrets.iter().enumerate() {
-            if !secret.rule.applies_to(&target, method.as_str(), &path, &private) {
+            if job_addresses.is_some()
+                || !secret.rule.applies_to(&target, method.as_str(), &path, &private)
+            {
                 continue;
             }
             let value = self.egress.secret(index).await?;
@@ -404,7 +453,8 @@ fn refuse_leaks(egress: &Egress, checked: &CheckedRequest, body: &Bytes) -> Resu
             ));
         }
     }
-    if settings.credentials_to.iter().any(|pattern| pattern.matches(&target.host)) {
+    let is_to_job = checked.job_addresses.is_some();
+    if !is_to_job && settings.credentials_to.iter().any(|pattern| pattern.matches(&target.host)) {
         return Ok(());
     }
     let query: Vec<String> = url

@@ -87,6 +87,8 @@ pub(crate) struct Job {
     pub(crate) id: String,
     pub(crate) about: JobAbout,
     pub(crate) cancel: CancellationToken,
+    /// The process above all of its processes, once it runs.
+    pub(crate) process: OnceLock<i32>,
     started: Instant,
     started_at: SystemTime,
     /// How it ended, after which time, and what its reader has to know beside that.
@@ -129,6 +131,7 @@ impl Job {
             id,
             about,
             cancel: CancellationToken::new(),
+            process: OnceLock::new(),
             started: Instant::now(),
             started_at: SystemTime::now(),
             end: OnceLock::new(),

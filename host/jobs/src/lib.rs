@@ -6,6 +6,7 @@
 mod job;
 mod jobs;
 mod ring;
+mod servers;
 mod shell;
 mod starter;
 mod tools;

@@ -128,10 +128,11 @@ impl JobPlace for Place {
         Arc::new(JobOutput(Arc::clone(&self.job)))
     }
 
-    fn run(mut self: Box<Self>, command: JobCommand) -> io::Result<()> {
+    fn run(mut self: Box<Self>, process: i32, command: JobCommand) -> io::Result<()> {
         let (job, shared) = (Arc::clone(&self.job), Arc::clone(&self.session.shared));
         shared.settings().observer.begin(&job.id, &job.about).map_err(io::Error::other)?;
         let Some(finisher) = self.finisher.take() else { return Ok(()) };
+        let _ = job.process.set(process);
         let work = move || {
             let end = command();
             let finish: Option<Finisher> = finisher.recv().ok();

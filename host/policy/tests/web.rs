@@ -7,11 +7,12 @@
 )]
 mod support;
 
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
 use berth_contract::{Access, Annotations, SubjectKind};
 use berth_policy::Verdict::{Allow, Ask, Deny};
-use berth_policy::egress::Reach;
+use berth_policy::egress::{Reach, ReachStatus, Target};
 use berth_policy::{Gate, Policy, Verdict, Web, origins};
 use serde_json::json;
 
@@ -119,4 +120,50 @@ fn decision_that_asks_names_host_and_remedy() {
         decision.remedy,
         "To allow it, add \"xn--xample-2of.com\" to `allowed_domains` in [tools.web] of berth.toml."
     );
+}
+
+#[test]
+fn servers_of_jobs_are_plain_http_at_the_loopback_and_nothing_else() {
+    let target = |url: &str| Target::parse(url).expect("a target");
+    let off = reaching(&[], &["*.evil.com"], &["localhost:3000", "127.0.0.0/8"]);
+    let on = Reach { job_servers: true, ..off.clone() };
+    let four = IpAddr::V4(Ipv4Addr::LOCALHOST);
+    let six = IpAddr::V6(Ipv6Addr::LOCALHOST);
+    for (url, expected) in [
+        ("http://localhost:5173/", Some(vec![four, six])),
+        ("http://LOCALHOST./", Some(vec![four, six])),
+        ("http://[::1]:5173/", Some(vec![six])),
+        // Opened: it is this machine's.
+        ("http://localhost:3000/", None),
+        ("http://127.0.0.1:5173/", None),
+        ("https://localhost:5173/", None),
+        ("http://a.localhost:5173/", None),
+        ("http://localhost.example.com/", None),
+        ("http://[::]:5173/", None),
+        ("http://0.0.0.0:5173/", None),
+        ("http://10.0.0.1/", None),
+        ("http://169.254.169.254/", None),
+    ] {
+        let found = on.job_addresses(&target(url));
+        assert_eq!(found.map(<[IpAddr]>::to_vec), expected, "{url}");
+        assert_eq!(off.job_addresses(&target(url)), None, "{url}");
+        // For all others, the key changes nothing.
+        match expected {
+            Some(_) => assert_eq!(on.status(&target(url), "POST", &[]), Ok(ReachStatus::Granted)),
+            None => assert_eq!(
+                on.status(&target(url), "POST", &[]),
+                off.status(&target(url), "POST", &[]),
+                "{url}"
+            ),
+        }
+    }
+    let unopened = Reach { job_servers: true, ..reaching(&[], &[], &[]) };
+    for url in ["http://127.0.0.1/", "http://[::ffff:127.0.0.1]/", "http://2130706433/"] {
+        assert_eq!(unopened.job_addresses(&target(url)), Some(&[four][..]), "{url}");
+    }
+    assert_eq!(unopened.job_addresses(&target("http://127.0.0.2/")), None);
+    for denied in ["localhost", "127.0.0.1", "[::1]"] {
+        let denied = Reach { job_servers: true, ..reaching(&[], &[denied], &[]) };
+        assert!(denied.status(&target("http://localhost:5173/"), "GET", &[]).is_err());
+    }
 }

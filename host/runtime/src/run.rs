@@ -250,8 +250,8 @@ async fn execute(job: Job) -> Outcome {
                 report: Arc::clone(&call.report),
             });
             let requests = plugin.policy.egress.as_ref().map(|egress| {
-                let scope =
-                    Scope { report: Arc::clone(&call.report), read_only, origins: call.origins };
+                let (report, servers) = (Arc::clone(&call.report), call.job_servers);
+                let scope = Scope { report, read_only, origins: call.origins, servers };
                 Requests::new(Arc::clone(egress), scope)
             });
             let access = plugin.policy.store.as_ref().map(|kept| StoreAccess {

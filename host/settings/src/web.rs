@@ -23,6 +23,10 @@ section! {
         /// Private hosts that may be reached: `"localhost:3000"`, an address, or a range such as
         /// `"10.1.0.0/16"`, each with or without a port. They are also reached without TLS.
         pub allowed_private_hosts: Vec<WrittenPrivateHosts>, Narrowing::Covered(WrittenPrivateHosts::covers_written);
+        /// Whether requests by http to `localhost`, `127.0.0.1` and `[::1]` go to servers that run
+        /// as jobs of the same session. They never go to this machine then, except to hosts of
+        /// `allowed_private_hosts`.
+        pub job_servers: bool, Narrowing::OnlyFalse;
         /// Whether other hosts are reached with TLS only.
         pub https_only: bool = true, Narrowing::OnlyTrue;
         /// Seconds of one request, until the end of its response.

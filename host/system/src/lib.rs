@@ -6,5 +6,5 @@ pub mod machine;
 mod messages;
 pub mod mounts;
 pub mod process;
-mod processes;
+pub mod processes;
 pub mod watch;

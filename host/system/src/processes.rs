@@ -7,8 +7,9 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 /// A process.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Process {
-    pub(crate) pid: i32,
+pub struct Process {
+    /// Its number.
+    pub pid: i32,
     parent: i32,
     /// Whether it is a zombie.
     ended: bool,
@@ -55,7 +56,7 @@ fn look_at(pid: i32) -> Option<Process> {
 }
 
 /// The descendants of a process.
-pub(crate) fn below(pid: Pid) -> Vec<Process> {
+pub fn below(pid: Pid) -> Vec<Process> {
     let mut left = all();
     let mut parents = HashSet::from([pid.as_raw_nonzero().get()]);
     let mut found = Vec::new();

@@ -85,7 +85,14 @@ const EDGES: &[(&str, &[&str])] = &[
     ),
     (
         "berth-jobs",
-        &["berth-commands", "berth-contract", "berth-redaction", "berth-private", "berth-answers"],
+        &[
+            "berth-commands",
+            "berth-contract",
+            "berth-redaction",
+            "berth-private",
+            "berth-system",
+            "berth-answers",
+        ],
     ),
     (
         "berth-audit",
@@ -234,7 +241,7 @@ const OPEN_BENEATH: [&str; 8] = [
 ];
 
 /// The files that open other paths, and what these are. A front end opens the paths of its user.
-const OPEN_OWN: [&str; 39] = [
+const OPEN_OWN: [&str; 40] = [
     "host/servers/src/import/found.rs",     // the files of MCP clients
     "host/servers/src/packages/fetched.rs", // the packages of servers, in Berth's cache
     "host/authoring/", // the folders of authors, whose programs it runs with their rights
@@ -270,6 +277,7 @@ const OPEN_OWN: [&str; 39] = [
     "host/private/src/lib.rs", // the folders of the cache and of kept data
     "host/registry/src/bounded.rs", // logins and signatures that the operator names
     "host/registry/src/files.rs", // components that the operator names
+    "host/jobs/src/servers.rs", // /proc
     "host/search/src/directory.rs", // /proc
     "host/bundle/src/files.rs", // bundles, and what goes into one, which the operator names
     "host/signing/src/files.rs", // components that their author signs

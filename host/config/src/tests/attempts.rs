@@ -174,6 +174,7 @@ pub(super) fn attempt(key: &str) -> Option<&'static str> {
         "tools.web.denied_domains" => return None,
         "tools.web.other_domains" => "tools.web.other_domains = \"allow\"",
         "tools.web.allowed_private_hosts" => "tools.web.allowed_private_hosts = [\"127.0.0.1:22\"]",
+        "tools.web.job_servers" => "tools.web.job_servers = true",
         "tools.web.https_only" => "tools.web.https_only = false",
         "tools.web.timeout" => "tools.web.timeout = 11",
         "tools.web.max_body_kib" => "tools.web.max_body_kib = 1025",

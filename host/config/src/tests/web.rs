@@ -143,6 +143,15 @@ fn denied_domains_hold_for_plugins_too() {
 }
 
 #[test]
+fn servers_of_jobs_are_for_the_web_tools_and_only_if_the_operator_says_so() {
+    let scene = Scene::new();
+    assert!(!scene.web("").reach.job_servers);
+    let text = "[tools.web]\njob_servers = true\n[plugins.x]\nhosts = ['a.example']\n";
+    assert!(scene.web(text).reach.job_servers);
+    assert!(!scene.plugin(text).expect("a host is granted").reach.job_servers);
+}
+
+#[test]
 fn lower_limit_counts() {
     let scene = Scene::new();
     let bounds = |text: &str| {

@@ -6,7 +6,7 @@ mod state;
 use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use berth_contract::HostError;
+use berth_contract::{HostError, JobServers};
 
 use berth_answers::{AnswerCache, CacheSummary};
 use berth_config::Folders;
@@ -91,6 +91,11 @@ impl Session {
     pub(crate) fn jobs(&self, jobs: &Jobs) -> Option<&SessionJobs> {
         matches!(self.0.state, Place::Memory(_))
             .then(|| self.0.jobs.get_or_init(|| jobs.session(&self.0.name)))
+    }
+
+    /// The servers among its jobs. `None`: it has had no job.
+    pub(crate) fn job_servers(&self) -> Option<Arc<dyn JobServers>> {
+        self.0.jobs.get().map(SessionJobs::servers)
     }
 
     /// What the commands of its next call begin with. `None` in a process that makes one call and

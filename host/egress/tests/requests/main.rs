@@ -37,6 +37,7 @@ fn settings(private: &[&str]) -> Settings {
                 .iter()
                 .map(|written| placed(PrivateHosts::new(written).expect("it is valid")))
                 .collect(),
+            job_servers: false,
             https_only: placed(true),
             place: Origin::default(),
         },
@@ -89,7 +90,8 @@ impl Caller {
 
     fn with_egress(egress: Arc<Egress>, read_only: bool) -> Self {
         let report = Arc::new(Report::default());
-        let scope = Scope { report: Arc::clone(&report), read_only, origins: Vec::new() };
+        let scope =
+            Scope { report: Arc::clone(&report), read_only, origins: Vec::new(), servers: None };
         Self { requests: Requests::new(egress, scope), report }
     }
 

@@ -1,7 +1,7 @@
 //! The hosts that the requests of one plugin may reach.
 
 use std::fmt;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use berth_contract::Denial;
 use berth_contract::text::{cut, neutral_line, toml};
@@ -91,6 +91,9 @@ pub struct Reach {
     pub denied: Vec<Placed<HostPattern>>,
     /// Private hosts that are opened. An opened host is also granted.
     pub private: Vec<Placed<PrivateHosts>>,
+    /// Whether requests by http to a loopback address go to the jobs of the session. They go
+    /// nowhere else then, except to opened private hosts.
+    pub job_servers: bool,
     /// Whether requests have to use https. Opened private hosts and grants with the scheme `http`
     /// are excepted. If a ceiling sets it, only opened private hosts are excepted.
     pub https_only: Placed<bool>,
@@ -161,6 +164,15 @@ impl Reach {
         {
             return Ok(ReachStatus::Granted);
         }
+        if let Some(addresses) = self.job_addresses(target) {
+            let is_denied = |denied: &&Placed<HostPattern>| {
+                addresses.iter().any(|address| denied.value.is_address(*address))
+            };
+            return match self.denied.iter().find(is_denied) {
+                Some(denied) => Err(denied_by(denied, action(method, target))),
+                None => Ok(ReachStatus::Granted),
+            };
+        }
         let found = match &target.host {
             TargetHost::Name(name) => forbidden_name(name),
             TargetHost::Address(address) => forbidden(*address),
@@ -204,6 +216,26 @@ impl Reach {
                 (None, None) => Missing::Host,
             },
         ))
+    }
+
+    /// The addresses at which a job of the session may listen for requests to a target. Then such a
+    /// request never goes to the loopback of this machine. `None`: it isn't for a job.
+    pub fn job_addresses(&self, target: &Target) -> Option<&'static [IpAddr]> {
+        const ADDRESSES: [IpAddr; 2] =
+            [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
+        if !self.job_servers
+            || target.scheme != Scheme::Http
+            || self.private.iter().any(|private| private.value.names(target))
+        {
+            return None;
+        }
+        match &target.host {
+            TargetHost::Name(name) => (name == LOCALHOST).then_some(&ADDRESSES),
+            TargetHost::Address(address) => {
+                let index = ADDRESSES.iter().position(|known| known == address)?;
+                Some(&ADDRESSES[index..=index])
+            }
+        }
     }
 
     /// Decides on an address of a target. `own`: the addresses where this program listens. If one
@@ -301,7 +333,8 @@ impl Reach {
     pub fn granted(&self) -> Vec<String> {
         let private =
             self.private.iter().map(|private| format!("{} (private)", private.value.as_str()));
-        self.grants.iter().map(|grant| grant.value.to_string()).chain(private).collect()
+        let jobs = self.job_servers.then(|| format!("{LOCALHOST} (jobs of the session)"));
+        self.grants.iter().map(|grant| grant.value.to_string()).chain(private).chain(jobs).collect()
     }
 
     /// Name of the key that grants hosts.

@@ -156,6 +156,7 @@ pub fn reach(table: &str) -> Reach {
         grants: Vec::new(),
         denied: Vec::new(),
         private: Vec::new(),
+        job_servers: false,
         https_only: placed(true),
         place: "here".into(),
     }

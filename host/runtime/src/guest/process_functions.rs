@@ -184,12 +184,14 @@ impl CallState {
                 .iter()
                 .for_each(|notice| processes.report.notice(&neutral(cut(notice, 4096))));
         }
-        let id = place.id().to_owned();
+        let (id, process) = (place.id().to_owned(), child.pid().as_raw_nonzero().get());
         let run = move || {
             let finished = child.go_on();
             JobEnd { exit_code: finished.code, ending: ending(finished.ending) }
         };
-        place.run(Box::new(run)).map_err(|error| host_error("failed", error.to_string()))?;
+        place
+            .run(process, Box::new(run))
+            .map_err(|error| host_error("failed", error.to_string()))?;
         Ok(id)
     }
 

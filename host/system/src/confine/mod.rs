@@ -33,7 +33,7 @@ mod view;
 
 pub(crate) use changes::{CALLS, Target};
 pub use compute::{filter_works, lower_bounds, to_computing};
-pub(crate) use network::{NETWORK, NetworkAnswer};
+pub(crate) use network::{NETWORK, NetworkAnswer, SOCKETS};
 pub use raw::close_inherited;
 pub use run::{HELPER, run};
 pub use spec::{Bound, Limits, Sandbox, Tree, TreeAccess};

@@ -6,28 +6,51 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::process::exit;
 
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space};
 
 use super::{namespaces, raw};
 use crate::messages;
 
-/// The second argument of a helper that makes a network.
+/// The second argument of a helper that makes a network, and of one that makes sockets in it.
 pub(crate) const NETWORK: &str = "network";
+pub(crate) const SOCKETS: &str = "sockets";
 
 /// An answer of such a helper: an error, or a descriptor that comes with it.
 pub(crate) type NetworkAnswer = Result<(), String>;
 
 /// Makes a network, answers with its namespaces, of users and of the network, and ends.
 pub(super) fn serve(control: &UnixStream) -> ! {
-    let answer = |descriptor: &OwnedFd| {
-        messages::send(control, &NetworkAnswer::Ok(()), Some(descriptor.as_fd()))
-    };
     // If an answer can't be sent, nobody waits for it.
     let _ = match make() {
-        Ok([users, network]) => answer(&users).and_then(|()| answer(&network)),
-        Err(error) => messages::send(control, &NetworkAnswer::Err(error.to_string()), None),
+        Ok(made) => made.into_iter().try_for_each(|made| answer(control, Ok(made))),
+        Err(error) => answer(control, Err(error)),
     };
     exit(0)
+}
+
+/// Enters a network, and answers with what it opened there: for each version of the protocol, a
+/// socket, and the kernel's list of the sockets there. Then it ends.
+pub(super) fn serve_sockets(control: &UnixStream) -> ! {
+    let open = |(family, list)| {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        answer(control, Ok(socket_with(family, SocketType::STREAM, flags, None)?))?;
+        answer(control, File::open(format!("/proc/self/net/{list}")).map(OwnedFd::from))
+    };
+    let sides = [(AddressFamily::INET, "tcp"), (AddressFamily::INET6, "tcp6")];
+    // Nothing is opened outside of the network.
+    let _ = match enter(control) {
+        Ok(()) => sides.into_iter().try_for_each(open),
+        Err(error) => answer(control, Err(error)),
+    };
+    exit(0)
+}
+
+fn answer(control: &UnixStream, opened: io::Result<OwnedFd>) -> io::Result<()> {
+    match opened {
+        Ok(opened) => messages::send(control, &NetworkAnswer::Ok(()), Some(opened.as_fd())),
+        Err(error) => messages::send(control, &NetworkAnswer::Err(error.to_string()), None),
+    }
 }
 
 /// Makes a network in a namespace of users with a single user. Both last as long as a process in

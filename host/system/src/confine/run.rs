@@ -34,7 +34,8 @@ const FAILED: i32 = 125;
 
 /// Runs the helper. It reads three messages from its standard input, a socket: a `Preparation`,
 /// which it carries out at once; then, when there is a command, a `TreeState` and a `Program`.
-/// Only for a process without other threads. With the argument `network`, it makes a network.
+/// Only for a process without other threads. With the argument `network`, it makes a network;
+/// with `sockets`, it makes sockets in one.
 pub fn run() -> ! {
     if raw::close_inherited().is_err() {
         eprintln!("what was handed down can't be closed: Linux 5.9 is needed");
@@ -42,8 +43,10 @@ pub fn run() -> ! {
     }
     let Ok(control) = io::stdin().as_fd().try_clone_to_owned() else { exit(FAILED) };
     let control = UnixStream::from(control);
-    if std::env::args_os().nth(2).is_some_and(|task| task == network::NETWORK) {
-        network::serve(&control);
+    match std::env::args_os().nth(2) {
+        Some(task) if task == network::NETWORK => network::serve(&control),
+        Some(task) if task == network::SOCKETS => network::serve_sockets(&control),
+        _ => {}
     }
     let Err(reason) = prepare(&control);
     fail(&control, reason)

@@ -410,6 +410,11 @@ impl Child {
         &self.missing
     }
 
+    /// The process above all of its processes.
+    pub fn pid(&self) -> Pid {
+        self.pid
+    }
+
     /// Its standard input, output and error, which don't block, for a caller that talks to it while
     /// it runs. From then on this only waits for its end. `None`: they were taken before.
     pub fn take_streams(&mut self) -> Option<[OwnedFd; 3]> {

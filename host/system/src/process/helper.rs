@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::network::SharedNetwork;
-use crate::confine::{HELPER, NETWORK, Preparation};
+use crate::confine::{HELPER, Preparation};
 use crate::messages;
 
 /// The limits of a helper.
@@ -100,18 +100,19 @@ impl ConfineHelper {
     }
 }
 
-/// How long a helper may take to make a network.
+/// How long a helper may take for its next answer about a network.
 const NETWORK_TIME: Duration = Duration::from_secs(10);
 
-/// Starts a helper that makes a network, and takes its answers. Blocks.
-pub(super) fn ask_for_network<R>(
+/// Starts a helper with a task about a network, and takes its answers. Blocks.
+pub(super) fn ask_about_network<R>(
     program: &Path,
+    task: &str,
     take: impl FnOnce(&UnixStream) -> std::io::Result<R>,
 ) -> std::io::Result<R> {
     let (control, stdin) = UnixStream::pair()?;
     control.set_read_timeout(Some(NETWORK_TIME))?;
     let mut command = Command::new(program);
-    command.args([HELPER, NETWORK]).env_clear().current_dir("/");
+    command.args([HELPER, task]).env_clear().current_dir("/");
     command.stdin(OwnedFd::from(stdin)).stdout(Stdio::null()).stderr(Stdio::null());
     let _process = command.spawn().map(ChildGuard)?;
     // It holds the other end of the socket.

@@ -14,5 +14,5 @@ mod warm;
 
 pub use child::{Child, Command, CommandResult, Ending, Output, StartError};
 pub use helper::{HelperBounds, HelperError, INPUT_AT_FAULT, run_helper};
-pub use network::SharedNetwork;
+pub use network::{LoopbackSide, SharedNetwork};
 pub use places::{Places, PlacesError, RememberedPlaces};

@@ -4,11 +4,11 @@
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::helper;
-use crate::confine::NetworkAnswer;
+use crate::confine::{NETWORK, NetworkAnswer, SOCKETS};
 use crate::messages;
 
 /// A network with nothing but a loopback, which commands share. It lasts as long as one of its
@@ -17,6 +17,8 @@ use crate::messages;
 pub struct SharedNetwork {
     /// Its number, which no other network of this process has.
     pub(super) number: u64,
+    /// The program that enters it.
+    helper: PathBuf,
     /// The namespace of users that it belongs to.
     users: OwnedFd,
     /// The namespace of the network.
@@ -31,9 +33,26 @@ impl SharedNetwork {
     /// This machine has no such namespaces.
     pub(super) fn make(helper: &Path) -> io::Result<Self> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
-        helper::ask_for_network(helper, |control| {
+        helper::ask_about_network(helper, NETWORK, |control| {
             let (users, network) = (answer(control)?, answer(control)?);
-            Ok(Self { number: NEXT.fetch_add(1, Ordering::Relaxed), users, network })
+            let number = NEXT.fetch_add(1, Ordering::Relaxed);
+            Ok(Self { number, helper: helper.to_owned(), users, network })
+        })
+    }
+
+    /// Its loopback, for one connection: of version 4, and of version 6 if there is one. Blocks for
+    /// a few milliseconds.
+    ///
+    /// # Errors
+    ///
+    /// A helper can't enter it.
+    pub fn loopback(&self) -> io::Result<(LoopbackSide, Option<LoopbackSide>)> {
+        helper::ask_about_network(&self.helper, SOCKETS, |control| {
+            self.send(control)?;
+            let side = || {
+                io::Result::Ok(LoopbackSide { socket: answer(control)?, list: answer(control)? })
+            };
+            Ok((side()?, side().ok()))
         })
     }
 
@@ -42,6 +61,15 @@ impl SharedNetwork {
         messages::send(control, &(), Some(self.users.as_fd()))?;
         messages::send(control, &(), Some(self.network.as_fd()))
     }
+}
+
+/// One version of the protocol in a network.
+#[derive(Debug)]
+pub struct LoopbackSide {
+    /// A socket of the network, which is connected to nothing, and doesn't block.
+    pub socket: OwnedFd,
+    /// The file `/proc/net/tcp` or `tcp6` of the network: sockets that listen come first in it.
+    pub list: OwnedFd,
 }
 
 fn answer(control: &UnixStream) -> io::Result<OwnedFd> {

@@ -99,6 +99,7 @@ fn call() -> Call {
         changes: None,
         command_changes: None,
         jobs: None,
+        job_servers: None,
         output: None,
         inquirer: None,
         shell: None,

@@ -1,0 +1,103 @@
+//! Requests to servers that run as jobs of the call's session. No name is looked up, no proxy is
+//! used, and no connection is kept: each goes through a socket of the session's own network, so it
+//! reaches that loopback or nothing.
+
+use std::io;
+use std::net::{IpAddr, TcpStream as StdStream};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use berth_contract::{Denial, JobServer, JobServers, NoJobServer};
+use berth_policy::egress::Target;
+use bytes::Bytes;
+use http::header::{HOST, HeaderValue};
+use http::{Request, Response, Uri};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpSocket;
+use tokio::task::AbortHandle;
+use tokio::time::Instant;
+
+use super::connect::CONNECT_TIME;
+use super::record::Record;
+use super::{Error, MAX_HEADERS};
+
+/// A connection, which ends when this is dropped.
+#[derive(Debug)]
+pub(super) struct Connection(AbortHandle);
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// The server of a job at one of the addresses.
+pub(super) async fn find(
+    servers: Option<Arc<dyn JobServers>>,
+    addresses: &'static [IpAddr],
+    target: &Target,
+    method: &http::Method,
+) -> Result<JobServer, Error> {
+    let port = target.port;
+    let until = (Instant::now() + CONNECT_TIME).into_std();
+    let find = move || match servers {
+        Some(servers) => servers.find(addresses, port, until),
+        None => Err(NoJobServer::NotListening),
+    };
+    let found = tokio::task::spawn_blocking(find).await;
+    let found = found.unwrap_or_else(|error| Err(NoJobServer::Failed(error.to_string())));
+    found.map_err(|reason| match reason {
+        NoJobServer::NotListening => Error::Refused(Box::new(Denial {
+            capability: "http".to_owned(),
+            action: format!("{method} {}", target.origin()),
+            rule: format!("no job of this session listens at port {port}"),
+            place: "`job_servers = true` in [tools.web]".to_owned(),
+            remedy: format!(
+                "Start the server as a job, without the network: `bash` with `background = true`. If it starts now, repeat the call when it listens. \
+                 For a server of this machine, {} has to be in `allowed_private_hosts` in [tools.web].",
+                target.host_and_port()
+            ),
+        })),
+        NoJobServer::Failed(reason) => Error::Connection(reason),
+    })
+}
+
+/// Sends a request to the server of a job. The caller bounds the time.
+pub(super) async fn send(
+    server: JobServer,
+    mut request: Request<Full<Bytes>>,
+    headers: usize,
+    record: &Record,
+) -> Result<(Response<Incoming>, Connection), Error> {
+    record.set_job(&server.job, server.address.ip());
+    let failed = |error: io::Error| Error::from_connection(&error);
+    let socket = server.socket.downcast::<OwnedFd>();
+    let socket = socket.map_err(|_| Error::Connection("the socket isn't one".to_owned()))?;
+    let socket = TcpSocket::from_std_stream(StdStream::from(*socket));
+    let until = Instant::now() + CONNECT_TIME;
+    let tcp = match tokio::time::timeout_at(until, socket.connect(server.address)).await {
+        Ok(connected) => connected.map_err(failed)?,
+        Err(_) => return Err(Error::ConnectionTimeout),
+    };
+    let _ = tcp.set_nodelay(true);
+    let uri = request.uri();
+    let host = uri.authority().map(|authority| HeaderValue::from_str(authority.as_str()));
+    let path = uri.path_and_query().map_or("/", |path| path.as_str()).parse::<Uri>();
+    let (Some(Ok(host)), Ok(path)) = (host, path) else {
+        return Err(Error::Url("it has no host".to_owned()));
+    };
+    request.headers_mut().insert(HOST, host);
+    *request.uri_mut() = path;
+    let mut builder = http1::Builder::new();
+    builder.max_buf_size(headers).max_headers(MAX_HEADERS);
+    let shaken = builder.handshake(TokioIo::new(tcp)).await;
+    let (mut sender, connection) = shaken.map_err(|error| Error::from_hyper(&error))?;
+    // What goes wrong with it is an error of the answer.
+    let task = tokio::spawn(async move { drop(connection.await) });
+    let connection = Connection(task.abort_handle());
+    let response = sender.send_request(request).await.map_err(|error| Error::from_hyper(&error))?;
+    Ok((response, connection))
+}
