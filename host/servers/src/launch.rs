@@ -52,12 +52,14 @@ impl Surroundings {
 impl PartialEq for Surroundings {
     /// Whether a server may and sees the same in both.
     fn eq(&self, other: &Self) -> bool {
-        let (tools, others) = (&self.config.config.tools, &other.config.config.tools);
+        let (config, others) = (&self.config.config, &other.config.config);
         self.directory == other.directory
             && self.own == other.own
-            && tools.shell == others.shell
-            && tools.file == others.file
-            && self.config.config.network == other.config.config.network
+            && config.tools.shell == others.tools.shell
+            && config.tools.file == others.tools.file
+            // A server at a URL keeps the door, which records its requests.
+            && config.network == others.network
+            && config.audit == others.audit
     }
 }
 
@@ -238,7 +240,7 @@ impl Launch {
     /// They can't be used.
     pub(crate) async fn tokens(&self) -> Result<Option<Tokens>, String> {
         let file = TokenFile::new(&self.around.folders, &self.name, &self.server.url);
-        if !file.may_be() || self.server.secrets.keys().next().is_some() {
+        if !file.may_be() || !self.server.secrets.is_empty() {
             return Ok(None);
         }
         Tokens::load(self.around.door(), &self.server, file).await
@@ -270,5 +272,38 @@ impl Secrets {
         let ended = Ended::default();
         self.0.iter().for_each(|(name, value)| ended.learns(name, value));
         ended
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use berth_core::config::{Inputs, load};
+
+    #[test]
+    fn server_goes_on_only_if_nothing_that_it_was_started_with_has_changed() {
+        let folder = tempfile::tempdir().expect("a folder is made");
+        let at = |name: &str| folder.path().join(name);
+        let folders = Folders {
+            config: at("config"),
+            data: at("data"),
+            cache: at("cache"),
+            home: Some(at("home")),
+        };
+        let around = |setting: &str| {
+            let inputs = Inputs { settings: vec![setting.to_owned()], ..Inputs::default() };
+            let config = load(&folders, &inputs).expect("it is valid");
+            Surroundings::new(&config, &folders, folder.path())
+        };
+        let before = around("tools.call=60");
+        assert!(before == around("tools.permissions.read=[{pattern='*',action='deny'}]"));
+        for changed in [
+            "tools.shell.limits.processes=9",
+            "tools.file.deny_read=['x']",
+            "network.proxy='http://127.0.0.1:3128'",
+            "audit.enabled=false",
+        ] {
+            assert!(before != around(changed), "{changed}");
+        }
     }
 }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use berth_core::config::{Folders, Loaded};
+use berth_core::config::{Folders, Loaded, McpServer};
 use berth_core::{HostError, Provider};
 
 use crate::launch::{Launch, Surroundings};
@@ -33,17 +33,17 @@ impl Servers {
     ) -> Result<Vec<Arc<dyn Provider>>, HostError> {
         let mut providers: Vec<Arc<dyn Provider>> = Vec::new();
         let mcp = &config.config.mcp;
-        if !mcp.enabled || mcp.servers.is_empty() {
-            return Ok(providers);
-        }
-        let around = Arc::new(Surroundings::new(config, folders, directory));
         let has = |tool: &str, name: &str| {
             tool.strip_prefix(name).is_some_and(|rest| rest.starts_with("__"))
         };
-        let servers = mcp
-            .servers
-            .iter()
-            .filter(|(name, server)| server.enabled && tool.is_none_or(|tool| has(tool, name)));
+        let is_wanted = |(name, server): &(&String, &McpServer)| {
+            mcp.enabled && server.enabled && tool.is_none_or(|tool| has(tool, name))
+        };
+        let mut servers = mcp.servers.iter().filter(is_wanted).peekable();
+        if servers.peek().is_none() {
+            return Ok(providers);
+        }
+        let around = Arc::new(Surroundings::new(config, folders, directory));
         for (name, server) in servers {
             let pins = Pins::load(folders, name)?;
             if pins.start != start_digest(server) {
