@@ -9,10 +9,8 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 
 use crate::mcp::client::{Client, LEGACY, records, text};
+use crate::servers::{PATIENCE, until};
 use crate::support::Cli;
-
-/// Time limit for something that must happen.
-const PATIENCE: Duration = Duration::from_secs(30);
 
 /// What the server gets, and nobody else.
 const SECRET: &str = "zq-7731-Wert/+=-for-the-server";
@@ -110,15 +108,6 @@ impl Drop for Scene {
     fn drop(&mut self) {
         let _ = self.server.kill();
         let _ = self.server.wait();
-    }
-}
-
-#[track_caller]
-fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let end = Instant::now() + PATIENCE;
-    while !is_so() {
-        assert!(Instant::now() < end, "{what}");
-        std::thread::yield_now();
     }
 }
 

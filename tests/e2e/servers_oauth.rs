@@ -5,11 +5,12 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::json;
 
 use crate::mcp::client::{Client, LEGACY, text};
+use crate::servers::until;
 use crate::support::Cli;
 
 /// The server with its authorization server as `[mcp.servers.far]`.
@@ -36,11 +37,7 @@ impl Scene {
             .spawn()
             .expect("it starts");
         let mut scene = Self { cli, server, ports: Vec::new() };
-        let end = Instant::now() + Duration::from_secs(30);
-        while scene.file("ports").is_empty() {
-            assert!(Instant::now() < end, "the server serves");
-            std::thread::yield_now();
-        }
+        until("the server serves", || !scene.file("ports").is_empty());
         let ports = scene.file("ports");
         scene.ports = ports.split(' ').map(|port| port.parse().expect("a port")).collect();
         let more = more.replace("SECOND", &format!("http://127.0.0.1:{}", scene.ports[1]));

@@ -21,7 +21,7 @@ async fn carrying(settings: &[&str]) -> Scene {
 }
 
 /// The text of an answer, and its failure's message.
-async fn answer(host: &Host, session: &Session, arguments: Value) -> (String, String) {
+pub(super) async fn answer(host: &Host, session: &Session, arguments: Value) -> (String, String) {
     let request = Request {
         session: Some(session.clone()),
         approver: Some(yes()),

@@ -5,11 +5,12 @@ use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use berth_core::{Audience, Host, Request, Session};
+use berth_core::{Host, Request, Session};
 use serde_json::json;
 
+use super::carried::answer;
 use super::ended::{assert_gone, mark};
-use super::{scene, there_is, yes};
+use super::{scene, there_is};
 use crate::mcp::client::{Client, LEGACY, text};
 use crate::support::{Cli, Scene, soon};
 
@@ -61,16 +62,7 @@ async fn with_scripts(settings: &[&str]) -> Scene {
 
 /// What a call shows, also if it fails.
 async fn shown(host: &Host, session: &Session, arguments: serde_json::Value) -> String {
-    let request = Request {
-        session: Some(session.clone()),
-        approver: Some(yes()),
-        audience: Audience::Person,
-        ..Request::new("bash", arguments)
-    };
-    match host.call(request).await.outcome {
-        Ok(output) => output.joined_text(),
-        Err(failure) => failure.joined_text(),
-    }
+    answer(host, session, arguments).await.0
 }
 
 async fn output(host: &Host, session: &Session, command: &str) -> String {
