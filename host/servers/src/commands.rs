@@ -275,7 +275,7 @@ fn show(out: &mut impl Write, inspection: &Inspection) -> Result<(), CommandErro
         match difference {
             ToolDifference::New(tool) => {
                 let name = neutral_line(&tool.name);
-                writeln!(out, "+ {word}{name}\n  {}", part(&tool.definition))?;
+                writeln!(out, "+ {word}{name}\n  {}", neutral(&tool.definition))?;
             }
             ToolDifference::Missing(name) => writeln!(out, "- {word}{}", neutral_line(name))?,
             ToolDifference::Changed(name, parts) => {

@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 use berth_core::text::{cut, neutral_json, neutral_line, neutral_owned};
 use berth_core::{Annotations, Definition, compile_schema, schema_weight};
 use rmcp::model::{Tool, ToolAnnotations};
+use serde::Deserialize;
 use serde_json::Value;
 
 use crate::naming::{MAX_DESCRIPTION, MAX_NAME, MAX_TITLE, fitted, is_reserved, shown};
@@ -20,8 +21,10 @@ const MAX_WEIGHT: usize = 20_000;
 pub(crate) struct OfferedTool {
     /// Its definition.
     pub(crate) definition: Arc<Definition>,
-    /// Its pin.
-    pub(crate) pin: PinnedTool,
+    /// Its name at the server.
+    pub(crate) own_name: String,
+    /// The digest of its definition.
+    pub(crate) digest: String,
     /// Whether a structured answer fits its output schema, compiled at the first one.
     fits: Arc<OnceLock<FitsSchema>>,
 }
@@ -71,7 +74,8 @@ pub(crate) fn offered(
         let definition = definition(name, pin, trust_annotations);
         offered.push(OfferedTool {
             definition: Arc::new(definition),
-            pin: pin.clone(),
+            own_name: pin.name.clone(),
+            digest: pin.digest.clone(),
             fits: Arc::default(),
         });
     }
@@ -84,7 +88,7 @@ pub(crate) fn checked(tools: &[Tool]) -> (Vec<PinnedTool>, Vec<(String, String)>
     let mut bytes = 0;
     for tool in tools {
         let pin = PinnedTool::new(tool);
-        let size = pin.definition.to_string().len();
+        let size = pin.definition.len();
         let schema = Value::Object((*tool.input_schema).clone());
         let output = tool.output_schema.as_ref().map(|schema| Value::Object((**schema).clone()));
         let reason = match () {
@@ -134,25 +138,51 @@ fn compile(input: Value, output: Option<Value>) -> Result<(), String> {
     Ok(())
 }
 
+/// What is read of a definition.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Listed {
+    title: Option<String>,
+    description: Option<String>,
+    input_schema: Value,
+    output_schema: Option<Value>,
+    annotations: Option<ToolAnnotations>,
+}
+
 fn definition(name: String, pin: &PinnedTool, trust_annotations: bool) -> Definition {
-    let text = |key: &str| pin.definition.get(key).and_then(Value::as_str);
-    let description =
-        neutral_owned(cut(text("description").unwrap_or_default(), MAX_DESCRIPTION).to_owned());
-    let schema = pin.definition.get("inputSchema").cloned().unwrap_or_default();
-    let mut definition = Definition::new(name, description, neutral_json(schema));
-    definition.title = text("title").map(|title| neutral_line(cut(title, MAX_TITLE)));
-    definition.output_schema = pin.definition.get("outputSchema").cloned().map(neutral_json);
+    let listed: Listed = serde_json::from_str(&pin.definition).unwrap_or_default();
+    // Most have nothing to neutralise.
+    let neutral = |schema| if is_neutral(&pin.definition) { schema } else { neutral_json(schema) };
+    let description = listed.description.unwrap_or_default();
+    let description = neutral_owned(cut(&description, MAX_DESCRIPTION).to_owned());
+    let mut definition = Definition::new(name, description, neutral(listed.input_schema));
+    definition.title = listed.title.map(|title| neutral_line(cut(&title, MAX_TITLE)));
+    definition.output_schema = listed.output_schema.map(neutral);
     definition.foreign = true;
     if trust_annotations {
-        definition.annotations = annotations(pin.definition.get("annotations"));
+        definition.annotations = annotations(listed.annotations.unwrap_or_default());
     }
     definition
 }
 
+/// Whether no string of a JSON text without spaces between its parts has a character that is
+/// neutralised. A text with others may be said to have one.
+fn is_neutral(text: &str) -> bool {
+    let mut bytes = text.bytes();
+    while let Some(byte) = bytes.next() {
+        let fits = match byte {
+            b'\\' => matches!(bytes.next(), Some(b'"' | b'\\' | b'/' | b'n' | b't')),
+            byte => matches!(byte, b' '..=b'~'),
+        };
+        if !fits {
+            return false;
+        }
+    }
+    true
+}
+
 /// What the server says about the behaviour of a tool, where the operator trusts that.
-fn annotations(claimed: Option<&Value>) -> Annotations {
-    let claimed = claimed.and_then(|value| serde_json::from_value(value.clone()).ok());
-    let claimed: ToolAnnotations = claimed.unwrap_or_default();
+fn annotations(claimed: ToolAnnotations) -> Annotations {
     let read_only = claimed.read_only_hint.unwrap_or(false);
     Annotations {
         read_only,

@@ -55,7 +55,7 @@ fn pinned(
 ) -> Vec<PinnedTool> {
     let (mut pins, mut bytes) = (Vec::<PinnedTool>::new(), 0);
     for (pin, reason) in offers {
-        let size = pin.definition.to_string().len();
+        let size = pin.definition.len();
         let reason = match () {
             () if pins.len() >= MAX_OFFERS => format!("more than {MAX_OFFERS}, the limit"),
             () if size > MAX_OFFER => {
@@ -183,8 +183,13 @@ impl ServerOffers {
     }
 }
 
-fn line(pin: &PinnedTool, key: &str) -> Option<String> {
-    let text = pin.definition.get(key).and_then(Value::as_str)?;
+/// The definition of a pin.
+fn parsed(pin: &PinnedTool) -> Value {
+    serde_json::from_str(&pin.definition).unwrap_or_default()
+}
+
+fn line(definition: &Value, key: &str) -> Option<String> {
+    let text = definition.get(key).and_then(Value::as_str)?;
     Some(neutral_line(cut(text, MAX_TITLE)))
 }
 
@@ -194,7 +199,8 @@ fn description(definition: &Value) -> Option<String> {
 }
 
 fn prompt(name: String, pin: &PinnedTool) -> Option<PromptOffer> {
-    let arguments = match pin.definition.get("arguments").and_then(Value::as_array) {
+    let definition = parsed(pin);
+    let arguments = match definition.get("arguments").and_then(Value::as_array) {
         None => Vec::new(),
         Some(arguments) => {
             let argument = |argument: &Value| {
@@ -202,9 +208,7 @@ fn prompt(name: String, pin: &PinnedTool) -> Option<PromptOffer> {
                 // A client sends it back as it is.
                 (neutral_line(name) == name).then(|| PromptOfferArgument {
                     name: name.to_owned(),
-                    title: argument["title"]
-                        .as_str()
-                        .map(|text| neutral_line(cut(text, MAX_TITLE))),
+                    title: line(argument, "title"),
                     description: description(argument),
                     required: argument["required"] == true,
                 })
@@ -212,18 +216,19 @@ fn prompt(name: String, pin: &PinnedTool) -> Option<PromptOffer> {
             arguments.iter().map(argument).collect::<Option<_>>()?
         }
     };
-    let (title, description) = (line(pin, "title"), description(&pin.definition));
+    let (title, description) = (line(&definition, "title"), description(&definition));
     Some(PromptOffer { name, own_name: pin.name.clone(), title, description, arguments })
 }
 
 fn resource(server: &str, prefix: &str, pin: &PinnedTool, is_template: bool) -> ResourceOffer {
+    let definition = parsed(pin);
     ResourceOffer {
         uri: format!("{prefix}{}", pin.name),
         is_template,
-        name: format!("{server}__{}", line(pin, "name").unwrap_or_default()),
-        title: line(pin, "title"),
-        description: description(&pin.definition),
-        media_type: line(pin, "mimeType"),
+        name: format!("{server}__{}", line(&definition, "name").unwrap_or_default()),
+        title: line(&definition, "title"),
+        description: description(&definition),
+        media_type: line(&definition, "mimeType"),
     }
 }
 

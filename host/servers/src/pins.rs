@@ -42,8 +42,9 @@ pub struct PinnedTool {
     pub name: String,
     /// SHA-256 of the definition.
     pub digest: String,
-    /// The whole definition, as the server sent it.
-    pub definition: Value,
+    /// The whole definition as the server sent it, as JSON text: a start reads the definitions of
+    /// all servers, and needs few parts of them.
+    pub definition: String,
 }
 
 impl PinnedTool {
@@ -55,8 +56,8 @@ impl PinnedTool {
 
     /// Pins whatever the server lists under a name.
     pub(crate) fn pin(name: &str, listed: &impl Serialize) -> Self {
-        let definition = serde_json::to_value(listed).unwrap_or_default();
-        Self { name: name.to_owned(), digest: digest(&definition.to_string()), definition }
+        let definition = serde_json::to_value(listed).unwrap_or_default().to_string();
+        Self { name: name.to_owned(), digest: digest(&definition), definition }
     }
 }
 
@@ -155,8 +156,11 @@ impl Pins {
 }
 
 /// The parts of a definition that differ.
-fn parts(before: &Value, after: &Value) -> Vec<(String, Value, Value)> {
-    let keys = [before, after].into_iter().filter_map(Value::as_object).flat_map(|map| map.keys());
+fn parts(before: &str, after: &str) -> Vec<(String, Value, Value)> {
+    let [before, after] =
+        [before, after].map(|text| serde_json::from_str::<Value>(text).unwrap_or_default());
+    let keys =
+        [&before, &after].into_iter().filter_map(Value::as_object).flat_map(|map| map.keys());
     let keys: std::collections::BTreeSet<&String> = keys.collect();
     keys.into_iter()
         .filter(|key| before.get(*key) != after.get(*key))

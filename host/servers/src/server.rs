@@ -98,8 +98,8 @@ impl Server {
         *self.version.lock().unwrap_or_else(PoisonError::into_inner) =
             version([&own_name, &own_version]);
         let Some(tool) = tool else { return Ok(connection) };
-        match state.current.get(&tool.pin.name) {
-            Some(digest) if *digest == tool.pin.digest => Ok(connection),
+        match state.current.get(&tool.own_name) {
+            Some(digest) if *digest == tool.digest => Ok(connection),
             found => {
                 let what = if found.is_some() { "has changed" } else { "is missing" };
                 Err(Failure::new(
@@ -139,7 +139,7 @@ impl Server {
             }
             (None, Some(tool)) => {
                 let connection = self.connection(Some(tool)).await?;
-                let answer = match connection.call(&tool.pin.name, call).await {
+                let answer = match connection.call(&tool.own_name, call).await {
                     Ok(result) => Ok(fitting(tool, outcome(result)).await),
                     Err(error) => Err(error),
                 };
