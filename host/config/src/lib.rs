@@ -34,6 +34,7 @@ mod policy;
 mod problem;
 mod processes;
 mod project;
+mod provider_problems;
 mod renamed;
 mod secret_problems;
 mod server_problems;
@@ -46,17 +47,17 @@ pub use berth_migration::Migration;
 pub use berth_policy::files::OwnFolder;
 pub use berth_presets as presets;
 pub use berth_settings::{
-    AllowedPath, AllowedPlugin, Approvals, ArgumentPart, ArgumentTest, Audit, Authorization,
-    Autonomy, BUILT_IN_FILTERS, Bounded, Config, Dependencies, DependencyRule, FileTools,
-    FilterSecurity, Filters, HeaderName, HostGrant, InstallKey, Installing, InstanceLifetime,
-    JobSettings, Keyring, Limits, Mcp, McpApprovals, McpOauth, McpServer, Method, Network,
-    NetworkGrant, OAuth, OnFailure, OtherDomains, Overflow, PathAccess, PathGlob, PathPrefix,
-    PermissionAction, PermissionRule, Plugin, PluginFolder, PluginLimits, PluginSettings,
-    PolicyAccess, PolicyEffect, PolicyPhase, PolicyRule, PolicyRules, Prefix, PresetName,
-    ProcessLimits, QueryName, Ratio, Redaction, Reload, ResultCache, Retry, SandboxMode, Secret,
-    Serve, Sha256, Shell, Structured, Tools, TrustLevel, Undo, UrlScheme, VariableName, Web,
-    WithoutProxy, WrittenExpression, WrittenHost, WrittenPattern, WrittenPrivateHosts,
-    WrittenProgram, WrittenProxy, WrittenSecretHost,
+    Agent, AllowedPath, AllowedPlugin, Amount, Approvals, ArgumentPart, ArgumentTest, Audit,
+    Authorization, Autonomy, BUILT_IN_FILTERS, Bounded, Config, Dependencies, DependencyRule,
+    FileTools, FilterSecurity, Filters, HeaderName, HostGrant, InstallKey, Installing,
+    InstanceLifetime, JobSettings, Keyring, Limits, Mcp, McpApprovals, McpOauth, McpServer, Method,
+    ModelFormat, ModelProvider, Network, NetworkGrant, OAuth, OnFailure, OtherDomains, Overflow,
+    PathAccess, PathGlob, PathPrefix, PermissionAction, PermissionRule, Plugin, PluginFolder,
+    PluginLimits, PluginSettings, PolicyAccess, PolicyEffect, PolicyPhase, PolicyRule, PolicyRules,
+    Prefix, PresetName, Prices, ProcessLimits, QueryName, Ratio, Redaction, Reload, ResultCache,
+    Retry, SandboxMode, Secret, Serve, Sha256, Shell, Structured, Tafc, TextTools, Thinking, Tools,
+    TrustLevel, Undo, UrlScheme, VariableName, Web, WithoutProxy, WrittenExpression, WrittenHost,
+    WrittenPattern, WrittenPrivateHosts, WrittenProgram, WrittenProxy, WrittenSecretHost,
 };
 pub use ceiling::check_ceiling;
 pub use describe::{KeyDescription, TableDescription, describe};

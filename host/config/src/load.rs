@@ -109,6 +109,7 @@ pub(super) fn load_with(
     problems.extend(all.problems());
     problems.extend(all.secret_problems());
     problems.extend(all.server_problems());
+    problems.extend(all.provider_problems());
     if !problems.is_empty() {
         return Err(Problems(problems));
     }

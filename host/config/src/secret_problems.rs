@@ -12,8 +12,8 @@ const MAX_NAME: usize = 64;
 const MAX_SECRETS: usize = 64;
 
 impl Loaded {
-    /// Every secret, with its table (`tools.web`, `plugins.NAME`, `mcp.servers.NAME` or
-    /// `telemetry`) and its name.
+    /// Every secret, with its table (`tools.web`, `plugins.NAME`, `mcp.servers.NAME`,
+    /// `providers.NAME` or `telemetry`) and its name.
     pub fn secrets(&self) -> impl Iterator<Item = (String, &str, &Secret)> {
         let web = self
             .config
@@ -40,7 +40,13 @@ impl Loaded {
                 .iter()
                 .map(move |(name, secret)| (format!("mcp.servers.{server}"), name.as_str(), secret))
         });
-        web.chain(plugin_secrets).chain(server_secrets).chain(telemetry)
+        let provider_secrets = self.config.providers.iter().flat_map(|(provider, table)| {
+            table
+                .secrets
+                .iter()
+                .map(move |(name, secret)| (format!("providers.{provider}"), name.as_str(), secret))
+        });
+        web.chain(plugin_secrets).chain(server_secrets).chain(provider_secrets).chain(telemetry)
     }
 
     /// Problems of secrets that can't be found in a single value.
@@ -80,7 +86,8 @@ impl Loaded {
                     format!("[{key}] has more than one source: {}; leave one", sources.join(", ")),
                 ),
             }
-            let is_of_server = table.starts_with("mcp.servers.");
+            // It goes to one place, which the table names.
+            let is_of_server = table.starts_with("mcp.servers.") || table.starts_with("providers.");
             let rules = [
                 ("hosts", secret.hosts.is_empty()),
                 ("methods", secret.methods.is_empty()),

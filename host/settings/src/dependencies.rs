@@ -43,6 +43,11 @@ section! {
 pub struct Ratio(f64);
 
 impl Ratio {
+    /// A default.
+    pub(crate) const fn of(value: f64) -> Self {
+        Self(value)
+    }
+
     /// The number.
     pub const fn get(self) -> f64 {
         self.0

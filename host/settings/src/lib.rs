@@ -3,6 +3,8 @@
 //!
 //! Where values come from, and what narrows them, is in `berth-config`.
 
+mod agent;
+mod amount;
 mod approvals;
 mod audit;
 mod bounded;
@@ -40,6 +42,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::narrowing::section;
 
+pub use agent::{Agent, ModelFormat, ModelProvider, Prices, Tafc, TextTools, Thinking};
+pub use amount::Amount;
 pub use approvals::{Approvals, McpApprovals};
 pub use audit::{Audit, OnFailure};
 pub use bounded::Bounded;
@@ -102,5 +106,10 @@ section! {
         pub plugins: BTreeMap<String, Plugin>, Narrowing::Named(Plugin::RULES);
         /// Servers of the Model Context Protocol whose tools Berth offers.
         pub mcp: Mcp, Narrowing::Table(Mcp::RULES);
+        /// Berth's own agent.
+        pub agent: Agent, Narrowing::Table(Agent::RULES);
+        /// Providers of models. The key is a name of your choice: at most 24 of `[a-z0-9-]`, a
+        /// letter first.
+        pub providers: BTreeMap<String, ModelProvider>, Narrowing::Named(ModelProvider::RULES);
     }
 }

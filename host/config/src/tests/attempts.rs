@@ -71,6 +71,20 @@ idle_secs = 10
 elicitation = false
 [mcp.servers.other.secrets.known]
 env = "KNOWN"
+[agent]
+max_turns = 10
+max_secs = 10
+max_tokens = 10
+instructions = false
+keep_days = 10
+session_mib = 10
+[providers.known]
+format = "chat"
+base_url = "https://api.example.com/v1"
+max_output_tokens = 10
+idle_secs = 10
+[providers.known.secrets.known]
+env = "KNOWN"
 [installing]
 require_signature = true
 sources = ["oci://registry.example/acme/*"]
@@ -280,6 +294,52 @@ pub(super) fn attempt(key: &str) -> Option<&'static str> {
         "mcp.servers.*.secrets.*.prefix" => "mcp.servers.other.secrets.known.prefix = \"\"",
         "mcp.servers.*.secrets.*.query" => "mcp.servers.other.secrets.known.query = \"q\"",
         "mcp.servers.*.elicitation" => "mcp.servers.other.elicitation = true",
+        "agent.provider" => "agent.provider = \"known\"",
+        "agent.model" => "agent.model = \"evil\"",
+        "agent.max_turns" => "agent.max_turns = 11",
+        "agent.max_secs" => "agent.max_secs = 11",
+        "agent.max_tokens" => "agent.max_tokens = 0",
+        "agent.max_cost" => "agent.max_cost = 1000",
+        "agent.soft_limit" => "agent.soft_limit = 1",
+        "agent.hard_limit" => "agent.hard_limit = 1",
+        "agent.compress_provider" => "agent.compress_provider = \"known\"",
+        "agent.text_tools" => "agent.text_tools = \"lenient\"",
+        "agent.tafc.enabled" => "agent.tafc.enabled = true",
+        "agent.tafc.complexity_threshold" => "agent.tafc.complexity_threshold = 0",
+        "agent.hallucination_detection" => "agent.hallucination_detection = true",
+        "agent.instructions" => "agent.instructions = true",
+        "agent.keep_days" => "agent.keep_days = 11",
+        "agent.session_mib" => "agent.session_mib = 11",
+        "providers.*.format" => "providers.known.format = \"messages\"",
+        "providers.*.base_url" => "providers.known.base_url = \"https://evil.example\"",
+        "providers.*.model" => "providers.known.model = \"evil\"",
+        "providers.*.secrets.*.env" => {
+            "providers.known.secrets.known.env = \"AWS_SECRET_ACCESS_KEY\""
+        }
+        "providers.*.secrets.*.file" => "providers.known.secrets.known.file = \"~/.ssh/id_rsa\"",
+        "providers.*.secrets.*.command" => "providers.known.secrets.known.command = [\"./evil\"]",
+        "providers.*.secrets.*.keyring.service" => {
+            "providers.known.secrets.known.keyring.service = \"bank\""
+        }
+        "providers.*.secrets.*.keyring.account" => {
+            "providers.known.secrets.known.keyring.account = \"me\""
+        }
+        "providers.*.secrets.*.hosts" => "providers.known.secrets.known.hosts = [\"evil.example\"]",
+        "providers.*.secrets.*.methods" => "providers.known.secrets.known.methods = [\"POST\"]",
+        "providers.*.secrets.*.paths" => "providers.known.secrets.known.paths = [\"/\"]",
+        "providers.*.secrets.*.header" => "providers.known.secrets.known.header = \"X-Logged\"",
+        "providers.*.secrets.*.prefix" => "providers.known.secrets.known.prefix = \"\"",
+        "providers.*.secrets.*.query" => "providers.known.secrets.known.query = \"q\"",
+        "providers.*.headers.*" => "providers.known.headers.known = \"evil.example\"",
+        "providers.*.context_tokens" => "providers.known.context_tokens = 1",
+        "providers.*.max_output_tokens" => "providers.known.max_output_tokens = 11",
+        "providers.*.thinking" => "providers.known.thinking = \"high\"",
+        "providers.*.native_tools" => "providers.known.native_tools = false",
+        "providers.*.idle_secs" => "providers.known.idle_secs = 11",
+        "providers.*.prices.input" => "providers.known.prices.input = 0.1",
+        "providers.*.prices.cache_read" => "providers.known.prices.cache_read = 0.1",
+        "providers.*.prices.cache_write" => "providers.known.prices.cache_write = 0.1",
+        "providers.*.prices.output" => "providers.known.prices.output = 0.1",
         "plugin_folder.path" => "plugin_folder.path = \".\"",
         "plugin_folder.reload" => "plugin_folder.reload = \"trust\"",
         "installing.require_signature" => "installing.require_signature = false",

@@ -1,0 +1,66 @@
+//! What can't be right in a table of `[providers]`, and in `[agent]`.
+
+use std::collections::BTreeSet;
+
+use berth_contract::text::neutral_line;
+use berth_policy::egress::{Placement, Target};
+
+use super::loaded::is_provider_name;
+use super::{Loaded, ModelProvider, Problem, dotted_name};
+
+impl Loaded {
+    /// Problems of the agent and its providers that can't be found in a single value.
+    pub(super) fn provider_problems(&self) -> Vec<Problem> {
+        let providers = &self.config.providers;
+        let of_providers = providers.iter().filter_map(|(name, provider)| {
+            let message = match () {
+                () if !is_provider_name(name) => format!(
+                    "`{}` isn't a valid name of a provider: 1 to 24 of a-z, 0-9 and `-`, starting with a letter",
+                    neutral_line(name)
+                ),
+                () => format!("[providers.{name}] {}", problem(name, provider)?),
+            };
+            let table = format!("providers.{}", dotted_name(name));
+            Some(Problem::new(self.source_below(&table), message))
+        });
+        let agent = &self.config.agent;
+        let named =
+            [("provider", &agent.provider), ("compress_provider", &agent.compress_provider)];
+        let unknown = named
+            .into_iter()
+            .filter(|(_, name)| !name.is_empty() && !providers.contains_key(*name));
+        let of_agent = unknown.map(|(key, name)| {
+            let message = format!(
+                "[agent] {key} is `{0}`, but there is no [providers.{0}]",
+                neutral_line(name)
+            );
+            Problem::new(self.source_below(&format!("agent.{key}")), message)
+        });
+        of_providers.chain(of_agent).collect()
+    }
+}
+
+/// What is wrong with the keys of one provider.
+fn problem(name: &str, provider: &ModelProvider) -> Option<String> {
+    // The other keys can stand in a file of their own. The first use says what is missing.
+    let (_, base_url) = provider.place(name)?;
+    if let Err(why) = Target::with_url(base_url) {
+        return Some(format!("has a `base_url` that can't be used: {why}"));
+    }
+    if base_url.contains(['?', '#']) {
+        return Some("has a `base_url` with a query or a fragment; leave them out".to_owned());
+    }
+    let mut used: BTreeSet<String> = BTreeSet::new();
+    let placed = provider.secrets.values().filter_map(|secret| {
+        // One without a header goes where the format has its key.
+        let name = secret.header.as_ref().map(|_| secret.placement());
+        match name {
+            Some(Placement::Header { name, .. }) => Some(name),
+            Some(Placement::Query { .. }) => None,
+            None => Some("the key of the format".to_owned()),
+        }
+    });
+    let written = provider.headers.keys().map(|name| name.to_ascii_lowercase());
+    let again = placed.chain(written).find(|name| !used.insert(name.clone()))?;
+    Some(format!("sets {} twice", neutral_line(&again)))
+}

@@ -1,0 +1,173 @@
+//! `[agent]` and `[providers]`: Berth's own agent, and the models that it asks.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::narrowing::{Narrowing, section};
+use crate::{Amount, Bounded, Ratio, Secret};
+
+section! {
+    /// Berth's own agent: `berth run` and `berth chat`.
+    pub struct Agent {
+        /// The table of `[providers]` whose model is asked. If empty, the only one there is.
+        pub provider: String, Narrowing::Ignored;
+        /// The model, instead of the provider's own.
+        pub model: String, Narrowing::Ignored;
+        /// Answers of the model in one task. Then the task ends, and can be resumed.
+        pub max_turns: Bounded<1, 10_000> = Bounded::clamped(100), Narrowing::Smaller;
+        /// Seconds for one task, without the time in which a person is asked.
+        pub max_secs: Bounded<1, 604_800> = Bounded::clamped(3600), Narrowing::Smaller;
+        /// Tokens that one task may use, those from the provider's cache included. 0 means any
+        /// number.
+        pub max_tokens: Bounded<0, 1_000_000_000> = Bounded::clamped(0), Narrowing::SmallerOrUnbounded;
+        /// What one task may cost, in the currency of `prices`. 0 means any amount. A model without
+        /// prices costs nothing that Berth knows of, so no task starts with one then.
+        pub max_cost: Amount, Narrowing::Ignored;
+        /// From which part of the model's context on old results are left out, which the model can
+        /// still read with `read_overflow`.
+        pub soft_limit: Ratio = Ratio::of(0.6), Narrowing::Ignored;
+        /// From which part of the model's context on the older messages are summarised.
+        pub hard_limit: Ratio = Ratio::of(0.9), Narrowing::Ignored;
+        /// The table of `[providers]` whose model summarises. If empty, the one that is asked.
+        pub compress_provider: String, Narrowing::Ignored;
+        /// Whether a model on this machine may call tools by a JSON text that is its whole answer.
+        /// Other forms of calls in text count always, and unmarked JSON never.
+        pub text_tools: TextTools, Narrowing::Stricter(&["strict", "lenient"]);
+        /// Fields for thinking in tools with complex arguments.
+        pub tafc: Tafc, Narrowing::Table(Tafc::RULES);
+        /// Whether paths that the model names and that don't exist are pointed out to it.
+        pub hallucination_detection: bool, Narrowing::Ignored;
+        /// Whether `AGENTS.md` and `BERTH.md` of the working directory and the directories above are
+        /// read. A file counts after a person has seen it, and again after each change.
+        pub instructions: bool = true, Narrowing::OnlyFalse;
+        /// Days after the last change for which a session is kept.
+        pub keep_days: Bounded<1, 3650> = Bounded::clamped(90), Narrowing::Smaller;
+        /// MiB that one session may take.
+        pub session_mib: Bounded<1, 4096> = Bounded::clamped(256), Narrowing::Smaller;
+    }
+}
+
+section! {
+    /// A field in which the model may think before it fills in the arguments of a tool. It never
+    /// reaches the tool or a record.
+    #[derive(Copy)]
+    pub struct Tafc {
+        /// Whether tools get it.
+        pub enabled: bool, Narrowing::Ignored;
+        /// How complex the arguments of a tool have to be.
+        pub complexity_threshold: Ratio = Ratio::of(0.6), Narrowing::Ignored;
+    }
+}
+
+section! {
+    /// A provider of models: a service, or a server on this machine. `anthropic`, `openai`,
+    /// `openrouter` and `ollama` need neither `format` nor `base_url`.
+    pub struct ModelProvider {
+        /// The form of its requests and answers.
+        pub format: Option<ModelFormat>, Narrowing::Ignored;
+        /// Where it is: what stands before `/messages`, `/chat/completions`, `/responses` or
+        /// `/api/chat`.
+        #[schemars(extend("examples" = ["http://127.0.0.1:8080/v1"]))]
+        pub base_url: String, Narrowing::Ignored;
+        /// The model that is asked.
+        pub model: String, Narrowing::Ignored;
+        /// Secrets that go into a header of each request there, and nowhere else. A secret without
+        /// `header` goes where the format has its key.
+        pub secrets: BTreeMap<String, Secret>, Narrowing::Named(Secret::RULES);
+        /// Headers of each request, with their values. They are no place for secrets.
+        #[schemars(extend("examples" = [{ "X-Team": "blue" }]))]
+        pub headers: BTreeMap<String, String>, Narrowing::Each(&Narrowing::Ignored);
+        /// Tokens that the model can read at once. 0 means as the provider says, else 32,768.
+        pub context_tokens: Bounded<0, 100_000_000> = Bounded::clamped(0), Narrowing::Ignored;
+        /// Tokens that the model may write in one answer.
+        pub max_output_tokens: Bounded<1, 10_000_000> = Bounded::clamped(16_384), Narrowing::Smaller;
+        /// How much the model thinks before it answers.
+        pub thinking: Thinking, Narrowing::Ignored;
+        /// Whether the model calls tools by the provider's own means. `false`: in its text.
+        pub native_tools: bool = true, Narrowing::Ignored;
+        /// Seconds without a byte of an answer after which a request is given up.
+        pub idle_secs: Bounded<1, 3600> = Bounded::clamped(300), Narrowing::Smaller;
+        /// What a million tokens cost.
+        pub prices: Prices, Narrowing::Table(Prices::RULES);
+    }
+}
+
+impl ModelProvider {
+    /// Its format and its `base_url`, or what its name stands for. `None`: one of them is missing.
+    pub fn place(&self, name: &str) -> Option<(ModelFormat, &str)> {
+        let known = match name {
+            "anthropic" => Some((ModelFormat::Messages, "https://api.anthropic.com/v1")),
+            "openai" => Some((ModelFormat::Responses, "https://api.openai.com/v1")),
+            "openrouter" => Some((ModelFormat::Chat, "https://openrouter.ai/api/v1")),
+            "ollama" => Some((ModelFormat::Ollama, "http://127.0.0.1:11434")),
+            _ => None,
+        };
+        let base_url = match &*self.base_url {
+            "" => known.map(|(_, base_url)| base_url),
+            base_url => Some(base_url),
+        };
+        Some((self.format.or(known.map(|(format, _)| format))?, base_url?))
+    }
+}
+
+section! {
+    /// What a million tokens cost, in any one currency.
+    #[derive(Copy)]
+    pub struct Prices {
+        /// Those that the model reads, without those from the provider's cache.
+        pub input: Amount, Narrowing::Ignored;
+        /// Those that come from the provider's cache.
+        pub cache_read: Amount, Narrowing::Ignored;
+        /// Those that are written into the provider's cache, read included.
+        pub cache_write: Amount, Narrowing::Ignored;
+        /// Those that the model writes.
+        pub output: Amount, Narrowing::Ignored;
+    }
+}
+
+/// The form of a provider's requests and answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+#[schemars(inline)]
+pub enum ModelFormat {
+    /// Anthropic's Messages.
+    Messages,
+    /// `OpenAI`'s Chat Completions, and what llama.cpp, vLLM, LM Studio and others offer.
+    Chat,
+    /// `OpenAI`'s Responses.
+    Responses,
+    /// Ollama's own.
+    Ollama,
+}
+
+/// How much a model thinks before it answers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+#[schemars(inline)]
+pub enum Thinking {
+    /// As the provider has it.
+    #[default]
+    Default,
+    /// Not at all, where the model can be told so.
+    Off,
+    /// Little.
+    Low,
+    /// Some.
+    Medium,
+    /// Much.
+    High,
+}
+
+/// Whether a JSON text that is the whole answer of a model on this machine is a call.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+#[schemars(inline)]
+pub enum TextTools {
+    /// It isn't, and a hint says how it would be.
+    #[default]
+    Strict,
+    /// It is, if it names a tool and stands in nothing that the model has read.
+    Lenient,
+}
