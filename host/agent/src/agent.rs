@@ -1,0 +1,561 @@
+//! The loop: it asks the model, makes the calls that it wants, and asks again, until it answers.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use berth_core::{CancellationToken, Category, Definition, Reaction, Repetition, RepetitionLimits};
+use berth_models::{ModelAnswer, ModelEvent, Part, StopReason, Turn};
+use serde_json::Value;
+
+use crate::AgentError;
+use crate::calls::{self, Wanted};
+use crate::context::{self, COMPRESS};
+use crate::conversation::{Conversation, lost_result};
+use crate::ending::{EndKind, Ending, Spent};
+use crate::events::{RunEvent, RunEvents, text_of};
+use crate::outside::{AskError, Outside, ReadyCall};
+use crate::record::{
+    Compressed, CompressionMethod, Ended, Entry, RecordedResult, SessionFile, Task,
+};
+use crate::settings::AgentSettings;
+use crate::think::{ONLY_THOUGHTS, Stripped, strip};
+use crate::tokens::{Fill, TokenMeter};
+
+/// Calls that only read which run at once.
+const AT_ONCE: usize = 8;
+
+/// Answers in a row that were cut or empty, after which the task ends.
+const MAX_BROKEN: usize = 3;
+
+/// Bytes of a result's text in an event.
+const MAX_SHOWN: usize = 64 * 1024;
+
+/// An agent in one session.
+pub struct Agent {
+    settings: AgentSettings,
+    outside: Outside,
+    /// `None`: nothing is recorded, since it is a record that runs.
+    file: Option<SessionFile>,
+    conversation: Conversation,
+    /// The number of entries of the session.
+    entries: usize,
+    tools: Vec<Arc<Definition>>,
+    repetition: Repetition,
+    meter: TokenMeter,
+    spent: Spent,
+    /// The last answers were cut or empty.
+    broken: usize,
+    /// All calls of the last answer were denied.
+    denied: bool,
+}
+
+/// What a step decides.
+enum Next {
+    /// The model is asked again.
+    Ask,
+    End(Ending),
+}
+
+impl Agent {
+    pub(crate) fn new(
+        settings: AgentSettings,
+        outside: Outside,
+        file: Option<SessionFile>,
+        conversation: Conversation,
+        entries: usize,
+        spent: Spent,
+    ) -> Self {
+        Self {
+            settings,
+            outside,
+            file,
+            conversation,
+            entries,
+            tools: Vec::new(),
+            repetition: Repetition::new(RepetitionLimits::default()),
+            meter: TokenMeter::new(),
+            spent,
+            broken: 0,
+            denied: false,
+        }
+    }
+
+    /// What the whole session has taken so far.
+    pub fn spent(&self) -> Spent {
+        self.spent
+    }
+
+    /// Works on a task until it ends. The session can go on with another task then, whatever the
+    /// end.
+    pub async fn run(
+        &mut self,
+        task: Vec<Part>,
+        events: &mut dyn RunEvents,
+        cancel: &CancellationToken,
+    ) -> Ending {
+        let before = self.spent;
+        let ending = match self.work(task, events, cancel).await {
+            Ok(ending) => ending,
+            Err(error) => Ending::new(EndKind::Error, error.to_string()),
+        };
+        let ended = Ended { ending: ending.clone(), spent: self.spent };
+        if let Err(error) = self.append(&Entry::Ended(ended)).await
+            && ending.kind != EndKind::Error
+        {
+            events.event(RunEvent::Notice { text: error.to_string() });
+        }
+        let (spent, session) = (self.spent.since(&before), self.spent);
+        events.event(RunEvent::Ended { ending: ending.clone(), spent, session });
+        ending
+    }
+
+    async fn work(
+        &mut self,
+        task: Vec<Part>,
+        events: &mut dyn RunEvents,
+        cancel: &CancellationToken,
+    ) -> Result<Ending, AgentError> {
+        let limits = Limits::new(self);
+        for call in self.conversation.lost_calls() {
+            let ready = ReadyCall::without_arguments(&call.id, &call.name);
+            let mut lost = RecordedResult::new(&ready, Vec::new(), Some(Category::Cancelled));
+            lost.result = lost_result(&call);
+            self.append(&Entry::Result(lost)).await?;
+        }
+        let (provider, model) = (self.settings.provider.clone(), self.settings.model.clone());
+        events.event(RunEvent::Task {
+            text: text_of(&task),
+            provider: provider.clone(),
+            model: model.clone(),
+        });
+        let system = self.settings.system.clone();
+        self.append(&Entry::Task(Task { parts: task, provider, model, system })).await?;
+        self.tools = self.outside.tools()?;
+        self.measure();
+        loop {
+            if cancel.is_cancelled() {
+                return Ok(Ending::new(EndKind::Cancelled, ""));
+            }
+            if let Some(reason) = limits.reached(self) {
+                return Ok(Ending::new(EndKind::Budget, reason));
+            }
+            if let Next::End(ending) = self.fit(events, cancel).await? {
+                return Ok(ending);
+            }
+            let Some(time) = limits.time_left(self) else { continue };
+            let turn = self.turn();
+            let mut parts = |event: ModelEvent| part(event, &mut *events);
+            let asked = self.outside.ask(&turn, &mut parts, cancel);
+            let answer = match tokio::time::timeout(time, asked).await {
+                // The next look at the limits ends it.
+                Err(_) => continue,
+                Ok(Ok(answer)) => answer,
+                Ok(Err(AskError::Cancelled)) => {
+                    return Ok(Ending::new(EndKind::Cancelled, ""));
+                }
+                Ok(Err(AskError::ContextFull(why))) => {
+                    match self.compress(CompressionMethod::Triggered, events, cancel).await? {
+                        Ok(()) => continue,
+                        Err(_) => return Ok(Ending::new(EndKind::Error, why)),
+                    }
+                }
+                Ok(Err(AskError::Failed(why))) => return Ok(Ending::new(EndKind::Error, why)),
+            };
+            if let Next::End(ending) = self.take(answer, events, cancel).await? {
+                return Ok(ending);
+            }
+        }
+    }
+
+    /// Takes an answer of the model, and makes its calls.
+    async fn take(
+        &mut self,
+        answer: ModelAnswer,
+        events: &mut dyn RunEvents,
+        cancel: &CancellationToken,
+    ) -> Result<Next, AgentError> {
+        let before = self.spent;
+        self.spent.add(&answer.usage, &self.settings.prices);
+        if let Some(request) = answer.usage.request() {
+            self.meter.correct(request);
+        }
+        self.append(&Entry::Answer(answer.clone())).await?;
+        let wanted = calls::wanted(&answer, &self.settings, &self.tools, self.conversation.said());
+        let said = RunEvent::Answer {
+            text: wanted.text.clone(),
+            calls: wanted.calls.len(),
+            spent: self.spent.since(&before),
+        };
+        events.event(said);
+        for notice in &wanted.notices {
+            events.event(RunEvent::Notice { text: notice.clone() });
+        }
+        if let Some(repeated) = self.repetition.output(&answer_digest(&wanted))
+            && repeated.reaction == Reaction::Break
+        {
+            return Ok(Next::End(Ending::new(EndKind::GaveUp, repeated.to_string())));
+        }
+        if wanted.calls.is_empty() {
+            return self.without_calls(&answer, &wanted).await;
+        }
+        self.broken = 0;
+        let is_cut = answer.stop == StopReason::Length;
+        self.make(wanted, is_cut, events, cancel).await
+    }
+
+    /// Decides after an answer without calls.
+    async fn without_calls(
+        &mut self,
+        answer: &ModelAnswer,
+        wanted: &Wanted,
+    ) -> Result<Next, AgentError> {
+        let note = match &answer.stop {
+            StopReason::Refused(why) => {
+                let why = if why.is_empty() { "the model refused" } else { why };
+                return Ok(Next::End(Ending::new(EndKind::GaveUp, why)));
+            }
+            StopReason::Paused => return Ok(Next::Ask),
+            StopReason::Length => {
+                Some("Your answer was cut: it reached the most tokens of an answer. Go on.")
+            }
+            _ if wanted.text.trim().is_empty() => {
+                Some("Your answer was empty. Call a tool, or say what you found.")
+            }
+            _ => None,
+        };
+        let note = note.map(str::to_owned).or_else(|| wanted.hint.clone());
+        let Some(note) = note else {
+            let kind = if self.denied { EndKind::Denied } else { EndKind::Done };
+            return Ok(Next::End(Ending::new(kind, "")));
+        };
+        self.broken += 1;
+        if self.broken >= MAX_BROKEN {
+            let reason = format!("the model gave no usable answer {MAX_BROKEN} times in a row");
+            return Ok(Next::End(Ending::new(EndKind::GaveUp, reason)));
+        }
+        self.append(&Entry::Note(note)).await?;
+        Ok(Next::Ask)
+    }
+
+    /// Makes calls: those in a row that only read at once, the others in their order.
+    async fn make(
+        &mut self,
+        wanted: Wanted,
+        is_cut: bool,
+        events: &mut dyn RunEvents,
+        cancel: &CancellationToken,
+    ) -> Result<Next, AgentError> {
+        let last = wanted.calls.len();
+        let (mut all_denied, mut ending) = (true, None);
+        let mut queue: Vec<ReadyCall> = Vec::new();
+        for (at, call) in wanted.calls.into_iter().enumerate() {
+            let mut arguments = match call.arguments {
+                Ok(arguments) => arguments,
+                Err(why) => {
+                    let ready = ReadyCall::without_arguments(&call.id, &call.name);
+                    self.flush(&mut queue, &mut all_denied, events, cancel).await?;
+                    let why = match is_cut && at + 1 == last {
+                        true => "the answer was cut in the middle of this call".to_owned(),
+                        false => why,
+                    };
+                    let text = calls::invalid(&why);
+                    self.refuse(&ready, &text, Category::InvalidParameters, events).await?;
+                    all_denied = false;
+                    continue;
+                }
+            };
+            let stripped = strip(&mut arguments);
+            let read_only = self.outside.reads(&call.name, &arguments, queue.len());
+            let ready = ReadyCall { id: call.id, name: call.name, arguments, read_only };
+            let repeated = self.repetition.before(&ready.name, &ready.arguments, read_only);
+            let refusal = match (&repeated, stripped) {
+                (Some(repeated), _) if repeated.reaction != Reaction::Warn => {
+                    if repeated.reaction == Reaction::Break {
+                        ending = Some(Ending::new(EndKind::GaveUp, repeated.to_string()));
+                    }
+                    Some((repeated.to_string(), Category::PolicyBlocked))
+                }
+                (_, Stripped::OnlyThoughts) => {
+                    Some((ONLY_THOUGHTS.to_owned(), Category::InvalidParameters))
+                }
+                _ => None,
+            };
+            if let Some((text, category)) = refusal {
+                self.flush(&mut queue, &mut all_denied, events, cancel).await?;
+                self.repetition.after(&ready.name, &ready.arguments, read_only, "");
+                self.refuse(&ready, &text, category, events).await?;
+                all_denied = false;
+                continue;
+            }
+            if ready.name == COMPRESS {
+                self.flush(&mut queue, &mut all_denied, events, cancel).await?;
+                all_denied = false;
+                let done = self.compress(CompressionMethod::Autonomous, events, cancel).await?;
+                let (text, category) = match done {
+                    Ok(()) => ("The older part is summarised.".to_owned(), None),
+                    Err(why) => (why, Some(Category::PermanentFailure)),
+                };
+                let result = RecordedResult::new(&ready, vec![Part::Text(text)], category);
+                self.finish(&ready, result, events).await?;
+                continue;
+            }
+            if let Some(repeated) = repeated {
+                events.event(RunEvent::Notice { text: repeated.to_string() });
+            }
+            let acts = !ready.read_only;
+            if acts || queue.len() >= AT_ONCE {
+                self.flush(&mut queue, &mut all_denied, events, cancel).await?;
+            }
+            queue.push(ready);
+            if acts {
+                self.flush(&mut queue, &mut all_denied, events, cancel).await?;
+            }
+        }
+        self.flush(&mut queue, &mut all_denied, events, cancel).await?;
+        self.denied = all_denied;
+        Ok(ending.map_or(Next::Ask, Next::End))
+    }
+
+    /// Makes the calls that wait, at once.
+    async fn flush(
+        &mut self,
+        queue: &mut Vec<ReadyCall>,
+        all_denied: &mut bool,
+        events: &mut dyn RunEvents,
+        cancel: &CancellationToken,
+    ) -> Result<(), AgentError> {
+        for call in queue.iter() {
+            events.event(RunEvent::Call {
+                id: call.id.clone(),
+                tool: call.name.clone(),
+                arguments: call.arguments.clone(),
+            });
+        }
+        let calls = std::mem::take(queue);
+        let results = self.outside.call(&calls, cancel).await;
+        for (call, result) in calls.into_iter().zip(results) {
+            let category = result.category.as_deref();
+            *all_denied &= matches!(category, Some("policy_blocked" | "confirmation_required"));
+            let text = text_of(&result.result.content);
+            let (name, arguments) = (&call.name, &call.arguments);
+            self.repetition.after(name, arguments, call.read_only, &text);
+            self.finish(&call, result, events).await?;
+        }
+        Ok(())
+    }
+
+    /// Answers a call that isn't made.
+    async fn refuse(
+        &mut self,
+        call: &ReadyCall,
+        text: &str,
+        category: Category,
+        events: &mut dyn RunEvents,
+    ) -> Result<(), AgentError> {
+        events.event(RunEvent::Call {
+            id: call.id.clone(),
+            tool: call.name.clone(),
+            arguments: call.arguments.clone(),
+        });
+        let content = vec![Part::Text(text.to_owned())];
+        let result = RecordedResult::new(call, content, Some(category));
+        // The record of a call that wasn't made isn't taken from the record.
+        self.finish(call, result, events).await
+    }
+
+    /// Records a result, and tells it.
+    async fn finish(
+        &mut self,
+        call: &ReadyCall,
+        result: RecordedResult,
+        events: &mut dyn RunEvents,
+    ) -> Result<(), AgentError> {
+        let text = text_of(&result.result.content);
+        events.event(RunEvent::Result {
+            id: call.id.clone(),
+            tool: call.name.clone(),
+            failed: result.result.failed,
+            category: result.category.clone(),
+            text: berth_core::text::cut(&text, MAX_SHOWN).to_owned(),
+        });
+        self.append(&Entry::Result(result)).await
+    }
+
+    /// Makes the context smaller if it has to be.
+    async fn fit(
+        &mut self,
+        events: &mut dyn RunEvents,
+        cancel: &CancellationToken,
+    ) -> Result<Next, AgentError> {
+        let (window, answer) = (self.settings.context_tokens, self.settings.max_output.into());
+        let fill = self.meter.fill(window, answer);
+        if fill == Fill::Fine {
+            return Ok(Next::Ask);
+        }
+        let pruned = context::prunable(self.conversation.said());
+        if !pruned.is_empty() {
+            let text = format!("{} old results are left out of the context", pruned.len());
+            self.append(&Entry::Pruned(pruned)).await?;
+            events.event(RunEvent::Notice { text });
+            self.measure();
+        }
+        if self.meter.fill(window, answer) < Fill::Hard {
+            return Ok(Next::Ask);
+        }
+        match self.compress(CompressionMethod::Triggered, events, cancel).await? {
+            Ok(()) => {}
+            Err(why) if cancel.is_cancelled() => {
+                return Ok(Next::End(Ending::new(EndKind::Cancelled, why)));
+            }
+            Err(why) => {
+                let text = format!("the conversation isn't summarised: {why}");
+                events.event(RunEvent::Notice { text });
+            }
+        }
+        if self.meter.fill(window, answer) < Fill::Hard {
+            return Ok(Next::Ask);
+        }
+        let reason = format!(
+            "the conversation is about {} tokens, and the model reads {window}: `context_tokens` in [providers.{}]",
+            self.meter.tokens(),
+            self.settings.provider
+        );
+        Ok(Next::End(Ending::new(EndKind::Budget, reason)))
+    }
+
+    /// Summarises the older part of the conversation. On failure everything stays as it is, and
+    /// the reason is returned.
+    async fn compress(
+        &mut self,
+        method: CompressionMethod,
+        events: &mut dyn RunEvents,
+        cancel: &CancellationToken,
+    ) -> Result<Result<(), String>, AgentError> {
+        let Some(older) = context::older(self.conversation.said()) else {
+            return Ok(Err("there is nothing older to summarise".to_owned()));
+        };
+        let (through, text) = older;
+        let turn = context::summary_turn(&self.settings, text);
+        let answer = match self.outside.summarise(&turn, cancel).await {
+            Ok(answer) => answer,
+            Err(AskError::Cancelled) => return Ok(Err("cancelled".to_owned())),
+            Err(AskError::ContextFull(why) | AskError::Failed(why)) => return Ok(Err(why)),
+        };
+        self.spent.add(&answer.usage, &self.settings.prices);
+        let summary = answer.text();
+        if summary.trim().is_empty() {
+            return Ok(Err("the summary is empty".to_owned()));
+        }
+        self.append(&Entry::Compressed(Compressed { through, summary, method })).await?;
+        let text = "the older part of the conversation is summarised".to_owned();
+        events.event(RunEvent::Notice { text });
+        self.measure();
+        Ok(Ok(()))
+    }
+
+    /// Measures the conversation anew.
+    fn measure(&mut self) {
+        let tools = self.tools.iter().map(|tool| context::size_of_tool(tool)).sum();
+        let messages = self.conversation.said().iter().map(|said| context::size(&said.message));
+        let around = [self.settings.system.len(), tools];
+        self.meter.replace(around.into_iter().chain(messages.collect::<Vec<_>>()));
+    }
+
+    fn turn(&self) -> Turn {
+        let settings = &self.settings;
+        Turn {
+            model: settings.model.clone(),
+            system: calls::system_text(settings, &self.tools),
+            tools: calls::offered(settings, &self.tools),
+            forbid_calls: false,
+            messages: calls::messages(settings, &self.conversation),
+            max_output: Some(settings.max_output),
+            thinking: settings.thinking.clone(),
+            output_schema: None,
+        }
+    }
+
+    /// Records an entry, and adds what it says to the conversation.
+    async fn append(&mut self, entry: &Entry) -> Result<(), AgentError> {
+        let number = match &self.file {
+            Some(file) => file.append(entry).await?,
+            None => self.entries,
+        };
+        self.entries = number + 1;
+        self.conversation.add(number, entry);
+        match entry {
+            Entry::Task(task) => self.meter.add(text_of(&task.parts).len()),
+            Entry::Note(text) => self.meter.add(text.len()),
+            Entry::Answer(answer) => self.meter.add(context::size_of_answer(answer)),
+            Entry::Result(result) => self.meter.add(context::size_of_result(&result.result)),
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+/// The limits of one task.
+struct Limits {
+    before: Spent,
+    started: Instant,
+    waited: Duration,
+}
+
+impl Limits {
+    fn new(agent: &Agent) -> Self {
+        Self { before: agent.spent, started: Instant::now(), waited: agent.outside.waited() }
+    }
+
+    /// The time that is left. `None`: none is.
+    fn time_left(&self, agent: &Agent) -> Option<Duration> {
+        let waited = agent.outside.waited().saturating_sub(self.waited);
+        let used = self.started.elapsed().saturating_sub(waited);
+        agent.settings.max_time.checked_sub(used).filter(|left| !left.is_zero())
+    }
+
+    /// The limit that is reached.
+    fn reached(&self, agent: &Agent) -> Option<String> {
+        let settings = &agent.settings;
+        let spent = agent.spent.since(&self.before);
+        let by = |what: String, key: &str| Some(format!("{what}, the limit: `{key}` in [agent]"));
+        match () {
+            () if spent.turns >= settings.max_turns => {
+                by(format!("the model has answered {} times", spent.turns), "max_turns")
+            }
+            () if settings.max_tokens > 0 && spent.tokens() >= settings.max_tokens => {
+                by(format!("the task has used {} tokens", spent.tokens()), "max_tokens")
+            }
+            () if settings.max_cost > 0.0 && spent.cost >= settings.max_cost => {
+                by(format!("the task has cost {:.4}", spent.cost), "max_cost")
+            }
+            () if self.time_left(agent).is_none() => {
+                by(format!("the task took {} s", settings.max_time.as_secs()), "max_secs")
+            }
+            () => None,
+        }
+    }
+}
+
+/// A part of an answer, for whoever shows it.
+fn part(event: ModelEvent, events: &mut dyn RunEvents) {
+    match event {
+        ModelEvent::Text(text) => events.event(RunEvent::TextPart { text }),
+        ModelEvent::Thinking(text) => events.event(RunEvent::ThinkingPart { text }),
+        ModelEvent::CallBegun(tool) => events.event(RunEvent::CallPart { tool }),
+        ModelEvent::Retrying { attempts, wait, why } => {
+            let wait = wait.as_secs_f64();
+            let text = format!("asking again in {wait:.1} s, after {attempts} failed attempts: {why}");
+            events.event(RunEvent::Notice { text });
+        }
+        ModelEvent::Call(_) | ModelEvent::Usage(_) | ModelEvent::Finished(_) => {}
+    }
+}
+
+/// What an answer says and wants, without IDs, to find answers that repeat.
+fn answer_digest(wanted: &Wanted) -> String {
+    let calls = wanted.calls.iter().map(|call| {
+        let arguments = call.arguments.as_ref().map(Value::to_string).unwrap_or_default();
+        format!("{}({arguments})", call.name)
+    });
+    std::iter::once(wanted.text.clone()).chain(calls).collect::<Vec<_>>().join("\n")
+}

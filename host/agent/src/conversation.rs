@@ -1,0 +1,158 @@
+//! What the model has read and said, as it is sent.
+
+use berth_models::{CallResult, ModelAnswer, ModelCall, Part, TurnMessage};
+
+use crate::record::{Compressed, Entry, Recorded, RecordedResult, Replacement};
+
+/// How a summary begins, for the model.
+const SUMMARY: &str = "Summary of the conversation so far, which is left out:\n\n";
+
+/// What is said of a call whose process was killed.
+const LOST: &str = "[The call was interrupted: Berth ended before it had the result. It may have had effects. Look before you repeat it.]";
+
+/// The messages of a session that the model still gets.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Conversation {
+    messages: Vec<Said>,
+}
+
+/// A message, with the numbers of the entries that it is made of.
+#[derive(Clone, Debug)]
+pub(crate) struct Said {
+    pub(crate) entries: Vec<usize>,
+    pub(crate) message: TurnMessage,
+    /// Of each result: whether it was left out already, and where what was cut can be read.
+    pub(crate) results: Vec<ResultState>,
+}
+
+/// What is known of a result beside its text.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ResultState {
+    pub(crate) is_pruned: bool,
+    pub(crate) rest: Option<berth_core::Remainder>,
+}
+
+impl Said {
+    fn new(entry: usize, message: TurnMessage) -> Self {
+        Self { entries: vec![entry], message, results: Vec::new() }
+    }
+
+    /// The number of the last entry.
+    pub(crate) fn last_entry(&self) -> usize {
+        self.entries.last().copied().unwrap_or_default()
+    }
+}
+
+impl Conversation {
+    /// The conversation of a session that was read from disk.
+    pub(crate) fn from_recorded(recorded: &Recorded) -> Self {
+        let mut conversation = Self::default();
+        if let Some(compressed) = &recorded.summary {
+            conversation.compress(compressed);
+        }
+        for (number, entry) in &recorded.conversation {
+            conversation.add(*number, entry);
+        }
+        conversation
+    }
+
+    /// Adds what an entry says to the model.
+    pub(crate) fn add(&mut self, number: usize, entry: &Entry) {
+        match entry {
+            Entry::Task(task) => self.say(number, task.parts.clone()),
+            Entry::Note(text) => self.say(number, vec![Part::Text(text.clone())]),
+            Entry::Answer(answer) => {
+                self.messages.push(Said::new(number, TurnMessage::Model(answer.clone())));
+            }
+            Entry::Result(result) => self.add_result(number, result),
+            Entry::Pruned(pruned) => self.prune(pruned),
+            Entry::Compressed(compressed) => self.compress(compressed),
+            Entry::Began(_) | Entry::Ended(_) => {}
+        }
+    }
+
+    fn say(&mut self, number: usize, parts: Vec<Part>) {
+        // Models take turns, so what follows a message of the person belongs to it.
+        if let Some(Said { entries, message: TurnMessage::User(known), .. }) =
+            self.messages.last_mut()
+        {
+            entries.push(number);
+            known.extend(parts);
+        } else {
+            self.messages.push(Said::new(number, TurnMessage::User(parts)));
+        }
+    }
+
+    fn add_result(&mut self, number: usize, recorded: &RecordedResult) {
+        let result = recorded.result.clone();
+        let state = ResultState { is_pruned: false, rest: recorded.rest.clone() };
+        if let Some(Said { entries, message: TurnMessage::Results(results), results: states }) =
+            self.messages.last_mut()
+        {
+            entries.push(number);
+            results.push(result);
+            states.push(state);
+        } else {
+            let mut said = Said::new(number, TurnMessage::Results(vec![result]));
+            said.results.push(state);
+            self.messages.push(said);
+        }
+    }
+
+    fn prune(&mut self, pruned: &[Replacement]) {
+        for said in &mut self.messages {
+            let TurnMessage::Results(results) = &mut said.message else { continue };
+            let each = said.entries.iter().zip(results).zip(&mut said.results);
+            for ((entry, result), state) in each {
+                if let Some(found) = pruned.iter().find(|one| one.entry == *entry) {
+                    result.content = vec![Part::Text(found.text.clone())];
+                    state.is_pruned = true;
+                }
+            }
+        }
+    }
+
+    fn compress(&mut self, compressed: &Compressed) {
+        self.messages.retain(|said| said.last_entry() > compressed.through);
+        let text = vec![Part::Text(format!("{SUMMARY}{}", compressed.summary))];
+        match self.messages.first_mut() {
+            Some(Said { message: TurnMessage::User(parts), .. }) => drop(parts.splice(..0, text)),
+            _ => self.messages.insert(0, Said::new(compressed.through, TurnMessage::User(text))),
+        }
+    }
+
+    /// The messages.
+    pub(crate) fn messages(&self) -> Vec<TurnMessage> {
+        self.messages.iter().map(|said| said.message.clone()).collect()
+    }
+
+    /// The messages with all that is known of them.
+    pub(crate) fn said(&self) -> &[Said] {
+        &self.messages
+    }
+
+    /// The calls of the last answer that have no result, since Berth was killed.
+    pub(crate) fn lost_calls(&self) -> Vec<ModelCall> {
+        let (answer, results): (&ModelAnswer, &[CallResult]) = match &self.messages[..] {
+            [.., Said { message: TurnMessage::Model(answer), .. }] => (answer, &[]),
+            [
+                ..,
+                Said { message: TurnMessage::Model(answer), .. },
+                Said { message: TurnMessage::Results(results), .. },
+            ] => (answer, results),
+            _ => return Vec::new(),
+        };
+        let has_result = |id: &str| results.iter().any(|result| result.call == id);
+        answer.calls().filter(|call| !has_result(&call.id)).cloned().collect()
+    }
+}
+
+/// The result of a call that was lost.
+pub(crate) fn lost_result(call: &ModelCall) -> CallResult {
+    CallResult {
+        call: call.id.clone(),
+        name: call.name.clone(),
+        content: vec![Part::Text(LOST.to_owned())],
+        failed: true,
+    }
+}

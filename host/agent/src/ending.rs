@@ -1,0 +1,121 @@
+//! How a task ends, and what it took.
+
+use berth_models::TokenUsage;
+use serde::{Deserialize, Serialize};
+
+/// How a task ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ending {
+    /// The kind.
+    pub kind: EndKind,
+    /// What ended it, for the person. Empty: the model's answer says it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub reason: String,
+}
+
+/// The kind of an end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EndKind {
+    /// The model answered without another call.
+    Done,
+    /// The model repeated itself, refused, or said nothing.
+    GaveUp,
+    /// What the task needed was denied, and the model had nothing else to try.
+    Denied,
+    /// A limit of turns, time, tokens or cost was reached.
+    Budget,
+    /// The model can't be asked, or the session can't be written.
+    Error,
+    /// The person interrupted it.
+    Cancelled,
+}
+
+impl Ending {
+    /// An end with its reason.
+    pub(crate) fn new(kind: EndKind, reason: impl Into<String>) -> Self {
+        Self { kind, reason: reason.into() }
+    }
+}
+
+/// What was taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Spent {
+    /// Answers of models.
+    pub turns: u64,
+    /// Tokens that models read, without those from a provider's cache and those written to it.
+    pub input: u64,
+    /// Tokens that came from a provider's cache.
+    pub cache_read: u64,
+    /// Tokens that were written to a provider's cache.
+    pub cache_written: u64,
+    /// Tokens that models wrote.
+    pub output: u64,
+    /// What that cost, by the prices of the configuration.
+    pub cost: f64,
+}
+
+impl Spent {
+    /// With one more answer.
+    pub(crate) fn add(&mut self, usage: &TokenUsage, prices: &Prices) {
+        let [input, cache_read, cache_written, output] =
+            [usage.input, usage.cache_read, usage.cache_written, usage.output]
+                .map(Option::unwrap_or_default);
+        self.turns += 1;
+        self.input = self.input.saturating_add(input);
+        self.cache_read = self.cache_read.saturating_add(cache_read);
+        self.cache_written = self.cache_written.saturating_add(cache_written);
+        self.output = self.output.saturating_add(output);
+        self.cost += prices.cost(input, cache_read, cache_written, output);
+    }
+
+    /// All tokens.
+    pub fn tokens(&self) -> u64 {
+        let parts = [self.input, self.cache_read, self.cache_written, self.output];
+        parts.into_iter().fold(0, u64::saturating_add)
+    }
+
+    /// What was taken since `earlier`.
+    #[must_use]
+    pub(crate) fn since(&self, earlier: &Self) -> Self {
+        Self {
+            turns: self.turns - earlier.turns,
+            input: self.input - earlier.input,
+            cache_read: self.cache_read - earlier.cache_read,
+            cache_written: self.cache_written - earlier.cache_written,
+            output: self.output - earlier.output,
+            cost: self.cost - earlier.cost,
+        }
+    }
+}
+
+/// What a million tokens cost.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Prices {
+    /// Of the request.
+    pub input: f64,
+    /// Of the request, from the cache.
+    pub cache_read: f64,
+    /// Of the request, written to the cache.
+    pub cache_write: f64,
+    /// Of the answer.
+    pub output: f64,
+}
+
+impl Prices {
+    /// Whether there are any.
+    pub fn are_known(&self) -> bool {
+        *self != Self::default()
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "no answer has 2^53 tokens")]
+    fn cost(&self, input: u64, cache_read: u64, cache_written: u64, output: u64) -> f64 {
+        let parts = [
+            (input, self.input),
+            (cache_read, self.cache_read),
+            (cache_written, self.cache_write),
+            (output, self.output),
+        ];
+        parts.iter().map(|(tokens, price)| *tokens as f64 * price / 1e6).sum()
+    }
+}

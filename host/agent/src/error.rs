@@ -1,0 +1,41 @@
+use berth_core::HostError;
+
+/// Why a session can't be used, for the person.
+#[derive(Debug, thiserror::Error)]
+pub enum AgentError {
+    /// There is no such session.
+    #[error("there is no session `{0}`; `berth sessions` lists them")]
+    Unknown(String),
+    /// Another process has it open.
+    #[error("the session `{0}` is running in another process")]
+    Running(String),
+    /// It would be larger than it may be.
+    #[error("the session `{id}` would be {bytes} bytes; the limit is {limit}: `session_mib` in [agent]")]
+    TooLarge {
+        /// Its ID.
+        id: String,
+        /// Its size with the entry that wasn't written.
+        bytes: u64,
+        /// The limit.
+        limit: u64,
+    },
+    /// Its file can't be read or written.
+    #[error("the session `{id}`: {source}")]
+    Io {
+        /// Its ID.
+        id: String,
+        /// The system's answer, or what is damaged.
+        source: std::io::Error,
+    },
+    /// The host can't be used.
+    #[error(transparent)]
+    Host(#[from] HostError),
+}
+
+impl AgentError {
+    /// For `map_err`: an I/O error with the session's ID.
+    pub(crate) fn io(id: &str) -> impl FnOnce(std::io::Error) -> Self + use<> {
+        let id = id.to_owned();
+        move |source| Self::Io { id, source }
+    }
+}

@@ -1,0 +1,111 @@
+//! What a session's file has, a line of JSON for each entry.
+
+use berth_core::Remainder;
+use berth_models::{CallResult, ModelAnswer, Part};
+use serde::{Deserialize, Serialize};
+
+use crate::ending::{Ending, Spent};
+
+/// One line of a session's file.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Entry {
+    /// The session begins: the first entry.
+    Began(Began),
+    /// The person sets a task, or says more.
+    Task(Task),
+    /// The model answered.
+    Answer(ModelAnswer),
+    /// A call of the last answer has its result.
+    Result(RecordedResult),
+    /// Berth said something to the model.
+    Note(String),
+    /// Old results were left out of the model's context.
+    Pruned(Vec<Replacement>),
+    /// The older part of the conversation was summarised.
+    Compressed(Compressed),
+    /// The task ended.
+    Ended(Ended),
+}
+
+/// The begin of a session.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Began {
+    /// The version of the file's form.
+    pub version: u32,
+    /// The session's ID.
+    pub id: String,
+    /// The working directory.
+    pub directory: String,
+    /// When it began, in seconds since 1970.
+    pub at: u64,
+}
+
+/// A task of the person.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Task {
+    /// The text and images.
+    pub parts: Vec<Part>,
+    /// The table of `[providers]` whose model was asked.
+    pub provider: String,
+    /// That model.
+    pub model: String,
+    /// The system text.
+    pub system: String,
+}
+
+/// The result of a call, and what else is known of it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RecordedResult {
+    /// What the model is told.
+    pub result: CallResult,
+    /// The category of a failure.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub category: Option<String>,
+    /// Whether the call only read.
+    pub read_only: bool,
+    /// Where the part that was left out can be read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rest: Option<Remainder>,
+}
+
+/// What the model is told instead of an old result.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Replacement {
+    /// The number of the result's entry; the first entry is 0.
+    pub entry: usize,
+    /// The text.
+    pub text: String,
+}
+
+/// A summary of the older part of a conversation.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Compressed {
+    /// The number of the last entry that it stands for; the first entry is 0.
+    pub through: usize,
+    /// The text.
+    pub summary: String,
+    /// Why it was made.
+    pub method: CompressionMethod,
+}
+
+/// Why a conversation was summarised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CompressionMethod {
+    /// It had come near the end of the model's context.
+    Triggered,
+    /// The person wanted it.
+    Manual,
+    /// The model wanted it: it called `compress_context`.
+    Autonomous,
+}
+
+/// The end of a task.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Ended {
+    /// How it ended.
+    pub ending: Ending,
+    /// What the whole session has taken so far.
+    pub spent: Spent,
+}

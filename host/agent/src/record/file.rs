@@ -1,0 +1,80 @@
+//! The file of a session that runs.
+
+use std::fs::File;
+use std::io::{Seek, SeekFrom, Write};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use berth_private::PrivateFolder;
+
+use super::entry::Entry;
+use super::load::Recorded;
+use crate::AgentError;
+
+/// A session's file, open for more entries. No other process has it open for that.
+#[derive(Clone, Debug)]
+pub struct SessionFile(Arc<Mutex<Open>>);
+
+#[derive(Debug)]
+struct Open {
+    file: File,
+    /// Held while the session runs.
+    _lock: File,
+    id: String,
+    bytes: u64,
+    limit: u64,
+    entries: usize,
+}
+
+impl SessionFile {
+    /// Opens the file of the session `id`, which may be new. What a killed process left of its last
+    /// line is cut off. Blocks.
+    pub(super) fn open(
+        folder: &PrivateFolder,
+        id: &str,
+        limit: u64,
+    ) -> Result<(Self, Recorded), AgentError> {
+        let lock = folder.try_lock(&format!("{id}.lock")).map_err(AgentError::io(id))?;
+        let lock = lock.ok_or_else(|| AgentError::Running(id.to_owned()))?;
+        let opened = folder.appended(&format!("{id}.jsonl")).and_then(|mut file| {
+            let recorded = Recorded::read(&mut file)?;
+            if file.metadata()?.len() > recorded.bytes {
+                file.set_len(recorded.bytes)?;
+            }
+            file.seek(SeekFrom::End(0))?;
+            Ok((file, recorded))
+        });
+        let (file, recorded) = opened.map_err(AgentError::io(id))?;
+        let (bytes, entries) = (recorded.bytes, recorded.entries);
+        let open = Open { file, _lock: lock, id: id.to_owned(), bytes, limit, entries };
+        Ok((Self(Arc::new(Mutex::new(open))), recorded))
+    }
+
+    /// Adds an entry. Its number is returned.
+    ///
+    /// # Errors
+    ///
+    /// It can't be written, or the session would be larger than it may be.
+    pub(crate) async fn append(&self, entry: &Entry) -> Result<usize, AgentError> {
+        let mut line = serde_json::to_vec(entry).map_err(|error| self.failed(error.into()))?;
+        line.push(b'\n');
+        let open = Arc::clone(&self.0);
+        let write = move || {
+            let mut open = open.lock().unwrap_or_else(PoisonError::into_inner);
+            let bytes = open.bytes + line.len() as u64;
+            if bytes > open.limit {
+                let (id, limit) = (open.id.clone(), open.limit);
+                return Err(AgentError::TooLarge { id, bytes, limit });
+            }
+            open.file.write_all(&line).map_err(AgentError::io(&open.id))?;
+            (open.bytes, open.entries) = (bytes, open.entries + 1);
+            Ok(open.entries - 1)
+        };
+        let written = tokio::task::spawn_blocking(write).await;
+        written.map_err(|error| self.failed(error.into()))?
+    }
+
+    fn failed(&self, error: std::io::Error) -> AgentError {
+        let open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        AgentError::io(&open.id)(error)
+    }
+}

@@ -1,0 +1,181 @@
+//! Reading a session's file: only what the model's context still has.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
+
+use super::MAX_LINE;
+use super::entry::{Began, Compressed, Ended, Entry, Replacement, Task};
+
+/// Bytes that are read at once.
+const CHUNK: usize = 256 * 1024;
+
+/// What a session's file has.
+#[derive(Debug, Default)]
+pub struct Recorded {
+    /// Its begin. `None`: the file is new.
+    pub began: Option<Began>,
+    /// The last task.
+    pub task: Option<Task>,
+    /// How the last task ended. `None`: it was interrupted, or there was none.
+    pub ended: Option<Ended>,
+    /// The summary of what isn't in `conversation`.
+    pub summary: Option<Compressed>,
+    /// The entries that make the conversation, each with its number, those of results that were left
+    /// out with what stands for them.
+    pub conversation: Vec<(usize, Entry)>,
+    /// The number of all entries.
+    pub(super) entries: usize,
+    /// Bytes of all complete lines.
+    pub(super) bytes: u64,
+}
+
+/// A line: where it is, and how it begins.
+struct Line {
+    at: u64,
+    len: usize,
+    kind: Kind,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Began,
+    Task,
+    Answer,
+    Result,
+    Note,
+    Pruned,
+    Compressed,
+    Ended,
+    Unknown,
+}
+
+impl Kind {
+    fn of(line: &[u8]) -> Self {
+        let kinds: [(&[u8], Self); 8] = [
+            (b"{\"began\":", Self::Began),
+            (b"{\"task\":", Self::Task),
+            (b"{\"answer\":", Self::Answer),
+            (b"{\"result\":", Self::Result),
+            (b"{\"note\":", Self::Note),
+            (b"{\"pruned\":", Self::Pruned),
+            (b"{\"compressed\":", Self::Compressed),
+            (b"{\"ended\":", Self::Ended),
+        ];
+        let kind = kinds.iter().find(|(start, _)| line.starts_with(start));
+        kind.map_or(Self::Unknown, |(_, kind)| *kind)
+    }
+}
+
+impl Recorded {
+    /// Reads a session's file. Most of a long session isn't parsed.
+    pub(super) fn read(file: &mut File) -> io::Result<Self> {
+        let lines = lines(file)?;
+        let mut read = Self {
+            entries: lines.len(),
+            bytes: lines.last().map_or(0, |line| line.at + line.len as u64 + 1),
+            ..Self::default()
+        };
+        let mut buffer = Vec::new();
+        let mut parse = |line: &Line| -> io::Result<Entry> {
+            file.seek(SeekFrom::Start(line.at))?;
+            buffer.resize(line.len, 0);
+            file.read_exact(&mut buffer)?;
+            serde_json::from_slice(&buffer).map_err(damaged)
+        };
+        if let Some(first) = lines.first() {
+            match parse(first)? {
+                Entry::Began(began) if began.version == 1 => read.began = Some(began),
+                Entry::Began(began) => {
+                    return Err(damaged(format!("version {} isn't known", began.version)));
+                }
+                _ => return Err(damaged("it doesn't begin a session")),
+            }
+        }
+        let of = |kind: Kind| lines.iter().filter(move |line| line.kind == kind);
+        if let Some(line) = of(Kind::Task).next_back()
+            && let Entry::Task(task) = parse(line)?
+        {
+            read.task = Some(task);
+        }
+        if let Some(line) = of(Kind::Ended).next_back()
+            && let Entry::Ended(ended) = parse(line)?
+        {
+            read.ended = Some(ended);
+        }
+        if let Some(line) = of(Kind::Compressed).next_back()
+            && let Entry::Compressed(compressed) = parse(line)?
+        {
+            read.summary = Some(compressed);
+        }
+        let mut replaced: HashMap<usize, String> = HashMap::new();
+        for line in of(Kind::Pruned) {
+            if let Entry::Pruned(pruned) = parse(line)? {
+                replaced.extend(pruned.into_iter().map(|Replacement { entry, text }| (entry, text)));
+            }
+        }
+        let from = read.summary.as_ref().map_or(0, |summary| summary.through + 1);
+        for (number, line) in lines.iter().enumerate().skip(from) {
+            if !matches!(line.kind, Kind::Task | Kind::Answer | Kind::Result | Kind::Note) {
+                continue;
+            }
+            let mut entry = parse(line)?;
+            if let Entry::Result(result) = &mut entry
+                && let Some(text) = replaced.remove(&number)
+            {
+                result.result.content = vec![berth_models::Part::Text(text)];
+            }
+            read.conversation.push((number, entry));
+        }
+        Ok(read)
+    }
+}
+
+/// The complete lines of a file.
+fn lines(file: &mut File) -> io::Result<Vec<Line>> {
+    file.seek(SeekFrom::Start(0))?;
+    let mut reader = BufReader::with_capacity(CHUNK, file);
+    let (mut lines, mut at) = (Vec::new(), 0);
+    // How the line begins, and its bytes so far.
+    let (mut start, mut len) = (Vec::with_capacity(16), 0);
+    loop {
+        let chunk = reader.fill_buf()?;
+        if chunk.is_empty() {
+            return Ok(lines);
+        }
+        let end = chunk.iter().position(|byte| *byte == b'\n');
+        let part = &chunk[..end.unwrap_or(chunk.len())];
+        let missing = 16_usize.saturating_sub(start.len()).min(part.len());
+        start.extend_from_slice(&part[..missing]);
+        len += part.len();
+        if len > MAX_LINE {
+            return Err(damaged(format!("a line is longer than {MAX_LINE} bytes, the limit")));
+        }
+        let taken = part.len() + usize::from(end.is_some());
+        reader.consume(taken);
+        if end.is_some() {
+            lines.push(Line { at, len, kind: Kind::of(&start) });
+            at += len as u64 + 1;
+            (start, len) = (Vec::with_capacity(16), 0);
+        }
+    }
+}
+
+/// All entries of a session's file, in order, one at a time.
+pub fn read_entries(file: File) -> impl Iterator<Item = io::Result<Entry>> {
+    let mut reader = BufReader::with_capacity(CHUNK, file);
+    let mut line = Vec::new();
+    std::iter::from_fn(move || {
+        line.clear();
+        match reader.by_ref().take(MAX_LINE as u64 + 1).read_until(b'\n', &mut line) {
+            Err(error) => Some(Err(error)),
+            // What a killed process left.
+            Ok(_) if line.pop() != Some(b'\n') => None,
+            Ok(_) => Some(serde_json::from_slice(&line).map_err(damaged)),
+        }
+    })
+}
+
+fn damaged(why: impl std::fmt::Display) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, format!("it is damaged: {why}"))
+}

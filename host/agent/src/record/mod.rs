@@ -1,0 +1,15 @@
+//! Sessions on disk: one file of lines for each, to which lines are only added. It is enough to go
+//! on after the process was killed, and to run the session again without a model.
+
+mod entry;
+mod file;
+mod load;
+mod store;
+
+pub use entry::{Began, Compressed, CompressionMethod, Ended, Entry, RecordedResult, Replacement, Task};
+pub use file::SessionFile;
+pub use load::{Recorded, read_entries};
+pub use store::{SessionStore, StoredSession};
+
+/// Bytes of one line.
+const MAX_LINE: usize = 64 * 1024 * 1024;

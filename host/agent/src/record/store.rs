@@ -1,0 +1,197 @@
+//! The folder of all sessions.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read};
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime};
+
+use berth_core::config::Folders;
+use berth_private::PrivateFolder;
+use serde::Serialize;
+
+use super::entry::{Began, Entry};
+use super::file::SessionFile;
+use super::load::Recorded;
+use crate::AgentError;
+
+/// Sessions that are looked at.
+const MAX_SESSIONS: usize = 100_000;
+
+/// Bytes of the first lines of a session, which say what it is about.
+const HEAD: u64 = 256 * 1024;
+
+/// The sessions of the user.
+#[derive(Clone, Debug)]
+pub struct SessionStore {
+    path: PathBuf,
+}
+
+/// A session, as a list has it.
+#[derive(Clone, Debug, Serialize)]
+pub struct StoredSession {
+    /// Its ID.
+    pub id: String,
+    /// When it was last changed, in seconds since 1970.
+    pub changed: u64,
+    /// Its size.
+    pub bytes: u64,
+    /// The working directory.
+    pub directory: String,
+    /// The first task, on one line.
+    pub title: String,
+}
+
+impl SessionStore {
+    /// Those in Berth's data folder.
+    pub fn new(folders: &Folders) -> Self {
+        Self { path: folders.data.join("agent") }
+    }
+
+    /// A new session in this directory, whose file is at most `limit` bytes. Blocks.
+    ///
+    /// # Errors
+    ///
+    /// Its file can't be created.
+    pub fn create(&self, limit: u64) -> Result<(SessionFile, String), AgentError> {
+        let folder = PrivateFolder::make(&self.path).map_err(self.failed())?;
+        let id = new_id()?;
+        let (file, _) = SessionFile::open(&folder, &id, limit)?;
+        Ok((file, id))
+    }
+
+    /// The session of an ID, to go on with it. Blocks.
+    ///
+    /// # Errors
+    ///
+    /// There is none, it runs in another process, or its file can't be read.
+    pub fn open(&self, id: &str, limit: u64) -> Result<(SessionFile, Recorded), AgentError> {
+        self.file(id)?;
+        let folder = PrivateFolder::open(&self.path).map_err(self.failed())?;
+        SessionFile::open(&folder, id, limit)
+    }
+
+    /// The file of a session, for reading. Blocks.
+    ///
+    /// # Errors
+    ///
+    /// There is none, or it can't be read.
+    pub fn file(&self, id: &str) -> Result<File, AgentError> {
+        let unknown = || AgentError::Unknown(berth_core::text::neutral_line(id));
+        if !is_id(id) {
+            return Err(unknown());
+        }
+        let folder = PrivateFolder::open(&self.path).map_err(|_| unknown())?;
+        folder.file(&format!("{id}.jsonl")).map_err(|error| match error.kind() {
+            std::io::ErrorKind::NotFound => unknown(),
+            _ => AgentError::io(id)(error),
+        })
+    }
+
+    /// The sessions, the one that was changed last first. Blocks.
+    ///
+    /// # Errors
+    ///
+    /// The folder can't be read.
+    pub fn list(&self, most: usize) -> Result<Vec<StoredSession>, AgentError> {
+        let mut found = self.found()?;
+        found.sort_by(|one, other| other.1.cmp(&one.1).then(other.0.cmp(&one.0)));
+        let sessions = found.into_iter().take(most).map(|(id, changed, bytes)| {
+            let (directory, title) = self.head(&id).unwrap_or_default();
+            let changed = changed.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+            StoredSession { id, changed: changed.as_secs(), bytes, directory, title }
+        });
+        Ok(sessions.collect())
+    }
+
+    /// The session that was changed last in this directory. Blocks.
+    ///
+    /// # Errors
+    ///
+    /// The folder can't be read.
+    pub fn last_in(&self, directory: &str) -> Result<Option<String>, AgentError> {
+        let mut found = self.found()?;
+        found.sort_by(|one, other| other.1.cmp(&one.1).then(other.0.cmp(&one.0)));
+        let is_here = |(id, ..): &(String, _, _)| {
+            self.head(id).is_some_and(|(known, _)| known == directory)
+        };
+        Ok(found.into_iter().find(is_here).map(|(id, ..)| id))
+    }
+
+    /// Removes a session. Blocks.
+    ///
+    /// # Errors
+    ///
+    /// There is none, it runs, or its file can't be removed.
+    pub fn remove(&self, id: &str) -> Result<(), AgentError> {
+        let (file, _) = self.open(id, u64::MAX)?;
+        let folder = PrivateFolder::open(&self.path).map_err(self.failed())?;
+        let removed = folder.remove(&format!("{id}.jsonl"));
+        drop(file);
+        let _ = folder.remove(&format!("{id}.lock"));
+        removed.map_err(AgentError::io(id))
+    }
+
+    /// Removes the sessions that weren't changed for this time and don't run. Blocks.
+    pub fn remove_old(&self, age: Duration) {
+        let Ok(found) = self.found() else { return };
+        let now = SystemTime::now();
+        for (id, changed, _) in found {
+            if now.duration_since(changed).is_ok_and(|since| since > age) {
+                let _ = self.remove(&id);
+            }
+        }
+    }
+
+    /// The IDs with the time of the last change and the size.
+    fn found(&self) -> Result<Vec<(String, SystemTime, u64)>, AgentError> {
+        let folder = match PrivateFolder::open(&self.path) {
+            Ok(folder) => folder,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(self.failed()(error)),
+        };
+        let names = folder.names(2 * MAX_SESSIONS).map_err(self.failed())?;
+        let ids = names.iter().filter_map(|name| name.strip_suffix(".jsonl"));
+        let with_time = ids.filter(|id| is_id(id)).filter_map(|id| {
+            let metadata = std::fs::symlink_metadata(self.path.join(format!("{id}.jsonl"))).ok()?;
+            Some((id.to_owned(), metadata.modified().ok()?, metadata.len()))
+        });
+        Ok(with_time.collect())
+    }
+
+    /// The directory and the first task of a session.
+    fn head(&self, id: &str) -> Option<(String, String)> {
+        let mut lines = BufReader::new(self.file(id).ok()?.take(HEAD)).lines();
+        let Entry::Began(Began { directory, .. }) =
+            serde_json::from_str(&lines.next()?.ok()?).ok()?
+        else {
+            return None;
+        };
+        let task = lines.find_map(|line| match serde_json::from_str(&line.ok()?).ok()? {
+            Entry::Task(task) => Some(task),
+            _ => None,
+        });
+        let title = task.map(|task| crate::text_of(&task.parts)).unwrap_or_default();
+        let title = berth_core::text::neutral_line(berth_core::text::cut(&title, 200));
+        Some((directory, title))
+    }
+
+    fn failed(&self) -> impl FnOnce(std::io::Error) -> AgentError + use<> {
+        let what = self.path.display().to_string();
+        move |source| AgentError::Host(berth_core::HostError::Io { what, source })
+    }
+}
+
+/// An ID that sorts by time: the seconds since 1970, and random digits.
+fn new_id() -> Result<String, AgentError> {
+    let mut random = [0_u8; 6];
+    getrandom::fill(&mut random).map_err(|error| AgentError::io("new")(error.into()))?;
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let digits: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
+    Ok(format!("{:x}-{digits}", now.as_secs()))
+}
+
+fn is_id(id: &str) -> bool {
+    !id.is_empty()
+        && id.len() <= 64
+        && id.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-')
+}

@@ -1,0 +1,45 @@
+//! What an agent may do and how it asks, from the configuration.
+
+use std::time::Duration;
+
+use berth_core::config::Prices;
+use berth_models::Thinking;
+
+/// The settings of an agent.
+#[derive(Clone, Debug)]
+pub struct AgentSettings {
+    /// The table of `[providers]` whose model is asked.
+    pub provider: String,
+    /// The model.
+    pub model: String,
+    /// The model that summarises.
+    pub summary_model: String,
+    /// The system text. It stays as it is for the whole session.
+    pub system: String,
+    /// Tokens that the model reads at once, and the most that it may write of them.
+    pub context_tokens: u64,
+    /// See above.
+    pub max_output: u32,
+    /// How much the model thinks.
+    pub thinking: Thinking,
+    /// Whether the model calls tools by the provider's own means.
+    pub native_tools: bool,
+    /// Whether the provider is on this machine.
+    pub is_local: bool,
+    /// Whether a JSON text that is a whole answer may be a call.
+    pub lenient_text: bool,
+    /// The complexity from which on a tool gets a field for thoughts. `None`: none gets one.
+    pub thoughts: Option<f64>,
+    /// Whether made-up paths are pointed out.
+    pub hallucination_detection: bool,
+    /// Answers of the model in one task.
+    pub max_turns: u64,
+    /// The time of one task.
+    pub max_time: Duration,
+    /// Tokens of one task. 0: any number.
+    pub max_tokens: u64,
+    /// The cost of one task. 0: any.
+    pub max_cost: f64,
+    /// What a million tokens cost.
+    pub prices: Prices,
+}
