@@ -1,0 +1,130 @@
+//! `AGENTS.md` and `BERTH.md` of the working directory and the directories above it.
+//!
+//! They are as untrusted as the repository that brings them. Each counts after a person has seen
+//! it, until it changes.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use berth_core::HostError;
+use berth_core::config::Folders;
+use berth_core::state;
+use berth_core::text::neutral_owned;
+use sha2::{Digest, Sha256};
+
+/// The names, the one that counts more last.
+const NAMES: [&str; 2] = ["AGENTS.md", "BERTH.md"];
+
+/// Bytes of one file.
+const MAX_BYTES: u64 = 64 * 1024;
+
+/// Directories that are looked at.
+const MAX_DIRECTORIES: usize = 64;
+
+/// The file of the digests that a person has seen.
+const SEEN: &str = "instructions.json";
+
+/// A file with instructions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InstructionFile {
+    /// Where it is.
+    pub path: PathBuf,
+    /// Its text.
+    pub text: String,
+    /// Whether a person has seen it as it is.
+    pub is_seen: bool,
+    digest: String,
+}
+
+/// The files that count for a directory: those of directories further up first. Others are named
+/// with the reason. Blocks.
+///
+/// # Errors
+///
+/// What a person has seen can't be read.
+pub fn find_instructions(
+    directory: &Path,
+    folders: &Folders,
+) -> Result<(Vec<InstructionFile>, Vec<String>), HostError> {
+    let (mut files, mut left_out) = (Vec::new(), Vec::new());
+    let directories: Vec<&Path> = directory.ancestors().take(MAX_DIRECTORIES).collect();
+    let mut seen: Option<BTreeMap<String, String>> = None;
+    for directory in directories.into_iter().rev() {
+        for name in NAMES {
+            let path = directory.join(name);
+            let text = match read(&path) {
+                Ok(None) => continue,
+                Ok(Some(text)) => text,
+                Err(why) => {
+                    left_out.push(format!("{} is left out: {why}", path.display()));
+                    continue;
+                }
+            };
+            let digest = format!("{:x}", Sha256::digest(&text));
+            let seen = match &mut seen {
+                Some(seen) => seen,
+                none => none.insert(state::read(&folder(folders), SEEN)?),
+            };
+            let is_seen = seen.get(&key(&path)).is_some_and(|known| *known == digest);
+            files.push(InstructionFile { path, text: neutral_owned(text), is_seen, digest });
+        }
+    }
+    Ok((files, left_out))
+}
+
+/// Remembers that a person has seen these files. Blocks.
+///
+/// # Errors
+///
+/// It can't be written.
+pub fn remember_instructions(
+    files: &[InstructionFile],
+    folders: &Folders,
+) -> Result<(), HostError> {
+    state::update(&folder(folders), SEEN, |seen: &mut BTreeMap<String, String>| {
+        for file in files {
+            seen.insert(key(&file.path), file.digest.clone());
+        }
+        Ok(())
+    })
+}
+
+/// The files as a part of the system text.
+pub(crate) fn in_words(files: &[InstructionFile]) -> String {
+    let file = |file: &InstructionFile| {
+        let path = berth_core::text::neutral_line(&file.path.display().to_string());
+        format!("\n\nInstructions of the project, from {path}:\n\n{}", file.text.trim_end())
+    };
+    files.iter().map(file).collect()
+}
+
+fn folder(folders: &Folders) -> PathBuf {
+    folders.data.join("agent")
+}
+
+fn key(path: &Path) -> String {
+    path.display().to_string()
+}
+
+/// The text of a file. `None`: there is none.
+fn read(path: &Path) -> Result<Option<String>, String> {
+    let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
+    let file = match File::options().read(true).custom_flags(flags).open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error.to_string()),
+    };
+    if !file.metadata().map_err(|error| error.to_string())?.is_file() {
+        return Err("it isn't a regular file".to_owned());
+    }
+    let mut text = String::new();
+    let read = file.take(MAX_BYTES + 1).read_to_string(&mut text);
+    read.map_err(|error| error.to_string())?;
+    if text.len() as u64 > MAX_BYTES {
+        return Err(format!("it is larger than {MAX_BYTES} bytes, the limit"));
+    }
+    Ok(Some(text))
+}
