@@ -7,7 +7,7 @@ use std::time::SystemTime;
 
 use berth_egress::Network;
 use berth_policy::egress::Target;
-use http::header::{ACCEPT_ENCODING, AUTHORIZATION, CONTENT_ENCODING, LOCATION};
+use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, LOCATION};
 use http::{HeaderValue, Method, StatusCode};
 use tokio::time::{Instant, timeout_at};
 use url::Url;
@@ -96,10 +96,9 @@ impl Door {
             let client = self.client(&target, is_named).await?;
             let mut headers = request.headers.clone();
             headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
-            if let Some(value) =
-                request.credential.as_ref().and_then(|credential| credential.for_origin(&origin))
+            for (name, value) in request.credentials.iter().filter_map(|it| it.for_origin(&origin))
             {
-                headers.insert(AUTHORIZATION, value.clone());
+                headers.insert(name, value.clone());
             }
             let built = client
                 .request(request.method.clone(), url.clone())

@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use url::Url;
 
@@ -32,19 +33,25 @@ impl Default for Limits {
 #[derive(Clone)]
 pub struct Credential {
     origin: String,
+    name: HeaderName,
     value: HeaderValue,
 }
 
 impl Credential {
     /// The value of the header `authorization` for requests to the origin of a URL, and to no
     /// other one.
-    pub fn new(url: &Url, mut value: HeaderValue) -> Self {
-        value.set_sensitive(true);
-        Self { origin: rules::origin(url), value }
+    pub fn new(url: &Url, value: HeaderValue) -> Self {
+        Self::in_header(url, AUTHORIZATION, value)
     }
 
-    pub(crate) fn for_origin(&self, origin: &str) -> Option<&HeaderValue> {
-        (self.origin == origin).then_some(&self.value)
+    /// The same for a header with another name.
+    pub fn in_header(url: &Url, name: HeaderName, mut value: HeaderValue) -> Self {
+        value.set_sensitive(true);
+        Self { origin: rules::origin(url), name, value }
+    }
+
+    pub(crate) fn for_origin(&self, origin: &str) -> Option<(&HeaderName, &HeaderValue)> {
+        (self.origin == origin).then_some((&self.name, &self.value))
     }
 }
 
@@ -63,7 +70,7 @@ pub struct Request {
     pub(crate) url: Url,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
-    pub(crate) credential: Option<Credential>,
+    pub(crate) credentials: Vec<Credential>,
     /// The origins that the operator named.
     pub(crate) named: Vec<String>,
     pub(crate) limits: Limits,
@@ -122,7 +129,7 @@ impl Request {
             url,
             headers: HeaderMap::new(),
             body: Bytes::new(),
-            credential: None,
+            credentials: Vec::new(),
             named,
             limits: Limits::default(),
             follows: true,
@@ -144,10 +151,10 @@ impl Request {
         self
     }
 
-    /// With a secret for its own origin.
+    /// With a secret for its own origin. Of several in one header, the last one is sent.
     #[must_use]
     pub fn credential(mut self, credential: Option<Credential>) -> Self {
-        self.credential = credential;
+        self.credentials.extend(credential);
         self
     }
 

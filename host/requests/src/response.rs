@@ -1,6 +1,7 @@
 //! An answer, whose body is read piece by piece within its limits.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
@@ -65,6 +66,12 @@ impl Response {
     /// The length of the body, as the server states it.
     pub fn length(&self) -> Option<u64> {
         self.answer.content_length()
+    }
+
+    /// Sets the most time without any data from here on: an answer may begin late and then go on
+    /// steadily.
+    pub fn set_idle(&mut self, idle: Duration) {
+        self.limits.idle = idle;
     }
 
     /// The next piece of the body, or `None` at its end.

@@ -11,6 +11,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("berth-policy", &["berth-commands", "berth-contract"]),
     ("berth-egress", &["berth-contract", "berth-policy", "berth-redaction"]),
     ("berth-requests", &["berth-contract", "berth-egress", "berth-policy"]),
+    ("berth-models", &["berth-contract", "berth-requests"]),
     ("berth-private", &["berth-contract"]),
     ("berth-store", &["berth-contract", "berth-private"]),
     ("berth-system", &["berth-contract", "berth-policy"]),

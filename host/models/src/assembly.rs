@@ -1,0 +1,168 @@
+//! An answer that is being put together, within its caps.
+
+use std::collections::HashSet;
+
+use crate::format::{WireCaps, WireError};
+use crate::turn::{Block, FinishReason, ModelCall, ModelEvent, TokenUsage, Turn, TurnMessage};
+
+/// Most bytes of the name or the ID of a call.
+const MAX_NAME: usize = 256;
+
+/// What all formats have in common while an answer comes.
+#[derive(Debug)]
+pub(crate) struct Assembly {
+    caps: WireCaps,
+    bytes: usize,
+    blocks: usize,
+    calls: usize,
+    ids: HashSet<String>,
+    next_id: usize,
+    pub(crate) model: String,
+    pub(crate) usage: TokenUsage,
+    pub(crate) stop: Option<FinishReason>,
+    /// Whether the stream said that it is complete.
+    pub(crate) is_done: bool,
+}
+
+impl Assembly {
+    pub(crate) fn new(turn: &Turn, caps: WireCaps) -> Self {
+        let ids: HashSet<String> = turn
+            .messages
+            .iter()
+            .filter_map(|message| match message {
+                TurnMessage::Model(answer) => Some(answer.calls().map(|call| call.id.clone())),
+                _ => None,
+            })
+            .flatten()
+            .collect();
+        Self {
+            caps,
+            bytes: 0,
+            blocks: 0,
+            calls: 0,
+            next_id: ids.len(),
+            ids,
+            model: turn.model.clone(),
+            usage: TokenUsage::default(),
+            stop: None,
+            is_done: false,
+        }
+    }
+
+    /// Counts bytes that are kept.
+    pub(crate) fn keep(&mut self, bytes: usize) -> Result<(), WireError> {
+        self.bytes += bytes;
+        match self.bytes > self.caps.answer {
+            true => Err(WireError::cap("its answer", self.caps.answer as u64)),
+            false => Ok(()),
+        }
+    }
+
+    /// Counts a block.
+    pub(crate) fn begin_block(&mut self) -> Result<(), WireError> {
+        self.blocks += 1;
+        match self.blocks > self.caps.blocks {
+            true => Err(WireError::count("blocks in its answer", self.caps.blocks)),
+            false => Ok(()),
+        }
+    }
+
+    /// Counts a call, and says that it begins.
+    pub(crate) fn begin_call(
+        &mut self,
+        name: &str,
+        events: &mut Vec<ModelEvent>,
+    ) -> Result<(), WireError> {
+        self.calls += 1;
+        if self.calls > self.caps.calls {
+            return Err(WireError::count("calls in its answer", self.caps.calls));
+        }
+        check_name(name)?;
+        events.push(ModelEvent::CallBegun(name.to_owned()));
+        Ok(())
+    }
+
+    /// Adds to the arguments of a call.
+    pub(crate) fn add_arguments(
+        &mut self,
+        arguments: &mut String,
+        more: &str,
+    ) -> Result<(), WireError> {
+        if arguments.len() + more.len() > self.caps.arguments {
+            let limit = self.caps.arguments as u64;
+            return Err(WireError::cap("the arguments of one of its calls", limit));
+        }
+        self.keep(more.len())?;
+        arguments.push_str(more);
+        Ok(())
+    }
+
+    /// Adds to a text.
+    pub(crate) fn add_text(
+        &mut self,
+        text: &mut String,
+        more: &str,
+        events: &mut Vec<ModelEvent>,
+    ) -> Result<(), WireError> {
+        if !more.is_empty() {
+            self.keep(more.len())?;
+            text.push_str(more);
+            events.push(ModelEvent::Text(more.to_owned()));
+        }
+        Ok(())
+    }
+
+    /// Adds to a thinking text.
+    pub(crate) fn add_thinking(
+        &mut self,
+        text: &mut String,
+        more: &str,
+        events: &mut Vec<ModelEvent>,
+    ) -> Result<(), WireError> {
+        if !more.is_empty() {
+            self.keep(more.len())?;
+            text.push_str(more);
+            events.push(ModelEvent::Thinking(more.to_owned()));
+        }
+        Ok(())
+    }
+
+    /// The ID of a call: the server's, unless that is missing or taken. The same answer to the same
+    /// turn always gets the same IDs.
+    pub(crate) fn call_id(&mut self, sent: &str) -> Result<String, WireError> {
+        check_name(sent)?;
+        if !sent.is_empty() && self.ids.insert(sent.to_owned()) {
+            return Ok(sent.to_owned());
+        }
+        loop {
+            let id = format!("call_{}", self.next_id);
+            self.next_id += 1;
+            if self.ids.insert(id.clone()) {
+                return Ok(id);
+            }
+        }
+    }
+
+    /// Why the answer ended, from what the server said and what there is.
+    pub(crate) fn stop(&self, blocks: &[Block]) -> FinishReason {
+        let has_calls = blocks.iter().any(|block| matches!(block, Block::Call(_)));
+        match (&self.stop, has_calls) {
+            // Many servers say `stop` although there are calls, or the other way round.
+            (None | Some(FinishReason::End | FinishReason::Calls), true) => FinishReason::Calls,
+            (None | Some(FinishReason::Calls), false) => FinishReason::End,
+            (Some(stop), _) => stop.clone(),
+        }
+    }
+}
+
+/// Says that a call is complete.
+pub(crate) fn finish_call(call: &ModelCall, events: &mut Vec<ModelEvent>) {
+    events.push(ModelEvent::Call(call.clone()));
+}
+
+fn check_name(name: &str) -> Result<(), WireError> {
+    match name.len() > MAX_NAME {
+        true => Err(WireError::cap("the name or the ID of one of its calls", MAX_NAME as u64)),
+        false => Ok(()),
+    }
+}

@@ -1,0 +1,275 @@
+//! Asks models, in all formats: attempts, limits of time, and what may go wrong on the way.
+
+use std::time::Duration;
+
+use berth_contract::CancellationToken;
+use berth_contract::text::{cut, neutral_line};
+use berth_requests::{Door, Limits, Request, Response};
+use http::header::CONTENT_TYPE;
+use tokio::time::{Instant, timeout};
+
+use crate::endpoint::ModelEndpoint;
+use crate::explain::{server_failure, wire_failure};
+use crate::failure::{ModelError, ModelErrorKind};
+use crate::format::{ServerError, WireCaps, WireError};
+use crate::guard::KeyGuards;
+use crate::retry::{ModelRetries, retry_after};
+use crate::turn::{ModelAnswer, ModelEvent, Turn};
+
+/// Most bytes of an error that are read.
+const MAX_ERROR: usize = 64 << 10;
+
+/// How long the end of an answer is waited for that is complete, so that the connection can serve
+/// the next one.
+const END_TIME: Duration = Duration::from_millis(100);
+
+/// Limits of time of one attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AnswerTimes {
+    /// Until the answer begins. Local servers load the model before.
+    pub first: Duration,
+    /// Without a byte.
+    pub idle: Duration,
+    /// Until its end.
+    pub total: Duration,
+}
+
+impl Default for AnswerTimes {
+    fn default() -> Self {
+        Self {
+            first: Duration::from_secs(300),
+            idle: Duration::from_secs(180),
+            total: Duration::from_secs(3600),
+        }
+    }
+}
+
+/// Asks models. A clone shares its connections.
+#[derive(Clone, Debug)]
+pub struct ModelClient {
+    door: Door,
+    /// Limits of time.
+    pub times: AnswerTimes,
+    /// Further attempts.
+    pub retries: ModelRetries,
+    /// Bounds of an answer.
+    pub caps: WireCaps,
+}
+
+impl ModelClient {
+    /// A client with the usual limits.
+    pub fn new(door: Door) -> Self {
+        let (times, retries, caps) = Default::default();
+        Self { door, times, retries, caps }
+    }
+
+    /// Asks a model, and gives what it says while it says it. A dropped future is cancelled too: it
+    /// leaves nothing behind.
+    ///
+    /// # Errors
+    ///
+    /// There is no whole answer. What was given so far stands, but isn't all.
+    pub async fn ask(
+        &self,
+        provider: &ModelEndpoint,
+        turn: &Turn,
+        events: &mut (dyn FnMut(ModelEvent) + Send),
+        cancel: &CancellationToken,
+    ) -> Result<ModelAnswer, ModelError> {
+        let asked = cancel.run_until_cancelled(self.attempts(provider, turn, events)).await;
+        asked.unwrap_or_else(|| Err(cancelled(provider)))
+    }
+
+    async fn attempts(
+        &self,
+        provider: &ModelEndpoint,
+        turn: &Turn,
+        events: &mut (dyn FnMut(ModelEvent) + Send),
+    ) -> Result<ModelAnswer, ModelError> {
+        let request = provider.ask(turn)?;
+        let mut attempts = 1;
+        loop {
+            let mut is_begun = false;
+            let mut given = |event: ModelEvent| {
+                is_begun = true;
+                events(event);
+            };
+            let asked = self.attempt(provider, turn, request.clone(), &mut given).await;
+            let error = match asked {
+                Ok(answer) => return Ok(answer),
+                Err(error) if is_begun || !error.may_succeed_later() => {
+                    return Err(error.after(attempts));
+                }
+                Err(error) => error,
+            };
+            let Some(wait) = self.retries.wait(attempts, error.retry_after) else {
+                return Err(error.after(attempts));
+            };
+            events(ModelEvent::Retrying { attempts, wait, why: error.message });
+            tokio::time::sleep(wait).await;
+            attempts += 1;
+        }
+    }
+
+    async fn attempt(
+        &self,
+        provider: &ModelEndpoint,
+        turn: &Turn,
+        request: Request,
+        events: &mut (dyn FnMut(ModelEvent) + Send),
+    ) -> Result<ModelAnswer, ModelError> {
+        let mut answer = self.send(provider, request, &turn.model).await?;
+        let mut guard = KeyGuards::new(provider.keys());
+        let mut decoder = provider.format().decoder(turn, provider.name(), self.caps);
+        let mut pending = Vec::new();
+        let mut has_event = false;
+        let echo = || {
+            let message = "it sent the key back, so nothing of its answer is used";
+            ModelError::new(ModelErrorKind::Malformed, provider.name(), message)
+        };
+        let mut give = |pending: &mut Vec<ModelEvent>, guard: &mut KeyGuards| {
+            for event in pending.drain(..) {
+                if guard.is_in_event(&event) {
+                    return Err(echo());
+                }
+                has_event = true;
+                events(event);
+            }
+            Ok(())
+        };
+        while !decoder.is_done() {
+            let piece = answer.chunk().await;
+            let piece = piece.map_err(|error| ModelError::from_door(provider.name(), &error))?;
+            let Some(piece) = piece else { break };
+            if guard.is_in_bytes(&piece) {
+                return Err(echo());
+            }
+            let fed = decoder.feed(&piece, &mut pending);
+            give(&mut pending, &mut guard)?;
+            fed.map_err(|error| self.explain(provider, turn, &answer, &error))?;
+        }
+        let whole = decoder.finish(&mut pending);
+        let whole = whole.map_err(|error| {
+            let error = self.explain(provider, turn, &answer, &error);
+            match has_event || error.kind != ModelErrorKind::Cut {
+                true => error,
+                false => no_answer(provider, &answer).unwrap_or(error),
+            }
+        });
+        let mut give = |event: ModelEvent| match guard.is_in_event(&event) {
+            true => Err(echo()),
+            false => {
+                events(event);
+                Ok(())
+            }
+        };
+        pending.into_iter().try_for_each(&mut give)?;
+        let whole = whole?;
+        drain(answer).await;
+        Ok(whole)
+    }
+
+    /// Sends a request. An answer that isn't a success is an error, in the server's words.
+    pub(crate) async fn send(
+        &self,
+        provider: &ModelEndpoint,
+        request: Request,
+        model: &str,
+    ) -> Result<Response, ModelError> {
+        let AnswerTimes { first, idle, total } = self.times;
+        let limits = Limits { time: total, idle: first, bytes: self.caps.stream };
+        let answer = self.door.send(request.limits(limits)).await;
+        let mut answer = answer.map_err(|error| {
+            let mut error = ModelError::from_door(provider.name(), &error);
+            if error.kind == ModelErrorKind::Unreachable && provider.is_local() {
+                error.message += ". Is the server running?";
+            }
+            error
+        })?;
+        answer.set_idle(idle);
+        if answer.status().is_success() {
+            return Ok(answer);
+        }
+        let status = answer.status();
+        let asked = retry_after(answer.headers());
+        let is_final = answer.headers().get("x-should-retry").is_some_and(|it| it == "false");
+        let guard = KeyGuards::new(provider.keys());
+        let body = error_body(answer).await;
+        // Before it is cut, so that no half of it stays.
+        let body = guard.hidden(&String::from_utf8_lossy(&body));
+        let words = ServerError::find(&body)
+            .unwrap_or_else(|| ServerError { kind: String::new(), message: start_of(&body) });
+        let error = server_failure(provider, Some(status), &words, model);
+        Err(ModelError { retry_after: asked, is_final, ..error })
+    }
+
+    fn explain(
+        &self,
+        provider: &ModelEndpoint,
+        turn: &Turn,
+        answer: &Response,
+        error: &WireError,
+    ) -> ModelError {
+        match error {
+            WireError::Server(words) => {
+                let asked = retry_after(answer.headers());
+                let error = server_failure(provider, None, words, &turn.model);
+                ModelError { retry_after: asked, ..error }
+            }
+            other => wire_failure(provider, other),
+        }
+    }
+}
+
+/// Reads the beginning of an error. What goes wrong meanwhile matters less than the error.
+async fn error_body(mut answer: Response) -> Vec<u8> {
+    let mut body = Vec::new();
+    let until = Instant::now() + Duration::from_secs(10);
+    while body.len() < MAX_ERROR {
+        match tokio::time::timeout_at(until, answer.chunk()).await {
+            Ok(Ok(Some(piece))) => {
+                body.extend_from_slice(&piece[..piece.len().min(MAX_ERROR - body.len())]);
+            }
+            _ => break,
+        }
+    }
+    body
+}
+
+/// The beginning of a body that isn't JSON.
+fn start_of(body: &str) -> String {
+    match body.trim() {
+        "" => "it says nothing about it".to_owned(),
+        body => neutral_line(cut(body, 200)),
+    }
+}
+
+/// The error of an answer of another kind, such as a page.
+fn no_answer(provider: &ModelEndpoint, answer: &Response) -> Option<ModelError> {
+    let kind = answer.headers().get(CONTENT_TYPE)?.to_str().ok()?;
+    let is_usual = ["event-stream", "json"].iter().any(|usual| kind.contains(usual));
+    let message = format!(
+        "its answer is of the type `{}` and has no event of a model: check the base URL {}",
+        neutral_line(cut(kind, 100)),
+        provider.base_url()
+    );
+    (!is_usual).then(|| ModelError::new(ModelErrorKind::Malformed, provider.name(), message))
+}
+
+/// Takes the end of an answer whose events are complete.
+async fn drain(mut answer: Response) {
+    let rest = async {
+        let mut bytes = 0;
+        while let Ok(Some(piece)) = answer.chunk().await {
+            bytes += piece.len();
+            if bytes > MAX_ERROR {
+                break;
+            }
+        }
+    };
+    let _ = timeout(END_TIME, rest).await;
+}
+
+pub(crate) fn cancelled(provider: &ModelEndpoint) -> ModelError {
+    ModelError::new(ModelErrorKind::Cancelled, provider.name(), "it was cancelled")
+}

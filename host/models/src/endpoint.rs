@@ -1,0 +1,261 @@
+//! Where models are, and the key that opens them.
+
+use std::fmt;
+use std::sync::Arc;
+
+use berth_contract::text::{cut, neutral_line};
+use berth_requests::{Credential, Request, check_url};
+use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE};
+use http::{HeaderMap, HeaderName, HeaderValue, Method};
+use url::Url;
+
+use crate::failure::{ModelError, ModelErrorKind};
+use crate::format::{Caching, WireFormat, WireOptions};
+use crate::raw::RawJson;
+use crate::turn::Turn;
+
+/// What the requests are for, in their records.
+const PURPOSE: &str = "model";
+
+/// The fewest bytes of a key. It is searched for in answers, and a shorter one would be found there
+/// by chance.
+const MIN_KEY: usize = 6;
+
+/// A provider of models: a server and how to speak with it.
+#[derive(Clone, Debug)]
+pub struct ModelEndpoint {
+    name: String,
+    format: WireFormat,
+    base: Url,
+    keys: Vec<ModelKey>,
+    headers: HeaderMap,
+    options: WireOptions,
+}
+
+impl ModelEndpoint {
+    /// A provider at a base URL, in the form that its own documents have: with or without `/v1`.
+    ///
+    /// # Errors
+    ///
+    /// The URL can't be used.
+    pub fn new(name: &str, format: WireFormat, base_url: &str) -> Result<Self, ModelError> {
+        let failed = |why: String| {
+            let why = format!("its base URL can't be used: {why}");
+            ModelError::new(ModelErrorKind::Request, name, why)
+        };
+        let mut base = check_url(base_url).map_err(|error| failed(error.to_string()))?;
+        base.set_fragment(None);
+        let path = base.path().trim_end_matches('/').to_owned();
+        let last = path.rsplit('/').next().unwrap_or_default();
+        let has_version = last
+            .strip_prefix('v')
+            .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
+        let path = match (format, path.as_str()) {
+            // The paths of Ollama begin at the root.
+            (WireFormat::Ollama, path) => path.trim_end_matches("/api").to_owned(),
+            (WireFormat::Messages, path) if !has_version => format!("{path}/v1"),
+            (WireFormat::Chat | WireFormat::Responses, "") => "/v1".to_owned(),
+            (_, path) => path.to_owned(),
+        };
+        base.set_path(&path);
+        let host = base.host_str().unwrap_or_default();
+        let is_openai = host == "api.openai.com" || host.ends_with(".openai.azure.com");
+        let options = WireOptions {
+            provider: name.to_owned(),
+            completion_tokens: is_openai,
+            ..WireOptions::default()
+        };
+        let (name, headers) = (name.to_owned(), HeaderMap::new());
+        Ok(Self { name, format, base, keys: Vec::new(), headers, options })
+    }
+
+    /// With a key, which goes to the origin of the base URL and nowhere else. A second one has a
+    /// header of its own.
+    #[must_use]
+    pub fn key(mut self, key: ModelKey) -> Self {
+        self.keys.push(key);
+        self
+    }
+
+    /// With a header in all requests. One with a secret belongs into the key.
+    #[must_use]
+    pub fn header(mut self, name: HeaderName, value: HeaderValue) -> Self {
+        self.headers.insert(name, value);
+        self
+    }
+
+    /// With a further field in the body of all requests.
+    #[must_use]
+    pub fn field(mut self, name: &str, value: RawJson) -> Self {
+        self.options.fields.push((name.to_owned(), value));
+        self
+    }
+
+    /// With another way of asking for the provider's cache.
+    #[must_use]
+    pub fn caching(mut self, caching: Caching) -> Self {
+        self.options.caching = caching;
+        self
+    }
+
+    /// Without sending thinking back, for servers that refuse it.
+    #[must_use]
+    pub fn drop_thinking(mut self) -> Self {
+        self.options.drop_thinking = true;
+        self
+    }
+
+    /// With the size of the context that a local server should make room for.
+    #[must_use]
+    pub fn context(mut self, tokens: Option<u64>) -> Self {
+        self.options.context = tokens;
+        self
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its format.
+    pub fn format(&self) -> WireFormat {
+        self.format
+    }
+
+    /// Where its requests go, without the path of each.
+    pub fn base_url(&self) -> &Url {
+        &self.base
+    }
+
+    /// Whether it is on this machine.
+    pub fn is_local(&self) -> bool {
+        match self.base.host() {
+            Some(url::Host::Domain(name)) => name == "localhost",
+            Some(url::Host::Ipv4(address)) => address.is_loopback(),
+            Some(url::Host::Ipv6(address)) => address.to_canonical().is_loopback(),
+            None => false,
+        }
+    }
+
+    /// What the format needs to know of it.
+    pub fn options(&self) -> &WireOptions {
+        &self.options
+    }
+
+    pub(crate) fn keys(&self) -> &[ModelKey] {
+        &self.keys
+    }
+
+    /// The request for a turn.
+    pub(crate) fn ask(&self, turn: &Turn) -> Result<Request, ModelError> {
+        let wire = self.format.request(turn, &self.options);
+        let mut request = self.request(Method::POST, wire.path, wire.headers)?;
+        let accepted = match self.format {
+            WireFormat::Ollama => "application/x-ndjson",
+            _ => "text/event-stream",
+        };
+        request = request
+            .header(ACCEPT, HeaderValue::from_static(accepted))
+            .header(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        Ok(request.body(wire.body))
+    }
+
+    /// A request below the base URL. Its redirects aren't followed.
+    pub(crate) fn request(
+        &self,
+        method: Method,
+        path: &str,
+        headers: Vec<(&'static str, &'static str)>,
+    ) -> Result<Request, ModelError> {
+        let mut url = self.base.clone();
+        let (path, query) = path.split_once('?').map_or((path, None), |(a, b)| (a, Some(b)));
+        url.set_path(&format!("{}{path}", self.base.path().trim_end_matches('/')));
+        if let Some(query) = query {
+            let whole =
+                url.query().map_or_else(|| query.to_owned(), |own| format!("{own}&{query}"));
+            url.set_query(Some(&whole));
+        }
+        let mut request = Request::new(PURPOSE, method, url.as_str())
+            .map_err(|error| ModelError::from_door(&self.name, &error))?
+            .stay();
+        for key in &self.keys {
+            request = request.credential(Some(key.credential(&url, self.format)));
+        }
+        let fixed = headers
+            .into_iter()
+            .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)));
+        let mut all: HeaderMap = fixed.collect();
+        // The operator's win.
+        for (name, value) in &self.headers {
+            all.insert(name.clone(), value.clone());
+        }
+        for (name, value) in &all {
+            request = request.header(name.clone(), value.clone());
+        }
+        Ok(request)
+    }
+}
+
+/// The key of a provider. `Debug` doesn't show it.
+#[derive(Clone)]
+pub struct ModelKey {
+    secret: String,
+    value: Arc<str>,
+    header: Option<(HeaderName, String)>,
+}
+
+impl ModelKey {
+    /// The value of a secret.
+    ///
+    /// # Errors
+    ///
+    /// It can't be a key. The text names the secret, and never its value.
+    pub fn new(secret: &str, value: &str) -> Result<Self, String> {
+        let shown = neutral_line(cut(secret, 100));
+        let value = value.trim();
+        if value.len() < MIN_KEY {
+            return Err(format!("the secret `{shown}` has fewer than {MIN_KEY} bytes, the least"));
+        }
+        if !value.bytes().all(|byte| (b'!'..=b'~').contains(&byte)) {
+            return Err(format!(
+                "the secret `{shown}` has spaces or other characters that no key has"
+            ));
+        }
+        Ok(Self { secret: shown, value: value.into(), header: None })
+    }
+
+    /// In another header than the usual one of the format, after a text such as `Bearer `.
+    #[must_use]
+    pub fn in_header(mut self, name: HeaderName, prefix: &str) -> Self {
+        self.header = Some((name, prefix.to_owned()));
+        self
+    }
+
+    /// The name of the secret.
+    pub fn secret(&self) -> &str {
+        &self.secret
+    }
+
+    pub(crate) fn value(&self) -> &str {
+        &self.value
+    }
+
+    fn credential(&self, url: &Url, format: WireFormat) -> Credential {
+        let usual = match format {
+            WireFormat::Messages => (HeaderName::from_static("x-api-key"), String::new()),
+            _ => (AUTHORIZATION, "Bearer ".to_owned()),
+        };
+        let (name, prefix) = self.header.clone().unwrap_or(usual);
+        // The value has only characters that may stand in a header. With a prefix that has others,
+        // nothing is sent.
+        let value = HeaderValue::from_str(&format!("{prefix}{}", self.value));
+        let value = value.unwrap_or(HeaderValue::from_static(""));
+        Credential::in_header(url, name, value)
+    }
+}
+
+impl fmt::Debug for ModelKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ModelKey").field("secret", &self.secret).finish_non_exhaustive()
+    }
+}

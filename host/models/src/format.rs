@@ -1,0 +1,196 @@
+//! The formats, what a request in one of them needs, and what may be wrong with an answer.
+
+use std::fmt;
+
+use berth_contract::text::{cut, neutral_line};
+use serde::{Deserialize, Serialize};
+
+use crate::raw::{Fields, RawJson};
+
+/// Bytes of a server's own words in an error.
+const WORDS: usize = 500;
+
+/// A format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum WireFormat {
+    /// Anthropic's Messages.
+    Messages,
+    /// OpenAI's Chat Completions.
+    Chat,
+    /// OpenAI's Responses.
+    Responses,
+    /// Ollama's chat.
+    Ollama,
+}
+
+/// How a request marks what the provider should cache, in the one format where it has to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Caching {
+    /// The server finds the end of the conversation by itself. Nothing that was sent changes.
+    #[default]
+    Automatic,
+    /// Marks in the messages, which move with the conversation: for servers that don't know the
+    /// automatic one.
+    Marks,
+    /// Nothing is marked.
+    Off,
+}
+
+/// What a provider wants besides the turn.
+#[derive(Clone, Debug, Default)]
+pub struct WireOptions {
+    /// The provider's name: opaque parts of other providers are left out.
+    pub provider: String,
+    /// Further fields of the body, as the operator wrote them.
+    pub fields: Vec<(String, RawJson)>,
+    /// How the cache is asked for.
+    pub caching: Caching,
+    /// Whether the most tokens are called `max_completion_tokens`, as only OpenAI itself does.
+    pub completion_tokens: bool,
+    /// Whether thinking is left out of what goes back, for servers that refuse it.
+    pub drop_thinking: bool,
+    /// The size of the context that a local server should make room for.
+    pub context: Option<u64>,
+}
+
+/// A request of a format.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WireRequest {
+    /// Below the base URL of the format.
+    pub path: &'static str,
+    /// Headers besides that with the key.
+    pub headers: Vec<(&'static str, &'static str)>,
+    /// The body, in JSON.
+    pub body: Vec<u8>,
+}
+
+/// The bounds of one answer. Whatever a server sends, no more than a few times `answer` and `event`
+/// is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WireCaps {
+    /// Bytes of one line and of one event. The last event of Responses repeats the whole answer,
+    /// and the request's tools and system text too.
+    pub event: usize,
+    /// Bytes of the arguments of one call.
+    pub arguments: usize,
+    /// Bytes of all that is kept.
+    pub answer: usize,
+    /// Bytes of the stream with all that is around the answer: hundreds for each token.
+    pub stream: u64,
+    /// Blocks.
+    pub blocks: usize,
+    /// Calls.
+    pub calls: usize,
+}
+
+impl Default for WireCaps {
+    fn default() -> Self {
+        Self {
+            event: 8 << 20,
+            arguments: 4 << 20,
+            answer: 32 << 20,
+            stream: 256 << 20,
+            blocks: 2048,
+            calls: 128,
+        }
+    }
+}
+
+/// Why an answer can't be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum WireError {
+    /// It reached a cap.
+    #[error("{what} is longer than {limit} bytes, the limit")]
+    Cap {
+        /// What is too long.
+        what: &'static str,
+        /// The limit.
+        limit: u64,
+    },
+    /// There are too many of something.
+    #[error("there are more than {limit} {what}, the limit")]
+    Count {
+        /// What there is too much of.
+        what: &'static str,
+        /// The limit.
+        limit: usize,
+    },
+    /// It isn't of the format.
+    #[error("its answer can't be read: {0}")]
+    Malformed(String),
+    /// It ended before it was complete.
+    #[error("its answer ended before it was complete")]
+    Cut,
+    /// The server reports an error.
+    #[error("{0}")]
+    Server(ServerError),
+}
+
+impl WireError {
+    pub(crate) fn cap(what: &'static str, limit: u64) -> Self {
+        Self::Cap { what, limit }
+    }
+
+    pub(crate) fn count(what: &'static str, limit: usize) -> Self {
+        Self::Count { what, limit }
+    }
+}
+
+/// An error in a server's words, each in one bounded line.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ServerError {
+    /// Its kind or code, such as `overloaded_error`.
+    pub kind: String,
+    /// Its message.
+    pub message: String,
+}
+
+impl ServerError {
+    /// Finds the error in a body, in any of the forms that servers have for it.
+    pub(crate) fn find(text: &str) -> Option<Self> {
+        Self::from_fields(&Fields::parse(text)?)
+    }
+
+    pub(crate) fn from_fields(fields: &Fields<'_>) -> Option<Self> {
+        let line = |text: &str| neutral_line(cut(text, WORDS));
+        if let Some(error) = fields.object("error") {
+            // A body in a body: some gateways hand the other server's words on as a text.
+            let inner = error.text("message");
+            let inner = inner.as_deref().and_then(|text| Self::find(text.trim()));
+            if let Some(inner) = inner.filter(|inner| !inner.message.is_empty()) {
+                return Some(inner);
+            }
+            let code = error.some_text("code").or_else(|| error.some_text("type"));
+            let code = match code {
+                Some(code) => code.into_owned(),
+                None => error.number("code").map_or_else(String::new, |code| code.to_string()),
+            };
+            let kind = match (error.some_text("type"), code) {
+                // `type` alone is too general, and `code` alone is often a number.
+                (Some(kind), code) if kind != code => format!("{kind} {code}"),
+                (_, code) => code,
+            };
+            let message = error.some_text("message").unwrap_or_default();
+            return Some(Self { kind: line(kind.trim()), message: line(&message) });
+        }
+        let error = fields.some_text("error").or_else(|| fields.some_text("detail"));
+        if let Some(message) = error {
+            return Some(Self { kind: String::new(), message: line(&message) });
+        }
+        let message = fields.some_text("message")?;
+        let code = fields.some_text("code").or_else(|| fields.some_text("type"));
+        Some(Self { kind: line(&code.unwrap_or_default()), message: line(&message) })
+    }
+}
+
+impl fmt::Display for ServerError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.kind.as_str(), self.message.as_str()) {
+            ("", "") => f.write_str("it reports an error without words"),
+            (kind, "") => write!(f, "it reports the error {kind}"),
+            ("", message) => f.write_str(message),
+            (kind, message) => write!(f, "{message} ({kind})"),
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! Looks for the keys in what a server sends. Only a server that was sent it could, and nothing of
+//! its answer is used then: a session would keep it, and a screen show it.
+
+use crate::endpoint::ModelKey;
+use crate::turn::ModelEvent;
+
+/// Looks for all keys of a provider.
+pub(crate) struct KeyGuards(Vec<KeyGuard>);
+
+impl KeyGuards {
+    pub(crate) fn new(keys: &[ModelKey]) -> Self {
+        Self(keys.iter().map(|key| KeyGuard::new(key.value())).collect())
+    }
+
+    /// Whether the bytes of the answer have a key, with these at their end.
+    pub(crate) fn is_in_bytes(&mut self, bytes: &[u8]) -> bool {
+        self.0.iter_mut().any(|guard| guard.is_in(0, bytes))
+    }
+
+    /// Whether what the events say has a key, however it was cut.
+    pub(crate) fn is_in_event(&mut self, event: &ModelEvent) -> bool {
+        self.0.iter_mut().any(|guard| guard.is_in_event(event))
+    }
+
+    /// A text of a server without the keys.
+    pub(crate) fn hidden(&self, text: &str) -> String {
+        self.0.iter().fold(text.to_owned(), |text, guard| guard.hidden(&text))
+    }
+}
+
+/// Looks for one key, which isn't empty.
+struct KeyGuard {
+    key: Vec<u8>,
+    /// The end of what came, in which the key may have begun: of the bytes, the text, the thinking.
+    tails: [Vec<u8>; 3],
+}
+
+impl KeyGuard {
+    fn new(key: &str) -> Self {
+        Self { key: key.as_bytes().to_vec(), tails: Default::default() }
+    }
+
+    fn is_in_event(&mut self, event: &ModelEvent) -> bool {
+        match event {
+            ModelEvent::Text(text) => self.is_in(1, text.as_bytes()),
+            ModelEvent::Thinking(text) => self.is_in(2, text.as_bytes()),
+            ModelEvent::CallBegun(name) => self.is_whole_in(name.as_bytes()),
+            ModelEvent::Call(call) => [&call.id, &call.name, &call.arguments]
+                .iter()
+                .any(|text| self.is_whole_in(text.as_bytes())),
+            _ => false,
+        }
+    }
+
+    fn hidden(&self, text: &str) -> String {
+        std::str::from_utf8(&self.key)
+            .map_or_else(|_| text.to_owned(), |key| text.replace(key, "[the key]"))
+    }
+
+    fn is_in(&mut self, kind: usize, bytes: &[u8]) -> bool {
+        // What is across the border, and then what is inside.
+        let tail = &mut self.tails[kind];
+        tail.extend_from_slice(&bytes[..bytes.len().min(self.key.len() - 1)]);
+        let is_across = find(tail, &self.key);
+        if bytes.len() >= self.key.len() {
+            tail.clear();
+            tail.extend_from_slice(&bytes[bytes.len() - (self.key.len() - 1)..]);
+        } else {
+            let too_much = tail.len().saturating_sub(self.key.len() - 1);
+            tail.drain(..too_much);
+        }
+        is_across || self.is_whole_in(bytes)
+    }
+
+    fn is_whole_in(&self, bytes: &[u8]) -> bool {
+        find(bytes, &self.key)
+    }
+}
+
+fn find(bytes: &[u8], key: &[u8]) -> bool {
+    // The first byte is found fast, and seldom.
+    let mut rest = bytes;
+    while let Some(at) = rest.iter().position(|byte| *byte == key[0]) {
+        rest = &rest[at..];
+        if rest.starts_with(key) {
+            return true;
+        }
+        rest = &rest[1..];
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn key_is_found_however_it_is_cut() {
+        let text = "ssecret-secret-1 and more";
+        for size in 1..text.len() {
+            let mut guard = KeyGuard::new("secret-1");
+            let found = text.as_bytes().chunks(size).any(|piece| guard.is_in(0, piece));
+            assert!(found, "{size}");
+            let mut guard = KeyGuard::new("secret-2");
+            assert!(!text.as_bytes().chunks(size).any(|piece| guard.is_in(0, piece)));
+        }
+        assert_eq!(KeyGuard::new("secret-1").hidden("a secret-1."), "a [the key].");
+    }
+}

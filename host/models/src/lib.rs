@@ -1,0 +1,32 @@
+//! Models of providers: what one is asked and what it answers, independent of the provider
+//! ([`Turn`], [`ModelAnswer`]); the four usual formats, each a pure pair of functions
+//! ([`WireFormat`]); and one driver that asks in all of them.
+
+mod assembly;
+mod body;
+mod driver;
+mod endpoint;
+mod explain;
+mod failure;
+mod format;
+mod guard;
+mod list;
+mod merged;
+mod raw;
+mod retry;
+mod split;
+mod turn;
+mod wire;
+
+pub use driver::{AnswerTimes, ModelClient};
+pub use endpoint::{ModelEndpoint, ModelKey};
+pub use failure::{ModelError, ModelErrorKind};
+pub use format::{Caching, ServerError, WireCaps, WireError, WireFormat, WireOptions, WireRequest};
+pub use list::ListedModel;
+pub use raw::RawJson;
+pub use retry::ModelRetries;
+pub use turn::{
+    Block, CallResult, FinishReason, ModelAnswer, ModelCall, ModelEvent, ModelTool, OutputSchema,
+    Part, ThinkingLevel, TokenUsage, Turn, TurnMessage,
+};
+pub use wire::Decoder;

@@ -1,0 +1,196 @@
+//! Which models a provider has, and how much each can read.
+
+use berth_contract::CancellationToken;
+use berth_requests::{Request, Response};
+use http::header::CONTENT_TYPE;
+use http::{HeaderValue, Method};
+
+use crate::body::object;
+use crate::driver::{ModelClient, cancelled};
+use crate::endpoint::ModelEndpoint;
+use crate::failure::{ModelError, ModelErrorKind};
+use crate::format::WireFormat;
+use crate::guard::KeyGuards;
+use crate::raw::Fields;
+
+/// Most bytes of a list. The longest ones have a few hundred models with a page of text each.
+const MAX_LIST: usize = 16 << 20;
+
+/// Most models of a list.
+const MAX_MODELS: usize = 10_000;
+
+/// Most bytes of a model's name.
+const MAX_NAME: usize = 256;
+
+/// A model that a provider has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListedModel {
+    /// Its name in requests.
+    pub name: String,
+    /// The most tokens that it reads, as far as the server says it.
+    pub context: Option<u64>,
+    /// The most tokens that it answers, as far as the server says it.
+    pub max_output: Option<u64>,
+}
+
+impl ModelClient {
+    /// The models of a provider, in its order. Each is asked once, without further attempts.
+    ///
+    /// # Errors
+    ///
+    /// There is no list.
+    pub async fn list(
+        &self,
+        provider: &ModelEndpoint,
+        cancel: &CancellationToken,
+    ) -> Result<Vec<ListedModel>, ModelError> {
+        let listed = cancel.run_until_cancelled(self.listed(provider)).await;
+        listed.unwrap_or_else(|| Err(cancelled(provider)))
+    }
+
+    /// The most tokens that a model reads. `None` if the server doesn't say it.
+    ///
+    /// # Errors
+    ///
+    /// The server doesn't answer.
+    pub async fn context_window(
+        &self,
+        provider: &ModelEndpoint,
+        model: &str,
+        cancel: &CancellationToken,
+    ) -> Result<Option<u64>, ModelError> {
+        let found = async {
+            if provider.format() == WireFormat::Ollama {
+                return self.ollama_window(provider, model).await;
+            }
+            let models = self.listed(provider).await?;
+            Ok(models.into_iter().find(|it| it.name == model).and_then(|it| it.context))
+        };
+        let found = cancel.run_until_cancelled(found).await;
+        found.unwrap_or_else(|| Err(cancelled(provider)))
+    }
+
+    async fn listed(&self, provider: &ModelEndpoint) -> Result<Vec<ListedModel>, ModelError> {
+        let (path, headers, list) = match provider.format() {
+            WireFormat::Messages => {
+                ("/models?limit=1000", vec![("anthropic-version", "2023-06-01")], "data")
+            }
+            WireFormat::Chat | WireFormat::Responses => ("/models", Vec::new(), "data"),
+            WireFormat::Ollama => ("/api/tags", Vec::new(), "models"),
+        };
+        let body = self.read(provider, provider.request(Method::GET, path, headers)?, "").await?;
+        // Some servers answer with the list alone.
+        let items = match Fields::parse(&body) {
+            Some(fields) if fields.raw(list).is_some() => fields.items(list),
+            Some(fields) if fields.raw("models").is_some() => fields.items("models"),
+            Some(_) => return Err(unreadable(provider, &format!("it has no `{list}`"))),
+            None => serde_json::from_str(&body)
+                .map_err(|_| unreadable(provider, "it isn't a list in JSON"))?,
+        };
+        if items.len() > MAX_MODELS {
+            let message = format!("it has more than {MAX_MODELS} models, the limit");
+            return Err(ModelError::new(ModelErrorKind::Cap, provider.name(), message));
+        }
+        Ok(items.into_iter().filter_map(|item| listed_model(item.get())).collect())
+    }
+
+    /// What Ollama can read of a conversation: what was set here, otherwise what the running model
+    /// has room for, otherwise what it was made for.
+    async fn ollama_window(
+        &self,
+        provider: &ModelEndpoint,
+        model: &str,
+    ) -> Result<Option<u64>, ModelError> {
+        if provider.options().context.is_some() {
+            return Ok(provider.options().context);
+        }
+        let request = provider.request(Method::GET, "/api/ps", Vec::new())?;
+        if let Ok(running) = self.read(provider, request, model).await {
+            let fields = Fields::parse(&running).unwrap_or_default();
+            let models = fields.items("models");
+            let mut models = models.iter().filter_map(|item| Fields::parse(item.get()));
+            let is_it = |it: &Fields<'_>| {
+                ["name", "model"].iter().any(|key| it.text(key).as_deref() == Some(model))
+            };
+            let running = models.find(is_it).and_then(|it| it.number("context_length"));
+            if running.is_some() {
+                return Ok(running);
+            }
+        }
+        let body = object(|body| body.field("model", model));
+        let request = provider
+            .request(Method::POST, "/api/show", Vec::new())?
+            .header(CONTENT_TYPE, HeaderValue::from_static("application/json"))
+            .body(body);
+        let shown = self.read(provider, request, model).await?;
+        let info = Fields::parse(&shown).and_then(|fields| fields.object("model_info"));
+        let info = info.unwrap_or_default();
+        let name = info.iter().map(|(key, _)| key).find(|key| key.ends_with(".context_length"));
+        Ok(name.and_then(|name| info.number(name)))
+    }
+
+    /// The whole body of an answer.
+    async fn read(
+        &self,
+        provider: &ModelEndpoint,
+        request: Request,
+        model: &str,
+    ) -> Result<String, ModelError> {
+        let mut answer: Response = self.send(provider, request, model).await?;
+        let mut body = Vec::new();
+        loop {
+            let piece = answer.chunk().await;
+            let piece = piece.map_err(|error| ModelError::from_door(provider.name(), &error))?;
+            let Some(piece) = piece else { break };
+            if body.len() + piece.len() > MAX_LIST {
+                let message = format!("its list has more than {} MiB, the limit", MAX_LIST >> 20);
+                return Err(ModelError::new(ModelErrorKind::Cap, provider.name(), message));
+            }
+            body.extend_from_slice(&piece);
+        }
+        let guard = KeyGuards::new(provider.keys());
+        Ok(guard.hidden(&String::from_utf8_lossy(&body)))
+    }
+}
+
+fn unreadable(provider: &ModelEndpoint, why: &str) -> ModelError {
+    let message = format!(
+        "its list of models can't be read: {why}. Check the base URL {}",
+        provider.base_url()
+    );
+    ModelError::new(ModelErrorKind::Malformed, provider.name(), message)
+}
+
+/// A model of a list, in the words of all the servers that there are. One whose name couldn't be
+/// used is left out.
+fn listed_model(item: &str) -> Option<ListedModel> {
+    let fields = Fields::parse(item)?;
+    let name = fields.some_text("id").or_else(|| fields.some_text("name"))?;
+    let is_usable = name.len() <= MAX_NAME && !name.chars().any(char::is_control);
+    let meta = fields.object("meta").unwrap_or_default();
+    let top = fields.object("top_provider").unwrap_or_default();
+    let context = [
+        // What a running server has room for, before what the model was made for.
+        meta.number("n_ctx"),
+        fields.number("loaded_context_length"),
+        fields.number("max_model_len"),
+        fields.number("max_input_tokens"),
+        fields.number("context_window"),
+        top.number("context_length"),
+        fields.number("context_length"),
+        fields.number("max_context_length"),
+        meta.number("n_ctx_train"),
+    ];
+    let max_output = [
+        fields.number("max_tokens"),
+        fields.number("max_output_tokens"),
+        fields.number("max_completion_tokens"),
+        top.number("max_completion_tokens"),
+    ];
+    let first = |numbers: &[Option<u64>]| numbers.iter().flatten().copied().find(|it| *it > 0);
+    is_usable.then(|| ListedModel {
+        name: name.into_owned(),
+        context: first(&context),
+        max_output: first(&max_output),
+    })
+}

@@ -1,0 +1,219 @@
+//! JSON objects that come in pieces. Each value stays in the bytes that were sent; texts that come
+//! in pieces are joined in these bytes, escapes and all.
+
+use std::fmt::Write as _;
+
+use serde_json::value::RawValue;
+
+use crate::raw::{Fields, RawJson, inside, items};
+
+/// Texts of list items that come in pieces. Other fields of such an item are said again.
+const JOINED: [&str; 6] = ["arguments", "content", "data", "summary", "text", "thinking"];
+
+/// An object, of which more may come.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Merged(Vec<(String, Value)>);
+
+#[derive(Clone, Debug)]
+enum Value {
+    Raw(String),
+    /// The characters between the quotes.
+    Text(String),
+    List(Vec<Merged>, Vec<String>),
+}
+
+impl Merged {
+    pub(crate) fn new(fields: &Fields<'_>) -> Self {
+        let mut merged = Self::default();
+        for (key, value) in fields.iter() {
+            merged.set(key, value);
+        }
+        merged
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(crate) fn keys(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(|(key, _)| key.as_str())
+    }
+
+    /// Whether a field is there with more than `null`.
+    pub(crate) fn has(&self, key: &str) -> bool {
+        self.0.iter().any(|(known, value)| {
+            known == key && !matches!(value, Value::Raw(raw) if raw == "null")
+        })
+    }
+
+    /// Sets a field to a value.
+    pub(crate) fn set(&mut self, key: &str, value: &RawValue) {
+        let value = match (inside(value), value.get().starts_with('[')) {
+            (Some(text), _) => Value::Text(text.to_owned()),
+            (_, true) => {
+                let mut list = Value::List(Vec::new(), Vec::new());
+                list.extend(value);
+                list
+            }
+            _ => Value::Raw(value.get().to_owned()),
+        };
+        self.put(key, value);
+    }
+
+    /// Sets a field to a text.
+    pub(crate) fn set_text(&mut self, key: &str, text: &str) {
+        let quoted = serde_json::Value::from(text).to_string();
+        self.put(key, Value::Text(quoted[1..quoted.len() - 1].to_owned()));
+    }
+
+    /// Sets a field to JSON that is known to be valid.
+    pub(crate) fn set_json(&mut self, key: &str, json: String) {
+        self.put(key, Value::Raw(json));
+    }
+
+    /// Adds a piece: texts are joined and lists grow, other values replace what was there.
+    pub(crate) fn add(&mut self, key: &str, value: &RawValue) {
+        if value.get() == "null" && self.get_mut(key).is_some() {
+            return;
+        }
+        match (self.get_mut(key), inside(value)) {
+            (Some(Value::Text(text)), Some(more)) => text.push_str(more),
+            (Some(list @ Value::List(..)), _) if value.get().starts_with('[') => list.extend(value),
+            _ => self.set(key, value),
+        }
+    }
+
+    /// Adds an item to a list.
+    pub(crate) fn push(&mut self, key: &str, item: &RawValue) {
+        if !matches!(self.get_mut(key), Some(Value::List(..))) {
+            self.put(key, Value::List(Vec::new(), Vec::new()));
+        }
+        if let Some(list) = self.get_mut(key) {
+            list.push(item);
+        }
+    }
+
+    /// The object as JSON, with the values of the pieces in their own bytes.
+    pub(crate) fn json(&self) -> RawJson {
+        let mut out = String::new();
+        self.write(&mut out);
+        // It consists of valid values, but a text that ended within an escape may not.
+        RawJson::new(out).unwrap_or_else(|_| RawJson::from_value(&serde_json::json!({})))
+    }
+
+    fn write(&self, out: &mut String) {
+        out.push('{');
+        for (index, (key, value)) in self.0.iter().enumerate() {
+            let comma = if index == 0 { "" } else { "," };
+            let _ = write!(out, "{comma}{}:", serde_json::Value::from(key.as_str()));
+            match value {
+                Value::Raw(raw) => out.push_str(raw),
+                Value::Text(text) => {
+                    let _ = write!(out, "\"{text}\"");
+                }
+                Value::List(merged, other) => {
+                    out.push('[');
+                    for (index, item) in merged.iter().enumerate() {
+                        out.push_str(if index == 0 { "" } else { "," });
+                        item.write(out);
+                    }
+                    for (index, item) in other.iter().enumerate() {
+                        out.push_str(if index + merged.len() == 0 { "" } else { "," });
+                        out.push_str(item);
+                    }
+                    out.push(']');
+                }
+            }
+        }
+        out.push('}');
+    }
+
+    fn get_mut(&mut self, key: &str) -> Option<&mut Value> {
+        self.0.iter_mut().find(|(known, _)| known == key).map(|(_, value)| value)
+    }
+
+    fn put(&mut self, key: &str, value: Value) {
+        match self.get_mut(key) {
+            Some(known) => *known = value,
+            None => self.0.push((key.to_owned(), value)),
+        }
+    }
+}
+
+impl Value {
+    fn extend(&mut self, list: &RawValue) {
+        for item in items(list) {
+            self.push(item);
+        }
+    }
+
+    /// Adds an item, to one with the same `index` if there is one.
+    fn push(&mut self, item: &RawValue) {
+        let Self::List(merged, other) = self else { return };
+        let fields = Fields::parse(item.get());
+        let index = fields.as_ref().and_then(|fields| fields.number("index"));
+        let (Some(fields), Some(index)) = (fields, index) else {
+            return other.push(item.get().to_owned());
+        };
+        let same = merged.iter_mut().find(|known| known.index() == Some(index));
+        let Some(same) = same else { return merged.push(Merged::new(&fields)) };
+        for (key, value) in fields.iter() {
+            if JOINED.contains(&key) {
+                same.add(key, value);
+            } else if value.get() != "null" {
+                same.set(key, value);
+            }
+        }
+    }
+}
+
+impl Merged {
+    fn index(&self) -> Option<u64> {
+        self.0.iter().find_map(|(key, value)| match value {
+            Value::Raw(raw) if key == "index" => raw.parse().ok(),
+            _ => None,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn merged(pieces: &[&str]) -> String {
+        let mut merged = Merged::default();
+        for piece in pieces {
+            let fields = Fields::parse(piece).expect("it is an object");
+            for (key, value) in fields.iter() {
+                merged.add(key, value);
+            }
+        }
+        merged.json().get().to_owned()
+    }
+
+    #[test]
+    fn pieces_are_joined_in_their_own_bytes() {
+        let whole = merged(&[
+            r#"{"a":"x\u00e9\ud83d","n":1.0,"o":{"k" : 1},"z":null}"#,
+            r#"{"a":"\ude00\/é","n":2.50,"o":{},"z":null,"a b":[1, {"q":2}]}"#,
+            r#"{"a b":[ 3 ],"n":null}"#,
+        ]);
+        assert_eq!(
+            whole,
+            r#"{"a":"x\u00e9\ud83d\ude00\/é","n":2.50,"o":{},"z":null,"a b":[1,{"q":2},3]}"#
+        );
+    }
+
+    #[test]
+    fn list_items_with_an_index_are_merged() {
+        let whole = merged(&[
+            r#"{"d":[{"type":"reasoning.text","text":"ha","index":0,"signature":null}]}"#,
+            r#"{"d":[{"type":"reasoning.text","text":"ha","index":0,"signature":"s"}]}"#,
+            r#"{"d":[{"type":"reasoning.encrypted","data":"abc","index":1}]}"#,
+        ]);
+        assert_eq!(
+            whole,
+            r#"{"d":[{"type":"reasoning.text","text":"haha","index":0,"signature":"s"},{"type":"reasoning.encrypted","data":"abc","index":1}]}"#
+        );
+    }
+}

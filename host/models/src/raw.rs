@@ -1,0 +1,270 @@
+//! JSON that is kept as it was written.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::de::{self, MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::value::RawValue;
+
+/// A JSON value in the bytes that somebody wrote. It is serialised as a string, so that no way of
+/// storing it can change these bytes.
+#[derive(Clone, PartialEq, Eq)]
+pub struct RawJson(Box<str>);
+
+impl RawJson {
+    /// Keeps a text.
+    ///
+    /// # Errors
+    ///
+    /// It isn't one JSON value.
+    pub fn new(text: impl Into<String>) -> Result<Self, serde_json::Error> {
+        let text = text.into();
+        serde_json::from_str::<&RawValue>(&text)?;
+        // Without the white space around the value, which isn't part of it.
+        Ok(Self(text.trim_ascii().into()))
+    }
+
+    /// Writes a value.
+    pub fn from_value(value: &serde_json::Value) -> Self {
+        Self(value.to_string().into())
+    }
+
+    /// The bytes.
+    pub fn get(&self) -> &str {
+        &self.0
+    }
+
+    pub(crate) fn fields(&self) -> Fields<'_> {
+        Fields::parse(&self.0).unwrap_or_default()
+    }
+}
+
+impl From<&RawValue> for RawJson {
+    fn from(value: &RawValue) -> Self {
+        Self(value.get().into())
+    }
+}
+
+impl fmt::Debug for RawJson {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl Serialize for RawJson {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for RawJson {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        Self::new(text).map_err(|error| de::Error::custom(format!("the kept JSON: {error}")))
+    }
+}
+
+/// The fields of a JSON object in their order, of which only the ones that are asked for are read
+/// further. A field of another type than the expected one counts as missing, and so does `null`:
+/// servers differ in what they leave out.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Fields<'j>(Vec<(Cow<'j, str>, &'j RawValue)>);
+
+impl<'j> Fields<'j> {
+    /// The fields of an object. `None` for any other text.
+    pub(crate) fn parse(text: &'j str) -> Option<Self> {
+        serde_json::from_str(text).ok()
+    }
+
+    /// All fields, also those that are `null`.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &'j RawValue)> {
+        self.0.iter().map(|(key, value)| (&**key, *value))
+    }
+
+    /// A field as it was written. Of several with one name it is the last.
+    pub(crate) fn raw(&self, name: &str) -> Option<&'j RawValue> {
+        let found = self.0.iter().rev().find(|(key, _)| key == name)?.1;
+        (found.get() != "null").then_some(found)
+    }
+
+    pub(crate) fn text(&self, name: &str) -> Option<Cow<'j, str>> {
+        self.raw(name).and_then(string)
+    }
+
+    /// A text that isn't empty.
+    pub(crate) fn some_text(&self, name: &str) -> Option<Cow<'j, str>> {
+        self.text(name).filter(|text| !text.is_empty())
+    }
+
+    pub(crate) fn number(&self, name: &str) -> Option<u64> {
+        number(self.raw(name)?)
+    }
+
+    pub(crate) fn is_true(&self, name: &str) -> bool {
+        self.raw(name).is_some_and(|value| value.get() == "true")
+    }
+
+    pub(crate) fn object(&self, name: &str) -> Option<Fields<'j>> {
+        self.raw(name).and_then(|value| Self::parse(value.get()))
+    }
+
+    /// The items of an array. Empty if there is none.
+    pub(crate) fn items(&self, name: &str) -> Vec<&'j RawValue> {
+        self.raw(name).map(items).unwrap_or_default()
+    }
+}
+
+/// The items of an array. Empty for any other value.
+pub(crate) fn items(value: &RawValue) -> Vec<&RawValue> {
+    serde_json::from_str::<Items<'_>>(value.get()).map(|items| items.0).unwrap_or_default()
+}
+
+/// A number of tokens and the like. Some servers write them as floats.
+fn number(value: &RawValue) -> Option<u64> {
+    let text = value.get();
+    text.parse().ok().or_else(|| {
+        let float: f64 = text.parse().ok()?;
+        // Rounds towards zero, and saturates.
+        (float >= 0.0).then_some(float as u64)
+    })
+}
+
+/// The text of a JSON string. Half a surrogate pair, which some servers send, becomes U+FFFD.
+pub(crate) fn string(value: &RawValue) -> Option<Cow<'_, str>> {
+    struct Text;
+    impl<'de> Visitor<'de> for Text {
+        type Value = Cow<'de, str>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a string")
+        }
+
+        fn visit_borrowed_bytes<E: de::Error>(self, bytes: &'de [u8]) -> Result<Self::Value, E> {
+            Ok(String::from_utf8_lossy(bytes))
+        }
+
+        fn visit_bytes<E: de::Error>(self, bytes: &[u8]) -> Result<Self::Value, E> {
+            Ok(Cow::Owned(String::from_utf8_lossy(bytes).into_owned()))
+        }
+    }
+    if !value.get().starts_with('"') {
+        return None;
+    }
+    serde_json::Deserializer::from_str(value.get()).deserialize_bytes(Text).ok()
+}
+
+/// The characters between the quotes of a JSON string, as they were written.
+pub(crate) fn inside(value: &RawValue) -> Option<&str> {
+    value.get().strip_prefix('"')?.strip_suffix('"')
+}
+
+struct Items<'j>(Vec<&'j RawValue>);
+
+impl<'de: 'j, 'j> Deserialize<'de> for Items<'j> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct List;
+        impl<'de> Visitor<'de> for List {
+            type Value = Items<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an array")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
+                let mut items = Vec::new();
+                while let Some(item) = seq.next_element()? {
+                    items.push(item);
+                }
+                Ok(Items(items))
+            }
+        }
+        deserializer.deserialize_seq(List)
+    }
+}
+
+impl<'de: 'j, 'j> Deserialize<'de> for Fields<'j> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Object;
+        impl<'de> Visitor<'de> for Object {
+            type Value = Fields<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut fields = Vec::new();
+                while let Some((Key(key), value)) = map.next_entry()? {
+                    fields.push((key, value));
+                }
+                Ok(Fields(fields))
+            }
+        }
+        deserializer.deserialize_map(Object)
+    }
+}
+
+/// The name of a field. Only one with escapes is copied.
+struct Key<'j>(Cow<'j, str>);
+
+impl<'de: 'j, 'j> Deserialize<'de> for Key<'j> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Name;
+        impl<'de> Visitor<'de> for Name {
+            type Value = Key<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a name")
+            }
+
+            fn visit_borrowed_str<E: de::Error>(self, name: &'de str) -> Result<Self::Value, E> {
+                Ok(Key(Cow::Borrowed(name)))
+            }
+
+            fn visit_str<E: de::Error>(self, name: &str) -> Result<Self::Value, E> {
+                Ok(Key(Cow::Owned(name.to_owned())))
+            }
+        }
+        deserializer.deserialize_str(Name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_are_read_as_they_were_written() {
+        let text = r#" {"a": {"x" : 1.0}, "n":null,"\u0062":"\ud83d","n2":[1, {}],"a":"é\n"} "#;
+        let fields = Fields::parse(text).expect("it is an object");
+        assert_eq!(fields.text("a").as_deref(), Some("é\n"));
+        assert_eq!(fields.iter().next().map(|(_, raw)| raw.get()), Some(r#"{"x" : 1.0}"#));
+        assert!(fields.raw("n").is_none() && fields.raw("other").is_none());
+        assert!(fields.text("b").is_some_and(|text| text.contains('\u{fffd}')));
+        let items: Vec<&str> = fields.items("n2").iter().map(|item| item.get()).collect();
+        assert_eq!(items, ["1", "{}"]);
+        for other in ["[]", "1", "{", "", "{}x"] {
+            assert!(Fields::parse(other).is_none(), "{other}");
+        }
+    }
+
+    #[test]
+    fn numbers_are_read_in_every_form() {
+        let fields = Fields::parse(r#"{"a":7,"b":7.9,"c":"7","d":-1,"e":1e300}"#).expect("is one");
+        assert_eq!((fields.number("a"), fields.number("b")), (Some(7), Some(7)));
+        assert_eq!((fields.number("c"), fields.number("d")), (None, None));
+        assert_eq!(fields.number("e"), Some(u64::MAX));
+    }
+
+    #[test]
+    fn raw_json_survives_being_stored() {
+        let raw = RawJson::new(" {\"b\" :\n[1,  2.50],\"a\":\"\\u00e9\"}\n").expect("it is JSON");
+        let stored = serde_json::to_string(&raw).expect("it is stored");
+        assert!(!stored.contains('\n'), "it stays on one line");
+        let read: RawJson = serde_json::from_str(&stored).expect("it is read");
+        assert_eq!(read.get(), "{\"b\" :\n[1,  2.50],\"a\":\"\\u00e9\"}");
+        assert!(serde_json::from_str::<RawJson>("\"{\"").is_err());
+        assert!(RawJson::new("{} {}").is_err());
+    }
+}

@@ -1,0 +1,314 @@
+//! Divides the bytes of an answer into events, each bounded before anything parses it.
+
+use std::borrow::Cow;
+
+use crate::format::{WireCaps, WireError};
+
+const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
+
+/// How a stream is divided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// `text/event-stream`.
+    Events,
+    /// One JSON value a line.
+    Lines,
+}
+
+/// One event: its name, which may be empty, and its data.
+pub(crate) struct Frame<'s> {
+    pub(crate) name: &'s str,
+    pub(crate) data: Cow<'s, str>,
+}
+
+/// Takes bytes in any pieces and gives the events in them.
+#[derive(Debug)]
+pub(crate) struct Splitter {
+    form: Form,
+    caps: WireCaps,
+    total: u64,
+    line: Vec<u8>,
+    /// Whether the last byte ended a line as the first of two.
+    after_return: bool,
+    start: Start,
+    name: String,
+    data: Vec<u8>,
+    has_data: bool,
+}
+
+/// What is known of the beginning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Start {
+    /// Nothing yet.
+    Unknown,
+    /// It is a stream.
+    Stream,
+    /// It is one JSON value instead: a server that doesn't stream, or that fails with status 200.
+    Whole,
+}
+
+impl Splitter {
+    pub(crate) fn new(form: Form, caps: WireCaps) -> Self {
+        Self {
+            form,
+            caps,
+            total: 0,
+            line: Vec::new(),
+            after_return: false,
+            start: Start::Unknown,
+            name: String::new(),
+            data: Vec::new(),
+            has_data: false,
+        }
+    }
+
+    /// Takes a piece, and calls `on` with each event that ends in it, until `on` fails.
+    ///
+    /// # Errors
+    ///
+    /// Those of `on`, and a cap that is reached.
+    pub(crate) fn take(
+        &mut self,
+        piece: &[u8],
+        on: &mut dyn FnMut(Frame<'_>) -> Result<(), WireError>,
+    ) -> Result<(), WireError> {
+        let mut rest = piece;
+        while !rest.is_empty() {
+            if std::mem::take(&mut self.after_return) && rest[0] == b'\n' {
+                self.count(1)?;
+                rest = &rest[1..];
+                continue;
+            }
+            let end = match self.start {
+                Start::Whole => None,
+                _ => rest.iter().position(|byte| matches!(byte, b'\n' | b'\r')),
+            };
+            let taken = &rest[..end.unwrap_or(rest.len())];
+            // Counted by the line, so that a stream ends at the same place however it is cut.
+            self.count(taken.len())?;
+            // The part that doesn't fit isn't copied.
+            if self.line.len() + self.data.len() + taken.len() > self.caps.event {
+                return Err(WireError::cap("one event of its answer", self.caps.event as u64));
+            }
+            self.line.extend_from_slice(taken);
+            self.look_at_start();
+            let Some(end) = end.filter(|_| self.start != Start::Whole) else {
+                if let Some(end) = end {
+                    // What was taken showed that line ends mean nothing.
+                    rest = &rest[end..];
+                    continue;
+                }
+                break;
+            };
+            self.count(1)?;
+            self.after_return = rest[end] == b'\r';
+            rest = &rest[end + 1..];
+            self.end_line(on)?;
+        }
+        Ok(())
+    }
+
+    /// Takes the end. What is incomplete is left out, unless only line ends are missing.
+    ///
+    /// # Errors
+    ///
+    /// Those of `on`.
+    pub(crate) fn finish(
+        &mut self,
+        on: &mut dyn FnMut(Frame<'_>) -> Result<(), WireError>,
+    ) -> Result<(), WireError> {
+        if self.start == Start::Whole {
+            let line = std::mem::take(&mut self.line);
+            return match is_whole(&line) {
+                true => on(Frame { name: "", data: String::from_utf8_lossy(&line) }),
+                false => Ok(()),
+            };
+        }
+        match self.form {
+            Form::Lines if is_whole(&self.line) => self.end_line(on),
+            Form::Lines => Ok(()),
+            Form::Events => {
+                if !self.line.is_empty() {
+                    self.end_line(&mut |_| Ok(()))?;
+                }
+                match is_whole(&self.data) || self.data.trim_ascii() == b"[DONE]" {
+                    true => self.end_event(on),
+                    false => Ok(()),
+                }
+            }
+        }
+    }
+
+    fn count(&mut self, bytes: usize) -> Result<(), WireError> {
+        self.total += bytes as u64;
+        if self.total > self.caps.stream {
+            return Err(WireError::cap("its answer", self.caps.stream));
+        }
+        Ok(())
+    }
+
+    fn look_at_start(&mut self) {
+        if self.start != Start::Unknown {
+            return;
+        }
+        let line = &self.line[..];
+        // A part of the mark says nothing yet.
+        if BYTE_ORDER_MARK.starts_with(line) && line != BYTE_ORDER_MARK {
+            return;
+        }
+        let line = line.strip_prefix(BYTE_ORDER_MARK).unwrap_or(line).trim_ascii_start();
+        match line.first() {
+            None => {}
+            Some(b'{' | b'[') if self.form == Form::Events => {
+                self.line = line.to_vec();
+                self.start = Start::Whole;
+            }
+            Some(_) => {
+                if let Some(rest) = self.line.strip_prefix(BYTE_ORDER_MARK) {
+                    self.line = rest.to_vec();
+                }
+                self.start = Start::Stream;
+            }
+        }
+    }
+
+    fn end_line(
+        &mut self,
+        on: &mut dyn FnMut(Frame<'_>) -> Result<(), WireError>,
+    ) -> Result<(), WireError> {
+        let line = std::mem::take(&mut self.line);
+        if self.start == Start::Unknown {
+            // Empty lines before the beginning.
+            if line.starts_with(BYTE_ORDER_MARK) {
+                self.start = Start::Stream;
+            }
+            return Ok(());
+        }
+        if self.form == Form::Lines {
+            return match line.trim_ascii() {
+                b"" => Ok(()),
+                line => on(Frame { name: "", data: String::from_utf8_lossy(line) }),
+            };
+        }
+        if line.is_empty() {
+            return self.end_event(on);
+        }
+        let colon = line.iter().position(|byte| *byte == b':').unwrap_or(line.len());
+        let (field, value) = (&line[..colon], line.get(colon + 1..).unwrap_or_default());
+        let value = value.strip_prefix(b" ").unwrap_or(value);
+        match field {
+            b"data" => {
+                if self.has_data {
+                    self.data.push(b'\n');
+                }
+                self.has_data = true;
+                self.data.extend_from_slice(value);
+            }
+            b"event" => self.name = String::from_utf8_lossy(value).into_owned(),
+            // Comments keep the connection alive; `id` and `retry` are for streams that go on.
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn end_event(
+        &mut self,
+        on: &mut dyn FnMut(Frame<'_>) -> Result<(), WireError>,
+    ) -> Result<(), WireError> {
+        let name = std::mem::take(&mut self.name);
+        let data = std::mem::take(&mut self.data);
+        match std::mem::take(&mut self.has_data) && !data.trim_ascii().is_empty() {
+            true => on(Frame { name: &name, data: String::from_utf8_lossy(&data) }),
+            false => Ok(()),
+        }
+    }
+}
+
+/// Whether it is a whole JSON value.
+fn is_whole(bytes: &[u8]) -> bool {
+    serde_json::from_slice::<serde::de::IgnoredAny>(bytes).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn split(form: Form, pieces: &[&[u8]]) -> Result<Vec<(String, String)>, WireError> {
+        let caps = WireCaps { event: 100, stream: 1000, ..WireCaps::default() };
+        let mut splitter = Splitter::new(form, caps);
+        let mut found = Vec::new();
+        let mut on = |frame: Frame<'_>| {
+            found.push((frame.name.to_owned(), frame.data.into_owned()));
+            Ok(())
+        };
+        for piece in pieces {
+            splitter.take(piece, &mut on)?;
+        }
+        splitter.finish(&mut on)?;
+        Ok(found)
+    }
+
+    /// The events, which are the same for every cut into two and for single bytes.
+    #[track_caller]
+    fn every_cut(form: Form, text: &str) -> Vec<(String, String)> {
+        let whole = split(form, &[text.as_bytes()]).expect("it is small");
+        for at in 0..text.len() {
+            let (one, two) = text.as_bytes().split_at(at);
+            assert_eq!(split(form, &[one, two]).as_ref(), Ok(&whole), "cut at {at}");
+        }
+        let bytes: Vec<&[u8]> = text.as_bytes().chunks(1).collect();
+        assert_eq!(split(form, &bytes).as_ref(), Ok(&whole));
+        whole
+    }
+
+    fn named(events: &[(&str, &str)]) -> Vec<(String, String)> {
+        events.iter().map(|(name, data)| ((*name).to_owned(), (*data).to_owned())).collect()
+    }
+
+    #[test]
+    fn events_are_found_in_every_form() {
+        let text = "\u{feff}: hello\r\nid: 7\r\nretry: 9\r\ndata:\r\n\r\nevent: a\ndata: {\"x\":\ndata: 1}\n\n\r\rdata:y\r\r: ping\n\ndata: [DONE]\n\n";
+        let events = [("a", "{\"x\":\n1}"), ("", "y"), ("", "[DONE]")];
+        assert_eq!(every_cut(Form::Events, text), named(&events));
+    }
+
+    #[test]
+    fn last_event_needs_no_line_end_if_it_is_whole() {
+        assert_eq!(every_cut(Form::Events, "data: {}"), named(&[("", "{}")]));
+        assert_eq!(every_cut(Form::Events, "data: [DONE]\n"), named(&[("", "[DONE]")]));
+        assert_eq!(every_cut(Form::Events, "data: {\"a\":"), []);
+        assert_eq!(
+            every_cut(Form::Lines, "{\"a\":1}\n\r\n{}"),
+            named(&[("", "{\"a\":1}"), ("", "{}")])
+        );
+        assert_eq!(every_cut(Form::Lines, "{\"a\":1}\n{\"a"), named(&[("", "{\"a\":1}")]));
+    }
+
+    #[test]
+    fn answer_that_is_no_stream_is_one_event() {
+        for text in ["{\n \"error\": 1\n}\n", " \r\n\u{a}{\n \"error\": 1\n}\n"] {
+            assert_eq!(every_cut(Form::Events, text), named(&[("", "{\n \"error\": 1\n}\n")]));
+        }
+        assert_eq!(every_cut(Form::Events, "\u{feff}{}"), named(&[("", "{}")]));
+        assert_eq!(every_cut(Form::Events, "<html>\n\n"), []);
+    }
+
+    #[test]
+    fn caps_end_a_stream_at_the_same_place_for_every_cut() {
+        let lines = ["data: ", ": ", "", "data: x\ndata: "]
+            .map(|start| start.to_owned() + &"a".repeat(101));
+        for text in lines {
+            for size in [1, 7, 1000] {
+                let pieces: Vec<&[u8]> = text.as_bytes().chunks(size).collect();
+                let refused = split(Form::Events, &pieces).expect_err("it is too long");
+                assert_eq!(refused, WireError::cap("one event of its answer", 100));
+            }
+        }
+        let endless = ": keep-alive\n\n".repeat(100);
+        for size in [1, 7, 10_000] {
+            let pieces: Vec<&[u8]> = endless.as_bytes().chunks(size).collect();
+            let refused = split(Form::Events, &pieces).expect_err("it is too long");
+            assert_eq!(refused, WireError::cap("its answer", 1000));
+        }
+    }
+}

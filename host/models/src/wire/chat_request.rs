@@ -1,0 +1,190 @@
+//! Requests of OpenAI's Chat Completions.
+
+use crate::body::{Writer, object};
+use crate::turn::{Block, CallResult, ModelAnswer, Part, ThinkingLevel, Turn, TurnMessage};
+use crate::wire::{
+    CallNames, Returned, WireFormat, WireOptions, WireRequest, arguments_object, has_image,
+    joined_text, write_own_fields,
+};
+
+const FORMAT: WireFormat = WireFormat::Chat;
+
+/// Fields that can't be written from outside.
+const RESERVED: [&str; 5] = ["messages", "model", "stream", "stream_options", "tools"];
+
+pub(super) fn request(turn: &Turn, options: &WireOptions) -> WireRequest {
+    let body = object(|body| {
+        body.field("model", &turn.model);
+        body.field("stream", &true);
+        body.raw("stream_options", r#"{"include_usage":true}"#);
+        let max = match options.completion_tokens {
+            true => "max_completion_tokens",
+            false => "max_tokens",
+        };
+        body.maybe(max, turn.max_output.as_ref());
+        match &turn.thinking {
+            ThinkingLevel::Off => body.field("reasoning_effort", "none"),
+            ThinkingLevel::Effort(effort) => body.field("reasoning_effort", effort),
+            ThinkingLevel::Usual | ThinkingLevel::Tokens(_) => {}
+        }
+        if let Some(output) = &turn.output_schema {
+            body.object("response_format", |format| {
+                format.field("type", "json_schema");
+                format.object("json_schema", |schema| {
+                    schema.field("name", &output.name);
+                    schema.field("strict", &true);
+                    schema.raw("schema", output.schema.get());
+                });
+            });
+        }
+        if turn.forbid_calls && !turn.tools.is_empty() {
+            body.field("tool_choice", "none");
+        }
+        write_own_fields(body, options, &RESERVED);
+        write_tools(body, turn);
+        let names = CallNames::new(turn, FORMAT, options);
+        body.array("messages", |messages| {
+            if !turn.system.is_empty() {
+                messages.object_item(|message| {
+                    message.field("role", "system");
+                    message.field("content", &turn.system);
+                });
+            }
+            for message in &turn.messages {
+                match message {
+                    TurnMessage::User(content) => write_user(messages, content),
+                    TurnMessage::Model(answer) => write_answer(messages, answer, options, &names),
+                    TurnMessage::Results(results) => write_results(messages, results, &names),
+                }
+            }
+        });
+    });
+    WireRequest { path: "/chat/completions", headers: Vec::new(), body }
+}
+
+/// The tools, in the form that Ollama has taken over.
+pub(super) fn write_tools(body: &mut Writer<'_>, turn: &Turn) {
+    if turn.tools.is_empty() {
+        return;
+    }
+    body.array("tools", |tools| {
+        for tool in &turn.tools {
+            tools.object_item(|item| {
+                item.field("type", "function");
+                item.object("function", |function| {
+                    function.field("name", &tool.name);
+                    function.field("description", &tool.description);
+                    function.raw("parameters", tool.schema.get());
+                });
+            });
+        }
+    });
+}
+
+fn write_user(messages: &mut Writer<'_>, content: &[Part]) {
+    messages.object_item(|message| {
+        message.field("role", "user");
+        // Many small servers know only texts.
+        if !has_image(content) {
+            return message.field("content", &joined_text(content));
+        }
+        message.array("content", |parts| {
+            for part in content {
+                parts.object_item(|item| match part {
+                    Part::Text(text) => {
+                        item.field("type", "text");
+                        item.field("text", text);
+                    }
+                    Part::Image { media_type, data } => {
+                        item.field("type", "image_url");
+                        item.object("image_url", |url| {
+                            url.field("url", &format!("data:{media_type};base64,{data}"));
+                        });
+                    }
+                });
+            }
+        });
+    });
+}
+
+fn write_answer(
+    messages: &mut Writer<'_>,
+    answer: &ModelAnswer,
+    options: &WireOptions,
+    names: &CallNames<'_>,
+) {
+    let returned = Returned::new(answer, FORMAT, options);
+    messages.object_item(|message| {
+        message.field("role", "assistant");
+        let has_calls = answer.calls().next().is_some();
+        let parts = returned.blocks().find_map(|(block, raw)| match block {
+            // Thoughts may be among the parts.
+            Block::Text { .. } if !options.drop_thinking => raw,
+            _ => None,
+        });
+        match (parts, answer.text()) {
+            (Some(parts), _) => message.fields_of(parts),
+            (None, text) if text.is_empty() && has_calls => message.raw("content", "null"),
+            (None, text) => message.field("content", &text),
+        }
+        for (block, raw) in returned.blocks() {
+            if let (Block::Thinking { .. } | Block::Opaque(_), Some(raw)) = (block, raw) {
+                message.fields_of(raw);
+            }
+        }
+        if has_calls {
+            message.array("tool_calls", |calls| {
+                for (block, raw) in returned.blocks() {
+                    match (block, raw) {
+                        (Block::Call(_), Some(raw)) => calls.item(raw.get()),
+                        (Block::Call(call), None) => calls.object_item(|item| {
+                            item.field("id", names.get(&call.id));
+                            item.field("type", "function");
+                            item.object("function", |function| {
+                                function.field("name", &call.name);
+                                function.field("arguments", &*arguments_object(&call.arguments));
+                            });
+                        }),
+                        _ => {}
+                    }
+                }
+            });
+        }
+    });
+}
+
+/// The results, each in a message. Images may not stand there, so they follow in one of the person.
+fn write_results(messages: &mut Writer<'_>, results: &[CallResult], names: &CallNames<'_>) {
+    for result in results {
+        messages.object_item(|message| {
+            message.field("role", "tool");
+            message.field("tool_call_id", names.get(&result.call));
+            message.field("content", &result_text(result));
+        });
+    }
+    let images = image_parts(results);
+    if !images.is_empty() {
+        write_user(messages, &images);
+    }
+}
+
+/// The text of a result, for formats that have only texts there and can't say that a call failed.
+pub(super) fn result_text(result: &CallResult) -> String {
+    let text = joined_text(&result.content);
+    match (text.is_empty(), has_image(&result.content)) {
+        (true, true) => "(the image follows)".to_owned(),
+        (true, false) => "(no output)".to_owned(),
+        (false, _) => text,
+    }
+}
+
+/// The images of results, each with the name of what it is the result of.
+pub(super) fn image_parts(results: &[CallResult]) -> Vec<Part> {
+    let mut parts = Vec::new();
+    for result in results.iter().filter(|result| has_image(&result.content)) {
+        parts.push(Part::Text(format!("Images of the result of `{}`:", result.name)));
+        let images = result.content.iter().filter(|part| matches!(part, Part::Image { .. }));
+        parts.extend(images.cloned());
+    }
+    parts
+}

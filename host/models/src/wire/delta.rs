@@ -1,0 +1,277 @@
+//! Messages that come as a row of messages, each with a piece: so do Chat and Ollama.
+
+use serde_json::value::RawValue;
+
+use crate::assembly::{Assembly, finish_call};
+use crate::merged::Merged;
+use crate::raw::{Fields, RawJson, items, string};
+use crate::turn::{Block, ModelCall, ModelEvent};
+use crate::wire::{WireError, arguments_of};
+
+/// Where servers put the text of thinking. Each began with a name of its own.
+const THINKING: [&str; 3] = ["reasoning_content", "reasoning", "thinking"];
+
+/// Further fields of thinking, which go back with it.
+const ABOUT_THINKING: [&str; 2] = ["reasoning_details", "thinking_blocks"];
+
+/// Fields that say something about the answer but aren't part of what goes back.
+const NOT_RETURNED: [&str; 8] =
+    ["annotations", "audio", "function_call", "images", "logprobs", "refusal", "role", "token_ids"];
+
+/// A message, of which more may come.
+#[derive(Debug, Default)]
+pub(super) struct DeltaMessage {
+    thinking: String,
+    /// The fields of thinking, as they go back.
+    thought: Merged,
+    text: String,
+    /// The pieces of `content`, if one of them was a list of parts.
+    parts: Option<Vec<String>>,
+    refusal: String,
+    calls: Vec<Open>,
+    /// What isn't known.
+    other: Merged,
+}
+
+#[derive(Debug)]
+struct Open {
+    index: Option<u64>,
+    id: String,
+    name: String,
+    arguments: String,
+    /// Fields that aren't known, of the call and of its function.
+    other: Merged,
+    other_of_function: Merged,
+}
+
+impl DeltaMessage {
+    /// What the model said in refusing.
+    pub(super) fn refusal(&self) -> Option<&str> {
+        (!self.refusal.is_empty()).then_some(&*self.refusal)
+    }
+
+    /// Adds a piece.
+    pub(super) fn add(
+        &mut self,
+        delta: &Fields<'_>,
+        assembly: &mut Assembly,
+        events: &mut Vec<ModelEvent>,
+    ) -> Result<(), WireError> {
+        // Some servers say the same thought in two fields.
+        let thinking = THINKING.iter().find_map(|name| delta.some_text(name));
+        if let Some(more) = thinking {
+            assembly.add_thinking(&mut self.thinking, &more, events)?;
+        }
+        for (key, value) in delta.iter().filter(|(_, value)| value.get() != "null") {
+            match key {
+                "content" => self.add_content(value, assembly, events)?,
+                "tool_calls" => {
+                    for call in items(value) {
+                        let call = Fields::parse(call.get()).unwrap_or_default();
+                        self.add_call(&call, assembly, events)?;
+                    }
+                }
+                "refusal" => {
+                    let more = string(value).unwrap_or_default();
+                    assembly.add_text(&mut self.refusal, &more, events)?;
+                }
+                _ if THINKING.contains(&key) || ABOUT_THINKING.contains(&key) => {
+                    assembly.keep(value.get().len())?;
+                    self.thought.add(key, value);
+                }
+                _ if NOT_RETURNED.contains(&key) => {}
+                _ => {
+                    assembly.keep(value.get().len())?;
+                    self.other.add(key, value);
+                }
+            }
+        }
+        if let Some(function) = delta.object("function_call") {
+            self.add_function(None, "", Some(&function), assembly, events)?;
+        }
+        Ok(())
+    }
+
+    fn add_content(
+        &mut self,
+        content: &RawValue,
+        assembly: &mut Assembly,
+        events: &mut Vec<ModelEvent>,
+    ) -> Result<(), WireError> {
+        if let Some(more) = string(content) {
+            assembly.add_text(&mut self.text, &more, events)?;
+            if let Some(parts) = self.parts.as_mut().filter(|_| !more.is_empty()) {
+                assembly.keep(content.get().len())?;
+                parts.push(format!(r#"{{"type":"text","text":{}}}"#, content.get()));
+            }
+            return Ok(());
+        }
+        for part in items(content) {
+            assembly.begin_block()?;
+            assembly.keep(part.get().len())?;
+            if self.parts.is_none() {
+                let before = (!self.text.is_empty())
+                    .then(|| serde_json::json!({"type": "text", "text": self.text}).to_string());
+                self.parts = Some(before.into_iter().collect());
+            }
+            self.parts.get_or_insert_default().push(part.get().to_owned());
+            let fields = Fields::parse(part.get()).unwrap_or_default();
+            if let Some(more) = fields.text("text") {
+                assembly.add_text(&mut self.text, &more, events)?;
+            }
+            for thought in fields.items("thinking") {
+                let thought = Fields::parse(thought.get()).unwrap_or_default();
+                if let Some(more) = thought.text("text") {
+                    assembly.add_thinking(&mut self.thinking, &more, events)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn add_call(
+        &mut self,
+        call: &Fields<'_>,
+        assembly: &mut Assembly,
+        events: &mut Vec<ModelEvent>,
+    ) -> Result<(), WireError> {
+        let function = call.object("function");
+        let index = call.number("index").or_else(|| function.as_ref()?.number("index"));
+        let id = call.text("id").unwrap_or_default();
+        self.add_function(index, &id, function.as_ref(), assembly, events)?;
+        let Some(open) = self.find(index) else { return Ok(()) };
+        for (key, value) in call.iter() {
+            if !matches!(key, "index" | "id" | "type" | "function") && value.get() != "null" {
+                assembly.keep(value.get().len())?;
+                open.other.add(key, value);
+            }
+        }
+        for (key, value) in function.iter().flat_map(Fields::iter) {
+            if !matches!(key, "index" | "name" | "arguments") && value.get() != "null" {
+                assembly.keep(value.get().len())?;
+                open.other_of_function.add(key, value);
+            }
+        }
+        Ok(())
+    }
+
+    fn add_function(
+        &mut self,
+        index: Option<u64>,
+        id: &str,
+        function: Option<&Fields<'_>>,
+        assembly: &mut Assembly,
+        events: &mut Vec<ModelEvent>,
+    ) -> Result<(), WireError> {
+        let name = function.and_then(|function| function.text("name")).unwrap_or_default();
+        let arguments = function.and_then(|function| function.raw("arguments")).map(arguments_of);
+        let arguments = arguments.unwrap_or_default();
+        let open = self.find(index);
+        let is_new = open.as_ref().is_none_or(|open| open.is_other(index, id, &name, &arguments));
+        if is_new {
+            assembly.begin_call(&name, events)?;
+            self.calls.push(Open {
+                index,
+                id: id.to_owned(),
+                name: name.into_owned(),
+                arguments: String::new(),
+                other: Merged::default(),
+                other_of_function: Merged::default(),
+            });
+        } else if let Some(open) = open {
+            if open.id.is_empty() {
+                id.clone_into(&mut open.id);
+            }
+            if open.name.is_empty() {
+                open.name = name.into_owned();
+            }
+        }
+        match self.find(index) {
+            Some(open) => assembly.add_arguments(&mut open.arguments, &arguments),
+            None => Ok(()),
+        }
+    }
+
+    /// The last call with a number. Without a number, the last one.
+    fn find(&mut self, index: Option<u64>) -> Option<&mut Open> {
+        self.calls.iter_mut().rev().find(|open| index.is_none() || open.index == index)
+    }
+
+    /// All blocks. `keeps_object`: whether arguments are JSON rather than a text of it.
+    pub(super) fn finish(
+        self,
+        assembly: &mut Assembly,
+        events: &mut Vec<ModelEvent>,
+        keeps_object: bool,
+    ) -> Result<Vec<Block>, WireError> {
+        let mut blocks = Vec::new();
+        // Parts of the content that are thoughts go back with the content.
+        if !self.thinking.is_empty() || !self.thought.is_empty() {
+            let raw = (!self.thought.is_empty()).then(|| self.thought.json());
+            blocks.push(Block::Thinking { text: self.thinking, raw });
+        }
+        let text = self.text + &self.refusal;
+        if !text.is_empty() || self.parts.is_some() {
+            let raw = self.parts.map(|parts| format!(r#"{{"content":[{}]}}"#, parts.join(",")));
+            blocks.push(Block::Text { text, raw: raw.and_then(|raw| RawJson::new(raw).ok()) });
+        }
+        if !self.other.is_empty() {
+            blocks.push(Block::Opaque(self.other.json()));
+        }
+        for open in self.calls {
+            // Without a name it is nothing that could be called.
+            if open.name.is_empty() && open.arguments.trim().is_empty() {
+                continue;
+            }
+            let call = open.finish(assembly, keeps_object)?;
+            finish_call(&call, events);
+            blocks.push(Block::Call(call));
+        }
+        Ok(blocks)
+    }
+}
+
+impl Open {
+    /// Whether a piece is of another call than this one, although it has no other number.
+    fn is_other(&self, index: Option<u64>, id: &str, name: &str, arguments: &str) -> bool {
+        if name.is_empty() {
+            return false;
+        }
+        if !id.is_empty() {
+            return !self.id.is_empty() && self.id != id;
+        }
+        // Neither number nor ID: a name begins a call. With a number, the name may be repeated with
+        // each piece, but nothing follows arguments that are complete.
+        let is_complete = Fields::parse(&self.arguments).is_some();
+        match index {
+            None => !self.name.is_empty() && (name != self.name || is_complete),
+            Some(_) => {
+                !self.name.is_empty()
+                    && (name != self.name || is_complete && arguments.starts_with('{'))
+            }
+        }
+    }
+
+    fn finish(self, assembly: &mut Assembly, keeps_object: bool) -> Result<ModelCall, WireError> {
+        let id = assembly.call_id(&self.id)?;
+        let has_more = !self.other.is_empty() || !self.other_of_function.is_empty();
+        let raw = has_more.then(|| {
+            let mut function = self.other_of_function;
+            function.set_text("name", &self.name);
+            let arguments = super::arguments_object(&self.arguments);
+            match keeps_object {
+                true => function.set_json("arguments", arguments.into_owned()),
+                false => function.set_text("arguments", &arguments),
+            }
+            let mut call = self.other;
+            call.set_text("id", &id);
+            if !keeps_object {
+                call.set_text("type", "function");
+            }
+            call.set_json("function", function.json().get().to_owned());
+            call.json()
+        });
+        let arguments = if self.arguments.is_empty() { "{}".to_owned() } else { self.arguments };
+        Ok(ModelCall { id, name: self.name, arguments, raw })
+    }
+}

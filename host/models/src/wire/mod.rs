@@ -1,0 +1,265 @@
+//! The formats in which models are asked and answer. Each is a pure pair: a turn becomes a request,
+//! and bytes become events. No I/O.
+
+mod chat;
+mod chat_request;
+mod delta;
+mod messages;
+mod messages_request;
+mod ollama;
+mod responses;
+mod responses_request;
+
+use std::fmt;
+
+use berth_contract::text::{cut, neutral_line};
+
+use crate::assembly::Assembly;
+use crate::body::Writer;
+use crate::format::{
+    Caching, ServerError, WireCaps, WireError, WireFormat, WireOptions, WireRequest,
+};
+use crate::raw::{Fields, RawJson, string};
+use crate::split::{Form, Frame, Splitter};
+use crate::turn::{Block, ModelAnswer, ModelEvent, Part, Turn, TurnMessage};
+
+impl WireFormat {
+    /// The request for a turn. The same turn is always the same bytes, and a turn with more
+    /// messages begins with the same bytes.
+    pub fn request(self, turn: &Turn, options: &WireOptions) -> WireRequest {
+        match self {
+            Self::Messages => messages_request::request(turn, options),
+            Self::Chat => chat_request::request(turn, options),
+            Self::Responses => responses_request::request(turn, options),
+            Self::Ollama => ollama::request(turn, options),
+        }
+    }
+
+    /// Reads the answer to a turn.
+    pub fn decoder(self, turn: &Turn, provider: &str, caps: WireCaps) -> Decoder {
+        let (form, reader): (_, Box<dyn Reader>) = match self {
+            Self::Messages => (Form::Events, Box::<messages::Messages>::default()),
+            Self::Chat => (Form::Events, Box::<chat::Chat>::default()),
+            Self::Responses => (Form::Events, Box::<responses::Responses>::default()),
+            Self::Ollama => (Form::Lines, Box::<ollama::Ollama>::default()),
+        };
+        Decoder {
+            format: self,
+            provider: provider.to_owned(),
+            splitter: Splitter::new(form, caps),
+            reader,
+            assembly: Assembly::new(turn, caps),
+        }
+    }
+}
+
+/// Makes events and an answer of bytes, which may come in any pieces.
+#[derive(Debug)]
+pub struct Decoder {
+    format: WireFormat,
+    provider: String,
+    splitter: Splitter,
+    reader: Box<dyn Reader>,
+    assembly: Assembly,
+}
+
+impl Decoder {
+    /// Takes bytes, and adds what they say to `events`. After an error, nothing more is taken.
+    ///
+    /// # Errors
+    ///
+    /// A cap is reached, the server reports an error, or the bytes aren't of the format.
+    pub fn feed(&mut self, bytes: &[u8], events: &mut Vec<ModelEvent>) -> Result<(), WireError> {
+        let Self { splitter, reader, assembly, .. } = self;
+        splitter.take(bytes, &mut |frame| frame_into(frame, reader.as_mut(), assembly, events))
+    }
+
+    /// Whether the answer is complete, whatever the server still sends.
+    pub fn is_done(&self) -> bool {
+        self.assembly.is_done
+    }
+
+    /// Takes the end of the bytes.
+    ///
+    /// # Errors
+    ///
+    /// The answer isn't complete, or like [`Self::feed`].
+    pub fn finish(mut self, events: &mut Vec<ModelEvent>) -> Result<ModelAnswer, WireError> {
+        let Self { splitter, reader, assembly, .. } = &mut self;
+        splitter.finish(&mut |frame| frame_into(frame, reader.as_mut(), assembly, events))?;
+        let blocks = reader.finish(assembly, events)?;
+        let stop = assembly.stop(&blocks);
+        events.push(ModelEvent::Usage(assembly.usage));
+        events.push(ModelEvent::Finished(stop.clone()));
+        Ok(ModelAnswer {
+            provider: self.provider,
+            format: self.format,
+            model: self.assembly.model,
+            blocks,
+            stop,
+            usage: self.assembly.usage,
+        })
+    }
+}
+
+fn frame_into(
+    frame: Frame<'_>,
+    reader: &mut dyn Reader,
+    assembly: &mut Assembly,
+    events: &mut Vec<ModelEvent>,
+) -> Result<(), WireError> {
+    // What comes after the end means nothing.
+    if assembly.is_done {
+        return Ok(());
+    }
+    if frame.data.trim() == "[DONE]" {
+        reader.ended();
+        assembly.is_done = true;
+        return Ok(());
+    }
+    let Some(fields) = Fields::parse(&frame.data) else {
+        let start = neutral_line(cut(&frame.data, 100));
+        return Err(WireError::Malformed(format!("`{start}` is not a JSON object")));
+    };
+    reader.read(frame.name, &fields, assembly, events)
+}
+
+/// What is of one format in reading an answer.
+trait Reader: Send + fmt::Debug {
+    /// Takes one event.
+    fn read(
+        &mut self,
+        name: &str,
+        fields: &Fields<'_>,
+        assembly: &mut Assembly,
+        events: &mut Vec<ModelEvent>,
+    ) -> Result<(), WireError>;
+
+    /// Takes `[DONE]`.
+    fn ended(&mut self) {}
+
+    /// Takes the end, and gives all blocks.
+    fn finish(
+        &mut self,
+        assembly: &mut Assembly,
+        events: &mut Vec<ModelEvent>,
+    ) -> Result<Vec<Block>, WireError>;
+}
+
+/// The error that an event reports.
+fn server_error(fields: &Fields<'_>) -> WireError {
+    WireError::Server(ServerError::from_fields(fields).unwrap_or_default())
+}
+
+/// The arguments of a call as a JSON object. What isn't one goes back in a field that says so:
+/// servers refuse a conversation with anything else.
+fn arguments_object(arguments: &str) -> std::borrow::Cow<'_, str> {
+    if arguments.trim_ascii().is_empty() {
+        return "{}".into();
+    }
+    match Fields::parse(arguments) {
+        Some(_) => arguments.into(),
+        None => serde_json::json!({ "INVALID_JSON": arguments }).to_string().into(),
+    }
+}
+
+/// The arguments in an event: usually a text of JSON, from some servers the JSON itself.
+fn arguments_of(value: &serde_json::value::RawValue) -> std::borrow::Cow<'_, str> {
+    string(value).unwrap_or_else(|| value.get().into())
+}
+
+/// The texts of some content, as one. Images are left out.
+fn joined_text(content: &[Part]) -> String {
+    let mut joined = String::new();
+    for part in content {
+        if let Part::Text(text) = part {
+            if !joined.is_empty() {
+                joined.push('\n');
+            }
+            joined.push_str(text);
+        }
+    }
+    joined
+}
+
+fn has_image(content: &[Part]) -> bool {
+    content.iter().any(|part| matches!(part, Part::Image { .. }))
+}
+
+/// What goes back of an answer, and in which form.
+struct Returned<'t> {
+    /// Whether the same provider gave it in the same format, so that opaque parts go back.
+    is_own: bool,
+    drop_thinking: bool,
+    answer: &'t ModelAnswer,
+}
+
+impl<'t> Returned<'t> {
+    fn new(answer: &'t ModelAnswer, format: WireFormat, options: &WireOptions) -> Self {
+        let is_own = answer.format == format && answer.provider == options.provider;
+        Self { is_own, drop_thinking: options.drop_thinking, answer }
+    }
+
+    /// The blocks, each with its own JSON if that goes back.
+    fn blocks(&self) -> impl Iterator<Item = (&'t Block, Option<&'t RawJson>)> {
+        let (is_own, drop_thinking) = (self.is_own, self.drop_thinking);
+        self.answer.blocks.iter().filter_map(move |block| {
+            let raw = match block {
+                Block::Text { raw, .. } | Block::Call(crate::turn::ModelCall { raw, .. }) => {
+                    raw.as_ref()
+                }
+                Block::Thinking { raw, .. } if is_own && !drop_thinking => Some(raw.as_ref()?),
+                Block::Opaque(raw) if is_own => Some(raw),
+                // Only who wrote them could read them.
+                Block::Thinking { .. } | Block::Opaque(_) => return None,
+            };
+            Some((block, raw.filter(|_| is_own)))
+        })
+    }
+}
+
+/// The IDs of calls as they go to a provider. Those of another one may have characters that this
+/// one refuses.
+struct CallNames<'t> {
+    foreign: std::collections::HashMap<&'t str, String>,
+}
+
+impl<'t> CallNames<'t> {
+    fn new(turn: &'t Turn, format: WireFormat, options: &WireOptions) -> Self {
+        let mut foreign = std::collections::HashMap::new();
+        for message in &turn.messages {
+            let TurnMessage::Model(answer) = message else { continue };
+            if Returned::new(answer, format, options).is_own {
+                continue;
+            }
+            for call in answer.calls().filter(|call| !is_plain(&call.id)) {
+                let plain: String =
+                    call.id.chars().filter(|c| is_plain_char(*c)).take(32).collect();
+                foreign.insert(&*call.id, format!("{plain}_{}", foreign.len()));
+            }
+        }
+        Self { foreign }
+    }
+
+    fn get<'n>(&'n self, id: &'n str) -> &'n str {
+        self.foreign.get(id).map_or(id, String::as_str)
+    }
+}
+
+/// Whether every provider takes an ID.
+fn is_plain(id: &str) -> bool {
+    (1..=40).contains(&id.len()) && id.chars().all(is_plain_char)
+}
+
+fn is_plain_char(c: char) -> bool {
+    c.is_ascii_alphanumeric() || c == '_' || c == '-'
+}
+
+/// The operator's own fields, except those that the format has to set itself.
+fn write_own_fields(body: &mut Writer<'_>, options: &WireOptions, reserved: &[&str]) {
+    for (key, value) in &options.fields {
+        if !reserved.contains(&key.as_str()) {
+            body.raw(key, value.get());
+        }
+    }
+}

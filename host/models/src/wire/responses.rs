@@ -1,0 +1,351 @@
+//! Answers of OpenAI's Responses. Its items go back as they came.
+
+use serde_json::value::RawValue;
+
+use crate::assembly::{Assembly, finish_call};
+use crate::merged::Merged;
+use crate::raw::{Fields, RawJson};
+use crate::turn::{Block, FinishReason, ModelCall, ModelEvent, TokenUsage};
+use crate::wire::{Reader, ServerError, WireError, arguments_of, server_error};
+
+/// An answer that is read.
+#[derive(Debug, Default)]
+pub(super) struct Responses {
+    items: Vec<Open>,
+    refusal: String,
+}
+
+/// An item, of which more may come.
+#[derive(Debug, Default)]
+struct Open {
+    /// Its number in the stream.
+    index: u64,
+    /// As it came last.
+    raw: Option<RawJson>,
+    /// Whether that is the whole item. Before, texts and arguments are missing in it.
+    is_whole: bool,
+    text: String,
+    thinking: String,
+    arguments: String,
+    has_call: bool,
+    block: Option<Block>,
+}
+
+impl Reader for Responses {
+    fn read(
+        &mut self,
+        name: &str,
+        fields: &Fields<'_>,
+        assembly: &mut Assembly,
+        events: &mut Vec<ModelEvent>,
+    ) -> Result<(), WireError> {
+        let kind = fields.text("type").unwrap_or_default();
+        let kind = if kind.is_empty() { name } else { &kind };
+        match kind {
+            "response.output_item.added" => {
+                if let Some(item) = fields.raw("item") {
+                    self.begin(fields.number("output_index"), item, assembly, events)?;
+                }
+            }
+            "response.output_item.done" => {
+                if let Some(item) = fields.raw("item") {
+                    let open = self.open(fields.number("output_index"), assembly)?;
+                    open.finish(item, assembly, events)?;
+                }
+            }
+            "response.output_text.delta" => {
+                let open = self.open(fields.number("output_index"), assembly)?;
+                let more = fields.text("delta").unwrap_or_default();
+                assembly.add_text(&mut open.text, &more, events)?;
+            }
+            "response.refusal.delta" => {
+                let open = self.open(fields.number("output_index"), assembly)?;
+                let more = fields.text("delta").unwrap_or_default();
+                assembly.add_text(&mut open.text, &more, events)?;
+                assembly.keep(more.len())?;
+                self.refusal.push_str(&more);
+            }
+            "response.reasoning_summary_text.delta" | "response.reasoning_text.delta" => {
+                let open = self.open(fields.number("output_index"), assembly)?;
+                let more = fields.text("delta").unwrap_or_default();
+                assembly.add_thinking(&mut open.thinking, &more, events)?;
+            }
+            "response.reasoning_summary_part.added" => {
+                let open = self.open(fields.number("output_index"), assembly)?;
+                if !open.thinking.is_empty() {
+                    assembly.add_thinking(&mut open.thinking, "\n\n", events)?;
+                }
+            }
+            "response.function_call_arguments.delta" => {
+                let open = self.open(fields.number("output_index"), assembly)?;
+                let more = fields.text("delta").unwrap_or_default();
+                assembly.add_arguments(&mut open.arguments, &more)?;
+            }
+            "response.completed" | "response.incomplete" | "response.done" | "response.failed" => {
+                let response = fields.object("response").unwrap_or_default();
+                self.end(kind, &response, assembly, events)?;
+            }
+            "response.created" | "response.in_progress" | "response.queued" => {
+                let response = fields.object("response").unwrap_or_default();
+                if let Some(model) = response.some_text("model") {
+                    assembly.model = model.into_owned();
+                }
+            }
+            "error" => return Err(server_error(fields)),
+            // The others repeat what their deltas said, or are about tools of the server.
+            _ => {
+                // An error of something before the server, or a whole answer instead of a stream.
+                if !kind.starts_with("response.") && fields.raw("error").is_some() {
+                    return Err(server_error(fields));
+                }
+                if fields.text("object").as_deref() == Some("response") {
+                    self.end("", fields, assembly, events)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(
+        &mut self,
+        assembly: &mut Assembly,
+        events: &mut Vec<ModelEvent>,
+    ) -> Result<Vec<Block>, WireError> {
+        if !assembly.is_done || assembly.stop.is_none() {
+            return Err(WireError::Cut);
+        }
+        if !self.refusal.is_empty() {
+            assembly.stop = Some(FinishReason::Refused(std::mem::take(&mut self.refusal)));
+        }
+        let mut blocks = Vec::new();
+        for mut open in self.items.drain(..) {
+            open.close(assembly, events)?;
+            blocks.extend(open.block);
+        }
+        Ok(blocks)
+    }
+}
+
+impl Responses {
+    /// The item with a number, or a new one. Without a number, the last one.
+    fn open(
+        &mut self,
+        index: Option<u64>,
+        assembly: &mut Assembly,
+    ) -> Result<&mut Open, WireError> {
+        let last = self.items.last().map(|open| open.index);
+        let index = index.or(last).unwrap_or(0);
+        let found = self.items.iter().rposition(|open| open.index == index);
+        // A number that comes again after its item was complete is another item.
+        let found = found.filter(|found| self.items[*found].block.is_none());
+        let at = match found {
+            Some(at) => at,
+            None => {
+                assembly.begin_block()?;
+                self.items.push(Open { index, ..Open::default() });
+                self.items.len() - 1
+            }
+        };
+        Ok(&mut self.items[at])
+    }
+
+    fn begin(
+        &mut self,
+        index: Option<u64>,
+        item: &RawValue,
+        assembly: &mut Assembly,
+        events: &mut Vec<ModelEvent>,
+    ) -> Result<(), WireError> {
+        let index = index.unwrap_or_else(|| self.items.last().map_or(0, |open| open.index + 1));
+        let open = self.open(Some(index), assembly)?;
+        // The number comes again before the first item was complete.
+        let open = match open.raw.is_some() {
+            true => {
+                open.close(assembly, events)?;
+                self.open(Some(index), assembly)?
+            }
+            false => open,
+        };
+        let fields = Fields::parse(item.get()).unwrap_or_default();
+        open.begin_call(&fields, assembly, events)?;
+        assembly.keep(item.get().len())?;
+        open.raw = Some(item.into());
+        Ok(())
+    }
+
+    fn end(
+        &mut self,
+        kind: &str,
+        response: &Fields<'_>,
+        assembly: &mut Assembly,
+        events: &mut Vec<ModelEvent>,
+    ) -> Result<(), WireError> {
+        let status = response.text("status").unwrap_or_default();
+        if kind == "response.failed" || status == "failed" || response.raw("error").is_some() {
+            let error = ServerError::from_fields(response).unwrap_or_default();
+            return Err(WireError::Server(error));
+        }
+        if let Some(model) = response.some_text("model") {
+            assembly.model = model.into_owned();
+        }
+        if let Some(usage) = response.object("usage") {
+            assembly.usage = assembly.usage.updated(read_usage(&usage));
+        }
+        // A server that didn't give its items one by one.
+        if self.items.iter().all(|open| open.block.is_none()) {
+            for (index, item) in response.items("output").into_iter().enumerate() {
+                self.open(Some(index as u64), assembly)?.finish(item, assembly, events)?;
+            }
+        }
+        let details = response.object("incomplete_details");
+        let reason = details.as_ref().and_then(|details| details.some_text("reason"));
+        assembly.stop = Some(match reason.as_deref() {
+            None if kind == "response.incomplete" || status == "incomplete" => {
+                FinishReason::Other("incomplete".to_owned())
+            }
+            None => FinishReason::End,
+            Some("max_output_tokens" | "max_tokens") => FinishReason::Length,
+            Some("content_filter") => FinishReason::Refused("content_filter".to_owned()),
+            Some(other) => FinishReason::Other(other.to_owned()),
+        });
+        assembly.is_done = true;
+        Ok(())
+    }
+}
+
+impl Open {
+    /// Takes the whole item.
+    fn finish(
+        &mut self,
+        item: &RawValue,
+        assembly: &mut Assembly,
+        events: &mut Vec<ModelEvent>,
+    ) -> Result<(), WireError> {
+        let fields = Fields::parse(item.get()).unwrap_or_default();
+        self.begin_call(&fields, assembly, events)?;
+        assembly.keep(item.get().len())?;
+        self.raw = Some(item.into());
+        self.is_whole = true;
+        self.close(assembly, events)
+    }
+
+    fn begin_call(
+        &mut self,
+        item: &Fields<'_>,
+        assembly: &mut Assembly,
+        events: &mut Vec<ModelEvent>,
+    ) -> Result<(), WireError> {
+        let is_call = item.text("type").as_deref() == Some("function_call");
+        if is_call && !std::mem::replace(&mut self.has_call, true) {
+            assembly.begin_call(&item.text("name").unwrap_or_default(), events)?;
+        }
+        Ok(())
+    }
+
+    /// Makes the block of what came.
+    fn close(
+        &mut self,
+        assembly: &mut Assembly,
+        events: &mut Vec<ModelEvent>,
+    ) -> Result<(), WireError> {
+        if self.block.is_some() {
+            return Ok(());
+        }
+        let raw = self.raw.take();
+        let fields = raw.as_ref().map(RawJson::fields).unwrap_or_default();
+        let kind = fields.text("type").unwrap_or_default();
+        self.block = Some(match &*kind {
+            "function_call" => {
+                let mut object = Merged::new(&fields);
+                let mut is_changed = false;
+                let stated = fields.raw("arguments").map(arguments_of).unwrap_or_default();
+                if stated.is_empty() || self.arguments.is_empty() {
+                    assembly.add_arguments(&mut self.arguments, &stated)?;
+                }
+                // The whole text counts, should it differ from its pieces.
+                let arguments = match stated.is_empty() {
+                    true => std::mem::take(&mut self.arguments),
+                    false => stated.into_owned(),
+                };
+                if fields.text("arguments").is_none_or(|text| text != arguments) {
+                    object.set_text("arguments", &arguments);
+                    is_changed = true;
+                }
+                let sent = fields.text("call_id").or_else(|| fields.text("id")).unwrap_or_default();
+                let id = assembly.call_id(&sent)?;
+                if fields.text("call_id").is_none_or(|text| text != id) {
+                    object.set_text("call_id", &id);
+                    is_changed = true;
+                }
+                let name = fields.text("name").unwrap_or_default().into_owned();
+                let raw = if is_changed { Some(object.json()) } else { raw.clone() };
+                let call = ModelCall { id, name, arguments, raw };
+                finish_call(&call, events);
+                Block::Call(call)
+            }
+            "message" => {
+                if self.text.is_empty() {
+                    let whole = texts(&fields, "content");
+                    assembly.add_text(&mut self.text, &whole, events)?;
+                }
+                let text = std::mem::take(&mut self.text);
+                Block::Text { text, raw: raw.filter(|_| self.is_whole) }
+            }
+            "reasoning" => {
+                if self.thinking.is_empty() {
+                    let summary = texts(&fields, "summary");
+                    let whole =
+                        if summary.is_empty() { texts(&fields, "content") } else { summary };
+                    assembly.add_thinking(&mut self.thinking, &whole, events)?;
+                }
+                let text = std::mem::take(&mut self.thinking);
+                Block::Thinking { text, raw: raw.filter(|_| self.is_whole) }
+            }
+            // An item that never came, only its text.
+            "" if raw.is_none() => {
+                let (text, thinking) = (&mut self.text, &mut self.thinking);
+                match (text.is_empty(), thinking.is_empty()) {
+                    (false, _) => Block::Text { text: std::mem::take(text), raw: None },
+                    (_, false) => Block::Thinking { text: std::mem::take(thinking), raw: None },
+                    _ => return Ok(()),
+                }
+            }
+            _ => match raw.filter(|_| self.is_whole) {
+                Some(raw) => Block::Opaque(raw),
+                None => return Ok(()),
+            },
+        });
+        Ok(())
+    }
+}
+
+/// The texts in a list of parts, as one.
+fn texts(fields: &Fields<'_>, name: &str) -> String {
+    let mut joined = String::new();
+    for part in fields.items(name) {
+        let part = Fields::parse(part.get()).unwrap_or_default();
+        if let Some(text) = part.text("text").or_else(|| part.text("refusal")) {
+            if name != "content" && !joined.is_empty() {
+                joined.push_str("\n\n");
+            }
+            joined.push_str(&text);
+        }
+    }
+    joined
+}
+
+fn read_usage(usage: &Fields<'_>) -> TokenUsage {
+    let input = usage.object("input_tokens_details").unwrap_or_default();
+    let output = usage.object("output_tokens_details").unwrap_or_default();
+    let cache_read = input.number("cached_tokens");
+    let cache_written = input.number("cache_write_tokens");
+    // Here the cached ones are part of all.
+    let cached = cache_read.unwrap_or(0).saturating_add(cache_written.unwrap_or(0));
+    TokenUsage {
+        input: usage.number("input_tokens").map(|all| all.saturating_sub(cached)),
+        cache_read,
+        cache_written,
+        output: usage.number("output_tokens"),
+        reasoning: output.number("reasoning_tokens"),
+    }
+}
