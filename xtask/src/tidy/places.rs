@@ -135,6 +135,7 @@ const EDGES: &[(&str, &[&str])] = &[
         ],
     ),
     ("berth-clients", &[]),
+    ("berth-agent", &["berth-contract"]),
     ("berth-packaging", &[]),
     (
         "berth-export",

@@ -1,0 +1,8 @@
+//! Berth's own agent: the loop, its sessions, and what models write.
+
+pub mod plausible;
+pub mod repeats;
+#[cfg(test)]
+mod testing;
+pub mod think;
+pub mod tokens;
