@@ -62,7 +62,6 @@ impl Agent {
         outside: Outside,
         file: Option<SessionFile>,
         conversation: Conversation,
-        entries: usize,
         spent: Spent,
     ) -> Self {
         Self {
@@ -70,7 +69,7 @@ impl Agent {
             outside,
             file,
             conversation,
-            entries,
+            entries: 0,
             tools: Vec::new(),
             repetition: Repetition::new(RepetitionLimits::default()),
             meter: TokenMeter::new(),
@@ -120,17 +119,19 @@ impl Agent {
             let ready = ReadyCall::without_arguments(&call.id, &call.name);
             let mut lost = RecordedResult::new(&ready, Vec::new(), Some(Category::Cancelled));
             lost.result = lost_result(&call);
+            self.outside.skip_result();
             self.append(&Entry::Result(lost)).await?;
         }
-        let (provider, model) = (self.settings.provider.clone(), self.settings.model.clone());
+        let settings = self.settings.clone();
         events.event(RunEvent::Task {
             text: text_of(&task),
-            provider: provider.clone(),
-            model: model.clone(),
+            provider: settings.provider.clone(),
+            model: settings.model.clone(),
         });
-        let system = self.settings.system.clone();
-        self.append(&Entry::Task(Task { parts: task, provider, model, system })).await?;
         self.tools = self.outside.tools()?;
+        let in_text = settings.is_local || !settings.native_tools;
+        let tools = if in_text { self.tools.clone() } else { Vec::new() };
+        self.append(&Entry::Task(Task { parts: task, settings, tools })).await?;
         self.measure();
         loop {
             if cancel.is_cancelled() {
@@ -160,6 +161,7 @@ impl Agent {
                     }
                 }
                 Ok(Err(AskError::Failed(why))) => return Ok(Ending::new(EndKind::Error, why)),
+                Ok(Err(AskError::RecordEnds(ending))) => return Ok(ending),
             };
             if let Next::End(ending) = self.take(answer, events, cancel).await? {
                 return Ok(ending);
@@ -190,8 +192,9 @@ impl Agent {
         for notice in &wanted.notices {
             events.event(RunEvent::Notice { text: notice.clone() });
         }
-        if let Some(repeated) = self.repetition.output(&answer_digest(&wanted))
-            && repeated.reaction == Reaction::Break
+        // Answers that only call are looked at as calls.
+        if !wanted.text.trim().is_empty()
+            && let Some(repeated) = self.repetition.check_output(&answer_digest(&wanted))
         {
             return Ok(Next::End(Ending::new(EndKind::GaveUp, repeated.to_string())));
         }
@@ -266,7 +269,8 @@ impl Agent {
             };
             let stripped = strip(&mut arguments);
             let read_only = self.outside.reads(&call.name, &arguments, queue.len());
-            let ready = ReadyCall { id: call.id, name: call.name, arguments, read_only };
+            let ready =
+                ReadyCall { id: call.id, name: call.name, arguments, read_only, warning: None };
             let repeated = self.repetition.before(&ready.name, &ready.arguments, read_only);
             let refusal = match (&repeated, stripped) {
                 (Some(repeated), _) if repeated.reaction != Reaction::Warn => {
@@ -296,12 +300,12 @@ impl Agent {
                     Err(why) => (why, Some(Category::PermanentFailure)),
                 };
                 let result = RecordedResult::new(&ready, vec![Part::Text(text)], category);
+                self.outside.skip_result();
                 self.finish(&ready, result, events).await?;
                 continue;
             }
-            if let Some(repeated) = repeated {
-                events.event(RunEvent::Notice { text: repeated.to_string() });
-            }
+            let warning = repeated.map(|repeated| repeated.to_string());
+            let ready = ReadyCall { warning, ..ready };
             let acts = !ready.read_only;
             if acts || queue.len() >= AT_ONCE {
                 self.flush(&mut queue, &mut all_denied, events, cancel).await?;
@@ -333,12 +337,13 @@ impl Agent {
         }
         let calls = std::mem::take(queue);
         let results = self.outside.call(&calls, cancel).await;
-        for (call, result) in calls.into_iter().zip(results) {
+        for (call, mut result) in calls.into_iter().zip(results) {
             let category = result.category.as_deref();
             *all_denied &= matches!(category, Some("policy_blocked" | "confirmation_required"));
             let text = text_of(&result.result.content);
             let (name, arguments) = (&call.name, &call.arguments);
             self.repetition.after(name, arguments, call.read_only, &text);
+            result.result.content.extend(call.warning.clone().map(Part::Text));
             self.finish(&call, result, events).await?;
         }
         Ok(())
@@ -359,7 +364,7 @@ impl Agent {
         });
         let content = vec![Part::Text(text.to_owned())];
         let result = RecordedResult::new(call, content, Some(category));
-        // The record of a call that wasn't made isn't taken from the record.
+        self.outside.skip_result();
         self.finish(call, result, events).await
     }
 
@@ -440,6 +445,7 @@ impl Agent {
             Ok(answer) => answer,
             Err(AskError::Cancelled) => return Ok(Err("cancelled".to_owned())),
             Err(AskError::ContextFull(why) | AskError::Failed(why)) => return Ok(Err(why)),
+            Err(AskError::RecordEnds(ending)) => return Ok(Err(ending.reason)),
         };
         self.spent.add(&answer.usage, &self.settings.prices);
         let summary = answer.text();

@@ -1,5 +1,6 @@
 //! How a task ends, and what it took.
 
+use berth_core::config::Prices;
 use berth_models::TokenUsage;
 use serde::{Deserialize, Serialize};
 
@@ -66,7 +67,7 @@ impl Spent {
         self.cache_read = self.cache_read.saturating_add(cache_read);
         self.cache_written = self.cache_written.saturating_add(cache_written);
         self.output = self.output.saturating_add(output);
-        self.cost += prices.cost(input, cache_read, cache_written, output);
+        self.cost += cost(prices, [input, cache_read, cache_written, output]);
     }
 
     /// All tokens.
@@ -89,33 +90,9 @@ impl Spent {
     }
 }
 
-/// What a million tokens cost.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Prices {
-    /// Of the request.
-    pub input: f64,
-    /// Of the request, from the cache.
-    pub cache_read: f64,
-    /// Of the request, written to the cache.
-    pub cache_write: f64,
-    /// Of the answer.
-    pub output: f64,
-}
-
-impl Prices {
-    /// Whether there are any.
-    pub fn are_known(&self) -> bool {
-        *self != Self::default()
-    }
-
-    #[expect(clippy::cast_precision_loss, reason = "no answer has 2^53 tokens")]
-    fn cost(&self, input: u64, cache_read: u64, cache_written: u64, output: u64) -> f64 {
-        let parts = [
-            (input, self.input),
-            (cache_read, self.cache_read),
-            (cache_written, self.cache_write),
-            (output, self.output),
-        ];
-        parts.iter().map(|(tokens, price)| *tokens as f64 * price / 1e6).sum()
-    }
+/// What an answer costs.
+#[expect(clippy::cast_precision_loss, reason = "no answer has 2^53 tokens")]
+fn cost(prices: &Prices, parts: [u64; 4]) -> f64 {
+    let each = [prices.input, prices.cache_read, prices.cache_write, prices.output];
+    parts.iter().zip(each).map(|(tokens, price)| *tokens as f64 * price.get() / 1e6).sum()
 }

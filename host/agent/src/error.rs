@@ -27,6 +27,9 @@ pub enum AgentError {
         /// The system's answer, or what is damaged.
         source: std::io::Error,
     },
+    /// No provider of models is configured.
+    #[error("no provider of models is configured")]
+    NoProvider,
     /// The host can't be used.
     #[error(transparent)]
     Host(#[from] HostError),

@@ -7,13 +7,26 @@ mod conversation;
 mod ending;
 mod error;
 mod events;
+mod instructions;
 mod outside;
+pub mod plausible;
 mod record;
 mod settings;
+mod start;
+#[cfg(test)]
+mod testing;
+pub mod think;
+pub mod tokens;
 mod waiting;
 
 pub use agent::Agent;
 pub use ending::{EndKind, Ending, Spent};
 pub use error::AgentError;
 pub use events::{RunEvent, RunEvents};
+pub use instructions::{InstructionFile, find_instructions, remember_instructions};
+pub use outside::ChosenModel;
+pub use record::{Entry, SessionStore, StoredSession, read_entries};
 pub use settings::AgentSettings;
+pub use start::{
+    AgentStart, LocalServer, ReplayedTask, choose_model, find_local_servers, replay,
+};

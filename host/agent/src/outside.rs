@@ -11,11 +11,14 @@ use berth_core::{
     Session,
 };
 use berth_models::{
-    CallResult, ModelAnswer, ModelClient, ModelError, ModelEvent, Part, Turn,
+    CallResult, ModelAnswer, ModelClient, ModelError, ModelErrorKind, ModelEvent, ModelProvider,
+    Part, Turn,
 };
 use serde_json::Value;
 
+use crate::ending::{EndKind, Ending};
 use crate::record::{Ended, Entry, RecordedResult, Task, read_entries};
+use crate::settings::AgentSettings;
 use crate::waiting::MeasuringApprover;
 
 /// Most bytes of an image in a result.
@@ -23,7 +26,7 @@ const MAX_IMAGE: usize = 5 * 1024 * 1024;
 
 /// The model and the tools, or what they did.
 pub(crate) enum Outside {
-    Live(Box<Live>),
+    Live(Arc<Live>),
     Recorded(Recording),
 }
 
@@ -31,10 +34,29 @@ pub(crate) enum Outside {
 pub(crate) struct Live {
     pub(crate) host: Host,
     pub(crate) session: Session,
-    pub(crate) model: ModelClient,
+    pub(crate) model: ChosenModel,
     /// The one that summarises. `None`: `model` does.
-    pub(crate) summariser: Option<ModelClient>,
+    pub(crate) summariser: Option<ChosenModel>,
     pub(crate) approver: Arc<MeasuringApprover>,
+}
+
+/// A provider and its model, ready to be asked.
+#[derive(Clone, Debug)]
+pub struct ChosenModel {
+    pub(crate) client: ModelClient,
+    pub(crate) provider: ModelProvider,
+    pub(crate) model: String,
+}
+
+impl ChosenModel {
+    async fn ask(
+        &self,
+        turn: &Turn,
+        on_event: &mut (dyn FnMut(ModelEvent) + Send),
+        cancel: &CancellationToken,
+    ) -> Result<ModelAnswer, ModelError> {
+        self.client.ask(&self.provider, turn, on_event, cancel).await
+    }
 }
 
 /// A call, ready to be made.
@@ -46,6 +68,16 @@ pub(crate) struct ReadyCall {
     pub(crate) name: String,
     pub(crate) arguments: Value,
     pub(crate) read_only: bool,
+    /// What the model is told with the result.
+    pub(crate) warning: Option<String>,
+}
+
+impl ReadyCall {
+    /// A call that isn't made.
+    pub(crate) fn without_arguments(id: &str, name: &str) -> Self {
+        let arguments = Value::Object(serde_json::Map::new());
+        Self { id: id.to_owned(), name: name.to_owned(), arguments, read_only: false, warning: None }
+    }
 }
 
 /// Why the model gave no answer.
@@ -56,25 +88,39 @@ pub(crate) enum AskError {
     ContextFull(String),
     /// Anything else, for the person.
     Failed(String),
+    /// The record ends here: how the task ended.
+    RecordEnds(Ending),
 }
 
 impl Outside {
     /// The tools that the model is offered, and whether each exists: in a stable order.
-    pub(crate) fn tools(&self) -> Result<Vec<Arc<Definition>>, HostError> {
+    pub(crate) fn tools(&mut self) -> Result<Vec<Arc<Definition>>, HostError> {
         match self {
             Self::Live(live) => {
                 let offered = live.host.tools_for(&live.session)?;
                 Ok(offered.into_iter().map(|tool| tool.definition).collect())
             }
-            Self::Recorded(_) => Ok(Vec::new()),
+            Self::Recorded(recording) => Ok(recording.next_tools()),
         }
     }
 
-    /// The tool of this name or alias.
-    pub(crate) fn tool(&self, name: &str) -> Option<Arc<Definition>> {
+    /// Whether a call only reads. `ahead`: the number of calls that are made before it, and have no
+    /// result yet.
+    pub(crate) fn reads(&self, name: &str, arguments: &Value, ahead: usize) -> bool {
         match self {
-            Self::Live(live) => live.host.tool(name),
-            Self::Recorded(_) => None,
+            Self::Live(live) => live.host.tool(name).is_some_and(|tool| {
+                tool.annotations.read_only || tool.reads_with(arguments)
+            }),
+            Self::Recorded(recording) => {
+                recording.results.get(ahead).is_some_and(|result| result.read_only)
+            }
+        }
+    }
+
+    /// Berth itself gave the next result.
+    pub(crate) fn skip_result(&mut self) {
+        if let Self::Recorded(recording) = self {
+            recording.results.pop_front();
         }
     }
 
@@ -102,7 +148,7 @@ impl Outside {
                 let model = live.summariser.as_ref().unwrap_or(&live.model);
                 answered(model.ask(turn, &mut |_| {}, cancel).await)
             }
-            Self::Recorded(_) => Err(AskError::Failed("the record has no summary".to_owned())),
+            Self::Recorded(recording) => Err(recording.ending()),
         }
     }
 
@@ -114,8 +160,20 @@ impl Outside {
     ) -> Vec<RecordedResult> {
         match self {
             Self::Live(live) => {
-                let calls = calls.iter().map(|call| live.call(call, cancel));
-                futures_util::future::join_all(calls).await
+                let mut running = Vec::new();
+                for call in calls {
+                    let (live, call, cancel) = (Arc::clone(live), call.clone(), cancel.clone());
+                    running.push(tokio::spawn(async move { live.call(&call, &cancel).await }));
+                }
+                let mut results = Vec::new();
+                for (call, running) in calls.iter().zip(running) {
+                    results.push(running.await.unwrap_or_else(|error| {
+                        let text = format!("the call failed: {error}");
+                        let category = Some(Category::PermanentFailure);
+                        RecordedResult::new(call, vec![Part::Text(text)], category)
+                    }));
+                }
+                results
             }
             Self::Recorded(recording) => calls.iter().map(|call| recording.result(call)).collect(),
         }
@@ -131,10 +189,10 @@ impl Outside {
 }
 
 fn answered(answer: Result<ModelAnswer, ModelError>) -> Result<ModelAnswer, AskError> {
-    answer.map_err(|error| match error {
-        ModelError::Cancelled => AskError::Cancelled,
-        error if error.is_context_full() => AskError::ContextFull(error.to_string()),
-        error => AskError::Failed(error.to_string()),
+    answer.map_err(|error| match error.kind {
+        ModelErrorKind::Cancelled => AskError::Cancelled,
+        ModelErrorKind::Context => AskError::ContextFull(error.to_string()),
+        _ => AskError::Failed(error.to_string()),
     })
 }
 
@@ -240,12 +298,35 @@ impl Recording {
         &mut self,
         on_event: &mut (dyn FnMut(ModelEvent) + Send),
     ) -> Result<ModelAnswer, AskError> {
-        let answer = self.answers.pop_front().ok_or(AskError::Cancelled)?;
+        let Some(answer) = self.answers.pop_front() else { return Err(self.ending()) };
         let text = answer.text();
         if !text.is_empty() {
             on_event(ModelEvent::Text(text));
         }
         Ok(answer)
+    }
+
+    /// How the task ended.
+    fn ending(&mut self) -> AskError {
+        let ended = self.ends.pop_front().map(|ended| ended.ending);
+        AskError::RecordEnds(ended.unwrap_or_else(|| {
+            Ending::new(EndKind::Cancelled, "the record ends here: Berth was killed")
+        }))
+    }
+
+    /// The tools of the next task.
+    fn next_tools(&mut self) -> Vec<Arc<Definition>> {
+        self.tasks.pop_front().map(|task| task.tools).unwrap_or_default()
+    }
+
+    /// What the tasks are.
+    pub(crate) fn tasks(&self) -> Vec<Vec<Part>> {
+        self.tasks.iter().map(|task| task.parts.clone()).collect()
+    }
+
+    /// The settings of the first task.
+    pub(crate) fn settings(&self) -> Option<AgentSettings> {
+        self.tasks.front().map(|task| task.settings.clone())
     }
 
     fn result(&mut self, call: &ReadyCall) -> RecordedResult {

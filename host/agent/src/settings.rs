@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use berth_core::config::Prices;
 use berth_models::Thinking;
+use serde::{Deserialize, Serialize};
 
 /// The settings of an agent.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AgentSettings {
     /// The table of `[providers]` whose model is asked.
     pub provider: String,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use berth_core::config::{
-    Folders, Loaded, ModelFormat, ProviderSettings, TextTools, ThinkingEffort, dotted_name,
+    Folders, Loaded, ModelFormat, Prices, ProviderSettings, TextTools, ThinkingEffort, dotted_name,
 };
 use berth_core::{Approver, Host, HostError, Session, door};
 use berth_egress::read;
@@ -19,7 +19,7 @@ use crate::conversation::Conversation;
 use crate::ending::Spent;
 use crate::error::AgentError;
 use crate::instructions::{InstructionFile, in_words};
-use crate::outside::{Live, Outside, Recording};
+use crate::outside::{ChosenModel, Live, Outside, Recording};
 use crate::record::{Began, Entry, SessionStore};
 use crate::settings::AgentSettings;
 use crate::waiting::MeasuringApprover;
@@ -67,15 +67,6 @@ pub struct AgentStart<'a> {
     pub instructions: &'a [InstructionFile],
 }
 
-/// A provider and its model, ready to be asked.
-#[derive(Clone, Debug)]
-pub struct ChosenModel {
-    pub(crate) client: ModelClient,
-    pub(crate) provider: ModelProvider,
-    pub(crate) model: String,
-    pub(crate) settings: ProviderSettings,
-}
-
 impl AgentStart<'_> {
     /// Starts a session, or goes on with one. Returns its ID too.
     ///
@@ -95,7 +86,7 @@ impl AgentStart<'_> {
                 Some(choose_model(self.config, self.folders, self.directory, Some(name)).await?)
             }
         };
-        if agent.max_cost.get() > 0.0 && chosen.settings.prices == Default::default() {
+        if agent.max_cost.get() > 0.0 && self.provider_settings(&chosen).prices == Prices::default() {
             return Err(HostError::Config(format!(
                 "`max_cost` in [agent] is set, but [providers.{}.prices] isn't; write what a million tokens cost",
                 chosen.provider.name()
@@ -121,7 +112,7 @@ impl AgentStart<'_> {
         }
         // The system text stays as it was, so that the provider's cache still fits.
         let system = match &recorded.task {
-            Some(task) => task.system.clone(),
+            Some(task) => task.settings.system.clone(),
             None => self.system(),
         };
         let spent = recorded.ended.as_ref().map(|ended| ended.spent).unwrap_or_default();
@@ -132,12 +123,17 @@ impl AgentStart<'_> {
         let live = Live { host, session, model: chosen, summariser, approver };
         let agent = Agent::new(
             settings,
-            Outside::Live(Box::new(live)),
+            Outside::Live(Arc::new(live)),
             Some(file),
             conversation,
             spent,
         );
         Ok((agent, id))
+    }
+
+    fn provider_settings(&self, chosen: &ChosenModel) -> ProviderSettings {
+        let providers = &self.config.config.providers;
+        providers.get(chosen.provider.name()).cloned().unwrap_or_default()
     }
 
     fn system(&self) -> String {
@@ -153,7 +149,7 @@ impl AgentStart<'_> {
         system: String,
     ) -> AgentSettings {
         let agent = &self.config.config.agent;
-        let provider = &chosen.settings;
+        let provider = self.provider_settings(chosen);
         let context_tokens = match provider.context_tokens.get() {
             0 => chosen.context_window().await.unwrap_or(USUAL_CONTEXT),
             tokens => tokens,
@@ -199,7 +195,10 @@ pub fn replay(folders: &Folders, id: &str) -> Result<(Agent, Vec<ReplayedTask>),
     let file = SessionStore::new(folders).file(id)?;
     let recording = Recording::read(file).map_err(AgentError::io(id))?;
     let tasks = recording.tasks();
-    let settings = recording.settings();
+    let Some(settings) = recording.settings() else {
+        let why = std::io::Error::new(std::io::ErrorKind::InvalidData, "it has no task");
+        return Err(AgentError::io(id)(why));
+    };
     let outside = Outside::Recorded(recording);
     let agent = Agent::new(settings, outside, None, Conversation::default(), Spent::default());
     Ok((agent, tasks))
@@ -277,8 +276,7 @@ pub async fn choose_model(
     let provider = provider(config, folders, directory, name, settings).await?;
     let mut client = ModelClient::new(door(config, folders, "berth run"));
     client.times.idle = Duration::from_secs(settings.idle_secs.get());
-    let (model, settings) = (model.to_owned(), settings.clone());
-    Ok(ChosenModel { client, provider, model, settings })
+    Ok(ChosenModel { client, provider, model: model.to_owned() })
 }
 
 async fn provider(
@@ -381,9 +379,4 @@ pub async fn find_local_servers(config: &Loaded, folders: &Folders) -> Vec<Local
     let mut found: Vec<LocalServer> = looks.join_all().await.into_iter().flatten().collect();
     found.sort_by_key(|server| LOCAL.iter().position(|(url, _)| *url == server.base_url));
     found
-}
-
-/// The folder of the sessions.
-pub fn sessions_folder(folders: &Folders) -> PathBuf {
-    folders.data.join("agent")
 }

@@ -6,7 +6,7 @@ use berth_contract::text::neutral_line;
 use berth_policy::egress::{Placement, Target};
 
 use super::loaded::is_provider_name;
-use super::{Loaded, ModelProvider, Problem, dotted_name};
+use super::{Loaded, ProviderSettings, Problem, dotted_name};
 
 impl Loaded {
     /// Problems of the agent and its providers that can't be found in a single value.
@@ -41,7 +41,7 @@ impl Loaded {
 }
 
 /// What is wrong with the keys of one provider.
-fn problem(name: &str, provider: &ModelProvider) -> Option<String> {
+fn problem(name: &str, provider: &ProviderSettings) -> Option<String> {
     // The other keys can stand in a file of their own. The first use says what is missing.
     let (_, base_url) = provider.place(name)?;
     if let Err(why) = Target::with_url(base_url) {
@@ -49,6 +49,9 @@ fn problem(name: &str, provider: &ModelProvider) -> Option<String> {
     }
     if base_url.contains(['?', '#']) {
         return Some("has a `base_url` with a query or a fragment; leave them out".to_owned());
+    }
+    if provider.secrets.len() > 1 {
+        return Some("has more than one secret; it takes one key".to_owned());
     }
     let mut used: BTreeSet<String> = BTreeSet::new();
     let placed = provider.secrets.values().filter_map(|secret| {

@@ -25,11 +25,6 @@ section! {
         /// What one task may cost, in the currency of `prices`. 0 means any amount. A model without
         /// prices costs nothing that Berth knows of, so no task starts with one then.
         pub max_cost: Amount, Narrowing::Ignored;
-        /// From which part of the model's context on old results are left out, which the model can
-        /// still read with `read_overflow`.
-        pub soft_limit: Ratio = Ratio::of(0.6), Narrowing::Ignored;
-        /// From which part of the model's context on the older messages are summarised.
-        pub hard_limit: Ratio = Ratio::of(0.9), Narrowing::Ignored;
         /// The table of `[providers]` whose model summarises. If empty, the one that is asked.
         pub compress_provider: String, Narrowing::Ignored;
         /// Whether a model on this machine may call tools by a JSON text that is its whole answer.
@@ -64,7 +59,7 @@ section! {
 section! {
     /// A provider of models: a service, or a server on this machine. `anthropic`, `openai`,
     /// `openrouter` and `ollama` need neither `format` nor `base_url`.
-    pub struct ModelProvider {
+    pub struct ProviderSettings {
         /// The form of its requests and answers.
         pub format: Option<ModelFormat>, Narrowing::Ignored;
         /// Where it is: what stands before `/messages`, `/chat/completions`, `/responses` or
@@ -73,8 +68,8 @@ section! {
         pub base_url: String, Narrowing::Ignored;
         /// The model that is asked.
         pub model: String, Narrowing::Ignored;
-        /// Secrets that go into a header of each request there, and nowhere else. A secret without
-        /// `header` goes where the format has its key.
+        /// The key: one secret, which goes into a header of each request there, and nowhere else.
+        /// Without `header`, that is where the format has its key.
         pub secrets: BTreeMap<String, Secret>, Narrowing::Named(Secret::RULES);
         /// Headers of each request, with their values. They are no place for secrets.
         #[schemars(extend("examples" = [{ "X-Team": "blue" }]))]
@@ -84,7 +79,7 @@ section! {
         /// Tokens that the model may write in one answer.
         pub max_output_tokens: Bounded<1, 10_000_000> = Bounded::clamped(16_384), Narrowing::Smaller;
         /// How much the model thinks before it answers.
-        pub thinking: Thinking, Narrowing::Ignored;
+        pub thinking: ThinkingEffort, Narrowing::Ignored;
         /// Whether the model calls tools by the provider's own means. `false`: in its text.
         pub native_tools: bool = true, Narrowing::Ignored;
         /// Seconds without a byte of an answer after which a request is given up.
@@ -94,7 +89,7 @@ section! {
     }
 }
 
-impl ModelProvider {
+impl ProviderSettings {
     /// Its format and its `base_url`, or what its name stands for. `None`: one of them is missing.
     pub fn place(&self, name: &str) -> Option<(ModelFormat, &str)> {
         let known = match name {
@@ -146,7 +141,7 @@ pub enum ModelFormat {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 #[schemars(inline)]
-pub enum Thinking {
+pub enum ThinkingEffort {
     /// As the provider has it.
     #[default]
     Default,

@@ -42,7 +42,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::narrowing::section;
 
-pub use agent::{Agent, ModelFormat, ModelProvider, Prices, Tafc, TextTools, Thinking};
+pub use agent::{Agent, ModelFormat, ProviderSettings, Prices, Tafc, TextTools, ThinkingEffort};
 pub use amount::Amount;
 pub use approvals::{Approvals, McpApprovals};
 pub use audit::{Audit, OnFailure};
@@ -110,6 +110,6 @@ section! {
         pub agent: Agent, Narrowing::Table(Agent::RULES);
         /// Providers of models. The key is a name of your choice: at most 24 of `[a-z0-9-]`, a
         /// letter first.
-        pub providers: BTreeMap<String, ModelProvider>, Narrowing::Named(ModelProvider::RULES);
+        pub providers: BTreeMap<String, ProviderSettings>, Narrowing::Named(ProviderSettings::RULES);
     }
 }

@@ -136,6 +136,7 @@ const EDGES: &[(&str, &[&str])] = &[
         ],
     ),
     ("berth-clients", &[]),
+    ("berth-agent", &["berth-core", "berth-egress", "berth-models", "berth-private"]),
     ("berth-packaging", &[]),
     (
         "berth-export",

@@ -1,10 +1,13 @@
 //! What a session's file has, a line of JSON for each entry.
 
-use berth_core::Remainder;
+use std::sync::Arc;
+
+use berth_core::{Definition, Remainder};
 use berth_models::{CallResult, ModelAnswer, Part};
 use serde::{Deserialize, Serialize};
 
 use crate::ending::{Ending, Spent};
+use crate::settings::AgentSettings;
 
 /// One line of a session's file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -42,16 +45,15 @@ pub struct Began {
 }
 
 /// A task of the person.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Task {
     /// The text and images.
     pub parts: Vec<Part>,
-    /// The table of `[providers]` whose model was asked.
-    pub provider: String,
-    /// That model.
-    pub model: String,
-    /// The system text.
-    pub system: String,
+    /// The settings of the agent.
+    pub settings: AgentSettings,
+    /// The tools, if the model may call them in its text.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tools: Vec<Arc<Definition>>,
 }
 
 /// The result of a call, and what else is known of it.

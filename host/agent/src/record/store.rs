@@ -170,7 +170,7 @@ impl SessionStore {
             Entry::Task(task) => Some(task),
             _ => None,
         });
-        let title = task.map(|task| crate::text_of(&task.parts)).unwrap_or_default();
+        let title = task.map(|task| crate::events::text_of(&task.parts)).unwrap_or_default();
         let title = berth_core::text::neutral_line(berth_core::text::cut(&title, 200));
         Some((directory, title))
     }
@@ -184,7 +184,8 @@ impl SessionStore {
 /// An ID that sorts by time: the seconds since 1970, and random digits.
 fn new_id() -> Result<String, AgentError> {
     let mut random = [0_u8; 6];
-    getrandom::fill(&mut random).map_err(|error| AgentError::io("new")(error.into()))?;
+    rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())
+        .map_err(|error| AgentError::io("new")(error.into()))?;
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let digits: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
     Ok(format!("{:x}-{digits}", now.as_secs()))

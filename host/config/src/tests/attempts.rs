@@ -300,8 +300,6 @@ pub(super) fn attempt(key: &str) -> Option<&'static str> {
         "agent.max_secs" => "agent.max_secs = 11",
         "agent.max_tokens" => "agent.max_tokens = 0",
         "agent.max_cost" => "agent.max_cost = 1000",
-        "agent.soft_limit" => "agent.soft_limit = 1",
-        "agent.hard_limit" => "agent.hard_limit = 1",
         "agent.compress_provider" => "agent.compress_provider = \"known\"",
         "agent.text_tools" => "agent.text_tools = \"lenient\"",
         "agent.tafc.enabled" => "agent.tafc.enabled = true",
