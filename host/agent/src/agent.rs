@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use berth_core::{CancellationToken, Category, Definition, Reaction, Repetition, RepetitionLimits};
-use berth_models::{ModelAnswer, ModelEvent, Part, StopReason, Turn};
+use berth_models::{ModelAnswer, ModelEvent, Part, FinishReason, Turn};
 use serde_json::Value;
 
 use crate::AgentError;
@@ -202,7 +202,7 @@ impl Agent {
             return self.without_calls(&answer, &wanted).await;
         }
         self.broken = 0;
-        let is_cut = answer.stop == StopReason::Length;
+        let is_cut = answer.stop == FinishReason::Length;
         self.make(wanted, is_cut, events, cancel).await
     }
 
@@ -213,12 +213,12 @@ impl Agent {
         wanted: &Wanted,
     ) -> Result<Next, AgentError> {
         let note = match &answer.stop {
-            StopReason::Refused(why) => {
+            FinishReason::Refused(why) => {
                 let why = if why.is_empty() { "the model refused" } else { why };
                 return Ok(Next::End(Ending::new(EndKind::GaveUp, why)));
             }
-            StopReason::Paused => return Ok(Next::Ask),
-            StopReason::Length => {
+            FinishReason::Paused => return Ok(Next::Ask),
+            FinishReason::Length => {
                 Some("Your answer was cut: it reached the most tokens of an answer. Go on.")
             }
             _ if wanted.text.trim().is_empty() => {
@@ -279,7 +279,7 @@ impl Agent {
                     }
                     Some((repeated.to_string(), Category::PolicyBlocked))
                 }
-                (_, Stripped::OnlyThoughts) => {
+                (_, Stripped::Everything) => {
                     Some((ONLY_THOUGHTS.to_owned(), Category::InvalidParameters))
                 }
                 _ => None,

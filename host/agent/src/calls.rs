@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use berth_core::Definition;
-use berth_models::{ModelAnswer, OfferedTool, RawJson, TurnMessage};
+use berth_models::{ModelAnswer, ModelTool, RawJson, TurnMessage};
 use serde_json::{Value, json};
 
 use crate::context::COMPRESS;
@@ -67,7 +67,7 @@ pub(crate) fn invalid(why: &str) -> String {
 }
 
 /// The tools as the provider gets them: in the order of the catalogue, in the same bytes each time.
-pub(crate) fn offered(settings: &AgentSettings, tools: &[Arc<Definition>]) -> Vec<OfferedTool> {
+pub(crate) fn offered(settings: &AgentSettings, tools: &[Arc<Definition>]) -> Vec<ModelTool> {
     if !settings.native_tools {
         return Vec::new();
     }
@@ -75,13 +75,13 @@ pub(crate) fn offered(settings: &AgentSettings, tools: &[Arc<Definition>]) -> Ve
     let tool = |tool: &Arc<Definition>| {
         let augmented =
             augmenter.as_ref().and_then(|augmenter| augmenter.augment(&tool.input_schema));
-        OfferedTool {
+        ModelTool {
             name: tool.name.clone(),
             description: tool.description.clone(),
             schema: RawJson::from_value(augmented.as_ref().unwrap_or(&tool.input_schema)),
         }
     };
-    let compress = OfferedTool {
+    let compress = ModelTool {
         name: COMPRESS.to_owned(),
         description: "Summarises the older part of this conversation, to make room. Call it when much of it no longer matters.".to_owned(),
         schema: RawJson::from_value(&json!({ "type": "object", "properties": {}, "additionalProperties": false })),

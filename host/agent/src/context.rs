@@ -125,7 +125,7 @@ pub(crate) fn summary_turn(settings: &AgentSettings, text: String) -> Turn {
         forbid_calls: true,
         messages: vec![TurnMessage::User(vec![Part::Text(text)])],
         max_output: Some(MAX_SUMMARY.min(settings.max_output)),
-        thinking: berth_models::Thinking::default(),
+        thinking: berth_models::ThinkingLevel::default(),
         output_schema: None,
     }
 }

@@ -11,7 +11,7 @@ use berth_core::{
     Session,
 };
 use berth_models::{
-    CallResult, ModelAnswer, ModelClient, ModelError, ModelErrorKind, ModelEvent, ModelProvider,
+    CallResult, ModelAnswer, ModelClient, ModelError, ModelErrorKind, ModelEvent, ModelEndpoint,
     Part, Turn,
 };
 use serde_json::Value;
@@ -44,7 +44,7 @@ pub(crate) struct Live {
 #[derive(Clone, Debug)]
 pub struct ChosenModel {
     pub(crate) client: ModelClient,
-    pub(crate) provider: ModelProvider,
+    pub(crate) provider: ModelEndpoint,
     pub(crate) model: String,
 }
 

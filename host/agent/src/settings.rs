@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use berth_core::config::Prices;
-use berth_models::Thinking;
+use berth_models::ThinkingLevel;
 use serde::{Deserialize, Serialize};
 
 /// The settings of an agent.
@@ -22,7 +22,7 @@ pub struct AgentSettings {
     /// See above.
     pub max_output: u32,
     /// How much the model thinks.
-    pub thinking: Thinking,
+    pub thinking: ThinkingLevel,
     /// Whether the model calls tools by the provider's own means.
     pub native_tools: bool,
     /// Whether the provider is on this machine.

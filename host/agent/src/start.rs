@@ -1,6 +1,6 @@
 //! From the configuration to an agent.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -9,8 +9,9 @@ use berth_core::config::{
 };
 use berth_core::{Approver, Host, HostError, Session, door};
 use berth_egress::read;
+use berth_policy::egress::Placement;
 use berth_models::{
-    ListedModel, ModelClient, ModelProvider, ProviderKey, Thinking, WireFormat,
+    ListedModel, ModelClient, ModelEndpoint, ModelKey, ThinkingLevel, WireFormat,
 };
 use http::{HeaderName, HeaderValue};
 
@@ -165,11 +166,11 @@ impl AgentStart<'_> {
             context_tokens,
             max_output: most.min(half),
             thinking: match provider.thinking {
-                ThinkingEffort::Default => Thinking::Usual,
-                ThinkingEffort::Off => Thinking::Off,
-                ThinkingEffort::Low => Thinking::Effort("low".to_owned()),
-                ThinkingEffort::Medium => Thinking::Effort("medium".to_owned()),
-                ThinkingEffort::High => Thinking::Effort("high".to_owned()),
+                ThinkingEffort::Default => ThinkingLevel::Usual,
+                ThinkingEffort::Off => ThinkingLevel::Off,
+                ThinkingEffort::Low => ThinkingLevel::Effort("low".to_owned()),
+                ThinkingEffort::Medium => ThinkingLevel::Effort("medium".to_owned()),
+                ThinkingEffort::High => ThinkingLevel::Effort("high".to_owned()),
             },
             native_tools: provider.native_tools,
             is_local: chosen.provider.is_local(),
@@ -285,7 +286,7 @@ async fn provider(
     directory: &Path,
     name: &str,
     settings: &ProviderSettings,
-) -> Result<ModelProvider, AgentError> {
+) -> Result<ModelEndpoint, AgentError> {
     let Some((format, base_url)) = settings.place(name) else {
         let missing = if settings.format.is_none() { "format" } else { "base_url" };
         return Err(wrong(name, &format!("has no `{missing}`, and isn't a known provider")));
@@ -296,7 +297,7 @@ async fn provider(
         ModelFormat::Responses => WireFormat::Responses,
         ModelFormat::Ollama => WireFormat::Ollama,
     };
-    let provider = ModelProvider::new(name, format, base_url);
+    let provider = ModelEndpoint::new(name, format, base_url);
     let mut provider = provider.map_err(|error| wrong(name, &error.to_string()))?;
     for (header, value) in &settings.headers {
         let header = HeaderName::try_from(header.as_str());
@@ -313,17 +314,18 @@ async fn provider(
     let value = tokio::task::spawn_blocking(move || read(&source)).await;
     let value = value.map_err(|error| wrong(name, &error.to_string()))?;
     let value = value.map_err(|why| wrong(name, &format!("secret `{secret_name}`: {why}")))?;
-    let key = ProviderKey::new(secret_name, value.expose()).map_err(|why| wrong(name, &why))?;
-    let key = match &secret.header {
-        None => key,
-        Some(header) => {
-            let header = HeaderName::try_from(header.as_str().to_ascii_lowercase());
-            let header = header.map_err(|error| wrong(name, &error.to_string()))?;
-            let is_bearer = header == http::header::AUTHORIZATION;
-            key.in_header(header, is_bearer)
+    let key = ModelKey::new(secret_name, value.expose())
+        .map_err(|why: String| wrong(name, &why))?;
+    let placed = secret.header.as_ref().map(|_| secret.placement());
+    let key = match placed {
+        Some(Placement::Header { name: header, prefix }) => {
+            let header = HeaderName::try_from(header);
+            let header = header.map_err(|error| wrong(name, &format!("has a header: {error}")))?;
+            key.in_header(header, &prefix)
         }
+        Some(Placement::Query { .. }) | None => key,
     };
-    Ok(provider.key(Some(key)).context(context(settings)))
+    Ok(provider.key(key).context(context(settings)))
 }
 
 fn context(settings: &ProviderSettings) -> Option<u64> {
@@ -364,7 +366,7 @@ pub async fn find_local_servers(config: &Loaded, folders: &Folders) -> Vec<Local
     let look = |(base_url, format): (&'static str, WireFormat)| {
         let client = client.clone();
         async move {
-            let provider = ModelProvider::new("local", format, base_url).ok()?;
+            let provider = ModelEndpoint::new("local", format, base_url).ok()?;
             let never = berth_core::CancellationToken::new();
             let listed = tokio::time::timeout(LOOK, client.list(&provider, &never)).await;
             let models = listed.ok()?.ok()?.into_iter().map(|model| model.name).collect();

@@ -63,7 +63,7 @@ impl Augmenter {
     }
 }
 
-impl Default for Thinking {
+impl Default for Augmenter {
     fn default() -> Self {
         Self::new(DEFAULT_THRESHOLD)
     }

@@ -54,7 +54,7 @@ pub struct Answer {
 }
 
 /// Where `read_overflow` goes on in an answer that was cut or filtered.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Remainder {
     /// The ID of the complete answer.
     pub id: String,

@@ -136,7 +136,10 @@ const EDGES: &[(&str, &[&str])] = &[
         ],
     ),
     ("berth-clients", &[]),
-    ("berth-agent", &["berth-core", "berth-egress", "berth-models", "berth-private"]),
+    (
+        "berth-agent",
+        &["berth-core", "berth-egress", "berth-models", "berth-policy", "berth-private"],
+    ),
     ("berth-packaging", &[]),
     (
         "berth-export",
