@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use berth_core::{CancellationToken, Category, Definition, Reaction, Repetition, RepetitionLimits};
-use berth_models::{ModelAnswer, ModelEvent, Part, FinishReason, Turn};
+use berth_models::{FinishReason, ModelAnswer, ModelEvent, Part, Turn};
 use serde_json::Value;
 
 use crate::AgentError;
@@ -82,6 +82,21 @@ impl Agent {
     /// What the whole session has taken so far.
     pub fn spent(&self) -> Spent {
         self.spent
+    }
+
+    /// Lets the model answer at most this often in one task.
+    pub fn limit_turns(&mut self, turns: u64) {
+        self.settings.max_turns = self.settings.max_turns.min(turns);
+    }
+
+    /// Summarises the older part of the conversation because the person wants it.
+    pub async fn compact(&mut self, events: &mut dyn RunEvents, cancel: &CancellationToken) {
+        let text = match self.compress(CompressionMethod::Manual, events, cancel).await {
+            Ok(Ok(())) => return,
+            Ok(Err(why)) => why,
+            Err(error) => error.to_string(),
+        };
+        events.event(RunEvent::Notice { text });
     }
 
     /// Works on a task until it ends. The session can go on with another task then, whatever the
@@ -550,7 +565,8 @@ fn part(event: ModelEvent, events: &mut dyn RunEvents) {
         ModelEvent::CallBegun(tool) => events.event(RunEvent::CallPart { tool }),
         ModelEvent::Retrying { attempts, wait, why } => {
             let wait = wait.as_secs_f64();
-            let text = format!("asking again in {wait:.1} s, after {attempts} failed attempts: {why}");
+            let text =
+                format!("asking again in {wait:.1} s, after {attempts} failed attempts: {why}");
             events.event(RunEvent::Notice { text });
         }
         ModelEvent::Call(_) | ModelEvent::Usage(_) | ModelEvent::Finished(_) => {}

@@ -142,9 +142,7 @@ pub(crate) fn size(message: &TurnMessage) -> usize {
 pub(crate) fn size_of_answer(answer: &ModelAnswer) -> usize {
     let blocks = answer.blocks.iter().map(|block| match block {
         Block::Text { text, .. } => text.len(),
-        Block::Thinking { text, raw } => {
-            raw.as_ref().map_or(text.len(), |raw| raw.get().len())
-        }
+        Block::Thinking { text, raw } => raw.as_ref().map_or(text.len(), |raw| raw.get().len()),
         Block::Call(call) => call.name.len() + call.arguments.len(),
         Block::Opaque(raw) => raw.get().len(),
     });

@@ -10,7 +10,9 @@ pub enum AgentError {
     #[error("the session `{0}` is running in another process")]
     Running(String),
     /// It would be larger than it may be.
-    #[error("the session `{id}` would be {bytes} bytes; the limit is {limit}: `session_mib` in [agent]")]
+    #[error(
+        "the session `{id}` would be {bytes} bytes; the limit is {limit}: `session_mib` in [agent]"
+    )]
     TooLarge {
         /// Its ID.
         id: String,

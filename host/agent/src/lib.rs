@@ -25,8 +25,9 @@ pub use error::AgentError;
 pub use events::{RunEvent, RunEvents};
 pub use instructions::{InstructionFile, find_instructions, remember_instructions};
 pub use outside::ChosenModel;
-pub use record::{Entry, SessionStore, StoredSession, read_entries};
-pub use settings::AgentSettings;
-pub use start::{
-    AgentStart, LocalServer, ReplayedTask, choose_model, find_local_servers, replay,
+pub use record::{
+    Began, Compressed, CompressionMethod, Ended, Entry, Recorded, RecordedResult, Replacement,
+    SessionFile, SessionStore, StoredSession, Task, read_entries,
 };
+pub use settings::AgentSettings;
+pub use start::{AgentStart, LocalServer, ReplayedTask, choose_model, find_local_servers, replay};

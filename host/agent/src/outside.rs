@@ -11,7 +11,7 @@ use berth_core::{
     Session,
 };
 use berth_models::{
-    CallResult, ModelAnswer, ModelClient, ModelError, ModelErrorKind, ModelEvent, ModelEndpoint,
+    CallResult, ModelAnswer, ModelClient, ModelEndpoint, ModelError, ModelErrorKind, ModelEvent,
     Part, Turn,
 };
 use serde_json::Value;
@@ -49,7 +49,12 @@ pub struct ChosenModel {
 }
 
 impl ChosenModel {
-    async fn ask(
+    /// Asks it, and gives what it says while it says it.
+    ///
+    /// # Errors
+    ///
+    /// There is no whole answer.
+    pub async fn ask(
         &self,
         turn: &Turn,
         on_event: &mut (dyn FnMut(ModelEvent) + Send),
@@ -76,7 +81,13 @@ impl ReadyCall {
     /// A call that isn't made.
     pub(crate) fn without_arguments(id: &str, name: &str) -> Self {
         let arguments = Value::Object(serde_json::Map::new());
-        Self { id: id.to_owned(), name: name.to_owned(), arguments, read_only: false, warning: None }
+        Self {
+            id: id.to_owned(),
+            name: name.to_owned(),
+            arguments,
+            read_only: false,
+            warning: None,
+        }
     }
 }
 
@@ -108,9 +119,10 @@ impl Outside {
     /// result yet.
     pub(crate) fn reads(&self, name: &str, arguments: &Value, ahead: usize) -> bool {
         match self {
-            Self::Live(live) => live.host.tool(name).is_some_and(|tool| {
-                tool.annotations.read_only || tool.reads_with(arguments)
-            }),
+            Self::Live(live) => live
+                .host
+                .tool(name)
+                .is_some_and(|tool| tool.annotations.read_only || tool.reads_with(arguments)),
             Self::Recorded(recording) => {
                 recording.results.get(ahead).is_some_and(|result| result.read_only)
             }
@@ -266,6 +278,8 @@ fn is_image(media_type: &str) -> bool {
 
 /// The record of a session, in the order in which it happened.
 pub(crate) struct Recording {
+    /// The session's directory.
+    pub(crate) directory: String,
     tasks: VecDeque<Task>,
     answers: VecDeque<ModelAnswer>,
     results: VecDeque<RecordedResult>,
@@ -277,6 +291,7 @@ impl Recording {
     /// Reads a session's file. Blocks.
     pub(crate) fn read(file: File) -> std::io::Result<Self> {
         let mut recording = Self {
+            directory: String::new(),
             tasks: VecDeque::new(),
             answers: VecDeque::new(),
             results: VecDeque::new(),
@@ -288,7 +303,8 @@ impl Recording {
                 Entry::Answer(answer) => recording.answers.push_back(answer),
                 Entry::Result(result) => recording.results.push_back(result),
                 Entry::Ended(ended) => recording.ends.push_back(ended),
-                Entry::Began(_) | Entry::Note(_) | Entry::Pruned(_) | Entry::Compressed(_) => {}
+                Entry::Began(began) => recording.directory = began.directory,
+                Entry::Note(_) | Entry::Pruned(_) | Entry::Compressed(_) => {}
             }
         }
         Ok(recording)

@@ -9,10 +9,8 @@ use berth_core::config::{
 };
 use berth_core::{Approver, Host, HostError, Session, door};
 use berth_egress::read;
+use berth_models::{ListedModel, ModelClient, ModelEndpoint, ModelKey, ThinkingLevel, WireFormat};
 use berth_policy::egress::Placement;
-use berth_models::{
-    ListedModel, ModelClient, ModelEndpoint, ModelKey, ThinkingLevel, WireFormat,
-};
 use http::{HeaderName, HeaderValue};
 
 use crate::agent::Agent;
@@ -69,7 +67,16 @@ pub struct AgentStart<'a> {
 }
 
 impl AgentStart<'_> {
-    /// Starts a session, or goes on with one. Returns its ID too.
+    /// The model that is meant.
+    ///
+    /// # Errors
+    ///
+    /// None is configured, or its key can't be read.
+    pub async fn choose(&self) -> Result<ChosenModel, AgentError> {
+        choose_model(self.config, self.folders, self.directory, self.model).await
+    }
+
+    /// Starts a session with a model, or goes on with one. Returns its ID too.
     ///
     /// # Errors
     ///
@@ -77,17 +84,18 @@ impl AgentStart<'_> {
     pub async fn start(
         &self,
         host: Host,
+        chosen: ChosenModel,
         approver: Arc<dyn Approver>,
     ) -> Result<(Agent, String), AgentError> {
         let agent = &self.config.config.agent;
-        let chosen = choose_model(self.config, self.folders, self.directory, self.model).await?;
         let summariser = match &*agent.compress_provider {
             "" => None,
             name => {
                 Some(choose_model(self.config, self.folders, self.directory, Some(name)).await?)
             }
         };
-        if agent.max_cost.get() > 0.0 && self.provider_settings(&chosen).prices == Prices::default() {
+        if agent.max_cost.get() > 0.0 && self.provider_settings(&chosen).prices == Prices::default()
+        {
             return Err(HostError::Config(format!(
                 "`max_cost` in [agent] is set, but [providers.{}.prices] isn't; write what a million tokens cost",
                 chosen.provider.name()
@@ -122,13 +130,8 @@ impl AgentStart<'_> {
         let session = Session::new(format!("agent {id}"));
         let approver = Arc::new(MeasuringApprover::new(approver));
         let live = Live { host, session, model: chosen, summariser, approver };
-        let agent = Agent::new(
-            settings,
-            Outside::Live(Arc::new(live)),
-            Some(file),
-            conversation,
-            spent,
-        );
+        let agent =
+            Agent::new(settings, Outside::Live(Arc::new(live)), Some(file), conversation, spent);
         Ok((agent, id))
     }
 
@@ -192,17 +195,20 @@ impl AgentStart<'_> {
 /// # Errors
 ///
 /// There is no such session, or its file can't be read.
-pub fn replay(folders: &Folders, id: &str) -> Result<(Agent, Vec<ReplayedTask>), AgentError> {
+pub fn replay(
+    folders: &Folders,
+    id: &str,
+) -> Result<(Agent, String, Vec<ReplayedTask>), AgentError> {
     let file = SessionStore::new(folders).file(id)?;
     let recording = Recording::read(file).map_err(AgentError::io(id))?;
-    let tasks = recording.tasks();
+    let (directory, tasks) = (recording.directory.clone(), recording.tasks());
     let Some(settings) = recording.settings() else {
         let why = std::io::Error::new(std::io::ErrorKind::InvalidData, "it has no task");
         return Err(AgentError::io(id)(why));
     };
     let outside = Outside::Recorded(recording);
     let agent = Agent::new(settings, outside, None, Conversation::default(), Spent::default());
-    Ok((agent, tasks))
+    Ok((agent, directory, tasks))
 }
 
 /// A task of a session that is replayed.
@@ -314,8 +320,8 @@ async fn provider(
     let value = tokio::task::spawn_blocking(move || read(&source)).await;
     let value = value.map_err(|error| wrong(name, &error.to_string()))?;
     let value = value.map_err(|why| wrong(name, &format!("secret `{secret_name}`: {why}")))?;
-    let key = ModelKey::new(secret_name, value.expose())
-        .map_err(|why: String| wrong(name, &why))?;
+    let key =
+        ModelKey::new(secret_name, value.expose()).map_err(|why: String| wrong(name, &why))?;
     let placed = secret.header.as_ref().map(|_| secret.placement());
     let key = match placed {
         Some(Placement::Header { name: header, prefix }) => {

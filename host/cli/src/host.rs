@@ -69,7 +69,7 @@ pub(crate) fn run<T>(
     let folders = Folders::from_environment()?;
     let loaded = load(options, &folders)?;
     block_on(async {
-        let host = build(options, folders, loaded).await?;
+        let host = build(options, folders, loaded, "berth call").await?;
         work(host).await
     })
 }
@@ -104,9 +104,10 @@ pub(crate) async fn build(
     options: &Options,
     folders: Folders,
     loaded: Loaded,
+    front_end: &'static str,
 ) -> Result<Host, HostError> {
     let builder = builder(options, folders, loaded, &Servers::default())?;
-    let builder = builder.front_end("berth call").load_in_background();
+    let builder = builder.front_end(front_end).load_in_background();
     let host = start(builder).await?;
     progress::show(host.ready(), || progress::loading(&host.loading())).await;
     Ok(host)

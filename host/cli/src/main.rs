@@ -1,6 +1,7 @@
 //! The `berth` command: arguments in, text or JSON out. Its work is done by the library,
 //! `berth_core`.
 
+mod agent;
 mod allow;
 mod approvals;
 mod arguments;
@@ -134,6 +135,10 @@ fn run(Arguments { command, options }: Arguments) -> Result<Exit, Error> {
     }
     match command {
         Command::Call(call) => call::run(&call, &options),
+        Command::Run(arguments) => agent::run(&arguments, &options),
+        Command::Chat(arguments) => agent::chat(&arguments, &options),
+        Command::Sessions(command) => agent::sessions(&command, &options),
+        Command::Models(arguments) => agent::models(&arguments, &options),
         Command::Serve(arguments) => serve::run(&options, arguments),
         Command::Mcp(command) => mcp::run(&command, &options),
         Command::Approvals(approvals) => approvals::run(&approvals, &options),

@@ -22,7 +22,8 @@ pub(crate) fn run(arguments: &ToolsArguments, options: &Options) -> Result<Exit,
     let folders = Folders::from_environment()?;
     let loaded = host::load(options, &folders)?;
     let off = disabled_hint(&loaded);
-    let host = host::block_on(async { Ok(host::build(options, folders, loaded).await?) })?;
+    let host =
+        host::block_on(async { Ok(host::build(options, folders, loaded, "berth call").await?) })?;
     match &arguments.tool {
         Some(name) => show_tool(&host, name, arguments.json),
         None => all(&host, off, arguments.json),

@@ -51,13 +51,14 @@ pub use berth_settings::{
     Authorization, Autonomy, BUILT_IN_FILTERS, Bounded, Config, Dependencies, DependencyRule,
     FileTools, FilterSecurity, Filters, HeaderName, HostGrant, InstallKey, Installing,
     InstanceLifetime, JobSettings, Keyring, Limits, Mcp, McpApprovals, McpOauth, McpServer, Method,
-    ModelFormat, ProviderSettings, Network, NetworkGrant, OAuth, OnFailure, OtherDomains, Overflow,
-    PathAccess, PathGlob, PathPrefix, PermissionAction, PermissionRule, Plugin, PluginFolder,
-    PluginLimits, PluginSettings, PolicyAccess, PolicyEffect, PolicyPhase, PolicyRule, PolicyRules,
-    Prefix, PresetName, Prices, ProcessLimits, QueryName, Ratio, Redaction, Reload, ResultCache,
-    Retry, SandboxMode, Secret, Serve, Sha256, Shell, Structured, Tafc, TextTools, ThinkingEffort, Tools,
-    TrustLevel, Undo, UrlScheme, VariableName, Web, WithoutProxy, WrittenExpression, WrittenHost,
-    WrittenPattern, WrittenPrivateHosts, WrittenProgram, WrittenProxy, WrittenSecretHost,
+    ModelFormat, Network, NetworkGrant, OAuth, OnFailure, OtherDomains, Overflow, PathAccess,
+    PathGlob, PathPrefix, PermissionAction, PermissionRule, Plugin, PluginFolder, PluginLimits,
+    PluginSettings, PolicyAccess, PolicyEffect, PolicyPhase, PolicyRule, PolicyRules, Prefix,
+    PresetName, Prices, ProcessLimits, ProviderSettings, QueryName, Ratio, Redaction, Reload,
+    ResultCache, Retry, SandboxMode, Secret, Serve, Sha256, Shell, Structured, Tafc, TextTools,
+    ThinkingEffort, Tools, TrustLevel, Undo, UrlScheme, VariableName, Web, WithoutProxy,
+    WrittenExpression, WrittenHost, WrittenPattern, WrittenPrivateHosts, WrittenProgram,
+    WrittenProxy, WrittenSecretHost,
 };
 pub use ceiling::check_ceiling;
 pub use describe::{KeyDescription, TableDescription, describe};

@@ -6,7 +6,7 @@ use berth_contract::text::neutral_line;
 use berth_policy::egress::{Placement, Target};
 
 use super::loaded::is_provider_name;
-use super::{Loaded, ProviderSettings, Problem, dotted_name};
+use super::{Loaded, Problem, ProviderSettings, dotted_name};
 
 impl Loaded {
     /// Problems of the agent and its providers that can't be found in a single value.

@@ -42,7 +42,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::narrowing::section;
 
-pub use agent::{Agent, ModelFormat, ProviderSettings, Prices, Tafc, TextTools, ThinkingEffort};
+pub use agent::{Agent, ModelFormat, Prices, ProviderSettings, Tafc, TextTools, ThinkingEffort};
 pub use amount::Amount;
 pub use approvals::{Approvals, McpApprovals};
 pub use audit::{Audit, OnFailure};

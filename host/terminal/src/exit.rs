@@ -15,6 +15,8 @@ pub enum Exit {
     Denied,
     /// Berth itself failed.
     Host,
+    /// A limit of a task was reached.
+    Budget,
     /// The exit code of the command that the call ran.
     Command(u8),
     /// Ctrl-C ended it.
@@ -49,6 +51,7 @@ impl Exit {
             Self::Usage => 2,
             Self::Denied => 3,
             Self::Host => 4,
+            Self::Budget => 5,
             Self::Command(code) => code.into(),
             // As a shell: 128 plus the number of the signal.
             Self::Interrupted => 130,

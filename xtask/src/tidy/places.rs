@@ -140,6 +140,7 @@ const EDGES: &[(&str, &[&str])] = &[
         "berth-agent",
         &["berth-core", "berth-egress", "berth-models", "berth-policy", "berth-private"],
     ),
+    ("berth-run", &["berth-agent", "berth-core", "berth-models", "berth-terminal"]),
     ("berth-packaging", &[]),
     (
         "berth-export",

@@ -111,7 +111,8 @@ impl Recorded {
         let mut replaced: HashMap<usize, String> = HashMap::new();
         for line in of(Kind::Pruned) {
             if let Entry::Pruned(pruned) = parse(line)? {
-                replaced.extend(pruned.into_iter().map(|Replacement { entry, text }| (entry, text)));
+                replaced
+                    .extend(pruned.into_iter().map(|Replacement { entry, text }| (entry, text)));
             }
         }
         let from = read.summary.as_ref().map_or(0, |summary| summary.through + 1);

@@ -6,7 +6,9 @@ mod file;
 mod load;
 mod store;
 
-pub use entry::{Began, Compressed, CompressionMethod, Ended, Entry, RecordedResult, Replacement, Task};
+pub use entry::{
+    Began, Compressed, CompressionMethod, Ended, Entry, RecordedResult, Replacement, Task,
+};
 pub use file::SessionFile;
 pub use load::{Recorded, read_entries};
 pub use store::{SessionStore, StoredSession};

@@ -38,6 +38,7 @@ Exit codes:
   2  the command line is wrong, or the arguments don't fit the tool
   3  a rule or a bound refused it, or it needs approval and nobody was asked
   4  Berth itself failed: configuration, plugins, this machine, the record
+  5  `berth run` reached a limit of its task
   130  Ctrl-C ended it
 
 Environment:
@@ -65,6 +66,15 @@ pub(crate) struct Arguments {
 pub(crate) enum Command {
     /// Call a tool
     Call(CallArguments),
+    /// Have an agent do a task with the tools
+    Run(berth_run::RunArguments),
+    /// Talk with an agent that has the tools
+    Chat(berth_run::ChatArguments),
+    /// List, show, export and delete the sessions of the agent
+    #[command(subcommand)]
+    Sessions(berth_run::SessionsCommand),
+    /// List the models of your providers, or test them
+    Models(berth_run::ModelsArguments),
     /// Serve the tools to the MCP client that starts this, or over HTTP
     Serve(ServeArguments),
     /// Connect MCP clients to this server, and approve other servers

@@ -81,8 +81,9 @@ fn check(inputs: &Inputs, options: &Options) -> Result<Exit, Error> {
     }
     // Only a host knows which names exist.
     let (of_host, own) = (loaded.clone(), folders.clone());
-    let unknown =
-        host::block_on(async { Ok(host::build(options, own, of_host).await?.unknown_names()) })?;
+    let unknown = host::block_on(async {
+        Ok(host::build(options, own, of_host, "berth call").await?.unknown_names())
+    })?;
     let mut out = anstream::stdout();
     match (&loaded.file, unknown.is_empty()) {
         (Some(file), true) => writeln!(out, "{} is right.", shown::path(file))?,

@@ -27,7 +27,7 @@ pub(super) fn run(check: &PolicyCheck, options: &Options) -> Result<Exit, Error>
     let loaded = host::load(options, &folders)?;
     let session = call::session(check.session.as_deref(), &folders)?;
     let found = host::block_on(async {
-        let host = host::build(options, folders, loaded).await?;
+        let host = host::build(options, folders, loaded, "berth call").await?;
         let arguments = call::arguments(&check.arguments, &check.tool, &host)?;
         Ok(host.check(Request { session: Some(session), ..Request::new(&check.tool, arguments) }))
     })?;

@@ -1,0 +1,70 @@
+//! `berth run`, `berth chat`, `berth sessions` and `berth models`.
+
+use berth_core::config::{self, Folders, Loaded};
+use berth_core::{Host, HostError};
+use berth_export::Telemetry;
+use berth_run::{ChatArguments, ModelsArguments, RunArguments, SessionsCommand, Surroundings};
+use berth_servers::Servers;
+
+use crate::asking::Asker;
+use crate::error::Error;
+use crate::exit::Exit;
+use crate::host;
+use crate::options::Options;
+
+/// Runs `berth run`.
+pub(crate) fn run(arguments: &RunArguments, options: &Options) -> Result<Exit, Error> {
+    within(options, arguments.yes(), async |around| {
+        let make = async || make(options, around, "berth run").await;
+        berth_run::run(arguments, around, make).await
+    })
+}
+
+/// Runs `berth chat`.
+pub(crate) fn chat(arguments: &ChatArguments, options: &Options) -> Result<Exit, Error> {
+    within(options, arguments.yes(), async |around| {
+        let make = async || make(options, around, "berth chat").await;
+        berth_run::chat(arguments, around, make).await
+    })
+}
+
+/// Runs `berth sessions`.
+pub(crate) fn sessions(command: &SessionsCommand, options: &Options) -> Result<Exit, Error> {
+    within(options, false, async |around| berth_run::sessions(command, around).await)
+}
+
+/// Runs `berth models`.
+pub(crate) fn models(arguments: &ModelsArguments, options: &Options) -> Result<Exit, Error> {
+    within(options, false, async |around| berth_run::models(arguments, around).await)
+}
+
+fn within(
+    options: &Options,
+    yes: bool,
+    work: impl AsyncFnOnce(&Surroundings<'_>) -> Result<Exit, Error>,
+) -> Result<Exit, Error> {
+    let folders = Folders::from_environment()?;
+    let loaded = host::load(options, &folders)?;
+    let directory = config::working_directory()?;
+    let around = Surroundings {
+        approver: Asker::approver(yes, &folders, &loaded),
+        config: &loaded,
+        folders: &folders,
+        directory: &directory,
+    };
+    host::block_on(work(&around))
+}
+
+/// The host of an agent.
+async fn make(
+    options: &Options,
+    around: &Surroundings<'_>,
+    front_end: &'static str,
+) -> Result<Host, HostError> {
+    let (folders, loaded): (Folders, Loaded) = (around.folders.clone(), around.config.clone());
+    let telemetry = Telemetry::from_config(&loaded, &folders)?;
+    let builder = host::builder(options, folders, loaded, &Servers::default())?;
+    let host = host::observed(builder.front_end(front_end), telemetry).build().await?;
+    host.ready().await;
+    Ok(host)
+}

@@ -1,0 +1,156 @@
+//! The arguments of the commands.
+
+use clap::{Args, Subcommand};
+
+const RUN_AFTER: &str = "\
+Examples:
+  berth run 'fix the failing test'
+  berth run --model ollama/qwen3 'what does this project do?'
+  git diff | berth run 'review this change' -
+  berth run --continue 'now write a test for it'
+  berth run --json 'list the TODOs' | jq -r 'select(.event == \"answer\").text'
+  berth run --replay 69280a3c-5f1e9d2b7a40
+
+The agent uses the same tools under the same rules as `berth call`. What the agent does goes to stderr, its last answer to stdout.
+
+Exit codes:
+  0  the model said that it is done
+  1  the model gave up, repeated itself, or refused
+  3  what it needed was denied, and it had nothing else to try
+  4  the model can't be asked, or Berth itself failed
+  5  a limit of turns, time, tokens or cost was reached; `--continue` goes on
+  130  Ctrl-C ended it";
+
+/// `berth run`.
+#[derive(Args, Debug)]
+#[command(after_help = RUN_AFTER)]
+pub struct RunArguments {
+    /// The task; `-` adds the text on stdin
+    #[arg(value_name = "TASK", required_unless_present = "replay")]
+    pub(crate) task: Vec<String>,
+    #[command(flatten)]
+    pub(crate) session: SessionArguments,
+    /// Answers of the model, at most [default: `max_turns` in [agent]]
+    #[arg(long, value_name = "NUMBER")]
+    pub(crate) max_turns: Option<u64>,
+    /// Print each event as a line of JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Show a session again from its record, without a model and without tools
+    #[arg(long, value_name = "ID", conflicts_with_all = ["task", "model", "session", "last"])]
+    pub(crate) replay: Option<String>,
+}
+
+/// The session and its model.
+#[derive(Args, Debug)]
+pub(crate) struct SessionArguments {
+    /// The model: a table of [providers], a model, or PROVIDER/MODEL
+    #[arg(long, short, value_name = "MODEL")]
+    pub(crate) model: Option<String>,
+    /// Go on with this session
+    #[arg(long, value_name = "ID")]
+    pub(crate) session: Option<String>,
+    /// Go on with the last session of this directory
+    #[arg(long = "continue", short = 'c', conflicts_with = "session")]
+    pub(crate) last: bool,
+    /// Approve the calls that need approval; what is denied stays denied
+    #[arg(long)]
+    pub yes: bool,
+    /// Let the project's AGENTS.md and BERTH.md count although nobody has looked at them
+    #[arg(long)]
+    pub(crate) trust_instructions: bool,
+}
+
+impl RunArguments {
+    /// Whether calls that need approval have it.
+    pub fn yes(&self) -> bool {
+        self.session.yes
+    }
+}
+
+const CHAT_AFTER: &str = "\
+Examples:
+  berth chat
+  berth chat --model anthropic
+  berth chat --continue
+
+Each line is a message. Ctrl-C interrupts the agent; Ctrl-C or Ctrl-D at the prompt ends the chat. `/compact` summarises the conversation, `/exit` ends it.";
+
+/// `berth chat`.
+#[derive(Args, Debug)]
+#[command(after_help = CHAT_AFTER)]
+pub struct ChatArguments {
+    #[command(flatten)]
+    pub(crate) session: SessionArguments,
+    /// Talk in lines; this is how it always is today
+    #[arg(long)]
+    pub(crate) plain: bool,
+}
+
+impl ChatArguments {
+    /// Whether calls that need approval have it.
+    pub fn yes(&self) -> bool {
+        self.session.yes
+    }
+}
+
+/// `berth sessions`.
+#[derive(Debug, Subcommand)]
+pub enum SessionsCommand {
+    /// List the sessions of the agent, the last one first
+    #[command(
+        after_help = "Examples:\n  berth sessions list\n  berth sessions list --limit 100 --json"
+    )]
+    List {
+        /// Sessions at most
+        #[arg(long, value_name = "NUMBER", default_value_t = 20)]
+        limit: usize,
+        /// Print a JSON array
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show what was said and done in a session
+    #[command(after_help = "Example:\n  berth sessions show 69280a3c-5f1e9d2b7a40")]
+    Show {
+        /// The session's ID
+        id: String,
+    },
+    /// Print the record of a session: a line of JSON for each entry
+    #[command(
+        after_help = "Example:\n  berth sessions export 69280a3c-5f1e9d2b7a40 > session.jsonl"
+    )]
+    Export {
+        /// The session's ID
+        id: String,
+    },
+    /// Delete sessions
+    #[command(after_help = "Example:\n  berth sessions delete 69280a3c-5f1e9d2b7a40")]
+    Delete {
+        /// The sessions' IDs
+        #[arg(required = true)]
+        ids: Vec<String>,
+    },
+}
+
+const MODELS_AFTER: &str = "\
+Examples:
+  berth models
+  berth models --test
+  berth models --test anthropic
+  berth models --json
+
+--test asks a model for a short answer and for a call of a tool, and says how long each took. That costs a few hundred tokens.";
+
+/// `berth models`.
+#[derive(Args, Debug)]
+#[command(after_help = MODELS_AFTER)]
+pub struct ModelsArguments {
+    /// The model: a table of [providers], a model, or PROVIDER/MODEL; without one, all providers
+    pub(crate) model: Option<String>,
+    /// Ask it
+    #[arg(long)]
+    pub(crate) test: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}

@@ -1,0 +1,86 @@
+//! `berth chat`, in lines.
+
+use std::io::{BufRead, IsTerminal, Write};
+
+use berth_agent::{RunEvent, RunEvents};
+use berth_core::HostError;
+use berth_models::Part;
+use berth_terminal::error::CommandError;
+use berth_terminal::exit::Exit;
+use berth_terminal::style::STRONG;
+
+use crate::arguments::ChatArguments;
+use crate::interrupt::Interrupts;
+use crate::printer::Printer;
+use crate::run::{open, remove_old};
+use crate::{MakeHost, Surroundings};
+
+/// Bytes of a message.
+const MAX_MESSAGE: u64 = 1024 * 1024;
+
+/// Talks until the person ends it.
+///
+/// # Errors
+///
+/// No model is configured, or the session can't be used.
+pub async fn chat(
+    arguments: &ChatArguments,
+    around: &Surroundings<'_>,
+    host: impl MakeHost,
+) -> Result<Exit, CommandError> {
+    let interrupts = Interrupts::listen()?;
+    // There is no other form yet.
+    let _ = arguments.plain;
+    let (mut agent, id) = open(&arguments.session, around, host).await?;
+    let directory = around.directory.display().to_string();
+    let mut first = Some(RunEvent::Session { id, directory });
+    loop {
+        let Some(message) = tokio::task::spawn_blocking(read_message)
+            .await
+            .map_err(|error| HostError::Config(error.to_string()))??
+        else {
+            break;
+        };
+        let cancel = interrupts.arm();
+        let mut printer = Printer::new(false, cancel.clone());
+        if let Some(session) = first.take() {
+            printer.event(session);
+        }
+        match message.trim() {
+            "" => {}
+            "/exit" => break,
+            "/compact" => agent.compact(&mut printer, &cancel).await,
+            command if command.starts_with('/') && !command.contains(char::is_whitespace) => {
+                let text = "there are `/compact` and `/exit`".to_owned();
+                printer.event(RunEvent::Notice { text });
+            }
+            message => {
+                agent.run(vec![Part::Text(message.to_owned())], &mut printer, &cancel).await;
+            }
+        }
+        interrupts.disarm();
+    }
+    remove_old(around);
+    Ok(Exit::Success)
+}
+
+/// The next message. `None`: there is no more.
+fn read_message() -> Result<Option<String>, CommandError> {
+    let stdin = std::io::stdin();
+    if stdin.is_terminal() {
+        let mut err = anstream::stderr();
+        write!(err, "{STRONG}>{STRONG:#} ")?;
+        err.flush()?;
+    }
+    let mut line = Vec::new();
+    let mut limited = std::io::Read::take(stdin.lock(), MAX_MESSAGE);
+    limited
+        .read_until(b'\n', &mut line)
+        .map_err(|error| CommandError::Usage(format!("stdin can't be read: {error}")))?;
+    if line.is_empty() {
+        return Ok(None);
+    }
+    String::from_utf8(line)
+        .map(Some)
+        .map_err(|_| CommandError::Usage("the message isn't UTF-8".to_owned()))
+}

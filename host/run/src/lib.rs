@@ -1,0 +1,51 @@
+//! The commands of Berth's own agent: `berth run`, `berth chat`, `berth sessions`, `berth models`.
+
+mod arguments;
+mod chat;
+mod interrupt;
+mod models;
+mod printer;
+mod run;
+mod sessions;
+mod trust;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use berth_agent::AgentError;
+use berth_core::config::{Folders, Loaded};
+use berth_core::{Approver, Host, HostError};
+use berth_terminal::error::CommandError;
+
+pub use arguments::{ChatArguments, ModelsArguments, RunArguments, SessionsCommand};
+pub use chat::chat;
+pub use models::models;
+pub use run::run;
+pub use sessions::sessions;
+
+/// What a command works in.
+pub struct Surroundings<'a> {
+    /// The configuration.
+    pub config: &'a Loaded,
+    /// Berth's folders.
+    pub folders: &'a Folders,
+    /// The working directory.
+    pub directory: &'a Path,
+    /// Who is asked if a call needs approval.
+    pub approver: Arc<dyn Approver>,
+}
+
+/// Makes the host, once it is needed.
+pub trait MakeHost: AsyncFnOnce() -> Result<Host, HostError> {}
+
+impl<F: AsyncFnOnce() -> Result<Host, HostError>> MakeHost for F {}
+
+/// An error of the agent as one of a command.
+async fn failed(error: AgentError, around: &Surroundings<'_>) -> CommandError {
+    match error {
+        AgentError::Host(error) => CommandError::Host(error),
+        AgentError::Unknown(_) | AgentError::Running(_) => CommandError::Usage(error.to_string()),
+        AgentError::NoProvider => CommandError::Usage(models::how_to_begin(around).await),
+        error => CommandError::Host(HostError::Config(error.to_string())),
+    }
+}

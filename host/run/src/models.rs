@@ -1,0 +1,209 @@
+//! `berth models`, and what to do without any.
+
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::time::{Duration, Instant};
+
+use berth_agent::{ChosenModel, choose_model, find_local_servers};
+use berth_core::CancellationToken;
+use berth_core::text::{neutral, neutral_line};
+use berth_models::{ModelEvent, ModelTool, Part, RawJson, ThinkingLevel, Turn, TurnMessage};
+use berth_terminal::error::CommandError;
+use berth_terminal::exit::Exit;
+use berth_terminal::style::{BAD, FAINT, STRONG};
+use serde_json::{Value, json};
+
+use crate::Surroundings;
+use crate::arguments::ModelsArguments;
+use crate::failed;
+
+/// Models of one provider that are shown.
+const MAX_SHOWN: usize = 50;
+
+/// The longest wait for an answer of a test.
+const TEST_TIME: Duration = Duration::from_secs(120);
+
+/// Lists models, or tests some.
+///
+/// # Errors
+///
+/// No provider is configured.
+pub async fn models(
+    arguments: &ModelsArguments,
+    around: &Surroundings<'_>,
+) -> Result<Exit, CommandError> {
+    let names: Vec<String> = match &arguments.model {
+        Some(model) => vec![model.clone()],
+        None => around.config.config.providers.keys().cloned().collect(),
+    };
+    if names.is_empty() {
+        return Err(CommandError::Usage(how_to_begin(around).await));
+    }
+    let (mut reports, mut all_work) = (Vec::new(), true);
+    for name in names {
+        let (config, folders, directory) = (around.config, around.folders, around.directory);
+        let report = match choose_model(config, folders, directory, Some(&name)).await {
+            Ok(model) if arguments.test => test(&model).await,
+            Ok(model) => list(&model).await,
+            // A provider without a model can still say what it has.
+            Err(error) if arguments.model.is_none() => {
+                json!({ "provider": name, "ok": false, "error": error.to_string() })
+            }
+            Err(error) => return Err(failed(error, around).await),
+        };
+        all_work &= report["ok"] == true;
+        if !arguments.json {
+            anstream::stdout().lock().write_all(in_words(&report).as_bytes())?;
+        }
+        reports.push(report);
+    }
+    if arguments.json {
+        writeln!(std::io::stdout().lock(), "{:#}", Value::Array(reports))?;
+    }
+    Ok(if all_work { Exit::Success } else { Exit::Host })
+}
+
+async fn list(model: &ChosenModel) -> Value {
+    let own = json!({ "provider": model.provider(), "model": model.model() });
+    let report = match model.list().await {
+        Ok(listed) => {
+            let listed: Vec<Value> = listed
+                .into_iter()
+                .map(|one| json!({ "name": one.name, "context_tokens": one.context }))
+                .collect();
+            json!({ "ok": true, "models": listed })
+        }
+        Err(error) => json!({ "ok": false, "error": error }),
+    };
+    merged(own, report)
+}
+
+/// Asks for a short answer, and for a call.
+async fn test(model: &ChosenModel) -> Value {
+    let own = json!({ "provider": model.provider(), "model": model.model() });
+    let tool = ModelTool {
+        name: "get_time".to_owned(),
+        description: "Says what time it is in a city.".to_owned(),
+        schema: RawJson::from_value(
+            &json!({ "type": "object", "properties": { "city": { "type": "string" } }, "required": ["city"] }),
+        ),
+    };
+    let turn = |text: &str, tools: Vec<ModelTool>| Turn {
+        model: model.model().to_owned(),
+        system: String::new(),
+        tools,
+        forbid_calls: false,
+        messages: vec![TurnMessage::User(vec![Part::Text(text.to_owned())])],
+        max_output: Some(512),
+        thinking: ThinkingLevel::default(),
+        output_schema: None,
+    };
+    let said = ask(model, &turn("Count from 1 to 20, in words.", Vec::new())).await;
+    let (first, parts, whole) = match said {
+        Ok(Asked { first, parts, whole, .. }) => (first, parts, whole),
+        Err(error) => return merged(own, json!({ "ok": false, "error": error })),
+    };
+    let called = ask(model, &turn("What time is it in Oslo? Use the tool.", vec![tool])).await;
+    let called = called.is_ok_and(|asked| asked.calls > 0);
+    let report = json!({
+        "ok": true,
+        "first_ms": millis(first),
+        "whole_ms": millis(whole),
+        "streams": parts > 1,
+        "calls_tools": called,
+    });
+    merged(own, report)
+}
+
+/// What was seen of an answer.
+struct Asked {
+    first: Duration,
+    whole: Duration,
+    parts: usize,
+    calls: usize,
+}
+
+async fn ask(model: &ChosenModel, turn: &Turn) -> Result<Asked, String> {
+    let (begun, mut first, mut parts) = (Instant::now(), None, 0);
+    let mut seen = |event: ModelEvent| {
+        if matches!(event, ModelEvent::Text(_) | ModelEvent::Thinking(_) | ModelEvent::CallBegun(_))
+        {
+            first.get_or_insert_with(|| begun.elapsed());
+            parts += 1;
+        }
+    };
+    let never = CancellationToken::new();
+    let answer = tokio::time::timeout(TEST_TIME, model.ask(turn, &mut seen, &never)).await;
+    let answer = answer.map_err(|_| format!("no answer within {} s", TEST_TIME.as_secs()))?;
+    let answer = answer.map_err(|error| error.to_string())?;
+    let whole = begun.elapsed();
+    Ok(Asked { first: first.unwrap_or(whole), whole, parts, calls: answer.calls().count() })
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn merged(mut one: Value, other: Value) -> Value {
+    if let (Some(fields), Value::Object(more)) = (one.as_object_mut(), other) {
+        fields.extend(more);
+    }
+    one
+}
+
+fn in_words(report: &Value) -> String {
+    let text = |key: &str| neutral_line(report[key].as_str().unwrap_or_default());
+    let mut words =
+        format!("{STRONG}{}{STRONG:#} {FAINT}{}{FAINT:#}\n", text("provider"), text("model"));
+    // Writing to a string never fails.
+    if report["ok"] != true {
+        let _ = writeln!(words, "  {BAD}{}{BAD:#}", text("error"));
+    }
+    if let Some(first) = report["first_ms"].as_u64() {
+        let yes = |key: &str| if report[key] == true { "yes" } else { "no" };
+        let _ = writeln!(
+            words,
+            "  first part after {first} ms, whole answer after {} ms; streams: {}; calls tools: {}",
+            report["whole_ms"],
+            yes("streams"),
+            yes("calls_tools")
+        );
+    }
+    let models = report["models"].as_array().map(Vec::as_slice).unwrap_or_default();
+    for model in models.iter().take(MAX_SHOWN) {
+        let name = neutral_line(model["name"].as_str().unwrap_or_default());
+        let context = match model["context_tokens"].as_u64() {
+            Some(tokens) => format!("  {FAINT}reads {tokens} tokens{FAINT:#}"),
+            None => String::new(),
+        };
+        let _ = writeln!(words, "  {name}{context}");
+    }
+    if models.len() > MAX_SHOWN {
+        let _ = writeln!(words, "  and {} more; `--json` has all", models.len() - MAX_SHOWN);
+    }
+    words
+}
+
+/// What to do if no provider is configured.
+pub(crate) async fn how_to_begin(around: &Surroundings<'_>) -> String {
+    let servers = find_local_servers(around.config, around.folders).await;
+    let file = around.folders.config_file();
+    let file = neutral(&file.display().to_string()).into_owned();
+    let mut text = "no provider of models is configured".to_owned();
+    let local = servers.iter().find_map(|server| Some((server, server.models.first()?)));
+    let table = match local {
+        Some((server, model)) => {
+            let (model, url) = (neutral_line(model), server.base_url);
+            let _ = write!(text, ", but a server with models listens at {url}");
+            format!(
+                "[providers.local]\nformat = \"{}\"\nbase_url = \"{url}\"\nmodel = {}",
+                server.format,
+                json!(model)
+            )
+        }
+        None => "[providers.anthropic]\nmodel = \"MODEL\"\nsecrets.key.env = \"ANTHROPIC_API_KEY\""
+            .to_owned(),
+    };
+    let _ = write!(text, ". Write this into {file}:\n\n{table}");
+    text
+}

@@ -1,0 +1,177 @@
+//! Shows the events of a session.
+
+use std::io::{IsTerminal, Write};
+
+use berth_agent::{EndKind, RunEvent, RunEvents, Spent};
+use berth_core::CancellationToken;
+use berth_core::text::{counted, cut, neutral, neutral_line};
+use berth_terminal::style::{BAD, FAINT, STRONG, WARNING};
+use serde_json::Value;
+
+/// Characters of a call's arguments, or of a failure, on its line.
+const MAX_LINE: usize = 160;
+
+/// How events are shown.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Form {
+    /// Each as a line of JSON on stdout.
+    Json,
+    /// The text of answers on stdout while it comes, the rest on stderr.
+    Live,
+    /// The last answer on stdout, the rest on stderr.
+    Last,
+}
+
+/// Shows the events of a session. If nobody reads them any more, the session is cancelled.
+pub(crate) struct Printer {
+    form: Form,
+    cancel: CancellationToken,
+    /// The text of the last answer.
+    answer: String,
+    /// Whether the line on the terminal isn't complete.
+    in_line: bool,
+    /// Whether a part of thinking was shown last.
+    thinking: bool,
+}
+
+impl Printer {
+    pub(crate) fn new(json: bool, cancel: CancellationToken) -> Self {
+        let form = match (json, std::io::stdout().is_terminal()) {
+            (true, _) => Form::Json,
+            (false, true) => Form::Live,
+            (false, false) => Form::Last,
+        };
+        Self { form, cancel, answer: String::new(), in_line: false, thinking: false }
+    }
+
+    fn show(&mut self, event: RunEvent) -> std::io::Result<()> {
+        if self.form == Form::Json {
+            let mut out = std::io::stdout().lock();
+            serde_json::to_writer(&mut out, &event)?;
+            out.write_all(b"\n")?;
+            return out.flush();
+        }
+        match event {
+            RunEvent::TextPart { text } if self.form == Form::Live => {
+                self.end_thinking()?;
+                let mut out = anstream::stdout().lock();
+                self.in_line = !text.ends_with('\n');
+                write!(out, "{}", neutral(&text))?;
+                out.flush()
+            }
+            RunEvent::ThinkingPart { text } if std::io::stderr().is_terminal() => {
+                let mut err = anstream::stderr().lock();
+                (self.in_line, self.thinking) = (!text.ends_with('\n'), true);
+                write!(err, "{FAINT}{}{FAINT:#}", neutral(&text))?;
+                err.flush()
+            }
+            RunEvent::Answer { text, .. } => {
+                self.end_line()?;
+                if !text.trim().is_empty() {
+                    self.answer = text;
+                }
+                Ok(())
+            }
+            RunEvent::Call { tool, arguments, .. } => {
+                self.end_line()?;
+                let mut err = anstream::stderr().lock();
+                let tool = neutral_line(&tool);
+                writeln!(err, "{STRONG}{tool}{STRONG:#} {FAINT}{}{FAINT:#}", shown(&arguments))
+            }
+            RunEvent::Result { failed: true, tool, text, .. } => {
+                self.end_line()?;
+                let why = text.lines().find_map(|line| line.strip_prefix("error: "));
+                let why = neutral_line(cut(why.unwrap_or(&text), MAX_LINE));
+                let tool = neutral_line(&tool);
+                writeln!(anstream::stderr().lock(), "  {BAD}{tool} failed{BAD:#}: {why}")
+            }
+            RunEvent::Notice { text } => {
+                self.end_line()?;
+                let text = neutral_line(&text);
+                writeln!(anstream::stderr().lock(), "{WARNING}note{WARNING:#}: {text}")
+            }
+            RunEvent::Session { id, .. } => {
+                writeln!(anstream::stderr().lock(), "{FAINT}session {id}{FAINT:#}")
+            }
+            RunEvent::Ended { ending, spent, .. } => {
+                self.end_line()?;
+                if self.form == Form::Last && !self.answer.is_empty() {
+                    let mut out = anstream::stdout().lock();
+                    writeln!(out, "{}", neutral(&std::mem::take(&mut self.answer)))?;
+                }
+                let mut err = anstream::stderr().lock();
+                let word = match ending.kind {
+                    EndKind::Done => "done",
+                    EndKind::GaveUp => "gave up",
+                    EndKind::Denied => "denied",
+                    EndKind::Budget => "stopped at a limit",
+                    EndKind::Error => "failed",
+                    EndKind::Cancelled => "interrupted",
+                };
+                let reason = match ending.reason.is_empty() {
+                    true => String::new(),
+                    false => format!(": {}", neutral_line(&ending.reason)),
+                };
+                writeln!(err, "{FAINT}{word}{reason}{FAINT:#}")?;
+                writeln!(err, "{FAINT}{}{FAINT:#}", in_words(&spent))
+            }
+            RunEvent::TextPart { .. }
+            | RunEvent::ThinkingPart { .. }
+            | RunEvent::CallPart { .. }
+            | RunEvent::Task { .. }
+            | RunEvent::Result { .. } => Ok(()),
+        }
+    }
+
+    fn end_thinking(&mut self) -> std::io::Result<()> {
+        if self.thinking {
+            self.end_line()?;
+        }
+        Ok(())
+    }
+
+    fn end_line(&mut self) -> std::io::Result<()> {
+        if self.in_line {
+            writeln!(anstream::stderr().lock())?;
+        }
+        (self.in_line, self.thinking) = (false, false);
+        Ok(())
+    }
+}
+
+impl RunEvents for Printer {
+    fn event(&mut self, event: RunEvent) {
+        if self.show(event).is_err() {
+            self.cancel.cancel();
+        }
+    }
+}
+
+/// The arguments of a call, on one line.
+fn shown(arguments: &Value) -> String {
+    let text = match arguments.as_object() {
+        Some(fields) if fields.len() == 1 => fields
+            .values()
+            .next()
+            .and_then(Value::as_str)
+            .map_or_else(|| arguments.to_string(), str::to_owned),
+        _ => arguments.to_string(),
+    };
+    let line = neutral_line(cut(&text, MAX_LINE));
+    if line.len() < text.len() { format!("{line} …") } else { line }
+}
+
+/// What was taken, on one line.
+pub(crate) fn in_words(spent: &Spent) -> String {
+    let read = spent.input + spent.cache_read + spent.cache_written;
+    let cached = match spent.cache_read {
+        0 => String::new(),
+        tokens => format!(" ({tokens} from the cache)"),
+    };
+    let cost = match spent.cost > 0.0 {
+        true => format!(", cost {:.4}", spent.cost),
+        false => String::new(),
+    };
+    let turns = counted(spent.turns, "answer");
+    format!("{turns}, {read} tokens read{cached}, {} written{cost}", spent.output)
+}

@@ -1,0 +1,164 @@
+//! `berth run`.
+
+use std::io::Read;
+
+use berth_agent::{Agent, AgentStart, EndKind, RunEvent, RunEvents, SessionStore, replay};
+use berth_core::HostError;
+use berth_models::Part;
+use berth_terminal::error::CommandError;
+use berth_terminal::exit::Exit;
+
+use crate::arguments::{RunArguments, SessionArguments};
+use crate::interrupt::Interrupts;
+use crate::printer::Printer;
+use crate::trust::instructions;
+use crate::{MakeHost, Surroundings, failed};
+
+/// Bytes of a task.
+const MAX_TASK: u64 = 1024 * 1024;
+
+/// Does a task. `host`: makes the host once a model is known.
+///
+/// # Errors
+///
+/// No model is configured, or the session can't be used.
+pub async fn run(
+    arguments: &RunArguments,
+    around: &Surroundings<'_>,
+    host: impl MakeHost,
+) -> Result<Exit, CommandError> {
+    let interrupts = Interrupts::listen()?;
+    if let Some(id) = &arguments.replay {
+        return replayed(arguments, around, id, &interrupts).await;
+    }
+    let task = task(&arguments.task)?;
+    let (mut agent, id) = open(&arguments.session, around, host).await?;
+    if let Some(turns) = arguments.max_turns {
+        agent.limit_turns(turns);
+    }
+    let cancel = interrupts.arm();
+    let mut printer = Printer::new(arguments.json, cancel.clone());
+    let directory = around.directory.display().to_string();
+    printer.event(RunEvent::Session { id, directory });
+    let ending = agent.run(vec![Part::Text(task)], &mut printer, &cancel).await;
+    interrupts.disarm();
+    remove_old(around);
+    Ok(exit(ending.kind))
+}
+
+/// The exit code of an end.
+fn exit(kind: EndKind) -> Exit {
+    match kind {
+        EndKind::Done => Exit::Success,
+        EndKind::GaveUp => Exit::ToolFailure,
+        EndKind::Denied => Exit::Denied,
+        EndKind::Budget => Exit::Budget,
+        EndKind::Error => Exit::Host,
+        EndKind::Cancelled => Exit::Interrupted,
+    }
+}
+
+/// The agent of a command, and its session's ID.
+pub(crate) async fn open(
+    arguments: &SessionArguments,
+    around: &Surroundings<'_>,
+    host: impl MakeHost,
+) -> Result<(Agent, String), CommandError> {
+    let session = match arguments.last {
+        false => arguments.session.clone(),
+        true => {
+            let store = SessionStore::new(around.folders);
+            let directory = around.directory.display().to_string();
+            let last = tokio::task::spawn_blocking(move || store.last_in(&directory)).await;
+            let last = last.map_err(|error| HostError::Config(error.to_string()))?;
+            let last = match last {
+                Ok(last) => last,
+                Err(error) => return Err(failed(error, around).await),
+            };
+            Some(last.ok_or_else(|| {
+                CommandError::Usage(
+                    "there is no session in this directory to go on with".to_owned(),
+                )
+            })?)
+        }
+    };
+    let instructions = match &session {
+        // The session has its own from its begin.
+        Some(_) => Vec::new(),
+        None => instructions(around, arguments.trust_instructions).await?,
+    };
+    let start = AgentStart {
+        config: around.config,
+        folders: around.folders,
+        directory: around.directory,
+        model: arguments.model.as_deref(),
+        session: session.as_deref(),
+        instructions: &instructions,
+    };
+    let model = match start.choose().await {
+        Ok(model) => model,
+        Err(error) => return Err(failed(error, around).await),
+    };
+    let host = host().await?;
+    match start.start(host, model, std::sync::Arc::clone(&around.approver)).await {
+        Ok(started) => Ok(started),
+        Err(error) => Err(failed(error, around).await),
+    }
+}
+
+async fn replayed(
+    arguments: &RunArguments,
+    around: &Surroundings<'_>,
+    id: &str,
+    interrupts: &Interrupts,
+) -> Result<Exit, CommandError> {
+    let (folders, wanted) = (around.folders.clone(), id.to_owned());
+    let read = tokio::task::spawn_blocking(move || replay(&folders, &wanted)).await;
+    let read = read.map_err(|error| HostError::Config(error.to_string()))?;
+    let (mut agent, directory, tasks) = match read {
+        Ok(read) => read,
+        Err(error) => return Err(failed(error, around).await),
+    };
+    let cancel = interrupts.arm();
+    let mut printer = Printer::new(arguments.json, cancel.clone());
+    printer.event(RunEvent::Session { id: id.to_owned(), directory });
+    let mut last = EndKind::Done;
+    for task in tasks {
+        last = agent.run(task, &mut printer, &cancel).await.kind;
+    }
+    Ok(exit(last))
+}
+
+/// The task: the words, and the text on stdin in the place of `-`.
+fn task(words: &[String]) -> Result<String, CommandError> {
+    let mut task = String::new();
+    for word in words {
+        if !task.is_empty() {
+            task.push(if word == "-" { '\n' } else { ' ' });
+        }
+        if word == "-" {
+            let mut text = String::new();
+            let read = std::io::stdin().lock().take(MAX_TASK + 1).read_to_string(&mut text);
+            read.map_err(|error| CommandError::Usage(format!("stdin can't be read: {error}")))?;
+            task.push_str(&text);
+        } else {
+            task.push_str(word);
+        }
+    }
+    match () {
+        () if task.trim().is_empty() => {
+            Err(CommandError::Usage("the task is empty: say what to do".to_owned()))
+        }
+        () if task.len() as u64 > MAX_TASK => Err(CommandError::Usage(format!(
+            "the task is more than {MAX_TASK} bytes, the limit; put the text into a file and name that"
+        ))),
+        () => Ok(task),
+    }
+}
+
+/// Removes sessions that are too old, after everything else.
+pub(crate) fn remove_old(around: &Surroundings<'_>) {
+    let days = around.config.config.agent.keep_days.get();
+    let age = std::time::Duration::from_secs(days * 24 * 3600);
+    SessionStore::new(around.folders).remove_old(age);
+}

@@ -1,0 +1,137 @@
+//! `berth sessions`.
+
+use std::io::Write;
+
+use berth_agent::{Entry, SessionStore, read_entries};
+use berth_core::text::{cut, neutral, neutral_line};
+use berth_models::Part;
+use berth_terminal::error::CommandError;
+use berth_terminal::exit::Exit;
+use berth_terminal::style::{FAINT, STRONG};
+use serde_json::json;
+
+use crate::arguments::SessionsCommand;
+use crate::printer::in_words;
+use crate::{Surroundings, failed};
+
+/// Characters of a result that are shown.
+const MAX_SHOWN: usize = 2000;
+
+/// Runs the command.
+///
+/// # Errors
+///
+/// There is no such session, or it can't be read.
+pub async fn sessions(
+    command: &SessionsCommand,
+    around: &Surroundings<'_>,
+) -> Result<Exit, CommandError> {
+    let store = SessionStore::new(around.folders);
+    let result = match command {
+        SessionsCommand::List { limit, json } => match store.list(*limit) {
+            Ok(found) if *json => {
+                writeln!(std::io::stdout().lock(), "{:#}", json!(found))?;
+                Ok(())
+            }
+            Ok(found) => {
+                let mut out = anstream::stdout().lock();
+                if found.is_empty() {
+                    writeln!(out, "There is no session; `berth run` begins one.")?;
+                }
+                for session in found {
+                    let changed = i64::try_from(session.changed).unwrap_or_default();
+                    let changed = jiff::Timestamp::from_second(changed).unwrap_or_default();
+                    let directory = neutral_line(&session.directory);
+                    writeln!(
+                        out,
+                        "{STRONG}{}{STRONG:#}  {changed}  {directory}\n  {FAINT}{}{FAINT:#}",
+                        session.id, session.title
+                    )?;
+                }
+                Ok(())
+            }
+            Err(error) => Err(error),
+        },
+        SessionsCommand::Show { id } => match store.file(id) {
+            Ok(file) => {
+                for entry in read_entries(file) {
+                    show(&entry.map_err(CommandError::Write)?)?;
+                }
+                Ok(())
+            }
+            Err(error) => Err(error),
+        },
+        SessionsCommand::Export { id } => match store.file(id) {
+            Ok(mut file) => {
+                std::io::copy(&mut file, &mut std::io::stdout().lock())?;
+                Ok(())
+            }
+            Err(error) => Err(error),
+        },
+        SessionsCommand::Delete { ids } => ids.iter().try_for_each(|id| store.remove(id)),
+    };
+    match result {
+        Ok(()) => Ok(Exit::Success),
+        Err(error) => Err(failed(error, around).await),
+    }
+}
+
+/// Shows an entry.
+fn show(entry: &Entry) -> Result<(), CommandError> {
+    let mut out = anstream::stdout().lock();
+    match entry {
+        Entry::Began(began) => {
+            let directory = neutral_line(&began.directory);
+            writeln!(out, "{FAINT}session {} in {directory}{FAINT:#}", began.id)?;
+        }
+        Entry::Task(task) => {
+            let model = neutral_line(&task.settings.model);
+            writeln!(out, "\n{STRONG}Person{STRONG:#} {FAINT}(to {model}){FAINT:#}")?;
+            writeln!(out, "{}", neutral(&text_of(&task.parts)))?;
+        }
+        Entry::Answer(answer) => {
+            writeln!(out, "\n{STRONG}Agent{STRONG:#}")?;
+            let text = answer.text();
+            if !text.trim().is_empty() {
+                writeln!(out, "{}", neutral(&text))?;
+            }
+            for call in answer.calls() {
+                let arguments = neutral_line(cut(&call.arguments, MAX_SHOWN));
+                writeln!(out, "{STRONG}{}{STRONG:#} {arguments}", neutral_line(&call.name))?;
+            }
+        }
+        Entry::Result(recorded) => {
+            let name = neutral_line(&recorded.result.name);
+            let failed = if recorded.result.failed { " (failed)" } else { "" };
+            let text = text_of(&recorded.result.content);
+            let shown = cut(&text, MAX_SHOWN);
+            writeln!(out, "\n{STRONG}Result of {name}{STRONG:#}{failed}")?;
+            writeln!(out, "{FAINT}{}{FAINT:#}", neutral(shown))?;
+            if shown.len() < text.len() {
+                writeln!(out, "{FAINT}[{} more bytes]{FAINT:#}", text.len() - shown.len())?;
+            }
+        }
+        Entry::Note(text) => writeln!(out, "\n{STRONG}Berth{STRONG:#}\n{}", neutral(text))?,
+        Entry::Pruned(pruned) => {
+            writeln!(out, "\n{FAINT}{} old results were left out{FAINT:#}", pruned.len())?;
+        }
+        Entry::Compressed(compressed) => {
+            writeln!(out, "\n{STRONG}Summary{STRONG:#}\n{}", neutral(&compressed.summary))?;
+        }
+        Entry::Ended(ended) => {
+            let kind = json!(ended.ending.kind);
+            let kind = kind.as_str().unwrap_or_default();
+            let reason = neutral_line(&ended.ending.reason);
+            writeln!(out, "\n{FAINT}{kind} {reason} {}{FAINT:#}", in_words(&ended.spent))?;
+        }
+    }
+    Ok(())
+}
+
+fn text_of(parts: &[Part]) -> String {
+    let texts = parts.iter().map(|part| match part {
+        Part::Text(text) => text.clone(),
+        Part::Image { media_type, .. } => format!("[an image, {media_type}]"),
+    });
+    texts.collect::<Vec<_>>().join("\n")
+}

@@ -1,0 +1,73 @@
+//! The project's instructions, before they count.
+
+use std::io::Write;
+
+use berth_agent::{InstructionFile, find_instructions, remember_instructions};
+use berth_core::HostError;
+use berth_core::text::{neutral, neutral_line};
+use berth_terminal::ask;
+use berth_terminal::error::CommandError;
+use berth_terminal::style::{STRONG, WARNING};
+
+use crate::Surroundings;
+
+/// The instructions that count. At a terminal, new and changed ones are shown and asked about;
+/// elsewhere they are left out, unless `trusted`.
+pub(crate) async fn instructions(
+    around: &Surroundings<'_>,
+    trusted: bool,
+) -> Result<Vec<InstructionFile>, CommandError> {
+    if !around.config.config.agent.instructions {
+        return Ok(Vec::new());
+    }
+    let (directory, folders) = (around.directory.to_owned(), around.folders.clone());
+    let found = tokio::task::spawn_blocking(move || find_instructions(&directory, &folders)).await;
+    let found = found.map_err(|error| HostError::Config(error.to_string()))?;
+    let (files, left_out) = found?;
+    let mut err = anstream::stderr();
+    for reason in left_out {
+        writeln!(err, "{WARNING}note{WARNING:#}: {}", neutral_line(&reason))?;
+    }
+    let (seen, new): (Vec<_>, Vec<_>) = files.into_iter().partition(|file| file.is_seen);
+    if new.is_empty() {
+        return Ok(seen);
+    }
+    if !trusted && !ask::is_watched() {
+        for file in &new {
+            let path = neutral_line(&file.path.display().to_string());
+            writeln!(
+                err,
+                "{WARNING}note{WARNING:#}: {path} is left out, since nobody has looked at it; `--trust-instructions` lets it count"
+            )?;
+        }
+        return Ok(seen);
+    }
+    let accepted = match trusted {
+        true => new,
+        false => asked(new)?,
+    };
+    let (folders, remembered) = (around.folders.clone(), accepted.clone());
+    let written =
+        tokio::task::spawn_blocking(move || remember_instructions(&remembered, &folders)).await;
+    written.map_err(|error| HostError::Config(error.to_string()))??;
+    let mut all = seen;
+    all.extend(accepted);
+    all.sort_by_key(|file| file.path.components().count());
+    Ok(all)
+}
+
+/// Those that the person wants to count.
+fn asked(files: Vec<InstructionFile>) -> Result<Vec<InstructionFile>, CommandError> {
+    let mut accepted = Vec::new();
+    for file in files {
+        let path = neutral_line(&file.path.display().to_string());
+        let mut err = anstream::stderr();
+        writeln!(err, "{STRONG}{path}{STRONG:#} has instructions for agents:\n")?;
+        writeln!(err, "{}\n", neutral(&file.text))?;
+        let Some(mut dialogue) = ask::open_dialogue("the file is left out") else { continue };
+        if dialogue.yes_or_no("Let them count, until the file changes?", false)? {
+            accepted.push(file);
+        }
+    }
+    Ok(accepted)
+}
