@@ -4,5 +4,6 @@ pub mod plausible;
 pub mod repeats;
 #[cfg(test)]
 mod testing;
+pub mod text_calls;
 pub mod think;
 pub mod tokens;
