@@ -24,14 +24,17 @@ pub(super) enum Tag<'a> {
     Other(&'a str),
 }
 
-const CALL_TAGS: [&str; 6] =
+pub(super) const CALL_TAGS: [&str; 6] =
     ["tool_call", "tool_calls", "toolcall", "tool-call", "minimax:tool_call", "minimax:toolcall"];
 
 const QUOTATIONS: [&str; 4] = ["tool_result", "external-data", "blockquote", "pre"];
 
-/// The tag at the beginning of a text that begins with `<`, and its length. `Err(true)`: it isn't
-/// complete yet. `Err(false)`: it is none.
+/// The tag at the beginning of a text, and its length. `Err(true)`: it isn't complete yet.
+/// `Err(false)`: it is none.
 pub(super) fn read_tag(text: &str) -> Result<(Tag<'_>, usize), bool> {
+    if !text.starts_with('<') {
+        return Err(false);
+    }
     let end = text.bytes().take(MAX_MARK).skip(1).position(|byte| b">\n<".contains(&byte));
     let Some(end) = end.map(|end| end + 1) else { return Err(text.len() < MAX_MARK) };
     if text.as_bytes()[end] != b'>' {

@@ -39,6 +39,7 @@ mod hint;
 mod marks;
 mod offered;
 mod read;
+mod render;
 mod scan;
 mod splitter;
 #[cfg(test)]
@@ -50,6 +51,7 @@ use serde_json::Value;
 pub use echo::EarlierTexts;
 pub use hint::FormHint;
 pub use offered::OfferedTools;
+pub use render::{system_text, tool_result};
 pub use splitter::{CallSplitter, ShownText};
 
 /// Most calls that one message makes.

@@ -22,6 +22,7 @@ pub struct OfferedTools {
 #[derive(Clone, Debug)]
 pub(super) struct OfferedTool {
     pub(super) name: String,
+    pub(super) description: String,
     bare_argument: Option<String>,
     schema: Value,
     argument_aliases: BTreeMap<String, String>,
@@ -76,6 +77,16 @@ impl OfferedTools {
         self.by_fence.get(tag).map(|index| &self.tools[*index])
     }
 
+    pub(super) fn tools(&self) -> &[OfferedTool] {
+        &self.tools
+    }
+
+    /// The tag of a fenced block that calls the tool with this name.
+    pub(super) fn fence_of(&self, name: &str) -> Option<&str> {
+        let mut fences = self.by_fence.iter();
+        fences.find(|(_, index)| self.tools[**index].name == name).map(|(fence, _)| fence.as_str())
+    }
+
     /// Whether a name or alias begins with this text.
     pub(super) fn may_begin(&self, start: &str) -> bool {
         let from = (std::ops::Bound::Included(start), std::ops::Bound::Unbounded);
@@ -88,6 +99,7 @@ impl OfferedTool {
         let aliases = definition.argument_aliases();
         Self {
             name: definition.name.clone(),
+            description: definition.description.clone(),
             bare_argument: definition.bare_argument().map(str::to_owned),
             schema: definition.input_schema.clone(),
             argument_aliases: aliases
@@ -104,6 +116,19 @@ impl OfferedTool {
     /// Whether this is the name or an alias of an argument.
     pub(super) fn has_argument(&self, name: &str) -> bool {
         self.argument_aliases.contains_key(name) || self.property(name).is_some()
+    }
+
+    pub(super) fn schema(&self) -> &Value {
+        &self.schema
+    }
+
+    pub(super) fn properties(&self) -> impl Iterator<Item = (&String, &Value)> {
+        self.schema.get("properties").and_then(Value::as_object).into_iter().flatten()
+    }
+
+    pub(super) fn requires(&self, argument: &str) -> bool {
+        let required = self.schema.get("required").and_then(Value::as_array);
+        required.is_some_and(|names| names.iter().any(|name| name == argument))
     }
 
     fn property(&self, name: &str) -> Option<&Value> {

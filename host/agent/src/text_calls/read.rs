@@ -291,7 +291,7 @@ impl<'a> Tags<'a> {
                 return Ok(Value::Object(arguments));
             }
             let name = match read_tag(self.rest()) {
-                Ok((Tag::Other(inner), length)) if self.rest().starts_with('<') => {
+                Ok((Tag::Other(inner), length)) => {
                     self.at += length;
                     inner
                         .strip_prefix("parameter=")

@@ -168,6 +168,7 @@ fn cut_tags_are_no_call() {
         "<invoke name=\"bash\"><parameter name=\"command\">a</parameter><parameter name=\"command\">b</parameter></invoke>",
         "more than once",
     );
+    check_rejected("<invoke name=\"bash\">é> ", "is missing");
     check_rejected("<invoke tool=\"bash\"></invoke>", "has to name its tool");
     check_rejected("<tool_call>please run ls</tool_call>", "and begins `please run ls");
 }
