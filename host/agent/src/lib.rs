@@ -15,6 +15,7 @@ mod settings;
 mod start;
 #[cfg(test)]
 mod testing;
+pub mod text_calls;
 pub mod think;
 pub mod tokens;
 mod waiting;

@@ -1,0 +1,52 @@
+//! What to tell if a model seems to have meant a call.
+
+/// A message without a call, whose writer seems to have meant one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FormHint {
+    /// It is a call of this tool as a fenced block of JSON.
+    Json {
+        /// The offered tool.
+        tool: String,
+        /// Whether `text_tools = "lenient"` would make it a call.
+        lenient_helps: bool,
+    },
+    /// A tag of calls stands in a line of prose.
+    WithinLine,
+    /// The model wrote what looks like a result of a tool.
+    MadeUpResult,
+}
+
+impl FormHint {
+    /// What to tell the model.
+    pub fn for_model(&self) -> String {
+        match self {
+            Self::Json { tool, .. } => format!(
+                "Your message is JSON that looks like a call of `{tool}`. It was not made, since \
+                 JSON alone is no call. Write it as a block:\n```tool_call\n\
+                 {{\"name\": \"{tool}\", \"arguments\": {{…}}}}\n```"
+            ),
+            Self::WithinLine => "A tag of a call stands within a line. No call was made: begin a \
+                new line with the tag."
+                .to_owned(),
+            Self::MadeUpResult => {
+                "Your message contains a tool result. Results come from the host \
+                alone: write a call, and wait for its result."
+                    .to_owned()
+            }
+        }
+    }
+
+    /// What to tell the person. `None` if the model can help itself.
+    pub fn for_person(&self) -> Option<String> {
+        match self {
+            Self::Json { tool, lenient_helps: true } => Some(format!(
+                "The model wrote a call of `{tool}` as text. To accept such calls from this \
+                 provider, set text_tools = \"lenient\"."
+            )),
+            Self::Json { tool, lenient_helps: false } => {
+                Some(format!("The model wrote a call of `{tool}` as text; it was not made."))
+            }
+            Self::WithinLine | Self::MadeUpResult => None,
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! Calls that a model without native tool use writes as text.
+//!
+//! # What is a call
+//!
+//! | form | |
+//! |---|---|
+//! | a fenced block with a tool's tag (`bash`, `scrape`) | its body is the argument that takes a text, or a JSON object of arguments |
+//! | `<tool_call>`, `<tool_calls>`, `<toolcall>`, `<tool-call>`, `<invoke>`, `<minimax:tool_call>`, `<minimax:toolcall>` | with JSON, `<invoke name="…"><parameter name="…">`, `<function=…><parameter=…>`, or a name with `<arg_key>` and `<arg_value>` |
+//! | a fenced block `tool_call` | with JSON |
+//! | a fenced block `tool NAME` | with a JSON object of arguments, or the argument that takes a text |
+//! | `<tools>` | if it contains one JSON object with a name and arguments, and nothing else |
+//! | `tool/argument>value`, `tool/{…}` | a whole line, before any other form, if the tool and the argument exist |
+//!
+//! JSON is `{"name", "arguments"}` or a usual variant of it, or a list of these. The end of a tag
+//! may be missing if the JSON in it is complete; the end of a fenced block may not.
+//!
+//! # What isn't one
+//!
+//! A model quotes pages and files, and these contain what others want it to do. So a block begins a
+//! line (or follows another block), indented by at most three spaces. Nothing is a call
+//!
+//! * within a line of prose, in a quotation (`>`), a list item, a table or indented code;
+//! * in a fenced block of another tag, up to a line that ends it. If such a block contains a line
+//!   that would open another, its end is unclear, and nothing after it is a call;
+//! * in `<tool_result>`, `<external-data>`, `<blockquote>` and `<pre>`;
+//! * in thoughts (`<think>`), even if their beginning is missing;
+//! * in a block that was refused: no other form reads it again;
+//! * as JSON without a mark. [`TextTools::Lenient`] has the one exception.
+//!
+//! A call that stands in an earlier result, file or message is marked ([`TextCall::is_echo`]): the
+//! page may have its own fences, which end the model's quotation. Such a call asks, whatever the
+//! autonomy, if it acts.
+//!
+//! A name means an offered tool or an alias that this tool alone has. Any other name stays as it
+//! is, and the host answers that there is no such tool: no name becomes `bash`.
+
+mod echo;
+mod hint;
+mod marks;
+mod offered;
+mod read;
+mod render;
+mod scan;
+mod splitter;
+#[cfg(test)]
+mod tests;
+
+use berth_contract::text::{cut, neutral_line};
+use serde_json::Value;
+
+pub use echo::EarlierTexts;
+pub use hint::FormHint;
+pub use offered::OfferedTools;
+pub use render::{system_text, tool_result};
+pub use splitter::{CallSplitter, ShownText};
+
+/// Most calls that one message makes.
+pub const MAX_CALLS: usize = 16;
+
+/// Most refused blocks that are told of.
+const MAX_REJECTED: usize = 8;
+
+/// Bytes of a refused block that are shown.
+const MAX_EXCERPT: usize = 200;
+
+/// Which texts are calls.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TextTools {
+    /// Marked forms only.
+    #[default]
+    Strict,
+    /// Also a fenced block of JSON that is the whole message and names an offered tool. Only for a
+    /// provider on this machine, only before the model used native calls, one call a message, and
+    /// none that stands in an earlier text.
+    Lenient,
+}
+
+/// What is known beside the message.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct FindOptions<'a> {
+    /// Which texts are calls.
+    pub text_tools: TextTools,
+    /// Whether the provider runs on this machine.
+    pub is_loopback: bool,
+    /// Whether the model used native calls in this session.
+    pub used_native_calls: bool,
+    /// The texts that the model may repeat. Without them, no call is an echo, and there are no
+    /// lenient calls.
+    pub earlier: Option<&'a EarlierTexts>,
+}
+
+/// The calls in a message, and what is left of it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct FoundCalls {
+    /// The text without calls and thoughts. Refused blocks stay: nothing is hidden that wasn't
+    /// done.
+    pub text_without_calls: String,
+    /// The thoughts in it.
+    pub thoughts: String,
+    /// The calls, in their order.
+    pub calls: Vec<TextCall>,
+    /// Blocks that look like calls and are none. The model gets the reason.
+    pub rejected: Vec<RejectedText>,
+    /// What to tell if there is no call, and the model seems to have meant one.
+    pub hint: Option<FormHint>,
+}
+
+/// A call that was written as text.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TextCall {
+    /// The tool's own name, or the name as it was written if no such tool is offered.
+    pub name: String,
+    /// An object. It isn't checked against the schema.
+    pub arguments: Value,
+    /// How it was written.
+    pub form: CallForm,
+    /// Whether the tool was offered. The host answers any other call with `tool_not_found`.
+    pub is_offered: bool,
+    /// Whether it stands in an earlier text. If it acts, a person decides.
+    pub is_echo: bool,
+}
+
+/// How a call was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CallForm {
+    /// A fenced block with a tool's tag.
+    Fence,
+    /// JSON in a tag.
+    Tag,
+    /// Tags for the tool and each argument.
+    Invoke,
+    /// A fenced block `tool_call` or `tool NAME`.
+    ToolFence,
+    /// `tool/argument>value`
+    Line,
+    /// A fenced block of JSON that is the whole message.
+    Json,
+}
+
+/// A block that looks like a call and is none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RejectedText {
+    /// Why, for the model: what is wrong, and what to do.
+    pub why: String,
+    /// Its beginning, on one line.
+    pub excerpt: String,
+}
+
+impl RejectedText {
+    fn new(why: &str, raw: &str) -> Self {
+        let why = format!("The call was not made: {}.", neutral_line(cut(why, 2 * MAX_EXCERPT)));
+        Self { why, excerpt: excerpt(raw, MAX_EXCERPT) }
+    }
+}
+
+/// Finds the calls in a message. The caller bounds its length.
+pub fn find(text: &str, offered: &OfferedTools, options: &FindOptions<'_>) -> FoundCalls {
+    let mut splitter = CallSplitter::new(offered, options.text_tools);
+    splitter.push(text);
+    splitter.finish(options).1
+}
+
+/// The beginning of a text on one line.
+fn excerpt(text: &str, max: usize) -> String {
+    let shown = neutral_line(cut(text.trim(), max));
+    if shown.len() < text.trim().len() { format!("{shown}…") } else { shown }
+}

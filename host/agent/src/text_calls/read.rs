@@ -1,0 +1,377 @@
+//! Reads the calls in a block. A block is read as a whole: if any part of it isn't a call, none of
+//! it is.
+
+use std::borrow::Cow;
+
+use serde_json::{Map, Value};
+
+use super::marks::{Family, Tag, read_tag};
+use super::offered::{OfferedTool, OfferedTools};
+use super::scan::{Block, BlockKind};
+use super::{CallForm, TextCall};
+
+/// Most calls in one block.
+const MAX_CALLS: usize = 16;
+
+/// Bytes of the longest name of a tool that is given on.
+const MAX_NAME: usize = 128;
+
+/// The calls in a block, or why there are none.
+pub(super) fn read_block(block: &Block, offered: &OfferedTools) -> Result<Vec<TextCall>, String> {
+    let body = &block.raw[block.body..block.body_end.max(block.body)];
+    match &block.kind {
+        _ if block.is_ambiguous => Err("it is unclear which code block ends where, since one \
+            contains lines that open another: write the call in a message without other code"
+            .to_owned()),
+        BlockKind::Fence(_) | BlockKind::JsonFence if !block.is_closed => {
+            Err("the block isn't closed: end it with a line of ```".to_owned())
+        }
+        BlockKind::JsonFence => Err("a block of JSON is no call".to_owned()),
+        BlockKind::Fence(info) => read_fence(info, &without_indentation(block, body), offered),
+        BlockKind::Tag(Family::Tools) if !block.is_closed => Err(NO_CANONICAL_CALL.to_owned()),
+        BlockKind::Tag(Family::Tools) => {
+            let body = body.rfind('<').map_or("", |end| &body[..end]);
+            let call = canonical_call(body, offered).ok_or(NO_CANONICAL_CALL)?;
+            Ok(vec![TextCall { form: CallForm::Tag, ..call }])
+        }
+        BlockKind::Tag(_) => Tags { text: &block.raw, at: 0, offered, calls: Vec::new() }.read(),
+        BlockKind::Line => {
+            read_line(block.raw.trim(), offered).map(|call| vec![call]).ok_or_else(String::new)
+        }
+    }
+}
+
+const NO_CANONICAL_CALL: &str = "<tools> has to contain one call and nothing else: \
+    {\"name\": …, \"arguments\": {…}}. Use <tool_call> instead";
+
+/// A call in the one form that needs no mark: an object with the name of an offered tool and its
+/// arguments, and no other field that means anything.
+pub(super) fn canonical_call(json: &str, offered: &OfferedTools) -> Option<TextCall> {
+    let Value::Object(mut fields) = serde_json::from_str(json.trim()).ok()? else { return None };
+    let known = ["name", "arguments", "parameters", "id", "type"];
+    if fields.keys().any(|key| !known.contains(&key.as_str())) || fields.len() < 2 {
+        return None;
+    }
+    let arguments = match (fields.remove("arguments"), fields.remove("parameters")) {
+        (Some(arguments @ Value::Object(_)), None) | (None, Some(arguments @ Value::Object(_))) => {
+            arguments
+        }
+        _ => return None,
+    };
+    let tool = offered.named(fields.get("name")?.as_str()?)?;
+    Some(TextCall {
+        name: tool.name.clone(),
+        arguments,
+        form: CallForm::Json,
+        is_offered: true,
+        is_echo: false,
+    })
+}
+
+fn call(
+    offered: &OfferedTools,
+    name: &str,
+    arguments: Value,
+    form: CallForm,
+) -> Result<TextCall, String> {
+    let name = name.trim();
+    if name.is_empty() || name.len() > MAX_NAME {
+        return Err(format!("the tool's name has {} bytes; 1 to {MAX_NAME} are valid", name.len()));
+    }
+    let tool = offered.named(name);
+    let arguments = match arguments {
+        Value::Object(_) => arguments,
+        Value::Null => Value::Object(Map::new()),
+        Value::String(text) => text_arguments(tool, text)?,
+        _ => return Err(format!("the arguments of `{name}` have to be a JSON object")),
+    };
+    let is_offered = tool.is_some();
+    let name = tool.map_or(name, |tool| &tool.name).to_owned();
+    Ok(TextCall { name, arguments, form, is_offered, is_echo: false })
+}
+
+/// Arguments that were written as one text: a JSON object, or the argument that takes a text.
+fn text_arguments(tool: Option<&OfferedTool>, text: String) -> Result<Value, String> {
+    let has_all = |fields: &Map<String, Value>| {
+        tool.is_none_or(|tool| fields.keys().all(|name| tool.has_argument(name)))
+    };
+    match (serde_json::from_str(&text), tool.and_then(OfferedTool::bare_argument)) {
+        // For a tool that takes a text, an object with other fields is such a text.
+        (Ok(Value::Object(fields)), bare) if bare.is_none() || has_all(&fields) => {
+            Ok(Value::Object(fields))
+        }
+        (_, Some(argument)) => {
+            Ok(Value::Object(Map::from_iter([(argument.to_owned(), Value::String(text))])))
+        }
+        _ => {
+            Err("the arguments have to be a JSON object, such as {\"path\": \"a.txt\"}".to_owned())
+        }
+    }
+}
+
+/// ```` ```tool_call ````, ```` ```tool NAME ````, or the tag of a tool.
+fn read_fence(info: &str, body: &str, offered: &OfferedTools) -> Result<Vec<TextCall>, String> {
+    if info == "tool_call" {
+        let mut calls = Vec::new();
+        for value in serde_json::Deserializer::from_str(body).into_iter::<Value>() {
+            let value = value.map_err(|error| invalid_json(&error))?;
+            add_json(&mut calls, value, offered, CallForm::ToolFence)?;
+        }
+        return if calls.is_empty() { Err(EMPTY.to_owned()) } else { Ok(calls) };
+    }
+    let own = offered.fenced(info);
+    let (name, form) = match own {
+        Some(tool) => (tool.name.as_str(), CallForm::Fence),
+        None => (info.strip_prefix("tool").unwrap_or_default().trim(), CallForm::ToolFence),
+    };
+    let text = body.strip_suffix('\n').unwrap_or(body);
+    if text.trim().is_empty() {
+        // A tool without arguments needs none. A command, for example, can't be empty.
+        return match own {
+            Some(_) => Err(EMPTY.to_owned()),
+            None => Ok(vec![call(offered, name, Value::Null, form)?]),
+        };
+    }
+    Ok(vec![call(offered, name, Value::String(text.to_owned()), form)?])
+}
+
+/// The body of a fenced block, without the spaces that its first line has too.
+fn without_indentation<'a>(block: &Block, body: &'a str) -> Cow<'a, str> {
+    let indentation = block.raw.bytes().take_while(|byte| *byte == b' ').count();
+    if indentation == 0 {
+        return Cow::Borrowed(body);
+    }
+    let lines = body.split_inclusive('\n').map(|line| {
+        let spaces = line.bytes().take(indentation).take_while(|byte| *byte == b' ').count();
+        &line[spaces..]
+    });
+    Cow::Owned(lines.collect())
+}
+
+const EMPTY: &str = "the block is empty";
+
+fn invalid_json(error: &serde_json::Error) -> String {
+    format!("the JSON of the call isn't valid: {error}")
+}
+
+/// Adds the calls in a JSON value: one call, a list of calls, or `{"tool_calls": […]}`.
+fn add_json(
+    calls: &mut Vec<TextCall>,
+    value: Value,
+    offered: &OfferedTools,
+    form: CallForm,
+) -> Result<(), String> {
+    let values = match value {
+        Value::Array(values) => values,
+        Value::Object(mut fields) => match fields.remove("tool_calls") {
+            Some(Value::Array(values)) if !fields.contains_key("name") => values,
+            Some(_) => return Err("`tool_calls` has to be a list of calls".to_owned()),
+            None => vec![Value::Object(fields)],
+        },
+        _ => return Err("the call has to be a JSON object".to_owned()),
+    };
+    if values.is_empty() {
+        return Err(EMPTY.to_owned());
+    }
+    for value in values {
+        if calls.len() == MAX_CALLS {
+            return Err(format!("the block has too many calls; the limit is {MAX_CALLS}"));
+        }
+        calls.push(json_call(value, offered, form)?);
+    }
+    Ok(())
+}
+
+fn json_call(value: Value, offered: &OfferedTools, form: CallForm) -> Result<TextCall, String> {
+    let expected = || "the call has to be {\"name\": …, \"arguments\": {…}}".to_owned();
+    let Value::Object(mut fields) = value else { return Err(expected()) };
+    if let Some(Value::Object(function)) = fields.remove("function") {
+        fields = function;
+    }
+    let name = fields.remove("name").or_else(|| fields.remove("tool_id"));
+    let Some(Value::String(name)) = name else { return Err(expected()) };
+    let mut arguments =
+        ["arguments", "parameters", "params"].into_iter().filter_map(|key| fields.remove(key));
+    let first = arguments.next();
+    if arguments.next().is_some() {
+        return Err(format!("`{name}` has its arguments under two names: use `arguments` alone"));
+    }
+    call(offered, &name, first.unwrap_or(Value::Null), form)
+}
+
+/// `tool/argument>value` or `tool/{…}`: only for a tool and an argument that exist, since this form
+/// has no mark that prose doesn't have.
+pub(super) fn read_line(line: &str, offered: &OfferedTools) -> Option<TextCall> {
+    let (name, rest) = line.split_once('/')?;
+    let tool = offered.named(name)?;
+    let arguments = if rest.starts_with('{') {
+        let fields: Map<String, Value> = serde_json::from_str(rest).ok()?;
+        fields.keys().all(|name| tool.has_argument(name)).then_some(Value::Object(fields))?
+    } else {
+        let (argument, value) = rest.split_once('>')?;
+        let is_known = tool.has_argument(argument) && !value.trim().is_empty();
+        let value = tool.value(argument, value.trim());
+        is_known.then(|| Value::Object(Map::from_iter([(argument.to_owned(), value)])))?
+    };
+    call(offered, name, arguments, CallForm::Line).ok()
+}
+
+/// Reads a block of tags.
+struct Tags<'a> {
+    text: &'a str,
+    at: usize,
+    offered: &'a OfferedTools,
+    calls: Vec<TextCall>,
+}
+
+impl<'a> Tags<'a> {
+    fn read(mut self) -> Result<Vec<TextCall>, String> {
+        loop {
+            self.skip_space();
+            let rest = self.rest();
+            if rest.is_empty() {
+                break;
+            }
+            if self.calls.len() >= MAX_CALLS {
+                return Err(format!("the block has too many calls; the limit is {MAX_CALLS}"));
+            }
+            if rest.starts_with(['{', '[']) {
+                let mut values = serde_json::Deserializer::from_str(rest).into_iter::<Value>();
+                let value = values.next().ok_or(EMPTY)?.map_err(|error| invalid_json(&error))?;
+                let length = values.byte_offset();
+                add_json(&mut self.calls, value, self.offered, CallForm::Tag)?;
+                self.at += length;
+            } else if rest.starts_with('<') {
+                self.read_tag()?;
+            } else {
+                self.read_name_and_pairs()?;
+            }
+        }
+        if self.calls.is_empty() { Err(EMPTY.to_owned()) } else { Ok(self.calls) }
+    }
+
+    fn rest(&self) -> &'a str {
+        &self.text[self.at..]
+    }
+
+    fn skip_space(&mut self) {
+        self.at = self.text.len() - self.rest().trim_start().len();
+    }
+
+    fn read_tag(&mut self) -> Result<(), String> {
+        let Ok((tag, length)) = read_tag(self.rest()) else { return Err(unexpected(self.rest())) };
+        match tag {
+            Tag::Open(Family::Invoke, attributes) if !attributes.is_empty() => {
+                let name = attribute(attributes)
+                    .ok_or("<invoke> has to name its tool: <invoke name=\"…\">")?;
+                self.at += length;
+                let arguments = self.read_parameters(name, "</invoke>")?;
+                self.calls.push(call(self.offered, name, arguments, CallForm::Invoke)?);
+            }
+            Tag::Open(Family::Call | Family::Invoke, _) | Tag::Close(_) => self.at += length,
+            Tag::Other(inner) if inner.starts_with("function=") => {
+                let name = &inner["function=".len()..];
+                self.at += length;
+                let arguments = self.read_parameters(name, "</function>")?;
+                self.calls.push(call(self.offered, name, arguments, CallForm::Invoke)?);
+            }
+            _ => return Err(unexpected(self.rest())),
+        }
+        Ok(())
+    }
+
+    /// `<parameter name="…">…</parameter>` or `<parameter=…>…</parameter>`, until `end`.
+    fn read_parameters(&mut self, tool: &str, end: &str) -> Result<Value, String> {
+        let tool = self.offered.named(tool);
+        let mut arguments = Map::new();
+        loop {
+            self.skip_space();
+            if self.rest().starts_with(end) {
+                self.at += end.len();
+                return Ok(Value::Object(arguments));
+            }
+            let name = match read_tag(self.rest()) {
+                Ok((Tag::Other(inner), length)) => {
+                    self.at += length;
+                    inner
+                        .strip_prefix("parameter=")
+                        .or_else(|| attribute(inner.strip_prefix("parameter ")?))
+                }
+                _ => None,
+            };
+            let name = name.ok_or_else(|| unclosed(end))?.trim();
+            let value = self.take_until("</parameter>").ok_or_else(|| unclosed("</parameter>"))?;
+            self.insert(&mut arguments, tool, name, value)?;
+        }
+    }
+
+    /// A tool's name, then `<arg_key>…</arg_key><arg_value>…</arg_value>`, until the tag is closed.
+    fn read_name_and_pairs(&mut self) -> Result<(), String> {
+        let rest = self.rest();
+        let name = rest.find(['<', '\n']).map_or(rest, |end| &rest[..end]).trim();
+        let tool = self.offered.named(name).ok_or_else(|| unexpected(rest))?;
+        self.at += rest.find(['<', '\n']).unwrap_or(rest.len());
+        let mut arguments = Map::new();
+        loop {
+            self.skip_space();
+            if self.rest().starts_with("<arg_key>") {
+                self.at += "<arg_key>".len();
+                let key = self.take_until("</arg_key>").ok_or_else(|| unclosed("</arg_key>"))?;
+                self.skip_space();
+                if !self.rest().starts_with("<arg_value>") {
+                    return Err(unclosed("<arg_value>"));
+                }
+                self.at += "<arg_value>".len();
+                let value =
+                    self.take_until("</arg_value>").ok_or_else(|| unclosed("</arg_value>"))?;
+                self.insert(&mut arguments, Some(tool), key.trim(), value)?;
+            } else if matches!(read_tag(self.rest()), Ok((Tag::Close(_), _))) {
+                let call = call(self.offered, name, Value::Object(arguments), CallForm::Invoke)?;
+                self.calls.push(call);
+                return Ok(());
+            } else {
+                return Err(unclosed("</tool_call>"));
+            }
+        }
+    }
+
+    fn take_until(&mut self, end: &str) -> Option<&'a str> {
+        let rest = self.rest();
+        let length = rest.find(end)?;
+        self.at += length + end.len();
+        Some(&rest[..length])
+    }
+
+    fn insert(
+        &self,
+        arguments: &mut Map<String, Value>,
+        tool: Option<&OfferedTool>,
+        name: &str,
+        value: &str,
+    ) -> Result<(), String> {
+        // Models write the value on lines of its own.
+        let value = value.strip_prefix('\n').unwrap_or(value);
+        let value = value.strip_suffix('\n').unwrap_or(value);
+        let value = tool.map_or_else(|| Value::from(value), |tool| tool.value(name, value));
+        match arguments.insert(name.to_owned(), value) {
+            Some(_) => Err(format!("`{name}` is given more than once")),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The value of the one attribute `name`.
+fn attribute(attributes: &str) -> Option<&str> {
+    let quoted = attributes.trim().strip_prefix("name")?.trim_start().strip_prefix('=')?.trim();
+    let quote = quoted.chars().next().filter(|c| "\"'".contains(*c))?;
+    quoted[1..].strip_suffix(quote).filter(|name| !name.contains(quote))
+}
+
+fn unexpected(rest: &str) -> String {
+    let shown = super::excerpt(rest, 40);
+    format!("the call has to be {{\"name\": …, \"arguments\": {{…}}}}, and begins `{shown}`")
+}
+
+fn unclosed(tag: &str) -> String {
+    format!("`{tag}` is missing")
+}

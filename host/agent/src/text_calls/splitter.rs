@@ -1,0 +1,216 @@
+//! Divides a message while it arrives: what may be shown at once, and the calls at its end.
+
+use super::echo::EarlierTexts;
+use super::offered::OfferedTools;
+use super::read::{canonical_call, read_block};
+use super::scan::{Block, BlockKind, Scanner, Segment};
+use super::{
+    CallForm, FindOptions, FormHint, FoundCalls, MAX_CALLS, MAX_REJECTED, RejectedText, TextCall,
+    TextTools,
+};
+
+/// Reads one message in any pieces, and holds back what may be a call until that is clear.
+#[derive(Debug)]
+pub struct CallSplitter<'a> {
+    scanner: Scanner<'a>,
+    offered: &'a OfferedTools,
+    found: FoundCalls,
+    /// The word that marks the form of each call, for the comparison with earlier texts.
+    tags: Vec<Option<String>>,
+    /// A block of JSON at the beginning, which is a call if nothing follows it.
+    held: String,
+    /// Whether the last block was refused: then its closing tags stay too.
+    is_refused: bool,
+}
+
+/// What may be shown of a piece.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ShownText {
+    /// All text that was shown until now turned out to be thoughts. This comes before the rest.
+    pub was_thoughts: bool,
+    /// More text.
+    pub text: String,
+    /// More thoughts.
+    pub thoughts: String,
+}
+
+impl<'a> CallSplitter<'a> {
+    /// The splitter of one message.
+    pub fn new(offered: &'a OfferedTools, text_tools: TextTools) -> Self {
+        Self {
+            scanner: Scanner::new(offered, text_tools == TextTools::Lenient),
+            offered,
+            found: FoundCalls::default(),
+            tags: Vec::new(),
+            held: String::new(),
+            is_refused: false,
+        }
+    }
+
+    /// Takes the next piece, and returns what may be shown.
+    pub fn push(&mut self, piece: &str) -> ShownText {
+        let segments = self.scanner.push(piece);
+        self.add(segments)
+    }
+
+    /// Takes the end of the message, and returns what may still be shown, and the calls.
+    pub fn finish(mut self, options: &FindOptions<'_>) -> (ShownText, FoundCalls) {
+        let segments = self.scanner.finish();
+        let mut shown = self.add(segments);
+        if let Some(earlier) = options.earlier {
+            for (call, tag) in self.found.calls.iter_mut().zip(&self.tags) {
+                call.is_echo = earlier.have(&call.name, tag.as_deref(), &call.arguments);
+            }
+        }
+        let is_call = self.read_json(options);
+        if !is_call {
+            shown.text.push_str(&self.held);
+            self.found.text_without_calls.push_str(&self.held);
+        }
+        let found = &mut self.found;
+        if found.calls.is_empty() && found.rejected.is_empty() && found.hint.is_none() {
+            found.hint = match () {
+                () if self.scanner.has_result => Some(FormHint::MadeUpResult),
+                () if self.scanner.has_mark_in_line => Some(FormHint::WithinLine),
+                () => None,
+            };
+        }
+        (shown, self.found)
+    }
+
+    fn add(&mut self, segments: Vec<Segment>) -> ShownText {
+        let mut shown = ShownText::default();
+        for segment in segments {
+            match segment {
+                Segment::Text(text) => self.show(&mut shown, text),
+                Segment::Thoughts(thoughts) => {
+                    self.found.thoughts.push_str(&thoughts);
+                    shown.thoughts.push_str(&thoughts);
+                }
+                Segment::LeftOver(tag) => {
+                    if self.is_refused {
+                        self.show(&mut shown, tag);
+                    }
+                }
+                Segment::EndOfThoughts => self.all_was_thoughts(&mut shown),
+                Segment::Block(block) => match block.kind {
+                    BlockKind::JsonFence if block.is_closed && !block.is_ambiguous => {
+                        self.held.push_str(&block.raw);
+                    }
+                    BlockKind::JsonFence => self.show(&mut shown, block.raw),
+                    _ => self.add_block(&mut shown, block),
+                },
+            }
+        }
+        shown
+    }
+
+    fn show(&mut self, shown: &mut ShownText, text: String) {
+        if !self.held.is_empty() {
+            if text.trim().is_empty() {
+                self.held.push_str(&text);
+                return;
+            }
+            self.release(shown);
+        }
+        self.found.text_without_calls.push_str(&text);
+        shown.text.push_str(&text);
+    }
+
+    fn release(&mut self, shown: &mut ShownText) {
+        let held = std::mem::take(&mut self.held);
+        self.found.text_without_calls.push_str(&held);
+        shown.text.push_str(&held);
+    }
+
+    fn add_block(&mut self, shown: &mut ShownText, block: Block) {
+        self.release(shown);
+        let calls = read_block(&block, self.offered).and_then(|calls| {
+            let too_many = self.found.calls.len() + calls.len() > MAX_CALLS;
+            let error = || format!("the message has too many calls; the limit is {MAX_CALLS}");
+            if too_many { Err(error()) } else { Ok(calls) }
+        });
+        self.is_refused = calls.is_err();
+        match calls {
+            Ok(calls) => {
+                self.tags.extend(calls.iter().map(|call| mark(call, &block.kind)));
+                self.found.calls.extend(calls);
+            }
+            Err(why) => {
+                self.reject(&why, &block.raw);
+                self.show(shown, block.raw);
+            }
+        }
+    }
+
+    fn reject(&mut self, why: &str, raw: &str) {
+        if self.found.rejected.len() < MAX_REJECTED {
+            self.found.rejected.push(RejectedText::new(why, raw));
+        }
+    }
+
+    /// The beginning of the thoughts is missing, as some servers leave it out.
+    fn all_was_thoughts(&mut self, shown: &mut ShownText) {
+        self.release(shown);
+        let text = std::mem::take(&mut self.found.text_without_calls);
+        self.found.thoughts.push_str(&text);
+        let thoughts = std::mem::take(&mut shown.thoughts) + &std::mem::take(&mut shown.text);
+        *shown = ShownText { was_thoughts: true, text: String::new(), thoughts };
+        self.found.rejected.clear();
+        self.tags.clear();
+        if !self.found.calls.is_empty() {
+            self.found.calls.clear();
+            self.reject("it stands in your thoughts, before </think>: write it after them", "");
+        }
+    }
+
+    /// Looks whether the message is a block of JSON that names an offered tool, and makes it a call
+    /// if that is allowed. Otherwise there is a hint or a refusal.
+    fn read_json(&mut self, options: &FindOptions<'_>) -> bool {
+        let whole = if self.held.is_empty() { &self.found.text_without_calls } else { &self.held };
+        if !self.found.calls.is_empty() || !self.found.rejected.is_empty() {
+            return false;
+        }
+        let call = json_block(whole).and_then(|json| canonical_call(json, self.offered));
+        let Some(call) = call else { return false };
+        let lenient_helps = options.is_loopback && !options.used_native_calls;
+        if options.text_tools == TextTools::Strict || !lenient_helps {
+            self.found.hint = Some(FormHint::Json { tool: call.name, lenient_helps });
+            return false;
+        }
+        // Without the earlier texts, nothing says that it isn't a quotation.
+        let is_echo = |earlier: &EarlierTexts| earlier.have(&call.name, None, &call.arguments);
+        if options.earlier.is_none_or(is_echo) {
+            let why = "it stands in an earlier result, file or message, and may be a quotation: \
+                write it as a block ```tool_call";
+            self.found.rejected.push(RejectedText::new(why, whole));
+            return false;
+        }
+        self.found.calls.push(call);
+        true
+    }
+}
+
+/// The word that marks the form of a call, if its tool isn't named by a field or an attribute.
+fn mark(call: &TextCall, kind: &BlockKind) -> Option<String> {
+    match (call.form, kind) {
+        (CallForm::Fence, BlockKind::Fence(tag)) => Some(tag.clone()),
+        (CallForm::Line, _) => Some(call.name.clone()),
+        (CallForm::ToolFence, BlockKind::Fence(info)) if info != "tool_call" => {
+            Some(call.name.clone())
+        }
+        _ => None,
+    }
+}
+
+/// The JSON in a text that is one fenced block of JSON.
+fn json_block(text: &str) -> Option<&str> {
+    let text = text.trim();
+    let opening = text.trim_start_matches('`');
+    let fence = &text[..text.len() - opening.len()];
+    let body = opening.strip_prefix("json")?.trim_start_matches([' ', '\t', '\r']);
+    let body = body.strip_prefix('\n')?.trim_end_matches('`');
+    let closing = text.len() - text.trim_end_matches('`').len();
+    let is_block = fence.len() >= 3 && closing >= fence.len() && body.ends_with('\n');
+    is_block.then_some(body)
+}

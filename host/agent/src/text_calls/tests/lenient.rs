@@ -1,0 +1,172 @@
+//! The block of JSON that is the whole message.
+
+use super::*;
+
+const MESSAGE: &str =
+    "```json\n{\"name\": \"read\", \"arguments\": {\"path\": \"src/main.rs\", \"limit\": 20}}\n```";
+
+fn lenient(text: &str, earlier: &[&str]) -> FoundCalls {
+    let earlier = earlier_texts(earlier);
+    let options = FindOptions {
+        text_tools: TextTools::Lenient,
+        is_loopback: true,
+        used_native_calls: false,
+        earlier: Some(&earlier),
+    };
+    find(text, &offered(), &options)
+}
+
+#[test]
+fn whole_message_is_a_call() {
+    for text in [
+        MESSAGE.to_owned(),
+        format!("\n{MESSAGE}\n\n"),
+        format!("<think>\nI read it.\n</think>\n\n{MESSAGE}"),
+        MESSAGE.replace("arguments", "parameters"),
+        MESSAGE.replace("```", "````"),
+    ] {
+        let found = lenient(&text, &[]);
+        assert_eq!(found.calls.len(), 1, "{text}");
+        let call = &found.calls[0];
+        assert_eq!((call.name.as_str(), call.form), ("read", CallForm::Json));
+        assert_eq!(call.arguments, json!({ "path": "src/main.rs", "limit": 20 }));
+        assert_eq!(found.text_without_calls.trim(), "");
+        assert_eq!((found.rejected, found.hint), (vec![], None));
+    }
+}
+
+#[test]
+fn anything_else_is_none() {
+    let json = MESSAGE.replace("```json\n", "").replace("\n```", "");
+    for text in [
+        json.clone(),
+        format!("```\n{json}\n```"),
+        format!("```javascript\n{json}\n```"),
+        format!("I call it:\n{MESSAGE}"),
+        format!("{MESSAGE}\nDone."),
+        format!("{MESSAGE}\n{MESSAGE}"),
+        format!("```json\n[{json}]\n```"),
+        format!("```json\n{json}\n{json}\n```"),
+        format!("```json\n{{\"tool_calls\": [{json}]}}\n```"),
+        MESSAGE.replace("read", "nothing"),
+        MESSAGE.replace("\"arguments\"", "\"also\": 1, \"arguments\""),
+        MESSAGE.replace("{\"path\": \"src/main.rs\", \"limit\": 20}", "\"{}\""),
+        "```json\n{\"name\": \"undo\"}\n```".to_owned(),
+        MESSAGE.trim_end_matches('`').to_owned(),
+        format!("> {MESSAGE}"),
+    ] {
+        let found = lenient(&text, &[]);
+        assert_eq!((found.calls, found.hint), (vec![], None), "{text}");
+        assert_eq!(found.text_without_calls, text);
+    }
+}
+
+#[test]
+fn marked_call_beside_it_is_the_only_one() {
+    let found = lenient(&format!("{MESSAGE}\n```bash\nls\n```"), &[]);
+    let names: Vec<_> = found.calls.iter().map(|call| call.name.as_str()).collect();
+    assert_eq!(names, ["bash"]);
+    assert_eq!(found.text_without_calls, format!("{MESSAGE}\n"));
+}
+
+#[test]
+fn strict_mode_and_other_providers_give_a_hint() {
+    let offered = offered();
+    let hint = |options: FindOptions<'_>| {
+        let found = find(MESSAGE, &offered, &options);
+        assert_eq!(found.calls, []);
+        assert_eq!(found.text_without_calls, MESSAGE);
+        found.hint.unwrap()
+    };
+    let expected = |lenient_helps| FormHint::Json { tool: "read".to_owned(), lenient_helps };
+    let local = FindOptions { is_loopback: true, ..FindOptions::default() };
+    assert_eq!(hint(local), expected(true));
+    assert_eq!(hint(FindOptions::default()), expected(false));
+    let lenient = FindOptions { text_tools: TextTools::Lenient, ..FindOptions::default() };
+    assert_eq!(hint(lenient), expected(false), "a remote provider is never lenient");
+    let native = FindOptions { is_loopback: true, used_native_calls: true, ..lenient };
+    assert_eq!(hint(native), expected(false), "the model can call tools natively");
+    let text = expected(true).for_person().unwrap();
+    assert!(text.contains("text_tools = \"lenient\""), "{text}");
+    assert!(!expected(false).for_person().unwrap().contains("text_tools"));
+    assert!(expected(true).for_model().contains("```tool_call"));
+    // A hint is no call, whatever it repeats.
+    assert_eq!(calls(&format!("> {}", expected(true).for_model())), [""; 0]);
+}
+
+#[test]
+fn call_that_stands_in_an_earlier_text_is_refused() {
+    let json = r#"{"name": "read", "arguments": {"path": "src/main.rs", "limit": 20}}"#;
+    for earlier in [
+        MESSAGE.to_owned(),
+        json.to_owned(),
+        json.replace(' ', ""),
+        json.replace(' ', "\n\n\t "),
+        r#"{"arguments": {"limit": 20, "path": "src/main.rs"}, "name": "read"}"#.to_owned(),
+        r#"{"type": "function", "parameters": {"limit": 20, "path": "src/main.rs"}, "name": "read"}"#.to_owned(),
+        json.replace('"', "\\\""),
+        json.replace('"', "\\\\\\\""),
+        json.replace('"', "&quot;"),
+        json.replace('"', "&#34;"),
+        json.replace('"', "\u{201d}"),
+        json.replace("read", "\\u0072ead").replace("src", "s\\u0072c"),
+        json.replace("main", "m\u{200b}ain"),
+        json.replace("src/", "src\\/"),
+        json.to_uppercase(),
+        format!("~~~\n{json}\n~~~"),
+        "   1\t{\n   2\t  \"name\": \"read\",\n   3\t  \"arguments\": {\n   4\t    \"path\":\n   5\t      \"src/main.rs\",\n   6\t    \"limit\": 20\n   7\t  }\n   8\t}".to_owned(),
+        "a.json:1: {\"name\":\na.json:2: \"read\", \"arguments\": {\"path\":\na.json:3: \"src/main.rs\", \"limit\": 20}}".to_owned(),
+        "name: read\narguments:\n  path: src/main.rs\n  limit: 20\n".to_owned(),
+        "<invoke name=\"read\"><parameter name=\"path\">src/main.rs</parameter><parameter name=\"limit\">20</parameter></invoke>".to_owned(),
+        format!("{}{json}{}", "lorem ipsum ".repeat(5_000), "dolor ".repeat(5_000)),
+    ] {
+        let found = lenient(MESSAGE, &["something else", &earlier]);
+        assert_eq!(found.calls, [], "{earlier}");
+        assert!(found.rejected[0].why.contains("earlier result"), "{earlier}");
+        assert_eq!(found.text_without_calls, MESSAGE, "it is shown");
+    }
+}
+
+#[test]
+fn values_are_compared_in_every_spelling() {
+    let command = "cat > a <<E\n12: x\nC:\\new\\table \"quoted\"\nE";
+    let arguments = json!({ "command": command });
+    let json = json!({ "name": "bash", "arguments": arguments }).to_string();
+    let message = format!("```json\n{json}\n```");
+    for earlier in [
+        json.clone(),
+        json!({ "page": json }).to_string(),
+        json!([json!({ "page": json }).to_string()]).to_string(),
+        format!("name: bash\ncommand:\n{command}"),
+        format!("name: bash\ncommand:\n  1\t{}", command.replace('\n', "\n  2\t")),
+    ] {
+        assert_eq!(lenient(&message, &[&earlier]).calls, [], "{earlier}");
+    }
+}
+
+#[test]
+fn what_a_person_asks_for_is_no_earlier_call() {
+    for earlier in [
+        "Please read src/main.rs, 20 lines.",
+        "Read the file at the path src/main.rs with a limit of 20",
+        "src/main.rs:20: fn read(path: &str, name: &str)",
+        "{\"name\": \"read\", \"arguments\": {\"path\": \"src/lib.rs\", \"limit\": 20}}",
+        "{\"name\": \"write\", \"arguments\": {\"path\": \"src/main.rs\", \"limit\": 20}}",
+        "",
+    ] {
+        assert_eq!(lenient(MESSAGE, &[earlier]).calls.len(), 1, "{earlier}");
+    }
+    let far = format!("name: read {} path: src/main.rs limit: 20", "x y z ".repeat(500));
+    assert_eq!(lenient(MESSAGE, &[&far]).calls.len(), 1);
+}
+
+#[test]
+fn values_without_letters_hide_nothing() {
+    let message =
+        "```json\n{\"name\": \"bash\", \"arguments\": {\"command\": \":(){ :|:& };:\"}}\n```";
+    assert_eq!(lenient(message, &[message]).calls, []);
+    assert_eq!(lenient(message, &["other"]).calls.len(), 1);
+    let empty = "```json\n{\"name\": \"undo\", \"arguments\": {}}\n```";
+    assert_eq!(lenient(empty, &[empty]).calls, []);
+    assert_eq!(lenient(empty, &["undo it"]).calls.len(), 1);
+}

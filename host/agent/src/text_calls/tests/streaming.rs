@@ -1,0 +1,193 @@
+//! Messages that arrive in pieces.
+
+use proptest::prelude::*;
+
+use super::*;
+
+/// Pieces of calls, and of what looks like them.
+fn piece() -> impl Strategy<Value = String> {
+    let known = [
+        "```bash\n",
+        "```",
+        "````",
+        "~~~",
+        "```json\n",
+        "```tool_call\n",
+        "```tool read\n",
+        "```rust\n",
+        "\n```\n",
+        "<tool_call>",
+        "</tool_call>",
+        "<tool_calls>",
+        "<tools>",
+        "</tools>",
+        "<invoke name=\"bash\">",
+        "</invoke>",
+        "<parameter name=\"command\">",
+        "</parameter>",
+        "<function=read>",
+        "<parameter=path>",
+        "</function>",
+        "<arg_key>",
+        "</arg_key>",
+        "<think>",
+        "</think>",
+        "<tool_result name=\"x\">",
+        "</tool_result>",
+        "<pre>",
+        "</pre>",
+        "<external-data tool=\"x\" key=\"1\">",
+        "</external-data key=\"1\">",
+        "{\"name\": \"read\", \"arguments\": {\"path\": \"a\"}}",
+        "{\"name\":",
+        "{",
+        "}",
+        "[",
+        "]",
+        "\"",
+        "\\",
+        "bash/command>ls\n",
+        "read/{\"path\": \"a\"}\n",
+        "bash",
+        "\n",
+        "\r\n",
+        " ",
+        "    ",
+        "\t",
+        "> ",
+        "- ",
+        "<",
+        ">",
+        "</",
+        "a",
+        "é",
+        "漢",
+        "text ",
+    ];
+    prop_oneof![
+        8 => prop::sample::select(known.to_vec()).prop_map(str::to_owned),
+        1 => any::<char>().prop_map(String::from),
+        1 => Just("x".repeat(299)),
+        1 => Just(format!("```{}", " ".repeat(297))),
+    ]
+}
+
+/// What a screen shows if the message arrives in these pieces, and what is found.
+fn stream(pieces: &[&str], options: &FindOptions<'_>) -> (String, FoundCalls) {
+    let offered = offered();
+    let mut splitter = CallSplitter::new(&offered, options.text_tools);
+    let mut screen = String::new();
+    let mut show = |shown: ShownText| {
+        if shown.was_thoughts {
+            screen.clear();
+        }
+        screen.push_str(&shown.text);
+    };
+    for piece in pieces {
+        show(splitter.push(piece));
+    }
+    let (shown, found) = splitter.finish(options);
+    show(shown);
+    (screen, found)
+}
+
+fn split<'a>(text: &'a str, cuts: &[prop::sample::Index]) -> Vec<&'a str> {
+    let mut cuts: Vec<usize> =
+        cuts.iter().map(|cut| text.floor_char_boundary(cut.index(text.len() + 1))).collect();
+    cuts.extend([0, text.len()]);
+    cuts.sort_unstable();
+    cuts.windows(2).map(|pair| &text[pair[0]..pair[1]]).collect()
+}
+
+proptest! {
+    #[test]
+    fn every_split_gives_the_same(
+        pieces in prop::collection::vec(piece(), 0..30),
+        cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..12),
+        is_lenient in any::<bool>(),
+    ) {
+        let text = pieces.concat();
+        let options = FindOptions {
+            text_tools: if is_lenient { TextTools::Lenient } else { TextTools::Strict },
+            is_loopback: true,
+            ..FindOptions::default()
+        };
+        let whole = find(&text, &offered(), &options);
+        let (screen, found) = stream(&split(&text, &cuts), &options);
+        prop_assert_eq!(&found, &whole);
+        prop_assert_eq!(&screen, &whole.text_without_calls);
+        let bytes: Vec<String> = text.chars().map(String::from).collect();
+        let (screen, found) = stream(&bytes.iter().map(String::as_str).collect::<Vec<_>>(), &options);
+        prop_assert_eq!(&found, &whole);
+        prop_assert_eq!(&screen, &whole.text_without_calls);
+        prop_assert!(whole.calls.len() <= MAX_CALLS);
+        prop_assert!(whole.calls.iter().all(|call| call.arguments.is_object()));
+    }
+
+    #[test]
+    fn text_in_a_foreign_fence_is_never_a_call(pieces in prop::collection::vec(piece(), 0..30)) {
+        let inside = pieces.concat().replace("~~~", "~");
+        let found = found(&format!("~~~~~text\n{inside}\n~~~~~"));
+        prop_assert_eq!(found.calls, []);
+    }
+
+    #[test]
+    fn quoted_text_is_never_a_call(pieces in prop::collection::vec(piece(), 0..30)) {
+        let quoted: String = pieces.concat().split('\n').map(|line| format!("> {line}\n")).collect();
+        let found = found(&quoted);
+        prop_assert_eq!(found.calls, []);
+    }
+}
+
+#[test]
+fn block_of_a_call_is_never_shown() {
+    let offered = offered();
+    let text = "I look.\n<tool_call>\n{\"name\": \"read\", \"arguments\": {\"path\": \"a\"}}\n</tool_call>\n```bash\nls\n```\nDone";
+    let mut splitter = CallSplitter::new(&offered, TextTools::Strict);
+    let mut screen = String::new();
+    for c in text.chars() {
+        screen.push_str(&splitter.push(c.encode_utf8(&mut [0; 4])).text);
+        assert!("I look.\n\nDone".starts_with(&screen), "{screen}");
+    }
+    let (shown, found) = splitter.finish(&FindOptions::default());
+    assert_eq!((screen + &shown.text, found.calls.len()), ("I look.\n\nDone".to_owned(), 2));
+}
+
+#[test]
+fn prose_is_shown_at_once() {
+    let offered = offered();
+    let mut splitter = CallSplitter::new(&offered, TextTools::Lenient);
+    for word in [
+        "Hello ",
+        "a <b ",
+        "and `code` ",
+        "x < y\n",
+        "Next ",
+        "**line**",
+        "\n```rust\nfn ",
+        "main() ",
+        "{}\n",
+        "  body",
+    ] {
+        assert_eq!(splitter.push(word).text, word, "{word}");
+    }
+    let (shown, _) = splitter.finish(&FindOptions::default());
+    assert_eq!(shown, ShownText::default());
+}
+
+#[test]
+fn thoughts_arrive_apart() {
+    let offered = offered();
+    let mut splitter = CallSplitter::new(&offered, TextTools::Strict);
+    assert_eq!(splitter.push("<think>Let me").thoughts, "Let me");
+    let shown = splitter.push(" see</think>Yes");
+    assert_eq!((shown.thoughts.as_str(), shown.text.as_str()), (" see", "Yes"));
+    let shown = splitter.push(", but</think>No");
+    assert_eq!((shown.was_thoughts, shown.text.as_str()), (true, "No"));
+    assert_eq!(shown.thoughts, ", but");
+    let (_, found) = splitter.finish(&FindOptions::default());
+    assert_eq!(
+        (found.text_without_calls.as_str(), found.thoughts.as_str()),
+        ("No", "Let me seeYes, but")
+    );
+}
