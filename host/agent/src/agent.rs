@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use berth_core::{CancellationToken, Category, Definition, Reaction, Repetition, RepetitionLimits};
-use berth_models::{FinishReason, ModelAnswer, ModelEvent, Part, Turn};
+use berth_models::{FinishReason, ModelAnswer, ModelEvent, Part, Turn, TurnMessage};
 use serde_json::Value;
 
 use crate::AgentError;
-use crate::calls::{self, Wanted};
+use crate::calls::{self, TextForms, Wanted};
 use crate::context::{self, COMPRESS};
 use crate::conversation::{Conversation, lost_result};
 use crate::ending::{EndKind, Ending, Spent};
@@ -18,6 +18,7 @@ use crate::record::{
     Compressed, CompressionMethod, Ended, Entry, RecordedResult, SessionFile, Task,
 };
 use crate::settings::AgentSettings;
+use crate::text_calls::{CallSplitter, OfferedTools};
 use crate::think::{ONLY_THOUGHTS, Stripped, strip};
 use crate::tokens::{Fill, TokenMeter};
 
@@ -40,6 +41,7 @@ pub struct Agent {
     /// The number of entries of the session.
     entries: usize,
     tools: Vec<Arc<Definition>>,
+    forms: TextForms,
     repetition: Repetition,
     meter: TokenMeter,
     spent: Spent,
@@ -64,6 +66,12 @@ impl Agent {
         conversation: Conversation,
         spent: Spent,
     ) -> Self {
+        let mut forms = TextForms::new(&settings);
+        for said in conversation.said() {
+            forms.used_native |= matches!(&said.message, TurnMessage::Model(answer) if answer.calls().next().is_some());
+            forms.made += said.results.len();
+            context::texts(&said.message).for_each(|text| forms.earlier.add(text));
+        }
         Self {
             settings,
             outside,
@@ -71,6 +79,7 @@ impl Agent {
             conversation,
             entries: 0,
             tools: Vec::new(),
+            forms,
             repetition: Repetition::new(RepetitionLimits::default()),
             meter: TokenMeter::new(),
             spent,
@@ -146,6 +155,8 @@ impl Agent {
         self.tools = self.outside.tools()?;
         let in_text = settings.is_local || !settings.native_tools;
         let tools = if in_text { self.tools.clone() } else { Vec::new() };
+        self.forms.offered =
+            in_text.then(|| OfferedTools::new(self.tools.iter().map(|tool| &**tool)));
         self.append(&Entry::Task(Task { parts: task, settings, tools })).await?;
         self.measure();
         loop {
@@ -160,7 +171,10 @@ impl Agent {
             }
             let Some(time) = limits.time_left(self) else { continue };
             let turn = self.turn();
-            let mut parts = |event: ModelEvent| part(event, &mut *events);
+            let offered = self.forms.offered.as_ref();
+            let mut splitter =
+                offered.map(|offered| CallSplitter::new(offered, self.forms.text_tools));
+            let mut parts = |event: ModelEvent| part(event, splitter.as_mut(), &mut *events);
             let asked = self.outside.ask(&turn, &mut parts, cancel);
             let answer = match tokio::time::timeout(time, asked).await {
                 // The next look at the limits ends it.
@@ -197,15 +211,15 @@ impl Agent {
             self.meter.correct(request);
         }
         self.append(&Entry::Answer(answer.clone())).await?;
-        let wanted = calls::wanted(&answer, &self.settings, &self.tools, self.conversation.said());
+        let wanted = self.forms.wanted(&answer);
         let said = RunEvent::Answer {
             text: wanted.text.clone(),
             calls: wanted.calls.len(),
             spent: self.spent.since(&before),
         };
         events.event(said);
-        for notice in &wanted.notices {
-            events.event(RunEvent::Notice { text: notice.clone() });
+        if let Some(text) = &wanted.notice {
+            events.event(RunEvent::Notice { text: text.clone() });
         }
         // Answers that only call are looked at as calls.
         if !wanted.text.trim().is_empty()
@@ -284,8 +298,8 @@ impl Agent {
             };
             let stripped = strip(&mut arguments);
             let read_only = self.outside.reads(&call.name, &arguments, queue.len());
-            let ready =
-                ReadyCall { id: call.id, name: call.name, arguments, read_only, warning: None };
+            let (id, name, is_doubtful) = (call.id, call.name, call.is_doubtful);
+            let ready = ReadyCall { id, name, arguments, read_only, is_doubtful, warning: None };
             let repeated = self.repetition.before(&ready.name, &ready.arguments, read_only);
             let refusal = match (&repeated, stripped) {
                 (Some(repeated), _) if repeated.reaction != Reaction::Warn => {
@@ -486,10 +500,10 @@ impl Agent {
         let settings = &self.settings;
         Turn {
             model: settings.model.clone(),
-            system: calls::system_text(settings, &self.tools),
+            system: calls::system_text(settings, &self.forms),
             tools: calls::offered(settings, &self.tools),
             forbid_calls: false,
-            messages: calls::messages(settings, &self.conversation),
+            messages: calls::messages(&self.conversation),
             max_output: Some(settings.max_output),
             thinking: settings.thinking.clone(),
             output_schema: None,
@@ -505,10 +519,17 @@ impl Agent {
         self.entries = number + 1;
         self.conversation.add(number, entry);
         match entry {
-            Entry::Task(task) => self.meter.add(text_of(&task.parts).len()),
+            Entry::Task(task) => {
+                let text = text_of(&task.parts);
+                self.meter.add(text.len());
+                self.forms.earlier.add(&text);
+            }
             Entry::Note(text) => self.meter.add(text.len()),
             Entry::Answer(answer) => self.meter.add(context::size_of_answer(answer)),
-            Entry::Result(result) => self.meter.add(context::size_of_result(&result.result)),
+            Entry::Result(result) => {
+                self.meter.add(context::size_of_result(&result.result));
+                self.forms.earlier.add(&text_of(&result.result.content));
+            }
             _ => {}
         }
         Ok(())
@@ -558,9 +579,24 @@ impl Limits {
 }
 
 /// A part of an answer, for whoever shows it.
-fn part(event: ModelEvent, events: &mut dyn RunEvents) {
+fn part(event: ModelEvent, splitter: Option<&mut CallSplitter<'_>>, events: &mut dyn RunEvents) {
     match event {
-        ModelEvent::Text(text) => events.event(RunEvent::TextPart { text }),
+        ModelEvent::Text(text) => {
+            let (text, thoughts) = match splitter {
+                None => (text, String::new()),
+                // What may be a call isn't shown before that is clear.
+                Some(splitter) => {
+                    let shown = splitter.push(&text);
+                    (shown.text, shown.thoughts)
+                }
+            };
+            if !thoughts.is_empty() {
+                events.event(RunEvent::ThinkingPart { text: thoughts });
+            }
+            if !text.is_empty() {
+                events.event(RunEvent::TextPart { text });
+            }
+        }
         ModelEvent::Thinking(text) => events.event(RunEvent::ThinkingPart { text }),
         ModelEvent::CallBegun(tool) => events.event(RunEvent::CallPart { tool }),
         ModelEvent::Retrying { attempts, wait, why } => {

@@ -3,12 +3,17 @@
 use std::sync::Arc;
 
 use berth_core::Definition;
-use berth_models::{ModelAnswer, ModelTool, RawJson, TurnMessage};
+use berth_core::config::TextTools;
+use berth_models::{CallResult, ModelAnswer, ModelTool, Part, RawJson, TurnMessage};
 use serde_json::{Value, json};
 
 use crate::context::COMPRESS;
-use crate::conversation::{Conversation, Said};
+use crate::conversation::Conversation;
+use crate::events::text_of;
 use crate::settings::AgentSettings;
+use crate::text_calls::{
+    self, CallForm, EarlierTexts, FindOptions, FormHint, OfferedTools, TextCall, find, tool_result,
+};
 use crate::think::Augmenter;
 
 /// What an answer says and wants.
@@ -16,10 +21,10 @@ pub(crate) struct Wanted {
     /// Its text, without the calls in it.
     pub(crate) text: String,
     pub(crate) calls: Vec<WantedCall>,
-    /// What the person should know.
-    pub(crate) notices: Vec<String>,
     /// What the model should know if it made no call.
     pub(crate) hint: Option<String>,
+    /// The same for the person.
+    pub(crate) notice: Option<String>,
 }
 
 /// A call as the model wrote it.
@@ -28,24 +33,81 @@ pub(crate) struct WantedCall {
     pub(crate) name: String,
     /// The arguments, or what is wrong with them.
     pub(crate) arguments: Result<Value, String>,
+    /// Whether it needs approval if it acts: nobody knows whether the model meant it.
+    pub(crate) is_doubtful: bool,
 }
 
-/// The calls of an answer.
-pub(crate) fn wanted(
-    answer: &ModelAnswer,
-    settings: &AgentSettings,
-    tools: &[Arc<Definition>],
-    said: &[Said],
-) -> Wanted {
-    let native = answer.calls().map(|call| WantedCall {
-        id: call.id.clone(),
-        name: call.name.clone(),
-        arguments: arguments(&call.arguments),
-    });
-    let calls: Vec<WantedCall> = native.collect();
-    let _ = (settings, tools, said);
-    Wanted { text: answer.text(), calls, notices: Vec::new(), hint: None }
+/// How calls are found in texts.
+pub(crate) struct TextForms {
+    /// `None`: texts have no calls, since the model makes them by the provider's own means.
+    pub(crate) offered: Option<OfferedTools>,
+    pub(crate) text_tools: TextTools,
+    pub(crate) is_local: bool,
+    /// Whether the model made calls by the provider's own means in this session.
+    pub(crate) used_native: bool,
+    /// What the model has read.
+    pub(crate) earlier: EarlierTexts,
+    /// The number of calls in texts so far, for their IDs.
+    pub(crate) made: usize,
 }
+
+impl TextForms {
+    pub(crate) fn new(settings: &AgentSettings) -> Self {
+        let text_tools = if settings.lenient_text { TextTools::Lenient } else { TextTools::Strict };
+        Self {
+            offered: None,
+            text_tools,
+            is_local: settings.is_local,
+            used_native: false,
+            earlier: EarlierTexts::default(),
+            made: 0,
+        }
+    }
+
+    /// The calls of an answer.
+    pub(crate) fn wanted(&mut self, answer: &ModelAnswer) -> Wanted {
+        let native = answer.calls().map(|call| WantedCall {
+            id: call.id.clone(),
+            name: call.name.clone(),
+            arguments: arguments(&call.arguments),
+            is_doubtful: false,
+        });
+        let calls: Vec<WantedCall> = native.collect();
+        self.used_native |= !calls.is_empty();
+        let text = answer.text();
+        let offered = self.offered.as_ref().filter(|_| calls.is_empty());
+        let Some(offered) = offered else {
+            return Wanted { text, calls, hint: None, notice: None };
+        };
+        let options = FindOptions {
+            text_tools: self.text_tools,
+            is_loopback: self.is_local,
+            used_native_calls: self.used_native,
+            earlier: Some(&self.earlier),
+        };
+        let found = find(&text, offered, &options);
+        let hints = found.rejected.iter().map(|rejected| rejected.why.clone());
+        let hints = hints.chain(found.hint.iter().map(FormHint::for_model));
+        let hints: Vec<String> = hints.collect();
+        let first = self.made;
+        self.made += found.calls.len();
+        let call = |(at, call): (usize, TextCall)| WantedCall {
+            id: format!("{TEXT_CALL}{}", first + at),
+            name: call.name,
+            arguments: Ok(call.arguments),
+            is_doubtful: call.is_echo || call.form == CallForm::Json,
+        };
+        Wanted {
+            text: found.text_without_calls,
+            calls: found.calls.into_iter().enumerate().map(call).collect(),
+            hint: (!hints.is_empty()).then(|| hints.join("\n")),
+            notice: found.hint.as_ref().and_then(FormHint::for_person),
+        }
+    }
+}
+
+/// How the IDs of calls in texts begin.
+const TEXT_CALL: &str = "text-";
 
 /// The arguments of a native call. No text means none.
 fn arguments(text: &str) -> Result<Value, String> {
@@ -90,13 +152,38 @@ pub(crate) fn offered(settings: &AgentSettings, tools: &[Arc<Definition>]) -> Ve
 }
 
 /// The system text, with the tools if the model calls them in its text.
-pub(crate) fn system_text(settings: &AgentSettings, tools: &[Arc<Definition>]) -> String {
-    let _ = tools;
-    settings.system.clone()
+pub(crate) fn system_text(settings: &AgentSettings, forms: &TextForms) -> String {
+    match &forms.offered {
+        Some(offered) if !settings.native_tools => {
+            format!("{}\n\n{}", settings.system, text_calls::system_text(offered))
+        }
+        _ => settings.system.clone(),
+    }
 }
 
-/// The conversation as the provider gets it.
-pub(crate) fn messages(settings: &AgentSettings, conversation: &Conversation) -> Vec<TurnMessage> {
-    let _ = settings;
-    conversation.messages()
+/// The conversation as the provider gets it: results of calls in texts are texts too.
+pub(crate) fn messages(conversation: &Conversation) -> Vec<TurnMessage> {
+    let message = |message: TurnMessage| match message {
+        TurnMessage::Results(results)
+            if results.iter().any(|result| result.call.starts_with(TEXT_CALL)) =>
+        {
+            TurnMessage::User(results.into_iter().flat_map(as_text).collect())
+        }
+        message => message,
+    };
+    let mut messages: Vec<TurnMessage> = Vec::new();
+    for one in conversation.messages().into_iter().map(message) {
+        match (messages.last_mut(), one) {
+            // Models take turns.
+            (Some(TurnMessage::User(known)), TurnMessage::User(parts)) => known.extend(parts),
+            (_, one) => messages.push(one),
+        }
+    }
+    messages
+}
+
+fn as_text(result: CallResult) -> Vec<Part> {
+    let text = tool_result(&result.name, &text_of(&result.content));
+    let images = result.content.into_iter().filter(|part| matches!(part, Part::Image { .. }));
+    std::iter::once(Part::Text(text)).chain(images).collect()
 }

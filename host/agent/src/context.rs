@@ -130,6 +130,21 @@ pub(crate) fn summary_turn(settings: &AgentSettings, text: String) -> Turn {
     }
 }
 
+/// What the model didn't write in a message.
+pub(crate) fn texts(message: &TurnMessage) -> impl Iterator<Item = &str> {
+    let parts: Vec<&Part> = match message {
+        TurnMessage::User(parts) => parts.iter().collect(),
+        TurnMessage::Model(_) => Vec::new(),
+        TurnMessage::Results(results) => {
+            results.iter().flat_map(|result| &result.content).collect()
+        }
+    };
+    parts.into_iter().filter_map(|part| match part {
+        Part::Text(text) => Some(text.as_str()),
+        Part::Image { .. } => None,
+    })
+}
+
 /// Bytes of a message, as they count for the context.
 pub(crate) fn size(message: &TurnMessage) -> usize {
     match message {

@@ -73,6 +73,8 @@ pub(crate) struct ReadyCall {
     pub(crate) name: String,
     pub(crate) arguments: Value,
     pub(crate) read_only: bool,
+    /// Whether it needs approval if it acts.
+    pub(crate) is_doubtful: bool,
     /// What the model is told with the result.
     pub(crate) warning: Option<String>,
 }
@@ -86,6 +88,7 @@ impl ReadyCall {
             name: name.to_owned(),
             arguments,
             read_only: false,
+            is_doubtful: false,
             warning: None,
         }
     }
@@ -214,6 +217,7 @@ impl Live {
             session: Some(self.session.clone()),
             approver: Some(Arc::clone(&self.approver) as _),
             cancel: cancel.child_token(),
+            doubtful: call.is_doubtful,
             ..Request::new(&call.name, call.arguments.clone())
         };
         recorded(call, self.host.call(request).await)

@@ -25,6 +25,8 @@ pub struct CallContext {
     pub phase: Option<Phase>,
     /// The trust in the caller.
     pub trust: Trust,
+    /// Whether the call needs approval if it acts.
+    pub doubtful: bool,
     /// The reader of the answer.
     pub audience: Audience,
     /// The start time, for the audit.
@@ -80,6 +82,7 @@ impl CallContext {
             arguments: &self.arguments,
             network: tool.definition.asks_for_network(&self.arguments),
             trust: self.trust,
+            doubtful: self.doubtful,
             phase: self.phase,
             caller: self.caller.as_deref(),
         })

@@ -133,6 +133,9 @@ pub struct Request {
     /// How far the origin of the call is trusted, such as a skill that nobody has reviewed. A lower
     /// trust of the plugin counts too.
     pub trust: Trust,
+    /// Whether the caller doubts that the agent meant the call, such as one that stands in a page that
+    /// it read. If it acts, it needs approval, whatever else allows it.
+    pub doubtful: bool,
     /// Who reads the answer.
     pub audience: Audience,
     /// How a person is asked if the rules want approval. `None`: nobody is asked.
@@ -155,6 +158,7 @@ impl Request {
             session: None,
             phase: None,
             trust: Trust::default(),
+            doubtful: false,
             audience: Audience::default(),
             approver: None,
             events: Arc::new(NoEvents),

@@ -29,6 +29,8 @@ pub struct Action<'a> {
     pub network: bool,
     /// How far the caller is trusted. If the plugin is trusted less, the plugin's trust counts.
     pub trust: Trust,
+    /// Whether the call needs approval if it acts, since the caller doesn't know who meant it.
+    pub doubtful: bool,
     /// Part of the agent's work in which the call is made.
     pub phase: Option<Phase>,
     /// Name of the caller. `None` for the primary agent.

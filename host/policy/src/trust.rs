@@ -29,11 +29,18 @@ impl ProviderTrust {
         self.get(provider).is_some_and(|trust| refuses(trust.value, harmless))
     }
 
-    /// The denial of this gate. `None` if it lets the call pass.
+    /// The denial or question of this gate. `None` if it lets the call pass.
     pub(crate) fn decide(&self, action: &Action<'_>) -> Option<Decision> {
         let least = self.least(action);
         if !refuses(least, action.is_harmless()) {
-            return None;
+            return (action.doubtful && !action.is_harmless()).then(|| Decision {
+                verdict: Verdict::Ask,
+                gate: Gate::Trust,
+                rule: "calls that the caller doubts need approval if they act or reach the network"
+                    .into(),
+                place: "set by the caller".into(),
+                remedy: "No configuration key can change this: the caller doubts this call.".into(),
+            });
         }
         let rule = match least {
             Trust::Blocked => "trust = \"blocked\"",

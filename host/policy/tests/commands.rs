@@ -70,6 +70,7 @@ fn decision(command: &str) -> &'static str {
         arguments: &arguments,
         network: false,
         trust: Trust::Trusted,
+        doubtful: false,
         phase: None,
         caller: None,
     };

@@ -45,7 +45,8 @@ mod splitter;
 #[cfg(test)]
 mod tests;
 
-use berth_contract::text::{cut, neutral_line};
+use berth_core::config::TextTools;
+use berth_core::text::{cut, neutral_line};
 use serde_json::Value;
 
 pub use echo::EarlierTexts;
@@ -62,18 +63,6 @@ const MAX_REJECTED: usize = 8;
 
 /// Bytes of a refused block that are shown.
 const MAX_EXCERPT: usize = 200;
-
-/// Which texts are calls.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum TextTools {
-    /// Marked forms only.
-    #[default]
-    Strict,
-    /// Also a fenced block of JSON that is the whole message and names an offered tool. Only for a
-    /// provider on this machine, only before the model used native calls, one call a message, and
-    /// none that stands in an earlier text.
-    Lenient,
-}
 
 /// What is known beside the message.
 #[derive(Clone, Copy, Debug, Default)]

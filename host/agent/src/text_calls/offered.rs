@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use berth_contract::Definition;
+use berth_core::Definition;
 use serde_json::Value;
 
 /// Tags of fenced blocks that no tool may have: they stand for calls of any tool, or for code that

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fmt::Write;
 
-use berth_contract::text::{cut, neutral};
+use berth_core::text::{cut, neutral};
 use serde_json::{Map, Value, json};
 
 use super::marks::{CALL_TAGS, MAX_MARK};
@@ -194,7 +194,7 @@ mod tests {
     use super::super::{FindOptions, find};
     use super::*;
     use crate::testing::definitions;
-    use berth_contract::Definition;
+    use berth_core::Definition;
     use proptest::prelude::*;
 
     fn section<'a>(text: &'a str, name: &str) -> &'a str {

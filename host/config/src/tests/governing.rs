@@ -24,6 +24,7 @@ fn decide(loaded: &Loaded, tool: &str, kind: SubjectKind, text: &str) -> Decisio
             arguments: &json!({}),
             network: false,
             trust: Trust::Trusted,
+            doubtful: false,
             phase: None,
             caller: None,
         },

@@ -21,6 +21,7 @@ pub struct Call {
     pub subjects_trusted: bool,
     pub arguments: Value,
     pub trust: Trust,
+    pub doubtful: bool,
     pub phase: Option<Phase>,
 }
 
@@ -38,6 +39,7 @@ impl Call {
             arguments: &self.arguments,
             network: self.arguments["network"] == true,
             trust: self.trust,
+            doubtful: self.doubtful,
             phase: self.phase,
             caller: None,
         }
