@@ -241,7 +241,7 @@ pub(crate) async fn host(folders: &Folders, work: &std::path::Path) -> Host {
 fn denied_call_is_reported_and_changes_nothing() {
     run(async {
         let scene = supervised(&[]).await;
-        let person = Person::saying(Reply::No { by: "a test".to_owned() });
+        let person = Person::saying(Reply::No { by: "a test".to_owned(), reason: String::new() });
         let answer = scene.host.call(write("x", &person, &Session::new("s"))).await;
         let failure = answer.outcome.expect_err("a person said no");
         assert_eq!(

@@ -273,7 +273,7 @@ fn unknown_component_waits_for_approval_and_its_tools_ask() {
         assert!(waiting(&host, "mine").contains("never approved"), "it was not approved");
         living.approve("mine");
         let host = living.host(&["tools.autonomy=supervised"]).await;
-        let person = Person::saying(Reply::No { by: "a test".to_owned() });
+        let person = Person::saying(Reply::No { by: "a test".to_owned(), reason: String::new() });
         let request = Request {
             approver: Some(Arc::clone(&person) as _),
             ..Request::new("mine__greet", json!({ "name": "you" }))

@@ -34,8 +34,9 @@ pub(crate) fn run(arguments: &ApprovalsArguments, options: &Options) -> Result<E
             };
             desk.answer(found(&waiting, id)?, Reply::Yes { scope, by: BY.to_owned() })?;
         }
-        Some(ApprovalsCommand::Deny { id }) => {
-            desk.answer(found(&waiting, id)?, Reply::No { by: BY.to_owned() })?;
+        Some(ApprovalsCommand::Deny { id, because }) => {
+            let reason = because.clone().unwrap_or_default();
+            desk.answer(found(&waiting, id)?, Reply::No { by: BY.to_owned(), reason })?;
         }
         None if arguments.json => writeln!(std::io::stdout().lock(), "{}", json!(waiting))?,
         None if waiting.is_empty() => writeln!(anstream::stdout(), "No question waits.")?,

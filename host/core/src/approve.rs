@@ -9,6 +9,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use berth_answers::{Approval, Scope};
 use berth_catalogue::{CallContext, subjects::Lookups};
+use berth_contract::text::{cut, neutral_line};
 use berth_contract::{Access, Annotations, CancellationToken, Category, Failure, HostError};
 use berth_policy::{Action, Decision, Gate, ResolvedSubject, Verdict};
 
@@ -21,6 +22,9 @@ use crate::governor::Governor;
 use crate::host::exchange_rules;
 use crate::record::call_record;
 use crate::session::Session;
+
+/// Bytes of what a person says with a no.
+const MAX_REASON: usize = 2000;
 
 /// What the approval of a call needs.
 pub(crate) struct ApprovalStep<'a> {
@@ -78,9 +82,9 @@ impl ApprovalStep<'_> {
         let record = call_record(context, Some(self.decision), None);
         let (scope, by) = match reply {
             Reply::Yes { scope, by } => (scope, by),
-            Reply::No { by } => {
+            Reply::No { by, reason } => {
                 self.audit.approval(&record, &by, "no", None).await?;
-                return Err(self.refused(&by));
+                return Err(self.refused(&by, &reason));
             }
             Reply::Unasked(why) => return Err(self.not_asked(&why)),
         };
@@ -264,15 +268,21 @@ impl ApprovalStep<'_> {
     }
 
     /// The failure of a call that a person denied.
-    fn refused(&self, by: &str) -> Failure {
+    fn refused(&self, by: &str, reason: &str) -> Failure {
         let tool = &self.context.requested_tool;
         let denial = self.decision.denial(format!("call {tool}"));
-        let message = format!("denied by the user ({by}): this call of `{tool}` was not made");
+        let mut message = format!("denied by the user ({by}): this call of `{tool}` was not made");
+        let reason = neutral_line(cut(reason.trim(), MAX_REASON));
+        let suggestion = match reason.is_empty() {
+            true => "Don't make the same call again; ask the user what to do instead.",
+            false => "Don't make the same call again; do what the user said.",
+        };
+        if !reason.is_empty() {
+            message += &format!(". The user said: {reason}");
+        }
         let failure =
             Failure { denial: Some(denial), ..Failure::new(Category::PolicyBlocked, message) };
-        failure
-            .with_code("denied_by_user")
-            .with_suggestion("Don't make the same call again; ask the user what to do instead.")
+        failure.with_code("denied_by_user").with_suggestion(suggestion)
     }
 }
 

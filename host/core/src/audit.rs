@@ -25,7 +25,7 @@ pub fn record_answer(
 ) -> Result<(), HostError> {
     let (by, answer, scope) = match reply {
         Reply::Yes { scope, by } => (by, "yes", Some(scope.as_str())),
-        Reply::No { by } => (by, "no", None),
+        Reply::No { by, .. } => (by, "no", None),
         Reply::Unasked(_) => return Ok(()),
     };
     let answer = berth_audit::AnswerRecord {

@@ -373,7 +373,7 @@ impl CallApprover {
             (ElicitationAction::Accept, Some(ONCE)) => Reply::Yes { scope: Scope::Once, by },
             (ElicitationAction::Accept, Some(SESSION)) => Reply::Yes { scope: Scope::Session, by },
             (ElicitationAction::Accept, Some(NO)) | (ElicitationAction::Decline, _) => {
-                Reply::No { by }
+                Reply::No { by, reason: String::new() }
             }
             (ElicitationAction::Cancel, _) => {
                 Reply::Unasked("the question was closed without an answer".to_owned())

@@ -116,7 +116,7 @@ fn question_begins_with_the_host_and_its_secrets() {
             secret("below", "paths=[\"/x\"], header=\"X\""),
         ];
         let hosts = Hosts::new(&[&secrets[0], &secrets[1], &secrets[2]]).await;
-        let person = Person::saying(Reply::No { by: "a test".to_owned() });
+        let person = Person::saying(Reply::No { by: "a test".to_owned(), reason: String::new() });
         let arguments = json!({ "body": "long\n".repeat(500), "headers": { "a": "b".repeat(999) }, "method": "POST", "url": hosts.url("one") });
         let request = Request {
             approver: Some(Arc::clone(&person) as _),

@@ -302,10 +302,15 @@ pub(crate) enum ApprovalsCommand {
         always: bool,
     },
     /// Deny a call
-    #[command(after_help = "Example:\n  berth approvals deny 3f9a2c41d07b5e88")]
+    #[command(
+        after_help = "Examples:\n  berth approvals deny 3f9a2c41d07b5e88\n  berth approvals deny 3f9a --because 'use the other file'"
+    )]
     Deny {
         /// The question's ID, or its first digits
         id: String,
+        /// What the agent is told: why, and what to do instead
+        #[arg(long, value_name = "TEXT")]
+        because: Option<String>,
     },
 }
 

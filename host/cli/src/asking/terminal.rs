@@ -17,19 +17,35 @@ pub(crate) fn answered<R: BufRead, W: Write>(
     let choice = if always { "[y/session/always/N]" } else { "[y/session/N]" };
     loop {
         let yes = |scope| Ok(Reply::Yes { scope, by: by.to_owned() });
-        match dialogue.ask(&format!("Allow it? {choice}"))?.to_ascii_lowercase().as_str() {
+        let answer = dialogue.ask(&format!("Allow it? {choice}"))?;
+        if let Some(reason) = reason(&answer) {
+            return Ok(Reply::No { by: by.to_owned(), reason: reason.to_owned() });
+        }
+        match answer.to_ascii_lowercase().as_str() {
             "y" | "yes" => return yes(Scope::Once),
             "s" | "session" => return yes(Scope::Session),
             // It writes a rule for good, so one letter isn't enough.
             "always" if always => return yes(Scope::Always),
-            "" | "n" | "no" => return Ok(Reply::No { by: by.to_owned() }),
+            "" => return Ok(Reply::No { by: by.to_owned(), reason: String::new() }),
             _ if always => dialogue.print(
-                "  Please answer y (this call), session (calls that are the same), always, or n.",
+                "  Please answer y (this call), session (calls that are the same), always, or n; after `no,` say why if you like.",
             )?,
             _ => dialogue
-                .print("  Please answer y (this call), session (calls that are the same), or n.")?,
+                .print("  Please answer y (this call), session (calls that are the same), or n; after `no,` say why if you like.")?,
         }
     }
+}
+
+/// What the person says after a no, for the agent: `no, use the other file`. `None`: the answer isn't
+/// a no.
+fn reason(answer: &str) -> Option<&str> {
+    let answer = answer.trim();
+    let (word, rest) = match answer.find([' ', ',', ':']) {
+        Some(end) => answer.split_at(end),
+        None => (answer, ""),
+    };
+    let is_no = word.eq_ignore_ascii_case("n") || word.eq_ignore_ascii_case("no");
+    is_no.then(|| rest.trim_start_matches([' ', ',', ':']))
 }
 
 #[cfg(test)]
@@ -66,12 +82,17 @@ mod tests {
             json!({ "unavailable": "no" }),
         );
         let yes = |scope| Some(Reply::Yes { scope, by: "terminal".to_owned() });
-        let no = Some(Reply::No { by: "terminal".to_owned() });
+        let because =
+            |reason: &str| Some(Reply::No { by: "terminal".to_owned(), reason: reason.to_owned() });
+        let no = because("");
         for (input, expected) in [
             ("y\n", yes(Scope::Once)),
             (" Session \n", yes(Scope::Session)),
             ("\n", no.clone()),
             ("sure\nn\n", no.clone()),
+            ("No, use the other file\n", because("use the other file")),
+            ("n because it is mine\n", because("because it is mine")),
+            ("none of it\n\n", no.clone()),
         ] {
             assert_eq!(reply(rule.clone(), input), expected, "{input:?}");
             assert_eq!(reply(none.clone(), input), expected, "{input:?}");

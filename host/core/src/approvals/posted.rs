@@ -547,7 +547,7 @@ mod tests {
             questions
                 .answer(
                     posted,
-                    Reply::No { by: "a test".to_owned() },
+                    Reply::No { by: "a test".to_owned(), reason: String::new() },
                     lasting + Duration::from_secs(number as u64),
                 )
                 .expect("it waits");

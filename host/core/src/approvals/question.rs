@@ -176,6 +176,9 @@ pub enum Reply {
     No {
         /// Who answered.
         by: String,
+        /// Why, and what to do instead, for the agent. Empty: they said nothing more.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        reason: String,
     },
     /// Nobody could be asked: the reason and what to do about it.
     Unasked(String),
