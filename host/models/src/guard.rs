@@ -1,8 +1,15 @@
 //! Looks for the keys in what a server sends. Only a server that was sent it could, and nothing of
 //! its answer is used then: a session would keep it, and a screen show it.
 
-use crate::endpoint::ModelKey;
+use crate::endpoint::{ModelEndpoint, ModelKey};
 use crate::turn::ModelEvent;
+
+impl ModelEndpoint {
+    /// A text without its keys.
+    pub fn hide_keys(&self, text: &str) -> String {
+        KeyGuards::new(self.keys()).hidden(text)
+    }
+}
 
 /// Looks for all keys of a provider.
 pub(crate) struct KeyGuards(Vec<KeyGuard>);
