@@ -24,8 +24,8 @@ pub struct Recorded {
     pub ended: Option<Ended>,
     /// The summary of what isn't in `conversation`.
     pub summary: Option<Compressed>,
-    /// The entries that make the conversation, each with its number, those of results that were left
-    /// out with what stands for them.
+    /// The entries that make the conversation, each with its number, those of results that were
+    /// left out with what stands for them.
     pub conversation: Vec<(usize, Entry)>,
     /// What was taken since the last end of a task.
     pub unended: Vec<TokenUsage>,
@@ -59,7 +59,7 @@ enum Kind {
 }
 
 impl Kind {
-    fn of(line: &[u8]) -> Self {
+    fn from_line(line: &[u8]) -> Self {
         let kinds: [(&[u8], Self); 9] = [
             (b"{\"began\":", Self::Began),
             (b"{\"task\":", Self::Task),
@@ -90,16 +90,16 @@ impl Recorded {
             file.seek(SeekFrom::Start(line.at))?;
             buffer.resize(line.len, 0);
             file.read_exact(&mut buffer)?;
-            serde_json::from_slice(&buffer).map_err(damaged)
+            serde_json::from_slice(&buffer).map_err(damaged).and_then(known)
         };
         if let Some(first) = lines.first() {
             match parse(first)? {
-                Entry::Began(began) if began.version == 1 => read.began = Some(began),
-                Entry::Began(began) => {
-                    return Err(damaged(format!("version {} isn't known", began.version)));
-                }
+                Entry::Began(began) => read.began = Some(began),
                 _ => return Err(damaged("it doesn't begin a session")),
             }
+        }
+        if let Some(number) = lines.iter().position(|line| line.kind == Kind::Unknown) {
+            return Err(damaged(format!("line {} is no entry", number + 1)));
         }
         let of = |kind: Kind| lines.iter().filter(move |line| line.kind == kind);
         if let Some(line) = of(Kind::Task).next_back()
@@ -187,7 +187,7 @@ fn lines(file: &mut File) -> io::Result<Vec<Line>> {
         let taken = part.len() + usize::from(end.is_some());
         reader.consume(taken);
         if end.is_some() {
-            lines.push(Line { at, len, kind: Kind::of(&start) });
+            lines.push(Line { at, len, kind: Kind::from_line(&start) });
             at += len as u64 + 1;
             (start, len) = (Vec::with_capacity(16), 0);
         }
@@ -204,9 +204,19 @@ pub fn read_entries(file: File) -> impl Iterator<Item = io::Result<Entry>> {
             Err(error) => Some(Err(error)),
             // What a killed process left.
             Ok(_) if line.pop() != Some(b'\n') => None,
-            Ok(_) => Some(serde_json::from_slice(&line).map_err(damaged)),
+            Ok(_) => Some(serde_json::from_slice(&line).map_err(damaged).and_then(known)),
         }
     })
+}
+
+/// An entry of a version that is known.
+fn known(entry: Entry) -> io::Result<Entry> {
+    match &entry {
+        Entry::Began(began) if began.version != 1 => {
+            Err(damaged(format!("version {} isn't known", began.version)))
+        }
+        _ => Ok(entry),
+    }
 }
 
 fn damaged(why: impl std::fmt::Display) -> io::Error {
