@@ -440,16 +440,17 @@ impl Agent {
         cancel: &CancellationToken,
     ) -> Result<Next, AgentError> {
         let (window, answer) = (self.settings.context_tokens, self.settings.max_output.into());
-        let fill = self.meter.fill(window, answer);
-        if fill == Fill::Fine {
-            return Ok(Next::Ask);
-        }
-        let pruned = context::prunable(self.conversation.said());
-        if !pruned.is_empty() {
-            let text = format!("{} old results are left out of the context", pruned.len());
-            self.append(&Entry::Pruned(pruned)).await?;
-            self.notice(text, events).await?;
-            self.measure();
+        for (fill, recent) in [(Fill::Soft, context::RECENT), (Fill::Hard, context::LAST)] {
+            if self.meter.fill(window, answer) < fill {
+                return Ok(Next::Ask);
+            }
+            let pruned = context::prunable(self.conversation.said(), recent);
+            if !pruned.is_empty() {
+                let text = format!("{} old results are left out of the context", pruned.len());
+                self.append(&Entry::Pruned(pruned)).await?;
+                self.notice(text, events).await?;
+                self.measure();
+            }
         }
         if self.meter.fill(window, answer) < Fill::Hard {
             return Ok(Next::Ask);

@@ -167,15 +167,15 @@ impl AgentStart<'_> {
             tokens => tokens,
         };
         let most = u32::try_from(provider.max_output_tokens.get()).unwrap_or(u32::MAX);
-        // Of a small context, the answer gets a half at most.
-        let half = u32::try_from(context_tokens / 2).unwrap_or(u32::MAX);
+        // Of a small context, the answer gets a quarter at most.
+        let quarter = u32::try_from(context_tokens / 4).unwrap_or(u32::MAX);
         AgentSettings {
             provider: chosen.provider.name().to_owned(),
             model: chosen.model.clone(),
             summary_model: summariser.unwrap_or(chosen).model.clone(),
             system,
             context_tokens,
-            max_output: most.min(half),
+            max_output: most.min(quarter),
             thinking: match provider.thinking {
                 ThinkingEffort::Default => ThinkingLevel::Usual,
                 ThinkingEffort::Off => ThinkingLevel::Off,
