@@ -10,7 +10,8 @@ use crate::record::RecordedResult;
 /// Bytes of a result's text in an event.
 const MAX_SHOWN: usize = 64 * 1024;
 
-/// An event. `berth run --json` writes each as a line of JSON, in this form; a screen gets the same.
+/// An event. `berth run --json` writes each as a line of JSON, in this form; a screen gets the
+/// same.
 ///
 /// A session that is replayed gives the same events, except for the parts of answers: it gives each
 /// text in one part.
