@@ -65,7 +65,12 @@ impl SessionFile {
                 let (id, limit) = (open.id.clone(), open.limit);
                 return Err(AgentError::TooLarge { id, bytes, limit });
             }
-            open.file.write_all(&line).map_err(AgentError::io(&open.id))?;
+            if let Err(error) = open.file.write_all(&line) {
+                // A part of a line would spoil the next one.
+                let bytes = open.bytes;
+                let _ = open.file.set_len(bytes);
+                return Err(AgentError::io(&open.id)(error));
+            }
             (open.bytes, open.entries) = (bytes, open.entries + 1);
             Ok(open.entries - 1)
         };
