@@ -204,6 +204,10 @@ impl Agent {
                     return Ok(Ending::new(EndKind::Cancelled, ""));
                 }
                 Ok(Err(AskError::ContextFull(why))) => {
+                    // It reads less than the configuration says.
+                    if self.prune(context::LAST, events).await? {
+                        continue;
+                    }
                     match self.compress(CompressionMethod::Triggered, events, cancel).await? {
                         Ok(()) => continue,
                         Err(_) => return Ok(Ending::new(EndKind::Error, why)),
@@ -427,10 +431,27 @@ impl Agent {
         result: RecordedResult,
         events: &mut dyn RunEvents,
     ) -> Result<(), AgentError> {
-        let ended = RunEvent::result(&result);
+        let ended = result.event();
         self.append(&Entry::Result(result)).await?;
         events.event(ended);
         Ok(())
+    }
+
+    /// Leaves out the results before the last messages. `false`: there are none.
+    async fn prune(
+        &mut self,
+        recent: usize,
+        events: &mut dyn RunEvents,
+    ) -> Result<bool, AgentError> {
+        let pruned = context::prunable(self.conversation.said(), recent);
+        if pruned.is_empty() {
+            return Ok(false);
+        }
+        let text = format!("{} old results are left out of the context", pruned.len());
+        self.append(&Entry::Pruned(pruned)).await?;
+        self.notice(text, events).await?;
+        self.measure();
+        Ok(true)
     }
 
     /// Makes the context smaller if it has to be.
@@ -444,13 +465,7 @@ impl Agent {
             if self.meter.fill(window, answer) < fill {
                 return Ok(Next::Ask);
             }
-            let pruned = context::prunable(self.conversation.said(), recent);
-            if !pruned.is_empty() {
-                let text = format!("{} old results are left out of the context", pruned.len());
-                self.append(&Entry::Pruned(pruned)).await?;
-                self.notice(text, events).await?;
-                self.measure();
-            }
+            self.prune(recent, events).await?;
         }
         if self.meter.fill(window, answer) < Fill::Hard {
             return Ok(Next::Ask);

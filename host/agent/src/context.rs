@@ -14,8 +14,8 @@ pub(crate) const COMPRESS: &str = "compress_context";
 /// Messages at the end that aren't pruned while there is room: the last answers with their results.
 pub(crate) const RECENT: usize = 6;
 
-/// Messages at the end that are never pruned: the last answer with its results.
-pub(crate) const LAST: usize = 2;
+/// Messages at the end that are never pruned: results that the model hasn't read yet.
+pub(crate) const LAST: usize = 1;
 
 /// Messages at the end that aren't summarised.
 const KEPT: usize = 4;

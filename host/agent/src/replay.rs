@@ -99,7 +99,7 @@ impl Replay {
                 if let Some(forms) = &mut self.forms {
                     forms.earlier.add(&text_of(&result.result.content));
                 }
-                events.event(RunEvent::result(&result));
+                events.event(result.event());
             }
             Entry::Notice(text) => events.event(RunEvent::Notice { text }),
             Entry::Compressed(compressed) => {

@@ -7,7 +7,11 @@ use berth_models::{CallResult, ModelAnswer, Part, TokenUsage};
 use serde::{Deserialize, Serialize};
 
 use crate::ending::{Ending, Spent};
+use crate::events::{RunEvent, text_of};
 use crate::settings::AgentSettings;
+
+/// Bytes of a result's text in an event.
+const MAX_SHOWN: usize = 64 * 1024;
 
 /// One line of a session's file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -72,6 +76,19 @@ pub struct RecordedResult {
     /// Where the part that was left out can be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rest: Option<Remainder>,
+}
+
+impl RecordedResult {
+    /// The event of it.
+    pub(crate) fn event(&self) -> RunEvent {
+        RunEvent::Result {
+            id: self.result.call.clone(),
+            tool: self.result.name.clone(),
+            failed: self.result.failed,
+            category: self.category.clone(),
+            text: berth_core::text::cut(&text_of(&self.result.content), MAX_SHOWN).to_owned(),
+        }
+    }
 }
 
 /// What the model is told instead of an old result.
