@@ -228,6 +228,10 @@ class Server(http.server.BaseHTTPRequestHandler):
             same = len(os.path.commonprefix([Server.last, raw]))
             Server.last = raw
             number = sum(1 for _ in open(os.path.join(FOLDER, "requests")))
+        window = os.path.join(FOLDER, "window")
+        if os.path.exists(window) and len(raw) // 4 > int(open(window).read()):
+            error = {"code": "context_length_exceeded", "message": "maximum context length"}
+            return self.whole(400, json.dumps({"error": error}).encode())
         transcript = read(body)
         check(transcript)
         said = say(transcript)
@@ -357,7 +361,8 @@ class Messages(Writer):
         self.block({"type": "tool_use", "id": self.call_id(), "name": name, "input": {}}, deltas)
 
     def end(self, said):
-        stop = {"length": "max_tokens"}.get(said.stop, "tool_use" if said.calls else "end_turn")
+        known = {"length": "max_tokens", "content_filter": "refusal"}
+        stop = known.get(said.stop, "tool_use" if said.calls else "end_turn")
         usage = {"output_tokens": self.output}
         self.typed({"type": "message_delta", "delta": {"stop_reason": stop}, "usage": usage})
         self.typed({"type": "message_stop"})
@@ -397,9 +402,10 @@ class Responses(Writer):
         }
         response = {"model": "scripted", "status": "completed", "usage": usage}
         kind = "response.completed"
-        if said.stop == "length":
+        reason = {"length": "max_output_tokens"}.get(said.stop, said.stop)
+        if reason:
             kind, response["status"] = "response.incomplete", "incomplete"
-            response["incomplete_details"] = {"reason": "max_output_tokens"}
+            response["incomplete_details"] = {"reason": reason}
         self.typed({"type": kind, "response": response})
 
 

@@ -266,7 +266,7 @@ def always_empty(rest):
 
 
 def refuses(rest):
-    yield Said("", stop="content_filter")
+    yield Said("I would rather not.", stop="content_filter")
 
 
 def same_ids(rest):
@@ -504,6 +504,12 @@ def repeats(rest):
     for _ in range(4):
         [said] = yield ("read", {"path": "notes.txt"})
     return "I stop" if "4 times in a row" in said.text else said.text
+
+
+def large(rest):
+    """One result that is larger than what the model reads."""
+    yield ("bash", {"command": "seq 1 20000"})
+    return "I read it"
 
 
 # Long tasks.

@@ -143,6 +143,40 @@ fn old_results_leave_a_small_context() {
 }
 
 #[test]
+fn server_that_reads_less_than_berth_believes_is_asked_with_less() {
+    let scene = scene("context_tokens = 60000\nmax_output_tokens = 1000", "");
+    pages(&scene);
+    std::fs::write(scene.cli.root.path().join("model/window"), "9000").expect("it is written");
+    scene.task(&["reads_on: 20"]).assert_answer(0, "read to 20");
+}
+
+#[test]
+fn result_that_is_too_large_ends_one_task_alone() {
+    let scene = scene("context_tokens = 9000\nmax_output_tokens = 1000", "");
+    scene.task(&["large:"]).ends(5, "context_tokens");
+    scene.task(&["--continue", "answer: more"]).assert_answer(0, "You said: more");
+}
+
+#[test]
+fn record_that_cannot_be_written_stays_whole() {
+    let scene = scene("context_tokens = 1000000", "");
+    // The disk is full after 600 KiB of any file.
+    let berth = crate::support::berth().display().to_string();
+    let shell = format!("trap '' XFSZ; ulimit -f 600; exec {berth} run --json big:");
+    let whole = scene.command(&[]);
+    let mut command = std::process::Command::new("/bin/bash");
+    command.args(["-c", &shell]).current_dir(scene.work()).env_clear();
+    command.envs(whole.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let ended = crate::support::Ended::from_output(command.output().expect("it starts"));
+    let came = super::Came::from_ended(ended).ends(4, "File too large");
+    let record = scene.cli.run(&["sessions", "export", &came.id()]).ends(0).stdout;
+    let last = record.lines().last().expect("it has lines");
+    assert!(last.starts_with("{\"ended\":"), "the end is missing: {}", &last[..last.len().min(80)]);
+    scene.cli.run(&["sessions", "show", &came.id()]).ends(0);
+    scene.once(&["--session", &came.id(), "answer: more"]).assert_answer(0, "You said: more");
+}
+
+#[test]
 fn full_context_is_summarised() {
     // The tools alone are a good part of it, so that leaving results out isn't enough.
     let scene = scene("context_tokens = 8500\nmax_output_tokens = 1000", "");

@@ -101,6 +101,7 @@ fn model_learns_from_its_mistakes() {
     scene.task(&["cut:"]).assert_answer(0, "written again");
     assert_eq!(scene.read("cut.txt"), "whole");
     scene.task(&["cut_text:"]).assert_answer(0, "and the second half.");
+    scene.task(&["refuses:"]).ends(1, "");
     scene.task(&["always_empty:"]).ends(1, "no usable answer 3 times");
     scene.task(&["repeats:"]).assert_answer(0, "I stop");
     // The text on stdin is part of the task.
