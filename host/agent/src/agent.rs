@@ -13,7 +13,7 @@ use crate::context::{self, COMPRESS};
 use crate::conversation::{Conversation, lost_result};
 use crate::ending::{EndKind, Ending, Spent};
 use crate::events::{RunEvent, RunEvents, text_of};
-use crate::outside::{AskError, Outside, ReadyCall};
+use crate::outside::{AskError, Live, ReadyCall};
 use crate::record::{
     Compressed, CompressionMethod, Ended, Entry, RecordedResult, SessionFile, Task,
 };
@@ -28,18 +28,12 @@ const AT_ONCE: usize = 8;
 /// Answers in a row that were cut or empty, after which the task ends.
 const MAX_BROKEN: usize = 3;
 
-/// Bytes of a result's text in an event.
-const MAX_SHOWN: usize = 64 * 1024;
-
 /// An agent in one session.
 pub struct Agent {
     settings: AgentSettings,
-    outside: Outside,
-    /// `None`: nothing is recorded, since it is a record that runs.
-    file: Option<SessionFile>,
+    outside: Arc<Live>,
+    file: SessionFile,
     conversation: Conversation,
-    /// The number of entries of the session.
-    entries: usize,
     tools: Vec<Arc<Definition>>,
     forms: TextForms,
     repetition: Repetition,
@@ -61,15 +55,14 @@ enum Next {
 impl Agent {
     pub(crate) fn new(
         settings: AgentSettings,
-        outside: Outside,
-        file: Option<SessionFile>,
+        outside: Arc<Live>,
+        file: SessionFile,
         conversation: Conversation,
         spent: Spent,
     ) -> Self {
         let mut forms = TextForms::new(&settings);
         for said in conversation.said() {
             forms.used_native |= matches!(&said.message, TurnMessage::Model(answer) if answer.calls().next().is_some());
-            forms.made += said.results.len();
             context::texts(&said.message).for_each(|text| forms.earlier.add(text));
         }
         Self {
@@ -77,7 +70,6 @@ impl Agent {
             outside,
             file,
             conversation,
-            entries: 0,
             tools: Vec::new(),
             forms,
             repetition: Repetition::new(RepetitionLimits::default()),
@@ -86,6 +78,11 @@ impl Agent {
             broken: 0,
             denied: false,
         }
+    }
+
+    /// Some of what the model has read isn't known any more.
+    pub(crate) fn lose_earlier_texts(&mut self) {
+        self.forms.earlier.lose();
     }
 
     /// What the whole session has taken so far.
@@ -105,7 +102,16 @@ impl Agent {
             Ok(Err(why)) => why,
             Err(error) => error.to_string(),
         };
+        if let Err(error) = self.notice(text, events).await {
+            events.event(RunEvent::Notice { text: error.to_string() });
+        }
+    }
+
+    /// Tells the person something, and records it.
+    async fn notice(&mut self, text: String, events: &mut dyn RunEvents) -> Result<(), AgentError> {
+        self.append(&Entry::Notice(text.clone())).await?;
         events.event(RunEvent::Notice { text });
+        Ok(())
     }
 
     /// Works on a task until it ends. The session can go on with another task then, whatever the
@@ -143,9 +149,10 @@ impl Agent {
             let ready = ReadyCall::without_arguments(&call.id, &call.name);
             let mut lost = RecordedResult::new(&ready, Vec::new(), Some(Category::Cancelled));
             lost.result = lost_result(&call);
-            self.outside.skip_result();
             self.append(&Entry::Result(lost)).await?;
         }
+        // What an earlier task repeated doesn't count against this one.
+        self.repetition.clear();
         let settings = self.settings.clone();
         events.event(RunEvent::Task {
             text: text_of(&task),
@@ -174,9 +181,16 @@ impl Agent {
             let offered = self.forms.offered.as_ref();
             let mut splitter =
                 offered.map(|offered| CallSplitter::new(offered, self.forms.text_tools));
-            let mut parts = |event: ModelEvent| part(event, splitter.as_mut(), &mut *events);
+            let mut notices = Vec::new();
+            let mut parts = |event: ModelEvent| {
+                notices.extend(part(event, splitter.as_mut(), &mut *events));
+            };
             let asked = self.outside.ask(&turn, &mut parts, cancel);
-            let answer = match tokio::time::timeout(time, asked).await {
+            let asked = tokio::time::timeout(time, asked).await;
+            for text in notices {
+                self.append(&Entry::Notice(text)).await?;
+            }
+            let answer = match asked {
                 // The next look at the limits ends it.
                 Err(_) => continue,
                 Ok(Ok(answer)) => answer,
@@ -190,7 +204,6 @@ impl Agent {
                     }
                 }
                 Ok(Err(AskError::Failed(why))) => return Ok(Ending::new(EndKind::Error, why)),
-                Ok(Err(AskError::RecordEnds(ending))) => return Ok(ending),
             };
             if let Next::End(ending) = self.take(answer, events, cancel).await? {
                 return Ok(ending);
@@ -210,8 +223,8 @@ impl Agent {
         if let Some(request) = answer.usage.request() {
             self.meter.correct(request);
         }
-        self.append(&Entry::Answer(answer.clone())).await?;
-        let wanted = self.forms.wanted(&answer);
+        let number = self.append(&Entry::Answer(answer.clone())).await?;
+        let wanted = self.forms.wanted(&answer, number);
         let said = RunEvent::Answer {
             text: wanted.text.clone(),
             calls: wanted.calls.len(),
@@ -219,7 +232,7 @@ impl Agent {
         };
         events.event(said);
         if let Some(text) = &wanted.notice {
-            events.event(RunEvent::Notice { text: text.clone() });
+            self.notice(text.clone(), events).await?;
         }
         // Answers that only call are looked at as calls.
         if !wanted.text.trim().is_empty()
@@ -297,7 +310,7 @@ impl Agent {
                 }
             };
             let stripped = strip(&mut arguments);
-            let read_only = self.outside.reads(&call.name, &arguments, queue.len());
+            let read_only = self.outside.reads(&call.name, &arguments);
             let (id, name, is_doubtful) = (call.id, call.name, call.is_doubtful);
             let ready = ReadyCall { id, name, arguments, read_only, is_doubtful, warning: None };
             let repeated = self.repetition.before(&ready.name, &ready.arguments, read_only);
@@ -323,14 +336,14 @@ impl Agent {
             if ready.name == COMPRESS {
                 self.flush(&mut queue, &mut all_denied, events, cancel).await?;
                 all_denied = false;
+                begins(&ready, events);
                 let done = self.compress(CompressionMethod::Autonomous, events, cancel).await?;
                 let (text, category) = match done {
                     Ok(()) => ("The older part is summarised.".to_owned(), None),
                     Err(why) => (why, Some(Category::PermanentFailure)),
                 };
                 let result = RecordedResult::new(&ready, vec![Part::Text(text)], category);
-                self.outside.skip_result();
-                self.finish(&ready, result, events).await?;
+                self.finish(result, events).await?;
                 continue;
             }
             let warning = repeated.map(|repeated| repeated.to_string());
@@ -358,22 +371,20 @@ impl Agent {
         cancel: &CancellationToken,
     ) -> Result<(), AgentError> {
         for call in queue.iter() {
-            events.event(RunEvent::Call {
-                id: call.id.clone(),
-                tool: call.name.clone(),
-                arguments: call.arguments.clone(),
-            });
+            begins(call, events);
         }
         let calls = std::mem::take(queue);
-        let results = self.outside.call(&calls, cancel).await;
+        let results = self.outside.call_all(&calls, cancel).await;
+        let mut begun = calls.len();
         for (call, mut result) in calls.into_iter().zip(results) {
+            result.begun = std::mem::take(&mut begun);
             let category = result.category.as_deref();
             *all_denied &= matches!(category, Some("policy_blocked" | "confirmation_required"));
             let text = text_of(&result.result.content);
             let (name, arguments) = (&call.name, &call.arguments);
             self.repetition.after(name, arguments, call.read_only, &text);
             result.result.content.extend(call.warning.clone().map(Part::Text));
-            self.finish(&call, result, events).await?;
+            self.finish(result, events).await?;
         }
         Ok(())
     }
@@ -386,33 +397,22 @@ impl Agent {
         category: Category,
         events: &mut dyn RunEvents,
     ) -> Result<(), AgentError> {
-        events.event(RunEvent::Call {
-            id: call.id.clone(),
-            tool: call.name.clone(),
-            arguments: call.arguments.clone(),
-        });
+        begins(call, events);
         let content = vec![Part::Text(text.to_owned())];
         let result = RecordedResult::new(call, content, Some(category));
-        self.outside.skip_result();
-        self.finish(call, result, events).await
+        self.finish(result, events).await
     }
 
     /// Records a result, and tells it.
     async fn finish(
         &mut self,
-        call: &ReadyCall,
         result: RecordedResult,
         events: &mut dyn RunEvents,
     ) -> Result<(), AgentError> {
-        let text = text_of(&result.result.content);
-        events.event(RunEvent::Result {
-            id: call.id.clone(),
-            tool: call.name.clone(),
-            failed: result.result.failed,
-            category: result.category.clone(),
-            text: berth_core::text::cut(&text, MAX_SHOWN).to_owned(),
-        });
-        self.append(&Entry::Result(result)).await
+        let ended = RunEvent::result(&result);
+        self.append(&Entry::Result(result)).await?;
+        events.event(ended);
+        Ok(())
     }
 
     /// Makes the context smaller if it has to be.
@@ -430,7 +430,7 @@ impl Agent {
         if !pruned.is_empty() {
             let text = format!("{} old results are left out of the context", pruned.len());
             self.append(&Entry::Pruned(pruned)).await?;
-            events.event(RunEvent::Notice { text });
+            self.notice(text, events).await?;
             self.measure();
         }
         if self.meter.fill(window, answer) < Fill::Hard {
@@ -443,7 +443,7 @@ impl Agent {
             }
             Err(why) => {
                 let text = format!("the conversation isn't summarised: {why}");
-                events.event(RunEvent::Notice { text });
+                self.notice(text, events).await?;
             }
         }
         if self.meter.fill(window, answer) < Fill::Hard {
@@ -474,16 +474,18 @@ impl Agent {
             Ok(answer) => answer,
             Err(AskError::Cancelled) => return Ok(Err("cancelled".to_owned())),
             Err(AskError::ContextFull(why) | AskError::Failed(why)) => return Ok(Err(why)),
-            Err(AskError::RecordEnds(ending)) => return Ok(Err(ending.reason)),
         };
         self.spent.add(&answer.usage, &self.settings.prices);
         let summary = answer.text();
         if summary.trim().is_empty() {
             return Ok(Err("the summary is empty".to_owned()));
         }
-        self.append(&Entry::Compressed(Compressed { through, summary, method })).await?;
-        let text = "the older part of the conversation is summarised".to_owned();
-        events.event(RunEvent::Notice { text });
+        let usage = answer.usage;
+        self.append(&Entry::Compressed(Compressed { through, summary, method, usage })).await?;
+        if method != CompressionMethod::Autonomous {
+            let text = "the older part of the conversation is summarised".to_owned();
+            self.notice(text, events).await?;
+        }
         self.measure();
         Ok(Ok(()))
     }
@@ -510,13 +512,9 @@ impl Agent {
         }
     }
 
-    /// Records an entry, and adds what it says to the conversation.
-    async fn append(&mut self, entry: &Entry) -> Result<(), AgentError> {
-        let number = match &self.file {
-            Some(file) => file.append(entry).await?,
-            None => self.entries,
-        };
-        self.entries = number + 1;
+    /// Records an entry, and adds what it says to the conversation. Returns its number.
+    async fn append(&mut self, entry: &Entry) -> Result<usize, AgentError> {
+        let number = self.file.append(entry).await?;
         self.conversation.add(number, entry);
         match entry {
             Entry::Task(task) => {
@@ -532,8 +530,17 @@ impl Agent {
             }
             _ => {}
         }
-        Ok(())
+        Ok(number)
     }
+}
+
+/// A call begins.
+fn begins(call: &ReadyCall, events: &mut dyn RunEvents) {
+    events.event(RunEvent::Call {
+        id: call.id.clone(),
+        tool: call.name.clone(),
+        arguments: call.arguments.clone(),
+    });
 }
 
 /// The limits of one task.
@@ -578,8 +585,12 @@ impl Limits {
     }
 }
 
-/// A part of an answer, for whoever shows it.
-fn part(event: ModelEvent, splitter: Option<&mut CallSplitter<'_>>, events: &mut dyn RunEvents) {
+/// A part of an answer, for whoever shows it. Returns what is recorded of it.
+fn part(
+    event: ModelEvent,
+    splitter: Option<&mut CallSplitter<'_>>,
+    events: &mut dyn RunEvents,
+) -> Option<String> {
     match event {
         ModelEvent::Text(text) => {
             let (text, thoughts) = match splitter {
@@ -603,10 +614,12 @@ fn part(event: ModelEvent, splitter: Option<&mut CallSplitter<'_>>, events: &mut
             let wait = wait.as_secs_f64();
             let text =
                 format!("asking again in {wait:.1} s, after {attempts} failed attempts: {why}");
-            events.event(RunEvent::Notice { text });
+            events.event(RunEvent::Notice { text: text.clone() });
+            return Some(text);
         }
         ModelEvent::Call(_) | ModelEvent::Usage(_) | ModelEvent::Finished(_) => {}
     }
+    None
 }
 
 /// What an answer says and wants, without IDs, to find answers that repeat.

@@ -15,10 +15,9 @@ use http::{HeaderName, HeaderValue};
 
 use crate::agent::Agent;
 use crate::conversation::Conversation;
-use crate::ending::Spent;
 use crate::error::AgentError;
 use crate::instructions::{InstructionFile, in_words};
-use crate::outside::{ChosenModel, Live, Outside, Recording};
+use crate::outside::{ChosenModel, Live};
 use crate::record::{Began, Entry, SessionStore};
 use crate::settings::AgentSettings;
 use crate::waiting::MeasuringApprover;
@@ -124,14 +123,16 @@ impl AgentStart<'_> {
             Some(task) => task.settings.system.clone(),
             None => self.system(),
         };
-        let spent = recorded.ended.as_ref().map(|ended| ended.spent).unwrap_or_default();
+        let spent = recorded.spent();
         let conversation = Conversation::from_recorded(&recorded);
         let settings = self.settings(&chosen, summariser.as_ref(), system).await;
         let session = Session::new(format!("agent {id}"));
         let approver = Arc::new(MeasuringApprover::new(approver));
         let live = Live { host, session, model: chosen, summariser, approver };
-        let agent =
-            Agent::new(settings, Outside::Live(Arc::new(live)), Some(file), conversation, spent);
+        let mut agent = Agent::new(settings, Arc::new(live), file, conversation, spent);
+        if recorded.is_pruned || recorded.summary.is_some() {
+            agent.lose_earlier_texts();
+        }
         Ok((agent, id))
     }
 
@@ -188,31 +189,6 @@ impl AgentStart<'_> {
         }
     }
 }
-
-/// A session from its record, without a model and without tools: it gives the same events. Returns
-/// its tasks too. Blocks.
-///
-/// # Errors
-///
-/// There is no such session, or its file can't be read.
-pub fn replay(
-    folders: &Folders,
-    id: &str,
-) -> Result<(Agent, String, Vec<ReplayedTask>), AgentError> {
-    let file = SessionStore::new(folders).file(id)?;
-    let recording = Recording::read(file).map_err(AgentError::io(id))?;
-    let (directory, tasks) = (recording.directory.clone(), recording.tasks());
-    let Some(settings) = recording.settings() else {
-        let why = std::io::Error::new(std::io::ErrorKind::InvalidData, "it has no task");
-        return Err(AgentError::io(id)(why));
-    };
-    let outside = Outside::Recorded(recording);
-    let agent = Agent::new(settings, outside, None, Conversation::default(), Spent::default());
-    Ok((agent, directory, tasks))
-}
-
-/// A task of a session that is replayed.
-pub type ReplayedTask = Vec<berth_models::Part>;
 
 impl ChosenModel {
     /// The provider's name.

@@ -4,8 +4,11 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
 
+use berth_models::TokenUsage;
+
 use super::MAX_LINE;
 use super::entry::{Began, Compressed, Ended, Entry, Replacement, Task};
+use crate::ending::Spent;
 
 /// Bytes that are read at once.
 const CHUNK: usize = 256 * 1024;
@@ -24,6 +27,10 @@ pub struct Recorded {
     /// The entries that make the conversation, each with its number, those of results that were left
     /// out with what stands for them.
     pub conversation: Vec<(usize, Entry)>,
+    /// What was taken since the last end of a task.
+    pub unended: Vec<TokenUsage>,
+    /// Whether results were left out of `conversation`.
+    pub is_pruned: bool,
     /// The number of all entries.
     pub(super) entries: usize,
     /// Bytes of all complete lines.
@@ -44,6 +51,7 @@ enum Kind {
     Answer,
     Result,
     Note,
+    Notice,
     Pruned,
     Compressed,
     Ended,
@@ -52,12 +60,13 @@ enum Kind {
 
 impl Kind {
     fn of(line: &[u8]) -> Self {
-        let kinds: [(&[u8], Self); 8] = [
+        let kinds: [(&[u8], Self); 9] = [
             (b"{\"began\":", Self::Began),
             (b"{\"task\":", Self::Task),
             (b"{\"answer\":", Self::Answer),
             (b"{\"result\":", Self::Result),
             (b"{\"note\":", Self::Note),
+            (b"{\"notice\":", Self::Notice),
             (b"{\"pruned\":", Self::Pruned),
             (b"{\"compressed\":", Self::Compressed),
             (b"{\"ended\":", Self::Ended),
@@ -115,6 +124,18 @@ impl Recorded {
                     .extend(pruned.into_iter().map(|Replacement { entry, text }| (entry, text)));
             }
         }
+        read.is_pruned = !replaced.is_empty();
+        let ended = lines.iter().rposition(|line| line.kind == Kind::Ended).unwrap_or(0);
+        for line in &lines[ended.min(lines.len())..] {
+            if !matches!(line.kind, Kind::Answer | Kind::Compressed) {
+                continue;
+            }
+            match parse(line)? {
+                Entry::Answer(answer) => read.unended.push(answer.usage),
+                Entry::Compressed(compressed) => read.unended.push(compressed.usage),
+                _ => {}
+            }
+        }
         let from = read.summary.as_ref().map_or(0, |summary| summary.through + 1);
         for (number, line) in lines.iter().enumerate().skip(from) {
             if !matches!(line.kind, Kind::Task | Kind::Answer | Kind::Result | Kind::Note) {
@@ -129,6 +150,17 @@ impl Recorded {
             read.conversation.push((number, entry));
         }
         Ok(read)
+    }
+}
+
+impl Recorded {
+    /// What the whole session has taken, also in a task that was killed.
+    pub(crate) fn spent(&self) -> Spent {
+        let mut spent = self.ended.as_ref().map(|ended| ended.spent).unwrap_or_default();
+        if let Some(task) = &self.task {
+            self.unended.iter().for_each(|usage| spent.add(usage, &task.settings.prices));
+        }
+        spent
     }
 }
 

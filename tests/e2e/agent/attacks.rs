@@ -1,0 +1,1 @@
+//! Attacks by texts, by models and by providers.
