@@ -224,6 +224,8 @@ class Server(http.server.BaseHTTPRequestHandler):
         transcript = read(body)
         check(transcript)
         said = say(transcript)
+        key = self.headers.get("authorization") or self.headers.get("x-api-key") or ""
+        said.put_key(key.removeprefix("Bearer "))
         if said.status != 200:
             error = json.dumps({"error": {"message": said.text}}).encode()
             return self.whole(said.status, error, said.headers)

@@ -27,6 +27,14 @@ class Said:
             return Said(value)
         return Said("", [value] if isinstance(value, tuple) else value)
 
+    def put_key(self, key):
+        """A hostile server writes the key into what it says."""
+        self.text = self.text.replace("{key}", key)
+        self.calls = [
+            (name, json.loads(json.dumps(arguments).replace("{key}", key)) if "{key}" in str(arguments) else arguments)
+            for name, arguments in self.calls
+        ]
+
     def parts(self):
         return [self.text[at : at + 7] for at in range(0, len(self.text), 7)]
 
@@ -412,6 +420,34 @@ def deep(rest):
     return "told" if "tool_error" in said.text else said.text
 
 
+def deep_event(rest):
+    def pieces(kind):
+        yield b"data: " + b'{"choices":' * 100_000 + b"\n\n"
+
+    yield Said("", raw=pieces)
+
+
+def escapes(rest):
+    """Texts that would do something to a terminal."""
+    bad = "\x1b[2J\x1b]0;title\x07\u202eevil"
+    yield Said(bad, [(f"read{bad}", {"path": bad}), ("read", {"path": bad})])
+    yield Said(bad, stop="stop")
+
+
+def echoes_key(rest):
+    """The server sends the key back: in an error, in a text, in a call."""
+    if rest == "error":
+        yield Said("this key is wrong: {key}", status=400)
+    elif rest == "text":
+        yield Said("your key is {key}, isn't it")
+    else:
+        yield Said("", [("write", {"path": "stolen.txt", "content": "{key}"})])
+
+
+def redirected(rest):
+    yield Said("elsewhere", status=307, headers=[("location", rest)])
+
+
 def fast_keepalives(rest):
     def pieces(kind):
         while True:
@@ -431,12 +467,6 @@ def loops_two(rest):
         yield ("read", {"path": "app.toml"})
 
 
-def loops_text(rest):
-    while True:
-        yield Said("I look again.", [("read", {"path": f"numbers/{len(rest)}.txt"})])
-        rest += "x"
-
-
 def compresses(rest):
     while True:
         yield ("compress_context", {})
@@ -453,17 +483,14 @@ def repeats(rest):
 
 
 def reads_on(rest):
-    """Reads file after file: by the last result, since older ones may be gone."""
-    last = int(rest or 12)
-    [seen] = yield ("read", {"path": "pages/0.txt"})
-    while True:
-        found = re.findall(r"page (\d+)", seen.text)
-        if not found:
-            return f"lost: {seen.text[:100]}"
-        at = int(found[-1]) + 1
-        if at > last:
-            return f"read to {last}"
+    """Reads file after file. Of a conversation that was summarised, the numbers in results say where
+    it is; of one that was pruned, their count does."""
+    last, at = int(rest or 12), 0
+    while at <= last:
         [seen] = yield ("read", {"path": f"pages/{at}.txt"})
+        found = re.findall(r"page (\d+)", seen.text)
+        at = int(found[-1]) + 1 if found else at + 1
+    return f"read to {last}"
 
 
 def steps(rest):

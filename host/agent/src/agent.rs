@@ -342,6 +342,7 @@ impl Agent {
                     Ok(()) => ("The older part is summarised.".to_owned(), None),
                     Err(why) => (why, Some(Category::PermanentFailure)),
                 };
+                self.repetition.after(&ready.name, &ready.arguments, false, &text);
                 let result = RecordedResult::new(&ready, vec![Part::Text(text)], category);
                 self.finish(result, events).await?;
                 continue;

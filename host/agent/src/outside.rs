@@ -172,7 +172,20 @@ impl Live {
             doubtful: call.is_doubtful,
             ..Request::new(&call.name, call.arguments.clone())
         };
-        recorded(call, self.host.call(request).await)
+        let mut result = recorded(call, self.host.call(request).await);
+        for part in &mut result.result.content {
+            if let Part::Text(text) = part {
+                *text = self.without_keys(text);
+            }
+        }
+        result
+    }
+
+    /// A text without the keys of the providers. A file of the project may have one, and neither
+    /// another provider nor the record has to.
+    fn without_keys(&self, text: &str) -> String {
+        let text = self.model.provider.hide_keys(text);
+        self.summariser.as_ref().map_or_else(|| text.clone(), |it| it.provider.hide_keys(&text))
     }
 }
 

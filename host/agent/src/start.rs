@@ -258,7 +258,9 @@ pub async fn choose_model(
     }
     let provider = provider(config, folders, directory, name, settings).await?;
     let mut client = ModelClient::new(door(config, folders, "berth run"));
-    client.times.idle = Duration::from_secs(settings.idle_secs.get());
+    // Also what never begins to answer sends no byte.
+    let idle = Duration::from_secs(settings.idle_secs.get());
+    (client.times.first, client.times.idle) = (idle, idle);
     Ok(ChosenModel { client, provider, model: model.to_owned() })
 }
 

@@ -7,7 +7,8 @@ use serde_json::Value;
 use super::{FORMATS, Scene};
 
 const FULL: &str = "[tools]\nautonomy = \"full\"";
-const PRICES: &str = "prices = { input = 3.0, output = 15.0, cache_read = 0.3, cache_write = 3.75 }";
+const PRICES: &str =
+    "prices = { input = 3.0, output = 15.0, cache_read = 0.3, cache_write = 3.75 }";
 
 fn scene(provider: &str, agent: &str) -> Scene {
     let scene = Scene::new("chat", provider, &format!("{FULL}\n[agent]\n{agent}"));

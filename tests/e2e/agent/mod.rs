@@ -213,7 +213,8 @@ impl Came {
         };
         let all: Vec<Value> = ended.stdout.lines().map(event).collect();
         assert!(!all.is_empty(), "{}", ended.stderr);
-        let is_part = |event: &Value| event["event"].as_str().is_some_and(|it| it.ends_with("_part"));
+        let is_part =
+            |event: &Value| event["event"].as_str().is_some_and(|it| it.ends_with("_part"));
         let events = all.iter().filter(|event| !is_part(event)).cloned().collect();
         Self { ended, events, all }
     }

@@ -59,8 +59,12 @@ fn session_goes_on_from_any_part_of_its_file() {
     let scene = scene("chat");
     let id = scene.once(&["steps: 2"]).says(0, "2 steps").id();
     let whole = fs::read(scene.record(&id)).expect("it is there");
-    let ends: Vec<usize> =
-        whole.iter().enumerate().filter(|(_, byte)| **byte == b'\n').map(|(at, _)| at + 1).collect();
+    let ends: Vec<usize> = whole
+        .iter()
+        .enumerate()
+        .filter(|(_, byte)| **byte == b'\n')
+        .map(|(at, _)| at + 1)
+        .collect();
     assert_eq!(ends.len(), 8, "the begin, the task, three answers, two results, the end");
     // In the middle of each line, and after it; the first line alone is no session yet.
     let cuts = ends.windows(2).flat_map(|pair| [pair[0], (pair[0] + pair[1]) / 2, pair[1] - 1]);
