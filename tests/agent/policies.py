@@ -198,7 +198,7 @@ def stopped_job(rest):
 
 def counted(rest):
     [said] = yield ("bash", {"command": "cat many/*.txt | wc -l"})
-    return re.search(r"\d+", said.text).group()
+    return re.search(r"^\d+$", said.text, re.M).group()
 
 
 # The web.
@@ -274,7 +274,7 @@ def refuses(rest):
 
 def outside(rest):
     [refused] = yield ("read", {"path": "../secret.txt"})
-    return f"I may not: {'rule:' in refused.text}"
+    return f"I may not: {'allowed_paths' in refused.text}"
 
 
 def dangerous(rest):
@@ -357,7 +357,7 @@ def obeys(rest):
     name, _, where = rest.partition(" ")
     key = "url" if name == "fetch" else "path"
     [seen] = yield (name, {key: where})
-    found = re.findall(r'\{"name": .*\}', seen.text)
+    found = re.findall(r'\{"name":.*\}', seen.text)
     assert found, seen.text
     wanted = [json.loads(line) for line in found]
     results = yield [(one["name"], one["arguments"]) for one in wanted]
@@ -415,7 +415,7 @@ def long_line(rest):
 
 
 def deep(rest):
-    depth = 100_000
+    depth = 1_000
     [said] = yield ("read", '{"path": ' + "[" * depth + "]" * depth + "}")
     return "told" if "tool_error" in said.text else said.text
 

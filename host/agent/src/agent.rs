@@ -39,6 +39,7 @@ pub struct Agent {
     repetition: Repetition,
     meter: TokenMeter,
     spent: Spent,
+    began: TaskStart,
     /// The last answers were cut or empty.
     broken: usize,
     /// All calls of the last answer were denied.
@@ -65,6 +66,7 @@ impl Agent {
             forms.used_native |= matches!(&said.message, TurnMessage::Model(answer) if answer.calls().next().is_some());
             context::texts(&said.message).for_each(|text| forms.earlier.add(text));
         }
+        let began = TaskStart { spent, at: Instant::now(), waited: outside.waited() };
         Self {
             settings,
             outside,
@@ -75,6 +77,7 @@ impl Agent {
             repetition: Repetition::new(RepetitionLimits::default()),
             meter: TokenMeter::new(),
             spent,
+            began,
             broken: 0,
             denied: false,
         }
@@ -97,6 +100,7 @@ impl Agent {
 
     /// Summarises the older part of the conversation because the person wants it.
     pub async fn compact(&mut self, events: &mut dyn RunEvents, cancel: &CancellationToken) {
+        self.began = self.begin();
         let text = match self.compress(CompressionMethod::Manual, events, cancel).await {
             Ok(Ok(())) => return,
             Ok(Err(why)) => why,
@@ -144,7 +148,7 @@ impl Agent {
         events: &mut dyn RunEvents,
         cancel: &CancellationToken,
     ) -> Result<Ending, AgentError> {
-        let limits = Limits::new(self);
+        self.began = self.begin();
         for call in self.conversation.lost_calls() {
             let ready = ReadyCall::without_arguments(&call.id, &call.name);
             let mut lost = RecordedResult::new(&ready, Vec::new(), Some(Category::Cancelled));
@@ -170,13 +174,13 @@ impl Agent {
             if cancel.is_cancelled() {
                 return Ok(Ending::new(EndKind::Cancelled, ""));
             }
-            if let Some(reason) = limits.reached(self) {
+            if let Some(reason) = self.reached_limit() {
                 return Ok(Ending::new(EndKind::Budget, reason));
             }
             if let Next::End(ending) = self.fit(events, cancel).await? {
                 return Ok(ending);
             }
-            let Some(time) = limits.time_left(self) else { continue };
+            let Some(time) = self.time_left() else { continue };
             let turn = self.turn();
             let offered = self.forms.offered.as_ref();
             let mut splitter =
@@ -375,7 +379,7 @@ impl Agent {
             begins(call, events);
         }
         let calls = std::mem::take(queue);
-        let results = self.outside.call_all(&calls, cancel).await;
+        let results = self.call_in_time(&calls, cancel).await;
         let mut begun = calls.len();
         for (call, mut result) in calls.into_iter().zip(results) {
             result.begun = std::mem::take(&mut begun);
@@ -442,6 +446,7 @@ impl Agent {
             Err(why) if cancel.is_cancelled() => {
                 return Ok(Next::End(Ending::new(EndKind::Cancelled, why)));
             }
+            Err(_) if self.time_left().is_none() => return Ok(Next::Ask),
             Err(why) => {
                 let text = format!("the conversation isn't summarised: {why}");
                 self.notice(text, events).await?;
@@ -471,10 +476,13 @@ impl Agent {
         };
         let (through, text) = older;
         let turn = context::summary_turn(&self.settings, text);
-        let answer = match self.outside.summarise(&turn, cancel).await {
-            Ok(answer) => answer,
-            Err(AskError::Cancelled) => return Ok(Err("cancelled".to_owned())),
-            Err(AskError::ContextFull(why) | AskError::Failed(why)) => return Ok(Err(why)),
+        let time = self.time_left().unwrap_or_default();
+        let asked = tokio::time::timeout(time, self.outside.summarise(&turn, cancel)).await;
+        let answer = match asked {
+            Err(_) => return Ok(Err("the time of the task is over".to_owned())),
+            Ok(Ok(answer)) => answer,
+            Ok(Err(AskError::Cancelled)) => return Ok(Err("cancelled".to_owned())),
+            Ok(Err(AskError::ContextFull(why) | AskError::Failed(why))) => return Ok(Err(why)),
         };
         self.spent.add(&answer.usage, &self.settings.prices);
         let summary = answer.text();
@@ -544,29 +552,31 @@ fn begins(call: &ReadyCall, events: &mut dyn RunEvents) {
     });
 }
 
-/// The limits of one task.
-struct Limits {
-    before: Spent,
-    started: Instant,
+/// How a task began, for its limits.
+#[derive(Clone, Copy)]
+struct TaskStart {
+    spent: Spent,
+    at: Instant,
+    /// How long a person had been asked before.
     waited: Duration,
 }
 
-impl Limits {
-    fn new(agent: &Agent) -> Self {
-        Self { before: agent.spent, started: Instant::now(), waited: agent.outside.waited() }
+impl Agent {
+    fn begin(&self) -> TaskStart {
+        TaskStart { spent: self.spent, at: Instant::now(), waited: self.outside.waited() }
     }
 
-    /// The time that is left. `None`: none is.
-    fn time_left(&self, agent: &Agent) -> Option<Duration> {
-        let waited = agent.outside.waited().saturating_sub(self.waited);
-        let used = self.started.elapsed().saturating_sub(waited);
-        agent.settings.max_time.checked_sub(used).filter(|left| !left.is_zero())
+    /// The time that is left for the task. `None`: none is.
+    fn time_left(&self) -> Option<Duration> {
+        let waited = self.outside.waited().saturating_sub(self.began.waited);
+        let used = self.began.at.elapsed().saturating_sub(waited);
+        self.settings.max_time.checked_sub(used).filter(|left| !left.is_zero())
     }
 
     /// The limit that is reached.
-    fn reached(&self, agent: &Agent) -> Option<String> {
-        let settings = &agent.settings;
-        let spent = agent.spent.since(&self.before);
+    fn reached_limit(&self) -> Option<String> {
+        let settings = &self.settings;
+        let spent = self.spent.since(&self.began.spent);
         let by = |what: String, key: &str| Some(format!("{what}, the limit: `{key}` in [agent]"));
         match () {
             () if spent.turns >= settings.max_turns => {
@@ -578,10 +588,30 @@ impl Limits {
             () if settings.max_cost > 0.0 && spent.cost >= settings.max_cost => {
                 by(format!("the task has cost {:.4}", spent.cost), "max_cost")
             }
-            () if self.time_left(agent).is_none() => {
+            () if self.time_left().is_none() => {
                 by(format!("the task took {} s", settings.max_time.as_secs()), "max_secs")
             }
             () => None,
+        }
+    }
+
+    /// Makes calls, which are cancelled when the time of the task is over.
+    async fn call_in_time(
+        &self,
+        calls: &[ReadyCall],
+        cancel: &CancellationToken,
+    ) -> Vec<RecordedResult> {
+        let cancel = cancel.child_token();
+        let mut calling = std::pin::pin!(self.outside.call_all(calls, &cancel));
+        loop {
+            // A person may be asked meanwhile, which doesn't count.
+            let Some(left) = self.time_left() else {
+                cancel.cancel();
+                return calling.await;
+            };
+            if let Ok(results) = tokio::time::timeout(left, &mut calling).await {
+                return results;
+            }
         }
     }
 }

@@ -141,7 +141,7 @@ fn model_reads_the_web() {
     assert!(read.results().contains("external-data"), "what a page says is marked");
     scene.task(&[&format!("scrape: {url}")]).says(0, "The title");
     let closed = self::scene("chat", FULL);
-    let told = closed.task(&[&format!("post: {url}")]).says(3, "rule:");
+    let told = closed.task(&[&format!("post: {url}")]).says(3, "policy_blocked");
     assert!(told.results().contains("private addresses are blocked"), "{}", told.results());
 }
 

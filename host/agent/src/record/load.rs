@@ -90,14 +90,11 @@ impl Recorded {
             file.seek(SeekFrom::Start(line.at))?;
             buffer.resize(line.len, 0);
             file.read_exact(&mut buffer)?;
-            serde_json::from_slice(&buffer).map_err(damaged)
+            serde_json::from_slice(&buffer).map_err(damaged).and_then(known)
         };
         if let Some(first) = lines.first() {
             match parse(first)? {
-                Entry::Began(began) if began.version == 1 => read.began = Some(began),
-                Entry::Began(began) => {
-                    return Err(damaged(format!("version {} isn't known", began.version)));
-                }
+                Entry::Began(began) => read.began = Some(began),
                 _ => return Err(damaged("it doesn't begin a session")),
             }
         }
@@ -204,9 +201,19 @@ pub fn read_entries(file: File) -> impl Iterator<Item = io::Result<Entry>> {
             Err(error) => Some(Err(error)),
             // What a killed process left.
             Ok(_) if line.pop() != Some(b'\n') => None,
-            Ok(_) => Some(serde_json::from_slice(&line).map_err(damaged)),
+            Ok(_) => Some(serde_json::from_slice(&line).map_err(damaged).and_then(known)),
         }
     })
+}
+
+/// An entry of a version that is known.
+fn known(entry: Entry) -> io::Result<Entry> {
+    match &entry {
+        Entry::Began(began) if began.version != 1 => {
+            Err(damaged(format!("version {} isn't known", began.version)))
+        }
+        _ => Ok(entry),
+    }
 }
 
 fn damaged(why: impl std::fmt::Display) -> io::Error {
