@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::AgentError;
 use crate::calls::{self, TextForms, Wanted};
 use crate::context::{self, COMPRESS};
-use crate::conversation::{Conversation, lost_result};
+use crate::conversation::Conversation;
 use crate::ending::{EndKind, Ending, Spent};
 use crate::events::{RunEvent, RunEvents, text_of};
 use crate::outside::{AskError, Live, ReadyCall};
@@ -27,6 +27,9 @@ const AT_ONCE: usize = 8;
 
 /// Answers in a row that were cut or empty, after which the task ends.
 const MAX_BROKEN: usize = 3;
+
+/// What is said of a call whose process was killed.
+const LOST: &str = "[The call was interrupted: Berth ended before it had the result. It may have had effects. Look before you repeat it.]";
 
 /// An agent in one session.
 pub struct Agent {
@@ -149,12 +152,6 @@ impl Agent {
         cancel: &CancellationToken,
     ) -> Result<Ending, AgentError> {
         self.began = self.begin();
-        for call in self.conversation.lost_calls() {
-            let ready = ReadyCall::without_arguments(&call.id, &call.name);
-            let mut lost = RecordedResult::new(&ready, Vec::new(), Some(Category::Cancelled));
-            lost.result = lost_result(&call);
-            self.append(&Entry::Result(lost)).await?;
-        }
         // What an earlier task repeated doesn't count against this one.
         self.repetition.clear();
         let settings = self.settings.clone();
@@ -168,6 +165,11 @@ impl Agent {
         let tools = if in_text { self.tools.clone() } else { Vec::new() };
         self.forms.offered =
             in_text.then(|| OfferedTools::new(self.tools.iter().map(|tool| &**tool)));
+        for call in self.lost_calls() {
+            let content = vec![Part::Text(LOST.to_owned())];
+            let lost = RecordedResult::new(&call, content, Some(Category::Cancelled));
+            self.append(&Entry::Result(lost)).await?;
+        }
         self.append(&Entry::Task(Task { parts: task, settings, tools })).await?;
         self.measure();
         loop {
@@ -213,6 +215,17 @@ impl Agent {
                 return Ok(ending);
             }
         }
+    }
+
+    /// The calls of the last answer that have no result, since Berth was killed.
+    fn lost_calls(&mut self) -> Vec<ReadyCall> {
+        let Some((number, answer, results)) = self.conversation.last_answer() else {
+            return Vec::new();
+        };
+        let lost = self.forms.wanted(&answer, number).calls.into_iter();
+        lost.filter(|call| !results.contains(&call.id))
+            .map(|call| ReadyCall::without_arguments(&call.id, &call.name))
+            .collect()
     }
 
     /// Takes an answer of the model, and makes its calls.

@@ -113,6 +113,13 @@ impl AgentStart<'_> {
         let (file, id, recorded) =
             opened.await.map_err(|error| HostError::Config(error.to_string()))??;
         let directory = self.directory.display().to_string();
+        // What it knows, and the instructions that count in it, are those of its directory.
+        if let Some(began) = &recorded.began
+            && began.directory != directory
+        {
+            let directory = berth_core::text::neutral_line(&began.directory);
+            return Err(AgentError::Elsewhere { id, directory });
+        }
         if recorded.began.is_none() {
             let at = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
             let began = Began { version: 1, id: id.clone(), directory, at: at.as_secs() };

@@ -98,6 +98,9 @@ impl Recorded {
                 _ => return Err(damaged("it doesn't begin a session")),
             }
         }
+        if let Some(number) = lines.iter().position(|line| line.kind == Kind::Unknown) {
+            return Err(damaged(format!("line {} is no entry", number + 1)));
+        }
         let of = |kind: Kind| lines.iter().filter(move |line| line.kind == kind);
         if let Some(line) = of(Kind::Task).next_back()
             && let Entry::Task(task) = parse(line)?
