@@ -301,11 +301,13 @@ class Chat(Writer):
     def text(self, text):
         self.delta({"content": text})
 
-    def call(self, name, arguments):
-        index, text = self.calls, arguments if isinstance(arguments, str) else json.dumps(arguments)
+    def call(self, name, arguments, own=None):
+        index = self.calls
+        self.calls += own is not None
+        text = arguments if isinstance(arguments, str) else json.dumps(arguments)
         half = len(text) // 2
         function = {"name": name, "arguments": text[:half]}
-        call = {"index": index, "id": self.call_id(), "type": "function", "function": function}
+        call = {"index": index, "id": own or self.call_id(), "type": "function", "function": function}
         self.delta({"tool_calls": [call]})
         self.delta({"tool_calls": [{"index": index, "function": {"arguments": text[half:]}}]})
 
@@ -347,7 +349,7 @@ class Messages(Writer):
     def text(self, text):
         self.block({"type": "text", "text": ""}, [{"type": "text_delta", "text": text}])
 
-    def call(self, name, arguments):
+    def call(self, name, arguments, own=None):
         text = arguments if isinstance(arguments, str) else json.dumps(arguments)
         half = len(text) // 2
         parts = [text[:half], text[half:]]
@@ -379,7 +381,7 @@ class Responses(Writer):
         item = {**item, "status": "completed", "content": content}
         self.typed({"type": "response.output_item.done", "output_index": at, "item": item})
 
-    def call(self, name, arguments):
+    def call(self, name, arguments, own=None):
         text = arguments if isinstance(arguments, str) else json.dumps(arguments)
         at, call = self.items, {"type": "function_call", "call_id": self.call_id(), "name": name}
         self.items += 1
@@ -411,7 +413,7 @@ class Ollama(Writer):
     def text(self, text):
         self.line({"role": "assistant", "content": text})
 
-    def call(self, name, arguments):
+    def call(self, name, arguments, own=None):
         if isinstance(arguments, str):
             arguments = json.loads(arguments)
         function = {"name": name, "arguments": arguments}

@@ -31,8 +31,8 @@ class Said:
         """A hostile server writes the key into what it says."""
         self.text = self.text.replace("{key}", key)
         self.calls = [
-            (name, json.loads(json.dumps(arguments).replace("{key}", key)) if "{key}" in str(arguments) else arguments)
-            for name, arguments in self.calls
+            (name, json.loads(json.dumps(arguments).replace("{key}", key)), *own)
+            for name, arguments, *own in self.calls
         ]
 
     def parts(self):
@@ -269,6 +269,20 @@ def refuses(rest):
     yield Said("", stop="content_filter")
 
 
+def same_ids(rest):
+    """All calls have one ID, which another call of the session has too."""
+    results = yield [("read", {"path": f"numbers/{at}.txt"}, "same") for at in range(3)]
+    [last] = yield ("read", {"path": "numbers/9.txt"}, "same")
+    values = [re.search(r"value (\d)", result.text).group(1) for result in [*results, last]]
+    return " ".join(values)
+
+
+def big(rest):
+    """Writes more than a session may have."""
+    for at in range(4):
+        yield ("write", {"path": "big.txt", "content": str(at) * 400_000})
+
+
 # Denied, and asked.
 
 
@@ -498,6 +512,15 @@ def steps(rest):
     for at in range(int(rest)):
         yield ("read", {"path": f"numbers/{at % 10}.txt", "limit": at + 1})
     return f"{rest} steps"
+
+
+def works_in_text(rest):
+    """The same without native tools."""
+    yield Said("```bash\ntouch started.txt; sleep 30; touch never.txt\n```\n")
+
+
+def background(rest):
+    yield ("bash", {"command": "touch started.txt; sleep 2; touch never.txt", "background": True})
 
 
 def works(rest):

@@ -234,6 +234,36 @@ fn projects_choose_no_provider() {
 }
 
 #[test]
+fn what_another_session_kept_stays_there() {
+    let scene = scene("chat");
+    let own = scene.once(&["overflow:"]).says(0, "found the needle");
+    let calls = own.of("call");
+    let read = calls.iter().find(|call| call["tool"] == "read_overflow").expect("it read on");
+    let task = format!("tries: {}", json!([["read_overflow", { "id": read["arguments"]["id"] }]]));
+    scene.once(&["--continue", &task]).says(0, "35");
+    let other = scene.once(&[&task]);
+    assert_eq!(other.of("result")[0]["failed"], true, "{:?}", other.events);
+    // Nor does the session go on elsewhere, where other rules and instructions count.
+    let line = ["run", "--session", &own.id(), "answer: a"];
+    let mut command = scene.cli.command(&line);
+    let refused = command.current_dir(scene.cli.root.path()).output().expect("it starts");
+    let refused = crate::support::Ended::from_output(refused).ends(2);
+    assert!(refused.stderr.contains("go there to go on"), "{}", refused.stderr);
+}
+
+#[test]
+fn nothing_outlives_the_agent() {
+    let scene = scene("chat");
+    scene.once(&["background:"]).says(0, "done");
+    let id = scene.once(&["answer: a"]).id();
+    // Longer than the command needs.
+    std::thread::sleep(Duration::from_millis(2200));
+    assert!(scene.work().join("started.txt").exists());
+    assert!(!scene.work().join("never.txt").exists(), "a job went on without its session");
+    assert!(scene.record(&id).exists());
+}
+
+#[test]
 fn instructions_count_after_a_person_saw_them() {
     let scene = scene("chat");
     let mark = "always-say-moo";
@@ -252,6 +282,12 @@ fn instructions_count_after_a_person_saw_them() {
     scene.write("AGENTS.md", format!("In this project {mark}, and more.\n"));
     scene.once(&["answer: a"]).says(0, "");
     assert!(!asked(&scene).contains(mark), "they changed");
+    // At a terminal they are shown, and the person decides.
+    for (typed, counts) in [("n\n", false), ("y\n", true)] {
+        let Some(said) = scene.cli.typed(&["run", "answer: a"], typed) else { break };
+        assert!(said.stdout.contains(&format!("In this project {mark}, and more.")));
+        assert_eq!(asked(&scene).contains(mark), counts, "{typed}: {}", said.stdout);
+    }
     // A link out of the project isn't read, even if it is trusted.
     fs::remove_file(scene.work().join("AGENTS.md")).expect("it is there");
     symlink(scene.cli.root.path().join("secret.txt"), scene.work().join("AGENTS.md"))

@@ -54,6 +54,15 @@ fn limit_of_time_ends_an_answer_and_a_command() {
 }
 
 #[test]
+fn session_that_is_too_large_ends_and_stays_readable() {
+    let scene = scene("", "session_mib = 1");
+    let came = scene.once(&["big:"]).ends(4, "session_mib");
+    assert!(std::fs::metadata(scene.record(&came.id())).expect("it is there").len() <= 1 << 20);
+    scene.cli.run(&["sessions", "show", &came.id()]).ends(0);
+    scene.run(&["--continue", "answer: a"]).ends(0);
+}
+
+#[test]
 fn cost_needs_prices() {
     let scene = scene("", "max_cost = 0.02");
     let refused = scene.run(&["answer: a"]);
@@ -63,8 +72,10 @@ fn cost_needs_prices() {
 
 #[test]
 fn prefix_of_each_request_is_that_of_the_one_before() {
-    for format in FORMATS {
-        let scene = Scene::new(format, "", FULL);
+    for (format, provider) in
+        FORMATS.map(|it| (it, "")).into_iter().chain([("chat", "native_tools = false")])
+    {
+        let scene = Scene::new(format, provider, FULL);
         for at in 0..10 {
             scene.write(&format!("numbers/{at}.txt"), format!("value {at}\n"));
         }

@@ -59,6 +59,8 @@ fn model_changes_files() {
     assert!(!scene.work().join("notes.txt").exists());
     scene.task(&["all_files:"]).says(0, "3 changed");
     assert_eq!(scene.read("many/2.txt"), "a color\nand a color\n");
+    // Each call has an ID of its own, whatever the model says.
+    scene.task(&["same_ids:"]).says(0, "0 1 2 9");
     scene.task(&["empty:"]).says(0, "now I say something");
     scene.task(&["ambiguous:"]).says(0, "both changed");
     assert_eq!(scene.read("twice.txt"), "other\nother\n");
@@ -202,6 +204,38 @@ fn answer_is_shown_at_a_terminal_while_it_comes() {
     assert_eq!(said.code, 0, "{}", said.stdout);
     let lines: Vec<&str> = said.stdout.lines().map(str::trim).collect();
     assert!(lines.contains(&"6"), "{lines:?}");
+}
+
+#[test]
+fn chat_goes_on_line_by_line() {
+    let scene = scene("messages", FULL);
+    let mut command = scene.cli.command(&["chat", "--plain"]);
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("berth starts");
+    let lines =
+        "answer: a\n/compact\n/nonsense\nedit:\nafter: b\n/compact\nafter: c\n/exit\nafter: d\n";
+    child.stdin.take().expect("it has one").write_all(lines.as_bytes()).expect("it is read");
+    let said = Ended::from_output(child.wait_with_output().expect("it ends")).ends(0);
+    assert_eq!(said.stdout, "You said: a\nchanged\nI go on: b\nI go on: c\n");
+    for told in ["nothing older", "`/compact` and `/exit`", "is summarised"] {
+        assert!(said.stderr.contains(told), "{told}: {}", said.stderr);
+    }
+    assert!(scene.read("app.toml").contains("9090"));
+}
+
+#[test]
+fn without_a_provider_a_task_says_what_to_set() {
+    let scene = scene("chat", FULL);
+    let listed = scene.cli.run(&["models", "--json"]).ends(0);
+    assert!(listed.stdout.contains("scripted"), "{}", listed.stdout);
+    scene.cli.configure("");
+    let told = scene.run(&["answer: a"]).ends(2);
+    assert!(told.stderr.contains("[providers."), "{}", told.stderr);
+    assert!(told.stderr.lines().count() <= 12, "{}", told.stderr);
 }
 
 #[test]
