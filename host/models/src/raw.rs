@@ -22,7 +22,7 @@ impl RawJson {
         let text = text.into();
         serde_json::from_str::<&RawValue>(&text)?;
         // Without the white space around the value, which isn't part of it.
-        Ok(Self(text.trim_ascii().into()))
+        Ok(Self(readable(text.trim_ascii()).into()))
     }
 
     /// Writes a value.
@@ -42,7 +42,7 @@ impl RawJson {
 
 impl From<&RawValue> for RawJson {
     fn from(value: &RawValue) -> Self {
-        Self(value.get().into())
+        Self(readable(value.get()).into())
     }
 }
 
@@ -63,6 +63,38 @@ impl<'de> Deserialize<'de> for RawJson {
         let text = String::deserialize(deserializer)?;
         Self::new(text).map_err(|error| de::Error::custom(format!("the kept JSON: {error}")))
     }
+}
+
+/// The text of a JSON value in which half a surrogate pair, which readers refuse, is U+FFFD.
+pub(crate) fn readable(json: &str) -> Cow<'_, str> {
+    if !json.contains("\\ud") && !json.contains("\\uD") {
+        return json.into();
+    }
+    let unit = |at: usize| {
+        let digits = json.get(at..)?.strip_prefix("\\u")?.get(..4)?;
+        u16::from_str_radix(digits, 16).ok()
+    };
+    let mut out = String::with_capacity(json.len());
+    let mut at = 0;
+    while let Some(found) = json[at..].find('\\') {
+        out.push_str(&json[at..at + found]);
+        at += found;
+        let length = match (unit(at), unit(at + 6)) {
+            (Some(0xd800..0xdc00), Some(0xdc00..0xe000)) => 12,
+            (Some(0xd800..0xe000), _) => {
+                out.push_str("\\ufffd");
+                at += 6;
+                continue;
+            }
+            (Some(_), _) => 6,
+            // The escaped character is ASCII, or the text isn't JSON.
+            (None, _) => 1 + json[at + 1..].chars().next().map_or(0, char::len_utf8),
+        };
+        out.push_str(&json[at..at + length]);
+        at += length;
+    }
+    out.push_str(&json[at..]);
+    out.into()
 }
 
 /// The fields of a JSON object in their order, of which only the ones that are asked for are read
@@ -255,6 +287,20 @@ mod tests {
         assert_eq!((fields.number("a"), fields.number("b")), (Some(7), Some(7)));
         assert_eq!((fields.number("c"), fields.number("d")), (None, None));
         assert_eq!(fields.number("e"), Some(u64::MAX));
+    }
+
+    #[test]
+    fn half_a_surrogate_pair_is_replaced_and_nothing_else() {
+        for (written, readable) in [
+            (r#""\ud83d\ude00\u00e9""#, r#""\ud83d\ude00\u00e9""#),
+            (r#""\ud83d""#, r#""\ufffd""#),
+            (r#""a\uD83Dé\ude00\\ud83d""#, r#""a\ufffdé\ufffd\\ud83d""#),
+            (r#""\ud83d\ud83d\ude00\n""#, r#""\ufffd\ud83d\ude00\n""#),
+        ] {
+            let raw = RawJson::new(written).expect("it is JSON");
+            assert_eq!(raw.get(), readable);
+            serde_json::from_str::<String>(raw.get()).expect("it can be read");
+        }
     }
 
     #[test]

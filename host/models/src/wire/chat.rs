@@ -69,7 +69,7 @@ impl Reader for Chat {
         if let Some(refusal) = message.refusal() {
             assembly.stop = Some(FinishReason::Refused(refusal.to_owned()));
         }
-        message.finish(assembly, events, false)
+        message.finish(assembly, events)
     }
 }
 

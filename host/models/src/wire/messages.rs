@@ -55,8 +55,9 @@ impl Reader for Messages {
             }
             "content_block_start" => {
                 let index = fields.number("index");
-                let index =
-                    index.unwrap_or_else(|| self.blocks.last().map_or(0, |it| it.index + 1));
+                let index = index.unwrap_or_else(|| {
+                    self.blocks.last().map_or(0, |it| it.index.saturating_add(1))
+                });
                 if let Some(block) = fields.raw("content_block") {
                     self.begin_block(index, block, assembly, events)?;
                 }
@@ -214,7 +215,7 @@ impl Messages {
             };
             let implied = serde_json::from_str(implied)
                 .map_err(|error| WireError::Malformed(error.to_string()))?;
-            let next = self.blocks.last().map_or(0, |it| it.index + 1);
+            let next = self.blocks.last().map_or(0, |it| it.index.saturating_add(1));
             self.begin_block(index.unwrap_or(next), implied, assembly, events)?;
         }
         let Some(open) = self.open(index) else { return Ok(()) };

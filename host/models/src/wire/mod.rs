@@ -19,7 +19,7 @@ use crate::body::Writer;
 use crate::format::{
     Caching, ServerError, WireCaps, WireError, WireFormat, WireOptions, WireRequest,
 };
-use crate::raw::{Fields, RawJson, string};
+use crate::raw::{Fields, RawJson, readable, string};
 use crate::split::{Form, Frame, Splitter};
 use crate::turn::{Block, ModelAnswer, ModelEvent, Part, Turn, TurnMessage};
 
@@ -158,7 +158,7 @@ fn arguments_object(arguments: &str) -> std::borrow::Cow<'_, str> {
         return "{}".into();
     }
     match Fields::parse(arguments) {
-        Some(_) => arguments.into(),
+        Some(_) => readable(arguments),
         None => serde_json::json!({ "INVALID_JSON": arguments }).to_string().into(),
     }
 }

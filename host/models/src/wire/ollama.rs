@@ -134,9 +134,15 @@ fn write_results(messages: &mut Writer<'_>, results: &[CallResult], names: &Call
 }
 
 /// An answer that is read.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Ollama {
     message: DeltaMessage,
+}
+
+impl Default for Ollama {
+    fn default() -> Self {
+        Self { message: DeltaMessage::with_whole_calls() }
+    }
 }
 
 impl Reader for Ollama {
@@ -180,6 +186,6 @@ impl Reader for Ollama {
         if !assembly.is_done {
             return Err(WireError::Cut);
         }
-        std::mem::take(&mut self.message).finish(assembly, events, true)
+        std::mem::take(&mut self.message).finish(assembly, events)
     }
 }

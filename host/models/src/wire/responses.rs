@@ -156,7 +156,8 @@ impl Responses {
         assembly: &mut Assembly,
         events: &mut Vec<ModelEvent>,
     ) -> Result<(), WireError> {
-        let index = index.unwrap_or_else(|| self.items.last().map_or(0, |open| open.index + 1));
+        let index = index
+            .unwrap_or_else(|| self.items.last().map_or(0, |open| open.index.saturating_add(1)));
         let open = self.open(Some(index), assembly)?;
         // The number comes again before the first item was complete.
         let open = match open.raw.is_some() {
