@@ -1,6 +1,6 @@
 //! Answers of OpenAI's Chat Completions, and of the many servers that are nearly compatible.
 
-use crate::assembly::Assembly;
+use crate::assembly::{Assembly, word};
 use crate::raw::Fields;
 use crate::turn::{Block, FinishReason, ModelEvent, TokenUsage};
 use crate::wire::delta::DeltaMessage;
@@ -26,9 +26,7 @@ impl Reader for Chat {
         if fields.raw("error").is_some() || choices.is_empty() && is_error(fields) {
             return Err(server_error(fields));
         }
-        if let Some(model) = fields.some_text("model") {
-            assembly.model = model.into_owned();
-        }
+        assembly.read_model(fields);
         let mut usage = fields.object("usage");
         // Only one was asked for.
         if let Some(choice) = choices.first().and_then(|choice| Fields::parse(choice.get())) {
@@ -67,7 +65,7 @@ impl Reader for Chat {
         }
         let message = std::mem::take(&mut self.message);
         if let Some(refusal) = message.refusal() {
-            assembly.stop = Some(FinishReason::Refused(refusal.to_owned()));
+            assembly.stop = Some(FinishReason::Refused(word(refusal)));
         }
         message.finish(assembly, events)
     }
@@ -80,9 +78,9 @@ impl Chat {
             "tool_calls" | "function_call" | "tool_use" => FinishReason::Calls,
             "length" | "max_tokens" | "model_length" => FinishReason::Length,
             "content_filter" => {
-                FinishReason::Refused(self.message.refusal().unwrap_or_default().to_owned())
+                FinishReason::Refused(word(self.message.refusal().unwrap_or_default()))
             }
-            other => FinishReason::Other(other.to_owned()),
+            other => FinishReason::Other(word(other)),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use serde_json::value::RawValue;
 
-use crate::assembly::{Assembly, finish_call};
+use crate::assembly::{Assembly, finish_call, word};
 use crate::merged::Merged;
 use crate::raw::{Fields, string};
 use crate::turn::{Block, FinishReason, ModelCall, ModelEvent, TokenUsage};
@@ -121,9 +121,7 @@ impl Messages {
         assembly: &mut Assembly,
         events: &mut Vec<ModelEvent>,
     ) -> Result<(), WireError> {
-        if let Some(model) = message.some_text("model") {
-            assembly.model = model.into_owned();
-        }
+        assembly.read_model(message);
         if let Some(usage) = message.object("usage") {
             assembly.usage = assembly.usage.updated(read_usage(&usage));
         }
@@ -149,9 +147,9 @@ impl Messages {
                 let why = details.as_ref().and_then(|details| {
                     details.some_text("explanation").or_else(|| details.some_text("category"))
                 });
-                FinishReason::Refused(why.unwrap_or_default().into_owned())
+                FinishReason::Refused(word(&why.unwrap_or_default()))
             }
-            other => FinishReason::Other(other.to_owned()),
+            other => FinishReason::Other(word(other)),
         });
     }
 

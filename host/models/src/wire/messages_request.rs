@@ -162,6 +162,7 @@ fn write_message(
         TurnMessage::User(content) => write_content(messages, "user", |items| {
             write_parts(items, content, is_marked);
         }),
+        TurnMessage::Results(results) if results.is_empty() => {}
         TurnMessage::Results(results) => write_content(messages, "user", |items| {
             for (index, result) in results.iter().enumerate() {
                 items.object_item(|item| {

@@ -94,10 +94,10 @@ impl Decoder {
         Ok(ModelAnswer {
             provider: self.provider,
             format: self.format,
-            model: self.assembly.model,
             blocks,
             stop,
             usage: self.assembly.usage,
+            model: self.assembly.model(),
         })
     }
 }

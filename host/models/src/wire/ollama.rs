@@ -1,6 +1,6 @@
 //! Ollama's chat: one JSON value a line.
 
-use crate::assembly::Assembly;
+use crate::assembly::{Assembly, word};
 use crate::body::{Writer, object};
 use crate::raw::Fields;
 use crate::turn::{
@@ -156,9 +156,7 @@ impl Reader for Ollama {
         if fields.raw("error").is_some() {
             return Err(server_error(fields));
         }
-        if let Some(model) = fields.some_text("model") {
-            assembly.model = model.into_owned();
-        }
+        assembly.read_model(fields);
         if let Some(message) = fields.object("message") {
             self.message.add(&message, assembly, events)?;
         }
@@ -167,7 +165,7 @@ impl Reader for Ollama {
             assembly.stop = Some(match fields.some_text("done_reason").as_deref() {
                 None | Some("stop") => FinishReason::End,
                 Some("length") => FinishReason::Length,
-                Some(other) => FinishReason::Other(other.to_owned()),
+                Some(other) => FinishReason::Other(word(other)),
             });
             assembly.usage = TokenUsage {
                 input: fields.number("prompt_eval_count"),

@@ -212,3 +212,31 @@ fn largest_numbers_are_only_numbers() {
         assert_eq!(answer(WireFormat::Chat, &chat).calls().count(), 2);
     }
 }
+
+#[test]
+fn words_of_a_server_are_short_and_neutral() {
+    let long = format!("\\u001b[2J{}", "x".repeat(10_000));
+    for (format, stream) in [
+        (
+            WireFormat::Messages,
+            format!(r#"{{"type":"message","model":"{long}","stop_reason":"{long}"}}"#),
+        ),
+        (
+            WireFormat::Chat,
+            format!(r#"{{"model":"{long}","choices":[{{"finish_reason":"{long}"}}]}}"#),
+        ),
+        (
+            WireFormat::Responses,
+            format!(
+                r#"{{"object":"response","model":"{long}","incomplete_details":{{"reason":"{long}"}}}}"#
+            ),
+        ),
+        (WireFormat::Ollama, format!(r#"{{"model":"{long}","done":true,"done_reason":"{long}"}}"#)),
+    ] {
+        let got = answer(format, &stream);
+        let berth_models::FinishReason::Other(reason) = &got.stop else { panic!("{:?}", got.stop) };
+        for word in [reason, &got.model] {
+            assert!((100..300).contains(&word.len()) && !word.contains('\u{1b}'), "{word}");
+        }
+    }
+}

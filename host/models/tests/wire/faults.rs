@@ -523,14 +523,27 @@ fn complete_answer_needs_no_end_of_its_connection() {
             let began = Instant::now();
             assert_eq!(ask(format, &open).await.1.expect("it answers").text(), "Hi");
             assert!(began.elapsed() < Duration::from_millis(450), "{:?}", began.elapsed());
-            // One connection serves many turns.
-            let kept = in_order(vec![("200 OK", vec![], whole(format))]);
-            let (client, _) = client();
-            for _ in 0..3 {
-                assert!(ask_with(&client, &endpoint(format, &kept)).await.1.is_ok());
-            }
-            assert_eq!((kept.asked().len(), kept.connections()), (3, 1));
         }
+    });
+}
+
+#[test]
+fn local_servers_may_close_each_connection() {
+    run(async {
+        // It says that the connection stays open, and closes it with the next request.
+        let server = Server::plain(|asked, wire| {
+            respond(wire, "200 OK", &[], whole(WireFormat::Chat).as_bytes())?;
+            assert_eq!(asked.header("connection"), Some("close"));
+            wire.flush()?;
+            close()
+        });
+        let (client, _) = client();
+        let endpoint = endpoint(WireFormat::Chat, &server);
+        for _ in 0..20 {
+            let (events, answer) = ask_with(&client, &endpoint).await;
+            assert_eq!((answer.expect("it answers").text().as_str(), retries(&events)), ("Hi", 0));
+        }
+        assert_eq!((server.asked().len(), server.connections()), (20, 20));
     });
 }
 
