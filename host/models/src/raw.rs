@@ -109,6 +109,14 @@ impl<'j> Fields<'j> {
         serde_json::from_str(text).ok()
     }
 
+    /// The same for the first object of a list, too: Gemini puts errors in one.
+    pub(crate) fn parse_first(text: &'j str) -> Option<Self> {
+        Self::parse(text).or_else(|| {
+            let list: Vec<&RawValue> = serde_json::from_str(text).ok()?;
+            Self::parse(list.first()?.get())
+        })
+    }
+
     /// All fields, also those that are `null`.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &'j RawValue)> {
         self.0.iter().map(|(key, value)| (&**key, *value))

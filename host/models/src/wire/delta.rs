@@ -196,6 +196,8 @@ impl DeltaMessage {
             }
         }
         match self.find(index) {
+            // Some servers say all of them again at the end.
+            Some(open) if open.arguments == arguments && is_object(&arguments) => Ok(()),
             Some(open) => assembly.add_arguments(&mut open.arguments, &arguments),
             None => Ok(()),
         }
@@ -239,6 +241,10 @@ impl DeltaMessage {
     }
 }
 
+fn is_object(json: &str) -> bool {
+    Fields::parse(json).is_some()
+}
+
 impl Open {
     /// Whether a piece is of another call than this one, although it has no other number.
     fn is_other(&self, index: Option<u64>, id: &str, name: &str, arguments: &str) -> bool {
@@ -250,7 +256,7 @@ impl Open {
         }
         // No IDs to compare: a name begins a call. With a number, the name may be repeated with
         // each piece, but nothing follows arguments that are complete.
-        let is_complete = Fields::parse(&self.arguments).is_some();
+        let is_complete = is_object(&self.arguments);
         match index {
             None => !self.name.is_empty() && (name != self.name || is_complete),
             Some(_) => {

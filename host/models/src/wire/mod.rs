@@ -117,7 +117,7 @@ fn frame_into(
         assembly.is_done = true;
         return Ok(());
     }
-    let Some(fields) = Fields::parse(&frame.data) else {
+    let Some(fields) = Fields::parse_first(&frame.data) else {
         let start = neutral_line(cut(&frame.data, 100));
         return Err(WireError::Malformed(format!("`{start}` is not a JSON object")));
     };

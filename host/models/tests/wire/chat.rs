@@ -140,6 +140,15 @@ fn calls_are_told_apart_whatever_the_server_leaves_out() {
         ]),
         [r#"a read {"n": 1}"#, "call_0 read {}"]
     );
+    // All arguments again at the end.
+    assert_eq!(
+        read(&[
+            r#"{"index":0,"id":"a","function":{"name":"read","arguments":"{\"n\":"}}"#,
+            r#"{"index":0,"function":{"arguments":"1}"}}"#,
+            r#"{"index":0,"function":{"arguments":"{\"n\":1}"}}"#,
+        ]),
+        [r#"a read {"n":1}"#]
+    );
     // As it was before there were parallel calls.
     let old = stream(
         &[
@@ -201,6 +210,7 @@ fn errors_and_missing_ends_are_errors() {
         r#"{"object":"error","message":"boom","type":"BadRequestError","code":400}"#,
         r#"{"error":"boom"}"#,
         r#"{"detail":"boom"}"#,
+        r#"[{"error":{"message":"boom","status":"INVALID_ARGUMENT"}}]"#,
         r#"{"choices":[{"error":{"message":"boom"},"finish_reason":"error"}]}"#,
     ] {
         for stream in [data(&[&chunk(r#"{"content":"Hi"}"#), error]), error.to_owned()] {

@@ -92,6 +92,79 @@ fn every_cut_into_two_gives_the_same() {
     }
 }
 
+fn parts() -> impl Strategy<Value = Vec<Part>> {
+    let one = prop_oneof![
+        "[a-z\"\\\\\\n\u{0}é ]{0,6}".prop_map(Part::Text),
+        "[A-Za-z+/]{4}".prop_map(|data| image(&data)),
+    ];
+    vec(one, 0..3)
+}
+
+fn blocks() -> impl Strategy<Value = Vec<Block>> {
+    let own = || {
+        prop::option::of("[a-z]{1,4}")
+            .prop_map(|it| it.map(|it| raw(&format!("{{\"{it}\" : 1.0}}"))))
+    };
+    let one = prop_oneof![
+        ("[a-z\" ]{0,6}", own()).prop_map(|(text, raw)| Block::Text { text, raw }),
+        ("[a-z]{0,6}", own()).prop_map(|(text, raw)| Block::Thinking { text, raw }),
+        own().prop_map(|it| Block::Opaque(it.unwrap_or_else(|| raw("{}")))),
+        ("[a-z:é]{1,50}", "[a-z]{1,5}", "[{}a\":]{0,6}", own()).prop_map(
+            |(id, name, arguments, raw)| { Block::Call(ModelCall { id, name, arguments, raw }) }
+        ),
+    ];
+    vec(one, 0..4)
+}
+
+/// A message of any kind, of this provider or another one.
+fn message() -> impl Strategy<Value = TurnMessage> {
+    prop_oneof![
+        parts().prop_map(TurnMessage::User),
+        (any::<bool>(), 0..4usize, blocks()).prop_map(|(is_own, format, blocks)| {
+            TurnMessage::Model(ModelAnswer {
+                provider: if is_own { PROVIDER } else { "other" }.to_owned(),
+                format: FORMATS[format],
+                model: "m".to_owned(),
+                blocks,
+                stop: berth_models::FinishReason::End,
+                usage: TokenUsage::default(),
+            })
+        }),
+        vec(("[a-z:é]{1,50}", parts(), any::<bool>()), 0..3).prop_map(|results| {
+            let result = |(call, content, failed)| CallResult {
+                call,
+                name: "t".to_owned(),
+                content,
+                failed,
+            };
+            TurnMessage::Results(results.into_iter().map(result).collect())
+        }),
+    ]
+}
+
+proptest! {
+    #![proptest_config(cases(200))]
+
+    /// Any conversation is JSON in each format, and begins with the bytes that it had when it was
+    /// shorter.
+    #[test]
+    fn conversations_only_grow(messages in vec(message(), 1..6)) {
+        for format in FORMATS {
+            let mut turn = turn();
+            let mut before = body_text(format, &turn, &options());
+            for message in &messages {
+                turn.messages.push(message.clone());
+                let after = body_text(format, &turn, &options());
+                let parsed: Result<Value, _> = serde_json::from_str(&after);
+                prop_assert!(parsed.is_ok(), "{:?}: {}", parsed, after);
+                let beginning = before.strip_suffix("]}").expect("the messages are last");
+                prop_assert!(after.starts_with(beginning), "{}\n{}", before, after);
+                before = after;
+            }
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(cases(64))]
 
