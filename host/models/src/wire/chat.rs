@@ -91,20 +91,25 @@ fn is_error(fields: &Fields<'_>) -> bool {
         || fields.text("object").as_deref() == Some("error") && fields.raw("message").is_some()
 }
 
-pub(super) fn read_usage(usage: &Fields<'_>) -> TokenUsage {
+fn read_usage(usage: &Fields<'_>) -> TokenUsage {
     let prompt = usage.object("prompt_tokens_details").unwrap_or_default();
     let completion = usage.object("completion_tokens_details").unwrap_or_default();
     let cache_read =
         prompt.number("cached_tokens").or_else(|| usage.number("prompt_cache_hit_tokens"));
     let cache_written =
         prompt.number("cache_write_tokens").or_else(|| usage.number("cache_creation_input_tokens"));
+    // Some servers count thinking only in the total.
+    let beyond_prompt = usage
+        .number("total_tokens")
+        .zip(usage.number("prompt_tokens"))
+        .map(|(total, prompt)| total.saturating_sub(prompt));
     // Here the cached ones are part of all.
     let cached = cache_read.unwrap_or(0).saturating_add(cache_written.unwrap_or(0));
     TokenUsage {
         input: usage.number("prompt_tokens").map(|all| all.saturating_sub(cached)),
         cache_read,
         cache_written,
-        output: usage.number("completion_tokens"),
+        output: usage.number("completion_tokens").max(beyond_prompt),
         reasoning: completion.number("reasoning_tokens"),
     }
 }

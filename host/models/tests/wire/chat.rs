@@ -181,6 +181,11 @@ fn nearly_compatible_servers_are_understood() {
         r#"{"choices":[{"delta":{},"finish_reason":"stop"}],"x_groq":{"usage":{"prompt_tokens":5,"completion_tokens":6}}}"#,
     ]);
     assert_eq!(answer(FORMAT, &groq).usage, usage([Some(5), None, None, Some(6), None]));
+    // Thinking is counted only in the total.
+    let apart = data(&[
+        r#"{"choices":[{"delta":{},"finish_reason":"stop"}],"usage":{"prompt_tokens":5,"completion_tokens":6,"total_tokens":111,"completion_tokens_details":{"reasoning_tokens":100}}}"#,
+    ]);
+    assert_eq!(answer(FORMAT, &apart).usage, usage([Some(5), None, None, Some(106), Some(100)]));
     // `[DONE]` without a reason; an answer that isn't streamed.
     assert_eq!(answer(FORMAT, &data(&[&chunk(r#"{"content":"Hi"}"#), "[DONE]"])).text(), "Hi");
     let whole = r#"{

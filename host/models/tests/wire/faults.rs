@@ -41,14 +41,14 @@ impl Records {
     }
 }
 
-/// A client that waits little.
+/// A client that waits little between attempts.
 pub(crate) fn client() -> (ModelClient, Arc<Records>) {
     let records = Arc::<Records>::default();
     let mut client = ModelClient::new(Door::new(Network::default(), Arc::clone(&records) as _));
     client.times = AnswerTimes {
-        first: Duration::from_millis(1500),
-        idle: Duration::from_millis(500),
-        total: Duration::from_secs(20),
+        first: Duration::from_secs(20),
+        idle: Duration::from_secs(20),
+        total: Duration::from_secs(60),
     };
     client.retries =
         ModelRetries { count: 2, base: Duration::from_millis(10), longest: Duration::from_secs(2) };
@@ -367,7 +367,9 @@ fn keep_alives_keep_an_answer_alive() {
             close()
         });
         let began = Instant::now();
-        let (_, answer) = ask(WireFormat::Chat, &server).await;
+        let (mut client, _) = client();
+        client.times.idle = Duration::from_secs(1);
+        let (_, answer) = ask_with(&client, &endpoint(WireFormat::Chat, &server)).await;
         assert_eq!(answer.expect("it answers").text(), "Hi");
         assert!(began.elapsed() > Duration::from_secs(1), "longer than the limit without a byte");
     });
@@ -390,6 +392,8 @@ fn servers_that_stall_are_given_up() {
             }
         });
         let (mut client, records) = client();
+        client.times.first = Duration::from_millis(1500);
+        client.times.idle = Duration::from_millis(500);
         let asked = ask_with(&client, &endpoint(WireFormat::Chat, &silent)).await;
         assert_eq!(failed(&asked).kind, Kind::Time);
         assert!(failed(&asked).message.contains("sent nothing for 2 seconds"), "{:?}", asked.1);
@@ -522,7 +526,7 @@ fn complete_answer_needs_no_end_of_its_connection() {
             });
             let began = Instant::now();
             assert_eq!(ask(format, &open).await.1.expect("it answers").text(), "Hi");
-            assert!(began.elapsed() < Duration::from_millis(450), "{:?}", began.elapsed());
+            assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
         }
     });
 }
