@@ -10,6 +10,7 @@ mod ollama;
 mod responses;
 mod responses_request;
 
+use std::collections::HashMap;
 use std::fmt;
 
 use berth_contract::text::{cut, neutral_line};
@@ -219,26 +220,26 @@ impl<'t> Returned<'t> {
 }
 
 /// The IDs of calls as they go to a provider. Those of another one may have characters that this
-/// one refuses.
+/// one refuses. They are learnt while the messages are written, so that nothing later changes what
+/// stands before.
+#[derive(Default)]
 struct CallNames<'t> {
-    foreign: std::collections::HashMap<&'t str, String>,
+    foreign: HashMap<&'t str, String>,
 }
 
 impl<'t> CallNames<'t> {
-    fn new(turn: &'t Turn, format: WireFormat, options: &WireOptions) -> Self {
-        let mut foreign = std::collections::HashMap::new();
-        for message in &turn.messages {
-            let TurnMessage::Model(answer) = message else { continue };
-            if Returned::new(answer, format, options).is_own {
-                continue;
-            }
-            for call in answer.calls().filter(|call| !is_plain(&call.id)) {
-                let plain: String =
-                    call.id.chars().filter(|c| is_plain_char(*c)).take(32).collect();
-                foreign.insert(&*call.id, format!("{plain}_{}", foreign.len()));
-            }
+    fn learn(&mut self, message: &'t TurnMessage, format: WireFormat, options: &WireOptions) {
+        let TurnMessage::Model(answer) = message else { return };
+        if Returned::new(answer, format, options).is_own {
+            return;
         }
-        Self { foreign }
+        for call in answer.calls().filter(|call| !is_plain(&call.id)) {
+            let number = self.foreign.len();
+            self.foreign.entry(&call.id).or_insert_with(|| {
+                let plain = call.id.chars().filter(|c| is_plain_char(*c)).take(32);
+                format!("{}_{number}", plain.collect::<String>())
+            });
+        }
     }
 
     fn get<'n>(&'n self, id: &'n str) -> &'n str {

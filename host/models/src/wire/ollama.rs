@@ -46,12 +46,13 @@ pub(super) fn request(turn: &Turn, options: &WireOptions) -> WireRequest {
         if !turn.forbid_calls {
             write_tools(body, turn);
         }
-        let names = CallNames::new(turn, FORMAT, options);
+        let mut names = CallNames::default();
         body.array("messages", |messages| {
             if !turn.system.is_empty() {
                 write_texts(messages, "system", &turn.system, &[]);
             }
             for message in &turn.messages {
+                names.learn(message, FORMAT, options);
                 match message {
                     TurnMessage::User(content) => {
                         write_texts(messages, "user", &joined_text(content), content);

@@ -70,7 +70,7 @@ fn broken(stream: &str, breaks: &[(prop::sample::Index, Break)]) -> Vec<u8> {
 
 /// Many cases where time doesn't matter.
 fn cases(few: u32) -> ProptestConfig {
-    let cases = if std::env::var_os("BERTH_SOAK").is_some() { few * 500 } else { few };
+    let cases = if std::env::var_os("BERTH_SOAK").is_some() { few * 100 } else { few };
     ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() }
 }
 
