@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use serde::de::{self, MapAccess, SeqAccess, Visitor};
+use serde::de::{self, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 
@@ -157,7 +157,7 @@ impl<'j> Fields<'j> {
 
 /// The items of an array. Empty for any other value.
 pub(crate) fn items(value: &RawValue) -> Vec<&RawValue> {
-    serde_json::from_str::<Items<'_>>(value.get()).map(|items| items.0).unwrap_or_default()
+    serde_json::from_str(value.get()).unwrap_or_default()
 }
 
 /// A number of tokens and the like. Some servers write them as floats.
@@ -199,30 +199,6 @@ pub(crate) fn inside(value: &RawValue) -> Option<&str> {
     value.get().strip_prefix('"')?.strip_suffix('"')
 }
 
-struct Items<'j>(Vec<&'j RawValue>);
-
-impl<'de: 'j, 'j> Deserialize<'de> for Items<'j> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct List;
-        impl<'de> Visitor<'de> for List {
-            type Value = Items<'de>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an array")
-            }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
-                let mut items = Vec::new();
-                while let Some(item) = seq.next_element()? {
-                    items.push(item);
-                }
-                Ok(Items(items))
-            }
-        }
-        deserializer.deserialize_seq(List)
-    }
-}
-
 impl<'de: 'j, 'j> Deserialize<'de> for Fields<'j> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Object;
@@ -246,29 +222,8 @@ impl<'de: 'j, 'j> Deserialize<'de> for Fields<'j> {
 }
 
 /// The name of a field. Only one with escapes is copied.
-struct Key<'j>(Cow<'j, str>);
-
-impl<'de: 'j, 'j> Deserialize<'de> for Key<'j> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Name;
-        impl<'de> Visitor<'de> for Name {
-            type Value = Key<'de>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a name")
-            }
-
-            fn visit_borrowed_str<E: de::Error>(self, name: &'de str) -> Result<Self::Value, E> {
-                Ok(Key(Cow::Borrowed(name)))
-            }
-
-            fn visit_str<E: de::Error>(self, name: &str) -> Result<Self::Value, E> {
-                Ok(Key(Cow::Owned(name.to_owned())))
-            }
-        }
-        deserializer.deserialize_str(Name)
-    }
-}
+#[derive(Deserialize)]
+struct Key<'j>(#[serde(borrow)] Cow<'j, str>);
 
 #[cfg(test)]
 mod tests {
