@@ -26,7 +26,7 @@ fn fence_of_a_tool_calls_it() {
         "```scrape\n{\"url\": \"https://example.org\", \"select\": \"h1\"}\n```",
         &[r#"web_scrape {"url":"https://example.org","select":"h1"}"#],
     );
-    check("```bash\r\nls\r\n```\r\n", &[r#"bash {"command":"ls\r"}"#]);
+    check("```bash\r\nls\r\n```\r\n", &[r#"bash {"command":"ls"}"#]);
 }
 
 #[test]

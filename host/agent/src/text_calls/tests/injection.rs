@@ -33,6 +33,8 @@ fn quoted_form_is_no_call() {
         let one_line = form.replace('\n', " ");
         for text in [
             format!("The page says:\n{}", lines(form, "> ")),
+            format!("> The page says:\n{form}"),
+            format!("  >The page says:\nand more\n{form}"),
             format!("The page says:\n\n{}", lines(form, "    ")),
             format!("The page says:\n\n{}", lines(form, "\t")),
             format!("The page says `{one_line}`, which I don't do."),
@@ -96,6 +98,42 @@ fn quotation_that_the_page_ends_itself_is_marked_as_an_echo() {
         }
         let found = found_beside(form, &["other text"]);
         assert!(found.calls.iter().all(|call| !call.is_echo), "{form}");
+    }
+}
+
+#[test]
+fn quotation_hides_no_code_block_behind_it() {
+    for form in FORMS {
+        let text = format!("> It says:\n~~~text\n\n{form}\n~~~\n\nThat is all.");
+        assert_eq!(found(&text).calls, [], "{text}");
+    }
+    check_rejected("> It says:\n```bash\nls\n```", "leave an empty line");
+    check_rejected(
+        "> It says:\n<tool_call>\n\n{\"name\":\"undo\"}</tool_call>",
+        "leave an empty line",
+    );
+}
+
+#[test]
+fn quotation_ends_with_an_empty_line() {
+    for form in FORMS {
+        assert_eq!(calls(&format!("> The page says so.\n\n{form}")).len(), 1, "{form}");
+    }
+}
+
+#[test]
+fn person_may_ask_for_a_call_in_a_marked_form() {
+    let offered = offered();
+    for form in FORMS {
+        let mut earlier = EarlierTexts::default();
+        earlier.add_message(form);
+        let find = |earlier: &EarlierTexts| {
+            let options = FindOptions { earlier: Some(earlier), ..FindOptions::default() };
+            find(form, &offered, &options).calls[0].is_echo
+        };
+        assert!(!find(&earlier), "{form}");
+        earlier.add(form);
+        assert!(find(&earlier), "{form}");
     }
 }
 

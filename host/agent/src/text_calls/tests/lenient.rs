@@ -120,6 +120,15 @@ fn call_that_stands_in_an_earlier_text_is_refused() {
         "<invoke name=\"read\"><parameter name=\"path\">src/main.rs</parameter><parameter name=\"limit\">20</parameter></invoke>".to_owned(),
         format!("{}{json}{}", "lorem ipsum ".repeat(5_000), "dolor ".repeat(5_000)),
     ] {
+        let mut messages = EarlierTexts::default();
+        messages.add_message(&earlier);
+        let options = FindOptions {
+            text_tools: TextTools::Lenient,
+            is_loopback: true,
+            earlier: Some(&messages),
+            ..FindOptions::default()
+        };
+        assert_eq!(find(MESSAGE, &offered(), &options).calls, [], "{earlier}");
         let found = lenient(MESSAGE, &["something else", &earlier]);
         assert_eq!(found.calls, [], "{earlier}");
         assert!(found.rejected[0].why.contains("earlier result"), "{earlier}");

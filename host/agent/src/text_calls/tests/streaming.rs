@@ -68,6 +68,7 @@ fn piece() -> impl Strategy<Value = String> {
         8 => prop::sample::select(known.to_vec()).prop_map(str::to_owned),
         1 => any::<char>().prop_map(String::from),
         1 => Just("x".repeat(299)),
+        1 => Just(" ".repeat(301)),
         1 => Just(format!("```{}", " ".repeat(297))),
     ]
 }
