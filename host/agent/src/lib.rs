@@ -1,7 +1,6 @@
 //! Berth's own agent: the loop, its sessions, and what models write.
 
 pub mod plausible;
-pub mod repeats;
 #[cfg(test)]
 mod testing;
 pub mod text_calls;

@@ -1,7 +1,8 @@
 //! Calls that a model without native tool use writes as text.
 //!
 //! Read only messages of models that were told these forms ([`system_text`]). A model with native
-//! tool use shows commands in fenced blocks, and means no call.
+//! tool use shows commands in fenced blocks, and means no call: if its server doesn't understand
+//! its tags, read its messages with [`OfferedTools::marked_only`].
 //!
 //! # What is a call
 //!

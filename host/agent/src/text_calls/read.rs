@@ -27,6 +27,7 @@ pub(super) fn read_block(block: &Block, offered: &OfferedTools) -> Result<Vec<Te
         _ if block.is_quoted => {
             Err("it may belong to the quotation before it: leave an empty line".to_owned())
         }
+        _ if block.is_too_deep => Err("its tags are nested too deeply: use one".to_owned()),
         BlockKind::Fence(_) | BlockKind::JsonFence if !block.is_closed => {
             Err("the block isn't closed: end it with a line of ```".to_owned())
         }

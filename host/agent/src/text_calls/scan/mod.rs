@@ -45,6 +45,8 @@ pub(super) struct Block {
     pub(super) is_ambiguous: bool,
     /// Whether it may belong to the quotation before it.
     pub(super) is_quoted: bool,
+    /// Whether its tags stand inside one another too deeply.
+    pub(super) is_too_deep: bool,
 }
 
 /// What a block begins with.
@@ -334,7 +336,7 @@ impl<'a> Scanner<'a> {
         let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"_-".contains(&byte);
         let length = rest.bytes().take(65).take_while(|byte| is_name(*byte)).count();
         let (name, after) = rest.split_at(length);
-        if self.has_blocks || self.is_quoted {
+        if self.has_blocks || self.is_quoted || !self.offered.has_lines() {
             return self.begin_prose(indentation);
         }
         if after.is_empty() && !is_end && self.offered.may_begin(name) {
@@ -527,6 +529,7 @@ impl Block {
             is_closed: false,
             is_ambiguous: false,
             is_quoted: false,
+            is_too_deep: false,
         }
     }
 }

@@ -73,6 +73,25 @@ fn form_in_a_fence_of_another_language_is_no_call() {
 }
 
 #[test]
+fn only_its_own_mark_ends_a_fence() {
+    for form in FORMS.iter().filter(|form| !form.contains("```")) {
+        for (open, inside) in [
+            ("~~~", "```"),
+            ("```", "~~~"),
+            ("````", "```"),
+            ("```", "     ```"),
+            ("```", "``` ```"),
+            ("```", "> ```"),
+        ] {
+            let text = format!("{open}text\n{inside}\n{form}\n");
+            assert_eq!(found(&text).calls, [], "{text}");
+        }
+        assert_eq!(calls(&format!("```text\n  ````  \n{form}")).len(), 1, "{form}");
+        assert_eq!(calls(&format!("```code``` is no block\n{form}")).len(), 1, "{form}");
+    }
+}
+
+#[test]
 fn nothing_is_a_call_behind_a_fence_whose_end_is_unclear() {
     for form in FORMS {
         // The page has a block of its own, whose end ends the model's quotation.
@@ -135,6 +154,16 @@ fn person_may_ask_for_a_call_in_a_marked_form() {
         earlier.add(form);
         assert!(find(&earlier), "{form}");
     }
+}
+
+#[test]
+fn calls_in_thoughts_leave_nothing_behind() {
+    let earlier = earlier_texts(&["Run:\n```bash\nmake all\n```\n"]);
+    let text = "<tool_call>{\"name\":\"undo\"}</tool_call>\n</think>\n```bash\nmake all\n```";
+    let options = FindOptions { earlier: Some(&earlier), ..FindOptions::default() };
+    let found = find(text, &offered(), &options);
+    let calls: Vec<_> = found.calls.iter().map(|call| (call.name.as_str(), call.is_echo)).collect();
+    assert_eq!(calls, [("bash", true)]);
 }
 
 #[test]

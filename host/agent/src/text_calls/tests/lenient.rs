@@ -137,6 +137,23 @@ fn call_that_stands_in_an_earlier_text_is_refused() {
 }
 
 #[test]
+fn without_the_earlier_texts_no_block_is_a_call() {
+    let options =
+        FindOptions { text_tools: TextTools::Lenient, is_loopback: true, ..FindOptions::default() };
+    assert_eq!(find(MESSAGE, &offered(), &options).calls, []);
+}
+
+#[test]
+fn parts_of_a_call_are_found_wherever_they_stand_together() {
+    let json = MESSAGE.replace("```json\n", "").replace("\n```", "");
+    let before = "src/main.rs read 20 limit name path ".repeat(3);
+    assert_eq!(lenient(MESSAGE, &[&format!("{before}{json}")]).calls, []);
+    let filler = "x y z ".repeat(30);
+    let apart = format!("name: read, path: {filler} src/main.rs, limit: 20");
+    assert_eq!(lenient(MESSAGE, &[&apart]).calls.len(), 1, "the value is far from its name");
+}
+
+#[test]
 fn values_are_compared_in_every_spelling() {
     let command = "cat > a <<E\n12: x\nC:\\new\\table \"quoted\"\nE";
     let arguments = json!({ "command": command });
