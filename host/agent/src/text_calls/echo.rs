@@ -4,8 +4,8 @@
 //! page say", or because the page asks for it. What is compared is what stays the same when a call
 //! is written in another way: the letters and digits of its tool, of its arguments and their
 //! values. White space, the order of keys, escapes, quotation marks, fences, tags and line numbers
-//! don't count. A call stands in a text if the text has all of them close together, each value
-//! behind its argument.
+//! don't count. A call stands in a text if the text has the longest of them close together, each
+//! value behind its argument.
 
 use serde_json::Value;
 
@@ -94,6 +94,7 @@ impl EarlierTexts {
         add_parts(&mut parts, "", tag, &call.arguments);
         parts.sort_by_key(|part| std::cmp::Reverse(part.length()));
         parts.truncate(MAX_PARTS);
+        keep_most(&mut parts);
         if tag.is_none() {
             let before = NAME_MARKS.map(str::to_owned).to_vec();
             parts.push(Part { before, texts: vec![normalize(&call.name)] });
@@ -104,6 +105,18 @@ impl EarlierTexts {
         let compared = self.texts.iter().filter(|(_, is_message)| !(is_marked && *is_message));
         compared.into_iter().any(|(text, _)| has_all(text, &parts, window))
     }
+}
+
+/// Leaves the longest parts, which together are two thirds of all: a small argument beside them
+/// makes a call no other one.
+fn keep_most(parts: &mut Vec<Part>) {
+    let all: usize = parts.iter().map(Part::length).sum();
+    let mut kept = 0;
+    parts.retain(|part| {
+        let is_kept = kept * 3 < all * 2 || all == 0;
+        kept += part.length();
+        is_kept
+    });
 }
 
 /// Adds each value of the arguments, with the name of its argument before it.

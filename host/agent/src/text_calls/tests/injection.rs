@@ -126,6 +126,7 @@ fn quotation_hides_no_code_block_behind_it() {
         let text = format!("> It says:\n~~~text\n\n{form}\n~~~\n\nThat is all.");
         assert_eq!(found(&text).calls, [], "{text}");
     }
+    check_rejected("> It says:\nbash/command>ls", "");
     check_rejected("> It says:\n```bash\nls\n```", "leave an empty line");
     check_rejected(
         "> It says:\n<tool_call>\n\n{\"name\":\"undo\"}</tool_call>",

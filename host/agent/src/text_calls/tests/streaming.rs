@@ -230,6 +230,14 @@ fn prose_is_shown_at_once() {
 }
 
 #[test]
+fn white_space_is_not_held_for_ever() {
+    let offered = offered();
+    let mut splitter = CallSplitter::new(&offered, TextTools::Strict);
+    let spaces = " ".repeat(400);
+    assert_eq!(splitter.push(&spaces).text, spaces);
+}
+
+#[test]
 fn thoughts_arrive_apart() {
     let offered = offered();
     let mut splitter = CallSplitter::new(&offered, TextTools::Strict);
