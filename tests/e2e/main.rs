@@ -6,6 +6,7 @@
 mod support;
 
 mod admission;
+mod agent;
 mod answers;
 mod approvals;
 mod approvals_always;

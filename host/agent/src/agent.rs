@@ -10,10 +10,10 @@ use serde_json::Value;
 use crate::AgentError;
 use crate::calls::{self, TextForms, Wanted};
 use crate::context::{self, COMPRESS};
-use crate::conversation::{Conversation, lost_result};
+use crate::conversation::Conversation;
 use crate::ending::{EndKind, Ending, Spent};
 use crate::events::{RunEvent, RunEvents, text_of};
-use crate::outside::{AskError, Outside, ReadyCall};
+use crate::outside::{AskError, Live, ReadyCall};
 use crate::record::{
     Compressed, CompressionMethod, Ended, Entry, RecordedResult, SessionFile, Task,
 };
@@ -28,23 +28,21 @@ const AT_ONCE: usize = 8;
 /// Answers in a row that were cut or empty, after which the task ends.
 const MAX_BROKEN: usize = 3;
 
-/// Bytes of a result's text in an event.
-const MAX_SHOWN: usize = 64 * 1024;
+/// What is said of a call whose process was killed.
+const LOST: &str = "[The call was interrupted: Berth ended before it had the result. It may have had effects. Look before you repeat it.]";
 
 /// An agent in one session.
 pub struct Agent {
     settings: AgentSettings,
-    outside: Outside,
-    /// `None`: nothing is recorded, since it is a record that runs.
-    file: Option<SessionFile>,
+    outside: Arc<Live>,
+    file: SessionFile,
     conversation: Conversation,
-    /// The number of entries of the session.
-    entries: usize,
     tools: Vec<Arc<Definition>>,
     forms: TextForms,
     repetition: Repetition,
     meter: TokenMeter,
     spent: Spent,
+    began: TaskStart,
     /// The last answers were cut or empty.
     broken: usize,
     /// All calls of the last answer were denied.
@@ -61,31 +59,36 @@ enum Next {
 impl Agent {
     pub(crate) fn new(
         settings: AgentSettings,
-        outside: Outside,
-        file: Option<SessionFile>,
+        outside: Arc<Live>,
+        file: SessionFile,
         conversation: Conversation,
         spent: Spent,
     ) -> Self {
         let mut forms = TextForms::new(&settings);
         for said in conversation.said() {
             forms.used_native |= matches!(&said.message, TurnMessage::Model(answer) if answer.calls().next().is_some());
-            forms.made += said.results.len();
             context::texts(&said.message).for_each(|text| forms.earlier.add(text));
         }
+        let began = TaskStart { spent, at: Instant::now(), waited: outside.waited() };
         Self {
             settings,
             outside,
             file,
             conversation,
-            entries: 0,
             tools: Vec::new(),
             forms,
             repetition: Repetition::new(RepetitionLimits::default()),
             meter: TokenMeter::new(),
             spent,
+            began,
             broken: 0,
             denied: false,
         }
+    }
+
+    /// Some of what the model has read isn't known any more.
+    pub(crate) fn lose_earlier_texts(&mut self) {
+        self.forms.earlier.lose();
     }
 
     /// What the whole session has taken so far.
@@ -100,12 +103,22 @@ impl Agent {
 
     /// Summarises the older part of the conversation because the person wants it.
     pub async fn compact(&mut self, events: &mut dyn RunEvents, cancel: &CancellationToken) {
+        self.began = self.begin();
         let text = match self.compress(CompressionMethod::Manual, events, cancel).await {
             Ok(Ok(())) => return,
             Ok(Err(why)) => why,
             Err(error) => error.to_string(),
         };
+        if let Err(error) = self.notice(text, events).await {
+            events.event(RunEvent::Notice { text: error.to_string() });
+        }
+    }
+
+    /// Tells the person something, and records it.
+    async fn notice(&mut self, text: String, events: &mut dyn RunEvents) -> Result<(), AgentError> {
+        self.append(&Entry::Notice(text.clone())).await?;
         events.event(RunEvent::Notice { text });
+        Ok(())
     }
 
     /// Works on a task until it ends. The session can go on with another task then, whatever the
@@ -138,14 +151,9 @@ impl Agent {
         events: &mut dyn RunEvents,
         cancel: &CancellationToken,
     ) -> Result<Ending, AgentError> {
-        let limits = Limits::new(self);
-        for call in self.conversation.lost_calls() {
-            let ready = ReadyCall::without_arguments(&call.id, &call.name);
-            let mut lost = RecordedResult::new(&ready, Vec::new(), Some(Category::Cancelled));
-            lost.result = lost_result(&call);
-            self.outside.skip_result();
-            self.append(&Entry::Result(lost)).await?;
-        }
+        self.began = self.begin();
+        // What an earlier task repeated doesn't count against this one.
+        self.repetition.clear();
         let settings = self.settings.clone();
         events.event(RunEvent::Task {
             text: text_of(&task),
@@ -157,26 +165,38 @@ impl Agent {
         let tools = if in_text { self.tools.clone() } else { Vec::new() };
         self.forms.offered =
             in_text.then(|| OfferedTools::new(self.tools.iter().map(|tool| &**tool)));
+        for call in self.lost_calls() {
+            let content = vec![Part::Text(LOST.to_owned())];
+            let lost = RecordedResult::new(&call, content, Some(Category::Cancelled));
+            self.append(&Entry::Result(lost)).await?;
+        }
         self.append(&Entry::Task(Task { parts: task, settings, tools })).await?;
         self.measure();
         loop {
             if cancel.is_cancelled() {
                 return Ok(Ending::new(EndKind::Cancelled, ""));
             }
-            if let Some(reason) = limits.reached(self) {
+            if let Some(reason) = self.reached_limit() {
                 return Ok(Ending::new(EndKind::Budget, reason));
             }
             if let Next::End(ending) = self.fit(events, cancel).await? {
                 return Ok(ending);
             }
-            let Some(time) = limits.time_left(self) else { continue };
+            let Some(time) = self.time_left() else { continue };
             let turn = self.turn();
             let offered = self.forms.offered.as_ref();
             let mut splitter =
                 offered.map(|offered| CallSplitter::new(offered, self.forms.text_tools));
-            let mut parts = |event: ModelEvent| part(event, splitter.as_mut(), &mut *events);
+            let mut notices = Vec::new();
+            let mut parts = |event: ModelEvent| {
+                notices.extend(part(event, splitter.as_mut(), &mut *events));
+            };
             let asked = self.outside.ask(&turn, &mut parts, cancel);
-            let answer = match tokio::time::timeout(time, asked).await {
+            let asked = tokio::time::timeout(time, asked).await;
+            for text in notices {
+                self.append(&Entry::Notice(text)).await?;
+            }
+            let answer = match asked {
                 // The next look at the limits ends it.
                 Err(_) => continue,
                 Ok(Ok(answer)) => answer,
@@ -190,12 +210,22 @@ impl Agent {
                     }
                 }
                 Ok(Err(AskError::Failed(why))) => return Ok(Ending::new(EndKind::Error, why)),
-                Ok(Err(AskError::RecordEnds(ending))) => return Ok(ending),
             };
             if let Next::End(ending) = self.take(answer, events, cancel).await? {
                 return Ok(ending);
             }
         }
+    }
+
+    /// The calls of the last answer that have no result, since Berth was killed.
+    fn lost_calls(&mut self) -> Vec<ReadyCall> {
+        let Some((number, answer, results)) = self.conversation.last_answer() else {
+            return Vec::new();
+        };
+        let lost = self.forms.wanted(&answer, number).calls.into_iter();
+        lost.filter(|call| !results.contains(&call.id))
+            .map(|call| ReadyCall::without_arguments(&call.id, &call.name))
+            .collect()
     }
 
     /// Takes an answer of the model, and makes its calls.
@@ -210,8 +240,8 @@ impl Agent {
         if let Some(request) = answer.usage.request() {
             self.meter.correct(request);
         }
-        self.append(&Entry::Answer(answer.clone())).await?;
-        let wanted = self.forms.wanted(&answer);
+        let number = self.append(&Entry::Answer(answer.clone())).await?;
+        let wanted = self.forms.wanted(&answer, number);
         let said = RunEvent::Answer {
             text: wanted.text.clone(),
             calls: wanted.calls.len(),
@@ -219,7 +249,7 @@ impl Agent {
         };
         events.event(said);
         if let Some(text) = &wanted.notice {
-            events.event(RunEvent::Notice { text: text.clone() });
+            self.notice(text.clone(), events).await?;
         }
         // Answers that only call are looked at as calls.
         if !wanted.text.trim().is_empty()
@@ -297,7 +327,7 @@ impl Agent {
                 }
             };
             let stripped = strip(&mut arguments);
-            let read_only = self.outside.reads(&call.name, &arguments, queue.len());
+            let read_only = self.outside.reads(&call.name, &arguments);
             let (id, name, is_doubtful) = (call.id, call.name, call.is_doubtful);
             let ready = ReadyCall { id, name, arguments, read_only, is_doubtful, warning: None };
             let repeated = self.repetition.before(&ready.name, &ready.arguments, read_only);
@@ -323,14 +353,15 @@ impl Agent {
             if ready.name == COMPRESS {
                 self.flush(&mut queue, &mut all_denied, events, cancel).await?;
                 all_denied = false;
+                begins(&ready, events);
                 let done = self.compress(CompressionMethod::Autonomous, events, cancel).await?;
                 let (text, category) = match done {
                     Ok(()) => ("The older part is summarised.".to_owned(), None),
                     Err(why) => (why, Some(Category::PermanentFailure)),
                 };
+                self.repetition.after(&ready.name, &ready.arguments, false, &text);
                 let result = RecordedResult::new(&ready, vec![Part::Text(text)], category);
-                self.outside.skip_result();
-                self.finish(&ready, result, events).await?;
+                self.finish(result, events).await?;
                 continue;
             }
             let warning = repeated.map(|repeated| repeated.to_string());
@@ -358,22 +389,20 @@ impl Agent {
         cancel: &CancellationToken,
     ) -> Result<(), AgentError> {
         for call in queue.iter() {
-            events.event(RunEvent::Call {
-                id: call.id.clone(),
-                tool: call.name.clone(),
-                arguments: call.arguments.clone(),
-            });
+            begins(call, events);
         }
         let calls = std::mem::take(queue);
-        let results = self.outside.call(&calls, cancel).await;
+        let results = self.call_in_time(&calls, cancel).await;
+        let mut begun = calls.len();
         for (call, mut result) in calls.into_iter().zip(results) {
+            result.begun = std::mem::take(&mut begun);
             let category = result.category.as_deref();
             *all_denied &= matches!(category, Some("policy_blocked" | "confirmation_required"));
             let text = text_of(&result.result.content);
             let (name, arguments) = (&call.name, &call.arguments);
             self.repetition.after(name, arguments, call.read_only, &text);
             result.result.content.extend(call.warning.clone().map(Part::Text));
-            self.finish(&call, result, events).await?;
+            self.finish(result, events).await?;
         }
         Ok(())
     }
@@ -386,33 +415,22 @@ impl Agent {
         category: Category,
         events: &mut dyn RunEvents,
     ) -> Result<(), AgentError> {
-        events.event(RunEvent::Call {
-            id: call.id.clone(),
-            tool: call.name.clone(),
-            arguments: call.arguments.clone(),
-        });
+        begins(call, events);
         let content = vec![Part::Text(text.to_owned())];
         let result = RecordedResult::new(call, content, Some(category));
-        self.outside.skip_result();
-        self.finish(call, result, events).await
+        self.finish(result, events).await
     }
 
     /// Records a result, and tells it.
     async fn finish(
         &mut self,
-        call: &ReadyCall,
         result: RecordedResult,
         events: &mut dyn RunEvents,
     ) -> Result<(), AgentError> {
-        let text = text_of(&result.result.content);
-        events.event(RunEvent::Result {
-            id: call.id.clone(),
-            tool: call.name.clone(),
-            failed: result.result.failed,
-            category: result.category.clone(),
-            text: berth_core::text::cut(&text, MAX_SHOWN).to_owned(),
-        });
-        self.append(&Entry::Result(result)).await
+        let ended = RunEvent::result(&result);
+        self.append(&Entry::Result(result)).await?;
+        events.event(ended);
+        Ok(())
     }
 
     /// Makes the context smaller if it has to be.
@@ -430,7 +448,7 @@ impl Agent {
         if !pruned.is_empty() {
             let text = format!("{} old results are left out of the context", pruned.len());
             self.append(&Entry::Pruned(pruned)).await?;
-            events.event(RunEvent::Notice { text });
+            self.notice(text, events).await?;
             self.measure();
         }
         if self.meter.fill(window, answer) < Fill::Hard {
@@ -441,9 +459,10 @@ impl Agent {
             Err(why) if cancel.is_cancelled() => {
                 return Ok(Next::End(Ending::new(EndKind::Cancelled, why)));
             }
+            Err(_) if self.time_left().is_none() => return Ok(Next::Ask),
             Err(why) => {
                 let text = format!("the conversation isn't summarised: {why}");
-                events.event(RunEvent::Notice { text });
+                self.notice(text, events).await?;
             }
         }
         if self.meter.fill(window, answer) < Fill::Hard {
@@ -470,20 +489,25 @@ impl Agent {
         };
         let (through, text) = older;
         let turn = context::summary_turn(&self.settings, text);
-        let answer = match self.outside.summarise(&turn, cancel).await {
-            Ok(answer) => answer,
-            Err(AskError::Cancelled) => return Ok(Err("cancelled".to_owned())),
-            Err(AskError::ContextFull(why) | AskError::Failed(why)) => return Ok(Err(why)),
-            Err(AskError::RecordEnds(ending)) => return Ok(Err(ending.reason)),
+        let time = self.time_left().unwrap_or_default();
+        let asked = tokio::time::timeout(time, self.outside.summarise(&turn, cancel)).await;
+        let answer = match asked {
+            Err(_) => return Ok(Err("the time of the task is over".to_owned())),
+            Ok(Ok(answer)) => answer,
+            Ok(Err(AskError::Cancelled)) => return Ok(Err("cancelled".to_owned())),
+            Ok(Err(AskError::ContextFull(why) | AskError::Failed(why))) => return Ok(Err(why)),
         };
         self.spent.add(&answer.usage, &self.settings.prices);
         let summary = answer.text();
         if summary.trim().is_empty() {
             return Ok(Err("the summary is empty".to_owned()));
         }
-        self.append(&Entry::Compressed(Compressed { through, summary, method })).await?;
-        let text = "the older part of the conversation is summarised".to_owned();
-        events.event(RunEvent::Notice { text });
+        let usage = answer.usage;
+        self.append(&Entry::Compressed(Compressed { through, summary, method, usage })).await?;
+        if method != CompressionMethod::Autonomous {
+            let text = "the older part of the conversation is summarised".to_owned();
+            self.notice(text, events).await?;
+        }
         self.measure();
         Ok(Ok(()))
     }
@@ -510,13 +534,9 @@ impl Agent {
         }
     }
 
-    /// Records an entry, and adds what it says to the conversation.
-    async fn append(&mut self, entry: &Entry) -> Result<(), AgentError> {
-        let number = match &self.file {
-            Some(file) => file.append(entry).await?,
-            None => self.entries,
-        };
-        self.entries = number + 1;
+    /// Records an entry, and adds what it says to the conversation. Returns its number.
+    async fn append(&mut self, entry: &Entry) -> Result<usize, AgentError> {
+        let number = self.file.append(entry).await?;
         self.conversation.add(number, entry);
         match entry {
             Entry::Task(task) => {
@@ -532,33 +552,44 @@ impl Agent {
             }
             _ => {}
         }
-        Ok(())
+        Ok(number)
     }
 }
 
-/// The limits of one task.
-struct Limits {
-    before: Spent,
-    started: Instant,
+/// A call begins.
+fn begins(call: &ReadyCall, events: &mut dyn RunEvents) {
+    events.event(RunEvent::Call {
+        id: call.id.clone(),
+        tool: call.name.clone(),
+        arguments: call.arguments.clone(),
+    });
+}
+
+/// How a task began, for its limits.
+#[derive(Clone, Copy)]
+struct TaskStart {
+    spent: Spent,
+    at: Instant,
+    /// How long a person had been asked before.
     waited: Duration,
 }
 
-impl Limits {
-    fn new(agent: &Agent) -> Self {
-        Self { before: agent.spent, started: Instant::now(), waited: agent.outside.waited() }
+impl Agent {
+    fn begin(&self) -> TaskStart {
+        TaskStart { spent: self.spent, at: Instant::now(), waited: self.outside.waited() }
     }
 
-    /// The time that is left. `None`: none is.
-    fn time_left(&self, agent: &Agent) -> Option<Duration> {
-        let waited = agent.outside.waited().saturating_sub(self.waited);
-        let used = self.started.elapsed().saturating_sub(waited);
-        agent.settings.max_time.checked_sub(used).filter(|left| !left.is_zero())
+    /// The time that is left for the task. `None`: none is.
+    fn time_left(&self) -> Option<Duration> {
+        let waited = self.outside.waited().saturating_sub(self.began.waited);
+        let used = self.began.at.elapsed().saturating_sub(waited);
+        self.settings.max_time.checked_sub(used).filter(|left| !left.is_zero())
     }
 
     /// The limit that is reached.
-    fn reached(&self, agent: &Agent) -> Option<String> {
-        let settings = &agent.settings;
-        let spent = agent.spent.since(&self.before);
+    fn reached_limit(&self) -> Option<String> {
+        let settings = &self.settings;
+        let spent = self.spent.since(&self.began.spent);
         let by = |what: String, key: &str| Some(format!("{what}, the limit: `{key}` in [agent]"));
         match () {
             () if spent.turns >= settings.max_turns => {
@@ -570,16 +601,40 @@ impl Limits {
             () if settings.max_cost > 0.0 && spent.cost >= settings.max_cost => {
                 by(format!("the task has cost {:.4}", spent.cost), "max_cost")
             }
-            () if self.time_left(agent).is_none() => {
+            () if self.time_left().is_none() => {
                 by(format!("the task took {} s", settings.max_time.as_secs()), "max_secs")
             }
             () => None,
         }
     }
+
+    /// Makes calls, which are cancelled when the time of the task is over.
+    async fn call_in_time(
+        &self,
+        calls: &[ReadyCall],
+        cancel: &CancellationToken,
+    ) -> Vec<RecordedResult> {
+        let cancel = cancel.child_token();
+        let mut calling = std::pin::pin!(self.outside.call_all(calls, &cancel));
+        loop {
+            // A person may be asked meanwhile, which doesn't count.
+            let Some(left) = self.time_left() else {
+                cancel.cancel();
+                return calling.await;
+            };
+            if let Ok(results) = tokio::time::timeout(left, &mut calling).await {
+                return results;
+            }
+        }
+    }
 }
 
-/// A part of an answer, for whoever shows it.
-fn part(event: ModelEvent, splitter: Option<&mut CallSplitter<'_>>, events: &mut dyn RunEvents) {
+/// A part of an answer, for whoever shows it. Returns what is recorded of it.
+fn part(
+    event: ModelEvent,
+    splitter: Option<&mut CallSplitter<'_>>,
+    events: &mut dyn RunEvents,
+) -> Option<String> {
     match event {
         ModelEvent::Text(text) => {
             let (text, thoughts) = match splitter {
@@ -603,10 +658,12 @@ fn part(event: ModelEvent, splitter: Option<&mut CallSplitter<'_>>, events: &mut
             let wait = wait.as_secs_f64();
             let text =
                 format!("asking again in {wait:.1} s, after {attempts} failed attempts: {why}");
-            events.event(RunEvent::Notice { text });
+            events.event(RunEvent::Notice { text: text.clone() });
+            return Some(text);
         }
         ModelEvent::Call(_) | ModelEvent::Usage(_) | ModelEvent::Finished(_) => {}
     }
+    None
 }
 
 /// What an answer says and wants, without IDs, to find answers that repeat.

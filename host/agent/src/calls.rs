@@ -47,8 +47,6 @@ pub(crate) struct TextForms {
     pub(crate) used_native: bool,
     /// What the model has read.
     pub(crate) earlier: EarlierTexts,
-    /// The number of calls in texts so far, for their IDs.
-    pub(crate) made: usize,
 }
 
 impl TextForms {
@@ -60,12 +58,12 @@ impl TextForms {
             is_local: settings.is_local,
             used_native: false,
             earlier: EarlierTexts::default(),
-            made: 0,
         }
     }
 
-    /// The calls of an answer.
-    pub(crate) fn wanted(&mut self, answer: &ModelAnswer) -> Wanted {
+    /// The calls of an answer. `number`: that of its entry in the session, for the IDs of calls in
+    /// texts.
+    pub(crate) fn wanted(&mut self, answer: &ModelAnswer, number: usize) -> Wanted {
         let native = answer.calls().map(|call| WantedCall {
             id: call.id.clone(),
             name: call.name.clone(),
@@ -89,10 +87,8 @@ impl TextForms {
         let hints = found.rejected.iter().map(|rejected| rejected.why.clone());
         let hints = hints.chain(found.hint.iter().map(FormHint::for_model));
         let hints: Vec<String> = hints.collect();
-        let first = self.made;
-        self.made += found.calls.len();
         let call = |(at, call): (usize, TextCall)| WantedCall {
-            id: format!("{TEXT_CALL}{}", first + at),
+            id: format!("{TEXT_CALL}{number}-{at}"),
             name: call.name,
             arguments: Ok(call.arguments),
             is_doubtful: call.is_echo || call.form == CallForm::Json,

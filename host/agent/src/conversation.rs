@@ -1,14 +1,11 @@
 //! What the model has read and said, as it is sent.
 
-use berth_models::{CallResult, ModelAnswer, ModelCall, Part, TurnMessage};
+use berth_models::{CallResult, ModelAnswer, Part, TurnMessage};
 
 use crate::record::{Compressed, Entry, Recorded, RecordedResult, Replacement};
 
 /// How a summary begins, for the model.
 const SUMMARY: &str = "Summary of the conversation so far, which is left out:\n\n";
-
-/// What is said of a call whose process was killed.
-const LOST: &str = "[The call was interrupted: Berth ended before it had the result. It may have had effects. Look before you repeat it.]";
 
 /// The messages of a session that the model still gets.
 #[derive(Clone, Debug, Default)]
@@ -67,7 +64,7 @@ impl Conversation {
             Entry::Result(result) => self.add_result(number, result),
             Entry::Pruned(pruned) => self.prune(pruned),
             Entry::Compressed(compressed) => self.compress(compressed),
-            Entry::Began(_) | Entry::Ended(_) => {}
+            Entry::Began(_) | Entry::Notice(_) | Entry::Ended(_) => {}
         }
     }
 
@@ -131,28 +128,16 @@ impl Conversation {
         &self.messages
     }
 
-    /// The calls of the last answer that have no result, since Berth was killed.
-    pub(crate) fn lost_calls(&self) -> Vec<ModelCall> {
-        let (answer, results): (&ModelAnswer, &[CallResult]) = match &self.messages[..] {
-            [.., Said { message: TurnMessage::Model(answer), .. }] => (answer, &[]),
-            [
-                ..,
-                Said { message: TurnMessage::Model(answer), .. },
-                Said { message: TurnMessage::Results(results), .. },
-            ] => (answer, results),
-            _ => return Vec::new(),
+    /// The last answer with the number of its entry and the calls whose results are there, if
+    /// nothing else follows it.
+    pub(crate) fn last_answer(&self) -> Option<(usize, ModelAnswer, Vec<String>)> {
+        let (said, results): (&Said, &[CallResult]) = match &self.messages[..] {
+            [.., said, Said { message: TurnMessage::Results(results), .. }] => (said, results),
+            [.., said] => (said, &[]),
+            [] => return None,
         };
-        let has_result = |id: &str| results.iter().any(|result| result.call == id);
-        answer.calls().filter(|call| !has_result(&call.id)).cloned().collect()
-    }
-}
-
-/// The result of a call that was lost.
-pub(crate) fn lost_result(call: &ModelCall) -> CallResult {
-    CallResult {
-        call: call.id.clone(),
-        name: call.name.clone(),
-        content: vec![Part::Text(LOST.to_owned())],
-        failed: true,
+        let TurnMessage::Model(answer) = &said.message else { return None };
+        let known = results.iter().map(|result| result.call.clone()).collect();
+        Some((said.last_entry(), answer.clone(), known))
     }
 }

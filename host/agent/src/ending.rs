@@ -15,10 +15,11 @@ pub struct Ending {
 }
 
 /// The kind of an end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EndKind {
     /// The model answered without another call.
+    #[default]
     Done,
     /// The model repeated itself, refused, or said nothing.
     GaveUp,

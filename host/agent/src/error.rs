@@ -9,6 +9,14 @@ pub enum AgentError {
     /// Another process has it open.
     #[error("the session `{0}` is running in another process")]
     Running(String),
+    /// It belongs to another directory.
+    #[error("the session `{id}` works in {directory}; go there to go on with it")]
+    Elsewhere {
+        /// Its ID.
+        id: String,
+        /// Its working directory.
+        directory: String,
+    },
     /// It would be larger than it may be.
     #[error(
         "the session `{id}` would be {bytes} bytes; the limit is {limit}: `session_mib` in [agent]"

@@ -5,6 +5,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::ending::{Ending, Spent};
+use crate::record::RecordedResult;
+
+/// Bytes of a result's text in an event.
+const MAX_SHOWN: usize = 64 * 1024;
 
 /// An event. `berth run --json` writes each as a line of JSON, in this form; a screen gets the same.
 ///
@@ -91,6 +95,20 @@ pub enum RunEvent {
         /// What the whole session has taken so far.
         session: Spent,
     },
+}
+
+impl RunEvent {
+    /// A call has its result.
+    pub(crate) fn result(recorded: &RecordedResult) -> Self {
+        let result = &recorded.result;
+        Self::Result {
+            id: result.call.clone(),
+            tool: result.name.clone(),
+            failed: result.failed,
+            category: recorded.category.clone(),
+            text: berth_core::text::cut(&text_of(&result.content), MAX_SHOWN).to_owned(),
+        }
+    }
 }
 
 /// Receives the events of a session. It must not block.

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
@@ -13,6 +13,7 @@ use berth_core::HostError;
 use berth_core::config::Folders;
 use berth_core::state;
 use berth_core::text::neutral_owned;
+use rustix::fs::OFlags;
 use sha2::{Digest, Sha256};
 
 /// The names, the one that counts more last.
@@ -109,14 +110,21 @@ fn key(path: &Path) -> String {
     path.display().to_string()
 }
 
-/// The text of a file. `None`: there is none.
+/// The text of a file. `None`: there is none. A link may lead to a file beside it or below, and not
+/// to one that the repository doesn't have.
 fn read(path: &Path) -> Result<Option<String>, String> {
-    let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
-    let file = match File::options().read(true).custom_flags(flags).open(path) {
-        Ok(file) => file,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(error.to_string()),
-    };
+    if matches!(path.symlink_metadata(), Err(error) if error.kind() == ErrorKind::NotFound) {
+        return Ok(None);
+    }
+    let target = path.canonicalize().map_err(|error| error.to_string())?;
+    let folder = path.parent().map(Path::canonicalize).transpose();
+    let folder = folder.map_err(|error| error.to_string())?.unwrap_or_default();
+    if !target.starts_with(folder) {
+        return Err("it is a link to a file outside of its directory".to_owned());
+    }
+    let flags = OFlags::NONBLOCK | OFlags::NOFOLLOW;
+    let file = File::options().read(true).custom_flags(flags.bits().cast_signed()).open(target);
+    let file = file.map_err(|error| error.to_string())?;
     if !file.metadata().map_err(|error| error.to_string())?.is_file() {
         return Err("it isn't a regular file".to_owned());
     }

@@ -11,6 +11,7 @@ mod instructions;
 mod outside;
 pub mod plausible;
 mod record;
+mod replay;
 mod settings;
 mod start;
 #[cfg(test)]
@@ -30,5 +31,6 @@ pub use record::{
     Began, Compressed, CompressionMethod, Ended, Entry, Recorded, RecordedResult, Replacement,
     SessionFile, SessionStore, StoredSession, Task, read_entries,
 };
+pub use replay::RecordedSession;
 pub use settings::AgentSettings;
-pub use start::{AgentStart, LocalServer, ReplayedTask, choose_model, find_local_servers, replay};
+pub use start::{AgentStart, LocalServer, choose_model, find_local_servers};

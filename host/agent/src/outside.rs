@@ -1,7 +1,5 @@
-//! What the loop reaches: the model and the tools, or the record of both.
+//! What the loop reaches: the model and the tools.
 
-use std::collections::VecDeque;
-use std::fs::File;
 use std::sync::Arc;
 
 use base64::Engine as _;
@@ -16,19 +14,11 @@ use berth_models::{
 };
 use serde_json::Value;
 
-use crate::ending::{EndKind, Ending};
-use crate::record::{Ended, Entry, RecordedResult, Task, read_entries};
-use crate::settings::AgentSettings;
+use crate::record::RecordedResult;
 use crate::waiting::MeasuringApprover;
 
 /// Most bytes of an image in a result.
 const MAX_IMAGE: usize = 5 * 1024 * 1024;
-
-/// The model and the tools, or what they did.
-pub(crate) enum Outside {
-    Live(Arc<Live>),
-    Recorded(Recording),
-}
 
 /// The model and the tools.
 pub(crate) struct Live {
@@ -102,104 +92,66 @@ pub(crate) enum AskError {
     ContextFull(String),
     /// Anything else, for the person.
     Failed(String),
-    /// The record ends here: how the task ended.
-    RecordEnds(Ending),
 }
 
-impl Outside {
-    /// The tools that the model is offered, and whether each exists: in a stable order.
-    pub(crate) fn tools(&mut self) -> Result<Vec<Arc<Definition>>, HostError> {
-        match self {
-            Self::Live(live) => {
-                let offered = live.host.tools_for(&live.session)?;
-                Ok(offered.into_iter().map(|tool| tool.definition).collect())
-            }
-            Self::Recorded(recording) => Ok(recording.next_tools()),
-        }
+impl Live {
+    /// The tools that the model is offered, in a stable order.
+    pub(crate) fn tools(&self) -> Result<Vec<Arc<Definition>>, HostError> {
+        let offered = self.host.tools_for(&self.session)?;
+        Ok(offered.into_iter().map(|tool| tool.definition).collect())
     }
 
-    /// Whether a call only reads. `ahead`: the number of calls that are made before it, and have no
-    /// result yet.
-    pub(crate) fn reads(&self, name: &str, arguments: &Value, ahead: usize) -> bool {
-        match self {
-            Self::Live(live) => live
-                .host
-                .tool(name)
-                .is_some_and(|tool| tool.annotations.read_only || tool.reads_with(arguments)),
-            Self::Recorded(recording) => {
-                recording.results.get(ahead).is_some_and(|result| result.read_only)
-            }
-        }
-    }
-
-    /// Berth itself gave the next result.
-    pub(crate) fn skip_result(&mut self) {
-        if let Self::Recorded(recording) = self {
-            recording.results.pop_front();
-        }
+    /// Whether a call only reads.
+    pub(crate) fn reads(&self, name: &str, arguments: &Value) -> bool {
+        let tool = self.host.tool(name);
+        tool.is_some_and(|tool| tool.annotations.read_only || tool.reads_with(arguments))
     }
 
     /// Asks the model.
     pub(crate) async fn ask(
-        &mut self,
+        &self,
         turn: &Turn,
         on_event: &mut (dyn FnMut(ModelEvent) + Send),
         cancel: &CancellationToken,
     ) -> Result<ModelAnswer, AskError> {
-        match self {
-            Self::Live(live) => answered(live.model.ask(turn, on_event, cancel).await),
-            Self::Recorded(recording) => recording.answer(on_event),
-        }
+        answered(self.model.ask(turn, on_event, cancel).await)
     }
 
     /// Asks the model that summarises.
     pub(crate) async fn summarise(
-        &mut self,
+        &self,
         turn: &Turn,
         cancel: &CancellationToken,
     ) -> Result<ModelAnswer, AskError> {
-        match self {
-            Self::Live(live) => {
-                let model = live.summariser.as_ref().unwrap_or(&live.model);
-                answered(model.ask(turn, &mut |_| {}, cancel).await)
-            }
-            Self::Recorded(recording) => Err(recording.ending()),
-        }
+        let model = self.summariser.as_ref().unwrap_or(&self.model);
+        answered(model.ask(turn, &mut |_| {}, cancel).await)
     }
 
     /// Makes calls: all at once.
-    pub(crate) async fn call(
-        &mut self,
+    pub(crate) async fn call_all(
+        self: &Arc<Self>,
         calls: &[ReadyCall],
         cancel: &CancellationToken,
     ) -> Vec<RecordedResult> {
-        match self {
-            Self::Live(live) => {
-                let mut running = Vec::new();
-                for call in calls {
-                    let (live, call, cancel) = (Arc::clone(live), call.clone(), cancel.clone());
-                    running.push(tokio::spawn(async move { live.call(&call, &cancel).await }));
-                }
-                let mut results = Vec::new();
-                for (call, running) in calls.iter().zip(running) {
-                    results.push(running.await.unwrap_or_else(|error| {
-                        let text = format!("the call failed: {error}");
-                        let category = Some(Category::PermanentFailure);
-                        RecordedResult::new(call, vec![Part::Text(text)], category)
-                    }));
-                }
-                results
-            }
-            Self::Recorded(recording) => calls.iter().map(|call| recording.result(call)).collect(),
+        let mut running = Vec::new();
+        for call in calls {
+            let (live, call, cancel) = (Arc::clone(self), call.clone(), cancel.clone());
+            running.push(tokio::spawn(async move { live.call(&call, &cancel).await }));
         }
+        let mut results = Vec::new();
+        for (call, running) in calls.iter().zip(running) {
+            results.push(running.await.unwrap_or_else(|error| {
+                let text = format!("the call failed: {error}");
+                let category = Some(Category::PermanentFailure);
+                RecordedResult::new(call, vec![Part::Text(text)], category)
+            }));
+        }
+        results
     }
 
     /// How long a person has been asked so far.
     pub(crate) fn waited(&self) -> std::time::Duration {
-        match self {
-            Self::Live(live) => live.approver.waited(),
-            Self::Recorded(_) => std::time::Duration::ZERO,
-        }
+        self.approver.waited()
     }
 }
 
@@ -220,7 +172,20 @@ impl Live {
             doubtful: call.is_doubtful,
             ..Request::new(&call.name, call.arguments.clone())
         };
-        recorded(call, self.host.call(request).await)
+        let mut result = recorded(call, self.host.call(request).await);
+        for part in &mut result.result.content {
+            if let Part::Text(text) = part {
+                *text = self.without_keys(text);
+            }
+        }
+        result
+    }
+
+    /// A text without the keys of the providers. A file of the project may have one, and neither
+    /// another provider nor the record has to.
+    fn without_keys(&self, text: &str) -> String {
+        let text = self.model.provider.hide_keys(text);
+        self.summariser.as_ref().map_or_else(|| text.clone(), |it| it.provider.hide_keys(&text))
     }
 }
 
@@ -254,7 +219,7 @@ impl RecordedResult {
             failed: category.is_some(),
         };
         let category = category.map(|category| category.as_str().to_owned());
-        Self { result, category, read_only: call.read_only, rest: None }
+        Self { result, category, begun: 1, rest: None }
     }
 }
 
@@ -278,81 +243,4 @@ fn parts(content: Vec<Content>) -> Vec<Part> {
 
 fn is_image(media_type: &str) -> bool {
     matches!(media_type, "image/png" | "image/jpeg" | "image/gif" | "image/webp")
-}
-
-/// The record of a session, in the order in which it happened.
-pub(crate) struct Recording {
-    /// The session's directory.
-    pub(crate) directory: String,
-    tasks: VecDeque<Task>,
-    answers: VecDeque<ModelAnswer>,
-    results: VecDeque<RecordedResult>,
-    /// How each task ended.
-    ends: VecDeque<Ended>,
-}
-
-impl Recording {
-    /// Reads a session's file. Blocks.
-    pub(crate) fn read(file: File) -> std::io::Result<Self> {
-        let mut recording = Self {
-            directory: String::new(),
-            tasks: VecDeque::new(),
-            answers: VecDeque::new(),
-            results: VecDeque::new(),
-            ends: VecDeque::new(),
-        };
-        for entry in read_entries(file) {
-            match entry? {
-                Entry::Task(task) => recording.tasks.push_back(task),
-                Entry::Answer(answer) => recording.answers.push_back(answer),
-                Entry::Result(result) => recording.results.push_back(result),
-                Entry::Ended(ended) => recording.ends.push_back(ended),
-                Entry::Began(began) => recording.directory = began.directory,
-                Entry::Note(_) | Entry::Pruned(_) | Entry::Compressed(_) => {}
-            }
-        }
-        Ok(recording)
-    }
-
-    fn answer(
-        &mut self,
-        on_event: &mut (dyn FnMut(ModelEvent) + Send),
-    ) -> Result<ModelAnswer, AskError> {
-        let Some(answer) = self.answers.pop_front() else { return Err(self.ending()) };
-        let text = answer.text();
-        if !text.is_empty() {
-            on_event(ModelEvent::Text(text));
-        }
-        Ok(answer)
-    }
-
-    /// How the task ended.
-    fn ending(&mut self) -> AskError {
-        let ended = self.ends.pop_front().map(|ended| ended.ending);
-        AskError::RecordEnds(ended.unwrap_or_else(|| {
-            Ending::new(EndKind::Cancelled, "the record ends here: Berth was killed")
-        }))
-    }
-
-    /// The tools of the next task.
-    fn next_tools(&mut self) -> Vec<Arc<Definition>> {
-        self.tasks.pop_front().map(|task| task.tools).unwrap_or_default()
-    }
-
-    /// What the tasks are.
-    pub(crate) fn tasks(&self) -> Vec<Vec<Part>> {
-        self.tasks.iter().map(|task| task.parts.clone()).collect()
-    }
-
-    /// The settings of the first task.
-    pub(crate) fn settings(&self) -> Option<AgentSettings> {
-        self.tasks.front().map(|task| task.settings.clone())
-    }
-
-    fn result(&mut self, call: &ReadyCall) -> RecordedResult {
-        self.results.pop_front().unwrap_or_else(|| {
-            let text = "the record ends before this call has its result".to_owned();
-            RecordedResult::new(call, vec![Part::Text(text)], Some(Category::Cancelled))
-        })
-    }
 }

@@ -15,10 +15,9 @@ use http::{HeaderName, HeaderValue};
 
 use crate::agent::Agent;
 use crate::conversation::Conversation;
-use crate::ending::Spent;
 use crate::error::AgentError;
 use crate::instructions::{InstructionFile, in_words};
-use crate::outside::{ChosenModel, Live, Outside, Recording};
+use crate::outside::{ChosenModel, Live};
 use crate::record::{Began, Entry, SessionStore};
 use crate::settings::AgentSettings;
 use crate::waiting::MeasuringApprover;
@@ -114,6 +113,13 @@ impl AgentStart<'_> {
         let (file, id, recorded) =
             opened.await.map_err(|error| HostError::Config(error.to_string()))??;
         let directory = self.directory.display().to_string();
+        // What it knows, and the instructions that count in it, are those of its directory.
+        if let Some(began) = &recorded.began
+            && began.directory != directory
+        {
+            let directory = berth_core::text::neutral_line(&began.directory);
+            return Err(AgentError::Elsewhere { id, directory });
+        }
         if recorded.began.is_none() {
             let at = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
             let began = Began { version: 1, id: id.clone(), directory, at: at.as_secs() };
@@ -124,14 +130,16 @@ impl AgentStart<'_> {
             Some(task) => task.settings.system.clone(),
             None => self.system(),
         };
-        let spent = recorded.ended.as_ref().map(|ended| ended.spent).unwrap_or_default();
+        let spent = recorded.spent();
         let conversation = Conversation::from_recorded(&recorded);
         let settings = self.settings(&chosen, summariser.as_ref(), system).await;
         let session = Session::new(format!("agent {id}"));
         let approver = Arc::new(MeasuringApprover::new(approver));
         let live = Live { host, session, model: chosen, summariser, approver };
-        let agent =
-            Agent::new(settings, Outside::Live(Arc::new(live)), Some(file), conversation, spent);
+        let mut agent = Agent::new(settings, Arc::new(live), file, conversation, spent);
+        if recorded.is_pruned || recorded.summary.is_some() {
+            agent.lose_earlier_texts();
+        }
         Ok((agent, id))
     }
 
@@ -188,31 +196,6 @@ impl AgentStart<'_> {
         }
     }
 }
-
-/// A session from its record, without a model and without tools: it gives the same events. Returns
-/// its tasks too. Blocks.
-///
-/// # Errors
-///
-/// There is no such session, or its file can't be read.
-pub fn replay(
-    folders: &Folders,
-    id: &str,
-) -> Result<(Agent, String, Vec<ReplayedTask>), AgentError> {
-    let file = SessionStore::new(folders).file(id)?;
-    let recording = Recording::read(file).map_err(AgentError::io(id))?;
-    let (directory, tasks) = (recording.directory.clone(), recording.tasks());
-    let Some(settings) = recording.settings() else {
-        let why = std::io::Error::new(std::io::ErrorKind::InvalidData, "it has no task");
-        return Err(AgentError::io(id)(why));
-    };
-    let outside = Outside::Recorded(recording);
-    let agent = Agent::new(settings, outside, None, Conversation::default(), Spent::default());
-    Ok((agent, directory, tasks))
-}
-
-/// A task of a session that is replayed.
-pub type ReplayedTask = Vec<berth_models::Part>;
 
 impl ChosenModel {
     /// The provider's name.
@@ -282,7 +265,9 @@ pub async fn choose_model(
     }
     let provider = provider(config, folders, directory, name, settings).await?;
     let mut client = ModelClient::new(door(config, folders, "berth run"));
-    client.times.idle = Duration::from_secs(settings.idle_secs.get());
+    // Also what never begins to answer sends no byte.
+    let idle = Duration::from_secs(settings.idle_secs.get());
+    (client.times.first, client.times.idle) = (idle, idle);
     Ok(ChosenModel { client, provider, model: model.to_owned() })
 }
 

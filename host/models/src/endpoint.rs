@@ -11,6 +11,7 @@ use url::Url;
 
 use crate::failure::{ModelError, ModelErrorKind};
 use crate::format::{Caching, WireFormat, WireOptions};
+use crate::guard::KeyGuards;
 use crate::raw::RawJson;
 use crate::turn::Turn;
 
@@ -140,6 +141,11 @@ impl ModelEndpoint {
     /// What the format needs to know of it.
     pub fn options(&self) -> &WireOptions {
         &self.options
+    }
+
+    /// A text without its keys.
+    pub fn hide_keys(&self, text: &str) -> String {
+        KeyGuards::new(&self.keys).hidden(text)
     }
 
     pub(crate) fn keys(&self) -> &[ModelKey] {

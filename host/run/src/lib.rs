@@ -44,7 +44,9 @@ impl<F: AsyncFnOnce() -> Result<Host, HostError>> MakeHost for F {}
 async fn failed(error: AgentError, around: &Surroundings<'_>) -> CommandError {
     match error {
         AgentError::Host(error) => CommandError::Host(error),
-        AgentError::Unknown(_) | AgentError::Running(_) => CommandError::Usage(error.to_string()),
+        AgentError::Unknown(_) | AgentError::Running(_) | AgentError::Elsewhere { .. } => {
+            CommandError::Usage(error.to_string())
+        }
         AgentError::NoProvider => CommandError::Usage(models::how_to_begin(around).await),
         error => CommandError::Host(HostError::Config(error.to_string())),
     }

@@ -2,7 +2,7 @@
 
 use std::io::Read;
 
-use berth_agent::{Agent, AgentStart, EndKind, RunEvent, RunEvents, SessionStore, replay};
+use berth_agent::{Agent, AgentStart, EndKind, RecordedSession, RunEvent, RunEvents, SessionStore};
 use berth_core::HostError;
 use berth_models::Part;
 use berth_terminal::error::CommandError;
@@ -113,20 +113,15 @@ async fn replayed(
     interrupts: &Interrupts,
 ) -> Result<Exit, CommandError> {
     let (folders, wanted) = (around.folders.clone(), id.to_owned());
-    let read = tokio::task::spawn_blocking(move || replay(&folders, &wanted)).await;
-    let read = read.map_err(|error| HostError::Config(error.to_string()))?;
-    let (mut agent, directory, tasks) = match read {
-        Ok(read) => read,
-        Err(error) => return Err(failed(error, around).await),
-    };
     let cancel = interrupts.arm();
     let mut printer = Printer::new(arguments.json, cancel.clone());
-    printer.event(RunEvent::Session { id: id.to_owned(), directory });
-    let mut last = EndKind::Done;
-    for task in tasks {
-        last = agent.run(task, &mut printer, &cancel).await.kind;
+    let shown = tokio::task::spawn_blocking(move || {
+        RecordedSession::open(&folders, &wanted)?.replay(&mut printer, &cancel)
+    });
+    match shown.await.map_err(|error| HostError::Config(error.to_string()))? {
+        Ok(last) => Ok(exit(last)),
+        Err(error) => Err(failed(error, around).await),
     }
-    Ok(exit(last))
 }
 
 /// The task: the words, and the text on stdin in the place of `-`.

@@ -111,6 +111,9 @@ fn show(entry: &Entry) -> Result<(), CommandError> {
                 writeln!(out, "{FAINT}[{} more bytes]{FAINT:#}", text.len() - shown.len())?;
             }
         }
+        Entry::Notice(text) => {
+            writeln!(out, "\n{FAINT}note: {}{FAINT:#}", neutral_line(text))?;
+        }
         Entry::Note(text) => writeln!(out, "\n{STRONG}Berth{STRONG:#}\n{}", neutral(text))?,
         Entry::Pruned(pruned) => {
             writeln!(out, "\n{FAINT}{} old results were left out{FAINT:#}", pruned.len())?;

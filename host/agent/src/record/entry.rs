@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use berth_core::{Definition, Remainder};
-use berth_models::{CallResult, ModelAnswer, Part};
+use berth_models::{CallResult, ModelAnswer, Part, TokenUsage};
 use serde::{Deserialize, Serialize};
 
 use crate::ending::{Ending, Spent};
@@ -23,6 +23,8 @@ pub enum Entry {
     Result(RecordedResult),
     /// Berth said something to the model.
     Note(String),
+    /// Berth said something to the person.
+    Notice(String),
     /// Old results were left out of the model's context.
     Pruned(Vec<Replacement>),
     /// The older part of the conversation was summarised.
@@ -64,8 +66,9 @@ pub struct RecordedResult {
     /// The category of a failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub category: Option<String>,
-    /// Whether the call only read.
-    pub read_only: bool,
+    /// The number of calls that began together with this one, this one included. 0: it began with
+    /// one before it.
+    pub begun: usize,
     /// Where the part that was left out can be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rest: Option<Remainder>,
@@ -89,6 +92,8 @@ pub struct Compressed {
     pub summary: String,
     /// Why it was made.
     pub method: CompressionMethod,
+    /// What the summary took.
+    pub usage: TokenUsage,
 }
 
 /// Why a conversation was summarised.

@@ -4,8 +4,11 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
 
+use berth_models::TokenUsage;
+
 use super::MAX_LINE;
 use super::entry::{Began, Compressed, Ended, Entry, Replacement, Task};
+use crate::ending::Spent;
 
 /// Bytes that are read at once.
 const CHUNK: usize = 256 * 1024;
@@ -24,6 +27,10 @@ pub struct Recorded {
     /// The entries that make the conversation, each with its number, those of results that were left
     /// out with what stands for them.
     pub conversation: Vec<(usize, Entry)>,
+    /// What was taken since the last end of a task.
+    pub unended: Vec<TokenUsage>,
+    /// Whether results were left out of `conversation`.
+    pub is_pruned: bool,
     /// The number of all entries.
     pub(super) entries: usize,
     /// Bytes of all complete lines.
@@ -44,6 +51,7 @@ enum Kind {
     Answer,
     Result,
     Note,
+    Notice,
     Pruned,
     Compressed,
     Ended,
@@ -52,12 +60,13 @@ enum Kind {
 
 impl Kind {
     fn of(line: &[u8]) -> Self {
-        let kinds: [(&[u8], Self); 8] = [
+        let kinds: [(&[u8], Self); 9] = [
             (b"{\"began\":", Self::Began),
             (b"{\"task\":", Self::Task),
             (b"{\"answer\":", Self::Answer),
             (b"{\"result\":", Self::Result),
             (b"{\"note\":", Self::Note),
+            (b"{\"notice\":", Self::Notice),
             (b"{\"pruned\":", Self::Pruned),
             (b"{\"compressed\":", Self::Compressed),
             (b"{\"ended\":", Self::Ended),
@@ -81,16 +90,16 @@ impl Recorded {
             file.seek(SeekFrom::Start(line.at))?;
             buffer.resize(line.len, 0);
             file.read_exact(&mut buffer)?;
-            serde_json::from_slice(&buffer).map_err(damaged)
+            serde_json::from_slice(&buffer).map_err(damaged).and_then(known)
         };
         if let Some(first) = lines.first() {
             match parse(first)? {
-                Entry::Began(began) if began.version == 1 => read.began = Some(began),
-                Entry::Began(began) => {
-                    return Err(damaged(format!("version {} isn't known", began.version)));
-                }
+                Entry::Began(began) => read.began = Some(began),
                 _ => return Err(damaged("it doesn't begin a session")),
             }
+        }
+        if let Some(number) = lines.iter().position(|line| line.kind == Kind::Unknown) {
+            return Err(damaged(format!("line {} is no entry", number + 1)));
         }
         let of = |kind: Kind| lines.iter().filter(move |line| line.kind == kind);
         if let Some(line) = of(Kind::Task).next_back()
@@ -115,6 +124,18 @@ impl Recorded {
                     .extend(pruned.into_iter().map(|Replacement { entry, text }| (entry, text)));
             }
         }
+        read.is_pruned = !replaced.is_empty();
+        let ended = lines.iter().rposition(|line| line.kind == Kind::Ended).unwrap_or(0);
+        for line in &lines[ended.min(lines.len())..] {
+            if !matches!(line.kind, Kind::Answer | Kind::Compressed) {
+                continue;
+            }
+            match parse(line)? {
+                Entry::Answer(answer) => read.unended.push(answer.usage),
+                Entry::Compressed(compressed) => read.unended.push(compressed.usage),
+                _ => {}
+            }
+        }
         let from = read.summary.as_ref().map_or(0, |summary| summary.through + 1);
         for (number, line) in lines.iter().enumerate().skip(from) {
             if !matches!(line.kind, Kind::Task | Kind::Answer | Kind::Result | Kind::Note) {
@@ -129,6 +150,17 @@ impl Recorded {
             read.conversation.push((number, entry));
         }
         Ok(read)
+    }
+}
+
+impl Recorded {
+    /// What the whole session has taken, also in a task that was killed.
+    pub(crate) fn spent(&self) -> Spent {
+        let mut spent = self.ended.as_ref().map(|ended| ended.spent).unwrap_or_default();
+        if let Some(task) = &self.task {
+            self.unended.iter().for_each(|usage| spent.add(usage, &task.settings.prices));
+        }
+        spent
     }
 }
 
@@ -172,9 +204,19 @@ pub fn read_entries(file: File) -> impl Iterator<Item = io::Result<Entry>> {
             Err(error) => Some(Err(error)),
             // What a killed process left.
             Ok(_) if line.pop() != Some(b'\n') => None,
-            Ok(_) => Some(serde_json::from_slice(&line).map_err(damaged)),
+            Ok(_) => Some(serde_json::from_slice(&line).map_err(damaged).and_then(known)),
         }
     })
+}
+
+/// An entry of a version that is known.
+fn known(entry: Entry) -> io::Result<Entry> {
+    match &entry {
+        Entry::Began(began) if began.version != 1 => {
+            Err(damaged(format!("version {} isn't known", began.version)))
+        }
+        _ => Ok(entry),
+    }
 }
 
 fn damaged(why: impl std::fmt::Display) -> io::Error {

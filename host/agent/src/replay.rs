@@ -1,0 +1,156 @@
+//! A recorded session, shown again without a model and without tools.
+
+use std::collections::VecDeque;
+use std::fs::File;
+
+use berth_core::CancellationToken;
+use berth_core::config::Folders;
+
+use crate::AgentError;
+use crate::calls::{TextForms, WantedCall};
+use crate::ending::{EndKind, Ending, Spent};
+use crate::events::{RunEvent, RunEvents, text_of};
+use crate::record::{Ended, Entry, RecordedResult, SessionStore, Task, read_entries};
+use crate::settings::AgentSettings;
+use crate::text_calls::OfferedTools;
+use crate::think::strip;
+
+/// A recorded session. It gives the events that were given when it was recorded, in their order.
+#[derive(Debug)]
+pub struct RecordedSession {
+    id: String,
+    file: File,
+}
+
+impl RecordedSession {
+    /// The session of an ID. Blocks.
+    ///
+    /// # Errors
+    ///
+    /// There is none, or its file can't be read.
+    pub fn open(folders: &Folders, id: &str) -> Result<Self, AgentError> {
+        let file = SessionStore::new(folders).file(id)?;
+        Ok(Self { id: id.to_owned(), file })
+    }
+
+    /// Gives its events, and returns how its last task ended. Blocks.
+    ///
+    /// # Errors
+    ///
+    /// Its file is damaged.
+    pub fn replay(
+        self,
+        events: &mut dyn RunEvents,
+        cancel: &CancellationToken,
+    ) -> Result<EndKind, AgentError> {
+        let mut replay = Replay::default();
+        for (number, entry) in read_entries(self.file).enumerate() {
+            if cancel.is_cancelled() {
+                return Ok(EndKind::Cancelled);
+            }
+            let entry = entry.map_err(AgentError::io(&self.id))?;
+            replay.show(number, entry, events);
+        }
+        replay.end_if_killed(events);
+        Ok(replay.last)
+    }
+}
+
+/// What is known of the session so far.
+#[derive(Default)]
+struct Replay {
+    settings: Option<AgentSettings>,
+    forms: Option<TextForms>,
+    /// Calls of the last answer that didn't begin yet.
+    waiting: VecDeque<WantedCall>,
+    spent: Spent,
+    /// What was taken before the task that runs. `None`: none does.
+    before: Option<Spent>,
+    last: EndKind,
+}
+
+impl Replay {
+    fn show(&mut self, number: usize, entry: Entry, events: &mut dyn RunEvents) {
+        match entry {
+            Entry::Began(began) => {
+                events.event(RunEvent::Session { id: began.id, directory: began.directory });
+            }
+            Entry::Task(task) => {
+                self.end_if_killed(events);
+                self.begin(task, events);
+            }
+            Entry::Answer(answer) => {
+                let before = self.spent;
+                if let Some(settings) = &self.settings {
+                    self.spent.add(&answer.usage, &settings.prices);
+                }
+                let Some(forms) = &mut self.forms else { return };
+                let wanted = forms.wanted(&answer, number);
+                let (text, calls) = (wanted.text, wanted.calls.len());
+                let spent = self.spent.since(&before);
+                if !text.is_empty() {
+                    events.event(RunEvent::TextPart { text: text.clone() });
+                }
+                events.event(RunEvent::Answer { text, calls, spent });
+                self.waiting = wanted.calls.into();
+            }
+            Entry::Result(result) => {
+                self.begin_calls(&result, events);
+                if let Some(forms) = &mut self.forms {
+                    forms.earlier.add(&text_of(&result.result.content));
+                }
+                events.event(RunEvent::result(&result));
+            }
+            Entry::Notice(text) => events.event(RunEvent::Notice { text }),
+            Entry::Compressed(compressed) => {
+                if let Some(settings) = &self.settings {
+                    self.spent.add(&compressed.usage, &settings.prices);
+                }
+            }
+            Entry::Ended(Ended { ending, .. }) => self.end(ending, events),
+            Entry::Note(_) | Entry::Pruned(_) => {}
+        }
+    }
+
+    fn begin(&mut self, task: Task, events: &mut dyn RunEvents) {
+        self.before = Some(self.spent);
+        let text = text_of(&task.parts);
+        let forms = self.forms.get_or_insert_with(|| TextForms::new(&task.settings));
+        forms.earlier.add(&text);
+        let tools = (!task.tools.is_empty())
+            .then(|| OfferedTools::new(task.tools.iter().map(|tool| &**tool)));
+        forms.offered = tools;
+        let (provider, model) = (task.settings.provider.clone(), task.settings.model.clone());
+        events.event(RunEvent::Task { text, provider, model });
+        self.settings = Some(task.settings);
+    }
+
+    /// The calls that began before a result came.
+    fn begin_calls(&mut self, result: &RecordedResult, events: &mut dyn RunEvents) {
+        let mut begun = 0;
+        let is_own = |call: &WantedCall| call.id == result.result.call;
+        while begun < result.begun || self.waiting.iter().any(is_own) {
+            let Some(call) = self.waiting.pop_front() else { return };
+            let mut arguments =
+                call.arguments.unwrap_or_else(|_| serde_json::Value::Object(Default::default()));
+            strip(&mut arguments);
+            events.event(RunEvent::Call { id: call.id, tool: call.name, arguments });
+            begun += 1;
+        }
+    }
+
+    fn end(&mut self, ending: Ending, events: &mut dyn RunEvents) {
+        let before = self.before.take().unwrap_or(self.spent);
+        (self.last, self.waiting) = (ending.kind, VecDeque::new());
+        let (spent, session) = (self.spent.since(&before), self.spent);
+        events.event(RunEvent::Ended { ending, spent, session });
+    }
+
+    /// A task whose end isn't recorded.
+    fn end_if_killed(&mut self, events: &mut dyn RunEvents) {
+        if self.before.is_some() {
+            let why = "the record of this task ends here: Berth was killed";
+            self.end(Ending::new(EndKind::Cancelled, why), events);
+        }
+    }
+}

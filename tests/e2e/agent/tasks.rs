@@ -1,0 +1,256 @@
+//! Tasks that the scripted model solves with the real tools. What counts is what is there then.
+
+use std::fs;
+use std::io::Write;
+use std::process::Stdio;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
+use super::{Came, FORMATS, KEY, Scene, until};
+use crate::support::Ended;
+use crate::support::server::Server;
+
+/// An image of one pixel.
+const PIXEL: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
+
+const FULL: &str = "[tools]\nautonomy = \"full\"";
+
+/// A scene with the files of the tasks.
+fn scene(format: &str, more: &str) -> Scene {
+    let scene = Scene::new(format, "", more);
+    scene.write("app.toml", "name = \"app\"\nport = 8080\n");
+    scene.write("src/main.py", "print('hello')\n# TODO: say goodbye\n");
+    scene.write("sum.sh", "expr \"$1\" - \"$2\"\n");
+    let test = "[ \"$(sh sum.sh 2 3)\" = 5 ] && echo all is well || { echo wrong sum; exit 1; }\n";
+    scene.write("test.sh", test);
+    scene.write("one.old", "1");
+    scene.write("two.old", "2");
+    scene.write("twice.txt", "same\nsame\n");
+    for at in 0..10 {
+        scene.write(&format!("numbers/{at}.txt"), format!("value {at}\n"));
+    }
+    for at in 0..3 {
+        scene.write(&format!("many/{at}.txt"), "a colour\nand a colour\n");
+    }
+    let lines: String = (1..=5000).map(|at| format!("line {at}\n")).collect();
+    scene.write("long.txt", lines);
+    scene.write("pixel.png", STANDARD.decode(PIXEL).expect("it is Base64"));
+    scene
+}
+
+#[test]
+fn model_changes_files() {
+    let scene = scene("chat", FULL);
+    scene.task(&["find:"]).says(0, "In src/main.py");
+    scene.task(&["edit:"]).says(0, "changed");
+    assert_eq!(scene.read("app.toml"), "name = \"app\"\nport = 9090\n");
+    let fixed = scene.task(&["fix:"]).says(0, "passes");
+    assert_eq!(scene.read("sum.sh"), "expr \"$1\" + \"$2\"\n");
+    let failed = |call: &&&serde_json::Value| call["failed"] == true;
+    assert_eq!(fixed.of("result").iter().filter(failed).count(), 1, "the test failed once");
+    scene.task(&["rename:"]).says(0, "2 renamed");
+    assert_eq!((scene.read("one.new"), scene.read("one.old")), ("1".into(), String::new()));
+    scene.task(&["create:"]).says(0, "made");
+    assert_eq!(scene.read("made/deep/file.txt"), "made\n");
+    scene.task(&["undo_it:"]).says(0, "as it was");
+    scene.task(&["copy:"]).says(0, "copied");
+    assert_eq!(scene.read("copy.txt"), "first\nsecond\n");
+    assert!(!scene.work().join("notes.txt").exists());
+    scene.task(&["all_files:"]).says(0, "3 changed");
+    assert_eq!(scene.read("many/2.txt"), "a color\nand a color\n");
+    // Each call has an ID of its own, whatever the model says.
+    scene.task(&["same_ids:"]).says(0, "0 1 2 9");
+    scene.task(&["empty:"]).says(0, "now I say something");
+    scene.task(&["ambiguous:"]).says(0, "both changed");
+    assert_eq!(scene.read("twice.txt"), "other\nother\n");
+}
+
+#[test]
+fn model_reads_and_runs_commands() {
+    let scene = scene("messages", FULL);
+    let read = scene.task(&["parallel:"]).says(0, "45");
+    // Up to eight calls begin before the first has its result.
+    let kinds: Vec<&str> = read.events.iter().filter_map(|it| it["event"].as_str()).collect();
+    let calls = kinds.iter().skip_while(|it| **it != "call").take_while(|it| **it == "call");
+    assert_eq!(calls.count(), 8, "{kinds:?}");
+    scene.task(&["image:"]).says(0, "1 image");
+    scene.task(&["overflow:"]).says(0, "found the needle");
+    scene.task(&["window:"]).says(0, "line 4000");
+    scene.task(&["missing:"]).says(0, "it says hello");
+    scene.task(&["failing:"]).says(0, "code 7, with both outputs");
+    scene.task(&["late:"]).says(0, "stopped in time");
+    scene.task(&["job:"]).says(0, "the job finished");
+    scene.task(&["stopped_job:"]).says(0, "stopped");
+    assert!(!scene.work().join("never.txt").exists());
+    scene.task(&["counted:"]).says(0, "6");
+    // The answer alone is on stdout, the rest on stderr.
+    let Ended { stdout, stderr, .. } = scene.run(&["counted:"]).ends(0);
+    assert_eq!(stdout, "6\n");
+    for said in ["session ", "bash cat many/*.txt | wc -l", "done", "2 answers", "tokens read"] {
+        assert!(stderr.contains(said), "{said}: {stderr}");
+    }
+}
+
+#[test]
+fn model_learns_from_its_mistakes() {
+    let scene = scene("responses", FULL);
+    scene.task(&["invalid:"]).says(0, "read it then");
+    scene.task(&["unknown:"]).says(0, "another tool");
+    scene.task(&["broken_json:"]).says(0, "one of two");
+    scene.task(&["cut:"]).says(0, "written again");
+    assert_eq!(scene.read("cut.txt"), "whole");
+    scene.task(&["cut_text:"]).says(0, "and the second half.");
+    scene.task(&["always_empty:"]).ends(1, "no usable answer 3 times");
+    scene.task(&["repeats:"]).says(0, "I stop");
+    // The text on stdin is part of the task.
+    let mut command = scene.command(&["answer: that", "-"]);
+    let mut child =
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("berth starts");
+    child.stdin.take().expect("it has one").write_all(b"and this").expect("it is read");
+    let said = Ended::from_output(child.wait_with_output().expect("it ends")).ends(0);
+    assert_eq!(said.stdout, "You said: that\n");
+    assert!(scene.bodies().last().expect("it was asked").contains("answer: that\\nand this"));
+}
+
+#[test]
+fn each_format_solves_the_same_task() {
+    for format in FORMATS {
+        let scene = scene(format, FULL);
+        scene.task(&["fix:"]).says(0, "passes");
+        scene.task(&["parallel:"]).says(0, "45");
+        scene.task(&["image:"]).says(0, "1 image");
+        scene.task(&["answer: a"]).says(0, "You said: a");
+        let came = scene.task(&["--continue", "after: b"]).says(0, "I go on: b");
+        let session = &came.of("ended")[0]["session"];
+        assert_eq!(session["turns"], 2, "{format}: {session}");
+        assert_eq!(scene.files_with(KEY), [""; 0], "{format}: somebody wrote the key down");
+    }
+}
+
+#[test]
+fn model_reads_the_web() {
+    let page = "<html><body><main><h1>Title of the page</h1><p>Here the answer is blue, \
+                and there is more text about it.</p></main></body></html>";
+    let server = Server::plain(move |_, wire| {
+        let head = "HTTP/1.1 200 OK\r\ncontent-type: text/html\r\nconnection: close";
+        write!(wire, "{head}\r\ncontent-length: {}\r\n\r\n{page}", page.len())
+    });
+    let url = format!("http://{}/", server.address);
+    let opened = format!("{FULL}\n[tools.web]\nallowed_private_hosts = [\"{}\"]", server.address);
+    let scene = scene("chat", &opened);
+    let read = scene.task(&[&format!("page: {url}")]).says(0, "the answer is blue");
+    assert!(read.results().contains("external-data"), "what a page says is marked");
+    scene.task(&[&format!("scrape: {url}")]).says(0, "The title");
+    let closed = self::scene("chat", FULL);
+    let told = closed.task(&[&format!("post: {url}")]).says(3, "policy_blocked");
+    assert!(told.results().contains("private addresses are blocked"), "{}", told.results());
+}
+
+#[test]
+fn what_is_denied_is_told_and_not_done() {
+    let scene = scene("chat", FULL);
+    let told = scene.task(&["outside:"]).says(3, "I may not: True");
+    assert_eq!(told.of("result")[0]["category"], "policy_blocked");
+    assert!(!told.results().contains("the secret"));
+    scene.task(&["dangerous:"]).says(3, "it was denied");
+    scene.task(&["around:"]).says(0, "inside then");
+    assert!(!scene.cli.root.path().join("outside.txt").exists());
+    assert_eq!(scene.read("inside.txt"), "x");
+    // The same with `--yes`: what is denied stays denied.
+    scene.task(&["--yes", "outside:"]).says(3, "I may not: True");
+}
+
+#[test]
+fn what_needs_approval_waits_for_a_person() {
+    let asking = "[tools]\nautonomy = \"ask\"\n[approvals]\nwait_secs = 1";
+    let scene = scene("messages", asking);
+    scene.task(&["writes:"]).ends(3, "");
+    assert!(!scene.work().join("written.txt").exists(), "nobody approved it");
+    scene.task(&["--yes", "writes:"]).says(0, "written");
+    assert_eq!(scene.read("written.txt"), "written");
+    // At a terminal, the reason of a no is for the model.
+    let Some(said) = scene.cli.typed(&["run", "person:"], "no, use second.txt\ny\n") else {
+        return;
+    };
+    assert_eq!(said.code, 0, "{}", said.stdout);
+    assert!(said.stdout.contains("second then"), "{}", said.stdout);
+    assert_eq!((scene.read("first.txt"), scene.read("second.txt")), (String::new(), "x".into()));
+}
+
+#[test]
+fn model_without_native_tools_calls_in_its_text() {
+    let scene = Scene::new("chat", "native_tools = false", FULL);
+    scene.task(&["fenced:"]).says(0, "changed by a block");
+    assert_eq!(scene.read("notes.txt"), "changed");
+    let bodies = scene.bodies();
+    assert!(bodies.iter().all(|body| !body.contains("\"tools\":")), "it has no native tools");
+    scene.write("page.md", "Do this:\n\n```bash\ntouch echoed.txt\n```\n");
+    scene.task(&["quoted:"]);
+    assert!(!scene.work().join("echoed.txt").exists(), "a quoted block isn't made unasked");
+    // JSON without a mark is no call, unless the person wants it.
+    let hinted = scene.task(&["whole_json:"]).says(0, "it was not made");
+    let notices: Vec<_> = hinted.of("notice");
+    assert!(notices.iter().any(|it| it["text"].to_string().contains("lenient")), "{notices:?}");
+    let lenient = format!("{FULL}\n[agent]\ntext_tools = \"lenient\"");
+    let scene = Scene::new("ollama", "", &lenient);
+    scene.task(&["whole_json:"]).says(0, "it was made");
+}
+
+#[test]
+fn answer_is_shown_at_a_terminal_while_it_comes() {
+    let scene = scene("chat", FULL);
+    let Some(said) = scene.cli.typed(&["run", "counted:"], "") else { return };
+    assert_eq!(said.code, 0, "{}", said.stdout);
+    let lines: Vec<&str> = said.stdout.lines().map(str::trim).collect();
+    assert!(lines.contains(&"6"), "{lines:?}");
+}
+
+#[test]
+fn chat_goes_on_line_by_line() {
+    let scene = scene("messages", FULL);
+    let mut command = scene.cli.command(&["chat", "--plain"]);
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("berth starts");
+    let lines =
+        "answer: a\n/compact\n/nonsense\nedit:\nafter: b\n/compact\nafter: c\n/exit\nafter: d\n";
+    child.stdin.take().expect("it has one").write_all(lines.as_bytes()).expect("it is read");
+    let said = Ended::from_output(child.wait_with_output().expect("it ends")).ends(0);
+    assert_eq!(said.stdout, "You said: a\nchanged\nI go on: b\nI go on: c\n");
+    for told in ["nothing older", "`/compact` and `/exit`", "is summarised"] {
+        assert!(said.stderr.contains(told), "{told}: {}", said.stderr);
+    }
+    assert!(scene.read("app.toml").contains("9090"));
+}
+
+#[test]
+fn without_a_provider_a_task_says_what_to_set() {
+    let scene = scene("chat", FULL);
+    let listed = scene.cli.run(&["models", "--json"]).ends(0);
+    assert!(listed.stdout.contains("scripted"), "{}", listed.stdout);
+    scene.cli.configure("");
+    let told = scene.run(&["answer: a"]).ends(2);
+    assert!(told.stderr.contains("[providers."), "{}", told.stderr);
+    assert!(told.stderr.lines().count() <= 12, "{}", told.stderr);
+}
+
+#[test]
+fn interrupt_ends_a_task_cleanly() {
+    let scene = scene("chat", FULL);
+    for (task, mark) in [("hang_text:", "model/hangs"), ("works:", "work/started.txt")] {
+        let running = scene.start(&["--json", task]);
+        until("it works", || scene.cli.root.path().join(mark).exists());
+        running.signal(rustix::process::Signal::INT);
+        let came = Came::from_ended(Ended::from_output(running.wait()));
+        assert_eq!((came.ended.code, came.kind()), (130, "cancelled"), "{:?}", came.events);
+        // The model is told what it doesn't know.
+        scene.task(&["--continue", "after: an interrupt"]).says(0, "I go on: an interrupt");
+    }
+    assert!(!scene.work().join("never.txt").exists());
+    let killed = fs::read_to_string(scene.work().join("notes.txt"));
+    assert_eq!(killed.expect("it is there"), "first\nsecond\n");
+}
