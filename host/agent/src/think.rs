@@ -200,7 +200,7 @@ mod tests {
 
     #[test]
     fn built_in_tools_are_simple_but_for_nested_choices() {
-        let thinking = Thinking::default();
+        let thinking = Augmenter::default();
         for (name, score) in
             [("read", 0.225), ("bash", 0.25), ("edit", 0.25), ("grep", 0.48), ("web_scrape", 0.825)]
         {
@@ -226,14 +226,14 @@ mod tests {
         assert!(Augmenter::new(-3.0).augment(&schema).is_some());
         assert!(Augmenter::new(7.0).augment(&definition("web_scrape").input_schema).is_none());
         for odd in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
-            assert_eq!(Augmenter::new(odd), Thinking::default());
+            assert_eq!(Augmenter::new(odd), Augmenter::default());
         }
     }
 
     #[test]
     fn augmented_schema_has_the_field_first_and_nothing_else_changed() {
         let schema = definition("web_scrape").input_schema;
-        let mut augmented = Thinking::default().augment(&schema).unwrap();
+        let mut augmented = Augmenter::default().augment(&schema).unwrap();
         let fields = augmented["properties"].as_object_mut().unwrap();
         assert_eq!(fields.keys().next().unwrap(), FIELD);
         assert_eq!(fields[FIELD]["type"], "string");
