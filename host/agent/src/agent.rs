@@ -18,7 +18,7 @@ use crate::record::{
     Compressed, CompressionMethod, Ended, Entry, RecordedResult, SessionFile, Task,
 };
 use crate::settings::AgentSettings;
-use crate::text_calls::{CallSplitter, OfferedTools};
+use crate::text_calls::{CallSplitter, FindOptions, OfferedTools, ShownText};
 use crate::think::{ONLY_THOUGHTS, Stripped, strip};
 use crate::tokens::{Fill, TokenMeter};
 
@@ -67,7 +67,11 @@ impl Agent {
         let mut forms = TextForms::new(&settings);
         for said in conversation.said() {
             forms.used_native |= matches!(&said.message, TurnMessage::Model(answer) if answer.calls().next().is_some());
-            context::texts(&said.message).for_each(|text| forms.earlier.add(text));
+            let is_message = matches!(said.message, TurnMessage::User(_));
+            context::texts(&said.message).for_each(|text| match is_message {
+                true => forms.earlier.add_message(text),
+                false => forms.earlier.add(text),
+            });
         }
         let began = TaskStart { spent, at: Instant::now(), waited: outside.waited() };
         Self {
@@ -154,6 +158,7 @@ impl Agent {
         self.began = self.begin();
         // What an earlier task repeated doesn't count against this one.
         self.repetition.clear();
+        (self.broken, self.denied) = (0, false);
         let settings = self.settings.clone();
         events.event(RunEvent::Task {
             text: text_of(&task),
@@ -163,8 +168,11 @@ impl Agent {
         self.tools = self.outside.tools()?;
         let in_text = settings.is_local || !settings.native_tools;
         let tools = if in_text { self.tools.clone() } else { Vec::new() };
-        self.forms.offered =
-            in_text.then(|| OfferedTools::new(self.tools.iter().map(|tool| &**tool)));
+        self.forms.offered = in_text.then(|| {
+            let offered = OfferedTools::new(self.tools.iter().map(|tool| &**tool));
+            // A model with calls of its own shows commands in blocks, and means no call.
+            if settings.native_tools { offered.marked_only() } else { offered }
+        });
         for call in self.lost_calls() {
             let content = vec![Part::Text(LOST.to_owned())];
             let lost = RecordedResult::new(&call, content, Some(Category::Cancelled));
@@ -193,6 +201,9 @@ impl Agent {
             };
             let asked = self.outside.ask(&turn, &mut parts, cancel);
             let asked = tokio::time::timeout(time, asked).await;
+            if let Some(splitter) = splitter {
+                show(splitter.finish(&FindOptions::default()).0, events);
+            }
             for text in notices {
                 self.append(&Entry::Notice(text)).await?;
             }
@@ -558,7 +569,7 @@ impl Agent {
             Entry::Task(task) => {
                 let text = text_of(&task.parts);
                 self.meter.add(text.len());
-                self.forms.earlier.add(&text);
+                self.forms.earlier.add_message(&text);
             }
             Entry::Note(text) => self.meter.add(text.len()),
             Entry::Answer(answer) => self.meter.add(context::size_of_answer(answer)),
@@ -653,20 +664,12 @@ fn part(
 ) -> Option<String> {
     match event {
         ModelEvent::Text(text) => {
-            let (text, thoughts) = match splitter {
-                None => (text, String::new()),
+            let shown = match splitter {
+                None => ShownText { text, ..ShownText::default() },
                 // What may be a call isn't shown before that is clear.
-                Some(splitter) => {
-                    let shown = splitter.push(&text);
-                    (shown.text, shown.thoughts)
-                }
+                Some(splitter) => splitter.push(&text),
             };
-            if !thoughts.is_empty() {
-                events.event(RunEvent::ThinkingPart { text: thoughts });
-            }
-            if !text.is_empty() {
-                events.event(RunEvent::TextPart { text });
-            }
+            show(shown, events);
         }
         ModelEvent::Thinking(text) => events.event(RunEvent::ThinkingPart { text }),
         ModelEvent::CallBegun(tool) => events.event(RunEvent::CallPart { tool }),
@@ -680,6 +683,16 @@ fn part(
         ModelEvent::Call(_) | ModelEvent::Usage(_) | ModelEvent::Finished(_) => {}
     }
     None
+}
+
+/// Shows a part of an answer's text.
+fn show(shown: ShownText, events: &mut dyn RunEvents) {
+    if !shown.thoughts.is_empty() {
+        events.event(RunEvent::ThinkingPart { text: shown.thoughts });
+    }
+    if !shown.text.is_empty() {
+        events.event(RunEvent::TextPart { text: shown.text });
+    }
 }
 
 /// What an answer says and wants, without IDs, to find answers that repeat.

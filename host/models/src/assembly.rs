@@ -2,8 +2,14 @@
 
 use std::collections::HashSet;
 
+use berth_contract::text::{cut, neutral_line};
+
 use crate::format::{WireCaps, WireError};
+use crate::raw::Fields;
 use crate::turn::{Block, FinishReason, ModelCall, ModelEvent, TokenUsage, Turn, TurnMessage};
+
+/// Bytes of a server's own word for something, such as the model's name.
+const WORD: usize = 256;
 
 /// Most bytes of the name or the ID of a call.
 const MAX_NAME: usize = 256;
@@ -17,7 +23,7 @@ pub(crate) struct Assembly {
     calls: usize,
     ids: HashSet<String>,
     next_id: usize,
-    pub(crate) model: String,
+    model: String,
     pub(crate) usage: TokenUsage,
     pub(crate) stop: Option<FinishReason>,
     /// Whether the stream said that it is complete.
@@ -47,6 +53,18 @@ impl Assembly {
             stop: None,
             is_done: false,
         }
+    }
+
+    /// The name of the model that answers, from an object that may have it.
+    pub(crate) fn read_model(&mut self, fields: &Fields<'_>) {
+        if let Some(model) = fields.some_text("model") {
+            self.model = word(&model);
+        }
+    }
+
+    /// The name of the model that answers.
+    pub(crate) fn model(self) -> String {
+        self.model
     }
 
     /// Counts bytes that are kept.
@@ -153,6 +171,11 @@ impl Assembly {
             (Some(stop), _) => stop.clone(),
         }
     }
+}
+
+/// A server's own word, in one bounded line.
+pub(crate) fn word(text: &str) -> String {
+    neutral_line(cut(text, WORD))
 }
 
 /// Says that a call is complete.

@@ -177,7 +177,9 @@ impl ModelClient {
         model: &str,
     ) -> Result<Response, ModelError> {
         let AnswerTimes { first, idle, total } = self.times;
-        let limits = Limits { time: total, idle: first, bytes: self.caps.stream };
+        // The cap of the stream is looked at there, and this is above it.
+        let bytes = self.caps.stream.saturating_add(1 << 20);
+        let limits = Limits { time: total, idle: first, bytes };
         let answer = self.door.send(request.limits(limits)).await;
         let mut answer = answer.map_err(|error| {
             let mut error = ModelError::from_door(provider.name(), &error);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use berth_contract::text::{cut, neutral_line};
 use berth_requests::{Credential, Request, check_url};
-use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE};
+use http::header::{ACCEPT, AUTHORIZATION, CONNECTION, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use url::Url;
 
@@ -105,7 +105,7 @@ impl ModelEndpoint {
         self
     }
 
-    /// With the size of the context that a local server should make room for.
+    /// With the size of the context, which a local server is to make room for.
     #[must_use]
     pub fn context(mut self, tokens: Option<u64>) -> Self {
         self.options.context = tokens;
@@ -188,6 +188,11 @@ impl ModelEndpoint {
         // The operator's win.
         for (name, value) in &self.headers {
             all.insert(name.clone(), value.clone());
+        }
+        // Small servers close connections that just served an answer, which looks like a failure to
+        // whoever uses one again. On this machine, a new one costs nothing.
+        if self.is_local() {
+            all.insert(CONNECTION, HeaderValue::from_static("close"));
         }
         for (name, value) in &all {
             request = request.header(name.clone(), value.clone());

@@ -149,7 +149,8 @@ const REFUSED: [&str; 4] =
 const BUSY: [&str; 6] =
     ["overloaded", "rate_limit", "rate limit", "too many requests", "server_busy", "at capacity"];
 
-const KEY: [&str; 6] = [
+const KEY: [&str; 7] = [
+    "api key not valid",
     "authentication_error",
     "invalid_api_key",
     "incorrect api key",
@@ -201,7 +202,7 @@ mod tests {
     /// Bodies as servers send them.
     #[test]
     fn errors_of_servers_are_told_apart() {
-        let cases: [(u16, &str, Kind); 29] = [
+        let cases: [(u16, &str, Kind); 31] = [
             (
                 401,
                 r#"{"type":"error","error":{"type":"authentication_error","message":"invalid x-api-key"}}"#,
@@ -310,13 +311,23 @@ mod tests {
                 Kind::Request,
             ),
             (422, r#"{"detail":"extra fields not permitted"}"#, Kind::Request),
+            (
+                400,
+                r#"[{"error":{"code":400,"message":"API key not valid. Please pass a valid API key.","status":"INVALID_ARGUMENT"}}]"#,
+                Kind::Key,
+            ),
+            (
+                429,
+                r#"[{ "error": {"code": 429, "message": "try later", "status": "RESOURCE_EXHAUSTED"}}]"#,
+                Kind::Busy,
+            ),
             (302, "", Kind::Malformed),
         ];
         for (status, body, expected) in cases {
             let error = ServerError::find(body).unwrap_or_default();
             let status = StatusCode::from_u16(status).ok();
             assert_eq!(classify(status, &error), expected, "{status:?} {body}");
-            assert_eq!(error.message.is_empty(), !body.starts_with('{'), "{body}");
+            assert_eq!(error.message.is_empty(), !body.starts_with(['{', '[']), "{body}");
         }
     }
 

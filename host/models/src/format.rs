@@ -149,7 +149,7 @@ pub struct ServerError {
 impl ServerError {
     /// Finds the error in a body, in any of the forms that servers have for it.
     pub(crate) fn find(text: &str) -> Option<Self> {
-        Self::from_fields(&Fields::parse(text)?)
+        Self::from_fields(&Fields::parse_first(text)?)
     }
 
     pub(crate) fn from_fields(fields: &Fields<'_>) -> Option<Self> {
@@ -161,7 +161,7 @@ impl ServerError {
             if let Some(inner) = inner.filter(|inner| !inner.message.is_empty()) {
                 return Some(inner);
             }
-            let code = error.some_text("code").or_else(|| error.some_text("type"));
+            let code = ["code", "type", "status"].iter().find_map(|name| error.some_text(name));
             let code = match code {
                 Some(code) => code.into_owned(),
                 None => error.number("code").map_or_else(String::new, |code| code.to_string()),

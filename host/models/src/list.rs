@@ -48,7 +48,8 @@ impl ModelClient {
         listed.unwrap_or_else(|| Err(cancelled(provider)))
     }
 
-    /// The most tokens that a model reads. `None` if the server doesn't say it.
+    /// The most tokens that a model reads: as it was set for the provider, otherwise as the server
+    /// says it. `None` if nobody says it.
     ///
     /// # Errors
     ///
@@ -60,6 +61,9 @@ impl ModelClient {
         cancel: &CancellationToken,
     ) -> Result<Option<u64>, ModelError> {
         let found = async {
+            if let Some(set) = provider.options().context {
+                return Ok(Some(set));
+            }
             if provider.format() == WireFormat::Ollama {
                 return self.ollama_window(provider, model).await;
             }
@@ -94,16 +98,13 @@ impl ModelClient {
         Ok(items.into_iter().filter_map(|item| listed_model(item.get())).collect())
     }
 
-    /// What Ollama can read of a conversation: what was set here, otherwise what the running model
-    /// has room for, otherwise what it was made for.
+    /// What Ollama can read of a conversation: what the running model has room for, otherwise what
+    /// it was made for.
     async fn ollama_window(
         &self,
         provider: &ModelEndpoint,
         model: &str,
     ) -> Result<Option<u64>, ModelError> {
-        if provider.options().context.is_some() {
-            return Ok(provider.options().context);
-        }
         let request = provider.request(Method::GET, "/api/ps", Vec::new())?;
         if let Ok(running) = self.read(provider, request, model).await {
             let fields = Fields::parse(&running).unwrap_or_default();

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use serde::de::{self, MapAccess, SeqAccess, Visitor};
+use serde::de::{self, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 
@@ -22,7 +22,7 @@ impl RawJson {
         let text = text.into();
         serde_json::from_str::<&RawValue>(&text)?;
         // Without the white space around the value, which isn't part of it.
-        Ok(Self(text.trim_ascii().into()))
+        Ok(Self(readable(text.trim_ascii()).into()))
     }
 
     /// Writes a value.
@@ -42,7 +42,7 @@ impl RawJson {
 
 impl From<&RawValue> for RawJson {
     fn from(value: &RawValue) -> Self {
-        Self(value.get().into())
+        Self(readable(value.get()).into())
     }
 }
 
@@ -65,6 +65,38 @@ impl<'de> Deserialize<'de> for RawJson {
     }
 }
 
+/// The text of a JSON value in which half a surrogate pair, which readers refuse, is U+FFFD.
+pub(crate) fn readable(json: &str) -> Cow<'_, str> {
+    if !json.contains("\\ud") && !json.contains("\\uD") {
+        return json.into();
+    }
+    let unit = |at: usize| {
+        let digits = json.get(at..)?.strip_prefix("\\u")?.get(..4)?;
+        u16::from_str_radix(digits, 16).ok()
+    };
+    let mut out = String::with_capacity(json.len());
+    let mut at = 0;
+    while let Some(found) = json[at..].find('\\') {
+        out.push_str(&json[at..at + found]);
+        at += found;
+        let length = match (unit(at), unit(at + 6)) {
+            (Some(0xd800..0xdc00), Some(0xdc00..0xe000)) => 12,
+            (Some(0xd800..0xe000), _) => {
+                out.push_str("\\ufffd");
+                at += 6;
+                continue;
+            }
+            (Some(_), _) => 6,
+            // The escaped character is ASCII, or the text isn't JSON.
+            (None, _) => 1 + json[at + 1..].chars().next().map_or(0, char::len_utf8),
+        };
+        out.push_str(&json[at..at + length]);
+        at += length;
+    }
+    out.push_str(&json[at..]);
+    out.into()
+}
+
 /// The fields of a JSON object in their order, of which only the ones that are asked for are read
 /// further. A field of another type than the expected one counts as missing, and so does `null`:
 /// servers differ in what they leave out.
@@ -75,6 +107,14 @@ impl<'j> Fields<'j> {
     /// The fields of an object. `None` for any other text.
     pub(crate) fn parse(text: &'j str) -> Option<Self> {
         serde_json::from_str(text).ok()
+    }
+
+    /// The same for the first object of a list, too: Gemini puts errors in one.
+    pub(crate) fn parse_first(text: &'j str) -> Option<Self> {
+        Self::parse(text).or_else(|| {
+            let list: Vec<&RawValue> = serde_json::from_str(text).ok()?;
+            Self::parse(list.first()?.get())
+        })
     }
 
     /// All fields, also those that are `null`.
@@ -117,7 +157,7 @@ impl<'j> Fields<'j> {
 
 /// The items of an array. Empty for any other value.
 pub(crate) fn items(value: &RawValue) -> Vec<&RawValue> {
-    serde_json::from_str::<Items<'_>>(value.get()).map(|items| items.0).unwrap_or_default()
+    serde_json::from_str(value.get()).unwrap_or_default()
 }
 
 /// A number of tokens and the like. Some servers write them as floats.
@@ -159,30 +199,6 @@ pub(crate) fn inside(value: &RawValue) -> Option<&str> {
     value.get().strip_prefix('"')?.strip_suffix('"')
 }
 
-struct Items<'j>(Vec<&'j RawValue>);
-
-impl<'de: 'j, 'j> Deserialize<'de> for Items<'j> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct List;
-        impl<'de> Visitor<'de> for List {
-            type Value = Items<'de>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an array")
-            }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
-                let mut items = Vec::new();
-                while let Some(item) = seq.next_element()? {
-                    items.push(item);
-                }
-                Ok(Items(items))
-            }
-        }
-        deserializer.deserialize_seq(List)
-    }
-}
-
 impl<'de: 'j, 'j> Deserialize<'de> for Fields<'j> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Object;
@@ -206,29 +222,8 @@ impl<'de: 'j, 'j> Deserialize<'de> for Fields<'j> {
 }
 
 /// The name of a field. Only one with escapes is copied.
-struct Key<'j>(Cow<'j, str>);
-
-impl<'de: 'j, 'j> Deserialize<'de> for Key<'j> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Name;
-        impl<'de> Visitor<'de> for Name {
-            type Value = Key<'de>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a name")
-            }
-
-            fn visit_borrowed_str<E: de::Error>(self, name: &'de str) -> Result<Self::Value, E> {
-                Ok(Key(Cow::Borrowed(name)))
-            }
-
-            fn visit_str<E: de::Error>(self, name: &str) -> Result<Self::Value, E> {
-                Ok(Key(Cow::Owned(name.to_owned())))
-            }
-        }
-        deserializer.deserialize_str(Name)
-    }
-}
+#[derive(Deserialize)]
+struct Key<'j>(#[serde(borrow)] Cow<'j, str>);
 
 #[cfg(test)]
 mod tests {
@@ -255,6 +250,20 @@ mod tests {
         assert_eq!((fields.number("a"), fields.number("b")), (Some(7), Some(7)));
         assert_eq!((fields.number("c"), fields.number("d")), (None, None));
         assert_eq!(fields.number("e"), Some(u64::MAX));
+    }
+
+    #[test]
+    fn half_a_surrogate_pair_is_replaced_and_nothing_else() {
+        for (written, readable) in [
+            (r#""\ud83d\ude00\u00e9""#, r#""\ud83d\ude00\u00e9""#),
+            (r#""\ud83d""#, r#""\ufffd""#),
+            (r#""a\uD83Dé\ude00\\ud83d""#, r#""a\ufffdé\ufffd\\ud83d""#),
+            (r#""\ud83d\ud83d\ude00\n""#, r#""\ufffd\ud83d\ude00\n""#),
+        ] {
+            let raw = RawJson::new(written).expect("it is JSON");
+            assert_eq!(raw.get(), readable);
+            serde_json::from_str::<String>(raw.get()).expect("it can be read");
+        }
     }
 
     #[test]

@@ -235,7 +235,8 @@ impl TokenUsage {
     }
 }
 
-/// What happens while a model answers.
+/// What happens while a model answers. Texts, names and arguments are the model's own: they are
+/// bounded, but a terminal shouldn't show them as they are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ModelEvent {
     /// The request is sent again after a pause, because it failed before anything came.

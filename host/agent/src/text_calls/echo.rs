@@ -4,10 +4,12 @@
 //! page say", or because the page asks for it. What is compared is what stays the same when a call
 //! is written in another way: the letters and digits of its tool, of its arguments and their
 //! values. White space, the order of keys, escapes, quotation marks, fences, tags and line numbers
-//! don't count. A call stands in a text if the text has all of them close together, each value
-//! behind its argument.
+//! don't count. A call stands in a text if the text has the longest of them close together, each
+//! value behind its argument.
 
 use serde_json::Value;
+
+use super::{CallForm, TextCall};
 
 /// Most values of one call that are looked for: the longest.
 const MAX_PARTS: usize = 32;
@@ -36,8 +38,8 @@ const MAX_EARLIER: usize = 32 * 1024 * 1024;
 /// before.
 #[derive(Clone, Debug)]
 pub struct EarlierTexts {
-    /// In the form that is compared.
-    texts: Vec<String>,
+    /// In the form that is compared, each with whether the person wrote it.
+    texts: Vec<(String, bool)>,
     /// Bytes that may be added.
     room: usize,
     /// Whether there was no room for a text. Then each call counts as one that stands in a text.
@@ -60,9 +62,20 @@ impl EarlierTexts {
         self.is_full = true;
     }
 
-    /// Adds a text. Beyond 32 MiB of letters and digits, there is no room: then every call is an
-    /// echo, so that what can't be compared isn't trusted.
+    /// Adds a message of the person. Only a block of JSON without a mark may not repeat it.
+    pub fn add_message(&mut self, text: &str) {
+        self.add_from(text, true);
+    }
+
+    /// Adds any other text: a result, a file, a page.
+    ///
+    /// Beyond 32 MiB of letters and digits, there is no room: then every call is an echo, so that
+    /// what can't be compared isn't trusted.
     pub fn add(&mut self, text: &str) {
+        self.add_from(text, false);
+    }
+
+    fn add_from(&mut self, text: &str, is_message: bool) {
         if self.is_full {
             return;
         }
@@ -70,30 +83,45 @@ impl EarlierTexts {
         match self.room.checked_sub(text.len()) {
             Some(room) => {
                 self.room = room;
-                self.texts.push(text);
+                self.texts.push((text, is_message));
             }
             None => *self = Self { is_full: true, ..Self::with_room(0) },
         }
     }
 
     /// Whether a call stands in one of the texts. `tag`: the word that marks its form if its tool
-    /// isn't named by a field or an attribute.
-    pub(super) fn have(&self, name: &str, tag: Option<&str>, arguments: &Value) -> bool {
+    /// isn't named by a field or an attribute. A person may ask for a call in a marked form.
+    pub(super) fn have(&self, call: &TextCall, tag: Option<&str>) -> bool {
         if self.is_full || self.texts.is_empty() {
             return self.is_full;
         }
         let mut parts = Vec::new();
-        add_parts(&mut parts, "", tag, arguments);
+        add_parts(&mut parts, "", tag, &call.arguments);
         parts.sort_by_key(|part| std::cmp::Reverse(part.length()));
         parts.truncate(MAX_PARTS);
+        keep_most(&mut parts);
         if tag.is_none() {
             let before = NAME_MARKS.map(str::to_owned).to_vec();
-            parts.push(Part { before, texts: vec![normalize(name)] });
+            parts.push(Part { before, texts: vec![normalize(&call.name)] });
         }
         let length: usize = parts.iter().map(|part| part.length() + GAP).sum();
         let window = 2 * length + SLACK;
-        self.texts.iter().any(|text| has_all(text, &parts, window))
+        let is_marked = call.form != CallForm::Json;
+        let compared = self.texts.iter().filter(|(_, is_message)| !(is_marked && *is_message));
+        compared.into_iter().any(|(text, _)| has_all(text, &parts, window))
     }
+}
+
+/// Leaves the longest parts, which together are two thirds of all: a small argument beside them
+/// makes a call no other one.
+fn keep_most(parts: &mut Vec<Part>) {
+    let all: usize = parts.iter().map(Part::length).sum();
+    let mut kept = 0;
+    parts.retain(|part| {
+        let is_kept = kept * 3 < all * 2 || all == 0;
+        kept += part.length();
+        is_kept
+    });
 }
 
 /// Adds each value of the arguments, with the name of its argument before it.

@@ -10,7 +10,7 @@ pub enum FormHint {
         /// Whether `text_tools = "lenient"` would make it a call.
         lenient_helps: bool,
     },
-    /// A tag of calls stands in a line of prose.
+    /// A tag of calls stands in a line of prose, or in a quotation.
     WithinLine,
     /// The model wrote what looks like a result of a tool.
     MadeUpResult,
@@ -25,8 +25,8 @@ impl FormHint {
                  JSON alone is no call. Write it as a block:\n```tool_call\n\
                  {{\"name\": \"{tool}\", \"arguments\": {{…}}}}\n```"
             ),
-            Self::WithinLine => "A tag of a call stands within a line. No call was made: begin a \
-                new line with the tag."
+            Self::WithinLine => "A tag of a call stands within a line or a quotation. No call was \
+                made: begin a new line with the tag, after an empty line."
                 .to_owned(),
             Self::MadeUpResult => {
                 "Your message contains a tool result. Results come from the host \

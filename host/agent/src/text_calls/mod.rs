@@ -1,5 +1,9 @@
 //! Calls that a model without native tool use writes as text.
 //!
+//! Read only messages of models that were told these forms ([`system_text`]). A model with native
+//! tool use shows commands in fenced blocks, and means no call: if its server doesn't understand
+//! its tags, read its messages with [`OfferedTools::marked_only`].
+//!
 //! # What is a call
 //!
 //! | form | |
@@ -19,7 +23,8 @@
 //! A model quotes pages and files, and these contain what others want it to do. So a block begins a
 //! line (or follows another block), indented by at most three spaces. Nothing is a call
 //!
-//! * within a line of prose, in a quotation (`>`), a list item, a table or indented code;
+//! * within a line of prose, in a list item, a table or indented code;
+//! * in a quotation (`>`), and in the lines behind it until one is empty;
 //! * in a fenced block of another tag, up to a line that ends it. If such a block contains a line
 //!   that would open another, its end is unclear, and nothing after it is a call;
 //! * in `<tool_result>`, `<external-data>`, `<blockquote>` and `<pre>`;
@@ -27,7 +32,7 @@
 //! * in a block that was refused: no other form reads it again;
 //! * as JSON without a mark. [`TextTools::Lenient`] has the one exception.
 //!
-//! A call that stands in an earlier result, file or message is marked ([`TextCall::is_echo`]): the
+//! A call that stands in an earlier result, file or page is marked ([`TextCall::is_echo`]): the
 //! page may have its own fences, which end the model's quotation. Such a call asks, whatever the
 //! autonomy, if it acts.
 //!

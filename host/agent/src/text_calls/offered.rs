@@ -16,6 +16,7 @@ pub struct OfferedTools {
     tools: Vec<OfferedTool>,
     by_name: BTreeMap<String, usize>,
     by_fence: BTreeMap<String, usize>,
+    has_lines: bool,
 }
 
 /// One tool, as far as reading its calls needs it.
@@ -40,7 +41,8 @@ impl OfferedTools {
             .enumerate()
             .map(|(index, definition)| (definition.name.clone(), index))
             .collect();
-        let mut offered = Self { tools: Vec::new(), by_name, by_fence: BTreeMap::new() };
+        let mut offered =
+            Self { tools: Vec::new(), by_name, by_fence: BTreeMap::new(), has_lines: true };
         let mut aliases = Claims::default();
         let mut fences = Claims::default();
         for (index, definition) in definitions.iter().enumerate() {
@@ -65,6 +67,21 @@ impl OfferedTools {
         }
         offered.tools = definitions.into_iter().map(OfferedTool::new).collect();
         offered
+    }
+
+    /// Leaves only the forms that stand for nothing but a call: tags and blocks `tool_call` and
+    /// `tool NAME`. This is for a model that was offered the tools natively too: it shows commands
+    /// in fenced blocks such as `bash`, and means no call.
+    #[must_use]
+    pub fn marked_only(mut self) -> Self {
+        self.by_fence.clear();
+        self.has_lines = false;
+        self
+    }
+
+    /// Whether `tool/argument>value` is a call.
+    pub(super) fn has_lines(&self) -> bool {
+        self.has_lines
     }
 
     /// The tool with this name or alias.

@@ -21,8 +21,13 @@ pub(super) fn read_block(block: &Block, offered: &OfferedTools) -> Result<Vec<Te
     let body = &block.raw[block.body..block.body_end.max(block.body)];
     match &block.kind {
         _ if block.is_ambiguous => Err("it is unclear which code block ends where, since one \
-            contains lines that open another: write the call in a message without other code"
+            contains a line that opens another. Use a longer fence (````) around code with \
+            fences, or write the call in a message without other code"
             .to_owned()),
+        _ if block.is_quoted => {
+            Err("it may belong to the quotation before it: leave an empty line".to_owned())
+        }
+        _ if block.is_too_deep => Err("its tags are nested too deeply: use one".to_owned()),
         BlockKind::Fence(_) | BlockKind::JsonFence if !block.is_closed => {
             Err("the block isn't closed: end it with a line of ```".to_owned())
         }
@@ -135,11 +140,16 @@ fn read_fence(info: &str, body: &str, offered: &OfferedTools) -> Result<Vec<Text
     Ok(vec![call(offered, name, Value::String(text.to_owned()), form)?])
 }
 
-/// The body of a fenced block, without the spaces that its first line has too.
+/// The body of a fenced block, without the spaces that its first line has too, and with the line
+/// ends of Unix: a command isn't written for another system.
 fn without_indentation<'a>(block: &Block, body: &'a str) -> Cow<'a, str> {
     let indentation = block.raw.bytes().take_while(|byte| *byte == b' ').count();
+    let body = match body.contains("\r\n") {
+        true => Cow::Owned(body.replace("\r\n", "\n")),
+        false => Cow::Borrowed(body),
+    };
     if indentation == 0 {
-        return Cow::Borrowed(body);
+        return body;
     }
     let lines = body.split_inclusive('\n').map(|line| {
         let spaces = line.bytes().take(indentation).take_while(|byte| *byte == b' ').count();

@@ -59,7 +59,7 @@ impl<'a> CallSplitter<'a> {
         let mut shown = self.add(segments);
         if let Some(earlier) = options.earlier {
             for (call, tag) in self.found.calls.iter_mut().zip(&self.tags) {
-                call.is_echo = earlier.have(&call.name, tag.as_deref(), &call.arguments);
+                call.is_echo = earlier.have(call, tag.as_deref());
             }
         }
         let is_call = self.read_json(options);
@@ -179,7 +179,7 @@ impl<'a> CallSplitter<'a> {
             return false;
         }
         // Without the earlier texts, nothing says that it isn't a quotation.
-        let is_echo = |earlier: &EarlierTexts| earlier.have(&call.name, None, &call.arguments);
+        let is_echo = |earlier: &EarlierTexts| earlier.have(&call, None);
         if options.earlier.is_none_or(is_echo) {
             let why = "it stands in an earlier result, file or message, and may be a quotation: \
                 write it as a block ```tool_call";

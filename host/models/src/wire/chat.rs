@@ -1,6 +1,6 @@
 //! Answers of OpenAI's Chat Completions, and of the many servers that are nearly compatible.
 
-use crate::assembly::Assembly;
+use crate::assembly::{Assembly, word};
 use crate::raw::Fields;
 use crate::turn::{Block, FinishReason, ModelEvent, TokenUsage};
 use crate::wire::delta::DeltaMessage;
@@ -26,9 +26,7 @@ impl Reader for Chat {
         if fields.raw("error").is_some() || choices.is_empty() && is_error(fields) {
             return Err(server_error(fields));
         }
-        if let Some(model) = fields.some_text("model") {
-            assembly.model = model.into_owned();
-        }
+        assembly.read_model(fields);
         let mut usage = fields.object("usage");
         // Only one was asked for.
         if let Some(choice) = choices.first().and_then(|choice| Fields::parse(choice.get())) {
@@ -67,9 +65,9 @@ impl Reader for Chat {
         }
         let message = std::mem::take(&mut self.message);
         if let Some(refusal) = message.refusal() {
-            assembly.stop = Some(FinishReason::Refused(refusal.to_owned()));
+            assembly.stop = Some(FinishReason::Refused(word(refusal)));
         }
-        message.finish(assembly, events, false)
+        message.finish(assembly, events)
     }
 }
 
@@ -80,9 +78,9 @@ impl Chat {
             "tool_calls" | "function_call" | "tool_use" => FinishReason::Calls,
             "length" | "max_tokens" | "model_length" => FinishReason::Length,
             "content_filter" => {
-                FinishReason::Refused(self.message.refusal().unwrap_or_default().to_owned())
+                FinishReason::Refused(word(self.message.refusal().unwrap_or_default()))
             }
-            other => FinishReason::Other(other.to_owned()),
+            other => FinishReason::Other(word(other)),
         }
     }
 }
@@ -93,20 +91,25 @@ fn is_error(fields: &Fields<'_>) -> bool {
         || fields.text("object").as_deref() == Some("error") && fields.raw("message").is_some()
 }
 
-pub(super) fn read_usage(usage: &Fields<'_>) -> TokenUsage {
+fn read_usage(usage: &Fields<'_>) -> TokenUsage {
     let prompt = usage.object("prompt_tokens_details").unwrap_or_default();
     let completion = usage.object("completion_tokens_details").unwrap_or_default();
     let cache_read =
         prompt.number("cached_tokens").or_else(|| usage.number("prompt_cache_hit_tokens"));
     let cache_written =
         prompt.number("cache_write_tokens").or_else(|| usage.number("cache_creation_input_tokens"));
+    // Some servers count thinking only in the total.
+    let beyond_prompt = usage
+        .number("total_tokens")
+        .zip(usage.number("prompt_tokens"))
+        .map(|(total, prompt)| total.saturating_sub(prompt));
     // Here the cached ones are part of all.
     let cached = cache_read.unwrap_or(0).saturating_add(cache_written.unwrap_or(0));
     TokenUsage {
         input: usage.number("prompt_tokens").map(|all| all.saturating_sub(cached)),
         cache_read,
         cache_written,
-        output: usage.number("completion_tokens"),
+        output: usage.number("completion_tokens").max(beyond_prompt),
         reasoning: completion.number("reasoning_tokens"),
     }
 }

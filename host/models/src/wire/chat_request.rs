@@ -42,7 +42,7 @@ pub(super) fn request(turn: &Turn, options: &WireOptions) -> WireRequest {
         }
         write_own_fields(body, options, &RESERVED);
         write_tools(body, turn);
-        let names = CallNames::new(turn, FORMAT, options);
+        let mut names = CallNames::default();
         body.array("messages", |messages| {
             if !turn.system.is_empty() {
                 messages.object_item(|message| {
@@ -51,6 +51,7 @@ pub(super) fn request(turn: &Turn, options: &WireOptions) -> WireRequest {
                 });
             }
             for message in &turn.messages {
+                names.learn(message, FORMAT, options);
                 match message {
                     TurnMessage::User(content) => write_user(messages, content),
                     TurnMessage::Model(answer) => write_answer(messages, answer, options, &names),

@@ -21,6 +21,8 @@ const NOT_RETURNED: [&str; 8] =
 /// A message, of which more may come.
 #[derive(Debug, Default)]
 pub(super) struct DeltaMessage {
+    /// Whether each call comes at once, with its arguments as JSON rather than a text of it.
+    has_whole_calls: bool,
     thinking: String,
     /// The fields of thinking, as they go back.
     thought: Merged,
@@ -45,6 +47,11 @@ struct Open {
 }
 
 impl DeltaMessage {
+    /// One whose calls come each at once, with its arguments as JSON rather than a text of it.
+    pub(super) fn with_whole_calls() -> Self {
+        Self { has_whole_calls: true, ..Self::default() }
+    }
+
     /// What the model said in refusing.
     pub(super) fn refusal(&self) -> Option<&str> {
         (!self.refusal.is_empty()).then_some(&*self.refusal)
@@ -166,8 +173,10 @@ impl DeltaMessage {
         let name = function.and_then(|function| function.text("name")).unwrap_or_default();
         let arguments = function.and_then(|function| function.raw("arguments")).map(arguments_of);
         let arguments = arguments.unwrap_or_default();
+        let has_whole_calls = self.has_whole_calls;
         let open = self.find(index);
-        let is_new = open.as_ref().is_none_or(|open| open.is_other(index, id, &name, &arguments));
+        let is_new = has_whole_calls
+            || open.as_ref().is_none_or(|open| open.is_other(index, id, &name, &arguments));
         if is_new {
             assembly.begin_call(&name, events)?;
             self.calls.push(Open {
@@ -187,6 +196,8 @@ impl DeltaMessage {
             }
         }
         match self.find(index) {
+            // Some servers say all of them again at the end.
+            Some(open) if open.arguments == arguments && is_object(&arguments) => Ok(()),
             Some(open) => assembly.add_arguments(&mut open.arguments, &arguments),
             None => Ok(()),
         }
@@ -197,12 +208,11 @@ impl DeltaMessage {
         self.calls.iter_mut().rev().find(|open| index.is_none() || open.index == index)
     }
 
-    /// All blocks. `keeps_object`: whether arguments are JSON rather than a text of it.
+    /// All blocks.
     pub(super) fn finish(
         self,
         assembly: &mut Assembly,
         events: &mut Vec<ModelEvent>,
-        keeps_object: bool,
     ) -> Result<Vec<Block>, WireError> {
         let mut blocks = Vec::new();
         // Parts of the content that are thoughts go back with the content.
@@ -223,12 +233,16 @@ impl DeltaMessage {
             if open.name.is_empty() && open.arguments.trim().is_empty() {
                 continue;
             }
-            let call = open.finish(assembly, keeps_object)?;
+            let call = open.finish(assembly, self.has_whole_calls)?;
             finish_call(&call, events);
             blocks.push(Block::Call(call));
         }
         Ok(blocks)
     }
+}
+
+fn is_object(json: &str) -> bool {
+    Fields::parse(json).is_some()
 }
 
 impl Open {
@@ -237,12 +251,12 @@ impl Open {
         if name.is_empty() {
             return false;
         }
-        if !id.is_empty() {
-            return !self.id.is_empty() && self.id != id;
+        if !id.is_empty() && !self.id.is_empty() {
+            return self.id != id;
         }
-        // Neither number nor ID: a name begins a call. With a number, the name may be repeated with
+        // No IDs to compare: a name begins a call. With a number, the name may be repeated with
         // each piece, but nothing follows arguments that are complete.
-        let is_complete = Fields::parse(&self.arguments).is_some();
+        let is_complete = is_object(&self.arguments);
         match index {
             None => !self.name.is_empty() && (name != self.name || is_complete),
             Some(_) => {

@@ -2,7 +2,7 @@
 
 use serde_json::value::RawValue;
 
-use crate::assembly::{Assembly, finish_call};
+use crate::assembly::{Assembly, finish_call, word};
 use crate::merged::Merged;
 use crate::raw::{Fields, string};
 use crate::turn::{Block, FinishReason, ModelCall, ModelEvent, TokenUsage};
@@ -55,8 +55,9 @@ impl Reader for Messages {
             }
             "content_block_start" => {
                 let index = fields.number("index");
-                let index =
-                    index.unwrap_or_else(|| self.blocks.last().map_or(0, |it| it.index + 1));
+                let index = index.unwrap_or_else(|| {
+                    self.blocks.last().map_or(0, |it| it.index.saturating_add(1))
+                });
                 if let Some(block) = fields.raw("content_block") {
                     self.begin_block(index, block, assembly, events)?;
                 }
@@ -120,9 +121,7 @@ impl Messages {
         assembly: &mut Assembly,
         events: &mut Vec<ModelEvent>,
     ) -> Result<(), WireError> {
-        if let Some(model) = message.some_text("model") {
-            assembly.model = model.into_owned();
-        }
+        assembly.read_model(message);
         if let Some(usage) = message.object("usage") {
             assembly.usage = assembly.usage.updated(read_usage(&usage));
         }
@@ -148,9 +147,9 @@ impl Messages {
                 let why = details.as_ref().and_then(|details| {
                     details.some_text("explanation").or_else(|| details.some_text("category"))
                 });
-                FinishReason::Refused(why.unwrap_or_default().into_owned())
+                FinishReason::Refused(word(&why.unwrap_or_default()))
             }
-            other => FinishReason::Other(other.to_owned()),
+            other => FinishReason::Other(word(other)),
         });
     }
 
@@ -214,7 +213,7 @@ impl Messages {
             };
             let implied = serde_json::from_str(implied)
                 .map_err(|error| WireError::Malformed(error.to_string()))?;
-            let next = self.blocks.last().map_or(0, |it| it.index + 1);
+            let next = self.blocks.last().map_or(0, |it| it.index.saturating_add(1));
             self.begin_block(index.unwrap_or(next), implied, assembly, events)?;
         }
         let Some(open) = self.open(index) else { return Ok(()) };

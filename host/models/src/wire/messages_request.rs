@@ -42,9 +42,10 @@ pub(super) fn request(turn: &Turn, options: &WireOptions) -> WireRequest {
         write_beginning(body, turn, options.caching != Caching::Off);
         // The messages are last: all that comes before them is the same in the next turn.
         let marks = marks(turn, options.caching);
-        let names = CallNames::new(turn, FORMAT, options);
+        let mut names = CallNames::default();
         body.array("messages", |messages| {
             for (index, message) in turn.messages.iter().enumerate() {
+                names.learn(message, FORMAT, options);
                 write_message(messages, message, options, &names, marks.contains(&Some(index)));
             }
         });
@@ -162,6 +163,7 @@ fn write_message(
         TurnMessage::User(content) => write_content(messages, "user", |items| {
             write_parts(items, content, is_marked);
         }),
+        TurnMessage::Results(results) if results.is_empty() => {}
         TurnMessage::Results(results) => write_content(messages, "user", |items| {
             for (index, result) in results.iter().enumerate() {
                 items.object_item(|item| {

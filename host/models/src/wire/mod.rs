@@ -10,6 +10,7 @@ mod ollama;
 mod responses;
 mod responses_request;
 
+use std::collections::HashMap;
 use std::fmt;
 
 use berth_contract::text::{cut, neutral_line};
@@ -19,7 +20,7 @@ use crate::body::Writer;
 use crate::format::{
     Caching, ServerError, WireCaps, WireError, WireFormat, WireOptions, WireRequest,
 };
-use crate::raw::{Fields, RawJson, string};
+use crate::raw::{Fields, RawJson, readable, string};
 use crate::split::{Form, Frame, Splitter};
 use crate::turn::{Block, ModelAnswer, ModelEvent, Part, Turn, TurnMessage};
 
@@ -94,10 +95,10 @@ impl Decoder {
         Ok(ModelAnswer {
             provider: self.provider,
             format: self.format,
-            model: self.assembly.model,
             blocks,
             stop,
             usage: self.assembly.usage,
+            model: self.assembly.model(),
         })
     }
 }
@@ -117,7 +118,7 @@ fn frame_into(
         assembly.is_done = true;
         return Ok(());
     }
-    let Some(fields) = Fields::parse(&frame.data) else {
+    let Some(fields) = Fields::parse_first(&frame.data) else {
         let start = neutral_line(cut(&frame.data, 100));
         return Err(WireError::Malformed(format!("`{start}` is not a JSON object")));
     };
@@ -158,7 +159,7 @@ fn arguments_object(arguments: &str) -> std::borrow::Cow<'_, str> {
         return "{}".into();
     }
     match Fields::parse(arguments) {
-        Some(_) => arguments.into(),
+        Some(_) => readable(arguments),
         None => serde_json::json!({ "INVALID_JSON": arguments }).to_string().into(),
     }
 }
@@ -219,26 +220,26 @@ impl<'t> Returned<'t> {
 }
 
 /// The IDs of calls as they go to a provider. Those of another one may have characters that this
-/// one refuses.
+/// one refuses. They are learnt while the messages are written, so that nothing later changes what
+/// stands before.
+#[derive(Default)]
 struct CallNames<'t> {
-    foreign: std::collections::HashMap<&'t str, String>,
+    foreign: HashMap<&'t str, String>,
 }
 
 impl<'t> CallNames<'t> {
-    fn new(turn: &'t Turn, format: WireFormat, options: &WireOptions) -> Self {
-        let mut foreign = std::collections::HashMap::new();
-        for message in &turn.messages {
-            let TurnMessage::Model(answer) = message else { continue };
-            if Returned::new(answer, format, options).is_own {
-                continue;
-            }
-            for call in answer.calls().filter(|call| !is_plain(&call.id)) {
-                let plain: String =
-                    call.id.chars().filter(|c| is_plain_char(*c)).take(32).collect();
-                foreign.insert(&*call.id, format!("{plain}_{}", foreign.len()));
-            }
+    fn learn(&mut self, message: &'t TurnMessage, format: WireFormat, options: &WireOptions) {
+        let TurnMessage::Model(answer) = message else { return };
+        if Returned::new(answer, format, options).is_own {
+            return;
         }
-        Self { foreign }
+        for call in answer.calls().filter(|call| !is_plain(&call.id)) {
+            let number = self.foreign.len();
+            self.foreign.entry(&call.id).or_insert_with(|| {
+                let plain = call.id.chars().filter(|c| is_plain_char(*c)).take(32);
+                format!("{}_{number}", plain.collect::<String>())
+            });
+        }
     }
 
     fn get<'n>(&'n self, id: &'n str) -> &'n str {

@@ -1,6 +1,6 @@
 //! Ollama's chat: one JSON value a line.
 
-use crate::assembly::Assembly;
+use crate::assembly::{Assembly, word};
 use crate::body::{Writer, object};
 use crate::raw::Fields;
 use crate::turn::{
@@ -46,12 +46,13 @@ pub(super) fn request(turn: &Turn, options: &WireOptions) -> WireRequest {
         if !turn.forbid_calls {
             write_tools(body, turn);
         }
-        let names = CallNames::new(turn, FORMAT, options);
+        let mut names = CallNames::default();
         body.array("messages", |messages| {
             if !turn.system.is_empty() {
                 write_texts(messages, "system", &turn.system, &[]);
             }
             for message in &turn.messages {
+                names.learn(message, FORMAT, options);
                 match message {
                     TurnMessage::User(content) => {
                         write_texts(messages, "user", &joined_text(content), content);
@@ -134,9 +135,15 @@ fn write_results(messages: &mut Writer<'_>, results: &[CallResult], names: &Call
 }
 
 /// An answer that is read.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Ollama {
     message: DeltaMessage,
+}
+
+impl Default for Ollama {
+    fn default() -> Self {
+        Self { message: DeltaMessage::with_whole_calls() }
+    }
 }
 
 impl Reader for Ollama {
@@ -150,9 +157,7 @@ impl Reader for Ollama {
         if fields.raw("error").is_some() {
             return Err(server_error(fields));
         }
-        if let Some(model) = fields.some_text("model") {
-            assembly.model = model.into_owned();
-        }
+        assembly.read_model(fields);
         if let Some(message) = fields.object("message") {
             self.message.add(&message, assembly, events)?;
         }
@@ -161,7 +166,7 @@ impl Reader for Ollama {
             assembly.stop = Some(match fields.some_text("done_reason").as_deref() {
                 None | Some("stop") => FinishReason::End,
                 Some("length") => FinishReason::Length,
-                Some(other) => FinishReason::Other(other.to_owned()),
+                Some(other) => FinishReason::Other(word(other)),
             });
             assembly.usage = TokenUsage {
                 input: fields.number("prompt_eval_count"),
@@ -180,6 +185,6 @@ impl Reader for Ollama {
         if !assembly.is_done {
             return Err(WireError::Cut);
         }
-        std::mem::take(&mut self.message).finish(assembly, events, true)
+        std::mem::take(&mut self.message).finish(assembly, events)
     }
 }

@@ -2,7 +2,7 @@
 
 use serde_json::value::RawValue;
 
-use crate::assembly::{Assembly, finish_call};
+use crate::assembly::{Assembly, finish_call, word};
 use crate::merged::Merged;
 use crate::raw::{Fields, RawJson};
 use crate::turn::{Block, FinishReason, ModelCall, ModelEvent, TokenUsage};
@@ -87,9 +87,7 @@ impl Reader for Responses {
             }
             "response.created" | "response.in_progress" | "response.queued" => {
                 let response = fields.object("response").unwrap_or_default();
-                if let Some(model) = response.some_text("model") {
-                    assembly.model = model.into_owned();
-                }
+                assembly.read_model(&response);
             }
             "error" => return Err(server_error(fields)),
             // The others repeat what their deltas said, or are about tools of the server.
@@ -115,7 +113,7 @@ impl Reader for Responses {
             return Err(WireError::Cut);
         }
         if !self.refusal.is_empty() {
-            assembly.stop = Some(FinishReason::Refused(std::mem::take(&mut self.refusal)));
+            assembly.stop = Some(FinishReason::Refused(word(&self.refusal)));
         }
         let mut blocks = Vec::new();
         for mut open in self.items.drain(..) {
@@ -156,7 +154,8 @@ impl Responses {
         assembly: &mut Assembly,
         events: &mut Vec<ModelEvent>,
     ) -> Result<(), WireError> {
-        let index = index.unwrap_or_else(|| self.items.last().map_or(0, |open| open.index + 1));
+        let index = index
+            .unwrap_or_else(|| self.items.last().map_or(0, |open| open.index.saturating_add(1)));
         let open = self.open(Some(index), assembly)?;
         // The number comes again before the first item was complete.
         let open = match open.raw.is_some() {
@@ -185,9 +184,7 @@ impl Responses {
             let error = ServerError::from_fields(response).unwrap_or_default();
             return Err(WireError::Server(error));
         }
-        if let Some(model) = response.some_text("model") {
-            assembly.model = model.into_owned();
-        }
+        assembly.read_model(response);
         if let Some(usage) = response.object("usage") {
             assembly.usage = assembly.usage.updated(read_usage(&usage));
         }
@@ -206,7 +203,7 @@ impl Responses {
             None => FinishReason::End,
             Some("max_output_tokens" | "max_tokens") => FinishReason::Length,
             Some("content_filter") => FinishReason::Refused("content_filter".to_owned()),
-            Some(other) => FinishReason::Other(other.to_owned()),
+            Some(other) => FinishReason::Other(word(other)),
         });
         assembly.is_done = true;
         Ok(())

@@ -71,9 +71,10 @@ pub(super) fn request(turn: &Turn, options: &WireOptions) -> WireRequest {
         if !turn.system.is_empty() {
             body.field("instructions", &turn.system);
         }
-        let names = CallNames::new(turn, FORMAT, options);
+        let mut names = CallNames::default();
         body.array("input", |input| {
             for message in &turn.messages {
+                names.learn(message, FORMAT, options);
                 write_message(input, message, options, &names);
             }
         });

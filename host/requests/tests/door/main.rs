@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use berth_egress::{Network, Resolve};
 use berth_requests::{Credential, Door, DoorError, DoorRecord, Limits, Recorder, Request};
-use http::{HeaderValue, Method};
+use http::{HeaderName, HeaderValue, Method};
 use server::{Authority, Server, answer};
 use url::Url;
 
@@ -162,6 +162,39 @@ fn credential_goes_to_its_origin_alone() {
         assert_eq!(other.asked().len(), 1);
         assert_eq!(other.asked()[0].header("authorization"), None);
         assert!(!other.asked()[0].head.contains("secret"));
+    });
+}
+
+#[test]
+fn credentials_have_headers_of_their_own() {
+    run(async {
+        let server = Server::plain(|_, wire| answer(wire, "200 OK", &[], b""));
+        let all = urls(&[&server]);
+        let (door, _) = door(Network::default());
+        let own = |value| {
+            Credential::in_header(
+                &all[0],
+                HeaderName::from_static("x-api-key"),
+                HeaderValue::from_static(value),
+            )
+        };
+        let elsewhere: Url = "https://example.com/".parse().expect("is a URL");
+        let other = Credential::in_header(
+            &elsewhere,
+            HeaderName::from_static("x-other"),
+            HeaderValue::from_static("secret-3"),
+        );
+        assert!(!format!("{:?}", own("secret-1")).contains("secret"));
+        let bearer = Credential::new(&all[0], HeaderValue::from_static("Bearer secret-2"));
+        let request = request(all[0].as_str());
+        let several = [own("secret-0"), bearer, other, own("secret-1")];
+        let request =
+            several.into_iter().fold(request, |request, one| request.credential(Some(one)));
+        body(&door, request).await.expect("it answers");
+        let asked = &server.asked()[0];
+        assert_eq!(asked.header("x-api-key"), Some("secret-1"), "the last one");
+        assert_eq!(asked.header("authorization"), Some("Bearer secret-2"));
+        assert!(!asked.head.contains("secret-3") && !asked.head.contains("secret-0"));
     });
 }
 

@@ -43,6 +43,10 @@ pub(super) struct Block {
     pub(super) is_closed: bool,
     /// Whether it is unclear which code block ends where, before or in this block.
     pub(super) is_ambiguous: bool,
+    /// Whether it may belong to the quotation before it.
+    pub(super) is_quoted: bool,
+    /// Whether its tags stand inside one another too deeply.
+    pub(super) is_too_deep: bool,
 }
 
 /// What a block begins with.
@@ -91,6 +95,9 @@ pub(super) struct Scanner<'a> {
     state: State,
     block: Block,
     is_ambiguous: bool,
+    /// Whether the last line was quoted with `>`. Lines that follow belong to the quotation until
+    /// one is empty.
+    is_quoted: bool,
     has_blocks: bool,
     has_content: bool,
     segments: Vec<Segment>,
@@ -121,6 +128,7 @@ impl<'a> Scanner<'a> {
             state: State::Start { behind_block: false },
             block: Block::new(BlockKind::Line),
             is_ambiguous: false,
+            is_quoted: false,
             has_blocks: false,
             has_content: false,
             segments: Vec::new(),
@@ -205,16 +213,20 @@ impl<'a> Scanner<'a> {
         let inner = rest.trim_start_matches([' ', '\t']);
         let indentation = rest.len() - inner.len();
         self.work += indentation.min(MAX_MARK) + 1;
+        // What stands this far to the right is no mark, however much of it has arrived.
+        if indentation > MAX_MARK {
+            return self.begin_prose(indentation);
+        }
         let Some(first) = self.buffer[self.at + indentation..].chars().next() else {
-            if is_end || indentation > MAX_MARK {
-                self.text(indentation);
-                self.state = State::Prose;
-                return Step::Done;
-            }
-            return Step::NeedsMore;
+            return if is_end { self.begin_prose(indentation) } else { Step::NeedsMore };
         };
         let is_code =
             !behind_block && (indentation > 3 || self.rest()[..indentation].contains('\t'));
+        self.is_quoted = match first {
+            '>' => !is_code || self.is_quoted,
+            '\n' => false,
+            _ => self.is_quoted,
+        };
         match first {
             '\n' => {
                 self.text(indentation + 1);
@@ -324,7 +336,7 @@ impl<'a> Scanner<'a> {
         let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"_-".contains(&byte);
         let length = rest.bytes().take(65).take_while(|byte| is_name(*byte)).count();
         let (name, after) = rest.split_at(length);
-        if self.has_blocks {
+        if self.has_blocks || self.is_quoted || !self.offered.has_lines() {
             return self.begin_prose(indentation);
         }
         if after.is_empty() && !is_end && self.offered.may_begin(name) {
@@ -467,7 +479,8 @@ impl<'a> Scanner<'a> {
 
     fn begin_block(&mut self, kind: BlockKind, length: usize) {
         let raw = self.buffer[self.at..self.at + length].to_owned();
-        self.block = Block { body: raw.len(), body_end: raw.len(), raw, ..Block::new(kind) };
+        let (body, is_quoted) = (raw.len(), self.is_quoted);
+        self.block = Block { body, body_end: body, raw, is_quoted, ..Block::new(kind) };
         self.at += length;
         self.work += length;
     }
@@ -515,6 +528,8 @@ impl Block {
             body_end: 0,
             is_closed: false,
             is_ambiguous: false,
+            is_quoted: false,
+            is_too_deep: false,
         }
     }
 }

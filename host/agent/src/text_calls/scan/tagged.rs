@@ -6,9 +6,6 @@ use super::{Scanner, Segment, State, Step};
 /// Tags inside one another.
 const MAX_NESTED: usize = 4;
 
-/// Nesting of the JSON in a call.
-const MAX_JSON_DEPTH: usize = 64;
-
 /// Where the scanner is in a block of tags.
 #[derive(Debug)]
 pub(super) struct Tagged {
@@ -96,7 +93,8 @@ impl Scanner<'_> {
         }
         tagged.open.push(family);
         tagged.has_call = false;
-        tagged.mode = if tagged.open.len() > MAX_NESTED { Mode::Lost } else { mode };
+        self.block.is_too_deep = tagged.open.len() > MAX_NESTED;
+        tagged.mode = if self.block.is_too_deep { Mode::Lost } else { mode };
         Within::Inside
     }
 
@@ -115,7 +113,6 @@ impl Scanner<'_> {
                 b'\\' if in_string => escaped = true,
                 b'"' => in_string = !in_string,
                 _ if in_string => {}
-                b'{' | b'[' if depth == MAX_JSON_DEPTH => mode = Some(Mode::Other),
                 b'{' | b'[' => depth += 1,
                 b'}' | b']' => {
                     depth -= 1;

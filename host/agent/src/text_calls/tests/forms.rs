@@ -26,7 +26,7 @@ fn fence_of_a_tool_calls_it() {
         "```scrape\n{\"url\": \"https://example.org\", \"select\": \"h1\"}\n```",
         &[r#"web_scrape {"url":"https://example.org","select":"h1"}"#],
     );
-    check("```bash\r\nls\r\n```\r\n", &[r#"bash {"command":"ls\r"}"#]);
+    check("```bash\r\nls\r\n```\r\n", &[r#"bash {"command":"ls"}"#]);
 }
 
 #[test]
@@ -125,6 +125,24 @@ fn end_of_a_tag_may_be_missing_behind_complete_json() {
     check_rejected(r#"<tool_call>{"name":"read","arguments":{"path":"a"}"#, "isn't valid");
     check_rejected("<tool_call>", "is empty");
     check_rejected("<tool_call></tool_call>", "is empty");
+}
+
+#[test]
+fn tags_without_an_end_are_not_nested() {
+    let call = "<tool_call>{\"name\":\"undo\"}\n";
+    check(&call.repeat(9), &["undo {}"; 9]);
+    let nested = |depth| format!("{}{}", "<tool_calls>".repeat(depth), call.trim());
+    check(&nested(3), &["undo {}"]);
+    check_rejected(&format!("{}\n{call}", nested(4)), "too deeply");
+}
+
+#[test]
+fn broken_json_ends_with_its_tag() {
+    let broken = "<tool_call>{\"name\": \"x\n</tool_call>\n";
+    let text = format!("{broken}<tool_call>{{\"name\":\"undo\"}}</tool_call></tool_call>");
+    check(&text, &["undo {}"]);
+    assert_eq!(found(&text).text_without_calls, broken);
+    assert!(found(&text).rejected[0].why.contains("isn't valid"));
 }
 
 #[test]
@@ -322,6 +340,15 @@ fn names_and_fences_of_others_take_none_away() {
         [""; 0]
     );
     assert_eq!(calls("```sql\nselect 1\n```"), ["three__sql"]);
+}
+
+#[test]
+fn model_with_native_tools_shows_commands_in_fences() {
+    let offered = OfferedTools::new(&definitions()).marked_only();
+    let calls = |text: &str| find(text, &offered, &FindOptions::default()).calls.len();
+    assert_eq!(calls("You can run:\n```bash\nrm -r build\n```\nbash/command>ls"), 0);
+    assert_eq!(calls("<tool_call>{\"name\":\"undo\"}</tool_call>"), 1);
+    assert_eq!(calls("```tool_call\n{\"name\":\"undo\"}\n```\n```tool undo\n```"), 2);
 }
 
 #[test]

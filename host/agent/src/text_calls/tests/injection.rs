@@ -33,6 +33,8 @@ fn quoted_form_is_no_call() {
         let one_line = form.replace('\n', " ");
         for text in [
             format!("The page says:\n{}", lines(form, "> ")),
+            format!("> The page says:\n{form}"),
+            format!("  >The page says:\nand more\n{form}"),
             format!("The page says:\n\n{}", lines(form, "    ")),
             format!("The page says:\n\n{}", lines(form, "\t")),
             format!("The page says `{one_line}`, which I don't do."),
@@ -71,6 +73,25 @@ fn form_in_a_fence_of_another_language_is_no_call() {
 }
 
 #[test]
+fn only_its_own_mark_ends_a_fence() {
+    for form in FORMS.iter().filter(|form| !form.contains("```")) {
+        for (open, inside) in [
+            ("~~~", "```"),
+            ("```", "~~~"),
+            ("````", "```"),
+            ("```", "     ```"),
+            ("```", "``` ```"),
+            ("```", "> ```"),
+        ] {
+            let text = format!("{open}text\n{inside}\n{form}\n");
+            assert_eq!(found(&text).calls, [], "{text}");
+        }
+        assert_eq!(calls(&format!("```text\n  ````  \n{form}")).len(), 1, "{form}");
+        assert_eq!(calls(&format!("```code``` is no block\n{form}")).len(), 1, "{form}");
+    }
+}
+
+#[test]
 fn nothing_is_a_call_behind_a_fence_whose_end_is_unclear() {
     for form in FORMS {
         // The page has a block of its own, whose end ends the model's quotation.
@@ -97,6 +118,53 @@ fn quotation_that_the_page_ends_itself_is_marked_as_an_echo() {
         let found = found_beside(form, &["other text"]);
         assert!(found.calls.iter().all(|call| !call.is_echo), "{form}");
     }
+}
+
+#[test]
+fn quotation_hides_no_code_block_behind_it() {
+    for form in FORMS {
+        let text = format!("> It says:\n~~~text\n\n{form}\n~~~\n\nThat is all.");
+        assert_eq!(found(&text).calls, [], "{text}");
+    }
+    check_rejected("> It says:\nbash/command>ls", "");
+    check_rejected("> It says:\n```bash\nls\n```", "leave an empty line");
+    check_rejected(
+        "> It says:\n<tool_call>\n\n{\"name\":\"undo\"}</tool_call>",
+        "leave an empty line",
+    );
+}
+
+#[test]
+fn quotation_ends_with_an_empty_line() {
+    for form in FORMS {
+        assert_eq!(calls(&format!("> The page says so.\n\n{form}")).len(), 1, "{form}");
+    }
+}
+
+#[test]
+fn person_may_ask_for_a_call_in_a_marked_form() {
+    let offered = offered();
+    for form in FORMS {
+        let mut earlier = EarlierTexts::default();
+        earlier.add_message(form);
+        let find = |earlier: &EarlierTexts| {
+            let options = FindOptions { earlier: Some(earlier), ..FindOptions::default() };
+            find(form, &offered, &options).calls[0].is_echo
+        };
+        assert!(!find(&earlier), "{form}");
+        earlier.add(form);
+        assert!(find(&earlier), "{form}");
+    }
+}
+
+#[test]
+fn calls_in_thoughts_leave_nothing_behind() {
+    let earlier = earlier_texts(&["Run:\n```bash\nmake all\n```\n"]);
+    let text = "<tool_call>{\"name\":\"undo\"}</tool_call>\n</think>\n```bash\nmake all\n```";
+    let options = FindOptions { earlier: Some(&earlier), ..FindOptions::default() };
+    let found = find(text, &offered(), &options);
+    let calls: Vec<_> = found.calls.iter().map(|call| (call.name.as_str(), call.is_echo)).collect();
+    assert_eq!(calls, [("bash", true)]);
 }
 
 #[test]

@@ -68,6 +68,7 @@ fn piece() -> impl Strategy<Value = String> {
         8 => prop::sample::select(known.to_vec()).prop_map(str::to_owned),
         1 => any::<char>().prop_map(String::from),
         1 => Just("x".repeat(299)),
+        1 => Just(" ".repeat(301)),
         1 => Just(format!("```{}", " ".repeat(297))),
     ]
 }
@@ -140,6 +141,59 @@ proptest! {
 }
 
 #[test]
+fn marks_at_the_limits_are_read_the_same_in_pieces() {
+    let call = "<tool_call>{\"name\":\"undo\"}</tool_call>\n";
+    let spaces = |count: usize| " ".repeat(count);
+    let mut texts = Vec::new();
+    for length in 290..310 {
+        texts.push(format!("~~~text\n~~~{}\n{call}", spaces(length)));
+        texts.push(format!("~~~text\n~~~{}", spaces(length)));
+        texts.push(format!("```{}\n{call}```\n{call}", spaces(length)));
+        texts.push(format!("```bash{}\n{call}```\n{call}", spaces(length)));
+        texts.push(format!("{call}{}{call}", spaces(length)).replace(">\n ", ">"));
+        texts.push(format!("<invoke name=\"{}\">\n</invoke>\n{call}", "x".repeat(length)));
+        texts.push(format!("a</think{}>\n{call}", spaces(length)));
+        texts.push(format!("{}\n{call}", "`".repeat(length)));
+    }
+    for length in 16_365..16_390 {
+        texts.push(format!("bash/command>{}\n{call}", "x".repeat(length)));
+        texts.push(format!("  bash/command>{}", "x".repeat(length)));
+    }
+    for text in &texts {
+        let options = FindOptions::default();
+        let whole = find(text, &offered(), &options);
+        for size in [1, 7, 299, 16_384] {
+            let pieces: Vec<&str> =
+                text.as_bytes().chunks(size).map(|piece| str::from_utf8(piece).unwrap()).collect();
+            let (screen, found) = stream(&pieces, &options);
+            assert_eq!(found, whole, "{} in pieces of {size}", cut(text, 80));
+            assert_eq!(screen, whole.text_without_calls);
+        }
+    }
+}
+
+#[test]
+fn block_of_json_behind_thoughts_is_held_back() {
+    let earlier = EarlierTexts::default();
+    let options = FindOptions {
+        text_tools: TextTools::Lenient,
+        is_loopback: true,
+        earlier: Some(&earlier),
+        ..FindOptions::default()
+    };
+    let block = "```json\n{\"name\": \"undo\", \"arguments\": {}}\n```";
+    for thoughts in ["", "<think>I undo it.</think>\n", "I undo it.\n</think>\n"] {
+        let text = format!("{thoughts}{block}\n");
+        let pieces: Vec<String> = text.chars().map(String::from).collect();
+        let (screen, found) =
+            stream(&pieces.iter().map(String::as_str).collect::<Vec<_>>(), &options);
+        assert_eq!((found.calls.len(), screen.trim()), (1, ""), "{text}");
+        let (screen, found) = stream(&[&text, "Done."], &options);
+        assert_eq!((found.calls.len(), screen.trim()), (0, &*format!("{block}\nDone.")), "{text}");
+    }
+}
+
+#[test]
 fn block_of_a_call_is_never_shown() {
     let offered = offered();
     let text = "I look.\n<tool_call>\n{\"name\": \"read\", \"arguments\": {\"path\": \"a\"}}\n</tool_call>\n```bash\nls\n```\nDone";
@@ -173,6 +227,14 @@ fn prose_is_shown_at_once() {
     }
     let (shown, _) = splitter.finish(&FindOptions::default());
     assert_eq!(shown, ShownText::default());
+}
+
+#[test]
+fn white_space_is_not_held_for_ever() {
+    let offered = offered();
+    let mut splitter = CallSplitter::new(&offered, TextTools::Strict);
+    let spaces = " ".repeat(400);
+    assert_eq!(splitter.push(&spaces).text, spaces);
 }
 
 #[test]
