@@ -18,7 +18,7 @@ use crate::record::{
     Compressed, CompressionMethod, Ended, Entry, RecordedResult, SessionFile, Task,
 };
 use crate::settings::AgentSettings;
-use crate::text_calls::{CallSplitter, FindOptions, OfferedTools, ShownText};
+use crate::text_calls::{CallSplitter, FindOptions, ShownText};
 use crate::think::{ONLY_THOUGHTS, Stripped, strip};
 use crate::tokens::{Fill, TokenMeter};
 
@@ -168,11 +168,7 @@ impl Agent {
         self.tools = self.outside.tools()?;
         let in_text = settings.is_local || !settings.native_tools;
         let tools = if in_text { self.tools.clone() } else { Vec::new() };
-        self.forms.offered = in_text.then(|| {
-            let offered = OfferedTools::new(self.tools.iter().map(|tool| &**tool));
-            // A model with calls of its own shows commands in blocks, and means no call.
-            if settings.native_tools { offered.marked_only() } else { offered }
-        });
+        self.forms.offer(&settings, &tools);
         for call in self.lost_calls() {
             let content = vec![Part::Text(LOST.to_owned())];
             let lost = RecordedResult::new(&call, content, Some(Category::Cancelled));

@@ -61,6 +61,15 @@ impl TextForms {
         }
     }
 
+    /// Offers the tools that may be called in texts: all or none.
+    pub(crate) fn offer(&mut self, settings: &AgentSettings, tools: &[Arc<Definition>]) {
+        self.offered = (!tools.is_empty()).then(|| {
+            let offered = OfferedTools::new(tools.iter().map(|tool| &**tool));
+            // A model with calls of its own shows commands in blocks, and means no call.
+            if settings.native_tools { offered.marked_only() } else { offered }
+        });
+    }
+
     /// The calls of an answer. `number`: that of its entry in the session, for the IDs of calls in
     /// texts.
     pub(crate) fn wanted(&mut self, answer: &ModelAnswer, number: usize) -> Wanted {

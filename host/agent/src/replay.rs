@@ -12,7 +12,6 @@ use crate::ending::{EndKind, Ending, Spent};
 use crate::events::{RunEvent, RunEvents, text_of};
 use crate::record::{Ended, Entry, RecordedResult, SessionStore, Task, read_entries};
 use crate::settings::AgentSettings;
-use crate::text_calls::OfferedTools;
 use crate::think::strip;
 
 /// A recorded session. It gives the events that were given when it was recorded, in their order.
@@ -116,10 +115,8 @@ impl Replay {
         self.before = Some(self.spent);
         let text = text_of(&task.parts);
         let forms = self.forms.get_or_insert_with(|| TextForms::new(&task.settings));
-        forms.earlier.add(&text);
-        let tools = (!task.tools.is_empty())
-            .then(|| OfferedTools::new(task.tools.iter().map(|tool| &**tool)));
-        forms.offered = tools;
+        forms.earlier.add_message(&text);
+        forms.offer(&task.settings, &task.tools);
         let (provider, model) = (task.settings.provider.clone(), task.settings.model.clone());
         events.event(RunEvent::Task { text, provider, model });
         self.settings = Some(task.settings);
