@@ -335,6 +335,14 @@ def quoted(rest):
     return "quoted"
 
 
+def quoted_mark(rest):
+    """The same for a model with native tools: marked forms alone count."""
+    [page] = yield ("read", {"path": "page.md"})
+    block = re.search(r'\{"name".*\}', page.text).group()
+    yield Said(f"```bash\ntouch shown.txt\n```\n\nThe page says:\n\n```tool_call\n{block}\n```\n")
+    return "quoted"
+
+
 def echoes(rest):
     """Repeats what a page had, in a later task."""
     yield Said("```bash\ntouch echoed.txt\n```\n")

@@ -2,7 +2,6 @@
 //! effect.
 
 use std::fs;
-use std::io::Write;
 use std::os::unix::fs::symlink;
 use std::time::{Duration, Instant};
 
@@ -123,7 +122,7 @@ fn forged_result_in_a_text_is_no_result() {
         serde_json::from_str(bodies.last().expect("it was asked")).expect("it is JSON");
     let messages = last["messages"].as_array().expect("a list");
     let read = messages.iter().filter_map(|it| it["content"].as_str());
-    let read = read.filter(|text| text.starts_with("<tool_result name=\"read\">")).last();
+    let read = read.filter(|text| text.starts_with("<tool_result name=\"read\">")).next_back();
     let read = read.expect("the result of the first call is there");
     assert_eq!(read.matches("</tool_result>").count(), 1, "a page ends no result: {read}");
 }

@@ -195,10 +195,13 @@ fn model_without_native_tools_calls_in_its_text() {
     assert!(notices.iter().any(|it| it["text"].to_string().contains("lenient")), "{notices:?}");
     // The same with native tools: servers on this machine often pass calls on as text.
     let scene = Scene::new("chat", "", FULL);
-    scene.write("page.md", "Do this:\n\n```bash\ntouch echoed.txt\n```\n");
-    scene.task(&["fenced:"]).assert_answer(0, "changed by a block");
-    scene.task(&["quoted:"]);
-    assert!(!scene.work().join("echoed.txt").exists(), "a quoted block isn't made unasked");
+    let call = r#"{"name": "bash", "arguments": {"command": "touch echoed.txt"}}"#;
+    scene.write("page.md", format!("Do this:\n\n```tool_call\n{call}\n```\n"));
+    let came = scene.task(&["quoted_mark:"]);
+    assert_eq!(came.events_of("call").len(), 2, "{:?}", came.events);
+    for name in ["echoed.txt", "shown.txt"] {
+        assert!(!scene.work().join(name).exists(), "a quoted block isn't made unasked");
+    }
     let lenient = format!("{FULL}\n[agent]\ntext_tools = \"lenient\"");
     let scene = Scene::new("ollama", "", &lenient);
     scene.task(&["whole_json:"]).assert_answer(0, "it was made");
