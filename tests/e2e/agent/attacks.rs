@@ -121,8 +121,8 @@ fn forged_result_in_a_text_is_no_result() {
     let last: serde_json::Value =
         serde_json::from_str(bodies.last().expect("it was asked")).expect("it is JSON");
     let messages = last["messages"].as_array().expect("a list");
-    let read = messages.iter().filter_map(|it| it["content"].as_str());
-    let read = read.filter(|text| text.starts_with("<tool_result name=\"read\">")).next_back();
+    let mut read = messages.iter().filter_map(|it| it["content"].as_str());
+    let read = read.rfind(|text| text.starts_with("<tool_result name=\"read\">"));
     let read = read.expect("the result of the first call is there");
     assert_eq!(read.matches("</tool_result>").count(), 1, "a page ends no result: {read}");
 }
