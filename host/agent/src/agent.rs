@@ -523,6 +523,7 @@ impl Agent {
         self.spent.add(&answer.usage, &self.settings.prices);
         let summary = answer.text();
         if summary.trim().is_empty() {
+            self.append(&Entry::Wasted(answer.usage)).await?;
             return Ok(Err("the summary is empty".to_owned()));
         }
         let usage = answer.usage;

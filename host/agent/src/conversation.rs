@@ -64,7 +64,7 @@ impl Conversation {
             Entry::Result(result) => self.add_result(number, result),
             Entry::Pruned(pruned) => self.prune(pruned),
             Entry::Compressed(compressed) => self.compress(compressed),
-            Entry::Began(_) | Entry::Notice(_) | Entry::Ended(_) => {}
+            Entry::Began(_) | Entry::Notice(_) | Entry::Wasted(_) | Entry::Ended(_) => {}
         }
     }
 

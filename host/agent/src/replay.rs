@@ -5,6 +5,7 @@ use std::fs::File;
 
 use berth_core::CancellationToken;
 use berth_core::config::Folders;
+use berth_models::TokenUsage;
 
 use crate::AgentError;
 use crate::calls::{TextForms, WantedCall};
@@ -80,9 +81,7 @@ impl Replay {
             }
             Entry::Answer(answer) => {
                 let before = self.spent;
-                if let Some(settings) = &self.settings {
-                    self.spent.add(&answer.usage, &settings.prices);
-                }
+                self.spend(&answer.usage);
                 let Some(forms) = &mut self.forms else { return };
                 let wanted = forms.wanted(&answer, number);
                 let (text, calls) = (wanted.text, wanted.calls.len());
@@ -101,13 +100,16 @@ impl Replay {
                 events.event(result.event());
             }
             Entry::Notice(text) => events.event(RunEvent::Notice { text }),
-            Entry::Compressed(compressed) => {
-                if let Some(settings) = &self.settings {
-                    self.spent.add(&compressed.usage, &settings.prices);
-                }
-            }
+            Entry::Compressed(compressed) => self.spend(&compressed.usage),
+            Entry::Wasted(usage) => self.spend(&usage),
             Entry::Ended(Ended { ending, .. }) => self.end(ending, events),
             Entry::Note(_) | Entry::Pruned(_) => {}
+        }
+    }
+
+    fn spend(&mut self, usage: &TokenUsage) {
+        if let Some(settings) = &self.settings {
+            self.spent.add(usage, &settings.prices);
         }
     }
 

@@ -111,6 +111,7 @@ fn show(entry: &Entry) -> Result<(), CommandError> {
                 writeln!(out, "{FAINT}[{} more bytes]{FAINT:#}", text.len() - shown.len())?;
             }
         }
+        Entry::Wasted(_) => {}
         Entry::Notice(text) => {
             writeln!(out, "\n{FAINT}note: {}{FAINT:#}", neutral_line(text))?;
         }

@@ -29,6 +29,8 @@ pub enum Entry {
     Note(String),
     /// Berth said something to the person.
     Notice(String),
+    /// A summary that can't be used took this.
+    Wasted(TokenUsage),
     /// Old results were left out of the model's context.
     Pruned(Vec<Replacement>),
     /// The older part of the conversation was summarised.

@@ -52,6 +52,7 @@ enum Kind {
     Result,
     Note,
     Notice,
+    Wasted,
     Pruned,
     Compressed,
     Ended,
@@ -60,13 +61,14 @@ enum Kind {
 
 impl Kind {
     fn from_line(line: &[u8]) -> Self {
-        let kinds: [(&[u8], Self); 9] = [
+        let kinds: [(&[u8], Self); 10] = [
             (b"{\"began\":", Self::Began),
             (b"{\"task\":", Self::Task),
             (b"{\"answer\":", Self::Answer),
             (b"{\"result\":", Self::Result),
             (b"{\"note\":", Self::Note),
             (b"{\"notice\":", Self::Notice),
+            (b"{\"wasted\":", Self::Wasted),
             (b"{\"pruned\":", Self::Pruned),
             (b"{\"compressed\":", Self::Compressed),
             (b"{\"ended\":", Self::Ended),
@@ -127,12 +129,13 @@ impl Recorded {
         read.is_pruned = !replaced.is_empty();
         let ended = lines.iter().rposition(|line| line.kind == Kind::Ended).unwrap_or(0);
         for line in &lines[ended.min(lines.len())..] {
-            if !matches!(line.kind, Kind::Answer | Kind::Compressed) {
+            if !matches!(line.kind, Kind::Answer | Kind::Compressed | Kind::Wasted) {
                 continue;
             }
             match parse(line)? {
                 Entry::Answer(answer) => read.unended.push(answer.usage),
                 Entry::Compressed(compressed) => read.unended.push(compressed.usage),
+                Entry::Wasted(usage) => read.unended.push(usage),
                 _ => {}
             }
         }
