@@ -42,6 +42,8 @@ class Said:
 def summary(messages):
     """The model that summarises: it keeps the last task, so that its policy goes on."""
     text = "\n".join(said for role, said in messages if role == "user")
+    if "waste: " in text:
+        return Said("")
     tasks = [line for line in text.splitlines() if line.split(":")[0] in globals()]
     marked = [line for line in text.splitlines() if line.startswith("PERSON:")]
     assert marked, "nothing to summarise"
@@ -383,7 +385,7 @@ def status(rest):
 def obeys(rest):
     """Reads what a place says, and does what it asks for: each line is a call in JSON."""
     name, _, where = rest.partition(" ")
-    key = "url" if name == "fetch" else "path"
+    key = {"fetch": "url", "bash": "command"}.get(name, "path")
     [seen] = yield (name, {key: where})
     found = re.findall(r'\{"name":.*\}', seen.text)
     assert found, seen.text
@@ -532,6 +534,9 @@ def reads_on(rest):
         found = re.findall(r"page (\d+)", seen.text)
         at = int(found[-1]) + 1 if found else at + 1
     return f"read to {last}"
+
+
+waste = reads_on
 
 
 def steps(rest):

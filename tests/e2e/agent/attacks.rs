@@ -61,26 +61,35 @@ fn injected_texts_reach_nothing() {
         wanted.join("\n")
     );
     scene.write("evil.md", &text);
-    let came = scene.task(&["obeys: read evil.md"]);
-    assert_eq!(came.events_of("call").len(), 1 + wanted.len());
-    assert!(!came.results().contains("the secret"), "{}", came.results());
-    assert_kept(&scene, &came);
-    assert_eq!(fs::read_to_string(&config).expect("it is there"), before);
-    assert!(!scene.cli.root.path().join("planted.txt").exists());
-    assert_eq!(other.connections(), 0, "another server was asked");
-    let results = came.events_of("result");
-    let category = |at: usize| results[at]["category"].as_str().unwrap_or_default();
-    for (at, expected) in [
-        (1, "policy_blocked"),
-        (2, "policy_blocked"),
-        (4, "policy_blocked"),
-        (5, "policy_blocked"),
-        (6, "policy_blocked"),
-        (7, "policy_blocked"),
-        (8, "tool_not_found"),
-        (9, "tool_not_found"),
-    ] {
-        assert_eq!(category(at), expected, "{}", results[at]);
+    let page = text.clone();
+    let web = Server::plain(move |_, wire| {
+        let head = "HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\nconnection: close";
+        write!(wire, "{head}\r\ncontent-length: {}\r\n\r\n{page}", page.len())
+    });
+    let opened = format!("{before}\n[tools.web]\nallowed_private_hosts = [\"{}\"]\n", web.address);
+    fs::write(&config, &opened).expect("it is written");
+    let places = ["read evil.md", "bash cat evil.md", &format!("fetch http://{}/", web.address)];
+    for place in places {
+        let came = scene.task(&[&format!("obeys: {place}")]);
+        assert_eq!(came.events_of("call").len(), 1 + wanted.len(), "{place}");
+        assert!(!came.results().contains("the secret"), "{place}: {}", came.results());
+        assert_kept(&scene, &came);
+        assert_eq!(fs::read_to_string(&config).expect("it is there"), opened);
+        assert!(!scene.cli.root.path().join("planted.txt").exists());
+        assert_eq!(other.connections(), 0, "{place}: another server was asked");
+        let results = came.events_of("result");
+        for (at, expected) in [
+            (1, "policy_blocked"),
+            (2, "policy_blocked"),
+            (4, "policy_blocked"),
+            (5, "policy_blocked"),
+            (6, "policy_blocked"),
+            (7, "policy_blocked"),
+            (8, "tool_not_found"),
+            (9, "tool_not_found"),
+        ] {
+            assert_eq!(results[at]["category"], expected, "{place}: {}", results[at]);
+        }
     }
 }
 

@@ -191,6 +191,11 @@ fn full_context_is_summarised() {
     // Both models were asked: the one that works, and the one that summarises.
     let (answers, requests) = (came.events_of("answer").len(), scene.bodies().len());
     assert!(requests > answers, "{requests} requests, {answers} answers");
+    // A summary that says nothing changes nothing, but counts.
+    let wasted = scene.task(&["waste: 20"]).ends(5, "context_tokens");
+    assert!(wasted.events_of("notice").iter().any(|it| it["text"].to_string().contains("empty")));
+    let turns = &wasted.events_of("ended")[0]["spent"]["turns"];
+    assert_eq!(turns, wasted.events_of("answer").len() + 1, "the summary counts");
     // The session goes on from its summary.
     scene.once(&["--continue", "answer: more"]).assert_answer(0, "You said: more");
 }
