@@ -14,11 +14,12 @@ use crate::conversation::Conversation;
 use crate::ending::{EndKind, Ending, Spent};
 use crate::events::{RunEvent, RunEvents, text_of};
 use crate::outside::{AskError, Live, ReadyCall};
+use crate::parts::{part, show};
 use crate::record::{
     Compressed, CompressionMethod, Ended, Entry, RecordedResult, SessionFile, Task,
 };
 use crate::settings::AgentSettings;
-use crate::text_calls::{CallSplitter, FindOptions, ShownText};
+use crate::text_calls::{CallSplitter, FindOptions};
 use crate::think::{ONLY_THOUGHTS, Stripped, strip};
 use crate::tokens::{Fill, TokenMeter};
 
@@ -650,45 +651,6 @@ impl Agent {
                 return results;
             }
         }
-    }
-}
-
-/// A part of an answer, for whoever shows it. Returns what is recorded of it.
-fn part(
-    event: ModelEvent,
-    splitter: Option<&mut CallSplitter<'_>>,
-    events: &mut dyn RunEvents,
-) -> Option<String> {
-    match event {
-        ModelEvent::Text(text) => {
-            let shown = match splitter {
-                None => ShownText { text, ..ShownText::default() },
-                // What may be a call isn't shown before that is clear.
-                Some(splitter) => splitter.push(&text),
-            };
-            show(shown, events);
-        }
-        ModelEvent::Thinking(text) => events.event(RunEvent::ThinkingPart { text }),
-        ModelEvent::CallBegun(tool) => events.event(RunEvent::CallPart { tool }),
-        ModelEvent::Retrying { attempts, wait, why } => {
-            let wait = wait.as_secs_f64();
-            let text =
-                format!("asking again in {wait:.1} s, after {attempts} failed attempts: {why}");
-            events.event(RunEvent::Notice { text: text.clone() });
-            return Some(text);
-        }
-        ModelEvent::Call(_) | ModelEvent::Usage(_) | ModelEvent::Finished(_) => {}
-    }
-    None
-}
-
-/// Shows a part of an answer's text.
-fn show(shown: ShownText, events: &mut dyn RunEvents) {
-    if !shown.thoughts.is_empty() {
-        events.event(RunEvent::ThinkingPart { text: shown.thoughts });
-    }
-    if !shown.text.is_empty() {
-        events.event(RunEvent::TextPart { text: shown.text });
     }
 }
 

@@ -9,6 +9,7 @@ mod error;
 mod events;
 mod instructions;
 mod outside;
+mod parts;
 pub mod plausible;
 mod record;
 mod replay;

@@ -1,0 +1,45 @@
+//! The parts of an answer while it comes.
+
+use berth_models::ModelEvent;
+
+use crate::events::{RunEvent, RunEvents};
+use crate::text_calls::{CallSplitter, ShownText};
+
+/// A part of an answer, for whoever shows it. Returns what is recorded of it.
+pub(crate) fn part(
+    event: ModelEvent,
+    splitter: Option<&mut CallSplitter<'_>>,
+    events: &mut dyn RunEvents,
+) -> Option<String> {
+    match event {
+        ModelEvent::Text(text) => {
+            let shown = match splitter {
+                None => ShownText { text, ..ShownText::default() },
+                // What may be a call isn't shown before that is clear.
+                Some(splitter) => splitter.push(&text),
+            };
+            show(shown, events);
+        }
+        ModelEvent::Thinking(text) => events.event(RunEvent::ThinkingPart { text }),
+        ModelEvent::CallBegun(tool) => events.event(RunEvent::CallPart { tool }),
+        ModelEvent::Retrying { attempts, wait, why } => {
+            let wait = wait.as_secs_f64();
+            let text =
+                format!("asking again in {wait:.1} s, after {attempts} failed attempts: {why}");
+            events.event(RunEvent::Notice { text: text.clone() });
+            return Some(text);
+        }
+        ModelEvent::Call(_) | ModelEvent::Usage(_) | ModelEvent::Finished(_) => {}
+    }
+    None
+}
+
+/// Shows a part of an answer's text.
+pub(crate) fn show(shown: ShownText, events: &mut dyn RunEvents) {
+    if !shown.thoughts.is_empty() {
+        events.event(RunEvent::ThinkingPart { text: shown.thoughts });
+    }
+    if !shown.text.is_empty() {
+        events.event(RunEvent::TextPart { text: shown.text });
+    }
+}
