@@ -552,7 +552,10 @@ def works_in_text(rest):
 
 
 def background(rest):
-    yield ("bash", {"command": f"touch started.txt; sleep {rest}", "background": True})
+    command = f"touch started.txt; echo begun; sleep {rest}"
+    [begun] = yield ("bash", {"command": command, "background": True})
+    where = re.search(r"job-\w+", begun.text).group()
+    yield ("job_output", {"id": where, "wait": 20, "until": "output"})
 
 
 def foreground(rest):
