@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use berth_contract::text::{cut, in_words, neutral_line};
 
+use crate::rules::TO_NAME;
+
 /// Bytes of a library's or the system's own words in an error.
 const WORDS: usize = 300;
 
@@ -69,6 +71,11 @@ impl DoorError {
     /// Whether a rule refused the request, so that it was not sent.
     pub fn is_refusal(&self) -> bool {
         matches!(self, Self::Blocked { .. })
+    }
+
+    /// Whether the request would be allowed if the operator had named the place.
+    pub fn is_unnamed(&self) -> bool {
+        matches!(self, Self::Blocked { remedy, .. } if remedy == TO_NAME)
     }
 
     /// The text for the record: the rule of a refusal, otherwise the message.

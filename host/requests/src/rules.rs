@@ -7,7 +7,8 @@ use url::Url;
 
 use crate::error::DoorError;
 
-const TO_NAME: &str =
+/// What to do about a place that nobody named.
+pub(crate) const TO_NAME: &str =
     "Only a place that is configured or named by hand may be there, and no redirect leads to it.";
 
 /// Reads a URL: one that programs read in different ways, or that has a password, is refused.
