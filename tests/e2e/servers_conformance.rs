@@ -25,7 +25,8 @@ const REFUSED: [(&str, &str); 7] = [
     ("auth/scope-retry-limit", "which your login has brought"),
 ];
 
-const GUESSED: &str = "2025-03-26 alone, where endpoints are guessed: Berth doesn't speak it";
+const GUESSED: &str =
+    "for 2025-03-26 alone: they want endpoints to be guessed, which Berth refuses";
 const NOBODY: &str = "logins without a person: `berth mcp login` is a person's";
 const OTHER_TOKENS: &str = "an extension: tokens in exchange for those of another identity";
 const BOUND: &str = "an extension: tokens that are bound to a key";

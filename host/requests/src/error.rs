@@ -4,10 +4,12 @@ use std::time::Duration;
 
 use berth_contract::text::{cut, in_words, neutral_line};
 
-use crate::rules::TO_NAME;
-
 /// Bytes of a library's or the system's own words in an error.
 const WORDS: usize = 300;
+
+/// What to do about a place that nobody named.
+pub(crate) const TO_NAME: &str =
+    "Only a place that is configured or named by hand may be there, and no redirect leads to it.";
 
 /// Why a request failed, or why its answer ended early.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -84,11 +84,11 @@ impl TokenFile {
     ///
     /// They can't be read.
     pub(crate) fn read(&self) -> Result<Option<StoredCredentials>, HostError> {
-        Ok(self.kept()?.credentials)
+        Ok(self.read_kept()?.credentials)
     }
 
     /// What the file has for this URL.
-    fn kept(&self) -> Result<Kept, HostError> {
+    fn read_kept(&self) -> Result<Kept, HostError> {
         let kept: Kept = state::read(&self.folder, &self.file())?;
         Ok(if kept.url == self.url { kept } else { Kept::default() })
     }
@@ -293,7 +293,7 @@ impl Tokens {
         file: TokenFile,
         secret: Option<Arc<SecretValue>>,
     ) -> Result<Option<Self>, String> {
-        let kept = file.blocking(|file| file.kept().map_err(|error| error.to_string())).await;
+        let kept = file.blocking(|file| file.read_kept().map_err(|error| error.to_string())).await;
         let Kept { credentials, way, .. } = kept.map_err(|error| explain(&error))?;
         let Some(credentials) = credentials else { return Ok(None) };
         let mut manager = manager(door, name, server, file.clone()).await?;
