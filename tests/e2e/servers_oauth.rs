@@ -219,16 +219,24 @@ fn server_that_says_only_in_a_refusal_where_to_log_in_is_believed() {
 
 #[test]
 fn refresh_token_never_goes_where_nobody_said() {
-    let scene = Scene::new(&["second", "short"], "[mcp.servers.far.oauth]\nissuer = \"SECOND\"");
+    let table = "[mcp.servers.far.oauth]\nissuer = \"SECOND\"";
+    let scene = Scene::new(&["second", "short"], table);
     scene.logs_in(None);
     scene.cli.run(&["mcp", "approve", "far", "--yes"]).ends(0);
     assert_refreshes(&scene);
-    // The server at the URL names no authorization server any more, and waits for the token itself.
-    scene.put("unnamed");
-    let before = scene.file("log").matches("token").count();
-    let told = scene.cli.run(&["call", "far__who"]);
-    assert!(told.code != 0 && told.stderr.contains("no authorization server"), "{}", told.stderr);
-    assert_eq!(scene.file("log").matches("token").count(), before, "{}", scene.file("log"));
+    // The server at the URL waits for the token itself: it says that it is the authorization server
+    // of the login, or names none any more.
+    for (file, reason) in [("claims", "can't speak for"), ("unnamed", "no authorization server")] {
+        scene.put(file);
+        let before = scene.file("log").matches("token").count();
+        let told = scene.cli.run(&["call", "far__who"]);
+        assert!(told.code != 0 && told.stderr.contains(reason), "{}", told.stderr);
+        assert_eq!(scene.file("log").matches("token").count(), before, "{}", scene.file("log"));
+    }
+    let scene = Scene::new(&["claims"], table);
+    let (is_in, told) = scene.login(None);
+    assert!(!is_in && told.contains("can't speak for"), "{told}");
+    assert_eq!(scene.file("tokens"), "");
 }
 
 #[test]

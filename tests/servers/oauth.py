@@ -72,12 +72,20 @@ class Server(http.server.BaseHTTPRequestHandler):
         elif url.path.startswith(
                 "/elsewhere" if there("elsewhere") else "/.well-known/oauth-protected-resource"):
             place = issuer
+            if there("claims"):
+                place = ORIGINS[0] + "/x/.well-known/y"
             if there("metadata_inside"):
                 place = ORIGINS[1]
             if there("metadata_cloud"):
                 place = "http://169.254.169.254"
             self.whole({"resource": ORIGINS[0] + "/mcp", "authorization_servers": [place],
                         "scopes_supported": ["read"]})
+        elif url.path == "/x/.well-known/y":
+            self.whole({"issuer": ORIGINS[1], "authorization_endpoint": ORIGINS[0] + "/authorize",
+                        "token_endpoint": ORIGINS[0] + "/token",
+                        "registration_endpoint": ORIGINS[0] + "/register",
+                        "response_types_supported": ["code"],
+                        "code_challenge_methods_supported": ["S256"]})
         elif url.path.startswith("/.well-known/oauth-authorization-server"):
             self.whole({
                 "issuer": "https://evil.example" if there("issuer_wrong") else issuer,

@@ -19,7 +19,7 @@ use url::Url;
 use crate::START;
 use crate::connection::Connection;
 use crate::launch::{Launch, Surroundings};
-use crate::oauth::{TokenFile, Way, explain, find, manager};
+use crate::oauth::{TokenFile, Way, explain, find};
 
 /// Time for a person to agree in the browser.
 const PATIENCE: Duration = Duration::from_secs(300);
@@ -70,8 +70,8 @@ pub(crate) async fn login(
     let challenge = challenge
         .unwrap_or_else(|_| Err(format!("it didn't answer within {} s", START.as_secs())))
         .map_err(fail)?;
-    let mut manager = manager(launch.door(), name, server, tokens.clone()).await.map_err(fail)?;
-    let metadata = find(&mut manager, name, server, challenge.as_deref()).await.map_err(fail)?;
+    let found = find(launch.door(), name, server, tokens.clone(), challenge.as_deref()).await;
+    let (mut manager, metadata) = found.map_err(fail)?;
     let mut scopes = server.oauth.scopes.clone();
     if scopes.is_empty() {
         scopes = manager.select_initial_scopes(&[]).await;

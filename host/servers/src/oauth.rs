@@ -4,8 +4,8 @@
 //! leaves by the door, where only the origins that the operator named may be private.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use berth_core::HostError;
@@ -33,6 +33,9 @@ const PURPOSE: &str = "mcp authorization";
 
 /// What stands between the origin and the path of an issuer in the first address of its metadata.
 const METADATA: &str = "/.well-known/oauth-authorization-server";
+
+/// The same for metadata of OpenID, which may also follow the path.
+const OPENID: &str = "/.well-known/openid-configuration";
 
 /// The tokens of one server, in Berth's data folder, which no tool reaches.
 #[derive(Clone, Debug)]
@@ -166,6 +169,8 @@ struct ByDoor {
     name: String,
     /// The URLs that the operator named.
     named: Vec<Url>,
+    /// The URL of the last request.
+    last: Arc<Mutex<String>>,
 }
 
 impl ByDoor {
@@ -189,6 +194,7 @@ impl OAuthHttpClient for ByDoor {
             let OAuthHttpRequest { request, redirect_policy, .. } = request;
             let (parts, body) = request.into_parts();
             let url = parts.uri.to_string();
+            self.last.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&url);
             let failed = |error: DoorError| self.failed(&url, &error);
             let named: Vec<&Url> = self.named.iter().collect();
             let mut sent = Request::chosen_by_server(PURPOSE, parts.method, &url, &named)
@@ -218,41 +224,31 @@ impl OAuthHttpClient for ByDoor {
     }
 }
 
-/// The library's part for one server.
+/// The library's part for one server, with the metadata of the authorization server. That is found
+/// from what the server said of the authorization that it wants.
 ///
 /// # Errors
 ///
-/// A URL can't be used, for people.
-pub(crate) async fn manager(
+/// It names none, or another one than the operator, for people.
+pub(crate) async fn find(
     door: Door,
     name: &str,
     server: &McpServer,
     tokens: TokenFile,
-) -> Result<AuthorizationManager, String> {
+    challenge: Option<&str>,
+) -> Result<(AuthorizationManager, AuthorizationMetadata), String> {
     let mut named = Vec::new();
     for url in [&server.url, &server.oauth.issuer] {
         if !url.is_empty() {
             named.push(check_url(url).map_err(|error| error.to_string())?);
         }
     }
-    let client = Arc::new(ByDoor { door, name: name.to_owned(), named });
+    let last = Arc::new(Mutex::new(String::new()));
+    let client = ByDoor { door, name: name.to_owned(), named, last: Arc::clone(&last) };
+    let client = Arc::new(client);
     let manager = AuthorizationManager::new_with_oauth_http_client(server.url.as_str(), client);
     let mut manager = manager.await.map_err(|error| explain(&error))?;
     manager.set_credential_store(tokens);
-    Ok(manager)
-}
-
-/// Finds the authorization server, from what the server said of the authorization that it wants.
-///
-/// # Errors
-///
-/// It names none, or another one than the operator, for people.
-pub(crate) async fn find(
-    manager: &mut AuthorizationManager,
-    name: &str,
-    server: &McpServer,
-    challenge: Option<&str>,
-) -> Result<AuthorizationMetadata, String> {
     let found = manager.resolve_metadata_from_challenge(challenge).await;
     let found = found.map_err(|error| explain(&error))?;
     // The others are guessed, at the server's own origin: it would get what is for another one.
@@ -260,6 +256,12 @@ pub(crate) async fn find(
         return Err("it names no authorization server".to_owned());
     }
     let issuer = found.metadata.issuer.as_deref().unwrap_or_default();
+    let place = last.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    // The library believes metadata at other places, whatever issuer they name.
+    if !may_speak_for(&place, issuer) {
+        let (issuer, place) = (neutral_line(cut(issuer, 200)), neutral_line(cut(&place, 200)));
+        return Err(format!("{place} can't speak for the authorization server {issuer}"));
+    }
     let expected = &server.oauth.issuer;
     if !expected.is_empty() && issuer.trim_end_matches('/') != expected.trim_end_matches('/') {
         let issuer = neutral_line(cut(issuer, 200));
@@ -268,7 +270,22 @@ pub(crate) async fn find(
         ));
     }
     manager.set_metadata(found.metadata.clone());
-    Ok(found.metadata)
+    Ok((manager, found.metadata))
+}
+
+/// Whether metadata at this URL may be that of the issuer: it is where the issuer has its metadata.
+fn may_speak_for(place: &str, issuer: &str) -> bool {
+    let (Ok(place), Ok(issuer)) = (Url::parse(place), Url::parse(issuer)) else { return false };
+    let path = issuer.path().trim_end_matches('/');
+    let places = [
+        METADATA.to_owned(),
+        format!("{METADATA}{path}"),
+        format!("{OPENID}{path}"),
+        format!("{path}{OPENID}"),
+    ];
+    berth_requests::same_origin(&place, &issuer)
+        && place.query().is_none()
+        && places.iter().any(|known| known == place.path())
 }
 
 /// The tokens of a login, which are refreshed when their time is over.
@@ -296,8 +313,8 @@ impl Tokens {
         let kept = file.blocking(|file| file.read_kept().map_err(|error| error.to_string())).await;
         let Kept { credentials, way, .. } = kept.map_err(|error| explain(&error))?;
         let Some(credentials) = credentials else { return Ok(None) };
-        let mut manager = manager(door, name, server, file.clone()).await?;
-        find(&mut manager, name, server, way.challenge.as_deref()).await?;
+        let challenge = way.challenge.as_deref();
+        let (mut manager, _) = find(door, name, server, file.clone(), challenge).await?;
         // Tokens of another issuer are forgotten here.
         if !manager.initialize_from_store().await.map_err(|error| explain(&error))? {
             return Ok(None);
@@ -350,4 +367,37 @@ pub(crate) fn explain(error: &AuthError) -> String {
         next = cause.source();
     }
     neutral_line(cut(&text, 600))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn metadata_counts_where_its_issuer_has_it() {
+        for (place, issuer) in [
+            ("https://a.example/.well-known/oauth-authorization-server", "https://a.example"),
+            ("https://a.example/.well-known/oauth-authorization-server", "https://a.example/"),
+            ("https://a.example/.well-known/openid-configuration", "https://a.example"),
+            ("https://a.example/.well-known/oauth-authorization-server/t", "https://a.example/t"),
+            ("https://a.example/.well-known/oauth-authorization-server", "https://a.example/t/"),
+            ("https://a.example/.well-known/openid-configuration/t", "https://a.example/t"),
+            ("https://a.example/t/.well-known/openid-configuration", "https://a.example/t"),
+        ] {
+            assert!(may_speak_for(place, issuer), "{place} for {issuer}");
+        }
+        for (place, issuer) in [
+            ("https://b.example/.well-known/oauth-authorization-server", "https://a.example"),
+            ("http://a.example/.well-known/oauth-authorization-server", "https://a.example"),
+            ("https://a.example:8443/.well-known/oauth-authorization-server", "https://a.example"),
+            ("https://a.example/x/.well-known/y", "https://a.example"),
+            ("https://a.example/evil/.well-known/openid-configuration", "https://a.example/t"),
+            ("https://a.example/.well-known/oauth-authorization-server/evil", "https://a.example"),
+            ("https://a.example/.well-known/openid-configuration?x", "https://a.example"),
+            ("https://a.example/.well-known/oauth-authorization-server", ""),
+            ("", "https://a.example"),
+        ] {
+            assert!(!may_speak_for(place, issuer), "{place} for {issuer}");
+        }
+    }
 }
