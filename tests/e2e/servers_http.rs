@@ -298,6 +298,15 @@ fn servers_that_mix_both_kinds_are_refused() {
         ("url = 'https://a.example'\ncommand = 'x'", "both `command` and `url`"),
         ("url = 'https://a.example'\nargs = ['x']", "`args` is for servers with `command`"),
         ("url = 'https://a.example'\nenv = ['X']", "`env` is for servers with `command`"),
+        ("url = 'https://a.example'\noauth.secrets.a.env = 'A'", "no `oauth.client_id`"),
+        (
+            "url = 'https://a.example'\noauth.client_id = 'x'\noauth.secrets.a.env = 'A'\noauth.secrets.b.env = 'B'",
+            "more than one secret",
+        ),
+        (
+            "url = 'https://a.example'\noauth.client_id = 'x'\noauth.secrets.a = { env = 'A', header = 'B' }",
+            "remove `header`",
+        ),
         ("command = 'x'\nheaders = { A = 'b' }", "`headers` is for servers with `url`"),
         ("url = 'a.example'", "can't be used"),
         ("url = 'https://me:pw@a.example'", "can't be used"),

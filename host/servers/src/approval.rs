@@ -158,7 +158,10 @@ pub async fn inspect(
         let connection = match Connection::open(Arc::clone(&launch), Era::Unknown).await {
             Ok(connection) => connection,
             // Perhaps the question of the newer revisions ended it.
-            Err(_) => Connection::open(Arc::clone(&launch), Era::Handshake).await?,
+            Err(error) if error.may_be_era => {
+                Connection::open(Arc::clone(&launch), Era::Handshake).await?
+            }
+            Err(error) => return Err(error.reason),
         };
         let tools = connection.tools().await;
         let listing = match &tools {

@@ -26,7 +26,7 @@ use crate::client::Client;
 use crate::gate::Ended;
 use crate::http::Http;
 use crate::inquiries::MAX_QUESTIONS;
-use crate::launch::Launch;
+use crate::launch::{Launch, Secrets};
 use crate::pipe::Pipe;
 
 /// Time for a server that was told to end.
@@ -98,7 +98,7 @@ impl Connection {
     /// # Errors
     ///
     /// Why it failed, for people.
-    pub(crate) async fn open(launch: Arc<Launch>, era: Era) -> Result<Self, String> {
+    pub(crate) async fn open(launch: Arc<Launch>, era: Era) -> Result<Self, OpenError> {
         let asks = launch.server.elicitation;
         let starting = Arc::clone(&launch);
         let started = tokio::task::spawn_blocking(move || {
@@ -116,14 +116,34 @@ impl Connection {
                 Self::begin(http, Process(None), era, ended, asks).await
             }
             (Some(mut child), None) => {
-                let streams = child.take_streams().ok_or("its pipes are missing")?;
+                let streams =
+                    child.take_streams().ok_or_else(|| "its pipes are missing".to_owned())?;
                 let process = Process(Some(child));
                 let pipe = Pipe::new(streams, Arc::clone(&ended));
                 let pipe = pipe.map_err(|error| error.to_string())?;
                 Self::begin(pipe, process, era, ended, asks).await
             }
-            (None, None) => Err("it has neither a program nor a URL".to_owned()),
+            (None, None) => Err("it has neither a program nor a URL".to_owned().into()),
         }
+    }
+
+    /// What a server at a URL says of the authorization that it wants, if it wants one before it
+    /// tells its tools.
+    ///
+    /// # Errors
+    ///
+    /// It can't be asked, for people.
+    pub(crate) async fn challenge(launch: &Launch) -> Result<Option<String>, String> {
+        let Some(place) = launch.place(&Secrets::default())? else { return Ok(None) };
+        let ended = Arc::new(Ended::default());
+        let http = Http::new(place, Arc::clone(&ended));
+        let process = Process(None);
+        let begun = Self::begin(http, process, Era::Unknown, Arc::clone(&ended), false).await;
+        if let Ok(connection) = begun {
+            // Only its refusal is of interest.
+            let _ = connection.tools().await;
+        }
+        Ok(ended.challenge().map(str::to_owned))
     }
 
     /// Begins the session. `asks`: whether the server may ask the user.
@@ -133,7 +153,7 @@ impl Connection {
         era: Era,
         ended: Arc<Ended>,
         asks: bool,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, OpenError> {
         let client = Client { asks, ..Client::default() };
         match serve_client_with_lifecycle(client.clone(), transport, era.lifecycle()).await {
             Ok(service) => Ok(Self { service, process, client, ended }),
@@ -142,7 +162,8 @@ impl Connection {
                     ended.wait_for_complaint().await;
                 }
                 let reason = ended.reason().map_or_else(|| error.to_string(), str::to_owned);
-                Err(with_complaint(&reason, &ended))
+                let reason = with_complaint(&reason, &ended);
+                Err(OpenError { reason, may_be_era: !ended.is_refused() })
             }
         }
     }
@@ -341,6 +362,26 @@ impl Connection {
 
     pub(crate) fn explain(&self, error: &ServiceError) -> String {
         self.ended().unwrap_or_else(|| neutral_line(cut(&error.to_string(), 1024)))
+    }
+}
+
+/// Why a session couldn't be begun.
+pub(crate) struct OpenError {
+    /// The reason, for people.
+    pub(crate) reason: String,
+    /// Whether it may be the way in which it was begun.
+    pub(crate) may_be_era: bool,
+}
+
+impl From<String> for OpenError {
+    fn from(reason: String) -> Self {
+        Self { reason, may_be_era: false }
+    }
+}
+
+impl From<OpenError> for String {
+    fn from(error: OpenError) -> Self {
+        error.reason
     }
 }
 

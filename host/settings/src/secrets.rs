@@ -278,5 +278,6 @@ pub fn is_in_secrets(path: &[String]) -> bool {
             | ["telemetry", "secrets", ..]
             | ["plugins", _, "secrets", ..]
             | ["mcp", "servers", _, "secrets", ..]
+            | ["mcp", "servers", _, "oauth", "secrets", ..]
     )
 }
