@@ -20,7 +20,7 @@ use rmcp::service::{
 use rmcp::transport::Transport;
 use rmcp::{Peer, RoleClient};
 use serde_json::Value;
-use tokio::runtime::Handle;
+use tokio::runtime::{Handle, RuntimeFlavor};
 
 use crate::MAX_TOOLS;
 use crate::client::Client;
@@ -151,13 +151,19 @@ impl Connection {
         }
     }
 
-    /// Ends the server before this returns. Blocks for a moment: the sandbox cleans up what it made
-    /// in granted directories.
+    /// Ends the server, or the session with it, before this returns. Blocks for a moment: the
+    /// sandbox cleans up what it made in granted directories, and a server at a URL is told.
     pub(crate) fn end(self) {
-        let Self { service, mut process, .. } = self;
-        drop(service);
+        let Self { mut service, mut process, .. } = self;
         if let Some(mut child) = process.0.take() {
+            drop(service);
             child.end(Ending::Cancelled);
+        } else if let Ok(runtime) = Handle::try_current()
+            && runtime.runtime_flavor() == RuntimeFlavor::MultiThread
+        {
+            let close = service.close_with_timeout(GRACE);
+            // It is over in any case.
+            let _ = tokio::task::block_in_place(|| runtime.block_on(close));
         }
     }
 
