@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -368,17 +369,54 @@ fn idle_server_ends_with_its_children_and_starts_again() {
 }
 
 #[test]
-fn killed_host_leaves_no_process() {
+fn soak_no_server_outlives_its_killed_host_or_call() {
+    let rounds: u64 = if std::env::var_os("BERTH_SOAK").is_some() { 300 } else { 5 };
     let scene = Scene::new(11, "");
-    for _ in 0..5 {
-        let mut client = scene.client();
-        assert!(text(&client.call("evil__children", json!({}))).contains("begun"));
-        // A program that begins has no command line yet.
-        until("the server and its children run", || scene.processes() >= 4);
-        // Dropping it kills the host.
-        drop(client);
+    // A program that begins has no command line yet.
+    let run = || until("the server and its children run", || scene.processes() >= 4);
+    for number in 0..rounds {
+        let linger = json!({ "name": "evil__lingers", "arguments": {} });
+        match number % 5 {
+            // Without a call.
+            0 => {
+                let mut client = scene.client();
+                assert!(text(&client.call("evil__children", json!({}))).contains("begun"));
+                run();
+                // Dropping it kills the host.
+                drop(client);
+            }
+            1 => {
+                let mut client = scene.client();
+                client.ask("tools/call", linger);
+                run();
+                drop(client);
+            }
+            // At some moment of the server's start.
+            2 => {
+                let mut client = scene.client();
+                client.ask("tools/call", linger);
+                std::thread::sleep(Duration::from_millis(number * 7 % 200));
+                drop(client);
+            }
+            3 => {
+                let mut call = scene.cli.command(&["call", "evil__lingers"]);
+                let mut call = call.stdout(Stdio::null()).spawn().expect("berth starts");
+                run();
+                call.kill().expect("it runs");
+                call.wait().expect("it ends");
+            }
+            // Its call is cancelled, and the host ends in order.
+            _ => {
+                let mut client = scene.client();
+                let id = client.ask("tools/call", linger);
+                run();
+                client.send(&json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": id } }));
+                client.leave();
+            }
+        }
         scene.assert_gone();
     }
+    assert!(scene.starts() as u64 >= rounds * 4 / 5);
 }
 
 #[test]
@@ -430,7 +468,7 @@ fn nobody_who_says_no_starts_or_approves_a_server() {
     scene.cli.run(&["call", "evil__echo_text", "text=hello"]).ends(2);
     assert_eq!(scene.starts(), 1);
     let approved = scene.cli.typed(line, "y\ny\n").expect("there is a terminal");
-    assert!(approved.stdout.contains("Approved, with 18 tools"), "{}", approved.stdout);
+    assert!(approved.stdout.contains("Approved, with 19 tools"), "{}", approved.stdout);
     scene.cli.run(&["call", "evil__echo_text", "text=hello"]).ends(0);
 }
 

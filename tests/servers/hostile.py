@@ -5,6 +5,7 @@ Files in the folder of its first argument change what it offers.
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -105,9 +106,16 @@ def tells(id):
 
 
 def children(id):
+    for number in [signal.SIGTERM, signal.SIGINT, signal.SIGHUP]:
+        signal.signal(number, signal.SIG_IGN)
     for _ in range(3):
         subprocess.Popen(["/bin/sleep", sys.argv[2]], start_new_session=True)
     text(id, "begun")
+
+
+def lingers(id):
+    children(None)
+    hang(id)
 
 
 def question(number, params):
@@ -216,7 +224,8 @@ def asks(id):
 
 
 HOSTILE = {function.__name__: function for function in
-           [die, hang, twice, large, flood, noise, ansi, secret, tells, children, asks]}
+           [die, hang, twice, large, flood, noise, ansi, secret, tells, children,
+            lingers, asks]}
 ASKING = ["elicits", "requires"]
 
 
