@@ -50,13 +50,13 @@ pub(super) async fn find(
     let found = tokio::task::spawn_blocking(find).await;
     let found = found.unwrap_or_else(|error| Err(NoJobServer::Failed(error.to_string())));
     found.map_err(|reason| match reason {
-        NoJobServer::NotListening => Error::Refused(Box::new(Denial {
+        NoJobServer::NotListening => Error::NoJob(Box::new(Denial {
             capability: "http".to_owned(),
             action: format!("{method} {}", target.origin()),
             rule: format!("no job of this session listens at port {port}"),
             place: "`job_servers = true` in [tools.web]".to_owned(),
             remedy: format!(
-                "Start the server as a job, without the network: `bash` with `background = true`. If it starts now, repeat the call when it listens. \
+                "Start the server as a job, without the network: `bash` with `background = true`. \
                  For a server of this machine, {} has to be in `allowed_private_hosts` in [tools.web].",
                 target.host_and_port()
             ),

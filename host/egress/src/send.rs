@@ -71,14 +71,25 @@ pub struct Timeouts {
     pub between_bytes: Option<Duration>,
 }
 
+/// The requests of a call that rules denied.
+#[derive(Debug, Default)]
+pub struct Denials {
+    /// The first denial.
+    pub first: Option<Box<Denial>>,
+    /// Whether the same request may be allowed later, without a change of the rules: when a job
+    /// listens.
+    pub may_repeat: bool,
+    /// How many there were.
+    pub count: u64,
+}
+
 /// The requests of one call.
 pub struct Requests {
     egress: Arc<Egress>,
     scope: Scope,
     count: AtomicU32,
     redirects: Redirects,
-    /// The first denial by a rule, and how many there were.
-    denials: Mutex<(Option<Box<Denial>>, u64)>,
+    denials: Mutex<Denials>,
     obstacle: Arc<LastObstacle>,
 }
 
@@ -117,8 +128,8 @@ impl Requests {
         &self.egress
     }
 
-    /// The first denial by a rule, and how many there were.
-    pub fn take_refused(&self) -> (Option<Box<Denial>>, u64) {
+    /// The requests that rules denied.
+    pub fn take_refused(&self) -> Denials {
         std::mem::take(&mut *self.denials.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -160,8 +171,11 @@ impl Requests {
             }
             if let Some(denial) = error.denial() {
                 let mut denials = self.denials.lock().unwrap_or_else(PoisonError::into_inner);
-                denials.0.get_or_insert_with(|| Box::new(denial.clone()));
-                denials.1 += 1;
+                if denials.first.is_none() {
+                    denials.first = Some(Box::new(denial.clone()));
+                    denials.may_repeat = matches!(error, Error::NoJob(_));
+                }
+                denials.count += 1;
             }
         }
         sent

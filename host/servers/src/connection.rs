@@ -11,7 +11,7 @@ use rmcp::model::{
     CallToolRequest, CallToolRequestParams, CallToolResult, ClientRequest, GetPromptRequest,
     GetPromptRequestParams, GetPromptResult, InputResponses, PaginatedRequestParams,
     ProtocolVersion, ReadResourceRequest, ReadResourceRequestParams, ReadResourceResult,
-    ServerResult, Tool,
+    ServerResult, SubscriptionFilter, Tool,
 };
 use rmcp::service::{
     ClientLifecycleMode, PeerRequestOptions, RequestHandle, RunningService, ServiceError,
@@ -20,6 +20,7 @@ use rmcp::service::{
 use rmcp::transport::Transport;
 use rmcp::{Peer, RoleClient};
 use serde_json::Value;
+use tokio::runtime::{Handle, RuntimeFlavor};
 
 use crate::MAX_TOOLS;
 use crate::client::Client;
@@ -31,6 +32,9 @@ use crate::pipe::Pipe;
 
 /// Time for a server that was told to end.
 const GRACE: Duration = Duration::from_millis(500);
+
+/// Time for a server to say that it tells of changes.
+const LISTEN: Duration = Duration::from_secs(2);
 
 /// Most pages of a list.
 pub(crate) const MAX_PAGES: usize = 64;
@@ -76,7 +80,7 @@ impl Drop for Process {
             child.wait_for_output(Some(Instant::now() + GRACE), &mut |_| {});
             child.end(Ending::Cancelled);
         };
-        match tokio::runtime::Handle::try_current() {
+        match Handle::try_current() {
             Ok(runtime) => drop(runtime.spawn_blocking(end)),
             Err(_) => end(),
         }
@@ -168,13 +172,19 @@ impl Connection {
         }
     }
 
-    /// Ends the server before this returns. Blocks for a moment: the sandbox cleans up what it made
-    /// in granted directories.
+    /// Ends the server, or the session with it, before this returns. Blocks for a moment: the
+    /// sandbox cleans up what it made in granted directories, and a server at a URL is told.
     pub(crate) fn end(self) {
-        let Self { service, mut process, .. } = self;
-        drop(service);
+        let Self { mut service, mut process, .. } = self;
         if let Some(mut child) = process.0.take() {
+            drop(service);
             child.end(Ending::Cancelled);
+        } else if let Ok(runtime) = Handle::try_current()
+            && runtime.runtime_flavor() == RuntimeFlavor::MultiThread
+        {
+            let close = service.close_with_timeout(GRACE);
+            // It is over in any case.
+            let _ = tokio::task::block_in_place(|| runtime.block_on(close));
         }
     }
 
@@ -192,6 +202,32 @@ impl Connection {
         let is_over = self.service.is_closed() || self.peer().is_transport_closed();
         let reason = self.ended.reason().or(is_over.then_some("it ended"))?;
         Some(with_complaint(reason, &self.ended))
+    }
+
+    /// Asks a server without a handshake to tell of changed tools, unless it does already: one with
+    /// a handshake does so anyway. A list that is got after this can't miss a change.
+    async fn listen(&self) {
+        let Some(info) = self.peer().peer_info() else { return };
+        let tells = info.capabilities.tools.as_ref().and_then(|tools| tools.list_changed);
+        if tells != Some(true)
+            || info.protocol_version < ProtocolVersion::V_2026_07_28
+            || self.client.listening.swap(true, Ordering::Relaxed)
+        {
+            return;
+        }
+        let filter = SubscriptionFilter::builder().tools_list_changed().build();
+        // One that refuses, or doesn't answer, isn't asked again.
+        let asked = tokio::time::timeout(LISTEN, self.peer().listen(filter)).await;
+        let Ok(Ok(mut subscription)) = asked else { return };
+        let client = self.client.clone();
+        tokio::spawn(async move {
+            while let Ok(Some(_)) = subscription.next().await {
+                client.changed.store(true, Ordering::Relaxed);
+            }
+            // Nobody knows what changes from now on: the next call asks again, and lists.
+            client.listening.store(false, Ordering::Relaxed);
+            client.changed.store(true, Ordering::Relaxed);
+        });
     }
 
     /// Whether the server said that its tools changed, since the last time that this was asked.
@@ -218,6 +254,7 @@ impl Connection {
     ///
     /// Why they can't be had, for people.
     pub(crate) async fn tools(&self) -> Result<Vec<Tool>, String> {
+        self.listen().await;
         let (mut tools, mut cursor) = (Vec::new(), None);
         for _ in 0..MAX_PAGES {
             let page = PaginatedRequestParams::default().with_cursor(cursor.take());
@@ -399,7 +436,7 @@ struct SentCall(Option<RequestHandle<RoleClient>>);
 impl Drop for SentCall {
     fn drop(&mut self) {
         let Some(handle) = self.0.take() else { return };
-        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        let Ok(runtime) = Handle::try_current() else { return };
         runtime.spawn(async move {
             let _ = handle.cancel(Some("the call was cancelled".to_owned())).await;
         });

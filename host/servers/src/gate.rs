@@ -227,6 +227,7 @@ impl Gate {
                     ServerNotification::CancelledNotification(_)
                         | ServerNotification::ProgressNotification(_)
                         | ServerNotification::ToolListChangedNotification(_)
+                        | ServerNotification::SubscriptionsAcknowledgedNotification(_)
                 )
             }
         };

@@ -42,7 +42,7 @@ const MAX_EVENTS: u32 = 5000;
 const MAX_STREAMS: u32 = 30;
 const STREAMS_TIME: Duration = Duration::from_secs(10);
 
-/// How long a stream of a session without a call may last, and be silent.
+/// How long a stream without a call may last, and be silent.
 const LISTENING: Duration = Duration::from_secs(24 * 3600);
 
 /// Most bytes of a session's name.
@@ -211,7 +211,7 @@ impl HttpClient {
         headers: HashMap<HeaderName, HeaderValue>,
     ) -> Result<StreamableHttpPostResponse, Error> {
         let body = serde_json::to_vec(&message)?;
-        let time = self.0.place.time;
+        let time = if is_listening(&message) { LISTENING } else { self.0.place.time };
         let limits = Limits { time, idle: time, bytes: MAX_STREAM };
         let request = self
             .request(Method::POST, session.as_deref(), headers, limits)?
@@ -384,6 +384,12 @@ fn media_type(answer: &Response) -> String {
     let written = answer.headers().get(CONTENT_TYPE).map(HeaderValue::as_bytes).unwrap_or_default();
     let written = String::from_utf8_lossy(written);
     written.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
+}
+
+/// Whether its answer is a stream that goes on.
+fn is_listening(message: &ClientJsonRpcMessage) -> bool {
+    matches!(message, ClientJsonRpcMessage::Request(request)
+        if matches!(request.request, ClientRequest::SubscriptionsListenRequest(_)))
 }
 
 /// Whether it asks which revisions the server speaks.

@@ -32,20 +32,28 @@ pub(crate) struct Surroundings {
     directory: PathBuf,
     /// What no server may reach.
     own: Vec<OwnFolder>,
+    /// Who uses the door, in its records.
+    front_end: &'static str,
     /// The way to servers at a URL.
     door: OnceLock<Door>,
 }
 
 impl Surroundings {
     /// Those of a host with this configuration.
-    pub(crate) fn new(config: &Loaded, folders: &Folders, directory: &Path) -> Self {
+    pub(crate) fn new(
+        config: &Loaded,
+        folders: &Folders,
+        directory: &Path,
+        front_end: &'static str,
+    ) -> Self {
         let own = config.own(folders, directory);
         let (config, folders) = (config.clone(), folders.clone());
-        Self { config, folders, directory: directory.to_owned(), own, door: OnceLock::new() }
+        let directory = directory.to_owned();
+        Self { config, folders, directory, own, front_end, door: OnceLock::new() }
     }
 
     fn door(&self) -> Door {
-        self.door.get_or_init(|| door(&self.config, &self.folders, "berth mcp")).clone()
+        self.door.get_or_init(|| door(&self.config, &self.folders, self.front_end)).clone()
     }
 }
 
@@ -321,7 +329,7 @@ mod tests {
         let around = |setting: &str| {
             let inputs = Inputs { settings: vec![setting.to_owned()], ..Inputs::default() };
             let config = load(&folders, &inputs).expect("it is valid");
-            Surroundings::new(&config, &folders, folder.path())
+            Surroundings::new(&config, &folders, folder.path(), "berth test")
         };
         let before = around("tools.call=60");
         assert!(before == around("tools.permissions.read=[{pattern='*',action='deny'}]"));
