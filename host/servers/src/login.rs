@@ -63,7 +63,7 @@ pub(crate) async fn login(
     let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
     let back = format!("http://127.0.0.1:{}{PATH}", listener.local_addr()?.port());
     let tokens = TokenFile::new(folders, name, &server.url);
-    let around = Arc::new(Surroundings::new(config, folders, &working_directory()?));
+    let around = Arc::new(Surroundings::new(config, folders, &working_directory()?, "berth mcp"));
     let launch = Arc::new(Launch::new(&around, name, server, String::new()));
     // A server may name its authorization server and its scopes only when it refuses a request.
     let challenge = tokio::time::timeout(START, Connection::challenge(&launch)).await;
