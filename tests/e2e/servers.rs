@@ -395,7 +395,8 @@ fn soak_no_server_outlives_its_killed_host_or_call() {
             2 => {
                 let mut client = scene.client();
                 client.ask("tools/call", linger);
-                std::thread::sleep(Duration::from_millis(number * 7 % 200));
+                // None, some or all of its processes have begun.
+                until("it begins", || scene.processes() as u64 >= number / 5 % 4);
                 drop(client);
             }
             3 => {
