@@ -34,7 +34,8 @@ impl Loaded {
 fn problem(server: &McpServer) -> Option<String> {
     let has_url = match (!server.command.is_empty(), !server.url.is_empty()) {
         (true, true) => return Some("has both `command` and `url`; leave one".to_owned()),
-        (false, false) => return Some("has neither `command` nor `url`; write one".to_owned()),
+        // The other keys can stand in a file of their own. The approval says what is missing.
+        (false, false) => return None,
         (_, has_url) => has_url,
     };
     let of_other = if has_url {

@@ -177,11 +177,8 @@ fn every_key_is_bounded_or_refused_in_a_ceiling() {
             continue;
         };
         // Neither the operator's file nor a flag, which comes later, exceeds the ceiling.
-        // A server needs its program in any case.
-        let server = "mcp.servers.other.command = \"known\"\n";
-        let server = if name.starts_with("mcp.servers.other") { server } else { "" };
         for (user, settings) in [
-            (format!("plugins.known = {{}}\n{server}{name} = {wide}\n"), Vec::new()),
+            (format!("plugins.known = {{}}\n{name} = {wide}\n"), Vec::new()),
             (USER.to_owned(), vec![format!("{name}={wide}")]),
         ] {
             let user = if name.starts_with("plugins.") {
