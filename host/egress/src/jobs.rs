@@ -34,6 +34,9 @@ impl Drop for Connection {
     }
 }
 
+/// What to do about a request to a job that isn't there, or doesn't listen yet.
+pub(super) const REPEAT: &str = "Start the server as a job, or wait until the one that was started listens. Repeat the call then, not before.";
+
 /// The server of a job at one of the addresses.
 pub(super) async fn find(
     servers: Option<Arc<dyn JobServers>>,

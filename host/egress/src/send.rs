@@ -76,9 +76,8 @@ pub struct Timeouts {
 pub struct Denials {
     /// The first denial.
     pub first: Option<Box<Denial>>,
-    /// Whether the same request may be allowed later, without a change of the rules: when a job
-    /// listens.
-    pub may_repeat: bool,
+    /// What to do about it, if the same request may be allowed later without a change of the rules.
+    pub suggestion: Option<&'static str>,
     /// How many there were.
     pub count: u64,
 }
@@ -173,7 +172,7 @@ impl Requests {
                 let mut denials = self.denials.lock().unwrap_or_else(PoisonError::into_inner);
                 if denials.first.is_none() {
                     denials.first = Some(Box::new(denial.clone()));
-                    denials.may_repeat = matches!(error, Error::NoJob(_));
+                    denials.suggestion = matches!(error, Error::NoJob(_)).then_some(jobs::REPEAT);
                 }
                 denials.count += 1;
             }

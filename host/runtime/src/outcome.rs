@@ -219,9 +219,6 @@ fn with_left_out_denial(failure: Failure, report: &Report) -> Failure {
     }
 }
 
-/// The suggestion for a request to a job that isn't there, or doesn't listen yet.
-const NO_JOB: &str = "Start the server as a job, or wait until the one that was started listens. Repeat the call then, not before.";
-
 /// Adds a denial of the call to its failure if the denial may be the reason. The guest can't
 /// prevent that (invariant 5).
 pub(crate) fn with_denial(
@@ -233,8 +230,7 @@ pub(crate) fn with_denial(
 ) -> Outcome {
     let (file_denial, files) = state.files.denials().take();
     let requests = state.http.take_refused();
-    // Another suggestion than that of all denials.
-    let suggestion = (file_denial.is_none() && requests.may_repeat).then(|| NO_JOB.to_owned());
+    let suggestion = requests.suggestion.filter(|_| file_denial.is_none()).map(str::to_owned);
     let (denial, count) = (file_denial.or(requests.first), files + requests.count);
     if let Some(denial) = &denial {
         let mut entries = report.entries();
