@@ -197,7 +197,8 @@ fn redirects_lead_nowhere() {
 
 #[test]
 fn hostile_answers_over_http_harm_nobody() {
-    let scene = Scene::new(&["modern"], "timeout_secs = 5");
+    // Time for the largest answer on a busy machine: other tests look at the time.
+    let scene = Scene::new(&["modern"], "timeout_secs = 30");
     let mut client = scene.client();
     assert!(text(&client.call("far__twice", json!({}))).contains("first"));
     // One answer that is wrong ends nothing.
@@ -312,8 +313,6 @@ fn servers_that_mix_both_kinds_are_refused() {
             "remove `header`",
         ),
         ("command = 'x'\nheaders = { A = 'b' }", "`headers` is for servers with `url`"),
-        ("network = true", "[mcp.servers.a] has neither `command` nor `url`"),
-        ("", "[mcp.servers.a] has neither `command` nor `url`"),
         ("url = 'a.example'", "can't be used"),
         ("url = 'https://me:pw@a.example'", "can't be used"),
         ("command = 'x'\n[mcp.servers.a.secrets.a-b]\nenv = 'X'", "isn't a variable's name"),

@@ -44,7 +44,7 @@ section! {
         pub allowed_paths: Vec<AllowedPath>, Narrowing::Directories;
         /// Whether it may reach the network.
         pub network: bool, Narrowing::OnlyFalse;
-        /// Tools of yours that it uses, by name, as in `[tools.shell]`: `node` for `npx`, `python`
+        /// Tools of yours that it uses, by name, as in `[tools.shell]`: `node` for `npx`, `uv`
         /// for `uvx`. Their caches, programs and settings are granted, their credentials are not.
         pub presets: Vec<PresetName>, Narrowing::Subset;
         /// Variables of your environment that it gets in addition to the usual ones, by name.

@@ -223,6 +223,8 @@ async fn only_jobs_are_reached_and_only_where_the_operator_allows_it() {
     let on = Scenery::new(&[ON]).await;
     let sleeps = json!({ "command": "sleep 600", "background": true });
     shown(&call(&on.scene.host, &session, "bash", sleeps).await);
+    let told = remedy(&on.fetch(&session, "https://localhost:PORT/").await);
+    assert!(told.ends_with("is reached by `http`, without TLS"), "{told}");
     let command = format!(
         "timeout 30 /usr/bin/python3 server.py command 0.0.0.0 {} & until [ -e stop ]; do sleep 0.05; done; kill %1",
         on.port

@@ -227,7 +227,15 @@ impl Reach {
     /// The remedy for a refused request that could go to a server of a job. `None`: no key would
     /// let it.
     pub(crate) fn remedy_by_jobs(&self, target: &Target) -> Option<String> {
-        let addresses = self.possible_job_addresses(target).filter(|_| !self.job_servers)?;
+        if self.job_servers {
+            let plain = Target { scheme: Scheme::Http, ..target.clone() };
+            let is_of_job = target.scheme == Scheme::Https && self.job_addresses(&plain).is_some();
+            return is_of_job.then(|| {
+                "A server that runs as a job of this session is reached by `http`, without TLS"
+                    .to_owned()
+            });
+        }
+        let addresses = self.possible_job_addresses(target)?;
         let is_denied = |denied: &Placed<HostPattern>| {
             let denied = &denied.value;
             denied.matches(&target.host) || addresses.iter().any(|own| denied.is_address(*own))
