@@ -306,6 +306,10 @@ fn secret_of_a_program_is_in_its_variable_and_nowhere_else() {
     assert!(inside.contains("\"API_KEY\": \"[REDACTED:"), "{inside}");
     let told = client.call("evil__tells", json!({})).to_string();
     assert!(told.contains("[REDACTED:API_KEY]"), "{told}");
+    // A terminal's sequences inside of it don't hide it.
+    let split = client.call("evil__splits", json!({})).to_string();
+    assert!(split.matches("[REDACTED:API_KEY]").count() >= 3, "{split}");
+    assert!(!split.contains("7731-Wert") && !split.contains("Wert/+="), "{split}");
     let listed = scene.cli.run(&["mcp", "list"]).ends(0).stdout;
     assert!(listed.contains("the key is [REDACTED:API_KEY]"), "{listed}");
     for text in [inside, told, listed, scene.cli.run(&["doctor"]).stdout] {

@@ -230,6 +230,11 @@ impl Connection {
         });
     }
 
+    /// What is known of it, and the secrets that it has.
+    pub(crate) fn ended_state(&self) -> &Ended {
+        &self.ended
+    }
+
     /// Whether the server said that its tools changed, since the last time that this was asked.
     pub(crate) fn took_change(&self) -> bool {
         self.client.changed.swap(false, Ordering::Relaxed)
