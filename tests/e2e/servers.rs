@@ -297,6 +297,18 @@ fn hostile_answers_harm_nobody() {
 }
 
 #[test]
+fn rules_about_servers_that_a_call_does_not_need_are_not_unknown() {
+    let scene = Scene::new(
+        25,
+        "[[tools.permissions.evil__echo_text]]\npattern = \"*\"\naction = \"allow\"\n[[tools.permissions.evil__missing]]\npattern = \"*\"\naction = \"deny\"",
+    );
+    let other = scene.cli.run(&["call", "read", "notes.txt"]).stderr;
+    assert!(!other.contains("no tool is named"), "{other}");
+    let own = scene.cli.run(&["call", "evil__echo_text", "text=on"]).ends(0).stderr;
+    assert!(own.contains("`evil__missing`") && !own.contains("`evil__echo_text`"), "{own}");
+}
+
+#[test]
 fn secret_of_a_program_is_in_its_variable_and_nowhere_else() {
     let secret = "zq-7731-Wert/+=";
     let more = format!("[mcp.servers.evil.secrets.API_KEY]\ncommand = [\"/bin/echo\", {secret:?}]");
