@@ -73,6 +73,7 @@ mod servers;
 mod servers_conformance;
 mod servers_http;
 mod servers_oauth;
+mod servers_real;
 mod shell;
 mod signing;
 mod starting;

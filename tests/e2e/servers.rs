@@ -1,13 +1,14 @@
 //! Tools of other servers: pinned, bounded and confined.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::mcp::client::{Client, LEGACY, MODERN, records, text};
-use crate::support::{Cli, fetched};
+use crate::mcp::client::{Client, LEGACY, records, text};
+use crate::support::Cli;
 
 /// Time limit for something that must happen.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
@@ -172,6 +173,36 @@ fn changed_tools_are_held_and_the_others_serve() {
 }
 
 #[test]
+fn server_without_a_handshake_is_asked_to_tell_of_changes() {
+    let scene = Scene::unapproved(16, "");
+    scene.put("modern");
+    scene.cli.run(&["mcp", "approve", "evil", "--yes"]).ends(0);
+    let mut client = scene.client();
+    let asked = || fs::read(scene.folder().join("listened")).map_or(0, |bytes| bytes.len());
+    let before = asked();
+    let echo = json!({ "text": "on" });
+    // It tells of a change each time, and stops: it is asked again with the next call.
+    for number in 1..=3 {
+        until("the server is asked again", || {
+            assert!(text(&client.call("evil__echo_text", echo.clone())).contains("on"));
+            asked() >= before + number
+        });
+    }
+    scene.put("changed");
+    until("the change is noticed", || {
+        text(&client.call("evil__slow", json!({}))).contains("has changed since it was approved")
+    });
+    client.leave();
+    // One that never answers is waited for once.
+    scene.put("deaf");
+    let (mut client, before) = (scene.client(), asked());
+    for _ in 0..10 {
+        assert!(text(&client.call("evil__echo_text", echo.clone())).contains("on"));
+    }
+    assert_eq!(asked(), before + 1);
+}
+
+#[test]
 fn running_host_takes_over_approvals_and_keeps_its_servers() {
     let scene = Scene::new(14, "");
     let mut client = scene.client();
@@ -266,6 +297,18 @@ fn hostile_answers_harm_nobody() {
 }
 
 #[test]
+fn rules_about_servers_that_a_call_does_not_need_are_not_unknown() {
+    let scene = Scene::new(
+        25,
+        "[[tools.permissions.evil__echo_text]]\npattern = \"*\"\naction = \"allow\"\n[[tools.permissions.evil__missing]]\npattern = \"*\"\naction = \"deny\"",
+    );
+    let other = scene.cli.run(&["call", "read", "notes.txt"]).stderr;
+    assert!(!other.contains("no tool is named"), "{other}");
+    let own = scene.cli.run(&["call", "evil__echo_text", "text=on"]).ends(0).stderr;
+    assert!(own.contains("`evil__missing`") && !own.contains("`evil__echo_text`"), "{own}");
+}
+
+#[test]
 fn secret_of_a_program_is_in_its_variable_and_nowhere_else() {
     let secret = "zq-7731-Wert/+=";
     let more = format!("[mcp.servers.evil.secrets.API_KEY]\ncommand = [\"/bin/echo\", {secret:?}]");
@@ -275,6 +318,10 @@ fn secret_of_a_program_is_in_its_variable_and_nowhere_else() {
     assert!(inside.contains("\"API_KEY\": \"[REDACTED:"), "{inside}");
     let told = client.call("evil__tells", json!({})).to_string();
     assert!(told.contains("[REDACTED:API_KEY]"), "{told}");
+    // A terminal's sequences inside of it don't hide it.
+    let split = client.call("evil__splits", json!({})).to_string();
+    assert!(split.matches("[REDACTED:API_KEY]").count() >= 3, "{split}");
+    assert!(!split.contains("7731-Wert") && !split.contains("Wert/+="), "{split}");
     let listed = scene.cli.run(&["mcp", "list"]).ends(0).stdout;
     assert!(listed.contains("the key is [REDACTED:API_KEY]"), "{listed}");
     for text in [inside, told, listed, scene.cli.run(&["doctor"]).stdout] {
@@ -338,17 +385,55 @@ fn idle_server_ends_with_its_children_and_starts_again() {
 }
 
 #[test]
-fn killed_host_leaves_no_process() {
+fn soak_no_server_outlives_its_killed_host_or_call() {
+    let rounds: u64 = if std::env::var_os("BERTH_SOAK").is_some() { 300 } else { 5 };
     let scene = Scene::new(11, "");
-    for _ in 0..5 {
-        let mut client = scene.client();
-        assert!(text(&client.call("evil__children", json!({}))).contains("begun"));
-        // A program that begins has no command line yet.
-        until("the server and its children run", || scene.processes() >= 4);
-        // Dropping it kills the host.
-        drop(client);
+    // A program that begins has no command line yet.
+    let run = || until("the server and its children run", || scene.processes() >= 4);
+    for number in 0..rounds {
+        let linger = json!({ "name": "evil__lingers", "arguments": {} });
+        match number % 5 {
+            // Without a call.
+            0 => {
+                let mut client = scene.client();
+                assert!(text(&client.call("evil__children", json!({}))).contains("begun"));
+                run();
+                // Dropping it kills the host.
+                drop(client);
+            }
+            1 => {
+                let mut client = scene.client();
+                client.ask("tools/call", linger);
+                run();
+                drop(client);
+            }
+            // At some moment of the server's start.
+            2 => {
+                let mut client = scene.client();
+                client.ask("tools/call", linger);
+                // None, some or all of its processes have begun.
+                until("it begins", || scene.processes() as u64 >= number / 5 % 4);
+                drop(client);
+            }
+            3 => {
+                let mut call = scene.cli.command(&["call", "evil__lingers"]);
+                let mut call = call.stdout(Stdio::null()).spawn().expect("berth starts");
+                run();
+                call.kill().expect("it runs");
+                call.wait().expect("it ends");
+            }
+            // Its call is cancelled, and the host ends in order.
+            _ => {
+                let mut client = scene.client();
+                let id = client.ask("tools/call", linger);
+                run();
+                client.send(&json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": id } }));
+                client.leave();
+            }
+        }
         scene.assert_gone();
     }
+    assert!(scene.starts() as u64 >= rounds * 4 / 5);
 }
 
 #[test]
@@ -400,7 +485,7 @@ fn nobody_who_says_no_starts_or_approves_a_server() {
     scene.cli.run(&["call", "evil__echo_text", "text=hello"]).ends(2);
     assert_eq!(scene.starts(), 1);
     let approved = scene.cli.typed(line, "y\ny\n").expect("there is a terminal");
-    assert!(approved.stdout.contains("Approved, with 18 tools"), "{}", approved.stdout);
+    assert!(approved.stdout.contains("Approved, with 19 tools"), "{}", approved.stdout);
     scene.cli.run(&["call", "evil__echo_text", "text=hello"]).ends(0);
 }
 
@@ -425,125 +510,4 @@ fn project_adds_a_server_only_if_it_is_trusted() {
         .expect("a file is written");
     let listed = scene.cli.run(&["mcp", "list"]).ends(0).stdout;
     assert!(listed.contains("disabled"), "{listed}");
-}
-
-/// A configuration with one real server, approved.
-pub(crate) fn real(name: &str, command: &[&Path], readable: &[&Path]) -> Cli {
-    let cli = Cli::new();
-    let text = |path: &&Path| json!(path.to_str().expect("a path is text"));
-    let [program, arguments @ ..] = command else { panic!("it has a program") };
-    let grants: Vec<Value> = readable.iter().map(text).collect();
-    let grants: Vec<String> =
-        grants.iter().map(|path| format!("{{ path = {path}, access = \"read\" }}")).collect();
-    let arguments: Vec<Value> = arguments.iter().map(text).collect();
-    cli.configure(&format!(
-        "[tools]\nautonomy = \"full\"\n[mcp.servers.{name}]\ncommand = {}\nargs = {}\n\
-         allowed_paths = [\".\", {}]\n",
-        text(program),
-        json!(arguments),
-        grants.join(", "),
-    ));
-    cli.run(&["mcp", "approve", name, "--yes"]).ends(0);
-    cli
-}
-
-#[test]
-fn servers_of_npm_work() {
-    let Some(folder) = fetched("node") else { return };
-    let folder = folder.canonicalize().expect("it is there");
-    let modules = folder.join("node_modules");
-    let node = modules.join(".bin/node").canonicalize().expect("node is there");
-    let package = modules.join("@modelcontextprotocol");
-    let script = package.join("server-everything/dist/index.js");
-    let cli = real("all", &[&node, &script, Path::new("stdio")], &[&folder]);
-    let mut client = Client::new(&cli, &[], MODERN, false);
-    assert!(text(&client.call("all__echo", json!({ "message": "hello" }))).contains("hello"));
-    let image = client.call("all__get-tiny-image", json!({}));
-    let kinds: Vec<&str> = image["content"]
-        .as_array()
-        .expect("a list")
-        .iter()
-        .filter_map(|part| part["type"].as_str())
-        .collect();
-    assert!(kinds.contains(&"image"), "{kinds:?}");
-    let sum = client.call("all__get-sum", json!({ "a": "two", "b": 3 }));
-    assert!(
-        sum.to_string().contains("invalid_parameters") || sum.to_string().contains("type_mismatch"),
-        "{sum}"
-    );
-    let environment = text(&client.call("all__get-env", json!({})));
-    assert!(environment.contains("HOME") && !environment.contains("BERTH_"), "{environment}");
-    client.leave();
-
-    let mut client = Client::new(&cli, &[], LEGACY, true);
-    let call = json!({ "name": "all__trigger-elicitation-request", "arguments": {} });
-    let asks = client.ask("tools/call", call);
-    let said =
-        json!({ "action": "accept", "content": { "name": "Ada", "check": true, "integer": 7 } });
-    let form = client.user_says(&said);
-    assert!(form["message"].as_str().is_some_and(|text| text.contains("The server `all` asks")));
-    let answered = text(&client.answer(asks));
-    assert!(answered.contains("Ada"), "{answered}");
-    let listed = client.request("resources/list", json!({}));
-    let resources = listed["resources"].as_array().expect("a list");
-    let document = resources.iter().filter_map(|resource| resource["uri"].as_str());
-    let document = document.into_iter().find(|uri| uri.starts_with("all+demo://resource/static"));
-    let read = client.request("resources/read", json!({ "uri": document.expect("a document") }));
-    assert!(read["contents"][0]["text"].as_str().is_some_and(|text| text.len() > 100), "{read}");
-    let dynamic = json!({ "uri": "all+demo://resource/dynamic/text/1" });
-    let read = client.request("resources/read", dynamic);
-    assert!(read["contents"].to_string().contains("plaintext resource"), "{read}");
-    let prompt = json!({ "name": "all__args-prompt", "arguments": { "city": "Oslo" } });
-    let prompt = client.request("prompts/get", prompt);
-    assert!(prompt["messages"].to_string().contains("weather in Oslo"), "{prompt}");
-    client.leave();
-
-    let script = package.join("server-filesystem/dist/index.js");
-    let cli = real("files", &[&node, &script, &PathBuf::from(".")], &[&folder]);
-    let mut client = Client::new(&cli, &[], MODERN, false);
-    let read = client.call("files__read_text_file", json!({ "path": "notes.txt" }));
-    assert!(text(&read).contains("first\nsecond"), "{read}");
-    let written = json!({ "path": "new.txt", "content": "new" });
-    assert_ne!(client.call("files__write_file", written)["isError"], true);
-    assert_eq!(fs::read_to_string(cli.work().join("new.txt")).expect("it is there"), "new");
-    // The sandbox refuses what the server would allow.
-    let script = json!({ "path": "berth.toml", "content": "[tools]\nautonomy = \"full\"" });
-    assert_eq!(client.call("files__write_file", script)["isError"], true);
-}
-
-#[test]
-fn server_of_python_works() {
-    let Some(folder) = fetched("python") else { return };
-    let folder = folder.canonicalize().expect("it is there");
-    let python = folder.join("bin/python");
-    let real_python = python.canonicalize().expect("it is there");
-    let home = real_python.parent().and_then(Path::parent).expect("it lies in a folder");
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("clients/python/echo_server.py");
-    let here = script.parent().expect("it lies in a folder");
-    let cli = real("py", &[&python, &script], &[&folder, home, here]);
-    let mut client = Client::new(&cli, &[], MODERN, false);
-    let note = client.request("resources/read", json!({ "uri": "py+memo://greeting" }));
-    assert!(note["contents"].to_string().contains("welcome"), "{note}");
-    let plan = json!({ "name": "py__plan", "arguments": { "topic": "a trip" } });
-    let plan = client.request("prompts/get", plan);
-    assert!(plan["messages"].to_string().contains("Plan a trip"), "{plan}");
-    client.leave();
-    // A question in the revision without a handshake, to a client of each kind.
-    let branch = json!({ "action": "accept", "content": { "branch": "next" } });
-    let mut client = Client::new(&cli, &[], MODERN, true);
-    let mut merge = json!({ "name": "py__merge", "arguments": {} });
-    let required = client.request("tools/call", merge.clone());
-    merge["requestState"] = required["requestState"].clone();
-    merge["inputResponses"] = json!({ "answer": branch });
-    let merged = client.request("tools/call", merge);
-    assert!(text(&merged).contains("merged next"), "{required} {merged}");
-    client.leave();
-    let mut client = Client::new(&cli, &[], LEGACY, true);
-    let merge = client.ask("tools/call", json!({ "name": "py__merge", "arguments": {} }));
-    client.user_says(&branch);
-    let merged = client.answer(merge);
-    assert!(text(&merged).contains("merged next"), "{merged}");
-    client.leave();
-    let told = cli.run(&["call", "py__echo", "message=hello"]).ends(0);
-    assert!(told.stdout.contains("hello"), "{}", told.stdout);
 }

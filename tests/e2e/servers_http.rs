@@ -1,5 +1,6 @@
 //! Tools of servers at a URL: through the door, to their own origin alone, and bounded.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
@@ -132,7 +133,10 @@ fn server_of_each_era_serves_after_approval_with_its_secret() {
         client.leave();
         scene.assert_kept();
         let records = records(&scene.cli.root.path().join("data"));
-        assert!(records.iter().any(|record| record.to_string().contains("mcp server")));
+        let requests = records.iter().filter(|record| record["purpose"] == "mcp server");
+        let by = requests.map(|record| record["front_end"].as_str().expect("it has one"));
+        let by: BTreeSet<&str> = by.collect();
+        assert_eq!(by, BTreeSet::from(["berth mcp", "berth serve"]), "approved, and called");
         // Another place needs another approval, and so does another header.
         let log = scene.log();
         for set in ["mcp.servers.far.url='https://a.example'", "mcp.servers.far.headers.X-A='b'"] {
@@ -193,7 +197,8 @@ fn redirects_lead_nowhere() {
 
 #[test]
 fn hostile_answers_over_http_harm_nobody() {
-    let scene = Scene::new(&["modern"], "timeout_secs = 5");
+    // Time for the largest answer on a busy machine: other tests look at the time.
+    let scene = Scene::new(&["modern"], "timeout_secs = 30");
     let mut client = scene.client();
     assert!(text(&client.call("far__twice", json!({}))).contains("first"));
     // One answer that is wrong ends nothing.
@@ -298,6 +303,15 @@ fn servers_that_mix_both_kinds_are_refused() {
         ("url = 'https://a.example'\ncommand = 'x'", "both `command` and `url`"),
         ("url = 'https://a.example'\nargs = ['x']", "`args` is for servers with `command`"),
         ("url = 'https://a.example'\nenv = ['X']", "`env` is for servers with `command`"),
+        ("url = 'https://a.example'\noauth.secrets.a.env = 'A'", "no `oauth.client_id`"),
+        (
+            "url = 'https://a.example'\noauth.client_id = 'x'\noauth.secrets.a.env = 'A'\noauth.secrets.b.env = 'B'",
+            "more than one secret",
+        ),
+        (
+            "url = 'https://a.example'\noauth.client_id = 'x'\noauth.secrets.a = { env = 'A', header = 'B' }",
+            "remove `header`",
+        ),
         ("command = 'x'\nheaders = { A = 'b' }", "`headers` is for servers with `url`"),
         ("url = 'a.example'", "can't be used"),
         ("url = 'https://me:pw@a.example'", "can't be used"),
@@ -316,13 +330,12 @@ fn servers_that_mix_both_kinds_are_refused() {
         let told = cli.run(&["mcp", "list"]);
         assert!(told.code != 0 && told.stderr.contains(reason), "{table}: {}", told.stderr);
     }
-    cli.configure("[mcp.servers.a]\nnetwork = true\n");
-    let told = cli.run(&["mcp", "approve", "a", "--yes"]);
-    assert!(
-        told.code != 0 && told.stderr.contains("neither `command` nor `url`"),
-        "{}",
-        told.stderr
-    );
+    // A file that nobody trusts doesn't make an error of it.
+    cli.configure("");
+    let project = cli.work().join("berth.toml");
+    fs::write(&project, "[mcp.servers.a]\nenabled = false\n").expect("a file is written");
+    cli.run(&["mcp", "list"]).ends(0);
+    fs::remove_file(project).expect("it is there");
     cli.configure("");
     let told = cli.run(&["mcp", "add", "a", "--url", "http://a.example"]);
     assert!(told.code != 0 && told.stderr.contains("only https"), "{}", told.stderr);

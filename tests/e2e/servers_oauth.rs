@@ -149,6 +149,8 @@ fn login_brings_tokens_that_are_used_refreshed_and_forgotten() {
     scene.assert_hidden(&who);
     let more = text(&client.call("far__more", json!({})));
     assert!(more.contains("needs the scope") && more.contains("berth mcp login far"), "{more}");
+    // What the tokens are good for now isn't forgotten.
+    assert!(more.contains("`scopes = [\"read\",\"write"), "{more}");
     assert!(text(&client.call("far__who", json!({}))).contains("you sent"), "others serve");
     client.leave();
     let folder = scene.cli.root.path().join("data/servers/tokens");
@@ -157,10 +159,7 @@ fn login_brings_tokens_that_are_used_refreshed_and_forgotten() {
     // Tokens whose time is over are exchanged, each once.
     scene.put("short");
     scene.logs_in(None);
-    let before = scene.file("log").matches("token refresh_token").count();
-    let called = scene.cli.run(&["call", "far__who"]).ends(0);
-    assert!(scene.file("log").matches("token refresh_token").count() > before);
-    scene.assert_hidden(&called.stdout);
+    assert_refreshes(&scene);
     // Another URL doesn't get them.
     let set = format!("mcp.servers.far.url='http://127.0.0.1:{}/mcp'", scene.ports[1]);
     scene.cli.run(&["--set", &set, "mcp", "approve", "far", "--yes"]);
@@ -199,6 +198,74 @@ fn hostile_authorization_servers_get_nothing() {
     }
 }
 
+/// Whether a token whose time is over can be exchanged.
+#[track_caller]
+fn assert_refreshes(scene: &Scene) {
+    let count = || scene.file("log").matches("token refresh_token").count();
+    let before = count();
+    let called = scene.cli.run(&["call", "far__who"]).ends(0);
+    assert!(count() > before, "{}", scene.file("log"));
+    scene.assert_hidden(&called.stdout);
+}
+
+#[test]
+fn server_that_says_only_in_a_refusal_where_to_log_in_is_believed() {
+    let scene = Scene::new(&["elsewhere", "short"], "");
+    scene.logs_in(None);
+    assert!(scene.file("asked").starts_with("basic http"), "{}", scene.file("asked"));
+    scene.cli.run(&["mcp", "approve", "far", "--yes"]).ends(0);
+    assert_refreshes(&scene);
+}
+
+#[test]
+fn refresh_token_never_goes_where_nobody_said() {
+    let table = "[mcp.servers.far.oauth]\nissuer = \"SECOND\"";
+    let scene = Scene::new(&["second", "short"], table);
+    scene.logs_in(None);
+    scene.cli.run(&["mcp", "approve", "far", "--yes"]).ends(0);
+    assert_refreshes(&scene);
+    // The server at the URL waits for the token itself: it says that it is the authorization server
+    // of the login, or names none any more.
+    for (file, reason) in [("claims", "can't speak for"), ("unnamed", "no authorization server")] {
+        scene.put(file);
+        let before = scene.file("log").matches("token").count();
+        let told = scene.cli.run(&["call", "far__who"]);
+        assert!(told.code != 0 && told.stderr.contains(reason), "{}", told.stderr);
+        assert_eq!(scene.file("log").matches("token").count(), before, "{}", scene.file("log"));
+    }
+    let scene = Scene::new(&["claims"], table);
+    let (is_in, told) = scene.login(None);
+    assert!(!is_in && told.contains("can't speak for"), "{told}");
+    assert_eq!(scene.file("tokens"), "");
+}
+
+#[test]
+fn client_secret_goes_to_the_token_endpoint_alone() {
+    // Berth is given one when it registers.
+    let scene = Scene::new(&["secret", "short"], "");
+    scene.logs_in(None);
+    scene.cli.run(&["mcp", "approve", "far", "--yes"]).ends(0);
+    assert_refreshes(&scene);
+    assert_eq!(scene.file("leak"), "");
+    // The operator has one.
+    let table = "oauth.client_id = \"mine\"\noauth.secrets.mine.file = \"client\"";
+    let scene = Scene::new(&["secret", "short"], table);
+    let file = scene.cli.root.path().join("config/client");
+    fs::write(&file, "client-secret-wrong").expect("it is written");
+    let (is_in, told) = scene.login(None);
+    assert!(!is_in && !told.contains("client-secret-wrong"), "{told}");
+    fs::write(&file, "client-secret-Zx81").expect("it is written");
+    scene.logs_in(None);
+    assert!(!scene.file("log").contains("register"), "{}", scene.file("log"));
+    scene.cli.run(&["mcp", "approve", "far", "--yes"]).ends(0);
+    assert_refreshes(&scene);
+    assert_eq!(scene.file("leak"), "");
+    let kept = fs::read_to_string(scene.cli.root.path().join("data/servers/tokens/far.json"));
+    assert!(!kept.expect("it is there").contains("client-secret"), "it stays where it stands");
+    let read = scene.cli.run(&["call", "read", &format!("path={}", file.display())]);
+    assert!(read.code != 0 && !read.stdout.contains("Zx81"), "{}", read.stdout);
+}
+
 #[test]
 fn named_issuer_is_the_only_one_and_may_be_private() {
     let table = "[mcp.servers.far.oauth]\nissuer = \"SECOND\"\nclient_id = \"mine\"\nscopes = [\"a\", \"b\"]";
@@ -212,4 +279,10 @@ fn named_issuer_is_the_only_one_and_may_be_private() {
     let (is_in, told) = scene.login(None);
     assert!(!is_in && told.contains("allows http"), "{told}");
     assert_eq!(scene.file("tokens"), "");
+    // Who wants one at a private address is told how to name it.
+    let scene = Scene::new(&["second"], "");
+    let (is_in, told) = scene.login(None);
+    let line = format!("`issuer = \"http://127.0.0.1:{}\"`", scene.ports[1]);
+    assert!(!is_in && told.contains(&line), "{told}");
+    assert_eq!(scene.file("other"), "");
 }

@@ -1,7 +1,8 @@
 """A server of the Model Context Protocol over HTTP with its own authorization server.
 
 Takes a folder. Files in it change what it does; `ports` gets its ports, `log` a line for each
-request, and `other` one for each request at the second port, which is another origin.
+request, and `other` one for each request at the second port, which is another origin. `leak` gets
+one for each request with the client's secret that isn't for tokens.
 """
 
 import base64
@@ -16,6 +17,7 @@ import urllib.parse
 
 FOLDER = sys.argv[1]
 CODES, ACCESS, REFRESH = {}, set(), set()
+SECRET = "client-secret-Zx81"
 
 
 def there(name):
@@ -43,6 +45,14 @@ class Server(http.server.BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
+    def knows_secret(self, id, body=b""):
+        """Whether the request comes from the client with this ID and the secret."""
+        pair = base64.b64encode(f"{id}:{SECRET}".encode()).decode()
+        if self.path != "/token" and any(
+                text in str(self.headers) + body.decode() for text in (pair, SECRET)):
+            note("leak", self.path)
+        return self.headers.get("Authorization") == f"Basic {pair}"
+
     def is_other(self):
         if self.server.server_address[1] == PORTS[0]:
             return False
@@ -50,20 +60,32 @@ class Server(http.server.BaseHTTPRequestHandler):
         return not there("second")
 
     def do_GET(self):
+        self.knows_secret("")
         if self.is_other():
             return self.whole({})
         url = urllib.parse.urlsplit(self.path)
         query = dict(urllib.parse.parse_qsl(url.query))
         note("log", f"GET {url.path}")
         issuer = ORIGINS[1] if there("second") else ORIGINS[0]
-        if url.path.startswith("/.well-known/oauth-protected-resource"):
+        if there("unnamed") and self.server.server_address[1] == PORTS[0]:
+            self.whole({}, status=404)
+        elif url.path.startswith(
+                "/elsewhere" if there("elsewhere") else "/.well-known/oauth-protected-resource"):
             place = issuer
+            if there("claims"):
+                place = ORIGINS[0] + "/x/.well-known/y"
             if there("metadata_inside"):
                 place = ORIGINS[1]
             if there("metadata_cloud"):
                 place = "http://169.254.169.254"
             self.whole({"resource": ORIGINS[0] + "/mcp", "authorization_servers": [place],
                         "scopes_supported": ["read"]})
+        elif url.path == "/x/.well-known/y":
+            self.whole({"issuer": ORIGINS[1], "authorization_endpoint": ORIGINS[0] + "/authorize",
+                        "token_endpoint": ORIGINS[0] + "/token",
+                        "registration_endpoint": ORIGINS[0] + "/register",
+                        "response_types_supported": ["code"],
+                        "code_challenge_methods_supported": ["S256"]})
         elif url.path.startswith("/.well-known/oauth-authorization-server"):
             self.whole({
                 "issuer": "https://evil.example" if there("issuer_wrong") else issuer,
@@ -98,12 +120,15 @@ class Server(http.server.BaseHTTPRequestHandler):
 
     def do_POST(self):
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        self.knows_secret("registered", body)
         if self.is_other():
             return self.whole({})
         if self.path == "/register":
             note("log", "register")
-            sent = json.loads(body)
-            return self.whole({**sent, "client_id": "registered"}, status=201)
+            answer = {**json.loads(body), "client_id": "registered"}
+            if there("secret"):
+                answer["client_secret"] = SECRET
+            return self.whole(answer, status=201)
         if self.path == "/token":
             return self.token(dict(urllib.parse.parse_qsl(body.decode())))
         message = json.loads(body)
@@ -111,8 +136,11 @@ class Server(http.server.BaseHTTPRequestHandler):
         note("log", str(method))
         token = self.headers.get("Authorization", "").removeprefix("Bearer ")
         if token not in ACCESS:
+            place, scope = "/.well-known/oauth-protected-resource/mcp", ""
+            if there("elsewhere"):
+                place, scope = "/elsewhere", ', scope="basic"'
             return self.whole({"token": token}, status=401, WWW_Authenticate=
-                              f'Bearer resource_metadata="{ORIGINS[0]}/.well-known/oauth-protected-resource/mcp"')
+                              f'Bearer resource_metadata="{ORIGINS[0]}{place}"{scope}')
         if method == "server/discover":
             result = {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}}
         elif method == "tools/list":
@@ -129,6 +157,8 @@ class Server(http.server.BaseHTTPRequestHandler):
     def token(self, form):
         note("log", f"token {form['grant_type']} {form.get('resource')}")
         good = form.get("resource") == ORIGINS[0] + "/mcp"
+        if there("secret"):
+            good = good and any(self.knows_secret(id) for id in ("registered", "mine"))
         if form["grant_type"] == "authorization_code":
             asked = CODES.pop(form["code"], None)
             digest = hashlib.sha256(form["code_verifier"].encode()).digest()

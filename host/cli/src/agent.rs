@@ -63,7 +63,7 @@ async fn make(
 ) -> Result<Host, HostError> {
     let (folders, loaded): (Folders, Loaded) = (around.folders.clone(), around.config.clone());
     let telemetry = Telemetry::from_config(&loaded, &folders)?;
-    let builder = host::builder(options, folders, loaded, &Servers::default())?;
+    let builder = host::builder(options, folders, loaded, &Servers::new(front_end))?;
     let host = host::observed(builder.front_end(front_end), telemetry).build().await?;
     host.ready().await;
     Ok(host)

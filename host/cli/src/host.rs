@@ -106,7 +106,7 @@ pub(crate) async fn build(
     loaded: Loaded,
     front_end: &'static str,
 ) -> Result<Host, HostError> {
-    let builder = builder(options, folders, loaded, &Servers::default())?;
+    let builder = builder(options, folders, loaded, &Servers::new(front_end))?;
     let builder = builder.front_end(front_end).load_in_background();
     let host = start(builder).await?;
     progress::show(host.ready(), || progress::loading(&host.loading())).await;
@@ -127,7 +127,7 @@ pub(crate) async fn build_for_call(
     let is_needed = |builtin: &&Builtin| for_model || replaced || builtin.name != FILTERS;
     let needed: Vec<Builtin> = berth_builtins::all().iter().filter(is_needed).copied().collect();
     let telemetry = Telemetry::from_config(&loaded, &folders)?;
-    let builder = with(options, folders, loaded, &Servers::default(), Some(tool), &needed)?;
+    let builder = with(options, folders, loaded, &Servers::new("berth call"), Some(tool), &needed)?;
     let builder = builder.front_end("berth call").only_for(tool);
     start(observed(builder, telemetry)).await
 }

@@ -13,7 +13,7 @@ const MAX_SECRETS: usize = 64;
 
 impl Loaded {
     /// Every secret, with its table (`tools.web`, `plugins.NAME`, `mcp.servers.NAME`,
-    /// `providers.NAME` or `telemetry`) and its name.
+    /// `mcp.servers.NAME.oauth`, `providers.NAME` or `telemetry`) and its name.
     pub fn secrets(&self) -> impl Iterator<Item = (String, &str, &Secret)> {
         let web = self
             .config
@@ -35,10 +35,11 @@ impl Loaded {
             .iter()
             .map(|(name, secret)| ("telemetry".to_owned(), name.as_str(), secret));
         let server_secrets = self.config.mcp.servers.iter().flat_map(|(server, table)| {
-            table
-                .secrets
-                .iter()
-                .map(move |(name, secret)| (format!("mcp.servers.{server}"), name.as_str(), secret))
+            let own = table.secrets.iter().map(|secret| ("", secret));
+            let oauth = table.oauth.secrets.iter().map(|secret| (".oauth", secret));
+            own.chain(oauth).map(move |(below, (name, secret))| {
+                (format!("mcp.servers.{server}{below}"), name.as_str(), secret)
+            })
         });
         let provider_secrets = self.config.providers.iter().flat_map(|(provider, table)| {
             table

@@ -61,6 +61,9 @@ fn url_problem(server: &McpServer) -> Option<String> {
     if let Err(why) = Target::with_url(&server.url) {
         return Some(format!("has a `url` that can't be used: {why}"));
     }
+    if let Some(why) = oauth_problem(&server.oauth) {
+        return Some(why);
+    }
     let mut used: BTreeSet<String> = BTreeSet::new();
     let placed = server.secrets.values().filter_map(|secret| match secret.placement() {
         Placement::Header { name, .. } => Some(name),
@@ -69,6 +72,25 @@ fn url_problem(server: &McpServer) -> Option<String> {
     let written = server.headers.keys().map(|name| name.to_ascii_lowercase());
     let again = placed.chain(written).find(|name| !used.insert(name.clone()))?;
     Some(format!("sets the header `{}` twice", neutral_line(&again)))
+}
+
+fn oauth_problem(oauth: &McpOauth) -> Option<String> {
+    let name = neutral_line(oauth.secrets.keys().next()?);
+    match () {
+        () if oauth.secrets.len() > 1 => {
+            Some("has more than one secret in `oauth.secrets`; leave one".to_owned())
+        }
+        () if oauth.client_id.is_empty() => Some(format!(
+            "has the secret `{name}` in `oauth.secrets`, but no `oauth.client_id` that it belongs to"
+        )),
+        () if oauth.secrets.values().any(|it| it.header.is_some() || it.prefix.is_some()) => {
+            Some(format!(
+                "puts the secret `{name}` into a header, but one of `oauth.secrets` goes where the \
+                 authorization server wants it; remove `header` and `prefix`"
+            ))
+        }
+        () => None,
+    }
 }
 
 fn variable_problem(server: &McpServer) -> Option<String> {

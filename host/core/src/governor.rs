@@ -108,6 +108,16 @@ impl Governor {
         (decision, paths.map(|paths| ReachRules { paths, generation: rules.generation }))
     }
 
+    /// Names the key for servers of jobs in the refusal of a call that could be for one.
+    pub(crate) fn add_remedy_by_jobs(&self, context: &CallContext, refused: &mut Decision) {
+        let Some(action) = context.action() else { return };
+        let Some(more) = self.rules().policy.remedy_by_jobs(&action, refused) else { return };
+        let remedy = refused.remedy.to_mut();
+        // A line of a file stands alone.
+        remedy.push(if remedy.contains('\n') { '\n' } else { ' ' });
+        remedy.push_str(&more);
+    }
+
     /// Whether a call may run only because what it changes can be undone.
     pub(crate) fn relies_on_undo(&self, context: &CallContext, decision: &Decision) -> bool {
         context.action().is_some_and(|action| self.rules().policy.relies_on_undo(&action, decision))

@@ -390,9 +390,12 @@ impl Host {
         catalogue: &Catalogue,
         confirmed: bool,
     ) -> Result<Decision, Failure> {
-        let (decision, reached) = self.governor.decide(context, confirmed);
+        let (mut decision, reached) = self.governor.decide(context, confirmed);
         governance.reached = reached;
         if decision.verdict == Verdict::Deny {
+            if session.job_servers().is_some() {
+                self.governor.add_remedy_by_jobs(context, &mut decision);
+            }
             return Ok(decision);
         }
         match dependencies::check(&self.governor.rules(), catalogue, context, session) {

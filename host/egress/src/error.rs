@@ -10,6 +10,9 @@ pub enum Error {
     /// A rule denies the request.
     #[error("{0}")]
     Refused(Box<Denial>),
+    /// No job of the session serves the request yet.
+    #[error("{0}")]
+    NoJob(Box<Denial>),
     /// A rule denies an address of the request's host.
     #[error("{0}")]
     Address(Box<Denial>),
@@ -178,7 +181,7 @@ impl Error {
     /// The denial, if a rule denied the request.
     pub fn denial(&self) -> Option<&Denial> {
         match self {
-            Self::Refused(denial) | Self::Address(denial) => Some(denial),
+            Self::Refused(denial) | Self::NoJob(denial) | Self::Address(denial) => Some(denial),
             _ => None,
         }
     }

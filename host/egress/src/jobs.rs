@@ -34,6 +34,9 @@ impl Drop for Connection {
     }
 }
 
+/// What to do about a request to a job that isn't there, or doesn't listen yet.
+pub(super) const REPEAT: &str = "Start the server as a job, or wait until the one that was started listens. Repeat the call then, not before.";
+
 /// The server of a job at one of the addresses.
 pub(super) async fn find(
     servers: Option<Arc<dyn JobServers>>,
@@ -50,13 +53,13 @@ pub(super) async fn find(
     let found = tokio::task::spawn_blocking(find).await;
     let found = found.unwrap_or_else(|error| Err(NoJobServer::Failed(error.to_string())));
     found.map_err(|reason| match reason {
-        NoJobServer::NotListening => Error::Refused(Box::new(Denial {
+        NoJobServer::NotListening => Error::NoJob(Box::new(Denial {
             capability: "http".to_owned(),
             action: format!("{method} {}", target.origin()),
             rule: format!("no job of this session listens at port {port}"),
             place: "`job_servers = true` in [tools.web]".to_owned(),
             remedy: format!(
-                "Start the server as a job, without the network: `bash` with `background = true`. If it starts now, repeat the call when it listens. \
+                "Start the server as a job, without the network: `bash` with `background = true`. \
                  For a server of this machine, {} has to be in `allowed_private_hosts` in [tools.web].",
                 target.host_and_port()
             ),

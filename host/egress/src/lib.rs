@@ -22,7 +22,7 @@ pub use connect::ProxyServer;
 pub use echoes::Echoes;
 pub use error::{Error, Obstacle};
 pub use secrets::{Secret, SecretSource, SecretValue, examine, read};
-pub use send::{Body, Requests, Scope, Timeouts};
+pub use send::{Body, Denials, Requests, Scope, Timeouts};
 pub use settings::{Limits, Network, Proxy, Resolve, Settings};
 pub use tls::{TrustStore, examine_authority};
 

@@ -71,14 +71,24 @@ pub struct Timeouts {
     pub between_bytes: Option<Duration>,
 }
 
+/// The requests of a call that rules denied.
+#[derive(Debug, Default)]
+pub struct Denials {
+    /// The first denial.
+    pub first: Option<Box<Denial>>,
+    /// What to do about it, if the same request may be allowed later without a change of the rules.
+    pub suggestion: Option<&'static str>,
+    /// How many there were.
+    pub count: u64,
+}
+
 /// The requests of one call.
 pub struct Requests {
     egress: Arc<Egress>,
     scope: Scope,
     count: AtomicU32,
     redirects: Redirects,
-    /// The first denial by a rule, and how many there were.
-    denials: Mutex<(Option<Box<Denial>>, u64)>,
+    denials: Mutex<Denials>,
     obstacle: Arc<LastObstacle>,
 }
 
@@ -117,8 +127,8 @@ impl Requests {
         &self.egress
     }
 
-    /// The first denial by a rule, and how many there were.
-    pub fn take_refused(&self) -> (Option<Box<Denial>>, u64) {
+    /// The requests that rules denied.
+    pub fn take_refused(&self) -> Denials {
         std::mem::take(&mut *self.denials.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -160,8 +170,11 @@ impl Requests {
             }
             if let Some(denial) = error.denial() {
                 let mut denials = self.denials.lock().unwrap_or_else(PoisonError::into_inner);
-                denials.0.get_or_insert_with(|| Box::new(denial.clone()));
-                denials.1 += 1;
+                if denials.first.is_none() {
+                    denials.first = Some(Box::new(denial.clone()));
+                    denials.suggestion = matches!(error, Error::NoJob(_)).then_some(jobs::REPEAT);
+                }
+                denials.count += 1;
             }
         }
         sent

@@ -207,10 +207,6 @@ const KEYS: &[(&str, Instead)] = &[
         Nothing("Berth keeps no index of code; `grep` and `find_path` read the files themselves"),
     ),
     ("scheduler.*", Nothing("Berth starts nothing by itself; use cron or a timer of systemd")),
-    (
-        "mcp.*",
-        Nothing("Berth is a server of MCP and connects to none; name other servers in the client"),
-    ),
 ];
 
 /// Tools that run without a question.

@@ -142,6 +142,13 @@ impl Policy {
         self.network.reaches(action)
     }
 
+    /// What else would allow a refused call, if the servers of its session's jobs are what it is
+    /// for.
+    pub fn remedy_by_jobs(&self, action: &Action<'_>, refused: &Decision) -> Option<String> {
+        let web = self.web.as_ref().filter(|_| refused.gate == Gate::Hosts)?;
+        web.remedy_by_jobs(action)
+    }
+
     /// Whether a call is allowed only because what it changes can be undone.
     pub fn relies_on_undo(&self, action: &Action<'_>, decision: &Decision) -> bool {
         decision.gate == Gate::Autonomy

@@ -33,6 +33,12 @@ impl Web {
         decisions.reduce(|known, next| if next.verdict > known.verdict { next } else { known })
     }
 
+    /// The remedy for a refused call that could request a server of a job.
+    pub(crate) fn remedy_by_jobs(&self, action: &Action<'_>) -> Option<String> {
+        let mut targets = urls(action).filter_map(|url| Target::parse(url).ok());
+        targets.find_map(|target| self.reach.remedy_by_jobs(&target))
+    }
+
     fn decide_on_url(&self, url: &str, method: &str, allowed: bool) -> Option<Decision> {
         let target = match Target::parse(url) {
             Ok(target) => target,

@@ -7,6 +7,10 @@ use berth_contract::text::{cut, in_words, neutral_line};
 /// Bytes of a library's or the system's own words in an error.
 const WORDS: usize = 300;
 
+/// What to do about a place that nobody named.
+pub(crate) const TO_NAME: &str =
+    "Only a place that is configured or named by hand may be there, and no redirect leads to it.";
+
 /// Why a request failed, or why its answer ended early.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DoorError {
@@ -69,6 +73,11 @@ impl DoorError {
     /// Whether a rule refused the request, so that it was not sent.
     pub fn is_refusal(&self) -> bool {
         matches!(self, Self::Blocked { .. })
+    }
+
+    /// Whether the request would be allowed if the operator had named the place.
+    pub fn is_unnamed(&self) -> bool {
+        matches!(self, Self::Blocked { remedy, .. } if remedy == TO_NAME)
     }
 
     /// The text for the record: the rule of a refusal, otherwise the message.

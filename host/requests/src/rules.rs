@@ -5,10 +5,7 @@ use std::net::IpAddr;
 use berth_policy::egress::{Scheme, Target, TargetHost, forbidden};
 use url::Url;
 
-use crate::error::DoorError;
-
-const TO_NAME: &str =
-    "Only a place that is configured or named by hand may be there, and no redirect leads to it.";
+use crate::error::{DoorError, TO_NAME};
 
 /// Reads a URL: one that programs read in different ways, or that has a password, is refused.
 pub(crate) fn parse(url: &str) -> Result<Url, DoorError> {

@@ -229,8 +229,9 @@ pub(crate) fn with_denial(
     report: &Report,
 ) -> Outcome {
     let (file_denial, files) = state.files.denials().take();
-    let (request_denial, requests) = state.http.take_refused();
-    let (denial, count) = (file_denial.or(request_denial), files + requests);
+    let requests = state.http.take_refused();
+    let suggestion = requests.suggestion.filter(|_| file_denial.is_none()).map(str::to_owned);
+    let (denial, count) = (file_denial.or(requests.first), files + requests.count);
     if let Some(denial) = &denial {
         let mut entries = report.entries();
         entries.denials += count;
@@ -263,7 +264,7 @@ pub(crate) fn with_denial(
         category: Category::PolicyBlocked,
         code: None,
         message,
-        suggestion: None,
+        suggestion,
         denial: Some(*denial),
         ..failure
     })

@@ -149,7 +149,7 @@ pub async fn inspect(
     let server = server.ok_or_else(|| fail("the configuration doesn't have it".to_owned()))?;
     let known = Pins::load(folders, name)?;
     let start = start_digest(server);
-    let around = Arc::new(Surroundings::new(config, folders, directory));
+    let around = Arc::new(Surroundings::new(config, folders, directory, "berth mcp"));
     let launch = Launch::new(&around, name, server, String::new());
     let launch = tokio::task::spawn_blocking(move || launch.resolved()).await;
     let launch = launch.map_err(|error| fail(error.to_string()))?.map_err(fail)?;
@@ -158,7 +158,10 @@ pub async fn inspect(
         let connection = match Connection::open(Arc::clone(&launch), Era::Unknown).await {
             Ok(connection) => connection,
             // Perhaps the question of the newer revisions ended it.
-            Err(_) => Connection::open(Arc::clone(&launch), Era::Handshake).await?,
+            Err(error) if error.may_be_era => {
+                Connection::open(Arc::clone(&launch), Era::Handshake).await?
+            }
+            Err(error) => return Err(error.reason),
         };
         let tools = connection.tools().await;
         let listing = match &tools {

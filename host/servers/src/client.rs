@@ -55,6 +55,8 @@ pub(crate) struct Client {
     pub(crate) asks: bool,
     /// Whether the server said that its tools changed.
     pub(crate) changed: Arc<AtomicBool>,
+    /// Whether a server without a handshake was asked to say so, and may still do it.
+    pub(crate) listening: Arc<AtomicBool>,
 }
 
 impl ClientHandler for Client {

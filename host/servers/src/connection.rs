@@ -11,7 +11,7 @@ use rmcp::model::{
     CallToolRequest, CallToolRequestParams, CallToolResult, ClientRequest, GetPromptRequest,
     GetPromptRequestParams, GetPromptResult, InputResponses, PaginatedRequestParams,
     ProtocolVersion, ReadResourceRequest, ReadResourceRequestParams, ReadResourceResult,
-    ServerResult, Tool,
+    ServerResult, SubscriptionFilter, Tool,
 };
 use rmcp::service::{
     ClientLifecycleMode, PeerRequestOptions, RequestHandle, RunningService, ServiceError,
@@ -20,17 +20,21 @@ use rmcp::service::{
 use rmcp::transport::Transport;
 use rmcp::{Peer, RoleClient};
 use serde_json::Value;
+use tokio::runtime::{Handle, RuntimeFlavor};
 
 use crate::MAX_TOOLS;
 use crate::client::Client;
 use crate::gate::Ended;
 use crate::http::Http;
 use crate::inquiries::MAX_QUESTIONS;
-use crate::launch::Launch;
+use crate::launch::{Launch, Secrets};
 use crate::pipe::Pipe;
 
 /// Time for a server that was told to end.
 const GRACE: Duration = Duration::from_millis(500);
+
+/// Time for a server to say that it tells of changes.
+const LISTEN: Duration = Duration::from_secs(2);
 
 /// Most pages of a list.
 pub(crate) const MAX_PAGES: usize = 64;
@@ -76,7 +80,7 @@ impl Drop for Process {
             child.wait_for_output(Some(Instant::now() + GRACE), &mut |_| {});
             child.end(Ending::Cancelled);
         };
-        match tokio::runtime::Handle::try_current() {
+        match Handle::try_current() {
             Ok(runtime) => drop(runtime.spawn_blocking(end)),
             Err(_) => end(),
         }
@@ -98,7 +102,7 @@ impl Connection {
     /// # Errors
     ///
     /// Why it failed, for people.
-    pub(crate) async fn open(launch: Arc<Launch>, era: Era) -> Result<Self, String> {
+    pub(crate) async fn open(launch: Arc<Launch>, era: Era) -> Result<Self, OpenError> {
         let asks = launch.server.elicitation;
         let starting = Arc::clone(&launch);
         let started = tokio::task::spawn_blocking(move || {
@@ -116,14 +120,34 @@ impl Connection {
                 Self::begin(http, Process(None), era, ended, asks).await
             }
             (Some(mut child), None) => {
-                let streams = child.take_streams().ok_or("its pipes are missing")?;
+                let streams =
+                    child.take_streams().ok_or_else(|| "its pipes are missing".to_owned())?;
                 let process = Process(Some(child));
                 let pipe = Pipe::new(streams, Arc::clone(&ended));
                 let pipe = pipe.map_err(|error| error.to_string())?;
                 Self::begin(pipe, process, era, ended, asks).await
             }
-            (None, None) => Err("it has neither a program nor a URL".to_owned()),
+            (None, None) => Err("it has neither a program nor a URL".to_owned().into()),
         }
+    }
+
+    /// What a server at a URL says of the authorization that it wants, if it wants one before it
+    /// tells its tools.
+    ///
+    /// # Errors
+    ///
+    /// It can't be asked, for people.
+    pub(crate) async fn challenge(launch: &Launch) -> Result<Option<String>, String> {
+        let Some(place) = launch.place(&Secrets::default())? else { return Ok(None) };
+        let ended = Arc::new(Ended::default());
+        let http = Http::new(place, Arc::clone(&ended));
+        let process = Process(None);
+        let begun = Self::begin(http, process, Era::Unknown, Arc::clone(&ended), false).await;
+        if let Ok(connection) = begun {
+            // Only its refusal is of interest.
+            let _ = connection.tools().await;
+        }
+        Ok(ended.challenge().map(str::to_owned))
     }
 
     /// Begins the session. `asks`: whether the server may ask the user.
@@ -133,7 +157,7 @@ impl Connection {
         era: Era,
         ended: Arc<Ended>,
         asks: bool,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, OpenError> {
         let client = Client { asks, ..Client::default() };
         match serve_client_with_lifecycle(client.clone(), transport, era.lifecycle()).await {
             Ok(service) => Ok(Self { service, process, client, ended }),
@@ -142,18 +166,25 @@ impl Connection {
                     ended.wait_for_complaint().await;
                 }
                 let reason = ended.reason().map_or_else(|| error.to_string(), str::to_owned);
-                Err(with_complaint(&reason, &ended))
+                let reason = with_complaint(&reason, &ended);
+                Err(OpenError { reason, may_be_era: !ended.is_refused() })
             }
         }
     }
 
-    /// Ends the server before this returns. Blocks for a moment: the sandbox cleans up what it made
-    /// in granted directories.
+    /// Ends the server, or the session with it, before this returns. Blocks for a moment: the
+    /// sandbox cleans up what it made in granted directories, and a server at a URL is told.
     pub(crate) fn end(self) {
-        let Self { service, mut process, .. } = self;
-        drop(service);
+        let Self { mut service, mut process, .. } = self;
         if let Some(mut child) = process.0.take() {
+            drop(service);
             child.end(Ending::Cancelled);
+        } else if let Ok(runtime) = Handle::try_current()
+            && runtime.runtime_flavor() == RuntimeFlavor::MultiThread
+        {
+            let close = service.close_with_timeout(GRACE);
+            // It is over in any case.
+            let _ = tokio::task::block_in_place(|| runtime.block_on(close));
         }
     }
 
@@ -171,6 +202,37 @@ impl Connection {
         let is_over = self.service.is_closed() || self.peer().is_transport_closed();
         let reason = self.ended.reason().or(is_over.then_some("it ended"))?;
         Some(with_complaint(reason, &self.ended))
+    }
+
+    /// Asks a server without a handshake to tell of changed tools, unless it does already: one with
+    /// a handshake does so anyway. A list that is got after this can't miss a change.
+    async fn listen(&self) {
+        let Some(info) = self.peer().peer_info() else { return };
+        let tells = info.capabilities.tools.as_ref().and_then(|tools| tools.list_changed);
+        if tells != Some(true)
+            || info.protocol_version < ProtocolVersion::V_2026_07_28
+            || self.client.listening.swap(true, Ordering::Relaxed)
+        {
+            return;
+        }
+        let filter = SubscriptionFilter::builder().tools_list_changed().build();
+        // One that refuses, or doesn't answer, isn't asked again.
+        let asked = tokio::time::timeout(LISTEN, self.peer().listen(filter)).await;
+        let Ok(Ok(mut subscription)) = asked else { return };
+        let client = self.client.clone();
+        tokio::spawn(async move {
+            while let Ok(Some(_)) = subscription.next().await {
+                client.changed.store(true, Ordering::Relaxed);
+            }
+            // Nobody knows what changes from now on: the next call asks again, and lists.
+            client.listening.store(false, Ordering::Relaxed);
+            client.changed.store(true, Ordering::Relaxed);
+        });
+    }
+
+    /// What is known of it, and the secrets that it has.
+    pub(crate) fn ended_state(&self) -> &Ended {
+        &self.ended
     }
 
     /// Whether the server said that its tools changed, since the last time that this was asked.
@@ -197,6 +259,7 @@ impl Connection {
     ///
     /// Why they can't be had, for people.
     pub(crate) async fn tools(&self) -> Result<Vec<Tool>, String> {
+        self.listen().await;
         let (mut tools, mut cursor) = (Vec::new(), None);
         for _ in 0..MAX_PAGES {
             let page = PaginatedRequestParams::default().with_cursor(cursor.take());
@@ -344,6 +407,26 @@ impl Connection {
     }
 }
 
+/// Why a session couldn't be begun.
+pub(crate) struct OpenError {
+    /// The reason, for people.
+    pub(crate) reason: String,
+    /// Whether it may be the way in which it was begun.
+    pub(crate) may_be_era: bool,
+}
+
+impl From<String> for OpenError {
+    fn from(reason: String) -> Self {
+        Self { reason, may_be_era: false }
+    }
+}
+
+impl From<OpenError> for String {
+    fn from(error: OpenError) -> Self {
+        error.reason
+    }
+}
+
 /// Why a call has no result.
 pub(crate) enum CallError {
     /// The server refused it.
@@ -358,7 +441,7 @@ struct SentCall(Option<RequestHandle<RoleClient>>);
 impl Drop for SentCall {
     fn drop(&mut self) {
         let Some(handle) = self.0.take() else { return };
-        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        let Ok(runtime) = Handle::try_current() else { return };
         runtime.spawn(async move {
             let _ = handle.cancel(Some("the call was cancelled".to_owned())).await;
         });

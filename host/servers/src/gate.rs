@@ -37,6 +37,7 @@ const BEFORE_COMPLAINT: usize = 16 * 1024;
 #[derive(Debug, Default)]
 pub(crate) struct Ended {
     reason: OnceLock<String>,
+    challenge: OnceLock<Option<String>>,
     over: CancellationToken,
     complaint: Mutex<Vec<u8>>,
     said_all: Notify,
@@ -71,6 +72,22 @@ impl Ended {
     /// Why it ended. `None`: it hasn't, as far as is known.
     pub(crate) fn reason(&self) -> Option<&str> {
         self.reason.get().map(String::as_str)
+    }
+
+    /// The server refused a request for want of authorization. Keeps the first header in which it
+    /// says which one it wants.
+    pub(crate) fn refused(&self, challenge: Option<String>) {
+        let _ = self.challenge.set(challenge);
+    }
+
+    /// Whether it refused a request for want of authorization.
+    pub(crate) fn is_refused(&self) -> bool {
+        self.challenge.get().is_some()
+    }
+
+    /// Which authorization it wants, in its own words.
+    pub(crate) fn challenge(&self) -> Option<&str> {
+        self.challenge.get()?.as_deref()
     }
 
     /// Waits until there is a reason.
@@ -210,6 +227,7 @@ impl Gate {
                     ServerNotification::CancelledNotification(_)
                         | ServerNotification::ProgressNotification(_)
                         | ServerNotification::ToolListChangedNotification(_)
+                        | ServerNotification::SubscriptionsAcknowledgedNotification(_)
                 )
             }
         };

@@ -20,6 +20,7 @@ use rmcp::transport::streamable_http_client::{
     StreamableHttpPostResponse,
 };
 use rmcp::transport::{Transport, WorkerTransport};
+use serde_json::json;
 use sse_stream::Sse;
 use tokio::sync::mpsc;
 use url::Url;
@@ -41,11 +42,18 @@ const MAX_EVENTS: u32 = 5000;
 const MAX_STREAMS: u32 = 30;
 const STREAMS_TIME: Duration = Duration::from_secs(10);
 
-/// How long a stream of a session without a call may last, and be silent.
+/// How long a stream without a call may last, and be silent.
 const LISTENING: Duration = Duration::from_secs(24 * 3600);
 
 /// Most bytes of a session's name.
 const MAX_SESSION: usize = 1024;
+
+/// Bytes of what a server says of the authorization that it wants, and of a scope in it.
+const MAX_CHALLENGE: usize = 2048;
+const MAX_SCOPE: usize = 200;
+
+/// Most bytes of all scopes that are shown.
+const MAX_SCOPES: usize = 500;
 
 /// Bytes of the reason that an answer without a message states.
 const REASON: usize = 300;
@@ -142,6 +150,7 @@ impl HttpClient {
         if answer.status() != StatusCode::UNAUTHORIZED {
             return Ok(answer);
         }
+        ended.refused(challenge(answer.headers()));
         let remedy = &place.remedy;
         ended.set(format!("{} wants another authorization (401): {remedy}", answer.origin()));
         Err(failed(ended.reason().unwrap_or_default()))
@@ -202,7 +211,7 @@ impl HttpClient {
         headers: HashMap<HeaderName, HeaderValue>,
     ) -> Result<StreamableHttpPostResponse, Error> {
         let body = serde_json::to_vec(&message)?;
-        let time = self.0.place.time;
+        let time = if is_listening(&message) { LISTENING } else { self.0.place.time };
         let limits = Limits { time, idle: time, bytes: MAX_STREAM };
         let request = self
             .request(Method::POST, session.as_deref(), headers, limits)?
@@ -227,7 +236,12 @@ impl HttpClient {
         let refused = |why: String| {
             Ok(StreamableHttpPostResponse::Json(refusal(request, why), new_session.clone()))
         };
-        if let Some(why) = self.missing_scope(&answer) {
+        if let Some(why) = self.missing_scope(&answer).await {
+            if is_discovery(request) {
+                // Otherwise it would be asked in the way of older revisions.
+                self.0.ended.refused(None);
+                return Err(self.end(why));
+            }
             return refused(why);
         }
         match media_type(&answer).as_str() {
@@ -254,20 +268,38 @@ impl HttpClient {
     }
 
     /// What is told of an answer that a token has too small a scope.
-    fn missing_scope(&self, answer: &Response) -> Option<String> {
+    async fn missing_scope(&self, answer: &Response) -> Option<String> {
         let place = &self.0.place;
-        let challenge = String::from_utf8_lossy(answer.headers().get(WWW_AUTHENTICATE)?.as_bytes());
-        if answer.status() != StatusCode::FORBIDDEN || place.tokens.is_none() {
+        let tokens = place.tokens.as_ref()?;
+        if answer.status() != StatusCode::FORBIDDEN {
             return None;
         }
-        let challenge = WWWAuthenticateParams::parse(cut(&challenge, 2048), &place.url);
-        let scope =
+        let challenge = WWWAuthenticateParams::parse(&challenge(answer.headers())?, &place.url);
+        let needed =
             challenge.scope.filter(|_| challenge.error.as_deref() == Some("insufficient_scope"))?;
-        let scope = neutral_line(cut(&scope, 200));
+        let needed = neutral_line(cut(&needed, MAX_SCOPE));
+        // Another login forgets what the tokens are good for now.
+        let mut all = tokens.scopes().await;
+        let held = all.len();
+        for scope in needed.split(' ') {
+            if !scope.is_empty() && !all.iter().any(|known| known == scope) {
+                all.push(scope.to_owned());
+            }
+        }
+        if all.len() == held {
+            return Some(format!("it needs the scope `{needed}`, which your login has brought"));
+        }
+        let line = format!("scopes = {}", json!(all));
         let remedy = &place.remedy;
-        Some(format!(
-            "it needs the scope `{scope}`: put it into `scopes` of its `oauth` table, then {remedy}"
-        ))
+        Some(match line.len() <= MAX_SCOPES {
+            true => format!(
+                "it needs the scope `{needed}`: write `{}` into its `oauth` table, then {remedy}",
+                neutral_line(&line)
+            ),
+            false => format!(
+                "it needs the scope `{needed}`: add it to `scopes` of its `oauth` table, then {remedy}"
+            ),
+        })
     }
 
     /// The name of the session that an answer begins.
@@ -336,10 +368,28 @@ impl HttpClient {
     }
 }
 
+/// The header of an answer that says what authorization is wanted, within its limit: one that names
+/// metadata before others.
+fn challenge(headers: &HeaderMap) -> Option<String> {
+    let mut values = headers.get_all(WWW_AUTHENTICATE).iter();
+    let first = values.next()?;
+    let names_metadata = |value: &&HeaderValue| {
+        String::from_utf8_lossy(value.as_bytes()).to_ascii_lowercase().contains("resource_metadata")
+    };
+    let found = std::iter::once(first).chain(values).find(names_metadata).unwrap_or(first);
+    Some(cut(&String::from_utf8_lossy(found.as_bytes()), MAX_CHALLENGE).to_owned())
+}
+
 fn media_type(answer: &Response) -> String {
     let written = answer.headers().get(CONTENT_TYPE).map(HeaderValue::as_bytes).unwrap_or_default();
     let written = String::from_utf8_lossy(written);
     written.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
+}
+
+/// Whether its answer is a stream that goes on.
+fn is_listening(message: &ClientJsonRpcMessage) -> bool {
+    matches!(message, ClientJsonRpcMessage::Request(request)
+        if matches!(request.request, ClientRequest::SubscriptionsListenRequest(_)))
 }
 
 /// Whether it asks which revisions the server speaks.

@@ -32,20 +32,28 @@ pub(crate) struct Surroundings {
     directory: PathBuf,
     /// What no server may reach.
     own: Vec<OwnFolder>,
+    /// Who uses the door, in its records.
+    front_end: &'static str,
     /// The way to servers at a URL.
     door: OnceLock<Door>,
 }
 
 impl Surroundings {
     /// Those of a host with this configuration.
-    pub(crate) fn new(config: &Loaded, folders: &Folders, directory: &Path) -> Self {
+    pub(crate) fn new(
+        config: &Loaded,
+        folders: &Folders,
+        directory: &Path,
+        front_end: &'static str,
+    ) -> Self {
         let own = config.own(folders, directory);
         let (config, folders) = (config.clone(), folders.clone());
-        Self { config, folders, directory: directory.to_owned(), own, door: OnceLock::new() }
+        let directory = directory.to_owned();
+        Self { config, folders, directory, own, front_end, door: OnceLock::new() }
     }
 
     fn door(&self) -> Door {
-        self.door.get_or_init(|| door(&self.config, &self.folders, "berth mcp")).clone()
+        self.door.get_or_init(|| door(&self.config, &self.folders, self.front_end)).clone()
     }
 }
 
@@ -136,14 +144,33 @@ impl Launch {
     ///
     /// One can't be read.
     pub(crate) fn secrets(&self) -> Result<Secrets, String> {
-        let Surroundings { config, folders, directory, .. } = &*self.around;
         let table = format!("mcp.servers.{}.secrets", self.name);
-        let values = self.server.secrets.iter().map(|(name, secret)| {
-            let key = format!("{table}.{}", dotted_name(name));
-            let value = read(&config.source_of(&key, secret, folders, directory));
-            Ok((name.clone(), value.map_err(|why| format!("its secret `{name}`: {why}"))?))
-        });
+        let values = self
+            .server
+            .secrets
+            .iter()
+            .map(|(name, secret)| Ok((name.clone(), self.value(&table, name, secret)?)));
         Ok(Secrets(values.collect::<Result<_, String>>()?))
+    }
+
+    /// The secret that belongs to the operator's `oauth.client_id`. Blocks: a program may have to
+    /// print it.
+    ///
+    /// # Errors
+    ///
+    /// It can't be read.
+    pub(crate) fn client_secret(&self) -> Result<Option<Arc<SecretValue>>, String> {
+        let table = format!("mcp.servers.{}.oauth.secrets", self.name);
+        let Some((name, secret)) = self.server.oauth.secrets.iter().next() else { return Ok(None) };
+        self.value(&table, name, secret).map(Some)
+    }
+
+    /// The value of a secret in one of its tables.
+    fn value(&self, table: &str, name: &str, secret: &Secret) -> Result<Arc<SecretValue>, String> {
+        let Surroundings { config, folders, directory, .. } = &*self.around;
+        let key = format!("{table}.{}", dotted_name(name));
+        let value = read(&config.source_of(&key, secret, folders, directory));
+        value.map_err(|why| format!("its secret `{name}`: {why}"))
     }
 
     /// Starts the process. Blocks until the program runs. What it is granted is looked at here and
@@ -233,17 +260,25 @@ impl Launch {
         Ok(Some(Place { door: self.around.door(), url, headers, credential, tokens, time, remedy }))
     }
 
+    /// The way to its URL.
+    pub(crate) fn door(&self) -> Door {
+        self.around.door()
+    }
+
     /// The tokens of a login, if there was one.
     ///
     /// # Errors
     ///
     /// They can't be used.
-    pub(crate) async fn tokens(&self) -> Result<Option<Tokens>, String> {
+    pub(crate) async fn tokens(self: &Arc<Self>) -> Result<Option<Tokens>, String> {
         let file = TokenFile::new(&self.around.folders, &self.name, &self.server.url);
         if !file.may_be() || !self.server.secrets.is_empty() {
             return Ok(None);
         }
-        Tokens::load(self.around.door(), &self.server, file).await
+        let this = Arc::clone(self);
+        let secret = tokio::task::spawn_blocking(move || this.client_secret()).await;
+        let secret = secret.map_err(|error| error.to_string())??;
+        Tokens::load(self.door(), &self.name, &self.server, file, secret).await
     }
 }
 
@@ -264,6 +299,7 @@ fn is_own(name: &HeaderName) -> bool {
 }
 
 /// The secrets of a server, by their names.
+#[derive(Default)]
 pub(crate) struct Secrets(Vec<(String, Arc<SecretValue>)>);
 
 impl Secrets {
@@ -293,7 +329,7 @@ mod tests {
         let around = |setting: &str| {
             let inputs = Inputs { settings: vec![setting.to_owned()], ..Inputs::default() };
             let config = load(&folders, &inputs).expect("it is valid");
-            Surroundings::new(&config, &folders, folder.path())
+            Surroundings::new(&config, &folders, folder.path(), "berth test")
         };
         let before = around("tools.call=60");
         assert!(before == around("tools.permissions.read=[{pattern='*',action='deny'}]"));

@@ -25,6 +25,7 @@ mod inquiries;
 mod launch;
 mod listing;
 mod login;
+mod masked;
 mod naming;
 mod oauth;
 mod offers;

@@ -1,11 +1,12 @@
 //! `berth mcp login` and `logout`.
 
 use std::io::Write;
+use std::sync::Arc;
 use std::time::Duration;
 
-use berth_core::config::{Folders, Loaded, McpServer};
+use berth_core::HostError;
+use berth_core::config::{Folders, Loaded, McpServer, working_directory};
 use berth_core::text::{cut, neutral_line};
-use berth_core::{HostError, door};
 use berth_requests::check_url;
 use berth_terminal::error::CommandError;
 use berth_terminal::exit::Exit;
@@ -15,7 +16,10 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use url::Url;
 
-use crate::oauth::{TokenFile, explain, manager};
+use crate::START;
+use crate::connection::Connection;
+use crate::launch::{Launch, Surroundings};
+use crate::oauth::{TokenFile, Way, explain, find};
 
 /// Time for a person to agree in the browser.
 const PATIENCE: Duration = Duration::from_secs(300);
@@ -25,6 +29,9 @@ const REQUEST_TIME: Duration = Duration::from_secs(5);
 
 /// Most bytes of the beginning of such a request.
 const MAX_REQUEST: usize = 16 * 1024;
+
+/// The scope for which some authorization servers give out tokens to refresh others.
+const OFFLINE: &str = "offline_access";
 
 /// Where the browser comes back to.
 const PATH: &str = "/callback";
@@ -56,34 +63,55 @@ pub(crate) async fn login(
     let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
     let back = format!("http://127.0.0.1:{}{PATH}", listener.local_addr()?.port());
     let tokens = TokenFile::new(folders, name, &server.url);
-    let door = door(config, folders, "berth mcp");
-    let mut manager = manager(door, server, tokens).await.map_err(fail)?;
-    let found = manager.resolve_metadata().await.map_err(refused)?;
-    if !found.source.is_discovered() {
-        return Err(fail("it names no authorization server".to_owned()));
+    let around = Arc::new(Surroundings::new(config, folders, &working_directory()?, "berth mcp"));
+    let launch = Arc::new(Launch::new(&around, name, server, String::new()));
+    // A server may name its authorization server and its scopes only when it refuses a request.
+    let challenge = tokio::time::timeout(START, Connection::challenge(&launch)).await;
+    let challenge = challenge
+        .unwrap_or_else(|_| Err(format!("it didn't answer within {} s", START.as_secs())))
+        .map_err(fail)?;
+    let found = find(launch.door(), name, server, tokens.clone(), challenge.as_deref()).await;
+    let (mut manager, metadata) = found.map_err(fail)?;
+    let mut scopes = server.oauth.scopes.clone();
+    if scopes.is_empty() {
+        scopes = manager.select_initial_scopes(&[]).await;
+    } else if metadata.scopes_supported.iter().flatten().any(|scope| scope == OFFLINE)
+        && !scopes.iter().any(|scope| scope == OFFLINE)
+    {
+        scopes.push(OFFLINE.to_owned());
     }
-    let issuer = found.metadata.issuer.clone().unwrap_or_default();
-    let expected = &server.oauth.issuer;
-    if !expected.is_empty() && issuer.trim_end_matches('/') != expected.trim_end_matches('/') {
-        let issuer = neutral_line(cut(&issuer, 200));
-        return Err(fail(format!(
-            "its authorization server is {issuer}; `issuer` in [mcp.servers.{name}.oauth] allows {expected}"
-        )));
-    }
-    manager.set_metadata(found.metadata);
+    let mut way = Way { challenge, client_secret: None };
+    let (client_id, secret) = match &*server.oauth.client_id {
+        "" => {
+            let named: Vec<&str> = scopes.iter().map(String::as_str).collect();
+            let client = manager.register_client("Berth", &back, &named).await.map_err(refused)?;
+            way.client_secret.clone_from(&client.client_secret);
+            (client.client_id, client.client_secret)
+        }
+        written => {
+            let secret = tokio::task::spawn_blocking(move || launch.client_secret()).await;
+            let secret = secret.map_err(|error| fail(error.to_string()))?.map_err(fail)?;
+            (written.to_owned(), secret.map(|secret| secret.expose().to_owned()))
+        }
+    };
     let mut request = AuthorizationRequest::new(back.clone())
-        .with_client_name("Berth")
         .with_initial_scope_selection()
-        .with_scopes(server.oauth.scopes.clone());
-    if !server.oauth.client_id.is_empty() {
-        request = request.with_preregistered_client(server.oauth.client_id.clone());
+        .with_scopes(scopes)
+        .with_preregistered_client(client_id);
+    if let Some(secret) = secret {
+        request = request.with_client_secret(secret);
     }
     let session = AuthorizationSession::new(manager, request).await;
     let session = session.map_err(|(_, error)| refused(error))?;
+    let issuer = metadata.issuer.unwrap_or_default();
     let address = browser_address(session.get_authorization_url(), server).map_err(fail)?;
     let state = query(&address, "state").ok_or_else(|| fail("there is no state".to_owned()))?;
     let mut err = anstream::stderr();
-    writeln!(err, "{STRONG}Open this address and log in at {}:{STRONG:#}", neutral_line(&issuer))?;
+    writeln!(
+        err,
+        "{STRONG}Open this address and log in at {}:{STRONG:#}",
+        neutral_line(cut(&issuer, 200))
+    )?;
     writeln!(std::io::stdout().lock(), "{address}")?;
     writeln!(err, "{FAINT}It comes back to {back}.{FAINT:#}")?;
     let returned = tokio::time::timeout(PATIENCE, returned(&listener, &back, &state)).await;
@@ -93,6 +121,7 @@ pub(crate) async fn login(
         return Err(fail(format!("it was refused: {}", neutral_line(cut(&refusal, 200)))));
     }
     session.handle_callback_url(returned.as_str()).await.map_err(refused)?;
+    tokens.write_way(way)?;
     writeln!(err, "You are logged in. `berth mcp approve {name}` shows its tools.")?;
     Ok(Exit::Success)
 }

@@ -4,8 +4,8 @@
 //! leaves by the door, where only the origins that the operator named may be private.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use berth_core::HostError;
@@ -14,21 +14,28 @@ use berth_core::state;
 use berth_core::text::{cut, neutral_line};
 use berth_egress::SecretValue;
 use berth_private::PrivateFolder;
-use berth_requests::{Credential, Door, Request, check_url};
+use berth_requests::{Credential, Door, DoorError, Request, check_url};
 use http::HeaderValue;
 use http::header::{ACCEPT_ENCODING, AUTHORIZATION, HOST};
 use rmcp::transport::auth::{
-    AuthError, AuthorizationManager, CredentialRefreshGuard, CredentialStore, OAuthHttpClient,
-    OAuthHttpClientError, OAuthHttpClientFuture, OAuthHttpRedirectPolicy, OAuthHttpRequest,
-    StoredCredentials,
+    AuthError, AuthorizationManager, AuthorizationMetadata, CredentialRefreshGuard,
+    CredentialStore, OAuthClientConfig, OAuthHttpClient, OAuthHttpClientError,
+    OAuthHttpClientFuture, OAuthHttpRedirectPolicy, OAuthHttpRequest, StoredCredentials,
 };
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 use url::Url;
 
 use crate::gate::Ended;
 
 /// What the requests are for, in their records.
 const PURPOSE: &str = "mcp authorization";
+
+/// What stands between the origin and the path of an issuer in the first address of its metadata.
+const METADATA: &str = "/.well-known/oauth-authorization-server";
+
+/// The same for metadata of OpenID, which may also follow the path.
+const OPENID: &str = "/.well-known/openid-configuration";
 
 /// The tokens of one server, in Berth's data folder, which no tool reaches.
 #[derive(Clone, Debug)]
@@ -44,6 +51,18 @@ pub(crate) struct TokenFile {
 struct Kept {
     url: String,
     credentials: Option<StoredCredentials>,
+    way: Way,
+}
+
+/// How a login found its authorization server, and what it got there besides the tokens. To refresh
+/// them takes both.
+#[derive(Clone, Default, Deserialize, Serialize)]
+#[serde(default)]
+pub(crate) struct Way {
+    /// What the server at the URL said of the authorization that it wants.
+    pub(crate) challenge: Option<String>,
+    /// The secret that Berth was registered with.
+    pub(crate) client_secret: Option<String>,
 }
 
 impl TokenFile {
@@ -68,8 +87,13 @@ impl TokenFile {
     ///
     /// They can't be read.
     pub(crate) fn read(&self) -> Result<Option<StoredCredentials>, HostError> {
+        Ok(self.read_kept()?.credentials)
+    }
+
+    /// What the file has for this URL.
+    fn read_kept(&self) -> Result<Kept, HostError> {
         let kept: Kept = state::read(&self.folder, &self.file())?;
-        Ok(kept.credentials.filter(|_| kept.url == self.url))
+        Ok(if kept.url == self.url { kept } else { Kept::default() })
     }
 
     /// Replaces the tokens. Blocks.
@@ -82,7 +106,21 @@ impl TokenFile {
             return Ok(());
         }
         state::update(&self.folder, &self.file(), |kept: &mut Kept| {
-            *kept = Kept { url: self.url.clone(), credentials };
+            let is_kept = credentials.is_some() && kept.url == self.url;
+            let way = if is_kept { std::mem::take(&mut kept.way) } else { Way::default() };
+            *kept = Kept { url: self.url.clone(), credentials, way };
+            Ok(())
+        })
+    }
+
+    /// Keeps how a login got the tokens that the file has. Blocks.
+    ///
+    /// # Errors
+    ///
+    /// It can't be written.
+    pub(crate) fn write_way(&self, way: Way) -> Result<(), HostError> {
+        state::update(&self.folder, &self.file(), |kept: &mut Kept| {
+            kept.way = way;
             Ok(())
         })
     }
@@ -127,21 +165,40 @@ impl CredentialStore for TokenFile {
 /// The door, for the library.
 struct ByDoor {
     door: Door,
+    /// The name of the server's table.
+    name: String,
     /// The URLs that the operator named.
     named: Vec<Url>,
+    /// The URL of the last request.
+    last: Arc<Mutex<String>>,
+}
+
+impl ByDoor {
+    /// Why a request failed. If only the operator's word is missing, with the key for it.
+    fn failed(&self, url: &str, error: &DoorError) -> OAuthHttpClientError {
+        let mut why = error.to_string();
+        if error.is_unnamed() && url.contains(METADATA) {
+            let issuer = json!(url.replacen(METADATA, "", 1));
+            let name = &self.name;
+            why += &format!(
+                " If it is your authorization server, write `issuer = {issuer}` into [mcp.servers.{name}.oauth]"
+            );
+        }
+        OAuthHttpClientError::from(why)
+    }
 }
 
 impl OAuthHttpClient for ByDoor {
     fn execute(&self, request: OAuthHttpRequest) -> OAuthHttpClientFuture<'_> {
         Box::pin(async move {
-            let failed =
-                |error: &dyn std::error::Error| OAuthHttpClientError::from(error.to_string());
             let OAuthHttpRequest { request, redirect_policy, .. } = request;
             let (parts, body) = request.into_parts();
             let url = parts.uri.to_string();
+            self.last.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&url);
+            let failed = |error: DoorError| self.failed(&url, &error);
             let named: Vec<&Url> = self.named.iter().collect();
             let mut sent = Request::chosen_by_server(PURPOSE, parts.method, &url, &named)
-                .map_err(|error| failed(&error))?
+                .map_err(failed)?
                 .body(body);
             for (name, value) in &parts.headers {
                 sent = match name {
@@ -157,9 +214,9 @@ impl OAuthHttpClient for ByDoor {
             if redirect_policy == OAuthHttpRedirectPolicy::Stop {
                 sent = sent.stay();
             }
-            let answer = self.door.send(sent).await.map_err(|error| failed(&error))?;
+            let answer = self.door.send(sent).await.map_err(failed)?;
             let (status, headers) = (answer.status(), answer.headers().clone());
-            let body = answer.bytes(&|_, _| ()).await.map_err(|error| failed(&error))?;
+            let body = answer.bytes(&|_, _| ()).await.map_err(failed)?;
             let mut response = http::Response::new(body);
             (*response.status_mut(), *response.headers_mut()) = (status, headers);
             Ok(response)
@@ -167,53 +224,114 @@ impl OAuthHttpClient for ByDoor {
     }
 }
 
-/// The library's part for one server.
+/// The library's part for one server, with the metadata of the authorization server. That is found
+/// from what the server said of the authorization that it wants.
 ///
 /// # Errors
 ///
-/// A URL can't be used, for people.
-pub(crate) async fn manager(
+/// It names none, or another one than the operator, for people.
+pub(crate) async fn find(
     door: Door,
+    name: &str,
     server: &McpServer,
     tokens: TokenFile,
-) -> Result<AuthorizationManager, String> {
+    challenge: Option<&str>,
+) -> Result<(AuthorizationManager, AuthorizationMetadata), String> {
     let mut named = Vec::new();
     for url in [&server.url, &server.oauth.issuer] {
         if !url.is_empty() {
             named.push(check_url(url).map_err(|error| error.to_string())?);
         }
     }
-    let client = Arc::new(ByDoor { door, named });
+    let last = Arc::new(Mutex::new(String::new()));
+    let client = ByDoor { door, name: name.to_owned(), named, last: Arc::clone(&last) };
+    let client = Arc::new(client);
     let manager = AuthorizationManager::new_with_oauth_http_client(server.url.as_str(), client);
     let mut manager = manager.await.map_err(|error| explain(&error))?;
     manager.set_credential_store(tokens);
-    Ok(manager)
+    let found = manager.resolve_metadata_from_challenge(challenge).await;
+    let found = found.map_err(|error| explain(&error))?;
+    // The others are guessed, at the server's own origin: it would get what is for another one.
+    if !found.source.is_discovered() {
+        return Err("it names no authorization server".to_owned());
+    }
+    let issuer = found.metadata.issuer.as_deref().unwrap_or_default();
+    let place = last.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    // The library believes metadata at other places, whatever issuer they name.
+    if !may_speak_for(&place, issuer) {
+        let (issuer, place) = (neutral_line(cut(issuer, 200)), neutral_line(cut(&place, 200)));
+        return Err(format!("{place} can't speak for the authorization server {issuer}"));
+    }
+    let expected = &server.oauth.issuer;
+    if !expected.is_empty() && issuer.trim_end_matches('/') != expected.trim_end_matches('/') {
+        let issuer = neutral_line(cut(issuer, 200));
+        return Err(format!(
+            "its authorization server is {issuer}; `issuer` in [mcp.servers.{name}.oauth] allows {expected}"
+        ));
+    }
+    manager.set_metadata(found.metadata.clone());
+    Ok((manager, found.metadata))
+}
+
+/// Whether metadata at this URL may be that of the issuer: it is where the issuer has its metadata.
+fn may_speak_for(place: &str, issuer: &str) -> bool {
+    let (Ok(place), Ok(issuer)) = (Url::parse(place), Url::parse(issuer)) else { return false };
+    let path = issuer.path().trim_end_matches('/');
+    let places = [
+        METADATA.to_owned(),
+        format!("{METADATA}{path}"),
+        format!("{OPENID}{path}"),
+        format!("{path}{OPENID}"),
+    ];
+    berth_requests::same_origin(&place, &issuer)
+        && place.query().is_none()
+        && places.iter().any(|known| known == place.path())
 }
 
 /// The tokens of a login, which are refreshed when their time is over.
 pub(crate) struct Tokens {
     manager: AuthorizationManager,
+    file: TokenFile,
     /// Whether they were refreshed before their time.
     is_refreshed: AtomicBool,
 }
 
 impl Tokens {
-    /// Those of the file. `None`: it has none for this URL.
+    /// Those of the file. `None`: it has none for this URL. `secret`: the operator's, for the
+    /// authorization server.
     ///
     /// # Errors
     ///
     /// The authorization server can't be asked, for people.
     pub(crate) async fn load(
         door: Door,
+        name: &str,
         server: &McpServer,
         file: TokenFile,
+        secret: Option<Arc<SecretValue>>,
     ) -> Result<Option<Self>, String> {
-        if file.load().await.map_err(|error| explain(&error))?.is_none() {
+        let kept = file.blocking(|file| file.read_kept().map_err(|error| error.to_string())).await;
+        let Kept { credentials, way, .. } = kept.map_err(|error| explain(&error))?;
+        let Some(credentials) = credentials else { return Ok(None) };
+        let challenge = way.challenge.as_deref();
+        let (mut manager, _) = find(door, name, server, file.clone(), challenge).await?;
+        // Tokens of another issuer are forgotten here.
+        if !manager.initialize_from_store().await.map_err(|error| explain(&error))? {
             return Ok(None);
         }
-        let mut manager = manager(door, server, file).await?;
-        let is_there = manager.initialize_from_store().await.map_err(|error| explain(&error))?;
-        Ok(is_there.then(|| Self { manager, is_refreshed: AtomicBool::new(false) }))
+        let secret = secret.map(|secret| secret.expose().to_owned()).or(way.client_secret);
+        if let Some(secret) = secret {
+            let client = OAuthClientConfig::new(credentials.client_id, server.url.clone());
+            let client = client.with_client_secret(secret);
+            manager.configure_client(client).map_err(|error| explain(&error))?;
+        }
+        Ok(Some(Self { manager, file, is_refreshed: AtomicBool::new(false) }))
+    }
+
+    /// What they are good for, as far as is known.
+    pub(crate) async fn scopes(&self) -> Vec<String> {
+        let stored = self.file.load().await.ok().flatten();
+        stored.map(|stored| stored.granted_scopes).unwrap_or_default()
     }
 
     /// The value of the header `Authorization`.
@@ -249,4 +367,37 @@ pub(crate) fn explain(error: &AuthError) -> String {
         next = cause.source();
     }
     neutral_line(cut(&text, 600))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn metadata_counts_where_its_issuer_has_it() {
+        for (place, issuer) in [
+            ("https://a.example/.well-known/oauth-authorization-server", "https://a.example"),
+            ("https://a.example/.well-known/oauth-authorization-server", "https://a.example/"),
+            ("https://a.example/.well-known/openid-configuration", "https://a.example"),
+            ("https://a.example/.well-known/oauth-authorization-server/t", "https://a.example/t"),
+            ("https://a.example/.well-known/oauth-authorization-server", "https://a.example/t/"),
+            ("https://a.example/.well-known/openid-configuration/t", "https://a.example/t"),
+            ("https://a.example/t/.well-known/openid-configuration", "https://a.example/t"),
+        ] {
+            assert!(may_speak_for(place, issuer), "{place} for {issuer}");
+        }
+        for (place, issuer) in [
+            ("https://b.example/.well-known/oauth-authorization-server", "https://a.example"),
+            ("http://a.example/.well-known/oauth-authorization-server", "https://a.example"),
+            ("https://a.example:8443/.well-known/oauth-authorization-server", "https://a.example"),
+            ("https://a.example/x/.well-known/y", "https://a.example"),
+            ("https://a.example/evil/.well-known/openid-configuration", "https://a.example/t"),
+            ("https://a.example/.well-known/oauth-authorization-server/evil", "https://a.example"),
+            ("https://a.example/.well-known/openid-configuration?x", "https://a.example"),
+            ("https://a.example/.well-known/oauth-authorization-server", ""),
+            ("", "https://a.example"),
+        ] {
+            assert!(!may_speak_for(place, issuer), "{place} for {issuer}");
+        }
+    }
 }

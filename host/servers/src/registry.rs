@@ -14,10 +14,17 @@ use crate::server::Server;
 
 /// The servers of a process. A server that runs is taken over by the next host if nothing that it
 /// was started with has changed, so that it keeps what it knows.
-#[derive(Default)]
-pub struct Servers(Mutex<HashMap<String, Weak<Running>>>);
+pub struct Servers {
+    front_end: &'static str,
+    running: Mutex<HashMap<String, Weak<Running>>>,
+}
 
 impl Servers {
+    /// None yet. `front_end`: who makes the requests to servers at a URL, in their records.
+    pub fn new(front_end: &'static str) -> Self {
+        Self { front_end, running: Mutex::default() }
+    }
+
     /// The approved servers of the configuration. None is started before a call needs it. `tool`: a
     /// tool that is to be called, if no other is; then only its server is looked at. Blocks.
     ///
@@ -43,7 +50,7 @@ impl Servers {
         if servers.peek().is_none() {
             return Ok(providers);
         }
-        let around = Arc::new(Surroundings::new(config, folders, directory));
+        let around = Arc::new(Surroundings::new(config, folders, directory, self.front_end));
         for (name, server) in servers {
             let pins = Pins::load(folders, name)?;
             if pins.start != start_digest(server) {
@@ -59,7 +66,7 @@ impl Servers {
 
     /// The one that was started in the same way and approved as it is now, or a new one.
     fn running(&self, name: &str, launch: Launch, pins: Pins) -> Arc<Running> {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         let current = known.get(name).and_then(Weak::upgrade);
         let is_same = |running: &Arc<Running>| *running.launch == launch && running.pins == pins;
         if let Some(running) = current.filter(is_same) {

@@ -19,6 +19,7 @@ use serde_json::json;
 use crate::connection::{CallError, Connection};
 use crate::definitions::{OfferedTool, offered};
 use crate::inquiries::{MeasuringInquirer, WaitClock, within};
+use crate::masked::masked;
 use crate::offers::{Asked, ServerOffers};
 use crate::running::{LASTED, Running};
 
@@ -155,7 +156,7 @@ impl Server {
             Ok(result) => {
                 (state.failures, state.paused, state.timeouts) = (0, None, 0);
                 drop(state);
-                result
+                masked(result, connection.ended_state())
             }
             Err(CallError::Refused(reason)) => {
                 let message = format!("the server `{}` refused the call: {reason}", self.server);

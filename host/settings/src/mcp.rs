@@ -44,7 +44,7 @@ section! {
         pub allowed_paths: Vec<AllowedPath>, Narrowing::Directories;
         /// Whether it may reach the network.
         pub network: bool, Narrowing::OnlyFalse;
-        /// Tools of yours that it uses, by name, as in `[tools.shell]`: `node` for `npx`, `python`
+        /// Tools of yours that it uses, by name, as in `[tools.shell]`: `node` for `npx`, `uv`
         /// for `uvx`. Their caches, programs and settings are granted, their credentials are not.
         pub presets: Vec<PresetName>, Narrowing::Subset;
         /// Variables of your environment that it gets in addition to the usual ones, by name.
@@ -73,6 +73,10 @@ section! {
         /// The name that the authorization server knows Berth by. If empty, Berth registers itself.
         #[schemars(extend("examples" = ["berth"]))]
         pub client_id: String, Narrowing::Ignored;
+        /// The secret that belongs to `client_id`, if there is one: a single table with any name,
+        /// which says where it comes from. It goes to the authorization server alone: `hosts` and
+        /// the keys after it are for other requests.
+        pub secrets: BTreeMap<String, Secret>, Narrowing::Named(Secret::RULES);
         /// The authorization server. If set, no other one is used, and it may be at a private
         /// address.
         #[schemars(extend("examples" = ["https://login.example.com"]))]

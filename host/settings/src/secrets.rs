@@ -279,5 +279,6 @@ pub fn is_in_secrets(path: &[String]) -> bool {
             | ["plugins", _, "secrets", ..]
             | ["mcp", "servers", _, "secrets", ..]
             | ["providers", _, "secrets", ..]
+            | ["mcp", "servers", _, "oauth", "secrets", ..]
     )
 }

@@ -19,7 +19,7 @@ const SHOWN: usize = 200;
 #[derive(Args, Debug)]
 #[command(
     args_conflicts_with_subcommands = true,
-    after_help = "Examples:\n  berth jobs\n  berth jobs --json\n  berth jobs stop 3f9a2c41d07b5e88"
+    after_help = "Examples:\n  berth jobs\n  berth jobs --json\n  berth jobs stop job-3f9a2c41d07b5e88"
 )]
 pub struct JobsArguments {
     /// What to do; by default the jobs are listed.
@@ -34,7 +34,7 @@ pub struct JobsArguments {
 #[derive(Subcommand, Debug)]
 pub enum JobsCommand {
     /// Stop a job, and everything that it started, at once
-    #[command(after_help = "Example:\n  berth jobs stop 3f9a2c41d07b5e88")]
+    #[command(after_help = "Example:\n  berth jobs stop job-3f9a2c41d07b5e88")]
     Stop {
         /// The job, as `berth jobs` lists it
         id: String,

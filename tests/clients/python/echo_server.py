@@ -1,8 +1,14 @@
-"""The echo of the benches, as an author of Python would write it."""
+"""The echo of the benches, as an author of Python would write it.
 
+With a port as its argument, it serves over HTTP.
+"""
+
+import sys
+from pathlib import Path
 from typing import Annotated
 
-from mcp.server.mcpserver import Elicit, MCPServer, Resolve
+import anyio
+from mcp.server.mcpserver import Context, Elicit, MCPServer, Resolve
 from pydantic import BaseModel
 
 server = MCPServer("echo")
@@ -28,6 +34,27 @@ def merge(branch: Annotated[Branch, Resolve(which)]) -> str:
     return f"merged {branch.branch}"
 
 
+@server.tool()
+async def wait(context: Context) -> str:
+    """Waits, and leaves a file if it is cancelled."""
+    await context.report_progress(1, 4, "waiting")
+    try:
+        await anyio.sleep(600)
+    except anyio.get_cancelled_exc_class():
+        Path("cancelled").touch()
+        raise
+    return "waited"
+
+
+@server.tool()
+async def learn(context: Context) -> str:
+    """Makes another tool of the echo."""
+    server.remove_tool("echo")
+    server.add_tool(echo, description="Says back what it is told, and more.")
+    await context.notify_tools_changed()
+    return "learnt"
+
+
 @server.resource("memo://greeting")
 def greeting() -> str:
     """Greets."""
@@ -40,4 +67,7 @@ def plan(topic: str) -> str:
     return f"Plan {topic}."
 
 
-server.run("stdio")
+if len(sys.argv) > 1:
+    server.run("streamable-http", port=int(sys.argv[1]))
+else:
+    server.run("stdio")

@@ -136,7 +136,10 @@ async fn web_tools_reach_the_job_of_their_session_and_never_the_machine() {
     }
     let scenery = Scenery::new(&[ON]).await;
     let [one, other, third] = ["one", "other", "third"].map(Session::new);
-    refused(&scenery.fetch(&one, "http://localhost:PORT/").await, &scenery.no_job());
+    let early = scenery.fetch(&one, "http://localhost:PORT/").await;
+    refused(&early, &scenery.no_job());
+    let told = early.outcome.expect_err("it is refused").feedback();
+    assert!(told.contains("Repeat the call then") && !told.contains("Don't try"), "{told}");
     let id = scenery.serve(&one, "first", "127.0.0.1").await;
     for host in ["127.0.0.1", "localhost", "LOCALHOST.", "[::ffff:127.0.0.1]", "0x7f.1"] {
         let answer = scenery.fetch(&one, &format!("http://{host}:PORT/page?a=b")).await;
@@ -188,9 +191,22 @@ async fn only_jobs_are_reached_and_only_where_the_operator_allows_it() {
     let session = Session::new("one");
     let off = Scenery::new(&[]).await;
     off.serve(&session, "off", "127.0.0.1").await;
+    let key = "[tools.web]\njob_servers = true";
+    let remedy = |answer: &Answer| {
+        let failure = refused(answer, "private addresses are blocked");
+        failure.denial.as_ref().map(|denial| denial.remedy.clone()).unwrap_or_default()
+    };
     for url in ["http://127.0.0.1:PORT/", "http://localhost:PORT/"] {
-        refused(&off.fetch(&session, url).await, "private addresses are blocked");
+        let remedy = remedy(&off.fetch(&session, url).await);
+        assert!(remedy.ends_with(key) && remedy.contains("allowed_private_hosts"), "{remedy}");
     }
+    // It isn't named where it would change nothing.
+    for url in ["http://127.0.0.2:PORT/", "https://localhost:PORT/", "http://10.0.0.1/"] {
+        let remedy = remedy(&off.fetch(&session, url).await);
+        assert!(!remedy.contains("job_servers"), "{url}: {remedy}");
+    }
+    let other = off.fetch(&Session::new("without jobs"), "http://localhost:PORT/").await;
+    assert!(!remedy(&other).contains("job_servers"), "{other:?}");
     assert_eq!(off.log("off"), "");
     off.assert_machine_untouched();
 
@@ -198,11 +214,17 @@ async fn only_jobs_are_reached_and_only_where_the_operator_allows_it() {
     denied.serve(&session, "denied", "127.0.0.1").await;
     refused(&denied.fetch(&session, "http://localhost:PORT/").await, "denied_domains");
     assert_eq!(denied.log("denied"), "");
+    let denied = Scenery::new(&["tools.web.denied_domains=[\"127.0.0.1\"]"]).await;
+    denied.serve(&session, "denied", "127.0.0.1").await;
+    let still = denied.fetch(&session, "http://localhost:PORT/").await;
+    assert!(!remedy(&still).contains("job_servers"), "{still:?}");
 
     // A command of the session that isn't a job listens at the port.
     let on = Scenery::new(&[ON]).await;
     let sleeps = json!({ "command": "sleep 600", "background": true });
     shown(&call(&on.scene.host, &session, "bash", sleeps).await);
+    let told = remedy(&on.fetch(&session, "https://localhost:PORT/").await);
+    assert!(told.ends_with("is reached by `http`, without TLS"), "{told}");
     let command = format!(
         "timeout 30 /usr/bin/python3 server.py command 0.0.0.0 {} & until [ -e stop ]; do sleep 0.05; done; kill %1",
         on.port

@@ -145,7 +145,7 @@ struct UnknownNames<'c> {
 
 impl UnknownNames<'_> {
     fn add(&mut self, config: &Loaded, key: &str, name: &str, why: &str) {
-        if self.catalogue.may_come(name) {
+        if self.catalogue.may_come(name) || self.may_be_of_server(config, name) {
             return;
         }
         let similar = self.catalogue.similar(name);
@@ -157,6 +157,17 @@ impl UnknownNames<'_> {
             config.place(key)
         );
         self.push(config, &config.source(key), message);
+    }
+
+    /// Whether a server of the configuration may have the tool, and isn't there: a process that
+    /// makes one call offers no other server than that of its tool.
+    fn may_be_of_server(&self, config: &Loaded, name: &str) -> bool {
+        let Some((server, _)) = name.split_once("__") else { return false };
+        let is_there = |tool: &Arc<Tool>| {
+            tool.definition.name.strip_prefix(server).is_some_and(|rest| rest.starts_with("__"))
+        };
+        config.config.mcp.servers.contains_key(server)
+            && !self.catalogue.tools().iter().any(is_there)
     }
 
     fn push(&mut self, config: &Loaded, source: &Source, message: String) {

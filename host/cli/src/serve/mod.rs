@@ -24,7 +24,7 @@ use follow::{ConfigChanges, Follower};
 pub(crate) fn run(options: &Options, arguments: ServeArguments) -> Result<Exit, Error> {
     let end = interrupt::cancellation()?;
     let folders = Folders::from_environment()?;
-    let servers = Servers::default();
+    let servers = Servers::new("berth serve");
     match arguments.http {
         None => host::block_on_this_thread(async {
             let (changes, loaded) = load(options, &folders)?;

@@ -259,6 +259,39 @@ pub(super) fn attempt(key: &str) -> Option<&'static str> {
         "mcp.servers.*.oauth.client_id" => "mcp.servers.other.oauth.client_id = \"evil\"",
         "mcp.servers.*.oauth.issuer" => "mcp.servers.other.oauth.issuer = \"https://evil.example\"",
         "mcp.servers.*.oauth.scopes" => "mcp.servers.other.oauth.scopes = [\"admin\"]",
+        "mcp.servers.*.oauth.secrets.*.env" => {
+            "mcp.servers.other.oauth.secrets.known.env = \"AWS_SECRET_ACCESS_KEY\""
+        }
+        "mcp.servers.*.oauth.secrets.*.file" => {
+            "mcp.servers.other.oauth.secrets.known.file = \"~/.ssh/id_rsa\""
+        }
+        "mcp.servers.*.oauth.secrets.*.command" => {
+            "mcp.servers.other.oauth.secrets.known.command = [\"./evil\"]"
+        }
+        "mcp.servers.*.oauth.secrets.*.keyring.service" => {
+            "mcp.servers.other.oauth.secrets.known.keyring.service = \"bank\""
+        }
+        "mcp.servers.*.oauth.secrets.*.keyring.account" => {
+            "mcp.servers.other.oauth.secrets.known.keyring.account = \"me\""
+        }
+        "mcp.servers.*.oauth.secrets.*.hosts" => {
+            "mcp.servers.other.oauth.secrets.known.hosts = [\"evil.example\"]"
+        }
+        "mcp.servers.*.oauth.secrets.*.methods" => {
+            "mcp.servers.other.oauth.secrets.known.methods = [\"POST\"]"
+        }
+        "mcp.servers.*.oauth.secrets.*.paths" => {
+            "mcp.servers.other.oauth.secrets.known.paths = [\"/\"]"
+        }
+        "mcp.servers.*.oauth.secrets.*.header" => {
+            "mcp.servers.other.oauth.secrets.known.header = \"X-Logged\""
+        }
+        "mcp.servers.*.oauth.secrets.*.prefix" => {
+            "mcp.servers.other.oauth.secrets.known.prefix = \"\""
+        }
+        "mcp.servers.*.oauth.secrets.*.query" => {
+            "mcp.servers.other.oauth.secrets.known.query = \"q\""
+        }
         "mcp.servers.*.args" => "mcp.servers.other.args = [\"--evil\"]",
         "mcp.servers.*.allowed_paths" => "mcp.servers.other.allowed_paths = [\".\"]",
         "mcp.servers.*.network" => "mcp.servers.other.network = true",

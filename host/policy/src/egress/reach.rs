@@ -221,10 +221,35 @@ impl Reach {
     /// The addresses at which a job of the session may listen for requests to a target. Then such a
     /// request never goes to the loopback of this machine. `None`: it isn't for a job.
     pub fn job_addresses(&self, target: &Target) -> Option<&'static [IpAddr]> {
+        if self.job_servers { self.possible_job_addresses(target) } else { None }
+    }
+
+    /// The remedy for a refused request that could go to a server of a job. `None`: no key would
+    /// let it.
+    pub(crate) fn remedy_by_jobs(&self, target: &Target) -> Option<String> {
+        if self.job_servers {
+            let plain = Target { scheme: Scheme::Http, ..target.clone() };
+            let is_of_job = target.scheme == Scheme::Https && self.job_addresses(&plain).is_some();
+            return is_of_job.then(|| {
+                "A server that runs as a job of this session is reached by `http`, without TLS"
+                    .to_owned()
+            });
+        }
+        let addresses = self.possible_job_addresses(target)?;
+        let is_denied = |denied: &Placed<HostPattern>| {
+            let denied = &denied.value;
+            denied.matches(&target.host) || addresses.iter().any(|own| denied.is_address(*own))
+        };
+        let lines = || self.table.lines("job_servers = true");
+        (!self.denied.iter().any(is_denied))
+            .then(|| format!("To reach a server that runs as a job of this session, {}", lines()))
+    }
+
+    /// The addresses at which a job could listen for requests to a target.
+    fn possible_job_addresses(&self, target: &Target) -> Option<&'static [IpAddr]> {
         const ADDRESSES: [IpAddr; 2] =
             [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
-        if !self.job_servers
-            || target.scheme != Scheme::Http
+        if target.scheme != Scheme::Http
             || self.private.iter().any(|private| private.value.names(target))
         {
             return None;

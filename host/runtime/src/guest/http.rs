@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use berth_contract::{Body, Content, Denial};
-use berth_egress::{Egress, Error, Obstacle, Requests, Timeouts};
+use berth_contract::{Body, Content};
+use berth_egress::{Denials, Egress, Error, Obstacle, Requests, Timeouts};
 use http_body_util::BodyExt as _;
 use wasmtime::StoreContextMut;
 use wasmtime::component::{Linker, Resource};
@@ -58,8 +58,8 @@ impl Http {
         self.hooks.requests.as_ref()?.take_obstacle()
     }
 
-    /// The first refusal of a request, and the number of refusals.
-    pub(crate) fn take_refused(&self) -> (Option<Box<Denial>>, u64) {
+    /// The requests that rules denied.
+    pub(crate) fn take_refused(&self) -> Denials {
         self.hooks.requests.as_ref().map(|requests| requests.take_refused()).unwrap_or_default()
     }
 }
@@ -103,7 +103,7 @@ impl WasiHttpHooks for Hooks {
 fn error_for_guest(error: Error) -> wasmtime_wasi_http::Error {
     use wasmtime_wasi_http::Error as GuestError;
     match error {
-        Error::Refused(_) => GuestError::HttpRequestDenied,
+        Error::Refused(_) | Error::NoJob(_) => GuestError::HttpRequestDenied,
         Error::Address(_) => GuestError::DestinationIpProhibited,
         Error::Url(_) => GuestError::HttpRequestUriInvalid,
         Error::RequestHeaders(_) => GuestError::HttpRequestHeaderSectionSize(None),

@@ -86,6 +86,9 @@ fn main() -> ExitCode {
         Ok(Arguments { counted: Some((case, cache)), repository, .. }) => {
             counted::calls(&repository, &case, &cache).map(|()| ExitCode::SUCCESS)
         }
+        Ok(Arguments { serve_badly: Some(kind), .. }) => {
+            mcp::serve_badly(&kind).map(|()| ExitCode::SUCCESS)
+        }
         Ok(Arguments { echo_lines: true, .. }) => mcp::echo_lines().map(|()| ExitCode::SUCCESS),
         Ok(arguments) => run(&arguments),
         Err(message) => Err(message),
@@ -214,6 +217,8 @@ struct Arguments {
     /// Make the calls of a case between marks, with compiled code in a folder, for a program that
     /// counts; and nothing else.
     counted: Option<(String, PathBuf)>,
+    /// Be a bad server of this kind, and nothing else.
+    serve_badly: Option<String>,
     /// Say lines back, and nothing else.
     echo_lines: bool,
     names: Vec<String>,
@@ -242,6 +247,7 @@ impl Arguments {
                         words.next().ok_or("--counted needs a folder, too")?.into(),
                     ));
                 }
+                "--serve-badly" => arguments.serve_badly = Some(value()?),
                 "--echo-lines" => arguments.echo_lines = true,
                 name if GROUPS.iter().any(|group| group.names.contains(&name)) => {
                     arguments.names.push(name.to_owned());

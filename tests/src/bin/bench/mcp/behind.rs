@@ -4,14 +4,24 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use super::servers::{NODE, Place, SAID, Server};
-use super::{Measured, ROUNDS, in_ratio, in_turn, on_one_core};
+use super::bad::{HANGS, KINDS, TOOL};
+use super::servers::{NODE, Place, READ, SAID, Server};
+use super::{Measured, ONE_BY_ONE, ROUNDS, WARM_UP, in_ratio, in_turn, on_one_core};
 use crate::Setting;
 use crate::measure::{median, output_of, percentile};
 use crate::table::{Row, Target, Unit, show_time};
 
 /// Servers in a configuration that has many.
 const SERVERS: usize = 20;
+
+/// Calls of a server that never answers: more than it gets at the same time.
+const HANGING: usize = 20;
+
+/// Calls of others between two of another bad server.
+const BETWEEN: usize = 50;
+
+/// How often Berth is started with a bad server, and without.
+const TURNS: usize = 3;
 
 pub(crate) fn measure(setting: &Setting) -> Result<Vec<Row>, String> {
     let place = Place::make(setting)?;
@@ -21,21 +31,30 @@ pub(crate) fn measure(setting: &Setting) -> Result<Vec<Row>, String> {
         let row = |what: String, unit, target| {
             Row::not_measured("servers", &what, unit, target, why.clone())
         };
-        return Ok(vec![
+        let besides = KINDS.map(|(_, does)| row(beside(does), Unit::Ratio, BESIDE));
+        return Ok([
             row(added(), Unit::Microseconds, ADDED),
             row(worst(), Unit::Ratio, WORST),
             row(start(), Unit::Milliseconds, START),
-        ]);
+        ]
+        .into_iter()
+        .chain(besides)
+        .collect());
     };
     let one = configured(&place, &node, 1)?;
     let mut rows = on_one_core(|| calls(&one, &node))??;
     rows.push(on_one_core(|| starts(&place, &node))??);
+    let server = with_bad(&place, &node)?;
+    for kind in KINDS {
+        rows.push(on_one_core(|| beside_bad(&place, &server, kind))??);
+    }
     Ok(rows)
 }
 
 const ADDED: Target = Target::AtMost(150.0);
 const WORST: Target = Target::AtMost(2.0);
 const START: Target = Target::AtMost(2.0);
+const BESIDE: Target = Target::AtMost(2.0);
 
 fn added() -> String {
     "what Berth adds to an echo of another server over stdio, one core, p50".to_owned()
@@ -47,6 +66,10 @@ fn worst() -> String {
 
 fn start() -> String {
     format!("what {SERVERS} other servers add to the start of an MCP server, one core")
+}
+
+fn beside(does: &str) -> String {
+    format!("echo of another server and `read`, beside a server that {does}, one core, p99")
 }
 
 fn calls(ours: &Server, node: &Server) -> Result<Vec<Row>, String> {
@@ -102,34 +125,98 @@ fn configured(place: &Place, node: &Server, servers: usize) -> Result<Server, St
     let home = place.home.join(format!("behind-{servers}"));
     let config = home.join(".config/berth");
     let modules = place.repository.join("target/clients/node");
-    let mut text = "[tools]\nautonomy = \"full\"\n".to_owned();
-    for number in 0..servers {
-        text += &format!(
-            "[mcp.servers.s{number}]\ncommand = {:?}\nargs = {:?}\nallowed_paths = [{{ path = {modules:?}, access = \"read\" }}]\n",
-            node.program, node.arguments
-        );
-    }
-    let written = std::fs::create_dir_all(&config)
-        .and_then(|()| std::fs::write(config.join("berth.toml"), text));
-    written.map_err(|error| format!("can't write {}: {error}", config.display()))?;
+    let names: Vec<String> = (0..servers).map(|number| format!("s{number}")).collect();
+    let tables = names.iter().map(|name| table(name, &node.program, &node.arguments, &modules));
+    write(&config, tables)?;
     let berth = match servers {
         0 => place.berth(&["bench"], call("bench__echo", "text"), SAID),
         _ => place.berth(&["bench"], call("s0__echo", "message"), SAID),
     };
     let berth = Server { home: Some(home), ..berth };
-    for number in 0..servers {
-        approve(&berth.program, &berth, number)?;
-    }
+    names.iter().try_for_each(|name| approve(&berth, name))?;
     // What is compared at the start is the first answer of Berth itself.
     Ok(if servers > 1 { Server { call: call("bench__echo", "text"), ..berth } } else { berth })
+}
+
+/// Berth with one server of Node, `s0`, and a bad one of each kind.
+fn with_bad(place: &Place, node: &Server) -> Result<Server, String> {
+    let home = place.home.join("beside");
+    let modules = place.repository.join("target/clients/node");
+    let folder = place.bench.parent().ok_or("this program lies in no folder")?;
+    let bad = KINDS.iter().map(|(kind, _)| {
+        let arguments = ["--serve-badly".to_owned(), (*kind).to_owned()];
+        table(kind, &place.bench, &arguments, folder)
+    });
+    let other = table("s0", &node.program, &node.arguments, &modules);
+    write(&home.join(".config/berth"), std::iter::once(other).chain(bad))?;
+    let berth = place.berth(&[], call("s0__echo", "message"), SAID);
+    let berth = Server { home: Some(home), ..berth };
+    approve(&berth, "s0")?;
+    KINDS.iter().try_for_each(|(kind, _)| approve(&berth, kind))?;
+    Ok(berth)
+}
+
+/// The cost of a bad server for the calls of others. Both run in turn and never at once: the bad
+/// server has the same core.
+fn beside_bad(place: &Place, server: &Server, (kind, does): (&str, &str)) -> Result<Row, String> {
+    let calls = [(server.call.clone(), SAID), (place.read("read"), READ)];
+    let bad = call(&format!("{kind}__{TOOL}"), "text");
+    let mut times: [[Vec<Duration>; 2]; 2] = Default::default();
+    for _ in 0..TURNS {
+        for (is_beside, times) in [false, true].into_iter().zip(&mut times) {
+            let mut client = server.start()?;
+            client.many(&server.call, WARM_UP)?;
+            client.many(&calls[1].0, ONE_BY_ONE)?;
+            let (first, later) = match (is_beside, kind) {
+                (false, _) => (0, 0),
+                (true, HANGS) => (HANGING, 0),
+                (true, _) => (1, 1),
+            };
+            (0..first).try_for_each(|_| client.leave_hanging(&bad))?;
+            for _ in 0..ROUNDS / TURNS * ONE_BY_ONE / BETWEEN {
+                for ((call, text), times) in calls.iter().zip(times.iter_mut()) {
+                    (0..later).try_for_each(|_| client.leave_hanging(&bad))?;
+                    times.extend(client.among_others(call, text, BETWEEN)?);
+                }
+            }
+        }
+    }
+    let [of_alone, of_beside] = times.map(|times| times.map(|times| percentile(&times, 99)));
+    let ratios = of_beside.iter().zip(of_alone).map(|(beside, alone)| in_ratio(*beside, alone));
+    let show = |times: [Duration; 2]| times.map(show_time).join(" and ");
+    Ok(Row {
+        name: "servers",
+        what: beside(does),
+        samples: vec![ratios.fold(0.0, f64::max)],
+        unit: Unit::Ratio,
+        target: BESIDE,
+        ours: show(of_beside),
+        rival: format!("alone {}", show(of_alone)),
+    })
+}
+
+/// The table of a server, which may read a folder.
+fn table(name: &str, program: &Path, arguments: &[String], readable: &Path) -> String {
+    format!(
+        "[mcp.servers.{name}]\ncommand = {program:?}\nargs = {arguments:?}\n\
+         allowed_paths = [{{ path = {readable:?}, access = \"read\" }}]\ntimeout_secs = 600\n"
+    )
+}
+
+/// Writes a configuration with these tables.
+fn write(config: &Path, tables: impl Iterator<Item = String>) -> Result<(), String> {
+    let text = format!("[tools]\nautonomy = \"full\"\n{}", tables.collect::<String>());
+    let written = std::fs::create_dir_all(config)
+        .and_then(|()| std::fs::write(config.join("berth.toml"), text));
+    written.map_err(|error| format!("can't write {}: {error}", config.display()))
 }
 
 fn call(tool: &str, argument: &str) -> String {
     serde_json::json!({ "name": tool, "arguments": { argument: SAID } }).to_string()
 }
 
-fn approve(program: &Path, berth: &Server, number: usize) -> Result<(), String> {
-    let mut command = Command::new(program);
-    command.args(["mcp", "approve", &format!("s{number}"), "--yes"]);
+fn approve(berth: &Server, name: &str) -> Result<(), String> {
+    let mut command = Command::new(&berth.program);
+    command.args(["mcp", "approve", name, "--yes"]);
     output_of(berth.surround(&mut command)).map(drop)
 }

@@ -79,6 +79,32 @@ impl Client {
         (0..count).map(each).collect()
     }
 
+    /// The times of consecutive calls, while answers to other ones may come too. Each answer has to
+    /// have this text: a refused call is fast.
+    pub(crate) fn among_others(
+        &mut self,
+        call: &str,
+        text: &str,
+        count: usize,
+    ) -> Result<Vec<Duration>, String> {
+        let each = |_| {
+            let start = Instant::now();
+            let id = self.next;
+            self.ask("tools/call", call)?;
+            let ends = [format!("\"id\":{id},"), format!("\"id\":{id}}}")];
+            loop {
+                self.read_line()?;
+                if ends.iter().any(|end| self.line.contains(end)) {
+                    break;
+                }
+            }
+            let time = start.elapsed();
+            let is_right = self.line.contains(text);
+            is_right.then_some(time).ok_or_else(|| format!("{call} got {}", self.line))
+        };
+        (0..count).map(each).collect()
+    }
+
     /// The average time of each of these calls with [`IN_FLIGHT`] in parallel.
     pub(crate) fn many(&mut self, call: &str, count: usize) -> Result<Duration, String> {
         let start = Instant::now();
@@ -125,14 +151,7 @@ impl Client {
     /// Reads up to the next answer. A server may send notifications too.
     fn hear(&mut self) -> Result<(), String> {
         loop {
-            self.line.clear();
-            let read = self
-                .stdout
-                .read_line(&mut self.line)
-                .map_err(|error| format!("a server can't be read: {error}"))?;
-            if read == 0 {
-                return Err("a server has ended".to_owned());
-            }
+            self.read_line()?;
             // In a text, the quotes would be escaped.
             if self.line.contains("\"result\":") {
                 return Ok(());
@@ -140,6 +159,15 @@ impl Client {
             if self.line.contains("\"error\":") {
                 return Err(format!("a server refuses: {}", self.line));
             }
+        }
+    }
+
+    fn read_line(&mut self) -> Result<(), String> {
+        self.line.clear();
+        let read = self.stdout.read_line(&mut self.line);
+        match read.map_err(|error| format!("a server can't be read: {error}"))? {
+            0 => Err("a server has ended".to_owned()),
+            _ => Ok(()),
         }
     }
 }

@@ -5,6 +5,7 @@
 //! ACT, the fastest other host, isn't a rival here: its package has no component that it could run.
 //! Its measured ratios to Node are targets instead.
 
+mod bad;
 pub(crate) mod behind;
 mod client;
 mod servers;
@@ -13,6 +14,7 @@ use std::time::Duration;
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
+pub(crate) use self::bad::serve as serve_badly;
 pub(crate) use self::client::{Client, echo_lines};
 use self::client::{IN_FLIGHT, PythonClient};
 use self::servers::{BERTH, BYTES, NODE, Place, SAID, Server};

@@ -13,6 +13,9 @@ use crate::measure::find_program;
 /// The echoed text, and what the answer of every call of an echo has.
 pub(crate) const SAID: &str = "hello";
 
+/// The beginning of the file that is read.
+pub(super) const READ: &str = "a line of text as it might stand in a file";
+
 /// Bytes of the file that is read, and of a long echo.
 pub(crate) const BYTES: usize = 4096;
 
@@ -39,7 +42,8 @@ pub(crate) struct Server {
 pub(crate) struct Place {
     pub(crate) repository: PathBuf,
     berth: PathBuf,
-    bench: PathBuf,
+    /// This program.
+    pub(super) bench: PathBuf,
     pub(super) home: PathBuf,
     folder: tempfile::TempDir,
 }
@@ -53,8 +57,8 @@ impl Place {
         made.map_err(|error| format!("can't create {}: {error}", home.display()))?;
         let folder = tempfile::tempdir_in(&setting.scratch)
             .map_err(|error| format!("no folder for the file to read: {error}"))?;
-        let line = "a line of text as it might stand in a file, of 64 bytes or such.\n";
-        let text: String = line.chars().cycle().take(BYTES).collect();
+        let text: String =
+            format!("{READ}, of 64 bytes or such.\n").chars().cycle().take(BYTES).collect();
         std::fs::write(folder.path().join("text.txt"), text)
             .map_err(|error| format!("can't write the file to read: {error}"))?;
         // Built together with this program.
@@ -85,11 +89,16 @@ impl Place {
         left_out([Some(berth), node, python, Some(floor)])
     }
 
+    /// A call that reads the file to read.
+    pub(super) fn read(&self, tool: &str) -> String {
+        let path = self.folder.path().join("text.txt");
+        json!({ "name": tool, "arguments": { "path": path } }).to_string()
+    }
+
     /// The servers that read files, Berth first.
     pub(crate) fn reading(&self) -> (Vec<Server>, Option<String>) {
-        let path = self.folder.path().join("text.txt");
-        let text = "a line of text as it might stand in a file";
-        let call = |tool: &str| json!({ "name": tool, "arguments": { "path": path } }).to_string();
+        let text = READ;
+        let call = |tool: &str| self.read(tool);
         let berth = self.berth(&[], call("read"), text);
         let folder = self.folder.path().display().to_string();
         left_out([

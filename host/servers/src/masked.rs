@@ -1,0 +1,58 @@
+//! Secrets in what a terminal would show of a server's answer.
+//!
+//! Marks take the place of secrets in the bytes that a server sends. A control sequence inside a
+//! secret hides it there, such as a colour that begins in its middle, and the host removes such
+//! sequences later. So texts with them are looked at in the form that is shown.
+
+use berth_core::text::shown;
+use berth_core::{Body, Content, Failure, Outcome, Output};
+use serde_json::Value;
+
+use crate::gate::Ended;
+
+/// The outcome with marks in place of the secrets that the server knows.
+pub(crate) fn masked(outcome: Outcome, ended: &Ended) -> Outcome {
+    match outcome {
+        Ok(Output { content, structured, meta }) => Ok(Output {
+            content: parts(content, ended),
+            structured: structured.map(|value| json(value, ended)),
+            meta,
+        }),
+        Err(failure) => Err(Failure {
+            content: parts(failure.content, ended),
+            structured: failure.structured.map(|value| json(value, ended)),
+            ..failure
+        }),
+    }
+}
+
+fn parts(content: Vec<Content>, ended: &Ended) -> Vec<Content> {
+    let part = |part: Content| match part.body {
+        Body::Text(body) => Content { body: Body::Text(text(body, ended)), ..part },
+        Body::Link(link) => Content { body: Body::Link(text(link, ended)), ..part },
+        body @ Body::Bytes(_) => Content { body, ..part },
+    };
+    content.into_iter().map(part).collect()
+}
+
+fn json(value: Value, ended: &Ended) -> Value {
+    match value {
+        Value::String(one) => Value::String(text(one, ended)),
+        Value::Array(items) => items.into_iter().map(|item| json(item, ended)).collect(),
+        Value::Object(fields) => {
+            let fields = fields.into_iter();
+            Value::Object(
+                fields.map(|(key, value)| (text(key, ended), json(value, ended))).collect(),
+            )
+        }
+        other => other,
+    }
+}
+
+fn text(text: String, ended: &Ended) -> String {
+    if !text.contains(['\u{1b}', '\u{9b}']) {
+        return text;
+    }
+    let plain = shown(text, false);
+    String::from_utf8_lossy(&ended.without_secrets(plain.into_bytes())).into_owned()
+}
