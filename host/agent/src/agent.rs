@@ -11,12 +11,12 @@ use crate::AgentError;
 use crate::calls::{self, TextForms, Wanted};
 use crate::context::{self, COMPRESS};
 use crate::conversation::Conversation;
-use crate::ending::{EndKind, Ending, Spent};
+use crate::ending::{EndKind, Spent, TaskEnd};
 use crate::events::{RunEvent, RunEvents, text_of};
 use crate::outside::{AskError, Live, ReadyCall};
 use crate::parts::{part, show};
 use crate::record::{
-    Compressed, CompressionMethod, Ended, Entry, RecordedResult, SessionFile, Task,
+    Compressed, CompressionMethod, Ended, RecordedResult, SessionEntry, SessionFile, Task,
 };
 use crate::settings::AgentSettings;
 use crate::text_calls::{CallSplitter, FindOptions};
@@ -54,7 +54,7 @@ pub struct Agent {
 enum Next {
     /// The model is asked again.
     Ask,
-    End(Ending),
+    End(TaskEnd),
 }
 
 impl Agent {
@@ -121,7 +121,7 @@ impl Agent {
 
     /// Tells the person something, and records it.
     async fn notice(&mut self, text: String, events: &mut dyn RunEvents) -> Result<(), AgentError> {
-        self.append(&Entry::Notice(text.clone())).await?;
+        self.append(&SessionEntry::Notice(text.clone())).await?;
         events.event(RunEvent::Notice { text });
         Ok(())
     }
@@ -133,14 +133,14 @@ impl Agent {
         task: Vec<Part>,
         events: &mut dyn RunEvents,
         cancel: &CancellationToken,
-    ) -> Ending {
+    ) -> TaskEnd {
         let before = self.spent;
         let ending = match self.work(task, events, cancel).await {
             Ok(ending) => ending,
-            Err(error) => Ending::new(EndKind::Error, error.to_string()),
+            Err(error) => TaskEnd::new(EndKind::Error, error.to_string()),
         };
         let ended = Ended { ending: ending.clone(), spent: self.spent };
-        if let Err(error) = self.append(&Entry::Ended(ended)).await
+        if let Err(error) = self.append(&SessionEntry::Ended(ended)).await
             && ending.kind != EndKind::Error
         {
             events.event(RunEvent::Notice { text: error.to_string() });
@@ -155,7 +155,7 @@ impl Agent {
         task: Vec<Part>,
         events: &mut dyn RunEvents,
         cancel: &CancellationToken,
-    ) -> Result<Ending, AgentError> {
+    ) -> Result<TaskEnd, AgentError> {
         self.began = self.begin();
         // What an earlier task repeated doesn't count against this one.
         self.repetition.clear();
@@ -173,16 +173,16 @@ impl Agent {
         for call in self.lost_calls() {
             let content = vec![Part::Text(LOST.to_owned())];
             let lost = RecordedResult::new(&call, content, Some(Category::Cancelled));
-            self.append(&Entry::Result(lost)).await?;
+            self.append(&SessionEntry::Result(lost)).await?;
         }
-        self.append(&Entry::Task(Task { parts: task, settings, tools })).await?;
+        self.append(&SessionEntry::Task(Task { parts: task, settings, tools })).await?;
         self.measure();
         loop {
             if cancel.is_cancelled() {
-                return Ok(Ending::new(EndKind::Cancelled, ""));
+                return Ok(TaskEnd::new(EndKind::Cancelled, ""));
             }
             if let Some(reason) = self.reached_limit() {
-                return Ok(Ending::new(EndKind::Budget, reason));
+                return Ok(TaskEnd::new(EndKind::Budget, reason));
             }
             if let Next::End(ending) = self.fit(events, cancel).await? {
                 return Ok(ending);
@@ -202,14 +202,14 @@ impl Agent {
                 show(splitter.finish(&FindOptions::default()).0, events);
             }
             for text in notices {
-                self.append(&Entry::Notice(text)).await?;
+                self.append(&SessionEntry::Notice(text)).await?;
             }
             let answer = match asked {
                 // The next look at the limits ends it.
                 Err(_) => continue,
                 Ok(Ok(answer)) => answer,
                 Ok(Err(AskError::Cancelled)) => {
-                    return Ok(Ending::new(EndKind::Cancelled, ""));
+                    return Ok(TaskEnd::new(EndKind::Cancelled, ""));
                 }
                 Ok(Err(AskError::ContextFull(why))) => {
                     // It reads less than the configuration says.
@@ -218,10 +218,10 @@ impl Agent {
                     }
                     match self.compress(CompressionMethod::Triggered, events, cancel).await? {
                         Ok(()) => continue,
-                        Err(_) => return Ok(Ending::new(EndKind::Error, why)),
+                        Err(_) => return Ok(TaskEnd::new(EndKind::Error, why)),
                     }
                 }
-                Ok(Err(AskError::Failed(why))) => return Ok(Ending::new(EndKind::Error, why)),
+                Ok(Err(AskError::Failed(why))) => return Ok(TaskEnd::new(EndKind::Error, why)),
             };
             if let Next::End(ending) = self.take(answer, events, cancel).await? {
                 return Ok(ending);
@@ -252,7 +252,7 @@ impl Agent {
         if let Some(request) = answer.usage.request() {
             self.meter.correct(request);
         }
-        let number = self.append(&Entry::Answer(answer.clone())).await?;
+        let number = self.append(&SessionEntry::Answer(answer.clone())).await?;
         let wanted = self.forms.wanted(&answer, number);
         let said = RunEvent::Answer {
             text: wanted.text.clone(),
@@ -267,7 +267,7 @@ impl Agent {
         if !wanted.text.trim().is_empty()
             && let Some(repeated) = self.repetition.check_output(&answer_digest(&wanted))
         {
-            return Ok(Next::End(Ending::new(EndKind::GaveUp, repeated.to_string())));
+            return Ok(Next::End(TaskEnd::new(EndKind::GaveUp, repeated.to_string())));
         }
         if wanted.calls.is_empty() {
             return self.without_calls(&answer, &wanted).await;
@@ -286,7 +286,7 @@ impl Agent {
         let note = match &answer.stop {
             FinishReason::Refused(why) => {
                 let why = if why.is_empty() { "the model refused" } else { why };
-                return Ok(Next::End(Ending::new(EndKind::GaveUp, why)));
+                return Ok(Next::End(TaskEnd::new(EndKind::GaveUp, why)));
             }
             FinishReason::Paused => return Ok(Next::Ask),
             FinishReason::Length => {
@@ -300,14 +300,14 @@ impl Agent {
         let note = note.map(str::to_owned).or_else(|| wanted.hint.clone());
         let Some(note) = note else {
             let kind = if self.denied { EndKind::Denied } else { EndKind::Done };
-            return Ok(Next::End(Ending::new(kind, "")));
+            return Ok(Next::End(TaskEnd::new(kind, "")));
         };
         self.broken += 1;
         if self.broken >= MAX_BROKEN {
             let reason = format!("the model gave no usable answer {MAX_BROKEN} times in a row");
-            return Ok(Next::End(Ending::new(EndKind::GaveUp, reason)));
+            return Ok(Next::End(TaskEnd::new(EndKind::GaveUp, reason)));
         }
-        self.append(&Entry::Note(note)).await?;
+        self.append(&SessionEntry::Note(note)).await?;
         Ok(Next::Ask)
     }
 
@@ -346,7 +346,7 @@ impl Agent {
             let refusal = match (&repeated, stripped) {
                 (Some(repeated), _) if repeated.reaction != Reaction::Warn => {
                     if repeated.reaction == Reaction::Break {
-                        ending = Some(Ending::new(EndKind::GaveUp, repeated.to_string()));
+                        ending = Some(TaskEnd::new(EndKind::GaveUp, repeated.to_string()));
                     }
                     Some((repeated.to_string(), Category::PolicyBlocked))
                 }
@@ -440,7 +440,7 @@ impl Agent {
         events: &mut dyn RunEvents,
     ) -> Result<(), AgentError> {
         let ended = result.event();
-        self.append(&Entry::Result(result)).await?;
+        self.append(&SessionEntry::Result(result)).await?;
         events.event(ended);
         Ok(())
     }
@@ -456,7 +456,7 @@ impl Agent {
             return Ok(false);
         }
         let text = format!("{} old results are left out of the context", pruned.len());
-        self.append(&Entry::Pruned(pruned)).await?;
+        self.append(&SessionEntry::Pruned(pruned)).await?;
         self.notice(text, events).await?;
         self.measure();
         Ok(true)
@@ -481,7 +481,7 @@ impl Agent {
         match self.compress(CompressionMethod::Triggered, events, cancel).await? {
             Ok(()) => {}
             Err(why) if cancel.is_cancelled() => {
-                return Ok(Next::End(Ending::new(EndKind::Cancelled, why)));
+                return Ok(Next::End(TaskEnd::new(EndKind::Cancelled, why)));
             }
             Err(_) if self.time_left().is_none() => return Ok(Next::Ask),
             Err(why) => {
@@ -497,7 +497,7 @@ impl Agent {
             self.meter.tokens(),
             self.settings.provider
         );
-        Ok(Next::End(Ending::new(EndKind::Budget, reason)))
+        Ok(Next::End(TaskEnd::new(EndKind::Budget, reason)))
     }
 
     /// Summarises the older part of the conversation. On failure everything stays as it is, and
@@ -524,11 +524,12 @@ impl Agent {
         self.spent.add(&answer.usage, &self.settings.prices);
         let summary = answer.text();
         if summary.trim().is_empty() {
-            self.append(&Entry::Wasted(answer.usage)).await?;
+            self.append(&SessionEntry::Wasted(answer.usage)).await?;
             return Ok(Err("the summary is empty".to_owned()));
         }
         let usage = answer.usage;
-        self.append(&Entry::Compressed(Compressed { through, summary, method, usage })).await?;
+        self.append(&SessionEntry::Compressed(Compressed { through, summary, method, usage }))
+            .await?;
         if method != CompressionMethod::Autonomous {
             let text = "the older part of the conversation is summarised".to_owned();
             self.notice(text, events).await?;
@@ -560,18 +561,18 @@ impl Agent {
     }
 
     /// Records an entry, and adds what it says to the conversation. Returns its number.
-    async fn append(&mut self, entry: &Entry) -> Result<usize, AgentError> {
+    async fn append(&mut self, entry: &SessionEntry) -> Result<usize, AgentError> {
         let number = self.file.append(entry).await?;
         self.conversation.add(number, entry);
         match entry {
-            Entry::Task(task) => {
+            SessionEntry::Task(task) => {
                 let text = text_of(&task.parts);
                 self.meter.add(text.len());
                 self.forms.earlier.add_message(&text);
             }
-            Entry::Note(text) => self.meter.add(text.len()),
-            Entry::Answer(answer) => self.meter.add(context::size_of_answer(answer)),
-            Entry::Result(result) => {
+            SessionEntry::Note(text) => self.meter.add(text.len()),
+            SessionEntry::Answer(answer) => self.meter.add(context::size_of_answer(answer)),
+            SessionEntry::Result(result) => {
                 self.meter.add(context::size_of_result(&result.result));
                 self.forms.earlier.add(&text_of(&result.result.content));
             }

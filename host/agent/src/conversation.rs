@@ -2,7 +2,7 @@
 
 use berth_models::{CallResult, ModelAnswer, Part, TurnMessage};
 
-use crate::record::{Compressed, Entry, Recorded, RecordedResult, Replacement};
+use crate::record::{Compressed, Recorded, RecordedResult, Replacement, SessionEntry};
 
 /// How a summary begins, for the model.
 const SUMMARY: &str = "Summary of the conversation so far, which is left out:\n\n";
@@ -54,17 +54,20 @@ impl Conversation {
     }
 
     /// Adds what an entry says to the model.
-    pub(crate) fn add(&mut self, number: usize, entry: &Entry) {
+    pub(crate) fn add(&mut self, number: usize, entry: &SessionEntry) {
         match entry {
-            Entry::Task(task) => self.say(number, task.parts.clone()),
-            Entry::Note(text) => self.say(number, vec![Part::Text(text.clone())]),
-            Entry::Answer(answer) => {
+            SessionEntry::Task(task) => self.say(number, task.parts.clone()),
+            SessionEntry::Note(text) => self.say(number, vec![Part::Text(text.clone())]),
+            SessionEntry::Answer(answer) => {
                 self.messages.push(Said::new(number, TurnMessage::Model(answer.clone())));
             }
-            Entry::Result(result) => self.add_result(number, result),
-            Entry::Pruned(pruned) => self.prune(pruned),
-            Entry::Compressed(compressed) => self.compress(compressed),
-            Entry::Began(_) | Entry::Notice(_) | Entry::Wasted(_) | Entry::Ended(_) => {}
+            SessionEntry::Result(result) => self.add_result(number, result),
+            SessionEntry::Pruned(pruned) => self.prune(pruned),
+            SessionEntry::Compressed(compressed) => self.compress(compressed),
+            SessionEntry::Began(_)
+            | SessionEntry::Notice(_)
+            | SessionEntry::Wasted(_)
+            | SessionEntry::Ended(_) => {}
         }
     }
 

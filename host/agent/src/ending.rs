@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 /// How a task ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Ending {
+pub struct TaskEnd {
     /// The kind.
     pub kind: EndKind,
     /// What ended it, for the person. Empty: the model's answer says it.
@@ -33,7 +33,7 @@ pub enum EndKind {
     Cancelled,
 }
 
-impl Ending {
+impl TaskEnd {
     /// An end with its reason.
     pub(crate) fn new(kind: EndKind, reason: impl Into<String>) -> Self {
         Self { kind, reason: reason.into() }

@@ -4,7 +4,7 @@ use berth_models::Part;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::ending::{Ending, Spent};
+use crate::ending::{Spent, TaskEnd};
 
 /// An event. `berth run --json` writes each as a line of JSON, in this form; a screen gets the
 /// same.
@@ -86,7 +86,7 @@ pub enum RunEvent {
     Ended {
         /// How.
         #[serde(flatten)]
-        ending: Ending,
+        ending: TaskEnd,
         /// What the task took.
         spent: Spent,
         /// What the whole session has taken so far.

@@ -23,14 +23,14 @@ pub mod tokens;
 mod waiting;
 
 pub use agent::Agent;
-pub use ending::{EndKind, Ending, Spent};
+pub use ending::{EndKind, Spent, TaskEnd};
 pub use error::AgentError;
 pub use events::{RunEvent, RunEvents};
 pub use instructions::{InstructionFile, find_instructions, remember_instructions};
 pub use outside::ChosenModel;
 pub use record::{
-    Began, Compressed, CompressionMethod, Ended, Entry, Recorded, RecordedResult, Replacement,
-    SessionFile, SessionStore, StoredSession, Task, read_entries,
+    Began, Compressed, CompressionMethod, Ended, Recorded, RecordedResult, Replacement,
+    SessionEntry, SessionFile, SessionStore, StoredSession, Task, read_entries,
 };
 pub use replay::RecordedSession;
 pub use settings::AgentSettings;

@@ -9,9 +9,9 @@ use berth_models::TokenUsage;
 
 use crate::AgentError;
 use crate::calls::{TextForms, WantedCall};
-use crate::ending::{EndKind, Ending, Spent};
+use crate::ending::{EndKind, Spent, TaskEnd};
 use crate::events::{RunEvent, RunEvents, text_of};
-use crate::record::{Ended, Entry, RecordedResult, SessionStore, Task, read_entries};
+use crate::record::{Ended, RecordedResult, SessionEntry, SessionStore, Task, read_entries};
 use crate::settings::AgentSettings;
 use crate::think::strip;
 
@@ -70,16 +70,16 @@ struct Replay {
 }
 
 impl Replay {
-    fn show(&mut self, number: usize, entry: Entry, events: &mut dyn RunEvents) {
+    fn show(&mut self, number: usize, entry: SessionEntry, events: &mut dyn RunEvents) {
         match entry {
-            Entry::Began(began) => {
+            SessionEntry::Began(began) => {
                 events.event(RunEvent::Session { id: began.id, directory: began.directory });
             }
-            Entry::Task(task) => {
+            SessionEntry::Task(task) => {
                 self.end_if_killed(events);
                 self.begin(task, events);
             }
-            Entry::Answer(answer) => {
+            SessionEntry::Answer(answer) => {
                 let before = self.spent;
                 self.spend(&answer.usage);
                 let Some(forms) = &mut self.forms else { return };
@@ -92,18 +92,18 @@ impl Replay {
                 events.event(RunEvent::Answer { text, calls, spent });
                 self.waiting = wanted.calls.into();
             }
-            Entry::Result(result) => {
+            SessionEntry::Result(result) => {
                 self.begin_calls(&result, events);
                 if let Some(forms) = &mut self.forms {
                     forms.earlier.add(&text_of(&result.result.content));
                 }
                 events.event(result.event());
             }
-            Entry::Notice(text) => events.event(RunEvent::Notice { text }),
-            Entry::Compressed(compressed) => self.spend(&compressed.usage),
-            Entry::Wasted(usage) => self.spend(&usage),
-            Entry::Ended(Ended { ending, .. }) => self.end(ending, events),
-            Entry::Note(_) | Entry::Pruned(_) => {}
+            SessionEntry::Notice(text) => events.event(RunEvent::Notice { text }),
+            SessionEntry::Compressed(compressed) => self.spend(&compressed.usage),
+            SessionEntry::Wasted(usage) => self.spend(&usage),
+            SessionEntry::Ended(Ended { ending, .. }) => self.end(ending, events),
+            SessionEntry::Note(_) | SessionEntry::Pruned(_) => {}
         }
     }
 
@@ -138,7 +138,7 @@ impl Replay {
         }
     }
 
-    fn end(&mut self, ending: Ending, events: &mut dyn RunEvents) {
+    fn end(&mut self, ending: TaskEnd, events: &mut dyn RunEvents) {
         let before = self.before.take().unwrap_or(self.spent);
         (self.last, self.waiting) = (ending.kind, VecDeque::new());
         let (spent, session) = (self.spent.since(&before), self.spent);
@@ -149,7 +149,7 @@ impl Replay {
     fn end_if_killed(&mut self, events: &mut dyn RunEvents) {
         if self.before.is_some() {
             let why = "the record of this task ends here: Berth was killed";
-            self.end(Ending::new(EndKind::Cancelled, why), events);
+            self.end(TaskEnd::new(EndKind::Cancelled, why), events);
         }
     }
 }

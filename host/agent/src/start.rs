@@ -18,7 +18,7 @@ use crate::conversation::Conversation;
 use crate::error::AgentError;
 use crate::instructions::{InstructionFile, in_words};
 use crate::outside::{ChosenModel, Live};
-use crate::record::{Began, Entry, SessionStore};
+use crate::record::{Began, SessionEntry, SessionStore};
 use crate::settings::AgentSettings;
 use crate::waiting::MeasuringApprover;
 
@@ -123,7 +123,7 @@ impl AgentStart<'_> {
         if recorded.began.is_none() {
             let at = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
             let began = Began { version: 1, id: id.clone(), directory, at: at.as_secs() };
-            file.append(&Entry::Began(began)).await?;
+            file.append(&SessionEntry::Began(began)).await?;
         }
         // The system text stays as it was, so that the provider's cache still fits.
         let system = match &recorded.task {

@@ -133,8 +133,8 @@ pub struct Request {
     /// How far the origin of the call is trusted, such as a skill that nobody has reviewed. A lower
     /// trust of the plugin counts too.
     pub trust: Trust,
-    /// Whether the caller doubts that the agent meant the call, such as one that stands in a page that
-    /// it read. If it acts, it needs approval, whatever else allows it.
+    /// Whether the caller doubts that the agent meant the call, such as one that stands in a page
+    /// that it read. If it acts, it needs approval, whatever else allows it.
     pub doubtful: bool,
     /// Who reads the answer.
     pub audience: Audience,

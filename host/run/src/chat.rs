@@ -7,10 +7,10 @@ use berth_core::HostError;
 use berth_models::Part;
 use berth_terminal::error::CommandError;
 use berth_terminal::exit::Exit;
+use berth_terminal::interrupt::Interrupts;
 use berth_terminal::style::STRONG;
 
 use crate::arguments::ChatArguments;
-use crate::interrupt::Interrupts;
 use crate::printer::Printer;
 use crate::run::{open, remove_old};
 use crate::{MakeHost, Surroundings};

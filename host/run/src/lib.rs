@@ -2,7 +2,6 @@
 
 mod arguments;
 mod chat;
-mod interrupt;
 mod models;
 mod printer;
 mod run;

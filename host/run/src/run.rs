@@ -7,9 +7,9 @@ use berth_core::HostError;
 use berth_models::Part;
 use berth_terminal::error::CommandError;
 use berth_terminal::exit::Exit;
+use berth_terminal::interrupt::Interrupts;
 
 use crate::arguments::{RunArguments, SessionArguments};
-use crate::interrupt::Interrupts;
 use crate::printer::Printer;
 use crate::trust::instructions;
 use crate::{MakeHost, Surroundings, failed};

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use berth_agent::{Entry, SessionStore, read_entries};
+use berth_agent::{SessionEntry, SessionStore, read_entries};
 use berth_core::text::{cut, neutral, neutral_line};
 use berth_models::Part;
 use berth_terminal::error::CommandError;
@@ -77,19 +77,19 @@ pub async fn sessions(
 }
 
 /// Shows an entry.
-fn show(entry: &Entry) -> Result<(), CommandError> {
+fn show(entry: &SessionEntry) -> Result<(), CommandError> {
     let mut out = anstream::stdout().lock();
     match entry {
-        Entry::Began(began) => {
+        SessionEntry::Began(began) => {
             let directory = neutral_line(&began.directory);
             writeln!(out, "{FAINT}session {} in {directory}{FAINT:#}", began.id)?;
         }
-        Entry::Task(task) => {
+        SessionEntry::Task(task) => {
             let model = neutral_line(&task.settings.model);
             writeln!(out, "\n{STRONG}Person{STRONG:#} {FAINT}(to {model}){FAINT:#}")?;
             writeln!(out, "{}", neutral(&text_of(&task.parts)))?;
         }
-        Entry::Answer(answer) => {
+        SessionEntry::Answer(answer) => {
             writeln!(out, "\n{STRONG}Agent{STRONG:#}")?;
             let text = answer.text();
             if !text.trim().is_empty() {
@@ -100,7 +100,7 @@ fn show(entry: &Entry) -> Result<(), CommandError> {
                 writeln!(out, "{STRONG}{}{STRONG:#} {arguments}", neutral_line(&call.name))?;
             }
         }
-        Entry::Result(recorded) => {
+        SessionEntry::Result(recorded) => {
             let name = neutral_line(&recorded.result.name);
             let failed = if recorded.result.failed { " (failed)" } else { "" };
             let text = text_of(&recorded.result.content);
@@ -111,18 +111,18 @@ fn show(entry: &Entry) -> Result<(), CommandError> {
                 writeln!(out, "{FAINT}[{} more bytes]{FAINT:#}", text.len() - shown.len())?;
             }
         }
-        Entry::Wasted(_) => {}
-        Entry::Notice(text) => {
+        SessionEntry::Wasted(_) => {}
+        SessionEntry::Notice(text) => {
             writeln!(out, "\n{FAINT}note: {}{FAINT:#}", neutral_line(text))?;
         }
-        Entry::Note(text) => writeln!(out, "\n{STRONG}Berth{STRONG:#}\n{}", neutral(text))?,
-        Entry::Pruned(pruned) => {
+        SessionEntry::Note(text) => writeln!(out, "\n{STRONG}Berth{STRONG:#}\n{}", neutral(text))?,
+        SessionEntry::Pruned(pruned) => {
             writeln!(out, "\n{FAINT}{} old results were left out{FAINT:#}", pruned.len())?;
         }
-        Entry::Compressed(compressed) => {
+        SessionEntry::Compressed(compressed) => {
             writeln!(out, "\n{STRONG}Summary{STRONG:#}\n{}", neutral(&compressed.summary))?;
         }
-        Entry::Ended(ended) => {
+        SessionEntry::Ended(ended) => {
             let kind = json!(ended.ending.kind);
             let kind = kind.as_str().unwrap_or_default();
             let reason = neutral_line(&ended.ending.reason);

@@ -34,8 +34,8 @@ section! {
         pub tafc: Tafc, Narrowing::Table(Tafc::RULES);
         /// Whether paths that the model names and that don't exist are pointed out to it.
         pub hallucination_detection: bool, Narrowing::Ignored;
-        /// Whether `AGENTS.md` and `BERTH.md` of the working directory and the directories above are
-        /// read. A file counts after a person has seen it, and again after each change.
+        /// Whether `AGENTS.md` and `BERTH.md` of the working directory and the directories above
+        /// are read. A file counts after a person has seen it, and again after each change.
         pub instructions: bool = true, Narrowing::OnlyFalse;
         /// Days after the last change for which a session is kept.
         pub keep_days: Bounded<1, 3650> = Bounded::clamped(90), Narrowing::Smaller;
@@ -52,7 +52,7 @@ section! {
         /// Whether tools get it.
         pub enabled: bool, Narrowing::Ignored;
         /// How complex the arguments of a tool have to be.
-        pub complexity_threshold: Ratio = Ratio::of(0.6), Narrowing::Ignored;
+        pub complexity_threshold: Ratio = Ratio::from_default(0.6), Narrowing::Ignored;
     }
 }
 

@@ -44,7 +44,7 @@ pub struct Ratio(f64);
 
 impl Ratio {
     /// A default.
-    pub(crate) const fn of(value: f64) -> Self {
+    pub(crate) const fn from_default(value: f64) -> Self {
         Self(value)
     }
 

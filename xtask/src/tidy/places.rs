@@ -164,6 +164,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "berth-install",
             "berth-registry",
             "berth-signing",
+            "berth-run",
             "berth-terminal",
             "berth-conformance",
             "berth-core",

@@ -6,7 +6,7 @@ use berth_core::{Definition, Remainder};
 use berth_models::{CallResult, ModelAnswer, Part, TokenUsage};
 use serde::{Deserialize, Serialize};
 
-use crate::ending::{Ending, Spent};
+use crate::ending::{Spent, TaskEnd};
 use crate::events::{RunEvent, text_of};
 use crate::settings::AgentSettings;
 
@@ -16,7 +16,7 @@ const MAX_SHOWN: usize = 64 * 1024;
 /// One line of a session's file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Entry {
+pub enum SessionEntry {
     /// The session begins: the first entry.
     Began(Began),
     /// The person sets a task, or says more.
@@ -131,7 +131,7 @@ pub enum CompressionMethod {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Ended {
     /// How it ended.
-    pub ending: Ending,
+    pub ending: TaskEnd,
     /// What the whole session has taken so far.
     pub spent: Spent,
 }

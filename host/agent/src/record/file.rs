@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use berth_private::PrivateFolder;
 
-use super::entry::Entry;
+use super::entry::SessionEntry;
 use super::load::Recorded;
 use crate::AgentError;
 
@@ -54,7 +54,7 @@ impl SessionFile {
     /// # Errors
     ///
     /// It can't be written, or the session would be larger than it may be.
-    pub(crate) async fn append(&self, entry: &Entry) -> Result<usize, AgentError> {
+    pub(crate) async fn append(&self, entry: &SessionEntry) -> Result<usize, AgentError> {
         let mut line = serde_json::to_vec(entry).map_err(|error| self.failed(error.into()))?;
         line.push(b'\n');
         let open = Arc::clone(&self.0);

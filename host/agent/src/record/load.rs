@@ -7,7 +7,7 @@ use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
 use berth_models::TokenUsage;
 
 use super::MAX_LINE;
-use super::entry::{Began, Compressed, Ended, Entry, Replacement, Task};
+use super::entry::{Began, Compressed, Ended, Replacement, SessionEntry, Task};
 use crate::ending::Spent;
 
 /// Bytes that are read at once.
@@ -26,7 +26,7 @@ pub struct Recorded {
     pub summary: Option<Compressed>,
     /// The entries that make the conversation, each with its number, those of results that were
     /// left out with what stands for them.
-    pub conversation: Vec<(usize, Entry)>,
+    pub conversation: Vec<(usize, SessionEntry)>,
     /// What was taken since the last end of a task.
     pub unended: Vec<TokenUsage>,
     /// Whether results were left out of `conversation`.
@@ -88,7 +88,7 @@ impl Recorded {
             ..Self::default()
         };
         let mut buffer = Vec::new();
-        let mut parse = |line: &Line| -> io::Result<Entry> {
+        let mut parse = |line: &Line| -> io::Result<SessionEntry> {
             file.seek(SeekFrom::Start(line.at))?;
             buffer.resize(line.len, 0);
             file.read_exact(&mut buffer)?;
@@ -96,7 +96,7 @@ impl Recorded {
         };
         if let Some(first) = lines.first() {
             match parse(first)? {
-                Entry::Began(began) => read.began = Some(began),
+                SessionEntry::Began(began) => read.began = Some(began),
                 _ => return Err(damaged("it doesn't begin a session")),
             }
         }
@@ -105,23 +105,23 @@ impl Recorded {
         }
         let of = |kind: Kind| lines.iter().filter(move |line| line.kind == kind);
         if let Some(line) = of(Kind::Task).next_back()
-            && let Entry::Task(task) = parse(line)?
+            && let SessionEntry::Task(task) = parse(line)?
         {
             read.task = Some(task);
         }
         if let Some(line) = of(Kind::Ended).next_back()
-            && let Entry::Ended(ended) = parse(line)?
+            && let SessionEntry::Ended(ended) = parse(line)?
         {
             read.ended = Some(ended);
         }
         if let Some(line) = of(Kind::Compressed).next_back()
-            && let Entry::Compressed(compressed) = parse(line)?
+            && let SessionEntry::Compressed(compressed) = parse(line)?
         {
             read.summary = Some(compressed);
         }
         let mut replaced: HashMap<usize, String> = HashMap::new();
         for line in of(Kind::Pruned) {
-            if let Entry::Pruned(pruned) = parse(line)? {
+            if let SessionEntry::Pruned(pruned) = parse(line)? {
                 replaced
                     .extend(pruned.into_iter().map(|Replacement { entry, text }| (entry, text)));
             }
@@ -133,9 +133,9 @@ impl Recorded {
                 continue;
             }
             match parse(line)? {
-                Entry::Answer(answer) => read.unended.push(answer.usage),
-                Entry::Compressed(compressed) => read.unended.push(compressed.usage),
-                Entry::Wasted(usage) => read.unended.push(usage),
+                SessionEntry::Answer(answer) => read.unended.push(answer.usage),
+                SessionEntry::Compressed(compressed) => read.unended.push(compressed.usage),
+                SessionEntry::Wasted(usage) => read.unended.push(usage),
                 _ => {}
             }
         }
@@ -145,7 +145,7 @@ impl Recorded {
                 continue;
             }
             let mut entry = parse(line)?;
-            if let Entry::Result(result) = &mut entry
+            if let SessionEntry::Result(result) = &mut entry
                 && let Some(text) = replaced.remove(&number)
             {
                 result.result.content = vec![berth_models::Part::Text(text)];
@@ -198,7 +198,7 @@ fn lines(file: &mut File) -> io::Result<Vec<Line>> {
 }
 
 /// All entries of a session's file, in order, one at a time.
-pub fn read_entries(file: File) -> impl Iterator<Item = io::Result<Entry>> {
+pub fn read_entries(file: File) -> impl Iterator<Item = io::Result<SessionEntry>> {
     let mut reader = BufReader::with_capacity(CHUNK, file);
     let mut line = Vec::new();
     std::iter::from_fn(move || {
@@ -213,9 +213,9 @@ pub fn read_entries(file: File) -> impl Iterator<Item = io::Result<Entry>> {
 }
 
 /// An entry of a version that is known.
-fn known(entry: Entry) -> io::Result<Entry> {
+fn known(entry: SessionEntry) -> io::Result<SessionEntry> {
     match &entry {
-        Entry::Began(began) if began.version != 1 => {
+        SessionEntry::Began(began) if began.version != 1 => {
             Err(damaged(format!("version {} isn't known", began.version)))
         }
         _ => Ok(entry),

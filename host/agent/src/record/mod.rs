@@ -7,7 +7,7 @@ mod load;
 mod store;
 
 pub use entry::{
-    Began, Compressed, CompressionMethod, Ended, Entry, RecordedResult, Replacement, Task,
+    Began, Compressed, CompressionMethod, Ended, RecordedResult, Replacement, SessionEntry, Task,
 };
 pub use file::SessionFile;
 pub use load::{Recorded, read_entries};

@@ -9,7 +9,7 @@ use berth_core::config::Folders;
 use berth_private::PrivateFolder;
 use serde::Serialize;
 
-use super::entry::{Began, Entry};
+use super::entry::{Began, SessionEntry};
 use super::file::SessionFile;
 use super::load::Recorded;
 use crate::AgentError;
@@ -160,13 +160,13 @@ impl SessionStore {
     /// The directory and the first task of a session.
     fn head(&self, id: &str) -> Option<(String, String)> {
         let mut lines = BufReader::new(self.file(id).ok()?.take(HEAD)).lines();
-        let Entry::Began(Began { directory, .. }) =
+        let SessionEntry::Began(Began { directory, .. }) =
             serde_json::from_str(&lines.next()?.ok()?).ok()?
         else {
             return None;
         };
         let task = lines.find_map(|line| match serde_json::from_str(&line.ok()?).ok()? {
-            Entry::Task(task) => Some(task),
+            SessionEntry::Task(task) => Some(task),
             _ => None,
         });
         let title = task.map(|task| crate::events::text_of(&task.parts)).unwrap_or_default();

@@ -36,8 +36,8 @@ pub(crate) fn answered<R: BufRead, W: Write>(
     }
 }
 
-/// What the person says after a no, for the agent: `no, use the other file`. `None`: the answer isn't
-/// a no.
+/// What the person says after a no, for the agent: `no, use the other file`. `None`: the answer
+/// isn't a no.
 fn reason(answer: &str) -> Option<&str> {
     let answer = answer.trim();
     let (word, rest) = match answer.find([' ', ',', ':']) {

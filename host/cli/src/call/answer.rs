@@ -9,11 +9,11 @@ use berth_core::text::{in_words, neutral, neutral_line};
 use berth_core::{Answer, Body, Content, Failure, Step};
 use serde_json::{Map, Value, json};
 
-use super::live::Shown;
 use crate::arguments::CallArguments;
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::style::{BAD, FAINT, STRONG};
+use berth_terminal::live::Shown;
 
 /// Prints the answer as `call` asks for it. A terminal that has `shown` all of it during the call
 /// doesn't get it again.

@@ -1,8 +1,6 @@
 //! `berth call`.
 
 mod answer;
-pub(crate) mod interrupt;
-mod live;
 mod values;
 
 use std::fs::File;
@@ -24,6 +22,7 @@ use crate::error::Error;
 use crate::exit::Exit;
 use crate::host;
 use crate::options::Options;
+use berth_terminal::{interrupt, live};
 
 /// Bytes of JSON on stdin: the host's limit, and room for spaces and line ends.
 const MAX_STDIN: u64 = 4 * 1024 * 1024;

@@ -12,11 +12,12 @@ use berth_core::text::neutral;
 use berth_dev::Dev;
 
 use crate::asking::Asker;
-use crate::call::{arguments, interrupt};
+use crate::call::arguments;
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::host;
 use crate::options::Options;
+use berth_terminal::interrupt;
 
 /// Runs the command.
 pub(super) fn run(command: &AuthorCommand, options: &Options) -> Result<Exit, Error> {

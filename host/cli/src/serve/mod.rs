@@ -13,11 +13,11 @@ use berth_mcp::{Http, Place, ServeError, Server, serve_http, serve_stdio};
 use berth_servers::Servers;
 
 use crate::arguments::ServeArguments;
-use crate::call::interrupt;
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::host;
 use crate::options::Options;
+use berth_terminal::interrupt;
 use follow::{ConfigChanges, Follower};
 
 /// Runs the command until the client goes away or the process is told to end.

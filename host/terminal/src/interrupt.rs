@@ -11,12 +11,16 @@ use signal_hook::iterator::Signals;
 const INTERRUPTED: i32 = 130;
 
 /// What Ctrl-C interrupts. A second one, or one while nothing runs, ends the process.
-#[derive(Clone)]
-pub(crate) struct Interrupts(Arc<Mutex<Option<CancellationToken>>>);
+#[derive(Clone, Debug)]
+pub struct Interrupts(Arc<Mutex<Option<CancellationToken>>>);
 
 impl Interrupts {
     /// Listens to Ctrl-C and SIGTERM.
-    pub(crate) fn listen() -> Result<Self, HostError> {
+    ///
+    /// # Errors
+    ///
+    /// The system's, for the handler or its thread.
+    pub fn listen() -> Result<Self, HostError> {
         let current = Self(Arc::default());
         let mut signals =
             Signals::new([SIGINT, SIGTERM]).map_err(HostError::io("listening to Ctrl-C"))?;
@@ -36,14 +40,24 @@ impl Interrupts {
     }
 
     /// A token that the next Ctrl-C cancels.
-    pub(crate) fn arm(&self) -> CancellationToken {
+    pub fn arm(&self) -> CancellationToken {
         let token = CancellationToken::new();
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(token.clone());
         token
     }
 
     /// Nothing runs.
-    pub(crate) fn disarm(&self) {
+    pub fn disarm(&self) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
+}
+
+/// A token that Ctrl-C cancels, so that the call ends as cancelled: tools leave nothing half done.
+/// A second Ctrl-C ends the process at once.
+///
+/// # Errors
+///
+/// Those of [`Interrupts::listen`].
+pub fn cancellation() -> Result<CancellationToken, HostError> {
+    Ok(Interrupts::listen()?.arm())
 }

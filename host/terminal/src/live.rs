@@ -18,7 +18,8 @@ const MAX_SHOWN: usize = 4 << 20;
 
 /// Prints events on stderr from a thread of its own: a stopped terminal must not delay the call.
 /// Dropping it prints the rest.
-pub(crate) struct Live {
+#[derive(Debug)]
+pub struct Live {
     lines: Option<SyncSender<String>>,
     printer: Option<JoinHandle<()>>,
     shown: Arc<Mutex<Shown>>,
@@ -26,7 +27,7 @@ pub(crate) struct Live {
 
 /// The part of the answer that was shown before its end.
 #[derive(Debug, Default)]
-pub(crate) struct Shown {
+pub struct Shown {
     text: String,
     /// Whether something is missing in the text or on the terminal.
     gaps: bool,
@@ -34,7 +35,7 @@ pub(crate) struct Shown {
 
 impl Live {
     /// `None` if stderr isn't a terminal.
-    pub(crate) fn on_terminal() -> Option<Self> {
+    pub fn on_terminal() -> Option<Self> {
         if !std::io::stderr().is_terminal() {
             return None;
         }
@@ -45,12 +46,12 @@ impl Live {
     }
 
     /// The sender for the host. The thread ends when it is dropped too.
-    pub(crate) fn events(&self) -> Arc<dyn Events> {
+    pub fn events(&self) -> Arc<dyn Events> {
         Arc::new(Sender { lines: self.lines.clone(), shown: Arc::clone(&self.shown) })
     }
 
     /// Prints the rest and returns what was shown.
-    pub(crate) fn end(self) -> Shown {
+    pub fn end(self) -> Shown {
         let shown = Arc::clone(&self.shown);
         drop(self);
         std::mem::take(&mut *shown.lock().unwrap_or_else(PoisonError::into_inner))
@@ -60,7 +61,7 @@ impl Live {
 impl Shown {
     /// Whether each line of these texts was shown, and nothing else. The order of two outputs is
     /// unknown, so it doesn't matter.
-    pub(crate) fn is_all_of(&self, texts: &[&str]) -> bool {
+    pub fn is_all_of(&self, texts: &[&str]) -> bool {
         let sorted = |text: &str| {
             let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
             lines.sort_unstable();
