@@ -204,6 +204,12 @@ impl Connection {
         Some(with_complaint(reason, &self.ended))
     }
 
+    /// Whether it ended because the server doesn't know the session any more, as one that was
+    /// started again.
+    pub(crate) fn is_forgotten(&self) -> bool {
+        self.ended.is_forgotten()
+    }
+
     /// Asks a server without a handshake to tell of changed tools, unless it does already: one with
     /// a handshake does so anyway. A list that is got after this can't miss a change.
     async fn listen(&self) {
@@ -350,8 +356,14 @@ impl Connection {
     ) -> Result<ServerResult, CallError> {
         let running = self.client.running.add(call);
         let (mut responses, mut state) = (None, None);
-        for _ in 0..=MAX_QUESTIONS {
-            match self.send(request(responses, state), call).await? {
+        for round in 0..=MAX_QUESTIONS {
+            let sent = self.send(request(responses, state), call).await;
+            let answer = sent.map_err(|error| match error {
+                // The rounds before were looked at.
+                CallError::Unheard(reason) if round > 0 => CallError::Lost(reason),
+                error => error,
+            })?;
+            match answer {
                 ServerResult::InputRequiredResult(required) => {
                     if required.input_requests.is_some() && !self.client.asks {
                         return Err(CallError::Refused(
@@ -380,9 +392,10 @@ impl Connection {
             Some(handle) => (&mut handle.rx).await.unwrap_or(Err(ServiceError::TransportClosed)),
             None => Err(ServiceError::TransportClosed),
         };
-        sent.0 = None;
+        let is_unheard = sent.0.take().is_some_and(|handle| self.ended.is_unheard(&handle.id));
         match answer {
             Ok(result) => Ok(result),
+            Err(error) if is_unheard => Err(CallError::Unheard(self.explain(&error))),
             Err(ServiceError::McpError(error)) => {
                 let message = neutral_line(cut(&error.message, 2048));
                 Err(CallError::Refused(format!("error {}: {message}", error.code.0)))
@@ -428,6 +441,8 @@ pub(crate) enum CallError {
     Refused(String),
     /// The connection is lost.
     Lost(String),
+    /// The connection is lost, and the server didn't look at the call.
+    Unheard(String),
 }
 
 /// A request that was sent. Dropped before its answer came, it is cancelled.

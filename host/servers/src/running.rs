@@ -58,6 +58,11 @@ pub(crate) struct State {
 }
 
 impl State {
+    /// Whether this is the session with it.
+    pub(crate) fn has(&self, connection: &Arc<Connection>) -> bool {
+        self.connection.as_ref().is_some_and(|current| Arc::ptr_eq(current, connection))
+    }
+
     /// Ends a server that answers nothing any more. The next call starts it again.
     pub(crate) fn count_timeout(&mut self) {
         self.timeouts += 1;
@@ -144,25 +149,35 @@ async fn start(
     now: Instant,
 ) -> OwnedMutexGuard<State> {
     let running = state.connection.take();
-    let is_new = running.is_none();
     let idle = Duration::from_secs(launch.server.idle_secs.get());
     let open = async {
-        let connection = match running {
-            Some(connection) => connection,
-            None => Arc::new(Connection::open(launch, era).await?),
+        let listed = match running {
+            Some(connection) => match connection.tools().await {
+                Ok(tools) => Some((connection, false, tools)),
+                Err(_) if connection.is_forgotten() => None,
+                Err(reason) => return Err(reason),
+            },
+            None => None,
         };
-        let tools = connection.tools().await?;
+        let (connection, is_new, tools) = match listed {
+            Some(listed) => listed,
+            None => {
+                let connection = Arc::new(Connection::open(launch, era).await?);
+                let tools = connection.tools().await?;
+                (connection, true, tools)
+            }
+        };
         // Hashing and compiling schemas takes time.
         let (pins, _) = tokio::task::spawn_blocking(move || checked(&tools))
             .await
             .map_err(|error| error.to_string())?;
-        Ok((connection, pins))
+        Ok((connection, is_new, pins))
     };
     let opened = tokio::time::timeout(START, open)
         .await
         .unwrap_or_else(|_| Err(format!("it didn't start within {} s", START.as_secs())));
     match opened {
-        Ok((connection, pins)) => {
+        Ok((connection, is_new, pins)) => {
             state.current = pins.into_iter().map(|pin| (pin.name, pin.digest)).collect();
             if is_new {
                 state.started = Some(now);
