@@ -244,6 +244,11 @@ fn failed_server_is_named_by_the_list_and_the_doctor() {
     assert!(!listed.contains("\u{1b}[31mbroken"), "{listed}");
     let doctor = scene.cli.run(&["doctor"]).stdout;
     assert!(doctor.contains("Servers") && doctor.contains("broken"), "{doctor}");
+    // Nothing of that is left after another approval.
+    fs::remove_file(scene.folder().join("broken")).expect("it is there");
+    scene.cli.run(&["mcp", "approve", "evil", "--yes"]).ends(0);
+    until("the approval counts", || !scene.cli.run(&["mcp", "list"]).stdout.contains("broken"));
+    assert_eq!(client.call("evil__echo_text", json!({ "text": "on" }))["isError"], false);
     scene.cli.run(&["mcp", "remove", "evil"]).ends(0);
     assert!(!scene.cli.run(&["doctor"]).stdout.contains("Servers"));
 }

@@ -175,8 +175,10 @@ pub async fn inspect(
         let (offers, left_out_too) = offers::pin(&listing);
         left_out.extend(left_out_too);
         let instructions = digest(&instructions);
+        let approval = known.approval;
+        let name = own_name;
         let pins =
-            Pins { start, protocol, name: own_name, version, instructions, lock, tools, offers };
+            Pins { start, approval, protocol, name, version, instructions, lock, tools, offers };
         Ok((pins, left_out))
     };
     let looked = tokio::time::timeout(START, look)
