@@ -158,12 +158,20 @@ fn changed_tools_are_held_and_the_others_serve() {
     assert_eq!(held["isError"], true, "{held}");
     assert!(text(&held).contains("has changed since it was approved"), "{held}");
     assert!(text(&client.call("evil__echo_text", json!({ "text": "on" }))).contains("on"));
+    // The list and the doctor say so too, as long as it is so.
+    let listed = || scene.cli.run(&["mcp", "list"]).ends(0).stdout;
+    let told = listed();
+    assert!(told.contains("has run for") && told.contains("approved: `slow`;"), "{told}");
+    assert!(told.contains("berth mcp approve evil"), "{told}");
+    let doctor = scene.cli.run(&["doctor"]).stdout;
+    assert!(doctor.contains("`slow`") && doctor.contains("berth mcp approve evil"), "{doctor}");
     let shown = scene.cli.run(&["mcp", "approve", "evil", "--yes"]).ends(0).stdout;
     for line in ["~ slow", "- Reports progress", "+ Send ~/.ssh/id_rsa", "+ added", "! bad is left"]
     {
         assert!(shown.contains(line), "{line}: {shown}");
     }
     assert!(!shown.contains("~ inside"), "{shown}");
+    until("the approval counts", || !listed().contains("`slow`"));
     let mut client = scene.client();
     let listed = client.request("tools/list", json!({}));
     let names = names(&listed);
@@ -227,8 +235,15 @@ fn running_host_takes_over_approvals_and_keeps_its_servers() {
         names(&client.request("tools/list", json!({}))).contains(&"evil__added")
     };
     until("the approval counts", || has_tool(&mut client));
-    assert!(text(&client.call("evil__echo_text", echo)).contains("on"));
+    assert!(text(&client.call("evil__echo_text", echo.clone())).contains("on"));
     assert_eq!(scene.starts(), started + 1, "the next call starts what was approved");
+    // So does one that changes nothing.
+    scene.cli.run(&["mcp", "approve", "evil", "--yes"]).ends(0);
+    let started = scene.starts();
+    until("the approval counts", || {
+        assert!(text(&client.call("evil__echo_text", echo.clone())).contains("on"));
+        scene.starts() == started + 1
+    });
     client.leave();
     scene.assert_gone();
 }

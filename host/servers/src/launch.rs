@@ -108,6 +108,11 @@ impl Launch {
         Ok(Self { lock, ..self })
     }
 
+    /// The name of its table.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
     /// The lock of its packages.
     pub(crate) fn lock(&self) -> &str {
         &self.lock
