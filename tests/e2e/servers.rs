@@ -1,6 +1,7 @@
 //! Tools of other servers: pinned, bounded and confined.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -266,6 +267,54 @@ fn failed_server_is_named_by_the_list_and_the_doctor() {
     assert_eq!(client.call("evil__echo_text", json!({ "text": "on" }))["isError"], false);
     scene.cli.run(&["mcp", "remove", "evil"]).ends(0);
     assert!(!scene.cli.run(&["doctor"]).stdout.contains("Servers"));
+}
+
+#[test]
+fn failed_start_says_how_it_ended_and_what_to_do() {
+    let cli = Cli::new();
+    let home = cli.root.path().canonicalize().expect("it is there").join("home");
+    let tools = home.join("tools");
+    fs::create_dir_all(&tools).expect("a folder is made");
+    let script = |name: &str, text: &str| {
+        let file = tools.join(name);
+        fs::write(&file, text).expect("a file is written");
+        let mode = fs::Permissions::from_mode(0o755);
+        fs::set_permissions(&file, mode).expect("it can be run");
+        file
+    };
+    let hidden = script("hidden", "#!/bin/sh\nexit 3\n");
+    let odd = script("odd", "#!/nowhere/interpreter -x\n");
+    script("three", "#!/bin/sh\nexit 3\n");
+    let granted = "allowed_paths = [\"~/tools\"]";
+    let python = |code: &str| format!("command = \"/usr/bin/python3\"\nargs = [\"-c\", {code:?}]");
+    let words = "import sys\nfor word in ['Error: Cannot find module a', *'bcdefg']:\n  \
+                 print(word, file=sys.stderr)\nsys.exit(3)";
+    let there = format!("{} is there, but the sandbox doesn't have it", hidden.display());
+    for (table, expected) in [
+        (
+            format!("command = {hidden:?}"),
+            [&there, "`allowed_paths` and `presets` of [mcp.servers.a]"],
+        ),
+        (
+            format!("command = {odd:?}\n{granted}"),
+            ["its interpreter `/nowhere/interpreter -x`", "presets"],
+        ),
+        ("command = \"./nothing\"".to_owned(), ["it starts in /,", "which has no ./nothing"]),
+        ("command = \"/nothing\"".to_owned(), ["there is no file /nothing", "exit code 127"]),
+        ("command = \"no-such-program\"".to_owned(), ["no folder of `PATH`", "whole path"]),
+        (format!("command = \"~/tools/three\"\n{granted}"), ["ended with exit code 3", ""]),
+        (
+            "command = \"/bin/sh\"\nargs = [\"-c\", \"no-such-program\"]".to_owned(),
+            ["a program that it needs may be outside of the sandbox", "`allowed_paths`"],
+        ),
+        (python("import os; os.kill(os.getpid(), 9)"), ["ended by signal 9", ""]),
+        (python(words), ["code 3; its last words: Error: Cannot find module a … e f g", ""]),
+    ] {
+        cli.configure(&format!("[mcp.servers.a]\n{table}\n"));
+        let told = cli.command(&["mcp", "approve", "a", "--yes"]).env("HOME", &home).output();
+        let told = String::from_utf8_lossy(&told.expect("berth starts").stderr).into_owned();
+        assert!(expected.iter().all(|part| told.contains(part)), "{table}: {told}");
+    }
 }
 
 #[test]

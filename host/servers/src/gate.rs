@@ -24,6 +24,9 @@ pub(crate) const LARGE: usize = 64 * 1024;
 /// Most messages in one second that answer no request.
 const MAX_UNASKED: u32 = 500;
 
+/// Why a program is told to have ended that closed its pipes.
+pub(crate) const ENDED: &str = "it ended";
+
 /// Time for the last words of a server that has ended.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 

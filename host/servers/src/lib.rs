@@ -34,6 +34,7 @@ mod pipe;
 mod registry;
 mod running;
 mod server;
+mod words;
 mod written;
 
 pub use approval::{HostState, Inspection, PackageDifference, ServerState, inspect, states};

@@ -109,8 +109,8 @@ impl Running {
     /// Which approved tools it offered otherwise, or no longer, when it was asked the last time.
     fn changed(&self, state: &State) -> Option<String> {
         state.started?;
-        let holds = |pin: &&PinnedTool| state.current.get(&pin.name) != Some(&pin.digest);
-        let held: Vec<&PinnedTool> = self.pins.tools.iter().filter(holds).collect();
+        let differs = |pin: &&PinnedTool| state.current.get(&pin.name) != Some(&pin.digest);
+        let held: Vec<&PinnedTool> = self.pins.tools.iter().filter(differs).collect();
         let name = neutral_line(cut(&held.first()?.name, MAX_NAME));
         let more = match held.len() - 1 {
             0 => String::new(),
