@@ -13,6 +13,7 @@ use crate::connection::{Connection, Era};
 use crate::definitions::{checked, offered};
 use crate::launch::{Launch, Surroundings};
 use crate::listing::Listing;
+use crate::oauth::TokenFile;
 use crate::offers;
 use crate::packages::{self, Line};
 use crate::pins::{Pins, ToolDifference, digest, start_digest};
@@ -39,6 +40,8 @@ pub struct ServerState {
     pub tools: Vec<String>,
     /// Approved tools that aren't offered, each with the reason.
     pub left_out: Vec<(String, String)>,
+    /// Whether it had a login, and has none now.
+    pub logged_out: bool,
     /// What running hosts say of it.
     pub hosts: Vec<HostState>,
 }
@@ -84,6 +87,9 @@ pub fn states(config: &Loaded, folders: &Folders) -> Result<Vec<ServerState>, Ho
             version: [&*pins.name, &*pins.version].join(" ").trim().to_owned(),
             tools: tools.iter().map(|tool| tool.definition.name.clone()).collect(),
             left_out,
+            logged_out: !server.url.is_empty()
+                && server.secrets.is_empty()
+                && TokenFile::new(folders, name, &server.url).is_logged_out(),
             hosts: of_server(name, &hosts),
         })
     };
@@ -175,8 +181,10 @@ pub async fn inspect(
         let (offers, left_out_too) = offers::pin(&listing);
         left_out.extend(left_out_too);
         let instructions = digest(&instructions);
+        let approval = known.approval;
+        let name = own_name;
         let pins =
-            Pins { start, protocol, name: own_name, version, instructions, lock, tools, offers };
+            Pins { start, approval, protocol, name, version, instructions, lock, tools, offers };
         Ok((pins, left_out))
     };
     let looked = tokio::time::timeout(START, look)

@@ -177,6 +177,8 @@ fn list(config: &Loaded, folders: &Folders, as_json: bool) -> Result<Exit, Comma
         }
         if matches!(state.state, "unapproved" | "changed") {
             writeln!(out, "  run `berth mcp approve {name}`")?;
+        } else if state.logged_out {
+            writeln!(out, "  it had a login, and has none now: run `berth mcp login {name}`")?;
         }
     }
     Ok(Exit::Success)

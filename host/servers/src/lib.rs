@@ -35,6 +35,7 @@ mod pipe;
 mod registry;
 mod running;
 mod server;
+mod words;
 mod written;
 
 pub use approval::{HostState, Inspection, PackageDifference, ServerState, inspect, states};
