@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 use toml_edit::{DocumentMut, Item, Table, TableLike};
 
 use crate::known::Format;
+use crate::remove::without_tables;
 
 /// The fields that say how to reach a server. A field that the new entry doesn't have is removed.
 const WAYS: [&str; 8] =
@@ -72,53 +73,27 @@ pub fn without(
     table: &str,
     names: &[String],
 ) -> Result<String, String> {
-    let values = |text: &str| match format {
-        Format::Json => json_values(text),
-        Format::Toml => toml_values(text),
-    };
-    let mut wanted = values(before)?;
+    if format == Format::Toml {
+        return without_tables(before, &[table], names);
+    }
+    let mut wanted = json_values(before)?;
     if let Some(servers) = wanted.get_mut(table).and_then(Value::as_object_mut) {
         servers.retain(|name, _| !names.contains(name));
     }
-    let after = match format {
-        Format::Json => {
-            let root = parsed(before)?;
-            let servers = root.object_value().and_then(|object| object.object_value(table));
-            for property in servers.iter().flat_map(CstObject::properties) {
-                if property.decoded_name().is_some_and(|name| names.contains(&name)) {
-                    property.remove();
-                }
-            }
-            root.to_string()
+    let root = parsed(before)?;
+    let servers = root.object_value().and_then(|object| object.object_value(table));
+    for property in servers.iter().flat_map(CstObject::properties) {
+        if property.decoded_name().is_some_and(|name| names.contains(&name)) {
+            property.remove();
         }
-        Format::Toml => {
-            let mut document: DocumentMut =
-                before.parse().map_err(|error: toml_edit::TomlError| error.to_string())?;
-            if let Some(servers) = document.get_mut(table).and_then(Item::as_table_like_mut) {
-                for name in names {
-                    servers.remove(name);
-                }
-            }
-            document.to_string()
-        }
-    };
-    match values(&after) {
-        Ok(is) if is == wanted || is == without_empty(&wanted, table) => Ok(after),
+    }
+    let after = root.to_string();
+    match json_values(&after) {
+        Ok(is) if is == wanted => Ok(after),
         _ => {
             Err(format!("servers can't be taken out of `{table}` without changing something else"))
         }
     }
-}
-
-/// An implicit table ends with its last server.
-fn without_empty(values: &Value, table: &str) -> Value {
-    let mut values = values.clone();
-    if let Some(object) = values.as_object_mut()
-        && object.get(table).and_then(Value::as_object).is_some_and(Map::is_empty)
-    {
-        object.remove(table);
-    }
-    values
 }
 
 /// Changes how a server is reached and keeps the rest of its entry.

@@ -4,8 +4,10 @@ mod cached;
 mod edit;
 mod known;
 mod read;
+mod remove;
 
 pub use cached::runner;
 pub use edit::{edit, without};
 pub use known::{CLIENTS, Client, Format, ServerConfig};
 pub use read::{NamedServer, ReadServer, servers, variable};
+pub use remove::without_tables;
