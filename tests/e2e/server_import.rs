@@ -112,3 +112,28 @@ fn servers_of_a_repository_are_shown_and_not_started() {
     let listed = cli.run(&["mcp", "list"]).ends(0).stdout;
     assert_eq!(listed.matches("unapproved").count(), 3, "{listed}");
 }
+
+#[test]
+fn tools_that_are_left_out_are_not_counted_as_approved() {
+    let cli = Cli::new();
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/servers");
+    let start = format!(
+        "import runpy; it = runpy.run_path('{folder}/small.py'); tool = lambda name: dict(name=name, \
+         inputSchema=dict(type='object')); it['ANSWERS']['tools/list'] = lambda: \
+         dict(tools=[tool(name) for name in ('a', 'b', 'x' * 64, 'C.d', 'C_d')]); it['main']()"
+    );
+    let own = format!(
+        "[mcp.servers.s]\ncommand = \"/usr/bin/python3\"\nargs = [\"-c\", {start:?}]\n\
+         allowed_paths = [{{ path = {folder:?}, access = \"read\" }}]\n"
+    );
+    write(&cli, "config/berth.toml", &own);
+    let approved = cli.run(&["mcp", "approve", "s", "--yes"]).ends(0).stdout;
+    assert!(approved.contains("Approved, with 2 tools; 3 left out."), "{approved}");
+    let tools = cli.run(&["tools"]).ends(0).stdout;
+    assert_eq!(tools.matches("s__").count(), 2, "{tools}");
+    let doctor = cli.run(&["doctor"]).stdout;
+    assert!(
+        doctor.contains("is left out: ") && doctor.contains("; 2 more are left out"),
+        "{doctor}"
+    );
+}

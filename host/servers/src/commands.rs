@@ -247,8 +247,15 @@ async fn approve(
     }
     inspection.pins.store(folders, name)?;
     packages::forget(&folders.server_packages(name), Some(&inspection.pins.lock));
-    let tools = counted(inspection.pins.tools.len() as u64, "tool");
-    writeln!(out, "Approved, with {tools}. It counts for the next call, also in running servers.")?;
+    let tools = counted(inspection.offered as u64, "tool");
+    let left_out = match inspection.left_out.len() {
+        0 => String::new(),
+        many => format!("; {many} left out"),
+    };
+    writeln!(
+        out,
+        "Approved, with {tools}{left_out}. It counts for the next call, also in running servers."
+    )?;
     Ok(Exit::Success)
 }
 
