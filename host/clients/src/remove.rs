@@ -115,9 +115,9 @@ fn lines(item: &Item, line_of: &impl Fn(usize) -> usize, found: &mut Vec<RangeIn
     match item {
         Item::None => {}
         Item::Value(value) => {
-            found.extend(value.span().map(|span| {
-                line_of(span.start)..=line_of(span.end.saturating_sub(1).max(span.start))
-            }))
+            if let Some(span) = value.span() {
+                found.push(line_of(span.start)..=line_of(span.end.max(span.start + 1) - 1));
+            }
         }
         Item::ArrayOfTables(tables) => {
             for table in tables {

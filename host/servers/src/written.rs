@@ -73,6 +73,18 @@ pub(crate) fn remove(text: &str, name: &str) -> Result<String, String> {
     without_tables(text, &["mcp", "servers"], &[name.to_owned()])
 }
 
+/// The files that the secrets of a server name.
+pub(crate) fn secret_files(text: &str, name: &str) -> Vec<String> {
+    let Ok(document) = parsed(text) else { return Vec::new() };
+    let server =
+        ["mcp", "servers", name].iter().try_fold(document.as_item(), |it, key| it.get(key));
+    let Some(server) = server else { return Vec::new() };
+    let tables = [server.get("secrets"), server.get("oauth").and_then(|it| it.get("secrets"))];
+    let secrets = tables.into_iter().flatten().filter_map(Item::as_table_like);
+    let secrets = secrets.flat_map(|secrets| secrets.iter().map(|(_, secret)| secret));
+    secrets.filter_map(|secret| secret.get("file")?.as_str().map(str::to_owned)).collect()
+}
+
 fn parsed(text: &str) -> Result<DocumentMut, String> {
     text.parse().map_err(|error: toml_edit::TomlError| error.to_string())
 }
