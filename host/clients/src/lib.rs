@@ -5,6 +5,7 @@ mod edit;
 mod known;
 mod read;
 mod remove;
+mod values;
 
 pub use cached::runner;
 pub use edit::{edit, without};

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use crate::edit::{json_values, toml_values};
 use crate::known::{Client, Format};
+use crate::values::{json_values, toml_values};
 
 /// Most servers that are read of one file.
 const MAX_SERVERS: usize = 256;

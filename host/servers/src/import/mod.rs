@@ -202,8 +202,8 @@ fn named(name: &str) -> Result<&'static Client, CommandError> {
     })
 }
 
-/// Writes the secrets, and then the tables that name them. No file is replaced, and what was written
-/// is removed if the tables can't be.
+/// Writes the secrets, and then the tables that name them. No file is replaced. The secrets are
+/// removed again if the tables can't be written.
 fn store(file: &Path, folder: &Path, tables: &[Imported]) -> Result<(), CommandError> {
     let failed = |name: &str| HostError::io(format!("writing {}", folder.join(name).display()));
     let tables_of = || tables.iter().map(|imported| (imported.name.as_str(), &imported.table));
