@@ -123,6 +123,8 @@ pub struct Inspection {
     /// How its tools, prompts and resources differ from what was approved, each with the word for
     /// it.
     pub differences: Vec<(&'static str, ToolDifference)>,
+    /// How many of its tools are offered.
+    pub offered: usize,
     /// What isn't offered, each with the reason.
     pub left_out: Vec<(String, String)>,
 }
@@ -191,8 +193,9 @@ pub async fn inspect(
         .await
         .unwrap_or_else(|_| Err(format!("it didn't list its tools within {} s", START.as_secs())));
     let (pins, mut left_out) = looked.map_err(fail)?;
-    left_out.extend(offered(name, &pins, server.trust_annotations).1);
+    let (tools, left_out_too) = offered(name, &pins, server.trust_annotations);
+    left_out.extend(left_out_too);
     let differences = known.differences(&pins);
     let packages = package_differences(&known.lock, &pins.lock);
-    Ok(Inspection { pins, packages, differences, left_out })
+    Ok(Inspection { pins, packages, differences, offered: tools.len(), left_out })
 }

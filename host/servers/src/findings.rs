@@ -50,7 +50,12 @@ fn finding(server: &ServerState) -> Finding {
         }
         (_, None, Some((tool, reason))) => {
             let fix = "tell the authors of the server";
-            Finding::warning(name, format!("its tool {tool} is left out: {reason}"), fix)
+            let more = match server.left_out.len() - 1 {
+                0 => String::new(),
+                1 => "; 1 more is left out".to_owned(),
+                more => format!("; {more} more are left out"),
+            };
+            Finding::warning(name, format!("its tool {tool} is left out: {reason}{more}"), fix)
         }
         ("disabled", ..) => Finding::ok(name, "disabled"),
         _ => Finding::ok(name, counted(server.tools.len() as u64, "tool")),

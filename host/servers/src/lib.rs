@@ -41,7 +41,7 @@ mod written;
 pub use approval::{HostState, Inspection, PackageDifference, ServerState, inspect, states};
 pub use commands::{ServersCommand, run};
 pub use findings::findings;
-pub use import::{ImportArguments, moved};
+pub use import::{ImportArguments, Moved, moved};
 pub use pins::{PinnedOffers, PinnedTool, Pins, ToolDifference};
 pub use registry::Servers;
 
