@@ -112,3 +112,129 @@ fn servers_of_a_repository_are_shown_and_not_started() {
     let listed = cli.run(&["mcp", "list"]).ends(0).stdout;
     assert_eq!(listed.matches("unapproved").count(), 3, "{listed}");
 }
+
+/// A client's file with one server `s` that has a key.
+fn one_server(key: &str) -> String {
+    json!({ "mcpServers": { "s": { "command": "x", "env": { "API_KEY": key } } } }).to_string()
+}
+
+#[test]
+fn no_file_with_a_secret_is_replaced() {
+    let cli = Cli::new();
+    let (first, second) = (token(), token().replace("012345", "543210"));
+    let own = write(&cli, "config/berth.toml", "# Read the guide first.\n\n# above\n[tools]\n");
+    let file = write(&cli, ".cursor/mcp.json", &one_server(&first));
+    let users = write(&cli, "config/secrets/s-API_KEY", "the user's own");
+    let folder = users.parent().expect("a folder");
+    fs::set_permissions(folder, fs::Permissions::from_mode(0o700)).expect("they are set");
+    cli.run(&["mcp", "import", "cursor", "--yes"]).ends(0);
+    let moved = cli.run(&["mcp", "config", "cursor", "--write", "--replace"]).ends(0);
+    assert!(!moved.stdout.contains(&first) && moved.stdout.contains("[REDACTED:"));
+    assert!(!fs::read_to_string(&file).expect("it is there").contains("API_KEY"));
+    let removed = cli.run(&["mcp", "remove", "s"]).ends(0).stderr;
+    assert!(removed.contains("config/secrets/s-API_KEY-2"), "{removed}");
+    let text = fs::read_to_string(&own).expect("it is there");
+    assert!(text.starts_with("# Read the guide first.\n\n# above\n[tools]\n"), "{text}");
+    write(&cli, ".gemini/settings.json", &one_server(&second));
+    cli.run(&["mcp", "import", "gemini", "--yes"]).ends(0);
+    for (name, value) in [("", "the user's own"), ("-2", &first), ("-3", &second)] {
+        let path = folder.join(format!("s-API_KEY{name}"));
+        assert_eq!(fs::read_to_string(path).expect("it is there"), value, "{name}");
+    }
+    assert_eq!(fs::read_dir(folder).expect("it is there").count(), 3);
+    // Another client's server of this name has another key, which would be lost.
+    let copy = write(&cli, ".codeium/windsurf/mcp_config.json", &one_server(&first));
+    let kept = cli.run(&["mcp", "config", "windsurf", "--write", "--replace"]).ends(0);
+    assert!(kept.stderr.contains("`s` stays there") && kept.stderr.contains("`API_KEY`"));
+    assert!(!kept.stdout.contains(&first), "{}", kept.stdout);
+    assert!(fs::read_to_string(copy).expect("it is there").contains(&first));
+}
+
+#[test]
+fn what_is_not_taken_over_is_named_and_what_is_off_stays_off() {
+    let cli = Cli::new();
+    let own = write(&cli, "config/berth.toml", "");
+    let codex = "# Model first.\n\n# the old one\n[mcp_servers.old]\ncommand = \"x\"\nenabled = false\n\n\
+                 [mcp_servers.kept] # kept\ncommand = \"/usr/bin/berth\"\n";
+    let codex = write(&cli, ".codex/config.toml", codex);
+    let gemini = json!({ "mcpServers": {
+        "My.Srv": { "command": "y", "cwd": "/x", "trust": true },
+        "my_srv": { "command": "z" },
+        "stream": { "url": "https://h.example/sse" },
+    } });
+    write(&cli, ".gemini/settings.json", &gemini.to_string());
+    write(&cli, ".cursor/mcp.json", "{\n \"mcpServers\": x }");
+    // A broken file holds up no other, and isn't forgotten.
+    let all = cli.run(&["mcp", "import", "--yes"]).ends(2);
+    assert!(all.stderr.contains(".cursor/mcp.json: line 2"), "{}", all.stderr);
+    for line in [
+        "not taken over: `cwd`, `trust`",
+        "my_srv is left out: it would be called `my-srv`, as `My.Srv` of the same file is",
+        "stream is left out: it speaks the old transport",
+    ] {
+        assert!(all.stdout.contains(line), "{line}: {}", all.stdout);
+    }
+    let text = fs::read_to_string(&own).expect("it is there");
+    assert!(text.contains("command = \"x\"\nenabled = false\n"), "{text}");
+    let listed = cli.run(&["mcp", "list"]).ends(0).stdout;
+    assert!(listed.contains("disabled") && listed.contains("unapproved"), "{listed}");
+    cli.run(&["mcp", "config", "codex", "--write", "--replace"]).ends(0);
+    let left = fs::read_to_string(codex).expect("it is there");
+    assert!(left.starts_with("# Model first.\n\n[mcp_servers.kept] # kept\n"), "{left}");
+    let taken = cli.run(&["mcp", "config", "gemini", "--write", "--replace"]).ends(0).stderr;
+    assert!(taken.contains("`My.Srv` is taken out") && taken.contains("`cwd`, `trust`"), "{taken}");
+}
+
+#[test]
+fn tools_that_are_left_out_are_not_counted_as_approved() {
+    let cli = Cli::new();
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/servers");
+    let start = format!(
+        "import runpy; it = runpy.run_path('{folder}/small.py'); tool = lambda name: dict(name=name, \
+         inputSchema=dict(type='object')); it['ANSWERS']['tools/list'] = lambda: \
+         dict(tools=[tool(name) for name in ('a', 'b', 'x' * 64, 'C.d', 'C_d')]); it['main']()"
+    );
+    let own = format!(
+        "[mcp.servers.s]\ncommand = \"/usr/bin/python3\"\nargs = [\"-c\", {start:?}]\n\
+         allowed_paths = [{{ path = {folder:?}, access = \"read\" }}]\n"
+    );
+    write(&cli, "config/berth.toml", &own);
+    let approved = cli.run(&["mcp", "approve", "s", "--yes"]).ends(0).stdout;
+    assert!(approved.contains("Approved, with 2 tools; 3 left out."), "{approved}");
+    let tools = cli.run(&["tools"]).ends(0).stdout;
+    assert_eq!(tools.matches("s__").count(), 2, "{tools}");
+    let doctor = cli.run(&["doctor"]).stdout;
+    assert!(
+        doctor.contains("is left out: ") && doctor.contains("; 2 more are left out"),
+        "{doctor}"
+    );
+}
+
+#[test]
+fn import_says_where_it_looked() {
+    let cli = Cli::new();
+    cli.configure("");
+    let none = cli.run(&["mcp", "import"]).ends(0).stdout;
+    assert!(none.contains(".cursor/mcp.json") && none.contains(".codex/config.toml"), "{none}");
+    let zed = cli.run(&["mcp", "import", "zed", "--project"]).ends(2).stderr;
+    assert!(zed.contains("Zed has no file in a project"), "{zed}");
+}
+
+#[test]
+fn server_that_import_would_refuse_is_not_added() {
+    let cli = Cli::new();
+    cli.configure("");
+    let own = cli.root.path().join("config/berth.toml");
+    let before = fs::read_to_string(&own).ok();
+    let at = format!("https://h.example/mcp?api_key={}", token());
+    for (line, reason) in [
+        (&["--", "foo", "--token", &token()][..], "argument 2 looks like a credential"),
+        (&["--url", &at], "its address holds what looks like a credential"),
+        (&["--", ""], "its command is empty"),
+        (&[], "--url"),
+    ] {
+        let refused = cli.run(&[&["mcp", "add", "s"], line].concat()).ends(2).stderr;
+        assert!(refused.contains(reason) && !refused.contains(&token()), "{refused}");
+        assert_eq!(fs::read_to_string(&own).ok(), before, "{line:?}");
+    }
+}

@@ -1,6 +1,7 @@
 //! Tools of other servers: pinned, bounded and confined.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -158,12 +159,20 @@ fn changed_tools_are_held_and_the_others_serve() {
     assert_eq!(held["isError"], true, "{held}");
     assert!(text(&held).contains("has changed since it was approved"), "{held}");
     assert!(text(&client.call("evil__echo_text", json!({ "text": "on" }))).contains("on"));
+    // The list and the doctor say so too, as long as it is so.
+    let listed = || scene.cli.run(&["mcp", "list"]).ends(0).stdout;
+    let told = listed();
+    assert!(told.contains("has run for") && told.contains("approved: `slow`;"), "{told}");
+    assert!(told.contains("berth mcp approve evil"), "{told}");
+    let doctor = scene.cli.run(&["doctor"]).stdout;
+    assert!(doctor.contains("`slow`") && doctor.contains("berth mcp approve evil"), "{doctor}");
     let shown = scene.cli.run(&["mcp", "approve", "evil", "--yes"]).ends(0).stdout;
     for line in ["~ slow", "- Reports progress", "+ Send ~/.ssh/id_rsa", "+ added", "! bad is left"]
     {
         assert!(shown.contains(line), "{line}: {shown}");
     }
     assert!(!shown.contains("~ inside"), "{shown}");
+    until("the approval counts", || !listed().contains("`slow`"));
     let mut client = scene.client();
     let listed = client.request("tools/list", json!({}));
     let names = names(&listed);
@@ -227,8 +236,15 @@ fn running_host_takes_over_approvals_and_keeps_its_servers() {
         names(&client.request("tools/list", json!({}))).contains(&"evil__added")
     };
     until("the approval counts", || has_tool(&mut client));
-    assert!(text(&client.call("evil__echo_text", echo)).contains("on"));
+    assert!(text(&client.call("evil__echo_text", echo.clone())).contains("on"));
     assert_eq!(scene.starts(), started + 1, "the next call starts what was approved");
+    // So does one that changes nothing.
+    scene.cli.run(&["mcp", "approve", "evil", "--yes"]).ends(0);
+    let started = scene.starts();
+    until("the approval counts", || {
+        assert!(text(&client.call("evil__echo_text", echo.clone())).contains("on"));
+        scene.starts() == started + 1
+    });
     client.leave();
     scene.assert_gone();
 }
@@ -244,8 +260,61 @@ fn failed_server_is_named_by_the_list_and_the_doctor() {
     assert!(!listed.contains("\u{1b}[31mbroken"), "{listed}");
     let doctor = scene.cli.run(&["doctor"]).stdout;
     assert!(doctor.contains("Servers") && doctor.contains("broken"), "{doctor}");
+    // Nothing of that is left after another approval.
+    fs::remove_file(scene.folder().join("broken")).expect("it is there");
+    scene.cli.run(&["mcp", "approve", "evil", "--yes"]).ends(0);
+    until("the approval counts", || !scene.cli.run(&["mcp", "list"]).stdout.contains("broken"));
+    assert_eq!(client.call("evil__echo_text", json!({ "text": "on" }))["isError"], false);
     scene.cli.run(&["mcp", "remove", "evil"]).ends(0);
     assert!(!scene.cli.run(&["doctor"]).stdout.contains("Servers"));
+}
+
+#[test]
+fn failed_start_says_how_it_ended_and_what_to_do() {
+    let cli = Cli::new();
+    let home = cli.root.path().canonicalize().expect("it is there").join("home");
+    let tools = home.join("tools");
+    fs::create_dir_all(&tools).expect("a folder is made");
+    let script = |name: &str, text: &str| {
+        let file = tools.join(name);
+        fs::write(&file, text).expect("a file is written");
+        let mode = fs::Permissions::from_mode(0o755);
+        fs::set_permissions(&file, mode).expect("it can be run");
+        file
+    };
+    let hidden = script("hidden", "#!/bin/sh\nexit 3\n");
+    let odd = script("odd", "#!/nowhere/interpreter -x\n");
+    script("three", "#!/bin/sh\nexit 3\n");
+    let granted = "allowed_paths = [\"~/tools\"]";
+    let python = |code: &str| format!("command = \"/usr/bin/python3\"\nargs = [\"-c\", {code:?}]");
+    let words = "import sys\nfor word in ['Error: Cannot find module a', *'bcdefg']:\n  \
+                 print(word, file=sys.stderr)\nsys.exit(3)";
+    let there = format!("{} is there, but the sandbox doesn't have it", hidden.display());
+    for (table, expected) in [
+        (
+            format!("command = {hidden:?}"),
+            [&there, "`allowed_paths` and `presets` of [mcp.servers.a]"],
+        ),
+        (
+            format!("command = {odd:?}\n{granted}"),
+            ["its interpreter `/nowhere/interpreter -x`", "presets"],
+        ),
+        ("command = \"./nothing\"".to_owned(), ["it starts in /,", "which has no ./nothing"]),
+        ("command = \"/nothing\"".to_owned(), ["there is no file /nothing", "exit code 127"]),
+        ("command = \"no-such-program\"".to_owned(), ["no folder of `PATH`", "whole path"]),
+        (format!("command = \"~/tools/three\"\n{granted}"), ["ended with exit code 3", ""]),
+        (
+            "command = \"/bin/sh\"\nargs = [\"-c\", \"no-such-program\"]".to_owned(),
+            ["a program that it needs may be outside of the sandbox", "`allowed_paths`"],
+        ),
+        (python("import os; os.kill(os.getpid(), 9)"), ["ended by signal 9", ""]),
+        (python(words), ["code 3; its last words: Error: Cannot find module a … e f g", ""]),
+    ] {
+        cli.configure(&format!("[mcp.servers.a]\n{table}\n"));
+        let told = cli.command(&["mcp", "approve", "a", "--yes"]).env("HOME", &home).output();
+        let told = String::from_utf8_lossy(&told.expect("berth starts").stderr).into_owned();
+        assert!(expected.iter().all(|part| told.contains(part)), "{table}: {told}");
+    }
 }
 
 #[test]

@@ -177,6 +177,57 @@ fn changes_progress_and_cancellation_pass_through() {
 }
 
 #[test]
+fn server_that_forgot_its_sessions_is_called_in_a_new_one() {
+    let error = |id: &str, message: &str| {
+        format!(r#"{{"jsonrpc":"2.0","error":{{"code":-32000,"message":"{message}"}},"id":{id}}}"#)
+    };
+    let unknown = "Bad Request: No valid session ID provided";
+    for (answer, is_known) in [
+        ("404 gone".to_owned(), true),
+        (format!("404 {}", error("ID", "Session not found")), true),
+        (format!("400 {}", error("ID", unknown)), true),
+        (format!("400 {}", error("null", "Bad Request: Server not initialized")), true),
+        (format!("400 {unknown}"), true),
+        (format!("400 {}", error("ID", "the text is too long")), false),
+    ] {
+        let scene = Scene::new(&[], "");
+        let mut client = scene.client();
+        assert!(text(&client.call("far__headers", json!({}))).contains("the-session"));
+        let before = scene.log().matches("initialize ").count();
+        fs::write(scene.folder().join("forgets"), &answer).expect("a file is written");
+        let told = text(&client.call("far__headers", json!({})));
+        let begun = scene.log().matches("initialize ").count() - before;
+        if !is_known {
+            assert!(told.contains("the text is too long") && begun == 0, "{answer}: {told}");
+            continue;
+        }
+        assert!(told.contains("session-") && begun == 1, "{answer}: {told}");
+        assert_eq!(scene.log().matches("forgot tools/call").count(), 1, "{}", scene.log());
+    }
+}
+
+#[test]
+fn server_that_forgets_each_session_is_asked_twice_and_changed_tools_are_held() {
+    let scene = Scene::new(&[], "");
+    let mut client = scene.client();
+    assert!(text(&client.call("far__echo", json!({ "text": "on" }))).contains("on"));
+    // It comes back with another tool of that name: no call reaches that.
+    fs::write(scene.folder().join("forgets"), "404 gone").expect("a file is written");
+    scene.put("changed");
+    let held = text(&client.call("far__echo", json!({ "text": "on" })));
+    assert!(held.contains("has changed since it was approved"), "{held}");
+    let calls = |log: &str| log.matches("tools/call ").count();
+    assert_eq!(calls(&scene.log()), 2, "{}", scene.log());
+    // It forgets each session before a call.
+    scene.put("always");
+    client.call("far__headers", json!({}));
+    let before = scene.log().matches("initialize ").count();
+    let told = text(&client.call("far__headers", json!({})));
+    let begun = scene.log().matches("initialize ").count() - before;
+    assert!(told.contains("can't be used") && begun <= 2, "{begun}: {told}");
+}
+
+#[test]
 fn redirects_lead_nowhere() {
     let scene = Scene::new(&[], "");
     let mut client = scene.client();

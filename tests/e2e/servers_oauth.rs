@@ -168,7 +168,12 @@ fn login_brings_tokens_that_are_used_refreshed_and_forgotten() {
     scene.put("gone");
     let told = scene.cli.run(&["call", "far__who"]);
     assert!(told.code != 0 && told.stderr.contains("berth mcp login far"), "{}", told.stderr);
+    assert!(!scene.cli.run(&["mcp", "list"]).ends(0).stdout.contains("berth mcp login"));
     scene.cli.run(&["mcp", "logout", "far"]).ends(0);
+    for command in [["mcp", "list"].as_slice(), &["doctor"]] {
+        let told = scene.cli.run(command).stdout;
+        assert!(told.contains("has none now") && told.contains("berth mcp login far"), "{told}");
+    }
     let kept = fs::read_to_string(folder.join("far.json")).unwrap_or_default();
     scene.assert_hidden(&kept);
     let told = scene.cli.run(&["call", "far__who"]);

@@ -1,6 +1,7 @@
 """A server of the Model Context Protocol over HTTP that also does what no server should.
 
-Takes a folder. Files in it change what it does; `ports` gets its ports, `log` a line for each
+Takes a folder. Files in it change what it does (with `forgets`, a request in a session that it has
+forgotten gets the status and the body that the file has); `ports` gets its ports, `log` a line for each
 request that it gets, and `other` one for each request at the second port, which is another origin.
 """
 
@@ -113,6 +114,16 @@ class Server(http.server.BaseHTTPRequestHandler):
                               status=401, WWW_Authenticate="Bearer")
         if there("redirect"):
             return self.to(f"http://127.0.0.1:{PORTS[1]}/stolen")
+        if there("forgets"):
+            with open(os.path.join(FOLDER, "forgets")) as file:
+                status, body = file.read().split(" ", 1)
+            session = self.headers.get("Mcp-Session-Id")
+            is_known = session in SESSIONS and not (there("always") and method == "tools/call")
+            if session is not None and not is_known:
+                note("log", f"forgot {method}")
+                body = body.replace("ID", json.dumps(id))
+                kind = "application/json" if body.startswith("{") else "text/plain"
+                return self.whole(body.encode(), kind, int(status))
         if method == "server/discover" and there("modern"):
             self.whole({"jsonrpc": "2.0", "id": id, "result": {
                 "resultType": "complete", "supportedVersions": ["2026-07-28"],
@@ -123,6 +134,9 @@ class Server(http.server.BaseHTTPRequestHandler):
             self.whole(b"no such thing", "text/plain", 400)
         elif method == "initialize":
             name = "\u00e4" * 3 if there("session") else "the-session"
+            if there("forgets"):
+                name = f"session-{time.time_ns()}"
+                SESSIONS.append(name)
             self.whole({"jsonrpc": "2.0", "id": id, "result": {
                 "protocolVersion": "2025-11-25", "capabilities": {"tools": {"listChanged": True}},
                 "serverInfo": {"name": "http", "version": "1"}}}, Mcp_Session_Id=name)
@@ -260,6 +274,8 @@ def failing(self, id):
 HOSTILE = {function.__name__: function for function in
            [away, metadata, large, event, comments, flood, values, drip, silent, wrong, twice, mixed,
             page, bomb, broken, expired, denied, failing]}
+
+SESSIONS = []
 
 servers = [http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
            for handler in (Server, Other)]

@@ -3,12 +3,13 @@
 //! The new text is parsed again and must equal the old content plus that one server; otherwise the
 //! change is refused.
 
-use jsonc_parser::ParseOptions;
-use jsonc_parser::cst::{CstInputValue, CstObject, CstRootNode};
+use jsonc_parser::cst::{CstInputValue, CstObject};
 use serde_json::{Map, Value};
 use toml_edit::{DocumentMut, Item, Table, TableLike};
 
 use crate::known::Format;
+use crate::remove::without_tables;
+use crate::values::{json_values, parsed, toml_values};
 
 /// The fields that say how to reach a server. A field that the new entry doesn't have is removed.
 const WAYS: [&str; 8] =
@@ -72,53 +73,27 @@ pub fn without(
     table: &str,
     names: &[String],
 ) -> Result<String, String> {
-    let values = |text: &str| match format {
-        Format::Json => json_values(text),
-        Format::Toml => toml_values(text),
-    };
-    let mut wanted = values(before)?;
+    if format == Format::Toml {
+        return without_tables(before, &[table], names);
+    }
+    let mut wanted = json_values(before)?;
     if let Some(servers) = wanted.get_mut(table).and_then(Value::as_object_mut) {
         servers.retain(|name, _| !names.contains(name));
     }
-    let after = match format {
-        Format::Json => {
-            let root = parsed(before)?;
-            let servers = root.object_value().and_then(|object| object.object_value(table));
-            for property in servers.iter().flat_map(CstObject::properties) {
-                if property.decoded_name().is_some_and(|name| names.contains(&name)) {
-                    property.remove();
-                }
-            }
-            root.to_string()
+    let root = parsed(before)?;
+    let servers = root.object_value().and_then(|object| object.object_value(table));
+    for property in servers.iter().flat_map(CstObject::properties) {
+        if property.decoded_name().is_some_and(|name| names.contains(&name)) {
+            property.remove();
         }
-        Format::Toml => {
-            let mut document: DocumentMut =
-                before.parse().map_err(|error: toml_edit::TomlError| error.to_string())?;
-            if let Some(servers) = document.get_mut(table).and_then(Item::as_table_like_mut) {
-                for name in names {
-                    servers.remove(name);
-                }
-            }
-            document.to_string()
-        }
-    };
-    match values(&after) {
-        Ok(is) if is == wanted || is == without_empty(&wanted, table) => Ok(after),
+    }
+    let after = root.to_string();
+    match json_values(&after) {
+        Ok(is) if is == wanted => Ok(after),
         _ => {
             Err(format!("servers can't be taken out of `{table}` without changing something else"))
         }
     }
-}
-
-/// An implicit table ends with its last server.
-fn without_empty(values: &Value, table: &str) -> Value {
-    let mut values = values.clone();
-    if let Some(object) = values.as_object_mut()
-        && object.get(table).and_then(Value::as_object).is_some_and(Map::is_empty)
-    {
-        object.remove(table);
-    }
-    values
 }
 
 /// Changes how a server is reached and keeps the rest of its entry.
@@ -153,30 +128,6 @@ fn with_server(mut was: Value, table: &str, name: &str, entry: &Value) -> Option
         _ => drop(servers.insert(name.to_owned(), entry.clone())),
     }
     Some(was)
-}
-
-/// The values of a JSON file. One without text is empty.
-pub(crate) fn json_values(text: &str) -> Result<Value, String> {
-    Ok(parsed(text)?.to_serde_value().unwrap_or_else(|| Value::Object(Map::new())))
-}
-
-/// JSON with comments and trailing commas, and nothing else.
-fn parsed(text: &str) -> Result<CstRootNode, String> {
-    let options = ParseOptions {
-        allow_comments: true,
-        allow_trailing_commas: true,
-        allow_loose_object_property_names: false,
-        allow_missing_commas: false,
-        allow_single_quoted_strings: false,
-        allow_hexadecimal_numbers: false,
-        allow_unary_plus_numbers: false,
-        allow_bare_decimal_point_numbers: false,
-        allow_non_finite_numbers: false,
-        allow_extended_string_escapes: false,
-    };
-    CstRootNode::parse(text, &options).map_err(|error| {
-        format!("line {}: it isn't valid JSON: {}", error.line_display(), error.kind())
-    })
 }
 
 fn not_an_object(table: &str) -> String {
@@ -268,16 +219,6 @@ fn toml_value(value: &Value) -> toml_edit::Value {
             fields.iter().map(|(key, value)| (key.as_str(), toml_value(value))).collect(),
         ),
     }
-}
-
-pub(crate) fn toml_values(text: &str) -> Result<Value, String> {
-    let values: ::toml::Table = ::toml::from_str(text).map_err(|error| {
-        let line = error
-            .span()
-            .map_or(1, |span| text[..span.start.min(text.len())].matches('\n').count() + 1);
-        format!("line {line}: it isn't valid TOML: {}", error.message())
-    })?;
-    serde_json::to_value(values).map_err(|error| error.to_string())
 }
 
 #[cfg(test)]

@@ -4,8 +4,11 @@ mod cached;
 mod edit;
 mod known;
 mod read;
+mod remove;
+mod values;
 
 pub use cached::runner;
 pub use edit::{edit, without};
 pub use known::{CLIENTS, Client, Format, ServerConfig};
-pub use read::{NamedServer, ReadServer, servers, variable};
+pub use read::{NamedServer, ReadServer, ServerEntry, servers, variable};
+pub use remove::without_tables;

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use crate::edit::{json_values, toml_values};
 use crate::known::{Client, Format};
+use crate::values::{json_values, toml_values};
 
 /// Most servers that are read of one file.
 const MAX_SERVERS: usize = 256;
@@ -31,8 +31,19 @@ pub enum NamedServer {
     },
 }
 
+/// The entry of a server in a client's file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServerEntry {
+    /// How it is reached.
+    pub server: NamedServer,
+    /// Whether the client uses it: people switch servers off without removing them.
+    pub is_enabled: bool,
+    /// The keys of its other settings.
+    pub further: Vec<String>,
+}
+
 /// A server of a client's file, or why it can't be used elsewhere.
-pub type ReadServer = Result<NamedServer, String>;
+pub type ReadServer = Result<ServerEntry, String>;
 
 /// The servers in a client's file, by name.
 ///
@@ -44,19 +55,45 @@ pub fn servers(client: &Client, text: &str) -> Result<Vec<(String, ReadServer)>,
         Format::Json => json_values(text)?,
         Format::Toml => toml_values(text)?,
     };
+    let of_gemini = client.name == "gemini";
+    let is_listed = |key: &str, name: &str| {
+        let names = all["mcp"][key].as_array().filter(|_| of_gemini)?;
+        Some(names.iter().any(|listed| listed == name))
+    };
+    let read = |(name, entry): (&String, &Value)| {
+        let read = match (of_gemini, &entry["url"]) {
+            // There, streamable HTTP is `httpUrl`, or has its type.
+            (true, Value::String(_)) if entry["httpUrl"].is_null() && entry["type"] != "http" => {
+                Err(OLD_TRANSPORT.to_owned())
+            }
+            _ => server(entry),
+        };
+        let read = read.map(|mut entry| {
+            entry.is_enabled &= is_listed("excluded", name) != Some(true)
+                && is_listed("allowed", name) != Some(false);
+            entry
+        });
+        (name.clone(), read)
+    };
     let named = all[client.table].as_object().into_iter().flatten().take(MAX_SERVERS);
-    Ok(named.map(|(name, entry)| (name.clone(), server(entry))).collect())
+    Ok(named.map(read).collect())
 }
+
+const OLD_TRANSPORT: &str = "it speaks the old transport with SSE";
 
 fn server(entry: &Value) -> ReadServer {
     let text = |key: &str| entry[key].as_str().map(str::to_owned);
-    let url = ["url", "serverUrl", "httpUrl"].into_iter().find_map(text);
+    let url = ["url", "serverUrl", "httpUrl"].into_iter().rev().find(|key| entry[key].is_string());
     if entry["type"] == "sse" {
-        return Err("it speaks the old transport with SSE".to_owned());
+        return Err(OLD_TRANSPORT.to_owned());
     }
-    if let Some(url) = url {
+    let is_enabled = entry["enabled"] != false && entry["disabled"] != true;
+    if let Some(key) = url {
+        let url = text(key).unwrap_or_default();
         let token_variable = text("bearer_token_env_var");
-        return Ok(NamedServer::Url { url, headers: texts(&entry["headers"])?, token_variable });
+        let server = NamedServer::Url { url, headers: texts(&entry["headers"])?, token_variable };
+        let further = further(entry, &[key, "headers", "bearer_token_env_var"]);
+        return Ok(ServerEntry { server, is_enabled, further });
     }
     let words = match &entry["command"] {
         Value::String(command) => {
@@ -67,16 +104,22 @@ fn server(entry: &Value) -> ReadServer {
         }
         Value::Array(words) => words.iter().map(|word| word.as_str().map(str::to_owned)).collect(),
         // The form of Zed's extensions: `{"command": {"path", "args", "env"}}`.
-        Value::Object(_) => return server_of_object(&entry["command"]),
+        Value::Object(_) => {
+            let mut inner = server_of_object(&entry["command"])?;
+            inner.is_enabled &= is_enabled;
+            inner.further.extend(further(entry, &["command"]));
+            return Ok(inner);
+        }
         _ => return Err("it has neither a command nor an address".to_owned()),
     };
     let words =
         words.filter(|words| !words.is_empty()).ok_or("its command isn't a list of texts")?;
-    let variables = match &entry["environment"] {
-        Value::Null => texts(&entry["env"])?,
-        variables => texts(variables)?,
+    let (key, variables) = match &entry["environment"] {
+        Value::Null => ("env", texts(&entry["env"])?),
+        variables => ("environment", texts(variables)?),
     };
-    Ok(NamedServer::Program { words, variables })
+    let server = NamedServer::Program { words, variables };
+    Ok(ServerEntry { server, is_enabled, further: further(entry, &["command", "args", key]) })
 }
 
 fn server_of_object(command: &Value) -> ReadServer {
@@ -86,6 +129,23 @@ fn server_of_object(command: &Value) -> ReadServer {
         Value::String(_) => server(&entry),
         _ => Err("its command has no path".to_owned()),
     }
+}
+
+/// The keys of an entry that say more than those of `read`.
+fn further(entry: &Value, read: &[&str]) -> Vec<String> {
+    let says_nothing = |key: &str, value: &Value| match value {
+        Value::Null => true,
+        Value::Array(values) if key == "tools" => values.iter().all(|value| value == "*"),
+        Value::Array(values) => values.is_empty(),
+        Value::Object(fields) => fields.is_empty(),
+        _ => key == "source" && value == "custom",
+    };
+    let all = entry.as_object().into_iter().flatten();
+    let further = all.filter(|(key, value)| {
+        let is_read = ["type", "enabled", "disabled"].iter().chain(read).any(|read| key == read);
+        !is_read && !says_nothing(key, value)
+    });
+    further.map(|(key, _)| key.clone()).collect()
 }
 
 /// Texts by name. Numbers and booleans are texts too.
@@ -133,7 +193,10 @@ mod tests {
     fn gives(name: &str, text: &str, expected: &[(&str, NamedServer)]) {
         let expected: Vec<(String, ReadServer)> = expected
             .iter()
-            .map(|(name, server)| ((*name).to_owned(), Ok(server.clone())))
+            .map(|(name, server)| {
+                let (server, further) = (server.clone(), Vec::new());
+                ((*name).to_owned(), Ok(ServerEntry { server, is_enabled: true, further }))
+            })
             .collect();
         assert_eq!(servers(client(name), text), Ok(expected));
     }
@@ -196,6 +259,42 @@ mod tests {
             servers(cursor, "{\n \"a\": b }").expect_err("it is no JSON").starts_with("line 2")
         );
         assert_eq!(servers(cursor, "[]"), Ok(Vec::new()));
+    }
+
+    #[test]
+    fn settings_beside_the_server_are_named_and_what_is_off_stays_off() {
+        let read = |name: &str, text: &str| {
+            let all = servers(client(name), text).expect("it is read");
+            let read = |(name, entry): (String, ReadServer)| match entry {
+                Ok(entry) => format!("{name} {} {}", entry.is_enabled, entry.further.join(",")),
+                Err(reason) => format!("{name}: {reason}"),
+            };
+            all.into_iter().map(read).collect::<Vec<_>>()
+        };
+        let gemini = r#"{ "mcp": { "excluded": ["b"] }, "mcpServers": {
+            "a": { "command": "x", "cwd": "/x", "timeout": 3, "includeTools": [] },
+            "b": { "httpUrl": "https://h.example/mcp", "trust": true },
+            "c": { "url": "https://h.example/sse" },
+            "d": { "url": "https://h.example/mcp", "type": "http" } } }"#;
+        assert_eq!(
+            read("gemini", gemini),
+            [
+                "a true cwd,timeout",
+                "b false trust",
+                "c: it speaks the old transport with SSE",
+                "d true "
+            ]
+        );
+        let codex = "[mcp_servers.a]\ncommand = 'x'\nenabled = false\n[mcp_servers.b]\ncommand = 'x'\nenabled = true\n";
+        assert_eq!(read("codex", codex), ["a false ", "b true "]);
+        let opencode = r#"{ "mcp": { "a": { "type": "local", "command": ["x"], "enabled": false }, "excluded": { "command": ["y"] } } }"#;
+        assert_eq!(read("opencode", opencode), ["a false ", "excluded true "]);
+        let windsurf = r#"{ "mcpServers": { "a": { "command": "x", "disabled": true } } }"#;
+        assert_eq!(read("windsurf", windsurf), ["a false "]);
+        let zed = r#"{ "context_servers": { "a": { "source": "custom", "enabled": false, "command": { "path": "x", "timeout": 3 }, "settings": { "k": 1 } } } }"#;
+        assert_eq!(read("zed", zed), ["a false timeout,settings"]);
+        let copilot = r#"{ "mcpServers": { "a": { "command": "x", "tools": ["*"] }, "b": { "command": "x", "tools": ["t"] } } }"#;
+        assert_eq!(read("copilot", copilot), ["a true ", "b true tools"]);
     }
 
     #[test]

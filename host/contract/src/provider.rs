@@ -54,8 +54,11 @@ pub struct ProviderState {
     pub provider: String,
     /// What it is doing.
     pub state: ProgramState,
-    /// What went wrong the last time, and since then never went right.
+    /// What went wrong the last time, and since then never went right, or needs a person.
     pub problem: Option<String>,
+    /// The command that helps, if one does.
+    #[serde(default)]
+    pub remedy: Option<String>,
     /// The last lines of its standard error, neutralised.
     pub complaint: String,
 }

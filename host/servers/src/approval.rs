@@ -13,6 +13,7 @@ use crate::connection::{Connection, Era};
 use crate::definitions::{checked, offered};
 use crate::launch::{Launch, Surroundings};
 use crate::listing::Listing;
+use crate::oauth::TokenFile;
 use crate::offers;
 use crate::packages::{self, Line};
 use crate::pins::{Pins, ToolDifference, digest, start_digest};
@@ -39,6 +40,8 @@ pub struct ServerState {
     pub tools: Vec<String>,
     /// Approved tools that aren't offered, each with the reason.
     pub left_out: Vec<(String, String)>,
+    /// Whether it had a login, and has none now.
+    pub logged_out: bool,
     /// What running hosts say of it.
     pub hosts: Vec<HostState>,
 }
@@ -84,6 +87,9 @@ pub fn states(config: &Loaded, folders: &Folders) -> Result<Vec<ServerState>, Ho
             version: [&*pins.name, &*pins.version].join(" ").trim().to_owned(),
             tools: tools.iter().map(|tool| tool.definition.name.clone()).collect(),
             left_out,
+            logged_out: !server.url.is_empty()
+                && server.secrets.is_empty()
+                && TokenFile::new(folders, name, &server.url).is_logged_out(),
             hosts: of_server(name, &hosts),
         })
     };
@@ -117,6 +123,8 @@ pub struct Inspection {
     /// How its tools, prompts and resources differ from what was approved, each with the word for
     /// it.
     pub differences: Vec<(&'static str, ToolDifference)>,
+    /// How many of its tools are offered.
+    pub offered: usize,
     /// What isn't offered, each with the reason.
     pub left_out: Vec<(String, String)>,
 }
@@ -175,16 +183,19 @@ pub async fn inspect(
         let (offers, left_out_too) = offers::pin(&listing);
         left_out.extend(left_out_too);
         let instructions = digest(&instructions);
+        let approval = known.approval;
+        let name = own_name;
         let pins =
-            Pins { start, protocol, name: own_name, version, instructions, lock, tools, offers };
+            Pins { start, approval, protocol, name, version, instructions, lock, tools, offers };
         Ok((pins, left_out))
     };
     let looked = tokio::time::timeout(START, look)
         .await
         .unwrap_or_else(|_| Err(format!("it didn't list its tools within {} s", START.as_secs())));
     let (pins, mut left_out) = looked.map_err(fail)?;
-    left_out.extend(offered(name, &pins, server.trust_annotations).1);
+    let (tools, left_out_too) = offered(name, &pins, server.trust_annotations);
+    left_out.extend(left_out_too);
     let differences = known.differences(&pins);
     let packages = package_differences(&known.lock, &pins.lock);
-    Ok(Inspection { pins, packages, differences, left_out })
+    Ok(Inspection { pins, packages, differences, offered: tools.len(), left_out })
 }

@@ -6,7 +6,6 @@ use std::path::Path;
 use berth_core::ProgramState;
 use berth_core::config::{Folders, Loaded, working_directory};
 use berth_core::text::{counted, neutral, neutral_line, shell_word};
-use berth_requests::check_url;
 use berth_terminal::error::CommandError;
 use berth_terminal::exit::Exit;
 use berth_terminal::style::{BAD, FAINT, STRONG, WARNING};
@@ -15,7 +14,7 @@ use clap::Subcommand;
 use serde_json::{Value, json};
 
 use crate::approval::{HostState, Inspection, inspect, states, unpinned};
-use crate::import::{ImportArguments, import};
+use crate::import::{ImportArguments, check_address, check_command, import, kept_files};
 use crate::login::{login, logout};
 use crate::oauth::TokenFile;
 use crate::packages;
@@ -39,7 +38,7 @@ pub enum ServersCommand {
         #[arg(long, value_name = "URL", conflicts_with = "command")]
         url: Option<String>,
         /// The program that is the server, with its arguments
-        #[arg(last = true, required_unless_present = "url", value_name = "COMMAND")]
+        #[arg(last = true, value_name = "COMMAND")]
         command: Vec<String>,
     },
     /// Remove a server from your configuration
@@ -94,12 +93,19 @@ pub async fn run(
     match command {
         ServersCommand::Add { name, url, command } => {
             check_name(name)?;
-            let start = match url {
-                Some(url) => {
-                    check_url(url).map_err(|error| CommandError::Usage(error.to_string()))?;
+            let start = match (url, &command[..]) {
+                (Some(url), _) => {
+                    check_address(url).map_err(CommandError::Usage)?;
                     Start::Url(url)
                 }
-                None => Start::Command(command),
+                (None, []) => {
+                    let message = "add `--url URL`, or `--` and the command that starts the server";
+                    return Err(CommandError::Usage(message.to_owned()));
+                }
+                (None, command) => {
+                    check_command(command).map_err(CommandError::Usage)?;
+                    Start::Command(command)
+                }
             };
             change(file, |text| written::add(text, name, &start))?;
             writeln!(anstream::stderr(), "`berth mcp approve {name}` shows its tools.")?;
@@ -107,7 +113,15 @@ pub async fn run(
         }
         ServersCommand::Remove { name } => {
             check_name(name)?;
-            change(file, |text| written::remove(text, name))?;
+            let mut secrets = Vec::new();
+            change(file, |text| {
+                secrets = written::secret_files(text, name);
+                written::remove(text, name)
+            })?;
+            let kept = kept_files(file, &secrets);
+            if !kept.is_empty() {
+                writeln!(anstream::stderr(), "Files with its secrets stay: {}", kept.join(", "))?;
+            }
             Pins::default().store(folders, name)?;
             TokenFile::new(folders, name, "").write(None)?;
             packages::forget(&folders.server_packages(name), None);
@@ -177,6 +191,8 @@ fn list(config: &Loaded, folders: &Folders, as_json: bool) -> Result<Exit, Comma
         }
         if matches!(state.state, "unapproved" | "changed") {
             writeln!(out, "  run `berth mcp approve {name}`")?;
+        } else if state.logged_out {
+            writeln!(out, "  it had a login, and has none now: run `berth mcp login {name}`")?;
         }
     }
     Ok(Exit::Success)
@@ -247,8 +263,15 @@ async fn approve(
     }
     inspection.pins.store(folders, name)?;
     packages::forget(&folders.server_packages(name), Some(&inspection.pins.lock));
-    let tools = counted(inspection.pins.tools.len() as u64, "tool");
-    writeln!(out, "Approved, with {tools}. It counts for the next call, also in running servers.")?;
+    let tools = counted(inspection.offered as u64, "tool");
+    let left_out = match inspection.left_out.len() {
+        0 => String::new(),
+        many => format!("; {many} left out"),
+    };
+    writeln!(
+        out,
+        "Approved, with {tools}{left_out}. It counts for the next call, also in running servers."
+    )?;
     Ok(Exit::Success)
 }
 

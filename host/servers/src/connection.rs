@@ -24,11 +24,12 @@ use tokio::runtime::{Handle, RuntimeFlavor};
 
 use crate::MAX_TOOLS;
 use crate::client::Client;
-use crate::gate::Ended;
+use crate::gate::{ENDED, Ended};
 use crate::http::Http;
 use crate::inquiries::MAX_QUESTIONS;
 use crate::launch::{Launch, Secrets};
 use crate::pipe::Pipe;
+use crate::words::{how_it_ended, last_words};
 
 /// Time for a server that was told to end.
 const GRACE: Duration = Duration::from_millis(500);
@@ -71,6 +72,31 @@ impl Era {
 
 /// The process of a server, which ends with its owner.
 struct Process(Option<Child>);
+
+impl Process {
+    /// How a program ended by itself before it served, and what to do about it.
+    async fn ending(
+        mut self,
+        launch: &Arc<Launch>,
+        ended: &Ended,
+    ) -> (Option<String>, Option<String>) {
+        let Some(mut child) = self.0.take() else { return (None, None) };
+        let (launch, complaint) = (Arc::clone(launch), ended.complaint());
+        let has_ended = ended.reason() == Some(ENDED);
+        let looked = tokio::task::spawn_blocking(move || {
+            let wait = if has_ended { GRACE } else { Duration::ZERO };
+            child.wait_for_output(Some(Instant::now() + wait), &mut |_| {});
+            let result = child.finished().filter(|_| has_ended).cloned();
+            drop(Self(Some(child)));
+            let result = result?;
+            Some((how_it_ended(&result), launch.hint(&result, &complaint)))
+        });
+        match looked.await {
+            Ok(Some((how, hint))) => (Some(how), hint),
+            _ => (None, None),
+        }
+    }
+}
 
 impl Drop for Process {
     fn drop(&mut self) {
@@ -117,7 +143,7 @@ impl Connection {
             (_, Some(mut place)) => {
                 place.tokens = launch.tokens().await?;
                 let http = Http::new(place, Arc::clone(&ended));
-                Self::begin(http, Process(None), era, ended, asks).await
+                Self::begin(http, Process(None), &launch, era, ended, asks).await
             }
             (Some(mut child), None) => {
                 let streams =
@@ -125,7 +151,7 @@ impl Connection {
                 let process = Process(Some(child));
                 let pipe = Pipe::new(streams, Arc::clone(&ended));
                 let pipe = pipe.map_err(|error| error.to_string())?;
-                Self::begin(pipe, process, era, ended, asks).await
+                Self::begin(pipe, process, &launch, era, ended, asks).await
             }
             (None, None) => Err("it has neither a program nor a URL".to_owned().into()),
         }
@@ -137,12 +163,13 @@ impl Connection {
     /// # Errors
     ///
     /// It can't be asked, for people.
-    pub(crate) async fn challenge(launch: &Launch) -> Result<Option<String>, String> {
+    pub(crate) async fn challenge(launch: &Arc<Launch>) -> Result<Option<String>, String> {
         let Some(place) = launch.place(&Secrets::default())? else { return Ok(None) };
         let ended = Arc::new(Ended::default());
         let http = Http::new(place, Arc::clone(&ended));
         let process = Process(None);
-        let begun = Self::begin(http, process, Era::Unknown, Arc::clone(&ended), false).await;
+        let ended_too = Arc::clone(&ended);
+        let begun = Self::begin(http, process, launch, Era::Unknown, ended_too, false).await;
         if let Ok(connection) = begun {
             // Only its refusal is of interest.
             let _ = connection.tools().await;
@@ -154,6 +181,7 @@ impl Connection {
     async fn begin<T: Transport<RoleClient> + 'static>(
         transport: T,
         process: Process,
+        launch: &Arc<Launch>,
         era: Era,
         ended: Arc<Ended>,
         asks: bool,
@@ -166,7 +194,11 @@ impl Connection {
                     ended.wait_for_complaint().await;
                 }
                 let reason = ended.reason().map_or_else(|| error.to_string(), str::to_owned);
-                let reason = with_complaint(&reason, &ended);
+                let (how, hint) = process.ending(launch, &ended).await;
+                let mut reason = with_complaint(&how.unwrap_or(reason), &ended);
+                if let Some(hint) = hint {
+                    reason = format!("{reason}; {hint}");
+                }
                 Err(OpenError { reason, may_be_era: !ended.is_refused() })
             }
         }
@@ -200,8 +232,14 @@ impl Connection {
     /// Why it can't be used any more.
     pub(crate) fn ended(&self) -> Option<String> {
         let is_over = self.service.is_closed() || self.peer().is_transport_closed();
-        let reason = self.ended.reason().or(is_over.then_some("it ended"))?;
+        let reason = self.ended.reason().or(is_over.then_some(ENDED))?;
         Some(with_complaint(reason, &self.ended))
+    }
+
+    /// Whether it ended because the server doesn't know the session any more, as one that was
+    /// started again.
+    pub(crate) fn is_forgotten(&self) -> bool {
+        self.ended.is_forgotten()
     }
 
     /// Asks a server without a handshake to tell of changed tools, unless it does already: one with
@@ -355,8 +393,14 @@ impl Connection {
     ) -> Result<ServerResult, CallError> {
         let running = self.client.running.add(call);
         let (mut responses, mut state) = (None, None);
-        for _ in 0..=MAX_QUESTIONS {
-            match self.send(request(responses, state), call).await? {
+        for round in 0..=MAX_QUESTIONS {
+            let sent = self.send(request(responses, state), call).await;
+            let answer = sent.map_err(|error| match error {
+                // The rounds before were looked at.
+                CallError::Unheard(reason) if round > 0 => CallError::Lost(reason),
+                error => error,
+            })?;
+            match answer {
                 ServerResult::InputRequiredResult(required) => {
                     if required.input_requests.is_some() && !self.client.asks {
                         return Err(CallError::Refused(
@@ -385,9 +429,10 @@ impl Connection {
             Some(handle) => (&mut handle.rx).await.unwrap_or(Err(ServiceError::TransportClosed)),
             None => Err(ServiceError::TransportClosed),
         };
-        sent.0 = None;
+        let is_unheard = sent.0.take().is_some_and(|handle| self.ended.is_unheard(&handle.id));
         match answer {
             Ok(result) => Ok(result),
+            Err(error) if is_unheard => Err(CallError::Unheard(self.explain(&error))),
             Err(ServiceError::McpError(error)) => {
                 let message = neutral_line(cut(&error.message, 2048));
                 Err(CallError::Refused(format!("error {}: {message}", error.code.0)))
@@ -433,6 +478,8 @@ pub(crate) enum CallError {
     Refused(String),
     /// The connection is lost.
     Lost(String),
+    /// The connection is lost, and the server didn't look at the call.
+    Unheard(String),
 }
 
 /// A request that was sent. Dropped before its answer came, it is cancelled.
@@ -452,10 +499,6 @@ fn with_complaint(reason: &str, ended: &Ended) -> String {
     let reason = neutral_line(cut(reason, 1024));
     match ended.complaint() {
         complaint if complaint.is_empty() => reason,
-        complaint => {
-            let last: Vec<&str> = complaint.lines().rev().take(3).collect();
-            let last: Vec<&str> = last.into_iter().rev().collect();
-            format!("{reason}; its last words: {}", neutral_line(&last.join(" ")))
-        }
+        complaint => format!("{reason}; its last words: {}", last_words(&complaint)),
     }
 }

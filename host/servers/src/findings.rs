@@ -22,10 +22,12 @@ fn finding(server: &ServerState) -> Finding {
     let approve = format!("berth mcp approve {name}");
     let problem = server.hosts.iter().find_map(|host| {
         let problem = host.program.problem.as_ref()?;
-        Some(format!("in the host with process {}: {problem}", host.pid))
+        let text = format!("in the host with process {}: {problem}", host.pid);
+        Some((text, host.program.remedy.clone()))
     });
     if server.state == "approved"
         && problem.is_none()
+        && !server.logged_out
         && let Some(reason) = &server.unpinned
     {
         let fix = format!("name a package and its version in [mcp.servers.{name}]");
@@ -36,15 +38,24 @@ fn finding(server: &ServerState) -> Finding {
         ("changed", ..) => {
             Finding::warning(name, "its table has changed since you approved it", approve)
         }
-        (_, Some(problem), _) => {
-            let fix = format!(
-                "berth mcp list shows its last words; the keys are in [mcp.servers.{name}]"
-            );
+        ("approved", ..) if server.logged_out => {
+            let fix = format!("berth mcp login {name}");
+            Finding::warning(name, "it had a login, and has none now", fix)
+        }
+        (_, Some((problem, remedy)), _) => {
+            let fix = remedy.unwrap_or_else(|| {
+                format!("berth mcp list shows its last words; the keys are in [mcp.servers.{name}]")
+            });
             Finding::warning(name, problem, fix)
         }
         (_, None, Some((tool, reason))) => {
             let fix = "tell the authors of the server";
-            Finding::warning(name, format!("its tool {tool} is left out: {reason}"), fix)
+            let more = match server.left_out.len() - 1 {
+                0 => String::new(),
+                1 => "; 1 more is left out".to_owned(),
+                more => format!("; {more} more are left out"),
+            };
+            Finding::warning(name, format!("its tool {tool} is left out: {reason}{more}"), fix)
         }
         ("disabled", ..) => Finding::ok(name, "disabled"),
         _ => Finding::ok(name, counted(server.tools.len() as u64, "tool")),

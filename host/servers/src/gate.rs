@@ -24,6 +24,9 @@ pub(crate) const LARGE: usize = 64 * 1024;
 /// Most messages in one second that answer no request.
 const MAX_UNASKED: u32 = 500;
 
+/// Why a program is told to have ended that closed its pipes.
+pub(crate) const ENDED: &str = "it ended";
+
 /// Time for the last words of a server that has ended.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 
@@ -39,6 +42,8 @@ pub(crate) struct Ended {
     reason: OnceLock<String>,
     challenge: OnceLock<Option<String>>,
     over: CancellationToken,
+    forgot: OnceLock<()>,
+    unheard: Mutex<HashSet<RequestId>>,
     complaint: Mutex<Vec<u8>>,
     said_all: Notify,
     known: RwLock<Known>,
@@ -88,6 +93,26 @@ impl Ended {
     /// Which authorization it wants, in its own words.
     pub(crate) fn challenge(&self) -> Option<&str> {
         self.challenge.get()?.as_deref()
+    }
+
+    /// The server doesn't know the session any more, so it ended. `request`: the one that it
+    /// answered so, and didn't look at.
+    pub(crate) fn forgotten(&self, request: Option<&RequestId>) {
+        if let Some(id) = request {
+            self.unheard.lock().unwrap_or_else(PoisonError::into_inner).insert(id.clone());
+        }
+        let _ = self.forgot.set(());
+        self.set("it doesn't know the session any more");
+    }
+
+    /// Whether it ended because the server doesn't know the session any more.
+    pub(crate) fn is_forgotten(&self) -> bool {
+        self.forgot.get().is_some()
+    }
+
+    /// Whether the server answered this request so, and didn't look at it.
+    pub(crate) fn is_unheard(&self, request: &RequestId) -> bool {
+        self.unheard.lock().unwrap_or_else(PoisonError::into_inner).contains(request)
     }
 
     /// Waits until there is a reason.

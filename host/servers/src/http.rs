@@ -20,7 +20,7 @@ use rmcp::transport::streamable_http_client::{
     StreamableHttpPostResponse,
 };
 use rmcp::transport::{Transport, WorkerTransport};
-use serde_json::json;
+use serde_json::{Value, json};
 use sse_stream::Sse;
 use tokio::sync::mpsc;
 use url::Url;
@@ -221,7 +221,7 @@ impl HttpClient {
         let answer = self.send(request).await?;
         let status = answer.status();
         if status == StatusCode::NOT_FOUND && session.is_some() {
-            return Err(StreamableHttpError::SessionExpired);
+            return Err(self.forgotten(&message));
         }
         let ClientJsonRpcMessage::Request(request) = &message else {
             return match status.is_success() {
@@ -232,6 +232,14 @@ impl HttpClient {
                 ))),
             };
         };
+        if status == StatusCode::BAD_REQUEST && session.is_some() {
+            let bytes = self.message(answer).await?;
+            if denies_session(&bytes) {
+                return Err(self.forgotten(&message));
+            }
+            let refusal = self.answer(request, status, bytes).await?;
+            return Ok(StreamableHttpPostResponse::Json(refusal, None));
+        }
         let new_session = self.session(&answer)?;
         let refused = |why: String| {
             Ok(StreamableHttpPostResponse::Json(refusal(request, why), new_session.clone()))
@@ -361,6 +369,16 @@ impl HttpClient {
         }
     }
 
+    /// Ends the connection, whose session the server doesn't know any more.
+    fn forgotten(&self, message: &ClientJsonRpcMessage) -> Error {
+        let request = match message {
+            ClientJsonRpcMessage::Request(request) => Some(&request.id),
+            _ => None,
+        };
+        self.0.ended.forgotten(request);
+        StreamableHttpError::SessionExpired
+    }
+
     /// Ends the connection.
     fn end(&self, reason: String) -> Error {
         self.0.ended.set(reason.clone());
@@ -390,6 +408,18 @@ fn media_type(answer: &Response) -> String {
 fn is_listening(message: &ClientJsonRpcMessage) -> bool {
     matches!(message, ClientJsonRpcMessage::Request(request)
         if matches!(request.request, ClientRequest::SubscriptionsListenRequest(_)))
+}
+
+/// Whether a refusal (400) is about the session and not about the request: it names no request, or
+/// a session. Servers that forget their sessions answer so, where 404 is prescribed.
+fn denies_session(body: &[u8]) -> bool {
+    let says = |text: &str| text.to_ascii_lowercase().contains("session");
+    let Ok(body) = serde_json::from_slice::<Value>(body) else {
+        return says(&String::from_utf8_lossy(&body[..body.len().min(REASON)]));
+    };
+    let Some(error) = body.get("error") else { return false };
+    let message = error.get("message").and_then(Value::as_str).unwrap_or_default();
+    body.get("id").is_none_or(Value::is_null) || says(message)
 }
 
 /// Whether it asks which revisions the server speaks.
@@ -490,6 +520,8 @@ impl Http {
     pub(crate) fn new(place: Place, ended: Arc<Ended>) -> Self {
         let mut config = StreamableHttpClientTransportConfig::with_uri(place.url.as_str());
         config.max_sse_event_size = MAX_MESSAGE;
+        // The library would repeat a call in a new session without a look at the tools there.
+        config.reinit_on_expired_session = false;
         let client = HttpClient(Arc::new(Inner {
             place,
             ended: Arc::clone(&ended),

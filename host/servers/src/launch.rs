@@ -10,7 +10,7 @@ use berth_egress::{SecretValue, read};
 use berth_policy::egress::Placement;
 use berth_requests::{Credential, Door, check_url};
 use berth_system::confine::{Tree, TreeAccess};
-use berth_system::process::{Child, Command};
+use berth_system::process::{Child, Command, CommandResult};
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
@@ -19,6 +19,7 @@ use crate::gate::Ended;
 use crate::http::Place;
 use crate::oauth::{TokenFile, Tokens};
 use crate::packages::{self, Line};
+use crate::words::Missing;
 
 /// The latest time of a process: no server lasts so long.
 const FOREVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
@@ -108,6 +109,11 @@ impl Launch {
         Ok(Self { lock, ..self })
     }
 
+    /// The name of its table.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
     /// The lock of its packages.
     pub(crate) fn lock(&self) -> &str {
         &self.lock
@@ -190,9 +196,7 @@ impl Launch {
                 let program = fetched.program.display().to_string();
                 std::iter::once(program).chain(line.arguments).collect()
             }
-            None => {
-                std::iter::once(&self.server.command).chain(&self.server.args).cloned().collect()
-            }
+            None => std::iter::once(self.program()).chain(self.server.args.clone()).collect(),
         };
         let mut environment = places.environment.clone();
         for (name, value) in &secrets.0 {
@@ -213,6 +217,32 @@ impl Launch {
         let end = Instant::now() + FOREVER;
         Child::start(&places.places, &command, 0, end, &CancellationToken::new())
             .map_err(|error| error.to_string())
+    }
+
+    /// Its program, with the home folder in place of `~`.
+    fn program(&self) -> String {
+        let (command, home) = (&self.server.command, &self.around.folders.home);
+        let below = home.as_ref().zip(command.strip_prefix("~/"));
+        let path =
+            below.and_then(|(home, rest)| home.join(rest).into_os_string().into_string().ok());
+        path.unwrap_or_else(|| command.clone())
+    }
+
+    /// What to do about a program that ended so, with these last words, if it or one that it needs
+    /// wasn't found. Blocks.
+    pub(crate) fn hint(&self, result: &CommandResult, complaint: &str) -> Option<String> {
+        let places = self.places().ok()?;
+        let missing = Missing {
+            server: &self.name,
+            program: &self.program(),
+            directory: &self.directory(&places),
+            path: places
+                .environment
+                .iter()
+                .find(|(name, _)| name == "PATH")
+                .map(|(_, path)| &**path),
+        };
+        missing.hint(result, complaint)
     }
 
     /// Where a server at a URL is. `None`: it is a program.

@@ -35,12 +35,13 @@ mod pipe;
 mod registry;
 mod running;
 mod server;
+mod words;
 mod written;
 
 pub use approval::{HostState, Inspection, PackageDifference, ServerState, inspect, states};
 pub use commands::{ServersCommand, run};
 pub use findings::findings;
-pub use import::{ImportArguments, moved};
+pub use import::{ImportArguments, Moved, moved};
 pub use pins::{PinnedOffers, PinnedTool, Pins, ToolDifference};
 pub use registry::Servers;
 

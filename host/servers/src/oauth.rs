@@ -90,6 +90,13 @@ impl TokenFile {
         Ok(self.read_kept()?.credentials)
     }
 
+    /// Whether there was a login at this URL that brought tokens, and there are none now. Blocks.
+    pub(crate) fn is_logged_out(&self) -> bool {
+        let kept = || state::read::<Kept>(&self.folder, &self.file()).ok();
+        self.may_be()
+            && kept().is_some_and(|kept| kept.url == self.url && kept.credentials.is_none())
+    }
+
     /// What the file has for this URL.
     fn read_kept(&self) -> Result<Kept, HostError> {
         let kept: Kept = state::read(&self.folder, &self.file())?;

@@ -17,6 +17,8 @@ pub struct Pins {
     /// The digest of how it is started: command, arguments, environment and grants, or its URL and
     /// headers; and the names and sources of its secrets. Empty: nothing was approved.
     pub start: String,
+    /// The number of the approval, so that each one is a change for running hosts.
+    pub approval: u64,
     /// The revision of the protocol that it speaks.
     pub protocol: String,
     /// Its own name.
@@ -107,14 +109,15 @@ impl Pins {
         state::read(&folders.servers(), &file(name))
     }
 
-    /// Stores these pins for the server `name`. Blocks.
+    /// Stores these pins for the server `name`, as another approval. Blocks.
     ///
     /// # Errors
     ///
     /// They can't be written.
     pub fn store(&self, folders: &Folders, name: &str) -> Result<(), HostError> {
         state::update(&folders.servers(), &file(name), |pins: &mut Self| {
-            pins.clone_from(self);
+            let approval = pins.approval.wrapping_add(1);
+            *pins = Self { approval, ..self.clone() };
             Ok(())
         })
     }

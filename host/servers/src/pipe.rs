@@ -12,7 +12,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::unix::pipe::{Receiver, Sender};
 use tokio::sync::mpsc;
 
-use crate::gate::{Ended, Gate, LARGE, MAX_MESSAGE, Pending, check, parse};
+use crate::gate::{ENDED, Ended, Gate, LARGE, MAX_MESSAGE, Pending, check, parse};
 
 /// Time for one message to be taken by the server.
 const TAKE: Duration = Duration::from_secs(10);
@@ -38,12 +38,13 @@ impl Pipe {
         let (to, messages) = mpsc::channel(16);
         let pending = Pending::default();
         let gate = Gate::new(pending.clone());
-        let reader = Reader { to, gate, ended: Arc::clone(&ended) };
+        let mut reader = Reader { to, gate, ended: Arc::clone(&ended) };
         let reading = {
             let ended = Arc::clone(&ended);
             tokio::spawn(async move {
-                let reason = reader.read(stdout).await;
-                ended.set(reason);
+                // The reason is there before the channel is closed.
+                ended.set(reader.read(stdout).await);
+                drop(reader);
             })
         };
         // It ends with the server.
@@ -79,7 +80,7 @@ impl Transport<RoleClient> for Pipe {
             // Half a message may be in the pipe, so nothing can follow.
             written.inspect_err(|error| {
                 ended.set(match error.kind() {
-                    io::ErrorKind::BrokenPipe => "it ended".to_owned(),
+                    io::ErrorKind::BrokenPipe => ENDED.to_owned(),
                     _ => error.to_string(),
                 });
                 stop.abort();
@@ -106,12 +107,12 @@ struct Reader {
 
 impl Reader {
     /// Reads until the end. Returns why it ended.
-    async fn read(mut self, mut stdout: Receiver) -> String {
+    async fn read(&mut self, mut stdout: Receiver) -> String {
         let mut line = Vec::new();
         let mut buffer = vec![0; LARGE];
         loop {
             let read = match stdout.read(&mut buffer).await {
-                Ok(0) => return "it ended".to_owned(),
+                Ok(0) => return ENDED.to_owned(),
                 Ok(read) => read,
                 Err(error) => return format!("it can't be read: {error}"),
             };
@@ -170,9 +171,9 @@ mod tests {
         let (to, mut messages) = mpsc::channel(1000);
         let waiting = Pending::default();
         pending.iter().for_each(|id| waiting.add(RequestId::Number(*id)));
-        let reader = Reader { to, gate: Gate::new(waiting), ended: Arc::default() };
+        let mut reader = Reader { to, gate: Gate::new(waiting), ended: Arc::default() };
         let (mut sender, receiver) = tokio::net::unix::pipe::pipe().expect("a pipe");
-        let reading = tokio::spawn(reader.read(receiver));
+        let reading = tokio::spawn(async move { reader.read(receiver).await });
         // A reader that gives up closes the pipe.
         let _ = sender.write_all(text).await;
         drop(sender);

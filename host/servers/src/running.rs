@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use berth_core::text::neutral_line;
+use berth_core::text::{cut, neutral_line};
 use berth_core::{ProgramState, ProviderState};
 use tokio::sync::{Mutex, OwnedMutexGuard, Semaphore};
 
@@ -12,7 +12,7 @@ use crate::START;
 use crate::connection::{Connection, Era};
 use crate::definitions::checked;
 use crate::launch::Launch;
-use crate::pins::Pins;
+use crate::pins::{PinnedTool, Pins};
 
 /// Calls of one server at the same time; further ones wait.
 const MAX_CALLS: usize = 16;
@@ -22,6 +22,9 @@ const MAX_TIMEOUTS: u32 = 2;
 
 /// The longest pause before a server that failed is started again.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+
+/// Bytes of a tool's name that are shown.
+const MAX_NAME: usize = 64;
 
 /// A server that ends sooner after its start has failed.
 pub(crate) const LASTED: Duration = Duration::from_secs(10);
@@ -58,6 +61,11 @@ pub(crate) struct State {
 }
 
 impl State {
+    /// Whether this is the session with it.
+    pub(crate) fn has(&self, connection: &Arc<Connection>) -> bool {
+        self.connection.as_ref().is_some_and(|current| Arc::ptr_eq(current, connection))
+    }
+
     /// Ends a server that answers nothing any more. The next call starts it again.
     pub(crate) fn count_timeout(&mut self) {
         self.timeouts += 1;
@@ -98,12 +106,27 @@ impl Running {
         tokio::spawn(starting).await.map_err(|error| error.to_string())
     }
 
+    /// Which approved tools it offered otherwise, or no longer, when it was asked the last time.
+    fn changed(&self, state: &State) -> Option<String> {
+        state.started?;
+        let differs = |pin: &&PinnedTool| state.current.get(&pin.name) != Some(&pin.digest);
+        let held: Vec<&PinnedTool> = self.pins.tools.iter().filter(differs).collect();
+        let name = neutral_line(cut(&held.first()?.name, MAX_NAME));
+        let more = match held.len() - 1 {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        let approve = format!("`berth mcp approve {}`", self.launch.name());
+        Some(format!("its tools aren't as they were approved: `{name}`{more}; {approve} shows how"))
+    }
+
     /// What it is doing, for people.
     pub(crate) fn describe(&self, provider: &str) -> ProviderState {
         let mut described = ProviderState {
             provider: provider.to_owned(),
             state: ProgramState::Idle,
             problem: None,
+            remedy: None,
             complaint: String::new(),
         };
         let Ok(state) = self.state.try_lock() else {
@@ -111,7 +134,12 @@ impl Running {
             return described;
         };
         let now = Instant::now();
+        if let Some(changed) = self.changed(&state) {
+            described.problem = Some(changed);
+            described.remedy = Some(format!("berth mcp approve {}", self.launch.name()));
+        }
         if let Some((until, reason)) = &state.paused {
+            described.remedy = None;
             described.problem = Some(neutral_line(reason));
             let left = until.saturating_duration_since(now);
             if !left.is_zero() {
@@ -144,25 +172,35 @@ async fn start(
     now: Instant,
 ) -> OwnedMutexGuard<State> {
     let running = state.connection.take();
-    let is_new = running.is_none();
     let idle = Duration::from_secs(launch.server.idle_secs.get());
     let open = async {
-        let connection = match running {
-            Some(connection) => connection,
-            None => Arc::new(Connection::open(launch, era).await?),
+        let listed = match running {
+            Some(connection) => match connection.tools().await {
+                Ok(tools) => Some((connection, false, tools)),
+                Err(_) if connection.is_forgotten() => None,
+                Err(reason) => return Err(reason),
+            },
+            None => None,
         };
-        let tools = connection.tools().await?;
+        let (connection, is_new, tools) = match listed {
+            Some(listed) => listed,
+            None => {
+                let connection = Arc::new(Connection::open(launch, era).await?);
+                let tools = connection.tools().await?;
+                (connection, true, tools)
+            }
+        };
         // Hashing and compiling schemas takes time.
         let (pins, _) = tokio::task::spawn_blocking(move || checked(&tools))
             .await
             .map_err(|error| error.to_string())?;
-        Ok((connection, pins))
+        Ok((connection, is_new, pins))
     };
     let opened = tokio::time::timeout(START, open)
         .await
         .unwrap_or_else(|_| Err(format!("it didn't start within {} s", START.as_secs())));
     match opened {
-        Ok((connection, pins)) => {
+        Ok((connection, is_new, pins)) => {
             state.current = pins.into_iter().map(|pin| (pin.name, pin.digest)).collect();
             if is_new {
                 state.started = Some(now);

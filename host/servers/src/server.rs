@@ -37,6 +37,13 @@ pub(crate) struct Server {
     version: Mutex<String>,
 }
 
+/// What came of one attempt at a call.
+enum Attempt {
+    Done(Outcome),
+    /// The server didn't look at it: it doesn't know the session any more.
+    Unheard(Failure),
+}
+
 /// The name of a server's provider.
 pub(crate) fn provider_name(server: &str) -> String {
     format!("mcp.{server}")
@@ -71,7 +78,8 @@ impl Server {
         state.last_call = Some(Instant::now());
         let lost = state.connection.as_ref().and_then(|connection| connection.ended());
         if let Some(reason) = lost {
-            if state.started.is_some_and(|started| started.elapsed() < LASTED) {
+            let is_forgotten = state.connection.as_ref().is_some_and(|it| it.is_forgotten());
+            if !is_forgotten && state.started.is_some_and(|started| started.elapsed() < LASTED) {
                 state.fail(reason);
             } else {
                 state.connection = None;
@@ -129,12 +137,29 @@ impl Server {
         let asked = self.offers.asked(call).transpose()?;
         let tool = self.tools.get(&call.tool);
         let _place = self.running.calls.acquire().await;
+        match self.attempt(call, asked.as_ref(), tool).await? {
+            Attempt::Done(outcome) => outcome,
+            // It may have been started again: one more try, in a new session.
+            Attempt::Unheard(_) => match self.attempt(call, asked.as_ref(), tool).await? {
+                Attempt::Done(outcome) => outcome,
+                Attempt::Unheard(failure) => Err(failure),
+            },
+        }
+    }
+
+    /// Tries a call once.
+    async fn attempt(
+        &self,
+        call: &Call,
+        asked: Option<&Asked>,
+        tool: Option<&OfferedTool>,
+    ) -> Result<Attempt, Failure> {
         let (connection, answer) = match (asked, tool) {
             (Some(asked), _) => {
                 let connection = self.connection(None).await?;
                 let answer = match asked {
-                    Asked::Resource(uri) => connection.read(&uri, call).await.map(resource),
-                    Asked::Prompt(params) => connection.prompt(&params, call).await.map(prompt),
+                    Asked::Resource(uri) => connection.read(uri, call).await.map(resource),
+                    Asked::Prompt(params) => connection.prompt(params, call).await.map(prompt),
                 };
                 (connection, answer)
             }
@@ -156,21 +181,25 @@ impl Server {
             Ok(result) => {
                 (state.failures, state.paused, state.timeouts) = (0, None, 0);
                 drop(state);
-                masked(result, connection.ended_state())
+                Ok(Attempt::Done(masked(result, connection.ended_state())))
             }
             Err(CallError::Refused(reason)) => {
                 let message = format!("the server `{}` refused the call: {reason}", self.server);
                 Err(Failure::new(Category::PermanentFailure, message))
             }
             Err(CallError::Lost(reason)) => {
-                let is_current = state
-                    .connection
-                    .as_ref()
-                    .is_some_and(|current| Arc::ptr_eq(current, &connection));
-                if is_current {
+                if state.has(&connection) && connection.is_forgotten() {
+                    state.connection = None;
+                } else if state.has(&connection) {
                     state.fail(reason.clone());
                 }
                 Err(self.unavailable(&reason))
+            }
+            Err(CallError::Unheard(reason)) => {
+                if state.has(&connection) {
+                    state.connection = None;
+                }
+                Ok(Attempt::Unheard(self.unavailable(&reason)))
             }
         }
     }

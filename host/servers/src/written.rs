@@ -1,5 +1,6 @@
 //! Servers in the text of a `berth.toml`.
 
+use berth_clients::without_tables;
 use toml_edit::{Array, DocumentMut, Item, Table, value};
 
 /// What a new server is.
@@ -66,10 +67,22 @@ pub(crate) fn shown(name: &str, table: &Table) -> String {
 /// The text isn't TOML, or it has no such server.
 pub(crate) fn remove(text: &str, name: &str) -> Result<String, String> {
     let mut document = parsed(text)?;
-    match servers(&mut document)?.remove(name) {
-        Some(_) => Ok(document.to_string()),
-        None => Err(format!("it has no [mcp.servers.{name}]")),
+    if !servers(&mut document)?.contains_key(name) {
+        return Err(format!("it has no [mcp.servers.{name}]"));
     }
+    without_tables(text, &["mcp", "servers"], &[name.to_owned()])
+}
+
+/// The files that the secrets of a server name.
+pub(crate) fn secret_files(text: &str, name: &str) -> Vec<String> {
+    let Ok(document) = parsed(text) else { return Vec::new() };
+    let server =
+        ["mcp", "servers", name].iter().try_fold(document.as_item(), |it, key| it.get(key));
+    let Some(server) = server else { return Vec::new() };
+    let tables = [server.get("secrets"), server.get("oauth").and_then(|it| it.get("secrets"))];
+    let secrets = tables.into_iter().flatten().filter_map(Item::as_table_like);
+    let secrets = secrets.flat_map(|secrets| secrets.iter().map(|(_, secret)| secret));
+    secrets.filter_map(|secret| secret.get("file")?.as_str().map(str::to_owned)).collect()
 }
 
 fn parsed(text: &str) -> Result<DocumentMut, String> {
@@ -114,6 +127,9 @@ mod tests {
         let two = add(&after, "git", &Start::Command(&words(&["uvx"]))).expect("it is added");
         assert_eq!(remove(&two, "git").expect("it is removed"), after);
         assert!(remove(&after, "git").is_err());
+        let header =
+            "# Read the guide first.\n\n# the clock\n[mcp.servers.time]\ncommand = \"x\"\n";
+        assert_eq!(remove(header, "time").as_deref(), Ok("# Read the guide first.\n"));
         assert!(add("mcp = 1", "a", &Start::Command(&words(&["x"]))).is_err());
         assert!(add("", "a", &Start::Command(&[])).is_err());
         let at = add("", "a", &Start::Url("https://a.example/mcp")).expect("it is added");

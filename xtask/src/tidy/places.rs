@@ -248,11 +248,12 @@ const OPEN_BENEATH: [&str; 8] = [
 ];
 
 /// The files that open other paths, and what these are. A front end opens the paths of its user.
-const OPEN_OWN: [&str; 42] = [
+const OPEN_OWN: [&str; 43] = [
     "host/agent/src/instructions.rs", // AGENTS.md in the working directory and above
     "host/agent/src/record/store.rs", // Berth's own sessions
     "host/servers/src/import/found.rs", // the files of MCP clients
     "host/servers/src/packages/fetched.rs", // the packages of servers, in Berth's cache
+    "host/servers/src/words.rs",      // the commands that the operator names
     "host/authoring/", // the folders of authors, whose programs it runs with their rights
     "host/builtins/build.rs", // the components, while Berth is built
     "host/cli/",       // the paths on the command line

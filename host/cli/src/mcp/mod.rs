@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 
 use berth_clients::{CLIENTS, Client, ServerConfig, edit, runner, without};
 use berth_core::HostError;
-use berth_core::config::{Folders, Mcp};
+use berth_core::config::Folders;
 use berth_core::text::neutral;
+use berth_servers::Moved;
 use clap::Parser;
 use serde_json::{Map, Value, json};
 
@@ -121,14 +122,23 @@ fn show_client(
         return Ok(Exit::Success);
     }
     let ours = match config.replace {
-        true => host::load(options, &Folders::from_environment()?)?.config.mcp,
-        false => Mcp::default(),
+        true => {
+            let folders = Folders::from_environment()?;
+            Some((host::load(options, &folders)?, folders))
+        }
+        false => None,
     };
+    let ours = ours.as_ref().map(|(ours, folders)| (ours, folders));
+    let mut moved = Moved::default();
     let changed = changed_file::change(&file, config.project, |before| {
-        let moved = berth_servers::moved(client, before, &ours)?;
-        let rest = without(client.format, before, table, &moved)?;
+        moved = berth_servers::moved(client, before, ours)?;
+        let rest = without(client.format, before, table, &moved.names)?;
         edit(client.format, &rest, table, &config.name, &entry)
     })?;
+    let changed = changed.map(|diff| moved.hide(&diff));
+    for note in &moved.notes {
+        writeln!(anstream::stderr(), "{note}")?;
+    }
     if config.json {
         let changed = json!({ "client": client.name, "file": file, "changed": changed.is_some(), "diff": changed });
         writeln!(std::io::stdout().lock(), "{changed:#}")?;

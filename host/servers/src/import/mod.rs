@@ -1,10 +1,11 @@
 //! `berth mcp import`: the servers of MCP clients become servers of Berth.
 
 mod found;
+mod moved;
 mod table;
 
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use berth_clients::{CLIENTS, Client};
 use berth_core::HostError;
@@ -18,10 +19,13 @@ use berth_terminal::{changed_file, nearest::nearest};
 use clap::Args;
 
 use crate::written;
-use found::{Found, found};
-use table::{Imported, imported};
+use found::{files, found};
+use moved::listed;
+use table::{Imported, Place, imported};
 
-pub use found::moved;
+pub(crate) use found::kept_files;
+pub use moved::{Moved, moved};
+pub(crate) use table::{check_address, check_command};
 
 /// The folder of the secrets that were imported, beside `berth.toml`.
 const SECRETS: &str = "secrets";
@@ -52,38 +56,28 @@ pub(crate) fn import(
     config: &Loaded,
     confirm: impl FnOnce(&str) -> Result<bool, CommandError>,
 ) -> Result<Exit, CommandError> {
-    let clients = match &arguments.client {
-        Some(name) => vec![named(name)?],
-        None => CLIENTS.iter().collect(),
-    };
     let mut out = anstream::stdout();
-    let (mut tables, mut looked): (Vec<Imported>, u64) = (Vec::new(), 0);
-    for client in clients {
-        let Some((path, all)) = found(client, arguments.project)? else { continue };
-        looked += 1;
-        let path = neutral_line(&path.display().to_string());
-        writeln!(out, "{STRONG}{}{STRONG:#} {FAINT}{path}{FAINT:#}", client.title)?;
-        for Found { name, server } in all {
-            let new = server.and_then(|server| imported(&name, server, config, &tables));
-            let new = new.and_then(|new| checked(new, folders));
-            let name = neutral_line(cut(&name, 128));
-            match new {
-                Ok(new) => {
-                    writeln!(out, "  {name}")?;
-                    tables.push(new);
-                }
-                Err(reason) => writeln!(out, "  {name} is left out: {}", neutral_line(&reason))?,
+    let folder = secrets_beside(file);
+    let read = read_all(&mut out, arguments, folders, config, &files(&folder)?)?;
+    let tables = read.tables;
+    let broken = match &read.broken[..] {
+        [] => Ok(Exit::Success),
+        broken => Err(CommandError::Usage(broken.join("; "))),
+    };
+    if tables.is_empty() {
+        if read.looked > 0 {
+            writeln!(out, "No server is to be added.")?;
+        } else if broken.is_ok() {
+            writeln!(out, "None of the files is there:")?;
+            for path in &read.absent {
+                writeln!(out, "  {path}")?;
             }
         }
-    }
-    if tables.is_empty() {
-        let found = if looked == 0 { "No such file is there" } else { "No server is to be added" };
-        writeln!(out, "{found}.")?;
-        return Ok(Exit::Success);
+        return broken;
     }
     let shown = neutral_line(&file.display().to_string());
     writeln!(out, "\nThis is to be added to {shown}:")?;
-    for Imported { name, table, secrets } in &tables {
+    for Imported { name, table, secrets, .. } in &tables {
         writeln!(out, "\n{}", neutral(&written::shown(name, table)))?;
         for (secret, _) in secrets {
             writeln!(out, "{FAINT}# its value goes into {SECRETS}/{secret}{FAINT:#}")?;
@@ -94,7 +88,7 @@ pub(crate) fn import(
         writeln!(out, "Nothing was changed.")?;
         return Ok(Exit::Denied);
     }
-    store(file, &tables)?;
+    store(file, &folder, &tables)?;
     writeln!(
         out,
         "\nThey have no folder, and no network unless it stands there. Add what each needs, then see \
@@ -103,7 +97,81 @@ pub(crate) fn import(
     for Imported { name, .. } in &tables {
         writeln!(out, "  berth mcp approve {name}")?;
     }
-    Ok(Exit::Success)
+    broken
+}
+
+/// What the files of clients have.
+#[derive(Default)]
+struct Read {
+    tables: Vec<Imported>,
+    looked: usize,
+    /// The files that aren't there.
+    absent: Vec<String>,
+    /// The files that can't be read, each with the reason.
+    broken: Vec<String>,
+}
+
+/// Reads the files of clients, and shows what is in them. `files`: those with secrets now.
+fn read_all(
+    out: &mut impl Write,
+    arguments: &ImportArguments,
+    folders: &Folders,
+    config: &Loaded,
+    files: &[String],
+) -> Result<Read, CommandError> {
+    let clients = match &arguments.client {
+        Some(name) => vec![named(name)?],
+        None => CLIENTS.iter().collect(),
+    };
+    let mut read = Read::default();
+    for client in clients {
+        let path = match arguments.project {
+            true if arguments.client.is_none() && client.project.is_none() => None,
+            true => Some(client.project_file().map_err(CommandError::Usage)?),
+            false => client.read_file().map_err(CommandError::Usage)?,
+        };
+        let Some(path) = path else { continue };
+        let shown = neutral_line(&path.display().to_string());
+        let all = match found(client, &path) {
+            Ok(None) => {
+                read.absent.push(shown);
+                continue;
+            }
+            Ok(Some(all)) => all,
+            Err(reason) => {
+                read.broken.push(format!("{shown}: {reason}"));
+                continue;
+            }
+        };
+        read.looked += 1;
+        writeln!(out, "{STRONG}{}{STRONG:#} {FAINT}{shown}{FAINT:#}", client.title)?;
+        for (name, server) in all {
+            let others = &read.tables;
+            let place = Place { client: client.title, config, others, files };
+            let new = server.and_then(|server| imported(&name, server, &place));
+            let new = new.and_then(|new| checked(new, folders));
+            let name = neutral_line(cut(&name, 128));
+            match new {
+                Ok(new) => {
+                    let is_off = new.table.contains_key("enabled");
+                    let off = if is_off { ", switched off there and here" } else { "" };
+                    writeln!(out, "  {name}{off}")?;
+                    if !new.further.is_empty() {
+                        let further = listed(&new.further);
+                        writeln!(out, "    not taken over: {further}")?;
+                    }
+                    read.tables.push(new);
+                }
+                Err(reason) => writeln!(out, "  {name} is left out: {}", neutral_line(&reason))?,
+            }
+        }
+    }
+    Ok(read)
+}
+
+/// The folder of the secrets of the user's `berth.toml`.
+fn secrets_beside(file: &Path) -> PathBuf {
+    file.parent().unwrap_or(Path::new(".")).join(SECRETS)
 }
 
 /// A server that the configuration takes: a name of a variable that it doesn't know would keep the
@@ -134,22 +202,36 @@ fn named(name: &str) -> Result<&'static Client, CommandError> {
     })
 }
 
-/// Writes the secrets, and then the tables that name them.
-fn store(file: &Path, tables: &[Imported]) -> Result<(), CommandError> {
-    let folder = file.parent().unwrap_or(Path::new(".")).join(SECRETS);
-    let failed = || HostError::io(format!("writing secrets into {}", folder.display()));
-    let secrets: Vec<&(String, String)> =
-        tables.iter().flat_map(|imported| &imported.secrets).collect();
-    if !secrets.is_empty() {
-        let folder = PrivateFolder::make(&folder).map_err(failed())?;
-        for (name, value) in secrets {
-            folder.put(name, value.as_bytes()).map_err(failed())?;
+/// Writes the secrets, and then the tables that name them. No file is replaced. The secrets are
+/// removed again if the tables can't be written.
+fn store(file: &Path, folder: &Path, tables: &[Imported]) -> Result<(), CommandError> {
+    let failed = |name: &str| HostError::io(format!("writing {}", folder.join(name).display()));
+    let tables_of = || tables.iter().map(|imported| (imported.name.as_str(), &imported.table));
+    let change =
+        || changed_file::change(file, false, |text| written::add_tables(text, tables_of()));
+    if tables.iter().all(|imported| imported.secrets.is_empty()) {
+        return change().map(drop);
+    }
+    let private = PrivateFolder::make(folder).map_err(failed(""))?;
+    let mut stored = Vec::new();
+    let mut store = || {
+        for (name, value) in tables.iter().flat_map(|imported| &imported.secrets) {
+            let new = format!("{name}.new.{}", std::process::id());
+            private.put(&new, value.as_bytes()).map_err(failed(name))?;
+            // This refuses a name that was taken meanwhile.
+            if let Err(error) = private.rename(&new, name) {
+                let _ = private.remove(&new);
+                return Err(failed(name)(error).into());
+            }
+            stored.push(name);
+        }
+        change().map(drop)
+    };
+    let done = store();
+    if done.is_err() {
+        for name in stored {
+            let _ = private.remove(name);
         }
     }
-    changed_file::change(file, false, |text| written::add_tables(text, tables_of(tables)))?;
-    Ok(())
-}
-
-fn tables_of(tables: &[Imported]) -> impl Iterator<Item = (&str, &toml_edit::Table)> {
-    tables.iter().map(|imported| (imported.name.as_str(), &imported.table))
+    done
 }

@@ -1,6 +1,6 @@
 //! The table of an imported server.
 
-use berth_clients::{NamedServer, variable};
+use berth_clients::{NamedServer, ServerEntry, variable};
 use berth_core::config::Loaded;
 use berth_redaction::{Keys, field, text};
 use berth_requests::check_url;
@@ -18,67 +18,134 @@ pub(super) struct Imported {
     pub(super) table: Table,
     /// Files with secrets: their names and contents.
     pub(super) secrets: Vec<(String, String)>,
+    /// The client that names it, and its name there.
+    pub(super) origin: (&'static str, String),
+    /// What the client's entry says that isn't taken over.
+    pub(super) further: Vec<String>,
+}
+
+/// What an imported server has to fit to.
+pub(super) struct Place<'a> {
+    /// The title of its client.
+    pub(super) client: &'static str,
+    pub(super) config: &'a Loaded,
+    /// Those that are imported with it.
+    pub(super) others: &'a [Imported],
+    /// The names of the files in the folder of secrets.
+    pub(super) files: &'a [String],
 }
 
 /// The table of a server of a client, unless its name is taken or it can't be used.
 pub(super) fn imported(
-    name: &str,
-    server: NamedServer,
-    config: &Loaded,
-    others: &[Imported],
+    own_name: &str,
+    entry: ServerEntry,
+    place: &Place<'_>,
 ) -> Result<Imported, String> {
-    let name = fitted(name)?;
-    let mcp = &config.config.mcp;
-    match () {
-        () if mcp.servers.contains_key(&name) => {
-            return Err(format!("your configuration has [mcp.servers.{name}] already"));
-        }
-        () if config.config.plugins.contains_key(&name) => {
-            return Err(format!("a plugin is called `{name}`"));
-        }
-        () if others.iter().any(|other| other.name == name) => {
-            return Err(format!("another client has a server `{name}` too"));
-        }
-        () => {}
+    let name = fitted(own_name)?;
+    let config = &place.config.config;
+    if config.mcp.servers.contains_key(&name) {
+        return Err(format!("your configuration has [mcp.servers.{name}] already"));
     }
-    let mut imported = Imported { name, table: Table::new(), secrets: Vec::new() };
-    match server {
+    if config.plugins.contains_key(&name) {
+        return Err(format!("a plugin is called `{name}`"));
+    }
+    if let Some(Imported { origin: (client, other), .. }) =
+        place.others.iter().find(|other| other.name == name)
+    {
+        return Err(match *client == place.client {
+            true => format!("it would be called `{name}`, as `{other}` of the same file is"),
+            false => format!("{client} has a server `{name}` too"),
+        });
+    }
+    let mut imported = Imported {
+        name,
+        table: Table::new(),
+        secrets: Vec::new(),
+        origin: (place.client, own_name.to_owned()),
+        further: entry.further,
+    };
+    match entry.server {
         NamedServer::Program { words, variables } => {
-            let [program, arguments @ ..] = &words[..] else {
-                return Err("its command is empty".to_owned());
-            };
-            if let Some(at) = arguments.iter().position(|word| has_secret(word)) {
-                return Err(format!(
-                    "its argument {} looks like a credential, which a berth.toml is no place for: \
-                     pass it in a variable",
-                    at + 1
-                ));
-            }
+            check_command(&words)?;
+            let [program, arguments @ ..] = &words[..] else { return Err(EMPTY.to_owned()) };
             imported.table.insert("command", value(program));
             if !arguments.is_empty() {
                 imported.table.insert("args", value(arguments.iter().collect::<Array>()));
             }
             imported.add_presets(program);
             for (variable, value) in &variables {
-                imported.add_variable(variable, value)?;
+                imported.add_variable(variable, value, place)?;
             }
         }
         NamedServer::Url { url, headers, token_variable } => {
-            if has_secret(&url) {
-                return Err("its address holds what looks like a credential: give it in a header"
-                    .to_owned());
-            }
-            check_url(&url).map_err(|error| error.to_string())?;
+            check_address(&url)?;
             imported.table.insert("url", value(url));
             if let Some(token) = token_variable {
                 imported.add_secret("token", [("env", token.as_str())]);
             }
             for (header, value) in &headers {
-                imported.add_header(header, value)?;
+                imported.add_header(header, value, place)?;
             }
         }
     }
+    if !entry.is_enabled {
+        imported.table.insert("enabled", value(false));
+    }
     Ok(imported)
+}
+
+const EMPTY: &str = "its command is empty";
+
+/// Refuses a command that names no program, or holds a credential.
+pub(crate) fn check_command(words: &[String]) -> Result<(), String> {
+    if words.first().is_none_or(|program| program.trim().is_empty()) {
+        return Err(EMPTY.to_owned());
+    }
+    match words.iter().skip(1).position(|word| has_secret(word)) {
+        Some(at) => Err(format!(
+            "its argument {} looks like a credential, which a berth.toml is no place for: pass it \
+             in a variable",
+            at + 1
+        )),
+        None => Ok(()),
+    }
+}
+
+/// Refuses an address that can't be used, or holds a credential.
+pub(crate) fn check_address(url: &str) -> Result<(), String> {
+    if has_secret(url) {
+        let reason = "its address holds what looks like a credential: give it in a header";
+        return Err(reason.to_owned());
+    }
+    check_url(url).map_err(|error| error.to_string())?;
+    Ok(())
+}
+
+/// The credentials in variables or headers, each with its name and the text before it.
+pub(super) fn credentials<'s>(server: &'s NamedServer) -> Vec<(&'s str, &'s str, &'s str)> {
+    let (pairs, is_header) = match server {
+        NamedServer::Program { variables, .. } => (variables, false),
+        NamedServer::Url { headers, .. } => (headers, true),
+    };
+    let credential = |(name, text): (&'s String, &'s String)| {
+        let (prefix, rest) = if is_header { split(name, text) } else { ("", text.as_str()) };
+        let is_reference = variable(rest).is_some() || text.contains("${");
+        let is_secret = is_secret(name, text) || (is_header && is_authorization(name));
+        (is_secret && !is_reference).then_some((name.as_str(), prefix, rest))
+    };
+    pairs.iter().filter_map(credential).collect()
+}
+
+fn is_authorization(header: &str) -> bool {
+    header.eq_ignore_ascii_case("authorization")
+}
+
+/// The scheme before a credential in a header, with its space, and the rest.
+fn split<'t>(header: &str, text: &'t str) -> (&'t str, &'t str) {
+    match text.find(' ') {
+        Some(at) if is_authorization(header) => text.split_at(at + 1),
+        _ => ("", text),
+    }
 }
 
 impl Imported {
@@ -92,7 +159,7 @@ impl Imported {
         self.table.insert("presets", value(Array::from_iter([preset])));
     }
 
-    fn add_variable(&mut self, name: &str, text: &str) -> Result<(), String> {
+    fn add_variable(&mut self, name: &str, text: &str, place: &Place<'_>) -> Result<(), String> {
         match variable(text) {
             Some(known) if known == name => {
                 let names = self.table.entry("env").or_insert(value(Array::new()));
@@ -106,20 +173,15 @@ impl Imported {
                     "the client makes the value of `{name}` itself: write it into a secret"
                 ));
             }
-            None if is_secret(name, text) => self.keep_secret(name, text, &[]),
+            None if is_secret(name, text) => self.keep_secret(name, text, &[], place),
             None => self.add_pair("variables", name, text),
         }
         Ok(())
     }
 
-    fn add_header(&mut self, name: &str, text: &str) -> Result<(), String> {
-        let (prefix, rest) = match text.split_once(' ') {
-            Some((scheme, rest)) if name.eq_ignore_ascii_case("authorization") => {
-                (format!("{scheme} "), rest)
-            }
-            _ => (String::new(), text),
-        };
-        let more = [("header", name), ("prefix", prefix.as_str())];
+    fn add_header(&mut self, name: &str, text: &str, place: &Place<'_>) -> Result<(), String> {
+        let (prefix, rest) = split(name, text);
+        let more = [("header", name), ("prefix", prefix)];
         match variable(rest) {
             Some(known) => self.add_secret(name, [("env", known), more[0], more[1]]),
             None if text.contains("${") => {
@@ -127,8 +189,8 @@ impl Imported {
                     "the client makes the header `{name}` itself: write it into a secret"
                 ));
             }
-            None if name.eq_ignore_ascii_case("authorization") || is_secret(name, text) => {
-                self.keep_secret(name, rest, &more);
+            None if is_authorization(name) || is_secret(name, text) => {
+                self.keep_secret(name, rest, &more, place);
             }
             None => self.add_pair("headers", name, text),
         }
@@ -142,11 +204,22 @@ impl Imported {
         }
     }
 
-    /// Has a file hold a secret.
-    fn keep_secret(&mut self, name: &str, text: &str, more: &[(&str, &str)]) {
+    /// Has a file hold a secret, under a name that no other has.
+    fn keep_secret(&mut self, name: &str, text: &str, more: &[(&str, &str)], place: &Place<'_>) {
         let of_name = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
         let plain = name.replace(|letter| !of_name(letter), "_");
-        let file = format!("{}-{plain}", self.name);
+        let imported = || self.secrets.iter().chain(place.others.iter().flat_map(|it| &it.secrets));
+        let is_free = |file: &String| {
+            !place.files.contains(file) && !imported().any(|(other, _)| other == file)
+        };
+        let first = format!("{}-{plain}", self.name);
+        let mut file = first.clone();
+        for number in 2.. {
+            if is_free(&file) {
+                break;
+            }
+            file = format!("{first}-{number}");
+        }
         let path = format!("{SECRETS}/{file}");
         self.add_secret(name, [("file", path.as_str())].into_iter().chain(more.iter().copied()));
         self.secrets.push((file, text.to_owned()));
@@ -198,10 +271,28 @@ mod tests {
         pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
     }
 
+    fn read(name: &str, server: NamedServer, files: &[String]) -> Result<Imported, String> {
+        let place = Place { client: "A Client", config: &Loaded::default(), others: &[], files };
+        let entry = ServerEntry { server, is_enabled: true, further: Vec::new() };
+        imported(name, entry, &place)
+    }
+
     fn program(words: &[&str], variables: &[(&str, &str)]) -> Result<Imported, String> {
         let words = words.iter().map(|word| (*word).to_owned()).collect();
-        let server = NamedServer::Program { words, variables: map(variables) };
-        imported("GitHub Server", server, &Loaded::default(), &[])
+        read("GitHub Server", NamedServer::Program { words, variables: map(variables) }, &[])
+    }
+
+    #[test]
+    fn files_with_secrets_have_names_of_their_own() {
+        let token = ["ghp_", "0123456789abcdefghijABCDEFGHIJ012345"].concat();
+        let variables = map(&[("A.KEY", &token), ("A_KEY", &token)]);
+        let server = NamedServer::Program { words: vec!["x".to_owned()], variables };
+        let files = ["s-A_KEY".to_owned(), "s-A_KEY-3".to_owned()];
+        let server = read("s", server, &files).expect("it is imported");
+        let names: Vec<&str> = server.secrets.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, ["s-A_KEY-2", "s-A_KEY-4"]);
+        let secrets = server.table["secrets"].as_table().expect("a table");
+        assert_eq!(secrets["A_KEY"]["file"].as_str(), Some("secrets/s-A_KEY-4"));
     }
 
     #[test]
@@ -235,7 +326,7 @@ mod tests {
         ]);
         let url = "https://h.example/mcp".to_owned();
         let server = NamedServer::Url { url, headers, token_variable: None };
-        let server = imported("a", server, &Loaded::default(), &[]).expect("it is imported");
+        let server = read("a", server, &[]).expect("it is imported");
         let secrets = server.table["secrets"].as_table().expect("a table");
         assert_eq!(secrets["Authorization"]["env"].as_str(), Some("TOKEN"));
         assert_eq!(secrets["Authorization"]["prefix"].as_str(), Some("Bearer "));

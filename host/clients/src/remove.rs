@@ -1,0 +1,192 @@
+//! Takes tables out of the text of a TOML file, and leaves the rest as it is.
+
+use std::ops::RangeInclusive;
+
+use serde_json::{Map, Value};
+use toml_edit::{Document, DocumentMut, Item, TableLike};
+
+use crate::values::toml_values;
+
+/// The text without the tables of these names in the table at `path`. The comment directly above a
+/// table belongs to it; one that ends with an empty line doesn't.
+///
+/// # Errors
+///
+/// It isn't TOML, with the line; or something else would change.
+pub fn without_tables(before: &str, path: &[&str], names: &[String]) -> Result<String, String> {
+    let mut wanted = toml_values(before)?;
+    let mut servers = Some(&mut wanted);
+    for key in path {
+        servers = servers.and_then(|table| table.get_mut(key));
+    }
+    if let Some(servers) = servers.and_then(Value::as_object_mut) {
+        servers.retain(|name, _| !names.contains(name));
+    }
+    without_empty(&mut wanted, path);
+    let fits = |after: &String| {
+        toml_values(after).is_ok_and(|mut is| {
+            without_empty(&mut is, path);
+            is == wanted
+        })
+    };
+    let after = by_lines(before, path, names)?;
+    if fits(&after) {
+        return Ok(after);
+    }
+    // Several stand in one line.
+    let after = by_values(before, path, names)?;
+    match fits(&after) {
+        true => Ok(after),
+        false => Err(format!(
+            "tables can't be taken out of `{}` without changing something else",
+            path.join(".")
+        )),
+    }
+}
+
+/// An implicit table ends with its last entry.
+fn without_empty(values: &mut Value, path: &[&str]) {
+    let Some((key, rest)) = path.split_first() else { return };
+    let Some(object) = values.as_object_mut() else { return };
+    if let Some(inner) = object.get_mut(*key) {
+        without_empty(inner, rest);
+        if inner.as_object().is_some_and(Map::is_empty) {
+            object.remove(*key);
+        }
+    }
+}
+
+fn by_values(before: &str, path: &[&str], names: &[String]) -> Result<String, String> {
+    let mut document: DocumentMut =
+        before.parse().map_err(|error: toml_edit::TomlError| error.to_string())?;
+    let mut table: Option<&mut dyn TableLike> = Some(document.as_table_mut());
+    for key in path {
+        table =
+            table.and_then(|table| table.get_mut(key)).and_then(|item| item.as_table_like_mut());
+    }
+    if let Some(table) = table {
+        for name in names {
+            table.remove(name);
+        }
+    }
+    Ok(document.to_string())
+}
+
+fn by_lines(before: &str, path: &[&str], names: &[String]) -> Result<String, String> {
+    let document = Document::parse(before).map_err(|error| error.to_string())?;
+    let mut table: Option<&dyn TableLike> = Some(document.as_table());
+    for key in path {
+        table = table.and_then(|table| table.get(key)).and_then(Item::as_table_like);
+    }
+    let line_of = |offset: usize| before[..offset].matches('\n').count();
+    let mut own = Vec::new();
+    for item in names.iter().filter_map(|name| table?.get(name)) {
+        lines(item, &line_of, &mut own);
+    }
+    let lines: Vec<&str> = before.split_inclusive('\n').collect();
+    let mut is_removed = vec![false; lines.len()];
+    let is_empty = |at: usize| lines.get(at).is_none_or(|line| line.trim().is_empty());
+    for range in &own {
+        for at in range.clone() {
+            is_removed[at] = true;
+        }
+        let mut start = *range.start();
+        while start > 0 && lines[start - 1].trim_start().starts_with('#') {
+            start -= 1;
+            is_removed[start] = true;
+        }
+    }
+    // An empty line on each side would become two.
+    for at in (0..lines.len()).rev() {
+        let mut next = at + 1;
+        while is_removed.get(next) == Some(&true) {
+            next += 1;
+        }
+        if next > at + 1 && !is_removed[at] && is_empty(at) && is_empty(next) {
+            is_removed[at] = true;
+        }
+    }
+    let kept = lines.iter().zip(is_removed).filter(|(_, is_removed)| !is_removed);
+    Ok(kept.map(|(line, _)| *line).collect())
+}
+
+/// The lines of an entry: those of each of its tables, and of each value that stands elsewhere.
+fn lines(item: &Item, line_of: &impl Fn(usize) -> usize, found: &mut Vec<RangeInclusive<usize>>) {
+    match item {
+        Item::None => {}
+        Item::Value(value) => {
+            if let Some(span) = value.span() {
+                found.push(line_of(span.start)..=line_of(span.end.max(span.start + 1) - 1));
+            }
+        }
+        Item::ArrayOfTables(tables) => {
+            for table in tables {
+                lines(&Item::Table(table.clone()), line_of, found);
+            }
+        }
+        Item::Table(table) => {
+            let mut body = Vec::new();
+            let mut further = Vec::new();
+            for (_, item) in table {
+                let is_own = match item {
+                    Item::Value(_) => true,
+                    Item::Table(inner) => inner.is_dotted(),
+                    _ => false,
+                };
+                lines(item, line_of, if is_own { &mut body } else { &mut further });
+            }
+            match table.span() {
+                // From its head to its last value.
+                Some(head) if !head.is_empty() && !table.is_implicit() && !table.is_dotted() => {
+                    let (start, end) = (line_of(head.start), line_of(head.end - 1));
+                    let end = body.iter().map(|range| *range.end()).fold(end, usize::max);
+                    found.push(start..=end);
+                }
+                _ => found.append(&mut body),
+            }
+            found.append(&mut further);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn gives(before: &str, after: &str) {
+        let names = ["a".to_owned()];
+        assert_eq!(without_tables(before, &["s"], &names).as_deref(), Ok(after), "{before}");
+    }
+
+    #[test]
+    fn only_the_comment_directly_above_a_table_goes_with_it() {
+        gives("# header\n\n# about a\n# more\n[s.a]\nx = 1\n", "# header\n");
+        gives(
+            "# header\n\n# about a\n[s.a] # so\nx = 1 # y\n# inside\n\ny = 2\n\n# about b\n[s.b]\n",
+            "# header\n\n# about b\n[s.b]\n",
+        );
+        gives("# header\n\n[s.a]\nx = 1\n[t]\n", "# header\n\n[t]\n");
+        gives(
+            "[s.b]\nx = 1\n\n# behind b\n\n[s.a]\nx = \"\"\"\n# text\n\"\"\"\n# above b.y\n[s.b.y]\n",
+            "[s.b]\nx = 1\n\n# behind b\n\n# above b.y\n[s.b.y]\n",
+        );
+        // What lies between two of its tables, too.
+        gives(
+            "k = 1\n[s.a]\nx = 1\n\n# a list\n\n# about its env\n[s.a.env]\nK = 'v'\n[[s.a.l]]\n# the end\n",
+            "k = 1\n\n# a list\n\n# the end\n",
+        );
+    }
+
+    #[test]
+    fn tables_are_found_in_each_spelling() {
+        gives("[s]\n# b\nb.x = 1\n# a\na.x = 1\na.y = [\n  2,\n]\n", "[s]\n# b\nb.x = 1\n");
+        gives("[s]\n# header\n\na = { x = 1 }\nb = {}\n", "[s]\n# header\n\nb = {}\n");
+        gives("# mine\ns = { a = { x = 1 }, b = {} } # so\n", "# mine\ns = { b = {} } # so\n");
+        gives("[s.a.env]\nK = 'v'\n[t]\n", "[t]\n");
+        gives("k = 1\r\n\r\n# a\r\n[s.a]\r\nx = 1\r\n", "k = 1\r\n");
+        gives("x = '''\n# text'''\n[s.a]\n", "x = '''\n# text'''\n");
+        gives("s = 1\n", "s = 1\n");
+        assert!(without_tables("[", &["s"], &[]).is_err());
+    }
+}

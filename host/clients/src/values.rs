@@ -1,0 +1,40 @@
+//! The values in the text of a client's file.
+
+use jsonc_parser::ParseOptions;
+use jsonc_parser::cst::CstRootNode;
+use serde_json::{Map, Value};
+
+/// The values of a JSON file. One without text is empty.
+pub(crate) fn json_values(text: &str) -> Result<Value, String> {
+    Ok(parsed(text)?.to_serde_value().unwrap_or_else(|| Value::Object(Map::new())))
+}
+
+/// JSON with comments and trailing commas, and nothing else.
+pub(crate) fn parsed(text: &str) -> Result<CstRootNode, String> {
+    let options = ParseOptions {
+        allow_comments: true,
+        allow_trailing_commas: true,
+        allow_loose_object_property_names: false,
+        allow_missing_commas: false,
+        allow_single_quoted_strings: false,
+        allow_hexadecimal_numbers: false,
+        allow_unary_plus_numbers: false,
+        allow_bare_decimal_point_numbers: false,
+        allow_non_finite_numbers: false,
+        allow_extended_string_escapes: false,
+    };
+    CstRootNode::parse(text, &options).map_err(|error| {
+        format!("line {}: it isn't valid JSON: {}", error.line_display(), error.kind())
+    })
+}
+
+/// The values of a TOML file.
+pub(crate) fn toml_values(text: &str) -> Result<Value, String> {
+    let values: ::toml::Table = ::toml::from_str(text).map_err(|error| {
+        let line = error
+            .span()
+            .map_or(1, |span| text[..span.start.min(text.len())].matches('\n').count() + 1);
+        format!("line {line}: it isn't valid TOML: {}", error.message())
+    })?;
+    serde_json::to_value(values).map_err(|error| error.to_string())
+}

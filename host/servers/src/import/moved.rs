@@ -1,0 +1,145 @@
+//! Servers that Berth has now, in a client's file.
+
+use std::path::Path;
+
+use berth_clients::{Client, NamedServer, ServerEntry, servers};
+use berth_core::config::{Folders, Loaded, McpServer, dotted_name};
+use berth_core::text::neutral_line;
+use berth_egress::read;
+use berth_redaction::{Keys, text};
+
+use super::table::{credentials, fitted};
+
+/// The mark in place of a credential.
+const MARK: &str = "[REDACTED:secret]";
+
+/// The servers in a client's file that Berth has now.
+#[derive(Debug, Default)]
+pub struct Moved {
+    /// Those that can be taken out, by their names there.
+    pub names: Vec<String>,
+    /// What a person has to know: which stay, and what is lost.
+    pub notes: Vec<String>,
+    /// The credentials of all servers in the file.
+    credentials: Vec<String>,
+}
+
+impl Moved {
+    /// The difference between two texts of the file, without credentials.
+    pub fn hide(&self, diff: &str) -> String {
+        let mut shown = diff.to_owned();
+        for credential in &self.credentials {
+            let json = serde_json::Value::String(credential.clone()).to_string();
+            shown = shown.replace(&json, &format!("\"{MARK}\""));
+            shown = shown.replace(&format!("'{credential}'"), &format!("'{MARK}'"));
+        }
+        text(&shown, Keys::Text).into_owned()
+    }
+}
+
+/// Looks for the servers of the configuration in the text of a client's file. Without one, no
+/// server is found. Blocks: secrets are compared.
+///
+/// # Errors
+///
+/// The text isn't in the client's format.
+pub fn moved(
+    client: &Client,
+    text: &str,
+    config: Option<(&Loaded, &Folders)>,
+) -> Result<Moved, String> {
+    let mut moved = Moved::default();
+    for (own_name, entry) in servers(client, text)? {
+        let Ok(entry) = entry else { continue };
+        let found = credentials(&entry.server).into_iter();
+        moved.credentials.extend(found.map(|(_, prefix, value)| format!("{prefix}{value}")));
+        let Some((config, folders)) = config else { continue };
+        let Ok(name) = fitted(&own_name) else { continue };
+        let Some(ours) = config.config.mcp.servers.get(&name) else { continue };
+        if !is_same(ours, &entry.server) {
+            continue;
+        }
+        let shown = neutral_line(&own_name);
+        let missing = missing(&name, ours, &entry, config, folders);
+        if !missing.is_empty() {
+            let missing = listed(&missing);
+            moved.notes.push(format!(
+                "`{shown}` stays there: [mcp.servers.{name}] doesn't have the same {missing}"
+            ));
+            continue;
+        }
+        if !entry.further.is_empty() {
+            let further = listed(&entry.further);
+            moved.notes.push(format!(
+                "`{shown}` is taken out, with settings that Berth didn't take over: {further}"
+            ));
+        }
+        moved.names.push(own_name);
+    }
+    Ok(moved)
+}
+
+fn is_same(ours: &McpServer, theirs: &NamedServer) -> bool {
+    match theirs {
+        NamedServer::Program { words, .. } => {
+            std::iter::once(&ours.command).chain(&ours.args).eq(words)
+        }
+        NamedServer::Url { url, .. } => ours.url == *url,
+    }
+}
+
+/// The variables and headers of a client's server that would be lost with it.
+fn missing(
+    name: &str,
+    ours: &McpServer,
+    entry: &ServerEntry,
+    config: &Loaded,
+    folders: &Folders,
+) -> Vec<String> {
+    let table = format!("mcp.servers.{name}.secrets");
+    let credentials = credentials(&entry.server);
+    let has_value = |value: &str| {
+        ours.secrets.iter().any(|(secret, from)| {
+            // A program isn't run for that, and the keyring isn't asked.
+            let is_stored = from.env.is_some() || !from.file.is_empty();
+            let key = format!("{table}.{}", dotted_name(secret));
+            is_stored
+                && read(&config.source_of(&key, from, folders, Path::new("/")))
+                    .is_ok_and(|stored| stored.expose() == value.trim_end_matches(['\r', '\n']))
+        })
+    };
+    let has_name = |name: &str| match &entry.server {
+        NamedServer::Program { .. } => {
+            ours.variables.contains_key(name)
+                || ours.secrets.contains_key(name)
+                || ours.env.iter().any(|known| known.as_str() == name)
+        }
+        NamedServer::Url { .. } => {
+            ours.headers.keys().any(|header| header.eq_ignore_ascii_case(name))
+                || ours.secrets.values().any(|secret| {
+                    let header = secret.header.as_ref().map_or("Authorization", |it| it.as_str());
+                    header.eq_ignore_ascii_case(name)
+                })
+        }
+    };
+    let (pairs, token) = match &entry.server {
+        NamedServer::Program { variables, .. } => (variables, None),
+        NamedServer::Url { headers, token_variable, .. } => (headers, token_variable.as_ref()),
+    };
+    let mut missing: Vec<String> = pairs
+        .keys()
+        .filter(|name| match credentials.iter().find(|(credential, ..)| credential == name) {
+            Some((_, _, value)) => !has_value(value),
+            None => !has_name(name),
+        })
+        .cloned()
+        .collect();
+    missing.extend(token.filter(|_| ours.secrets.is_empty()).cloned());
+    missing
+}
+
+/// Names for people.
+pub(super) fn listed(names: &[String]) -> String {
+    let names = names.iter().map(|name| format!("`{}`", neutral_line(name)));
+    names.collect::<Vec<_>>().join(", ")
+}

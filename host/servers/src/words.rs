@@ -1,0 +1,139 @@
+//! What is told of a program that ended before it served.
+
+use std::fs;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+
+use berth_core::text::{cut, neutral_line};
+use berth_system::process::CommandResult;
+
+/// Most lines of its last words.
+const MAX_LINES: usize = 3;
+
+/// Bytes of a file's beginning that may name its interpreter.
+const MAX_INTERPRETER: usize = 256;
+
+/// How it ended: with a code, or by a signal.
+pub(crate) fn how_it_ended(result: &CommandResult) -> String {
+    match result.code {
+        None => "it ended".to_owned(),
+        Some(code @ 129..=192) => format!("it ended by signal {}", code - 128),
+        Some(code) => format!("it ended with exit code {code}"),
+    }
+}
+
+/// The last lines of a complaint, and before them the first one that looks like the error.
+pub(crate) fn last_words(complaint: &str) -> String {
+    let lines: Vec<&str> =
+        complaint.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    let end = lines.len().saturating_sub(MAX_LINES);
+    let error = lines[..end].iter().find(|line| is_error(line));
+    let shown = error.into_iter().flat_map(|line| [cut(line, 300), "…"]);
+    let shown: Vec<&str> = shown.chain(lines[end..].iter().copied()).collect();
+    neutral_line(&shown.join(" "))
+}
+
+/// Whether a line looks as errors of common languages do: `ValueError: …`, `npm error …`.
+fn is_error(line: &str) -> bool {
+    let head = line.split_once(':').map_or(line, |(head, _)| head);
+    let mut words = head.split(|letter: char| !letter.is_alphanumeric());
+    line.contains("panicked at")
+        || words.any(|word| {
+            let word = word.to_ascii_lowercase();
+            ["error", "exception", "fatal", "panic"].iter().any(|end| word.ends_with(end))
+        })
+}
+
+/// A program that the sandbox may not have found.
+pub(crate) struct Missing<'a> {
+    /// The name of the server.
+    pub(crate) server: &'a str,
+    /// What was to be started.
+    pub(crate) program: &'a str,
+    /// The folder in which it was to be started.
+    pub(crate) directory: &'a Path,
+    /// The variable `PATH` that it got.
+    pub(crate) path: Option<&'a str>,
+}
+
+impl Missing<'_> {
+    /// What to do, if that is why it ended so, with these last words. Blocks.
+    pub(crate) fn hint(&self, result: &CommandResult, complaint: &str) -> Option<String> {
+        if !matches!(result.code, Some(126 | 127)) {
+            return None;
+        }
+        let keys = format!(
+            "`allowed_paths` and `presets` of [mcp.servers.{}] say what it may see",
+            self.server
+        );
+        let last = complaint.lines().last().unwrap_or_default();
+        let why = last.strip_prefix(self.program).and_then(|why| why.strip_prefix(": "));
+        // Otherwise it ran, and missed another one.
+        if !why.is_some_and(|why| why == "not found" || why.contains("(os error ")) {
+            return Some(format!("a program that it needs may be outside of the sandbox; {keys}"));
+        }
+        let Some(found) = self.find() else { return Some(self.place()) };
+        // The target of a link counts.
+        let real = found.canonicalize().unwrap_or(found);
+        if result.code == Some(126) {
+            return Some(format!(
+                "{} has to be executable, and in the sandbox; {keys}",
+                real.display()
+            ));
+        }
+        Some(match interpreter(&real) {
+            Some(interpreter) => format!(
+                "{} is there, but the sandbox doesn't have it or its interpreter `{}`; {keys}",
+                real.display(),
+                neutral_line(&interpreter)
+            ),
+            None => format!("{} is there, but not in the sandbox; {keys}", real.display()),
+        })
+    }
+
+    /// Where the program is outside of the sandbox.
+    fn find(&self) -> Option<PathBuf> {
+        if self.program.contains('/') {
+            return Some(self.directory.join(self.program)).filter(|file| file.is_file());
+        }
+        let folders = std::env::split_paths(self.path?).filter(|folder| folder.is_absolute());
+        folders.map(|folder| folder.join(self.program)).find(|file| file.is_file())
+    }
+
+    /// Where a program isn't that is nowhere.
+    fn place(&self) -> String {
+        let (program, place) = (neutral_line(self.program), self.directory.display());
+        match self.program.contains('/') {
+            true if self.program.starts_with('/') => format!("there is no file {program}"),
+            true => format!("it starts in {place}, which has no {program}; write its whole path"),
+            false => format!("no folder of `PATH` has {program}; write its whole path"),
+        }
+    }
+}
+
+/// What a script names as the program that runs it.
+fn interpreter(file: &Path) -> Option<String> {
+    let mut start = Vec::new();
+    fs::File::open(file).ok()?.take(MAX_INTERPRETER as u64).read_to_end(&mut start).ok()?;
+    let line = start.strip_prefix(b"#!")?.split(|byte| *byte == b'\n').next()?;
+    Some(String::from_utf8_lossy(line).trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn last_words_have_the_error_and_the_end() {
+        let node = "node:internal/modules/cjs/loader:1228\n  throw err;\n  ^\n\nError: Cannot find \
+                    module '/x'\n    at a\n    at b\n  code: 'MODULE_NOT_FOUND'\n}\n\nNode.js v20.20.2\n";
+        assert_eq!(
+            last_words(node),
+            "Error: Cannot find module '/x' … code: 'MODULE_NOT_FOUND' } Node.js v20.20.2"
+        );
+        let python = "Traceback (most recent call last):\n  File \"a\"\n    x()\nNameError: x\n";
+        assert_eq!(last_words(python), "File \"a\" x() NameError: x");
+        assert_eq!(last_words(""), "");
+        assert_eq!(last_words("one\ntwo"), "one two");
+    }
+}
