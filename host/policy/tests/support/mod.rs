@@ -62,6 +62,7 @@ pub fn call(tool: &'static str, read_only: bool, subjects: &[(SubjectKind, Acces
         subjects_trusted: true,
         arguments: json!({}),
         trust: Trust::Trusted,
+        doubtful: false,
         phase: None,
     }
 }
