@@ -279,10 +279,12 @@ async fn provider(
     settings: &ProviderSettings,
 ) -> Result<ModelEndpoint, AgentError> {
     let Some((format, base_url)) = settings.place(name) else {
-        let missing = if settings.format.is_none() { "format" } else { "base_url" };
+        let by_name = settings.format == ModelFormat::ByName;
+        let missing = if by_name { "format" } else { "base_url" };
         return Err(wrong(name, &format!("has no `{missing}`, and isn't a known provider")));
     };
     let format = match format {
+        ModelFormat::ByName => return Err(wrong(name, "has no `format`")),
         ModelFormat::Messages => WireFormat::Messages,
         ModelFormat::Chat => WireFormat::Chat,
         ModelFormat::Responses => WireFormat::Responses,

@@ -61,7 +61,7 @@ section! {
     /// `openrouter` and `ollama` need neither `format` nor `base_url`.
     pub struct ProviderSettings {
         /// The form of its requests and answers.
-        pub format: Option<ModelFormat>, Narrowing::Ignored;
+        pub format: ModelFormat, Narrowing::Ignored;
         /// Where it is: what stands before `/messages`, `/chat/completions`, `/responses` or
         /// `/api/chat`.
         #[schemars(extend("examples" = ["http://127.0.0.1:8080/v1"]))]
@@ -103,7 +103,11 @@ impl ProviderSettings {
             "" => known.map(|(_, base_url)| base_url),
             base_url => Some(base_url),
         };
-        Some((self.format.or(known.map(|(format, _)| format))?, base_url?))
+        let format = match self.format {
+            ModelFormat::ByName => known.map(|(format, _)| format)?,
+            format => format,
+        };
+        Some((format, base_url?))
     }
 }
 
@@ -123,10 +127,13 @@ section! {
 }
 
 /// The form of a provider's requests and answers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 #[schemars(inline)]
 pub enum ModelFormat {
+    /// As the name of the provider says.
+    #[default]
+    ByName,
     /// Anthropic's Messages.
     Messages,
     /// `OpenAI`'s Chat Completions, and what llama.cpp, vLLM, LM Studio and others offer.
