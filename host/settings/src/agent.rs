@@ -32,8 +32,6 @@ section! {
         pub text_tools: TextTools, Narrowing::Stricter(&["strict", "lenient"]);
         /// Fields for thinking in tools with complex arguments.
         pub tafc: Tafc, Narrowing::Table(Tafc::RULES);
-        /// Whether paths that the model names and that don't exist are pointed out to it.
-        pub hallucination_detection: bool, Narrowing::Ignored;
         /// Whether `AGENTS.md` and `BERTH.md` of the working directory and the directories above
         /// are read. A file counts after a person has seen it, and again after each change.
         pub instructions: bool = true, Narrowing::OnlyFalse;
