@@ -521,7 +521,7 @@ impl Agent {
             Ok(Err(AskError::Cancelled)) => return Ok(Err("cancelled".to_owned())),
             Ok(Err(AskError::ContextFull(why) | AskError::Failed(why))) => return Ok(Err(why)),
         };
-        self.spent.add(&answer.usage, &self.settings.prices);
+        self.spent.add(&answer.usage, &self.settings.summary_prices);
         let summary = answer.text();
         if summary.trim().is_empty() {
             self.append(&SessionEntry::Wasted(answer.usage)).await?;

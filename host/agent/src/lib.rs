@@ -10,16 +10,15 @@ mod events;
 mod instructions;
 mod outside;
 mod parts;
-pub mod plausible;
 mod record;
 mod replay;
 mod settings;
 mod start;
 #[cfg(test)]
 mod testing;
-pub mod text_calls;
-pub mod think;
-pub mod tokens;
+mod text_calls;
+mod think;
+mod tokens;
 mod waiting;
 
 pub use agent::Agent;

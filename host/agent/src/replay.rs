@@ -81,7 +81,9 @@ impl Replay {
             }
             SessionEntry::Answer(answer) => {
                 let before = self.spent;
-                self.spend(&answer.usage);
+                if let Some(settings) = &self.settings {
+                    self.spent.add(&answer.usage, &settings.prices);
+                }
                 let Some(forms) = &mut self.forms else { return };
                 let wanted = forms.wanted(&answer, number);
                 let (text, calls) = (wanted.text, wanted.calls.len());
@@ -100,16 +102,16 @@ impl Replay {
                 events.event(result.event());
             }
             SessionEntry::Notice(text) => events.event(RunEvent::Notice { text }),
-            SessionEntry::Compressed(compressed) => self.spend(&compressed.usage),
-            SessionEntry::Wasted(usage) => self.spend(&usage),
+            SessionEntry::Compressed(compressed) => self.spend_on_summary(&compressed.usage),
+            SessionEntry::Wasted(usage) => self.spend_on_summary(&usage),
             SessionEntry::Ended(Ended { ending, .. }) => self.end(ending, events),
             SessionEntry::Note(_) | SessionEntry::Pruned(_) => {}
         }
     }
 
-    fn spend(&mut self, usage: &TokenUsage) {
+    fn spend_on_summary(&mut self, usage: &TokenUsage) {
         if let Some(settings) = &self.settings {
-            self.spent.add(usage, &settings.prices);
+            self.spent.add(usage, &settings.summary_prices);
         }
     }
 

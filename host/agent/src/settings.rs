@@ -41,4 +41,6 @@ pub struct AgentSettings {
     pub max_cost: f64,
     /// What a million tokens cost.
     pub prices: Prices,
+    /// The same of the model that summarises.
+    pub summary_prices: Prices,
 }

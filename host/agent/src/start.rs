@@ -93,11 +93,15 @@ impl AgentStart<'_> {
                 Some(choose_model(self.config, self.folders, self.directory, Some(name)).await?)
             }
         };
-        if agent.max_cost.get() > 0.0 && self.provider_settings(&chosen).prices == Prices::default()
+        let asked = std::iter::once(&chosen).chain(&summariser);
+        let mut unpriced =
+            asked.filter(|model| self.provider_settings(model).prices == Prices::default());
+        if agent.max_cost.get() > 0.0
+            && let Some(model) = unpriced.next()
         {
             return Err(HostError::Config(format!(
                 "`max_cost` in [agent] is set, but [providers.{}.prices] isn't; write what a million tokens cost",
-                chosen.provider.name()
+                model.provider.name()
             ))
             .into());
         }
@@ -192,6 +196,7 @@ impl AgentStart<'_> {
             max_tokens: agent.max_tokens.get(),
             max_cost: agent.max_cost.get(),
             prices: provider.prices,
+            summary_prices: self.provider_settings(summariser.unwrap_or(chosen)).prices,
         }
     }
 }

@@ -9,13 +9,13 @@
 use serde_json::{Map, Value, json};
 
 /// The field that is added to a schema. Arguments whose names begin with it are thoughts too.
-pub const FIELD: &str = "_tafc_think";
+pub(crate) const FIELD: &str = "_tafc_think";
 
 /// The threshold if the configuration names none, or none that is a number.
-pub const DEFAULT_THRESHOLD: f64 = 0.6;
+pub(crate) const DEFAULT_THRESHOLD: f64 = 0.6;
 
 /// The result of a call that holds thoughts and nothing else. It isn't made.
-pub const ONLY_THOUGHTS: &str = "The call was skipped: it holds only thoughts \
+pub(crate) const ONLY_THOUGHTS: &str = "The call was skipped: it holds only thoughts \
     (`_tafc_think`), and no argument. Call the tool again, with its arguments.";
 
 /// Nesting above this makes a schema no more complex.
@@ -29,14 +29,14 @@ const MAX_PROPERTIES: usize = 8;
 
 /// Which schemas get a field for thoughts.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Augmenter {
+pub(crate) struct Augmenter {
     threshold: f64,
 }
 
 impl Augmenter {
     /// Schemas of at least this complexity get the field. The threshold is kept between 0 and 1;
     /// [`DEFAULT_THRESHOLD`] takes the place of one that is no finite number.
-    pub fn new(threshold: f64) -> Self {
+    pub(crate) fn new(threshold: f64) -> Self {
         let threshold =
             if threshold.is_finite() { threshold.clamp(0.0, 1.0) } else { DEFAULT_THRESHOLD };
         Self { threshold }
@@ -44,7 +44,7 @@ impl Augmenter {
 
     /// The schema with the field for thoughts. `None` if it stays as it is: it is simpler than the
     /// threshold, or describes no object with properties.
-    pub fn augment(&self, schema: &Value) -> Option<Value> {
+    pub(crate) fn augment(&self, schema: &Value) -> Option<Value> {
         let properties = schema.get("properties")?.as_object()?;
         if complexity(schema) < self.threshold {
             return None;
@@ -71,7 +71,7 @@ impl Default for Augmenter {
 
 /// What [`strip`] left of the arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stripped {
+pub(crate) enum Stripped {
     /// There were no thoughts.
     Nothing,
     /// Thoughts were removed; arguments are left.
@@ -83,7 +83,7 @@ pub enum Stripped {
 
 /// Removes thoughts from the arguments of a call: each top-level field whose name begins with
 /// [`FIELD`], in any case. This comes before the call exists.
-pub fn strip(arguments: &mut Value) -> Stripped {
+pub(crate) fn strip(arguments: &mut Value) -> Stripped {
     let Some(fields) = arguments.as_object_mut() else { return Stripped::Nothing };
     let before = fields.len();
     fields.retain(|name, _| !is_thought(name));
@@ -103,7 +103,7 @@ fn is_thought(name: &str) -> bool {
 /// How complex a schema is, from 0 to 1. Nesting counts for at most 0.3, a choice between schemas
 /// (`anyOf`, `oneOf`, `allOf`) for 0.4, the longest list of allowed values for at most 0.3, and the
 /// number of properties for at most 0.2.
-pub fn complexity(schema: &Value) -> f64 {
+pub(crate) fn complexity(schema: &Value) -> f64 {
     let mut shape = Shape::default();
     shape.read_schema(schema);
     let properties =

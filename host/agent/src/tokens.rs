@@ -15,7 +15,7 @@ const SOFT: f64 = 0.6;
 const HARD: f64 = 0.9;
 
 /// The tokens of one message, by its bytes.
-pub fn estimate(bytes: usize) -> u64 {
+pub(crate) fn estimate(bytes: usize) -> u64 {
     (bytes as u64).div_ceil(4).saturating_add(PER_MESSAGE)
 }
 
@@ -24,7 +24,7 @@ pub fn estimate(bytes: usize) -> u64 {
 /// It begins with estimates. After each answer, the provider's count takes the place of what was
 /// estimated until then, and the ratio of both corrects what is added later.
 #[derive(Clone, Debug, PartialEq)]
-pub struct TokenMeter {
+pub(crate) struct TokenMeter {
     /// What the provider counted last.
     counted: u64,
     /// The estimate of what was added since.
@@ -36,7 +36,7 @@ pub struct TokenMeter {
 
 /// How full the context is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Fill {
+pub(crate) enum Fill {
     /// Nothing has to be done.
     Fine,
     /// Above 60 percent: prune old results.
@@ -47,19 +47,19 @@ pub enum Fill {
 
 impl TokenMeter {
     /// The meter of an empty conversation.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { counted: 0, added: 0, whole: 0, factor: 1.0 }
     }
 
     /// Adds a message of this many bytes. Also the list of tools is such a message.
-    pub fn add(&mut self, bytes: usize) {
+    pub(crate) fn add(&mut self, bytes: usize) {
         self.added = self.added.saturating_add(estimate(bytes));
         self.whole = self.whole.saturating_add(estimate(bytes));
     }
 
     /// Takes what the provider counted for the whole conversation until now: the request, with what
     /// came from its cache. Call it before you add the model's answer. Zero is no count.
-    pub fn correct(&mut self, request: u64) {
+    pub(crate) fn correct(&mut self, request: u64) {
         if request == 0 {
             return;
         }
@@ -73,20 +73,20 @@ impl TokenMeter {
 
     /// Begins again with messages of these sizes, since the conversation was pruned or compressed.
     /// The correction stays.
-    pub fn replace(&mut self, messages: impl IntoIterator<Item = usize>) {
+    pub(crate) fn replace(&mut self, messages: impl IntoIterator<Item = usize>) {
         (self.counted, self.added, self.whole) = (0, 0, 0);
         messages.into_iter().for_each(|bytes| self.add(bytes));
     }
 
     /// The tokens of the next request. Where less than one of a provider's tokens was counted for
     /// each estimated one, the estimate of what is new isn't made smaller: a budget holds.
-    pub fn tokens(&self) -> u64 {
+    pub(crate) fn tokens(&self) -> u64 {
         let added = (self.added as f64 * self.factor.max(1.0)).ceil();
         self.counted.saturating_add(added as u64)
     }
 
     /// How full a window of this many tokens is if the answer may take `answer` of them.
-    pub fn fill(&self, window: u64, answer: u64) -> Fill {
+    pub(crate) fn fill(&self, window: u64, answer: u64) -> Fill {
         let used = self.tokens() as f64;
         let window = window.saturating_sub(answer) as f64;
         match () {

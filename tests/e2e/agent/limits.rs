@@ -199,3 +199,36 @@ fn full_context_is_summarised() {
     // The session goes on from its summary.
     scene.once(&["--continue", "answer: more"]).assert_answer(0, "You said: more");
 }
+
+#[test]
+fn summary_costs_what_its_own_model_costs() {
+    let agent = "provider = \"scripted\"\ncompress_provider = \"dear\"\n";
+    let scene = scene("context_tokens = 8500\nmax_output_tokens = 1000", agent);
+    pages(&scene);
+    let config = scene.cli.root.path().join("config/berth.toml");
+    let cheap = std::fs::read_to_string(config).expect("it is there");
+    let at = cheap.find("[providers.scripted]").expect("it has the provider");
+    let dear = cheap[at..].replace("providers.scripted", "providers.dear");
+    scene.cli.configure(&format!("{cheap}\n{dear}\n[providers.dear.prices]\noutput = 1000.0\n"));
+    let came = scene.once(&["reads_on: 20"]).assert_answer(0, "read to 20");
+    let cost = |value: &Value| value["spent"]["cost"].as_f64().expect("a number");
+    assert!(came.events_of("answer").iter().all(|answer| cost(answer) == 0.0));
+    assert!(cost(&came.events_of("ended")[0]) > 0.0, "the summary costs");
+    // What nobody has a price for can't be bounded.
+    let bounded = scene.once(&["--model", "dear", "answer: on"]).assert_answer(0, "You said: on");
+    assert!(cost(&bounded.events_of("ended")[0]) > 0.0);
+    let unpriced = scene.run(&[
+        "--set",
+        "agent.max_cost=5",
+        "--model",
+        "dear",
+        "--set",
+        "agent.compress_provider=scripted",
+        "answer: on",
+    ]);
+    assert!(
+        unpriced.code == 4 && unpriced.stderr.contains("[providers.scripted.prices]"),
+        "{}",
+        unpriced.stderr
+    );
+}

@@ -27,8 +27,10 @@ pub struct Recorded {
     /// The entries that make the conversation, each with its number, those of results that were
     /// left out with what stands for them.
     pub conversation: Vec<(usize, SessionEntry)>,
-    /// What was taken since the last end of a task.
+    /// What answers took since the last end of a task.
     pub unended: Vec<TokenUsage>,
+    /// The same of summaries.
+    pub unended_summaries: Vec<TokenUsage>,
     /// Whether results were left out of `conversation`.
     pub is_pruned: bool,
     /// The number of all entries.
@@ -134,8 +136,10 @@ impl Recorded {
             }
             match parse(line)? {
                 SessionEntry::Answer(answer) => read.unended.push(answer.usage),
-                SessionEntry::Compressed(compressed) => read.unended.push(compressed.usage),
-                SessionEntry::Wasted(usage) => read.unended.push(usage),
+                SessionEntry::Compressed(compressed) => {
+                    read.unended_summaries.push(compressed.usage);
+                }
+                SessionEntry::Wasted(usage) => read.unended_summaries.push(usage),
                 _ => {}
             }
         }
@@ -160,8 +164,10 @@ impl Recorded {
     /// What the whole session has taken, also in a task that was killed.
     pub(crate) fn spent(&self) -> Spent {
         let mut spent = self.ended.as_ref().map(|ended| ended.spent).unwrap_or_default();
-        if let Some(task) = &self.task {
-            self.unended.iter().for_each(|usage| spent.add(usage, &task.settings.prices));
+        if let Some(Task { settings, .. }) = &self.task {
+            self.unended.iter().for_each(|usage| spent.add(usage, &settings.prices));
+            let summaries = self.unended_summaries.iter();
+            summaries.for_each(|usage| spent.add(usage, &settings.summary_prices));
         }
         spent
     }

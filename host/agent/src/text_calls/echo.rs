@@ -37,7 +37,7 @@ const MAX_EARLIER: usize = 32 * 1024 * 1024;
 /// person. They stay here when they are pruned from the context: a model may repeat what it read
 /// before.
 #[derive(Clone, Debug)]
-pub struct EarlierTexts {
+pub(crate) struct EarlierTexts {
     /// In the form that is compared, each with whether the person wrote it.
     texts: Vec<(String, bool)>,
     /// Bytes that may be added.
@@ -58,12 +58,12 @@ impl EarlierTexts {
     }
 
     /// From now on every call counts as one that stands in a text, since some texts are unknown.
-    pub fn lose(&mut self) {
+    pub(crate) fn lose(&mut self) {
         self.is_full = true;
     }
 
     /// Adds a message of the person. Only a block of JSON without a mark may not repeat it.
-    pub fn add_message(&mut self, text: &str) {
+    pub(crate) fn add_message(&mut self, text: &str) {
         self.add_from(text, true);
     }
 
@@ -71,7 +71,7 @@ impl EarlierTexts {
     ///
     /// Beyond 32 MiB of letters and digits, there is no room: then every call is an echo, so that
     /// what can't be compared isn't trusted.
-    pub fn add(&mut self, text: &str) {
+    pub(crate) fn add(&mut self, text: &str) {
         self.add_from(text, false);
     }
 
