@@ -61,6 +61,8 @@ pub struct AgentStart<'a> {
     pub model: Option<&'a str>,
     /// The session to go on with. `None`: a new one.
     pub session: Option<&'a str>,
+    /// The front end, in the records of its requests.
+    pub front_end: &'static str,
     /// The project's instructions that count.
     pub instructions: &'a [InstructionFile],
 }
@@ -72,7 +74,7 @@ impl AgentStart<'_> {
     ///
     /// None is configured, or its key can't be read.
     pub async fn choose(&self) -> Result<ChosenModel, AgentError> {
-        choose_model(self.config, self.folders, self.directory, self.model).await
+        self.choose_named(self.model).await
     }
 
     /// Starts a session with a model, or goes on with one. Returns its ID too.
@@ -89,9 +91,7 @@ impl AgentStart<'_> {
         let agent = &self.config.config.agent;
         let summariser = match &*agent.compress_provider {
             "" => None,
-            name => {
-                Some(choose_model(self.config, self.folders, self.directory, Some(name)).await?)
-            }
+            name => Some(self.choose_named(Some(name)).await?),
         };
         let asked = std::iter::once(&chosen).chain(&summariser);
         let mut unpriced =
@@ -145,6 +145,11 @@ impl AgentStart<'_> {
             agent.lose_earlier_texts();
         }
         Ok((agent, id))
+    }
+
+    async fn choose_named(&self, model: Option<&str>) -> Result<ChosenModel, AgentError> {
+        let Self { config, folders, directory, front_end, .. } = self;
+        choose_model(config, folders, directory, front_end, model).await
     }
 
     fn provider_settings(&self, chosen: &ChosenModel) -> ProviderSettings {
@@ -238,6 +243,7 @@ pub async fn choose_model(
     config: &Loaded,
     folders: &Folders,
     directory: &Path,
+    front_end: &str,
     wanted: Option<&str>,
 ) -> Result<ChosenModel, AgentError> {
     let (agent, providers) = (&config.config.agent, &config.config.providers);
@@ -268,7 +274,7 @@ pub async fn choose_model(
         return Err(wrong(name, "names no `model`, and `--model` doesn't either"));
     }
     let provider = provider(config, folders, directory, name, settings).await?;
-    let mut client = ModelClient::new(door(config, folders, "berth run"));
+    let mut client = ModelClient::new(door(config, folders, front_end));
     // Also what never begins to answer sends no byte.
     let idle = Duration::from_secs(settings.idle_secs.get());
     (client.times.first, client.times.idle) = (idle, idle);
@@ -358,8 +364,12 @@ pub struct LocalServer {
 }
 
 /// Looks for servers at the usual places of this machine.
-pub async fn find_local_servers(config: &Loaded, folders: &Folders) -> Vec<LocalServer> {
-    let client = ModelClient::new(door(config, folders, "berth models"));
+pub async fn find_local_servers(
+    config: &Loaded,
+    folders: &Folders,
+    front_end: &str,
+) -> Vec<LocalServer> {
+    let client = ModelClient::new(door(config, folders, front_end));
     let look = |(base_url, format): (&'static str, WireFormat)| {
         let client = client.clone();
         async move {

@@ -14,32 +14,37 @@ use crate::options::Options;
 
 /// Runs `berth run`.
 pub(crate) fn run(arguments: &RunArguments, options: &Options) -> Result<Exit, Error> {
-    within(options, arguments.yes(), async |around| {
-        let make = async || make(options, around, "berth run").await;
+    within(options, "berth run", arguments.yes(), async |around| {
+        let make = async || make(options, around).await;
         berth_run::run(arguments, around, make).await
     })
 }
 
 /// Runs `berth chat`.
 pub(crate) fn chat(arguments: &ChatArguments, options: &Options) -> Result<Exit, Error> {
-    within(options, arguments.yes(), async |around| {
-        let make = async || make(options, around, "berth chat").await;
+    within(options, "berth chat", arguments.yes(), async |around| {
+        let make = async || make(options, around).await;
         berth_run::chat(arguments, around, make).await
     })
 }
 
 /// Runs `berth sessions`.
 pub(crate) fn sessions(command: &SessionsCommand, options: &Options) -> Result<Exit, Error> {
-    within(options, false, async |around| berth_run::sessions(command, around).await)
+    within(options, "berth sessions", false, async |around| {
+        berth_run::sessions(command, around).await
+    })
 }
 
 /// Runs `berth models`.
 pub(crate) fn models(arguments: &ModelsArguments, options: &Options) -> Result<Exit, Error> {
-    within(options, false, async |around| berth_run::models(arguments, around).await)
+    within(options, "berth models", false, async |around| {
+        berth_run::models(arguments, around).await
+    })
 }
 
 fn within(
     options: &Options,
+    front_end: &'static str,
     yes: bool,
     work: impl AsyncFnOnce(&Surroundings<'_>) -> Result<Exit, Error>,
 ) -> Result<Exit, Error> {
@@ -47,6 +52,7 @@ fn within(
     let loaded = host::load(options, &folders)?;
     let directory = config::working_directory()?;
     let around = Surroundings {
+        front_end,
         approver: Asker::approver(yes, &folders, &loaded),
         config: &loaded,
         folders: &folders,
@@ -56,15 +62,11 @@ fn within(
 }
 
 /// The host of an agent.
-async fn make(
-    options: &Options,
-    around: &Surroundings<'_>,
-    front_end: &'static str,
-) -> Result<Host, HostError> {
+async fn make(options: &Options, around: &Surroundings<'_>) -> Result<Host, HostError> {
     let (folders, loaded): (Folders, Loaded) = (around.folders.clone(), around.config.clone());
     let telemetry = Telemetry::from_config(&loaded, &folders)?;
-    let builder = host::builder(options, folders, loaded, &Servers::new(front_end))?;
-    let host = host::observed(builder.front_end(front_end), telemetry).build().await?;
+    let builder = host::builder(options, folders, loaded, &Servers::new(around.front_end))?;
+    let host = host::observed(builder.front_end(around.front_end), telemetry).build().await?;
     host.ready().await;
     Ok(host)
 }

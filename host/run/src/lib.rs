@@ -30,6 +30,8 @@ pub struct Surroundings<'a> {
     pub folders: &'a Folders,
     /// The working directory.
     pub directory: &'a Path,
+    /// The command, in the records of its requests.
+    pub front_end: &'static str,
     /// Who is asked if a call needs approval.
     pub approver: Arc<dyn Approver>,
 }

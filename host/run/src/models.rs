@@ -42,7 +42,8 @@ pub async fn models(
     let (mut reports, mut all_work) = (Vec::new(), true);
     for name in names {
         let (config, folders, directory) = (around.config, around.folders, around.directory);
-        let report = match choose_model(config, folders, directory, Some(&name)).await {
+        let chosen = choose_model(config, folders, directory, around.front_end, Some(&name)).await;
+        let report = match chosen {
             Ok(model) if arguments.test => test(&model).await,
             Ok(model) => list(&model).await,
             // A provider without a model can still say what it has.
@@ -186,7 +187,7 @@ fn in_words(report: &Value) -> String {
 
 /// What to do if no provider is configured.
 pub(crate) async fn how_to_begin(around: &Surroundings<'_>) -> String {
-    let servers = find_local_servers(around.config, around.folders).await;
+    let servers = find_local_servers(around.config, around.folders, around.front_end).await;
     let file = around.folders.config_file();
     let file = neutral(&file.display().to_string()).into_owned();
     let mut text = "no provider of models is configured".to_owned();

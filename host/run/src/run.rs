@@ -91,6 +91,7 @@ pub(crate) async fn open(
         config: around.config,
         folders: around.folders,
         directory: around.directory,
+        front_end: around.front_end,
         model: arguments.model.as_deref(),
         session: session.as_deref(),
         instructions: &instructions,

@@ -28,9 +28,10 @@ pub(crate) async fn instructions(
     for reason in left_out {
         writeln!(err, "{WARNING}note{WARNING:#}: {}", neutral_line(&reason))?;
     }
-    let (seen, new): (Vec<_>, Vec<_>) = files.into_iter().partition(|file| file.is_seen);
+    let new: Vec<InstructionFile> = files.iter().filter(|file| !file.is_seen).cloned().collect();
+    let seen = |file: &InstructionFile| file.is_seen;
     if new.is_empty() {
-        return Ok(seen);
+        return Ok(files);
     }
     if !trusted && !ask::is_watched() {
         for file in &new {
@@ -40,7 +41,7 @@ pub(crate) async fn instructions(
                 "{WARNING}note{WARNING:#}: {path} is left out, since nobody has looked at it; `--trust-instructions` lets it count"
             )?;
         }
-        return Ok(seen);
+        return Ok(files.into_iter().filter(seen).collect());
     }
     let accepted = match trusted {
         true => new,
@@ -50,10 +51,8 @@ pub(crate) async fn instructions(
     let written =
         tokio::task::spawn_blocking(move || remember_instructions(&remembered, &folders)).await;
     written.map_err(|error| HostError::Config(error.to_string()))??;
-    let mut all = seen;
-    all.extend(accepted);
-    all.sort_by_key(|file| file.path.components().count());
-    Ok(all)
+    // In their order, in which later ones count more.
+    Ok(files.into_iter().filter(|file| seen(file) || accepted.contains(file)).collect())
 }
 
 /// Those that the person wants to count.

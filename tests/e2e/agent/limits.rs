@@ -213,10 +213,10 @@ fn summary_costs_what_its_own_model_costs() {
     let came = scene.once(&["reads_on: 20"]).assert_answer(0, "read to 20");
     let cost = |value: &Value| value["spent"]["cost"].as_f64().expect("a number");
     assert!(came.events_of("answer").iter().all(|answer| cost(answer) == 0.0));
-    assert!(cost(&came.events_of("ended")[0]) > 0.0, "the summary costs");
+    assert!(cost(came.events_of("ended")[0]) > 0.0, "the summary costs");
     // What nobody has a price for can't be bounded.
     let bounded = scene.once(&["--model", "dear", "answer: on"]).assert_answer(0, "You said: on");
-    assert!(cost(&bounded.events_of("ended")[0]) > 0.0);
+    assert!(cost(bounded.events_of("ended")[0]) > 0.0);
     let unpriced = scene.run(&[
         "--set",
         "agent.max_cost=5",
