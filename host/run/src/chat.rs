@@ -73,12 +73,18 @@ fn read_message() -> Result<Option<String>, CommandError> {
         err.flush()?;
     }
     let mut line = Vec::new();
-    let mut limited = std::io::Read::take(stdin.lock(), MAX_MESSAGE);
+    let mut limited = std::io::Read::take(stdin.lock(), MAX_MESSAGE + 1);
     limited
         .read_until(b'\n', &mut line)
         .map_err(|error| CommandError::Usage(format!("stdin can't be read: {error}")))?;
     if line.is_empty() {
         return Ok(None);
+    }
+    // The rest would count as another message.
+    if line.len() as u64 > MAX_MESSAGE && !line.ends_with(b"\n") {
+        return Err(CommandError::Usage(format!(
+            "the message is more than {MAX_MESSAGE} bytes, the limit; put the text into a file and name that"
+        )));
     }
     String::from_utf8(line)
         .map(Some)
