@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use berth_audit::{Audit, JobRecord};
 use berth_catalogue::CallContext;
@@ -15,6 +15,9 @@ pub use berth_jobs::{JobState, JobSummary};
 
 /// How long a host may take for an answer.
 const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Between two looks at a job that is being stopped.
+const BETWEEN: Duration = Duration::from_millis(10);
 
 /// The questions of other processes.
 const LIST: &str = "jobs";
@@ -38,8 +41,8 @@ pub fn list_running(folders: &Folders) -> Result<Vec<(u32, Vec<JobSummary>)>, Ho
     Ok(hosts.collect())
 }
 
-/// Stops the job of this ID in whichever host it runs. `false`: no job that runs has this ID.
-/// Blocks.
+/// Stops the job of this ID in whichever host it runs, and waits up to two seconds for its end.
+/// `false`: no job that runs has this ID. Blocks.
 ///
 /// # Errors
 ///
@@ -50,7 +53,16 @@ pub fn stop(folders: &Folders, id: &str) -> Result<bool, HostError> {
         return Ok(false);
     }
     let answers = ask_each(folders, &format!("{STOP}{id}"), PATIENCE)?;
-    Ok(answers.iter().any(|(_, answer)| answer == b"true"))
+    let is_stopping = answers.iter().any(|(_, answer)| answer == b"true");
+    let until = Instant::now() + PATIENCE;
+    while is_stopping && Instant::now() < until {
+        let mut jobs = list_running(folders)?.into_iter().flat_map(|(_, jobs)| jobs);
+        if !jobs.any(|job| job.id == id && job.state == JobState::Running) {
+            break;
+        }
+        std::thread::sleep(BETWEEN);
+    }
+    Ok(is_stopping)
 }
 
 /// The answer to a question of another process. `None`: it isn't about jobs.

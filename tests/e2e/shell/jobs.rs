@@ -467,6 +467,8 @@ fn person_lists_and_stops_the_jobs_of_running_hosts() {
     }
     assert!(with_word(&mark) > 0, "it runs on: {}", cli.run(&["jobs"]).stdout);
     assert_eq!(cli.run(&["jobs", "stop", &id]).ends(0).stdout, "Stopped.\n");
+    let listed = cli.run(&["jobs", "--json"]).ends(0).json();
+    assert_eq!(listed[0]["jobs"][0]["ending"], "cancelled", "{listed}");
     assert_gone(&mark);
     let told = text(&client.call("job_output", json!({ "id": id, "until": "end", "wait": 60 })));
     assert!(told.contains("stopped"), "{told}");
