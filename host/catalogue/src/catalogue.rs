@@ -37,8 +37,8 @@ pub struct Tool {
     /// machine, so that an invalid one is refused. Others are compiled at their first call:
     /// otherwise a process that makes one call would wait for all schemas.
     validator: OnceLock<Validator>,
-    /// The cost of checking one value of the arguments, see [`berth_runtime::schema_weight`].
-    pub weight: usize,
+    /// See [`weight`](Self::weight). Counted at the first call, as the schema is compiled.
+    weight: OnceLock<usize>,
 }
 
 impl Tool {
@@ -77,7 +77,6 @@ impl Tool {
             None => provider.is_third_party(),
         };
         let tool = |definition: Arc<Definition>| {
-            let weight = berth_runtime::schema_weight(&definition.input_schema);
             let (provider, plugin, tally) =
                 (Arc::clone(provider), plugin.cloned(), Arc::clone(tally));
             let claimed = definition.annotations;
@@ -96,7 +95,7 @@ impl Tool {
                 plugin,
                 tally,
                 validator: OnceLock::new(),
-                weight,
+                weight: OnceLock::new(),
             };
             if !was_checked {
                 tool.compiled().map_err(|reason| HostError::Load {
@@ -123,6 +122,11 @@ impl Tool {
         let reads = self.annotations.read_only
             || self.plugin.is_some() && self.definition.reads_with(arguments);
         Annotations { read_only: reads, ..self.annotations }
+    }
+
+    /// The cost of checking one value of the arguments, see [`berth_runtime::schema_weight`].
+    pub fn weight(&self) -> usize {
+        *self.weight.get_or_init(|| berth_runtime::schema_weight(&self.definition.input_schema))
     }
 
     /// The validator for the arguments of a call.

@@ -110,7 +110,7 @@ pub fn arguments(tool: &Tool, arguments: &mut Arc<Value>, limit: usize) -> Resul
         return Err(Failure::new(Category::TypeMismatch, "the arguments have to be a JSON object"));
     }
     // The validator can't be interrupted, so its work is limited before it starts.
-    if work(arguments, tool.weight) > MAX_WORK {
+    if work(arguments, tool.weight()) > MAX_WORK {
         let message = format!(
             "the arguments have too many values to check against the schema of `{}`",
             tool.definition.name

@@ -151,7 +151,8 @@ fn read_in<T: DeserializeOwned + Default>(folder: &PrivateFolder, name: &str) ->
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(T::default()),
         Err(error) => return Err(error),
     };
-    let mut text = Vec::new();
+    let size = file.metadata()?.len().min(MAX_BYTES);
+    let mut text = Vec::with_capacity(usize::try_from(size).unwrap_or_default() + 1);
     file.take(MAX_BYTES + 1).read_to_end(&mut text)?;
     let damaged = |why: String| {
         io::Error::new(
