@@ -39,6 +39,8 @@ pub struct Agent {
     file: SessionFile,
     conversation: Conversation,
     tools: Vec<Arc<Definition>>,
+    /// Those of the last task that the session's file has.
+    recorded_tools: Option<Vec<Arc<Definition>>>,
     forms: TextForms,
     repetition: Repetition,
     meter: TokenMeter,
@@ -81,6 +83,7 @@ impl Agent {
             file,
             conversation,
             tools: Vec::new(),
+            recorded_tools: None,
             forms,
             repetition: Repetition::new(RepetitionLimits::default()),
             meter: TokenMeter::new(),
@@ -99,6 +102,18 @@ impl Agent {
     /// What the whole session has taken so far.
     pub fn spent(&self) -> Spent {
         self.spent
+    }
+
+    /// The model, as `PROVIDER/MODEL`, if it wrote calls as JSON alone that `lenient_models` in
+    /// `[agent]` would let count.
+    pub fn wants_lenient(&self) -> Option<String> {
+        let AgentSettings { provider, model, .. } = &self.settings;
+        self.forms.lenient_helps.then(|| format!("{provider}/{model}"))
+    }
+
+    /// Lets such calls count from the next task on.
+    pub fn be_lenient(&mut self) {
+        (self.settings.lenient_text, self.forms.lenient_helps) = (true, false);
     }
 
     /// Lets the model answer at most this often in one task.
@@ -168,8 +183,10 @@ impl Agent {
         });
         self.tools = self.outside.tools()?;
         let in_text = settings.is_local || !settings.native_tools;
-        let tools = if in_text { self.tools.clone() } else { Vec::new() };
-        self.forms.offer(&settings, &tools);
+        let offered = if in_text { self.tools.clone() } else { Vec::new() };
+        self.forms.offer(&settings, &offered);
+        let tools = (self.recorded_tools.as_ref() != Some(&offered)).then(|| offered.clone());
+        self.recorded_tools = Some(offered);
         for call in self.lost_calls() {
             let content = vec![Part::Text(LOST.to_owned())];
             let lost = RecordedResult::new(&call, content, Some(Category::Cancelled));

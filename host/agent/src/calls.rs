@@ -45,24 +45,27 @@ pub(crate) struct TextForms {
     pub(crate) is_local: bool,
     /// Whether the model made calls by the provider's own means in this session.
     pub(crate) used_native: bool,
+    /// Whether the model wrote a call that wasn't made only because `text_tools` is strict.
+    pub(crate) lenient_helps: bool,
     /// What the model has read.
     pub(crate) earlier: EarlierTexts,
 }
 
 impl TextForms {
     pub(crate) fn new(settings: &AgentSettings) -> Self {
-        let text_tools = if settings.lenient_text { TextTools::Lenient } else { TextTools::Strict };
         Self {
             offered: None,
-            text_tools,
+            text_tools: text_tools(settings),
             is_local: settings.is_local,
             used_native: false,
+            lenient_helps: false,
             earlier: EarlierTexts::default(),
         }
     }
 
     /// Offers the tools that may be called in texts: all or none.
     pub(crate) fn offer(&mut self, settings: &AgentSettings, tools: &[Arc<Definition>]) {
+        (self.text_tools, self.is_local) = (text_tools(settings), settings.is_local);
         self.offered = (!tools.is_empty()).then(|| {
             let offered = OfferedTools::new(tools.iter().map(|tool| &**tool));
             // A model with calls of its own shows commands in blocks, and means no call.
@@ -93,6 +96,8 @@ impl TextForms {
             earlier: Some(&self.earlier),
         };
         let found = find(&text, offered, &options);
+        self.lenient_helps |=
+            matches!(found.hint, Some(FormHint::Json { lenient_helps: true, .. }));
         let hints = found.rejected.iter().map(|rejected| rejected.why.clone());
         let hints = hints.chain(found.hint.iter().map(FormHint::for_model));
         let hints: Vec<String> = hints.collect();
@@ -109,6 +114,10 @@ impl TextForms {
             notice: found.hint.as_ref().and_then(FormHint::for_person),
         }
     }
+}
+
+fn text_tools(settings: &AgentSettings) -> TextTools {
+    if settings.lenient_text { TextTools::Lenient } else { TextTools::Strict }
 }
 
 /// How the IDs of calls in texts begin.

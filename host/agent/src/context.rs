@@ -63,7 +63,8 @@ pub(crate) fn prunable(said: &[Said], recent: usize) -> Vec<Replacement> {
                 None => "make the call again if you need it".to_owned(),
             };
             let text = format!("[An old result of {bytes} bytes is left out; {how}.]");
-            pruned.push(Replacement { entry: *entry, text });
+            let result = CallResult { content: vec![Part::Text(text)], ..result.clone() };
+            pruned.push(Replacement { entry: *entry, result });
         }
     }
     pruned

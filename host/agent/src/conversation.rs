@@ -105,7 +105,7 @@ impl Conversation {
             let each = said.entries.iter().zip(results).zip(&mut said.results);
             for ((entry, result), state) in each {
                 if let Some(found) = pruned.iter().find(|one| one.entry == *entry) {
-                    result.content = vec![Part::Text(found.text.clone())];
+                    *result = found.result.clone();
                     state.is_pruned = true;
                 }
             }

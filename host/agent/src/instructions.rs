@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{ErrorKind, Read};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use berth_core::HostError;
@@ -52,11 +52,14 @@ pub fn find_instructions(
 ) -> Result<(Vec<InstructionFile>, Vec<String>), HostError> {
     let (mut files, mut left_out) = (Vec::new(), Vec::new());
     let directories: Vec<&Path> = directory.ancestors().take(MAX_DIRECTORIES).collect();
+    // Anybody may write into a directory above, such as /tmp.
+    let owner = directory.metadata().map_or(0, |directory| directory.uid());
+    let owners = [owner, rustix::process::geteuid().as_raw(), 0];
     let mut seen: Option<BTreeMap<String, String>> = None;
     for directory in directories.into_iter().rev() {
         for name in NAMES {
             let path = directory.join(name);
-            let text = match read(&path) {
+            let text = match read(&path, &owners) {
                 Ok(None) => continue,
                 Ok(Some(text)) => text,
                 Err(why) => {
@@ -110,9 +113,9 @@ fn key(path: &Path) -> String {
     path.display().to_string()
 }
 
-/// The text of a file. `None`: there is none. A link may lead to a file beside it or below, and not
-/// to one that the repository doesn't have.
-fn read(path: &Path) -> Result<Option<String>, String> {
+/// The text of a file of one of `owners`. `None`: there is none. A link may lead to a file beside
+/// it or below, and not to one that the repository doesn't have.
+fn read(path: &Path, owners: &[u32]) -> Result<Option<String>, String> {
     if matches!(path.symlink_metadata(), Err(error) if error.kind() == ErrorKind::NotFound) {
         return Ok(None);
     }
@@ -125,8 +128,12 @@ fn read(path: &Path) -> Result<Option<String>, String> {
     let flags = OFlags::NONBLOCK | OFlags::NOFOLLOW;
     let file = File::options().read(true).custom_flags(flags.bits().cast_signed()).open(target);
     let file = file.map_err(|error| error.to_string())?;
-    if !file.metadata().map_err(|error| error.to_string())?.is_file() {
+    let metadata = file.metadata().map_err(|error| error.to_string())?;
+    if !metadata.is_file() {
         return Err("it isn't a regular file".to_owned());
+    }
+    if !owners.contains(&metadata.uid()) {
+        return Err("it belongs to another user".to_owned());
     }
     let mut text = String::new();
     let read = file.take(MAX_BYTES + 1).read_to_string(&mut text);

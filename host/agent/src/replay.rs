@@ -2,9 +2,10 @@
 
 use std::collections::VecDeque;
 use std::fs::File;
+use std::sync::Arc;
 
-use berth_core::CancellationToken;
 use berth_core::config::Folders;
+use berth_core::{CancellationToken, Definition};
 use berth_models::TokenUsage;
 
 use crate::AgentError;
@@ -61,6 +62,7 @@ impl RecordedSession {
 struct Replay {
     settings: Option<AgentSettings>,
     forms: Option<TextForms>,
+    tools: Vec<Arc<Definition>>,
     /// Calls of the last answer that didn't begin yet.
     waiting: VecDeque<WantedCall>,
     spent: Spent,
@@ -120,7 +122,8 @@ impl Replay {
         let text = text_of(&task.parts);
         let forms = self.forms.get_or_insert_with(|| TextForms::new(&task.settings));
         forms.earlier.add_message(&text);
-        forms.offer(&task.settings, &task.tools);
+        self.tools = task.tools.unwrap_or_else(|| std::mem::take(&mut self.tools));
+        forms.offer(&task.settings, &self.tools);
         let (provider, model) = (task.settings.provider.clone(), task.settings.model.clone());
         events.event(RunEvent::Task { text, provider, model });
         self.settings = Some(task.settings);

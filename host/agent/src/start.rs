@@ -194,7 +194,8 @@ impl AgentStart<'_> {
             },
             native_tools: provider.native_tools,
             is_local: chosen.provider.is_local(),
-            lenient_text: agent.text_tools == TextTools::Lenient,
+            lenient_text: agent.text_tools == TextTools::Lenient
+                || agent.lenient_models.contains(&chosen.full_name()),
             thoughts: agent.tafc.enabled.then(|| agent.tafc.complexity_threshold.get()),
             max_turns: agent.max_turns.get(),
             max_time: Duration::from_secs(agent.max_secs.get()),
@@ -215,6 +216,11 @@ impl ChosenModel {
     /// The model's name.
     pub fn model(&self) -> &str {
         &self.model
+    }
+
+    /// The provider and the model, as `PROVIDER/MODEL`.
+    pub fn full_name(&self) -> String {
+        format!("{}/{}", self.provider(), self.model)
     }
 
     /// The models that the provider has.

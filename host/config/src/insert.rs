@@ -123,8 +123,9 @@ pub fn directory(
     let item = allowed_path(directory, access);
     let by_hand = format!("add this to `allowed_paths` in [tools.file] yourself: {item}");
     let default = ["."].into_iter().collect();
-    let key = ["tools", "file", "allowed_paths"];
-    change(folders, &by_hand, |text| listed(text, key, item.into(), default))
+    change(folders, &by_hand, |text| {
+        listed(text, &["tools", "file"], "allowed_paths", item.into(), default)
+    })
 }
 
 /// Lets the web tools reach a host without approval. Returns the file with the grant. Blocks.
@@ -135,8 +136,9 @@ pub fn directory(
 pub fn host(folders: &Folders, host: &str) -> Result<PathBuf, HostError> {
     check_host(host)?;
     let by_hand = format!("add this to `allowed_domains` in [tools.web] yourself: {}", toml(host));
-    let list = ["tools", "web", "allowed_domains"];
-    change(folders, &by_hand, |text| listed(text, list, host.into(), Array::new()))
+    change(folders, &by_hand, |text| {
+        listed(text, &["tools", "web"], "allowed_domains", host.into(), Array::new())
+    })
 }
 
 fn check_host(host: &str) -> Result<(), HostError> {
@@ -144,6 +146,19 @@ fn check_host(host: &str) -> Result<(), HostError> {
         .try_into::<HostGrant>()
         .map(drop)
         .map_err(|error| HostError::Config(error.message().to_owned()))
+}
+
+/// Lets a model on this machine call tools by a JSON text alone. `model`: `PROVIDER/MODEL`. Returns
+/// the file with the entry. Blocks.
+///
+/// # Errors
+///
+/// As [`permission`].
+pub fn lenient_model(folders: &Folders, model: &str) -> Result<PathBuf, HostError> {
+    let by_hand = format!("add this to `lenient_models` in [agent] yourself: {}", toml(model));
+    change(folders, &by_hand, |text| {
+        listed(text, &["agent"], "lenient_models", model.into(), Array::new())
+    })
 }
 
 /// What a plugin is granted when it is installed.
@@ -194,7 +209,7 @@ pub fn plugin(folders: &Folders, name: &str, grants: &PluginGrants) -> Result<Pa
     change(folders, &by_hand, |text| {
         let mut now = text.to_owned();
         let mut add = |key: &str, item: toml_edit::Value| {
-            let added = listed(&now, ["plugins", name, key], item, Array::new())?;
+            let added = listed(&now, &["plugins", name], key, item, Array::new())?;
             added.into_iter().for_each(|added| now = added);
             Ok::<(), &'static str>(())
         };
@@ -204,7 +219,7 @@ pub fn plugin(folders: &Folders, name: &str, grants: &PluginGrants) -> Result<Pa
         grants.hosts.iter().try_for_each(|host| add("hosts", host.as_str().into()))?;
         let mut document: DocumentMut = now.parse().map_err(|_| "it isn't TOML")?;
         if grants.store_mib.is_some() || grants.session {
-            let table = table(&mut document, ["plugins", name])?;
+            let table = table(&mut document, &["plugins", name])?;
             if let Some(size) = grants.store_mib {
                 table.insert("store_mib", toml_edit::value(i64::from(size)));
             }
@@ -227,28 +242,29 @@ fn allowed_path(directory: &str, access: PathAccess) -> InlineTable {
 /// The table of this name, which is made if it is missing.
 fn table<'d>(
     document: &'d mut DocumentMut,
-    names: [&str; 2],
+    names: &[&str],
 ) -> Result<&'d mut toml_edit::Table, &'static str> {
     let mut table = document.as_table_mut();
-    for (depth, name) in names.into_iter().enumerate() {
+    for (depth, name) in names.iter().enumerate() {
         let mut missing = toml_edit::Table::new();
-        missing.set_implicit(depth == 0);
+        missing.set_implicit(depth + 1 < names.len());
         let next = table.entry(name).or_insert(Item::Table(missing));
         table = next.as_table_mut().ok_or("its tables are written in a form that can't grow")?;
     }
     Ok(table)
 }
 
-/// The text with one more item in a list of `[OUTER.INNER]`. `default`: the items that hold if
-/// there is no list. `None` if the item is in it.
+/// The text with one more item in a list of a table. `default`: the items that hold if there is no
+/// list. `None` if the item is in it.
 fn listed(
     text: &str,
-    [outer, inner, key]: [&str; 3],
+    names: &[&str],
+    key: &str,
     item: toml_edit::Value,
     default: Array,
 ) -> Result<Option<String>, &'static str> {
     let mut document: DocumentMut = text.parse().map_err(|_| "it isn't TOML")?;
-    let table = table(&mut document, [outer, inner])?;
+    let table = table(&mut document, names)?;
     let list = table.entry(key).or_insert(toml_edit::value(default));
     let list = list.as_array_mut().ok_or("the key isn't a list")?;
     let path = |item: &toml_edit::Value| match item.as_inline_table() {
@@ -456,6 +472,9 @@ mod tests {
         let text = fs::read_to_string(path).expect("it exists");
         assert!(text.contains("[tools.web]\nallowed_domains = [\"docs.rs\"]\n"), "{text}");
         host(&folders, "not a host").expect_err("it isn't one");
+        let path = lenient_model(&folders, "local/qwen").expect("it is written");
+        let text = fs::read_to_string(path).expect("it exists");
+        assert!(text.contains("[agent]\nlenient_models = [\"local/qwen\"]\n"), "{text}");
     }
 
     #[test]

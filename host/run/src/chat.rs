@@ -11,6 +11,7 @@ use berth_terminal::interrupt::Interrupts;
 use berth_terminal::style::STRONG;
 
 use crate::arguments::ChatArguments;
+use crate::lenient::offer_lenient;
 use crate::printer::Printer;
 use crate::run::{open, remove_old};
 use crate::{MakeHost, Surroundings};
@@ -34,6 +35,7 @@ pub async fn chat(
     let (mut agent, id) = open(&arguments.session, around, host).await?;
     let directory = around.directory.display().to_string();
     let mut first = Some(RunEvent::Session { id, directory });
+    let mut is_offered = false;
     loop {
         let Some(message) = tokio::task::spawn_blocking(read_message)
             .await
@@ -59,6 +61,12 @@ pub async fn chat(
             }
         }
         interrupts.disarm();
+        if !is_offered && let Some(model) = agent.wants_lenient() {
+            is_offered = true;
+            if offer_lenient(model, around).await? {
+                agent.be_lenient();
+            }
+        }
     }
     remove_old(around);
     Ok(Exit::Success)

@@ -2,6 +2,7 @@
 
 mod arguments;
 mod chat;
+mod lenient;
 mod models;
 mod printer;
 mod run;

@@ -10,6 +10,7 @@ use berth_terminal::exit::Exit;
 use berth_terminal::interrupt::Interrupts;
 
 use crate::arguments::{RunArguments, SessionArguments};
+use crate::lenient::offer_lenient;
 use crate::printer::Printer;
 use crate::trust::instructions;
 use crate::{MakeHost, Surroundings, failed};
@@ -42,6 +43,9 @@ pub async fn run(
     printer.event(RunEvent::Session { id, directory });
     let ending = agent.run(vec![Part::Text(task)], &mut printer, &cancel).await;
     interrupts.disarm();
+    if let Some(model) = agent.wants_lenient() {
+        offer_lenient(model, around).await?;
+    }
     remove_old(around);
     Ok(exit(ending.kind))
 }

@@ -30,6 +30,9 @@ section! {
         /// Whether a model on this machine may call tools by a JSON text that is its whole answer.
         /// Other forms of calls in text count always, and unmarked JSON never.
         pub text_tools: TextTools, Narrowing::Stricter(&["strict", "lenient"]);
+        /// Models on this machine for which `text_tools` is `"lenient"`, each as `PROVIDER/MODEL`.
+        #[schemars(extend("examples" = [["local/qwen2.5-coder"]]))]
+        pub lenient_models: Vec<String>, Narrowing::Subset;
         /// Fields for thinking in tools with complex arguments.
         pub tafc: Tafc, Narrowing::Table(Tafc::RULES);
         /// Whether `AGENTS.md` and `BERTH.md` of the working directory and the directories above

@@ -2,12 +2,13 @@
 //! effect.
 
 use std::fs;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{chown, symlink};
 use std::time::{Duration, Instant};
 
 use serde_json::json;
 
 use super::{Came, FORMATS, KEY, Scene, until};
+use crate::support::not_tried;
 use crate::support::server::Server;
 
 const FULL: &str = "[tools]\nautonomy = \"full\"";
@@ -358,4 +359,13 @@ fn instructions_count_after_a_person_saw_them() {
     symlink("CLAUDE.md", scene.work().join("AGENTS.md")).expect("linked");
     scene.once(&["--trust-instructions", "answer: a"]).assert_answer(0, "");
     assert!(asked(&scene).contains(mark));
+    // Anybody may put a file into a directory above, such as /tmp.
+    let above = scene.cli.root.path().join("AGENTS.md");
+    fs::write(&above, "planted by another").expect("a file is written");
+    if chown(&above, Some(4321), None).is_err() {
+        return not_tried("root, who gives a file away");
+    }
+    let came = scene.once(&["--trust-instructions", "answer: a"]).assert_answer(0, "");
+    assert!(!asked(&scene).contains("planted"));
+    assert!(came.ended.stderr.contains("belongs to another user"), "{}", came.ended.stderr);
 }

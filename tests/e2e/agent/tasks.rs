@@ -212,6 +212,22 @@ fn model_without_native_tools_calls_in_its_text() {
 }
 
 #[test]
+fn at_a_terminal_json_calls_of_a_model_can_be_let_count_from_then_on() {
+    let scene = scene("chat", FULL);
+    let Some(declined) = scene.cli.typed(&["run", "whole_json:"], "n\n") else { return };
+    assert!(declined.stdout.contains("Let them count from now on?"), "{}", declined.stdout);
+    scene.task(&["whole_json:"]).assert_answer(0, "it was not made");
+    let Some(accepted) = scene.cli.typed(&["run", "whole_json:"], "y\n") else { return };
+    assert!(accepted.stdout.contains("it was not made"), "{}", accepted.stdout);
+    let config =
+        fs::read_to_string(scene.cli.root.path().join("config/berth.toml")).expect("it exists");
+    assert!(config.contains("lenient_models = [\"scripted/scripted\"]"), "{config}");
+    scene.task(&["whole_json:"]).assert_answer(0, "it was made");
+    // Another model of the provider isn't meant.
+    scene.task(&["--model", "scripted/other", "whole_json:"]).assert_answer(0, "it was not made");
+}
+
+#[test]
 fn answer_is_shown_at_a_terminal_while_it_comes() {
     let scene = scene("chat", FULL);
     let Some(said) = scene.cli.typed(&["run", "counted:"], "") else { return };

@@ -59,9 +59,9 @@ pub struct Task {
     pub parts: Vec<Part>,
     /// The settings of the agent.
     pub settings: AgentSettings,
-    /// The tools, if the model may call them in its text.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub tools: Vec<Arc<Definition>>,
+    /// The tools that the model may call in its text. `None`: those of the task before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tools: Option<Vec<Arc<Definition>>>,
 }
 
 /// The result of a call, and what else is known of it.
@@ -81,6 +81,11 @@ pub struct RecordedResult {
 }
 
 impl RecordedResult {
+    /// What stands for a result that was left out.
+    pub(super) fn left_out(result: CallResult) -> Self {
+        Self { result, category: None, begun: 1, rest: None }
+    }
+
     /// The event of it.
     pub(crate) fn event(&self) -> RunEvent {
         RunEvent::Result {
@@ -98,8 +103,8 @@ impl RecordedResult {
 pub struct Replacement {
     /// The number of the result's entry; the first entry is 0.
     pub entry: usize,
-    /// The text.
-    pub text: String,
+    /// The result, with this text. A long session is read without the entry itself.
+    pub result: CallResult,
 }
 
 /// A summary of the older part of a conversation.

@@ -4,10 +4,10 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
 
-use berth_models::TokenUsage;
+use berth_models::{CallResult, TokenUsage};
 
 use super::MAX_LINE;
-use super::entry::{Began, Compressed, Ended, Replacement, SessionEntry, Task};
+use super::entry::{Began, Compressed, Ended, RecordedResult, Replacement, SessionEntry, Task};
 use crate::ending::Spent;
 
 /// Bytes that are read at once.
@@ -121,11 +121,11 @@ impl Recorded {
         {
             read.summary = Some(compressed);
         }
-        let mut replaced: HashMap<usize, String> = HashMap::new();
+        let mut replaced: HashMap<usize, CallResult> = HashMap::new();
         for line in of(Kind::Pruned) {
             if let SessionEntry::Pruned(pruned) = parse(line)? {
-                replaced
-                    .extend(pruned.into_iter().map(|Replacement { entry, text }| (entry, text)));
+                let pruned = pruned.into_iter();
+                replaced.extend(pruned.map(|Replacement { entry, result }| (entry, result)));
             }
         }
         read.is_pruned = !replaced.is_empty();
@@ -148,11 +148,17 @@ impl Recorded {
             if !matches!(line.kind, Kind::Task | Kind::Answer | Kind::Result | Kind::Note) {
                 continue;
             }
-            let mut entry = parse(line)?;
-            if let SessionEntry::Result(result) = &mut entry
-                && let Some(text) = replaced.remove(&number)
-            {
-                result.result.content = vec![berth_models::Part::Text(text)];
+            let replacement = match line.kind {
+                Kind::Result => replaced.remove(&number),
+                _ => None,
+            };
+            let mut entry = match replacement {
+                Some(result) => SessionEntry::Result(RecordedResult::left_out(result)),
+                None => parse(line)?,
+            };
+            if let SessionEntry::Task(task) = &mut entry {
+                // The model isn't offered them any more.
+                task.tools = None;
             }
             read.conversation.push((number, entry));
         }
@@ -185,7 +191,7 @@ fn lines(file: &mut File) -> io::Result<Vec<Line>> {
         if chunk.is_empty() {
             return Ok(lines);
         }
-        let end = chunk.iter().position(|byte| *byte == b'\n');
+        let end = memchr::memchr(b'\n', chunk);
         let part = &chunk[..end.unwrap_or(chunk.len())];
         let missing = 16_usize.saturating_sub(start.len()).min(part.len());
         start.extend_from_slice(&part[..missing]);

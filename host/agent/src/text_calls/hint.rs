@@ -39,12 +39,16 @@ impl FormHint {
     /// What to tell the person. `None` if the model can help itself.
     pub(crate) fn for_person(&self) -> Option<String> {
         match self {
-            Self::Json { tool, lenient_helps: true } => Some(format!(
-                "The model wrote a call of `{tool}` as text. To accept such calls from this \
-                 provider, set text_tools = \"lenient\"."
-            )),
-            Self::Json { tool, lenient_helps: false } => {
-                Some(format!("The model wrote a call of `{tool}` as text; it was not made."))
+            Self::Json { tool, lenient_helps } => {
+                let remedy = match lenient_helps {
+                    true => {
+                        ". To accept such calls, set `lenient_models` or `text_tools` in [agent]"
+                    }
+                    false => "",
+                };
+                Some(format!(
+                    "The model wrote a call of `{tool}` as text; it was not made{remedy}."
+                ))
             }
             Self::WithinLine | Self::MadeUpResult => None,
         }

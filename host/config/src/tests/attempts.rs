@@ -335,6 +335,7 @@ pub(super) fn attempt(key: &str) -> Option<&'static str> {
         "agent.max_cost" => "agent.max_cost = 1000",
         "agent.compress_provider" => "agent.compress_provider = \"known\"",
         "agent.text_tools" => "agent.text_tools = \"lenient\"",
+        "agent.lenient_models" => "agent.lenient_models = [\"evil/evil\"]",
         "agent.tafc.enabled" => "agent.tafc.enabled = true",
         "agent.tafc.complexity_threshold" => "agent.tafc.complexity_threshold = 0",
         "agent.instructions" => "agent.instructions = true",

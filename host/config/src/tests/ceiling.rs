@@ -106,6 +106,7 @@ fn bound(key: &Key) -> Option<(String, String, Value)> {
             "[\"10.1.0.0/16\", \"localhost\"]",
             json!(["localhost:1", "10.1.0.0/16"]),
         ),
+        "agent.lenient_models" => ("[\"a/x\", \"a/y\"]", "[\"a/y\", \"b/z\"]", json!(["a/y"])),
         "plugins.*.programs" => ("[\"git **\", \"make\"]", "[\"make\", \"sh\"]", json!(["make"])),
         "tools.file.allowed_paths" | "tools.shell.allowed_paths" => {
             ("[\"/\"]", "[\"~/notes\"]", json!(["@/own-home/notes"]))

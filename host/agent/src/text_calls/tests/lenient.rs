@@ -87,7 +87,7 @@ fn strict_mode_and_other_providers_give_a_hint() {
     let native = FindOptions { is_loopback: true, used_native_calls: true, ..lenient };
     assert_eq!(hint(native), expected(false), "the model can call tools natively");
     let text = expected(true).for_person().unwrap();
-    assert!(text.contains("text_tools = \"lenient\""), "{text}");
+    assert!(text.contains("`lenient_models`"), "{text}");
     assert!(!expected(false).for_person().unwrap().contains("text_tools"));
     assert!(expected(true).for_model().contains("```tool_call"));
     // A hint is no call, whatever it repeats.
