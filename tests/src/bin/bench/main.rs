@@ -5,6 +5,7 @@
 //! with advice on how to get it; a missed target makes the exit code 1. So does, with `--compare`,
 //! a row that got worse by more than the noise.
 
+mod agent;
 mod calls;
 mod compare;
 mod counted;
@@ -56,7 +57,7 @@ struct Group {
     measure: fn(&Setting) -> Result<Vec<Row>, String>,
 }
 
-const GROUPS: [Group; 21] = [
+const GROUPS: [Group; 22] = [
     Group { names: &["echo", "ready", "throughput"], measure: calls::measure },
     Group { names: &["governed", "durable"], measure: governed::measure },
     Group { names: &["grep", "find"], measure: search::measure },
@@ -78,6 +79,7 @@ const GROUPS: [Group; 21] = [
     Group { names: &["swap"], measure: swap::measure },
     Group { names: &["mcp"], measure: mcp::measure },
     Group { names: &["servers"], measure: mcp::behind::measure },
+    Group { names: &["agent"], measure: agent::measure },
 ];
 
 fn main() -> ExitCode {

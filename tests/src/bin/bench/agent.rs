@@ -1,0 +1,396 @@
+//! Berth's own agent beside a model on loopback that answers at once: what is left is Berth's time.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::Setting;
+use crate::measure::{median, memory};
+use crate::table::{Row, Target, Unit};
+
+const ROUNDS: usize = 9;
+
+/// Sessions of earlier tasks.
+const SESSIONS: usize = 10_000;
+
+/// Bytes of a long session, and of each result in it.
+const LONG: usize = 100_000_000;
+const RESULT: usize = 20_000;
+
+/// Calls of a task whose time is measured.
+const CALLS: usize = 90;
+
+/// Runs of a test suite in a task whose tokens are counted.
+const SUITES: usize = 30;
+
+/// What the model says in the template of old sessions, to make each call another one.
+const CALL: &str = "bench-call";
+
+pub(crate) fn measure(setting: &Setting) -> Result<Vec<Row>, String> {
+    let mut rows = vec![first_request(setting)?];
+    rows.extend(resume(setting)?);
+    rows.push(turn(setting)?);
+    rows.push(tokens(setting)?);
+    Ok(rows)
+}
+
+/// The first request of a task, with many old sessions.
+fn first_request(setting: &Setting) -> Result<Row, String> {
+    let home = Home::make(setting, "", |_| Said::Done)?;
+    let template = home.record(&home.run(&[])?.session)?;
+    for number in 0..SESSIONS {
+        let id = format!("6900{number:04x}-0123456789ab");
+        home.put(&id, &template)?;
+    }
+    let runs = (0..=ROUNDS).map(|_| home.run(&[]).map(|ran| ran.first));
+    let times: Vec<Duration> = runs.skip(1).collect::<Result<_, _>>()?;
+    Ok(row(
+        format!("berth run to its first request, {SESSIONS} old sessions, p50"),
+        milliseconds(median(times)),
+        Unit::Milliseconds,
+        Target::AtMost(50.0),
+    ))
+}
+
+/// A long session that goes on: with results left out, and with its older part summarised.
+fn resume(setting: &Setting) -> Result<Vec<Row>, String> {
+    let script = |number| match number {
+        0 => Said::Call("read", json!({ "path": "long" })),
+        _ => Said::Done,
+    };
+    let home = Home::make(setting, "context_tokens = 100_000_000\n", script)?;
+    fs::write(home.work().join("long"), "a line of a file that is read\n".repeat(RESULT / 30))
+        .map_err(|error| format!("no file to read: {error}"))?;
+    let template = home.record(&home.run(&[])?.session)?;
+    let (began, task) = template.split_once('\n').ok_or("the session has no task")?;
+    let entries = task.lines().count();
+    let result_at = task
+        .lines()
+        .position(|line| line.starts_with("{\"result\":"))
+        .ok_or("the session has no result")?;
+    let mut long = format!("{began}\n");
+    let mut tasks = 0;
+    while long.len() < LONG {
+        long += &task.replace(CALL, &format!("{CALL}-{tasks}"));
+        tasks += 1;
+    }
+    let pruned: Vec<Value> = (0..tasks - 3)
+        .map(|task| {
+            let text =
+                "[An old result of 20010 bytes is left out; make the call again if you need it.]";
+            let result = json!({
+                "call": format!("{CALL}-{task}-0"), "name": "read", "content": [{ "Text": text }],
+                "failed": false
+            });
+            json!({ "entry": 1 + task * entries + result_at, "result": result })
+        })
+        .collect();
+    let summary = json!({ "compressed": {
+        "through": (tasks - 3) * entries, "summary": "Files were read.", "method": "triggered",
+        "usage": {}
+    } });
+    let mut rows = Vec::new();
+    for (what, last) in [
+        ("old results left out", json!({ "pruned": pruned })),
+        ("the older part summarised", summary),
+    ] {
+        let id = "69000000-0123456789ab";
+        let (mut times, mut peak) = (Vec::new(), 0.0_f64);
+        for round in 0..=ROUNDS {
+            home.put(id, &format!("{long}{last}\n"))?;
+            let ran = home.run(&["--session", id])?;
+            if round > 0 {
+                times.push(ran.first);
+                peak = peak.max(ran.peak);
+            }
+        }
+        let what = format!("a session of 100 MB goes on, {what}");
+        rows.push(row(
+            format!("{what}: to its first request, p50"),
+            milliseconds(median(times)),
+            Unit::Milliseconds,
+            Target::AtMost(300.0),
+        ));
+        let what = format!("{what}: most memory");
+        rows.push(row(what, peak, Unit::Mebibytes, Target::AtMost(200.0)));
+    }
+    Ok(rows)
+}
+
+/// The time between an answer of the model and the next request, the call included.
+fn turn(setting: &Setting) -> Result<Row, String> {
+    let script = |number| match number {
+        CALLS => Said::Done,
+        number => Said::Call("read", json!({ "path": format!("file-{number}") })),
+    };
+    let home = Home::make(setting, "", script)?;
+    for number in 0..CALLS {
+        let name = format!("file-{number}");
+        fs::write(home.work().join(&name), format!("{name} is a short file\n"))
+            .map_err(|error| format!("no file to read: {error}"))?;
+    }
+    home.run(&[])?;
+    let ran = home.run(&[])?;
+    let gap = |pair: &[Asked]| pair[1].came.saturating_duration_since(pair[0].answered);
+    let gaps: Vec<Duration> = ran.asked.windows(2).map(gap).collect();
+    Ok(row(
+        "a turn of the loop with a call of read, beside the model's time, p50".to_owned(),
+        milliseconds(median(gaps)),
+        Unit::Milliseconds,
+        Target::AtMost(1.0),
+    ))
+}
+
+/// What a model reads in a task that runs tests again and again, against the same without filters
+/// and with a context so large that no result is left out.
+fn tokens(setting: &Setting) -> Result<Row, String> {
+    let script = |number| match number {
+        SUITES => Said::Done,
+        number => Said::Call("bash", json!({ "command": format!("./pytest {number}") })),
+    };
+    let read = |provider: &str| {
+        let home = Home::make(setting, provider, script)?;
+        let tests: String = (0..400)
+            .map(|number| format!("tests/test_cart.py::test_{number} PASSED [{}%]\\n", number / 4))
+            .collect();
+        let pytest = home.work().join("pytest");
+        let script = format!(
+            "#!/bin/sh\nprintf '============ test session starts ============\\ncollected 400 items\\n\\n{}\\n============ 400 passed in 1.%ss ============\\n' \"$1\"\n",
+            tests.replace('%', "%%")
+        );
+        fs::write(&pytest, script).map_err(|error| format!("no tests to run: {error}"))?;
+        fs::set_permissions(&pytest, fs::Permissions::from_mode(0o755))
+            .map_err(|error| format!("no tests to run: {error}"))?;
+        Ok::<usize, String>(home.run(&[])?.asked.iter().map(|asked| asked.bytes).sum())
+    };
+    let with = read("")?;
+    let without = read("context_tokens = 100_000_000\n[tools.filters]\nenabled = false\n")?;
+    let mut row = row(
+        format!("bytes of all requests of a task with {SUITES} runs of tests, against unfiltered"),
+        with as f64 / without as f64,
+        Unit::Ratio,
+        Target::AtMost(0.5),
+    );
+    row.ours = format!("{:.1} MB", with as f64 / 1e6);
+    row.rival = format!("without filters and pruning {:.1} MB", without as f64 / 1e6);
+    Ok(row)
+}
+
+fn milliseconds(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e3
+}
+
+fn row(what: String, value: f64, unit: Unit, target: Target) -> Row {
+    Row {
+        name: "agent",
+        what,
+        samples: vec![value],
+        unit,
+        target,
+        ours: String::new(),
+        rival: String::new(),
+    }
+}
+
+/// The folders of an agent, and its model.
+struct Home {
+    folder: tempfile::TempDir,
+    berth: PathBuf,
+    asked: Arc<Mutex<Vec<Asked>>>,
+    /// The process that asks.
+    process: Arc<Mutex<Option<u32>>>,
+}
+
+/// A request to the model.
+#[derive(Clone, Copy)]
+struct Asked {
+    came: Instant,
+    answered: Instant,
+    /// Of its body.
+    bytes: usize,
+    /// The most memory of the process that asks, in MiB.
+    peak: f64,
+}
+
+/// What the model says.
+enum Said {
+    Call(&'static str, Value),
+    Done,
+}
+
+/// A task that ended.
+struct Ran {
+    session: String,
+    /// From the start to the first request.
+    first: Duration,
+    /// The most memory until then, in MiB.
+    peak: f64,
+    asked: Vec<Asked>,
+}
+
+impl Home {
+    /// `settings`: more lines of the provider's table, and tables behind it. `script`: what the
+    /// model says to the request of this number in a task.
+    fn make(
+        setting: &Setting,
+        settings: &str,
+        script: impl Fn(usize) -> Said + Send + 'static,
+    ) -> Result<Self, String> {
+        let failed = |error: std::io::Error| format!("no home for an agent: {error}");
+        // Built together with this program.
+        let berth = std::env::current_exe().map_err(failed)?.with_file_name("berth");
+        let folder = tempfile::tempdir_in(&setting.scratch).map_err(failed)?;
+        let home = Self { folder, berth, asked: Arc::default(), process: Arc::default() };
+        fs::create_dir(home.work()).map_err(failed)?;
+        let listener = TcpListener::bind("127.0.0.1:0").map_err(failed)?;
+        let address = listener.local_addr().map_err(failed)?;
+        let private = |path: &Path| fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
+        private(&home.path(".config/berth")).map_err(failed)?;
+        private(&home.sessions()).map_err(failed)?;
+        let config = format!(
+            "[tools]\nautonomy = \"full\"\n[audit]\nkeep = 1\n\
+             [providers.model]\nformat = \"chat\"\nbase_url = \"http://{address}/v1\"\n\
+             model = \"scripted\"\n{settings}"
+        );
+        fs::write(home.path(".config/berth/berth.toml"), config).map_err(failed)?;
+        let (asked, process) = (Arc::clone(&home.asked), Arc::clone(&home.process));
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let came = Instant::now();
+                // A stream that ends early is seen as a request that is missing.
+                let _ = answer(stream, came, &script, &asked, &process);
+            }
+        });
+        Ok(home)
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn work(&self) -> PathBuf {
+        self.path("work")
+    }
+
+    fn sessions(&self) -> PathBuf {
+        self.path(".local/share/berth/agent")
+    }
+
+    fn record(&self, id: &str) -> Result<String, String> {
+        fs::read_to_string(self.sessions().join(format!("{id}.jsonl")))
+            .map_err(|error| format!("the session isn't there: {error}"))
+    }
+
+    /// Writes a session that has the entries of another one.
+    fn put(&self, id: &str, entries: &str) -> Result<(), String> {
+        let path = self.sessions().join(format!("{id}.jsonl"));
+        let mut options = fs::OpenOptions::new();
+        let file = options.write(true).create(true).truncate(true).mode(0o600).open(path);
+        file.and_then(|mut file| file.write_all(entries.as_bytes()))
+            .map_err(|error| format!("no old session: {error}"))
+    }
+
+    fn run(&self, arguments: &[&str]) -> Result<Ran, String> {
+        let lock = || self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        lock().clear();
+        let mut process = self.process.lock().unwrap_or_else(PoisonError::into_inner);
+        let began = Instant::now();
+        let child = Command::new(&self.berth)
+            .args(["run", "--json", "work"])
+            .args(arguments)
+            .current_dir(self.work())
+            .env_clear()
+            .env("HOME", self.folder.path())
+            .env("PATH", "/usr/bin:/bin")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(|error| format!("berth doesn't start: {error}"))?;
+        *process = Some(child.id());
+        drop(process);
+        let output = child.wait_with_output().map_err(|error| format!("berth run: {error}"))?;
+        let events = String::from_utf8_lossy(&output.stdout);
+        let asked = lock().clone();
+        let first = events.lines().next().and_then(|line| serde_json::from_str(line).ok());
+        let session = first.and_then(|event: Value| Some(event["id"].as_str()?.to_owned()));
+        match (session, asked.first().copied()) {
+            (Some(session), Some(Asked { came, peak, .. })) if output.status.success() => {
+                Ok(Ran { session, first: came.duration_since(began), peak, asked })
+            }
+            _ => Err(format!(
+                "berth run ended with {}: {}",
+                output.status,
+                String::from_utf8_lossy(&output.stderr)
+            )),
+        }
+    }
+}
+
+fn answer(
+    stream: TcpStream,
+    came: Instant,
+    script: &impl Fn(usize) -> Said,
+    asked: &Mutex<Vec<Asked>>,
+    process: &Mutex<Option<u32>>,
+) -> std::io::Result<()> {
+    stream.set_nodelay(true)?;
+    let mut reader = BufReader::new(stream);
+    let mut first = String::new();
+    reader.read_line(&mut first)?;
+    if !first.starts_with("POST ") {
+        let nothing = "HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
+        return reader.get_mut().write_all(nothing.as_bytes());
+    }
+    let mut length = 0;
+    loop {
+        let mut line = String::new();
+        if reader.read_line(&mut line)? == 0 {
+            return Ok(());
+        }
+        if line == "\r\n" {
+            break;
+        }
+        if let Some((name, value)) = line.split_once(':')
+            && name.eq_ignore_ascii_case("content-length")
+        {
+            length = value.trim().parse().unwrap_or(0);
+        }
+    }
+    std::io::copy(&mut reader.by_ref().take(length), &mut std::io::sink())?;
+    let process = *process.lock().unwrap_or_else(PoisonError::into_inner);
+    let peak = process.and_then(|process| memory(process, "VmHWM").ok()).unwrap_or_default();
+    let mut asked = asked.lock().unwrap_or_else(PoisonError::into_inner);
+    let number = asked.len();
+    let (delta, reason) = match script(number) {
+        Said::Done => (json!({ "content": format!("Done, request {number}.") }), "stop"),
+        Said::Call(tool, arguments) => (
+            json!({ "tool_calls": [{
+                "index": 0, "id": format!("{CALL}-{number}"), "type": "function",
+                "function": { "name": tool, "arguments": arguments.to_string() }
+            }] }),
+            "tool_calls",
+        ),
+    };
+    let said = json!({ "choices": [{ "index": 0, "delta": delta }] });
+    let end = json!({ "choices": [{ "index": 0, "delta": {}, "finish_reason": reason }] });
+    let text = format!(
+        "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n\
+         data: {said}\n\ndata: {end}\n\ndata: [DONE]\n\n"
+    );
+    reader.get_mut().write_all(text.as_bytes())?;
+    asked.push(Asked {
+        came,
+        answered: Instant::now(),
+        bytes: usize::try_from(length).unwrap_or_default(),
+        peak,
+    });
+    Ok(())
+}
