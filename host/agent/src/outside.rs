@@ -5,8 +5,8 @@ use std::sync::Arc;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use berth_core::{
-    Answer, Body, CancellationToken, Category, Content, Definition, Host, HostError, Request,
-    Session,
+    Answer, Body, CancellationToken, Category, Content, Definition, Host, HostError, Phase,
+    Request, Session,
 };
 use berth_models::{
     CallResult, ModelAnswer, ModelClient, ModelEndpoint, ModelError, ModelErrorKind, ModelEvent,
@@ -24,6 +24,7 @@ const MAX_IMAGE: usize = 5 * 1024 * 1024;
 pub(crate) struct Live {
     pub(crate) host: Host,
     pub(crate) session: Session,
+    pub(crate) phase: Phase,
     pub(crate) model: ChosenModel,
     /// The one that summarises. `None`: `model` does.
     pub(crate) summariser: Option<ChosenModel>,
@@ -167,6 +168,7 @@ impl Live {
     async fn call(&self, call: &ReadyCall, cancel: &CancellationToken) -> RecordedResult {
         let request = Request {
             session: Some(self.session.clone()),
+            phase: Some(self.phase),
             approver: Some(Arc::clone(&self.approver) as _),
             cancel: cancel.child_token(),
             doubtful: call.is_doubtful,

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use berth_core::config::{
     Folders, Loaded, ModelFormat, Prices, ProviderSettings, TextTools, ThinkingEffort, dotted_name,
 };
-use berth_core::{Approver, Host, HostError, Session, door};
+use berth_core::{Approver, Host, HostError, Phase, Session, door};
 use berth_egress::read;
 use berth_models::{ListedModel, ModelClient, ModelEndpoint, ModelKey, ThinkingLevel, WireFormat};
 use berth_policy::egress::Placement;
@@ -61,6 +61,8 @@ pub struct AgentStart<'a> {
     pub model: Option<&'a str>,
     /// The session to go on with. `None`: a new one.
     pub session: Option<&'a str>,
+    /// The part of its work in which the agent makes calls.
+    pub phase: Phase,
     /// The front end, in the records of its requests.
     pub front_end: &'static str,
     /// The project's instructions that count.
@@ -139,7 +141,7 @@ impl AgentStart<'_> {
         let settings = self.settings(&chosen, summariser.as_ref(), system).await;
         let session = Session::new(format!("agent {id}"));
         let approver = Arc::new(MeasuringApprover::new(approver));
-        let live = Live { host, session, model: chosen, summariser, approver };
+        let live = Live { host, session, phase: self.phase, model: chosen, summariser, approver };
         let mut agent = Agent::new(settings, Arc::new(live), file, conversation, spent);
         if recorded.is_pruned || recorded.summary.is_some() {
             agent.lose_earlier_texts();

@@ -2,6 +2,7 @@
 //! loopback server.
 
 mod attacks;
+mod extras;
 mod limits;
 mod replay;
 mod resume;
