@@ -285,6 +285,15 @@ def big(rest):
         yield ("write", {"path": "big.txt", "content": str(at) * 400_000})
 
 
+def imagines(rest):
+    """Names paths that it made up, in calls and in its answer."""
+    [refused] = yield ("read", {"path": "/path/to/config.toml"})
+    [gone] = yield ("read", {"path": "src/imagined.py"})
+    told = "path of examples" in refused.text and "stands in nothing" in gone.text
+    named = "src/main.py, lib/imagined.py, ../secret.txt and ../no-such/secret.txt"
+    return f"{'told' if told else 'not told'}: see {named}"
+
+
 # Denied, and asked.
 
 

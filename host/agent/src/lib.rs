@@ -10,6 +10,7 @@ mod events;
 mod instructions;
 mod outside;
 mod parts;
+mod plausible;
 mod record;
 mod replay;
 mod settings;

@@ -1,24 +1,33 @@
 //! What the loop reaches: the model and the tools.
 
+use std::collections::BTreeSet;
+use std::io::ErrorKind;
 use std::sync::Arc;
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use berth_core::{
     Answer, Body, CancellationToken, Category, Content, Definition, Host, HostError, Phase,
-    Request, Session,
+    Request, Session, Verdict,
 };
 use berth_models::{
     CallResult, ModelAnswer, ModelClient, ModelEndpoint, ModelError, ModelErrorKind, ModelEvent,
     Part, Turn,
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::record::RecordedResult;
 use crate::waiting::MeasuringApprover;
 
 /// Most bytes of an image in a result.
 const MAX_IMAGE: usize = 5 * 1024 * 1024;
+
+/// The code of a failure because there is no such path.
+const NOT_FOUND: &str = "not-found";
+
+/// The time for looking whether paths exist.
+const LOOK: Duration = Duration::from_secs(2);
 
 /// The model and the tools.
 pub(crate) struct Live {
@@ -85,6 +94,13 @@ impl ReadyCall {
     }
 }
 
+/// A call with its result, and what else the host says of it.
+pub(crate) struct AnsweredCall {
+    pub(crate) result: RecordedResult,
+    /// Whether the tool says that there is no such path.
+    pub(crate) is_missing: bool,
+}
+
 /// Why the model gave no answer.
 pub(crate) enum AskError {
     /// The task was cancelled.
@@ -133,7 +149,7 @@ impl Live {
         self: &Arc<Self>,
         calls: &[ReadyCall],
         cancel: &CancellationToken,
-    ) -> Vec<RecordedResult> {
+    ) -> Vec<AnsweredCall> {
         let mut running = Vec::new();
         for call in calls {
             let (live, call, cancel) = (Arc::clone(self), call.clone(), cancel.clone());
@@ -144,14 +160,15 @@ impl Live {
             results.push(running.await.unwrap_or_else(|error| {
                 let text = format!("the call failed: {error}");
                 let category = Some(Category::PermanentFailure);
-                RecordedResult::new(call, vec![Part::Text(text)], category)
+                let result = RecordedResult::new(call, vec![Part::Text(text)], category);
+                AnsweredCall { result, is_missing: false }
             }));
         }
         results
     }
 
     /// How long a person has been asked so far.
-    pub(crate) fn waited(&self) -> std::time::Duration {
+    pub(crate) fn waited(&self) -> Duration {
         self.approver.waited()
     }
 }
@@ -165,7 +182,7 @@ fn answered(answer: Result<ModelAnswer, ModelError>) -> Result<ModelAnswer, AskE
 }
 
 impl Live {
-    async fn call(&self, call: &ReadyCall, cancel: &CancellationToken) -> RecordedResult {
+    async fn call(&self, call: &ReadyCall, cancel: &CancellationToken) -> AnsweredCall {
         let request = Request {
             session: Some(self.session.clone()),
             phase: Some(self.phase),
@@ -174,13 +191,44 @@ impl Live {
             doubtful: call.is_doubtful,
             ..Request::new(&call.name, call.arguments.clone())
         };
-        let mut result = recorded(call, self.host.call(request).await);
+        let answer = self.host.call(request).await;
+        let failure = answer.outcome.as_ref().err();
+        let is_missing = failure.is_some_and(|it| it.code.as_deref() == Some(NOT_FOUND));
+        let mut result = recorded(call, answer);
         for part in &mut result.result.content {
             if let Part::Text(text) = part {
                 *text = self.without_keys(text);
             }
         }
-        result
+        AnsweredCall { result, is_missing }
+    }
+
+    /// Those of some paths that exist, or of which nobody may know it: only what the agent may read
+    /// without a question is looked at. A file system that doesn't answer in time counts as one
+    /// that has them.
+    pub(crate) async fn existing(self: &Arc<Self>, paths: Vec<String>) -> BTreeSet<String> {
+        let (live, looked_at) = (Arc::clone(self), paths.clone());
+        let look = move || looked_at.into_iter().filter(|path| !live.is_missing(path)).collect();
+        match tokio::time::timeout(LOOK, tokio::task::spawn_blocking(look)).await {
+            Ok(Ok(found)) => found,
+            _ => paths.into_iter().collect(),
+        }
+    }
+
+    /// Whether the agent may read a path that doesn't exist. Blocks.
+    fn is_missing(&self, path: &str) -> bool {
+        let checked = self.host.check(Request {
+            session: Some(self.session.clone()),
+            phase: Some(self.phase),
+            ..Request::new("read", json!({ "path": path }))
+        });
+        let may_read = checked.outcome.is_ok_and(|decision| decision.verdict == Verdict::Allow);
+        let real = checked.subjects.first().filter(|_| may_read);
+        real.is_some_and(|real| {
+            std::fs::symlink_metadata(&real.text).is_err_and(|error| {
+                matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
+            })
+        })
     }
 
     /// A text without the keys of the providers. A file of the project may have one, and neither

@@ -32,6 +32,9 @@ section! {
         pub text_tools: TextTools, Narrowing::Stricter(&["strict", "lenient"]);
         /// Fields for thinking in tools with complex arguments.
         pub tafc: Tafc, Narrowing::Table(Tafc::RULES);
+        /// Whether paths are pointed out that the model names, although they don't exist and stand in
+        /// nothing that it has read. It may have made them up.
+        pub hallucination_detection: bool, Narrowing::Ignored;
         /// Whether `AGENTS.md` and `BERTH.md` of the working directory and the directories above
         /// are read. A file counts after a person has seen it, and again after each change.
         pub instructions: bool = true, Narrowing::OnlyFalse;

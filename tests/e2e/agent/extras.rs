@@ -1,4 +1,4 @@
-//! What the agent adds to the loop: phases.
+//! What the agent does beside the loop: phases, and paths that were made up.
 
 use serde_json::Value;
 
@@ -51,4 +51,27 @@ fn autonomous_phase_approves_nothing() {
     assert_eq!(came.events_of("result")[0]["category"], "confirmation_required");
     assert!(!scene.work().join("written.txt").exists());
     assert_eq!(recorded(&scene, "write")["phase"], "autonomous");
+}
+
+#[test]
+fn paths_that_were_made_up_are_pointed_out() {
+    let notices = |came: &Came| -> Vec<String> {
+        let texts = came.events_of("notice").into_iter().filter_map(|it| it["text"].as_str());
+        texts.map(str::to_owned).collect()
+    };
+    let scene = Scene::new("chat", "", &format!("{FULL}[agent]\nhallucination_detection = true"));
+    scene.write("src/main.py", "x = 1\n");
+    let came = scene.task(&["imagines:"]).assert_answer(0, "told: see");
+    let found = notices(&came);
+    assert_eq!(found.len(), 3, "{found:?}");
+    for (text, path) in found.iter().zip(["/path/to/config.toml", "src/imagined.py", "lib/im"]) {
+        assert!(text.contains(path), "{found:?}");
+    }
+    // What exists isn't pointed out, nor what the agent may not read, whether it exists or not.
+    assert!(!found.concat().contains("main.py") && !found.concat().contains("secret"), "{found:?}");
+    let asked = scene.bodies().concat();
+    assert_eq!(asked.matches("`src/imagined.py` stands in nothing").count(), 1, "told once");
+    scene.cli.configure(&scene.configuration().replace("detection = true", "detection = false"));
+    let came = scene.task(&["imagines:"]).assert_answer(0, "not told: see");
+    assert_eq!(notices(&came), [""; 0]);
 }

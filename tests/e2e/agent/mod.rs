@@ -84,6 +84,11 @@ impl Scene {
         fs::write(path, content).expect("a file is written");
     }
 
+    /// The configuration that was written last.
+    fn configuration(&self) -> String {
+        fs::read_to_string(self.cli.root.path().join("config/berth.toml")).expect("it is there")
+    }
+
     /// The content of a file of the working directory. Empty: there is none.
     fn read(&self, name: &str) -> String {
         fs::read_to_string(self.work().join(name)).unwrap_or_default()

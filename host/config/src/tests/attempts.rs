@@ -337,6 +337,7 @@ pub(super) fn attempt(key: &str) -> Option<&'static str> {
         "agent.text_tools" => "agent.text_tools = \"lenient\"",
         "agent.tafc.enabled" => "agent.tafc.enabled = true",
         "agent.tafc.complexity_threshold" => "agent.tafc.complexity_threshold = 0",
+        "agent.hallucination_detection" => "agent.hallucination_detection = true",
         "agent.instructions" => "agent.instructions = true",
         "agent.keep_days" => "agent.keep_days = 11",
         "agent.session_mib" => "agent.session_mib = 11",

@@ -1,0 +1,133 @@
+//! From calls to results.
+
+use berth_core::{CancellationToken, Category};
+use berth_models::Part;
+
+use super::Agent;
+use crate::AgentError;
+use crate::events::{RunEvent, RunEvents, text_of};
+use crate::outside::{AnsweredCall, ReadyCall};
+use crate::plausible::{self, PathWarning};
+use crate::record::{RecordedResult, SessionEntry};
+
+impl Agent {
+    /// Makes the calls that wait, at once.
+    pub(super) async fn flush(
+        &mut self,
+        queue: &mut Vec<ReadyCall>,
+        all_denied: &mut bool,
+        events: &mut dyn RunEvents,
+        cancel: &CancellationToken,
+    ) -> Result<(), AgentError> {
+        for call in queue.iter() {
+            begins(call, events);
+        }
+        let calls = std::mem::take(queue);
+        let answered = self.call_in_time(&calls, cancel).await;
+        let mut begun = calls.len();
+        for (call, answered) in calls.into_iter().zip(answered) {
+            let doubts = self.doubt_call(&call, &answered);
+            let mut result = answered.result;
+            result.begun = std::mem::take(&mut begun);
+            let category = result.category.as_deref();
+            *all_denied &= matches!(category, Some("policy_blocked" | "confirmation_required"));
+            let text = text_of(&result.result.content);
+            let (name, arguments) = (&call.name, &call.arguments);
+            self.repetition.after(name, arguments, call.read_only, &text);
+            let doubted = doubts.iter().map(PathWarning::for_model);
+            let warnings = call.warning.into_iter().chain(doubted);
+            result.result.content.extend(warnings.map(Part::Text));
+            self.finish(result, events).await?;
+            for doubt in doubts {
+                self.notice(doubt.for_person(), events).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The paths of a failed call that look made up.
+    fn doubt_call(&self, call: &ReadyCall, answered: &AnsweredCall) -> Vec<PathWarning> {
+        if !self.settings.hallucination_detection || !answered.result.result.failed {
+            return Vec::new();
+        }
+        let Some(tool) = self.outside.host.tool(&call.name) else { return Vec::new() };
+        // Whether a path exists is what the tool says, so nobody learns more than from the result.
+        let is_known = |path: &str| !answered.is_missing || self.forms.earlier.name_path(path);
+        plausible::check_arguments(&tool, &call.arguments, is_known)
+    }
+
+    /// Tells the person which paths of the last answer look made up.
+    pub(super) async fn doubt_answer(
+        &mut self,
+        text: &str,
+        events: &mut dyn RunEvents,
+    ) -> Result<(), AgentError> {
+        if !self.settings.hallucination_detection {
+            return Ok(());
+        }
+        let earlier = &self.forms.earlier;
+        let unseen = plausible::paths_in(text).into_iter().filter(|path| !earlier.name_path(path));
+        let unseen: Vec<String> = unseen.map(str::to_owned).collect();
+        let existing = self.outside.existing(unseen).await;
+        let is_known = |path: &str| self.forms.earlier.name_path(path) || existing.contains(path);
+        for doubt in plausible::check_text(text, is_known) {
+            self.notice(doubt.for_person(), events).await?;
+        }
+        Ok(())
+    }
+
+    /// Answers a call that isn't made.
+    pub(super) async fn refuse(
+        &mut self,
+        call: &ReadyCall,
+        text: &str,
+        category: Category,
+        events: &mut dyn RunEvents,
+    ) -> Result<(), AgentError> {
+        begins(call, events);
+        let content = vec![Part::Text(text.to_owned())];
+        let result = RecordedResult::new(call, content, Some(category));
+        self.finish(result, events).await
+    }
+
+    /// Records a result, and tells it.
+    pub(super) async fn finish(
+        &mut self,
+        result: RecordedResult,
+        events: &mut dyn RunEvents,
+    ) -> Result<(), AgentError> {
+        let ended = result.event();
+        self.append(&SessionEntry::Result(result)).await?;
+        events.event(ended);
+        Ok(())
+    }
+
+    /// Makes calls, which are cancelled when the time of the task is over.
+    async fn call_in_time(
+        &self,
+        calls: &[ReadyCall],
+        cancel: &CancellationToken,
+    ) -> Vec<AnsweredCall> {
+        let cancel = cancel.child_token();
+        let mut calling = std::pin::pin!(self.outside.call_all(calls, &cancel));
+        loop {
+            // A person may be asked meanwhile, which doesn't count.
+            let Some(left) = self.time_left() else {
+                cancel.cancel();
+                return calling.await;
+            };
+            if let Ok(results) = tokio::time::timeout(left, &mut calling).await {
+                return results;
+            }
+        }
+    }
+}
+
+/// A call begins.
+pub(super) fn begins(call: &ReadyCall, events: &mut dyn RunEvents) {
+    events.event(RunEvent::Call {
+        id: call.id.clone(),
+        tool: call.name.clone(),
+        arguments: call.arguments.clone(),
+    });
+}
