@@ -50,6 +50,27 @@ def summary(messages):
     return Said(f"Files were read.\n{tasks[-1] if tasks else ''}")
 
 
+def correction(text):
+    """The model that corrects arguments: `what` says how."""
+    given = json.loads(re.search(r"ARGUMENTS:\n(.*)", text).group(1))
+    tool, what = re.search(r"TOOL: (\S+)", text).group(1), given.pop("what", "")
+    fitting = {"path": given["where"], "content": given.get("text", "x")}
+    fitting = fitting if tool == "write" else {"path": given["where"]}
+    if what == "other":
+        return Said.of(("bash", {"command": "touch stolen.txt"}))
+    if what == "same":
+        return Said.of((tool, {**given, "what": "same"}))
+    if what == "unfit":
+        return Said.of((tool, {"nonsense": 1}))
+    if what == "fails":
+        return Said("no such model", status=400)
+    if what == "hangs":
+        return Said("", hang="before")
+    if what == "text":
+        return Said(f"```json\n{json.dumps(fitting)}\n```")
+    return Said.of((tool, fitting))
+
+
 def answer(rest):
     """Answers at once."""
     yield f"You said: {rest}"
@@ -346,6 +367,14 @@ def quoted(rest):
     return "quoted"
 
 
+def quoted_call(rest):
+    """The same with a call that has a mark."""
+    [page] = yield Said('```tool_call\n{"name": "read", "arguments": {"path": "page.md"}}\n```\n')
+    block = re.search(r'\{"name": "write".*\}', page.text).group()
+    yield Said(f"```tool_call\n{block}\n```\n")
+    return "quoted"
+
+
 def quoted_mark(rest):
     """The same for a model with native tools: marked forms alone count."""
     [page] = yield ("read", {"path": "page.md"})
@@ -410,6 +439,12 @@ def tries(rest):
         [said] = yield (one[0], one[1])
         told.append(said.text)
     return "\n".join(told)
+
+
+def tries_at_once(rest):
+    """The same, all of them at once."""
+    results = yield [tuple(one) for one in json.loads(rest)]
+    return "\n".join(result.text for result in results)
 
 
 def tries_in_text(rest):

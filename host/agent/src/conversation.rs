@@ -67,6 +67,7 @@ impl Conversation {
             SessionEntry::Began(_)
             | SessionEntry::Notice(_)
             | SessionEntry::Wasted(_)
+            | SessionEntry::Corrected(_)
             | SessionEntry::Ended(_) => {}
         }
     }

@@ -37,6 +37,8 @@ pub(crate) struct Live {
     pub(crate) model: ChosenModel,
     /// The one that summarises. `None`: `model` does.
     pub(crate) summariser: Option<ChosenModel>,
+    /// The one that corrects arguments. `None`: none does.
+    pub(crate) corrector: Option<ChosenModel>,
     pub(crate) approver: Arc<MeasuringApprover>,
 }
 
@@ -99,6 +101,8 @@ pub(crate) struct AnsweredCall {
     pub(crate) result: RecordedResult,
     /// Whether the tool says that there is no such path.
     pub(crate) is_missing: bool,
+    /// Why the arguments don't match the tool's schema. Then no gate was asked, and nothing ran.
+    pub(crate) unfit: Option<String>,
 }
 
 /// Why the model gave no answer.
@@ -144,6 +148,15 @@ impl Live {
         answered(model.ask(turn, &mut |_| {}, cancel).await)
     }
 
+    /// Asks the model that corrects arguments. `None`: there is none.
+    pub(crate) async fn ask_corrector(
+        &self,
+        turn: &Turn,
+        cancel: &CancellationToken,
+    ) -> Option<Result<ModelAnswer, AskError>> {
+        Some(answered(self.corrector.as_ref()?.ask(turn, &mut |_| {}, cancel).await))
+    }
+
     /// Makes calls: all at once.
     pub(crate) async fn call_all(
         self: &Arc<Self>,
@@ -161,7 +174,7 @@ impl Live {
                 let text = format!("the call failed: {error}");
                 let category = Some(Category::PermanentFailure);
                 let result = RecordedResult::new(call, vec![Part::Text(text)], category);
-                AnsweredCall { result, is_missing: false }
+                AnsweredCall { result, is_missing: false, unfit: None }
             }));
         }
         results
@@ -194,13 +207,18 @@ impl Live {
         let answer = self.host.call(request).await;
         let failure = answer.outcome.as_ref().err();
         let is_missing = failure.is_some_and(|it| it.code.as_deref() == Some(NOT_FOUND));
+        let is_valid = answer.steps.iter().any(|step| step.name == "validate");
+        let unfit = failure.filter(|it| {
+            matches!(it.category, Category::InvalidParameters | Category::TypeMismatch) && !is_valid
+        });
+        let unfit = unfit.map(|failure| self.without_keys(&failure.message));
         let mut result = recorded(call, answer);
         for part in &mut result.result.content {
             if let Part::Text(text) = part {
                 *text = self.without_keys(text);
             }
         }
-        AnsweredCall { result, is_missing }
+        AnsweredCall { result, is_missing, unfit }
     }
 
     /// Those of some paths that exist, or of which nobody may know it: only what the agent may read
@@ -234,8 +252,9 @@ impl Live {
     /// A text without the keys of the providers. A file of the project may have one, and neither
     /// another provider nor the record has to.
     fn without_keys(&self, text: &str) -> String {
+        let others = self.summariser.iter().chain(&self.corrector);
         let text = self.model.provider.hide_keys(text);
-        self.summariser.as_ref().map_or_else(|| text.clone(), |it| it.provider.hide_keys(&text))
+        others.fold(text, |text, model| model.provider.hide_keys(&text))
     }
 }
 

@@ -45,4 +45,23 @@ pub struct AgentSettings {
     pub prices: Prices,
     /// The same of the model that summarises.
     pub summary_prices: Prices,
+    /// The model that corrects arguments. `None`: none does.
+    pub corrector: Option<Box<CorrectorSettings>>,
+}
+
+/// A model that corrects the arguments of calls.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CorrectorSettings {
+    /// Its table of `[providers]`.
+    pub provider: String,
+    /// The model.
+    pub model: String,
+    /// Whether it calls tools by the provider's own means.
+    pub native_tools: bool,
+    /// The most tokens that it may write.
+    pub max_output: u32,
+    /// The time for one correction.
+    pub budget: Duration,
+    /// What a million tokens cost.
+    pub prices: Prices,
 }

@@ -77,7 +77,12 @@ const KEYS: &[(&str, Instead)] = &[
     ("tools.tafc.*", NO_THOUGHTS),
     ("tools.adversarial_policy.*", NO_ADVERSARY),
     ("tools.utility.*", Nothing("Berth doesn't score calls, and skips none; remove the key")),
-    ("tools.retry.parameter_reformat_provider", NO_MODEL),
+    (
+        "tools.retry.parameter_reformat_provider",
+        Nothing(
+            "Berth's own agent has it: write a table of [providers], and its name as `parameter_reformat_provider` in [agent]",
+        ),
+    ),
     (
         "tools.overflow.retention_days",
         Key("tools.overflow.retention_hours", "retention_hours = 168", Hours),

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use berth_agent::{SessionEntry, SessionStore, read_entries};
+use berth_agent::{Corrected, SessionEntry, SessionStore, read_entries};
 use berth_core::text::{cut, neutral, neutral_line};
 use berth_models::Part;
 use berth_terminal::error::CommandError;
@@ -112,7 +112,7 @@ fn show(entry: &SessionEntry) -> Result<(), CommandError> {
             }
         }
         SessionEntry::Wasted(_) => {}
-        SessionEntry::Notice(text) => {
+        SessionEntry::Notice(text) | SessionEntry::Corrected(Corrected { notice: text, .. }) => {
             writeln!(out, "\n{FAINT}note: {}{FAINT:#}", neutral_line(text))?;
         }
         SessionEntry::Note(text) => writeln!(out, "\n{STRONG}Berth{STRONG:#}\n{}", neutral(text))?,

@@ -27,6 +27,10 @@ section! {
         pub max_cost: Amount, Narrowing::Ignored;
         /// The table of `[providers]` whose model summarises. If empty, the one that is asked.
         pub compress_provider: String, Narrowing::Ignored;
+        /// The table of `[providers]` whose model corrects arguments that don't match a tool's schema.
+        /// The call is then made once more, under the same rules. `budget_secs` in `[tools.retry]` is
+        /// its time. If empty, none does.
+        pub parameter_reformat_provider: String, Narrowing::Ignored;
         /// Whether a model on this machine may call tools by a JSON text that is its whole answer.
         /// Other forms of calls in text count always, and unmarked JSON never.
         pub text_tools: TextTools, Narrowing::Stricter(&["strict", "lenient"]);

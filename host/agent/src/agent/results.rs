@@ -5,10 +5,12 @@ use berth_models::Part;
 
 use super::Agent;
 use crate::AgentError;
+use crate::correct;
 use crate::events::{RunEvent, RunEvents, text_of};
-use crate::outside::{AnsweredCall, ReadyCall};
+use crate::outside::{AnsweredCall, AskError, ReadyCall};
 use crate::plausible::{self, PathWarning};
-use crate::record::{RecordedResult, SessionEntry};
+use crate::record::{Corrected, RecordedResult, SessionEntry};
+use crate::think::strip;
 
 impl Agent {
     /// Makes the calls that wait, at once.
@@ -26,6 +28,7 @@ impl Agent {
         let answered = self.call_in_time(&calls, cancel).await;
         let mut begun = calls.len();
         for (call, answered) in calls.into_iter().zip(answered) {
+            let answered = self.correct(&call, answered, &mut begun, events, cancel).await?;
             let doubts = self.doubt_call(&call, &answered);
             let mut result = answered.result;
             result.begun = std::mem::take(&mut begun);
@@ -43,6 +46,61 @@ impl Agent {
             }
         }
         Ok(())
+    }
+
+    /// Has the arguments of a call corrected if they don't match the tool's schema, and makes the
+    /// call once more. It passes every gate, as the first one would have.
+    async fn correct(
+        &mut self,
+        call: &ReadyCall,
+        answered: AnsweredCall,
+        begun: &mut usize,
+        events: &mut dyn RunEvents,
+        cancel: &CancellationToken,
+    ) -> Result<AnsweredCall, AgentError> {
+        let (Some(corrector), Some(error)) = (&self.settings.corrector, &answered.unfit) else {
+            return Ok(answered);
+        };
+        let time = self.time_left().unwrap_or_default().min(corrector.budget);
+        if time.is_zero() || self.reached_limit().is_some() {
+            return Ok(answered);
+        }
+        let Some(tool) = self.outside.host.tool(&call.name) else { return Ok(answered) };
+        let turn = correct::correction_turn(corrector, &tool, &call.arguments, error);
+        let Some(turn) = turn else { return Ok(answered) };
+        let asked = tokio::time::timeout(time, self.outside.ask_corrector(&turn, cancel)).await;
+        let (usage, corrected) = match asked {
+            Err(_) => (None, Err(format!("no answer within {} s", time.as_secs()))),
+            Ok(None | Some(Err(AskError::Cancelled))) => return Ok(answered),
+            Ok(Some(Err(AskError::ContextFull(why) | AskError::Failed(why)))) => (None, Err(why)),
+            Ok(Some(Ok(answer))) => {
+                (Some(answer.usage), correct::corrected(&answer, &tool.name, &call.arguments))
+            }
+        };
+        if let Some(usage) = &usage {
+            self.spent.add(usage, &corrector.prices);
+        }
+        let by = format!("{}/{}", corrector.provider, corrector.model);
+        let what = format!("the arguments of `{}` don't match its schema", tool.name);
+        let notice = match &corrected {
+            Ok(arguments) => format!("{what}; {by} corrected them: {}", correct::shown(arguments)),
+            Err(why) => format!("{what}, and {by} didn't correct them: {why}"),
+        };
+        let entry =
+            Corrected { call: call.id.clone(), begun: std::mem::take(begun), notice, usage };
+        self.append(&SessionEntry::Corrected(entry.clone())).await?;
+        events.event(RunEvent::Notice { text: entry.notice });
+        let Ok(mut arguments) = corrected else { return Ok(answered) };
+        strip(&mut arguments);
+        let read_only = self.outside.reads(&call.name, &arguments);
+        let again = ReadyCall { arguments, read_only, ..call.clone() };
+        let made = self.call_in_time(std::slice::from_ref(&again), cancel).await.pop();
+        // If they don't match either, the model is told what was wrong with its own.
+        let Some(mut made) = made.filter(|made| made.unfit.is_none()) else { return Ok(answered) };
+        let error = answered.unfit.unwrap_or_default();
+        let note = correct::note(&by, &again.arguments, &error);
+        made.result.result.content.push(Part::Text(note));
+        Ok(made)
     }
 
     /// The paths of a failed call that look made up.

@@ -334,6 +334,7 @@ pub(super) fn attempt(key: &str) -> Option<&'static str> {
         "agent.max_tokens" => "agent.max_tokens = 0",
         "agent.max_cost" => "agent.max_cost = 1000",
         "agent.compress_provider" => "agent.compress_provider = \"known\"",
+        "agent.parameter_reformat_provider" => "agent.parameter_reformat_provider = \"known\"",
         "agent.text_tools" => "agent.text_tools = \"lenient\"",
         "agent.tafc.enabled" => "agent.tafc.enabled = true",
         "agent.tafc.complexity_threshold" => "agent.tafc.complexity_threshold = 0",
