@@ -26,6 +26,9 @@ const MAX_IMAGE: usize = 5 * 1024 * 1024;
 /// The code of a failure because there is no such path.
 const NOT_FOUND: &str = "not-found";
 
+/// The tool that reads what was cut.
+const READ_OVERFLOW: &str = "read_overflow";
+
 /// The time for looking whether paths exist.
 const LOOK: Duration = Duration::from_secs(2);
 
@@ -103,6 +106,18 @@ pub(crate) struct AnsweredCall {
     pub(crate) is_missing: bool,
     /// Why the arguments don't match the tool's schema. Then no gate was asked, and nothing ran.
     pub(crate) unfit: Option<String>,
+    /// `None`: the result is whole, or what `read_overflow` reads.
+    pub(crate) cut: Option<CutResult>,
+}
+
+/// What the host says of a result that was cut.
+pub(crate) struct CutResult {
+    /// The tool's full name.
+    pub(crate) tool: String,
+    /// Whether it has untrusted sources.
+    pub(crate) is_untrusted: bool,
+    /// The host's notices in it, without those about the cut.
+    pub(crate) notices: Vec<String>,
 }
 
 /// Why the model gave no answer.
@@ -174,7 +189,7 @@ impl Live {
                 let text = format!("the call failed: {error}");
                 let category = Some(Category::PermanentFailure);
                 let result = RecordedResult::new(call, vec![Part::Text(text)], category);
-                AnsweredCall { result, is_missing: false, unfit: None }
+                AnsweredCall { result, is_missing: false, unfit: None, cut: None }
             }));
         }
         results
@@ -212,13 +227,22 @@ impl Live {
             matches!(it.category, Category::InvalidParameters | Category::TypeMismatch) && !is_valid
         });
         let unfit = unfit.map(|failure| self.without_keys(&failure.message));
+        let cut = self.cut(&answer);
         let mut result = recorded(call, answer);
         for part in &mut result.result.content {
             if let Part::Text(text) = part {
                 *text = self.without_keys(text);
             }
         }
-        AnsweredCall { result, is_missing, unfit }
+        AnsweredCall { result, is_missing, unfit, cut }
+    }
+
+    fn cut(&self, answer: &Answer) -> Option<CutResult> {
+        let rest = answer.rest.as_ref()?;
+        let tool = answer.tool.clone().filter(|tool| tool != READ_OVERFLOW)?;
+        let others = answer.notices.iter().filter(|notice| !notice.contains(&rest.id));
+        let notices = others.map(|notice| self.without_keys(notice)).collect();
+        Some(CutResult { tool, is_untrusted: answer.untrusted, notices })
     }
 
     /// Those of some paths that exist, or of which nobody may know it: only what the agent may read

@@ -111,7 +111,7 @@ impl Replay {
             }
             SessionEntry::Notice(text) => events.event(RunEvent::Notice { text }),
             SessionEntry::Compressed(compressed) => self.spend_on_summary(&compressed.usage),
-            SessionEntry::Wasted(usage) => self.spend_on_summary(&usage),
+            SessionEntry::Summary(usage) => self.spend_on_summary(&usage),
             SessionEntry::Ended(Ended { ending, .. }) => self.end(ending, events),
             SessionEntry::Note(_) | SessionEntry::Pruned(_) => {}
         }

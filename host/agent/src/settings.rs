@@ -31,6 +31,8 @@ pub struct AgentSettings {
     pub lenient_text: bool,
     /// The complexity from which on a tool gets a field for thoughts. `None`: none gets one.
     pub thoughts: Option<f64>,
+    /// Whether results that were cut are summarised.
+    pub summarize_output: bool,
     /// Whether paths that the model may have made up are pointed out.
     pub hallucination_detection: bool,
     /// Answers of the model in one task.

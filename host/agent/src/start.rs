@@ -220,6 +220,7 @@ impl AgentStart<'_> {
             is_local: chosen.provider.is_local(),
             lenient_text: agent.text_tools == TextTools::Lenient,
             thoughts: agent.tafc.enabled.then(|| agent.tafc.complexity_threshold.get()),
+            summarize_output: agent.summarize_output,
             hallucination_detection: agent.hallucination_detection,
             max_turns: agent.max_turns.get(),
             max_time: Duration::from_secs(agent.max_secs.get()),

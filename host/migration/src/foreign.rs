@@ -67,12 +67,7 @@ const KEYS: &[(&str, Instead)] = &[
     ),
     ("agent.tool_filter.*", NO_SELECTION),
     ("agent.*", NO_MODEL),
-    (
-        "tools.summarize_output",
-        Nothing(
-            "Berth asks no model to summarize; a long answer is cut and kept whole: write `threshold = 30000` in [tools.overflow]",
-        ),
-    ),
+    ("tools.summarize_output", Key("agent.summarize_output", "summarize_output = true", Same)),
     ("tools.shell.timeout", Key("tools.call", "call = 30", Same)),
     ("tools.tafc.*", NO_THOUGHTS),
     ("tools.adversarial_policy.*", NO_ADVERSARY),

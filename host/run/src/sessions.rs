@@ -111,7 +111,7 @@ fn show(entry: &SessionEntry) -> Result<(), CommandError> {
                 writeln!(out, "{FAINT}[{} more bytes]{FAINT:#}", text.len() - shown.len())?;
             }
         }
-        SessionEntry::Wasted(_) => {}
+        SessionEntry::Summary(_) => {}
         SessionEntry::Notice(text) | SessionEntry::Corrected(Corrected { notice: text, .. }) => {
             writeln!(out, "\n{FAINT}note: {}{FAINT:#}", neutral_line(text))?;
         }

@@ -31,6 +31,9 @@ section! {
         /// The call is then made once more, under the same rules. `budget_secs` in `[tools.retry]` is
         /// its time. If empty, none does.
         pub parameter_reformat_provider: String, Narrowing::Ignored;
+        /// Whether the model gets a summary of a result that was cut because it is too long, by the
+        /// model of `compress_provider`. It can read the rest either way.
+        pub summarize_output: bool, Narrowing::Ignored;
         /// Whether a model on this machine may call tools by a JSON text that is its whole answer.
         /// Other forms of calls in text count always, and unmarked JSON never.
         pub text_tools: TextTools, Narrowing::Stricter(&["strict", "lenient"]);

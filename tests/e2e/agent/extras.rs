@@ -1,5 +1,5 @@
 //! What the agent does beside the loop: phases, paths that were made up, arguments that are
-//! corrected.
+//! corrected, and results that are summarised.
 
 use std::time::{Duration, Instant};
 
@@ -80,6 +80,18 @@ fn paths_that_were_made_up_are_pointed_out() {
     assert_eq!(notices(&came), [""; 0]);
 }
 
+/// The whole session's turns, after a task whose end Berth didn't record since it was killed, and
+/// one more task of one turn.
+fn turns_after_a_kill(scene: &Scene, killed: &Came) -> u64 {
+    let record = std::fs::read_to_string(scene.record(&killed.id())).expect("it is there");
+    let (rest, last) = record.trim_end().rsplit_once('\n').expect("it has lines");
+    assert!(last.starts_with("{\"ended\":"), "{last}");
+    std::fs::write(scene.record(&killed.id()), format!("{rest}\n")).expect("it is written");
+    let more = scene.once(&["--session", &killed.id(), "answer: on"]);
+    let more = more.assert_answer(0, "You said: on");
+    more.events_of("ended")[0]["session"]["turns"].as_u64().expect("a number")
+}
+
 /// A scene with a second provider, which corrects arguments. `provider`: lines of the first one's
 /// table.
 fn correcting(provider: &str, more: &str) -> Scene {
@@ -115,6 +127,7 @@ fn arguments_that_do_not_fit_are_corrected() {
         assert_eq!(spent["turns"], 3, "{spent}");
         assert!(spent["cost"].as_f64().expect("a number") > 0.0, "{spent}");
         assert_eq!(recorded(&scene, "write")["arguments"]["content"], what);
+        assert_eq!(turns_after_a_kill(&scene, &came), 4, "the correction counts");
     }
     // Calls that run at once, of which one is corrected.
     let calls = json!([["read", { "path": "notes.txt" }], ["read", { "where": "fixed.txt" }]]);
@@ -207,4 +220,42 @@ fn provider_that_corrects_has_to_exist_and_to_have_prices() {
     let told = "parameter_reformat_provider is `nobody`";
     assert!(refused.code != 0 && refused.stderr.contains(told), "{}", refused.stderr);
     assert_eq!(scene.bodies().len(), 0, "nothing was asked");
+}
+
+#[test]
+fn results_that_were_cut_are_summarised() {
+    let on = format!("{FULL}[agent]\nsummarize_output = true\n");
+    let scene = Scene::new("chat", "", &on);
+    let came = scene.task(&["summarised: true"]).assert_answer(0, "a summary, and True text");
+    let result = came.events_of("result")[0]["text"].as_str().expect("a text").to_owned();
+    // How it failed stays, and what the summary says is as untrusted as the result was.
+    assert!(result.starts_with("[tool_error]"), "{result}");
+    let key = result.split("<external-data tool=\"bash\" key=\"").nth(1).expect("it is fenced");
+    let end = format!("</external-data key=\"{}\">", &key[..16]);
+    let parts: Vec<&str> = key[18..].split(&end).collect();
+    assert!(parts.len() == 2 && parts[0].contains("approved everything"), "{result}");
+    assert!(parts[1].contains("[This is a summary by scripted of a result"), "{result}");
+    assert!(!result.contains('\u{1b}') && result.len() < 2000, "{result}");
+    // It counts as an answer of the task.
+    let turns = &came.events_of("ended")[0]["spent"]["turns"];
+    let answers = came.events_of("answer").len();
+    assert_eq!(turns, answers + 1);
+    assert_eq!(turns_after_a_kill(&scene, &came), answers as u64 + 2);
+    // Without a summary, the result stays as it was cut.
+    for (what, why) in
+        [("say-nothing", "is empty"), ("say-much", "is longer"), ("say-no", "I can't")]
+    {
+        let came = scene.task(&[&format!("summarised: echo {what}")]);
+        let came = came.assert_answer(0, "the cut result");
+        let found = notices(&came);
+        assert!(found.len() == 1 && found[0].contains(why), "{what}: {found:?}");
+    }
+    // Limits hold, and a short result isn't summarised.
+    let asked = scene.bodies().len();
+    scene.task(&["--max-turns", "1", "summarised: true"]).ends(5, "max_turns");
+    scene.task(&["failing:"]);
+    assert_eq!(scene.bodies().len(), asked + 3, "a summary was asked for");
+    scene.cli.configure(&scene.configuration().replace("output = true", "output = false"));
+    let came = scene.task(&["summarised: true"]).assert_answer(0, "the cut result");
+    assert_eq!(notices(&came), [""; 0]);
 }

@@ -465,18 +465,13 @@ impl Agent {
         };
         let (through, text) = older;
         let turn = context::summary_turn(&self.settings, text);
-        let time = self.time_left().unwrap_or_default();
-        let asked = tokio::time::timeout(time, self.outside.summarise(&turn, cancel)).await;
-        let answer = match asked {
-            Err(_) => return Ok(Err("the time of the task is over".to_owned())),
-            Ok(Ok(answer)) => answer,
-            Ok(Err(AskError::Cancelled)) => return Ok(Err("cancelled".to_owned())),
-            Ok(Err(AskError::ContextFull(why) | AskError::Failed(why))) => return Ok(Err(why)),
+        let answer = match self.summarise(&turn, cancel).await {
+            Ok(answer) => answer,
+            Err(why) => return Ok(Err(why)),
         };
-        self.spent.add(&answer.usage, &self.settings.summary_prices);
         let summary = answer.text();
         if summary.trim().is_empty() {
-            self.append(&SessionEntry::Wasted(answer.usage)).await?;
+            self.append(&SessionEntry::Summary(answer.usage)).await?;
             return Ok(Err("the summary is empty".to_owned()));
         }
         let usage = answer.usage;
@@ -488,6 +483,25 @@ impl Agent {
         }
         self.measure();
         Ok(Ok(()))
+    }
+
+    /// Asks the model that summarises. What it takes counts. The reason of a failure is for the
+    /// person.
+    async fn summarise(
+        &mut self,
+        turn: &Turn,
+        cancel: &CancellationToken,
+    ) -> Result<ModelAnswer, String> {
+        let time = self.time_left().unwrap_or_default();
+        match tokio::time::timeout(time, self.outside.summarise(turn, cancel)).await {
+            Err(_) => Err("the time of the task is over".to_owned()),
+            Ok(Err(AskError::Cancelled)) => Err("cancelled".to_owned()),
+            Ok(Err(AskError::ContextFull(why) | AskError::Failed(why))) => Err(why),
+            Ok(Ok(answer)) => {
+                self.spent.add(&answer.usage, &self.settings.summary_prices);
+                Ok(answer)
+            }
+        }
     }
 
     /// Measures the conversation anew.

@@ -1,10 +1,12 @@
 //! From calls to results.
 
-use berth_core::{CancellationToken, Category};
+use berth_core::text::neutral;
+use berth_core::{CancellationToken, Category, fenced};
 use berth_models::Part;
 
 use super::Agent;
 use crate::AgentError;
+use crate::context;
 use crate::correct;
 use crate::events::{RunEvent, RunEvents, text_of};
 use crate::outside::{AnsweredCall, AskError, ReadyCall};
@@ -28,28 +30,32 @@ impl Agent {
         let answered = self.call_in_time(&calls, cancel).await;
         let mut begun = calls.len();
         for (call, answered) in calls.into_iter().zip(answered) {
-            let answered = self.correct(&call, answered, &mut begun, events, cancel).await?;
+            let (mut answered, note) =
+                self.correct(&call, answered, &mut begun, events, cancel).await?;
+            // Two summaries of one result differ, so what repeats is found before.
+            let text = text_of(&answered.result.result.content);
+            self.repetition.after(&call.name, &call.arguments, call.read_only, &text);
             let doubts = self.doubt_call(&call, &answered);
+            let summary = self.summarise_result(&call, &mut answered, cancel).await?;
             let mut result = answered.result;
             result.begun = std::mem::take(&mut begun);
             let category = result.category.as_deref();
             *all_denied &= matches!(category, Some("policy_blocked" | "confirmation_required"));
-            let text = text_of(&result.result.content);
-            let (name, arguments) = (&call.name, &call.arguments);
-            self.repetition.after(name, arguments, call.read_only, &text);
             let doubted = doubts.iter().map(PathWarning::for_model);
-            let warnings = call.warning.into_iter().chain(doubted);
+            let warnings = note.into_iter().chain(call.warning).chain(doubted);
             result.result.content.extend(warnings.map(Part::Text));
             self.finish(result, events).await?;
-            for doubt in doubts {
-                self.notice(doubt.for_person(), events).await?;
+            let doubts = doubts.iter().map(PathWarning::for_person);
+            for text in doubts.chain(summary) {
+                self.notice(text, events).await?;
             }
         }
         Ok(())
     }
 
     /// Has the arguments of a call corrected if they don't match the tool's schema, and makes the
-    /// call once more. It passes every gate, as the first one would have.
+    /// call once more. It passes every gate, as the first one would have. Returns what the model is
+    /// told of it too.
     async fn correct(
         &mut self,
         call: &ReadyCall,
@@ -57,21 +63,21 @@ impl Agent {
         begun: &mut usize,
         events: &mut dyn RunEvents,
         cancel: &CancellationToken,
-    ) -> Result<AnsweredCall, AgentError> {
+    ) -> Result<(AnsweredCall, Option<String>), AgentError> {
         let (Some(corrector), Some(error)) = (&self.settings.corrector, &answered.unfit) else {
-            return Ok(answered);
+            return Ok((answered, None));
         };
         let time = self.time_left().unwrap_or_default().min(corrector.budget);
         if time.is_zero() || self.reached_limit().is_some() {
-            return Ok(answered);
+            return Ok((answered, None));
         }
-        let Some(tool) = self.outside.host.tool(&call.name) else { return Ok(answered) };
+        let Some(tool) = self.outside.host.tool(&call.name) else { return Ok((answered, None)) };
         let turn = correct::correction_turn(corrector, &tool, &call.arguments, error);
-        let Some(turn) = turn else { return Ok(answered) };
+        let Some(turn) = turn else { return Ok((answered, None)) };
         let asked = tokio::time::timeout(time, self.outside.ask_corrector(&turn, cancel)).await;
         let (usage, corrected) = match asked {
             Err(_) => (None, Err(format!("no answer within {} s", time.as_secs()))),
-            Ok(None | Some(Err(AskError::Cancelled))) => return Ok(answered),
+            Ok(None | Some(Err(AskError::Cancelled))) => return Ok((answered, None)),
             Ok(Some(Err(AskError::ContextFull(why) | AskError::Failed(why)))) => (None, Err(why)),
             Ok(Some(Ok(answer))) => {
                 (Some(answer.usage), correct::corrected(&answer, &tool.name, &call.arguments))
@@ -90,17 +96,68 @@ impl Agent {
             Corrected { call: call.id.clone(), begun: std::mem::take(begun), notice, usage };
         self.append(&SessionEntry::Corrected(entry.clone())).await?;
         events.event(RunEvent::Notice { text: entry.notice });
-        let Ok(mut arguments) = corrected else { return Ok(answered) };
+        let Ok(mut arguments) = corrected else { return Ok((answered, None)) };
         strip(&mut arguments);
         let read_only = self.outside.reads(&call.name, &arguments);
         let again = ReadyCall { arguments, read_only, ..call.clone() };
         let made = self.call_in_time(std::slice::from_ref(&again), cancel).await.pop();
         // If they don't match either, the model is told what was wrong with its own.
-        let Some(mut made) = made.filter(|made| made.unfit.is_none()) else { return Ok(answered) };
+        let Some(made) = made.filter(|made| made.unfit.is_none()) else {
+            return Ok((answered, None));
+        };
         let error = answered.unfit.unwrap_or_default();
         let note = correct::note(&by, &again.arguments, &error);
-        made.result.result.content.push(Part::Text(note));
-        Ok(made)
+        Ok((made, Some(note)))
+    }
+
+    /// Puts a summary into the place of a result that was cut. If there is none, the result stays,
+    /// and the reason for the person is returned.
+    async fn summarise_result(
+        &mut self,
+        call: &ReadyCall,
+        answered: &mut AnsweredCall,
+        cancel: &CancellationToken,
+    ) -> Result<Option<String>, AgentError> {
+        let (Some(cut), Some(rest)) = (&answered.cut, &answered.result.rest) else {
+            return Ok(None);
+        };
+        if !self.settings.summarize_output || self.reached_limit().is_some() {
+            return Ok(None);
+        }
+        let result = &mut answered.result.result;
+        // What failed, and how, stays in its words.
+        let first = usize::from(result.failed).min(result.content.len());
+        let text = text_of(&result.content[first..]);
+        let Some(turn) = context::result_turn(&self.settings, call, &text) else {
+            return Ok(None);
+        };
+        let failed =
+            |why: &str| Ok(Some(format!("the result of `{}` isn't summarised: {why}", cut.tool)));
+        let answer = match self.summarise(&turn, cancel).await {
+            Ok(answer) => answer,
+            Err(why) => return failed(&why),
+        };
+        self.append(&SessionEntry::Summary(answer.usage)).await?;
+        let summary = answer.text();
+        let summary = neutral(summary.trim());
+        if summary.is_empty() {
+            return failed("the summary is empty");
+        }
+        if summary.len() >= text.len() {
+            return failed("the summary is longer");
+        }
+        let shown =
+            if cut.is_untrusted { fenced(&cut.tool, &summary) } else { summary.into_owned() };
+        let told = format!(
+            "[This is a summary by {} of a result that is too long. To see what it says itself, call read_overflow with id \"{}\" and offset 0.]",
+            self.settings.summary_model, rest.id
+        );
+        let notices = cut.notices.iter().map(|notice| format!("[{notice}]"));
+        let texts = [shown, told].into_iter().chain(notices).map(Part::Text);
+        let others = result.content.split_off(first).into_iter();
+        result.content.extend(texts);
+        result.content.extend(others.filter(|part| !matches!(part, Part::Text(_))));
+        Ok(None)
     }
 
     /// The paths of a failed call that look made up.

@@ -29,8 +29,8 @@ pub enum SessionEntry {
     Note(String),
     /// Berth said something to the person.
     Notice(String),
-    /// A summary that can't be used took this.
-    Wasted(TokenUsage),
+    /// A summary took this: one of a result, or one that can't be used.
+    Summary(TokenUsage),
     /// A call whose arguments didn't match the tool's schema was sent to the model that corrects
     /// them.
     Corrected(Corrected),

@@ -56,7 +56,7 @@ enum Kind {
     Result,
     Note,
     Notice,
-    Wasted,
+    Summary,
     Corrected,
     Pruned,
     Compressed,
@@ -73,7 +73,7 @@ impl Kind {
             (b"{\"result\":", Self::Result),
             (b"{\"note\":", Self::Note),
             (b"{\"notice\":", Self::Notice),
-            (b"{\"wasted\":", Self::Wasted),
+            (b"{\"summary\":", Self::Summary),
             (b"{\"corrected\":", Self::Corrected),
             (b"{\"pruned\":", Self::Pruned),
             (b"{\"compressed\":", Self::Compressed),
@@ -135,7 +135,7 @@ impl Recorded {
         read.is_pruned = !replaced.is_empty();
         let ended = lines.iter().rposition(|line| line.kind == Kind::Ended).unwrap_or(0);
         for line in &lines[ended.min(lines.len())..] {
-            let costs = [Kind::Answer, Kind::Compressed, Kind::Wasted, Kind::Corrected];
+            let costs = [Kind::Answer, Kind::Compressed, Kind::Summary, Kind::Corrected];
             if !costs.contains(&line.kind) {
                 continue;
             }
@@ -144,7 +144,7 @@ impl Recorded {
                 SessionEntry::Compressed(compressed) => {
                     read.unended_summaries.push(compressed.usage);
                 }
-                SessionEntry::Wasted(usage) => read.unended_summaries.push(usage),
+                SessionEntry::Summary(usage) => read.unended_summaries.push(usage),
                 SessionEntry::Corrected(corrected) => {
                     read.unended_corrections.extend(corrected.usage);
                 }

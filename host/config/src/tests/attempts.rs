@@ -335,6 +335,7 @@ pub(super) fn attempt(key: &str) -> Option<&'static str> {
         "agent.max_cost" => "agent.max_cost = 1000",
         "agent.compress_provider" => "agent.compress_provider = \"known\"",
         "agent.parameter_reformat_provider" => "agent.parameter_reformat_provider = \"known\"",
+        "agent.summarize_output" => "agent.summarize_output = true",
         "agent.text_tools" => "agent.text_tools = \"lenient\"",
         "agent.tafc.enabled" => "agent.tafc.enabled = true",
         "agent.tafc.complexity_threshold" => "agent.tafc.complexity_threshold = 0",

@@ -61,6 +61,9 @@ fn keys_of_zeph_get_their_places_and_keep_their_comments() {
     let expected = "\
 # My agent.
 
+[agent]
+summarize_output = false
+
 [tools]
 # How far it may go.
 autonomy = \"ask\" # careful
@@ -92,8 +95,7 @@ max_body_kib = 1954
 ";
     assert_eq!(migration.after, expected);
     assert_left_out(&migration, "agent.max_tool_iterations", "max_tool_calls_per_session");
-    assert_left_out(&migration, "tools.summarize_output", "[tools.overflow]");
-    assert_eq!(migration.left_out.len(), 2, "{:?}", migration.left_out);
+    assert_eq!(migration.left_out.len(), 1, "{:?}", migration.left_out);
     let moved = ("tools.shell.timeout".to_owned(), "tools.call".to_owned());
     assert!(migration.moved.contains(&moved), "{:?}", migration.moved);
     let again = migrated(&migration.after);
