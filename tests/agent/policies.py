@@ -335,7 +335,7 @@ def imagines(rest):
     [refused] = yield ("read", {"path": "/path/to/config.toml"})
     [gone] = yield ("read", {"path": "src/imagined.py"})
     told = "path of examples" in refused.text and "stands in nothing" in gone.text
-    named = "src/main.py, lib/imagined.py, ../secret.txt and ../no-such/secret.txt"
+    named = "src/main.py, lib/imagined.py, ../secret.txt, ../no-such/secret.txt and out/no-secret.txt"
     return f"{'told' if told else 'not told'}: see {named}"
 
 

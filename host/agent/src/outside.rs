@@ -1,7 +1,6 @@
 //! What the loop reaches: the model and the tools.
 
 use std::collections::BTreeSet;
-use std::io::ErrorKind;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,7 +8,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use berth_core::{
     Answer, Body, CancellationToken, Category, Content, Definition, Host, HostError, Phase,
-    Request, Session, Verdict,
+    Request, Session,
 };
 use berth_models::{
     CallResult, ModelAnswer, ModelClient, ModelEndpoint, ModelError, ModelErrorKind, ModelEvent,
@@ -259,17 +258,10 @@ impl Live {
 
     /// Whether the agent may read a path that doesn't exist. Blocks.
     fn is_missing(&self, path: &str) -> bool {
-        let checked = self.host.check(Request {
+        self.host.has_missing_path(Request {
             session: Some(self.session.clone()),
             phase: Some(self.phase),
             ..Request::new("read", json!({ "path": path }))
-        });
-        let may_read = checked.outcome.is_ok_and(|decision| decision.verdict == Verdict::Allow);
-        let real = checked.subjects.first().filter(|_| may_read);
-        real.is_some_and(|real| {
-            std::fs::symlink_metadata(&real.text).is_err_and(|error| {
-                matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
-            })
         })
     }
 

@@ -27,9 +27,9 @@ section! {
         pub max_cost: Amount, Narrowing::Ignored;
         /// The table of `[providers]` whose model summarises. If empty, the one that is asked.
         pub compress_provider: String, Narrowing::Ignored;
-        /// The table of `[providers]` whose model corrects arguments that don't match a tool's schema.
-        /// The call is then made once more, under the same rules. `budget_secs` in `[tools.retry]` is
-        /// its time. If empty, none does.
+        /// The table of `[providers]` whose model corrects arguments that don't match a tool's
+        /// schema. The call is then made once more, under the same rules. `budget_secs` in
+        /// `[tools.retry]` is its time. If empty, none does.
         pub parameter_reformat_provider: String, Narrowing::Ignored;
         /// Whether the model gets a summary of a result that was cut because it is too long, by the
         /// model of `compress_provider`. It can read the rest either way.
@@ -39,8 +39,8 @@ section! {
         pub text_tools: TextTools, Narrowing::Stricter(&["strict", "lenient"]);
         /// Fields for thinking in tools with complex arguments.
         pub tafc: Tafc, Narrowing::Table(Tafc::RULES);
-        /// Whether paths are pointed out that the model names, although they don't exist and stand in
-        /// nothing that it has read. It may have made them up.
+        /// Whether paths are pointed out that the model names, although they don't exist and stand
+        /// in nothing that it has read. It may have made them up.
         pub hallucination_detection: bool, Narrowing::Ignored;
         /// Whether `AGENTS.md` and `BERTH.md` of the working directory and the directories above
         /// are read. A file counts after a person has seen it, and again after each change.

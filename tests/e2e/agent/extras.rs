@@ -65,6 +65,7 @@ fn autonomous_phase_approves_nothing() {
 fn paths_that_were_made_up_are_pointed_out() {
     let scene = Scene::new("chat", "", &format!("{FULL}[agent]\nhallucination_detection = true"));
     scene.write("src/main.py", "x = 1\n");
+    std::os::unix::fs::symlink(scene.cli.root.path(), scene.work().join("out")).expect("linked");
     let came = scene.task(&["imagines:"]).assert_answer(0, "told: see");
     let found = notices(&came);
     assert_eq!(found.len(), 3, "{found:?}");
