@@ -12,9 +12,10 @@ const FULL: &str = "[tools]\nautonomy = \"full\"\n";
 /// The last record of a call of a tool.
 fn recorded(scene: &Scene, tool: &str) -> Value {
     let audit = scene.cli.run(&["audit", "tail", "--json", "-n", "100"]).ends(0).stdout;
-    let lines = audit.lines().map(|line| serde_json::from_str::<Value>(line).expect("it is JSON"));
+    let mut lines =
+        audit.lines().map(|line| serde_json::from_str::<Value>(line).expect("it is JSON"));
     let of_tool = |line: &Value| line["kind"] == "outcome" && line["tool"] == tool;
-    lines.filter(of_tool).last().expect("the call is recorded")
+    lines.rfind(of_tool).expect("the call is recorded")
 }
 
 fn notices(came: &Came) -> Vec<String> {
