@@ -103,6 +103,13 @@ max_body_kib = 1954
 }
 
 #[test]
+fn own_keys_stay_where_the_table_has_foreign_ones() {
+    let own = "[agent]\nmax_turns = 7\n\n[agent.tafc]\nenabled = true\n";
+    let migration = migrated(own);
+    assert_eq!((migration.after.as_str(), migration.left_out.len()), (own, 0));
+}
+
+#[test]
 fn keys_of_zeroclaw_get_their_places() {
     let migration = migrated(
         "\
