@@ -148,6 +148,10 @@ def say(transcript):
     messages = transcript.messages
     if not transcript.tools and "Summarise the conversation" in transcript.system:
         return policies.summary(messages)
+    if not transcript.tools and "Summarise the result" in transcript.system:
+        return policies.result_summary(messages[0][1])
+    if "Correct their form" in transcript.system:
+        return policies.correction(messages[0][1])
     tasks = [
         (at, text)
         for at, (role, said) in enumerate(messages)

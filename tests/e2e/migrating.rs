@@ -14,8 +14,11 @@ fn migration_is_shown_first_and_written_after_a_yes() {
     let _ = fs::remove_file(&new);
     let refused = cli.run(&["config", "migrate", "old.toml"]);
     assert!(refused.stderr.contains("berth config migrate --yes old.toml"), "{}", refused.stderr);
-    for part in ["+autonomy = \"ask\" # careful", "tools.shell.timeout -> tools.call", "tools.tafc"]
-    {
+    for part in [
+        "+autonomy = \"ask\" # careful",
+        "tools.shell.timeout -> tools.call",
+        "tools.tafc.enabled -> agent.tafc.enabled",
+    ] {
         assert!(refused.stdout.contains(part), "{part}: {}", refused.stdout);
     }
     assert!(!new.exists());
@@ -25,7 +28,10 @@ fn migration_is_shown_first_and_written_after_a_yes() {
     }
     cli.run(&["config", "migrate", "old.toml", "--write"]).ends(0);
     let text = fs::read_to_string(&new).expect("it is written");
-    assert_eq!(text, "[tools]\nautonomy = \"ask\" # careful\ncall = 45\n");
+    assert_eq!(
+        text,
+        "[tools]\nautonomy = \"ask\" # careful\ncall = 45\n\n[agent.tafc]\nenabled = true\n"
+    );
     assert_eq!(fs::read_to_string(&old).expect("it stays"), OLD);
     cli.run(&["config", "check"]).ends(0);
     let again = cli.run(&["config", "migrate", "old.toml", "--yes"]).ends(2).stderr;

@@ -66,7 +66,8 @@ impl Conversation {
             SessionEntry::Compressed(compressed) => self.compress(compressed),
             SessionEntry::Began(_)
             | SessionEntry::Notice(_)
-            | SessionEntry::Wasted(_)
+            | SessionEntry::Summary(_)
+            | SessionEntry::Corrected(_)
             | SessionEntry::Ended(_) => {}
         }
     }

@@ -4,12 +4,14 @@ mod agent;
 mod calls;
 mod context;
 mod conversation;
+mod correct;
 mod ending;
 mod error;
 mod events;
 mod instructions;
 mod outside;
 mod parts;
+mod plausible;
 mod record;
 mod replay;
 mod settings;
@@ -28,9 +30,9 @@ pub use events::{RunEvent, RunEvents};
 pub use instructions::{InstructionFile, find_instructions, remember_instructions};
 pub use outside::ChosenModel;
 pub use record::{
-    Began, Compressed, CompressionMethod, Ended, Recorded, RecordedResult, Replacement,
+    Began, Compressed, CompressionMethod, Corrected, Ended, Recorded, RecordedResult, Replacement,
     SessionEntry, SessionFile, SessionStore, StoredSession, Task, read_entries,
 };
 pub use replay::RecordedSession;
-pub use settings::AgentSettings;
+pub use settings::{AgentSettings, CorrectorSettings};
 pub use start::{AgentStart, LocalServer, choose_model, find_local_servers};

@@ -1,18 +1,20 @@
 //! What the loop reaches: the model and the tools.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use berth_core::{
-    Answer, Body, CancellationToken, Category, Content, Definition, Host, HostError, Request,
-    Session,
+    Answer, Body, CancellationToken, Category, Content, Definition, Host, HostError, Phase,
+    Request, Session,
 };
 use berth_models::{
     CallResult, ModelAnswer, ModelClient, ModelEndpoint, ModelError, ModelErrorKind, ModelEvent,
     Part, Turn,
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::record::RecordedResult;
 use crate::waiting::MeasuringApprover;
@@ -20,13 +22,25 @@ use crate::waiting::MeasuringApprover;
 /// Most bytes of an image in a result.
 const MAX_IMAGE: usize = 5 * 1024 * 1024;
 
+/// The code of a failure because there is no such path.
+const NOT_FOUND: &str = "not-found";
+
+/// The tool that reads what was cut.
+const READ_OVERFLOW: &str = "read_overflow";
+
+/// The time for looking whether paths exist.
+const LOOK: Duration = Duration::from_secs(2);
+
 /// The model and the tools.
 pub(crate) struct Live {
     pub(crate) host: Host,
     pub(crate) session: Session,
+    pub(crate) phase: Phase,
     pub(crate) model: ChosenModel,
     /// The one that summarises. `None`: `model` does.
     pub(crate) summariser: Option<ChosenModel>,
+    /// The one that corrects arguments. `None`: none does.
+    pub(crate) corrector: Option<ChosenModel>,
     pub(crate) approver: Arc<MeasuringApprover>,
 }
 
@@ -84,6 +98,27 @@ impl ReadyCall {
     }
 }
 
+/// A call with its result, and what else the host says of it.
+pub(crate) struct AnsweredCall {
+    pub(crate) result: RecordedResult,
+    /// Whether the tool says that there is no such path.
+    pub(crate) is_missing: bool,
+    /// Why the arguments don't match the tool's schema. Then no gate was asked, and nothing ran.
+    pub(crate) unfit: Option<String>,
+    /// `None`: the result is whole, or what `read_overflow` reads.
+    pub(crate) cut: Option<CutResult>,
+}
+
+/// What the host says of a result that was cut.
+pub(crate) struct CutResult {
+    /// The tool's full name.
+    pub(crate) tool: String,
+    /// Whether it has untrusted sources.
+    pub(crate) is_untrusted: bool,
+    /// The host's notices in it, without those about the cut.
+    pub(crate) notices: Vec<String>,
+}
+
 /// Why the model gave no answer.
 pub(crate) enum AskError {
     /// The task was cancelled.
@@ -127,12 +162,21 @@ impl Live {
         answered(model.ask(turn, &mut |_| {}, cancel).await)
     }
 
+    /// Asks the model that corrects arguments. `None`: there is none.
+    pub(crate) async fn ask_corrector(
+        &self,
+        turn: &Turn,
+        cancel: &CancellationToken,
+    ) -> Option<Result<ModelAnswer, AskError>> {
+        Some(answered(self.corrector.as_ref()?.ask(turn, &mut |_| {}, cancel).await))
+    }
+
     /// Makes calls: all at once.
     pub(crate) async fn call_all(
         self: &Arc<Self>,
         calls: &[ReadyCall],
         cancel: &CancellationToken,
-    ) -> Vec<RecordedResult> {
+    ) -> Vec<AnsweredCall> {
         let mut running = Vec::new();
         for call in calls {
             let (live, call, cancel) = (Arc::clone(self), call.clone(), cancel.clone());
@@ -143,14 +187,15 @@ impl Live {
             results.push(running.await.unwrap_or_else(|error| {
                 let text = format!("the call failed: {error}");
                 let category = Some(Category::PermanentFailure);
-                RecordedResult::new(call, vec![Part::Text(text)], category)
+                let result = RecordedResult::new(call, vec![Part::Text(text)], category);
+                AnsweredCall { result, is_missing: false, unfit: None, cut: None }
             }));
         }
         results
     }
 
     /// How long a person has been asked so far.
-    pub(crate) fn waited(&self) -> std::time::Duration {
+    pub(crate) fn waited(&self) -> Duration {
         self.approver.waited()
     }
 }
@@ -164,28 +209,68 @@ fn answered(answer: Result<ModelAnswer, ModelError>) -> Result<ModelAnswer, AskE
 }
 
 impl Live {
-    async fn call(&self, call: &ReadyCall, cancel: &CancellationToken) -> RecordedResult {
+    async fn call(&self, call: &ReadyCall, cancel: &CancellationToken) -> AnsweredCall {
         let request = Request {
             session: Some(self.session.clone()),
+            phase: Some(self.phase),
             approver: Some(Arc::clone(&self.approver) as _),
             cancel: cancel.child_token(),
             doubtful: call.is_doubtful,
             ..Request::new(&call.name, call.arguments.clone())
         };
-        let mut result = recorded(call, self.host.call(request).await);
+        let answer = self.host.call(request).await;
+        let failure = answer.outcome.as_ref().err();
+        let is_missing = failure.is_some_and(|it| it.code.as_deref() == Some(NOT_FOUND));
+        let is_valid = answer.steps.iter().any(|step| step.name == "validate");
+        let unfit = failure.filter(|it| {
+            matches!(it.category, Category::InvalidParameters | Category::TypeMismatch) && !is_valid
+        });
+        let unfit = unfit.map(|failure| self.without_keys(&failure.message));
+        let cut = self.cut(&answer);
+        let mut result = recorded(call, answer);
         for part in &mut result.result.content {
             if let Part::Text(text) = part {
                 *text = self.without_keys(text);
             }
         }
-        result
+        AnsweredCall { result, is_missing, unfit, cut }
+    }
+
+    fn cut(&self, answer: &Answer) -> Option<CutResult> {
+        let rest = answer.rest.as_ref()?;
+        let tool = answer.tool.clone().filter(|tool| tool != READ_OVERFLOW)?;
+        let others = answer.notices.iter().filter(|notice| !notice.contains(&rest.id));
+        let notices = others.map(|notice| self.without_keys(notice)).collect();
+        Some(CutResult { tool, is_untrusted: answer.untrusted, notices })
+    }
+
+    /// Those of some paths that exist, or of which nobody may know it: only what the agent may read
+    /// without a question is looked at. A file system that doesn't answer in time counts as one
+    /// that has them.
+    pub(crate) async fn existing(self: &Arc<Self>, paths: Vec<String>) -> BTreeSet<String> {
+        let (live, looked_at) = (Arc::clone(self), paths.clone());
+        let look = move || looked_at.into_iter().filter(|path| !live.is_missing(path)).collect();
+        match tokio::time::timeout(LOOK, tokio::task::spawn_blocking(look)).await {
+            Ok(Ok(found)) => found,
+            _ => paths.into_iter().collect(),
+        }
+    }
+
+    /// Whether the agent may read a path that doesn't exist. Blocks.
+    fn is_missing(&self, path: &str) -> bool {
+        self.host.has_missing_path(Request {
+            session: Some(self.session.clone()),
+            phase: Some(self.phase),
+            ..Request::new("read", json!({ "path": path }))
+        })
     }
 
     /// A text without the keys of the providers. A file of the project may have one, and neither
     /// another provider nor the record has to.
     fn without_keys(&self, text: &str) -> String {
+        let others = self.summariser.iter().chain(&self.corrector);
         let text = self.model.provider.hide_keys(text);
-        self.summariser.as_ref().map_or_else(|| text.clone(), |it| it.provider.hide_keys(&text))
+        others.fold(text, |text, model| model.provider.hide_keys(&text))
     }
 }
 

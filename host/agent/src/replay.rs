@@ -12,7 +12,7 @@ use crate::AgentError;
 use crate::calls::{TextForms, WantedCall};
 use crate::ending::{EndKind, Spent, TaskEnd};
 use crate::events::{RunEvent, RunEvents, text_of};
-use crate::record::{Ended, RecordedResult, SessionEntry, SessionStore, Task, read_entries};
+use crate::record::{Corrected, Ended, SessionEntry, SessionStore, Task, read_entries};
 use crate::settings::AgentSettings;
 use crate::think::strip;
 
@@ -97,15 +97,23 @@ impl Replay {
                 self.waiting = wanted.calls.into();
             }
             SessionEntry::Result(result) => {
-                self.begin_calls(&result, events);
+                self.begin_calls(&result.result.call, result.begun, events);
                 if let Some(forms) = &mut self.forms {
                     forms.earlier.add(&text_of(&result.result.content));
                 }
                 events.event(result.event());
             }
+            SessionEntry::Corrected(Corrected { call, begun, notice, usage }) => {
+                self.begin_calls(&call, begun, events);
+                let settings = self.settings.as_ref().and_then(|it| it.corrector.as_ref());
+                if let (Some(usage), Some(settings)) = (usage, settings) {
+                    self.spent.add(&usage, &settings.prices);
+                }
+                events.event(RunEvent::Notice { text: notice });
+            }
             SessionEntry::Notice(text) => events.event(RunEvent::Notice { text }),
             SessionEntry::Compressed(compressed) => self.spend_on_summary(&compressed.usage),
-            SessionEntry::Wasted(usage) => self.spend_on_summary(&usage),
+            SessionEntry::Summary(usage) => self.spend_on_summary(&usage),
             SessionEntry::Ended(Ended { ending, .. }) => self.end(ending, events),
             SessionEntry::Note(_) | SessionEntry::Pruned(_) => {}
         }
@@ -129,11 +137,11 @@ impl Replay {
         self.settings = Some(task.settings);
     }
 
-    /// The calls that began before a result came.
-    fn begin_calls(&mut self, result: &RecordedResult, events: &mut dyn RunEvents) {
+    /// The calls that began before something came of the call `id`: so many.
+    fn begin_calls(&mut self, id: &str, all: usize, events: &mut dyn RunEvents) {
         let mut begun = 0;
-        let is_own = |call: &WantedCall| call.id == result.result.call;
-        while begun < result.begun || self.waiting.iter().any(is_own) {
+        let is_own = |call: &WantedCall| call.id == id;
+        while begun < all || self.waiting.iter().any(is_own) {
             let Some(call) = self.waiting.pop_front() else { return };
             let mut arguments =
                 call.arguments.unwrap_or_else(|_| serde_json::Value::Object(Default::default()));

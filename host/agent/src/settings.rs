@@ -31,6 +31,10 @@ pub struct AgentSettings {
     pub lenient_text: bool,
     /// The complexity from which on a tool gets a field for thoughts. `None`: none gets one.
     pub thoughts: Option<f64>,
+    /// Whether results that were cut are summarised.
+    pub summarize_output: bool,
+    /// Whether paths that the model may have made up are pointed out.
+    pub hallucination_detection: bool,
     /// Answers of the model in one task.
     pub max_turns: u64,
     /// The time of one task.
@@ -43,4 +47,23 @@ pub struct AgentSettings {
     pub prices: Prices,
     /// The same of the model that summarises.
     pub summary_prices: Prices,
+    /// The model that corrects arguments. `None`: none does.
+    pub corrector: Option<Box<CorrectorSettings>>,
+}
+
+/// A model that corrects the arguments of calls.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CorrectorSettings {
+    /// Its table of `[providers]`.
+    pub provider: String,
+    /// The model.
+    pub model: String,
+    /// Whether it calls tools by the provider's own means.
+    pub native_tools: bool,
+    /// The most tokens that it may write.
+    pub max_output: u32,
+    /// The time for one correction.
+    pub budget: Duration,
+    /// What a million tokens cost.
+    pub prices: Prices,
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use berth_core::config::{
     Folders, Loaded, ModelFormat, Prices, ProviderSettings, TextTools, ThinkingEffort, dotted_name,
 };
-use berth_core::{Approver, Host, HostError, Session, door};
+use berth_core::{Approver, Host, HostError, Phase, Session, door};
 use berth_egress::read;
 use berth_models::{ListedModel, ModelClient, ModelEndpoint, ModelKey, ThinkingLevel, WireFormat};
 use berth_policy::egress::Placement;
@@ -19,7 +19,7 @@ use crate::error::AgentError;
 use crate::instructions::{InstructionFile, in_words};
 use crate::outside::{ChosenModel, Live};
 use crate::record::{Began, SessionEntry, SessionStore};
-use crate::settings::AgentSettings;
+use crate::settings::{AgentSettings, CorrectorSettings};
 use crate::waiting::MeasuringApprover;
 
 /// Tokens that a model reads if nobody says it.
@@ -61,6 +61,8 @@ pub struct AgentStart<'a> {
     pub model: Option<&'a str>,
     /// The session to go on with. `None`: a new one.
     pub session: Option<&'a str>,
+    /// The part of its work in which the agent makes calls.
+    pub phase: Phase,
     /// The front end, in the records of its requests.
     pub front_end: &'static str,
     /// The project's instructions that count.
@@ -89,11 +91,9 @@ impl AgentStart<'_> {
         approver: Arc<dyn Approver>,
     ) -> Result<(Agent, String), AgentError> {
         let agent = &self.config.config.agent;
-        let summariser = match &*agent.compress_provider {
-            "" => None,
-            name => Some(self.choose_named(Some(name)).await?),
-        };
-        let asked = std::iter::once(&chosen).chain(&summariser);
+        let summariser = self.choose_table(&agent.compress_provider).await?;
+        let corrector = self.choose_table(&agent.parameter_reformat_provider).await?;
+        let asked = std::iter::once(&chosen).chain(&summariser).chain(&corrector);
         let mut unpriced =
             asked.filter(|model| self.provider_settings(model).prices == Prices::default());
         if agent.max_cost.get() > 0.0
@@ -136,10 +136,12 @@ impl AgentStart<'_> {
         };
         let spent = recorded.spent();
         let conversation = Conversation::from_recorded(&recorded);
-        let settings = self.settings(&chosen, summariser.as_ref(), system).await;
+        let (summarises, corrects) = (summariser.as_ref(), corrector.as_ref());
+        let settings = self.settings(&chosen, summarises, corrects, system).await;
         let session = Session::new(format!("agent {id}"));
         let approver = Arc::new(MeasuringApprover::new(approver));
-        let live = Live { host, session, model: chosen, summariser, approver };
+        let phase = self.phase;
+        let live = Live { host, session, phase, model: chosen, summariser, corrector, approver };
         let mut agent = Agent::new(settings, Arc::new(live), file, conversation, spent);
         if recorded.is_pruned || recorded.summary.is_some() {
             agent.lose_earlier_texts();
@@ -150,6 +152,27 @@ impl AgentStart<'_> {
     async fn choose_named(&self, model: Option<&str>) -> Result<ChosenModel, AgentError> {
         let Self { config, folders, directory, front_end, .. } = self;
         choose_model(config, folders, directory, front_end, model).await
+    }
+
+    /// The model of a table of `[providers]`. `None`: no table is named.
+    async fn choose_table(&self, name: &str) -> Result<Option<ChosenModel>, AgentError> {
+        Ok(match name {
+            "" => None,
+            name => Some(self.choose_named(Some(name)).await?),
+        })
+    }
+
+    fn corrector(&self, chosen: &ChosenModel) -> CorrectorSettings {
+        let provider = self.provider_settings(chosen);
+        let most = u32::try_from(provider.max_output_tokens.get()).unwrap_or(u32::MAX);
+        CorrectorSettings {
+            provider: chosen.provider.name().to_owned(),
+            model: chosen.model.clone(),
+            native_tools: provider.native_tools,
+            max_output: most,
+            budget: Duration::from_secs(self.config.config.tools.retry.budget_secs.get()),
+            prices: provider.prices,
+        }
     }
 
     fn provider_settings(&self, chosen: &ChosenModel) -> ProviderSettings {
@@ -167,6 +190,7 @@ impl AgentStart<'_> {
         &self,
         chosen: &ChosenModel,
         summariser: Option<&ChosenModel>,
+        corrector: Option<&ChosenModel>,
         system: String,
     ) -> AgentSettings {
         let agent = &self.config.config.agent;
@@ -197,12 +221,15 @@ impl AgentStart<'_> {
             lenient_text: agent.text_tools == TextTools::Lenient
                 || agent.lenient_models.contains(&chosen.full_name()),
             thoughts: agent.tafc.enabled.then(|| agent.tafc.complexity_threshold.get()),
+            summarize_output: agent.summarize_output,
+            hallucination_detection: agent.hallucination_detection,
             max_turns: agent.max_turns.get(),
             max_time: Duration::from_secs(agent.max_secs.get()),
             max_tokens: agent.max_tokens.get(),
             max_cost: agent.max_cost.get(),
             prices: provider.prices,
             summary_prices: self.provider_settings(summariser.unwrap_or(chosen)).prices,
+            corrector: corrector.map(|it| Box::new(self.corrector(it))),
         }
     }
 }

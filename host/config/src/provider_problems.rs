@@ -24,8 +24,11 @@ impl Loaded {
             Some(Problem::new(self.source_below(&table), message))
         });
         let agent = &self.config.agent;
-        let named =
-            [("provider", &agent.provider), ("compress_provider", &agent.compress_provider)];
+        let named = [
+            ("provider", &agent.provider),
+            ("compress_provider", &agent.compress_provider),
+            ("parameter_reformat_provider", &agent.parameter_reformat_provider),
+        ];
         let unknown = named
             .into_iter()
             .filter(|(_, name)| !name.is_empty() && !providers.contains_key(*name));

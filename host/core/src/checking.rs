@@ -5,6 +5,8 @@ use std::sync::Arc;
 use berth_catalogue::{CallContext, subjects, validate};
 use berth_contract::Failure;
 use berth_policy::{Decision, Gate, ResolvedSubject, Verdict};
+use berth_system::files::{FileError, FileView};
+use rustix::io::Errno;
 use serde_json::Value;
 
 use crate::dependencies;
@@ -92,6 +94,25 @@ impl Host {
             outcome,
             approved_by,
         }
+    }
+
+    /// Whether a call would run without a question, and names a path that doesn't exist. As with
+    /// [`check`](Self::check), nothing else happens. It waits for a file system.
+    pub fn has_missing_path(&self, request: Request) -> bool {
+        let (mut context, session, _) = self.begin(request);
+        let decided = self.look_at(&mut context, &session, &mut Vec::new());
+        if !decided.is_ok_and(|decision| decision.verdict == Verdict::Allow) {
+            return false;
+        }
+        let plugin = context.tool.as_ref().and_then(|tool| tool.plugin.as_ref());
+        let Some(grants) = plugin.and_then(|plugin| plugin.policy().files.clone()) else {
+            return false;
+        };
+        let view = FileView::new(grants, true);
+        context.subjects.iter().filter(|subject| subject.kind.is_path()).any(|subject| {
+            let found = view.find(subject.text.as_ref());
+            matches!(found, Err(FileError::Errno(Errno::NOENT | Errno::NOTDIR)))
+        })
     }
 
     fn look_at(

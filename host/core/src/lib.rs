@@ -265,7 +265,7 @@ pub use approvals::{
 };
 pub use audit::Trail;
 pub use berth_answers::{
-    Answer, Approval, CacheSummary, FilterCounts, FilterSummary, Remainder, Scope, Step,
+    Answer, Approval, CacheSummary, FilterCounts, FilterSummary, Remainder, Scope, Step, fenced,
     structured_schema,
 };
 pub use berth_catalogue::Audience;

@@ -33,8 +33,9 @@ pub(super) enum Form {
 use Form::{Autonomy, Denied, Directories, Domains, Hours, Kibibytes, Programs, Same};
 use Instead::{Key, Nothing};
 
-const NO_MODEL: Instead =
-    Nothing("Berth runs tools and asks no model; set it in the program that runs the model");
+const NO_MODEL: Instead = Nothing(
+    "set it in the program that runs the model; Berth's own agent has [agent] and [providers]",
+);
 
 const NO_ADVERSARY: Instead = Nothing(
     "Berth asks no model about a call; write rules that deny or ask: `[[tools.policy.rules]]`, `[[tools.permissions.TOOL]]`",
@@ -44,17 +45,13 @@ const NO_SELECTION: Instead = Nothing(
     "Berth doesn't select tools by similarity; to leave some out, write `enabled = false` in [tools.file], [tools.shell], [tools.web] or [plugins.NAME]",
 );
 
-const NO_THOUGHTS: Instead = Nothing(
-    "Berth doesn't add `_tafc_think` to schemas, and removes it from arguments; remove the key",
-);
-
 const WEB_SWITCH: Instead =
     Nothing("all web tools have one switch: write `enabled = false` in [tools.web]");
 
 const NO_BROWSER: Instead = Nothing("no built-in tool does this; a plugin can");
 
 const NO_COSTS: Instead = Nothing(
-    "Berth runs no model, so it knows no costs; to bound calls, write `max_actions_per_hour = 20` in [tools]",
+    "Berth bounds the cost of one task of its own agent: write `max_cost = 1.0` in [agent]; to bound calls, write `max_actions_per_hour = 20` in [tools]",
 );
 
 /// The keys. `*` stands for the rest of the path, or for an element.
@@ -62,22 +59,26 @@ const KEYS: &[(&str, Instead)] = &[
     (
         "agent.max_tool_iterations",
         Nothing(
-            "the program that runs the model decides how often it calls tools; to bound a session, write `max_tool_calls_per_session = 100` in [tools]",
+            "the program that runs the model decides how often it calls tools, Berth's own agent by `max_turns = 100` in [agent]; to bound a session, write `max_tool_calls_per_session = 100` in [tools]",
         ),
     ),
     ("agent.tool_filter.*", NO_SELECTION),
     ("agent.*", NO_MODEL),
-    (
-        "tools.summarize_output",
-        Nothing(
-            "Berth asks no model to summarize; a long answer is cut and kept whole: write `threshold = 30000` in [tools.overflow]",
-        ),
-    ),
+    ("tools.summarize_output", Key("agent.summarize_output", "summarize_output = true", Same)),
     ("tools.shell.timeout", Key("tools.call", "call = 30", Same)),
-    ("tools.tafc.*", NO_THOUGHTS),
+    ("tools.tafc.enabled", Key("agent.tafc.enabled", "enabled = true", Same)),
+    (
+        "tools.tafc.complexity_threshold",
+        Key("agent.tafc.complexity_threshold", "complexity_threshold = 0.6", Same),
+    ),
     ("tools.adversarial_policy.*", NO_ADVERSARY),
     ("tools.utility.*", Nothing("Berth doesn't score calls, and skips none; remove the key")),
-    ("tools.retry.parameter_reformat_provider", NO_MODEL),
+    (
+        "tools.retry.parameter_reformat_provider",
+        Nothing(
+            "Berth's own agent has it: write a table of [providers], and its name as `parameter_reformat_provider` in [agent]",
+        ),
+    ),
     (
         "tools.overflow.retention_days",
         Key("tools.overflow.retention_hours", "retention_hours = 168", Hours),
@@ -283,7 +284,8 @@ mod tests {
         check("agent.tool_filter.top_k", "similarity");
         check("agent.max_tool_iterations", "max_tool_calls_per_session");
         check("autonomy.level", "write `autonomy = \"ask\"` in [tools]");
-        check("llm.providers.x", "asks no model");
+        check("llm.providers.x", "[providers]");
+        check("tools.tafc.enabled", "write `enabled = true` in [agent.tafc]");
         for key in ["tools.shell.timeouts", "llm", "agent", "tools.file.allowed_paths"] {
             assert!(advice(&path(key)).is_none(), "{key}");
         }

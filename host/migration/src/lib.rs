@@ -149,7 +149,8 @@ pub fn rewrite(text: &str, known: &KnownKeys<'_>) -> Result<Migration, String> {
             shift(root, &old, new, form, &mut moved, &mut leave);
             continue;
         }
-        match instead(&old) {
+        // The other agents have tables with the names of Berth's own.
+        match instead(&old).filter(|_| !(known.is_key)(&old)) {
             Some(Instead::Key(new, _, form)) => {
                 shift(root, &old, new, Some(form), &mut moved, &mut leave);
             }

@@ -1,12 +1,14 @@
 //! The arguments of the commands.
 
-use clap::{Args, Subcommand};
+use berth_core::Phase;
+use clap::{Args, Subcommand, ValueEnum};
 
 const RUN_AFTER: &str = "\
 Examples:
   berth run 'fix the failing test'
   berth run --model ollama/qwen3 'what does this project do?'
   git diff | berth run 'review this change' -
+  berth run --phase planner 'how would you split this module?'
   berth run --continue 'now write a test for it'
   berth run --json 'list the TODOs' | jq -r 'select(.event == \"answer\").text'
   berth run --replay 69280a3c-5f1e9d2b7a40
@@ -56,9 +58,47 @@ pub(crate) struct SessionArguments {
     /// Approve the calls that need approval; what is denied stays denied
     #[arg(long)]
     pub yes: bool,
+    /// What the agent is at, for rules with `phases` [default: executor, or autonomous with --yes]
+    #[arg(long, value_name = "PHASE")]
+    pub(crate) phase: Option<PhaseName>,
     /// Let the project's AGENTS.md and BERTH.md count although nobody has looked at them
     #[arg(long)]
     pub(crate) trust_instructions: bool,
+}
+
+impl SessionArguments {
+    /// The phase of the calls.
+    pub(crate) fn phase(&self) -> Phase {
+        match self.phase {
+            Some(named) => named.into(),
+            None if self.yes => Phase::Autonomous,
+            None => Phase::Executor,
+        }
+    }
+}
+
+/// A part of an agent's work, as a person names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum PhaseName {
+    /// It makes a plan.
+    Planner,
+    /// It carries the plan out.
+    Executor,
+    /// It checks the result.
+    Verifier,
+    /// It works without a person.
+    Autonomous,
+}
+
+impl From<PhaseName> for Phase {
+    fn from(name: PhaseName) -> Self {
+        match name {
+            PhaseName::Planner => Self::Planner,
+            PhaseName::Executor => Self::Executor,
+            PhaseName::Verifier => Self::Verifier,
+            PhaseName::Autonomous => Self::Autonomous,
+        }
+    }
 }
 
 impl RunArguments {

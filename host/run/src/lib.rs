@@ -17,7 +17,7 @@ use berth_core::config::{Folders, Loaded};
 use berth_core::{Approver, Host, HostError};
 use berth_terminal::error::CommandError;
 
-pub use arguments::{ChatArguments, ModelsArguments, RunArguments, SessionsCommand};
+pub use arguments::{ChatArguments, ModelsArguments, PhaseName, RunArguments, SessionsCommand};
 pub use chat::chat;
 pub use models::models;
 pub use run::run;

@@ -98,6 +98,7 @@ pub(crate) async fn open(
         front_end: around.front_end,
         model: arguments.model.as_deref(),
         session: session.as_deref(),
+        phase: arguments.phase(),
         instructions: &instructions,
     };
     let model = match start.choose().await {

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use berth_agent::{SessionEntry, SessionStore, read_entries};
+use berth_agent::{Corrected, SessionEntry, SessionStore, read_entries};
 use berth_core::text::{cut, neutral, neutral_line};
 use berth_models::Part;
 use berth_terminal::error::CommandError;
@@ -111,8 +111,8 @@ fn show(entry: &SessionEntry) -> Result<(), CommandError> {
                 writeln!(out, "{FAINT}[{} more bytes]{FAINT:#}", text.len() - shown.len())?;
             }
         }
-        SessionEntry::Wasted(_) => {}
-        SessionEntry::Notice(text) => {
+        SessionEntry::Summary(_) => {}
+        SessionEntry::Notice(text) | SessionEntry::Corrected(Corrected { notice: text, .. }) => {
             writeln!(out, "\n{FAINT}note: {}{FAINT:#}", neutral_line(text))?;
         }
         SessionEntry::Note(text) => writeln!(out, "\n{STRONG}Berth{STRONG:#}\n{}", neutral(text))?,

@@ -27,6 +27,13 @@ section! {
         pub max_cost: Amount, Narrowing::Ignored;
         /// The table of `[providers]` whose model summarises. If empty, the one that is asked.
         pub compress_provider: String, Narrowing::Ignored;
+        /// The table of `[providers]` whose model corrects arguments that don't match a tool's
+        /// schema. The call is then made once more, under the same rules. `budget_secs` in
+        /// `[tools.retry]` is its time. If empty, none does.
+        pub parameter_reformat_provider: String, Narrowing::Ignored;
+        /// Whether the model gets a summary of a result that was cut because it is too long, by the
+        /// model of `compress_provider`. It can read the rest either way.
+        pub summarize_output: bool, Narrowing::Ignored;
         /// Whether a model on this machine may call tools by a JSON text that is its whole answer.
         /// Other forms of calls in text count always, and unmarked JSON never.
         pub text_tools: TextTools, Narrowing::Stricter(&["strict", "lenient"]);
@@ -35,6 +42,9 @@ section! {
         pub lenient_models: Vec<String>, Narrowing::Subset;
         /// Fields for thinking in tools with complex arguments.
         pub tafc: Tafc, Narrowing::Table(Tafc::RULES);
+        /// Whether paths are pointed out that the model names, although they don't exist and stand
+        /// in nothing that it has read. It may have made them up.
+        pub hallucination_detection: bool, Narrowing::Ignored;
         /// Whether `AGENTS.md` and `BERTH.md` of the working directory and the directories above
         /// are read. A file counts after a person has seen it, and again after each change.
         pub instructions: bool = true, Narrowing::OnlyFalse;

@@ -2,6 +2,7 @@
 //! loopback server.
 
 mod attacks;
+mod extras;
 mod limits;
 mod replay;
 mod resume;
@@ -81,6 +82,11 @@ impl Scene {
         let path = self.work().join(name);
         fs::create_dir_all(path.parent().expect("it has one")).expect("a folder is made");
         fs::write(path, content).expect("a file is written");
+    }
+
+    /// The configuration that was written last.
+    fn configuration(&self) -> String {
+        fs::read_to_string(self.cli.root.path().join("config/berth.toml")).expect("it is there")
     }
 
     /// The content of a file of the working directory. Empty: there is none.

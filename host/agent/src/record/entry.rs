@@ -29,8 +29,11 @@ pub enum SessionEntry {
     Note(String),
     /// Berth said something to the person.
     Notice(String),
-    /// A summary that can't be used took this.
-    Wasted(TokenUsage),
+    /// A summary took this: one of a result, or one that can't be used.
+    Summary(TokenUsage),
+    /// A call whose arguments didn't match the tool's schema was sent to the model that corrects
+    /// them.
+    Corrected(Corrected),
     /// Old results were left out of the model's context.
     Pruned(Vec<Replacement>),
     /// The older part of the conversation was summarised.
@@ -96,6 +99,19 @@ impl RecordedResult {
             text: berth_core::text::cut(&text_of(&self.result.content), MAX_SHOWN).to_owned(),
         }
     }
+}
+
+/// What came of correcting the arguments of a call.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Corrected {
+    /// The call's ID.
+    pub call: String,
+    /// As in its result, which comes later.
+    pub begun: usize,
+    /// What the person is told.
+    pub notice: String,
+    /// What the answer took. `None`: there was none.
+    pub usage: Option<TokenUsage>,
 }
 
 /// What the model is told instead of an old result.

@@ -31,6 +31,8 @@ pub struct Recorded {
     pub unended: Vec<TokenUsage>,
     /// The same of summaries.
     pub unended_summaries: Vec<TokenUsage>,
+    /// The same of corrections.
+    pub unended_corrections: Vec<TokenUsage>,
     /// Whether results were left out of `conversation`.
     pub is_pruned: bool,
     /// The number of all entries.
@@ -54,7 +56,8 @@ enum Kind {
     Result,
     Note,
     Notice,
-    Wasted,
+    Summary,
+    Corrected,
     Pruned,
     Compressed,
     Ended,
@@ -63,14 +66,15 @@ enum Kind {
 
 impl Kind {
     fn from_line(line: &[u8]) -> Self {
-        let kinds: [(&[u8], Self); 10] = [
+        let kinds: [(&[u8], Self); 11] = [
             (b"{\"began\":", Self::Began),
             (b"{\"task\":", Self::Task),
             (b"{\"answer\":", Self::Answer),
             (b"{\"result\":", Self::Result),
             (b"{\"note\":", Self::Note),
             (b"{\"notice\":", Self::Notice),
-            (b"{\"wasted\":", Self::Wasted),
+            (b"{\"summary\":", Self::Summary),
+            (b"{\"corrected\":", Self::Corrected),
             (b"{\"pruned\":", Self::Pruned),
             (b"{\"compressed\":", Self::Compressed),
             (b"{\"ended\":", Self::Ended),
@@ -131,7 +135,8 @@ impl Recorded {
         read.is_pruned = !replaced.is_empty();
         let ended = lines.iter().rposition(|line| line.kind == Kind::Ended).unwrap_or(0);
         for line in &lines[ended.min(lines.len())..] {
-            if !matches!(line.kind, Kind::Answer | Kind::Compressed | Kind::Wasted) {
+            let costs = [Kind::Answer, Kind::Compressed, Kind::Summary, Kind::Corrected];
+            if !costs.contains(&line.kind) {
                 continue;
             }
             match parse(line)? {
@@ -139,7 +144,10 @@ impl Recorded {
                 SessionEntry::Compressed(compressed) => {
                     read.unended_summaries.push(compressed.usage);
                 }
-                SessionEntry::Wasted(usage) => read.unended_summaries.push(usage),
+                SessionEntry::Summary(usage) => read.unended_summaries.push(usage),
+                SessionEntry::Corrected(corrected) => {
+                    read.unended_corrections.extend(corrected.usage);
+                }
                 _ => {}
             }
         }
@@ -174,6 +182,8 @@ impl Recorded {
             self.unended.iter().for_each(|usage| spent.add(usage, &settings.prices));
             let summaries = self.unended_summaries.iter();
             summaries.for_each(|usage| spent.add(usage, &settings.summary_prices));
+            let prices = settings.corrector.as_ref().map(|it| it.prices).unwrap_or_default();
+            self.unended_corrections.iter().for_each(|usage| spent.add(usage, &prices));
         }
         spent
     }

@@ -7,7 +7,8 @@ mod load;
 mod store;
 
 pub use entry::{
-    Began, Compressed, CompressionMethod, Ended, RecordedResult, Replacement, SessionEntry, Task,
+    Began, Compressed, CompressionMethod, Corrected, Ended, RecordedResult, Replacement,
+    SessionEntry, Task,
 };
 pub use file::SessionFile;
 pub use load::{Recorded, read_entries};

@@ -89,6 +89,13 @@ impl EarlierTexts {
         }
     }
 
+    /// Whether one of the texts names a path, as far as its letters and digits say it. Also if some
+    /// texts are unknown.
+    pub(crate) fn name_path(&self, path: &str) -> bool {
+        let path = normalize(path);
+        self.is_full || self.texts.iter().any(|(text, _)| text.contains(&path))
+    }
+
     /// Whether a call stands in one of the texts. `tag`: the word that marks its form if its tool
     /// isn't named by a field or an attribute. A person may ask for a call in a marked form.
     pub(super) fn have(&self, call: &TextCall, tag: Option<&str>) -> bool {

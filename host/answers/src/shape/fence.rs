@@ -50,6 +50,12 @@ impl Fence {
     }
 }
 
+/// A text that stands for an untrusted answer of `tool`, such as a summary of it, in a fence of its
+/// own.
+pub fn fenced(tool: &str, text: &str) -> String {
+    Fence::new(tool).wrap(text)
+}
+
 /// Changes text that looks like the end of a fence.
 fn defuse(text: &str) -> Cow<'_, str> {
     let mut out = String::new();

@@ -37,6 +37,7 @@ use crate::overflow::{
 use crate::terminal::Kind;
 use clean::{clean_in_time, is_longer};
 use fence::Fence;
+pub use fence::fenced;
 use redacting_events::RedactingEvents;
 use sources::Source;
 pub use structured::structured_schema;

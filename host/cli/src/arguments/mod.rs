@@ -474,6 +474,9 @@ pub(crate) struct PolicyCheck {
     /// The session that the call would belong to [default: what you do in this directory]
     #[arg(long, value_name = "NAME")]
     pub(crate) session: Option<String>,
+    /// The phase of an agent's work that would make it [default: none, as for `berth call`]
+    #[arg(long, value_name = "PHASE")]
+    pub(crate) phase: Option<berth_run::PhaseName>,
     /// Print one JSON object: the verdict, what decides, and what each gate says
     #[arg(long)]
     pub(crate) json: bool,

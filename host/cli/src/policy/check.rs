@@ -29,7 +29,8 @@ pub(super) fn run(check: &PolicyCheck, options: &Options) -> Result<Exit, Error>
     let found = host::block_on(async {
         let host = host::build(options, folders, loaded, "berth call").await?;
         let arguments = call::arguments(&check.arguments, &check.tool, &host)?;
-        Ok(host.check(Request { session: Some(session), ..Request::new(&check.tool, arguments) }))
+        let (session, phase) = (Some(session), check.phase.map(Into::into));
+        Ok(host.check(Request { session, phase, ..Request::new(&check.tool, arguments) }))
     })?;
     match (check.json, &found.outcome) {
         (true, _) => writeln!(std::io::stdout().lock(), "{:#}", object(&check.tool, &found))?,

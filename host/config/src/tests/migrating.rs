@@ -61,6 +61,9 @@ fn keys_of_zeph_get_their_places_and_keep_their_comments() {
     let expected = "\
 # My agent.
 
+[agent]
+summarize_output = false
+
 [tools]
 # How far it may go.
 autonomy = \"ask\" # careful
@@ -92,12 +95,18 @@ max_body_kib = 1954
 ";
     assert_eq!(migration.after, expected);
     assert_left_out(&migration, "agent.max_tool_iterations", "max_tool_calls_per_session");
-    assert_left_out(&migration, "tools.summarize_output", "[tools.overflow]");
-    assert_eq!(migration.left_out.len(), 2, "{:?}", migration.left_out);
+    assert_eq!(migration.left_out.len(), 1, "{:?}", migration.left_out);
     let moved = ("tools.shell.timeout".to_owned(), "tools.call".to_owned());
     assert!(migration.moved.contains(&moved), "{:?}", migration.moved);
     let again = migrated(&migration.after);
     assert_eq!((again.after, again.moved.len(), again.left_out.len()), (migration.after, 0, 0));
+}
+
+#[test]
+fn own_keys_stay_where_the_table_has_foreign_ones() {
+    let own = "[agent]\nmax_turns = 7\n\n[agent.tafc]\nenabled = true\n";
+    let migration = migrated(own);
+    assert_eq!((migration.after.as_str(), migration.left_out.len()), (own, 0));
 }
 
 #[test]

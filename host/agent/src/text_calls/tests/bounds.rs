@@ -132,3 +132,21 @@ fn every_call_is_an_echo_once_texts_were_too_long_to_keep() {
     earlier.add("word");
     assert!(is_echo(&earlier));
 }
+
+#[test]
+fn path_is_found_in_the_texts_that_were_read() {
+    let mut earlier = EarlierTexts::default();
+    earlier.add("found: /w/src/main.rs:12\n");
+    earlier.add_message("look at docs/a b.md");
+    for (path, named) in [
+        ("src/main.rs", true),
+        ("/w/src/main.rs", true),
+        ("docs/a b.md", true),
+        ("src/x.rs", false),
+    ] {
+        assert_eq!(earlier.name_path(path), named, "{path}");
+    }
+    // Who doesn't know all of it points nothing out.
+    earlier.lose();
+    assert!(earlier.name_path("src/x.rs"));
+}

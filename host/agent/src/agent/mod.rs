@@ -1,5 +1,7 @@
 //! The loop: it asks the model, makes the calls that it wants, and asks again, until it answers.
 
+mod results;
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -22,6 +24,7 @@ use crate::settings::AgentSettings;
 use crate::text_calls::{CallSplitter, FindOptions};
 use crate::think::{ONLY_THOUGHTS, Stripped, strip};
 use crate::tokens::{Fill, TokenMeter};
+use results::begins;
 
 /// Calls that only read which run at once.
 const AT_ONCE: usize = 8;
@@ -287,7 +290,7 @@ impl Agent {
             return Ok(Next::End(TaskEnd::new(EndKind::GaveUp, repeated.to_string())));
         }
         if wanted.calls.is_empty() {
-            return self.without_calls(&answer, &wanted).await;
+            return self.without_calls(&answer, &wanted, events).await;
         }
         self.broken = 0;
         let is_cut = answer.stop == FinishReason::Length;
@@ -299,6 +302,7 @@ impl Agent {
         &mut self,
         answer: &ModelAnswer,
         wanted: &Wanted,
+        events: &mut dyn RunEvents,
     ) -> Result<Next, AgentError> {
         let note = match &answer.stop {
             FinishReason::Refused(why) => {
@@ -316,6 +320,7 @@ impl Agent {
         };
         let note = note.map(str::to_owned).or_else(|| wanted.hint.clone());
         let Some(note) = note else {
+            self.doubt_answer(&wanted.text, events).await?;
             let kind = if self.denied { EndKind::Denied } else { EndKind::Done };
             return Ok(Next::End(TaskEnd::new(kind, "")));
         };
@@ -409,59 +414,6 @@ impl Agent {
         Ok(ending.map_or(Next::Ask, Next::End))
     }
 
-    /// Makes the calls that wait, at once.
-    async fn flush(
-        &mut self,
-        queue: &mut Vec<ReadyCall>,
-        all_denied: &mut bool,
-        events: &mut dyn RunEvents,
-        cancel: &CancellationToken,
-    ) -> Result<(), AgentError> {
-        for call in queue.iter() {
-            begins(call, events);
-        }
-        let calls = std::mem::take(queue);
-        let results = self.call_in_time(&calls, cancel).await;
-        let mut begun = calls.len();
-        for (call, mut result) in calls.into_iter().zip(results) {
-            result.begun = std::mem::take(&mut begun);
-            let category = result.category.as_deref();
-            *all_denied &= matches!(category, Some("policy_blocked" | "confirmation_required"));
-            let text = text_of(&result.result.content);
-            let (name, arguments) = (&call.name, &call.arguments);
-            self.repetition.after(name, arguments, call.read_only, &text);
-            result.result.content.extend(call.warning.clone().map(Part::Text));
-            self.finish(result, events).await?;
-        }
-        Ok(())
-    }
-
-    /// Answers a call that isn't made.
-    async fn refuse(
-        &mut self,
-        call: &ReadyCall,
-        text: &str,
-        category: Category,
-        events: &mut dyn RunEvents,
-    ) -> Result<(), AgentError> {
-        begins(call, events);
-        let content = vec![Part::Text(text.to_owned())];
-        let result = RecordedResult::new(call, content, Some(category));
-        self.finish(result, events).await
-    }
-
-    /// Records a result, and tells it.
-    async fn finish(
-        &mut self,
-        result: RecordedResult,
-        events: &mut dyn RunEvents,
-    ) -> Result<(), AgentError> {
-        let ended = result.event();
-        self.append(&SessionEntry::Result(result)).await?;
-        events.event(ended);
-        Ok(())
-    }
-
     /// Leaves out the results before the last messages. `false`: there are none.
     async fn prune(
         &mut self,
@@ -530,18 +482,13 @@ impl Agent {
         };
         let (through, text) = older;
         let turn = context::summary_turn(&self.settings, text);
-        let time = self.time_left().unwrap_or_default();
-        let asked = tokio::time::timeout(time, self.outside.summarise(&turn, cancel)).await;
-        let answer = match asked {
-            Err(_) => return Ok(Err("the time of the task is over".to_owned())),
-            Ok(Ok(answer)) => answer,
-            Ok(Err(AskError::Cancelled)) => return Ok(Err("cancelled".to_owned())),
-            Ok(Err(AskError::ContextFull(why) | AskError::Failed(why))) => return Ok(Err(why)),
+        let answer = match self.summarise(&turn, cancel).await {
+            Ok(answer) => answer,
+            Err(why) => return Ok(Err(why)),
         };
-        self.spent.add(&answer.usage, &self.settings.summary_prices);
         let summary = answer.text();
         if summary.trim().is_empty() {
-            self.append(&SessionEntry::Wasted(answer.usage)).await?;
+            self.append(&SessionEntry::Summary(answer.usage)).await?;
             return Ok(Err("the summary is empty".to_owned()));
         }
         let usage = answer.usage;
@@ -553,6 +500,25 @@ impl Agent {
         }
         self.measure();
         Ok(Ok(()))
+    }
+
+    /// Asks the model that summarises. What it takes counts. The reason of a failure is for the
+    /// person.
+    async fn summarise(
+        &mut self,
+        turn: &Turn,
+        cancel: &CancellationToken,
+    ) -> Result<ModelAnswer, String> {
+        let time = self.time_left().unwrap_or_default();
+        match tokio::time::timeout(time, self.outside.summarise(turn, cancel)).await {
+            Err(_) => Err("the time of the task is over".to_owned()),
+            Ok(Err(AskError::Cancelled)) => Err("cancelled".to_owned()),
+            Ok(Err(AskError::ContextFull(why) | AskError::Failed(why))) => Err(why),
+            Ok(Ok(answer)) => {
+                self.spent.add(&answer.usage, &self.settings.summary_prices);
+                Ok(answer)
+            }
+        }
     }
 
     /// Measures the conversation anew.
@@ -599,15 +565,6 @@ impl Agent {
     }
 }
 
-/// A call begins.
-fn begins(call: &ReadyCall, events: &mut dyn RunEvents) {
-    events.event(RunEvent::Call {
-        id: call.id.clone(),
-        tool: call.name.clone(),
-        arguments: call.arguments.clone(),
-    });
-}
-
 /// How a task began, for its limits.
 #[derive(Clone, Copy)]
 struct TaskStart {
@@ -648,26 +605,6 @@ impl Agent {
                 by(format!("the task took {} s", settings.max_time.as_secs()), "max_secs")
             }
             () => None,
-        }
-    }
-
-    /// Makes calls, which are cancelled when the time of the task is over.
-    async fn call_in_time(
-        &self,
-        calls: &[ReadyCall],
-        cancel: &CancellationToken,
-    ) -> Vec<RecordedResult> {
-        let cancel = cancel.child_token();
-        let mut calling = std::pin::pin!(self.outside.call_all(calls, &cancel));
-        loop {
-            // A person may be asked meanwhile, which doesn't count.
-            let Some(left) = self.time_left() else {
-                cancel.cancel();
-                return calling.await;
-            };
-            if let Ok(results) = tokio::time::timeout(left, &mut calling).await {
-                return results;
-            }
         }
     }
 }

@@ -1,0 +1,248 @@
+//! From calls to results.
+
+use berth_core::text::neutral;
+use berth_core::{CancellationToken, Category, fenced};
+use berth_models::Part;
+
+use super::Agent;
+use crate::AgentError;
+use crate::context;
+use crate::correct;
+use crate::events::{RunEvent, RunEvents, text_of};
+use crate::outside::{AnsweredCall, AskError, ReadyCall};
+use crate::plausible::{self, PathWarning};
+use crate::record::{Corrected, RecordedResult, SessionEntry};
+use crate::think::strip;
+
+impl Agent {
+    /// Makes the calls that wait, at once.
+    pub(super) async fn flush(
+        &mut self,
+        queue: &mut Vec<ReadyCall>,
+        all_denied: &mut bool,
+        events: &mut dyn RunEvents,
+        cancel: &CancellationToken,
+    ) -> Result<(), AgentError> {
+        for call in queue.iter() {
+            begins(call, events);
+        }
+        let calls = std::mem::take(queue);
+        let answered = self.call_in_time(&calls, cancel).await;
+        let mut begun = calls.len();
+        for (call, answered) in calls.into_iter().zip(answered) {
+            let (mut answered, note) =
+                self.correct(&call, answered, &mut begun, events, cancel).await?;
+            // Two summaries of one result differ, so what repeats is found before.
+            let text = text_of(&answered.result.result.content);
+            self.repetition.after(&call.name, &call.arguments, call.read_only, &text);
+            let doubts = self.doubt_call(&call, &answered);
+            let summary = self.summarise_result(&call, &mut answered, cancel).await?;
+            let mut result = answered.result;
+            result.begun = std::mem::take(&mut begun);
+            let category = result.category.as_deref();
+            *all_denied &= matches!(category, Some("policy_blocked" | "confirmation_required"));
+            let doubted = doubts.iter().map(PathWarning::for_model);
+            let warnings = note.into_iter().chain(call.warning).chain(doubted);
+            result.result.content.extend(warnings.map(Part::Text));
+            self.finish(result, events).await?;
+            let doubts = doubts.iter().map(PathWarning::for_person);
+            for text in doubts.chain(summary) {
+                self.notice(text, events).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Has the arguments of a call corrected if they don't match the tool's schema, and makes the
+    /// call once more. It passes every gate, as the first one would have. Returns what the model is
+    /// told of it too.
+    async fn correct(
+        &mut self,
+        call: &ReadyCall,
+        answered: AnsweredCall,
+        begun: &mut usize,
+        events: &mut dyn RunEvents,
+        cancel: &CancellationToken,
+    ) -> Result<(AnsweredCall, Option<String>), AgentError> {
+        let (Some(corrector), Some(error)) = (&self.settings.corrector, &answered.unfit) else {
+            return Ok((answered, None));
+        };
+        let time = self.time_left().unwrap_or_default().min(corrector.budget);
+        if time.is_zero() || self.reached_limit().is_some() {
+            return Ok((answered, None));
+        }
+        let Some(tool) = self.outside.host.tool(&call.name) else { return Ok((answered, None)) };
+        let turn = correct::correction_turn(corrector, &tool, &call.arguments, error);
+        let Some(turn) = turn else { return Ok((answered, None)) };
+        let asked = tokio::time::timeout(time, self.outside.ask_corrector(&turn, cancel)).await;
+        let (usage, corrected) = match asked {
+            Err(_) => (None, Err(format!("no answer within {} s", time.as_secs()))),
+            Ok(None | Some(Err(AskError::Cancelled))) => return Ok((answered, None)),
+            Ok(Some(Err(AskError::ContextFull(why) | AskError::Failed(why)))) => (None, Err(why)),
+            Ok(Some(Ok(answer))) => {
+                (Some(answer.usage), correct::corrected(&answer, &tool.name, &call.arguments))
+            }
+        };
+        if let Some(usage) = &usage {
+            self.spent.add(usage, &corrector.prices);
+        }
+        let by = format!("{}/{}", corrector.provider, corrector.model);
+        let what = format!("the arguments of `{}` don't match its schema", tool.name);
+        let notice = match &corrected {
+            Ok(arguments) => format!("{what}; {by} corrected them: {}", correct::shown(arguments)),
+            Err(why) => format!("{what}, and {by} didn't correct them: {why}"),
+        };
+        let entry =
+            Corrected { call: call.id.clone(), begun: std::mem::take(begun), notice, usage };
+        self.append(&SessionEntry::Corrected(entry.clone())).await?;
+        events.event(RunEvent::Notice { text: entry.notice });
+        let Ok(mut arguments) = corrected else { return Ok((answered, None)) };
+        strip(&mut arguments);
+        let read_only = self.outside.reads(&call.name, &arguments);
+        let again = ReadyCall { arguments, read_only, ..call.clone() };
+        let made = self.call_in_time(std::slice::from_ref(&again), cancel).await.pop();
+        // If they don't match either, the model is told what was wrong with its own.
+        let Some(made) = made.filter(|made| made.unfit.is_none()) else {
+            return Ok((answered, None));
+        };
+        let error = answered.unfit.unwrap_or_default();
+        let note = correct::note(&by, &again.arguments, &error);
+        Ok((made, Some(note)))
+    }
+
+    /// Puts a summary into the place of a result that was cut. If there is none, the result stays,
+    /// and the reason for the person is returned.
+    async fn summarise_result(
+        &mut self,
+        call: &ReadyCall,
+        answered: &mut AnsweredCall,
+        cancel: &CancellationToken,
+    ) -> Result<Option<String>, AgentError> {
+        let (Some(cut), Some(rest)) = (&answered.cut, &answered.result.rest) else {
+            return Ok(None);
+        };
+        if !self.settings.summarize_output || self.reached_limit().is_some() {
+            return Ok(None);
+        }
+        let result = &mut answered.result.result;
+        // What failed, and how, stays in its words.
+        let first = usize::from(result.failed).min(result.content.len());
+        let text = text_of(&result.content[first..]);
+        let Some(turn) = context::result_turn(&self.settings, call, &text) else {
+            return Ok(None);
+        };
+        let failed =
+            |why: &str| Ok(Some(format!("the result of `{}` isn't summarised: {why}", cut.tool)));
+        let answer = match self.summarise(&turn, cancel).await {
+            Ok(answer) => answer,
+            Err(why) => return failed(&why),
+        };
+        self.append(&SessionEntry::Summary(answer.usage)).await?;
+        let summary = answer.text();
+        let summary = neutral(summary.trim());
+        if summary.is_empty() {
+            return failed("the summary is empty");
+        }
+        if summary.len() >= text.len() {
+            return failed("the summary is longer");
+        }
+        let shown =
+            if cut.is_untrusted { fenced(&cut.tool, &summary) } else { summary.into_owned() };
+        let told = format!(
+            "[This is a summary by {} of a result that is too long. To see what it says itself, call read_overflow with id \"{}\" and offset 0.]",
+            self.settings.summary_model, rest.id
+        );
+        let notices = cut.notices.iter().map(|notice| format!("[{notice}]"));
+        let texts = [shown, told].into_iter().chain(notices).map(Part::Text);
+        let others = result.content.split_off(first).into_iter();
+        result.content.extend(texts);
+        result.content.extend(others.filter(|part| !matches!(part, Part::Text(_))));
+        Ok(None)
+    }
+
+    /// The paths of a failed call that look made up.
+    fn doubt_call(&self, call: &ReadyCall, answered: &AnsweredCall) -> Vec<PathWarning> {
+        if !self.settings.hallucination_detection || !answered.result.result.failed {
+            return Vec::new();
+        }
+        let Some(tool) = self.outside.host.tool(&call.name) else { return Vec::new() };
+        // Whether a path exists is what the tool says, so nobody learns more than from the result.
+        let is_known = |path: &str| !answered.is_missing || self.forms.earlier.name_path(path);
+        plausible::check_arguments(&tool, &call.arguments, is_known)
+    }
+
+    /// Tells the person which paths of the last answer look made up.
+    pub(super) async fn doubt_answer(
+        &mut self,
+        text: &str,
+        events: &mut dyn RunEvents,
+    ) -> Result<(), AgentError> {
+        if !self.settings.hallucination_detection {
+            return Ok(());
+        }
+        let earlier = &self.forms.earlier;
+        let unseen = plausible::paths_in(text).into_iter().filter(|path| !earlier.name_path(path));
+        let unseen: Vec<String> = unseen.map(str::to_owned).collect();
+        let existing = self.outside.existing(unseen).await;
+        let is_known = |path: &str| self.forms.earlier.name_path(path) || existing.contains(path);
+        for doubt in plausible::check_text(text, is_known) {
+            self.notice(doubt.for_person(), events).await?;
+        }
+        Ok(())
+    }
+
+    /// Answers a call that isn't made.
+    pub(super) async fn refuse(
+        &mut self,
+        call: &ReadyCall,
+        text: &str,
+        category: Category,
+        events: &mut dyn RunEvents,
+    ) -> Result<(), AgentError> {
+        begins(call, events);
+        let content = vec![Part::Text(text.to_owned())];
+        let result = RecordedResult::new(call, content, Some(category));
+        self.finish(result, events).await
+    }
+
+    /// Records a result, and tells it.
+    pub(super) async fn finish(
+        &mut self,
+        result: RecordedResult,
+        events: &mut dyn RunEvents,
+    ) -> Result<(), AgentError> {
+        let ended = result.event();
+        self.append(&SessionEntry::Result(result)).await?;
+        events.event(ended);
+        Ok(())
+    }
+
+    /// Makes calls, which are cancelled when the time of the task is over.
+    async fn call_in_time(
+        &self,
+        calls: &[ReadyCall],
+        cancel: &CancellationToken,
+    ) -> Vec<AnsweredCall> {
+        let cancel = cancel.child_token();
+        let mut calling = std::pin::pin!(self.outside.call_all(calls, &cancel));
+        loop {
+            // A person may be asked meanwhile, which doesn't count.
+            let Some(left) = self.time_left() else {
+                cancel.cancel();
+                return calling.await;
+            };
+            if let Ok(results) = tokio::time::timeout(left, &mut calling).await {
+                return results;
+            }
+        }
+    }
+}
+
+/// A call begins.
+pub(super) fn begins(call: &ReadyCall, events: &mut dyn RunEvents) {
+    events.event(RunEvent::Call {
+        id: call.id.clone(),
+        tool: call.name.clone(),
+        arguments: call.arguments.clone(),
+    });
+}
