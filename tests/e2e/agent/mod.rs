@@ -3,6 +3,7 @@
 
 mod attacks;
 mod limits;
+mod llama;
 mod replay;
 mod resume;
 mod tasks;
@@ -288,7 +289,7 @@ fn schema() -> &'static jsonschema::Validator {
 
 /// Waits for something.
 #[track_caller]
-fn until(what: &str, holds: impl Fn() -> bool) {
+fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let end = Instant::now() + PATIENCE;
     while !holds() {
         assert!(Instant::now() < end, "it never came to this: {what}");
