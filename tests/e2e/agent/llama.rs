@@ -33,7 +33,8 @@ impl Llama {
         let cli = Cli::new();
         let place = cli.root.path().join("address");
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let threads = if model.is_some() { cores } else { 1 };
+        // One core is left to others: threads that wait for each other are slower by far.
+        let threads = if model.is_some() { cores.saturating_sub(1).max(1) } else { 1 };
         let context = if model.is_some() { 2 * CONTEXT } else { CONTEXT };
         let (log, endless) =
             (cli.root.path().join("log"), if endless { "endless" } else { "ends" });

@@ -2,6 +2,7 @@
 //! loopback server.
 
 mod attacks;
+mod harbor;
 mod limits;
 mod llama;
 mod replay;
