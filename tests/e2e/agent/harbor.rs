@@ -80,7 +80,7 @@ fn agent_of_harbor_does_a_task_and_says_what_it_took() {
     let events = fs::read_to_string(container.path("trial/agent/berth-events.jsonl"));
     let events = events.expect("Harbor has fetched it");
     let events = events.lines().map(|line| serde_json::from_str(line).expect("it is JSON"));
-    let spent = events.map(|event: Value| event["spent"].clone()).last().expect("it ended");
+    let spent = events.map(|event: Value| event["spent"].clone()).next_back().expect("it ended");
     let number = |key: &str| spent[key].as_u64().expect("a number");
     let (context, read) = (&ended["context"], ["input", "cache_read", "cache_written"]);
     assert_eq!(context["n_input_tokens"], read.into_iter().map(number).sum::<u64>());
