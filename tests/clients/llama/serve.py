@@ -20,8 +20,12 @@ params.n_ctx = int(context)
 # The threads wait for each other busily, so more of them than idle cores are slower by far.
 params.cpuparams.n_threads = int(threads)
 params.cpuparams_batch.n_threads = int(threads)
-# No answer ends by itself: only a limit, or whoever asked, ends it.
-params.sampling.ignore_eos = ends == "endless"
+if ends == "endless":
+    # Only a limit, or whoever asked, ends an answer.
+    params.sampling.ignore_eos = True
+else:
+    # The same answers each time, as far as the machine allows.
+    params.sampling.temp = 0.0
 server = xllamacpp.Server(params)
 with open(f"{file}.new", "w") as new:
     new.write(server.listening_address)
