@@ -199,7 +199,7 @@ const TASKS: [SmallTask; 3] = [
         is_done: |work| content(&work.join("greeting.txt")) == "hello harbour",
     },
     SmallTask {
-        text: "add(2, 3) in add.py has to return 5, but returns -1. Fix add.py.",
+        text: "Edit add.py: replace a - b with a + b.",
         is_done: |work| {
             let mut python = Command::new("python3");
             python.args(["-c", "import add; print(add.add(2, 3), add.add(-7, 4))"]);
@@ -208,8 +208,8 @@ const TASKS: [SmallTask; 3] = [
         },
     },
     SmallTask {
-        text: "Count the lines of words.txt, and write the number, and nothing else, into count.txt.",
-        is_done: |work| content(&work.join("count.txt")) == "17",
+        text: "Rename old.txt to new.txt.",
+        is_done: |work| content(&work.join("new.txt")) == "old" && !work.join("old.txt").exists(),
     },
 ];
 
@@ -228,8 +228,7 @@ fn larger_model_does_small_tasks() {
     let done = TASKS.iter().filter(|task| {
         std::fs::remove_dir_all(&work).expect("it can be emptied");
         std::fs::create_dir(&work).expect("a folder is made");
-        let words: String = (1..=17).map(|at| format!("word {at}\n")).collect();
-        std::fs::write(work.join("words.txt"), words).expect("a file is written");
+        std::fs::write(work.join("old.txt"), "old\n").expect("a file is written");
         let wrong = "def add(a, b):\n    return a - b\n";
         std::fs::write(work.join("add.py"), wrong).expect("a file is written");
         let begun = Instant::now();
