@@ -1,11 +1,13 @@
 //! Fetches third-party software for tests and benches, once, in the versions that `tests/clients`
 //! fixes: clients and servers of MCP and its conformance suite for the MCP server; real pages, with
 //! the text that other extractors find in them, for the web tools; the compilers of plugins that
-//! aren't in Rust; programs of Debian that Berth has to get along with.
+//! aren't in Rust; a server of models with a small one, and what runs benchmarks of agents;
+//! programs of Debian that Berth has to get along with.
 //!
 //! Tests also pass on a machine without Node or Python, or without access to their registries. So
 //! nothing here is an error: tests and benches report what they can't try.
 
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -25,7 +27,7 @@ struct Language {
     fetch: fn(&Path) -> Result<(), String>,
 }
 
-const LANGUAGES: [Language; 8] = [
+const LANGUAGES: [Language; 10] = [
     Language {
         name: "node",
         lock_file: "package-lock.json",
@@ -53,6 +55,19 @@ const LANGUAGES: [Language; 8] = [
     },
     Language { name: "plugins-c", lock_file: "requirements.txt", files: &[], fetch: pip },
     Language { name: "plugins-go", lock_file: "requirements.txt", files: &[], fetch: pip },
+    Language {
+        name: "llama",
+        lock_file: "requirements.txt",
+        files: &["serve.py"],
+        fetch: |folder| pip_with(folder, OsStr::new("python3"), &["--no-deps"]),
+    },
+    Language {
+        name: "harbor",
+        lock_file: "requirements.txt",
+        files: &["trial.py"],
+        // Most of what Harbor depends on is for containers and models of others.
+        fetch: |folder| pip_with(folder, &newer_python()?, &["--no-deps"]),
+    },
     Language { name: "debian", lock_file: "packages.txt", files: &[], fetch: debian },
 ];
 
@@ -112,9 +127,13 @@ fn npm(folder: &Path) -> Result<(), String> {
 }
 
 fn pip(folder: &Path) -> Result<(), String> {
+    pip_with(folder, OsStr::new("python3"), &[])
+}
+
+fn pip_with(folder: &Path, python: &OsStr, more: &[&str]) -> Result<(), String> {
     step::run(
         "python3 -m venv",
-        Command::new("python3").current_dir(folder).args(["-m", "venv", "."]),
+        Command::new(python).current_dir(folder).args(["-m", "venv", "."]),
     )?;
     let options = [
         "--quiet",
@@ -123,10 +142,25 @@ fn pip(folder: &Path) -> Result<(), String> {
         "--retries=1",
         "--requirement=requirements.txt",
     ];
-    step::run(
-        "pip install",
-        Command::new(folder.join("bin/pip")).current_dir(folder).arg("install").args(options),
-    )
+    let mut install = Command::new(folder.join("bin/pip"));
+    step::run("pip install", install.current_dir(folder).arg("install").args(options).args(more))
+}
+
+/// A Python of version 3.12 or later.
+fn newer_python() -> Result<OsString, String> {
+    let mut found: Vec<OsString> =
+        ["python3", "python3.14", "python3.13", "python3.12"].map(OsString::from).to_vec();
+    // The names that pyenv puts into the path start none but its chosen versions.
+    let versions = std::env::var_os("PYENV_ROOT").map(|root| Path::new(&root).join("versions"));
+    let versions = versions.and_then(|folder| fs::read_dir(folder).ok());
+    let versions = versions.into_iter().flatten().flatten();
+    found.extend(versions.map(|version| version.path().join("bin/python3").into_os_string()));
+    let is_newer = |python: &OsString| {
+        let check = "import sys, venv; sys.exit(sys.version_info < (3, 12))";
+        let output = Command::new(python).args(["-c", check]).output();
+        output.is_ok_and(|output| output.status.success())
+    };
+    found.into_iter().find(is_newer).ok_or_else(|| "it needs Python 3.12 or later".to_owned())
 }
 
 /// Unpacks packages of Debian into the folder, without installing them. Debian's release fixes

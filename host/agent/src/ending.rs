@@ -63,7 +63,7 @@ impl Spent {
         let [input, cache_read, cache_written, output] =
             [usage.input, usage.cache_read, usage.cache_written, usage.output]
                 .map(Option::unwrap_or_default);
-        self.turns += 1;
+        self.turns = self.turns.saturating_add(1);
         self.input = self.input.saturating_add(input);
         self.cache_read = self.cache_read.saturating_add(cache_read);
         self.cache_written = self.cache_written.saturating_add(cache_written);

@@ -1,6 +1,8 @@
 //! Berth's own agent: the loop, its sessions, and what models write.
 
 mod agent;
+#[cfg(test)]
+mod broken_sessions;
 mod calls;
 mod context;
 mod conversation;

@@ -293,7 +293,12 @@ fn recorded(call: &ReadyCall, answer: Answer) -> RecordedResult {
 impl RecordedResult {
     /// The result of a call.
     pub(crate) fn new(call: &ReadyCall, content: Vec<Part>, category: Option<Category>) -> Self {
-        let content = match content.is_empty() {
+        let is_empty = |part: &Part| matches!(part, Part::Text(text) if text.trim().is_empty());
+        let content = match content.iter().all(is_empty) {
+            // Small models take a result without a word for a failure.
+            true if category.is_none() => {
+                vec![Part::Text("(the call succeeded, without output)".to_owned())]
+            }
             true => vec![Part::Text("(no output)".to_owned())],
             false => content,
         };

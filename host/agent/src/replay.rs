@@ -19,8 +19,8 @@ use crate::think::strip;
 /// A recorded session. It gives the events that were given when it was recorded, in their order.
 #[derive(Debug)]
 pub struct RecordedSession {
-    id: String,
-    file: File,
+    pub(crate) id: String,
+    pub(crate) file: File,
 }
 
 impl RecordedSession {

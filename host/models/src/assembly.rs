@@ -24,6 +24,8 @@ pub(crate) struct Assembly {
     ids: HashSet<String>,
     next_id: usize,
     model: String,
+    /// The most tokens that were asked for.
+    max_output: Option<u64>,
     pub(crate) usage: TokenUsage,
     pub(crate) stop: Option<FinishReason>,
     /// Whether the stream said that it is complete.
@@ -49,6 +51,7 @@ impl Assembly {
             next_id: ids.len(),
             ids,
             model: turn.model.clone(),
+            max_output: turn.max_output.map(u64::from),
             usage: TokenUsage::default(),
             stop: None,
             is_done: false,
@@ -164,7 +167,11 @@ impl Assembly {
     /// Why the answer ended, from what the server said and what there is.
     pub(crate) fn stop(&self, blocks: &[Block]) -> FinishReason {
         let has_calls = blocks.iter().any(|block| matches!(block, Block::Call(_)));
+        // llama.cpp says in the format Responses that an answer is complete which it cut.
+        let is_full =
+            self.max_output.zip(self.usage.output).is_some_and(|(most, output)| output >= most);
         match (&self.stop, has_calls) {
+            (None | Some(FinishReason::End), false) if is_full => FinishReason::Length,
             // Many servers say `stop` although there are calls, or the other way round.
             (None | Some(FinishReason::End | FinishReason::Calls), true) => FinishReason::Calls,
             (None | Some(FinishReason::Calls), false) => FinishReason::End,

@@ -3,7 +3,9 @@
 
 mod attacks;
 mod extras;
+mod harbor;
 mod limits;
+mod llama;
 mod replay;
 mod resume;
 mod tasks;
@@ -294,7 +296,7 @@ fn schema() -> &'static jsonschema::Validator {
 
 /// Waits for something.
 #[track_caller]
-fn until(what: &str, holds: impl Fn() -> bool) {
+fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let end = Instant::now() + PATIENCE;
     while !holds() {
         assert!(Instant::now() < end, "it never came to this: {what}");

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use berth_private::PrivateFolder;
 
+use super::MAX_ENTRIES;
 use super::entry::SessionEntry;
 use super::load::Recorded;
 use crate::AgentError;
@@ -64,6 +65,10 @@ impl SessionFile {
             if bytes > open.limit {
                 let (id, limit) = (open.id.clone(), open.limit);
                 return Err(AgentError::TooLarge { id, bytes, limit });
+            }
+            if open.entries >= MAX_ENTRIES {
+                let why = format!("it has {MAX_ENTRIES} entries, the limit: begin another session");
+                return Err(AgentError::io(&open.id)(std::io::Error::other(why)));
             }
             if let Err(error) = open.file.write_all(&line) {
                 // A part of a line would spoil the next one.

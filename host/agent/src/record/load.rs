@@ -6,8 +6,8 @@ use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
 
 use berth_models::{CallResult, TokenUsage};
 
-use super::MAX_LINE;
 use super::entry::{Began, Compressed, Ended, RecordedResult, Replacement, SessionEntry, Task};
+use super::{MAX_ENTRIES, MAX_LINE};
 use crate::ending::Spent;
 
 /// Bytes that are read at once.
@@ -36,9 +36,9 @@ pub struct Recorded {
     /// Whether results were left out of `conversation`.
     pub is_pruned: bool,
     /// The number of all entries.
-    pub(super) entries: usize,
+    pub(crate) entries: usize,
     /// Bytes of all complete lines.
-    pub(super) bytes: u64,
+    pub(crate) bytes: u64,
 }
 
 /// A line: where it is, and how it begins.
@@ -86,8 +86,8 @@ impl Kind {
 
 impl Recorded {
     /// Reads a session's file. Most of a long session isn't parsed.
-    pub(super) fn read(file: &mut File) -> io::Result<Self> {
-        let lines = lines(file)?;
+    pub(crate) fn read(file: &mut File) -> io::Result<Self> {
+        let Lines { lines, is_damaged } = lines(file)?;
         let mut read = Self {
             entries: lines.len(),
             bytes: lines.last().map_or(0, |line| line.at + line.len as u64 + 1),
@@ -106,8 +106,8 @@ impl Recorded {
                 _ => return Err(damaged("it doesn't begin a session")),
             }
         }
-        if let Some(number) = lines.iter().position(|line| line.kind == Kind::Unknown) {
-            return Err(damaged(format!("line {} is no entry", number + 1)));
+        if is_damaged {
+            return Err(damaged(format!("line {} is no entry", lines.len())));
         }
         let of = |kind: Kind| lines.iter().filter(move |line| line.kind == kind);
         if let Some(line) = of(Kind::Task).next_back()
@@ -151,7 +151,7 @@ impl Recorded {
                 _ => {}
             }
         }
-        let from = read.summary.as_ref().map_or(0, |summary| summary.through + 1);
+        let from = read.summary.as_ref().map_or(0, |summary| summary.through.saturating_add(1));
         for (number, line) in lines.iter().enumerate().skip(from) {
             if !matches!(line.kind, Kind::Task | Kind::Answer | Kind::Result | Kind::Note) {
                 continue;
@@ -190,7 +190,14 @@ impl Recorded {
 }
 
 /// The complete lines of a file.
-fn lines(file: &mut File) -> io::Result<Vec<Line>> {
+struct Lines {
+    lines: Vec<Line>,
+    /// Whether the last one is no entry. None after it was read, so that a file that is no session
+    /// takes no memory.
+    is_damaged: bool,
+}
+
+fn lines(file: &mut File) -> io::Result<Lines> {
     file.seek(SeekFrom::Start(0))?;
     let mut reader = BufReader::with_capacity(CHUNK, file);
     let (mut lines, mut at) = (Vec::new(), 0);
@@ -199,7 +206,7 @@ fn lines(file: &mut File) -> io::Result<Vec<Line>> {
     loop {
         let chunk = reader.fill_buf()?;
         if chunk.is_empty() {
-            return Ok(lines);
+            return Ok(Lines { lines, is_damaged: false });
         }
         let end = memchr::memchr(b'\n', chunk);
         let part = &chunk[..end.unwrap_or(chunk.len())];
@@ -212,7 +219,14 @@ fn lines(file: &mut File) -> io::Result<Vec<Line>> {
         let taken = part.len() + usize::from(end.is_some());
         reader.consume(taken);
         if end.is_some() {
-            lines.push(Line { at, len, kind: Kind::from_line(&start) });
+            if lines.len() == MAX_ENTRIES {
+                return Err(damaged(format!("it has more than {MAX_ENTRIES} lines, the limit")));
+            }
+            let kind = Kind::from_line(&start);
+            lines.push(Line { at, len, kind });
+            if kind == Kind::Unknown {
+                return Ok(Lines { lines, is_damaged: true });
+            }
             at += len as u64 + 1;
             (start, len) = (Vec::with_capacity(16), 0);
         }

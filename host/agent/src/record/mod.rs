@@ -16,3 +16,6 @@ pub use store::{SessionStore, StoredSession};
 
 /// Bytes of one line.
 const MAX_LINE: usize = 64 * 1024 * 1024;
+
+/// Entries of a session. Many small ones take far more memory than the file has bytes.
+pub(crate) const MAX_ENTRIES: usize = 1_000_000;

@@ -39,7 +39,10 @@ pub(super) fn read_block(block: &Block, offered: &OfferedTools) -> Result<Vec<Te
             let call = canonical_call(body, offered).ok_or(NO_CANONICAL_CALL)?;
             Ok(vec![TextCall { form: CallForm::Tag, ..call }])
         }
-        BlockKind::Tag(_) => Tags { text: &block.raw, at: 0, offered, calls: Vec::new() }.read(),
+        BlockKind::Tag(_) => {
+            let (text, calls) = (&block.raw, Vec::new());
+            Tags { text, at: 0, offered, calls, has_attributes: false }.read()
+        }
         BlockKind::Line => {
             read_line(block.raw.trim(), offered).map(|call| vec![call]).ok_or_else(String::new)
         }
@@ -160,6 +163,10 @@ fn without_indentation<'a>(block: &Block, body: &'a str) -> Cow<'a, str> {
 
 const EMPTY: &str = "the block is empty";
 
+/// Why a tag that says all in its attributes is no call.
+const IN_ATTRIBUTES: &str = "attributes of a tag are no call: write a block ```tool_call that \
+    contains {\"name\": …, \"arguments\": {…}}";
+
 fn invalid_json(error: &serde_json::Error) -> String {
     format!("the JSON of the call isn't valid: {error}")
 }
@@ -232,6 +239,8 @@ struct Tags<'a> {
     at: usize,
     offered: &'a OfferedTools,
     calls: Vec<TextCall>,
+    /// Whether a tag of a call had some, which are never a call.
+    has_attributes: bool,
 }
 
 impl<'a> Tags<'a> {
@@ -257,7 +266,11 @@ impl<'a> Tags<'a> {
                 self.read_name_and_pairs()?;
             }
         }
-        if self.calls.is_empty() { Err(EMPTY.to_owned()) } else { Ok(self.calls) }
+        match self.calls.is_empty() {
+            true if self.has_attributes => Err(IN_ATTRIBUTES.to_owned()),
+            true => Err(EMPTY.to_owned()),
+            false => Ok(self.calls),
+        }
     }
 
     fn rest(&self) -> &'a str {
@@ -278,7 +291,11 @@ impl<'a> Tags<'a> {
                 let arguments = self.read_parameters(name, "</invoke>")?;
                 self.calls.push(call(self.offered, name, arguments, CallForm::Invoke)?);
             }
-            Tag::Open(Family::Call | Family::Invoke, _) | Tag::Close(_) => self.at += length,
+            Tag::Open(Family::Call | Family::Invoke, attributes) => {
+                self.has_attributes |= !attributes.is_empty();
+                self.at += length;
+            }
+            Tag::Close(_) => self.at += length,
             Tag::Other(inner) if inner.starts_with("function=") => {
                 let name = &inner["function=".len()..];
                 self.at += length;

@@ -171,8 +171,16 @@ impl<'a> CallSplitter<'a> {
         if !self.found.calls.is_empty() || !self.found.rejected.is_empty() {
             return false;
         }
-        let call = json_block(whole).and_then(|json| canonical_call(json, self.offered));
-        let Some(call) = call else { return false };
+        let Some(json) = json_block(whole) else {
+            // Without a mark it is no call in any mode. The model learns that, or the task would
+            // end with it as the answer.
+            if let Some(call) = canonical_call(whole.trim(), self.offered) {
+                let hint = FormHint::Json { tool: call.name, lenient_helps: false };
+                self.found.hint = Some(hint);
+            }
+            return false;
+        };
+        let Some(call) = canonical_call(json, self.offered) else { return false };
         let lenient_helps = options.is_loopback && !options.used_native_calls;
         if options.text_tools == TextTools::Strict || !lenient_helps {
             self.found.hint = Some(FormHint::Json { tool: call.name, lenient_helps });

@@ -89,6 +89,12 @@ fn every_documented_event_is_read() {
 fn every_end_is_read() {
     let end = |kind: &str, response: &str| answer(FORMAT, &named(&[&ended(kind, response)])).stop;
     assert_eq!(end("completed", COMPLETED), FinishReason::End);
+    // llama.cpp says this of an answer that it cut at the 500 tokens of the turn.
+    for (output, expected) in [(499, FinishReason::End), (500, FinishReason::Length)] {
+        let full =
+            COMPLETED.replace("\"output_tokens\":50,", &format!("\"output_tokens\":{output},"));
+        assert_eq!(end("completed", &full), expected);
+    }
     for (reason, expected) in [
         ("max_output_tokens", FinishReason::Length),
         ("content_filter", FinishReason::Refused("content_filter".to_owned())),

@@ -394,3 +394,21 @@ fn made_up_results_and_tags_within_lines_bring_a_hint() {
         assert!(hint.for_model().ends_with('.') && hint.for_person().is_none());
     }
 }
+
+#[test]
+fn call_in_attributes_is_none_and_says_what_to_write() {
+    let json = r#"{"path":"a","content":"b"}"#;
+    for text in [
+        format!("<tool_call name=\"write\" arguments={json}></tool_call>"),
+        format!("<tool_call name=\"write\" arguments={json}>"),
+    ] {
+        let found = found(&text);
+        assert_eq!((found.calls, found.hint), (vec![], None), "{text}");
+        let why = &found.rejected[0].why;
+        assert!(why.contains("attributes") && why.contains("```tool_call"), "{why}");
+    }
+    // Other attributes don't matter.
+    let call = r#"{"name": "read", "arguments": {"path": "a"}}"#;
+    assert_eq!(calls(&format!("<tool_call id=\"1\">{call}</tool_call>")).len(), 1);
+    assert!(found("<tool_call>\n</tool_call>").rejected[0].why.contains("empty"));
+}

@@ -39,7 +39,6 @@ fn whole_message_is_a_call() {
 fn anything_else_is_none() {
     let json = MESSAGE.replace("```json\n", "").replace("\n```", "");
     for text in [
-        json.clone(),
         format!("```\n{json}\n```"),
         format!("```javascript\n{json}\n```"),
         format!("I call it:\n{MESSAGE}"),
@@ -92,6 +91,30 @@ fn strict_mode_and_other_providers_give_a_hint() {
     assert!(expected(true).for_model().contains("```tool_call"));
     // A hint is no call, whatever it repeats.
     assert_eq!(calls(&format!("> {}", expected(true).for_model())), [""; 0]);
+}
+
+#[test]
+fn json_without_a_mark_is_no_call_and_gives_a_hint() {
+    let json = r#"{"name": "read", "arguments": {"path": "src/main.rs"}}"#;
+    let none = EarlierTexts::default();
+    let all = FindOptions {
+        text_tools: TextTools::Lenient,
+        is_loopback: true,
+        earlier: Some(&none),
+        ..FindOptions::default()
+    };
+    let expected = FormHint::Json { tool: "read".to_owned(), lenient_helps: false };
+    for options in [all, FindOptions::default()] {
+        for text in [json, &format!("\n {json}\n")] {
+            let found = find(text, &offered(), &options);
+            assert_eq!((found.calls, found.hint), (vec![], Some(expected.clone())), "{text:?}");
+            assert_eq!(found.text_without_calls, text);
+        }
+        for text in [format!("So: {json}"), json.replace("read", "unknown"), "{}".to_owned()] {
+            let found = find(&text, &offered(), &options);
+            assert_eq!((found.calls, found.hint), (vec![], None), "{text:?}");
+        }
+    }
 }
 
 #[test]
