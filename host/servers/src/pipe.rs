@@ -1,6 +1,7 @@
 //! The pipes to a server: one message a line, each bounded before anything parses it.
 
-use std::io;
+use std::fs::File;
+use std::io::{self, Read};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,17 +9,26 @@ use std::time::Duration;
 use rmcp::RoleClient;
 use rmcp::model::{ClientJsonRpcMessage, ServerJsonRpcMessage};
 use rmcp::transport::Transport;
+use rustix::io::ioctl_fionbio;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::unix::pipe::{Receiver, Sender};
 use tokio::sync::mpsc;
 
-use crate::gate::{ENDED, Ended, Gate, LARGE, MAX_MESSAGE, Pending, check, parse};
+use crate::gate::{ENDED, Ended, Gate, LARGE, MAX_MESSAGE, Pending, Rate, check, parse};
 
 /// Time for one message to be taken by the server.
 const TAKE: Duration = Duration::from_secs(10);
 
 /// The pause between two reads of standard error, so that nobody waits for a server that floods it.
 const PAUSE: Duration = Duration::from_millis(10);
+
+/// The stack of the thread that reads standard error.
+const STACK: usize = 128 * 1024;
+
+/// Bytes of a read that is a small piece of a line, and the most of them in a second: each wakes
+/// the thread that waits for everybody's answers.
+const PIECE: usize = 512;
+const MAX_PIECES: u32 = 10_000;
 
 /// A connection over pipes.
 pub(crate) struct Pipe {
@@ -34,11 +44,12 @@ impl Pipe {
     pub(crate) fn new(streams: [OwnedFd; 3], ended: Arc<Ended>) -> io::Result<Self> {
         let [stdin, stdout, stderr] = streams;
         let writer = Arc::new(tokio::sync::Mutex::new(Sender::from_owned_fd(stdin)?));
-        let (stdout, stderr) = (Receiver::from_owned_fd(stdout)?, Receiver::from_owned_fd(stderr)?);
+        let stdout = Receiver::from_owned_fd(stdout)?;
         let (to, messages) = mpsc::channel(16);
         let pending = Pending::default();
         let gate = Gate::new(pending.clone());
-        let mut reader = Reader { to, gate, ended: Arc::clone(&ended) };
+        let pieces = Rate::new(MAX_PIECES, Duration::from_secs(1));
+        let mut reader = Reader { to, gate, pieces, ended: Arc::clone(&ended) };
         let reading = {
             let ended = Arc::clone(&ended);
             tokio::spawn(async move {
@@ -47,8 +58,14 @@ impl Pipe {
                 drop(reader);
             })
         };
+        // A descriptor that the runtime knows would wake it for each byte, also in a pause.
+        ioctl_fionbio(&stderr, false)?;
+        let complaining = Arc::clone(&ended);
         // It ends with the server.
-        tokio::spawn(keep_complaint(stderr, Arc::clone(&ended)));
+        std::thread::Builder::new()
+            .name("berth-complaint".to_owned())
+            .stack_size(STACK)
+            .spawn(move || keep_complaint(File::from(stderr), &complaining))?;
         Ok(Self { writer, messages, pending, ended, reading })
     }
 }
@@ -102,6 +119,7 @@ impl Transport<RoleClient> for Pipe {
 struct Reader {
     to: mpsc::Sender<ServerJsonRpcMessage>,
     gate: Gate,
+    pieces: Rate,
     ended: Arc<Ended>,
 }
 
@@ -116,6 +134,9 @@ impl Reader {
                 Ok(read) => read,
                 Err(error) => return format!("it can't be read: {error}"),
             };
+            if read < PIECE && !buffer[..read].contains(&b'\n') && !self.pieces.count() {
+                return format!("it sent more than {MAX_PIECES} pieces of lines in one second");
+            }
             for piece in buffer[..read].split_inclusive(|byte| *byte == b'\n') {
                 line.extend_from_slice(piece);
                 if line.len() > MAX_MESSAGE {
@@ -150,11 +171,15 @@ impl Reader {
 }
 
 /// Keeps the end of a server's standard error, and reads on so that it isn't blocked.
-async fn keep_complaint(mut stderr: Receiver, ended: Arc<Ended>) {
+fn keep_complaint(mut stderr: File, ended: &Ended) {
     let mut buffer = vec![0; 16 * 1024];
-    while let Ok(read @ 1..) = stderr.read(&mut buffer).await {
-        ended.complain(&buffer[..read]);
-        tokio::time::sleep(PAUSE).await;
+    loop {
+        match stderr.read(&mut buffer) {
+            Ok(read @ 1..) => ended.complain(&buffer[..read]),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Ok(0) | Err(_) => break,
+        }
+        std::thread::sleep(PAUSE);
     }
     ended.said_all();
 }
@@ -171,7 +196,8 @@ mod tests {
         let (to, mut messages) = mpsc::channel(1000);
         let waiting = Pending::default();
         pending.iter().for_each(|id| waiting.add(RequestId::Number(*id)));
-        let mut reader = Reader { to, gate: Gate::new(waiting), ended: Arc::default() };
+        let pieces = Rate::new(100, Duration::from_secs(600));
+        let mut reader = Reader { to, gate: Gate::new(waiting), pieces, ended: Arc::default() };
         let (mut sender, receiver) = tokio::net::unix::pipe::pipe().expect("a pipe");
         let reading = tokio::spawn(async move { reader.read(receiver).await });
         // A reader that gives up closes the pipe.
@@ -212,6 +238,18 @@ mod tests {
             assert!(messages.is_empty(), "{line}");
             assert!(reason.contains("more than 500 messages in one second"), "{line}: {reason}");
         }
+        let (mut sender, receiver) = tokio::net::unix::pipe::pipe().expect("a pipe");
+        let dripping = tokio::spawn(async move {
+            while sender.write_all(b"a").await.is_ok() {
+                tokio::task::yield_now().await;
+            }
+        });
+        let (to, _messages) = mpsc::channel(1);
+        let (gate, pieces) =
+            (Gate::new(Pending::default()), Rate::new(100, Duration::from_secs(600)));
+        let mut reader = Reader { to, gate, pieces, ended: Arc::default() };
+        assert!(reader.read(receiver).await.contains("pieces of lines in one second"));
+        dripping.await.expect("it ends");
         let large = "a".repeat(MAX_MESSAGE + 1);
         assert!(read(large.as_bytes(), &[]).await.1.contains("more than 8 MiB"));
         let many = format!("[{}1]\n", "1,".repeat(MAX_VALUES));
