@@ -236,11 +236,9 @@ impl Comparison<'_> {
         Ok(match rule {
             // A leaf is a table only if the table is empty.
             Narrowing::Table(_) | Narrowing::Named(_) | Narrowing::Each(_) => Outcome::default(),
-            Narrowing::Smaller => return self.smaller(|number| number),
-            Narrowing::SmallerOrAutomatic => return self.smaller(concurrency),
-            Narrowing::SmallerOrUnbounded => {
-                return self.smaller(|number| if number == 0 { u64::MAX } else { number });
-            }
+            Narrowing::Smaller => return self.smaller(0.0),
+            Narrowing::SmallerOrAutomatic => return self.smaller(concurrency(0) as f64),
+            Narrowing::SmallerOrUnbounded => return self.smaller(f64::INFINITY),
             Narrowing::OnlyFalse => self.only(false),
             Narrowing::OnlyTrue => self.only(true),
             Narrowing::Stricter(words) => return self.stricter(words),
@@ -301,22 +299,27 @@ impl Comparison<'_> {
         serde_json::to_value(&self.leaf.value).unwrap_or_default()
     }
 
-    fn smaller(&self, effective: impl Fn(u64) -> u64) -> Result<Outcome, Vec<Problem>> {
-        let proposed = self.leaf.value.as_integer().and_then(|number| u64::try_from(number).ok());
-        let (Some(proposed), Some(current)) =
-            (proposed.map(&effective), self.current.as_u64().map(&effective))
+    /// The smaller number, where 0 stands for `zero`. Whole numbers of the configuration are far
+    /// below those that a float can't have.
+    fn smaller(&self, zero: f64) -> Result<Outcome, Vec<Problem>> {
+        let effective = |number: f64| if number == 0.0 { zero } else { number };
+        let proposed = &self.leaf.value;
+        let whole = proposed.as_integer().map(|number| number as f64);
+        let proposed = whole.or_else(|| proposed.as_float()).filter(|number| *number >= 0.0);
+        let current = self.current.as_f64().filter(|number| *number >= 0.0);
+        let (Some(proposed), Some(current)) = (proposed.map(effective), current.map(effective))
         else {
             return self.uncomparable(
                 "it can't be compared",
                 "it can't be compared with the current value; remove it",
             );
         };
-        Ok(match proposed.cmp(&current) {
+        Ok(match proposed.total_cmp(&current) {
             std::cmp::Ordering::Less => Outcome::counts(self.leaf.clone()),
             std::cmp::Ordering::Equal => Outcome::default(),
-            std::cmp::Ordering::Greater => Outcome::ignored(match proposed {
-                u64::MAX => format!("0 (no limit) is more than {current}"),
-                proposed => format!("{proposed} is more than {current}"),
+            std::cmp::Ordering::Greater => Outcome::ignored(match proposed.is_infinite() {
+                true => format!("0 (no limit) is more than {current}"),
+                false => format!("{proposed} is more than {current}"),
             }),
         })
     }

@@ -24,7 +24,7 @@ section! {
         pub max_tokens: Bounded<0, 1_000_000_000> = Bounded::clamped(0), Narrowing::SmallerOrUnbounded;
         /// What one task may cost, in the currency of `prices`. 0 means any amount. A model without
         /// prices costs nothing that Berth knows of, so no task starts with one then.
-        pub max_cost: Amount, Narrowing::Ignored;
+        pub max_cost: Amount, Narrowing::SmallerOrUnbounded;
         /// The table of `[providers]` whose model summarises. If empty, the one that is asked.
         pub compress_provider: String, Narrowing::Ignored;
         /// The table of `[providers]` whose model corrects arguments that don't match a tool's

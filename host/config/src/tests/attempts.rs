@@ -75,6 +75,7 @@ env = "KNOWN"
 max_turns = 10
 max_secs = 10
 max_tokens = 10
+max_cost = 10
 instructions = false
 keep_days = 10
 session_mib = 10
@@ -332,7 +333,7 @@ pub(super) fn attempt(key: &str) -> Option<&'static str> {
         "agent.max_turns" => "agent.max_turns = 11",
         "agent.max_secs" => "agent.max_secs = 11",
         "agent.max_tokens" => "agent.max_tokens = 0",
-        "agent.max_cost" => "agent.max_cost = 1000",
+        "agent.max_cost" => "agent.max_cost = 0",
         "agent.compress_provider" => "agent.compress_provider = \"known\"",
         "agent.parameter_reformat_provider" => "agent.parameter_reformat_provider = \"known\"",
         "agent.summarize_output" => "agent.summarize_output = true",

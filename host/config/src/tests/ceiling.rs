@@ -57,6 +57,7 @@ fn bound(key: &Key) -> Option<(String, String, Value)> {
         Narrowing::Stricter(words) => {
             return plain(&format!("{:?}", words[words.len() - 1]), &format!("{:?}", words[0]));
         }
+        Narrowing::SmallerOrUnbounded if path == "agent.max_cost" => return plain(&0, "0.5"),
         Narrowing::SmallerOrAutomatic | Narrowing::SmallerOrUnbounded => return plain(&0, "1"),
         Narrowing::Smaller => {
             let least = least(&path);
