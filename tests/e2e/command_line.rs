@@ -260,10 +260,17 @@ fn missing_working_directory_is_named() {
 #[test]
 fn unknown_tool_gets_the_nearest_name() {
     let cli = Cli::new();
-    for (name, nearest) in
-        [("raed", "`read`"), ("list_dir", "`list_directory`"), ("Grep", "`grep`")]
-    {
+    for (name, nearest) in [
+        ("raed", "`read`"),
+        ("list_dir", "`list_directory`"),
+        ("Grep", "`grep`"),
+        ("Bash", "`bash`"),
+        ("delete_pth", "`delete_path`"),
+    ] {
         let said = cli.run(&["call", name, "path=x"]).ends(2).stderr;
         assert!(said.contains(&format!("Did you mean {nearest}?")), "{name}: {said}");
     }
+    // Who wants to rename a file isn't asked whether to delete it.
+    let said = cli.run(&["call", "rename_path", "path=x"]).ends(2).stderr;
+    assert!(!said.contains("Did you mean `delete_path`"), "{said}");
 }

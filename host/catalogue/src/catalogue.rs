@@ -17,6 +17,10 @@ use crate::tally::Tally;
 /// How similar a name has to be to be suggested.
 const SIMILAR: f64 = 0.75;
 
+/// The same for the name of a destructive tool: a model that wants to rename a file, and is asked
+/// whether it meant to delete it, may do so.
+const ALMOST: f64 = 0.85;
+
 /// A tool that can be called.
 pub struct Tool {
     /// The tool's own definition.
@@ -263,15 +267,14 @@ impl Catalogue {
 
     /// At most three similar names, the most similar first.
     pub fn similar(&self, name: &str) -> Vec<String> {
-        let name = cut(name, 128);
-        let mut scored: Vec<(f64, &str)> = self
-            .names
-            .iter()
-            .map(|(known, index)| {
-                (strsim::jaro_winkler(known, name), &*self.tools[*index].definition.name)
-            })
-            .filter(|(score, _)| *score >= SIMILAR)
-            .collect();
+        let name = cut(name, 128).to_ascii_lowercase();
+        let scored = self.names.iter().filter_map(|(known, index)| {
+            let tool = &self.tools[*index];
+            let score = strsim::jaro_winkler(known, &name);
+            let least = if tool.annotations.destructive { ALMOST } else { SIMILAR };
+            (score >= least).then_some((score, &*tool.definition.name))
+        });
+        let mut scored: Vec<(f64, &str)> = scored.collect();
         scored.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(b.1)));
         let mut names: Vec<String> = Vec::new();
         for (_, name) in scored {
