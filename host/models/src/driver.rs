@@ -95,7 +95,7 @@ impl ModelClient {
                 events(event);
             };
             let asked = self.attempt(provider, turn, request.clone(), &mut given).await;
-            let error = match asked {
+            let error = match asked.map_err(|error| provider.hide_keys_in(error)) {
                 Ok(answer) => return Ok(answer),
                 Err(error) if is_begun || !error.may_succeed_later() => {
                     return Err(error.after(attempts));
@@ -165,6 +165,9 @@ impl ModelClient {
         };
         pending.into_iter().try_for_each(&mut give)?;
         let whole = whole?;
+        if guard.is_in_answer(&whole) {
+            return Err(echo());
+        }
         drain(answer).await;
         Ok(whole)
     }
@@ -199,8 +202,11 @@ impl ModelClient {
         let body = error_body(answer).await;
         // Before it is cut, so that no half of it stays.
         let body = guard.hidden(&String::from_utf8_lossy(&body));
-        let words = ServerError::find(&body)
-            .unwrap_or_else(|| ServerError { kind: String::new(), message: start_of(&body) });
+        let in_words = |message: String| ServerError { kind: String::new(), message };
+        let words = match guard.is_in_text(&body) {
+            true => in_words("what it says has the key in it, and isn't shown".to_owned()),
+            false => ServerError::find(&body).unwrap_or_else(|| in_words(start_of(&body))),
+        };
         let error = server_failure(provider, Some(status), &words, model);
         Err(ModelError { retry_after: asked, is_final, ..error })
     }

@@ -2,12 +2,29 @@
 //! its answer is used then: a session would keep it, and a screen show it.
 
 use crate::endpoint::{ModelEndpoint, ModelKey};
-use crate::turn::ModelEvent;
+use crate::failure::ModelError;
+use crate::turn::{ModelAnswer, ModelEvent};
+
+/// How often the escapes of a JSON string are undone: arguments are JSON within JSON, and a model
+/// may write them into its text.
+const ROUNDS: usize = 4;
 
 impl ModelEndpoint {
     /// A text without its keys.
     pub fn hide_keys(&self, text: &str) -> String {
         KeyGuards::new(self.keys()).hidden(text)
+    }
+
+    /// An error without its keys, which a server may repeat.
+    pub(crate) fn hide_keys_in(&self, error: ModelError) -> ModelError {
+        let guards = KeyGuards::new(self.keys());
+        let message = match guards.hidden(&error.message) {
+            message if guards.is_in_text(&message) => {
+                "what it says has the key in it, and isn't shown".to_owned()
+            }
+            message => message,
+        };
+        ModelError { message, ..error }
     }
 }
 
@@ -27,6 +44,30 @@ impl KeyGuards {
     /// Whether what the events say has a key, however it was cut.
     pub(crate) fn is_in_event(&mut self, event: &ModelEvent) -> bool {
         self.0.iter_mut().any(|guard| guard.is_in_event(event))
+    }
+
+    /// Whether a whole answer has a key, also with escapes of JSON.
+    pub(crate) fn is_in_answer(&self, answer: &ModelAnswer) -> bool {
+        let answer = serde_json::to_string(answer);
+        answer.is_ok_and(|answer| self.is_in_text(&answer))
+    }
+
+    /// Whether a text has a key, also with escapes of JSON.
+    pub(crate) fn is_in_text(&self, text: &str) -> bool {
+        if self.0.is_empty() {
+            return false;
+        }
+        let mut text = text.as_bytes().to_vec();
+        for _ in 0..ROUNDS {
+            if self.0.iter().any(|guard| guard.is_whole_in(&text)) {
+                return true;
+            }
+            if !text.contains(&b'\\') {
+                return false;
+            }
+            text = unescaped(&text);
+        }
+        self.0.iter().any(|guard| guard.is_whole_in(&text))
     }
 
     /// A text of a server without the keys.
@@ -55,6 +96,7 @@ impl KeyGuard {
             ModelEvent::Call(call) => [&call.id, &call.name, &call.arguments]
                 .iter()
                 .any(|text| self.is_whole_in(text.as_bytes())),
+            // What is written there comes from this program, or from an error without the keys.
             _ => false,
         }
     }
@@ -82,6 +124,36 @@ impl KeyGuard {
     fn is_whole_in(&self, bytes: &[u8]) -> bool {
         find(bytes, &self.key)
     }
+}
+
+/// The bytes with the escapes of JSON strings undone once. A character that isn't in ASCII becomes
+/// nothing or a byte that no key has.
+fn unescaped(bytes: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(bytes.len());
+    let mut rest = bytes;
+    while let Some((&byte, after)) = rest.split_first() {
+        rest = after;
+        let Some((&escape, after)) = after.split_first().filter(|_| byte == b'\\') else {
+            out.push(byte);
+            continue;
+        };
+        rest = after;
+        match escape {
+            b'n' => out.push(b'\n'),
+            b't' => out.push(b'\t'),
+            b'r' => out.push(b'\r'),
+            b'u' => {
+                let digits = after.get(..4).and_then(|digits| std::str::from_utf8(digits).ok());
+                let unit = digits.and_then(|digits| u32::from_str_radix(digits, 16).ok());
+                if let Some(unit) = unit {
+                    out.extend(u8::try_from(unit).ok());
+                    rest = &after[4..];
+                }
+            }
+            other => out.push(other),
+        }
+    }
+    out
 }
 
 fn find(bytes: &[u8], key: &[u8]) -> bool {
@@ -112,5 +184,23 @@ mod tests {
             assert!(!text.as_bytes().chunks(size).any(|piece| guard.is_in(0, piece)));
         }
         assert_eq!(KeyGuard::new("secret-1").hidden("a secret-1."), "a [the key].");
+    }
+
+    #[test]
+    fn key_is_found_behind_escapes() {
+        let guards = KeyGuards(vec![KeyGuard::new("se/cret")]);
+        for text in [
+            "se/cret",
+            r"a se\/cret b",
+            r"\u0073e/cret",
+            r"se\u002Fcret",
+            r"\\u0073e\\/cret",
+            r"\\\\u0073\\\\u0065/cret",
+        ] {
+            assert!(guards.is_in_text(text), "{text}");
+        }
+        for text in ["", "secret", r"\u00", r"se\ncret", "\\", r"\ud83dse"] {
+            assert!(!guards.is_in_text(text), "{text}");
+        }
     }
 }

@@ -45,7 +45,8 @@ impl ModelClient {
         cancel: &CancellationToken,
     ) -> Result<Vec<ListedModel>, ModelError> {
         let listed = cancel.run_until_cancelled(self.listed(provider)).await;
-        listed.unwrap_or_else(|| Err(cancelled(provider)))
+        let listed = listed.unwrap_or_else(|| Err(cancelled(provider)));
+        listed.map_err(|error| provider.hide_keys_in(error))
     }
 
     /// The most tokens that a model reads: as it was set for the provider, otherwise as the server
@@ -71,7 +72,8 @@ impl ModelClient {
             Ok(models.into_iter().find(|it| it.name == model).and_then(|it| it.context))
         };
         let found = cancel.run_until_cancelled(found).await;
-        found.unwrap_or_else(|| Err(cancelled(provider)))
+        let found = found.unwrap_or_else(|| Err(cancelled(provider)));
+        found.map_err(|error| provider.hide_keys_in(error))
     }
 
     async fn listed(&self, provider: &ModelEndpoint) -> Result<Vec<ListedModel>, ModelError> {
@@ -150,7 +152,11 @@ impl ModelClient {
             body.extend_from_slice(&piece);
         }
         let guard = KeyGuards::new(provider.keys());
-        Ok(guard.hidden(&String::from_utf8_lossy(&body)))
+        let body = guard.hidden(&String::from_utf8_lossy(&body));
+        match guard.is_in_text(&body) {
+            true => Err(unreadable(provider, "it has the key in it")),
+            false => Ok(body),
+        }
     }
 }
 

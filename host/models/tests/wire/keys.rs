@@ -127,11 +127,41 @@ fn refused_key_is_named_and_not_shown() {
 }
 
 #[test]
+fn errors_show_no_key_behind_escapes() {
+    run(async {
+        let escaped = KEY.replace('-', "\\u002d");
+        let stream = data(&[&format!(r#"{{"error":{{"message":"{escaped}","code":"x"}}}}"#)]);
+        let error = format!(r#"{{"error":{{"message":"wrong: {escaped}","code":"{escaped}"}}}}"#);
+        let list = format!(r#"{{"data":[{{"id":"{escaped}"}}]}}"#);
+        let page = format!("text/x-{KEY}");
+        for (status, kind, body) in [
+            ("400 No", "application/json", error.as_str()),
+            ("401 No", "application/json", error.as_str()),
+            ("200 OK", "text/event-stream", stream.as_str()),
+            ("200 OK", "application/json", list.as_str()),
+            ("200 OK", page.as_str(), "<p>a page</p>"),
+        ] {
+            for format in FORMATS {
+                let (kind, body) = (kind.to_owned(), body.to_owned());
+                let server = Server::plain(move |_, wire| {
+                    respond(wire, status, &[("content-type", &kind)], body.as_bytes())
+                });
+                let (shown, asked) = shown(&endpoint(format, &server).key(key())).await;
+                asked.expect_err("it is no answer");
+                assert!(!shown.contains("sk-secret"), "{shown}");
+            }
+        }
+    });
+}
+
+#[test]
 fn answer_with_the_key_is_not_used() {
     run(async {
         let (one, two) = KEY.split_at(6);
         let chunk = |delta: &str| format!(r#"{{"choices":[{{"delta":{delta}}}]}}"#);
         let escaped = KEY.replace('-', "\\u002d");
+        // JSON within JSON, as arguments are.
+        let twice = KEY.replace('-', "\\\\u002d");
         let streams: Vec<Vec<String>> = vec![
             vec![chunk(&format!(r#"{{"content":"It is {KEY}."}}"#))],
             vec![
@@ -155,6 +185,10 @@ fn answer_with_the_key_is_not_used() {
                     r#"{{"tool_calls":[{{"index":0,"function":{{"arguments":"{two}\"}}"}}}}]}}"#
                 )),
             ],
+            vec![chunk(&format!(
+                r#"{{"tool_calls":[{{"index":0,"function":{{"name":"read","arguments":"{{\"a\":\"{twice}\"}}"}}}}]}}"#
+            ))],
+            vec![format!(r#"{{"model":"{escaped}","choices":[{{"delta":{{"content":"a"}}}}]}}"#)],
             vec![format!(r#"{{"error":{{"message":"{KEY}"}}}}"#)],
             vec![format!("not JSON: {KEY}")],
         ];
