@@ -237,6 +237,12 @@ impl Comparison<'_> {
             // A leaf is a table only if the table is empty.
             Narrowing::Table(_) | Narrowing::Named(_) | Narrowing::Each(_) => Outcome::default(),
             Narrowing::Smaller => return self.smaller(0.0),
+            Narrowing::SmallerInCeiling if self.narrower == Narrower::Ceiling => {
+                return self.smaller(0.0);
+            }
+            Narrowing::SmallerInCeiling => {
+                Outcome::ignored("it would remove what other directories have")
+            }
             Narrowing::SmallerOrAutomatic => return self.smaller(concurrency(0) as f64),
             Narrowing::SmallerOrUnbounded => return self.smaller(f64::INFINITY),
             Narrowing::OnlyFalse => self.only(false),

@@ -15,6 +15,9 @@ pub enum Narrowing {
     Named(&'static [(&'static str, Narrowing)]),
     /// The smaller number.
     Smaller,
+    /// The smaller number in a ceiling, and nothing in a working directory: with less, what other
+    /// directories have would be removed.
+    SmallerInCeiling,
     /// The smaller number. 0 stands for a number that depends on the machine's processors.
     SmallerOrAutomatic,
     /// The smaller number. 0 stands for no limit.

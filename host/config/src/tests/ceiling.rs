@@ -59,7 +59,7 @@ fn bound(key: &Key) -> Option<(String, String, Value)> {
         }
         Narrowing::SmallerOrUnbounded if path == "agent.max_cost" => return plain(&0, "0.5"),
         Narrowing::SmallerOrAutomatic | Narrowing::SmallerOrUnbounded => return plain(&0, "1"),
-        Narrowing::Smaller => {
+        Narrowing::Smaller | Narrowing::SmallerInCeiling => {
             let least = least(&path);
             return plain(&(least + 1), &least.to_string());
         }

@@ -23,6 +23,19 @@ fn no_key_widens_and_each_attempt_is_reported() {
 }
 
 #[test]
+fn project_removes_nothing_that_others_keep() {
+    for key in ["agent.keep_days", "tools.overflow.retention_hours", "tools.overflow.max_mib"] {
+        let (table, name) = key.rsplit_once('.').expect("it is in a table");
+        let scene = Scene::new();
+        let project = format!("[{table}]\n{name} = 1\n");
+        let loaded = scene.load_with(USER, &project);
+        assert_eq!(loaded.config, scene.load(USER).config, "{key}");
+        let read = loaded.project.expect("it was read");
+        assert!(read.ignored()[0].reasons[0].contains("other directories"), "{:?}", read.ignored());
+    }
+}
+
+#[test]
 fn all_attempts_together_widen_nothing() {
     let scene = Scene::new();
     let all: Vec<&str> = keys().filter_map(|key| attempt(&key)).collect();
