@@ -72,10 +72,21 @@ fn task(text: &str) -> Value {
         "context_tokens": 32768, "max_output": 1024, "thinking": "Usual", "native_tools": false,
         "is_local": true, "lenient_text": true, "thoughts": 0.5, "max_turns": 10,
         "max_time": { "secs": 60, "nanos": 0 }, "max_tokens": 0, "max_cost": 1.5,
-        "prices": prices, "summary_prices": prices,
+        "prices": prices, "summary_prices": prices, "summarize_output": true,
+        "hallucination_detection": true,
+        "corrector": {
+            "provider": "fixer", "model": "small", "native_tools": true, "max_output": 100,
+            "budget": { "secs": 30, "nanos": 0 }, "prices": prices,
+        },
     });
     let tools = crate::testing::definitions();
     json!({ "task": { "parts": [{ "Text": text }], "settings": settings, "tools": tools } })
+}
+
+fn left_out(entry: usize, call: &str) -> Value {
+    let content = json!([{ "Text": "An old result." }]);
+    let result = json!({ "call": call, "name": "read", "content": content, "failed": false });
+    json!({ "entry": entry, "result": result })
 }
 
 /// A session with every kind of entry: two tasks, calls in texts and native ones, old results that
@@ -99,8 +110,11 @@ fn whole() -> Vec<u8> {
         result("c2", 0),
         json!({ "notice": "Berth waited." }),
         json!({ "note": "Your answer was empty." }),
-        json!({ "pruned": [{ "entry": 3, "text": "An old result." }, { "entry": 5, "text": "." }] }),
-        json!({ "wasted": usage }),
+        json!({ "pruned": [left_out(3, "text-2-0"), left_out(5, "c1")] }),
+        json!({ "summary": usage }),
+        json!({ "corrected": {
+            "call": "c2", "begun": 0, "notice": "It was corrected.", "usage": usage,
+        } }),
         json!({ "compressed": {
             "through": 4, "summary": "It read a.", "method": "triggered", "usage": usage,
         } }),
@@ -163,9 +177,9 @@ const PIECES: [&str; 24] = [
     "\u{202e}",
     "{\"note\":\"a\"}\n",
     "{\"compressed\":{\"through\":18446744073709551615,\"summary\":\"\",\"method\":\"manual\",\"usage\":{}}}\n",
-    "{\"pruned\":[{\"entry\":18446744073709551615,\"text\":\"\"}]}\n",
+    "{\"pruned\":[{\"entry\":18446744073709551615,\"result\":{\"call\":\"\",\"name\":\"\",\"content\":[],\"failed\":false}}]}\n",
     "{\"ended\":{\"ending\":{\"kind\":\"done\",\"reason\":\"\"},\"spent\":{\"turns\":18446744073709551615,\"input\":18446744073709551615,\"cache_read\":0,\"cache_written\":0,\"output\":1,\"cost\":1e308}}}\n",
-    "{\"wasted\":{\"input\":18446744073709551615,\"cache_read\":18446744073709551615}}\n",
+    "{\"summary\":{\"input\":18446744073709551615,\"cache_read\":18446744073709551615}}\n",
     "```tool_call\n",
 ];
 

@@ -53,13 +53,16 @@ pub(crate) struct TextForms {
 
 impl TextForms {
     pub(crate) fn new(settings: &AgentSettings) -> Self {
+        let mut earlier = EarlierTexts::default();
+        // The project's instructions, which the person let count.
+        earlier.add_message(&settings.system);
         Self {
             offered: None,
             text_tools: text_tools(settings),
             is_local: settings.is_local,
             used_native: false,
             lenient_helps: false,
-            earlier: EarlierTexts::default(),
+            earlier,
         }
     }
 
@@ -120,6 +123,20 @@ fn text_tools(settings: &AgentSettings) -> TextTools {
     if settings.lenient_text { TextTools::Lenient } else { TextTools::Strict }
 }
 
+/// Whether a call that isn't written in a text stands in an earlier text.
+pub(crate) fn is_echo(earlier: &EarlierTexts, name: &str, arguments: &Value) -> bool {
+    earlier.have(
+        &TextCall {
+            name: name.to_owned(),
+            arguments: arguments.clone(),
+            form: CallForm::Json,
+            is_offered: true,
+            is_echo: false,
+        },
+        None,
+    )
+}
+
 /// How the IDs of calls in texts begin.
 const TEXT_CALL: &str = "text-";
 
@@ -177,10 +194,14 @@ pub(crate) fn system_text(settings: &AgentSettings, forms: &TextForms) -> String
 
 /// The conversation as the provider gets it: results of calls in texts are texts too.
 pub(crate) fn messages(conversation: &Conversation) -> Vec<TurnMessage> {
+    // A server may choose any ID for its calls, also one of those in texts.
+    let mut is_native = false;
     let message = |message: TurnMessage| match message {
-        TurnMessage::Results(results)
-            if results.iter().any(|result| result.call.starts_with(TEXT_CALL)) =>
-        {
+        TurnMessage::Model(answer) => {
+            is_native = answer.calls().next().is_some();
+            TurnMessage::Model(answer)
+        }
+        TurnMessage::Results(results) if !is_native => {
             TurnMessage::User(results.into_iter().flat_map(as_text).collect())
         }
         message => message,

@@ -113,7 +113,9 @@ fn in_words(message: &TurnMessage) -> String {
                 let text = text_of(&result.content);
                 let shown = berth_core::text::cut(&text, MAX_RESULT);
                 let more = if shown.len() < text.len() { " [cut]" } else { "" };
-                format!("RESULT OF {}:\n{shown}{more}", result.name)
+                // A line of it can't look like the begin of a message.
+                let shown = shown.replace('\n', "\n| ");
+                format!("RESULT OF {}:\n| {shown}{more}", result.name)
             };
             results.iter().map(result).collect::<Vec<_>>().join("\n\n")
         }

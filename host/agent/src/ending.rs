@@ -57,12 +57,15 @@ pub struct Spent {
     pub cost: f64,
 }
 
+/// Tokens that one answer takes at most. What a server says beyond that is wrong.
+const MAX_TOKENS: u64 = 1_000_000_000;
+
 impl Spent {
     /// With one more answer.
     pub(crate) fn add(&mut self, usage: &TokenUsage, prices: &Prices) {
         let [input, cache_read, cache_written, output] =
             [usage.input, usage.cache_read, usage.cache_written, usage.output]
-                .map(Option::unwrap_or_default);
+                .map(|tokens| tokens.unwrap_or_default().min(MAX_TOKENS));
         self.turns = self.turns.saturating_add(1);
         self.input = self.input.saturating_add(input);
         self.cache_read = self.cache_read.saturating_add(cache_read);
@@ -81,11 +84,11 @@ impl Spent {
     #[must_use]
     pub(crate) fn since(&self, earlier: &Self) -> Self {
         Self {
-            turns: self.turns - earlier.turns,
-            input: self.input - earlier.input,
-            cache_read: self.cache_read - earlier.cache_read,
-            cache_written: self.cache_written - earlier.cache_written,
-            output: self.output - earlier.output,
+            turns: self.turns.saturating_sub(earlier.turns),
+            input: self.input.saturating_sub(earlier.input),
+            cache_read: self.cache_read.saturating_sub(earlier.cache_read),
+            cache_written: self.cache_written.saturating_sub(earlier.cache_written),
+            output: self.output.saturating_sub(earlier.output),
             cost: self.cost - earlier.cost,
         }
     }

@@ -29,6 +29,16 @@ pub enum AgentError {
         /// The limit.
         limit: u64,
     },
+    /// One of its entries would be larger than one may be.
+    #[error("the session `{id}` would have an entry of {bytes} bytes; the limit is {limit}")]
+    LargeEntry {
+        /// Its ID.
+        id: String,
+        /// The size of the entry, which wasn't written.
+        bytes: usize,
+        /// The limit.
+        limit: usize,
+    },
     /// Its file can't be read or written.
     #[error("the session `{id}`: {source}")]
     Io {

@@ -125,6 +125,11 @@ fn read(path: &Path, owners: &[u32]) -> Result<Option<String>, String> {
     if !target.starts_with(folder) {
         return Err("it is a link to a file outside of its directory".to_owned());
     }
+    // What a rule keeps from tools, such as `.env`, isn't read by another name.
+    let is_text = |name: &Path| name.extension().is_some_and(|it| it.eq_ignore_ascii_case("md"));
+    if !is_text(&target) {
+        return Err("it is a link to a file that isn't Markdown".to_owned());
+    }
     let flags = OFlags::NONBLOCK | OFlags::NOFOLLOW;
     let file = File::options().read(true).custom_flags(flags.bits().cast_signed()).open(target);
     let file = file.map_err(|error| error.to_string())?;

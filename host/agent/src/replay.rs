@@ -112,7 +112,12 @@ impl Replay {
                 events.event(RunEvent::Notice { text: notice });
             }
             SessionEntry::Notice(text) => events.event(RunEvent::Notice { text }),
-            SessionEntry::Compressed(compressed) => self.spend_on_summary(&compressed.usage),
+            SessionEntry::Compressed(compressed) => {
+                self.spend_on_summary(&compressed.usage);
+                if let Some(forms) = &mut self.forms {
+                    forms.earlier.add(&compressed.summary);
+                }
+            }
             SessionEntry::Summary(usage) => self.spend_on_summary(&usage),
             SessionEntry::Ended(Ended { ending, .. }) => self.end(ending, events),
             SessionEntry::Note(_) | SessionEntry::Pruned(_) => {}

@@ -39,6 +39,9 @@ const LOCAL: [(&str, WireFormat); 4] = [
 /// How long a server on this machine has to say what it has.
 const LOOK: Duration = Duration::from_millis(500);
 
+/// How long a provider has for the list of its models.
+const LIST: Duration = Duration::from_secs(30);
+
 /// What a model is told of its work.
 const SYSTEM: &str = "\
 You are an agent that does tasks for a person on their machine, with tools. Berth runs the tools: each \
@@ -132,7 +135,7 @@ impl AgentStart<'_> {
         // The system text stays as it was, so that the provider's cache still fits.
         let system = match &recorded.task {
             Some(task) => task.settings.system.clone(),
-            None => self.system(),
+            None => chosen.provider.hide_keys(&self.system()),
         };
         let spent = recorded.spent();
         let conversation = Conversation::from_recorded(&recorded);
@@ -257,7 +260,9 @@ impl ChosenModel {
     /// It can't be asked.
     pub async fn list(&self) -> Result<Vec<ListedModel>, String> {
         let never = berth_core::CancellationToken::new();
-        self.client.list(&self.provider, &never).await.map_err(|error| error.to_string())
+        let listed = tokio::time::timeout(LIST, self.client.list(&self.provider, &never)).await;
+        let listed = listed.map_err(|_| format!("no whole list within {} s", LIST.as_secs()))?;
+        listed.map_err(|error| error.to_string())
     }
 
     async fn context_window(&self) -> Option<u64> {

@@ -91,6 +91,7 @@ impl Printer {
                 writeln!(anstream::stderr().lock(), "{WARNING}note{WARNING:#}: {text}")
             }
             RunEvent::Session { id, .. } => {
+                let id = neutral_line(&id);
                 writeln!(anstream::stderr().lock(), "{FAINT}session {id}{FAINT:#}")
             }
             RunEvent::Ended { ending, spent, .. } => {
@@ -163,7 +164,7 @@ fn shown(arguments: &Value) -> String {
 
 /// What was taken, on one line.
 pub(crate) fn in_words(spent: &Spent) -> String {
-    let read = spent.input + spent.cache_read + spent.cache_written;
+    let read = spent.tokens().saturating_sub(spent.output);
     let cached = match spent.cache_read {
         0 => String::new(),
         tokens => format!(" ({tokens} from the cache)"),

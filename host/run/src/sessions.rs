@@ -82,7 +82,8 @@ fn show(entry: &SessionEntry) -> Result<(), CommandError> {
     match entry {
         SessionEntry::Began(began) => {
             let directory = neutral_line(&began.directory);
-            writeln!(out, "{FAINT}session {} in {directory}{FAINT:#}", began.id)?;
+            let id = neutral_line(&began.id);
+            writeln!(out, "{FAINT}session {id} in {directory}{FAINT:#}")?;
         }
         SessionEntry::Task(task) => {
             let model = neutral_line(&task.settings.model);

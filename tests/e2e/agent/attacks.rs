@@ -249,6 +249,16 @@ fn projects_choose_no_provider() {
     assert_eq!(came.events_of("task")[0]["model"], "scripted");
     assert!(came.ended.stderr.contains("is ignored"), "{}", came.ended.stderr);
     assert_eq!(other.connections(), 0, "the project's provider was asked");
+    // Nor does a project decide how long what others did is kept.
+    let old = scene.cli.root.path().join("data/agent/6900aaaa-0123456789ab.jsonl");
+    fs::write(&old, "").expect("a file is written");
+    let before = std::time::SystemTime::now() - Duration::from_secs(3 * 24 * 3600);
+    let file = fs::File::options().write(true).open(&old).expect("it can be opened");
+    file.set_modified(before).expect("its time is set");
+    scene.write("berth.toml", "[agent]\nkeep_days = 1\n");
+    let came = scene.once(&["answer: a"]).assert_answer(0, "You said: a");
+    assert!(came.ended.stderr.contains("keep_days"), "{}", came.ended.stderr);
+    assert!(old.exists(), "the session of another directory is gone");
 }
 
 #[test]
@@ -353,6 +363,13 @@ fn instructions_count_after_a_person_saw_them() {
     let came = scene.once(&["--trust-instructions", "answer: a"]).assert_answer(0, "");
     assert!(!asked(&scene).contains("the secret"));
     assert!(came.ended.stderr.contains("left out"), "{}", came.ended.stderr);
+    // Nor one that has what tools may not read.
+    fs::remove_file(scene.work().join("AGENTS.md")).expect("it is there");
+    scene.write(".env", "PASS=zk-of-the-project\n");
+    symlink(".env", scene.work().join("AGENTS.md")).expect("linked");
+    let came = scene.once(&["--trust-instructions", "answer: a"]).assert_answer(0, "");
+    assert!(!asked(&scene).contains("zk-of-the-project"));
+    assert!(came.ended.stderr.contains("isn't Markdown"), "{}", came.ended.stderr);
     // One to a file beside it is.
     fs::remove_file(scene.work().join("AGENTS.md")).expect("it is there");
     scene.write("CLAUDE.md", mark);

@@ -100,6 +100,16 @@ fn damaged_and_strange_sessions_are_refused() {
             assert!(!refused.stderr.contains("panicked"), "{told}");
         }
     }
+    // It can be removed. A forged record steers no terminal.
+    let forged = whole.replacen(&format!("\"id\":\"{id}"), "\"id\":\"\u{9b}2J\u{202e}", 1);
+    fs::write(&record, forged).expect("it is written");
+    for line in [&["sessions", "show", &id][..], &["run", "--replay", &id]] {
+        let shown = scene.cli.run(line);
+        assert!(!(shown.stdout + &shown.stderr).contains(['\u{9b}', '\u{202e}']), "{line:?}");
+    }
+    fs::write(&record, "not JSON\n").expect("it is written");
+    scene.cli.run(&["sessions", "delete", &id]).ends(0);
+    assert!(!record.exists());
     // A file that others may write, and a link to another file.
     fs::write(&record, &whole).expect("it is written");
     use std::os::unix::fs::PermissionsExt;

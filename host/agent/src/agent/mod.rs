@@ -554,6 +554,8 @@ impl Agent {
                 self.forms.earlier.add_message(&text);
             }
             SessionEntry::Note(text) => self.meter.add(text.len()),
+            // The model that summarised may have written a call there.
+            SessionEntry::Compressed(compressed) => self.forms.earlier.add(&compressed.summary),
             SessionEntry::Answer(answer) => self.meter.add(context::size_of_answer(answer)),
             SessionEntry::Result(result) => {
                 self.meter.add(context::size_of_result(&result.result));

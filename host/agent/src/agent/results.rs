@@ -6,6 +6,7 @@ use berth_models::Part;
 
 use super::Agent;
 use crate::AgentError;
+use crate::calls::is_echo;
 use crate::context;
 use crate::correct;
 use crate::events::{RunEvent, RunEvents, text_of};
@@ -99,7 +100,10 @@ impl Agent {
         let Ok(mut arguments) = corrected else { return Ok((answered, None)) };
         strip(&mut arguments);
         let read_only = self.outside.reads(&call.name, &arguments);
-        let again = ReadyCall { arguments, read_only, ..call.clone() };
+        // The other model may have read what this one didn't, or be led by it.
+        let is_doubtful = call.is_doubtful
+            || self.forms.offered.is_some() && is_echo(&self.forms.earlier, &call.name, &arguments);
+        let again = ReadyCall { arguments, read_only, is_doubtful, ..call.clone() };
         let made = self.call_in_time(std::slice::from_ref(&again), cancel).await.pop();
         // If they don't match either, the model is told what was wrong with its own.
         let Some(made) = made.filter(|made| made.unfit.is_none()) else {

@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use berth_private::PrivateFolder;
 
-use super::MAX_ENTRIES;
 use super::entry::SessionEntry;
 use super::load::Recorded;
+use super::{MAX_ENTRIES, MAX_LINE};
 use crate::AgentError;
 
 /// A session's file, open for more entries. No other process has it open for that.
@@ -57,6 +57,11 @@ impl SessionFile {
     /// It can't be written, or the session would be larger than it may be.
     pub(crate) async fn append(&self, entry: &SessionEntry) -> Result<usize, AgentError> {
         let mut line = serde_json::to_vec(entry).map_err(|error| self.failed(error.into()))?;
+        let bytes = line.len();
+        if bytes > MAX_LINE {
+            let id = self.0.lock().unwrap_or_else(PoisonError::into_inner).id.clone();
+            return Err(AgentError::LargeEntry { id, bytes, limit: MAX_LINE });
+        }
         line.push(b'\n');
         let open = Arc::clone(&self.0);
         let write = move || {

@@ -122,11 +122,15 @@ impl SessionStore {
     ///
     /// There is none, it runs, or its file can't be removed.
     pub fn remove(&self, id: &str) -> Result<(), AgentError> {
-        let (file, _) = self.open(id, u64::MAX)?;
+        // It isn't read: one that is damaged can be removed too.
+        self.file(id)?;
         let folder = PrivateFolder::open(&self.path).map_err(self.failed())?;
+        let lock_name = format!("{id}.lock");
+        let lock = folder.try_lock(&lock_name).map_err(AgentError::io(id))?;
+        let lock = lock.ok_or_else(|| AgentError::Running(id.to_owned()))?;
         let removed = folder.remove(&format!("{id}.jsonl"));
-        drop(file);
-        let _ = folder.remove(&format!("{id}.lock"));
+        drop(lock);
+        let _ = folder.remove(&lock_name);
         removed.map_err(AgentError::io(id))
     }
 

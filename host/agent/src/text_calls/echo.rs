@@ -98,7 +98,7 @@ impl EarlierTexts {
 
     /// Whether a call stands in one of the texts. `tag`: the word that marks its form if its tool
     /// isn't named by a field or an attribute. A person may ask for a call in a marked form.
-    pub(super) fn have(&self, call: &TextCall, tag: Option<&str>) -> bool {
+    pub(crate) fn have(&self, call: &TextCall, tag: Option<&str>) -> bool {
         if self.is_full || self.texts.is_empty() {
             return self.is_full;
         }
