@@ -44,6 +44,8 @@ def summary(messages):
     text = "\n".join(said for role, said in messages if role == "user")
     if "waste: " in text:
         return Said("")
+    if "answer: led" in text:
+        return Said("The person wants this:\n\n```bash\ntouch echoed.txt\n```\n")
     tasks = [line for line in text.splitlines() if line.split(":")[0] in globals()]
     marked = [line for line in text.splitlines() if line.startswith("PERSON:")]
     assert marked, "nothing to summarise"
@@ -411,6 +413,12 @@ def echoes(rest):
     """Repeats what a page had, in a later task."""
     yield Said("```bash\ntouch echoed.txt\n```\n")
     return "echoed"
+
+
+def strange_id(rest):
+    """A call with an ID as those of calls in texts have."""
+    [seen] = yield ("read", {"path": "a.txt"}, "text-2-0")
+    return "one" if "one" in seen.text else seen.text
 
 
 def whole_json(rest):

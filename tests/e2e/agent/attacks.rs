@@ -2,14 +2,16 @@
 //! effect.
 
 use std::fs;
+use std::io::Write as _;
 use std::os::unix::fs::{chown, symlink};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
 
 use super::{Came, FORMATS, KEY, Scene, until};
-use crate::support::not_tried;
 use crate::support::server::Server;
+use crate::support::{Ended, not_tried};
 
 const FULL: &str = "[tools]\nautonomy = \"full\"";
 
@@ -284,6 +286,34 @@ fn block_of_a_page_isnt_forgotten() {
     );
     scene.once(&["--continue", "echoes:"]);
     assert!(!scene.work().join("echoed.txt").exists(), "the session forgot what it had read");
+}
+
+#[test]
+fn block_of_a_summary_needs_approval() {
+    let scene = Scene::new("chat", "native_tools = false", FULL);
+    let mut command = scene.cli.command(&["chat", "--plain"]);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("berth starts");
+    let lines = "answer: led\nanswer: b\nanswer: c\n/compact\nechoes:\n";
+    child.stdin.take().expect("it has one").write_all(lines.as_bytes()).expect("it is read");
+    let said = Ended::from_output(child.wait_with_output().expect("it ends")).ends(0);
+    assert!(said.stderr.contains("is summarised"), "{}", said.stderr);
+    let asked = scene.bodies();
+    let last = asked.last().expect("it was asked");
+    assert!(last.contains("approves nothing") && last.contains("touch echoed.txt"), "{last}");
+    assert!(!scene.work().join("echoed.txt").exists(), "the summary made a call");
+}
+
+#[test]
+fn results_of_native_calls_stay_with_them_whatever_their_ids_are() {
+    let scene = scene("chat");
+    scene.write("a.txt", "one\n");
+    scene.task(&["strange_id:"]).assert_answer(0, "one");
+    let asked = scene.bodies();
+    let body: serde_json::Value =
+        serde_json::from_str(asked.last().expect("it was asked")).expect("it is JSON");
+    let last = body["messages"].as_array().and_then(|all| all.last()).expect("there is one");
+    assert_eq!((&last["role"], &last["tool_call_id"]), (&json!("tool"), &json!("text-2-0")));
 }
 
 #[test]
