@@ -3,8 +3,11 @@
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, IsTerminal, Write};
 use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use rustix::termios::{QueueSelector, tcflush};
 
 use crate::error::CommandError;
@@ -17,6 +20,10 @@ pub struct Dialogue<R, W> {
     ended: &'static str,
     /// Drops the input that is there already.
     forget: fn(&mut R) -> io::Result<()>,
+    /// Waits a moment for input.
+    has_input: fn(&R) -> io::Result<bool>,
+    /// Set when nobody waits for an answer any more.
+    is_over: Arc<AtomicBool>,
 }
 
 /// Number of times that pending input is dropped before a question.
@@ -33,7 +40,19 @@ pub fn open_dialogue(ended: &'static str) -> Option<Dialogue<impl BufRead, impl 
         output: anstream::stderr(),
         ended,
         forget,
+        has_input,
+        is_over: Arc::default(),
     })
+}
+
+fn has_input(terminal: &BufReader<File>) -> io::Result<bool> {
+    let moment = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+    let mut waited = [PollFd::new(terminal.get_ref(), PollFlags::IN)];
+    match poll(&mut waited, Some(&moment)) {
+        // Ctrl-C interrupts it too.
+        Err(Errno::INTR) => Ok(false),
+        ready => Ok(ready? > 0),
+    }
 }
 
 /// Drops input that was typed before. A terminal holds a few thousand characters and takes more of
@@ -59,7 +78,16 @@ pub fn is_watched() -> bool {
 impl<R: BufRead, W: Write> Dialogue<R, W> {
     /// A dialogue between a given input and output.
     pub fn between(input: R, output: W) -> Self {
-        Self { input, output, ended: "nothing was done", forget: |_| Ok(()) }
+        let (forget, has_input) = (|_: &mut R| Ok(()), |_: &R| Ok(true));
+        let is_over = Arc::default();
+        Self { input, output, ended: "nothing was done", forget, has_input, is_over }
+    }
+
+    /// The same until `is_over` is set: then a question that waits ends without an answer, and
+    /// leaves what is typed to others.
+    #[must_use]
+    pub fn until(self, is_over: Arc<AtomicBool>) -> Self {
+        Self { is_over, ..self }
     }
 
     /// Prints a message.
@@ -75,9 +103,19 @@ impl<R: BufRead, W: Write> Dialogue<R, W> {
             .map_err(berth_core::HostError::io("clearing what was typed before"))?;
         write!(self.output, "{STRONG}{question}{STRONG:#} ")?;
         self.output.flush()?;
+        let failed = || berth_core::HostError::io("reading the answer");
+        loop {
+            if self.is_over.load(Ordering::Relaxed) {
+                let why = format!("nobody waits for the answer any more; {}", self.ended);
+                return Err(CommandError::Usage(why));
+            }
+            if (self.has_input)(&self.input).map_err(failed())? {
+                break;
+            }
+        }
         let mut line = String::new();
         let read = self.input.read_line(&mut line);
-        if read.map_err(berth_core::HostError::io("reading the answer"))? == 0 {
+        if read.map_err(failed())? == 0 {
             writeln!(self.output)?;
             return Err(CommandError::Usage(format!(
                 "the input ended before every question was answered; {}",
@@ -109,6 +147,17 @@ mod tests {
         let mut output = Vec::new();
         let answer = Dialogue::between(input.as_bytes(), &mut output).yes_or_no("Sure?", default);
         (answer, anstream::adapter::strip_str(&String::from_utf8_lossy(&output)).to_string())
+    }
+
+    #[test]
+    fn question_that_nobody_waits_for_leaves_what_is_typed() {
+        let (is_over, mut input) = (Arc::new(AtomicBool::new(false)), &b"y\nhello\n"[..]);
+        let mut dialogue = Dialogue::between(&mut input, Vec::new()).until(Arc::clone(&is_over));
+        assert_eq!(dialogue.ask("Sure?").ok().as_deref(), Some("y"));
+        is_over.store(true, Ordering::Relaxed);
+        let (_, why) = dialogue.ask("And this?").expect_err("it is over").end();
+        assert!(why.is_some_and(|why| why.contains("nobody waits")));
+        assert_eq!(input, b"hello\n");
     }
 
     #[test]

@@ -4,6 +4,7 @@ pub(crate) mod shown;
 mod terminal;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use berth_core::config::{Folders, Loaded};
 use berth_core::{
@@ -56,9 +57,13 @@ impl Asker {
             }
             Self::Terminal(questions) => {
                 let questions = questions.clone();
-                let asked =
-                    tokio::task::spawn_blocking(move || ask_at_terminal(&questions, &question))
-                        .await;
+                let is_over = Arc::new(AtomicBool::new(false));
+                // After Ctrl-C, what is typed is for whoever asks next.
+                let _given_up = GivenUp(Arc::clone(&is_over));
+                let asked = tokio::task::spawn_blocking(move || {
+                    ask_at_terminal(&questions, &question, is_over)
+                })
+                .await;
                 asked.unwrap_or_else(|error| Reply::Unasked(format!("asking failed: {error}")))
             }
             Self::Elsewhere(posting) => match posting.ask(question).await {
@@ -96,8 +101,17 @@ impl Approver for Asker {
     }
 }
 
+/// Ends a question when nobody waits for its answer any more.
+struct GivenUp(Arc<AtomicBool>);
+
+impl Drop for GivenUp {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// Asks the person here, unless the question was answered elsewhere before.
-fn ask_at_terminal(questions: &Questions, question: &Question) -> Reply {
+fn ask_at_terminal(questions: &Questions, question: &Question, is_over: Arc<AtomicBool>) -> Reply {
     match questions.take(question) {
         Ok(Some(reply)) => return reply,
         Ok(None) => {}
@@ -110,9 +124,10 @@ fn ask_at_terminal(questions: &Questions, question: &Question) -> Reply {
     if let Some(reason) = question.too_large() {
         return Reply::Unasked(format!("{reason}; `berth call --yes` makes the call unasked"));
     }
-    let Some(mut dialogue) = crate::ask::open_dialogue("the call was not run") else {
+    let Some(dialogue) = crate::ask::open_dialogue("the call was not run") else {
         return Reply::Unasked("the terminal is closed".to_owned());
     };
+    let mut dialogue = dialogue.until(is_over);
     match answered(&mut dialogue, question, "terminal") {
         Ok(reply) => {
             withdraw(questions, question);
