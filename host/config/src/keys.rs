@@ -56,22 +56,33 @@ fn walk(schema: &Value, path: &mut Vec<String>, in_list: bool, keys: &mut Vec<Ke
     }
 }
 
+/// The most similar key of the table of an unknown key, as advice.
+pub(super) fn near(unknown: &[String]) -> Option<String> {
+    let (last, table) = unknown.split_last()?;
+    let near = nearest(last, siblings(known(), table).into_iter())?;
+    Some(format!("did you mean `{near}`?"))
+}
+
+/// The names of the keys of a table.
+fn siblings<'k>(keys: &'k [Key], table: &[String]) -> Vec<&'k str> {
+    keys.iter()
+        .filter_map(|key| key.path.split_last())
+        .filter(|(name, above)| *name != "*" && fits(above, table))
+        .map(|(name, _)| name.as_str())
+        .collect()
+}
+
 /// Advice about an unknown key: the most similar key of its table, the table that it belongs in, or
 /// the keys of its table.
 pub(super) fn advice(unknown: &[String]) -> String {
     let Some((last, table)) = unknown.split_last() else {
         return String::new();
     };
-    let keys = known();
-    let siblings: Vec<&str> = keys
-        .iter()
-        .filter_map(|key| key.path.split_last())
-        .filter(|(name, above)| *name != "*" && fits(above, table))
-        .map(|(name, _)| name.as_str())
-        .collect();
-    if let Some(near) = nearest(last, siblings.iter().copied()) {
-        return format!("did you mean `{near}`?");
+    if let Some(near) = near(unknown) {
+        return near;
     }
+    let keys = known();
+    let siblings = siblings(keys, table);
     let elsewhere = keys.iter().filter(|key| key.path.last() == Some(last) && !key.in_list);
     let holder = |key: &Key| match &key.path[..key.path.len() - 1] {
         [] => "no table: put it above the first [table]".to_owned(),

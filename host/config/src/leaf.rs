@@ -5,7 +5,7 @@ use berth_redaction::{self as redaction, Keys};
 use serde::Deserialize;
 use toml::Value;
 
-use super::keys::{advice, dotted};
+use super::keys::{advice, dotted, near};
 use super::{Config, Problem, Source};
 use berth_settings::is_in_secrets;
 
@@ -79,9 +79,12 @@ impl Leaf {
             .map(|path| {
                 // A foreign key is known by its whole path, a misspelt table by its name.
                 let whole = if path.len() < self.path.len() { &self.path } else { &path };
-                let (path, advice) = match berth_migration::advice(whole) {
+                // One letter too few is likelier than another agent's configuration.
+                let near = near(&path);
+                let foreign = berth_migration::advice(whole).filter(|_| near.is_none());
+                let (path, advice) = match foreign {
                     Some(advice) => (whole, advice),
-                    None => (&path, advice(&path)),
+                    None => (&path, near.unwrap_or_else(|| advice(&path))),
                 };
                 let message = format!("unknown key `{}`; {advice}", dotted(path));
                 let part =
