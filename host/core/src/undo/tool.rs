@@ -19,7 +19,7 @@ const NAME: &str = "undo";
 
 const DESCRIPTION: &str = "\
     Restores the files that an earlier call of this session changed, as they were before it: the newest call that is not undone yet and \
-    changed more than times, or the one with the given id. All of its changes are undone, or none. A later change of the same file stays if the two don't touch; otherwise \
+    changed more than the times of files, or the one with the given id. All of its changes are undone, or none. A later change of the same file stays if the two don't touch; otherwise \
     nothing is undone, and the answer says why.";
 
 #[derive(Deserialize)]
@@ -51,7 +51,7 @@ impl UndoTool {
         front_end: &str,
         jobs: Arc<Jobs>,
     ) -> Self {
-        let call = "The id of the call to undo. Default: the newest call that is not undone and changed more than times.";
+        let call = "The id of the call to undo. Default: the newest call that is not undone and changed more than the times of files.";
         let schema = json!({
             "type": "object",
             "properties": { "call": { "type": "string", "description": call } },
