@@ -1,6 +1,6 @@
 //! How a task ends, and what it took.
 
-use berth_core::config::Prices;
+use berth_core::config::{Amount, Prices};
 use berth_models::TokenUsage;
 use serde::{Deserialize, Serialize};
 
@@ -97,6 +97,8 @@ impl Spent {
 /// What an answer costs.
 #[expect(clippy::cast_precision_loss, reason = "no answer has 2^53 tokens")]
 fn cost(prices: &Prices, parts: [u64; 4]) -> f64 {
-    let each = [prices.input, prices.cache_read, prices.cache_write, prices.output];
+    let or_input = |price: Amount| if price.get() > 0.0 { price } else { prices.input };
+    let (read, write) = (or_input(prices.cache_read), or_input(prices.cache_write));
+    let each = [prices.input, read, write, prices.output];
     parts.iter().zip(each).map(|(tokens, price)| *tokens as f64 * price.get() / 1e6).sum()
 }

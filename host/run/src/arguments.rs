@@ -18,6 +18,7 @@ The agent uses the same tools under the same rules as `berth call`. What the age
 Exit codes:
   0  the model said that it is done
   1  the model gave up, repeated itself, or refused
+  2  nothing began: no task, no model or no such session
   3  what it needed was denied, and it had nothing else to try
   4  the model can't be asked, or Berth itself failed
   5  a limit of turns, time, tokens or cost was reached; `--continue` goes on
@@ -33,7 +34,7 @@ pub struct RunArguments {
     #[command(flatten)]
     pub(crate) session: SessionArguments,
     /// Answers of the model, at most [default: `max_turns` in [agent]]
-    #[arg(long, value_name = "NUMBER")]
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..=10_000))]
     pub(crate) max_turns: Option<u64>,
     /// Print each event as a line of JSON
     #[arg(long)]
@@ -61,7 +62,7 @@ pub(crate) struct SessionArguments {
     /// What the agent is at, for rules with `phases` [default: executor, or autonomous with --yes]
     #[arg(long, value_name = "PHASE")]
     pub(crate) phase: Option<PhaseName>,
-    /// Let the project's AGENTS.md and BERTH.md count although nobody has looked at them
+    /// Let the project's AGENTS.md and BERTH.md count this once, although nobody has looked at them
     #[arg(long)]
     pub(crate) trust_instructions: bool,
 }
@@ -143,8 +144,8 @@ pub enum SessionsCommand {
     )]
     List {
         /// Sessions at most
-        #[arg(long, value_name = "NUMBER", default_value_t = 20)]
-        limit: usize,
+        #[arg(long, value_name = "NUMBER", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
+        limit: u32,
         /// Print a JSON array
         #[arg(long)]
         json: bool,

@@ -8,8 +8,11 @@ use berth_core::text::{counted, cut, neutral, neutral_line};
 use berth_terminal::style::{BAD, FAINT, STRONG, WARNING};
 use serde_json::Value;
 
-/// Characters of a call's arguments, or of a failure, on its line.
+/// Characters of a call's arguments, on its line.
 const MAX_LINE: usize = 160;
+
+/// Characters of a failure.
+const MAX_FAILURE: usize = 1000;
 
 /// How events are shown.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -32,6 +35,8 @@ pub(crate) struct Printer {
     in_line: bool,
     /// Whether a part of thinking was shown last.
     thinking: bool,
+    /// Whether something couldn't be written.
+    is_broken: bool,
 }
 
 impl Printer {
@@ -41,7 +46,14 @@ impl Printer {
             (false, true) => Form::Live,
             (false, false) => Form::Last,
         };
-        Self { form, cancel, answer: String::new(), in_line: false, thinking: false }
+        Self {
+            form,
+            cancel,
+            answer: String::new(),
+            in_line: false,
+            thinking: false,
+            is_broken: false,
+        }
     }
 
     fn show(&mut self, event: RunEvent) -> std::io::Result<()> {
@@ -80,8 +92,7 @@ impl Printer {
             }
             RunEvent::Result { failed: true, tool, text, .. } => {
                 self.end_line()?;
-                let why = text.lines().find_map(|line| line.strip_prefix("error: "));
-                let why = neutral_line(cut(why.unwrap_or(&text), MAX_LINE));
+                let why = why_failed(&text);
                 let tool = neutral_line(&tool);
                 writeln!(anstream::stderr().lock(), "  {BAD}{tool} failed{BAD:#}: {why}")
             }
@@ -142,10 +153,26 @@ impl Printer {
 
 impl RunEvents for Printer {
     fn event(&mut self, event: RunEvent) {
-        if self.show(event).is_err() {
-            self.cancel.cancel();
+        let Err(error) = self.show(event) else { return };
+        self.cancel.cancel();
+        // A reader that has gone, such as `head`, wanted no more.
+        if error.kind() != std::io::ErrorKind::BrokenPipe && !self.is_broken {
+            self.is_broken = true;
+            let _ = writeln!(anstream::stderr(), "the answer can't be written: {error}");
         }
     }
+}
+
+/// Why a call failed, with what would allow it: the lines of the error, indented.
+fn why_failed(text: &str) -> String {
+    let error = text.split_once("error: ").map_or(text, |(_, error)| error);
+    let lines = error.lines().take_while(|line| {
+        !["suggestion: ", "retryable: "].iter().any(|next| line.starts_with(next))
+    });
+    let whole = lines.collect::<Vec<_>>().join("\n");
+    let shown = cut(&whole, MAX_FAILURE);
+    let more = if shown.len() < whole.len() { " …" } else { "" };
+    format!("{}{more}", neutral(shown).trim_end().replace('\n', "\n    "))
 }
 
 /// The arguments of a call, on one line.

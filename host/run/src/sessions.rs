@@ -28,30 +28,32 @@ pub async fn sessions(
 ) -> Result<Exit, CommandError> {
     let store = SessionStore::new(around.folders);
     let result = match command {
-        SessionsCommand::List { limit, json } => match store.list(*limit) {
-            Ok(found) if *json => {
-                writeln!(std::io::stdout().lock(), "{:#}", json!(found))?;
-                Ok(())
-            }
-            Ok(found) => {
-                let mut out = anstream::stdout().lock();
-                if found.is_empty() {
-                    writeln!(out, "There is no session; `berth run` begins one.")?;
+        SessionsCommand::List { limit, json } => {
+            match store.list(usize::try_from(*limit).unwrap_or(usize::MAX)) {
+                Ok(found) if *json => {
+                    writeln!(std::io::stdout().lock(), "{:#}", json!(found))?;
+                    Ok(())
                 }
-                for session in found {
-                    let changed = i64::try_from(session.changed).unwrap_or_default();
-                    let changed = jiff::Timestamp::from_second(changed).unwrap_or_default();
-                    let directory = neutral_line(&session.directory);
-                    writeln!(
-                        out,
-                        "{STRONG}{}{STRONG:#}  {changed}  {directory}\n  {FAINT}{}{FAINT:#}",
-                        session.id, session.title
-                    )?;
+                Ok(found) => {
+                    let mut out = anstream::stdout().lock();
+                    if found.is_empty() {
+                        writeln!(out, "There is no session; `berth run` begins one.")?;
+                    }
+                    for session in found {
+                        let changed = i64::try_from(session.changed).unwrap_or_default();
+                        let changed = jiff::Timestamp::from_second(changed).unwrap_or_default();
+                        let directory = neutral_line(&session.directory);
+                        writeln!(
+                            out,
+                            "{STRONG}{}{STRONG:#}  {changed}  {directory}\n  {FAINT}{}{FAINT:#}",
+                            session.id, session.title
+                        )?;
+                    }
+                    Ok(())
                 }
-                Ok(())
+                Err(error) => Err(error),
             }
-            Err(error) => Err(error),
-        },
+        }
         SessionsCommand::Show { id } => match store.file(id) {
             Ok(file) => {
                 for entry in read_entries(file) {
@@ -68,7 +70,11 @@ pub async fn sessions(
             }
             Err(error) => Err(error),
         },
-        SessionsCommand::Delete { ids } => ids.iter().try_for_each(|id| store.remove(id)),
+        // None is removed if one of them is wrong.
+        SessionsCommand::Delete { ids } => ids
+            .iter()
+            .try_for_each(|id| store.file(id).map(drop))
+            .and_then(|()| ids.iter().try_for_each(|id| store.remove(id))),
     };
     match result {
         Ok(()) => Ok(Exit::Success),

@@ -43,10 +43,11 @@ pub(crate) async fn instructions(
         }
         return Ok(files.into_iter().filter(seen).collect());
     }
-    let accepted = match trusted {
-        true => new,
-        false => asked(new)?,
-    };
+    if trusted {
+        // For this run alone: nobody has looked at them.
+        return Ok(files);
+    }
+    let accepted = asked(new)?;
     let (folders, remembered) = (around.folders.clone(), accepted.clone());
     let written =
         tokio::task::spawn_blocking(move || remember_instructions(&remembered, &folders)).await;

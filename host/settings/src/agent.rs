@@ -128,9 +128,9 @@ section! {
     pub struct Prices {
         /// Those that the model reads, without those from the provider's cache.
         pub input: Amount, Narrowing::Ignored;
-        /// Those that come from the provider's cache.
+        /// Those that come from the provider's cache. 0 means as `input`.
         pub cache_read: Amount, Narrowing::Ignored;
-        /// Those that are written into the provider's cache, read included.
+        /// Those that are written into the provider's cache, read included. 0 means as `input`.
         pub cache_write: Amount, Narrowing::Ignored;
         /// Those that the model writes.
         pub output: Amount, Narrowing::Ignored;

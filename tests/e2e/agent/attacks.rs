@@ -376,7 +376,7 @@ fn instructions_count_after_a_person_saw_them() {
     scene.once(&["--trust-instructions", "answer: a"]).assert_answer(0, "");
     assert!(asked(&scene).contains(mark));
     scene.once(&["answer: a"]).assert_answer(0, "");
-    assert!(asked(&scene).contains(mark), "they were seen");
+    assert!(!asked(&scene).contains(mark), "nobody has looked at them");
     scene.write("AGENTS.md", format!("In this project {mark}, and more.\n"));
     scene.once(&["answer: a"]).assert_answer(0, "");
     assert!(!asked(&scene).contains(mark), "they changed");
@@ -385,6 +385,9 @@ fn instructions_count_after_a_person_saw_them() {
         let Some(said) = scene.cli.typed(&["run", "answer: a"], typed) else { break };
         assert!(said.stdout.contains(&format!("In this project {mark}, and more.")));
         assert_eq!(asked(&scene).contains(mark), counts, "{typed}: {}", said.stdout);
+        // What was seen counts from then on, also without a terminal.
+        scene.once(&["answer: a"]).assert_answer(0, "");
+        assert_eq!(asked(&scene).contains(mark), counts, "{typed}: later");
     }
     // A link out of the project isn't read, even if it is trusted.
     fs::remove_file(scene.work().join("AGENTS.md")).expect("it is there");

@@ -111,8 +111,10 @@ impl SessionStore {
     pub fn last_in(&self, directory: &str) -> Result<Option<String>, AgentError> {
         let mut found = self.found()?;
         found.sort_by(|one, other| other.1.cmp(&one.1).then(other.0.cmp(&one.0)));
-        let is_here =
-            |(id, ..): &(String, _, _)| self.head(id).is_some_and(|(known, _)| known == directory);
+        // One in which nothing was said is nothing to go on with.
+        let is_here = |(id, ..): &(String, _, _)| {
+            self.head(id).is_some_and(|(known, title)| known == directory && !title.is_empty())
+        };
         Ok(found.into_iter().find(is_here).map(|(id, ..)| id))
     }
 
