@@ -1,6 +1,8 @@
 //! Questions of a tool's own to the person at the terminal.
 
 use std::io::{BufRead, Write};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use berth_core::{Inquiry, InquiryAnswer, Wanted, compile_schema};
 use serde_json::{Map, Value, json};
@@ -11,12 +13,12 @@ use crate::error::CommandError;
 /// Who answers.
 const BY: &str = "terminal";
 
-/// Puts a question of a tool's own to the person at the terminal. Blocks.
-pub fn ask(inquiry: &Inquiry) -> InquiryAnswer {
-    let Some(mut dialogue) = open_dialogue("the question was not answered") else {
+/// Puts a question of a tool's own to the person at the terminal, until `is_over` is set. Blocks.
+pub fn ask(inquiry: &Inquiry, is_over: Arc<AtomicBool>) -> InquiryAnswer {
+    let Some(dialogue) = open_dialogue("the question was not answered") else {
         return InquiryAnswer::Unanswered("there is no terminal to ask at".to_owned());
     };
-    answered(&mut dialogue, inquiry).unwrap_or_else(|error| {
+    answered(&mut dialogue.until(is_over), inquiry).unwrap_or_else(|error| {
         let (_, message) = error.end();
         InquiryAnswer::Unanswered(message.unwrap_or_else(|| "the terminal is gone".to_owned()))
     })

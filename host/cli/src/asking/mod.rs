@@ -57,9 +57,8 @@ impl Asker {
             }
             Self::Terminal(questions) => {
                 let questions = questions.clone();
-                let is_over = Arc::new(AtomicBool::new(false));
-                // After Ctrl-C, what is typed is for whoever asks next.
-                let _given_up = GivenUp(Arc::clone(&is_over));
+                let given_up = GivenUp::default();
+                let is_over = Arc::clone(&given_up.0);
                 let asked = tokio::task::spawn_blocking(move || {
                     ask_at_terminal(&questions, &question, is_over)
                 })
@@ -84,9 +83,13 @@ impl Approver for Asker {
     fn inquire(&self, asked: Inquiry) -> BoxFuture<'_, InquiryAnswer> {
         Box::pin(async move {
             match self {
-                Self::Terminal(_) => tokio::task::spawn_blocking(move || inquiry::ask(&asked))
-                    .await
-                    .unwrap_or_else(|error| InquiryAnswer::Unanswered(error.to_string())),
+                Self::Terminal(_) => {
+                    let given_up = GivenUp::default();
+                    let is_over = Arc::clone(&given_up.0);
+                    tokio::task::spawn_blocking(move || inquiry::ask(&asked, is_over))
+                        .await
+                        .unwrap_or_else(|error| InquiryAnswer::Unanswered(error.to_string()))
+                }
                 _ => InquiryAnswer::Unanswered("there is no terminal to ask at".to_owned()),
             }
         })
@@ -101,7 +104,9 @@ impl Approver for Asker {
     }
 }
 
-/// Ends a question when nobody waits for its answer any more.
+/// Ends a question when nobody waits for its answer any more, as after Ctrl-C: what is typed then
+/// is for whoever asks next.
+#[derive(Default)]
 struct GivenUp(Arc<AtomicBool>);
 
 impl Drop for GivenUp {
