@@ -1,3 +1,4 @@
+use berth_choice::ChoiceError;
 use berth_core::HostError;
 
 /// Why a session can't be used, for the person.
@@ -47,9 +48,9 @@ pub enum AgentError {
         /// The system's answer, or what is damaged.
         source: std::io::Error,
     },
-    /// No provider of models is configured.
-    #[error("no provider of models is configured")]
-    NoProvider,
+    /// No model can be asked.
+    #[error(transparent)]
+    Choice(#[from] ChoiceError),
     /// The host can't be used.
     #[error(transparent)]
     Host(#[from] HostError),

@@ -30,11 +30,10 @@ pub use ending::{EndKind, Spent, TaskEnd};
 pub use error::AgentError;
 pub use events::{RunEvent, RunEvents};
 pub use instructions::{InstructionFile, find_instructions, remember_instructions};
-pub use outside::ChosenModel;
 pub use record::{
     Began, Compressed, CompressionMethod, Corrected, Ended, Recorded, RecordedResult, Replacement,
     SessionEntry, SessionFile, SessionStore, StoredSession, Task, read_entries,
 };
 pub use replay::RecordedSession;
 pub use settings::{AgentSettings, CorrectorSettings};
-pub use start::{AgentStart, LocalServer, choose_model, find_local_servers};
+pub use start::AgentStart;

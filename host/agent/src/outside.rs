@@ -6,14 +6,12 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use berth_choice::ChosenModel;
 use berth_core::{
     Answer, Body, CancellationToken, Category, Content, Definition, Host, HostError, Phase,
     Request, Session,
 };
-use berth_models::{
-    CallResult, ModelAnswer, ModelClient, ModelEndpoint, ModelError, ModelErrorKind, ModelEvent,
-    Part, Turn,
-};
+use berth_models::{CallResult, ModelAnswer, ModelError, ModelErrorKind, ModelEvent, Part, Turn};
 use serde_json::{Value, json};
 
 use crate::record::RecordedResult;
@@ -42,30 +40,6 @@ pub(crate) struct Live {
     /// The one that corrects arguments. `None`: none does.
     pub(crate) corrector: Option<ChosenModel>,
     pub(crate) approver: Arc<MeasuringApprover>,
-}
-
-/// A provider and its model, ready to be asked.
-#[derive(Clone, Debug)]
-pub struct ChosenModel {
-    pub(crate) client: ModelClient,
-    pub(crate) provider: ModelEndpoint,
-    pub(crate) model: String,
-}
-
-impl ChosenModel {
-    /// Asks it, and gives what it says while it says it.
-    ///
-    /// # Errors
-    ///
-    /// There is no whole answer.
-    pub async fn ask(
-        &self,
-        turn: &Turn,
-        on_event: &mut (dyn FnMut(ModelEvent) + Send),
-        cancel: &CancellationToken,
-    ) -> Result<ModelAnswer, ModelError> {
-        self.client.ask(&self.provider, turn, on_event, cancel).await
-    }
 }
 
 /// A call, ready to be made.
@@ -269,8 +243,8 @@ impl Live {
     /// another provider nor the record has to.
     fn without_keys(&self, text: &str) -> String {
         let others = self.summariser.iter().chain(&self.corrector);
-        let text = self.model.provider.hide_keys(text);
-        others.fold(text, |text, model| model.provider.hide_keys(&text))
+        let text = self.model.endpoint().hide_keys(text);
+        others.fold(text, |text, model| model.endpoint().hide_keys(&text))
     }
 }
 

@@ -4,20 +4,16 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use berth_core::config::{
-    Folders, Loaded, ModelFormat, Prices, ProviderSettings, TextTools, ThinkingEffort, dotted_name,
-};
-use berth_core::{Approver, Host, HostError, Phase, Session, door};
-use berth_egress::read;
-use berth_models::{ListedModel, ModelClient, ModelEndpoint, ModelKey, ThinkingLevel, WireFormat};
-use berth_policy::egress::Placement;
-use http::{HeaderName, HeaderValue};
+use berth_choice::{ChosenModel, choose_model};
+use berth_core::config::{Folders, Loaded, Prices, ProviderSettings, TextTools, ThinkingEffort};
+use berth_core::{Approver, Host, HostError, Phase, Session};
+use berth_models::ThinkingLevel;
 
 use crate::agent::Agent;
 use crate::conversation::Conversation;
 use crate::error::AgentError;
 use crate::instructions::{InstructionFile, in_words};
-use crate::outside::{ChosenModel, Live};
+use crate::outside::Live;
 use crate::record::{Began, SessionEntry, SessionStore};
 use crate::settings::{AgentSettings, CorrectorSettings};
 use crate::waiting::MeasuringApprover;
@@ -27,20 +23,6 @@ const USUAL_CONTEXT: u64 = 32_768;
 
 /// The bound of a file whose session isn't written.
 const MIB: u64 = 1024 * 1024;
-
-/// Where servers on this machine usually listen, with their format.
-const LOCAL: [(&str, WireFormat); 4] = [
-    ("http://127.0.0.1:11434", WireFormat::Ollama),
-    ("http://127.0.0.1:8080/v1", WireFormat::Chat),
-    ("http://127.0.0.1:1234/v1", WireFormat::Chat),
-    ("http://127.0.0.1:8000/v1", WireFormat::Chat),
-];
-
-/// How long a server on this machine has to say what it has.
-const LOOK: Duration = Duration::from_millis(500);
-
-/// How long a provider has for the list of its models.
-const LIST: Duration = Duration::from_secs(30);
 
 /// What a model is told of its work.
 const SYSTEM: &str = "\
@@ -104,7 +86,7 @@ impl AgentStart<'_> {
         {
             return Err(HostError::Config(format!(
                 "`max_cost` in [agent] is set, but [providers.{}.prices] isn't; write what a million tokens cost",
-                model.provider.name()
+                model.provider()
             ))
             .into());
         }
@@ -135,7 +117,7 @@ impl AgentStart<'_> {
         // The system text stays as it was, so that the provider's cache still fits.
         let system = match &recorded.task {
             Some(task) => task.settings.system.clone(),
-            None => chosen.provider.hide_keys(&self.system()),
+            None => chosen.endpoint().hide_keys(&self.system()),
         };
         let spent = recorded.spent();
         let conversation = Conversation::from_recorded(&recorded);
@@ -154,7 +136,7 @@ impl AgentStart<'_> {
 
     async fn choose_named(&self, model: Option<&str>) -> Result<ChosenModel, AgentError> {
         let Self { config, folders, directory, front_end, .. } = self;
-        choose_model(config, folders, directory, front_end, model).await
+        Ok(choose_model(config, folders, directory, front_end, model).await?)
     }
 
     /// The model of a table of `[providers]`. `None`: no table is named.
@@ -169,8 +151,8 @@ impl AgentStart<'_> {
         let provider = self.provider_settings(chosen);
         let most = u32::try_from(provider.max_output_tokens.get()).unwrap_or(u32::MAX);
         CorrectorSettings {
-            provider: chosen.provider.name().to_owned(),
-            model: chosen.model.clone(),
+            provider: chosen.provider().to_owned(),
+            model: chosen.model().to_owned(),
             native_tools: provider.native_tools,
             max_output: most,
             budget: Duration::from_secs(self.config.config.tools.retry.budget_secs.get()),
@@ -180,7 +162,7 @@ impl AgentStart<'_> {
 
     fn provider_settings(&self, chosen: &ChosenModel) -> ProviderSettings {
         let providers = &self.config.config.providers;
-        providers.get(chosen.provider.name()).cloned().unwrap_or_default()
+        providers.get(chosen.provider()).cloned().unwrap_or_default()
     }
 
     fn system(&self) -> String {
@@ -206,9 +188,9 @@ impl AgentStart<'_> {
         // Of a small context, the answer gets a quarter at most.
         let quarter = u32::try_from(context_tokens / 4).unwrap_or(u32::MAX);
         AgentSettings {
-            provider: chosen.provider.name().to_owned(),
-            model: chosen.model.clone(),
-            summary_model: summariser.unwrap_or(chosen).model.clone(),
+            provider: chosen.provider().to_owned(),
+            model: chosen.model().to_owned(),
+            summary_model: summariser.unwrap_or(chosen).model().to_owned(),
             system,
             context_tokens,
             max_output: most.min(quarter),
@@ -220,7 +202,7 @@ impl AgentStart<'_> {
                 ThinkingEffort::High => ThinkingLevel::Effort("high".to_owned()),
             },
             native_tools: provider.native_tools,
-            is_local: chosen.provider.is_local(),
+            is_local: chosen.endpoint().is_local(),
             lenient_text: agent.text_tools == TextTools::Lenient
                 || agent.lenient_models.contains(&chosen.full_name()),
             thoughts: agent.tafc.enabled.then(|| agent.tafc.complexity_threshold.get()),
@@ -235,195 +217,4 @@ impl AgentStart<'_> {
             corrector: corrector.map(|it| Box::new(self.corrector(it))),
         }
     }
-}
-
-impl ChosenModel {
-    /// The provider's name.
-    pub fn provider(&self) -> &str {
-        self.provider.name()
-    }
-
-    /// The model's name.
-    pub fn model(&self) -> &str {
-        &self.model
-    }
-
-    /// The provider and the model, as `PROVIDER/MODEL`.
-    pub fn full_name(&self) -> String {
-        format!("{}/{}", self.provider(), self.model)
-    }
-
-    /// The models that the provider has.
-    ///
-    /// # Errors
-    ///
-    /// It can't be asked.
-    pub async fn list(&self) -> Result<Vec<ListedModel>, String> {
-        let never = berth_core::CancellationToken::new();
-        let listed = tokio::time::timeout(LIST, self.client.list(&self.provider, &never)).await;
-        let listed = listed.map_err(|_| format!("no whole list within {} s", LIST.as_secs()))?;
-        listed.map_err(|error| error.to_string())
-    }
-
-    async fn context_window(&self) -> Option<u64> {
-        let never = berth_core::CancellationToken::new();
-        let asked = self.client.context_window(&self.provider, &self.model, &never);
-        tokio::time::timeout(Duration::from_secs(5), asked).await.ok()?.ok()?
-    }
-}
-
-/// The model that is meant: by the command line, or by the configuration.
-///
-/// # Errors
-///
-/// None is configured, or its key can't be read.
-pub async fn choose_model(
-    config: &Loaded,
-    folders: &Folders,
-    directory: &Path,
-    front_end: &str,
-    wanted: Option<&str>,
-) -> Result<ChosenModel, AgentError> {
-    let (agent, providers) = (&config.config.agent, &config.config.providers);
-    let named = match wanted {
-        Some(wanted) if providers.contains_key(wanted) => Some((wanted, None)),
-        Some(wanted) => match wanted.split_once('/') {
-            Some((name, model)) if providers.contains_key(name) => Some((name, Some(model))),
-            _ => None,
-        },
-        None => None,
-    };
-    let (name, model) = match named {
-        Some(found) => found,
-        None => {
-            let name = match &*agent.provider {
-                "" if providers.len() == 1 => providers.keys().next().map(String::as_str),
-                "" => None,
-                name => Some(name),
-            };
-            let name = name.ok_or_else(|| unchosen(config))?;
-            let own = Some(agent.model.as_str()).filter(|model| !model.is_empty());
-            (name, wanted.or(own))
-        }
-    };
-    let Some(settings) = providers.get(name) else { return Err(unchosen(config)) };
-    let model = model.unwrap_or(&settings.model);
-    if model.is_empty() {
-        return Err(wrong(name, "names no `model`, and `--model` doesn't either"));
-    }
-    let provider = provider(config, folders, directory, name, settings).await?;
-    let mut client = ModelClient::new(door(config, folders, front_end));
-    // Also what never begins to answer sends no byte.
-    let idle = Duration::from_secs(settings.idle_secs.get());
-    (client.times.first, client.times.idle) = (idle, idle);
-    Ok(ChosenModel { client, provider, model: model.to_owned() })
-}
-
-async fn provider(
-    config: &Loaded,
-    folders: &Folders,
-    directory: &Path,
-    name: &str,
-    settings: &ProviderSettings,
-) -> Result<ModelEndpoint, AgentError> {
-    let Some((format, base_url)) = settings.place(name) else {
-        let by_name = settings.format == ModelFormat::ByName;
-        let missing = if by_name { "format" } else { "base_url" };
-        return Err(wrong(name, &format!("has no `{missing}`, and isn't a known provider")));
-    };
-    let format = match format {
-        ModelFormat::ByName => return Err(wrong(name, "has no `format`")),
-        ModelFormat::Messages => WireFormat::Messages,
-        ModelFormat::Chat => WireFormat::Chat,
-        ModelFormat::Responses => WireFormat::Responses,
-        ModelFormat::Ollama => WireFormat::Ollama,
-    };
-    let provider = ModelEndpoint::new(name, format, base_url);
-    let mut provider = provider.map_err(|error| wrong(name, &error.to_string()))?;
-    for (header, value) in &settings.headers {
-        let header = HeaderName::try_from(header.as_str());
-        let header = header.map_err(|error| wrong(name, &format!("has a header: {error}")))?;
-        let value = HeaderValue::from_str(value);
-        let value = value.map_err(|error| wrong(name, &format!("has a header: {error}")))?;
-        provider = provider.header(header, value);
-    }
-    let Some((secret_name, secret)) = settings.secrets.first_key_value() else {
-        return Ok(provider.context(context(settings)));
-    };
-    let table = format!("providers.{name}.secrets.{}", dotted_name(secret_name));
-    let source = config.source_of(&table, secret, folders, directory);
-    let value = tokio::task::spawn_blocking(move || read(&source)).await;
-    let value = value.map_err(|error| wrong(name, &error.to_string()))?;
-    let value = value.map_err(|why| wrong(name, &format!("secret `{secret_name}`: {why}")))?;
-    let key =
-        ModelKey::new(secret_name, value.expose()).map_err(|why: String| wrong(name, &why))?;
-    let placed = secret.header.as_ref().map(|_| secret.placement());
-    let key = match placed {
-        Some(Placement::Header { name: header, prefix }) => {
-            let header = HeaderName::try_from(header);
-            let header = header.map_err(|error| wrong(name, &format!("has a header: {error}")))?;
-            key.in_header(header, &prefix)
-        }
-        Some(Placement::Query { .. }) | None => key,
-    };
-    Ok(provider.key(key).context(context(settings)))
-}
-
-fn context(settings: &ProviderSettings) -> Option<u64> {
-    Some(settings.context_tokens.get()).filter(|tokens| *tokens > 0)
-}
-
-fn wrong(name: &str, why: &str) -> AgentError {
-    HostError::Config(format!("[providers.{name}] {why}")).into()
-}
-
-/// No model is chosen.
-fn unchosen(config: &Loaded) -> AgentError {
-    let names: Vec<&str> = config.config.providers.keys().map(String::as_str).collect();
-    match names.is_empty() {
-        true => AgentError::NoProvider,
-        false => HostError::Config(format!(
-            "[providers] has several tables ({}); write `provider` in [agent], or use `--model NAME`",
-            names.join(", ")
-        ))
-        .into(),
-    }
-}
-
-/// A server on this machine that has models.
-#[derive(Clone, Debug)]
-pub struct LocalServer {
-    /// Where it is.
-    pub base_url: &'static str,
-    /// How its format is written in the configuration.
-    pub format: &'static str,
-    /// Its models.
-    pub models: Vec<String>,
-}
-
-/// Looks for servers at the usual places of this machine.
-pub async fn find_local_servers(
-    config: &Loaded,
-    folders: &Folders,
-    front_end: &str,
-) -> Vec<LocalServer> {
-    let client = ModelClient::new(door(config, folders, front_end));
-    let look = |(base_url, format): (&'static str, WireFormat)| {
-        let client = client.clone();
-        async move {
-            let provider = ModelEndpoint::new("local", format, base_url).ok()?;
-            let never = berth_core::CancellationToken::new();
-            let listed = tokio::time::timeout(LOOK, client.list(&provider, &never)).await;
-            let models = listed.ok()?.ok()?.into_iter().map(|model| model.name).collect();
-            let format = if format == WireFormat::Ollama { "ollama" } else { "chat" };
-            Some(LocalServer { base_url, format, models })
-        }
-    };
-    let mut looks = tokio::task::JoinSet::new();
-    for place in LOCAL {
-        looks.spawn(look(place));
-    }
-    let mut found: Vec<LocalServer> = looks.join_all().await.into_iter().flatten().collect();
-    found.sort_by_key(|server| LOCAL.iter().position(|(url, _)| *url == server.base_url));
-    found
 }

@@ -13,6 +13,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use berth_agent::AgentError;
+use berth_choice::ChoiceError;
 use berth_core::config::{Folders, Loaded};
 use berth_core::{Approver, Host, HostError};
 use berth_terminal::error::CommandError;
@@ -45,11 +46,15 @@ impl<F: AsyncFnOnce() -> Result<Host, HostError>> MakeHost for F {}
 /// An error of the agent as one of a command.
 async fn failed(error: AgentError, around: &Surroundings<'_>) -> CommandError {
     match error {
-        AgentError::Host(error) => CommandError::Host(error),
+        AgentError::Host(error) | AgentError::Choice(ChoiceError::Host(error)) => {
+            CommandError::Host(error)
+        }
         AgentError::Unknown(_) | AgentError::Running(_) | AgentError::Elsewhere { .. } => {
             CommandError::Usage(error.to_string())
         }
-        AgentError::NoProvider => CommandError::Usage(models::how_to_begin(around).await),
+        AgentError::Choice(ChoiceError::NoProvider) => {
+            CommandError::Usage(models::how_to_begin(around).await)
+        }
         error => CommandError::Host(HostError::Config(error.to_string())),
     }
 }

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 use std::time::{Duration, Instant};
 
-use berth_agent::{ChosenModel, choose_model, find_local_servers};
+use berth_choice::{ChosenModel, choose_model, find_local_servers};
 use berth_core::CancellationToken;
 use berth_core::text::{neutral, neutral_line};
 use berth_models::{ModelEvent, ModelTool, Part, RawJson, ThinkingLevel, Turn, TurnMessage};
@@ -50,7 +50,7 @@ pub async fn models(
             Err(error) if arguments.model.is_none() => {
                 json!({ "provider": name, "ok": false, "error": error.to_string() })
             }
-            Err(error) => return Err(failed(error, around).await),
+            Err(error) => return Err(failed(error.into(), around).await),
         };
         all_work &= report["ok"] == true;
         if !arguments.json {

@@ -136,11 +136,9 @@ const EDGES: &[(&str, &[&str])] = &[
         ],
     ),
     ("berth-clients", &[]),
-    (
-        "berth-agent",
-        &["berth-core", "berth-egress", "berth-models", "berth-policy", "berth-private"],
-    ),
-    ("berth-run", &["berth-agent", "berth-core", "berth-models", "berth-terminal"]),
+    ("berth-agent", &["berth-choice", "berth-core", "berth-models", "berth-private"]),
+    ("berth-choice", &["berth-core", "berth-egress", "berth-models", "berth-policy"]),
+    ("berth-run", &["berth-agent", "berth-choice", "berth-core", "berth-models", "berth-terminal"]),
     ("berth-packaging", &[]),
     (
         "berth-export",

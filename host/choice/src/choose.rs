@@ -1,0 +1,132 @@
+//! From the configuration to a model.
+
+use std::path::Path;
+use std::time::Duration;
+
+use berth_core::config::{Folders, Loaded, ModelFormat, ProviderSettings, dotted_name};
+use berth_core::{HostError, door};
+use berth_egress::read;
+use berth_models::{ModelClient, ModelEndpoint, ModelKey, WireFormat};
+use berth_policy::egress::Placement;
+use http::{HeaderName, HeaderValue};
+
+use crate::error::ChoiceError;
+use crate::model::ChosenModel;
+
+/// The model that is meant: by the command line, or by the configuration.
+///
+/// # Errors
+///
+/// None is configured, or its key can't be read.
+pub async fn choose_model(
+    config: &Loaded,
+    folders: &Folders,
+    directory: &Path,
+    front_end: &str,
+    wanted: Option<&str>,
+) -> Result<ChosenModel, ChoiceError> {
+    let (agent, providers) = (&config.config.agent, &config.config.providers);
+    let named = match wanted {
+        Some(wanted) if providers.contains_key(wanted) => Some((wanted, None)),
+        Some(wanted) => match wanted.split_once('/') {
+            Some((name, model)) if providers.contains_key(name) => Some((name, Some(model))),
+            _ => None,
+        },
+        None => None,
+    };
+    let (name, model) = match named {
+        Some(found) => found,
+        None => {
+            let name = match &*agent.provider {
+                "" if providers.len() == 1 => providers.keys().next().map(String::as_str),
+                "" => None,
+                name => Some(name),
+            };
+            let name = name.ok_or_else(|| unchosen(config))?;
+            let own = Some(agent.model.as_str()).filter(|model| !model.is_empty());
+            (name, wanted.or(own))
+        }
+    };
+    let Some(settings) = providers.get(name) else { return Err(unchosen(config)) };
+    let model = model.unwrap_or(&settings.model);
+    if model.is_empty() {
+        return Err(wrong(name, "names no `model`, and `--model` doesn't either"));
+    }
+    let provider = provider(config, folders, directory, name, settings).await?;
+    let mut client = ModelClient::new(door(config, folders, front_end));
+    // Also what never begins to answer sends no byte.
+    let idle = Duration::from_secs(settings.idle_secs.get());
+    (client.times.first, client.times.idle) = (idle, idle);
+    Ok(ChosenModel { client, provider, model: model.to_owned() })
+}
+
+async fn provider(
+    config: &Loaded,
+    folders: &Folders,
+    directory: &Path,
+    name: &str,
+    settings: &ProviderSettings,
+) -> Result<ModelEndpoint, ChoiceError> {
+    let Some((format, base_url)) = settings.place(name) else {
+        let by_name = settings.format == ModelFormat::ByName;
+        let missing = if by_name { "format" } else { "base_url" };
+        return Err(wrong(name, &format!("has no `{missing}`, and isn't a known provider")));
+    };
+    let format = match format {
+        ModelFormat::ByName => return Err(wrong(name, "has no `format`")),
+        ModelFormat::Messages => WireFormat::Messages,
+        ModelFormat::Chat => WireFormat::Chat,
+        ModelFormat::Responses => WireFormat::Responses,
+        ModelFormat::Ollama => WireFormat::Ollama,
+    };
+    let provider = ModelEndpoint::new(name, format, base_url);
+    let mut provider = provider.map_err(|error| wrong(name, &error.to_string()))?;
+    for (header, value) in &settings.headers {
+        let header = HeaderName::try_from(header.as_str());
+        let header = header.map_err(|error| wrong(name, &format!("has a header: {error}")))?;
+        let value = HeaderValue::from_str(value);
+        let value = value.map_err(|error| wrong(name, &format!("has a header: {error}")))?;
+        provider = provider.header(header, value);
+    }
+    let Some((secret_name, secret)) = settings.secrets.first_key_value() else {
+        return Ok(provider.context(context(settings)));
+    };
+    let table = format!("providers.{name}.secrets.{}", dotted_name(secret_name));
+    let source = config.source_of(&table, secret, folders, directory);
+    let value = tokio::task::spawn_blocking(move || read(&source)).await;
+    let value = value.map_err(|error| wrong(name, &error.to_string()))?;
+    let value = value.map_err(|why| wrong(name, &format!("secret `{secret_name}`: {why}")))?;
+    let key =
+        ModelKey::new(secret_name, value.expose()).map_err(|why: String| wrong(name, &why))?;
+    let placed = secret.header.as_ref().map(|_| secret.placement());
+    let key = match placed {
+        Some(Placement::Header { name: header, prefix }) => {
+            let header = HeaderName::try_from(header);
+            let header = header.map_err(|error| wrong(name, &format!("has a header: {error}")))?;
+            key.in_header(header, &prefix)
+        }
+        Some(Placement::Query { .. }) | None => key,
+    };
+    Ok(provider.key(key).context(context(settings)))
+}
+
+fn context(settings: &ProviderSettings) -> Option<u64> {
+    Some(settings.context_tokens.get()).filter(|tokens| *tokens > 0)
+}
+
+fn wrong(name: &str, why: &str) -> ChoiceError {
+    HostError::Config(format!("[providers.{name}] {why}")).into()
+}
+
+/// No model is chosen.
+fn unchosen(config: &Loaded) -> ChoiceError {
+    let names: Vec<&str> = config.config.providers.keys().map(String::as_str).collect();
+    match names.is_empty() {
+        true => ChoiceError::NoProvider,
+        false => HostError::Config(format!(
+            "[providers] has several tables ({}); write `provider` in [agent], or use `--model NAME`",
+            names.join(", ")
+        ))
+        .into(),
+    }
+}

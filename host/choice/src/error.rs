@@ -1,0 +1,12 @@
+use berth_core::HostError;
+
+/// Why no model can be asked.
+#[derive(Debug, thiserror::Error)]
+pub enum ChoiceError {
+    /// No provider of models is configured.
+    #[error("no provider of models is configured")]
+    NoProvider,
+    /// The configuration is wrong, or a key can't be read.
+    #[error(transparent)]
+    Host(#[from] HostError),
+}

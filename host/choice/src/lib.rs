@@ -1,0 +1,11 @@
+//! Which model of the configuration is meant, ready to be asked.
+
+mod choose;
+mod error;
+mod local;
+mod model;
+
+pub use choose::choose_model;
+pub use error::ChoiceError;
+pub use local::{LocalServer, find_local_servers};
+pub use model::ChosenModel;

@@ -1,0 +1,56 @@
+//! Servers on this machine that have models.
+
+use std::time::Duration;
+
+use berth_core::config::{Folders, Loaded};
+use berth_core::{CancellationToken, door};
+use berth_models::{ModelClient, ModelEndpoint, WireFormat};
+
+/// Where servers on this machine usually listen, with their format.
+const LOCAL: [(&str, WireFormat); 4] = [
+    ("http://127.0.0.1:11434", WireFormat::Ollama),
+    ("http://127.0.0.1:8080/v1", WireFormat::Chat),
+    ("http://127.0.0.1:1234/v1", WireFormat::Chat),
+    ("http://127.0.0.1:8000/v1", WireFormat::Chat),
+];
+
+/// How long a server on this machine has to say what it has.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// A server on this machine that has models.
+#[derive(Clone, Debug)]
+pub struct LocalServer {
+    /// Where it is.
+    pub base_url: &'static str,
+    /// How its format is written in the configuration.
+    pub format: &'static str,
+    /// Its models.
+    pub models: Vec<String>,
+}
+
+/// Looks for servers at the usual places of this machine.
+pub async fn find_local_servers(
+    config: &Loaded,
+    folders: &Folders,
+    front_end: &str,
+) -> Vec<LocalServer> {
+    let client = ModelClient::new(door(config, folders, front_end));
+    let look = |(base_url, format): (&'static str, WireFormat)| {
+        let client = client.clone();
+        async move {
+            let provider = ModelEndpoint::new("local", format, base_url).ok()?;
+            let never = CancellationToken::new();
+            let listed = tokio::time::timeout(LOOK, client.list(&provider, &never)).await;
+            let models = listed.ok()?.ok()?.into_iter().map(|model| model.name).collect();
+            let format = if format == WireFormat::Ollama { "ollama" } else { "chat" };
+            Some(LocalServer { base_url, format, models })
+        }
+    };
+    let mut looks = tokio::task::JoinSet::new();
+    for place in LOCAL {
+        looks.spawn(look(place));
+    }
+    let mut found: Vec<LocalServer> = looks.join_all().await.into_iter().flatten().collect();
+    found.sort_by_key(|server| LOCAL.iter().position(|(url, _)| *url == server.base_url));
+    found
+}

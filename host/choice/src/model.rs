@@ -1,0 +1,74 @@
+//! A model that can be asked.
+
+use std::time::Duration;
+
+use berth_core::CancellationToken;
+use berth_models::{
+    ListedModel, ModelAnswer, ModelClient, ModelEndpoint, ModelError, ModelEvent, Turn,
+};
+
+/// How long a provider has for the list of its models.
+const LIST: Duration = Duration::from_secs(30);
+
+/// A provider and its model, ready to be asked.
+#[derive(Clone, Debug)]
+pub struct ChosenModel {
+    pub(crate) client: ModelClient,
+    pub(crate) provider: ModelEndpoint,
+    pub(crate) model: String,
+}
+
+impl ChosenModel {
+    /// Asks it, and gives what it says while it says it.
+    ///
+    /// # Errors
+    ///
+    /// There is no whole answer.
+    pub async fn ask(
+        &self,
+        turn: &Turn,
+        on_event: &mut (dyn FnMut(ModelEvent) + Send),
+        cancel: &CancellationToken,
+    ) -> Result<ModelAnswer, ModelError> {
+        self.client.ask(&self.provider, turn, on_event, cancel).await
+    }
+
+    /// Where and how it is asked, with its key.
+    pub fn endpoint(&self) -> &ModelEndpoint {
+        &self.provider
+    }
+
+    /// The provider's name.
+    pub fn provider(&self) -> &str {
+        self.provider.name()
+    }
+
+    /// The model's name.
+    pub fn model(&self) -> &str {
+        &self.model
+    }
+
+    /// The provider and the model, as `PROVIDER/MODEL`.
+    pub fn full_name(&self) -> String {
+        format!("{}/{}", self.provider(), self.model)
+    }
+
+    /// The models that the provider has.
+    ///
+    /// # Errors
+    ///
+    /// It can't be asked.
+    pub async fn list(&self) -> Result<Vec<ListedModel>, String> {
+        let never = CancellationToken::new();
+        let listed = tokio::time::timeout(LIST, self.client.list(&self.provider, &never)).await;
+        let listed = listed.map_err(|_| format!("no whole list within {} s", LIST.as_secs()))?;
+        listed.map_err(|error| error.to_string())
+    }
+
+    /// Tokens that it reads at once. `None`: its provider doesn't say.
+    pub async fn context_window(&self) -> Option<u64> {
+        let never = CancellationToken::new();
+        let asked = self.client.context_window(&self.provider, &self.model, &never);
+        tokio::time::timeout(Duration::from_secs(5), asked).await.ok()?.ok()?
+    }
+}
