@@ -6,6 +6,7 @@ calls, or a `Said`; and gets a list of `Result`. What it returns is the last ans
 
 import json
 import re
+import threading
 
 
 class Result:
@@ -650,3 +651,35 @@ def works(rest):
 def after(rest):
     """What a person says after an interruption."""
     yield f"I go on: {rest}"
+
+
+# Work that is handed on.
+
+
+def hands_on(rest):
+    """Hands on what follows; `rest` is JSON: one call's arguments, or a list of them."""
+    given = json.loads(rest)
+    given = given if isinstance(given, list) else [given]
+    results = yield [("delegate", one) for one in given]
+    return "they said: " + " | ".join(result.text for result in results)
+
+
+BARRIERS = {}
+
+
+def meets(rest):
+    """Answers once so many agents ask at the same time."""
+    parties = int(rest.split()[0])
+    barrier = BARRIERS.setdefault(parties, threading.Barrier(parties, timeout=20))
+    try:
+        barrier.wait()
+    except threading.BrokenBarrierError:
+        yield "alone"
+    yield f"met {parties}"
+
+
+def does(rest):
+    """Makes one call, as JSON: a name and arguments."""
+    name, arguments = json.loads(rest)
+    [result] = yield (name, arguments)
+    return f"it said: {result.text}"

@@ -69,6 +69,7 @@ impl Conversation {
             | SessionEntry::Notice(_)
             | SessionEntry::Summary(_)
             | SessionEntry::Corrected(_)
+            | SessionEntry::Delegated(_)
             | SessionEntry::Ended(_) => {}
         }
     }

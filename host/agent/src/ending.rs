@@ -74,6 +74,16 @@ impl Spent {
         self.cost += cost(prices, [input, cache_read, cache_written, output]);
     }
 
+    /// With what another agent took.
+    pub(crate) fn add_all(&mut self, other: &Self) {
+        self.turns = self.turns.saturating_add(other.turns);
+        self.input = self.input.saturating_add(other.input);
+        self.cache_read = self.cache_read.saturating_add(other.cache_read);
+        self.cache_written = self.cache_written.saturating_add(other.cache_written);
+        self.output = self.output.saturating_add(other.output);
+        self.cost += other.cost;
+    }
+
     /// All tokens.
     pub fn tokens(&self) -> u64 {
         let parts = [self.input, self.cache_read, self.cache_written, self.output];

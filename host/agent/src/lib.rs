@@ -3,10 +3,13 @@
 mod agent;
 #[cfg(test)]
 mod broken_sessions;
+mod budget;
 mod calls;
 mod context;
 mod conversation;
 mod correct;
+mod delegate;
+mod desk;
 mod ending;
 mod error;
 mod events;
@@ -26,13 +29,14 @@ mod tokens;
 mod waiting;
 
 pub use agent::Agent;
+pub use delegate::Delegates;
 pub use ending::{EndKind, Spent, TaskEnd};
 pub use error::AgentError;
 pub use events::{RunEvent, RunEvents};
 pub use instructions::{InstructionFile, find_instructions, remember_instructions};
 pub use record::{
-    Began, Compressed, CompressionMethod, Corrected, Ended, Recorded, RecordedResult, Replacement,
-    SessionEntry, SessionFile, SessionStore, StoredSession, Task, read_entries,
+    Began, Compressed, CompressionMethod, Corrected, Delegated, Ended, Recorded, RecordedResult,
+    Replacement, SessionEntry, SessionFile, SessionStore, StoredSession, Task, read_entries,
 };
 pub use replay::RecordedSession;
 pub use settings::{AgentSettings, CorrectorSettings};

@@ -8,8 +8,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use berth_choice::ChosenModel;
 use berth_core::{
-    Answer, Body, CancellationToken, Category, Content, Definition, Host, HostError, Phase,
-    Request, Session,
+    Answer, Body, CancellationToken, Category, Content, Definition, Failure, Host, HostError,
+    Phase, Request, Session, Trust,
 };
 use berth_models::{CallResult, ModelAnswer, ModelError, ModelErrorKind, ModelEvent, Part, Turn};
 use serde_json::{Value, json};
@@ -31,15 +31,37 @@ const LOOK: Duration = Duration::from_secs(2);
 
 /// The model and the tools.
 pub(crate) struct Live {
-    pub(crate) host: Host,
+    pub(crate) host: Arc<Host>,
     pub(crate) session: Session,
-    pub(crate) phase: Phase,
+    /// The agent's name in the audit. `None`: the primary one.
+    pub(crate) caller: Option<String>,
+    /// How often the task was handed on before this agent got it.
+    pub(crate) depth: u64,
+    pub(crate) phase: Option<Phase>,
+    pub(crate) trust: Trust,
+    /// The calls that it may make. `None`: all.
+    pub(crate) allowed: Option<AllowedCalls>,
+    pub(crate) models: AskedModels,
+    pub(crate) approver: Arc<MeasuringApprover>,
+}
+
+/// The models that an agent asks.
+#[derive(Clone, Debug)]
+pub(crate) struct AskedModels {
     pub(crate) model: ChosenModel,
     /// The one that summarises. `None`: `model` does.
     pub(crate) summariser: Option<ChosenModel>,
     /// The one that corrects arguments. `None`: none does.
     pub(crate) corrector: Option<ChosenModel>,
-    pub(crate) approver: Arc<MeasuringApprover>,
+}
+
+/// The calls that an agent may make for another one.
+#[derive(Clone, Debug)]
+pub(crate) struct AllowedCalls {
+    /// The names of the tools.
+    pub(crate) tools: BTreeSet<String>,
+    /// Whether only calls that read are allowed.
+    pub(crate) read_only: bool,
 }
 
 /// A call, ready to be made.
@@ -107,7 +129,29 @@ impl Live {
     /// The tools that the model is offered, in a stable order.
     pub(crate) fn tools(&self) -> Result<Vec<Arc<Definition>>, HostError> {
         let offered = self.host.tools_for(&self.session)?;
-        Ok(offered.into_iter().map(|tool| tool.definition).collect())
+        let mut tools: Vec<_> = offered.into_iter().map(|tool| tool.definition).collect();
+        if let Some(allowed) = &self.allowed {
+            tools.retain(|tool| {
+                let reads = tool.annotations.read_only || tool.reads_with_some();
+                allowed.tools.contains(&tool.name) && (reads || !allowed.read_only)
+            });
+        }
+        Ok(tools)
+    }
+
+    /// Why an agent may not make a call for another one.
+    fn refusal(&self, call: &ReadyCall) -> Option<Failure> {
+        let allowed = self.allowed.as_ref()?;
+        let name = self.host.tool(&call.name).map(|tool| tool.name.clone());
+        let why = match name {
+            Some(name) if !allowed.tools.contains(&name) => "isn't one of your tools",
+            Some(_) if allowed.read_only && !self.reads(&call.name, &call.arguments) => {
+                "acts, and you were started with `access` \"read\""
+            }
+            _ => return None,
+        };
+        let failure = Failure::new(Category::PolicyBlocked, format!("`{}` {why}", call.name));
+        Some(failure.with_suggestion("Say in your answer what remains to be done."))
     }
 
     /// Whether a call only reads.
@@ -123,7 +167,7 @@ impl Live {
         on_event: &mut (dyn FnMut(ModelEvent) + Send),
         cancel: &CancellationToken,
     ) -> Result<ModelAnswer, AskError> {
-        answered(self.model.ask(turn, on_event, cancel).await)
+        answered(self.models.model.ask(turn, on_event, cancel).await)
     }
 
     /// Asks the model that summarises.
@@ -132,7 +176,7 @@ impl Live {
         turn: &Turn,
         cancel: &CancellationToken,
     ) -> Result<ModelAnswer, AskError> {
-        let model = self.summariser.as_ref().unwrap_or(&self.model);
+        let model = self.models.summariser.as_ref().unwrap_or(&self.models.model);
         answered(model.ask(turn, &mut |_| {}, cancel).await)
     }
 
@@ -142,7 +186,7 @@ impl Live {
         turn: &Turn,
         cancel: &CancellationToken,
     ) -> Option<Result<ModelAnswer, AskError>> {
-        Some(answered(self.corrector.as_ref()?.ask(turn, &mut |_| {}, cancel).await))
+        Some(answered(self.models.corrector.as_ref()?.ask(turn, &mut |_| {}, cancel).await))
     }
 
     /// Makes calls: all at once.
@@ -184,9 +228,16 @@ fn answered(answer: Result<ModelAnswer, ModelError>) -> Result<ModelAnswer, AskE
 
 impl Live {
     async fn call(&self, call: &ReadyCall, cancel: &CancellationToken) -> AnsweredCall {
+        if let Some(failure) = self.refusal(call) {
+            let content = vec![Part::Text(failure.feedback())];
+            let result = RecordedResult::new(call, content, Some(failure.category));
+            return AnsweredCall { result, is_missing: false, unfit: None, cut: None };
+        }
         let request = Request {
             session: Some(self.session.clone()),
-            phase: Some(self.phase),
+            caller: self.caller.clone(),
+            phase: self.phase,
+            trust: self.trust,
             approver: Some(Arc::clone(&self.approver) as _),
             cancel: cancel.child_token(),
             doubtful: call.is_doubtful,
@@ -234,7 +285,9 @@ impl Live {
     fn is_missing(&self, path: &str) -> bool {
         self.host.has_missing_path(Request {
             session: Some(self.session.clone()),
-            phase: Some(self.phase),
+            caller: self.caller.clone(),
+            phase: self.phase,
+            trust: self.trust,
             ..Request::new("read", json!({ "path": path }))
         })
     }
@@ -242,8 +295,9 @@ impl Live {
     /// A text without the keys of the providers. A file of the project may have one, and neither
     /// another provider nor the record has to.
     fn without_keys(&self, text: &str) -> String {
-        let others = self.summariser.iter().chain(&self.corrector);
-        let text = self.model.endpoint().hide_keys(text);
+        let AskedModels { model, summariser, corrector } = &self.models;
+        let others = summariser.iter().chain(corrector);
+        let text = model.endpoint().hide_keys(text);
         others.fold(text, |text, model| model.endpoint().hide_keys(&text))
     }
 }

@@ -119,6 +119,7 @@ impl Replay {
                 }
             }
             SessionEntry::Summary(usage) => self.spend_on_summary(&usage),
+            SessionEntry::Delegated(delegated) => self.spent.add_all(&delegated.spent),
             SessionEntry::Ended(Ended { ending, .. }) => self.end(ending, events),
             SessionEntry::Note(_) | SessionEntry::Pruned(_) => {}
         }

@@ -6,14 +6,14 @@ use std::time::{Duration, SystemTime};
 
 use berth_choice::{ChosenModel, choose_model};
 use berth_core::config::{Folders, Loaded, Prices, ProviderSettings, TextTools, ThinkingEffort};
-use berth_core::{Approver, Host, HostError, Phase, Session};
+use berth_core::{Approver, Host, HostError, Phase, Session, Trust};
 use berth_models::ThinkingLevel;
 
 use crate::agent::Agent;
 use crate::conversation::Conversation;
 use crate::error::AgentError;
 use crate::instructions::{InstructionFile, in_words};
-use crate::outside::Live;
+use crate::outside::{AskedModels, Live};
 use crate::record::{Began, SessionEntry, SessionStore};
 use crate::settings::{AgentSettings, CorrectorSettings};
 use crate::waiting::MeasuringApprover;
@@ -71,25 +71,12 @@ impl AgentStart<'_> {
     /// No model is configured, its key can't be read, or the session can't be used.
     pub async fn start(
         &self,
-        host: Host,
+        host: Arc<Host>,
         chosen: ChosenModel,
         approver: Arc<dyn Approver>,
     ) -> Result<(Agent, String), AgentError> {
         let agent = &self.config.config.agent;
-        let summariser = self.choose_table(&agent.compress_provider).await?;
-        let corrector = self.choose_table(&agent.parameter_reformat_provider).await?;
-        let asked = std::iter::once(&chosen).chain(&summariser).chain(&corrector);
-        let mut unpriced =
-            asked.filter(|model| self.provider_settings(model).prices == Prices::default());
-        if agent.max_cost.get() > 0.0
-            && let Some(model) = unpriced.next()
-        {
-            return Err(HostError::Config(format!(
-                "`max_cost` in [agent] is set, but [providers.{}.prices] isn't; write what a million tokens cost",
-                model.provider()
-            ))
-            .into());
-        }
+        let models = self.models(chosen).await?;
         let store = SessionStore::new(self.folders);
         let limit = agent.session_mib.get() * MIB;
         let known = self.session.map(str::to_owned);
@@ -111,22 +98,30 @@ impl AgentStart<'_> {
         }
         if recorded.began.is_none() {
             let at = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-            let began = Began { version: 1, id: id.clone(), directory, at: at.as_secs() };
+            let within = None;
+            let began = Began { version: 1, id: id.clone(), directory, at: at.as_secs(), within };
             file.append(&SessionEntry::Began(began)).await?;
         }
         // The system text stays as it was, so that the provider's cache still fits.
         let system = match &recorded.task {
             Some(task) => task.settings.system.clone(),
-            None => chosen.endpoint().hide_keys(&self.system()),
+            None => models.model.endpoint().hide_keys(&self.system()),
         };
         let spent = recorded.spent();
         let conversation = Conversation::from_recorded(&recorded);
-        let (summarises, corrects) = (summariser.as_ref(), corrector.as_ref());
-        let settings = self.settings(&chosen, summarises, corrects, system).await;
+        let settings = self.settings(&models, system).await;
         let session = Session::new(format!("agent {id}"));
-        let approver = Arc::new(MeasuringApprover::new(approver));
-        let phase = self.phase;
-        let live = Live { host, session, phase, model: chosen, summariser, corrector, approver };
+        let live = Live {
+            host,
+            session,
+            caller: None,
+            depth: 0,
+            phase: Some(self.phase),
+            trust: Trust::default(),
+            allowed: None,
+            models,
+            approver: Arc::new(MeasuringApprover::new(approver)),
+        };
         let mut agent = Agent::new(settings, Arc::new(live), file, conversation, spent);
         if recorded.is_pruned || recorded.summary.is_some() {
             agent.lose_earlier_texts();
@@ -137,6 +132,30 @@ impl AgentStart<'_> {
     async fn choose_named(&self, model: Option<&str>) -> Result<ChosenModel, AgentError> {
         let Self { config, folders, directory, front_end, .. } = self;
         Ok(choose_model(config, folders, directory, front_end, model).await?)
+    }
+
+    /// A model with those that help it.
+    ///
+    /// # Errors
+    ///
+    /// One of them can't be asked, or has no prices although `max_cost` needs them.
+    pub(crate) async fn models(&self, model: ChosenModel) -> Result<AskedModels, AgentError> {
+        let agent = &self.config.config.agent;
+        let summariser = self.choose_table(&agent.compress_provider).await?;
+        let corrector = self.choose_table(&agent.parameter_reformat_provider).await?;
+        let asked = std::iter::once(&model).chain(&summariser).chain(&corrector);
+        let mut unpriced =
+            asked.filter(|model| self.provider_settings(model).prices == Prices::default());
+        if agent.max_cost.get() > 0.0
+            && let Some(model) = unpriced.next()
+        {
+            return Err(HostError::Config(format!(
+                "`max_cost` in [agent] is set, but [providers.{}.prices] isn't; write what a million tokens cost",
+                model.provider()
+            ))
+            .into());
+        }
+        Ok(AskedModels { model, summariser, corrector })
     }
 
     /// The model of a table of `[providers]`. `None`: no table is named.
@@ -165,19 +184,17 @@ impl AgentStart<'_> {
         providers.get(chosen.provider()).cloned().unwrap_or_default()
     }
 
-    fn system(&self) -> String {
+    /// The system text of a new session.
+    pub(crate) fn system(&self) -> String {
         let directory = berth_core::text::neutral_line(&self.directory.display().to_string());
         let instructions = in_words(self.instructions);
         format!("{SYSTEM}\n\nThe working directory is {directory}.{instructions}")
     }
 
-    async fn settings(
-        &self,
-        chosen: &ChosenModel,
-        summariser: Option<&ChosenModel>,
-        corrector: Option<&ChosenModel>,
-        system: String,
-    ) -> AgentSettings {
+    /// The settings of an agent with these models.
+    pub(crate) async fn settings(&self, models: &AskedModels, system: String) -> AgentSettings {
+        let AskedModels { model: chosen, summariser, corrector } = models;
+        let summariser = summariser.as_ref().unwrap_or(chosen);
         let agent = &self.config.config.agent;
         let provider = self.provider_settings(chosen);
         let context_tokens = match provider.context_tokens.get() {
@@ -190,7 +207,7 @@ impl AgentStart<'_> {
         AgentSettings {
             provider: chosen.provider().to_owned(),
             model: chosen.model().to_owned(),
-            summary_model: summariser.unwrap_or(chosen).model().to_owned(),
+            summary_model: summariser.model().to_owned(),
             system,
             context_tokens,
             max_output: most.min(quarter),
@@ -213,8 +230,8 @@ impl AgentStart<'_> {
             max_tokens: agent.max_tokens.get(),
             max_cost: agent.max_cost.get(),
             prices: provider.prices,
-            summary_prices: self.provider_settings(summariser.unwrap_or(chosen)).prices,
-            corrector: corrector.map(|it| Box::new(self.corrector(it))),
+            summary_prices: self.provider_settings(summariser).prices,
+            corrector: corrector.as_ref().map(|it| Box::new(self.corrector(it))),
         }
     }
 }

@@ -124,7 +124,7 @@ impl Tool {
     /// reads counts for plugins alone, since the host enforces it there.
     pub fn annotations_with(&self, arguments: &Value) -> Annotations {
         let reads = self.annotations.read_only
-            || self.plugin.is_some() && self.definition.reads_with(arguments);
+            || !self.provider.is_third_party() && self.definition.reads_with(arguments);
         Annotations { read_only: reads, ..self.annotations }
     }
 

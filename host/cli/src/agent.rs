@@ -1,9 +1,13 @@
 //! `berth run`, `berth chat`, `berth sessions` and `berth models`.
 
+use std::sync::Arc;
+
 use berth_core::config::{self, Folders, Loaded};
 use berth_core::{Host, HostError};
 use berth_export::Telemetry;
-use berth_run::{ChatArguments, ModelsArguments, RunArguments, SessionsCommand, Surroundings};
+use berth_run::{
+    ChatArguments, Delegates, ModelsArguments, RunArguments, SessionsCommand, Surroundings,
+};
 use berth_servers::Servers;
 
 use crate::asking::Asker;
@@ -57,6 +61,7 @@ fn within(
         config: &loaded,
         folders: &folders,
         directory: &directory,
+        delegates: Delegates::new(&loaded, &folders, &directory, front_end),
     };
     host::block_on(work(&around))
 }
@@ -66,6 +71,8 @@ async fn make(options: &Options, around: &Surroundings<'_>) -> Result<Host, Host
     let (folders, loaded): (Folders, Loaded) = (around.folders.clone(), around.config.clone());
     let telemetry = Telemetry::from_config(&loaded, &folders)?;
     let builder = host::builder(options, folders, loaded, &Servers::new(around.front_end))?;
+    let builder =
+        around.delegates.iter().fold(builder, |builder, it| builder.provider(Arc::clone(it) as _));
     let host = host::observed(builder.front_end(around.front_end), telemetry).build().await?;
     host.ready().await;
     Ok(host)

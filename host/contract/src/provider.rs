@@ -43,6 +43,12 @@ pub trait Provider: Send + Sync + 'static {
         None
     }
 
+    /// Whether its calls make other calls of the host while they run, such as those of an agent that
+    /// one of its tools starts. Then the host keeps what these go on with.
+    fn makes_calls(&self) -> bool {
+        false
+    }
+
     /// Runs one call of one of its tools, [`Call::tool`]. Dropping the future cancels it.
     fn call(&self, call: Call) -> BoxFuture<'_, Outcome>;
 }

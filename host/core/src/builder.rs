@@ -23,6 +23,7 @@ use crate::audit::Audit;
 use crate::governor::{Governor, Rules};
 use crate::host::{CallObserver, Host, Settings};
 use crate::jobs::{self, HostJobs};
+use crate::outer::OuterCalls;
 use crate::programs;
 use crate::retry::Retry;
 use crate::session::Session;
@@ -365,6 +366,7 @@ impl HostBuilder {
             jobs,
             offers,
             observer: self.observer,
+            outer: OuterCalls::default(),
             refusal: std::sync::OnceLock::new(),
         })
     }

@@ -22,6 +22,7 @@ use crate::audit::Audit;
 use crate::dependencies::{self, OfferedTool};
 use crate::governor::{Governor, Rules};
 use crate::jobs::HostJobs;
+use crate::outer::OuterCalls;
 use crate::retry::Retry;
 use crate::session::Session;
 use crate::undo::Undo;
@@ -53,6 +54,7 @@ pub struct Host {
     /// What providers offer beside tools.
     pub(crate) offers: Vec<Offers>,
     pub(crate) observer: Option<Arc<dyn CallObserver>>,
+    pub(crate) outer: OuterCalls,
     /// Why no further call runs.
     pub(crate) refusal: std::sync::OnceLock<String>,
 }

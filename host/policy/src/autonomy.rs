@@ -10,7 +10,7 @@ use crate::decision::{Decision, Gate, Verdict};
 use crate::origin::Placed;
 use crate::permissions::Permissions;
 use crate::planted::runs_later;
-use crate::rules::JOB_STOP;
+use crate::rules::{DELEGATE, JOB_STOP};
 
 /// How much an agent may do on its own. Earlier variants allow less.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -125,9 +125,13 @@ impl Placed<Autonomy> {
                 remedy,
             })
         };
-        if action.built_in && action.tool == JOB_STOP {
+        let unasked = match action.tool {
+            JOB_STOP => Some("a session may stop what it started"),
+            DELEGATE => Some("each call of the other agent is decided on by itself"),
+            _ => None,
+        };
+        if let Some(rule) = unasked.filter(|_| action.built_in) {
             let remedy = "To be asked, give its tool a permission with `action = \"ask\"`.";
-            let rule = "a session may stop what it started";
             return (!permitted).then_some(Decision {
                 verdict: Verdict::Allow,
                 gate: Gate::Autonomy,

@@ -19,6 +19,7 @@ use berth_core::{Approver, Host, HostError};
 use berth_terminal::error::CommandError;
 
 pub use arguments::{ChatArguments, ModelsArguments, PhaseName, RunArguments, SessionsCommand};
+pub use berth_agent::Delegates;
 pub use chat::chat;
 pub use models::models;
 pub use run::run;
@@ -36,6 +37,8 @@ pub struct Surroundings<'a> {
     pub front_end: &'static str,
     /// Who is asked if a call needs approval.
     pub approver: Arc<dyn Approver>,
+    /// What the agent hands work on with. `None`: it doesn't.
+    pub delegates: Option<Arc<Delegates>>,
 }
 
 /// Makes the host, once it is needed.

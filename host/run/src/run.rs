@@ -1,6 +1,7 @@
 //! `berth run`.
 
 use std::io::Read;
+use std::sync::Arc;
 
 use berth_agent::{Agent, AgentStart, EndKind, RecordedSession, RunEvent, RunEvents, SessionStore};
 use berth_core::HostError;
@@ -105,9 +106,17 @@ pub(crate) async fn open(
         Ok(model) => model,
         Err(error) => return Err(failed(error, around).await),
     };
-    let host = host().await?;
-    match start.start(host, model, std::sync::Arc::clone(&around.approver)).await {
-        Ok(started) => Ok(started),
+    let host = Arc::new(host().await?);
+    if let Some(delegates) = &around.delegates {
+        delegates.attach(&host);
+    }
+    match start.start(host, model, Arc::clone(&around.approver)).await {
+        Ok((mut agent, id)) => {
+            if let Some(delegates) = &around.delegates {
+                delegates.join(&mut agent);
+            }
+            Ok((agent, id))
+        }
         Err(error) => Err(failed(error, around).await),
     }
 }

@@ -43,9 +43,12 @@ pub async fn sessions(
                         let changed = i64::try_from(session.changed).unwrap_or_default();
                         let changed = jiff::Timestamp::from_second(changed).unwrap_or_default();
                         let directory = neutral_line(&session.directory);
+                        let within = session.within.as_deref().map(neutral_line);
+                        let within =
+                            within.map(|outer| format!(" (for {outer})")).unwrap_or_default();
                         writeln!(
                             out,
-                            "{STRONG}{}{STRONG:#}  {changed}  {directory}\n  {FAINT}{}{FAINT:#}",
+                            "{STRONG}{}{STRONG:#}  {changed}  {directory}{within}\n  {FAINT}{}{FAINT:#}",
                             session.id, session.title
                         )?;
                     }
@@ -89,7 +92,10 @@ fn show(entry: &SessionEntry) -> Result<(), CommandError> {
         SessionEntry::Began(began) => {
             let directory = neutral_line(&began.directory);
             let id = neutral_line(&began.id);
-            writeln!(out, "{FAINT}session {id} in {directory}{FAINT:#}")?;
+            let within =
+                began.within.as_ref().map(|outer| format!(", for {}", neutral_line(outer)));
+            let within = within.unwrap_or_default();
+            writeln!(out, "{FAINT}session {id} in {directory}{within}{FAINT:#}")?;
         }
         SessionEntry::Task(task) => {
             let model = neutral_line(&task.settings.model);
@@ -128,6 +134,11 @@ fn show(entry: &SessionEntry) -> Result<(), CommandError> {
         }
         SessionEntry::Compressed(compressed) => {
             writeln!(out, "\n{STRONG}Summary{STRONG:#}\n{}", neutral(&compressed.summary))?;
+        }
+        SessionEntry::Delegated(delegated) => {
+            let session = neutral_line(&delegated.session);
+            let spent = in_words(&delegated.spent);
+            writeln!(out, "{FAINT}handed on to session {session}: {spent}{FAINT:#}")?;
         }
         SessionEntry::Ended(ended) => {
             let kind = json!(ended.ending.kind);

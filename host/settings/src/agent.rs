@@ -42,6 +42,8 @@ section! {
         pub lenient_models: Vec<String>, Narrowing::Subset;
         /// Fields for thinking in tools with complex arguments.
         pub tafc: Tafc, Narrowing::Table(Tafc::RULES);
+        /// Other agents that the model hands work to.
+        pub delegate: Delegate, Narrowing::Table(Delegate::RULES);
         /// Whether paths are pointed out that the model names, although they don't exist and stand
         /// in nothing that it has read. It may have made them up.
         pub hallucination_detection: bool, Narrowing::Ignored;
@@ -52,6 +54,23 @@ section! {
         pub keep_days: Bounded<1, 3650> = Bounded::clamped(90), Narrowing::SmallerInCeiling;
         /// MiB that one session may take.
         pub session_mib: Bounded<1, 4096> = Bounded::clamped(256), Narrowing::Smaller;
+    }
+}
+
+section! {
+    /// Sub-agents: agents that the model hands a part of its task to, with the tool `delegate`. They
+    /// work by the rules of the one that started them, and what they take counts as its task's.
+    pub struct Delegate {
+        /// How often work may be handed on. 1: sub-agents have none of their own. 0: there are
+        /// none.
+        pub max_depth: Bounded<0, 4> = Bounded::clamped(1), Narrowing::Smaller;
+        /// Sub-agents of one agent that work at the same time. Others wait.
+        pub at_once: Bounded<1, 16> = Bounded::clamped(4), Narrowing::Smaller;
+        /// The table of `[providers]` whose model they ask. If empty, that of the agent.
+        pub provider: String, Narrowing::Ignored;
+        /// Whether `berth serve` offers `delegate` to its clients: then they start agents that ask
+        /// your provider.
+        pub serve: bool, Narrowing::OnlyFalse;
     }
 }
 

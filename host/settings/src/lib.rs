@@ -42,7 +42,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::narrowing::section;
 
-pub use agent::{Agent, ModelFormat, Prices, ProviderSettings, Tafc, TextTools, ThinkingEffort};
+pub use agent::{
+    Agent, Delegate, ModelFormat, Prices, ProviderSettings, Tafc, TextTools, ThinkingEffort,
+};
 pub use amount::Amount;
 pub use approvals::{Approvals, McpApprovals};
 pub use audit::{Audit, OnFailure};

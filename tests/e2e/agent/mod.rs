@@ -2,6 +2,7 @@
 //! loopback server.
 
 mod attacks;
+mod delegate;
 mod extras;
 mod harbor;
 mod limits;

@@ -3,16 +3,19 @@
 mod results;
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use berth_core::config::Prices;
 use berth_core::{CancellationToken, Category, Definition, Reaction, Repetition, RepetitionLimits};
-use berth_models::{FinishReason, ModelAnswer, ModelEvent, Part, Turn, TurnMessage};
+use berth_models::{FinishReason, ModelAnswer, ModelEvent, Part, TokenUsage, Turn, TurnMessage};
 use serde_json::Value;
 
 use crate::AgentError;
+use crate::budget::{TaskBudget, TaskClock};
 use crate::calls::{self, TextForms, Wanted};
 use crate::context::{self, COMPRESS};
 use crate::conversation::Conversation;
+use crate::desk::{DelegationDesk, Delegator, DeskEntry};
 use crate::ending::{EndKind, Spent, TaskEnd};
 use crate::events::{RunEvent, RunEvents, text_of};
 use crate::outside::{AskError, Live, ReadyCall};
@@ -48,7 +51,12 @@ pub struct Agent {
     repetition: Repetition,
     meter: TokenMeter,
     spent: Spent,
-    began: TaskStart,
+    /// What the task may still take.
+    budget: Arc<TaskBudget>,
+    clock: TaskClock,
+    /// Where it is found by what it hands work to. `None`: it can't hand work on.
+    desk: Option<Arc<DelegationDesk>>,
+    delegator: Option<Arc<Delegator>>,
     /// The last answers were cut or empty.
     broken: usize,
     /// All calls of the last answer were denied.
@@ -79,7 +87,8 @@ impl Agent {
                 false => forms.earlier.add(text),
             });
         }
-        let began = TaskStart { spent, at: Instant::now(), waited: outside.waited() };
+        let budget = Arc::new(TaskBudget::new(&settings));
+        let clock = TaskClock::start(settings.max_time, outside.waited());
         Self {
             settings,
             outside,
@@ -91,10 +100,18 @@ impl Agent {
             repetition: Repetition::new(RepetitionLimits::default()),
             meter: TokenMeter::new(),
             spent,
-            began,
+            budget,
+            clock,
+            desk: None,
+            delegator: None,
             broken: 0,
             denied: false,
         }
+    }
+
+    /// Lets it hand work to others.
+    pub(crate) fn hand_on_by(&mut self, desk: Arc<DelegationDesk>) {
+        self.desk = Some(desk);
     }
 
     /// Some of what the model has read isn't known any more.
@@ -126,7 +143,7 @@ impl Agent {
 
     /// Summarises the older part of the conversation because the person wants it.
     pub async fn compact(&mut self, events: &mut dyn RunEvents, cancel: &CancellationToken) {
-        self.began = self.begin();
+        self.begin(None);
         let text = match self.compress(CompressionMethod::Manual, events, cancel).await {
             Ok(Ok(())) => return,
             Ok(Err(why)) => why,
@@ -152,6 +169,18 @@ impl Agent {
         events: &mut dyn RunEvents,
         cancel: &CancellationToken,
     ) -> TaskEnd {
+        self.run_within(None, task, events, cancel).await
+    }
+
+    /// Works on a task that may take what is left of `budget`. `None`: what the settings say.
+    pub(crate) async fn run_within(
+        &mut self,
+        budget: Option<Arc<TaskBudget>>,
+        task: Vec<Part>,
+        events: &mut dyn RunEvents,
+        cancel: &CancellationToken,
+    ) -> TaskEnd {
+        self.begin(budget);
         let before = self.spent;
         let ending = match self.work(task, events, cancel).await {
             Ok(ending) => ending,
@@ -174,7 +203,6 @@ impl Agent {
         events: &mut dyn RunEvents,
         cancel: &CancellationToken,
     ) -> Result<TaskEnd, AgentError> {
-        self.began = self.begin();
         // What an earlier task repeated doesn't count against this one.
         self.repetition.clear();
         (self.broken, self.denied) = (0, false);
@@ -185,6 +213,7 @@ impl Agent {
             model: settings.model.clone(),
         });
         self.tools = self.outside.tools()?;
+        let _entry = self.enter_desk();
         let in_text = settings.is_local || !settings.native_tools;
         let offered = if in_text { self.tools.clone() } else { Vec::new() };
         self.forms.offer(&settings, &offered);
@@ -249,6 +278,28 @@ impl Agent {
         }
     }
 
+    /// A task begins.
+    fn begin(&mut self, budget: Option<Arc<TaskBudget>>) {
+        self.budget = budget.unwrap_or_else(|| Arc::new(TaskBudget::new(&self.settings)));
+        self.clock = TaskClock::start(self.settings.max_time, self.outside.waited());
+    }
+
+    /// Lets others be found that the task hands work to, until it ends.
+    fn enter_desk(&mut self) -> Option<DeskEntry> {
+        let desk = self.desk.as_ref()?;
+        let delegator = Arc::new(Delegator::new(
+            Arc::clone(&self.outside),
+            self.settings.clone(),
+            self.tools.iter().map(|tool| tool.name.clone()).collect(),
+            Arc::clone(&self.budget),
+            self.clock,
+            desk.at_once,
+        ));
+        let entry = desk.enter(&delegator);
+        self.delegator = Some(delegator);
+        Some(entry)
+    }
+
     /// The calls of the last answer that have no result, since Berth was killed.
     fn lost_calls(&mut self) -> Vec<ReadyCall> {
         let Some((number, answer, results)) = self.conversation.last_answer() else {
@@ -268,7 +319,8 @@ impl Agent {
         cancel: &CancellationToken,
     ) -> Result<Next, AgentError> {
         let before = self.spent;
-        self.spent.add(&answer.usage, &self.settings.prices);
+        let prices = self.settings.prices;
+        self.spend(&answer.usage, &prices);
         if let Some(request) = answer.usage.request() {
             self.meter.correct(request);
         }
@@ -515,7 +567,8 @@ impl Agent {
             Ok(Err(AskError::Cancelled)) => Err("cancelled".to_owned()),
             Ok(Err(AskError::ContextFull(why) | AskError::Failed(why))) => Err(why),
             Ok(Ok(answer)) => {
-                self.spent.add(&answer.usage, &self.settings.summary_prices);
+                let prices = self.settings.summary_prices;
+                self.spend(&answer.usage, &prices);
                 Ok(answer)
             }
         }
@@ -567,47 +620,35 @@ impl Agent {
     }
 }
 
-/// How a task began, for its limits.
-#[derive(Clone, Copy)]
-struct TaskStart {
-    spent: Spent,
-    at: Instant,
-    /// How long a person had been asked before.
-    waited: Duration,
-}
-
 impl Agent {
-    fn begin(&self) -> TaskStart {
-        TaskStart { spent: self.spent, at: Instant::now(), waited: self.outside.waited() }
-    }
-
     /// The time that is left for the task. `None`: none is.
     fn time_left(&self) -> Option<Duration> {
-        let waited = self.outside.waited().saturating_sub(self.began.waited);
-        let used = self.began.at.elapsed().saturating_sub(waited);
-        self.settings.max_time.checked_sub(used).filter(|left| !left.is_zero())
+        self.clock.left(self.outside.waited())
     }
 
     /// The limit that is reached.
     fn reached_limit(&self) -> Option<String> {
-        let settings = &self.settings;
-        let spent = self.spent.since(&self.began.spent);
-        let by = |what: String, key: &str| Some(format!("{what}, the limit: `{key}` in [agent]"));
-        match () {
-            () if spent.turns >= settings.max_turns => {
-                by(format!("the model has answered {} times", spent.turns), "max_turns")
-            }
-            () if settings.max_tokens > 0 && spent.tokens() >= settings.max_tokens => {
-                by(format!("the task has used {} tokens", spent.tokens()), "max_tokens")
-            }
-            () if settings.max_cost > 0.0 && spent.cost >= settings.max_cost => {
-                by(format!("the task has cost {:.4}", spent.cost), "max_cost")
-            }
-            () if self.time_left().is_none() => {
-                by(format!("the task took {} s", settings.max_time.as_secs()), "max_secs")
-            }
-            () => None,
+        self.budget.reached().or_else(|| {
+            let secs = self.settings.max_time.as_secs();
+            let why = || format!("the task took {secs} s, the limit: `max_secs` in [agent]");
+            self.time_left().is_none().then(why)
+        })
+    }
+
+    /// An answer of a model counts.
+    fn spend(&mut self, usage: &TokenUsage, prices: &Prices) {
+        self.spent.add(usage, prices);
+        self.budget.take(usage, prices);
+    }
+
+    /// What agents took that this one handed work to.
+    async fn count_delegated(&mut self) -> Result<(), AgentError> {
+        let finished = self.delegator.as_ref().map(|it| it.take_finished()).unwrap_or_default();
+        for delegated in finished {
+            self.spent.add_all(&delegated.spent);
+            self.append(&SessionEntry::Delegated(delegated)).await?;
         }
+        Ok(())
     }
 }
 

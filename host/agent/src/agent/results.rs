@@ -29,6 +29,7 @@ impl Agent {
         }
         let calls = std::mem::take(queue);
         let answered = self.call_in_time(&calls, cancel).await;
+        self.count_delegated().await?;
         let mut begun = calls.len();
         for (call, answered) in calls.into_iter().zip(answered) {
             let (mut answered, note) =
@@ -84,10 +85,11 @@ impl Agent {
                 (Some(answer.usage), correct::corrected(&answer, &tool.name, &call.arguments))
             }
         };
-        if let Some(usage) = &usage {
-            self.spent.add(usage, &corrector.prices);
-        }
+        let prices = corrector.prices;
         let by = format!("{}/{}", corrector.provider, corrector.model);
+        if let Some(usage) = &usage {
+            self.spend(usage, &prices);
+        }
         let what = format!("the arguments of `{}` don't match its schema", tool.name);
         let notice = match &corrected {
             Ok(arguments) => format!("{what}; {by} corrected them: {}", correct::shown(arguments)),

@@ -38,6 +38,8 @@ pub enum SessionEntry {
     Pruned(Vec<Replacement>),
     /// The older part of the conversation was summarised.
     Compressed(Compressed),
+    /// Another agent did work for this one.
+    Delegated(Delegated),
     /// The task ended.
     Ended(Ended),
 }
@@ -53,6 +55,9 @@ pub struct Began {
     pub directory: String,
     /// When it began, in seconds since 1970.
     pub at: u64,
+    /// The session of the agent that handed the work to this one. `None`: a person did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub within: Option<String>,
 }
 
 /// A task of the person.
@@ -146,6 +151,15 @@ pub enum CompressionMethod {
     Manual,
     /// The model wanted it: it called `compress_context`.
     Autonomous,
+}
+
+/// Work that was handed to another agent.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Delegated {
+    /// The session of the other agent.
+    pub session: String,
+    /// What it took.
+    pub spent: Spent,
 }
 
 /// The end of a task.

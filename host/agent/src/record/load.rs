@@ -33,6 +33,8 @@ pub struct Recorded {
     pub unended_summaries: Vec<TokenUsage>,
     /// The same of corrections.
     pub unended_corrections: Vec<TokenUsage>,
+    /// The same of work that was handed to other agents.
+    pub unended_delegated: Vec<Spent>,
     /// Whether results were left out of `conversation`.
     pub is_pruned: bool,
     /// The number of all entries.
@@ -60,13 +62,14 @@ enum Kind {
     Corrected,
     Pruned,
     Compressed,
+    Delegated,
     Ended,
     Unknown,
 }
 
 impl Kind {
     fn from_line(line: &[u8]) -> Self {
-        let kinds: [(&[u8], Self); 11] = [
+        let kinds: [(&[u8], Self); 12] = [
             (b"{\"began\":", Self::Began),
             (b"{\"task\":", Self::Task),
             (b"{\"answer\":", Self::Answer),
@@ -77,6 +80,7 @@ impl Kind {
             (b"{\"corrected\":", Self::Corrected),
             (b"{\"pruned\":", Self::Pruned),
             (b"{\"compressed\":", Self::Compressed),
+            (b"{\"delegated\":", Self::Delegated),
             (b"{\"ended\":", Self::Ended),
         ];
         let kind = kinds.iter().find(|(start, _)| line.starts_with(start));
@@ -135,7 +139,8 @@ impl Recorded {
         read.is_pruned = !replaced.is_empty();
         let ended = lines.iter().rposition(|line| line.kind == Kind::Ended).unwrap_or(0);
         for line in &lines[ended.min(lines.len())..] {
-            let costs = [Kind::Answer, Kind::Compressed, Kind::Summary, Kind::Corrected];
+            let costs =
+                [Kind::Answer, Kind::Compressed, Kind::Summary, Kind::Corrected, Kind::Delegated];
             if !costs.contains(&line.kind) {
                 continue;
             }
@@ -147,6 +152,9 @@ impl Recorded {
                 SessionEntry::Summary(usage) => read.unended_summaries.push(usage),
                 SessionEntry::Corrected(corrected) => {
                     read.unended_corrections.extend(corrected.usage);
+                }
+                SessionEntry::Delegated(delegated) => {
+                    read.unended_delegated.push(delegated.spent);
                 }
                 _ => {}
             }
@@ -184,6 +192,7 @@ impl Recorded {
             summaries.for_each(|usage| spent.add(usage, &settings.summary_prices));
             let prices = settings.corrector.as_ref().map(|it| it.prices).unwrap_or_default();
             self.unended_corrections.iter().for_each(|usage| spent.add(usage, &prices));
+            self.unended_delegated.iter().for_each(|other| spent.add_all(other));
         }
         spent
     }

@@ -7,7 +7,7 @@ mod load;
 mod store;
 
 pub use entry::{
-    Began, Compressed, CompressionMethod, Corrected, Ended, RecordedResult, Replacement,
+    Began, Compressed, CompressionMethod, Corrected, Delegated, Ended, RecordedResult, Replacement,
     SessionEntry, Task,
 };
 pub use file::SessionFile;

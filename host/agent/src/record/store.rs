@@ -39,6 +39,18 @@ pub struct StoredSession {
     pub directory: String,
     /// The first task, on one line.
     pub title: String,
+    /// The session of the agent that handed the work to this one. `None`: a person did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub within: Option<String>,
+}
+
+/// What the first lines of a session say.
+#[derive(Default)]
+struct SessionHead {
+    directory: String,
+    /// The first task, on one line.
+    title: String,
+    within: Option<String>,
 }
 
 impl SessionStore {
@@ -96,9 +108,9 @@ impl SessionStore {
         let mut found = self.found()?;
         found.sort_by(|one, other| other.1.cmp(&one.1).then(other.0.cmp(&one.0)));
         let sessions = found.into_iter().take(most).map(|(id, changed, bytes)| {
-            let (directory, title) = self.head(&id).unwrap_or_default();
+            let SessionHead { directory, title, within } = self.head(&id).unwrap_or_default();
             let changed = changed.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-            StoredSession { id, changed: changed.as_secs(), bytes, directory, title }
+            StoredSession { id, changed: changed.as_secs(), bytes, directory, title, within }
         });
         Ok(sessions.collect())
     }
@@ -113,7 +125,9 @@ impl SessionStore {
         found.sort_by(|one, other| other.1.cmp(&one.1).then(other.0.cmp(&one.0)));
         // One in which nothing was said is nothing to go on with.
         let is_here = |(id, ..): &(String, _, _)| {
-            self.head(id).is_some_and(|(known, title)| known == directory && !title.is_empty())
+            self.head(id).is_some_and(|head| {
+                head.directory == directory && !head.title.is_empty() && head.within.is_none()
+            })
         };
         Ok(found.into_iter().find(is_here).map(|(id, ..)| id))
     }
@@ -163,10 +177,10 @@ impl SessionStore {
         Ok(with_time.collect())
     }
 
-    /// The directory and the first task of a session.
-    fn head(&self, id: &str) -> Option<(String, String)> {
+    /// What the first lines of a session say.
+    fn head(&self, id: &str) -> Option<SessionHead> {
         let mut lines = BufReader::new(self.file(id).ok()?.take(HEAD)).lines();
-        let SessionEntry::Began(Began { directory, .. }) =
+        let SessionEntry::Began(Began { directory, within, .. }) =
             serde_json::from_str(&lines.next()?.ok()?).ok()?
         else {
             return None;
@@ -177,7 +191,7 @@ impl SessionStore {
         });
         let title = task.map(|task| crate::events::text_of(&task.parts)).unwrap_or_default();
         let title = berth_core::text::neutral_line(berth_core::text::cut(&title, 200));
-        Some((directory, title))
+        Some(SessionHead { directory, title, within })
     }
 
     fn failed(&self) -> impl FnOnce(std::io::Error) -> AgentError + use<> {

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use berth_core::config::{CeilingFiles, ConfigWatch, Folders, Loaded};
-use berth_core::{Host, HostBuilder, HostError};
+use berth_core::{Host, HostError};
 use berth_mcp::LiveHost;
 use tokio::sync::mpsc::Receiver;
 use tokio::time::{sleep, timeout};
 
+use super::PreparedHost;
 use crate::error::Error;
 use crate::host;
 use crate::options::Options;
@@ -68,22 +69,22 @@ impl Follower {
     pub(super) async fn follow(
         mut self,
         mut changes: ConfigChanges,
-        builder: impl Fn(Folders, Loaded) -> Result<HostBuilder, HostError>,
+        prepare: impl Fn(Folders, Loaded) -> Result<PreparedHost, HostError>,
     ) {
         let mut told: Option<String> = None;
         while changes.changes.recv().await.is_some() {
             let mut ceilings = self.read_ceilings().await;
-            let mut built = self.build(&builder).await;
+            let mut built = self.build(&prepare).await;
             if built.is_err() {
                 sleep(AGAIN).await;
                 ceilings = self.read_ceilings().await;
-                built = self.build(&builder).await;
+                built = self.build(&prepare).await;
             }
             match built {
                 Ok((host, loaded)) => {
                     let restart = self.needs_restart(&loaded);
                     self.loaded = loaded;
-                    retire(self.live.replace(Arc::new(host)));
+                    retire(self.live.replace(host));
                     told = None;
                     changes.ceilings = ceilings.unwrap_or(changes.ceilings);
                     tracing::info!("the configuration has changed, and counts for the next call");
@@ -132,15 +133,15 @@ impl Follower {
 
     async fn build(
         &self,
-        builder: &impl Fn(Folders, Loaded) -> Result<HostBuilder, HostError>,
-    ) -> Result<(Host, Loaded), Error> {
+        prepare: &impl Fn(Folders, Loaded) -> Result<PreparedHost, HostError>,
+    ) -> Result<(Arc<Host>, Loaded), Error> {
         let (options, folders) = (self.options.clone(), self.folders.clone());
         let loaded = tokio::task::spawn_blocking(move || host::load(&options, &folders))
             .await
             .map_err(|error| HostError::io("loading the configuration")(error.into()))??;
-        let builder = builder(self.folders.clone(), loaded.clone())?;
-        let builder = builder.replaces(&self.live.current());
-        let host = builder.build().await?;
+        let mut prepared = prepare(self.folders.clone(), loaded.clone())?;
+        prepared.builder = prepared.builder.replaces(&self.live.current());
+        let host = prepared.build().await?;
         // The tools of the present host stay meanwhile. A plugin that takes long doesn't keep a new
         // rule from counting.
         let _ = timeout(MAX_LOADING, host.ready()).await;

@@ -5,11 +5,12 @@ mod follow;
 use std::io::{IsTerminal, Write};
 use std::sync::Arc;
 
-use berth_core::config::{Folders, Loaded};
+use berth_core::config::{self, Folders, Loaded};
 use berth_core::text::neutral_line;
-use berth_core::{HostBuilder, HostError, Session};
+use berth_core::{Host, HostBuilder, HostError, Session};
 use berth_export::Telemetry;
 use berth_mcp::{Http, Place, ServeError, Server, serve_http, serve_stdio};
+use berth_run::Delegates;
 use berth_servers::Servers;
 
 use crate::arguments::ServeArguments;
@@ -90,29 +91,55 @@ async fn server(
     place: Option<&Place>,
     servers: &Servers,
 ) -> Result<Server, Error> {
-    let builder = builder(options, folders.clone(), loaded.clone(), place, servers)?;
-    let host = builder.build().await?;
-    Server::new(Arc::new(host), folders.clone(), &loaded.config.approvals)
+    let host = prepare(options, folders.clone(), loaded.clone(), place, servers)?;
+    Server::new(host.build().await?, folders.clone(), &loaded.config.approvals)
         .map(|server| server.with_structured(loaded.config.serve.structured))
         .map_err(error_of)
 }
 
-fn builder(
+/// A host that isn't built yet.
+struct PreparedHost {
+    builder: HostBuilder,
+    /// What clients hand work on with.
+    delegates: Option<Arc<Delegates>>,
+}
+
+impl PreparedHost {
+    async fn build(self) -> Result<Arc<Host>, HostError> {
+        let host = Arc::new(self.builder.build().await?);
+        if let Some(delegates) = self.delegates {
+            delegates.attach(&host);
+        }
+        Ok(host)
+    }
+}
+
+fn prepare(
     options: &Options,
     folders: Folders,
     loaded: Loaded,
     place: Option<&Place>,
     servers: &Servers,
-) -> Result<HostBuilder, HostError> {
+) -> Result<PreparedHost, HostError> {
+    const FRONT_END: &str = "berth serve";
     let telemetry = Telemetry::from_config(&loaded, &folders)?;
+    let delegates = match loaded.config.agent.delegate.serve {
+        true => Delegates::new(&loaded, &folders, config::working_directory()?, FRONT_END),
+        false => None,
+    };
     let builder = host::observed(host::builder(options, folders, loaded, servers)?, telemetry)
-        .front_end("berth serve")
+        .front_end(FRONT_END)
         .watch()
         .load_in_background();
-    Ok(match place {
+    let builder = match &delegates {
+        Some(delegates) => builder.provider(Arc::clone(delegates) as _),
+        None => builder,
+    };
+    let builder = match place {
         Some(Place::Tcp(address)) => builder.listens_on(*address),
         _ => builder,
-    })
+    };
+    Ok(PreparedHost { builder, delegates })
 }
 
 /// Has changes of the configuration count while the server runs.
@@ -134,7 +161,7 @@ fn follow(
     };
     let options = options.clone();
     tokio::spawn(follower.follow(changes, move |folders, loaded| {
-        builder(&options, folders, loaded, place.as_ref(), &servers)
+        prepare(&options, folders, loaded, place.as_ref(), &servers)
     }));
 }
 

@@ -30,6 +30,9 @@ const CALLS: usize = 90;
 /// Runs of a test suite in a task whose tokens are counted.
 const SUITES: usize = 30;
 
+/// How long the model takes for an answer of a sub-agent.
+const LATER: Duration = Duration::from_millis(200);
+
 /// What the model says in the template of old sessions, to make each call another one.
 const CALL: &str = "bench-call";
 
@@ -38,6 +41,7 @@ pub(crate) fn measure(setting: &Setting) -> Result<Vec<Row>, String> {
     rows.extend(resume(setting)?);
     rows.push(turn(setting)?);
     rows.push(tokens(setting)?);
+    rows.push(sub_agents(setting)?);
     Ok(rows)
 }
 
@@ -86,7 +90,7 @@ fn resume(setting: &Setting) -> Result<Vec<Row>, String> {
             let text =
                 "[An old result of 20010 bytes is left out; make the call again if you need it.]";
             let result = json!({
-                "call": format!("{CALL}-{task}-0"), "name": "read", "content": [{ "Text": text }],
+                "call": format!("{CALL}-{task}-0-0"), "name": "read", "content": [{ "Text": text }],
                 "failed": false
             });
             json!({ "entry": 1 + task * entries + result_at, "result": result })
@@ -183,6 +187,39 @@ fn tokens(setting: &Setting) -> Result<Row, String> {
     Ok(row)
 }
 
+/// Three sub-agents at once, against one after another: each asks the model once.
+fn sub_agents(setting: &Setting) -> Result<Row, String> {
+    let script = |number| match number {
+        0 => Said::ThreeAgents,
+        4 => Said::Done,
+        _ => Said::Later,
+    };
+    let took = |settings: &str| {
+        let home = Home::make(setting, settings, script)?;
+        home.run(&[])?;
+        let times = (0..ROUNDS).map(|_| {
+            let asked = home.run(&[])?.asked;
+            let first = asked.first().ok_or("nothing was asked")?.answered;
+            let last = asked.last().ok_or("nothing was asked")?.came;
+            Ok::<Duration, String>(last.saturating_duration_since(first))
+        });
+        Ok::<Duration, String>(median(times.collect::<Result<_, _>>()?))
+    };
+    let (at_once, one_by_one) = (took("")?, took("[agent.delegate]\nat_once = 1\n")?);
+    let mut row = row(
+        format!(
+            "three sub-agents at once, against one after another; a model that takes {} ms",
+            LATER.as_millis()
+        ),
+        at_once.as_secs_f64() / one_by_one.as_secs_f64(),
+        Unit::Ratio,
+        Target::AtMost(0.4),
+    );
+    row.ours = format!("{:.0} ms", milliseconds(at_once));
+    row.rival = format!("one after another {:.0} ms", milliseconds(one_by_one));
+    Ok(row)
+}
+
 fn milliseconds(time: Duration) -> f64 {
     time.as_secs_f64() * 1e3
 }
@@ -222,7 +259,11 @@ struct Asked {
 /// What the model says.
 enum Said {
     Call(&'static str, Value),
+    /// Three calls of `delegate`.
+    ThreeAgents,
     Done,
+    /// The same, after a while.
+    Later,
 }
 
 /// A task that ended.
@@ -261,11 +302,16 @@ impl Home {
         );
         fs::write(home.path(".config/berth/berth.toml"), config).map_err(failed)?;
         let (asked, process) = (Arc::clone(&home.asked), Arc::clone(&home.process));
+        let script = Arc::new(Mutex::new(script));
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 let came = Instant::now();
+                let (script, asked, process) =
+                    (Arc::clone(&script), Arc::clone(&asked), Arc::clone(&process));
+                let say =
+                    move |number| (script.lock().unwrap_or_else(PoisonError::into_inner))(number);
                 // A stream that ends early is seen as a request that is missing.
-                let _ = answer(stream, came, &script, &asked, &process);
+                std::thread::spawn(move || answer(stream, came, &say, &asked, &process));
             }
         });
         Ok(home)
@@ -367,17 +413,36 @@ fn answer(
     std::io::copy(&mut reader.by_ref().take(length), &mut std::io::sink())?;
     let process = *process.lock().unwrap_or_else(PoisonError::into_inner);
     let peak = process.and_then(|process| memory(process, "VmHWM").ok()).unwrap_or_default();
-    let mut asked = asked.lock().unwrap_or_else(PoisonError::into_inner);
-    let number = asked.len();
+    let number = {
+        let mut asked = asked.lock().unwrap_or_else(PoisonError::into_inner);
+        let bytes = usize::try_from(length).unwrap_or_default();
+        asked.push(Asked { came, answered: came, bytes, peak });
+        asked.len() - 1
+    };
+    let calls = |calls: &[(&str, Value)]| {
+        let calls: Vec<Value> = calls
+            .iter()
+            .enumerate()
+            .map(|(index, (tool, arguments))| {
+                json!({
+                    "index": index, "id": format!("{CALL}-{number}-{index}"), "type": "function",
+                    "function": { "name": tool, "arguments": arguments.to_string() }
+                })
+            })
+            .collect();
+        (json!({ "tool_calls": calls }), "tool_calls")
+    };
+    let done = (json!({ "content": format!("Done, request {number}.") }), "stop");
     let (delta, reason) = match script(number) {
-        Said::Done => (json!({ "content": format!("Done, request {number}.") }), "stop"),
-        Said::Call(tool, arguments) => (
-            json!({ "tool_calls": [{
-                "index": 0, "id": format!("{CALL}-{number}"), "type": "function",
-                "function": { "name": tool, "arguments": arguments.to_string() }
-            }] }),
-            "tool_calls",
-        ),
+        Said::Done => done,
+        Said::Later => {
+            std::thread::sleep(LATER);
+            done
+        }
+        Said::Call(tool, arguments) => calls(&[(tool, arguments)]),
+        Said::ThreeAgents => {
+            calls(&[1, 2, 3].map(|part| ("delegate", json!({ "task": format!("part {part}") }))))
+        }
     };
     let said = json!({ "choices": [{ "index": 0, "delta": delta }] });
     let end = json!({ "choices": [{ "index": 0, "delta": {}, "finish_reason": reason }] });
@@ -386,11 +451,6 @@ fn answer(
          data: {said}\n\ndata: {end}\n\ndata: [DONE]\n\n"
     );
     reader.get_mut().write_all(text.as_bytes())?;
-    asked.push(Asked {
-        came,
-        answered: Instant::now(),
-        bytes: usize::try_from(length).unwrap_or_default(),
-        peak,
-    });
+    asked.lock().unwrap_or_else(PoisonError::into_inner)[number].answered = Instant::now();
     Ok(())
 }

@@ -1,0 +1,78 @@
+//! What the agents of one task may take together: the one that the person asked, and those that it
+//! hands work to.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use berth_core::config::Prices;
+use berth_models::TokenUsage;
+
+use crate::ending::Spent;
+use crate::settings::AgentSettings;
+
+/// The limits of a task, and what was taken of them so far.
+#[derive(Debug)]
+pub(crate) struct TaskBudget {
+    max_turns: u64,
+    max_tokens: u64,
+    max_cost: f64,
+    taken: Mutex<Spent>,
+}
+
+impl TaskBudget {
+    /// That of a task that begins.
+    pub(crate) fn new(settings: &AgentSettings) -> Self {
+        Self {
+            max_turns: settings.max_turns,
+            max_tokens: settings.max_tokens,
+            max_cost: settings.max_cost,
+            taken: Mutex::default(),
+        }
+    }
+
+    /// Counts an answer of a model.
+    pub(crate) fn take(&self, usage: &TokenUsage, prices: &Prices) {
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner).add(usage, prices);
+    }
+
+    /// The limit that is reached.
+    pub(crate) fn reached(&self) -> Option<String> {
+        let taken = *self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        let by = |what: String, key: &str| Some(format!("{what}, the limit: `{key}` in [agent]"));
+        match () {
+            () if taken.turns >= self.max_turns => {
+                by(format!("the model has answered {} times", taken.turns), "max_turns")
+            }
+            () if self.max_tokens > 0 && taken.tokens() >= self.max_tokens => {
+                by(format!("the task has used {} tokens", taken.tokens()), "max_tokens")
+            }
+            () if self.max_cost > 0.0 && taken.cost >= self.max_cost => {
+                by(format!("the task has cost {:.4}", taken.cost), "max_cost")
+            }
+            () => None,
+        }
+    }
+}
+
+/// The time of a task. It stands still while a person is asked.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TaskClock {
+    began: Instant,
+    max: Duration,
+    /// How long a person had been asked before.
+    waited: Duration,
+}
+
+impl TaskClock {
+    /// That of a task that begins now. `waited`: how long a person has been asked so far.
+    pub(crate) fn start(max: Duration, waited: Duration) -> Self {
+        Self { began: Instant::now(), max, waited }
+    }
+
+    /// The time that is left. `None`: none is. `waited`: how long a person has been asked so far.
+    pub(crate) fn left(&self, waited: Duration) -> Option<Duration> {
+        let waited = waited.saturating_sub(self.waited);
+        let used = self.began.elapsed().saturating_sub(waited);
+        self.max.checked_sub(used).filter(|left| !left.is_zero())
+    }
+}

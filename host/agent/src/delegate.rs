@@ -1,0 +1,442 @@
+//! `delegate`: hands a part of a task to another agent, with a context of its own.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::{Duration, SystemTime};
+
+use berth_choice::ChosenModel;
+use berth_core::config::{Folders, Loaded};
+use berth_core::text::{cut, neutral_line};
+use berth_core::{
+    Annotations, Approver, BoxFuture, Call, Category, Definition, Events, Failure, Host, Outcome,
+    OuterCall, Output, Phase, Progress, Provider, Question, Reply, Role, ToolArgument,
+};
+use berth_models::Part;
+use serde::Deserialize;
+use serde_json::json;
+
+use crate::AgentError;
+use crate::agent::Agent;
+use crate::budget::{TaskBudget, TaskClock};
+use crate::conversation::Conversation;
+use crate::desk::{DelegationDesk, Delegator};
+use crate::ending::{EndKind, Spent, TaskEnd};
+use crate::events::{RunEvent, RunEvents};
+use crate::outside::{AllowedCalls, AskedModels, Live};
+use crate::record::{Began, Delegated, SessionEntry, SessionStore};
+use crate::settings::AgentSettings;
+use crate::start::AgentStart;
+use crate::waiting::MeasuringApprover;
+
+const NAME: &str = "delegate";
+
+const DESCRIPTION: &str = "\
+Hands a part of your task to another agent, which works on it in a context of its own, with your tools, and answers you in the end. Use it for \
+a search through much text, or for parts that don't need each other: several calls with access \"read\" work at the same time. It knows nothing of \
+this conversation, so say all that it needs, and what its answer must contain.";
+
+/// What a sub-agent is told beside what its agent was told.
+const SYSTEM: &str = "\
+You work for another agent, which gave you this task and reads nothing but your last message. Put into it everything that the task asks for, with the \
+paths and lines where you found it. Nobody answers questions: if something is missing, say what.";
+
+/// Bytes of a task.
+const MAX_TASK: usize = 256 * 1024;
+
+/// Tools that a call names.
+const MAX_TOOLS: usize = 256;
+
+/// Seconds for a task that names none.
+const USUAL_SECS: u64 = 600;
+
+/// Characters of a progress message.
+const MAX_PROGRESS: usize = 200;
+
+/// The tool `delegate`. A front end gives it to the builder of its host, and then the host to it.
+pub struct Delegates {
+    tool: Arc<Definition>,
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    config: Loaded,
+    folders: Folders,
+    directory: PathBuf,
+    front_end: &'static str,
+    host: OnceLock<Weak<Host>>,
+    desk: Arc<DelegationDesk>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Access {
+    Read,
+    Act,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Arguments {
+    task: String,
+    #[serde(default = "read")]
+    access: Access,
+    tools: Option<Vec<String>>,
+    // The host reads it too: it bounds the call.
+    #[serde(default, rename = "timeout")]
+    _timeout: Option<f64>,
+}
+
+const fn read() -> Access {
+    Access::Read
+}
+
+impl Delegates {
+    /// The tool of a front end. `None`: `max_depth` in `[agent.delegate]` is 0.
+    pub fn new(
+        config: &Loaded,
+        folders: &Folders,
+        directory: impl Into<PathBuf>,
+        front_end: &'static str,
+    ) -> Option<Arc<Self>> {
+        if config.config.agent.delegate.max_depth.get() == 0 {
+            return None;
+        }
+        let shared = Shared {
+            config: config.clone(),
+            folders: folders.clone(),
+            directory: directory.into(),
+            front_end,
+            host: OnceLock::new(),
+            desk: Arc::new(DelegationDesk::new(config.config.agent.delegate.at_once.get())),
+        };
+        Some(Arc::new(Self { tool: Arc::new(definition()), shared: Arc::new(shared) }))
+    }
+
+    /// Gives it the host whose tools sub-agents get. Before that, its calls fail.
+    pub fn attach(&self, host: &Arc<Host>) {
+        let _ = self.shared.host.set(Arc::downgrade(host));
+    }
+
+    /// Lets an agent hand on work: what it takes counts as the agent's.
+    pub fn join(&self, agent: &mut Agent) {
+        agent.hand_on_by(Arc::clone(&self.shared.desk));
+    }
+}
+
+fn definition() -> Definition {
+    let schema = json!({
+        "type": "object",
+        "properties": {
+            "task": {
+                "type": "string", "minLength": 1,
+                "description": "What to do, with everything that the other agent has to know",
+            },
+            "access": {
+                "type": "string", "enum": ["read", "act"], "default": "read",
+                "description": "\"read\": it only reads. \"act\": it may do what you may do",
+            },
+            "tools": {
+                "type": "array", "items": { "type": "string" }, "minItems": 1,
+                "maxItems": MAX_TOOLS,
+                "description": "The names of the only tools that it gets; all of yours by default",
+            },
+            "timeout": {
+                "type": "number", "minimum": 1, "default": USUAL_SECS,
+                "description": "Seconds after which it has to be done",
+            },
+        },
+        "required": ["task"],
+        "additionalProperties": false,
+    });
+    let access = ToolArgument {
+        name: "access".to_owned(),
+        reads_with: vec![json!("read")],
+        ..ToolArgument::default()
+    };
+    Definition {
+        title: Some("Hand on a task".to_owned()),
+        annotations: Annotations {
+            read_only: false,
+            // Each of its calls is decided on by itself.
+            destructive: false,
+            idempotent: false,
+            // Its answer is made of what it read.
+            open_world: true,
+            cacheable: false,
+        },
+        arguments: vec![access, ToolArgument::with_role("timeout", Role::Timeout)],
+        ..Definition::new(NAME, DESCRIPTION, schema)
+    }
+}
+
+impl Provider for Delegates {
+    fn name(&self) -> &str {
+        NAME
+    }
+
+    fn tools(&self) -> Vec<Arc<Definition>> {
+        vec![Arc::clone(&self.tool)]
+    }
+
+    fn makes_calls(&self) -> bool {
+        true
+    }
+
+    fn call(&self, call: Call) -> BoxFuture<'_, Outcome> {
+        let shared = Arc::clone(&self.shared);
+        Box::pin(async move { shared.delegate(&call).await })
+    }
+}
+
+impl Shared {
+    async fn delegate(&self, call: &Call) -> Outcome {
+        let host = self.host.get().and_then(Weak::upgrade);
+        let host = host.ok_or_else(|| failed("this front end starts no agents"))?;
+        let outer = host.outer_call(&call.id);
+        let outer = outer.ok_or_else(|| failed("the call isn't running any more"))?;
+        let arguments = Arguments::deserialize(&*call.arguments)
+            .map_err(|error| Failure::new(Category::InvalidParameters, error.to_string()))?;
+        if arguments.task.len() > MAX_TASK {
+            let len = arguments.task.len();
+            let message = format!("task is {len} bytes; the limit is {MAX_TASK}");
+            return Err(Failure::new(Category::InvalidParameters, message)
+                .with_suggestion("Put the text into a file, and name that."));
+        }
+        let delegator = match self.desk.find(&call.session, outer.caller.as_deref()) {
+            Some(delegator) => delegator,
+            None => Arc::new(self.client(Arc::clone(&host), &outer).await.map_err(unable)?),
+        };
+        let settings = &self.config.config.agent.delegate;
+        let depth = delegator.outside.depth + 1;
+        if depth > settings.max_depth.get() {
+            let most = settings.max_depth.get();
+            return Err(failed(&format!(
+                "work was handed on {most} times already, the limit: `max_depth` in [agent.delegate]"
+            ))
+            .with_suggestion("Do it yourself."));
+        }
+        let place = call.cancel.run_until_cancelled(delegator.places.acquire()).await;
+        let Some(Ok(_place)) = place else { return Err(cancelled()) };
+        let may_hand_on = depth < settings.max_depth.get();
+        let tools = chosen_tools(&host, &delegator, arguments.tools.as_deref(), may_hand_on)?;
+        let read_only = outer.read_only || matches!(arguments.access, Access::Read);
+        let allowed = AllowedCalls { tools, read_only };
+        let time = call.time.unwrap_or(Duration::from_secs(USUAL_SECS));
+        let (mut agent, id) =
+            self.agent(host, &outer, &delegator, depth, allowed, time).await.map_err(unable)?;
+        self.join(&mut agent);
+        let budget = Arc::clone(&delegator.budget);
+        let mut watcher = Watcher { events: Arc::clone(&call.events), answer: String::new() };
+        // Its calls end with this one, also if nobody waits for it any more.
+        let cancel = call.cancel.child_token();
+        let _guard = cancel.clone().drop_guard();
+        let task = vec![Part::Text(arguments.task)];
+        let ending = agent.run_within(Some(budget), task, &mut watcher, &cancel).await;
+        delegator.finish(Delegated { session: id, spent: agent.spent() });
+        answer(&ending, watcher.answer)
+    }
+
+    fn join(&self, agent: &mut Agent) {
+        agent.hand_on_by(Arc::clone(&self.desk));
+    }
+
+    /// A client of the host as one that hands on work, with the limits of one task.
+    async fn client(&self, host: Arc<Host>, outer: &OuterCall) -> Result<Delegator, AgentError> {
+        let start = self.start();
+        let models = start.models(start.choose().await?).await?;
+        let settings = start.settings(&models, start.system()).await;
+        let live = Arc::new(live(host, outer, models));
+        let tools = live.tools()?.iter().map(|tool| tool.name.clone()).collect();
+        let budget = Arc::new(TaskBudget::new(&settings));
+        let clock = TaskClock::start(settings.max_time, live.waited());
+        Ok(Delegator::new(live, settings, tools, budget, clock, self.desk.at_once))
+    }
+
+    fn start(&self) -> AgentStart<'_> {
+        let provider = &self.config.config.agent.delegate.provider;
+        AgentStart {
+            config: &self.config,
+            folders: &self.folders,
+            directory: &self.directory,
+            model: Some(provider.as_str()).filter(|provider| !provider.is_empty()),
+            session: None,
+            phase: Phase::Executor,
+            front_end: self.front_end,
+            instructions: &[],
+        }
+    }
+
+    /// The other agent, and its session's ID.
+    async fn agent(
+        &self,
+        host: Arc<Host>,
+        outer: &OuterCall,
+        delegator: &Delegator,
+        depth: u64,
+        allowed: AllowedCalls,
+        time: Duration,
+    ) -> Result<(Agent, String), AgentError> {
+        let given = &delegator.settings;
+        let system = match delegator.outside.depth {
+            0 => format!("{}\n\n{SYSTEM}", given.system),
+            // It was told already.
+            _ => given.system.clone(),
+        };
+        let (models, settings) = match self.config.config.agent.delegate.provider.is_empty() {
+            true => {
+                let settings = AgentSettings { system, ..given.clone() };
+                (delegator.outside.models.clone(), settings)
+            }
+            false => {
+                let start = self.start();
+                let chosen: ChosenModel = start.choose().await?;
+                let models = start.models(chosen).await?;
+                let system = models.model.endpoint().hide_keys(&system);
+                let settings = start.settings(&models, system).await;
+                (models, settings)
+            }
+        };
+        let left = delegator.time_left().unwrap_or_default();
+        let settings = AgentSettings { max_time: time.min(left), ..settings };
+        let store = SessionStore::new(&self.folders);
+        let limit = self.config.config.agent.session_mib.get() * 1024 * 1024;
+        let made = tokio::task::spawn_blocking(move || store.create(limit)).await;
+        let (file, id) =
+            made.map_err(|error| berth_core::HostError::Engine(error.to_string()))??;
+        let at = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let began = Began {
+            version: 1,
+            id: id.clone(),
+            directory: self.directory.display().to_string(),
+            at: at.as_secs(),
+            within: Some(outer.session.name().to_string()),
+        };
+        file.append(&SessionEntry::Began(began)).await?;
+        let live = Live {
+            caller: Some(format!("{NAME} {id}")),
+            depth,
+            allowed: Some(allowed),
+            ..live(host, outer, models)
+        };
+        let agent =
+            Agent::new(settings, Arc::new(live), file, Conversation::default(), Spent::default());
+        Ok((agent, id))
+    }
+}
+
+/// What an agent reaches that works within a call.
+fn live(host: Arc<Host>, outer: &OuterCall, models: AskedModels) -> Live {
+    let approver = outer.approver.clone().unwrap_or_else(|| Arc::new(NobodyAsks));
+    Live {
+        host,
+        session: outer.session.clone(),
+        caller: outer.caller.clone(),
+        depth: 0,
+        phase: outer.phase,
+        trust: outer.trust,
+        allowed: None,
+        models,
+        approver: Arc::new(MeasuringApprover::new(approver)),
+    }
+}
+
+/// The names of the tools that a sub-agent may call: those of its agent, of which the call may
+/// name some.
+fn chosen_tools(
+    host: &Host,
+    delegator: &Delegator,
+    wanted: Option<&[String]>,
+    may_hand_on: bool,
+) -> Result<BTreeSet<String>, Failure> {
+    let mut tools = delegator.tools.clone();
+    if let Some(wanted) = wanted {
+        let mut chosen = BTreeSet::new();
+        for name in wanted {
+            let full = host.tool(name).map(|tool| tool.name.clone());
+            let Some(full) = full.filter(|full| tools.contains(full)) else {
+                let message = format!("`{}` isn't one of your tools", cut(name, 64));
+                return Err(Failure::new(Category::InvalidParameters, message)
+                    .with_suggestion("Name tools of your own, or leave `tools` out."));
+            };
+            chosen.insert(full);
+        }
+        tools = chosen;
+    }
+    if !may_hand_on {
+        tools.remove(NAME);
+    }
+    Ok(tools)
+}
+
+/// What its agent is told.
+fn answer(ending: &TaskEnd, text: String) -> Outcome {
+    let (code, what) = match ending.kind {
+        EndKind::Done => return Ok(Output::text(text)),
+        EndKind::Cancelled => return Err(cancelled()),
+        EndKind::GaveUp => ("gave_up", "the other agent gave up"),
+        EndKind::Denied => ("denied", "the other agent was denied what it needed"),
+        EndKind::Budget => ("budget", "the other agent reached a limit"),
+        EndKind::Error => ("model", "the other agent failed"),
+    };
+    let message = match ending.reason.is_empty() {
+        true => what.to_owned(),
+        false => format!("{what}: {}", ending.reason),
+    };
+    let mut failure = failed(&message).with_code(code);
+    if !text.trim().is_empty() {
+        failure.content = Output::text(text).content;
+    }
+    Err(failure)
+}
+
+fn failed(message: &str) -> Failure {
+    Failure::new(Category::PermanentFailure, message)
+}
+
+fn cancelled() -> Failure {
+    Failure::new(Category::Cancelled, "the call was cancelled")
+}
+
+/// No agent could begin.
+fn unable(error: AgentError) -> Failure {
+    failed(&format!("no other agent can work: {error}"))
+}
+
+/// Keeps the last text of an agent, and passes on what it does.
+struct Watcher {
+    events: Arc<dyn Events>,
+    answer: String,
+}
+
+impl RunEvents for Watcher {
+    fn event(&mut self, event: RunEvent) {
+        let message = match event {
+            RunEvent::Answer { text, .. } => {
+                if !text.trim().is_empty() {
+                    self.answer = text;
+                }
+                return;
+            }
+            RunEvent::Call { tool, arguments, .. } => format!("{tool} {arguments}"),
+            RunEvent::Notice { text } => text,
+            _ => return,
+        };
+        let message = neutral_line(cut(&message, MAX_PROGRESS));
+        self.events.progress(Progress { fraction: None, message });
+    }
+}
+
+/// Nobody can be asked.
+struct NobodyAsks;
+
+impl Approver for NobodyAsks {
+    fn ask(&self, _question: Question) -> BoxFuture<'_, Reply> {
+        let why = "nobody can be asked in this call".to_owned();
+        Box::pin(std::future::ready(Reply::Unasked(why)))
+    }
+
+    fn waits(&self) -> bool {
+        false
+    }
+}

@@ -1,0 +1,98 @@
+//! The agents that may hand work to others right now.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Semaphore;
+
+use crate::budget::{TaskBudget, TaskClock};
+use crate::outside::Live;
+use crate::record::Delegated;
+use crate::settings::AgentSettings;
+
+/// An agent that works on a task, as those that it hands work to see it.
+pub(crate) struct Delegator {
+    pub(crate) outside: Arc<Live>,
+    pub(crate) settings: AgentSettings,
+    /// The names of the tools that it may call.
+    pub(crate) tools: BTreeSet<String>,
+    /// What the task may still take.
+    pub(crate) budget: Arc<TaskBudget>,
+    pub(crate) clock: TaskClock,
+    /// For those that work at the same time.
+    pub(crate) places: Semaphore,
+    finished: Mutex<Vec<Delegated>>,
+}
+
+impl Delegator {
+    pub(crate) fn new(
+        outside: Arc<Live>,
+        settings: AgentSettings,
+        tools: BTreeSet<String>,
+        budget: Arc<TaskBudget>,
+        clock: TaskClock,
+        at_once: u64,
+    ) -> Self {
+        let places = Semaphore::new(usize::try_from(at_once).unwrap_or(1));
+        Self { outside, settings, tools, budget, clock, places, finished: Mutex::default() }
+    }
+
+    /// The time that is left for the task. `None`: none is.
+    pub(crate) fn time_left(&self) -> Option<Duration> {
+        self.clock.left(self.outside.waited())
+    }
+
+    /// Another agent has done the work.
+    pub(crate) fn finish(&self, delegated: Delegated) {
+        self.finished.lock().unwrap_or_else(PoisonError::into_inner).push(delegated);
+    }
+
+    /// The work that others have done since the last time that this was asked.
+    pub(crate) fn take_finished(&self) -> Vec<Delegated> {
+        std::mem::take(&mut *self.finished.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// The name of a session, and the agent in it; `None` is the primary one.
+type Key = (String, Option<String>);
+
+/// Those that work right now.
+pub(crate) struct DelegationDesk {
+    /// How many may work for one agent at the same time.
+    pub(crate) at_once: u64,
+    known: Mutex<HashMap<Key, Arc<Delegator>>>,
+}
+
+/// An agent at the desk, until it is dropped.
+pub(crate) struct DeskEntry {
+    desk: Arc<DelegationDesk>,
+    key: Key,
+}
+
+impl DelegationDesk {
+    pub(crate) fn new(at_once: u64) -> Self {
+        Self { at_once, known: Mutex::default() }
+    }
+
+    /// An agent begins with a task.
+    pub(crate) fn enter(self: &Arc<Self>, delegator: &Arc<Delegator>) -> DeskEntry {
+        let Live { session, caller, .. } = &*delegator.outside;
+        let key = (session.name().to_string(), caller.clone());
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.insert(key.clone(), Arc::clone(delegator));
+        DeskEntry { desk: Arc::clone(self), key }
+    }
+
+    /// The agent of a call.
+    pub(crate) fn find(&self, session: &str, caller: Option<&str>) -> Option<Arc<Delegator>> {
+        let key = (session.to_owned(), caller.map(str::to_owned));
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).get(&key).cloned()
+    }
+}
+
+impl Drop for DeskEntry {
+    fn drop(&mut self) {
+        self.desk.known.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.key);
+    }
+}

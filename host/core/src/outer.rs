@@ -1,0 +1,79 @@
+//! Calls that are made in the course of another call: they go on with its session, its origin and
+//! its way to the person.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use berth_catalogue::{CallContext, Tool};
+use berth_contract::CallId;
+use berth_policy::{Phase, Trust};
+
+use crate::approvals::Approver;
+use crate::host::Host;
+use crate::session::Session;
+
+/// What the calls that a running call makes go on with.
+#[derive(Clone)]
+pub struct OuterCall {
+    /// Its session.
+    pub session: Session,
+    /// The agent that made it, unless it was the primary one.
+    pub caller: Option<String>,
+    /// The part of an agent's work that made it.
+    pub phase: Option<Phase>,
+    /// How far its origin is trusted.
+    pub trust: Trust,
+    /// Whether it only reads. Then nothing that it makes may act.
+    pub read_only: bool,
+    /// How a person is asked.
+    pub approver: Option<Arc<dyn Approver>>,
+}
+
+/// The running calls that make others.
+#[derive(Default)]
+pub(crate) struct OuterCalls(Mutex<HashMap<CallId, OuterCall>>);
+
+/// A running call among them, until it is dropped.
+pub(crate) struct OuterCallEntry<'a> {
+    calls: &'a OuterCalls,
+    id: CallId,
+}
+
+impl Drop for OuterCallEntry<'_> {
+    fn drop(&mut self) {
+        self.calls.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.id);
+    }
+}
+
+impl Host {
+    /// What the calls that a running call makes go on with. For a [`Provider`](crate::Provider)
+    /// that [makes calls](crate::Provider::makes_calls): `None` for calls of others, and for calls
+    /// that have ended.
+    pub fn outer_call(&self, id: &CallId) -> Option<OuterCall> {
+        self.outer.0.lock().unwrap_or_else(PoisonError::into_inner).get(id).cloned()
+    }
+
+    /// Enters a call that is about to run, if its provider makes calls.
+    pub(crate) fn enter_outer(
+        &self,
+        context: &CallContext,
+        tool: &Tool,
+        session: &Session,
+        approver: Option<&Arc<dyn Approver>>,
+    ) -> Option<OuterCallEntry<'_>> {
+        if !tool.provider.makes_calls() {
+            return None;
+        }
+        let outer = OuterCall {
+            session: session.clone(),
+            caller: context.caller.clone(),
+            phase: context.phase,
+            trust: context.trust,
+            read_only: !context.acts(),
+            approver: approver.cloned(),
+        };
+        let (calls, id) = (&self.outer, context.id.clone());
+        calls.0.lock().unwrap_or_else(PoisonError::into_inner).insert(id.clone(), outer);
+        Some(OuterCallEntry { calls, id })
+    }
+}
