@@ -239,6 +239,7 @@ fn exact_word_alone_lets_a_call_run() {
         scene.judge.says_text(said);
         assert!(scene.writes(), "{said:?}");
         assert_eq!(scene.decision(), "allow");
+        assert_eq!(scene.judge.asked().len(), 1);
     }
     for said in [
         "",
@@ -261,7 +262,7 @@ fn exact_word_alone_lets_a_call_run() {
     ] {
         scene.judge.says_text(said);
         assert!(!scene.writes(), "{said:?}");
-        assert_eq!(scene.judge.asked().len(), if said.is_empty() { 3 } else { 1 }, "{said:?}");
+        assert_eq!(scene.judge.asked().len(), 1, "{said:?}");
         assert!(scene.decision().starts_with("deny: "), "{said:?}: {}", scene.decision());
     }
     let call = json!({ "tool_calls": [{ "index": 0, "id": "c", "type": "function",
@@ -490,7 +491,7 @@ fn project_neither_weakens_nor_starts_reviews() {
     fs::write(scene.cli.work().join("berth.toml"), &project).expect("a file is written");
     assert!(!scene.writes());
     let [request] = &scene.judge.asked()[..] else { panic!("one request") };
-    assert!(request.contains(POLICY) && !request.contains("Everything"), "{request}");
+    assert!(request.contains(POLICY) && !request.contains("is allowed"), "{request}");
     scene.judge.says(Says::Http(Vec::new()));
     assert!(!scene.writes(), "it still fails closed");
     assert_eq!(other.asked(), [""; 0]);
@@ -730,9 +731,7 @@ fn review_that_hangs_ends_with_its_time_and_with_its_call() {
         }
         assert_eq!((*lock(&counts), *lock(&acting.0)), ([3, 3], 0));
         // Many at once wait for a place, and each has its time.
-        let many: Vec<_> = (0..40).map(|_| brief.call(act())).collect();
         let mut running = tokio::task::JoinSet::new();
-        drop(many);
         let brief = Arc::new(brief);
         for _ in 0..40 {
             let brief = Arc::clone(&brief);
