@@ -64,6 +64,7 @@ mod reload;
 mod remedies;
 mod requests;
 mod retry;
+mod review;
 mod secrets;
 mod server_import;
 mod server_offers;

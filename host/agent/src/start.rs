@@ -4,10 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use berth_choice::{ChosenModel, choose_model};
-use berth_core::config::{Folders, Loaded, Prices, ProviderSettings, TextTools, ThinkingEffort};
+use berth_choice::{ChosenModel, choose_model, thinking_level};
+use berth_core::config::{Folders, Loaded, Prices, ProviderSettings, TextTools};
 use berth_core::{Approver, Host, HostError, Phase, Session, Trust};
-use berth_models::ThinkingLevel;
 
 use crate::agent::Agent;
 use crate::conversation::Conversation;
@@ -211,13 +210,7 @@ impl AgentStart<'_> {
             system,
             context_tokens,
             max_output: most.min(quarter),
-            thinking: match provider.thinking {
-                ThinkingEffort::Default => ThinkingLevel::Usual,
-                ThinkingEffort::Off => ThinkingLevel::Off,
-                ThinkingEffort::Low => ThinkingLevel::Effort("low".to_owned()),
-                ThinkingEffort::Medium => ThinkingLevel::Effort("medium".to_owned()),
-                ThinkingEffort::High => ThinkingLevel::Effort("high".to_owned()),
-            },
+            thinking: thinking_level(provider.thinking),
             native_tools: provider.native_tools,
             is_local: chosen.endpoint().is_local(),
             lenient_text: agent.text_tools == TextTools::Lenient

@@ -43,6 +43,9 @@ pub struct CallRecord<'a> {
     pub decision: Option<&'a Decision>,
     /// Who approved it and for how long.
     pub approval: Option<(&'a str, &'a str)>,
+    /// What came of its review by a model: `allow`, `deny: REASON` or `error: MESSAGE`. `None`: no
+    /// model was to judge it.
+    pub review: Option<&'a str>,
     /// The session's name.
     pub session: &'a str,
     /// The agent that calls, unless it is the primary one.
@@ -504,6 +507,9 @@ fn call(line: &mut Line<'_>, record: &CallRecord<'_>, front_end: &str) {
     if let Some((by, scope)) = record.approval {
         line.plain("approved_by", by, NAME);
         line.word("approval_scope", scope);
+    }
+    if let Some(review) = record.review {
+        line.text("adversarial_policy_decision", review, TEXT);
     }
     line.text("session", record.session, NAME);
     if let Some(caller) = record.caller {

@@ -3,10 +3,12 @@
 use std::path::Path;
 use std::time::Duration;
 
-use berth_core::config::{Folders, Loaded, ModelFormat, ProviderSettings, dotted_name};
+use berth_core::config::{
+    Folders, Loaded, ModelFormat, ProviderSettings, ThinkingEffort, dotted_name,
+};
 use berth_core::{HostError, door};
 use berth_egress::read;
-use berth_models::{ModelClient, ModelEndpoint, ModelKey, WireFormat};
+use berth_models::{ModelClient, ModelEndpoint, ModelKey, ThinkingLevel, WireFormat};
 use berth_policy::egress::Placement;
 use http::{HeaderName, HeaderValue};
 
@@ -108,6 +110,17 @@ async fn provider(
         Some(Placement::Query { .. }) | None => key,
     };
     Ok(provider.key(key).context(context(settings)))
+}
+
+/// How much a model thinks, as its provider's table has it.
+pub fn thinking_level(effort: ThinkingEffort) -> ThinkingLevel {
+    match effort {
+        ThinkingEffort::Default => ThinkingLevel::Usual,
+        ThinkingEffort::Off => ThinkingLevel::Off,
+        ThinkingEffort::Low => ThinkingLevel::Effort("low".to_owned()),
+        ThinkingEffort::Medium => ThinkingLevel::Effort("medium".to_owned()),
+        ThinkingEffort::High => ThinkingLevel::Effort("high".to_owned()),
+    }
 }
 
 fn context(settings: &ProviderSettings) -> Option<u64> {

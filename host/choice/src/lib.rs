@@ -5,7 +5,7 @@ mod error;
 mod local;
 mod model;
 
-pub use choose::choose_model;
+pub use choose::{choose_model, thinking_level};
 pub use error::ChoiceError;
 pub use local::{LocalServer, find_local_servers};
 pub use model::ChosenModel;

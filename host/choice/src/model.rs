@@ -4,11 +4,15 @@ use std::time::Duration;
 
 use berth_core::CancellationToken;
 use berth_models::{
-    ListedModel, ModelAnswer, ModelClient, ModelEndpoint, ModelError, ModelEvent, Turn,
+    AnswerTimes, ListedModel, ModelAnswer, ModelClient, ModelEndpoint, ModelError, ModelEvent,
+    Turn, WireCaps,
 };
 
 /// How long a provider has for the list of its models.
 const LIST: Duration = Duration::from_secs(30);
+
+/// Bytes of a short answer. Some formats repeat the request in its last event.
+const SHORT: usize = 256 << 10;
 
 /// A provider and its model, ready to be asked.
 #[derive(Clone, Debug)]
@@ -31,6 +35,22 @@ impl ChosenModel {
         cancel: &CancellationToken,
     ) -> Result<ModelAnswer, ModelError> {
         self.client.ask(&self.provider, turn, on_event, cancel).await
+    }
+
+    /// The same for short answers, which have to be whole within `time`. Nothing of the provider's
+    /// table makes the time shorter.
+    #[must_use]
+    pub fn for_short_answers(mut self, time: Duration) -> Self {
+        self.client.times = AnswerTimes { first: time, idle: time, total: time };
+        self.client.caps = WireCaps {
+            event: SHORT,
+            arguments: SHORT,
+            answer: SHORT,
+            stream: 4 * SHORT as u64,
+            blocks: 64,
+            calls: 4,
+        };
+        self
     }
 
     /// Where and how it is asked, with its key.

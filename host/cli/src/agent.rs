@@ -70,10 +70,11 @@ fn within(
 async fn make(options: &Options, around: &Surroundings<'_>) -> Result<Host, HostError> {
     let (folders, loaded): (Folders, Loaded) = (around.folders.clone(), around.config.clone());
     let telemetry = Telemetry::from_config(&loaded, &folders)?;
-    let builder = host::builder(options, folders, loaded, &Servers::new(around.front_end))?;
+    let front_end = around.front_end;
+    let builder = host::builder(options, folders, loaded, &Servers::new(front_end), front_end)?;
     let builder =
         around.delegates.iter().fold(builder, |builder, it| builder.provider(Arc::clone(it) as _));
-    let host = host::observed(builder.front_end(around.front_end), telemetry).build().await?;
+    let host = host::observed(builder, telemetry).build().await?;
     host.ready().await;
     Ok(host)
 }

@@ -29,6 +29,9 @@ pub(crate) fn run(arguments: &DoctorArguments, options: &Options) -> Result<Exit
         && let Ok(loaded) = config::load(&folders, &options.inputs()?)
     {
         report.add("Servers", berth_servers::findings(&loaded, &folders));
+        let directory = config::working_directory()?;
+        let findings = berth_review::findings(&loaded, &folders, &directory);
+        report.add("Review", host::block_on(async { Ok(findings.await) })?);
     }
     if arguments.json {
         writeln!(io::stdout().lock(), "{:#}", object(&report))?;

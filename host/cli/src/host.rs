@@ -7,6 +7,7 @@ use berth_core::config::{self, Folders, Loaded, Project, ProjectTrust};
 use berth_core::text::counted;
 use berth_core::{Builtin, Host, HostBuilder, HostError};
 use berth_export::Telemetry;
+use berth_review::ModelReviewer;
 use berth_servers::Servers;
 use tokio::runtime::Builder;
 
@@ -106,9 +107,8 @@ pub(crate) async fn build(
     loaded: Loaded,
     front_end: &'static str,
 ) -> Result<Host, HostError> {
-    let builder = builder(options, folders, loaded, &Servers::new(front_end))?;
-    let builder = builder.front_end(front_end).load_in_background();
-    let host = start(builder).await?;
+    let builder = builder(options, folders, loaded, &Servers::new(front_end), front_end)?;
+    let host = start(builder.load_in_background()).await?;
     progress::show(host.ready(), || progress::loading(&host.loading())).await;
     Ok(host)
 }
@@ -127,9 +127,10 @@ pub(crate) async fn build_for_call(
     let is_needed = |builtin: &&Builtin| for_model || replaced || builtin.name != FILTERS;
     let needed: Vec<Builtin> = berth_builtins::all().iter().filter(is_needed).copied().collect();
     let telemetry = Telemetry::from_config(&loaded, &folders)?;
-    let builder = with(options, folders, loaded, &Servers::new("berth call"), Some(tool), &needed)?;
-    let builder = builder.front_end("berth call").only_for(tool);
-    start(observed(builder, telemetry)).await
+    let front_end = "berth call";
+    let servers = Servers::new(front_end);
+    let builder = with(options, folders, loaded, &servers, front_end, Some(tool), &needed)?;
+    start(observed(builder.only_for(tool), telemetry)).await
 }
 
 /// With traces and metrics of its calls, if they are sent.
@@ -144,14 +145,16 @@ async fn start(builder: HostBuilder) -> Result<Host, HostError> {
     progress::show(builder.build(), || "loading plugins: new ones are compiled once".into()).await
 }
 
-/// The builder of the host. `servers`: those of this process, which may run already.
+/// The builder of the host. `servers`: those of this process, which may run already. `front_end`:
+/// the command, for the record.
 pub(crate) fn builder(
     options: &Options,
     folders: Folders,
     loaded: Loaded,
     servers: &Servers,
+    front_end: &'static str,
 ) -> Result<HostBuilder, HostError> {
-    with(options, folders, loaded, servers, None, berth_builtins::all())
+    with(options, folders, loaded, servers, front_end, None, berth_builtins::all())
 }
 
 fn with(
@@ -159,12 +162,22 @@ fn with(
     folders: Folders,
     loaded: Loaded,
     servers: &Servers,
+    front_end: &'static str,
     tool: Option<&str>,
     builtins: &[Builtin],
 ) -> Result<HostBuilder, HostError> {
     let directory = config::working_directory()?;
     let servers = servers.providers(&loaded, &folders, &directory, tool)?;
-    let builder = Host::builder().config(loaded).folders(folders).working_directory(directory);
+    let reviewer = ModelReviewer::from_config(&loaded, &folders, &directory, front_end);
+    let builder = Host::builder()
+        .config(loaded)
+        .folders(folders)
+        .working_directory(directory)
+        .front_end(front_end);
+    let builder = match reviewer {
+        Some(reviewer) => builder.reviewer(Arc::new(reviewer)),
+        None => builder,
+    };
     let builder = servers.into_iter().fold(builder, HostBuilder::provider);
     Ok(options
         .plugin

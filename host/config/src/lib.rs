@@ -47,18 +47,18 @@ pub use berth_migration::Migration;
 pub use berth_policy::files::OwnFolder;
 pub use berth_presets as presets;
 pub use berth_settings::{
-    Agent, AllowedPath, AllowedPlugin, Amount, Approvals, ArgumentPart, ArgumentTest, Audit,
-    Authorization, Autonomy, BUILT_IN_FILTERS, Bounded, Config, Dependencies, DependencyRule,
-    FileTools, FilterSecurity, Filters, HeaderName, HostGrant, InstallKey, Installing,
-    InstanceLifetime, JobSettings, Keyring, Limits, Mcp, McpApprovals, McpOauth, McpServer, Method,
-    ModelFormat, Network, NetworkGrant, OAuth, OnFailure, OtherDomains, Overflow, PathAccess,
-    PathGlob, PathPrefix, PermissionAction, PermissionRule, Plugin, PluginFolder, PluginLimits,
-    PluginSettings, PolicyAccess, PolicyEffect, PolicyPhase, PolicyRule, PolicyRules, Prefix,
-    PresetName, Prices, ProcessLimits, ProviderSettings, QueryName, Ratio, Redaction, Reload,
-    ResultCache, Retry, SandboxMode, Secret, Serve, Sha256, Shell, Structured, Tafc, TextTools,
-    ThinkingEffort, Tools, TrustLevel, Undo, UrlScheme, VariableName, Web, WithoutProxy,
-    WrittenExpression, WrittenHost, WrittenPattern, WrittenPrivateHosts, WrittenProgram,
-    WrittenProxy, WrittenSecretHost,
+    AdversarialPolicy, Agent, AllowedPath, AllowedPlugin, Amount, Approvals, ArgumentPart,
+    ArgumentTest, Audit, Authorization, Autonomy, BUILT_IN_FILTERS, Bounded, Config, Dependencies,
+    DependencyRule, FileTools, FilterSecurity, Filters, HeaderName, HostGrant, InstallKey,
+    Installing, InstanceLifetime, JobSettings, Keyring, Limits, MAX_POLICIES, Mcp, McpApprovals,
+    McpOauth, McpServer, Method, ModelFormat, Network, NetworkGrant, OAuth, OnFailure,
+    OnReviewDenial, OtherDomains, Overflow, PathAccess, PathGlob, PathPrefix, PermissionAction,
+    PermissionRule, Plugin, PluginFolder, PluginLimits, PluginSettings, PolicyAccess, PolicyEffect,
+    PolicyPhase, PolicyRule, PolicyRules, PolicySentence, Prefix, PresetName, Prices,
+    ProcessLimits, ProviderSettings, QueryName, Ratio, Redaction, Reload, ResultCache, Retry,
+    SandboxMode, Secret, Serve, Sha256, Shell, Structured, Tafc, TextTools, ThinkingEffort, Tools,
+    TrustLevel, Undo, UrlScheme, VariableName, Web, WithoutProxy, WrittenExpression, WrittenHost,
+    WrittenPattern, WrittenPrivateHosts, WrittenProgram, WrittenProxy, WrittenSecretHost,
 };
 pub use ceiling::check_ceiling;
 pub use describe::{KeyDescription, TableDescription, describe};

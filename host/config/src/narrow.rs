@@ -104,7 +104,7 @@ pub(super) fn trusted(proposed: &[Leaf], narrowed: Vec<Leaf>, base: &Loaded) -> 
     let current = serde_json::to_value(&base.config).unwrap_or_default();
     let whole = proposed.iter().filter(|leaf| !adds(leaf)).map(|leaf| {
         let mut leaf = leaf.clone();
-        if let (Some(Narrowing::Denials(_)), Some(items)) =
+        if let (Some(Narrowing::Denials(_) | Narrowing::InCeiling(Narrowing::Adds)), Some(items)) =
             (rule(&leaf.path), leaf.value.as_array_mut())
         {
             // The file's rules come before the operator's.
@@ -237,12 +237,10 @@ impl Comparison<'_> {
             // A leaf is a table only if the table is empty.
             Narrowing::Table(_) | Narrowing::Named(_) | Narrowing::Each(_) => Outcome::default(),
             Narrowing::Smaller => return self.smaller(0.0),
-            Narrowing::SmallerInCeiling if self.narrower == Narrower::Ceiling => {
-                return self.smaller(0.0);
+            Narrowing::InCeiling(rule) if self.narrower == Narrower::Ceiling => {
+                return self.apply(*rule);
             }
-            Narrowing::SmallerInCeiling => {
-                Outcome::ignored("it would remove what other directories have")
-            }
+            Narrowing::InCeiling(_) => Outcome::ignored("only your own configuration can set it"),
             Narrowing::SmallerOrAutomatic => return self.smaller(concurrency(0) as f64),
             Narrowing::SmallerOrUnbounded => return self.smaller(f64::INFINITY),
             Narrowing::OnlyFalse => self.only(false),

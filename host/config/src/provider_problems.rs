@@ -1,4 +1,4 @@
-//! What can't be right in a table of `[providers]`, and in `[agent]`.
+//! What can't be right in a table of `[providers]`, and in the keys that name one.
 
 use std::collections::BTreeSet;
 
@@ -23,23 +23,24 @@ impl Loaded {
             let table = format!("providers.{}", dotted_name(name));
             Some(Problem::new(self.source_below(&table), message))
         });
-        let agent = &self.config.agent;
+        let (agent, review) = (&self.config.agent, &self.config.tools.adversarial_policy);
         let named = [
-            ("provider", &agent.provider),
-            ("compress_provider", &agent.compress_provider),
-            ("parameter_reformat_provider", &agent.parameter_reformat_provider),
+            ("agent", "provider", &agent.provider),
+            ("agent", "compress_provider", &agent.compress_provider),
+            ("agent", "parameter_reformat_provider", &agent.parameter_reformat_provider),
+            ("tools.adversarial_policy", "provider", &review.provider),
         ];
         let unknown = named
             .into_iter()
-            .filter(|(_, name)| !name.is_empty() && !providers.contains_key(*name));
-        let of_agent = unknown.map(|(key, name)| {
+            .filter(|(.., name)| !name.is_empty() && !providers.contains_key(*name));
+        let of_names = unknown.map(|(table, key, name)| {
             let message = format!(
-                "[agent] {key} is `{0}`, but there is no [providers.{0}]",
+                "[{table}] {key} is `{0}`, but there is no [providers.{0}]",
                 neutral_line(name)
             );
-            Problem::new(self.source_below(&format!("agent.{key}")), message)
+            Problem::new(self.source_below(&format!("{table}.{key}")), message)
         });
-        of_providers.chain(of_agent).collect()
+        of_providers.chain(of_names).collect()
     }
 }
 

@@ -36,6 +36,8 @@ pub(crate) struct ApprovalStep<'a> {
     pub(crate) session: &'a Session,
     /// The decision of the gates: the call needs approval.
     pub(crate) decision: &'a Decision,
+    /// What came of its review by a model.
+    pub(crate) review: Option<&'a str>,
 }
 
 impl ApprovalStep<'_> {
@@ -56,7 +58,7 @@ impl ApprovalStep<'_> {
         let seen = self.check_preview(preview::preview(context).await)?;
         let before = seen.as_ref().map(|seen| seen.before);
         let settled = seen.as_ref().and_then(|seen| seen.settled);
-        let fingerprint = Fingerprint::for_call(context, before.as_ref());
+        let fingerprint = self.fingerprint(before.as_ref());
         let of_hosts = self.fingerprint_of_hosts();
         if let Some(by) = self.earlier_approval([Some(fingerprint), of_hosts])? {
             return Ok(Approval { by, scope: Scope::Session });
@@ -79,7 +81,7 @@ impl ApprovalStep<'_> {
                 "the call was cancelled while a person was asked",
             ));
         };
-        let record = call_record(context, Some(self.decision), None);
+        let record = call_record(context, Some(self.decision), None, self.review);
         let (scope, by) = match reply {
             Reply::Yes { scope, by } => (scope, by),
             Reply::No { by, reason } => {
@@ -96,7 +98,7 @@ impl ApprovalStep<'_> {
                 let lasting =
                     Duration::from_secs(self.asking.config().config.approvals.expire_secs.get());
                 // The call would change nothing if it was made already, so that is approved too.
-                let again = settled.map(|file| Fingerprint::for_call(context, Some(&file)));
+                let again = settled.map(|file| self.fingerprint(Some(&file)));
                 let changed = self.session.change(|state| {
                     for fingerprint in [Some(fingerprint), again, of_hosts].into_iter().flatten() {
                         state.approve(fingerprint, &by, SystemTime::now(), lasting);
@@ -119,9 +121,27 @@ impl ApprovalStep<'_> {
         let before =
             self.check_preview(preview::of_blocking(self.context))?.map(|seen| seen.before);
         self.earlier_approval([
-            Some(Fingerprint::for_call(self.context, before.as_ref())),
+            Some(self.fingerprint(before.as_ref())),
             self.fingerprint_of_hosts(),
         ])
+    }
+
+    /// What an approval is bound to. After a model's denial it is another one: an approval that was
+    /// given before doesn't count.
+    fn fingerprint(&self, file: Option<&[u8; 32]>) -> Fingerprint {
+        let call = Fingerprint::for_call(self.context, file);
+        if self.decision.gate == Gate::Review { call.after_review() } else { call }
+    }
+
+    /// The decision as the person sees it. The agent never sees a model's reason.
+    fn shown_decision(&self) -> Decision {
+        let mut decision = self.decision.clone();
+        if decision.gate == Gate::Review
+            && let Some(reason) = self.review.and_then(|review| review.strip_prefix("deny: "))
+        {
+            decision.rule = format!("{}: {reason}", decision.rule).into();
+        }
+        decision
     }
 
     /// The change that the call would make, if it can be shown.
@@ -229,8 +249,13 @@ impl ApprovalStep<'_> {
             arguments: (*context.arguments).clone(),
             attachments: context.attachments.iter().map(fingerprint::attached).collect(),
             preview: seen.map(|seen| seen.preview),
-            decision: self.decision.clone(),
-            always: always::proposal(context, config).await,
+            decision: self.shown_decision(),
+            always: match self.decision.gate {
+                Gate::Review => {
+                    Always::Unavailable("no rule changes what a model denies".to_owned())
+                }
+                _ => always::proposal(context, config).await,
+            },
         }
     }
 

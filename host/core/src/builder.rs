@@ -26,6 +26,7 @@ use crate::jobs::{self, HostJobs};
 use crate::outer::OuterCalls;
 use crate::programs;
 use crate::retry::Retry;
+use crate::review::{CallReviewer, Reviews};
 use crate::session::Session;
 use crate::undo::{Undo, UndoTool};
 
@@ -64,6 +65,7 @@ pub struct HostBuilder {
     loading: Loading,
     front_end: Option<Cow<'static, str>>,
     observer: Option<Arc<dyn CallObserver>>,
+    reviewer: Option<Arc<dyn CallReviewer>>,
     jobs: Option<Arc<HostJobs>>,
 }
 
@@ -182,6 +184,15 @@ impl HostBuilder {
     #[must_use]
     pub fn observer(mut self, observer: Arc<dyn CallObserver>) -> Self {
         self.observer = Some(observer);
+        self
+    }
+
+    /// Who judges calls, if `[tools.adversarial_policy]` is enabled: `berth-review` asks a model of
+    /// the configuration. By default nobody does, and with that table each call that it doesn't
+    /// exempt is refused.
+    #[must_use]
+    pub fn reviewer(mut self, reviewer: Arc<dyn CallReviewer>) -> Self {
+        self.reviewer = Some(reviewer);
         self
     }
 
@@ -358,6 +369,7 @@ impl HostBuilder {
             session: Session::new(format!("process {}", std::process::id())),
             governor,
             asking,
+            reviews: Reviews::new(self.reviewer),
             audit,
             shaping,
             results,

@@ -49,10 +49,12 @@ pub enum GateAnswer {
     Nothing,
     /// Unknown, since an earlier gate refuses what it would look at.
     Unknown,
+    /// A model decides, which isn't asked now: which one, and by what.
+    Unasked(String),
 }
 
 /// The gates that look at what a call acts on, and so come after [`Gate::Grants`].
-const AFTER_GRANTS: [Gate; 12] = [
+const AFTER_GRANTS: [Gate; 13] = [
     Gate::Ceiling,
     Gate::Policy,
     Gate::Authorization,
@@ -63,13 +65,14 @@ const AFTER_GRANTS: [Gate; 12] = [
     Gate::Hosts,
     Gate::Trust,
     Gate::Dependencies,
+    Gate::Review,
     Gate::Quota,
     Gate::Rate,
 ];
 
 impl Host {
     /// Says what would happen to a call, and why: every gate is asked as by [`call`](Self::call),
-    /// and nothing else happens. Nobody is asked, and nothing runs, counts against a quota or is
+    /// and nothing else happens. Neither a person nor a model is asked, and nothing runs, counts against a quota or is
     /// recorded.
     ///
     /// The result is true for this moment: files, rules and the session can change before the call
@@ -79,7 +82,7 @@ impl Host {
         let mut gates = Vec::new();
         let (outcome, approved_by) = match self.look_at(&mut context, &session, &mut gates) {
             Ok(decision) if decision.verdict == Verdict::Ask => {
-                match self.approval_step(&context, &session, &decision).find_earlier() {
+                match self.approval_step(&context, &session, &decision, None).find_earlier() {
                     Ok(by) => (Ok(decision), by),
                     Err(failure) => (Err(failure), None),
                 }
@@ -153,6 +156,15 @@ impl Host {
         let blocked = dependencies::check(&rules, &catalogue, context, session)
             .unwrap_or_else(|error| Some(dependencies::unknown_decision(&error)));
         say(gates, Gate::Dependencies, blocked);
+        let said = match rules.review.as_ref().filter(|review| !review.exempts(context)) {
+            None => GateAnswer::Nothing,
+            Some(_) if deciding(gates).verdict == Verdict::Deny => GateAnswer::Unknown,
+            Some(review) => match self.reviews.missing(review) {
+                Some(missing) => GateAnswer::Rule(missing),
+                None => GateAnswer::Unasked(review.describe()),
+            },
+        };
+        gates.push(GateCheck { gate: Gate::Review, said });
         let counted = rules.counting.look(session, context.acts());
         for gate in [Gate::Quota, Gate::Rate] {
             say(gates, gate, counted.clone().filter(|decision| decision.gate == gate));

@@ -9,6 +9,7 @@ use berth_contract::{Definition, HostError};
 use berth_policy::{Decision, Dependencies, Policy, ReachedPaths, Switches, Verdict};
 
 use crate::counting::{QuotaCounter, QuotaRefusal, QuotaReservation};
+use crate::review::ReviewRules;
 use crate::session::Session;
 
 /// Decides on calls. Its rules are exchanged as a whole.
@@ -27,6 +28,8 @@ pub(crate) struct Rules {
     /// Whether commands begin with what earlier ones of their session left.
     pub(crate) carries_state: bool,
     pub(crate) dependencies: Option<Dependencies>,
+    /// `None`: no call is judged by a model.
+    pub(crate) review: Option<ReviewRules>,
     pub(crate) counting: QuotaCounter,
 }
 
@@ -44,6 +47,7 @@ impl Rules {
             switches: config.switches(),
             carries_state: config.config.tools.shell.session,
             dependencies: config.dependencies(),
+            review: ReviewRules::from_config(config)?,
             counting: QuotaCounter::from_config(config),
         })
     }

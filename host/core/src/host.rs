@@ -24,6 +24,7 @@ use crate::governor::{Governor, Rules};
 use crate::jobs::HostJobs;
 use crate::outer::OuterCalls;
 use crate::retry::Retry;
+use crate::review::Reviews;
 use crate::session::Session;
 use crate::undo::Undo;
 
@@ -43,6 +44,7 @@ pub struct Host {
     pub(crate) session: Session,
     pub(crate) governor: Arc<Governor>,
     pub(crate) asking: ApprovalDesk,
+    pub(crate) reviews: Reviews,
     pub(crate) audit: Arc<Audit>,
     pub(crate) shaping: Shaper,
     pub(crate) results: Results,
@@ -309,7 +311,7 @@ impl Host {
     }
 
     /// Exchanges the rules for those of a newly loaded configuration: permissions, policies,
-    /// autonomy, trust, disabled tools, quotas and dependencies. It is one exchange: no call is
+    /// autonomy, trust, disabled tools, quotas, dependencies and policies for a reviewer. It is one exchange: no call is
     /// decided by a mix of old and new rules. A decision stays for its call; a call that waits for
     /// approval is decided on once more when the answer comes.
     ///

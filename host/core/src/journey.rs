@@ -20,8 +20,9 @@ use serde_json::{Map, Value};
 
 use crate::approvals::Approver;
 use crate::approve::ApprovalStep;
+use crate::counting::QuotaReservation;
 use crate::dependencies;
-use crate::governor::ReachRules;
+use crate::governor::{ReachRules, Rules};
 use crate::host::{Host, ObservedCall, Request};
 use crate::jobs;
 use crate::record::{DropRecorder, Governance, RunReport, call_record};
@@ -36,8 +37,8 @@ impl Host {
     /// answer is a [`Failure`](crate::Failure).
     ///
     /// The steps, each only if the one before succeeded: the name is resolved, the arguments are
-    /// checked against the tool's schema, the gates decide on what the call acts on, a person
-    /// approves it if the rules want that, and the tool runs within its limits. The result, a
+    /// checked against the tool's schema, the gates decide on what the call acts on, a model
+    /// judges it and a person approves it if the rules want that, and the tool runs within its limits. The result, a
     /// refusal as well as an output, is shaped and recorded before it leaves.
     ///
     /// Cancelling [`Request::cancel`] ends the call with
@@ -214,6 +215,7 @@ impl Host {
                     context,
                     governance.decision.as_ref(),
                     governance.approval.as_ref(),
+                    governance.review.as_deref(),
                 ))
                 .await?;
             steps.finish_step("intent");
@@ -311,7 +313,8 @@ impl Host {
             };
             run.snapshot = None;
             governance.decision = Some(decision.clone());
-            let step = self.approval_step(context, session, &decision);
+            let review = governance.review.as_deref();
+            let step = self.approval_step(context, session, &decision, review);
             let approver = inputs.approver.as_deref();
             let approval = step.approve(approver, &mut governance.waited, &inputs.cancel).await?;
             governance.approval = Some(approval);
@@ -342,7 +345,8 @@ impl Host {
         }
     }
 
-    /// Decides, and has a person approve if the decision needs it.
+    /// Decides, has a model judge the call if the rules want that, and a person approve it if the
+    /// decision needs it.
     async fn govern(
         &self,
         governance: &mut Governance,
@@ -354,10 +358,17 @@ impl Host {
     ) -> Result<(), Failure> {
         let mut decision = self.decide(governance, context, session, catalogue, false)?;
         steps.finish_step("govern");
+        let rules = self.governor.rules();
+        decision =
+            self.review(governance, context, session, &rules, decision, &inputs.cancel).await?;
+        if rules.review.is_some() {
+            steps.finish_step("review");
+        }
         if decision.verdict == Verdict::Ask {
             // If the future is dropped, the record has this decision.
             governance.decision = Some(decision.clone());
-            let step = self.approval_step(context, session, &decision);
+            let review = governance.review.as_deref();
+            let step = self.approval_step(context, session, &decision, review);
             let approval = step
                 .approve(inputs.approver.as_deref(), &mut governance.waited, &inputs.cancel)
                 .await?;
@@ -365,20 +376,57 @@ impl Host {
             // The rules may have changed meanwhile, and an approval skips the question and nothing
             // else.
             decision = self.decide(governance, context, session, catalogue, true)?;
+            let now = self.governor.rules();
+            if now.generation != rules.generation {
+                let cancel = &inputs.cancel;
+                decision =
+                    self.review(governance, context, session, &now, decision, cancel).await?;
+            }
             steps.finish_step("approve");
         }
         if decision.verdict != Verdict::Allow {
             return Err(refuse(governance, context, decision));
         }
         governance.decision = Some(decision);
-        match self.governor.count(context, session) {
-            Ok(place) => governance.place = place,
-            Err(refused) => {
-                governance.decision = refused.decision.or_else(|| governance.decision.take());
-                return Err(refused.failure);
-            }
-        }
+        governance.place = self.reserve(governance, context, session)?;
         Ok(())
+    }
+
+    /// Reserves the call's place in the quota and rate of its session.
+    fn reserve(
+        &self,
+        governance: &mut Governance,
+        context: &CallContext,
+        session: &Session,
+    ) -> Result<Option<QuotaReservation>, Failure> {
+        self.governor.count(context, session).map_err(|refused| {
+            governance.decision = refused.decision.or_else(|| governance.decision.take());
+            refused.failure
+        })
+    }
+
+    /// The decision after a model has judged the call, if the rules want that. A call that is
+    /// refused anyway is sent to no model.
+    async fn review(
+        &self,
+        governance: &mut Governance,
+        context: &CallContext,
+        session: &Session,
+        rules: &Rules,
+        decision: Decision,
+        cancel: &CancellationToken,
+    ) -> Result<Decision, Failure> {
+        let review = rules.review.as_ref().filter(|review| !review.exempts(context));
+        let Some(review) = review.filter(|_| decision.verdict != Verdict::Deny) else {
+            return Ok(decision);
+        };
+        // If the future is dropped, the record has this decision.
+        governance.decision = Some(decision.clone());
+        // Looks whether there is a place. The call takes it when it is about to run.
+        drop(self.reserve(governance, context, session)?);
+        let reviewed = self.reviews.judge(review, context, cancel).await?;
+        governance.review = Some(reviewed.record);
+        Ok(reviewed.decision.unwrap_or(decision))
     }
 
     /// The decision of the gates. If the dependency state can't be read, the decision of the
@@ -413,9 +461,10 @@ impl Host {
         context: &'a CallContext,
         session: &'a Session,
         decision: &'a Decision,
+        review: Option<&'a str>,
     ) -> ApprovalStep<'a> {
         let Self { asking, audit, governor, lookups, .. } = self;
-        ApprovalStep { asking, audit, governor, lookups, context, session, decision }
+        ApprovalStep { asking, audit, governor, lookups, context, session, decision, review }
     }
 }
 

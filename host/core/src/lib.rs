@@ -124,6 +124,9 @@
 //! A [`Denial`] is complete: the action, the rule, where the rule stands, and the line that would
 //! change it. Only a person can change a rule, so show it to one.
 //!
+//! With `[tools.adversarial_policy]`, a model judges each call before it runs. The program says who
+//! that is ([`HostBuilder::reviewer`]); if nobody is, the calls are refused.
+//!
 //! Calls have limits: by default 30 s, 10 s of processor time, 256 MiB of memory, 1 MiB of
 //! arguments, 8 MiB of answer ([`Limits`]); larger arguments travel as [`Request::attachments`].
 //! Text in an answer holds no characters that steer a terminal.
@@ -257,6 +260,7 @@ mod outer;
 mod programs;
 mod record;
 mod retry;
+mod review;
 mod session;
 pub mod undo;
 
@@ -307,4 +311,5 @@ pub use fingerprint::Fingerprint;
 pub use host::{CallObserver, CountPlugins, FilterState, Host, ObservedCall, Request};
 pub use outer::OuterCall;
 pub use programs::provider_states;
+pub use review::{CallReviewer, ReviewVerdict, ReviewedCall};
 pub use session::Session;

@@ -24,6 +24,8 @@ pub(crate) struct Governance {
     /// `None`: the call didn't reach the gates.
     pub(crate) decision: Option<Decision>,
     pub(crate) approval: Option<Approval>,
+    /// What came of its review by a model, for the record.
+    pub(crate) review: Option<String>,
     /// Time spent waiting for a person.
     pub(crate) waited: Duration,
     /// The rules that say what the call may reach beside what it names.
@@ -72,12 +74,17 @@ impl DropRecorder<'_> {
         outcome: &'r Outcome,
         shape: &'r ShapeReport,
     ) -> OutcomeRecord<'r> {
-        let Governance { decision, approval, waited, .. } = &self.governance;
+        let governance = &self.governance;
         OutcomeRecord {
-            call: call_record(&self.context, decision.as_ref(), approval.as_ref()),
+            call: call_record(
+                &self.context,
+                governance.decision.as_ref(),
+                governance.approval.as_ref(),
+                governance.review.as_deref(),
+            ),
             outcome,
             duration: self.context.started.elapsed(),
-            waited: *waited,
+            waited: governance.waited,
             attempts: self.run.attempts,
             acts: self.context.acts(),
             cached: self.run.cached,
@@ -125,6 +132,7 @@ pub(crate) fn call_record<'a>(
     context: &'a CallContext,
     decision: Option<&'a Decision>,
     approval: Option<&'a Approval>,
+    review: Option<&'a str>,
 ) -> CallRecord<'a> {
     CallRecord {
         id: &context.id,
@@ -135,6 +143,7 @@ pub(crate) fn call_record<'a>(
         attachments: context.attachments.len(),
         decision,
         approval: approval.map(|approval| (&*approval.by, approval.scope.as_str())),
+        review,
         session: &context.session,
         caller: context.caller.as_deref(),
         phase: context.phase,

@@ -20,6 +20,7 @@ use berth_core::{
     Approver, Builtin, CallObserver, CancellationToken, Host, HostError, Request, Session,
 };
 use berth_mcp::{Http, LiveHost, Place, Server, serve_http};
+use berth_review::ModelReviewer;
 use berth_system::watch::FileStamp;
 use serde_json::{Value, json};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
@@ -313,12 +314,20 @@ impl Running {
             Some(Place::Tcp(address)) => Host::builder().listens_on(address),
             _ => Host::builder(),
         };
+        let directory =
+            berth_core::config::working_directory().map_err(|error| error.to_string())?;
+        let front_end = "berth plugin dev";
+        let folders = &self.dev.folders;
+        let builder = match ModelReviewer::from_config(&loaded, folders, &directory, front_end) {
+            Some(reviewer) => builder.reviewer(Arc::new(reviewer)),
+            None => builder,
+        };
         let host = builder
             .config(loaded.clone())
             .builtins(self.dev.builtins)
             .folders(self.dev.folders.clone())
             .only_for(format!("{name}__"))
-            .front_end("berth plugin dev")
+            .front_end(front_end)
             .observer(Arc::new(self.screen.clone()) as Arc<dyn CallObserver>)
             .build()
             .await

@@ -26,12 +26,13 @@ const TEXTS: [(&str, &str, usize); 13] = [
     ("reason", "reason", 1023),
 ];
 
-/// The custom texts `cs1` to `cs6`, with their labels. The hash is `cs1`.
-const CUSTOM: [(&str, &str, &str); 4] = [
+/// The custom texts, with their labels. The hash is `cs1`, the arguments are `cs4`.
+const CUSTOM: [(&str, &str, &str); 5] = [
     ("session", "cs2", "session"),
     ("rule", "cs3", "rule"),
     ("plugin", "cs5", "plugin"),
     ("digest", "cs6", "digest"),
+    ("adversarial_policy_decision", "flexString1", "adversarial_policy_decision"),
 ];
 
 /// Bytes of a custom text.

@@ -58,6 +58,8 @@ pub enum Gate {
     Trust,
     /// `[tools.dependencies]`.
     Dependencies,
+    /// `[tools.adversarial_policy]`: a model that judges calls.
+    Review,
     /// Number of calls of one session.
     Quota,
     /// Number of acting calls in one hour.
@@ -81,6 +83,7 @@ impl Gate {
             Self::Hosts => "hosts",
             Self::Trust => "trust",
             Self::Dependencies => "dependencies",
+            Self::Review => "review",
             Self::Quota => "quota",
             Self::Rate => "rate",
         }

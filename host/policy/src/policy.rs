@@ -32,7 +32,8 @@ use crate::web::Web;
 ///
 /// The first gate that denies decides; else the first that asks; else the first that allows.
 /// [`Gate::Grants`] comes after the blocklist, and is decided when paths are resolved.
-/// Dependencies, quota and rate come last, since they count calls that run.
+/// The others come last: dependencies, a model's review, which is asked only about calls that may
+/// run otherwise, and quota and rate, which count calls that run.
 pub const GATES: [Gate; 10] = [
     Gate::Blocklist,
     Gate::Ceiling,
@@ -226,7 +227,12 @@ impl Policy {
                 self.web.as_ref().and_then(|web| web.decide(action, inputs.is_allowed()))
             }
             Gate::Trust => self.trusted.decide(action),
-            Gate::Switches | Gate::Grants | Gate::Dependencies | Gate::Quota | Gate::Rate => None,
+            Gate::Switches
+            | Gate::Grants
+            | Gate::Dependencies
+            | Gate::Review
+            | Gate::Quota
+            | Gate::Rate => None,
         }
     }
 

@@ -51,7 +51,7 @@ section! {
         /// are read. A file counts after a person has seen it, and again after each change.
         pub instructions: bool = true, Narrowing::OnlyFalse;
         /// Days after the last change for which a session is kept.
-        pub keep_days: Bounded<1, 3650> = Bounded::clamped(90), Narrowing::SmallerInCeiling;
+        pub keep_days: Bounded<1, 3650> = Bounded::clamped(90), Narrowing::InCeiling(&Narrowing::Smaller);
         /// MiB that one session may take.
         pub session_mib: Bounded<1, 4096> = Bounded::clamped(256), Narrowing::Smaller;
     }

@@ -26,6 +26,7 @@ mod policy;
 mod redaction;
 mod result_cache;
 mod retry;
+mod review;
 mod secrets;
 mod serve;
 mod shell;
@@ -69,6 +70,7 @@ pub use policy::{
 pub use redaction::Redaction;
 pub use result_cache::ResultCache;
 pub use retry::Retry;
+pub use review::{AdversarialPolicy, MAX_POLICIES, OnReviewDenial, PolicySentence};
 pub use secrets::{
     HeaderName, Keyring, PathPrefix, Prefix, QueryName, Secret, WrittenSecretHost, is_in_secrets,
 };

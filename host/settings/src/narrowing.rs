@@ -15,9 +15,6 @@ pub enum Narrowing {
     Named(&'static [(&'static str, Narrowing)]),
     /// The smaller number.
     Smaller,
-    /// The smaller number in a ceiling, and nothing in a working directory: with less, what other
-    /// directories have would be removed.
-    SmallerInCeiling,
     /// The smaller number. 0 stands for a number that depends on the machine's processors.
     SmallerOrAutomatic,
     /// The smaller number. 0 stands for no limit.
@@ -46,6 +43,9 @@ pub enum Narrowing {
     Covered(fn(&Value, &Value) -> bool),
     /// Only `"approve"`.
     Approve,
+    /// This rule in a ceiling, and nothing in a working directory: other directories would lose
+    /// what they have, or a repository would write what a model obeys.
+    InCeiling(&'static Narrowing),
     /// Nothing. A table of which only the reader knows the keys, and only the operator's own
     /// configuration can set them.
     Free,

@@ -14,10 +14,10 @@ section! {
         /// Characters of an answer's text. A longer text is cut. 0 means that it is never cut.
         pub threshold: Bounded<0, 100_000_000> = Bounded::clamped(30_000), Narrowing::SmallerOrUnbounded;
         /// Hours that a whole answer is stored.
-        pub retention_hours: Bounded<1, 8760> = Bounded::clamped(168), Narrowing::SmallerInCeiling;
+        pub retention_hours: Bounded<1, 8760> = Bounded::clamped(168), Narrowing::InCeiling(&Narrowing::Smaller);
         /// MiB for all stored answers together; the oldest are removed first. Of one answer, at
         /// most 10 MiB are stored; of the outputs of one command, at most 64 MiB and half of
         /// `max_mib`.
-        pub max_mib: Bounded<1, 1_048_576> = Bounded::clamped(256), Narrowing::SmallerInCeiling;
+        pub max_mib: Bounded<1, 1_048_576> = Bounded::clamped(256), Narrowing::InCeiling(&Narrowing::Smaller);
     }
 }

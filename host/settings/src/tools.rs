@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::narrowing::{Narrowing, section};
 use crate::{
-    Authorization, Bounded, Dependencies, FileTools, Filters, Limits, Overflow, PermissionRule,
-    PolicyRules, Redaction, ResultCache, Retry, Shell, Undo, Web,
+    AdversarialPolicy, Authorization, Bounded, Dependencies, FileTools, Filters, Limits, Overflow,
+    PermissionRule, PolicyRules, Redaction, ResultCache, Retry, Shell, Undo, Web,
 };
 
 section! {
@@ -48,6 +48,8 @@ section! {
         pub policy: PolicyRules, Narrowing::Table(PolicyRules::RULES);
         /// More rules over all tools.
         pub authorization: Authorization, Narrowing::Table(Authorization::RULES);
+        /// A model that judges calls before they run.
+        pub adversarial_policy: AdversarialPolicy, Narrowing::Table(AdversarialPolicy::RULES);
         /// What commands may do, whichever tool runs them, and what the processes of calls see and
         /// use.
         pub shell: Shell, Narrowing::Table(Shell::RULES);

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use super::{Came, Scene};
+use crate::review::Judge;
 
 const FULL: &str = "[tools]\nautonomy = \"full\"\n";
 
@@ -260,4 +261,23 @@ fn results_that_were_cut_are_summarised() {
     scene.cli.configure(&scene.configuration().replace("output = true", "output = false"));
     let came = scene.task(&["summarised: true"]).assert_answer(0, "the cut result");
     assert_eq!(notices(&came), [""; 0]);
+}
+
+#[test]
+fn calls_of_the_agent_are_judged_by_a_model_of_their_own() {
+    let judge = Judge::new("DENY\nthe reason that only people see");
+    let more = format!(
+        "{FULL}[tools.adversarial_policy]\nenabled = true\nprovider = \"judge\"\npolicies = [\"Write nothing.\"]\n{}\n[agent]\nprovider = \"scripted\"\n",
+        judge.provider("judge")
+    );
+    let scene = Scene::new("chat", "", &more);
+    let denied = scene.task(&["writes:"]).ends(3, "");
+    assert!(!scene.work().join("written.txt").exists());
+    assert_eq!(denied.events_of("result")[0]["category"], "policy_blocked", "{:?}", denied.events);
+    let told = scene.bodies().concat();
+    assert!(told.contains("denied it") && !told.contains("only people"), "no reason: {told}");
+    let asked = judge.asked();
+    assert!(!asked.is_empty());
+    assert!(asked.iter().all(|request| !request.contains("writes:")), "no conversation: {asked:?}");
+    assert_eq!(recorded(&scene, "write")["gate"], "review");
 }

@@ -139,6 +139,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("berth-agent", &["berth-choice", "berth-core", "berth-models", "berth-private"]),
     ("berth-choice", &["berth-core", "berth-egress", "berth-models", "berth-policy"]),
     ("berth-run", &["berth-agent", "berth-choice", "berth-core", "berth-models", "berth-terminal"]),
+    ("berth-review", &["berth-choice", "berth-core", "berth-models", "berth-redaction"]),
     ("berth-packaging", &[]),
     (
         "berth-export",
@@ -152,7 +153,7 @@ const EDGES: &[(&str, &[&str])] = &[
         &["berth-bundle", "berth-core", "berth-private", "berth-registry", "berth-signing"],
     ),
     ("berth-terminal", &["berth-core"]),
-    ("berth-dev", &["berth-authoring", "berth-core", "berth-mcp", "berth-system"]),
+    ("berth-dev", &["berth-authoring", "berth-core", "berth-mcp", "berth-review", "berth-system"]),
     (
         "berth-cli",
         &[
@@ -161,6 +162,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "berth-clients",
             "berth-install",
             "berth-registry",
+            "berth-review",
             "berth-signing",
             "berth-run",
             "berth-terminal",

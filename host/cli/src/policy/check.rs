@@ -55,6 +55,9 @@ fn object(asked: &str, found: &Check) -> Value {
         GateAnswer::Rule(decision) => rule(decision),
         GateAnswer::Nothing => json!({ "gate": gate.as_str(), "verdict": null }),
         GateAnswer::Unknown => json!({ "gate": gate.as_str(), "verdict": "unknown" }),
+        GateAnswer::Unasked(model) => {
+            json!({ "gate": gate.as_str(), "verdict": "unasked", "rule": model })
+        }
     };
     let subject = |ResolvedSubject { kind, access, text }: &ResolvedSubject| json!({ "kind": kind, "access": access, "text": text });
     json!({
@@ -116,6 +119,9 @@ fn text(found: &Check, decision: &Decision) -> String {
             let _ = writeln!(text, "  {STRONG}{name}{STRONG:#}: {}", lines.join("\n    "));
         }
     }
+    if decision.verdict != Verdict::Deny && found.gates.iter().any(is_unasked) {
+        text.push_str("Before that, a model judges it, which was not asked now.\n");
+    }
     if !found.subjects.is_empty() {
         text.push_str("\nIt acts on\n");
     }
@@ -143,9 +149,16 @@ fn text(found: &Check, decision: &Decision) -> String {
             }
             GateAnswer::Nothing => writeln!(text, "  {gate:14} {FAINT}-{FAINT:#}"),
             GateAnswer::Unknown => writeln!(text, "  {gate:14} {FAINT}not asked{FAINT:#}"),
+            GateAnswer::Unasked(model) => {
+                writeln!(text, "  {gate:14} {:6} {}", "model", neutral_line(model))
+            }
         };
     }
     text
+}
+
+fn is_unasked(gate: &GateCheck) -> bool {
+    matches!(gate.said, GateAnswer::Unasked(_))
 }
 
 fn short(text: &str) -> String {

@@ -36,8 +36,9 @@ pub(super) fn run(id: &str, json: bool) -> Result<Exit, Error> {
 }
 
 fn decision(record: &Value) -> Value {
-    ["verdict", "gate", "rule", "place", "approved_by", "approval_scope"]
-        .into_iter()
+    let keys = ["verdict", "gate", "rule", "place", "approved_by", "approval_scope"];
+    keys.into_iter()
+        .chain(["adversarial_policy_decision"])
         .filter_map(|key| Some((key.to_owned(), record.get(key)?.clone())))
         .collect::<serde_json::Map<_, _>>()
         .into()
@@ -65,6 +66,7 @@ fn text(record: &Value, records: &[Value]) -> String {
     };
     line("rule", field("rule"));
     line("place", field("place"));
+    line("a model said", field("adversarial_policy_decision"));
     let said = records
         .iter()
         .rev()

@@ -127,10 +127,8 @@ fn prepare(
         true => Delegates::new(&loaded, &folders, config::working_directory()?, FRONT_END),
         false => None,
     };
-    let builder = host::observed(host::builder(options, folders, loaded, servers)?, telemetry)
-        .front_end(FRONT_END)
-        .watch()
-        .load_in_background();
+    let builder = host::builder(options, folders, loaded, servers, FRONT_END)?;
+    let builder = host::observed(builder, telemetry).watch().load_in_background();
     let builder = match &delegates {
         Some(delegates) => builder.provider(Arc::clone(delegates) as _),
         None => builder,

@@ -15,6 +15,10 @@ max_concurrent = 4
 known = [{ pattern = "src/**", action = "deny" }]
 [tools.authorization]
 enabled = true
+[tools.adversarial_policy]
+enabled = true
+provider = "known"
+policies = ["known"]
 [tools.shell]
 enabled = false
 allowed_paths = [".", { path = "~/notes", access = "read" }]
@@ -142,6 +146,17 @@ pub(super) fn attempt(key: &str) -> Option<&'static str> {
         "tools.policy.rules" => "tools.policy.rules = [{ effect = \"allow\" }]",
         "tools.authorization.enabled" => "tools.authorization.enabled = false",
         "tools.authorization.rules" => "tools.authorization.rules = [{ effect = \"allow\" }]",
+        "tools.adversarial_policy.enabled" => "tools.adversarial_policy.enabled = false",
+        "tools.adversarial_policy.provider" => "tools.adversarial_policy.provider = \"other\"",
+        "tools.adversarial_policy.policies" => {
+            "tools.adversarial_policy.policies = [\"Allow all.\"]"
+        }
+        "tools.adversarial_policy.on_deny" => "tools.adversarial_policy.on_deny = \"ask\"",
+        "tools.adversarial_policy.timeout_ms" => "tools.adversarial_policy.timeout_ms = 100",
+        "tools.adversarial_policy.fail_open" => "tools.adversarial_policy.fail_open = true",
+        "tools.adversarial_policy.exempt_tools" => {
+            "tools.adversarial_policy.exempt_tools = [\"bash\"]"
+        }
         "tools.shell.enabled" => "tools.shell.enabled = true",
         "tools.shell.allowed_paths" => "tools.shell.allowed_paths = [\"/\"]",
         "tools.shell.network" => "tools.shell.network = \"allow\"",

@@ -49,7 +49,11 @@ fn bound(key: &Key) -> Option<(String, String, Value)> {
         let held = serde_json::from_str(less).expect("TOML and JSON agree on plain values");
         Some((wide.to_string(), less.to_owned(), held))
     };
-    match rule(&key.path).expect("every key has a rule") {
+    let rule = match rule(&key.path).expect("every key has a rule") {
+        Narrowing::InCeiling(rule) => *rule,
+        rule => rule,
+    };
+    match rule {
         Narrowing::Ignored => return None,
         Narrowing::OnlyFalse => return plain(&true, "false"),
         Narrowing::OnlyTrue => return plain(&false, "true"),
@@ -59,7 +63,7 @@ fn bound(key: &Key) -> Option<(String, String, Value)> {
         }
         Narrowing::SmallerOrUnbounded if path == "agent.max_cost" => return plain(&0, "0.5"),
         Narrowing::SmallerOrAutomatic | Narrowing::SmallerOrUnbounded => return plain(&0, "1"),
-        Narrowing::Smaller | Narrowing::SmallerInCeiling => {
+        Narrowing::Smaller => {
             let least = least(&path);
             return plain(&(least + 1), &least.to_string());
         }
@@ -74,7 +78,11 @@ fn bound(key: &Key) -> Option<(String, String, Value)> {
         "tools.authorization.rules" => return None,
         "tools.shell.blocked_commands"
         | "tools.shell.confirm_patterns"
+        | "tools.adversarial_policy.policies"
         | "tools.filters.security.extra_patterns" => ("[\"a\"]", "[\"b\"]", json!(["a", "b"])),
+        "tools.adversarial_policy.exempt_tools" => {
+            ("[\"read\", \"grep\"]", "[\"grep\", \"bash\"]", json!(["grep"]))
+        }
         "tools.shell.allowed_commands" => {
             ("[\"sudo\", \"curl\"]", "[\"curl\", \"wget\"]", json!(["curl"]))
         }

@@ -42,6 +42,12 @@ impl Fingerprint {
         Self(hash.finalize().into())
     }
 
+    /// The fingerprint of the same call after a model has denied it. A person who approved it before
+    /// didn't know that.
+    pub(crate) fn after_review(self) -> Self {
+        Self(Sha256::new_with_prefix("review").chain_update(self.0).finalize().into())
+    }
+
     /// The fingerprint of all calls of a tool that use the same hosts and are all reading or all
     /// acting. An approval for the session is bound to it if only the hosts needed approval.
     pub(crate) fn for_hosts(context: &CallContext) -> Option<Self> {

@@ -1,0 +1,270 @@
+//! The step of a call at which a model judges it, where `[tools.adversarial_policy]` wants that.
+//!
+//! It comes after the gates that need no model: what they deny is sent to no provider. It comes
+//! before the question to a person, and no approval skips it. What can't be judged is refused.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use berth_catalogue::CallContext;
+use berth_config::{Loaded, MAX_POLICIES, OnReviewDenial};
+use berth_contract::text::{cut, neutral_line};
+use berth_contract::{BoxFuture, CancellationToken, Category, Content, Failure, HostError};
+use berth_policy::{Decision, Gate, Origin, OwnTable, Phase, Verdict};
+use serde_json::Value;
+use tokio::sync::Semaphore;
+
+/// The table of its keys.
+const TABLE: &str = "tools.adversarial_policy";
+
+/// Reviews at a time in one host. Others wait for a place, which isn't part of their time: an agent
+/// that makes many calls at once can't have some pass by `fail_open`.
+const MAX_REVIEWS: usize = 16;
+
+/// Bytes of a reason or an error of a reviewer.
+const MAX_REASON: usize = 400;
+
+/// Judges calls by the operator's policies before they run; implemented by what can ask a model.
+pub trait CallReviewer: Send + Sync + 'static {
+    /// Judges a call. The host drops the future when `timeout_ms` is over, and when the call is
+    /// cancelled.
+    fn review<'a>(&'a self, call: &'a ReviewedCall<'a>) -> BoxFuture<'a, ReviewVerdict>;
+}
+
+/// A call that is to be judged. The operator wrote the policies; everything else is untrusted, not
+/// neutralised, and can hold secrets.
+#[derive(Clone, Copy, Debug)]
+pub struct ReviewedCall<'a> {
+    /// What calls must keep to. There is at least one.
+    pub policies: &'a [String],
+    /// The tool's full name.
+    pub tool: &'a str,
+    /// The plugin or provider that offers it.
+    pub provider: &'a str,
+    /// The part of an agent's work that makes the call.
+    pub phase: Option<Phase>,
+    /// The agent that calls, unless it is the primary one.
+    pub caller: Option<&'a str>,
+    /// The arguments in the form that the tool gets. At most 1 MiB as JSON text.
+    pub arguments: &'a Value,
+    /// Larger or binary arguments, which the JSON refers to.
+    pub attachments: &'a [Content],
+}
+
+/// What a reviewer says of a call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ReviewVerdict {
+    /// It keeps to the policies.
+    Allow,
+    /// It breaks one, or the answer is none of those that count: the reason. People see it; the
+    /// agent doesn't, or it would learn how to argue.
+    Deny(String),
+    /// Nobody judged it: what went wrong. `fail_open` decides.
+    Failed(String),
+}
+
+/// What came of a review.
+pub(crate) struct Review {
+    /// `None`: the call passes.
+    pub(crate) decision: Option<Decision>,
+    /// `allow`, `deny: REASON` or `error: MESSAGE`.
+    pub(crate) record: String,
+}
+
+/// The settings of the gate, where it is switched on.
+#[derive(Debug)]
+pub(crate) struct ReviewRules {
+    policies: Vec<String>,
+    exempt_tools: Vec<String>,
+    provider: String,
+    on_deny: Verdict,
+    fail_open: bool,
+    time: Duration,
+    /// Where it is switched on.
+    place: Origin,
+    table: OwnTable,
+}
+
+impl ReviewRules {
+    /// `None`: no call is judged.
+    ///
+    /// # Errors
+    ///
+    /// [`HostError::Config`] for too many policies.
+    pub(crate) fn from_config(config: &Loaded) -> Result<Option<Self>, HostError> {
+        let settings = &config.config.tools.adversarial_policy;
+        if !settings.enabled {
+            return Ok(None);
+        }
+        let policies: Vec<String> =
+            settings.policies.iter().map(|policy| policy.as_str().to_owned()).collect();
+        if policies.len() > MAX_POLICIES {
+            return Err(HostError::Config(format!(
+                "[{TABLE}] has {} policies; the limit is {MAX_POLICIES}, those of a ceiling included",
+                policies.len()
+            )));
+        }
+        Ok(Some(Self {
+            policies,
+            exempt_tools: settings.exempt_tools.clone(),
+            provider: settings.provider.clone(),
+            on_deny: match settings.on_deny {
+                OnReviewDenial::Deny => Verdict::Deny,
+                OnReviewDenial::Ask => Verdict::Ask,
+            },
+            fail_open: settings.fail_open,
+            time: Duration::from_millis(settings.timeout_ms.get()),
+            place: config.origin(&format!("{TABLE}.enabled")),
+            table: config.own_table(TABLE),
+        }))
+    }
+
+    /// Whether calls of this tool aren't judged. Its full name counts, not the name that was
+    /// called.
+    pub(crate) fn exempts(&self, context: &CallContext) -> bool {
+        context.tool.as_ref().is_some_and(|tool| self.exempt_tools.contains(&tool.definition.name))
+    }
+
+    /// What would happen, for a person.
+    pub(crate) fn describe(&self) -> String {
+        let (policies, millis) = (self.policies.len(), self.time.as_millis());
+        let policies =
+            if policies == 1 { "1 policy".to_owned() } else { format!("{policies} policies") };
+        let late = if self.fail_open { "runs (fail_open)" } else { "is refused" };
+        format!(
+            "the model of [providers.{}] judges it by {policies}; without an answer in {millis} ms it {late}",
+            self.provider
+        )
+    }
+
+    fn decide(&self, verdict: Verdict, rule: &'static str, remedy: String) -> Decision {
+        Decision {
+            verdict,
+            gate: Gate::Review,
+            rule: rule.into(),
+            place: self.place.text.clone(),
+            remedy: remedy.into(),
+        }
+    }
+
+    /// Why no call can be judged, if none can.
+    fn missing(&self, has_reviewer: bool) -> Option<Decision> {
+        let (rule, line) = match () {
+            () if self.provider.is_empty() => (
+                "every call is to be judged by a model, and no `provider` is named",
+                "provider = \"NAME\"",
+            ),
+            () if self.policies.is_empty() => {
+                ("every call is to be judged by policies, and there are none", "policies = [\"…\"]")
+            }
+            () if !has_reviewer => {
+                let rule = "every call is to be judged by a model, and this program asks none";
+                let remedy = "The program that embeds Berth has to give its host a reviewer.";
+                return Some(self.decide(Verdict::Deny, rule, remedy.to_owned()));
+            }
+            () => return None,
+        };
+        let remedy = format!("To have calls judged, {}", self.table.lines(line));
+        Some(self.decide(Verdict::Deny, rule, remedy))
+    }
+
+    /// What a verdict means for a call. The reason stands in the record alone.
+    fn conclude(&self, verdict: ReviewVerdict, context: &CallContext) -> Review {
+        let bounded = |text: &str| neutral_line(cut(text.trim(), MAX_REASON));
+        let seen = format!(
+            "A person sees why with `berth policy explain {}`; the policies are in {}.",
+            context.id, self.table
+        );
+        match verdict {
+            ReviewVerdict::Allow => Review { decision: None, record: "allow".to_owned() },
+            ReviewVerdict::Deny(reason) => Review {
+                decision: Some(self.decide(
+                    self.on_deny,
+                    "a model judged the call by the policies, and denied it",
+                    seen,
+                )),
+                record: format!("deny: {}", bounded(&reason)),
+            },
+            ReviewVerdict::Failed(why) if self.fail_open => {
+                let why = bounded(&why);
+                tracing::warn!(call = %context.id, "no model judged a call, which runs by fail_open: {why}");
+                Review { decision: None, record: format!("error: {why} (fail_open)") }
+            }
+            ReviewVerdict::Failed(why) => Review {
+                decision: Some(self.decide(
+                    Verdict::Deny,
+                    "calls that no model could judge are refused",
+                    seen,
+                )),
+                record: format!("error: {}", bounded(&why)),
+            },
+        }
+    }
+}
+
+/// Has calls judged.
+pub(crate) struct Reviews {
+    reviewer: Option<Arc<dyn CallReviewer>>,
+    places: Semaphore,
+}
+
+impl Reviews {
+    pub(crate) fn new(reviewer: Option<Arc<dyn CallReviewer>>) -> Self {
+        Self { reviewer, places: Semaphore::new(MAX_REVIEWS) }
+    }
+
+    /// Why no call can be judged by these rules, if none can.
+    pub(crate) fn missing(&self, rules: &ReviewRules) -> Option<Decision> {
+        rules.missing(self.reviewer.is_some())
+    }
+
+    /// Has a call judged.
+    ///
+    /// # Errors
+    ///
+    /// It was cancelled meanwhile.
+    pub(crate) async fn judge(
+        &self,
+        rules: &ReviewRules,
+        context: &CallContext,
+        cancel: &CancellationToken,
+    ) -> Result<Review, Failure> {
+        let missing = self.missing(rules);
+        let (Some(reviewer), None) = (&self.reviewer, &missing) else {
+            // `fail_open` is for a model that doesn't answer, not for a gate that can't work.
+            let record = missing.as_ref().map(|missing| format!("error: {}", missing.rule));
+            return Ok(Review { decision: missing, record: record.unwrap_or_default() });
+        };
+        let verdict = cancel.run_until_cancelled(self.ask(&**reviewer, rules, context)).await;
+        let verdict = verdict.ok_or_else(|| {
+            Failure::new(Category::Cancelled, "the call was cancelled while a model judged it")
+        })?;
+        Ok(rules.conclude(verdict, context))
+    }
+
+    async fn ask(
+        &self,
+        reviewer: &dyn CallReviewer,
+        rules: &ReviewRules,
+        context: &CallContext,
+    ) -> ReviewVerdict {
+        let Ok(_place) = self.places.acquire().await else {
+            return ReviewVerdict::Failed("the host ends".to_owned());
+        };
+        let tool = context.tool.as_deref();
+        let call = ReviewedCall {
+            policies: &rules.policies,
+            tool: tool.map_or(&*context.requested_tool, |tool| &tool.definition.name),
+            provider: tool.map_or("", |tool| tool.provider.name()),
+            phase: context.phase,
+            caller: context.caller.as_deref(),
+            arguments: &context.arguments,
+            attachments: &context.attachments,
+        };
+        let verdict = tokio::time::timeout(rules.time, reviewer.review(&call)).await;
+        verdict.unwrap_or_else(|_| {
+            let millis = rules.time.as_millis();
+            ReviewVerdict::Failed(format!("no answer within {millis} ms"))
+        })
+    }
+}

@@ -1,0 +1,178 @@
+//! What a model's answer means.
+
+use berth_core::ReviewVerdict;
+use berth_core::text::{cut, neutral_line};
+use berth_models::{Block, FinishReason, ModelAnswer, ModelError, ModelErrorKind};
+
+/// Bytes of an unclear answer in its reason.
+const MAX_SHOWN: usize = 200;
+
+/// The verdict of an answer. Its text has to be `ALLOW`, or has to begin with a line that is `DENY`;
+/// white space around them doesn't count. Everything else denies, whatever it was meant to be: who
+/// can get a model to write something else must not get a call through.
+pub(crate) fn verdict(answer: &ModelAnswer) -> ReviewVerdict {
+    let deny = |reason: &str| ReviewVerdict::Deny(reason.to_owned());
+    match &answer.stop {
+        FinishReason::End => {}
+        FinishReason::Length | FinishReason::ContextFull => {
+            return deny("the model's answer was cut, so it doesn't count");
+        }
+        FinishReason::Refused(_) => return deny("the model refused to judge the call"),
+        FinishReason::Calls | FinishReason::Paused | FinishReason::Other(_) => {
+            return deny("the model's answer isn't complete, so it doesn't count");
+        }
+    }
+    if answer.calls().next().is_some() {
+        return deny("the model called a tool instead of answering");
+    }
+    let texts: Vec<&str> = answer.blocks.iter().filter_map(text_of).collect();
+    let [text] = texts[..] else {
+        return deny("the model gave several answers, or none");
+    };
+    let text = text.trim_ascii();
+    let (first, rest) = text.split_once('\n').unwrap_or((text, ""));
+    match first.trim_ascii() {
+        "ALLOW" if rest.is_empty() => ReviewVerdict::Allow,
+        "DENY" => match rest.trim_ascii() {
+            "" => deny("the model gives no reason"),
+            reason => deny(reason),
+        },
+        _ => {
+            let said = neutral_line(cut(text, MAX_SHOWN));
+            ReviewVerdict::Deny(format!("the model answered neither ALLOW nor DENY: {said}"))
+        }
+    }
+}
+
+/// A text with something in it. Thinking is none.
+fn text_of(block: &Block) -> Option<&str> {
+    match block {
+        Block::Text { text, .. } if !text.trim_ascii().is_empty() => Some(text),
+        _ => None,
+    }
+}
+
+/// The verdict if there is no answer. What a call's own text can bring about denies: a request that
+/// is refused or too long, an answer without an end or in no form. The rest is a failure.
+pub(crate) fn without_answer(error: &ModelError) -> ReviewVerdict {
+    match error.kind {
+        ModelErrorKind::Context
+        | ModelErrorKind::Refused
+        | ModelErrorKind::Cap
+        | ModelErrorKind::Malformed => {
+            ReviewVerdict::Deny(format!("there is no answer that counts: {error}"))
+        }
+        _ => ReviewVerdict::Failed(error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use berth_models::{ModelCall, TokenUsage, WireFormat};
+
+    use super::*;
+
+    fn text(text: &str) -> Block {
+        Block::Text { text: text.to_owned(), raw: None }
+    }
+
+    fn answer(blocks: Vec<Block>, stop: FinishReason) -> ModelAnswer {
+        ModelAnswer {
+            provider: "judge".to_owned(),
+            format: WireFormat::Chat,
+            model: "small".to_owned(),
+            blocks,
+            stop,
+            usage: TokenUsage::default(),
+        }
+    }
+
+    fn of(said: &str) -> ReviewVerdict {
+        verdict(&answer(vec![text(said)], FinishReason::End))
+    }
+
+    fn denied(verdict: &ReviewVerdict) -> bool {
+        matches!(verdict, ReviewVerdict::Deny(_))
+    }
+
+    #[test]
+    fn only_the_exact_word_allows() {
+        for said in ["ALLOW", " ALLOW\n", "\r\n\tALLOW\r\n"] {
+            assert_eq!(of(said), ReviewVerdict::Allow, "{said:?}");
+        }
+        for said in [
+            "",
+            " ",
+            "ALLOW.",
+            "ALLOW this",
+            "ALLOW\nDENY",
+            "ALLOW\nsince it only reads",
+            "allow",
+            "Allow",
+            "DENY",
+            "DENY\nALLOW",
+            "DENY ALLOW",
+            "deny",
+            "**ALLOW**",
+            "`ALLOW`",
+            "```\nALLOW\n```",
+            "\"ALLOW\"",
+            "{\"verdict\":\"ALLOW\"}",
+            "ALLOW ALLOW",
+            "ALLOW\0",
+            "ALLOW\u{200b}",
+            "\u{feff}ALLOW",
+            "ALLOW\u{a0}",
+            "A\u{200d}LLOW",
+            "\u{ff21}LLOW",
+            "АLLOW",
+            "ERLAUBT",
+            "ERLAUBEN",
+            "允许",
+            "ALLOWED",
+            "NOT ALLOW",
+            "ALLOW\u{2028}DENY",
+        ] {
+            assert!(denied(&of(said)), "{said:?}");
+        }
+    }
+
+    #[test]
+    fn reason_of_a_denial_is_what_follows() {
+        assert_eq!(of("DENY\nIt writes."), ReviewVerdict::Deny("It writes.".to_owned()));
+        assert_eq!(of("DENY \r\n It\nwrites.\n"), ReviewVerdict::Deny("It\nwrites.".to_owned()));
+    }
+
+    #[test]
+    fn thinking_is_no_answer_and_several_answers_are_none() {
+        let thinking = |text: &str| Block::Thinking { text: text.to_owned(), raw: None };
+        let of = |blocks| verdict(&answer(blocks, FinishReason::End));
+        assert!(denied(&of(vec![thinking("ALLOW")])));
+        assert_eq!(of(vec![thinking("DENY"), text("ALLOW")]), ReviewVerdict::Allow);
+        assert!(denied(&of(vec![thinking("ALLOW"), text("DENY")])));
+        for (one, other) in [("ALLOW", "ALLOW"), ("ALLOW", "DENY"), ("AL", "LOW")] {
+            assert!(denied(&of(vec![text(one), text(other)])), "{one} {other}");
+        }
+        let call = Block::Call(ModelCall {
+            id: "c".to_owned(),
+            name: "ALLOW".to_owned(),
+            arguments: "{}".to_owned(),
+            raw: None,
+        });
+        assert!(denied(&of(vec![text("ALLOW"), call])));
+    }
+
+    #[test]
+    fn answer_that_did_not_end_does_not_count() {
+        for stop in [
+            FinishReason::Calls,
+            FinishReason::Length,
+            FinishReason::ContextFull,
+            FinishReason::Refused(String::new()),
+            FinishReason::Paused,
+            FinishReason::Other("x".to_owned()),
+        ] {
+            assert!(denied(&verdict(&answer(vec![text("ALLOW")], stop.clone()))), "{stop:?}");
+        }
+    }
+}

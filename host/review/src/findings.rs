@@ -1,0 +1,49 @@
+//! What `berth doctor` says of reviews.
+
+use std::path::Path;
+
+use berth_core::config::{Folders, Loaded};
+use berth_core::doctor::Finding;
+
+use crate::reviewer::ModelReviewer;
+
+/// Examines `[tools.adversarial_policy]`. Reads the key, and asks no model. Nothing is found if it
+/// isn't enabled.
+pub async fn findings(config: &Loaded, folders: &Folders, directory: &Path) -> Vec<Finding> {
+    const NAME: &str = "adversarial_policy";
+    let review = &config.config.tools.adversarial_policy;
+    if !review.enabled {
+        return Vec::new();
+    }
+    let table = config.own_table("tools.adversarial_policy");
+    let refused = |why: &str, line: &str| {
+        let found = format!("{why}, so every call that isn't exempt is refused");
+        vec![Finding::failure(NAME, found, table.lines(line))]
+    };
+    if review.policies.is_empty() {
+        return refused("there are no policies", "policies = [\"…\"]");
+    }
+    let Some(reviewer) = ModelReviewer::from_config(config, folders, directory, "berth doctor")
+    else {
+        return refused("no provider is named", "provider = \"NAME\"");
+    };
+    let model = match reviewer.chosen().await {
+        Ok(model) => model,
+        Err(why) => {
+            let found = format!("its model can't be asked: {why}");
+            let fix = format!("put it right in [providers.{}]", review.provider);
+            return vec![Finding::failure(NAME, found, fix)];
+        }
+    };
+    let count = review.policies.len();
+    let policies = if count == 1 { "1 policy".to_owned() } else { format!("{count} policies") };
+    let found = format!("{} judges calls by {policies}", model.full_name());
+    vec![match review.fail_open {
+        false => Finding::ok(NAME, format!("{found}; without an answer they are refused")),
+        true => Finding::warning(
+            NAME,
+            format!("{found}; without an answer they run"),
+            format!("set `fail_open = false` in {table}"),
+        ),
+    }]
+}

@@ -1,0 +1,108 @@
+//! The reviewer that asks a model of the configuration.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use berth_choice::{ChosenModel, choose_model, thinking_level};
+use berth_core::config::{Folders, Loaded};
+use berth_core::{BoxFuture, CallReviewer, CancellationToken, ReviewVerdict, ReviewedCall};
+use berth_models::ThinkingLevel;
+use tokio::sync::OnceCell;
+
+use crate::answer::{verdict, without_answer};
+use crate::turn::review_turn;
+
+/// The most tokens of an answer, thinking included.
+const MAX_OUTPUT: u32 = 4096;
+
+/// Judges calls by the model of `provider` in `[tools.adversarial_policy]`. The key is read at the
+/// first review.
+pub struct ModelReviewer {
+    choice: Choice,
+    /// In an [`Arc`], since the choice goes on if the first review is over before.
+    model: Arc<OnceCell<ChosenModel>>,
+    thinking: ThinkingLevel,
+    max_output: u32,
+}
+
+/// What the model is chosen by.
+#[derive(Clone)]
+struct Choice {
+    config: Loaded,
+    folders: Folders,
+    directory: PathBuf,
+    front_end: String,
+}
+
+impl Choice {
+    async fn choose(&self) -> Result<ChosenModel, String> {
+        let Self { config, folders, directory, front_end } = self;
+        let settings = &config.config.tools.adversarial_policy;
+        let chosen =
+            choose_model(config, folders, directory, front_end, Some(&settings.provider)).await;
+        let time = Duration::from_millis(settings.timeout_ms.get());
+        chosen.map(|chosen| chosen.for_short_answers(time)).map_err(|error| error.to_string())
+    }
+}
+
+impl ModelReviewer {
+    /// `None`: the configuration wants no reviews, or names no provider for them. `front_end`
+    /// stands in the records of the requests.
+    pub fn from_config(
+        config: &Loaded,
+        folders: &Folders,
+        directory: &Path,
+        front_end: &str,
+    ) -> Option<Self> {
+        let review = &config.config.tools.adversarial_policy;
+        // Another name would be taken for a model of the agent's provider.
+        let provider = config.config.providers.get(&review.provider).filter(|_| review.enabled)?;
+        let most = u32::try_from(provider.max_output_tokens.get()).unwrap_or(u32::MAX);
+        Some(Self {
+            thinking: thinking_level(provider.thinking),
+            max_output: MAX_OUTPUT.min(most),
+            choice: Choice {
+                config: config.clone(),
+                folders: folders.clone(),
+                directory: directory.to_owned(),
+                front_end: front_end.to_owned(),
+            },
+            model: Arc::default(),
+        })
+    }
+
+    /// The model, chosen once.
+    ///
+    /// # Errors
+    ///
+    /// It can't be chosen, or its key can't be read.
+    pub(crate) async fn chosen(&self) -> Result<ChosenModel, String> {
+        if let Some(model) = self.model.get() {
+            return Ok(model.clone());
+        }
+        let (model, choice) = (Arc::clone(&self.model), self.choice.clone());
+        // A program that prints the key may take longer than a review.
+        let chosen =
+            tokio::spawn(async move { model.get_or_try_init(|| choice.choose()).await.cloned() });
+        chosen.await.map_err(|error| error.to_string())?
+    }
+}
+
+impl CallReviewer for ModelReviewer {
+    fn review<'a>(&'a self, call: &'a ReviewedCall<'a>) -> BoxFuture<'a, ReviewVerdict> {
+        Box::pin(async move {
+            let model = match self.chosen().await {
+                Ok(model) => model,
+                Err(why) => return ReviewVerdict::Failed(why),
+            };
+            let turn = review_turn(call, model.model(), self.thinking.clone(), self.max_output);
+            // The host drops this when the call is cancelled.
+            let never = CancellationToken::new();
+            match model.ask(&turn, &mut |_| {}, &never).await {
+                Ok(answer) => verdict(&answer),
+                Err(error) => without_answer(&error),
+            }
+        })
+    }
+}
