@@ -9,9 +9,9 @@ const STOP: &[&str] = &[
     "but", "by", "can", "could", "did", "do", "does", "each", "for", "from", "had", "has", "have",
     "how", "i", "if", "in", "into", "is", "it", "its", "just", "let", "me", "my", "not", "of",
     "on", "or", "our", "please", "should", "so", "some", "such", "than", "that", "the", "their",
-    "them", "then", "there", "these", "they", "this", "those", "to", "tool", "use", "used", "using",
-    "was", "we", "were", "what", "when", "where", "which", "who", "why", "will", "with", "would",
-    "you", "your",
+    "them", "then", "there", "these", "they", "this", "those", "to", "tool", "use", "used",
+    "using", "was", "we", "were", "what", "when", "where", "which", "who", "why", "will", "with",
+    "would", "you", "your",
 ];
 
 /// Words that often stand for each other in tasks and in the names of tools.
@@ -36,6 +36,20 @@ const ALIKE: &[&[&str]] = &[
     &["mail", "email"],
     &["env", "environment"],
     &["picture", "image", "photo", "screenshot"],
+    &["remember", "memory", "observation", "know"],
+    &["login", "logout", "log", "authentication", "signin"],
+    &["org", "organization", "organisation"],
+    &["sheet", "spreadsheet", "workbook", "excel", "csv"],
+    &["chart", "graph", "diagram", "draw", "plot"],
+    &["route", "direction", "drive", "distance"],
+    &["high", "height", "elevation", "sea"],
+    &["address", "coordinate", "location", "place", "where"],
+    &["event", "meeting", "appointment", "calendar"],
+    &["person", "user", "member", "people", "who"],
+    &["message", "chat", "thread"],
+    &["ssh", "terminal", "command", "shell", "process"],
+    &["program", "process", "command"],
+    &["web", "internet", "online"],
 ];
 
 /// The same as stems: of each, those that often stand for it.

@@ -1,6 +1,6 @@
 //! Ranks tools by the words that they share with a task.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use berth_contract::Definition;
 use berth_contract::text::cut;
@@ -71,11 +71,10 @@ impl WordIndex {
 
     /// How well each tool fits a task: 0 for no common word. Of a long task, the first 8 KiB count.
     pub(crate) fn scores(&self, task: &str) -> Vec<f64> {
-        let mut wanted: HashMap<String, f64> = HashMap::new();
-        let words: HashSet<String> =
+        // In order: sums of the same numbers in another order differ, and with them the ranks.
+        let mut wanted: BTreeMap<String, f64> = BTreeMap::new();
+        let words: BTreeSet<String> =
             stems(cut(task, MAX_TASK), 4 * MAX_TASK_WORDS).into_iter().collect();
-        let mut words: Vec<String> = words.into_iter().collect();
-        words.sort();
         for word in words.iter().take(MAX_TASK_WORDS) {
             for other in alike(word) {
                 wanted.entry(other.clone()).or_insert(ALIKE);
