@@ -56,9 +56,9 @@ pub use berth_settings::{
     PluginSettings, PolicyAccess, PolicyEffect, PolicyPhase, PolicyRule, PolicyRules, Prefix,
     PresetName, Prices, ProcessLimits, ProviderSettings, QueryName, Ratio, Redaction, Reload,
     ResultCache, Retry, SandboxMode, Secret, Serve, Sha256, Shell, Structured, Tafc, TextTools,
-    ThinkingEffort, Tools, TrustLevel, Undo, UrlScheme, VariableName, Web, WithoutProxy,
-    WrittenExpression, WrittenHost, WrittenPattern, WrittenPrivateHosts, WrittenProgram,
-    WrittenProxy, WrittenSecretHost,
+    ThinkingEffort, ToolFilter, Tools, TrustLevel, Undo, UrlScheme, Utility, VariableName, Web,
+    WithoutProxy, WrittenExpression, WrittenHost, WrittenPattern, WrittenPrivateHosts,
+    WrittenProgram, WrittenProxy, WrittenSecretHost,
 };
 pub use ceiling::check_ceiling;
 pub use describe::{KeyDescription, TableDescription, describe};

@@ -27,6 +27,7 @@ impl Loaded {
         let named = [
             ("provider", &agent.provider),
             ("compress_provider", &agent.compress_provider),
+            ("tool_filter.embeddings", &agent.tool_filter.embeddings),
             ("parameter_reformat_provider", &agent.parameter_reformat_provider),
         ];
         let unknown = named

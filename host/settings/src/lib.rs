@@ -42,7 +42,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::narrowing::section;
 
-pub use agent::{Agent, ModelFormat, Prices, ProviderSettings, Tafc, TextTools, ThinkingEffort};
+pub use agent::{
+    Agent, ModelFormat, Prices, ProviderSettings, Tafc, TextTools, ThinkingEffort, ToolFilter,
+    Utility,
+};
 pub use amount::Amount;
 pub use approvals::{Approvals, McpApprovals};
 pub use audit::{Audit, OnFailure};

@@ -195,13 +195,8 @@ const PURE: [&str; 16] = [
     "url",
 ];
 
-const WITHOUT_IO: [&str; 5] = [
-    "host/commands/",
-    "host/contract/",
-    "host/policy/",
-    "host/redaction/",
-    "host/selection/",
-];
+const WITHOUT_IO: [&str; 5] =
+    ["host/commands/", "host/contract/", "host/policy/", "host/redaction/", "host/selection/"];
 
 /// Paths of the standard library and tokio that do I/O.
 const IO_PATHS: [&str; 15] = [
