@@ -4,6 +4,7 @@ mod agent;
 #[cfg(test)]
 mod broken_sessions;
 mod calls;
+mod chosen;
 mod context;
 mod conversation;
 mod correct;
@@ -23,6 +24,8 @@ mod testing;
 mod text_calls;
 mod think;
 mod tokens;
+mod utility;
+mod vectors;
 mod waiting;
 
 pub use agent::Agent;

@@ -8,13 +8,14 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use berth_choice::ChosenModel;
 use berth_core::{
-    Answer, Body, CancellationToken, Category, Content, Definition, Host, HostError, Phase,
+    Answer, Body, CancellationToken, Category, Content, Host, HostError, OfferedTool, Phase,
     Request, Session,
 };
 use berth_models::{CallResult, ModelAnswer, ModelError, ModelErrorKind, ModelEvent, Part, Turn};
 use serde_json::{Value, json};
 
 use crate::record::RecordedResult;
+use crate::vectors::Embedder;
 use crate::waiting::MeasuringApprover;
 
 /// Most bytes of an image in a result.
@@ -39,6 +40,8 @@ pub(crate) struct Live {
     pub(crate) summariser: Option<ChosenModel>,
     /// The one that corrects arguments. `None`: none does.
     pub(crate) corrector: Option<ChosenModel>,
+    /// The one that makes vectors, by which tools are chosen. `None`: words choose them.
+    pub(crate) embedder: Option<Embedder>,
     pub(crate) approver: Arc<MeasuringApprover>,
 }
 
@@ -104,10 +107,9 @@ pub(crate) enum AskError {
 }
 
 impl Live {
-    /// The tools that the model is offered, in a stable order.
-    pub(crate) fn tools(&self) -> Result<Vec<Arc<Definition>>, HostError> {
-        let offered = self.host.tools_for(&self.session)?;
-        Ok(offered.into_iter().map(|tool| tool.definition).collect())
+    /// The tools that the host offers the session now, in a stable order.
+    pub(crate) fn offered(&self) -> Result<Vec<OfferedTool>, HostError> {
+        self.host.tools_for(&self.session)
     }
 
     /// Whether a call only reads.

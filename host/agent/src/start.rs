@@ -8,14 +8,17 @@ use berth_choice::{ChosenModel, choose_model};
 use berth_core::config::{Folders, Loaded, Prices, ProviderSettings, TextTools, ThinkingEffort};
 use berth_core::{Approver, Host, HostError, Phase, Session};
 use berth_models::ThinkingLevel;
+use berth_selection::Selection;
 
 use crate::agent::Agent;
+use crate::chosen::choose_enabled;
 use crate::conversation::Conversation;
 use crate::error::AgentError;
 use crate::instructions::{InstructionFile, in_words};
 use crate::outside::Live;
 use crate::record::{Began, SessionEntry, SessionStore};
 use crate::settings::{AgentSettings, CorrectorSettings};
+use crate::vectors::Embedder;
 use crate::waiting::MeasuringApprover;
 
 /// Tokens that a model reads if nobody says it.
@@ -78,6 +81,7 @@ impl AgentStart<'_> {
         let agent = &self.config.config.agent;
         let summariser = self.choose_table(&agent.compress_provider).await?;
         let corrector = self.choose_table(&agent.parameter_reformat_provider).await?;
+        let embedder = self.choose_table(&agent.tool_filter.embeddings).await?;
         let asked = std::iter::once(&chosen).chain(&summariser).chain(&corrector);
         let mut unpriced =
             asked.filter(|model| self.provider_settings(model).prices == Prices::default());
@@ -126,12 +130,42 @@ impl AgentStart<'_> {
         let session = Session::new(format!("agent {id}"));
         let approver = Arc::new(MeasuringApprover::new(approver));
         let phase = self.phase;
-        let live = Live { host, session, phase, model: chosen, summariser, corrector, approver };
+        let embedder = embedder.map(|model| Embedder::new(model, &self.folders.cache));
+        let live =
+            Live { host, session, phase, model: chosen, summariser, corrector, embedder, approver };
         let mut agent = Agent::new(settings, Arc::new(live), file, conversation, spent);
+        agent.keep_tools(recorded.task.as_ref().and_then(|task| task.chosen.clone()));
         if recorded.is_pruned || recorded.summary.is_some() {
             agent.lose_earlier_texts();
         }
         Ok((agent, id))
+    }
+
+    /// The tools that the filter chooses of those that the host offers a session, and what the
+    /// person is told. Of the model, only what the configuration says of its context counts.
+    ///
+    /// # Errors
+    ///
+    /// The session can't be read, or `embeddings` can't be used.
+    pub async fn tools_for(
+        &self,
+        host: &Host,
+        session: &Session,
+        task: &str,
+    ) -> Result<(Selection, Vec<String>), AgentError> {
+        let agent = &self.config.config.agent;
+        let filter = &agent.tool_filter;
+        let embedder = self.choose_table(&filter.embeddings).await?;
+        let embedder = embedder.map(|model| Embedder::new(model, &self.folders.cache));
+        let providers = &self.config.config.providers;
+        let provider = match &*agent.provider {
+            "" => providers.values().next().filter(|_| providers.len() == 1),
+            name => providers.get(name),
+        };
+        let context = provider.map(|provider| provider.context_tokens.get());
+        let context = context.filter(|tokens| *tokens > 0).unwrap_or(USUAL_CONTEXT);
+        let offered = host.tools_for(session)?;
+        Ok(choose_enabled(embedder.as_ref(), &offered, task, filter, context).await)
     }
 
     async fn choose_named(&self, model: Option<&str>) -> Result<ChosenModel, AgentError> {
@@ -206,6 +240,8 @@ impl AgentStart<'_> {
             lenient_text: agent.text_tools == TextTools::Lenient
                 || agent.lenient_models.contains(&chosen.full_name()),
             thoughts: agent.tafc.enabled.then(|| agent.tafc.complexity_threshold.get()),
+            tool_filter: Box::new(agent.tool_filter.clone()),
+            utility: Box::new(agent.utility.clone()),
             summarize_output: agent.summarize_output,
             hallucination_detection: agent.hallucination_detection,
             max_turns: agent.max_turns.get(),

@@ -137,7 +137,10 @@ const EDGES: &[(&str, &[&str])] = &[
         ],
     ),
     ("berth-clients", &[]),
-    ("berth-agent", &["berth-choice", "berth-core", "berth-models", "berth-private"]),
+    (
+        "berth-agent",
+        &["berth-choice", "berth-core", "berth-models", "berth-private", "berth-selection"],
+    ),
     ("berth-choice", &["berth-core", "berth-egress", "berth-models", "berth-policy"]),
     ("berth-run", &["berth-agent", "berth-choice", "berth-core", "berth-models", "berth-terminal"]),
     ("berth-packaging", &[]),
