@@ -6,7 +6,9 @@ use std::sync::{Arc, LazyLock};
 use berth_core::config::ToolFilter;
 use berth_core::text::{cut, neutral, neutral_line};
 use berth_core::{Definition, OfferedTool};
-use berth_selection::{IncludedTool, Selection, SelectionRules, ToolIndex, embedded_text, select};
+use berth_selection::{
+    IncludedTool, Selection, SelectionRules, ToolIndex, embedded_text, select, tokens_of,
+};
 use serde_json::{Value, json};
 
 use crate::outside::Live;
@@ -83,14 +85,13 @@ pub(crate) async fn choose(
 ) -> Choice {
     let filter = &settings.tool_filter;
     let room = room(filter, settings.context_tokens);
-    let index = index(offered);
-    let all = index.tokens();
+    let all: u64 = offered.iter().map(|tool| tokens_of(&tool.definition)).sum();
     if !filter.enabled && all <= room {
         return Choice::default();
     }
     let mut notices = Vec::new();
     let embedder = live.embedder.as_ref();
-    let (index, vector) = with_vectors(embedder, index, offered, task, &mut notices).await;
+    let (index, vector) = with_vectors(embedder, index(offered), offered, task, &mut notices).await;
     let selection = select(&index, task, vector.as_deref(), &rules(filter, room));
     if selection.excluded.is_empty() {
         return Choice { tools: None, notices };
@@ -224,7 +225,8 @@ pub(crate) async fn find(
     } else {
         text.push_str(match is_native {
             true => "Call one of these with `call_tool`, with its whole name and its arguments.",
-            false => "Call one of these by its name, as the tools of your list.",
+            // Without a word that marks calls, so that the next one is no repeated text.
+            false => "Call one of these as those of your list.",
         });
     }
     for tool in found.into_iter().take(MAX_FOUND) {

@@ -68,32 +68,30 @@ static ALIKE_STEMS: LazyLock<HashMap<String, Vec<String>>> = LazyLock::new(|| {
 /// Most letters of a word. What is longer is no word.
 const MAX_WORD: usize = 40;
 
-/// The stems of a text: lower case, without endings and without words that say nothing. A word in
-/// camel case counts as a whole and by its parts. At most `most`.
-pub(crate) fn stems(text: &str, most: usize) -> Vec<String> {
-    let mut found = Vec::new();
-    for word in text.split(|c: char| !c.is_alphanumeric()) {
-        if found.len() >= most {
-            break;
-        }
-        if word.is_empty() || word.len() > MAX_WORD {
-            continue;
-        }
-        let whole = word.to_lowercase();
-        add(&mut found, &whole);
-        let parts = camel_parts(word);
-        if parts.len() > 1 {
-            parts.iter().for_each(|part| add(&mut found, &part.to_lowercase()));
-        }
-    }
-    found.truncate(most);
-    found
+/// The words of a text as they stand there.
+pub(crate) fn words(text: &str) -> impl Iterator<Item = &str> {
+    let words = text.split(|c: char| !c.is_alphanumeric());
+    words.filter(|word| !word.is_empty() && word.len() <= MAX_WORD)
 }
 
-fn add(found: &mut Vec<String>, word: &str) {
-    if STOP.binary_search(&word).is_err() {
-        found.push(stem(word));
+/// The stems of a word: lower case, without its ending. One in camel case counts as a whole and by
+/// its parts. None, if it says nothing.
+pub(crate) fn stems(word: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut add = |word: &str| {
+        let word = word.to_lowercase();
+        if STOP.binary_search(&&*word).is_err() {
+            found.push(stem(&word));
+        }
+    };
+    add(word);
+    if word.chars().skip(1).any(char::is_uppercase) {
+        let parts = camel_parts(word);
+        if parts.len() > 1 {
+            parts.into_iter().for_each(add);
+        }
     }
+    found
 }
 
 /// The parts of a word in camel case.
@@ -189,17 +187,23 @@ mod tests {
 
     #[test]
     fn names_are_split() {
-        assert_eq!(stems("create_issue", 9), ["creat", "issue"].map(stem));
-        assert_eq!(stems("getIssueByID", 9), ["getissuebyid", "get", "issue", "id"].map(stem));
-        assert_eq!(stems("what is the OAuth-App of", 9), ["oauth", "o", "auth", "app"].map(stem));
+        let check = |text: &str, expected: &[&str]| {
+            let found: Vec<String> = words(text).flat_map(stems).collect();
+            let expected: Vec<String> = expected.iter().map(|word| stem(word)).collect();
+            assert_eq!(found, expected);
+        };
+        check("create_issue", &["creat", "issue"]);
+        check("getIssueByID", &["getissuebyid", "get", "issue", "id"]);
+        check("what is the OAuth-App of", &["oauth", "o", "auth", "app"]);
+        check("CREATE", &["creat"]);
     }
 
     proptest! {
         #[test]
-        fn any_text_has_bounded_stems(text in ".{0,400}", most in 0_usize..50) {
-            let stems = stems(&text, most);
-            prop_assert!(stems.len() <= most);
-            prop_assert!(stems.iter().all(|stem| !stem.is_empty()));
+        fn no_word_of_any_text_is_empty(text in ".{0,400}") {
+            for stem in words(&text).flat_map(stems) {
+                prop_assert!(!stem.is_empty());
+            }
         }
     }
 }
