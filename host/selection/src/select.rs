@@ -290,7 +290,8 @@ impl Shares {
             Some(left) => left,
             None => {
                 // Berth's own tools push nobody out.
-                let is_free = server.is_empty() || has_word(task, server);
+                let is_named = || server.split('-').all(|word| has_word(task, word));
+                let is_free = server.is_empty() || is_named();
                 let whole = (usize::MAX, u64::MAX);
                 let share = if is_free { whole } else { (self.places, self.tokens) };
                 self.of.entry(server.to_owned()).or_insert(share)

@@ -14,7 +14,7 @@ const FULL: &str = "[tools]\nautonomy = \"full\"\n";
 const FILTER: &str = "[agent.tool_filter]\nenabled = true\n";
 
 /// The servers, whose tools are more than 350.
-const SERVERS: [&str; 4] = ["linear", "cloudflare", "azure_devops", "github"];
+const SERVERS: [&str; 4] = ["linear", "cloudflare", "azure-devops", "github"];
 
 /// A tool without arguments that fits none of the tasks.
 const RATE: &str = "linear__linear_getratelimitstatus";

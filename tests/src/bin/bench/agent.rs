@@ -61,7 +61,8 @@ fn selection() -> Result<Vec<Row>, String> {
             tools.push(Definition::new(name, text("description"), tool["schema"].clone()));
         }
     }
-    let more: Vec<Definition> = tools.iter().take(THOUSAND.saturating_sub(tools.len())).cloned().collect();
+    let more: Vec<Definition> =
+        tools.iter().take(THOUSAND.saturating_sub(tools.len())).cloned().collect();
     tools.extend(more);
     let rules = SelectionRules {
         top_k: 10,
