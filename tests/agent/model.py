@@ -206,6 +206,8 @@ class Server(http.server.BaseHTTPRequestHandler):
         raw = self.rfile.read(int(self.headers["content-length"]))
         if self.path == "/api/show":
             return self.whole(200, b'{"model_info": {}}')
+        if self.path == "/v1/embeddings":
+            return self.embed(json.loads(raw)["input"])
         try:
             self.answer(raw)
         except (BrokenPipeError, ConnectionResetError):
@@ -268,6 +270,16 @@ class Server(http.server.BaseHTTPRequestHandler):
                 self.wfile.write(piece)
             return None
         return writer.end(said)
+
+    def embed(self, texts):
+        """The task of the tests means the tool about rate limits, and all else something else."""
+        if os.path.exists(os.path.join(FOLDER, "no-vectors")):
+            return self.whole(500, b'{"error": {"message": "no vectors today"}}')
+        with LOCK, open(os.path.join(FOLDER, "embedded"), "a") as embedded:
+            embedded.writelines(json.dumps(text) + "\n" for text in texts)
+        means = [[0.9, 0.1] if "qqq" in text or "ratelimit" in text else [0.1, 0.9] for text in texts]
+        data = [{"index": at, "embedding": vector} for at, vector in enumerate(means)]
+        return self.whole(200, json.dumps({"data": data}).encode())
 
     def hang(self):
         """Says nothing more until the client goes away."""

@@ -593,6 +593,12 @@ def repeats(rest):
     return "I stop" if "4 times in a row" in said.text else said.text
 
 
+def looks_thrice(rest):
+    """Reads a file again and again."""
+    for _ in range(3):
+        yield ("read", {"path": rest})
+
+
 def large(rest):
     """One result that is larger than what the model reads."""
     yield ("bash", {"command": "seq 1 20000"})

@@ -35,6 +35,12 @@ impl TaskBudget {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner).add(usage, prices);
     }
 
+    /// The part of the tokens that is used, from 0 to 1. 0 without a limit.
+    pub(crate) fn used(&self) -> f64 {
+        let taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner).tokens();
+        if self.max_tokens == 0 { 0.0 } else { taken as f64 / self.max_tokens as f64 }
+    }
+
     /// The limit that is reached.
     pub(crate) fn reached(&self) -> Option<String> {
         let taken = *self.taken.lock().unwrap_or_else(PoisonError::into_inner);

@@ -7,6 +7,7 @@ use berth_core::config::TextTools;
 use berth_models::{CallResult, ModelAnswer, ModelTool, Part, RawJson, TurnMessage};
 use serde_json::{Value, json};
 
+use crate::chosen::{CALL, CALL_TOOL, FIND, unwrapped};
 use crate::context::COMPRESS;
 use crate::conversation::Conversation;
 use crate::events::text_of;
@@ -35,6 +36,21 @@ pub(crate) struct WantedCall {
     pub(crate) arguments: Result<Value, String>,
     /// Whether it needs approval if it acts: nobody knows whether the model meant it.
     pub(crate) is_doubtful: bool,
+}
+
+impl WantedCall {
+    /// The call that is meant, if this one is of `call_tool`: everything that looks at calls sees
+    /// the tool in it.
+    fn unwrapped(self) -> Self {
+        let inner = match &self.arguments {
+            Ok(arguments) if self.name == CALL_TOOL => unwrapped(arguments),
+            _ => return self,
+        };
+        match inner {
+            Ok((name, arguments)) => Self { name, arguments: Ok(arguments), ..self },
+            Err(why) => Self { arguments: Err(why), ..self },
+        }
+    }
 }
 
 /// How calls are found in texts.
@@ -85,7 +101,7 @@ impl TextForms {
             arguments: arguments(&call.arguments),
             is_doubtful: false,
         });
-        let calls: Vec<WantedCall> = native.collect();
+        let calls: Vec<WantedCall> = native.map(WantedCall::unwrapped).collect();
         self.used_native |= !calls.is_empty();
         let text = answer.text();
         let offered = self.offered.as_ref().filter(|_| calls.is_empty());
@@ -104,11 +120,21 @@ impl TextForms {
         let hints = found.rejected.iter().map(|rejected| rejected.why.clone());
         let hints = hints.chain(found.hint.iter().map(FormHint::for_model));
         let hints: Vec<String> = hints.collect();
-        let call = |(at, call): (usize, TextCall)| WantedCall {
-            id: format!("{TEXT_CALL}{number}-{at}"),
-            name: call.name,
-            arguments: Ok(call.arguments),
-            is_doubtful: call.is_echo || call.form == CallForm::Json,
+        let call = |(at, call): (usize, TextCall)| {
+            let wanted = WantedCall {
+                id: format!("{TEXT_CALL}{number}-{at}"),
+                name: call.name,
+                arguments: Ok(call.arguments),
+                is_doubtful: call.is_echo || call.form == CallForm::Json,
+            };
+            if wanted.name != CALL_TOOL {
+                return wanted;
+            }
+            let mut inner = wanted.unwrapped();
+            if let Ok(arguments) = &inner.arguments {
+                inner.is_doubtful |= is_echo(&self.earlier, &inner.name, arguments);
+            }
+            inner
         };
         Wanted {
             text: found.text_without_calls,
@@ -160,7 +186,12 @@ pub(crate) fn invalid(why: &str) -> String {
 }
 
 /// The tools as the provider gets them: in the order of the catalogue, in the same bytes each time.
-pub(crate) fn offered(settings: &AgentSettings, tools: &[Arc<Definition>]) -> Vec<ModelTool> {
+/// `has_more`: others can be found.
+pub(crate) fn offered(
+    settings: &AgentSettings,
+    tools: &[Arc<Definition>],
+    has_more: bool,
+) -> Vec<ModelTool> {
     if !settings.native_tools {
         return Vec::new();
     }
@@ -179,7 +210,8 @@ pub(crate) fn offered(settings: &AgentSettings, tools: &[Arc<Definition>]) -> Ve
         description: "Summarises the older part of this conversation, to make room. Call it when much of it no longer matters.".to_owned(),
         schema: RawJson::from_value(&json!({ "type": "object", "properties": {}, "additionalProperties": false })),
     };
-    tools.iter().map(tool).chain([compress]).collect()
+    let others = has_more.then(|| [tool(&FIND), tool(&CALL)]);
+    tools.iter().map(tool).chain([compress]).chain(others.into_iter().flatten()).collect()
 }
 
 /// The system text, with the tools if the model calls them in its text.

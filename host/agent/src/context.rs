@@ -237,6 +237,8 @@ mod tests {
             is_local: true,
             lenient_text: false,
             thoughts: None,
+            tool_filter: Box::default(),
+            utility: Box::default(),
             summarize_output: true,
             hallucination_detection: false,
             max_turns: 1,

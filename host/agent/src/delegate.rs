@@ -247,7 +247,7 @@ impl Shared {
         let models = start.models(start.choose().await?).await?;
         let settings = start.settings(&models, start.system()).await;
         let live = Arc::new(live(host, outer, models));
-        let tools = live.tools()?.iter().map(|tool| tool.name.clone()).collect();
+        let tools = live.offered()?.iter().map(|tool| tool.definition.name.clone()).collect();
         let budget = Arc::new(TaskBudget::new(&settings));
         let clock = TaskClock::start(settings.max_time, live.waited());
         Ok(Delegator::new(live, settings, tools, budget, clock, self.desk.at_once))

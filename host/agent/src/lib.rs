@@ -5,6 +5,7 @@ mod agent;
 mod broken_sessions;
 mod budget;
 mod calls;
+mod chosen;
 mod context;
 mod conversation;
 mod correct;
@@ -26,6 +27,8 @@ mod testing;
 mod text_calls;
 mod think;
 mod tokens;
+mod utility;
+mod vectors;
 mod waiting;
 
 pub use agent::Agent;

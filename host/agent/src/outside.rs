@@ -8,13 +8,14 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use berth_choice::ChosenModel;
 use berth_core::{
-    Answer, Body, CancellationToken, Category, Content, Definition, Failure, Host, HostError,
+    Answer, Body, CancellationToken, Category, Content, Failure, Host, HostError, OfferedTool,
     Phase, Request, Session, Trust,
 };
 use berth_models::{CallResult, ModelAnswer, ModelError, ModelErrorKind, ModelEvent, Part, Turn};
 use serde_json::{Value, json};
 
 use crate::record::RecordedResult;
+use crate::vectors::Embedder;
 use crate::waiting::MeasuringApprover;
 
 /// Most bytes of an image in a result.
@@ -53,6 +54,8 @@ pub(crate) struct AskedModels {
     pub(crate) summariser: Option<ChosenModel>,
     /// The one that corrects arguments. `None`: none does.
     pub(crate) corrector: Option<ChosenModel>,
+    /// The one that makes vectors, by which tools are chosen. `None`: words choose them.
+    pub(crate) embedder: Option<Embedder>,
 }
 
 /// The calls that an agent may make for another one.
@@ -126,12 +129,11 @@ pub(crate) enum AskError {
 }
 
 impl Live {
-    /// The tools that the model is offered, in a stable order.
-    pub(crate) fn tools(&self) -> Result<Vec<Arc<Definition>>, HostError> {
-        let offered = self.host.tools_for(&self.session)?;
-        let mut tools: Vec<_> = offered.into_iter().map(|tool| tool.definition).collect();
+    /// The tools that the agent may call now, in a stable order.
+    pub(crate) fn offered(&self) -> Result<Vec<OfferedTool>, HostError> {
+        let mut tools = self.host.tools_for(&self.session)?;
         if let Some(allowed) = &self.allowed {
-            tools.retain(|tool| {
+            tools.retain(|OfferedTool { definition: tool, .. }| {
                 let reads = tool.annotations.read_only || tool.reads_with_some();
                 allowed.tools.contains(&tool.name) && (reads || !allowed.read_only)
             });
@@ -295,7 +297,7 @@ impl Live {
     /// A text without the keys of the providers. A file of the project may have one, and neither
     /// another provider nor the record has to.
     fn without_keys(&self, text: &str) -> String {
-        let AskedModels { model, summariser, corrector } = &self.models;
+        let AskedModels { model, summariser, corrector, .. } = &self.models;
         let others = summariser.iter().chain(corrector);
         let text = model.endpoint().hide_keys(text);
         others.fold(text, |text, model| model.endpoint().hide_keys(&text))

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use berth_core::config::Prices;
+use berth_core::config::{Prices, ToolFilter, Utility};
 use berth_models::ThinkingLevel;
 use serde::{Deserialize, Serialize};
 
@@ -31,6 +31,12 @@ pub struct AgentSettings {
     pub lenient_text: bool,
     /// The complexity from which on a tool gets a field for thoughts. `None`: none gets one.
     pub thoughts: Option<f64>,
+    /// Which tools are offered.
+    #[serde(default)]
+    pub tool_filter: Box<ToolFilter>,
+    /// Which calls are put off.
+    #[serde(default)]
+    pub utility: Box<Utility>,
     /// Whether results that were cut are summarised.
     pub summarize_output: bool,
     /// Whether paths that the model may have made up are pointed out.

@@ -7,14 +7,17 @@ use std::time::{Duration, SystemTime};
 use berth_choice::{ChosenModel, choose_model, thinking_level};
 use berth_core::config::{Folders, Loaded, Prices, ProviderSettings, TextTools};
 use berth_core::{Approver, Host, HostError, Phase, Session, Trust};
+use berth_selection::Selection;
 
 use crate::agent::Agent;
+use crate::chosen::choose_enabled;
 use crate::conversation::Conversation;
 use crate::error::AgentError;
 use crate::instructions::{InstructionFile, in_words};
 use crate::outside::{AskedModels, Live};
 use crate::record::{Began, SessionEntry, SessionStore};
 use crate::settings::{AgentSettings, CorrectorSettings};
+use crate::vectors::Embedder;
 use crate::waiting::MeasuringApprover;
 
 /// Tokens that a model reads if nobody says it.
@@ -122,10 +125,38 @@ impl AgentStart<'_> {
             approver: Arc::new(MeasuringApprover::new(approver)),
         };
         let mut agent = Agent::new(settings, Arc::new(live), file, conversation, spent);
+        agent.keep_tools(recorded.task.as_ref().and_then(|task| task.chosen.clone()));
         if recorded.is_pruned || recorded.summary.is_some() {
             agent.lose_earlier_texts();
         }
         Ok((agent, id))
+    }
+
+    /// The tools that the filter chooses of those that the host offers a session, and what the
+    /// person is told. Of the model, only what the configuration says of its context counts.
+    ///
+    /// # Errors
+    ///
+    /// The session can't be read, or `embeddings` can't be used.
+    pub async fn tools_for(
+        &self,
+        host: &Host,
+        session: &Session,
+        task: &str,
+    ) -> Result<(Selection, Vec<String>), AgentError> {
+        let agent = &self.config.config.agent;
+        let filter = &agent.tool_filter;
+        let embedder = self.choose_table(&filter.embeddings).await?;
+        let embedder = embedder.map(|model| Embedder::new(model, &self.folders.cache));
+        let providers = &self.config.config.providers;
+        let provider = match &*agent.provider {
+            "" => providers.values().next().filter(|_| providers.len() == 1),
+            name => providers.get(name),
+        };
+        let context = provider.map(|provider| provider.context_tokens.get());
+        let context = context.filter(|tokens| *tokens > 0).unwrap_or(USUAL_CONTEXT);
+        let offered = host.tools_for(session)?;
+        Ok(choose_enabled(embedder.as_ref(), &offered, task, filter, context).await)
     }
 
     async fn choose_named(&self, model: Option<&str>) -> Result<ChosenModel, AgentError> {
@@ -154,7 +185,9 @@ impl AgentStart<'_> {
             ))
             .into());
         }
-        Ok(AskedModels { model, summariser, corrector })
+        let embedder = self.choose_table(&agent.tool_filter.embeddings).await?;
+        let embedder = embedder.map(|model| Embedder::new(model, &self.folders.cache));
+        Ok(AskedModels { model, summariser, corrector, embedder })
     }
 
     /// The model of a table of `[providers]`. `None`: no table is named.
@@ -192,7 +225,7 @@ impl AgentStart<'_> {
 
     /// The settings of an agent with these models.
     pub(crate) async fn settings(&self, models: &AskedModels, system: String) -> AgentSettings {
-        let AskedModels { model: chosen, summariser, corrector } = models;
+        let AskedModels { model: chosen, summariser, corrector, .. } = models;
         let summariser = summariser.as_ref().unwrap_or(chosen);
         let agent = &self.config.config.agent;
         let provider = self.provider_settings(chosen);
@@ -216,6 +249,8 @@ impl AgentStart<'_> {
             lenient_text: agent.text_tools == TextTools::Lenient
                 || agent.lenient_models.contains(&chosen.full_name()),
             thoughts: agent.tafc.enabled.then(|| agent.tafc.complexity_threshold.get()),
+            tool_filter: Box::new(agent.tool_filter.clone()),
+            utility: Box::new(agent.utility.clone()),
             summarize_output: agent.summarize_output,
             hallucination_detection: agent.hallucination_detection,
             max_turns: agent.max_turns.get(),

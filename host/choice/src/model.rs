@@ -85,6 +85,19 @@ impl ChosenModel {
         listed.map_err(|error| error.to_string())
     }
 
+    /// The vector of each text, if it is a model that makes vectors.
+    ///
+    /// # Errors
+    ///
+    /// There isn't one for each.
+    pub async fn embed(&self, texts: &[String], time: Duration) -> Result<Vec<Vec<f32>>, String> {
+        let never = CancellationToken::new();
+        let asked = self.client.embed(&self.provider, &self.model, texts, &never);
+        let asked = tokio::time::timeout(time, asked).await;
+        let asked = asked.map_err(|_| format!("no vectors within {} s", time.as_secs()))?;
+        asked.map_err(|error| error.to_string())
+    }
+
     /// Tokens that it reads at once. `None`: its provider doesn't say.
     pub async fn context_window(&self) -> Option<u64> {
         let never = CancellationToken::new();

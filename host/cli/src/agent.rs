@@ -11,6 +11,7 @@ use berth_run::{
 use berth_servers::Servers;
 
 use crate::asking::Asker;
+use crate::call;
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::host;
@@ -43,6 +44,16 @@ pub(crate) fn sessions(command: &SessionsCommand, options: &Options) -> Result<E
 pub(crate) fn models(arguments: &ModelsArguments, options: &Options) -> Result<Exit, Error> {
     within(options, "berth models", false, async |around| {
         berth_run::models(arguments, around).await
+    })
+}
+
+/// Runs `berth tools --for`.
+pub(crate) fn tools_for(task: &str, as_json: bool, options: &Options) -> Result<Exit, Error> {
+    within(options, "berth tools", false, async |around| {
+        // The tools for the calls of this directory.
+        let session = call::session(None, around.folders)?;
+        let make = async || make(options, around).await;
+        berth_run::tools_for(task, &session, as_json, around, make).await
     })
 }
 

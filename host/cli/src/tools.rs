@@ -19,6 +19,9 @@ use crate::{call, host};
 
 /// Runs the command.
 pub(crate) fn run(arguments: &ToolsArguments, options: &Options) -> Result<Exit, Error> {
+    if let Some(task) = &arguments.task {
+        return crate::agent::tools_for(task, arguments.json, options);
+    }
     let folders = Folders::from_environment()?;
     let loaded = host::load(options, &folders)?;
     let off = disabled_hint(&loaded);

@@ -56,9 +56,10 @@ pub use berth_settings::{
     PermissionRule, Plugin, PluginFolder, PluginLimits, PluginSettings, PolicyAccess, PolicyEffect,
     PolicyPhase, PolicyRule, PolicyRules, PolicySentence, Prefix, PresetName, Prices,
     ProcessLimits, ProviderSettings, QueryName, Ratio, Redaction, Reload, ResultCache, Retry,
-    SandboxMode, Secret, Serve, Sha256, Shell, Structured, Tafc, TextTools, ThinkingEffort, Tools,
-    TrustLevel, Undo, UrlScheme, VariableName, Web, WithoutProxy, WrittenExpression, WrittenHost,
-    WrittenPattern, WrittenPrivateHosts, WrittenProgram, WrittenProxy, WrittenSecretHost,
+    SandboxMode, Secret, Serve, Sha256, Shell, Structured, Tafc, TextTools, ThinkingEffort,
+    ToolFilter, Tools, TrustLevel, Undo, UrlScheme, Utility, VariableName, Web, WithoutProxy,
+    WrittenExpression, WrittenHost, WrittenPattern, WrittenPrivateHosts, WrittenProgram,
+    WrittenProxy, WrittenSecretHost,
 };
 pub use ceiling::check_ceiling;
 pub use describe::{KeyDescription, TableDescription, describe};

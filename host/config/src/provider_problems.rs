@@ -27,6 +27,8 @@ impl Loaded {
         let named = [
             ("agent", "provider", &agent.provider),
             ("agent", "compress_provider", &agent.compress_provider),
+            ("agent", "tool_filter.embeddings", &agent.tool_filter.embeddings),
+            ("agent", "delegate.provider", &agent.delegate.provider),
             ("agent", "parameter_reformat_provider", &agent.parameter_reformat_provider),
             ("tools.adversarial_policy", "provider", &review.provider),
         ];

@@ -5,6 +5,7 @@
 mod assembly;
 mod body;
 mod driver;
+mod embed;
 mod endpoint;
 mod explain;
 mod failure;

@@ -13,7 +13,8 @@ use crate::format::WireFormat;
 use crate::guard::KeyGuards;
 use crate::raw::Fields;
 
-/// Most bytes of a list. The longest ones have a few hundred models with a page of text each.
+/// Most bytes of such an answer. The longest lists have a few hundred models with a page of text
+/// each.
 const MAX_LIST: usize = 16 << 20;
 
 /// Most models of a list.
@@ -132,8 +133,8 @@ impl ModelClient {
         Ok(name.and_then(|name| info.number(name)))
     }
 
-    /// The whole body of an answer.
-    async fn read(
+    /// The whole body of an answer that isn't streamed.
+    pub(crate) async fn read(
         &self,
         provider: &ModelEndpoint,
         request: Request,
@@ -146,7 +147,7 @@ impl ModelClient {
             let piece = piece.map_err(|error| ModelError::from_door(provider.name(), &error))?;
             let Some(piece) = piece else { break };
             if body.len() + piece.len() > MAX_LIST {
-                let message = format!("its list has more than {} MiB, the limit", MAX_LIST >> 20);
+                let message = format!("its answer has more than {} MiB, the limit", MAX_LIST >> 20);
                 return Err(ModelError::new(ModelErrorKind::Cap, provider.name(), message));
             }
             body.extend_from_slice(&piece);
@@ -154,7 +155,10 @@ impl ModelClient {
         let guard = KeyGuards::new(provider.keys());
         let body = guard.hidden(&String::from_utf8_lossy(&body));
         match guard.is_in_text(&body) {
-            true => Err(unreadable(provider, "it has the key in it")),
+            true => {
+                let message = "its answer has the key in it, so nothing of it is used";
+                Err(ModelError::new(ModelErrorKind::Malformed, provider.name(), message))
+            }
             false => Ok(body),
         }
     }

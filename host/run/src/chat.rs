@@ -52,8 +52,12 @@ pub async fn chat(
             "" => {}
             "/exit" => break,
             "/compact" => agent.compact(&mut printer, &cancel).await,
+            "/status" => {
+                let text = agent.status().join("\n");
+                printer.event(RunEvent::Notice { text });
+            }
             command if command.starts_with('/') && !command.contains(char::is_whitespace) => {
-                let text = "there are `/compact` and `/exit`".to_owned();
+                let text = "there are `/compact`, `/status` and `/exit`".to_owned();
                 printer.event(RunEvent::Notice { text });
             }
             message => {

@@ -7,6 +7,7 @@ mod models;
 mod printer;
 mod run;
 mod sessions;
+mod tools;
 mod trust;
 
 use std::path::Path;
@@ -24,6 +25,7 @@ pub use chat::chat;
 pub use models::models;
 pub use run::run;
 pub use sessions::sessions;
+pub use tools::tools_for;
 
 /// What a command works in.
 pub struct Surroundings<'a> {

@@ -44,6 +44,10 @@ section! {
         pub tafc: Tafc, Narrowing::Table(Tafc::RULES);
         /// Other agents that the model hands work to.
         pub delegate: Delegate, Narrowing::Table(Delegate::RULES);
+        /// Which tools the model is offered where there are many.
+        pub tool_filter: ToolFilter, Narrowing::Table(ToolFilter::RULES);
+        /// Whether calls that seem of little use are put off.
+        pub utility: Utility, Narrowing::Table(Utility::RULES);
         /// Whether paths are pointed out that the model names, although they don't exist and stand
         /// in nothing that it has read. It may have made them up.
         pub hallucination_detection: bool, Narrowing::Ignored;
@@ -83,6 +87,62 @@ section! {
         pub enabled: bool, Narrowing::Ignored;
         /// How complex the arguments of a tool have to be.
         pub complexity_threshold: Ratio = Ratio::from_default(0.6), Narrowing::Ignored;
+    }
+}
+
+/// The tools that are offered whatever the task is: what an agent needs for nearly any.
+fn always_on() -> Vec<String> {
+    let names = [
+        "read",
+        "write",
+        "edit",
+        "grep",
+        "find_path",
+        "bash",
+        "read_overflow",
+        "memory_search",
+        "memory_save",
+        "load_skill",
+        "scheduler",
+    ];
+    names.map(str::to_owned).to_vec()
+}
+
+section! {
+    /// The tools that the model is offered, chosen for the first task of a session. It finds the
+    /// others with `find_tools`, and calls them with `call_tool`.
+    pub struct ToolFilter {
+        /// Whether tools are chosen in every session. Without it, they are only if all of them take
+        /// more than `budget_percent`.
+        pub enabled: bool, Narrowing::Ignored;
+        /// Tools that are chosen because they fit the task. 0 means as many as there is room for.
+        /// It counts if `enabled` is set.
+        pub top_k: Bounded<0, 1000> = Bounded::clamped(10), Narrowing::Ignored;
+        /// A tool whose description has fewer words is chosen too, since nobody knows whether it
+        /// fits.
+        pub min_description_words: Bounded<0, 64> = Bounded::clamped(3), Narrowing::Ignored;
+        /// Tools that are always offered, by their whole names.
+        pub always_on: Vec<String> = always_on(), Narrowing::Ignored;
+        /// Percent of the model's context that the definitions of the tools may take.
+        pub budget_percent: Bounded<1, 100> = Bounded::clamped(25), Narrowing::Ignored;
+        /// The table of `[providers]` whose model compares the meaning of a task and of tools. It
+        /// needs an `/embeddings`, and gets the task and the descriptions. If empty, words alone
+        /// count.
+        pub embeddings: String, Narrowing::Ignored;
+    }
+}
+
+section! {
+    /// Puts off calls that only read and seem of little use: the model is told once, and the call
+    /// is made if it insists. What you ask for is never put off.
+    pub struct Utility {
+        /// Whether calls are put off.
+        pub enabled: bool, Narrowing::Ignored;
+        /// The least use of a call, from 0 to 1.
+        pub threshold: Ratio = Ratio::from_default(0.0), Narrowing::Ignored;
+        /// Tools that are never put off.
+        pub exempt_tools: Vec<String> =
+            vec!["invoke_skill".to_owned(), "load_skill".to_owned()], Narrowing::Ignored;
     }
 }
 
@@ -202,4 +262,22 @@ pub enum TextTools {
     Strict,
     /// It is, if it names a tool and stands in nothing that the model has read.
     Lenient,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tools_of_skills_are_never_put_off() {
+        assert_eq!(Utility::default().exempt_tools, ["invoke_skill", "load_skill"]);
+        assert!(!Utility::default().enabled);
+    }
+
+    #[test]
+    fn memory_and_skills_are_always_on() {
+        for name in ["memory_search", "memory_save", "load_skill", "scheduler", "read", "bash"] {
+            assert!(ToolFilter::default().always_on.contains(&name.to_owned()), "{name}");
+        }
+    }
 }

@@ -45,6 +45,7 @@ use crate::narrowing::section;
 
 pub use agent::{
     Agent, Delegate, ModelFormat, Prices, ProviderSettings, Tafc, TextTools, ThinkingEffort,
+    ToolFilter, Utility,
 };
 pub use amount::Amount;
 pub use approvals::{Approvals, McpApprovals};

@@ -7,6 +7,7 @@ mod extras;
 mod harbor;
 mod limits;
 mod llama;
+mod many;
 mod replay;
 mod resume;
 mod tasks;

@@ -7,6 +7,7 @@ use super::{Violation, at};
 const EDGES: &[(&str, &[&str])] = &[
     ("berth-contract", &[]),
     ("berth-commands", &["berth-contract"]),
+    ("berth-selection", &["berth-contract"]),
     ("berth-redaction", &["berth-contract"]),
     ("berth-policy", &["berth-commands", "berth-contract"]),
     ("berth-egress", &["berth-contract", "berth-policy", "berth-redaction"]),
@@ -136,7 +137,10 @@ const EDGES: &[(&str, &[&str])] = &[
         ],
     ),
     ("berth-clients", &[]),
-    ("berth-agent", &["berth-choice", "berth-core", "berth-models", "berth-private"]),
+    (
+        "berth-agent",
+        &["berth-choice", "berth-core", "berth-models", "berth-private", "berth-selection"],
+    ),
     ("berth-choice", &["berth-core", "berth-egress", "berth-models", "berth-policy"]),
     ("berth-run", &["berth-agent", "berth-choice", "berth-core", "berth-models", "berth-terminal"]),
     ("berth-review", &["berth-choice", "berth-core", "berth-models", "berth-redaction"]),
@@ -196,8 +200,8 @@ const PURE: [&str; 16] = [
     "url",
 ];
 
-const WITHOUT_IO: [&str; 4] =
-    ["host/commands/", "host/contract/", "host/policy/", "host/redaction/"];
+const WITHOUT_IO: [&str; 5] =
+    ["host/commands/", "host/contract/", "host/policy/", "host/redaction/", "host/selection/"];
 
 /// Paths of the standard library and tokio that do I/O.
 const IO_PATHS: [&str; 15] = [

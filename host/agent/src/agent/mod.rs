@@ -8,11 +8,13 @@ use std::time::Duration;
 use berth_core::config::Prices;
 use berth_core::{CancellationToken, Category, Definition, Reaction, Repetition, RepetitionLimits};
 use berth_models::{FinishReason, ModelAnswer, ModelEvent, Part, TokenUsage, Turn, TurnMessage};
+use berth_selection::IncludedTool;
 use serde_json::Value;
 
 use crate::AgentError;
 use crate::budget::{TaskBudget, TaskClock};
 use crate::calls::{self, TextForms, Wanted};
+use crate::chosen::{self, FIND, FIND_TOOLS};
 use crate::context::{self, COMPRESS};
 use crate::conversation::Conversation;
 use crate::desk::{DelegationDesk, Delegator, DeskEntry};
@@ -27,6 +29,7 @@ use crate::settings::AgentSettings;
 use crate::text_calls::{CallSplitter, FindOptions};
 use crate::think::{ONLY_THOUGHTS, Stripped, strip};
 use crate::tokens::{Fill, TokenMeter};
+use crate::utility::UtilityGate;
 use results::begins;
 
 /// Calls that only read which run at once.
@@ -45,6 +48,9 @@ pub struct Agent {
     file: SessionFile,
     conversation: Conversation,
     tools: Vec<Arc<Definition>>,
+    /// Those that were chosen for the session. `None`: all are offered.
+    chosen: Option<Vec<IncludedTool>>,
+    utility: UtilityGate,
     /// Those of the last task that the session's file has.
     recorded_tools: Option<Vec<Arc<Definition>>>,
     forms: TextForms,
@@ -95,6 +101,8 @@ impl Agent {
             file,
             conversation,
             tools: Vec::new(),
+            chosen: None,
+            utility: UtilityGate::default(),
             recorded_tools: None,
             forms,
             repetition: Repetition::new(RepetitionLimits::default()),
@@ -117,6 +125,21 @@ impl Agent {
     /// Some of what the model has read isn't known any more.
     pub(crate) fn lose_earlier_texts(&mut self) {
         self.forms.earlier.lose();
+    }
+
+    /// Goes on with the tools that were chosen before.
+    pub(crate) fn keep_tools(&mut self, chosen: Option<Vec<IncludedTool>>) {
+        self.chosen = chosen;
+    }
+
+    /// What is set for the session, a line each. The tools are shown once they were chosen.
+    pub fn status(&self) -> Vec<String> {
+        let AgentSettings { provider, model, context_tokens, .. } = &self.settings;
+        let read = self.meter.tokens();
+        let context = format!("Context: about {read} of {context_tokens} tokens");
+        let mut lines = vec![format!("Model: {provider}/{model}"), context];
+        lines.extend(chosen::status(&self.settings, self.chosen.as_deref()));
+        lines
     }
 
     /// What the whole session has taken so far.
@@ -212,10 +235,14 @@ impl Agent {
             provider: settings.provider.clone(),
             model: settings.model.clone(),
         });
-        self.tools = self.outside.tools()?;
-        let _entry = self.enter_desk();
+        self.utility = UtilityGate::new(&text_of(&task));
+        let notices = self.choose_tools(&task).await?;
+        let _entry = self.enter_desk()?;
         let in_text = settings.is_local || !settings.native_tools;
-        let offered = if in_text { self.tools.clone() } else { Vec::new() };
+        let mut offered = if in_text { self.tools.clone() } else { Vec::new() };
+        if in_text && self.chosen.is_some() {
+            offered.push(Arc::clone(&FIND));
+        }
         self.forms.offer(&settings, &offered);
         let tools = (self.recorded_tools.as_ref() != Some(&offered)).then(|| offered.clone());
         self.recorded_tools = Some(offered);
@@ -224,7 +251,11 @@ impl Agent {
             let lost = RecordedResult::new(&call, content, Some(Category::Cancelled));
             self.append(&SessionEntry::Result(lost)).await?;
         }
-        self.append(&SessionEntry::Task(Task { parts: task, settings, tools })).await?;
+        let chosen = self.chosen.clone();
+        self.append(&SessionEntry::Task(Task { parts: task, settings, tools, chosen })).await?;
+        for text in notices {
+            self.notice(text, events).await?;
+        }
         self.measure();
         loop {
             if cancel.is_cancelled() {
@@ -285,19 +316,38 @@ impl Agent {
     }
 
     /// Lets others be found that the task hands work to, until it ends.
-    fn enter_desk(&mut self) -> Option<DeskEntry> {
-        let desk = self.desk.as_ref()?;
+    fn enter_desk(&mut self) -> Result<Option<DeskEntry>, AgentError> {
+        let Some(desk) = &self.desk else { return Ok(None) };
+        let offered = self.outside.offered()?;
         let delegator = Arc::new(Delegator::new(
             Arc::clone(&self.outside),
             self.settings.clone(),
-            self.tools.iter().map(|tool| tool.name.clone()).collect(),
+            offered.iter().map(|tool| tool.definition.name.clone()).collect(),
             Arc::clone(&self.budget),
             self.clock,
             desk.at_once,
         ));
         let entry = desk.enter(&delegator);
         self.delegator = Some(delegator);
-        Some(entry)
+        Ok(Some(entry))
+    }
+
+    /// The tools for a task: those that the host offers now, and if they are too many, those of them
+    /// that were chosen once for the session. What the provider has read stays the same then.
+    async fn choose_tools(&mut self, task: &[Part]) -> Result<Vec<String>, AgentError> {
+        let offered = self.outside.offered()?;
+        let mut notices = Vec::new();
+        if self.chosen.is_none() {
+            let choice =
+                chosen::choose(&self.outside, &offered, &text_of(task), &self.settings).await;
+            (self.chosen, notices) = (choice.tools, choice.notices);
+        }
+        let all = offered.into_iter().map(|tool| tool.definition).collect();
+        self.tools = match &self.chosen {
+            Some(chosen) => chosen::kept(all, chosen),
+            None => all,
+        };
+        Ok(notices)
     }
 
     /// The calls of the last answer that have no result, since Berth was killed.
@@ -450,6 +500,21 @@ impl Agent {
                 self.finish(result, events).await?;
                 continue;
             }
+            if ready.name == FIND_TOOLS && self.chosen.is_some() {
+                self.flush(&mut queue, &mut all_denied, events, cancel).await?;
+                all_denied = false;
+                self.find_tools(&ready, events).await?;
+                continue;
+            }
+            let used = self.budget.used();
+            if let Some(text) = self.utility.refusal(&self.settings.utility, &ready, used) {
+                self.flush(&mut queue, &mut all_denied, events, cancel).await?;
+                self.repetition.after(&ready.name, &ready.arguments, read_only, "");
+                self.refuse(&ready, &text, Category::PolicyBlocked, events).await?;
+                self.notice(format!("`{}` is put off: {text}", ready.name), events).await?;
+                all_denied = false;
+                continue;
+            }
             let warning = repeated.map(|repeated| repeated.to_string());
             let ready = ReadyCall { warning, ..ready };
             let acts = !ready.read_only;
@@ -587,7 +652,7 @@ impl Agent {
         Turn {
             model: settings.model.clone(),
             system: calls::system_text(settings, &self.forms),
-            tools: calls::offered(settings, &self.tools),
+            tools: calls::offered(settings, &self.tools, self.chosen.is_some()),
             forbid_calls: false,
             messages: calls::messages(&self.conversation),
             max_output: Some(settings.max_output),

@@ -6,7 +6,8 @@ use berth_models::Part;
 
 use super::Agent;
 use crate::AgentError;
-use crate::calls::is_echo;
+use crate::calls::{invalid, is_echo};
+use crate::chosen;
 use crate::context;
 use crate::correct;
 use crate::events::{RunEvent, RunEvents, text_of};
@@ -193,6 +194,28 @@ impl Agent {
         let is_known = |path: &str| self.forms.earlier.name_path(path) || existing.contains(path);
         for doubt in plausible::check_text(text, is_known) {
             self.notice(doubt.for_person(), events).await?;
+        }
+        Ok(())
+    }
+
+    /// Answers a call of `find_tools`.
+    pub(super) async fn find_tools(
+        &mut self,
+        call: &ReadyCall,
+        events: &mut dyn RunEvents,
+    ) -> Result<(), AgentError> {
+        begins(call, events);
+        let is_native = self.settings.native_tools;
+        let (found, notices) =
+            chosen::find(&self.outside, &self.tools, is_native, &call.arguments).await;
+        let (text, category) = match found {
+            Ok(text) => (text, None),
+            Err(why) => (invalid(&why), Some(Category::InvalidParameters)),
+        };
+        self.repetition.after(&call.name, &call.arguments, false, &text);
+        self.finish(RecordedResult::new(call, vec![Part::Text(text)], category), events).await?;
+        for text in notices {
+            self.notice(text, events).await?;
         }
         Ok(())
     }

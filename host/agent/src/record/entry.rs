@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use berth_core::{Definition, Remainder};
 use berth_models::{CallResult, ModelAnswer, Part, TokenUsage};
+use berth_selection::IncludedTool;
 use serde::{Deserialize, Serialize};
 
 use crate::ending::{Spent, TaskEnd};
@@ -70,6 +71,9 @@ pub struct Task {
     /// The tools that the model may call in its text. `None`: those of the task before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tools: Option<Vec<Arc<Definition>>>,
+    /// The tools that were chosen for the session, with their reasons. `None`: all are offered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chosen: Option<Vec<IncludedTool>>,
 }
 
 /// The result of a call, and what else is known of it.

@@ -174,7 +174,7 @@ impl Recorded {
             };
             if let SessionEntry::Task(task) = &mut entry {
                 // The model isn't offered them any more.
-                task.tools = None;
+                (task.tools, task.chosen) = (None, None);
             }
             read.conversation.push((number, entry));
         }

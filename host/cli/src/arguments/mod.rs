@@ -318,6 +318,7 @@ const TOOLS_AFTER: &str = "\
 Examples:
   berth tools
   berth tools grep
+  berth tools --for 'open an issue about the crash'
   berth tools --json | jq '.[].name'";
 
 /// `berth tools`.
@@ -326,6 +327,9 @@ Examples:
 pub(crate) struct ToolsArguments {
     /// Describe this tool: arguments, behaviour, what its plugin may use
     pub(crate) tool: Option<String>,
+    /// List the tools that the agent's filter chooses for this task, with the reason of each
+    #[arg(long = "for", value_name = "TASK", conflicts_with = "tool")]
+    pub(crate) task: Option<String>,
     /// Print JSON: the definitions as models get them
     #[arg(long)]
     pub(crate) json: bool,

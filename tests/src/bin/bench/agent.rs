@@ -9,6 +9,8 @@ use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use berth_contract::Definition;
+use berth_selection::{SelectionRules, ToolIndex, select};
 use serde_json::{Value, json};
 
 use crate::Setting;
@@ -32,6 +34,8 @@ const SUITES: usize = 30;
 
 /// How long the model takes for an answer of a sub-agent.
 const LATER: Duration = Duration::from_millis(200);
+/// Tools of which some are chosen.
+const THOUSAND: usize = 1000;
 
 /// What the model says in the template of old sessions, to make each call another one.
 const CALL: &str = "bench-call";
@@ -42,7 +46,51 @@ pub(crate) fn measure(setting: &Setting) -> Result<Vec<Row>, String> {
     rows.push(turn(setting)?);
     rows.push(tokens(setting)?);
     rows.push(sub_agents(setting)?);
+    rows.extend(selection()?);
     Ok(rows)
+}
+
+/// The tools for a task out of a thousand, those of the recorded catalogues.
+fn selection() -> Result<Vec<Row>, String> {
+    let failed = |error: &dyn std::fmt::Display| format!("the catalogues can't be read: {error}");
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/catalogues");
+    let mut tools = Vec::new();
+    for entry in fs::read_dir(folder).map_err(|error| failed(&error))?.flatten() {
+        let text = fs::read(entry.path()).map_err(|error| failed(&error))?;
+        let recorded: Value = serde_json::from_slice(&text).map_err(|error| failed(&error))?;
+        for tool in recorded["tools"].as_array().into_iter().flatten() {
+            let text = |key: &str| tool[key].as_str().unwrap_or_default();
+            let name = format!("s{}__{}", tools.len(), text("name").to_lowercase());
+            tools.push(Definition::new(name, text("description"), tool["schema"].clone()));
+        }
+    }
+    let more: Vec<Definition> =
+        tools.iter().take(THOUSAND.saturating_sub(tools.len())).cloned().collect();
+    tools.extend(more);
+    let rules = SelectionRules {
+        top_k: 10,
+        min_description_words: 3,
+        always_on: Vec::new(),
+        max_tokens: 8192,
+    };
+    let (mut made, mut chosen) = (Vec::new(), Vec::new());
+    for _ in 0..ROUNDS {
+        let began = Instant::now();
+        let index = ToolIndex::new(&tools);
+        made.push(began.elapsed());
+        let began = Instant::now();
+        select(&index, "open a pull request from feature/login and assign it to Eva", None, &rules);
+        chosen.push(began.elapsed());
+    }
+    let what = |what: &str| format!("{what}, {} tools, p50", tools.len());
+    let row = |text: &str, times: Vec<Duration>, most: f64| {
+        let value = milliseconds(median(times));
+        row(what(text), value, Unit::Milliseconds, Target::AtMost(most))
+    };
+    Ok(vec![
+        row("words of the tools, once for a session", made, 20.0),
+        row("the choice for a task", chosen, 2.0),
+    ])
 }
 
 /// The first request of a task, with many old sessions.

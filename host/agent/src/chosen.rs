@@ -1,0 +1,326 @@
+//! The tools that a model is offered if all of them are too many, and how it reaches the others.
+
+use std::fmt::Write as _;
+use std::sync::{Arc, LazyLock};
+
+use berth_core::config::ToolFilter;
+use berth_core::text::{cut, neutral, neutral_line};
+use berth_core::{Definition, OfferedTool};
+use berth_selection::{
+    IncludedTool, Selection, SelectionRules, ToolIndex, embedded_text, select, tokens_of,
+};
+use serde_json::{Value, json};
+
+use crate::outside::Live;
+use crate::settings::AgentSettings;
+use crate::vectors::Embedder;
+
+/// The tool with which a model finds tools that it wasn't offered.
+pub(crate) const FIND_TOOLS: &str = "find_tools";
+
+/// The tool with which it calls them by the provider's own means.
+pub(crate) const CALL_TOOL: &str = "call_tool";
+
+/// Tools that are found at once.
+const MAX_FOUND: usize = 5;
+
+/// Bytes of what is said of them.
+const MAX_BYTES: usize = 24 * 1024;
+
+/// Bytes of a description, and of a schema.
+const MAX_DESCRIPTION: usize = 2 * 1024;
+const MAX_SCHEMA: usize = 8 * 1024;
+
+/// Bytes of a query.
+const MAX_QUERY: usize = 2 * 1024;
+
+/// The definition of `find_tools`.
+pub(crate) static FIND: LazyLock<Arc<Definition>> = LazyLock::new(|| {
+    Arc::new(Definition::new(
+        FIND_TOOLS,
+        "Finds tools that aren't in your list, by what they do. Your list has only some of all tools: search before you say that something can't be done.",
+        json!({
+            "type": "object",
+            "properties": {
+                "query": { "type": "string", "description": "What the tool should do, in a few words" }
+            },
+            "required": ["query"],
+            "additionalProperties": false
+        }),
+    ))
+});
+
+/// The definition of `call_tool`.
+pub(crate) static CALL: LazyLock<Arc<Definition>> = LazyLock::new(|| {
+    Arc::new(Definition::new(
+        CALL_TOOL,
+        "Calls a tool that `find_tools` found. It passes the same rules as any call.",
+        json!({
+            "type": "object",
+            "properties": {
+                "name": { "type": "string", "description": "The tool's whole name" },
+                "arguments": { "type": "object", "description": "Its arguments, as its schema has them" }
+            },
+            "required": ["name", "arguments"],
+            "additionalProperties": false
+        }),
+    ))
+});
+
+/// What is offered at the begin of a session.
+#[derive(Default)]
+pub(crate) struct Choice {
+    /// The tools. `None`: all of them.
+    pub(crate) tools: Option<Vec<IncludedTool>>,
+    /// What the person is told.
+    pub(crate) notices: Vec<String>,
+}
+
+/// Chooses tools for a task if that is set, or if all of them take too much of the context.
+pub(crate) async fn choose(
+    live: &Live,
+    offered: &[OfferedTool],
+    task: &str,
+    settings: &AgentSettings,
+) -> Choice {
+    let filter = &settings.tool_filter;
+    let room = room(filter, settings.context_tokens);
+    let all: u64 = offered.iter().map(|tool| tokens_of(&tool.definition)).sum();
+    if !filter.enabled && all <= room {
+        return Choice::default();
+    }
+    let mut notices = Vec::new();
+    let embedder = live.models.embedder.as_ref();
+    let (index, vector) = with_vectors(embedder, index(offered), offered, task, &mut notices).await;
+    let selection = select(&index, task, vector.as_deref(), &rules(filter, room));
+    if selection.excluded.is_empty() {
+        return Choice { tools: None, notices };
+    }
+    if !filter.enabled {
+        let Selection { included, excluded, .. } = &selection;
+        notices.push(format!(
+            "{} of {} tools are offered, those that fit the task: all would take about {all} of the {} tokens that the model reads. It finds the others with `{FIND_TOOLS}`. `budget_percent` in [agent.tool_filter] is the part that they may take",
+            included.len(),
+            included.len() + excluded.len(),
+            settings.context_tokens,
+        ));
+    }
+    Choice { tools: Some(selection.included), notices }
+}
+
+/// What `/status` says of the filter. Empty: it is off, and all tools are offered.
+pub(crate) fn status(settings: &AgentSettings, chosen: Option<&[IncludedTool]>) -> Vec<String> {
+    let filter = &settings.tool_filter;
+    let mut lines = Vec::new();
+    if filter.enabled {
+        let embeddings = if filter.embeddings.is_empty() { "off" } else { &*filter.embeddings };
+        lines.push(format!(
+            "Filter: top_k={}, always_on={}, embeddings={embeddings}",
+            filter.top_k.get(),
+            filter.always_on.join(", "),
+        ));
+    }
+    for (name, reason) in chosen.into_iter().flatten().map(|it| (&it.name, it.reason)) {
+        lines.push(format!("  {name}: {}", reason.as_str()));
+    }
+    lines
+}
+
+/// What the filter chooses for a task if it is enabled, and what the person is told.
+pub(crate) async fn choose_enabled(
+    embedder: Option<&Embedder>,
+    offered: &[OfferedTool],
+    task: &str,
+    filter: &ToolFilter,
+    context_tokens: u64,
+) -> (Selection, Vec<String>) {
+    let filter = ToolFilter { enabled: true, ..filter.clone() };
+    let mut notices = Vec::new();
+    let (index, vector) = with_vectors(embedder, index(offered), offered, task, &mut notices).await;
+    let rules = rules(&filter, room(&filter, context_tokens));
+    (select(&index, task, vector.as_deref(), &rules), notices)
+}
+
+/// Tokens that the tools may take.
+fn room(filter: &ToolFilter, context_tokens: u64) -> u64 {
+    context_tokens.saturating_mul(filter.budget_percent.get()) / 100
+}
+
+/// How many tools are chosen.
+fn rules(filter: &ToolFilter, room: u64) -> SelectionRules {
+    let number = |value: u64| usize::try_from(value).unwrap_or(usize::MAX);
+    SelectionRules {
+        top_k: if filter.enabled { number(filter.top_k.get()) } else { 0 },
+        min_description_words: number(filter.min_description_words.get()),
+        always_on: filter.always_on.clone(),
+        max_tokens: room,
+    }
+}
+
+fn index(offered: &[OfferedTool]) -> ToolIndex {
+    let index = ToolIndex::new(offered.iter().map(|tool| &*tool.definition));
+    index.with_boosts(offered.iter().map(|tool| tool.boost))
+}
+
+/// The index with the vectors of its tools, and the vector of a text. Without a model for that, or
+/// if it fails, words alone count.
+async fn with_vectors(
+    embedder: Option<&Embedder>,
+    index: ToolIndex,
+    offered: &[OfferedTool],
+    text: &str,
+    notices: &mut Vec<String>,
+) -> (ToolIndex, Option<Vec<f32>>) {
+    let Some(embedder) = embedder else { return (index, None) };
+    let texts = offered.iter().map(|tool| embedded_text(&tool.definition)).collect();
+    match embedder.vectors(texts, cut(text, MAX_QUERY)).await {
+        Ok((vectors, own)) => (index.with_vectors(vectors.into_iter().map(Some)), Some(own)),
+        Err(why) => {
+            notices.push(format!(
+                "tools are chosen by words alone: {} makes no vectors: {why}. `embeddings` in [agent.tool_filter] names it",
+                embedder.name()
+            ));
+            (index, None)
+        }
+    }
+}
+
+/// The tools that were chosen, as they are now. One that isn't offered any more is missing.
+pub(crate) fn kept(all: Vec<Arc<Definition>>, chosen: &[IncludedTool]) -> Vec<Arc<Definition>> {
+    let is_chosen = |tool: &Arc<Definition>| chosen.iter().any(|it| it.name == tool.name);
+    all.into_iter().filter(is_chosen).collect()
+}
+
+/// Answers a call of `find_tools`. `own`: the tools that the model has. The second text is for the
+/// person.
+pub(crate) async fn find(
+    live: &Live,
+    own: &[Arc<Definition>],
+    is_native: bool,
+    arguments: &Value,
+) -> (Result<String, String>, Vec<String>) {
+    let mut notices = Vec::new();
+    let query = arguments.get("query").and_then(Value::as_str).unwrap_or_default().trim();
+    if query.is_empty() {
+        return (
+            Err("query is missing: say in a few words what the tool should do".into()),
+            notices,
+        );
+    }
+    let query = cut(query, MAX_QUERY);
+    let offered = match live.offered() {
+        Ok(offered) => offered,
+        Err(error) => return (Err(error.to_string()), notices),
+    };
+    let (index, vector) =
+        with_vectors(live.models.embedder.as_ref(), index(&offered), &offered, query, &mut notices)
+            .await;
+    let is_own = |tool: &Definition| own.iter().any(|it| it.name == tool.name);
+    let ranked = index.ranked(query, vector.as_deref());
+    let ranked = ranked.into_iter().map(|at| &*offered[at].definition);
+    let (known, found): (Vec<&Definition>, Vec<&Definition>) =
+        ranked.take(4 * MAX_FOUND).partition(|tool| is_own(tool));
+    let mut text = String::new();
+    if found.is_empty() {
+        text.push_str("No other tool fits. Try other words, or do it with the tools of your list.");
+    } else {
+        text.push_str(match is_native {
+            true => "Call one of these with `call_tool`, with its whole name and its arguments.",
+            // Without a word that marks calls, so that the next one is no repeated text.
+            false => "Call one of these as those of your list.",
+        });
+    }
+    for tool in found.into_iter().take(MAX_FOUND) {
+        let described = describe(tool);
+        if text.len() + described.len() > MAX_BYTES {
+            break;
+        }
+        text.push_str(&described);
+    }
+    let known: Vec<&str> = known.iter().take(MAX_FOUND).map(|tool| &*tool.name).collect();
+    if !known.is_empty() {
+        let _ = write!(text, "\n\nOf your list, these fit best: {}.", known.join(", "));
+    }
+    (Ok(text), notices)
+}
+
+fn describe(tool: &Definition) -> String {
+    let schema = tool.input_schema.to_string();
+    let description = tool.description.trim();
+    let shown = neutral(cut(description, MAX_DESCRIPTION));
+    let more = if description.len() > MAX_DESCRIPTION { " […]" } else { "" };
+    let schema = match schema.len() <= MAX_SCHEMA {
+        true => neutral(&schema).into_owned(),
+        false => {
+            let names = tool.input_schema.get("properties").and_then(Value::as_object);
+            let names: Vec<&str> = names.into_iter().flatten().map(|(name, _)| &**name).collect();
+            let names = neutral_line(cut(&names.join(", "), MAX_DESCRIPTION));
+            format!("an object with some of: {names} (the schema is too long)")
+        }
+    };
+    format!("\n\n## {}\n{shown}{more}\narguments: {schema}", tool.name)
+}
+
+/// The tool and the arguments of a call of `call_tool`, or what is wrong with it.
+pub(crate) fn unwrapped(arguments: &Value) -> Result<(String, Value), String> {
+    let name = arguments.get("name").and_then(Value::as_str).unwrap_or_default();
+    if name.is_empty() {
+        return Err("`name` is missing: the whole name of a tool".to_owned());
+    }
+    if [FIND_TOOLS, CALL_TOOL, crate::context::COMPRESS].contains(&name) {
+        return Err(format!("`{name}` can't be called by `{CALL_TOOL}`: call it itself"));
+    }
+    let inner = match arguments.get("arguments") {
+        None | Some(Value::Null) => json!({}),
+        Some(value @ Value::Object(_)) => value.clone(),
+        // Some models write an object as a text.
+        Some(Value::String(text)) => match serde_json::from_str(text) {
+            Ok(value @ Value::Object(_)) => value,
+            _ => return Err("`arguments` is a text, not an object".to_owned()),
+        },
+        Some(_) => return Err("`arguments` isn't an object".to_owned()),
+    };
+    Ok((name.to_owned(), inner))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn call_tool_is_the_call_of_the_tool_in_it() {
+        let call = json!({ "name": "a__b", "arguments": { "x": 1 } });
+        assert_eq!(unwrapped(&call), Ok(("a__b".to_owned(), json!({ "x": 1 }))));
+        assert_eq!(unwrapped(&json!({ "name": "a" })), Ok(("a".to_owned(), json!({}))));
+        let text = json!({ "name": "a", "arguments": "{\"x\": 1}" });
+        assert_eq!(unwrapped(&text), Ok(("a".to_owned(), json!({ "x": 1 }))));
+    }
+
+    #[test]
+    fn call_tool_reaches_no_tool_of_the_loop() {
+        for name in [FIND_TOOLS, CALL_TOOL, "compress_context"] {
+            let error = unwrapped(&json!({ "name": name, "arguments": {} })).unwrap_err();
+            assert!(error.contains("call it itself"), "{error}");
+        }
+        for call in [
+            json!({}),
+            json!({ "name": 1 }),
+            json!({ "name": "a", "arguments": [1] }),
+            json!({ "name": "a", "arguments": "rm" }),
+        ] {
+            unwrapped(&call).unwrap_err();
+        }
+    }
+
+    #[test]
+    fn description_of_a_found_tool_is_bounded_and_neutral() {
+        let long = format!("\u{1b}[2J\u{202e}{}", "é".repeat(500_000));
+        let mut tool = Definition::new("evil__t", long, json!({ "type": "object" }));
+        let text = describe(&tool);
+        assert!(text.len() < 3 * MAX_DESCRIPTION, "{}", text.len());
+        assert!(!text.contains('\u{1b}') && !text.contains('\u{202e}'));
+        tool.input_schema =
+            json!({ "properties": { "one": { "description": "x".repeat(10_000) } } });
+        assert!(describe(&tool).contains("an object with some of: one"));
+    }
+}

@@ -1,0 +1,164 @@
+//! Vectors of tools and texts, by a model of the configuration. Those of tools are kept in Berth's
+//! cache.
+
+use std::collections::HashMap;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use berth_choice::ChosenModel;
+use berth_private::PrivateFolder;
+use sha2::{Digest, Sha256};
+
+/// The time for all vectors of a catalogue. A small model on a busy machine takes long for the
+/// first time.
+const TIME: Duration = Duration::from_secs(60);
+
+/// Bytes of a file of vectors.
+const MAX_FILE: usize = 64 * 1024 * 1024;
+
+/// Files of vectors: one for each model.
+const MAX_FILES: usize = 8;
+
+type Key = [u8; 32];
+
+/// A model that makes vectors.
+#[derive(Clone, Debug)]
+pub(crate) struct Embedder {
+    model: ChosenModel,
+    folder: PathBuf,
+}
+
+impl Embedder {
+    /// `cache`: Berth's folder of what it can make again.
+    pub(crate) fn new(model: ChosenModel, cache: &Path) -> Self {
+        Self { model, folder: cache.join("vectors") }
+    }
+
+    /// The model's name.
+    pub(crate) fn name(&self) -> String {
+        self.model.full_name()
+    }
+
+    /// The vectors of some texts of tools, and of a text of the moment.
+    pub(crate) async fn vectors(
+        &self,
+        tools: Vec<String>,
+        text: &str,
+    ) -> Result<(Vec<Vec<f32>>, Vec<f32>), String> {
+        let digest = |text: &str| -> Key { Sha256::digest(text).into() };
+        let keys: Vec<Key> = tools.iter().map(|text| digest(text)).collect();
+        let (folder, file) = (self.folder.clone(), self.file());
+        let wanted = keys.clone();
+        let load = move || load(&folder, &file, &wanted);
+        let mut known = tokio::task::spawn_blocking(load).await.unwrap_or_default();
+        let mut missing: Vec<usize> =
+            (0..keys.len()).filter(|at| !known.contains_key(&keys[*at])).collect();
+        let mut texts = vec![text.to_owned()];
+        texts.extend(missing.iter().map(|at| tools[*at].clone()));
+        let mut made = self.model.embed(&texts, TIME).await?;
+        let own = made.remove(0);
+        if known.values().any(|vector| vector.len() != own.len()) {
+            // The model of that name is another one now.
+            known.clear();
+            missing = (0..keys.len()).collect();
+            made = self.model.embed(&tools, TIME).await?;
+        }
+        for (at, vector) in missing.iter().zip(made) {
+            known.insert(keys[*at], vector);
+        }
+        if !missing.is_empty() {
+            let (folder, file, saved) = (self.folder.clone(), self.file(), encode(&keys, &known));
+            // Without it, they are made again.
+            let _ = tokio::task::spawn_blocking(move || save(&folder, &file, &saved)).await;
+        }
+        let vectors = keys.iter().map(|key| known.get(key).cloned().unwrap_or_default());
+        Ok((vectors.collect(), own))
+    }
+
+    /// The file of the model. Another server may have another model of that name.
+    fn file(&self) -> String {
+        let place = self.model.endpoint().base_url();
+        let digest = Sha256::digest(format!("{place}\n{}", self.model.model()));
+        digest[..16].iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+}
+
+/// The vectors of a file that are wanted. What can't be read is made again.
+fn load(folder: &Path, file: &str, wanted: &[Key]) -> HashMap<Key, Vec<f32>> {
+    let mut bytes = Vec::new();
+    let read = PrivateFolder::open(folder)
+        .and_then(|folder| folder.file(file))
+        .and_then(|file| file.take(MAX_FILE as u64).read_to_end(&mut bytes));
+    match read {
+        Ok(_) => decode(&bytes, wanted),
+        Err(_) => HashMap::new(),
+    }
+}
+
+/// Replaces a file of vectors: it has those of the last catalogue.
+fn save(folder: &Path, file: &str, bytes: &[u8]) -> std::io::Result<()> {
+    let folder = PrivateFolder::make(folder)?;
+    let names = folder.names(2 * MAX_FILES)?;
+    if names.len() >= MAX_FILES && !names.iter().any(|name| name == file) {
+        for name in names {
+            folder.remove(&name)?;
+        }
+    }
+    folder.put_lightly(file, bytes)
+}
+
+/// The numbers of a vector, then each text's digest and vector.
+fn encode(keys: &[Key], known: &HashMap<Key, Vec<f32>>) -> Vec<u8> {
+    let numbers = known.values().next().map_or(0, Vec::len);
+    let mut bytes = (numbers as u32).to_le_bytes().to_vec();
+    for key in keys {
+        let Some(vector) = known.get(key) else { continue };
+        if bytes.len() + key.len() + 4 * vector.len() > MAX_FILE {
+            break;
+        }
+        bytes.extend(key);
+        bytes.extend(vector.iter().flat_map(|number| number.to_le_bytes()));
+    }
+    bytes
+}
+
+fn decode(bytes: &[u8], wanted: &[Key]) -> HashMap<Key, Vec<f32>> {
+    let mut known = HashMap::new();
+    let Some((numbers, rest)) = bytes.split_first_chunk::<4>() else { return known };
+    let length = (u32::from_le_bytes(*numbers) as usize).saturating_mul(4).saturating_add(32);
+    for entry in rest.chunks_exact(length.max(33)) {
+        let Some((key, vector)) = entry.split_first_chunk::<32>() else { break };
+        if wanted.contains(key) {
+            let numbers = vector.chunks_exact(4);
+            let number = |it: &[u8]| f32::from_le_bytes([it[0], it[1], it[2], it[3]]);
+            known.insert(*key, numbers.map(number).collect());
+        }
+    }
+    known
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn vectors_are_kept() {
+        let keys = [[1; 32], [2; 32], [3; 32]];
+        let known = HashMap::from([([1; 32], vec![1.0, -2.5]), ([3; 32], vec![0.0, 4.0])]);
+        let bytes = encode(&keys, &known);
+        assert_eq!(decode(&bytes, &keys), known);
+        assert_eq!(decode(&bytes, &keys[..2]).len(), 1);
+        // A file that was cut has those that are whole.
+        assert_eq!(decode(&bytes[..bytes.len() - 1], &keys).len(), 1);
+    }
+
+    proptest! {
+        #[test]
+        fn any_file_is_read(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            let known = decode(&bytes, &[[0; 32]]);
+            prop_assert!(known.values().all(|vector| 4 * vector.len() <= bytes.len()));
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! Vectors of texts: models that say how alike texts are.
+
+use berth_contract::CancellationToken;
+use http::header::CONTENT_TYPE;
+use http::{HeaderValue, Method};
+
+use crate::body::object;
+use crate::driver::{ModelClient, cancelled};
+use crate::endpoint::ModelEndpoint;
+use crate::failure::{ModelError, ModelErrorKind};
+use crate::format::WireFormat;
+use crate::raw::Fields;
+
+/// Texts of one request.
+const BATCH: usize = 32;
+
+/// Most numbers of a vector. The largest models have half of it.
+const MAX_NUMBERS: usize = 8192;
+
+impl ModelClient {
+    /// The vector of each text, in the same order, by an `/embeddings` as `OpenAI` has it. All have
+    /// the same length.
+    ///
+    /// # Errors
+    ///
+    /// The provider has none, or its answer isn't one vector for each text.
+    pub async fn embed(
+        &self,
+        provider: &ModelEndpoint,
+        model: &str,
+        texts: &[String],
+        cancel: &CancellationToken,
+    ) -> Result<Vec<Vec<f32>>, ModelError> {
+        let asked = async {
+            let mut vectors: Vec<Vec<f32>> = Vec::with_capacity(texts.len());
+            for texts in texts.chunks(BATCH) {
+                vectors.extend(self.embed_batch(provider, model, texts).await?);
+                if vectors.iter().any(|vector| vector.len() != vectors[0].len()) {
+                    return Err(wrong(provider, "its vectors have different lengths"));
+                }
+            }
+            Ok(vectors)
+        };
+        let asked = cancel.run_until_cancelled(asked).await;
+        let asked = asked.unwrap_or_else(|| Err(cancelled(provider)));
+        asked.map_err(|error| provider.hide_keys_in(error))
+    }
+
+    async fn embed_batch(
+        &self,
+        provider: &ModelEndpoint,
+        model: &str,
+        texts: &[String],
+    ) -> Result<Vec<Vec<f32>>, ModelError> {
+        let path = match provider.format() {
+            WireFormat::Chat | WireFormat::Responses => "/embeddings",
+            WireFormat::Ollama => "/v1/embeddings",
+            WireFormat::Messages => return Err(wrong(provider, "its format has no vectors")),
+        };
+        let body = object(|body| {
+            body.field("model", model);
+            body.field("input", texts);
+            body.field("encoding_format", "float");
+        });
+        let request = provider
+            .request(Method::POST, path, Vec::new())?
+            .header(CONTENT_TYPE, HeaderValue::from_static("application/json"))
+            .body(body);
+        let answer = self.read(provider, request, model).await?;
+        vectors(&answer, texts.len()).map_err(|why| wrong(provider, why))
+    }
+}
+
+/// The vectors of an answer.
+fn vectors(answer: &str, count: usize) -> Result<Vec<Vec<f32>>, &'static str> {
+    let fields = Fields::parse(answer).ok_or("it isn't a JSON object")?;
+    let mut vectors: Vec<Option<Vec<f32>>> = vec![None; count];
+    for (at, item) in fields.items("data").into_iter().enumerate() {
+        let item = Fields::parse(item.get()).ok_or("an item of `data` isn't an object")?;
+        let at = item.number("index").map_or(Some(at), |at| usize::try_from(at).ok());
+        let place = at.and_then(|at| vectors.get_mut(at)).ok_or("`data` has too many items")?;
+        let vector = item.raw("embedding").map(|raw| serde_json::from_str::<Vec<f32>>(raw.get()));
+        let vector = vector.and_then(Result::ok).ok_or("an `embedding` isn't a list of numbers")?;
+        if vector.is_empty()
+            || vector.len() > MAX_NUMBERS
+            || !vector.iter().all(|it| it.is_finite())
+        {
+            return Err("an `embedding` is empty, too long or not finite");
+        }
+        *place = Some(vector);
+    }
+    vectors.into_iter().collect::<Option<_>>().ok_or("`data` has too few items")
+}
+
+fn wrong(provider: &ModelEndpoint, why: &str) -> ModelError {
+    let message = format!("its vectors can't be used: {why}");
+    ModelError::new(ModelErrorKind::Malformed, provider.name(), message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_text_gets_its_vector() {
+        let answer = r#"{"data":[{"index":1,"embedding":[0.5,1]},{"index":0,"embedding":[2,3]}]}"#;
+        assert_eq!(vectors(answer, 2), Ok(vec![vec![2.0, 3.0], vec![0.5, 1.0]]));
+        // Without numbers, the order of the texts counts.
+        assert_eq!(vectors(r#"{"data":[{"embedding":[1]}]}"#, 1), Ok(vec![vec![1.0]]));
+    }
+
+    #[test]
+    fn answer_that_is_not_one_vector_for_each_text_is_refused() {
+        for (answer, why) in [
+            ("[]", "JSON object"),
+            ("{}", "too few"),
+            (r#"{"data":[{"index":0,"embedding":[1]}]}"#, "too few"),
+            (r#"{"data":[{"index":9,"embedding":[1]}]}"#, "too many"),
+            (r#"{"data":[{"index":0,"embedding":[]}]}"#, "empty"),
+            (r#"{"data":[{"index":0,"embedding":[1e99]}]}"#, "finite"),
+            (r#"{"data":[{"index":0,"embedding":["a"]}]}"#, "list of numbers"),
+            (r#"{"data":[{"index":0,"embedding":"AAAA"}]}"#, "list of numbers"),
+            (r#"{"data":[1]}"#, "object"),
+        ] {
+            let error = vectors(answer, 2).unwrap_err();
+            assert!(error.contains(why), "{answer}: {error}");
+        }
+        let long = format!(r#"{{"data":[{{"embedding":[{}0]}}]}}"#, "0,".repeat(MAX_NUMBERS));
+        assert!(vectors(&long, 1).unwrap_err().contains("too long"));
+    }
+}

@@ -1,0 +1,70 @@
+//! `berth tools --for`: what the agent's filter of tools chooses.
+
+use std::io::Write;
+
+use berth_agent::AgentStart;
+use berth_core::text::neutral_line;
+use berth_core::{Phase, Session};
+use berth_terminal::error::CommandError;
+use berth_terminal::exit::Exit;
+use berth_terminal::style::{FAINT, STRONG, warn};
+use serde_json::json;
+
+use crate::{MakeHost, Surroundings, failed};
+
+/// Shows which tools are chosen for a task, and why.
+///
+/// # Errors
+///
+/// The session can't be read, or the model that makes vectors isn't configured right.
+pub async fn tools_for(
+    task: &str,
+    session: &Session,
+    as_json: bool,
+    around: &Surroundings<'_>,
+    host: impl MakeHost,
+) -> Result<Exit, CommandError> {
+    let start = AgentStart {
+        config: around.config,
+        folders: around.folders,
+        directory: around.directory,
+        front_end: around.front_end,
+        model: None,
+        session: None,
+        phase: Phase::Executor,
+        instructions: &[],
+    };
+    let host = host().await?;
+    let (selection, notices) = match start.tools_for(&host, session, task).await {
+        Ok(chosen) => chosen,
+        Err(error) => return Err(failed(error, around).await),
+    };
+    for notice in notices {
+        warn(&neutral_line(&notice))?;
+    }
+    let mut out = anstream::stdout().lock();
+    if as_json {
+        let value = json!({
+            "included": selection.included,
+            "excluded": selection.excluded,
+            "tokens": selection.tokens,
+            "all_tokens": selection.all_tokens,
+        });
+        writeln!(out, "{value:#}")?;
+        return Ok(Exit::Success);
+    }
+    let width = selection.included.iter().map(|tool| tool.name.len()).max().unwrap_or(0);
+    for tool in &selection.included {
+        let reason = tool.reason.as_str();
+        writeln!(out, "{STRONG}{:width$}{STRONG:#}  {FAINT}{reason}{FAINT:#}", tool.name)?;
+    }
+    let (chosen, left_out) = (selection.included.len(), selection.excluded.len());
+    writeln!(
+        out,
+        "\n{chosen} of {} tools, about {} of {} tokens",
+        chosen + left_out,
+        selection.tokens,
+        selection.all_tokens
+    )?;
+    Ok(Exit::Success)
+}

@@ -1,0 +1,51 @@
+//! One order from several.
+
+/// How little the difference between the first places counts.
+const RANKS: f64 = 60.0;
+
+/// How alike two vectors are, from -1 to 1. `None`: they can't be compared.
+pub fn cosine(one: &[f32], other: &[f32]) -> Option<f64> {
+    if one.len() != other.len() || one.is_empty() {
+        return None;
+    }
+    let pairs = || one.iter().zip(other).map(|(a, b)| (f64::from(*a), f64::from(*b)));
+    let product: f64 = pairs().map(|(a, b)| a * b).sum();
+    let lengths: f64 = pairs().map(|(a, _)| a * a).sum::<f64>().sqrt()
+        * pairs().map(|(_, b)| b * b).sum::<f64>().sqrt();
+    let cosine = product / lengths;
+    cosine.is_finite().then(|| cosine.clamp(-1.0, 1.0))
+}
+
+/// Adds to `fused` what the places in this order are worth. What has no score has no place.
+pub(crate) fn add_ranks(fused: &mut [f64], scores: &[Option<f64>]) {
+    let mut order: Vec<(usize, f64)> =
+        scores.iter().enumerate().filter_map(|(at, score)| Some((at, (*score)?))).collect();
+    order.sort_by(|one, other| other.1.total_cmp(&one.1).then(one.0.cmp(&other.0)));
+    for (rank, (at, _)) in order.into_iter().enumerate() {
+        fused[at] += 1.0 / (RANKS + rank as f64);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn vectors_are_compared_by_their_direction() {
+        assert_eq!(cosine(&[1.0, 0.0], &[2.0, 0.0]), Some(1.0));
+        assert_eq!(cosine(&[1.0, 0.0], &[0.0, 3.0]), Some(0.0));
+        assert_eq!(cosine(&[1.0], &[-1.0]), Some(-1.0));
+        for (one, other) in [(&[][..], &[][..]), (&[1.0][..], &[1.0, 1.0][..]), (&[0.0], &[1.0])] {
+            assert_eq!(cosine(one, other), None);
+        }
+        assert_eq!(cosine(&[f32::NAN], &[1.0]), None);
+    }
+
+    #[test]
+    fn what_is_good_in_both_orders_is_first() {
+        let mut fused = [0.0; 3];
+        add_ranks(&mut fused, &[Some(3.0), Some(2.0), None]);
+        add_ranks(&mut fused, &[None, Some(0.9), Some(0.8)]);
+        assert!(fused[1] > fused[0] && fused[1] > fused[2], "{fused:?}");
+    }
+}

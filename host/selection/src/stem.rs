@@ -1,0 +1,209 @@
+//! From a text to words that can be compared.
+
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+/// Words that say nothing about a task.
+const STOP: &[&str] = &[
+    "a", "about", "after", "all", "also", "an", "and", "any", "are", "as", "at", "be", "been",
+    "but", "by", "can", "could", "did", "do", "does", "each", "for", "from", "had", "has", "have",
+    "how", "i", "if", "in", "into", "is", "it", "its", "just", "let", "me", "my", "not", "of",
+    "on", "or", "our", "please", "should", "so", "some", "such", "than", "that", "the", "their",
+    "them", "then", "there", "these", "they", "this", "those", "to", "tool", "use", "used",
+    "using", "was", "we", "were", "what", "when", "where", "which", "who", "why", "will", "with",
+    "would", "you", "your",
+];
+
+/// Words that often stand for each other in tasks and in the names of tools.
+const ALIKE: &[&[&str]] = &[
+    &["list", "show", "get", "find", "view", "display", "retrieve", "read", "look"],
+    &["search", "find", "query", "look"],
+    &["create", "add", "make", "new", "open", "set", "setup"],
+    &["update", "edit", "change", "modify", "rename", "set", "write"],
+    &["delete", "remove", "drop", "forget"],
+    &["send", "post", "write"],
+    &["run", "execute", "start", "launch", "trigger"],
+    &["repo", "repository", "project"],
+    &["pr", "pull"],
+    &["mr", "merge"],
+    &["db", "database"],
+    &["folder", "directory"],
+    &["doc", "document"],
+    &["k8s", "kubernetes", "kubectl"],
+    &["url", "page", "website", "link", "site"],
+    &["task", "todo"],
+    &["close", "complete", "done", "finish"],
+    &["mail", "email"],
+    &["env", "environment"],
+    &["picture", "image", "photo", "screenshot"],
+    &["remember", "memory", "observation", "know"],
+    &["login", "logout", "log", "authentication", "signin"],
+    &["org", "organization", "organisation"],
+    &["sheet", "spreadsheet", "workbook", "excel", "csv"],
+    &["chart", "graph", "diagram", "draw", "plot"],
+    &["route", "direction", "drive", "distance"],
+    &["high", "height", "elevation", "sea"],
+    &["address", "coordinate", "location", "place", "where"],
+    &["event", "meeting", "appointment", "calendar"],
+    &["person", "user", "member", "people", "who"],
+    &["message", "chat", "thread"],
+    &["ssh", "terminal", "command", "shell", "process"],
+    &["program", "process", "command"],
+    &["web", "internet", "online"],
+];
+
+/// The same as stems: of each, those that often stand for it.
+static ALIKE_STEMS: LazyLock<HashMap<String, Vec<String>>> = LazyLock::new(|| {
+    let mut alike: HashMap<String, Vec<String>> = HashMap::new();
+    for group in ALIKE {
+        let stems: Vec<String> = group.iter().map(|word| stem(word)).collect();
+        for one in &stems {
+            let others = stems.iter().filter(|other| *other != one).cloned();
+            alike.entry(one.clone()).or_default().extend(others);
+        }
+    }
+    alike
+});
+
+/// Most letters of a word. What is longer is no word.
+const MAX_WORD: usize = 40;
+
+/// The words of a text as they stand there.
+pub(crate) fn words(text: &str) -> impl Iterator<Item = &str> {
+    let words = text.split(|c: char| !c.is_alphanumeric());
+    words.filter(|word| !word.is_empty() && word.len() <= MAX_WORD)
+}
+
+/// The stems of a word: lower case, without its ending. One in camel case counts as a whole and by
+/// its parts. None, if it says nothing.
+pub(crate) fn stems(word: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut add = |word: &str| {
+        let word = word.to_lowercase();
+        if STOP.binary_search(&&*word).is_err() {
+            found.push(stem(&word));
+        }
+    };
+    add(word);
+    if word.chars().skip(1).any(char::is_uppercase) {
+        let parts = camel_parts(word);
+        if parts.len() > 1 {
+            parts.into_iter().for_each(add);
+        }
+    }
+    found
+}
+
+/// The parts of a word in camel case.
+fn camel_parts(word: &str) -> Vec<&str> {
+    let letters: Vec<(usize, char)> = word.char_indices().collect();
+    let mut starts = vec![0];
+    for at in 1..letters.len() {
+        let (before, here) = (letters[at - 1].1, letters[at].1);
+        let after = letters.get(at + 1).is_some_and(|(_, after)| after.is_lowercase());
+        if here.is_uppercase() && (before.is_lowercase() || before.is_uppercase() && after) {
+            starts.push(letters[at].0);
+        }
+    }
+    let ends = starts.iter().skip(1).copied().chain([word.len()]);
+    starts.iter().zip(ends).map(|(start, end)| &word[*start..end]).collect()
+}
+
+/// A word without its ending. Few rules do: both sides lose the same.
+fn stem(word: &str) -> String {
+    if !word.is_ascii() || word.len() < 4 {
+        return word.to_owned();
+    }
+    let word = match word {
+        "indices" => "index",
+        word => word,
+    };
+    let cut = |ending: &str, least: usize| {
+        word.strip_suffix(ending).filter(|rest| rest.len() >= least).map(str::to_owned)
+    };
+    let mut stem = if let Some(rest) = cut("ies", 2) {
+        rest + "y"
+    } else if word.ends_with('s') && !word.ends_with("ss") && !word.ends_with("us") {
+        word[..word.len() - 1].to_owned()
+    } else {
+        word.to_owned()
+    };
+    for (ending, least, instead) in [("ation", 3, "at"), ("ing", 3, ""), ("ed", 3, "")] {
+        if let Some(rest) = stem.strip_suffix(ending)
+            && rest.len() >= least
+        {
+            stem = format!("{rest}{instead}");
+            let bytes = stem.as_bytes();
+            if let [.., one, other] = bytes
+                && one == other
+                && !b"aeiouls".contains(one)
+            {
+                stem.pop();
+            }
+            break;
+        }
+    }
+    if stem.len() > 3 && stem.ends_with('e') {
+        stem.pop();
+    }
+    if stem.len() > 3 && stem.ends_with('y') {
+        stem.pop();
+        stem.push('i');
+    }
+    stem
+}
+
+/// The stems that often stand for this one.
+pub(crate) fn alike(stem: &str) -> &'static [String] {
+    ALIKE_STEMS.get(stem).map_or(&[], Vec::as_slice)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn stop_words_are_sorted() {
+        assert!(STOP.is_sorted());
+    }
+
+    #[test]
+    fn forms_of_a_word_have_one_stem() {
+        let groups: [&[&str]; 7] = [
+            &["create", "creates", "created", "creating", "creation"],
+            &["index", "indexes", "indices", "indexed"],
+            &["repository", "repositories"],
+            &["query", "queries"],
+            &["file", "files"],
+            &["run", "running", "runs"],
+            &["list", "listing", "lists", "listed"],
+        ];
+        for group in groups {
+            let stems: Vec<String> = group.iter().map(|word| stem(word)).collect();
+            assert!(stems.iter().all(|stem| *stem == stems[0]), "{group:?} {stems:?}");
+        }
+    }
+
+    #[test]
+    fn names_are_split() {
+        let check = |text: &str, expected: &[&str]| {
+            let found: Vec<String> = words(text).flat_map(stems).collect();
+            let expected: Vec<String> = expected.iter().map(|word| stem(word)).collect();
+            assert_eq!(found, expected);
+        };
+        check("create_issue", &["creat", "issue"]);
+        check("getIssueByID", &["getissuebyid", "get", "issue", "id"]);
+        check("what is the OAuth-App of", &["oauth", "o", "auth", "app"]);
+        check("CREATE", &["creat"]);
+    }
+
+    proptest! {
+        #[test]
+        fn no_word_of_any_text_is_empty(text in ".{0,400}") {
+            for stem in words(&text).flat_map(stems) {
+                prop_assert!(!stem.is_empty());
+            }
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! The texts of a tool, bounded.
+
+use berth_contract::Definition;
+use berth_contract::text::cut;
+use serde_json::Value;
+
+/// Bytes of a description that count for the rank.
+const MAX_DESCRIPTION: usize = 4 * 1024;
+
+/// Bytes of a parameter's description that count.
+const MAX_PARAMETER: usize = 300;
+
+/// Parameters that count.
+const MAX_PARAMETERS: usize = 40;
+
+/// Bytes of the text of which a vector is made.
+const MAX_EMBEDDED: usize = 2 * 1024;
+
+/// The texts of a tool by what they are.
+pub(crate) struct ToolTexts<'a> {
+    pub(crate) server: &'a str,
+    pub(crate) name: &'a str,
+    pub(crate) title: &'a str,
+    pub(crate) description: &'a str,
+    pub(crate) parameters: Vec<(&'a str, &'a str)>,
+}
+
+impl<'a> ToolTexts<'a> {
+    pub(crate) fn new(tool: &'a Definition) -> Self {
+        let (server, name) = split(&tool.name);
+        let properties = tool.input_schema.get("properties").and_then(Value::as_object);
+        let parameters = properties.into_iter().flatten().take(MAX_PARAMETERS);
+        let described = |value: &'a Value| {
+            let text = value.get("description").and_then(Value::as_str).unwrap_or_default();
+            cut(text, MAX_PARAMETER)
+        };
+        Self {
+            server,
+            name,
+            title: tool.title.as_deref().map_or("", |title| cut(title, MAX_PARAMETER)),
+            description: cut(&tool.description, MAX_DESCRIPTION),
+            parameters: parameters.map(|(name, value)| (&**name, described(value))).collect(),
+        }
+    }
+}
+
+/// The server or plugin of a tool, and the tool's own name. Built-in tools have none.
+pub(crate) fn split(name: &str) -> (&str, &str) {
+    name.split_once("__").unwrap_or(("", name))
+}
+
+/// The text of a tool of which a model makes its vector. At most 2 KiB.
+pub fn embedded_text(tool: &Definition) -> String {
+    let texts = ToolTexts::new(tool);
+    let words = |name: &str| name.replace(['_', '-'], " ");
+    let text =
+        format!("{} {}: {}", words(texts.server), words(texts.name), texts.description.trim());
+    cut(&text, MAX_EMBEDDED).trim().to_owned()
+}
+
+/// Whether a text in small letters names a tool: by its whole name, or by its name at its server if
+/// that is no ordinary word or stands in backticks.
+pub(crate) fn is_named(text: &str, tool: &str) -> bool {
+    let tool = tool.to_ascii_lowercase();
+    let (server, own) = split(&tool);
+    has_word(text, &tool)
+        || !server.is_empty()
+            && match own.contains(['_', '-']) {
+                true => has_word(text, own),
+                false => text.contains(&format!("`{own}`")),
+            }
+}
+
+/// Whether a word stands in a text, with no letter, digit, `_` or `-` beside it. Both are in small
+/// letters.
+pub(crate) fn has_word(text: &str, word: &str) -> bool {
+    let is_part = |c: char| c.is_alphanumeric() || c == '_' || c == '-';
+    !word.is_empty()
+        && text.match_indices(word).any(|(at, _)| {
+            !text[..at].ends_with(is_part) && !text[at + word.len()..].starts_with(is_part)
+        })
+}
+
+/// Whether a text names a tool. The case of letters doesn't matter.
+pub fn names_tool(text: &str, tool: &str) -> bool {
+    is_named(&text.to_ascii_lowercase(), tool)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tool_is_named_as_a_word() {
+        for (text, tool, named) in [
+            ("call github__create_issue now", "github__create_issue", true),
+            ("call Create_Issue now", "github__create_issue", true),
+            ("recreate_issues", "github__create_issue", false),
+            ("search the web", "web__search", false),
+            ("call `search`", "web__search", true),
+            ("use web__search", "web__search", true),
+            ("read a file", "read", true),
+            ("reading a file", "read", false),
+            ("use bash-like quoting", "bash", false),
+            ("", "read", false),
+            ("é read é", "read", true),
+        ] {
+            assert_eq!(names_tool(text, tool), named, "{text} {tool}");
+        }
+    }
+}

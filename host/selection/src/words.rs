@@ -1,0 +1,149 @@
+//! Ranks tools by the words that they share with a task.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use berth_contract::Definition;
+use berth_contract::text::cut;
+
+use crate::stem::{alike, stems, words};
+use crate::text::ToolTexts;
+
+/// Bytes of a task that count. What follows is mostly a text to work on.
+const MAX_TASK: usize = 8 * 1024;
+
+/// Different words of a task that count.
+const MAX_TASK_WORDS: usize = 256;
+
+/// Words of a tool that count.
+const MAX_TOOL_WORDS: usize = 600;
+
+/// How soon more of a word counts no more.
+const SATURATION: f64 = 1.2;
+
+/// How much a word counts that only often stands for a word of the task.
+const ALIKE: f64 = 0.35;
+
+/// A field of a tool: how much a word of it counts, and how much its length takes from that.
+struct Field {
+    weight: f64,
+    length: f64,
+}
+
+/// The name, the server's name, the description, and the names and descriptions of parameters.
+const FIELDS: [Field; 5] = [
+    Field { weight: 3.0, length: 0.4 },
+    Field { weight: 2.0, length: 0.0 },
+    Field { weight: 1.0, length: 0.75 },
+    Field { weight: 0.4, length: 0.75 },
+    Field { weight: 0.2, length: 0.75 },
+];
+
+/// The words of some tools, ready to be compared with a task (BM25F).
+#[derive(Clone, Debug)]
+pub(crate) struct WordIndex {
+    /// The number of each stem.
+    stems: HashMap<String, usize>,
+    /// Of each stem, the tools that have it, each with how much it counts there.
+    postings: Vec<Vec<(usize, f64)>>,
+    tools: usize,
+}
+
+impl WordIndex {
+    /// The index of these tools.
+    pub(crate) fn new<'a>(tools: impl IntoIterator<Item = &'a Definition>) -> Self {
+        let texts: Vec<ToolTexts<'_>> = tools.into_iter().map(ToolTexts::new).collect();
+        let mut known = KnownWords::default();
+        let fields: Vec<_> = texts.iter().map(|texts| fields(texts, &mut known)).collect();
+        let mut means = [0.0; FIELDS.len()];
+        for tool in &fields {
+            for (mean, words) in means.iter_mut().zip(tool) {
+                *mean += words.len() as f64 / fields.len() as f64;
+            }
+        }
+        let mut postings = vec![Vec::new(); known.stems.len()];
+        // How much each stem counts in a tool, and those that do.
+        let mut counts = vec![0.0; known.stems.len()];
+        let mut counted = Vec::new();
+        for (number, tool) in fields.iter().enumerate() {
+            for ((field, words), mean) in FIELDS.iter().zip(tool).zip(means) {
+                let length = words.len() as f64 / f64::max(mean, 1.0);
+                let each = field.weight / (1.0 - field.length + field.length * length);
+                for word in words {
+                    if counts[*word] == 0.0 {
+                        counted.push(*word);
+                    }
+                    counts[*word] += each;
+                }
+            }
+            for word in counted.drain(..) {
+                postings[word].push((number, std::mem::take(&mut counts[word])));
+            }
+        }
+        Self { stems: known.stems, postings, tools: fields.len() }
+    }
+
+    /// How well each tool fits a task: 0 for no common word. Of a long task, the first 8 KiB count.
+    pub(crate) fn scores(&self, task: &str) -> Vec<f64> {
+        let own: BTreeSet<String> = words(cut(task, MAX_TASK)).flat_map(stems).collect();
+        let own: Vec<String> = own.into_iter().take(MAX_TASK_WORDS).collect();
+        // In order: sums of the same numbers in another order differ, and with them the ranks.
+        let others = own.iter().flat_map(|word| alike(word)).map(|word| (&**word, ALIKE));
+        let mut wanted: BTreeMap<&str, f64> = others.collect();
+        wanted.extend(own.iter().map(|word| (&**word, 1.0)));
+        let mut scores = vec![0.0; self.tools];
+        for (word, weight) in wanted {
+            let Some(number) = self.stems.get(word) else { continue };
+            let found = &self.postings[*number];
+            let (with, without) = (found.len() as f64, (self.tools - found.len()) as f64);
+            let rareness = ((without + 0.5) / (with + 0.5)).ln_1p();
+            for (tool, count) in found {
+                scores[*tool] += weight * rareness * count / (count + SATURATION);
+            }
+        }
+        scores
+    }
+}
+
+/// The stems of the words so far, each with its number. Most words of a catalogue come again.
+#[derive(Default)]
+struct KnownWords<'t> {
+    words: HashMap<&'t str, Vec<usize>>,
+    stems: HashMap<String, usize>,
+}
+
+impl<'t> KnownWords<'t> {
+    fn stems(&mut self, word: &'t str) -> &[usize] {
+        self.words.entry(word).or_insert_with(|| {
+            let number = |stem: String| {
+                let next = self.stems.len();
+                *self.stems.entry(stem).or_insert(next)
+            };
+            stems(word).into_iter().map(number).collect()
+        })
+    }
+}
+
+/// The stems of a tool, of each field of [`FIELDS`].
+fn fields<'t>(texts: &ToolTexts<'t>, known: &mut KnownWords<'t>) -> [Vec<usize>; FIELDS.len()] {
+    let mut left = MAX_TOOL_WORDS;
+    let mut add = |into: &mut Vec<usize>, text: &'t str| {
+        for word in words(text) {
+            let Some(rest) = left.checked_sub(1) else { return };
+            left = rest;
+            into.extend_from_slice(known.stems(word));
+        }
+    };
+    let [mut name, mut server, mut description, mut parameters, mut parameter_texts] =
+        [const { Vec::new() }; FIELDS.len()];
+    add(&mut name, texts.name);
+    add(&mut server, texts.server);
+    // The server's name often stands in the tool's too.
+    name.retain(|word| !server.contains(word));
+    add(&mut name, texts.title);
+    add(&mut description, texts.description);
+    for (name, text) in &texts.parameters {
+        add(&mut parameters, name);
+        add(&mut parameter_texts, text);
+    }
+    [name, server, description, parameters, parameter_texts]
+}
