@@ -1,15 +1,18 @@
 //! `berth run`, `berth chat`, `berth sessions` and `berth models`.
 
+use std::sync::Arc;
+
 use berth_core::config::{self, Folders, Loaded};
 use berth_core::{Host, HostError};
 use berth_export::Telemetry;
 use berth_run::{ChatArguments, ModelsArguments, RunArguments, SessionsCommand, Surroundings};
 use berth_servers::Servers;
+use berth_skills::Skills;
 
 use crate::asking::Asker;
 use crate::error::Error;
 use crate::exit::Exit;
-use crate::host;
+use crate::host::{self, OfferedSkills};
 use crate::options::Options;
 
 /// Runs `berth run`.
@@ -57,6 +60,7 @@ fn within(
         config: &loaded,
         folders: &folders,
         directory: &directory,
+        skills: Arc::new(Skills::find(&loaded, &folders, &directory)?),
     };
     host::block_on(work(&around))
 }
@@ -65,7 +69,11 @@ fn within(
 async fn make(options: &Options, around: &Surroundings<'_>) -> Result<Host, HostError> {
     let (folders, loaded): (Folders, Loaded) = (around.folders.clone(), around.config.clone());
     let telemetry = Telemetry::from_config(&loaded, &folders)?;
-    let builder = host::builder(options, folders, loaded, &Servers::new(around.front_end))?;
+    // The agent's own text lists them.
+    let skills = OfferedSkills { skills: Arc::clone(&around.skills), are_listed: false };
+    skills.tell().map_err(HostError::io("writing to stderr"))?;
+    let servers = Servers::new(around.front_end);
+    let builder = host::builder(options, folders, loaded, &servers, &skills)?;
     let host = host::observed(builder.front_end(around.front_end), telemetry).build().await?;
     host.ready().await;
     Ok(host)

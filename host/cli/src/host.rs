@@ -8,6 +8,7 @@ use berth_core::text::counted;
 use berth_core::{Builtin, Host, HostBuilder, HostError};
 use berth_export::Telemetry;
 use berth_servers::Servers;
+use berth_skills::{SkillLoader, Skills};
 use tokio::runtime::Builder;
 
 use crate::error::Error;
@@ -106,7 +107,8 @@ pub(crate) async fn build(
     loaded: Loaded,
     front_end: &'static str,
 ) -> Result<Host, HostError> {
-    let builder = builder(options, folders, loaded, &Servers::new(front_end))?;
+    let skills = OfferedSkills::find(&loaded, &folders)?;
+    let builder = builder(options, folders, loaded, &Servers::new(front_end), &skills)?;
     let builder = builder.front_end(front_end).load_in_background();
     let host = start(builder).await?;
     progress::show(host.ready(), || progress::loading(&host.loading())).await;
@@ -127,7 +129,9 @@ pub(crate) async fn build_for_call(
     let is_needed = |builtin: &&Builtin| for_model || replaced || builtin.name != FILTERS;
     let needed: Vec<Builtin> = berth_builtins::all().iter().filter(is_needed).copied().collect();
     let telemetry = Telemetry::from_config(&loaded, &folders)?;
-    let builder = with(options, folders, loaded, &Servers::new("berth call"), Some(tool), &needed)?;
+    let skills = OfferedSkills::find(&loaded, &folders)?;
+    let servers = Servers::new("berth call");
+    let builder = with(options, folders, loaded, &servers, &skills, Some(tool), &needed)?;
     let builder = builder.front_end("berth call").only_for(tool);
     start(observed(builder, telemetry)).await
 }
@@ -144,14 +148,54 @@ async fn start(builder: HostBuilder) -> Result<Host, HostError> {
     progress::show(builder.build(), || "loading plugins: new ones are compiled once".into()).await
 }
 
+/// The skills of a host.
+pub(crate) struct OfferedSkills {
+    pub(crate) skills: Arc<Skills>,
+    /// Whether the tool that loads them lists them.
+    pub(crate) are_listed: bool,
+}
+
+impl OfferedSkills {
+    /// Those that there are, for clients that get no other text about them.
+    pub(crate) fn find(loaded: &Loaded, folders: &Folders) -> Result<Self, HostError> {
+        let skills = Skills::find(loaded, folders, &config::working_directory()?)?;
+        Ok(Self { skills: Arc::new(skills), are_listed: true })
+    }
+
+    /// Says which skills of the project don't count, and that others were left out.
+    pub(crate) fn tell(&self) -> std::io::Result<()> {
+        let names: Vec<&str> =
+            self.skills.untrusted.iter().map(|skill| skill.name.as_str()).collect();
+        if !names.is_empty() {
+            let more = names.len().saturating_sub(MAX_NOTICES);
+            let shown = names[..names.len() - more].join(", ");
+            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+            note(&format!(
+                "{} of the project {} left out, since nobody has looked at {}: {shown}{more}; `berth trust` shows {}",
+                counted(names.len(), "skill"),
+                if names.len() == 1 { "is" } else { "are" },
+                if names.len() == 1 { "it as it is" } else { "them as they are" },
+                if names.len() == 1 { "it" } else { "them" },
+            ))?;
+        }
+        let left_out = self.skills.left_out.len();
+        if left_out > 0 {
+            let folders = counted(left_out, "folder");
+            note(&format!("{folders} of skills left out; `berth skills list` says why"))?;
+        }
+        Ok(())
+    }
+}
+
 /// The builder of the host. `servers`: those of this process, which may run already.
 pub(crate) fn builder(
     options: &Options,
     folders: Folders,
     loaded: Loaded,
     servers: &Servers,
+    skills: &OfferedSkills,
 ) -> Result<HostBuilder, HostError> {
-    with(options, folders, loaded, servers, None, berth_builtins::all())
+    with(options, folders, loaded, servers, skills, None, berth_builtins::all())
 }
 
 fn with(
@@ -159,13 +203,20 @@ fn with(
     folders: Folders,
     loaded: Loaded,
     servers: &Servers,
+    OfferedSkills { skills, are_listed }: &OfferedSkills,
     tool: Option<&str>,
     builtins: &[Builtin],
 ) -> Result<HostBuilder, HostError> {
     let directory = config::working_directory()?;
     let servers = servers.providers(&loaded, &folders, &directory, tool)?;
+    let found = Arc::clone(skills);
+    let loader = SkillLoader::new(found, &loaded, &folders, &directory, *are_listed)?;
     let builder = Host::builder().config(loaded).folders(folders).working_directory(directory);
     let builder = servers.into_iter().fold(builder, HostBuilder::provider);
+    let builder = match loader {
+        Some(loader) => builder.provider(Arc::new(loader)).readable(&skills.readable),
+        None => builder,
+    };
     Ok(options
         .plugin
         .iter()

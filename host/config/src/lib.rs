@@ -39,6 +39,7 @@ mod renamed;
 mod secret_problems;
 mod server_problems;
 mod signed;
+mod skills;
 mod source;
 mod switches;
 mod variables;
@@ -55,8 +56,8 @@ pub use berth_settings::{
     PathGlob, PathPrefix, PermissionAction, PermissionRule, Plugin, PluginFolder, PluginLimits,
     PluginSettings, PolicyAccess, PolicyEffect, PolicyPhase, PolicyRule, PolicyRules, Prefix,
     PresetName, Prices, ProcessLimits, ProviderSettings, QueryName, Ratio, Redaction, Reload,
-    ResultCache, Retry, SandboxMode, Secret, Serve, Sha256, Shell, Structured, Tafc, TextTools,
-    ThinkingEffort, Tools, TrustLevel, Undo, UrlScheme, VariableName, Web, WithoutProxy,
+    ResultCache, Retry, SandboxMode, Secret, Serve, Sha256, Shell, Skills, Structured, Tafc,
+    TextTools, ThinkingEffort, Tools, TrustLevel, Undo, UrlScheme, VariableName, Web, WithoutProxy,
     WrittenExpression, WrittenHost, WrittenPattern, WrittenPrivateHosts, WrittenProgram,
     WrittenProxy, WrittenSecretHost,
 };
@@ -73,7 +74,7 @@ pub use migrate::migrate;
 pub use policy::FilePolicy;
 pub use problem::{Problem, Problems};
 pub use processes::{ProcessContext, ProcessGrants};
-pub use project::{forget, trusted};
+pub use project::{add_trust, forget, trusted};
 pub use renamed::Renamed;
 pub use signed::CeilingFiles;
 pub use source::Source;

@@ -135,10 +135,21 @@ const EDGES: &[(&str, &[&str])] = &[
             "berth-terminal",
         ],
     ),
+    ("berth-skills", &["berth-core", "berth-policy", "berth-terminal"]),
     ("berth-clients", &[]),
     ("berth-agent", &["berth-choice", "berth-core", "berth-models", "berth-private"]),
     ("berth-choice", &["berth-core", "berth-egress", "berth-models", "berth-policy"]),
-    ("berth-run", &["berth-agent", "berth-choice", "berth-core", "berth-models", "berth-terminal"]),
+    (
+        "berth-run",
+        &[
+            "berth-agent",
+            "berth-choice",
+            "berth-core",
+            "berth-models",
+            "berth-skills",
+            "berth-terminal",
+        ],
+    ),
     ("berth-packaging", &[]),
     (
         "berth-export",
@@ -170,6 +181,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "berth-export",
             "berth-mcp",
             "berth-servers",
+            "berth-skills",
         ],
     ),
 ];
@@ -246,12 +258,13 @@ const OPEN_BENEATH: [&str; 8] = [
 ];
 
 /// The files that open other paths, and what these are. A front end opens the paths of its user.
-const OPEN_OWN: [&str; 43] = [
+const OPEN_OWN: [&str; 44] = [
     "host/agent/src/instructions.rs", // AGENTS.md in the working directory and above
     "host/agent/src/record/store.rs", // Berth's own sessions
     "host/servers/src/import/found.rs", // the files of MCP clients
     "host/servers/src/packages/fetched.rs", // the packages of servers, in Berth's cache
     "host/servers/src/words.rs",      // the commands that the operator names
+    "host/skills/",                   // the skills of the user and of a project
     "host/authoring/", // the folders of authors, whose programs it runs with their rights
     "host/builtins/build.rs", // the components, while Berth is built
     "host/cli/",       // the paths on the command line

@@ -105,10 +105,11 @@ fn builder(
     servers: &Servers,
 ) -> Result<HostBuilder, HostError> {
     let telemetry = Telemetry::from_config(&loaded, &folders)?;
-    let builder = host::observed(host::builder(options, folders, loaded, servers)?, telemetry)
-        .front_end("berth serve")
-        .watch()
-        .load_in_background();
+    let skills = host::OfferedSkills::find(&loaded, &folders)?;
+    skills.tell().map_err(HostError::io("writing to stderr"))?;
+    let builder = host::builder(options, folders, loaded, servers, &skills)?;
+    let builder =
+        host::observed(builder, telemetry).front_end("berth serve").watch().load_in_background();
     Ok(match place {
         Some(Place::Tcp(address)) => builder.listens_on(*address),
         _ => builder,
