@@ -8,6 +8,7 @@ mod limits;
 mod llama;
 mod replay;
 mod resume;
+mod skills;
 mod tasks;
 
 use std::fs;
