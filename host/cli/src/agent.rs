@@ -7,12 +7,12 @@ use berth_core::{Host, HostError};
 use berth_export::Telemetry;
 use berth_run::{ChatArguments, ModelsArguments, RunArguments, SessionsCommand, Surroundings};
 use berth_servers::Servers;
-use berth_skills::Skills;
+use berth_skills::{OfferedSkills, Skills};
 
 use crate::asking::Asker;
 use crate::error::Error;
 use crate::exit::Exit;
-use crate::host::{self, OfferedSkills};
+use crate::host;
 use crate::options::Options;
 
 /// Runs `berth run`.

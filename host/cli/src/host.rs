@@ -8,7 +8,7 @@ use berth_core::text::counted;
 use berth_core::{Builtin, Host, HostBuilder, HostError};
 use berth_export::Telemetry;
 use berth_servers::Servers;
-use berth_skills::{SkillLoader, Skills};
+use berth_skills::OfferedSkills;
 use tokio::runtime::Builder;
 
 use crate::error::Error;
@@ -148,45 +148,6 @@ async fn start(builder: HostBuilder) -> Result<Host, HostError> {
     progress::show(builder.build(), || "loading plugins: new ones are compiled once".into()).await
 }
 
-/// The skills of a host.
-pub(crate) struct OfferedSkills {
-    pub(crate) skills: Arc<Skills>,
-    /// Whether the tool that loads them lists them.
-    pub(crate) are_listed: bool,
-}
-
-impl OfferedSkills {
-    /// Those that there are, for clients that get no other text about them.
-    pub(crate) fn find(loaded: &Loaded, folders: &Folders) -> Result<Self, HostError> {
-        let skills = Skills::find(loaded, folders, &config::working_directory()?)?;
-        Ok(Self { skills: Arc::new(skills), are_listed: true })
-    }
-
-    /// Says which skills of the project don't count, and that others were left out.
-    pub(crate) fn tell(&self) -> std::io::Result<()> {
-        let names: Vec<&str> =
-            self.skills.untrusted.iter().map(|skill| skill.name.as_str()).collect();
-        if !names.is_empty() {
-            let more = names.len().saturating_sub(MAX_NOTICES);
-            let shown = names[..names.len() - more].join(", ");
-            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-            note(&format!(
-                "{} of the project {} left out, since nobody has looked at {}: {shown}{more}; `berth trust` shows {}",
-                counted(names.len(), "skill"),
-                if names.len() == 1 { "is" } else { "are" },
-                if names.len() == 1 { "it as it is" } else { "them as they are" },
-                if names.len() == 1 { "it" } else { "them" },
-            ))?;
-        }
-        let left_out = self.skills.left_out.len();
-        if left_out > 0 {
-            let folders = counted(left_out, "folder");
-            note(&format!("{folders} of skills left out; `berth skills list` says why"))?;
-        }
-        Ok(())
-    }
-}
-
 /// The builder of the host. `servers`: those of this process, which may run already.
 pub(crate) fn builder(
     options: &Options,
@@ -203,20 +164,17 @@ fn with(
     folders: Folders,
     loaded: Loaded,
     servers: &Servers,
-    OfferedSkills { skills, are_listed }: &OfferedSkills,
+    skills: &OfferedSkills,
     tool: Option<&str>,
     builtins: &[Builtin],
 ) -> Result<HostBuilder, HostError> {
     let directory = config::working_directory()?;
     let servers = servers.providers(&loaded, &folders, &directory, tool)?;
-    let found = Arc::clone(skills);
-    let loader = SkillLoader::new(found, &loaded, &folders, &directory, *are_listed)?;
+    let readable = skills.skills.readable.clone();
+    let skills = skills.provider(&loaded, &folders, &directory)?;
     let builder = Host::builder().config(loaded).folders(folders).working_directory(directory);
-    let builder = servers.into_iter().fold(builder, HostBuilder::provider);
-    let builder = match loader {
-        Some(loader) => builder.provider(Arc::new(loader)).readable(&skills.readable),
-        None => builder,
-    };
+    let builder = skills.into_iter().chain(servers).fold(builder, HostBuilder::provider);
+    let builder = builder.readable(&readable);
     Ok(options
         .plugin
         .iter()

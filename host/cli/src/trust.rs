@@ -11,7 +11,7 @@ use berth_core::config::{
     Source,
 };
 use berth_core::text::neutral_line;
-use berth_skills::{Skill, SkillInspection, SkillOrigin, Skills, trusted_skills};
+use berth_skills::{Skill, SkillOrigin, Skills, trust_skill, trusted_skills};
 
 use crate::arguments::TrustArguments;
 use crate::ask::{self, Dialogue};
@@ -20,7 +20,7 @@ use crate::exit::Exit;
 use crate::options::Options;
 use crate::plugin;
 use crate::shown::{self, toml};
-use crate::style::{FAINT, STRONG, warn};
+use crate::style::{FAINT, STRONG};
 
 /// Runs the command.
 pub(crate) fn run(arguments: &TrustArguments, options: &Options) -> Result<Exit, Error> {
@@ -72,7 +72,7 @@ pub(crate) fn run(arguments: &TrustArguments, options: &Options) -> Result<Exit,
         writeln!(anstream::stdout(), "{shown} is trusted already, as it is.")?;
     }
     for skill in &skills.untrusted {
-        let trusted = trust_skill(skill, arguments, &folders)?;
+        let trusted = trust_skill(skill, &folders, |question| confirm(arguments, question))?;
         exit = if exit == Exit::Success { trusted } else { exit };
     }
     Ok(exit)
@@ -132,34 +132,6 @@ fn trust_rules(
         return Ok(Exit::Denied);
     }
     rules.trust(folders)?;
-    writeln!(out, "{shown} is trusted, until it changes.")?;
-    Ok(Exit::Success)
-}
-
-/// Shows a skill of a project, and lets it count.
-fn trust_skill(
-    skill: &Skill,
-    arguments: &TrustArguments,
-    folders: &Folders,
-) -> Result<Exit, Error> {
-    let shown = shown::path(&skill.folder);
-    let inspection = match SkillInspection::new(skill) {
-        Ok(inspection) => inspection,
-        Err(why) => {
-            warn(&format!("{shown} can't be trusted: {}", neutral_line(&why)))?;
-            return Ok(Exit::Denied);
-        }
-    };
-    let mut out = anstream::stdout();
-    writeln!(out, "{shown} is a skill:\n\n{}", inspection.describe())?;
-    if skill.origin == SkillOrigin::Changed {
-        writeln!(out, "It was trusted, and has changed since.\n")?;
-    }
-    if !confirm(arguments, "Let it count, until it changes?")? {
-        writeln!(out, "It is not trusted, and no model gets it.")?;
-        return Ok(Exit::Denied);
-    }
-    inspection.trust(folders)?;
     writeln!(out, "{shown} is trusted, until it changes.")?;
     Ok(Exit::Success)
 }

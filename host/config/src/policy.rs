@@ -128,8 +128,8 @@ impl Loaded {
     /// the plugin folder, and the files of plugins. A tool that writes them could grant itself more
     /// at the next start.
     ///
-    /// The folders of the user's skills belong to them, since a model follows what is in them. So do
-    /// the files of secrets, the programs that print secrets, and the certificates of trusted
+    /// The folders of the user's skills belong to them, since a model follows what is in them. So
+    /// do the files of secrets, the programs that print secrets, and the certificates of trusted
     /// authorities. No tool can read the files of secrets.
     pub fn own(&self, folders: &Folders, working_directory: &Path) -> Vec<OwnFolder> {
         let plugins = self

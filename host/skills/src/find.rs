@@ -17,7 +17,7 @@ const MAX_SKILLS: usize = 200;
 const MAX_ENTRIES: usize = 10_000;
 
 /// The folders of a project's skills, below the working directory.
-pub const PROJECT_FOLDERS: [&str; 3] = [".agents/skills", ".claude/skills", ".berth/skills"];
+pub(crate) const PROJECT_FOLDERS: [&str; 3] = [".agents/skills", ".claude/skills", ".berth/skills"];
 
 /// The skills that were found at one moment.
 #[derive(Clone, Debug, Default)]
@@ -87,6 +87,8 @@ impl Skills {
     }
 
     fn sorted(mut self) -> Self {
+        let trusted = self.usable.iter().filter(|skill| skill.origin == SkillOrigin::Trusted);
+        self.readable.extend(trusted.map(|skill| skill.folder.clone()));
         self.usable.sort_by(|one, other| one.name.cmp(&other.name));
         self
     }

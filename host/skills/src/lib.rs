@@ -8,13 +8,15 @@ mod find;
 mod folder;
 mod front_matter;
 mod listing;
+mod offer;
 mod skill;
 mod tool;
 mod trust;
 
 pub use commands::{SkillsCommand, run};
-pub use find::{PROJECT_FOLDERS, Skills};
+pub use find::Skills;
 pub use listing::describe_skills;
+pub use offer::OfferedSkills;
 pub use skill::{Skill, SkillFinding, SkillOrigin};
-pub use tool::{INVOKE_SKILL, LOAD_SKILL, SkillLoader};
-pub use trust::{SkillInspection, trusted_skills};
+pub use tool::SkillLoader;
+pub use trust::{trust_skill, trusted_skills};

@@ -229,8 +229,12 @@ pub(crate) fn read_whole(folder: &SkillFolder) -> Result<(FileTree, SkillText), 
 
 /// Everything that is wrong with the skill of a folder, and its files.
 pub(crate) fn check(folder: &SkillFolder, name: &str) -> (Vec<SkillFinding>, FileTree) {
-    let error = |message| SkillFinding { is_error: true, message };
-    let warning = |message| SkillFinding { is_error: false, message };
+    let finding = |is_error, message: String| {
+        let message = neutral_line(&message);
+        SkillFinding { is_error, message }
+    };
+    let error = |message| finding(true, message);
+    let warning = |message| finding(false, message);
     let mut found = Vec::new();
     if !is_name(name) {
         found.push(error(name_problem(name)));

@@ -19,10 +19,10 @@ use crate::listing::describe_skills;
 use crate::skill::{MAX_TEXT, SKILL_FILE, Skill, SkillText, read_whole};
 
 /// The tool's name.
-pub const LOAD_SKILL: &str = "load_skill";
+const LOAD_SKILL: &str = "load_skill";
 
 /// Another name of it.
-pub const INVOKE_SKILL: &str = "invoke_skill";
+const INVOKE_SKILL: &str = "invoke_skill";
 
 /// Files of a skill that an answer names.
 const MAX_NAMED: usize = 50;
@@ -123,7 +123,7 @@ impl Loader {
             None => None,
             Some(digest) => match read_whole(&folder) {
                 Ok((tree, _)) if tree.digest() == *digest => Some(tree),
-                _ => return Err(changed(skill)),
+                _ => return Err(unseen(skill)),
             },
         };
         let read = folder.read(&file, MAX_TEXT).map_err(failed)?;
@@ -132,7 +132,7 @@ impl Loader {
                 return Err(failed(format!("it is larger than {MAX_TEXT} bytes, the limit")));
             }
             // It may have changed since the look at all of them.
-            Some(tree) if !tree.has(&file, &read.bytes) => return Err(changed(skill)),
+            Some(tree) if !tree.has(&file, &read.bytes) => return Err(unseen(skill)),
             _ => {}
         }
         if arguments.file.is_some() {
@@ -179,6 +179,9 @@ impl Loader {
     }
 
     fn unknown(&self, arguments: &Arguments) -> Failure {
+        if let Some(skill) = self.skills.untrusted.iter().find(|it| it.name == arguments.name) {
+            return unseen(skill);
+        }
         let name = neutral_line(cut(&arguments.name, 80));
         let names: Vec<&str> =
             self.skills.usable.iter().take(MAX_NAMES).map(|skill| skill.name.as_str()).collect();
@@ -224,9 +227,10 @@ fn owners(skill: &Skill) -> Owners {
     }
 }
 
-fn changed(skill: &Skill) -> Failure {
+/// The refusal of a project's skill that nobody has looked at as it is.
+fn unseen(skill: &Skill) -> Failure {
     let message = format!(
-        "the skill `{}` has changed since a person looked at it, so it isn't loaded",
+        "the skill `{}` is the project's, and nobody has looked at it as it is, so it isn't loaded",
         skill.name
     );
     Failure::new(Category::PermanentFailure, message)

@@ -153,7 +153,7 @@ fn allowed_tools_approve_nothing() {
 #[test]
 fn rules_about_files_hold_for_files_of_skills() {
     let cli = Cli::new();
-    cli.configure("[tools.file]\ndeny_read = [\"**/*.pem\"]\n");
+    cli.configure(&format!("{FULL}[tools.file]\ndeny_read = [\"**/*.pem\"]\n"));
     let pdf = write_skill(&users(&cli), "pdf", "", "x");
     fs::write(pdf.join("key.pem"), "PRIVATE-VALUE").expect("it is written");
     let mut client = client(&cli);

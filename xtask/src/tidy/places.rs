@@ -246,7 +246,7 @@ const IO_METHODS: [&str; 10] = [
 ];
 
 /// The files that open the paths of guests, relative to a directory handle.
-const OPEN_BENEATH: [&str; 8] = [
+const OPEN_BENEATH: [&str; 9] = [
     "host/system/src/confine/view.rs", // the root directory of a program, and the mounts in it
     "host/system/src/files/kernel.rs",
     "host/system/src/files/open.rs",
@@ -255,6 +255,7 @@ const OPEN_BENEATH: [&str; 8] = [
     "host/system/src/process/pinned.rs",  // what a granted directory contains while a command runs
     "host/system/src/process/sockets.rs", // searches the granted directories for sockets
     "host/search/src/directory.rs",
+    "host/skills/src/folder.rs", // the files of a skill
 ];
 
 /// The files that open other paths, and what these are. A front end opens the paths of its user.

@@ -117,7 +117,7 @@ pub(crate) enum Command {
     Allow(AllowArguments),
     /// Let the web tools reach a host without asking
     AllowHost(AllowHostArguments),
-    /// Let the berth.toml of the working directory grant more than your own does, and its skills count
+    /// Let a project's berth.toml grant more than your own does, and its skills count
     Trust(TrustArguments),
     /// Restore what a call changed in files
     Undo(UndoArguments),

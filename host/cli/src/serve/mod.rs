@@ -105,7 +105,7 @@ fn builder(
     servers: &Servers,
 ) -> Result<HostBuilder, HostError> {
     let telemetry = Telemetry::from_config(&loaded, &folders)?;
-    let skills = host::OfferedSkills::find(&loaded, &folders)?;
+    let skills = berth_skills::OfferedSkills::find(&loaded, &folders)?;
     skills.tell().map_err(HostError::io("writing to stderr"))?;
     let builder = host::builder(options, folders, loaded, servers, &skills)?;
     let builder =
