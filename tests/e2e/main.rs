@@ -77,6 +77,7 @@ mod servers_oauth;
 mod servers_real;
 mod shell;
 mod signing;
+mod skills;
 mod starting;
 mod supply_chain;
 mod temporary;

@@ -264,6 +264,8 @@ impl Shared {
             phase: Phase::Executor,
             front_end: self.front_end,
             instructions: &[],
+            // `load_skill` lists them itself there.
+            skills: "",
         }
     }
 

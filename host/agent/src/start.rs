@@ -54,6 +54,8 @@ pub struct AgentStart<'a> {
     pub front_end: &'static str,
     /// The project's instructions that count.
     pub instructions: &'a [InstructionFile],
+    /// What the model is told of skills. Empty: nothing.
+    pub skills: &'a str,
 }
 
 impl AgentStart<'_> {
@@ -220,7 +222,11 @@ impl AgentStart<'_> {
     pub(crate) fn system(&self) -> String {
         let directory = berth_core::text::neutral_line(&self.directory.display().to_string());
         let instructions = in_words(self.instructions);
-        format!("{SYSTEM}\n\nThe working directory is {directory}.{instructions}")
+        let skills = match self.skills {
+            "" => String::new(),
+            skills => format!("\n\n{skills}"),
+        };
+        format!("{SYSTEM}\n\nThe working directory is {directory}.{skills}{instructions}")
     }
 
     /// The settings of an agent with these models.

@@ -9,6 +9,7 @@ use berth_run::{
     ChatArguments, Delegates, ModelsArguments, RunArguments, SessionsCommand, Surroundings,
 };
 use berth_servers::Servers;
+use berth_skills::{OfferedSkills, Skills};
 
 use crate::asking::Asker;
 use crate::call;
@@ -73,6 +74,7 @@ fn within(
         folders: &folders,
         directory: &directory,
         delegates: Delegates::new(&loaded, &folders, &directory, front_end),
+        skills: Arc::new(Skills::find(&loaded, &folders, &directory)?),
     };
     host::block_on(work(&around))
 }
@@ -81,8 +83,12 @@ fn within(
 async fn make(options: &Options, around: &Surroundings<'_>) -> Result<Host, HostError> {
     let (folders, loaded): (Folders, Loaded) = (around.folders.clone(), around.config.clone());
     let telemetry = Telemetry::from_config(&loaded, &folders)?;
+    // The agent's own text lists them.
+    let skills = OfferedSkills { skills: Arc::clone(&around.skills), are_listed: false };
+    skills.tell().map_err(HostError::io("writing to stderr"))?;
     let front_end = around.front_end;
-    let builder = host::builder(options, folders, loaded, &Servers::new(front_end), front_end)?;
+    let servers = Servers::new(front_end);
+    let builder = host::builder(options, folders, loaded, &servers, &skills, front_end)?;
     let builder =
         around.delegates.iter().fold(builder, |builder, it| builder.provider(Arc::clone(it) as _));
     let host = host::observed(builder, telemetry).build().await?;

@@ -9,6 +9,7 @@ use berth_core::{Builtin, Host, HostBuilder, HostError};
 use berth_export::Telemetry;
 use berth_review::ModelReviewer;
 use berth_servers::Servers;
+use berth_skills::OfferedSkills;
 use tokio::runtime::Builder;
 
 use crate::error::Error;
@@ -107,7 +108,9 @@ pub(crate) async fn build(
     loaded: Loaded,
     front_end: &'static str,
 ) -> Result<Host, HostError> {
-    let builder = builder(options, folders, loaded, &Servers::new(front_end), front_end)?;
+    let skills = OfferedSkills::find(&loaded, &folders)?;
+    let servers = Servers::new(front_end);
+    let builder = builder(options, folders, loaded, &servers, &skills, front_end)?;
     let host = start(builder.load_in_background()).await?;
     progress::show(host.ready(), || progress::loading(&host.loading())).await;
     Ok(host)
@@ -128,9 +131,10 @@ pub(crate) async fn build_for_call(
     let needed: Vec<Builtin> = berth_builtins::all().iter().filter(is_needed).copied().collect();
     let telemetry = Telemetry::from_config(&loaded, &folders)?;
     let front_end = "berth call";
+    let skills = OfferedSkills::find(&loaded, &folders)?;
     let servers = Servers::new(front_end);
-    let builder = with(options, folders, loaded, &servers, front_end, Some(tool), &needed)?;
-    start(observed(builder.only_for(tool), telemetry)).await
+    let builder = with(options, folders, loaded, &servers, &skills, front_end, Some(tool))?;
+    start(observed(builder.builtins(&needed).only_for(tool), telemetry)).await
 }
 
 /// With traces and metrics of its calls, if they are sent.
@@ -152,9 +156,11 @@ pub(crate) fn builder(
     folders: Folders,
     loaded: Loaded,
     servers: &Servers,
+    skills: &OfferedSkills,
     front_end: &'static str,
 ) -> Result<HostBuilder, HostError> {
-    with(options, folders, loaded, servers, front_end, None, berth_builtins::all())
+    let builder = with(options, folders, loaded, servers, skills, front_end, None)?;
+    Ok(builder.builtins(berth_builtins::all()))
 }
 
 fn with(
@@ -162,25 +168,25 @@ fn with(
     folders: Folders,
     loaded: Loaded,
     servers: &Servers,
+    skills: &OfferedSkills,
     front_end: &'static str,
     tool: Option<&str>,
-    builtins: &[Builtin],
 ) -> Result<HostBuilder, HostError> {
     let directory = config::working_directory()?;
     let servers = servers.providers(&loaded, &folders, &directory, tool)?;
     let reviewer = ModelReviewer::from_config(&loaded, &folders, &directory, front_end);
+    let readable = skills.skills.readable.clone();
+    let skills = skills.provider(&loaded, &folders, &directory)?;
     let builder = Host::builder()
         .config(loaded)
         .folders(folders)
         .working_directory(directory)
-        .front_end(front_end);
+        .front_end(front_end)
+        .readable(&readable);
     let builder = match reviewer {
         Some(reviewer) => builder.reviewer(Arc::new(reviewer)),
         None => builder,
     };
-    let builder = servers.into_iter().fold(builder, HostBuilder::provider);
-    Ok(options
-        .plugin
-        .iter()
-        .fold(builder.builtins(builtins), |builder, file| builder.plugin_file(file.clone())))
+    let builder = skills.into_iter().chain(servers).fold(builder, HostBuilder::provider);
+    Ok(options.plugin.iter().fold(builder, |builder, file| builder.plugin_file(file.clone())))
 }

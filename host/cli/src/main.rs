@@ -25,6 +25,7 @@ mod plugin;
 mod policy;
 mod schema;
 mod serve;
+mod skills;
 mod tools;
 mod trust;
 mod undo;
@@ -152,6 +153,7 @@ fn run(Arguments { command, options }: Arguments) -> Result<Exit, Error> {
         Command::Init(init) => init::run(&init, &options),
         Command::Policy(command) => policy::run(&command, &options),
         Command::Ceiling(command) => ceiling::run(&command, &options),
+        Command::Skills(command) => skills::run(&command, &options),
         Command::Trust(trust) => trust::run(&trust, &options),
         Command::Allow(allow) => allow::directory(&allow, &options),
         Command::AllowHost(allow) => allow::host(&allow, &options),

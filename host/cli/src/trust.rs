@@ -1,5 +1,5 @@
 //! `berth trust`: whether the working directory's `berth.toml` may widen what the user's own
-//! configuration grants.
+//! configuration grants, and whether its skills count.
 
 use std::fmt::Write as _;
 use std::io::{BufRead, Write};
@@ -11,6 +11,7 @@ use berth_core::config::{
     Source,
 };
 use berth_core::text::neutral_line;
+use berth_skills::{Skill, SkillOrigin, Skills, trust_skill, trusted_skills};
 
 use crate::arguments::TrustArguments;
 use crate::ask::{self, Dialogue};
@@ -44,9 +45,13 @@ pub(crate) fn run(arguments: &TrustArguments, options: &Options) -> Result<Exit,
     };
     let loaded = config::load(&folders, &inputs).map_err(HostError::from)?;
     let rules = loaded.project_filter_rules(&folders, &directory).map_err(Error::Usage)?;
-    if loaded.project.is_none() && rules.is_none() {
+    let skills = Skills::find(&loaded, &folders, &directory)?;
+    let is_trusted = |skill: &&Skill| skill.origin == SkillOrigin::Trusted;
+    let trusted: Vec<&Skill> = skills.usable.iter().filter(is_trusted).collect();
+    let has_skills = !trusted.is_empty() || !skills.untrusted.is_empty();
+    if loaded.project.is_none() && rules.is_none() && !has_skills {
         return Err(Error::Usage(format!(
-            "there is no berth.toml and no filters.toml in {}, beside your own",
+            "there is no berth.toml, no filters.toml and no skill in {}, beside your own",
             directory.display()
         )));
     }
@@ -60,6 +65,14 @@ pub(crate) fn run(arguments: &TrustArguments, options: &Options) -> Result<Exit,
     }
     if let Some(rules) = &rules {
         let trusted = trust_rules(rules, arguments, &folders)?;
+        exit = if exit == Exit::Success { trusted } else { exit };
+    }
+    for skill in trusted {
+        let shown = shown::path(&skill.folder);
+        writeln!(anstream::stdout(), "{shown} is trusted already, as it is.")?;
+    }
+    for skill in &skills.untrusted {
+        let trusted = trust_skill(skill, &folders, |question| confirm(arguments, question))?;
         exit = if exit == Exit::Success { trusted } else { exit };
     }
     Ok(exit)
@@ -187,10 +200,13 @@ fn forget(directory: &Path, folders: &Folders) -> Result<Exit, Error> {
     };
     let directory = directory.canonicalize().or_else(|_| absolute())?;
     let is_file = ["berth.toml", "filters.toml"].iter().any(|name| directory.ends_with(name));
-    let paths = match is_file {
-        true => vec![directory.clone()],
+    let mut paths = match is_file {
+        true => Vec::new(),
         false => vec![directory.join("berth.toml"), directory.join("filters.toml")],
     };
+    paths.extend(trusted_skills(&directory, folders)?);
+    // It may be the file itself, or the folder of a skill.
+    paths.push(directory.clone());
     let mut out = anstream::stdout();
     let mut is_forgotten = false;
     for path in paths {

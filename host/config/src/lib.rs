@@ -39,6 +39,7 @@ mod renamed;
 mod secret_problems;
 mod server_problems;
 mod signed;
+mod skills;
 mod source;
 mod switches;
 mod variables;
@@ -56,7 +57,7 @@ pub use berth_settings::{
     PermissionRule, Plugin, PluginFolder, PluginLimits, PluginSettings, PolicyAccess, PolicyEffect,
     PolicyPhase, PolicyRule, PolicyRules, PolicySentence, Prefix, PresetName, Prices,
     ProcessLimits, ProviderSettings, QueryName, Ratio, Redaction, Reload, ResultCache, Retry,
-    SandboxMode, Secret, Serve, Sha256, Shell, Structured, Tafc, TextTools, ThinkingEffort,
+    SandboxMode, Secret, Serve, Sha256, Shell, Skills, Structured, Tafc, TextTools, ThinkingEffort,
     ToolFilter, Tools, TrustLevel, Undo, UrlScheme, Utility, VariableName, Web, WithoutProxy,
     WrittenExpression, WrittenHost, WrittenPattern, WrittenPrivateHosts, WrittenProgram,
     WrittenProxy, WrittenSecretHost,
@@ -74,7 +75,7 @@ pub use migrate::migrate;
 pub use policy::FilePolicy;
 pub use problem::{Problem, Problems};
 pub use processes::{ProcessContext, ProcessGrants};
-pub use project::{forget, trusted};
+pub use project::{add_trust, forget, trusted};
 pub use renamed::Renamed;
 pub use signed::CeilingFiles;
 pub use source::Source;

@@ -110,6 +110,7 @@ pub(super) fn load_with(
     problems.extend(all.secret_problems());
     problems.extend(all.server_problems());
     problems.extend(all.provider_problems());
+    problems.extend(all.skill_problems());
     if !problems.is_empty() {
         return Err(Problems(problems));
     }

@@ -128,8 +128,9 @@ impl Loaded {
     /// the plugin folder, and the files of plugins. A tool that writes them could grant itself more
     /// at the next start.
     ///
-    /// The files of secrets, the programs that print secrets, and the certificates of trusted
-    /// authorities also belong to them. No tool can read the files of secrets.
+    /// The folders of the user's skills belong to them, since a model follows what is in them. So
+    /// do the files of secrets, the programs that print secrets, and the certificates of trusted
+    /// authorities. No tool can read the files of secrets.
     pub fn own(&self, folders: &Folders, working_directory: &Path) -> Vec<OwnFolder> {
         let plugins = self
             .config
@@ -151,7 +152,10 @@ impl Loaded {
         let authorities = self.authorities(folders, working_directory);
         let authorities =
             authorities.into_iter().chain([self.filter_rules_path(folders, working_directory)]);
-        let files = files.chain(authorities).map(|path| OwnFolder { path, secret: false });
+        // A skill is read as an instruction of the user.
+        let skills = self.skill_folders(folders, working_directory);
+        let files =
+            files.chain(authorities).chain(skills).map(|path| OwnFolder { path, secret: false });
         let secret_files = self.secrets().filter_map(|(table, name, secret)| {
             let key = format!("{table}.secrets.{}", super::dotted_name(name));
             match self.source_of(&key, secret, folders, working_directory) {

@@ -32,12 +32,12 @@ impl Project {
     }
 }
 
-/// Adds a file with its digest to the trusted ones.
+/// Adds a file, or the folder of a skill, with its digest to the trusted ones.
 ///
 /// # Errors
 ///
 /// If the list of trusted files can't be written.
-pub(super) fn add_trust(folders: &Folders, path: &Path, digest: &str) -> Result<(), HostError> {
+pub fn add_trust(folders: &Folders, path: &Path, digest: &str) -> Result<(), HostError> {
     let Some(path) = path.to_str() else {
         return Err(HostError::Config(format!(
             "{} can't be trusted: its path isn't UTF-8",

@@ -58,6 +58,8 @@ pub struct Call {
     pub inquirer: Option<Arc<dyn Inquirer>>,
     /// What its commands begin with, and leave for later ones. `None`: nothing is carried over.
     pub shell: Option<Arc<dyn ShellSession>>,
+    /// Variables that the session adds to the environment of its commands.
+    pub variables: Vec<(String, String)>,
     /// Receives the provider's report of the call beside its outcome.
     pub report: Arc<Report>,
     /// Receives progress and partial output.

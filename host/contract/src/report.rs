@@ -28,6 +28,9 @@ pub struct ReportEntries {
     pub job: Option<String>,
     /// The host's notices about those programs, for whoever reads the answer.
     pub notices: Vec<String>,
+    /// The variables that the session's later commands get, in place of those of an earlier call.
+    /// Counts for providers of the operator. `None`: they stay.
+    pub variables: Option<Vec<(String, String)>>,
     /// The earlier command whose output the answer shows.
     pub output_of: Option<CommandOutput>,
     /// Its network requests in order, each redirect by itself, refused ones too.

@@ -58,6 +58,7 @@ pub struct HostBuilder {
     builtins: Vec<Builtin>,
     plugin_files: Vec<PathBuf>,
     providers: Vec<Arc<dyn Provider>>,
+    readable: Vec<PathBuf>,
     helper: Option<PathBuf>,
     resolver: Option<Arc<dyn Resolve>>,
     listening: Vec<SocketAddr>,
@@ -115,6 +116,14 @@ impl HostBuilder {
     #[must_use]
     pub fn provider(mut self, provider: Arc<dyn Provider>) -> Self {
         self.providers.push(provider);
+        self
+    }
+
+    /// Folders of skills by their real paths. The built-in tools for files and commands may read
+    /// them, unless these tools are disabled. They have to exist.
+    #[must_use]
+    pub fn readable(mut self, folders: &[PathBuf]) -> Self {
+        self.readable.extend_from_slice(folders);
         self
     }
 
@@ -241,7 +250,7 @@ impl HostBuilder {
             listening: self.listening.into(),
             ..Network::default()
         };
-        let policies = Policies::new(
+        let mut policies = Policies::new(
             self.config,
             folders,
             directory,
@@ -250,6 +259,7 @@ impl HostBuilder {
             helper.clone(),
             network,
         );
+        policies.readable = self.readable;
         for missing in policies.config.missing_directories(&policies.folders, &policies.directory) {
             tracing::warn!("{missing}");
         }

@@ -323,6 +323,11 @@ impl Host {
             relies = false;
         };
         tool.tally.count(outcome.is_ok(), time);
+        // What others wrote sets nothing for commands.
+        let variables = run.report.entries().variables.take();
+        if let Some(variables) = variables.filter(|_| !tool.provider.is_third_party()) {
+            session.set_variables(variables);
+        }
         // The time of a retried call says nothing about one run.
         if let (Some(key), Ok(output), 1) = (key, &outcome, run.attempts) {
             self.results.keep(context, session.answers(), key, &run.report, output, time);
@@ -537,6 +542,7 @@ fn provider_call(
         jobs: run.job.clone().map(|job| job as _),
         job_servers: session.job_servers().filter(|_| tool.is_built_in()),
         shell: run.shell.clone().map(|shell| shell as _),
+        variables: if tool.is_built_in() { session.variables() } else { Vec::new() },
         command_changes: run.journal.as_ref().and_then(CallJournal::command_recorder),
         inquirer,
         report: Arc::clone(&run.report),

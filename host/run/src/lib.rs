@@ -17,6 +17,7 @@ use berth_agent::AgentError;
 use berth_choice::ChoiceError;
 use berth_core::config::{Folders, Loaded};
 use berth_core::{Approver, Host, HostError};
+use berth_skills::Skills;
 use berth_terminal::error::CommandError;
 
 pub use arguments::{ChatArguments, ModelsArguments, PhaseName, RunArguments, SessionsCommand};
@@ -37,6 +38,8 @@ pub struct Surroundings<'a> {
     pub directory: &'a Path,
     /// The command, in the records of its requests.
     pub front_end: &'static str,
+    /// The skills that there are.
+    pub skills: Arc<Skills>,
     /// Who is asked if a call needs approval.
     pub approver: Arc<dyn Approver>,
     /// What the agent hands work on with. `None`: it doesn't.

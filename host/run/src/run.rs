@@ -92,6 +92,7 @@ pub(crate) async fn open(
         Some(_) => Vec::new(),
         None => instructions(around, arguments.trust_instructions).await?,
     };
+    let skills = berth_skills::describe_skills(&around.skills);
     let start = AgentStart {
         config: around.config,
         folders: around.folders,
@@ -101,6 +102,7 @@ pub(crate) async fn open(
         session: session.as_deref(),
         phase: arguments.phase(),
         instructions: &instructions,
+        skills: &skills,
     };
     let model = match start.choose().await {
         Ok(model) => model,

@@ -33,6 +33,7 @@ pub async fn tools_for(
         session: None,
         phase: Phase::Executor,
         instructions: &[],
+        skills: "",
     };
     let host = host().await?;
     let (selection, notices) = match start.tools_for(&host, session, task).await {

@@ -244,6 +244,7 @@ async fn execute(job: Job) -> Outcome {
                 output: call.output.clone(),
                 jobs: call.jobs.clone(),
                 shell: call.shell.clone(),
+                variables: call.variables.clone(),
                 network: call.network,
                 read_only,
                 running: Arc::new(()),

@@ -30,6 +30,7 @@ mod review;
 mod secrets;
 mod serve;
 mod shell;
+mod skills;
 mod telemetry;
 mod tools;
 mod undo;
@@ -80,6 +81,7 @@ pub use shell::{
     JobSettings, NetworkGrant, PresetName, ProcessLimits, SandboxMode, Shell, VariableName,
     WrittenProgram,
 };
+pub use skills::Skills;
 pub use telemetry::Telemetry;
 pub use tools::{Autonomy, Tools};
 pub use undo::Undo;
@@ -111,6 +113,8 @@ section! {
         pub plugins: BTreeMap<String, Plugin>, Narrowing::Named(Plugin::RULES);
         /// Servers of the Model Context Protocol whose tools Berth offers.
         pub mcp: Mcp, Narrowing::Table(Mcp::RULES);
+        /// Skills: folders with instructions for tasks, for models.
+        pub skills: Skills, Narrowing::Table(Skills::RULES);
         /// Berth's own agent.
         pub agent: Agent, Narrowing::Table(Agent::RULES);
         /// Providers of models. The key is a name of your choice: at most 24 of `[a-z0-9-]`, a

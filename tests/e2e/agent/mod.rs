@@ -10,6 +10,7 @@ mod llama;
 mod many;
 mod replay;
 mod resume;
+mod skills;
 mod tasks;
 
 use std::fs;

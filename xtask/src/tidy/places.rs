@@ -136,13 +136,24 @@ const EDGES: &[(&str, &[&str])] = &[
             "berth-terminal",
         ],
     ),
+    ("berth-skills", &["berth-core", "berth-policy", "berth-terminal"]),
     ("berth-clients", &[]),
     (
         "berth-agent",
         &["berth-choice", "berth-core", "berth-models", "berth-private", "berth-selection"],
     ),
     ("berth-choice", &["berth-core", "berth-egress", "berth-models", "berth-policy"]),
-    ("berth-run", &["berth-agent", "berth-choice", "berth-core", "berth-models", "berth-terminal"]),
+    (
+        "berth-run",
+        &[
+            "berth-agent",
+            "berth-choice",
+            "berth-core",
+            "berth-models",
+            "berth-skills",
+            "berth-terminal",
+        ],
+    ),
     ("berth-review", &["berth-choice", "berth-core", "berth-models", "berth-redaction"]),
     ("berth-packaging", &[]),
     (
@@ -176,6 +187,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "berth-export",
             "berth-mcp",
             "berth-servers",
+            "berth-skills",
         ],
     ),
 ];
@@ -240,7 +252,7 @@ const IO_METHODS: [&str; 10] = [
 ];
 
 /// The files that open the paths of guests, relative to a directory handle.
-const OPEN_BENEATH: [&str; 8] = [
+const OPEN_BENEATH: [&str; 9] = [
     "host/system/src/confine/view.rs", // the root directory of a program, and the mounts in it
     "host/system/src/files/kernel.rs",
     "host/system/src/files/open.rs",
@@ -249,15 +261,17 @@ const OPEN_BENEATH: [&str; 8] = [
     "host/system/src/process/pinned.rs",  // what a granted directory contains while a command runs
     "host/system/src/process/sockets.rs", // searches the granted directories for sockets
     "host/search/src/directory.rs",
+    "host/skills/src/folder.rs", // the files of a skill
 ];
 
 /// The files that open other paths, and what these are. A front end opens the paths of its user.
-const OPEN_OWN: [&str; 43] = [
+const OPEN_OWN: [&str; 44] = [
     "host/agent/src/instructions.rs", // AGENTS.md in the working directory and above
     "host/agent/src/record/store.rs", // Berth's own sessions
     "host/servers/src/import/found.rs", // the files of MCP clients
     "host/servers/src/packages/fetched.rs", // the packages of servers, in Berth's cache
     "host/servers/src/words.rs",      // the commands that the operator names
+    "host/skills/",                   // the skills of the user and of a project
     "host/authoring/", // the folders of authors, whose programs it runs with their rights
     "host/builtins/build.rs", // the components, while Berth is built
     "host/cli/",       // the paths on the command line

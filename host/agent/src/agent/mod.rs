@@ -209,6 +209,8 @@ impl Agent {
             Ok(ending) => ending,
             Err(error) => TaskEnd::new(EndKind::Error, error.to_string()),
         };
+        // Those of a skill were for this task.
+        self.outside.session.clear_variables();
         let ended = Ended { ending: ending.clone(), spent: self.spent };
         if let Err(error) = self.append(&SessionEntry::Ended(ended)).await
             && ending.kind != EndKind::Error

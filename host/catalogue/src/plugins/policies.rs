@@ -34,6 +34,8 @@ pub struct Policies {
     pub folders: Folders,
     /// The real path of the working directory.
     pub directory: PathBuf,
+    /// Folders that the built-in tools for files and commands may read, whatever is granted.
+    pub readable: Vec<PathBuf>,
     /// Berth's own files and folders, which no grant includes.
     own: Vec<OwnFolder>,
     /// Decides on the commands of processes.
@@ -111,14 +113,16 @@ impl Policies {
         own.extend(
             files.iter().map(|path| OwnFolder { path: directory.join(path), secret: false }),
         );
-        Self { config, folders, directory, own, gate, helper, network }
+        let readable = Vec::new();
+        Self { config, folders, directory, readable, own, gate, helper, network }
     }
 
     /// The policy of a built-in plugin.
     pub fn built_in(&self, name: &str) -> Result<PluginPolicy, HostError> {
         if name == SHELL {
             // It is always loaded. If it is disabled or may start nothing, its calls say so.
-            let grants = self.config.processes_of_shell(&self.folders, &self.directory)?;
+            let mut grants = self.config.processes_of_shell(&self.folders, &self.directory)?;
+            self.add_readable(&mut grants.files);
             let table = "tools.shell";
             let policy =
                 self.policy(table, grants.files.clone(), self.config.config.tools.limits)?;
@@ -131,8 +135,21 @@ impl Policies {
                 self.policy("tools.web", FilePolicy::default(), self.config.config.tools.limits)?;
             return Ok(PluginPolicy { egress: Some(self.egress(egress)), ..policy });
         }
-        let files = self.config.built_in_files(&self.folders, &self.directory)?;
+        let mut files = self.config.built_in_files(&self.folders, &self.directory)?;
+        self.add_readable(&mut files);
         self.policy("tools.file", files, self.config.config.tools.limits)
+    }
+
+    /// Adds the readable folders to grants. Tools that are disabled are granted nothing, and
+    /// nothing becomes narrower.
+    fn add_readable(&self, files: &mut FilePolicy) {
+        let is_granted =
+            |path: &PathBuf| files.grants.iter().any(|grant| path.starts_with(&grant.path));
+        if !files.grants.is_empty() {
+            let added: Vec<&PathBuf> =
+                self.readable.iter().filter(|path| !is_granted(path)).collect();
+            files.grants.extend(added.into_iter().map(|path| self.config.grant_of_skills(path)));
+        }
     }
 
     /// The file of the operator's rules for filters.

@@ -75,6 +75,9 @@ pub(crate) enum Command {
     Sessions(berth_run::SessionsCommand),
     /// List the models of your providers, or test them
     Models(berth_run::ModelsArguments),
+    /// List, show and check skills: instructions that models load for certain tasks
+    #[command(subcommand)]
+    Skills(berth_skills::SkillsCommand),
     /// Serve the tools to the MCP client that starts this, or over HTTP
     Serve(ServeArguments),
     /// Connect MCP clients to this server, and approve other servers
@@ -114,7 +117,7 @@ pub(crate) enum Command {
     Allow(AllowArguments),
     /// Let the web tools reach a host without asking
     AllowHost(AllowHostArguments),
-    /// Let the berth.toml of the working directory grant more than your own does
+    /// Let a project's berth.toml grant more than your own does, and its skills count
     Trust(TrustArguments),
     /// Restore what a call changed in files
     Undo(UndoArguments),

@@ -12,6 +12,7 @@ use berth_export::Telemetry;
 use berth_mcp::{Http, Place, ServeError, Server, serve_http, serve_stdio};
 use berth_run::Delegates;
 use berth_servers::Servers;
+use berth_skills::OfferedSkills;
 
 use crate::arguments::ServeArguments;
 use crate::error::Error;
@@ -123,11 +124,13 @@ fn prepare(
 ) -> Result<PreparedHost, HostError> {
     const FRONT_END: &str = "berth serve";
     let telemetry = Telemetry::from_config(&loaded, &folders)?;
+    let skills = OfferedSkills::find(&loaded, &folders)?;
+    skills.tell().map_err(HostError::io("writing to stderr"))?;
     let delegates = match loaded.config.agent.delegate.serve {
         true => Delegates::new(&loaded, &folders, config::working_directory()?, FRONT_END),
         false => None,
     };
-    let builder = host::builder(options, folders, loaded, servers, FRONT_END)?;
+    let builder = host::builder(options, folders, loaded, servers, &skills, FRONT_END)?;
     let builder = host::observed(builder, telemetry).watch().load_in_background();
     let builder = match &delegates {
         Some(delegates) => builder.provider(Arc::clone(delegates) as _),

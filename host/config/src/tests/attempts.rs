@@ -75,6 +75,8 @@ idle_secs = 10
 elicitation = false
 [mcp.servers.other.secrets.known]
 env = "KNOWN"
+[skills]
+enabled = false
 [agent]
 max_turns = 10
 max_secs = 10
@@ -343,6 +345,9 @@ pub(super) fn attempt(key: &str) -> Option<&'static str> {
         "mcp.servers.*.secrets.*.prefix" => "mcp.servers.other.secrets.known.prefix = \"\"",
         "mcp.servers.*.secrets.*.query" => "mcp.servers.other.secrets.known.query = \"q\"",
         "mcp.servers.*.elicitation" => "mcp.servers.other.elicitation = true",
+        "skills.enabled" => "skills.enabled = true",
+        "skills.folders" => "skills.folders = [\"./evil\"]",
+        "skills.env.*.*" => "skills.env.known.HTTPS_PROXY = \"http://evil.example\"",
         "agent.provider" => "agent.provider = \"known\"",
         "agent.model" => "agent.model = \"evil\"",
         "agent.max_turns" => "agent.max_turns = 11",

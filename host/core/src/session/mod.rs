@@ -30,6 +30,8 @@ struct Inner {
     jobs: OnceLock<SessionJobs>,
     /// What its commands hand on to each other.
     shell: SessionShell,
+    /// What its commands get beside that.
+    variables: Mutex<Vec<(String, String)>>,
 }
 
 enum Place {
@@ -47,6 +49,7 @@ impl Session {
             answers: AnswerCache::default(),
             jobs: OnceLock::new(),
             shell: SessionShell::default(),
+            variables: Mutex::default(),
         }))
     }
 
@@ -61,7 +64,8 @@ impl Session {
         let state = Place::Disk(disk::DiskSession::new(folders, &name));
         let answers = AnswerCache::default();
         let (jobs, shell) = (OnceLock::new(), SessionShell::default());
-        Self(Arc::new(Inner { name, state, answers, jobs, shell }))
+        let variables = Mutex::default();
+        Self(Arc::new(Inner { name, state, answers, jobs, shell, variables }))
     }
 
     /// The name of its owner.
@@ -78,6 +82,22 @@ impl Session {
     /// Forgets all reusable answers and how often one was used.
     pub fn clear_cache(&self) {
         self.0.answers.clear();
+    }
+
+    /// Removes the variables that a call, such as one of `load_skill`, set for the commands of the
+    /// session: the task that it was for has ended.
+    pub fn clear_variables(&self) {
+        self.set_variables(Vec::new());
+    }
+
+    /// The variables that its commands get beside those that they hand on themselves.
+    pub(crate) fn variables(&self) -> Vec<(String, String)> {
+        self.0.variables.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Sets these variables in place of earlier ones.
+    pub(crate) fn set_variables(&self, variables: Vec<(String, String)>) {
+        *self.0.variables.lock().unwrap_or_else(PoisonError::into_inner) = variables;
     }
 
     /// The reusable answers. `None` in a process that makes one call and ends: nobody would ask for

@@ -505,6 +505,7 @@ impl Processes {
             environment.retain(|(known, _)| known != name);
             environment.push((name.clone(), value.clone()));
         };
+        self.variables.iter().for_each(|(name, value)| set(name, value));
         let carried = shell.map(ShellSession::variables).unwrap_or_default();
         carried.iter().for_each(|(name, value)| set(name, value));
         for (name, value) in added {

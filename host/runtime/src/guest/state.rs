@@ -92,6 +92,8 @@ pub(crate) struct Processes {
     pub(crate) jobs: Option<Arc<dyn JobStarter>>,
     /// What its shells begin with, and leave for later ones.
     pub(crate) shell: Option<Arc<dyn ShellSession>>,
+    /// Variables that the session adds for its shells.
+    pub(crate) variables: Vec<(String, String)>,
     pub(crate) network: bool,
     /// Whether the tool claims to be read-only.
     pub(crate) read_only: bool,

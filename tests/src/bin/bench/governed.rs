@@ -103,6 +103,7 @@ fn call() -> Call {
         output: None,
         inquirer: None,
         shell: None,
+        variables: Vec::new(),
         report: Arc::new(Report::default()),
         events: Arc::new(NoEvents),
         cancel: CancellationToken::new(),

@@ -1,0 +1,16 @@
+//! `berth skills`.
+
+use berth_core::config::{self, Folders};
+use berth_skills::SkillsCommand;
+
+use crate::error::Error;
+use crate::exit::Exit;
+use crate::host;
+use crate::options::Options;
+
+/// Runs the command.
+pub(crate) fn run(command: &SkillsCommand, options: &Options) -> Result<Exit, Error> {
+    let folders = Folders::from_environment()?;
+    let loaded = host::load(options, &folders)?;
+    berth_skills::run(command, &loaded, &folders, &config::working_directory()?)
+}

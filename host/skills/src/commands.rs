@@ -1,0 +1,217 @@
+//! `berth skills`: what there is, for people.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use berth_core::HostError;
+use berth_core::config::{Folders, Loaded};
+use berth_core::text::{counted, neutral, neutral_line};
+use berth_terminal::error::CommandError;
+use berth_terminal::exit::Exit;
+use berth_terminal::style::{BAD, FAINT, GOOD, STRONG, WARNING};
+use clap::Subcommand;
+use serde_json::json;
+
+use crate::find::Skills;
+use crate::folder::{Owners, SkillFolder};
+use crate::skill::{SKILL_FILE, Skill, SkillFinding, SkillOrigin, SkillText, check, folder_name};
+
+/// `berth skills`.
+#[derive(Debug, Subcommand)]
+pub enum SkillsCommand {
+    /// List the skills that there are: yours, and those of the project
+    #[command(after_help = "Examples:\n  berth skills list\n  berth skills list --json")]
+    List {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show a skill: its text, its files, and where it comes from
+    #[command(after_help = "Example:\n  berth skills show pdf-forms")]
+    Show {
+        /// Its name
+        name: String,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Check skills: whether they keep to the documented format, and to Berth's bounds
+    #[command(
+        after_help = "Examples:\n  berth skills check\n  berth skills check pdf-forms\n  berth skills check ./my-skill\n\nExit code 1: a skill can't be used."
+    )]
+    Check {
+        /// A name, or the path of a skill's folder or of a folder of skills [default: all skills]
+        #[arg(value_name = "NAME|PATH")]
+        skill: Option<String>,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// Runs the command. Blocks.
+///
+/// # Errors
+///
+/// There is no such skill, or what a person has trusted can't be read.
+pub fn run(
+    command: &SkillsCommand,
+    config: &Loaded,
+    folders: &Folders,
+    directory: &Path,
+) -> Result<Exit, CommandError> {
+    let skills = Skills::find(config, folders, directory)?;
+    match command {
+        SkillsCommand::List { json } => list(&skills, *json),
+        SkillsCommand::Show { name, json } => show(&skills, name, config, *json),
+        SkillsCommand::Check { skill, json } => check_all(&skills, skill.as_deref(), *json),
+    }
+}
+
+fn list(skills: &Skills, as_json: bool) -> Result<Exit, CommandError> {
+    let mut out = anstream::stdout().lock();
+    let all = || skills.usable.iter().chain(&skills.untrusted);
+    if as_json {
+        let all: Vec<&Skill> = all().collect();
+        writeln!(out, "{:#}", json!({ "skills": all, "left_out": skills.left_out }))?;
+        return Ok(Exit::Success);
+    }
+    if all().next().is_none() {
+        writeln!(out, "There are no skills.")?;
+    }
+    for skill in all() {
+        let Skill { name, description, folder, origin, .. } = skill;
+        let folder = neutral_line(&folder.display().to_string());
+        let style = if origin.counts() { FAINT } else { WARNING };
+        writeln!(out, "{STRONG}{name}{STRONG:#}  {style}{}{style:#}", origin.in_words())?;
+        writeln!(out, "  {description}\n  {FAINT}{folder}{FAINT:#}")?;
+    }
+    drop(out);
+    let mut err = anstream::stderr();
+    for reason in &skills.left_out {
+        writeln!(err, "{WARNING}note{WARNING:#}: {reason}")?;
+    }
+    if !skills.untrusted.is_empty() {
+        writeln!(err, "`berth trust` shows the project's skills and lets them count.")?;
+    }
+    Ok(Exit::Success)
+}
+
+fn show(skills: &Skills, name: &str, config: &Loaded, as_json: bool) -> Result<Exit, CommandError> {
+    let skill = named(skills, name)?;
+    let folder = SkillFolder::open(&skill.folder, Owners::Any).map_err(CommandError::Usage)?;
+    let text = SkillText::read(&folder).map_err(CommandError::Usage)?;
+    let (findings, tree) = check(&folder, &skill.name);
+    let files: Vec<String> = tree.files.iter().map(|file| neutral_line(&file.path)).collect();
+    let variables = config.config.skills.env.get(&skill.name);
+    let variables: Vec<&String> = variables.into_iter().flat_map(|them| them.keys()).collect();
+    let matter = &text.matter;
+    let whole = neutral(&String::from_utf8_lossy(&text.bytes)).into_owned();
+    let mut out = anstream::stdout().lock();
+    if as_json {
+        let shown = json!({
+            "skill": skill, "license": matter.license, "compatibility": matter.compatibility,
+            "files": files, "variables": variables, "findings": findings, "text": whole,
+        });
+        writeln!(out, "{shown:#}")?;
+        return Ok(Exit::Success);
+    }
+    let path = neutral_line(&skill.folder.display().to_string());
+    writeln!(out, "{STRONG}{}{STRONG:#}, {}: {path}", skill.name, skill.origin.in_words())?;
+    writeln!(out, "files: {}", files.join(", "))?;
+    if !variables.is_empty() {
+        let names: Vec<&str> = variables.iter().map(|name| name.as_str()).collect();
+        writeln!(out, "variables: {}", names.join(", "))?;
+    }
+    print_findings(&mut out, &findings)?;
+    writeln!(out, "\n{}", whole.trim_end())?;
+    Ok(Exit::Success)
+}
+
+fn named<'s>(skills: &'s Skills, name: &str) -> Result<&'s Skill, CommandError> {
+    let mut all = skills.usable.iter().chain(&skills.untrusted);
+    all.find(|skill| skill.name == name).ok_or_else(|| {
+        CommandError::Usage(format!(
+            "there is no skill `{}`; `berth skills list` lists those that there are",
+            neutral_line(name)
+        ))
+    })
+}
+
+/// The folders that are meant.
+fn meant(skills: &Skills, skill: Option<&str>) -> Result<Vec<PathBuf>, CommandError> {
+    let Some(skill) = skill else {
+        let all = skills.usable.iter().chain(&skills.untrusted);
+        return Ok(all.map(|skill| skill.folder.clone()).collect());
+    };
+    if !skill.contains('/') && skill != "." && !Path::new(skill).join(SKILL_FILE).exists() {
+        return Ok(vec![named(skills, skill)?.folder.clone()]);
+    }
+    let path = Path::new(skill)
+        .canonicalize()
+        .map_err(HostError::io(format!("opening {}", neutral_line(skill))))?;
+    let folder = SkillFolder::open(&path, Owners::Any).map_err(CommandError::Usage)?;
+    if folder.has(SKILL_FILE) {
+        return Ok(vec![path]);
+    }
+    let (names, _) = folder.names(10_000).map_err(CommandError::Usage)?;
+    let has = |name: &&String| matches!(folder.folder(name), Some(Ok(it)) if it.has(SKILL_FILE));
+    let below: Vec<PathBuf> = names.iter().filter(has).map(|name| path.join(name)).collect();
+    match below.is_empty() {
+        true => Err(CommandError::Usage(format!(
+            "there is no {SKILL_FILE} in {}, nor in a folder of it",
+            neutral_line(skill)
+        ))),
+        false => Ok(below),
+    }
+}
+
+fn check_all(skills: &Skills, skill: Option<&str>, as_json: bool) -> Result<Exit, CommandError> {
+    let mut all = Vec::new();
+    for path in meant(skills, skill)? {
+        let name = folder_name(&path);
+        let is_users = |skill: &Skill| skill.origin == SkillOrigin::User && skill.folder == path;
+        let owners = if skills.usable.iter().any(is_users) { Owners::User } else { Owners::Any };
+        let findings = match SkillFolder::open(&path, owners) {
+            Ok(folder) => check(&folder, name).0,
+            Err(message) => vec![SkillFinding { is_error: true, message }],
+        };
+        all.push((path, findings));
+    }
+    let is_broken = all.iter().any(|(_, findings)| findings.iter().any(|it| it.is_error));
+    // Those of all skills that were left out.
+    let left_out = if skill.is_none() { &skills.left_out[..] } else { &[] };
+    let mut out = anstream::stdout().lock();
+    if as_json {
+        let shown =
+            all.iter().map(|(folder, findings)| json!({ "folder": folder, "findings": findings }));
+        let shown: Vec<_> = shown.collect();
+        writeln!(out, "{:#}", json!({ "skills": shown, "left_out": left_out }))?;
+    } else {
+        for (path, findings) in &all {
+            let count = counted(findings.len(), "finding");
+            let path = neutral_line(&path.display().to_string());
+            match findings.is_empty() {
+                true => writeln!(out, "{GOOD}ok{GOOD:#}  {path}")?,
+                false => writeln!(out, "{STRONG}{path}{STRONG:#}: {count}")?,
+            }
+            print_findings(&mut out, findings)?;
+        }
+        for reason in left_out {
+            writeln!(out, "{BAD}error{BAD:#}: {reason}")?;
+        }
+    }
+    let is_broken = is_broken || !left_out.is_empty();
+    Ok(if is_broken { Exit::ToolFailure } else { Exit::Success })
+}
+
+fn print_findings(out: &mut impl Write, findings: &[SkillFinding]) -> std::io::Result<()> {
+    for SkillFinding { is_error, message } in findings {
+        let message = neutral_line(message);
+        match is_error {
+            true => writeln!(out, "  {BAD}error{BAD:#}: {message}")?,
+            false => writeln!(out, "  {WARNING}warning{WARNING:#}: {message}")?,
+        }
+    }
+    Ok(())
+}

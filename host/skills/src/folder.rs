@@ -1,0 +1,415 @@
+//! Reading in the folder of a skill: beneath its handle, without a link, and within bounds.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat, fstat, openat, statat};
+use rustix::io::Errno;
+use sha2::{Digest, Sha256};
+
+/// Most files and folders of one skill.
+pub(crate) const MAX_FILES: usize = 2000;
+
+/// Most bytes of all files of one skill.
+pub(crate) const MAX_TREE: u64 = 50_000_000;
+
+/// Most levels of folders.
+const MAX_DEPTH: usize = 16;
+
+/// Most bytes of a path in a skill.
+const MAX_PATH: usize = 1024;
+
+/// Who may own and write the files of a skill.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Owners {
+    /// The user and root.
+    User,
+    /// Anybody: only bytes count that a person has seen.
+    Any,
+}
+
+impl Owners {
+    fn check(self, stat: &Stat) -> Result<(), String> {
+        let user = rustix::process::geteuid().as_raw();
+        match self {
+            Self::Any => Ok(()),
+            Self::User if stat.st_uid != user && stat.st_uid != 0 => {
+                Err(format!("it belongs to user {}, who is neither you nor root", stat.st_uid))
+            }
+            Self::User if stat.st_mode & 0o022 != 0 => {
+                Err("others may write to it; check it, then run `chmod -R go-w` on its folder"
+                    .to_owned())
+            }
+            Self::User => Ok(()),
+        }
+    }
+}
+
+/// An open folder.
+#[derive(Debug)]
+pub(crate) struct SkillFolder {
+    dir: OwnedFd,
+    /// Its real path.
+    pub(crate) path: PathBuf,
+    owners: Owners,
+}
+
+/// A file that was read.
+#[derive(Debug)]
+pub(crate) struct FileBytes {
+    pub(crate) bytes: Vec<u8>,
+    /// Whether there is more.
+    pub(crate) is_cut: bool,
+}
+
+/// A file of a folder.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct TreeFile {
+    /// Its path in the folder.
+    pub(crate) path: String,
+    /// Bytes.
+    pub(crate) size: u64,
+    pub(crate) is_executable: bool,
+    /// The SHA-256 of its bytes. Empty if they weren't read.
+    pub(crate) digest: Vec<u8>,
+}
+
+/// The files of a folder, in order of their paths.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct FileTree {
+    pub(crate) files: Vec<TreeFile>,
+    /// Links and other things that aren't read.
+    pub(crate) others: Vec<String>,
+    /// What others may have written, with the reason.
+    pub(crate) foreign: Vec<String>,
+}
+
+impl FileTree {
+    /// The SHA-256 of all names, sizes and bytes, in hexadecimal digits.
+    pub(crate) fn digest(&self) -> String {
+        let mut digest = Sha256::new_with_prefix("skill");
+        for file in &self.files {
+            digest.update((file.path.len() as u64).to_le_bytes());
+            digest.update(&file.path);
+            digest.update(file.size.to_le_bytes());
+            digest.update([u8::from(file.is_executable)]);
+            digest.update(&file.digest);
+        }
+        format!("{:x}", digest.finalize())
+    }
+
+    /// Whether it has a file with these bytes.
+    pub(crate) fn has(&self, path: &str, bytes: &[u8]) -> bool {
+        let digest = Sha256::digest(bytes);
+        self.files.iter().any(|file| file.path == path && file.digest == digest[..])
+    }
+}
+
+impl SkillFolder {
+    /// Opens a folder by its real path.
+    pub(crate) fn open(path: &Path, owners: Owners) -> Result<Self, String> {
+        let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::RDONLY;
+        let dir = rustix::fs::open(path, flags, Mode::empty()).map_err(in_words)?;
+        owners.check(&fstat(&dir).map_err(in_words)?)?;
+        Ok(Self { dir, path: path.to_owned(), owners })
+    }
+
+    /// Opens a folder of it. `None`: it isn't there, or is something else.
+    pub(crate) fn folder(&self, name: &str) -> Option<Result<Self, String>> {
+        let dir = match open_folder(self.dir.as_fd(), name) {
+            Ok(dir) => dir,
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return None,
+            Err(error) => return Some(Err(in_words(error))),
+        };
+        let checked = fstat(&dir).map_err(in_words).and_then(|stat| self.owners.check(&stat));
+        let path = self.path.join(name);
+        Some(checked.map(|()| Self { dir, path, owners: self.owners }))
+    }
+
+    /// The names in it, in order, without those that begin with a dot and those that aren't UTF-8.
+    /// At most `most`, and whether there are more.
+    pub(crate) fn names(&self, most: usize) -> Result<(Vec<String>, bool), String> {
+        let (mut names, mut is_cut) = (Vec::new(), false);
+        for entry in Dir::read_from(&self.dir).map_err(in_words)? {
+            let entry = entry.map_err(in_words)?;
+            let Ok(name) = entry.file_name().to_str() else { continue };
+            if name.starts_with('.') {
+                continue;
+            }
+            if names.len() == most {
+                is_cut = true;
+                break;
+            }
+            names.push(name.to_owned());
+        }
+        names.sort_unstable();
+        Ok((names, is_cut))
+    }
+
+    /// Whether there is something of that name in it. Links aren't followed.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        statat(&self.dir, name, AtFlags::SYMLINK_NOFOLLOW).is_ok()
+    }
+
+    /// The first bytes of a file, by its path in the folder.
+    pub(crate) fn read(&self, path: &str, most: u64) -> Result<FileBytes, String> {
+        let path = plain_path(path)?;
+        let mut names: Vec<&str> = path.split('/').collect();
+        let last = names.pop().unwrap_or_default();
+        let mut dir = None;
+        for name in names {
+            let above = dir.as_ref().map_or(self.dir.as_fd(), AsFd::as_fd);
+            let below = open_folder(above, name).map_err(in_words)?;
+            self.owners.check(&fstat(&below).map_err(in_words)?)?;
+            dir = Some(below);
+        }
+        let dir = dir.as_ref().map_or(self.dir.as_fd(), AsFd::as_fd);
+        let mut file = self.file(dir, last)?;
+        let mut bytes = Vec::new();
+        let read = (&mut file).take(most + 1).read_to_end(&mut bytes);
+        read.map_err(|error| error.to_string())?;
+        let is_cut = bytes.len() as u64 > most;
+        bytes.truncate(usize::try_from(most).unwrap_or(usize::MAX));
+        Ok(FileBytes { bytes, is_cut })
+    }
+
+    /// Opens a regular file. Whatever stands there, it waits for nothing.
+    fn file(&self, dir: BorrowedFd<'_>, name: &str) -> Result<File, String> {
+        // To open a device may do something.
+        let stat = statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).map_err(in_words)?;
+        regular(&stat)?;
+        let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::RDONLY;
+        let file = openat(dir, name, flags, Mode::empty()).map_err(in_words)?;
+        let stat = fstat(&file).map_err(in_words)?;
+        regular(&stat)?;
+        self.owners.check(&stat)?;
+        Ok(File::from(file))
+    }
+
+    /// All files, with the digests of their bytes if `reads`.
+    ///
+    /// # Errors
+    ///
+    /// There are too many files, bytes or levels, or one can't be read.
+    pub(crate) fn tree(&self, reads: bool) -> Result<FileTree, String> {
+        let mut walk = Walk { tree: FileTree::default(), entries: 0, bytes: 0, reads };
+        self.walk(self.dir.as_fd(), "", 0, &mut walk)?;
+        walk.tree.files.sort_by(|one, other| one.path.cmp(&other.path));
+        walk.tree.others.sort_unstable();
+        Ok(walk.tree)
+    }
+
+    fn walk(
+        &self,
+        dir: BorrowedFd<'_>,
+        above: &str,
+        depth: usize,
+        walk: &mut Walk,
+    ) -> Result<(), String> {
+        if depth > MAX_DEPTH {
+            return Err(format!("it has more than {MAX_DEPTH} levels of folders, the limit"));
+        }
+        for entry in Dir::read_from(dir).map_err(in_words)? {
+            let entry = entry.map_err(in_words)?;
+            let Ok(name) = entry.file_name().to_str() else {
+                return Err("a name in it isn't UTF-8".to_owned());
+            };
+            if matches!(name, "." | "..") {
+                continue;
+            }
+            let path = if above.is_empty() { name.to_owned() } else { format!("{above}/{name}") };
+            walk.entries += 1;
+            if walk.entries > MAX_FILES {
+                return Err(format!("it has more than {MAX_FILES} files and folders, the limit"));
+            }
+            let stat = statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).map_err(in_words)?;
+            if let Err(why) = self.owners.check(&stat)
+                && !FileType::from_raw_mode(stat.st_mode).is_symlink()
+            {
+                walk.tree.foreign.push(format!("{path}: {why}"));
+                continue;
+            }
+            match FileType::from_raw_mode(stat.st_mode) {
+                FileType::Directory => {
+                    let below = open_folder(dir, name).map_err(in_words)?;
+                    self.walk(below.as_fd(), &path, depth + 1, walk)?;
+                }
+                FileType::RegularFile => {
+                    let file = self.file(dir, name).map_err(|why| format!("{path}: {why}"))?;
+                    walk.add(file, path)?;
+                }
+                _ => walk.tree.others.push(path),
+            }
+        }
+        Ok(())
+    }
+}
+
+struct Walk {
+    tree: FileTree,
+    entries: usize,
+    bytes: u64,
+    reads: bool,
+}
+
+impl Walk {
+    fn add(&mut self, mut file: File, path: String) -> Result<(), String> {
+        let stat = fstat(&file).map_err(in_words)?;
+        let size = u64::try_from(stat.st_size).unwrap_or(u64::MAX);
+        let mut read = size;
+        let mut digest = Vec::new();
+        if self.reads && size <= MAX_TREE - self.bytes {
+            let mut hasher = Sha256::new();
+            // It may have grown since.
+            let mut bounded = (&mut file).take(MAX_TREE + 1 - self.bytes);
+            read = io::copy(&mut bounded, &mut hasher).map_err(|error| error.to_string())?;
+            digest = hasher.finalize().to_vec();
+        }
+        self.bytes = self.bytes.saturating_add(read);
+        if self.bytes > MAX_TREE {
+            return Err(format!("its files have more than {MAX_TREE} bytes, the limit"));
+        }
+        let is_executable = stat.st_mode & 0o111 != 0;
+        self.tree.files.push(TreeFile { path, size: read, is_executable, digest });
+        Ok(())
+    }
+}
+
+/// The path of a file in the folder, without parts that mean nothing.
+///
+/// # Errors
+///
+/// It may lead out of the folder.
+pub(crate) fn plain_path(path: &str) -> Result<String, String> {
+    if path.len() > MAX_PATH || path.contains('\0') {
+        return Err(format!("a path has at most {MAX_PATH} bytes, and no NUL byte"));
+    }
+    let names: Vec<&str> = path.split('/').filter(|name| !matches!(*name, "" | ".")).collect();
+    if path.starts_with('/') || names.contains(&"..") {
+        return Err(
+            "a path has to stay in the skill's folder: no `..`, and no `/` first".to_owned()
+        );
+    }
+    match names.is_empty() {
+        true => Err("it names no file".to_owned()),
+        false => Ok(names.join("/")),
+    }
+}
+
+fn open_folder(above: BorrowedFd<'_>, name: &str) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::RDONLY;
+    openat(above, name, flags, Mode::empty())
+}
+
+fn regular(stat: &Stat) -> Result<(), String> {
+    match FileType::from_raw_mode(stat.st_mode) {
+        FileType::RegularFile => Ok(()),
+        FileType::Symlink => Err("it is a link, which isn't followed".to_owned()),
+        _ => Err("it isn't a regular file".to_owned()),
+    }
+}
+
+fn in_words(error: Errno) -> String {
+    match error {
+        Errno::LOOP => "it is a link, which isn't followed".to_owned(),
+        Errno::NOENT => "it doesn't exist".to_owned(),
+        error => io::Error::from(error).to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use super::*;
+
+    fn world() -> (tempfile::TempDir, SkillFolder) {
+        let root = tempfile::tempdir().expect("a temporary folder");
+        let path = root.path().canonicalize().expect("it is there").join("skill");
+        fs::create_dir_all(path.join("scripts")).expect("a folder is made");
+        fs::write(path.join("SKILL.md"), "text").expect("a file is written");
+        fs::write(path.join("scripts/a.sh"), "echo").expect("a file is written");
+        fs::write(root.path().join("secret"), "secret").expect("a file is written");
+        let folder = SkillFolder::open(&path, Owners::User).expect("it is the user's");
+        (root, folder)
+    }
+
+    #[test]
+    fn reading_stays_in_the_folder() {
+        let (_root, folder) = world();
+        symlink("../secret", folder.path.join("link")).expect("a link is made");
+        symlink("..", folder.path.join("up")).expect("a link is made");
+        let read = |path: &str| folder.read(path, 100).map(|read| read.bytes);
+        assert_eq!(read("./scripts//a.sh").expect("it is there"), b"echo");
+        let outside = folder.path.join("../secret");
+        let outside = outside.to_str().expect("it is text");
+        for path in
+            ["../secret", "scripts/../../secret", "link", "up/secret", outside, "", ".", "x"]
+        {
+            read(path).expect_err(path);
+        }
+        read("scripts").expect_err("it is a folder");
+        read(&"x/".repeat(600)).expect_err("it is long");
+        let cut = folder.read("SKILL.md", 3).expect("it is there");
+        assert_eq!((cut.bytes.as_slice(), cut.is_cut), (&b"tex"[..], true));
+    }
+
+    #[test]
+    fn digest_is_of_names_sizes_bytes_and_rights() {
+        let (_root, folder) = world();
+        let mut digests = vec![folder.tree(true).expect("it is small").digest()];
+        let mut differs = |what: &str| {
+            let digest = folder.tree(true).expect("it is small").digest();
+            assert!(!digests.contains(&digest), "{what}");
+            digests.push(digest);
+        };
+        fs::write(folder.path.join("SKILL.md"), "tExt").expect("a file is written");
+        differs("bytes");
+        fs::rename(folder.path.join("scripts/a.sh"), folder.path.join("scripts/b.sh"))
+            .expect("it is renamed");
+        differs("a name");
+        let mode = fs::Permissions::from_mode(0o755);
+        fs::set_permissions(folder.path.join("scripts/b.sh"), mode).expect("its mode is set");
+        differs("a right");
+        fs::write(folder.path.join("new"), "").expect("a file is written");
+        differs("a file");
+    }
+
+    #[test]
+    fn trees_are_bounded() {
+        let (_root, folder) = world();
+        let large = fs::File::create(folder.path.join("large")).expect("a file is made");
+        large.set_len(MAX_TREE + 1).expect("it grows");
+        for reads in [true, false] {
+            assert!(folder.tree(reads).expect_err("it is large").contains("bytes"));
+        }
+        fs::remove_file(folder.path.join("large")).expect("it is removed");
+        let deep = folder.path.join("d/".repeat(MAX_DEPTH + 2));
+        fs::create_dir_all(deep).expect("folders are made");
+        assert!(folder.tree(true).expect_err("it is deep").contains("levels"));
+        fs::remove_dir_all(folder.path.join("d")).expect("they are removed");
+        for number in 0..MAX_FILES {
+            fs::write(folder.path.join(number.to_string()), "").expect("a file is written");
+        }
+        assert!(folder.tree(true).expect_err("it has many").contains("files"));
+    }
+
+    #[test]
+    fn what_others_may_write_is_not_the_users() {
+        let (_root, folder) = world();
+        let file = folder.path.join("SKILL.md");
+        for mode in [0o666, 0o662, 0o620] {
+            fs::set_permissions(&file, fs::Permissions::from_mode(mode)).expect("its mode is set");
+            folder.read("SKILL.md", 10).expect_err("others may write");
+            let tree = folder.tree(false).expect("it is small");
+            assert!(tree.foreign.len() == 1 && tree.files.len() == 1, "{tree:?}");
+        }
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).expect("its mode is set");
+        fs::set_permissions(&folder.path, fs::Permissions::from_mode(0o777)).expect("it is set");
+        SkillFolder::open(&folder.path, Owners::User).expect_err("others may write");
+        SkillFolder::open(&folder.path, Owners::Any).expect("its digest counts");
+    }
+}

@@ -1,0 +1,256 @@
+//! The front matter of a `SKILL.md`: YAML between two lines of `---`.
+//!
+//! It is read event by event, so that nothing is built of it but the few values that are used.
+//! Aliases, by which a small text stands for a huge one, are refused.
+
+use saphyr_parser::{Event, Parser, ScalarStyle};
+
+/// Most bytes of the front matter.
+pub(crate) const MAX_BYTES: usize = 64 * 1024;
+
+/// Most levels of lists and tables.
+const MAX_DEPTH: usize = 16;
+
+/// Most values.
+const MAX_VALUES: usize = 1024;
+
+/// The keys of the documented format.
+const KNOWN: [&str; 6] =
+    ["name", "description", "license", "compatibility", "metadata", "allowed-tools"];
+
+/// What the front matter says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct FrontMatter {
+    /// The skill's name.
+    pub(crate) name: Option<String>,
+    /// What it is for.
+    pub(crate) description: Option<String>,
+    /// Its licence.
+    pub(crate) license: Option<String>,
+    /// What it needs.
+    pub(crate) compatibility: Option<String>,
+    /// Whether it names tools that it wants to use.
+    pub(crate) names_tools: bool,
+    /// Keys that the documented format doesn't have.
+    pub(crate) unknown: Vec<String>,
+    /// Why it isn't valid YAML, if it could be read all the same.
+    pub(crate) mistake: Option<String>,
+}
+
+/// The front matter and the instructions after it.
+///
+/// # Errors
+///
+/// There is no front matter, or it has no end.
+pub(crate) fn split(text: &str) -> Result<(&str, &str), String> {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let first = text.lines().next().unwrap_or_default();
+    if first.trim_end() != "---" {
+        return Err("it doesn't begin with a line `---`, after which `name` and `description` \
+                    stand, and another line `---`"
+            .to_owned());
+    }
+    let from = text.find('\n').map_or(text.len(), |end| end + 1);
+    let mut at = from;
+    for line in text[from..].split_inclusive('\n') {
+        if line.trim_end() == "---" {
+            return Ok((&text[from..at], &text[at + line.len()..]));
+        }
+        at += line.len();
+        if at - from > MAX_BYTES {
+            break;
+        }
+    }
+    Err(format!("its front matter has no line `---` at its end, within {MAX_BYTES} bytes"))
+}
+
+/// Reads the front matter.
+///
+/// # Errors
+///
+/// It isn't YAML, or not the values of a skill.
+pub(crate) fn parse(yaml: &str) -> Result<FrontMatter, String> {
+    match read(yaml) {
+        Ok(read) => Ok(read),
+        // The mistake that most authors make: a colon within a value.
+        Err(mistake) => match read(&quoted(yaml)) {
+            Ok(read) => Ok(FrontMatter { mistake: Some(mistake), ..read }),
+            Err(_) => Err(format!("its front matter isn't valid: {mistake}")),
+        },
+    }
+}
+
+fn read(yaml: &str) -> Result<FrontMatter, String> {
+    let mut read = FrontMatter::default();
+    let mut depth = 0;
+    // The key whose value comes next.
+    let mut key: Option<String> = None;
+    let mut is_table = false;
+    for (count, event) in Parser::new_from_str(yaml).enumerate() {
+        let (event, span) = event
+            .map_err(|error| format!("line {}: {}", error.marker().line() + 1, error.info()))?;
+        // The line `---` stands above it.
+        let line = span.start.line() + 1;
+        if count > MAX_VALUES {
+            return Err(format!("line {line}: it has more than {MAX_VALUES} values, the limit"));
+        }
+        let text = match event {
+            Event::Alias(_) => {
+                return Err(format!("line {line}: aliases (`*name`) aren't read; write the value"));
+            }
+            Event::MappingStart(..) | Event::SequenceStart(..) => {
+                if depth == 0 {
+                    is_table = matches!(event, Event::MappingStart(..));
+                }
+                if depth == 1 {
+                    let Some(key) = key.take() else {
+                        return Err(format!("line {line}: a key has to be a text"));
+                    };
+                    set(&mut read, &key, None).map_err(|why| format!("line {line}: {why}"))?;
+                }
+                depth += 1;
+                if depth > MAX_DEPTH {
+                    return Err(format!("line {line}: it has more than {MAX_DEPTH} levels"));
+                }
+                continue;
+            }
+            Event::MappingEnd | Event::SequenceEnd => {
+                depth -= 1;
+                continue;
+            }
+            Event::Scalar(text, style, ..) if depth == 1 => {
+                let is_null = style == ScalarStyle::Plain && matches!(&*text, "" | "~" | "null");
+                if is_null { String::new() } else { text.into_owned() }
+            }
+            _ => continue,
+        };
+        match key.take() {
+            None => key = Some(text),
+            Some(key) => {
+                set(&mut read, &key, Some(text)).map_err(|why| format!("line {line}: {why}"))?;
+            }
+        }
+    }
+    if is_table { Ok(read) } else { Err("it has no keys".to_owned()) }
+}
+
+/// Sets a value. `None`: a list or a table.
+fn set(read: &mut FrontMatter, key: &str, value: Option<String>) -> Result<(), String> {
+    let place = match key {
+        "name" => &mut read.name,
+        "description" => &mut read.description,
+        "license" => &mut read.license,
+        "compatibility" => &mut read.compatibility,
+        "allowed-tools" => {
+            read.names_tools = true;
+            return Ok(());
+        }
+        _ => {
+            if !KNOWN.contains(&key) {
+                read.unknown.push(key.to_owned());
+            }
+            return Ok(());
+        }
+    };
+    let Some(value) = value else { return Err(format!("`{key}` has to be a text")) };
+    if place.is_some() {
+        return Err(format!("`{key}` stands there twice"));
+    }
+    *place = Some(value).filter(|value| !value.trim().is_empty());
+    Ok(())
+}
+
+/// The text with quotes around each value that has none, and stands on the line of its key.
+fn quoted(yaml: &str) -> String {
+    let mut text = String::new();
+    let mut lines = yaml.lines().peekable();
+    while let Some(line) = lines.next() {
+        let pair = line.split_once(": ").filter(|(key, value)| {
+            let is_key = |c: char| c.is_ascii_alphanumeric() || "_-".contains(c);
+            let begins = value.trim_start().chars().next().unwrap_or('"');
+            !key.is_empty() && key.chars().all(is_key) && !"\"'|>[{&*!%@`#".contains(begins)
+        });
+        let Some((key, value)) = pair else {
+            text += line;
+            text.push('\n');
+            continue;
+        };
+        let mut value = value.trim().to_owned();
+        while let Some(more) = lines.next_if(|line| line.starts_with([' ', '\t'])) {
+            value.push(' ');
+            value += more.trim();
+        }
+        text += &format!("{key}: '{}'\n", value.replace('\'', "''"));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn values(yaml: &str) -> (Option<String>, Option<String>) {
+        let read = parse(yaml).expect("it is valid");
+        (read.name, read.description)
+    }
+
+    fn both(name: &str, description: &str) -> (Option<String>, Option<String>) {
+        (Some(name.to_owned()), Some(description.to_owned()))
+    }
+
+    #[test]
+    fn documented_forms_are_read() {
+        let text = "\u{feff}---\r\nname: pdf\r\ndescription: Reads PDFs.\r\n---\r\n# Steps\r\n";
+        let (yaml, body) = split(text).expect("it has one");
+        assert_eq!((values(yaml), body), (both("pdf", "Reads PDFs."), "# Steps\r\n"));
+        let folded = "name: 'a'\ndescription: >-\n  one\n  two\nlicense: MIT\nmetadata:\n  v: 1\n\
+                      allowed-tools: [Bash, Read]\nversion: 1.0\n";
+        assert_eq!(values(folded), both("a", "one two"));
+        let read = parse(folded).expect("it is valid");
+        assert!(read.names_tools && read.mistake.is_none());
+        assert_eq!(read.unknown, ["version"]);
+        assert_eq!(values("name: 5\ndescription:\n"), (Some("5".to_owned()), None));
+    }
+
+    #[test]
+    fn colon_in_a_value_is_read_and_told() {
+        let text = "name: a\ndescription: Use it when: the user says \"it's: on\"\n  or asks\n";
+        assert_eq!(values(text), both("a", "Use it when: the user says \"it's: on\" or asks"));
+        assert!(parse(text).expect("it is read").mistake.is_some());
+    }
+
+    #[test]
+    fn text_without_front_matter_is_refused() {
+        for text in ["", "# Skill", "---\nname: a\n", " ---\n---\n", "---"] {
+            assert!(split(text).is_err(), "{text:?}");
+        }
+        let long = format!("---\n{}---\n", "# x\n".repeat(MAX_BYTES / 4 + 1));
+        assert!(split(&long).is_err());
+    }
+
+    #[test]
+    fn hostile_yaml_ends_soon() {
+        let mut bomb = "a0: &a0 [x, x]\n".to_owned();
+        for level in 1..30 {
+            bomb += &format!("a{level}: &a{level} [*a{0}, *a{0}, *a{0}]\n", level - 1);
+        }
+        let deep = format!("name: {}", "[".repeat(20_000));
+        let nested: String = (0..300).map(|at| format!("{}a:\n", " ".repeat(at))).collect();
+        let many = "- x\n".repeat(16_000);
+        let keys: String = (0..5000).map(|at| format!("k{at}: x\n")).collect();
+        let anchor = "description: *x\n".to_owned();
+        let odd = [
+            "name: [",
+            "name: {a: b}",
+            "? [a]\n: b",
+            "- a",
+            "\0",
+            "%YAML 9.9",
+            "a: !!x y\nname: \"\\x\"",
+        ];
+        let odd = odd.map(str::to_owned);
+        for text in [bomb, deep, nested, many, keys, anchor].into_iter().chain(odd) {
+            assert!(parse(&text).is_err(), "{}", &text[..text.len().min(80)]);
+        }
+    }
+}

@@ -1,0 +1,326 @@
+//! One skill, and what is wrong with it.
+
+use std::path::{Path, PathBuf};
+
+use berth_core::text::{cut, neutral_line};
+use serde::Serialize;
+
+use crate::folder::{FileTree, MAX_FILES, SkillFolder};
+use crate::front_matter::{self, FrontMatter};
+
+/// The file that makes a folder a skill.
+pub(crate) const SKILL_FILE: &str = "SKILL.md";
+
+/// Most bytes of it that are read.
+pub(crate) const MAX_TEXT: u64 = 256 * 1024;
+
+/// Characters of a skill's name.
+const MAX_NAME: usize = 64;
+
+/// Characters of a description that count.
+pub(crate) const MAX_DESCRIPTION: usize = 1024;
+
+/// Characters of `compatibility`, as the format has it.
+const MAX_COMPATIBILITY: usize = 500;
+
+/// Lines that the format recommends at most.
+const MAX_LINES: usize = 500;
+
+/// Where a skill comes from, and whether it counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SkillOrigin {
+    /// A folder of `[skills] folders`.
+    User,
+    /// The working directory, and a person has seen it as it is.
+    Trusted,
+    /// The working directory, and nobody has looked at it.
+    Untrusted,
+    /// The working directory, and it has changed since somebody looked at it.
+    Changed,
+}
+
+impl SkillOrigin {
+    /// Whether models get it.
+    pub fn counts(self) -> bool {
+        matches!(self, Self::User | Self::Trusted)
+    }
+
+    pub(crate) fn in_words(self) -> &'static str {
+        match self {
+            Self::User => "yours",
+            Self::Trusted => "of the project, trusted",
+            Self::Untrusted => "of the project, not trusted",
+            Self::Changed => "of the project, changed since it was trusted",
+        }
+    }
+}
+
+/// A skill.
+#[derive(Clone, Debug, Serialize)]
+pub struct Skill {
+    /// The name of its folder.
+    pub name: String,
+    /// What it is for: one line without control characters.
+    pub description: String,
+    /// The real path of its folder.
+    pub folder: PathBuf,
+    /// Where it comes from, and whether it counts.
+    pub origin: SkillOrigin,
+    /// The digest of its files that a person has seen.
+    #[serde(skip)]
+    pub(crate) digest: Option<String>,
+}
+
+/// What is wrong with a skill.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct SkillFinding {
+    /// Whether it isn't used because of that.
+    pub is_error: bool,
+    /// What, and what to do.
+    pub message: String,
+}
+
+/// Whether a folder's name can be a skill's. It goes to terminals and models as it is.
+pub(crate) fn is_name(name: &str) -> bool {
+    name.len() <= MAX_NAME
+        && name.starts_with(|first: char| first.is_ascii_alphanumeric())
+        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte))
+}
+
+/// Why a folder's name can't be a skill's.
+pub(crate) fn name_problem(name: &str) -> String {
+    let shown = neutral_line(cut(name, 80));
+    format!(
+        "`{shown}` can't be a skill's name: at most {MAX_NAME} of a-z, 0-9 and `-`; rename the folder"
+    )
+}
+
+/// A text as one line without characters that steer, of at most `most` characters.
+pub(crate) fn one_line(text: &str, most: usize) -> String {
+    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let line = neutral_line(&line);
+    match line.char_indices().nth(most) {
+        None => line,
+        Some((end, _)) => format!("{}…", &line[..end]),
+    }
+}
+
+/// The text of a skill: its front matter and its instructions.
+pub(crate) struct SkillText {
+    pub(crate) matter: FrontMatter,
+    pub(crate) description: String,
+    pub(crate) body: String,
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) is_cut: bool,
+}
+
+impl SkillText {
+    /// Reads `SKILL.md`.
+    ///
+    /// # Errors
+    ///
+    /// It can't be read, or isn't that of a skill.
+    pub(crate) fn read(folder: &SkillFolder) -> Result<Self, String> {
+        let of_file = |why: String| format!("{SKILL_FILE}: {why}");
+        let read = folder.read(SKILL_FILE, MAX_TEXT).map_err(of_file)?;
+        Self::parse(read.bytes, read.is_cut).map_err(of_file)
+    }
+
+    pub(crate) fn parse(bytes: Vec<u8>, is_cut: bool) -> Result<Self, String> {
+        let text = match std::str::from_utf8(&bytes) {
+            Ok(text) => text,
+            // The cut may be within a character.
+            Err(error) if is_cut && error.error_len().is_none() => {
+                std::str::from_utf8(&bytes[..error.valid_up_to()]).unwrap_or_default()
+            }
+            Err(_) => return Err("it isn't UTF-8".to_owned()),
+        };
+        let (yaml, body) = front_matter::split(text)?;
+        let matter = front_matter::parse(yaml)?;
+        let Some(description) = &matter.description else {
+            return Err("it has no `description`, by which a model finds it; add one".to_owned());
+        };
+        let description = one_line(description, MAX_DESCRIPTION);
+        let body = body.to_owned();
+        Ok(Self { description, matter, body, bytes, is_cut })
+    }
+
+    /// What the documented format and the bounds say about it. `name`: of its folder.
+    fn findings(&self, name: &str) -> Vec<String> {
+        let mut found = Vec::new();
+        let matter = &self.matter;
+        if let Some(mistake) = &matter.mistake {
+            found.push(format!(
+                "its front matter isn't valid YAML: {mistake}; it was read all the same, and other \
+                 agents may not: put the value in quotes"
+            ));
+        }
+        match &matter.name {
+            None => found.push(format!("it has no `name`; add `name: {name}`")),
+            Some(own) if own != name => found.push(format!(
+                "its `name` is `{}`, and its folder is `{name}`, which counts; use one name",
+                one_line(own, 80)
+            )),
+            Some(_) => {}
+        }
+        let is_documented =
+            name.bytes().all(|it| it.is_ascii_lowercase() || it.is_ascii_digit() || it == b'-')
+                && !name.ends_with('-')
+                && !name.contains("--");
+        if !is_documented {
+            found.push(format!(
+                "`{name}` has other characters than a-z, 0-9 and single `-`; other agents may not take it"
+            ));
+        }
+        let long = |key: &str, text: Option<&String>, most: usize, then: &str| {
+            let count = text.map_or(0, |text| text.trim().chars().count());
+            (count > most)
+                .then(|| format!("`{key}` has {count} characters; the limit is {most}{then}"))
+        };
+        found.extend(long(
+            "description",
+            matter.description.as_ref(),
+            MAX_DESCRIPTION,
+            ", and the rest isn't shown",
+        ));
+        found.extend(long("compatibility", matter.compatibility.as_ref(), MAX_COMPATIBILITY, ""));
+        if matter.names_tools {
+            found.push(
+                "`allowed-tools` approves nothing here: every call keeps your rules".to_owned(),
+            );
+        }
+        if self.body.trim().is_empty() {
+            found.push("it has no instructions after the front matter".to_owned());
+        }
+        if self.is_cut {
+            found.push(format!(
+                "{SKILL_FILE} is larger than {MAX_TEXT} bytes, the limit; the rest isn't read"
+            ));
+        }
+        let lines = self.body.lines().count();
+        if lines > MAX_LINES {
+            found.push(format!(
+                "{SKILL_FILE} has {lines} lines; the format recommends at most {MAX_LINES}: move details \
+                 into `references/`"
+            ));
+        }
+        found
+    }
+}
+
+/// All files of a skill and its text, in a state that a person can trust.
+///
+/// # Errors
+///
+/// There is something that no digest is of.
+pub(crate) fn read_whole(folder: &SkillFolder) -> Result<(FileTree, SkillText), String> {
+    let tree = folder.tree(true)?;
+    if let Some(other) = tree.others.first() {
+        let shown = neutral_line(cut(other, 200));
+        return Err(format!("`{shown}` is a link or no regular file; replace it with a file"));
+    }
+    let text = SkillText::read(folder)?;
+    if !tree.has(SKILL_FILE, &text.bytes) {
+        return Err(format!("{SKILL_FILE} is larger than {MAX_TEXT} bytes, or changes just now"));
+    }
+    Ok((tree, text))
+}
+
+/// Everything that is wrong with the skill of a folder, and its files.
+pub(crate) fn check(folder: &SkillFolder, name: &str) -> (Vec<SkillFinding>, FileTree) {
+    let finding = |is_error, message: String| {
+        let message = neutral_line(&message);
+        SkillFinding { is_error, message }
+    };
+    let error = |message| finding(true, message);
+    let warning = |message| finding(false, message);
+    let mut found = Vec::new();
+    if !is_name(name) {
+        found.push(error(name_problem(name)));
+    }
+    match SkillText::read(folder) {
+        Ok(text) => found.extend(text.findings(name).into_iter().map(warning)),
+        Err(why) => found.push(error(why)),
+    }
+    let tree = match folder.tree(true) {
+        Ok(tree) => tree,
+        Err(why) => {
+            found.push(warning(format!("as a project's skill, it can't be trusted: {why}")));
+            FileTree::default()
+        }
+    };
+    let shown = tree.foreign.first().map(|first| neutral_line(cut(first, 300)));
+    found.extend(shown.map(error));
+    if let Some(first) = tree.others.first() {
+        let shown = neutral_line(cut(first, 200));
+        let count = tree.others.len();
+        found.push(warning(format!(
+            "`{shown}` is a link or no regular file ({count} in all), which `load_skill` doesn't show; as a \
+             project's skill, it can't be trusted"
+        )));
+    }
+    debug_assert!(tree.files.len() <= MAX_FILES, "the walk is bounded");
+    (found, tree)
+}
+
+/// The name of a skill's folder. Empty: it has none that is text.
+pub(crate) fn folder_name(path: &Path) -> &str {
+    path.file_name().and_then(|name| name.to_str()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn findings(text: &str) -> Vec<String> {
+        let text = SkillText::parse(text.as_bytes().to_vec(), false).expect("it is a skill");
+        text.findings("pdf")
+    }
+
+    #[test]
+    fn documented_skill_has_no_finding() {
+        let text = "---\nname: pdf\ndescription: Reads PDFs.\nlicense: MIT\nmetadata:\n  a: b\n---\nDo it.\n";
+        assert_eq!(findings(text), Vec::<String>::new());
+    }
+
+    #[test]
+    fn each_mistake_is_named() {
+        let long = "x".repeat(MAX_DESCRIPTION + 1);
+        let lines = "x\n".repeat(MAX_LINES + 1);
+        for (matter, body, expected) in [
+            ("description: a", "b", "has no `name`"),
+            ("name: other\ndescription: a", "b", "its folder is `pdf`"),
+            ("name: pdf\ndescription: a: b", "b", "isn't valid YAML"),
+            (&format!("name: pdf\ndescription: {long}"), "b", "has 1025 characters"),
+            (&format!("name: pdf\ndescription: a\ncompatibility: {long}"), "b", "the limit is 500"),
+            ("name: pdf\ndescription: a\nallowed-tools: Bash", "b", "approves nothing"),
+            ("name: pdf\ndescription: a", " \n", "no instructions"),
+            ("name: pdf\ndescription: a", &lines, "recommends"),
+        ] {
+            let found = findings(&format!("---\n{matter}\n---\n{body}"));
+            assert!(found.len() == 1 && found[0].contains(expected), "{expected}: {found:?}");
+        }
+    }
+
+    #[test]
+    fn description_is_one_line_without_control_characters() {
+        let line = one_line("a\n\n- b: \u{202e}evil\u{1b}[2J  c", 100);
+        assert!(
+            !line.contains(['\n', '\u{202e}', '\u{1b}']) && line.starts_with("a - b: "),
+            "{line}"
+        );
+        assert_eq!(one_line("größe", 3), "grö…");
+    }
+
+    #[test]
+    fn names_are_safe_to_show() {
+        for name in ["pdf", "a-1", "My_Skill", "v1.2"] {
+            assert!(is_name(name), "{name}");
+        }
+        let long = "x".repeat(MAX_NAME + 1);
+        for name in ["", ".", "..", ".git", "-rf", "a b", "a\u{1b}", "ä", "a/b", &long] {
+            assert!(!is_name(name), "{name}");
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! A project's skill, before it counts: what a person is shown, and trusts.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use berth_core::HostError;
+use berth_core::config::{self, Folders};
+use berth_core::text::{counted, neutral_line};
+use berth_terminal::error::CommandError;
+use berth_terminal::exit::Exit;
+use berth_terminal::style::warn;
+
+use crate::find::PROJECT_FOLDERS;
+use crate::folder::{Owners, SkillFolder};
+use crate::skill::{Skill, SkillOrigin, read_whole};
+
+/// Shows a skill of a project with all its files, and lets it count if `confirm` says so, as long
+/// as no file of it changes. Blocks.
+///
+/// # Errors
+///
+/// Those of `confirm`, or the list of what is trusted can't be written.
+pub fn trust_skill(
+    skill: &Skill,
+    folders: &Folders,
+    confirm: impl FnOnce(&str) -> Result<bool, CommandError>,
+) -> Result<Exit, CommandError> {
+    let path = neutral_line(&skill.folder.display().to_string());
+    let read = SkillFolder::open(&skill.folder, Owners::Any).and_then(|it| read_whole(&it));
+    let (tree, text) = match read {
+        Ok(read) => read,
+        Err(why) => {
+            warn(&format!("{path} can't be trusted: {}", neutral_line(&why)))?;
+            return Ok(Exit::Denied);
+        }
+    };
+    let digest = tree.digest();
+    let mut out = anstream::stdout();
+    writeln!(out, "{path} is a skill:\n")?;
+    for line in String::from_utf8_lossy(&text.bytes).lines() {
+        writeln!(out, "  {}", neutral_line(line))?;
+    }
+    writeln!(out, "\nIts files:")?;
+    for file in &tree.files {
+        let executable = if file.is_executable { ", executable" } else { "" };
+        let size = counted(file.size, "byte");
+        writeln!(out, "  {} ({size}{executable})", neutral_line(&file.path))?;
+    }
+    writeln!(out, "\nA model follows its text, and may run its scripts under your rules.")?;
+    writeln!(out, "It has the digest {digest}.\n")?;
+    if skill.origin == SkillOrigin::Changed {
+        writeln!(out, "It was trusted, and has changed since.\n")?;
+    }
+    if !confirm("Let it count, until it changes?")? {
+        writeln!(out, "It is not trusted, and no model gets it.")?;
+        return Ok(Exit::Denied);
+    }
+    config::add_trust(folders, &skill.folder, &digest)?;
+    writeln!(out, "{path} is trusted, until it changes.")?;
+    Ok(Exit::Success)
+}
+
+/// The paths of the trusted skills of a working directory. Blocks.
+///
+/// # Errors
+///
+/// The list of what is trusted can't be read.
+pub fn trusted_skills(directory: &Path, folders: &Folders) -> Result<Vec<PathBuf>, HostError> {
+    let trusted = config::trusted(folders)?.into_keys().map(PathBuf::from);
+    let is_below = |path: &PathBuf| {
+        let parent = path.parent();
+        PROJECT_FOLDERS.iter().any(|folder| parent == Some(&directory.join(folder)))
+    };
+    Ok(trusted.filter(is_below).collect())
+}
