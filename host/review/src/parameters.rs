@@ -35,7 +35,7 @@ pub(crate) fn parameter_lines(arguments: &Value, attachments: &[Content]) -> Str
                 lines.add(&name, &berth_redaction::text(text, Keys::Settings));
             }
             Body::Bytes(bytes) => {
-                lines.add(&name, &format!("[{} bytes that are no text]", bytes.len()))
+                lines.add(&name, &format!("[{} bytes that are no text]", bytes.len()));
             }
         }
     }
