@@ -72,8 +72,8 @@ const AFTER_GRANTS: [Gate; 13] = [
 
 impl Host {
     /// Says what would happen to a call, and why: every gate is asked as by [`call`](Self::call),
-    /// and nothing else happens. Neither a person nor a model is asked, and nothing runs, counts against a quota or is
-    /// recorded.
+    /// and nothing else happens. Neither a person nor a model is asked, and nothing runs, counts
+    /// against a quota or is recorded.
     ///
     /// The result is true for this moment: files, rules and the session can change before the call
     /// is made.

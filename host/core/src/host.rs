@@ -311,9 +311,9 @@ impl Host {
     }
 
     /// Exchanges the rules for those of a newly loaded configuration: permissions, policies,
-    /// autonomy, trust, disabled tools, quotas, dependencies and policies for a reviewer. It is one exchange: no call is
-    /// decided by a mix of old and new rules. A decision stays for its call; a call that waits for
-    /// approval is decided on once more when the answer comes.
+    /// autonomy, trust, disabled tools, quotas, dependencies and policies for a reviewer. It is
+    /// one exchange: no call is decided by a mix of old and new rules. A decision stays for its
+    /// call; a call that waits for approval is decided on once more when the answer comes.
     ///
     /// The grants and limits of plugins, and the list of plugins, stay as they were built.
     ///

@@ -38,8 +38,8 @@ impl Host {
     ///
     /// The steps, each only if the one before succeeded: the name is resolved, the arguments are
     /// checked against the tool's schema, the gates decide on what the call acts on, a model
-    /// judges it and a person approves it if the rules want that, and the tool runs within its limits. The result, a
-    /// refusal as well as an output, is shaped and recorded before it leaves.
+    /// judges it and a person approves it if the rules want that, and the tool runs within its
+    /// limits. The result, a refusal as well as an output, is shaped and recorded before it leaves.
     ///
     /// Cancelling [`Request::cancel`] ends the call with
     /// [`Category::Cancelled`](crate::Category::Cancelled). Dropping the future ends it too,

@@ -7,9 +7,9 @@ use berth_models::{Block, FinishReason, ModelAnswer, ModelError, ModelErrorKind}
 /// Bytes of an unclear answer in its reason.
 const MAX_SHOWN: usize = 200;
 
-/// The verdict of an answer. Its text has to be `ALLOW`, or has to begin with a line that is `DENY`;
-/// white space around them doesn't count. Everything else denies, whatever it was meant to be: who
-/// can get a model to write something else must not get a call through.
+/// The verdict of an answer. Its text has to be `ALLOW`, or has to begin with a line that is
+/// `DENY`; white space around them doesn't count. Everything else denies, whatever it was meant to
+/// be: who can get a model to write something else must not get a call through.
 pub(crate) fn verdict(answer: &ModelAnswer) -> ReviewVerdict {
     let deny = |reason: &str| ReviewVerdict::Deny(reason.to_owned());
     match &answer.stop {
@@ -87,7 +87,7 @@ mod tests {
         }
     }
 
-    fn of(said: &str) -> ReviewVerdict {
+    fn judged(said: &str) -> ReviewVerdict {
         verdict(&answer(vec![text(said)], FinishReason::End))
     }
 
@@ -98,7 +98,7 @@ mod tests {
     #[test]
     fn only_the_exact_word_allows() {
         for said in ["ALLOW", " ALLOW\n", "\r\n\tALLOW\r\n"] {
-            assert_eq!(of(said), ReviewVerdict::Allow, "{said:?}");
+            assert_eq!(judged(said), ReviewVerdict::Allow, "{said:?}");
         }
         for said in [
             "",
@@ -133,25 +133,28 @@ mod tests {
             "NOT ALLOW",
             "ALLOW\u{2028}DENY",
         ] {
-            assert!(denied(&of(said)), "{said:?}");
+            assert!(denied(&judged(said)), "{said:?}");
         }
     }
 
     #[test]
     fn reason_of_a_denial_is_what_follows() {
-        assert_eq!(of("DENY\nIt writes."), ReviewVerdict::Deny("It writes.".to_owned()));
-        assert_eq!(of("DENY \r\n It\nwrites.\n"), ReviewVerdict::Deny("It\nwrites.".to_owned()));
+        assert_eq!(judged("DENY\nIt writes."), ReviewVerdict::Deny("It writes.".to_owned()));
+        assert_eq!(
+            judged("DENY \r\n It\nwrites.\n"),
+            ReviewVerdict::Deny("It\nwrites.".to_owned())
+        );
     }
 
     #[test]
     fn thinking_is_no_answer_and_several_answers_are_none() {
         let thinking = |text: &str| Block::Thinking { text: text.to_owned(), raw: None };
-        let of = |blocks| verdict(&answer(blocks, FinishReason::End));
-        assert!(denied(&of(vec![thinking("ALLOW")])));
-        assert_eq!(of(vec![thinking("DENY"), text("ALLOW")]), ReviewVerdict::Allow);
-        assert!(denied(&of(vec![thinking("ALLOW"), text("DENY")])));
+        let judged = |blocks| verdict(&answer(blocks, FinishReason::End));
+        assert!(denied(&judged(vec![thinking("ALLOW")])));
+        assert_eq!(judged(vec![thinking("DENY"), text("ALLOW")]), ReviewVerdict::Allow);
+        assert!(denied(&judged(vec![thinking("ALLOW"), text("DENY")])));
         for (one, other) in [("ALLOW", "ALLOW"), ("ALLOW", "DENY"), ("AL", "LOW")] {
-            assert!(denied(&of(vec![text(one), text(other)])), "{one} {other}");
+            assert!(denied(&judged(vec![text(one), text(other)])), "{one} {other}");
         }
         let call = Block::Call(ModelCall {
             id: "c".to_owned(),
@@ -159,7 +162,7 @@ mod tests {
             arguments: "{}".to_owned(),
             raw: None,
         });
-        assert!(denied(&of(vec![text("ALLOW"), call])));
+        assert!(denied(&judged(vec![text("ALLOW"), call])));
     }
 
     #[test]

@@ -42,8 +42,8 @@ impl Fingerprint {
         Self(hash.finalize().into())
     }
 
-    /// The fingerprint of the same call after a model has denied it. A person who approved it before
-    /// didn't know that.
+    /// The fingerprint of the same call after a model has denied it. A person who approved the call
+    /// before didn't know that.
     pub(crate) fn after_review(self) -> Self {
         Self(Sha256::new_with_prefix("review").chain_update(self.0).finalize().into())
     }
