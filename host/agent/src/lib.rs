@@ -11,6 +11,7 @@ mod ending;
 mod error;
 mod events;
 mod instructions;
+mod live;
 mod outside;
 mod parts;
 mod plausible;
@@ -28,7 +29,7 @@ mod waiting;
 pub use agent::Agent;
 pub use ending::{EndKind, Spent, TaskEnd};
 pub use error::AgentError;
-pub use events::{RunEvent, RunEvents};
+pub use events::{QuestionAnswer, RunEvent, RunEvents};
 pub use instructions::{InstructionFile, find_instructions, remember_instructions};
 pub use record::{
     Began, Compressed, CompressionMethod, Corrected, Ended, Recorded, RecordedResult, Replacement,

@@ -14,8 +14,9 @@ use berth_core::{
 use berth_models::{CallResult, ModelAnswer, ModelError, ModelErrorKind, ModelEvent, Part, Turn};
 use serde_json::{Value, json};
 
+use crate::live::{CallEvents, LiveEvents};
 use crate::record::RecordedResult;
-use crate::waiting::MeasuringApprover;
+use crate::waiting::{AnnouncingApprover, MeasuringApprover};
 
 /// Most bytes of an image in a result.
 const MAX_IMAGE: usize = 5 * 1024 * 1024;
@@ -145,16 +146,18 @@ impl Live {
         Some(answered(self.corrector.as_ref()?.ask(turn, &mut |_| {}, cancel).await))
     }
 
-    /// Makes calls: all at once.
+    /// Makes calls: all at once. `told`: gets what happens while they run.
     pub(crate) async fn call_all(
         self: &Arc<Self>,
         calls: &[ReadyCall],
+        told: &Arc<LiveEvents>,
         cancel: &CancellationToken,
     ) -> Vec<AnsweredCall> {
         let mut running = Vec::new();
         for call in calls {
             let (live, call, cancel) = (Arc::clone(self), call.clone(), cancel.clone());
-            running.push(tokio::spawn(async move { live.call(&call, &cancel).await }));
+            let told = Arc::clone(told);
+            running.push(tokio::spawn(async move { live.call(&call, told, &cancel).await }));
         }
         let mut results = Vec::new();
         for (call, running) in calls.iter().zip(running) {
@@ -183,11 +186,21 @@ fn answered(answer: Result<ModelAnswer, ModelError>) -> Result<ModelAnswer, AskE
 }
 
 impl Live {
-    async fn call(&self, call: &ReadyCall, cancel: &CancellationToken) -> AnsweredCall {
+    async fn call(
+        self: &Arc<Self>,
+        call: &ReadyCall,
+        told: Arc<LiveEvents>,
+        cancel: &CancellationToken,
+    ) -> AnsweredCall {
+        let live = Arc::clone(self);
+        let hide = move |text: &str| live.without_keys(text);
+        let shown = Arc::new(CallEvents::new(&call.id, told, Box::new(hide)));
+        let approver = AnnouncingApprover::new(Arc::clone(&self.approver), Arc::clone(&shown));
         let request = Request {
             session: Some(self.session.clone()),
             phase: Some(self.phase),
-            approver: Some(Arc::clone(&self.approver) as _),
+            approver: Some(Arc::new(approver)),
+            events: shown,
             cancel: cancel.child_token(),
             doubtful: call.is_doubtful,
             ..Request::new(&call.name, call.arguments.clone())
@@ -250,7 +263,7 @@ impl Live {
 
 /// The answer of the host, as the model gets it and as it is recorded.
 fn recorded(call: &ReadyCall, answer: Answer) -> RecordedResult {
-    let rest = answer.rest;
+    let (rest, filtered) = (answer.rest, answer.filtered);
     let (content, category) = match answer.outcome {
         Ok(output) => (parts(output.content), None),
         Err(failure) => {
@@ -260,7 +273,7 @@ fn recorded(call: &ReadyCall, answer: Answer) -> RecordedResult {
         }
     };
     let mut result = RecordedResult::new(call, content, category);
-    result.rest = rest;
+    (result.rest, result.filtered) = (rest, filtered);
     result
 }
 
@@ -283,7 +296,7 @@ impl RecordedResult {
             failed: category.is_some(),
         };
         let category = category.map(|category| category.as_str().to_owned());
-        Self { result, category, begun: 1, rest: None }
+        Self { result, category, begun: 1, rest: None, filtered: None }
     }
 }
 

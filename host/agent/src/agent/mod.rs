@@ -183,6 +183,7 @@ impl Agent {
             text: text_of(&task),
             provider: settings.provider.clone(),
             model: settings.model.clone(),
+            context: settings.context_tokens,
         });
         self.tools = self.outside.tools()?;
         let in_text = settings.is_local || !settings.native_tools;
