@@ -1,1 +1,30 @@
-//! The full screen of `berth chat`.
+//! The full screen of `berth chat`: what happens in a session, and what the person types, as a
+//! picture.
+//!
+//! [`State`] is a fold of the session's events and of the person's input, and knows nothing else.
+//! A [`Screen`] draws it, and turns what the person wants into [`Effect`]s.
+
+mod call;
+mod complete;
+mod editor;
+mod inbox;
+mod keys;
+mod layout;
+mod markdown;
+mod question;
+mod screen;
+mod state;
+mod terminal;
+#[cfg(test)]
+mod tests;
+mod theme;
+mod transcript;
+mod view;
+
+pub use editor::MAX_MESSAGE;
+pub use inbox::{FromSession, ScreenApprover, SessionEvents};
+pub use keys::Effect;
+pub use screen::{Screen, ScreenHandle};
+pub use state::{About, State};
+pub use terminal::{fits, restore};
+pub use theme::Theme;
