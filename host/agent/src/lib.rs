@@ -31,6 +31,7 @@ pub use ending::{EndKind, Spent, TaskEnd};
 pub use error::AgentError;
 pub use events::{QuestionAnswer, RunEvent, RunEvents};
 pub use instructions::{InstructionFile, find_instructions, remember_instructions};
+pub use outside::{FileFinder, MAX_FOUND};
 pub use record::{
     Began, Compressed, CompressionMethod, Corrected, Ended, Recorded, RecordedResult, Replacement,
     SessionEntry, SessionFile, SessionStore, StoredSession, Task, read_entries,

@@ -24,6 +24,9 @@ const MAX_IMAGE: usize = 5 * 1024 * 1024;
 /// The code of a failure because there is no such path.
 const NOT_FOUND: &str = "not-found";
 
+/// Files that are offered.
+pub const MAX_FOUND: usize = 50;
+
 /// The tool that reads what was cut.
 const READ_OVERFLOW: &str = "read_overflow";
 
@@ -32,7 +35,7 @@ const LOOK: Duration = Duration::from_secs(2);
 
 /// The model and the tools.
 pub(crate) struct Live {
-    pub(crate) host: Host,
+    pub(crate) host: Arc<Host>,
     pub(crate) session: Session,
     pub(crate) phase: Phase,
     pub(crate) model: ChosenModel,
@@ -258,6 +261,41 @@ impl Live {
         let others = self.summariser.iter().chain(&self.corrector);
         let text = self.model.endpoint().hide_keys(text);
         others.fold(text, |text, model| model.endpoint().hide_keys(&text))
+    }
+}
+
+/// Finds files for the person who writes a message.
+#[derive(Clone)]
+pub struct FileFinder(Arc<Live>);
+
+impl FileFinder {
+    pub(crate) fn new(live: &Arc<Live>) -> Self {
+        Self(Arc::clone(live))
+    }
+
+    /// The files whose paths go on from `wanted`, as the tool `find_path` finds them without a
+    /// question: at most [`MAX_FOUND`], and none that the rules hide.
+    pub async fn find(&self, wanted: &str) -> Vec<String> {
+        let is_plain = |c: char| c.is_alphanumeric() || "-_./".contains(c);
+        if !wanted.chars().all(is_plain) {
+            return Vec::new();
+        }
+        let (folder, name) = wanted.rsplit_once('/').unwrap_or((".", wanted));
+        let folder = if folder.is_empty() { "/" } else { folder };
+        let arguments =
+            json!({ "pattern": format!("*{name}*"), "path": folder, "limit": MAX_FOUND });
+        let answer = self.0.host.call(Request {
+            session: Some(self.0.session.clone()),
+            phase: Some(self.0.phase),
+            ..Request::new("find_path", arguments)
+        });
+        let Ok(Ok(output)) = tokio::time::timeout(LOOK, answer).await.map(|it| it.outcome) else {
+            return Vec::new();
+        };
+        let text = output.content.iter().find_map(Content::as_text).unwrap_or_default();
+        let found = output.structured.and_then(|it| it["paths"].as_u64()).unwrap_or_default();
+        let found = usize::try_from(found).unwrap_or_default();
+        text.lines().take(found).map(str::to_owned).collect()
     }
 }
 

@@ -71,7 +71,7 @@ impl AgentStart<'_> {
     /// No model is configured, its key can't be read, or the session can't be used.
     pub async fn start(
         &self,
-        host: Host,
+        host: Arc<Host>,
         chosen: ChosenModel,
         approver: Arc<dyn Approver>,
     ) -> Result<(Agent, String), AgentError> {

@@ -2,12 +2,15 @@
 
 mod arguments;
 mod chat;
+mod full_screen;
+mod history;
 mod lenient;
 mod models;
 mod printer;
 mod run;
 mod sessions;
 mod trust;
+mod undo;
 
 use std::path::Path;
 use std::sync::Arc;

@@ -156,7 +156,8 @@ impl CallBlock {
                 pieces.push((told, style(Role::Faint)));
             }
             CallState::Failed { category, .. } => {
-                pieces.push((format!("  failed: {}", category.replace('_', " ")), style(Role::Bad)));
+                pieces
+                    .push((format!("  failed: {}", category.replace('_', " ")), style(Role::Bad)));
             }
         }
         let first = (mark.to_owned(), style(role));
@@ -197,7 +198,11 @@ impl CallBlock {
                 shown.for_each(|line| put(line, Role::Faint, Breaks::Anywhere));
                 if let Some(more) = lines.checked_sub(LINES[at]).filter(|more| *more > 0) {
                     let how = if is_long { "" } else { "; Ctrl-T shows more" };
-                    put(&format!("… {}{how}", counted(more, "more line")), Role::Faint, Breaks::Words);
+                    put(
+                        &format!("… {}{how}", counted(more, "more line")),
+                        Role::Faint,
+                        Breaks::Words,
+                    );
                 }
             }
             CallState::Failed { text, .. } => {

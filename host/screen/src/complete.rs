@@ -50,7 +50,8 @@ pub(crate) fn paths(word: &str, paths: &[String]) -> Popup {
     let offer = |path: &String| {
         let shown = neutral_line(path);
         // A name that would change when it is shown can't be typed either.
-        (shown == *path && !path.contains(char::is_whitespace)).then(|| (format!("@{path}"), String::new()))
+        (shown == *path && !path.contains(char::is_whitespace))
+            .then(|| (format!("@{path}"), String::new()))
     };
     let offers = paths.iter().filter_map(offer).filter(|(text, _)| text != word).collect();
     Popup { word: word.to_owned(), offers, chosen: 0 }

@@ -76,9 +76,9 @@ impl Editor {
     /// The begin of the word before the cursor.
     fn word(&self) -> usize {
         let before = self.before().trim_end();
-        before.rfind(char::is_whitespace).map_or(0, |at| {
-            at + before[at..].chars().next().map_or(1, char::len_utf8)
-        })
+        before
+            .rfind(char::is_whitespace)
+            .map_or(0, |at| at + before[at..].chars().next().map_or(1, char::len_utf8))
     }
 
     pub(crate) fn backspace(&mut self) {

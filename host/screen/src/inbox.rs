@@ -5,9 +5,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use berth_agent::{RunEvent, RunEvents};
-use berth_core::{
-    Approver, BoxFuture, Inquiry, InquiryAnswer, Question, Questions, Reply,
-};
+use berth_core::{Approver, BoxFuture, Inquiry, InquiryAnswer, Question, Questions, Reply};
 use berth_terminal::approval;
 use ratatui::crossterm::event::Event;
 use tokio::sync::oneshot;
@@ -159,6 +157,16 @@ impl RunEvents for SessionEvents {
     }
 }
 
+/// Passes paths to the screen.
+pub struct FoundPaths(pub(crate) Arc<Inbox>);
+
+impl FoundPaths {
+    /// Offers the paths that go on from what was wanted.
+    pub fn offer(&self, wanted: String, paths: Vec<String>) {
+        self.0.tell(FromSession::Paths(wanted, paths));
+    }
+}
+
 /// Questions that wait for what the person says on the screen.
 #[derive(Default)]
 pub(crate) struct Desk(Mutex<Asked>);
@@ -190,13 +198,14 @@ impl Desk {
 
 /// Asks the person on the screen.
 pub struct ScreenApprover {
-    desk: Arc<Desk>,
+    pub(crate) desk: Arc<Desk>,
     questions: Questions,
 }
 
 impl ScreenApprover {
-    pub(crate) fn new(desk: Arc<Desk>, questions: Questions) -> Self {
-        Self { desk, questions }
+    /// One that asks on the screen which is [opened](crate::Screen::open) with it.
+    pub fn new(questions: Questions) -> Self {
+        Self { desk: Arc::default(), questions }
     }
 }
 

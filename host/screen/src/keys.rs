@@ -380,7 +380,8 @@ impl State {
             }
         };
         if self.is_busy() {
-            self.transcript.notice(&format!("{name} waits for nobody: press Esc first, or let the task end"));
+            self.transcript
+                .notice(&format!("{name} waits for nobody: press Esc first, or let the task end"));
             return Vec::new();
         }
         self.phase = Phase::Begins;

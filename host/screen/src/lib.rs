@@ -22,7 +22,7 @@ mod transcript;
 mod view;
 
 pub use editor::MAX_MESSAGE;
-pub use inbox::{FromSession, ScreenApprover, SessionEvents};
+pub use inbox::{FoundPaths, FromSession, ScreenApprover, SessionEvents};
 pub use keys::Effect;
 pub use screen::{Screen, ScreenHandle};
 pub use state::{About, State};

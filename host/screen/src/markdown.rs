@@ -24,7 +24,8 @@ pub(crate) fn lines(
     let whole = fence.map(|fence| format!("{fence}\n{text}"));
     let text = whole.as_deref().unwrap_or(text);
     let mut renderer = Renderer::new(width, theme);
-    let options = Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH | Options::ENABLE_TASKLISTS;
+    let options =
+        Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH | Options::ENABLE_TASKLISTS;
     for event in Parser::new_ext(text, options) {
         renderer.event(event);
     }

@@ -49,7 +49,12 @@ enum Stage {
     /// The person says why not.
     Reason(Editor),
     /// A field of the form.
-    Field { at: usize, content: Map<String, Value>, editor: Editor, wrong: String },
+    Field {
+        at: usize,
+        content: Map<String, Value>,
+        editor: Editor,
+        wrong: String,
+    },
 }
 
 /// An answer of the person.
@@ -117,7 +122,9 @@ impl OpenQuestion {
             _ => {}
         }
         let letter = match key.code {
-            KeyCode::Char(letter) if !key.modifiers.intersects(KeyModifiers::CONTROL | KeyModifiers::ALT) => {
+            KeyCode::Char(letter)
+                if !key.modifiers.intersects(KeyModifiers::CONTROL | KeyModifiers::ALT) =>
+            {
                 Some(letter.to_ascii_lowercase())
             }
             _ => None,
@@ -205,7 +212,12 @@ impl OpenQuestion {
     }
 
     /// Its lines: at most `height`.
-    pub(crate) fn lines(&mut self, width: usize, height: usize, theme: Theme) -> Vec<Line<'static>> {
+    pub(crate) fn lines(
+        &mut self,
+        width: usize,
+        height: usize,
+        theme: Theme,
+    ) -> Vec<Line<'static>> {
         let mut lines = Vec::new();
         let mut put = |text: &str, role: Role| {
             let none = (String::new(), theme.style(role));
@@ -252,9 +264,11 @@ impl OpenQuestion {
         let room = height.saturating_sub(1);
         self.scrolled = if is_deeper { over + 1 } else { self.scrolled.min(over + 1) };
         let all = lines.len();
-        let mut shown: Vec<_> = lines.drain(self.scrolled..(self.scrolled + room).min(all)).collect();
+        let mut shown: Vec<_> =
+            lines.drain(self.scrolled..(self.scrolled + room).min(all)).collect();
         let until = self.scrolled + shown.len();
-        let more = format!("lines {} to {until} of {all}: Up and Down show the others", self.scrolled + 1);
+        let more =
+            format!("lines {} to {until} of {all}: Up and Down show the others", self.scrolled + 1);
         shown.push(Line::styled(more, theme.style(Role::Selected)));
         shown
     }

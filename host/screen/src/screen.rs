@@ -6,7 +6,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use berth_agent::RunEvent;
-use berth_core::{CancellationToken, Questions};
+use berth_core::CancellationToken;
 use berth_terminal::interrupt::Interrupts;
 use ratatui::Terminal;
 use ratatui::backend::CrosstermBackend;
@@ -14,7 +14,7 @@ use ratatui::crossterm::event::{Event, KeyCode};
 use rustix::process::{Signal, getpid, kill_process};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-use crate::inbox::{Came, Desk, FromSession, Inbox, ScreenApprover, SessionEvents};
+use crate::inbox::{Came, Desk, FoundPaths, FromSession, Inbox, ScreenApprover, SessionEvents};
 use crate::keys::Effect;
 use crate::state::State;
 use crate::terminal;
@@ -43,13 +43,12 @@ pub struct Screen {
 /// The screen, for the session that it shows. If it is dropped, the terminal is given back.
 pub struct ScreenHandle {
     inbox: Arc<Inbox>,
-    desk: Arc<Desk>,
     running: Arc<Mutex<Option<CancellationToken>>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Screen {
-    /// Opens the screen with a state. What the person wants comes out of the receiver; it ends with
+    /// Opens the screen with a state. It answers the questions of `approver`. What the person wants comes out of the receiver; it ends with
     /// the screen. SIGINT, SIGTERM and SIGHUP end the chat from now on.
     ///
     /// # Errors
@@ -57,17 +56,15 @@ impl Screen {
     /// The terminal's.
     pub fn open(
         state: State,
+        approver: &ScreenApprover,
         interrupts: &Interrupts,
     ) -> io::Result<(ScreenHandle, UnboundedReceiver<Effect>)> {
-        let (inbox, desk, running) = (Arc::<Inbox>::default(), Arc::default(), Arc::default());
+        let (inbox, running) = (Arc::<Inbox>::default(), Arc::default());
+        let desk = Arc::clone(&approver.desk);
         let (effects, wanted) = unbounded_channel();
         terminal::open()?;
-        let mut handle = ScreenHandle {
-            inbox: Arc::clone(&inbox),
-            desk: Arc::clone(&desk),
-            running: Arc::clone(&running),
-            thread: None,
-        };
+        let mut handle =
+            ScreenHandle { inbox: Arc::clone(&inbox), running: Arc::clone(&running), thread: None };
         terminal::catch_stderr(&inbox)?;
         let ended = Arc::clone(&inbox);
         interrupts.pass_to(move || ended.signal())?;
@@ -221,9 +218,9 @@ impl ScreenHandle {
         SessionEvents(Arc::clone(&self.inbox))
     }
 
-    /// An approver that asks on this screen.
-    pub fn approver(&self, questions: Questions) -> ScreenApprover {
-        ScreenApprover::new(Arc::clone(&self.desk), questions)
+    /// Where found paths go.
+    pub fn paths(&self) -> FoundPaths {
+        FoundPaths(Arc::clone(&self.inbox))
     }
 
     /// Says something else to the screen.

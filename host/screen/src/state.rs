@@ -162,8 +162,10 @@ impl State {
             RunEvent::CallPart { .. } => self.phase = Phase::WritesCall,
             RunEvent::Answer { spent, .. } => {
                 self.transcript.end_answer();
-                self.context[1] =
-                    spent.input.saturating_add(spent.cache_read).saturating_add(spent.cache_written);
+                self.context[1] = spent
+                    .input
+                    .saturating_add(spent.cache_read)
+                    .saturating_add(spent.cache_written);
                 add(&mut self.spent, &spent);
                 self.phase = Phase::Asks;
             }
@@ -217,7 +219,8 @@ impl State {
                     self.phase = Phase::Asks;
                 }
                 let category = category.as_deref();
-                let done = |call: &mut CallBlock| call.done(failed, category, &text, filtered.as_ref());
+                let done =
+                    |call: &mut CallBlock| call.done(failed, category, &text, filtered.as_ref());
                 self.transcript.change_call(&id, done);
             }
             RunEvent::Notice { text } => self.transcript.notice(&text),

@@ -110,8 +110,7 @@ impl Transcript {
         let bytes = block.bytes();
         self.bytes += bytes;
         self.entries.push_back(Entry { block, bytes, laid: None });
-        while self.entries.len() > 1
-            && (self.bytes > MAX_BYTES || self.entries.len() > MAX_BLOCKS)
+        while self.entries.len() > 1 && (self.bytes > MAX_BYTES || self.entries.len() > MAX_BLOCKS)
         {
             if let Some(entry) = self.entries.pop_front() {
                 self.bytes -= entry.bytes;
@@ -281,7 +280,12 @@ impl Transcript {
     }
 
     /// The visible lines.
-    pub(crate) fn visible(&mut self, width: usize, height: usize, session: &str) -> Vec<Line<'static>> {
+    pub(crate) fn visible(
+        &mut self,
+        width: usize,
+        height: usize,
+        session: &str,
+    ) -> Vec<Line<'static>> {
         let top = match self.top {
             Some(top) if top.block >= self.dropped => top,
             Some(_) => Top { block: self.dropped, line: 0 },
@@ -446,10 +450,7 @@ impl Block {
                     spent.tokens().saturating_sub(spent.output),
                     spent.output
                 );
-                let pieces = [
-                    (ended(*kind).to_owned(), style(role)),
-                    (spent, style(Role::Faint)),
-                ];
+                let pieces = [(ended(*kind).to_owned(), style(role)), (spent, style(Role::Faint))];
                 let none = (String::new(), style(Role::Plain));
                 lines.extend(wrap(&pieces, width, &none, &none, Breaks::Words));
             }

@@ -30,7 +30,8 @@ pub(crate) fn draw(state: &mut State, frame: &mut Frame<'_>, now: Duration) {
     let area = frame.area();
     if area.width < LEAST.0 || area.height < LEAST.1 {
         let (columns, lines) = LEAST;
-        let told = format!("The terminal is too small: it needs {columns} columns and {lines} lines.");
+        let told =
+            format!("The terminal is too small: it needs {columns} columns and {lines} lines.");
         let style = state.theme.style(Role::Plain);
         let told = text(&told, style, usize::from(area.width), "", Breaks::Words);
         put(frame.buffer_mut(), area, &told);
@@ -73,7 +74,8 @@ fn welcome(state: &State, width: usize) -> Vec<Line<'static>> {
     let strong = state.theme.style(Role::Strong);
     let faint = state.theme.style(Role::Faint);
     let mut lines = vec![Line::default(), Line::styled("Berth", strong)];
-    let told = format!("in {}\nWrite what to do. /help has the keys and commands.", state.directory);
+    let told =
+        format!("in {}\nWrite what to do. /help has the keys and commands.", state.directory);
     lines.extend(text(&told, faint, width, "", Breaks::Words));
     lines
 }
@@ -101,16 +103,17 @@ fn bottom(state: &mut State, main: Rect, has_panel: bool, now: Duration) -> Bott
         lines.push(Line::styled(more, style(Role::Selected)));
     }
     lines.push(Line::styled("─".repeat(width), style(Role::Faint)));
-    let (is_answering, others) =
-        (state.is_answering(now), state.questions.len().saturating_sub(1));
+    let (is_answering, others) = (state.is_answering(now), state.questions.len().saturating_sub(1));
     if let Some(dialog) = &state.dialog {
         lines.extend(text(&dialog.text, style(Role::Plain), width, "", Breaks::Words));
         let room = height.saturating_sub(lines.len() + 6).max(2);
         let from = (dialog.chosen + 1).saturating_sub(room);
         for (at, choice) in dialog.choices.iter().enumerate().skip(from).take(room) {
             let is_chosen = at == dialog.chosen;
-            let (mark, role) = if is_chosen { ("› ", Role::Selected) } else { ("  ", Role::Plain) };
-            lines.push(Line::styled(format!("{mark}{}", shortened(choice, width - 2)), style(role)));
+            let (mark, role) =
+                if is_chosen { ("› ", Role::Selected) } else { ("  ", Role::Plain) };
+            lines
+                .push(Line::styled(format!("{mark}{}", shortened(choice, width - 2)), style(role)));
         }
         lines.truncate(height.saturating_sub(4).max(4));
     } else if let Some(question) = state.questions.front_mut() {
@@ -128,7 +131,8 @@ fn bottom(state: &mut State, main: Rect, has_panel: bool, now: Duration) -> Bott
         let from = (chosen + 1).saturating_sub(SHOWN);
         for (at, (offer, meaning)) in state.popup.offers.iter().enumerate().skip(from).take(SHOWN) {
             let is_chosen = at == chosen;
-            let (mark, role) = if is_chosen { ("› ", Role::Selected) } else { ("  ", Role::Plain) };
+            let (mark, role) =
+                if is_chosen { ("› ", Role::Selected) } else { ("  ", Role::Plain) };
             let line = format!("{mark}{offer:12} {meaning}");
             lines.push(Line::styled(shortened(line.trim_end(), width), style(role)));
         }

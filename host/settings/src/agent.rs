@@ -48,10 +48,22 @@ section! {
         /// Whether `AGENTS.md` and `BERTH.md` of the working directory and the directories above
         /// are read. A file counts after a person has seen it, and again after each change.
         pub instructions: bool = true, Narrowing::OnlyFalse;
+        /// The full screen of `berth chat`.
+        pub screen: ScreenSettings, Narrowing::Table(ScreenSettings::RULES);
         /// Days after the last change for which a session is kept.
         pub keep_days: Bounded<1, 3650> = Bounded::clamped(90), Narrowing::SmallerInCeiling;
         /// MiB that one session may take.
         pub session_mib: Bounded<1, 4096> = Bounded::clamped(256), Narrowing::Smaller;
+    }
+}
+
+section! {
+    /// The full screen of `berth chat`.
+    #[derive(Copy)]
+    pub struct ScreenSettings {
+        /// Whether the terminal shows a notification when a call needs approval and its window isn't
+        /// in front, or it doesn't say whether it is.
+        pub notify: bool = true, Narrowing::OnlyFalse;
     }
 }
 

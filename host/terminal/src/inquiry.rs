@@ -123,9 +123,8 @@ impl FormField {
             ("", None) if !self.is_required => return Ok(None),
             (line, _) => value(line, &self.schema, &self.choices),
         };
-        let fits = |value: &Value| {
-            compile_schema(&self.schema).is_ok_and(|schema| schema.is_valid(value))
-        };
+        let fits =
+            |value: &Value| compile_schema(&self.schema).is_ok_and(|schema| schema.is_valid(value));
         match value.filter(fits) {
             Some(value) => Ok(Some(value)),
             None => Err(expected(&self.schema, &self.choices)),

@@ -15,7 +15,7 @@ use crate::context::{self, COMPRESS};
 use crate::conversation::Conversation;
 use crate::ending::{EndKind, Spent, TaskEnd};
 use crate::events::{RunEvent, RunEvents, text_of};
-use crate::outside::{AskError, Live, ReadyCall};
+use crate::outside::{AskError, FileFinder, Live, ReadyCall};
 use crate::parts::{part, show};
 use crate::record::{
     Compressed, CompressionMethod, Ended, RecordedResult, SessionEntry, SessionFile, Task,
@@ -105,6 +105,25 @@ impl Agent {
     /// What the whole session has taken so far.
     pub fn spent(&self) -> Spent {
         self.spent
+    }
+
+    /// What it may do and how it asks.
+    pub fn settings(&self) -> &AgentSettings {
+        &self.settings
+    }
+
+    /// The tools that the model is offered.
+    ///
+    /// # Errors
+    ///
+    /// Their state can't be read.
+    pub fn tools(&self) -> Result<Vec<Arc<Definition>>, AgentError> {
+        Ok(self.outside.tools()?)
+    }
+
+    /// Finds files for the person, also while a task runs.
+    pub fn finder(&self) -> FileFinder {
+        FileFinder::new(&self.outside)
     }
 
     /// The model, as `PROVIDER/MODEL`, if it wrote calls as JSON alone that `lenient_models` in

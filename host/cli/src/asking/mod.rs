@@ -44,7 +44,8 @@ impl Asker {
             Self::Yes(questions) => {
                 let questions = questions.clone();
                 let withdrawn =
-                    tokio::task::spawn_blocking(move || approval::withdraw(&questions, &question)).await;
+                    tokio::task::spawn_blocking(move || approval::withdraw(&questions, &question))
+                        .await;
                 match withdrawn {
                     Ok(()) => Reply::Yes { scope: Scope::Once, by: "--yes".to_owned() },
                     Err(error) => {
