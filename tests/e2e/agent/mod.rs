@@ -8,7 +8,9 @@ mod limits;
 mod llama;
 mod replay;
 mod resume;
+mod screen;
 mod tasks;
+mod terminal;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
