@@ -34,7 +34,9 @@ impl Scene {
         let mut state = State::new(Theme::new(true), about);
         state.has_focus = Some(true);
         let mut scene = Self { state, now: SECOND, effects: Vec::new() };
-        scene.event(json!({ "event": "session", "id": "69280a3c-5f1e9d2b7a40", "directory": "/work" }));
+        scene.event(
+            json!({ "event": "session", "id": "69280a3c-5f1e9d2b7a40", "directory": "/work" }),
+        );
         scene
     }
 
@@ -109,7 +111,10 @@ impl Scene {
     #[track_caller]
     fn assert(&mut self, name: &str) {
         for (width, height) in [(80, 24), (200, 50)] {
-            insta::assert_snapshot!(format!("{name} {width}x{height}"), self.picture(width, height));
+            insta::assert_snapshot!(
+                format!("{name} {width}x{height}"),
+                self.picture(width, height)
+            );
         }
     }
 
@@ -134,7 +139,9 @@ fn answer_is_shown_while_it_comes() {
     let mut scene = Scene::new();
     scene.task("what is here?\nall of it");
     scene.event(json!({ "event": "thinking_part", "text": "I should look first." }));
-    scene.text("# Here\n\n- a **list**\n- with `code`\n\n```rust\nfn main() {}\n```\n\nand the last wor");
+    scene.text(
+        "# Here\n\n- a **list**\n- with `code`\n\n```rust\nfn main() {}\n```\n\nand the last wor",
+    );
     scene.wait(65);
     scene.assert("streaming");
 }
@@ -159,7 +166,9 @@ fn result_is_folded_and_counts_for_the_filters() {
         "event": "result", "id": "c1", "tool": "bash", "failed": false, "text": text,
         "filtered": { "filters": ["cargo-test"], "confidence": "full", "lines": [400, 30], "bytes": [9000, 600] },
     }));
-    scene.event(json!({ "event": "answer", "text": "done", "calls": 0, "spent": spent(1, 900, 300, 40) }));
+    scene.event(
+        json!({ "event": "answer", "text": "done", "calls": 0, "spent": spent(1, 900, 300, 40) }),
+    );
     scene.end("done");
     scene.assert("result");
     scene.control('t');
@@ -471,7 +480,10 @@ fn nothing_that_steers_a_terminal_is_drawn() {
         assert!(!picture.chars().any(is_evil), "{picture:?}");
     }
     let text = scene.state.transcript_text(80);
-    assert!(!text.chars().any(|c| c.is_control() && c != '\n' || "\u{202e}".contains(c)), "{text:?}");
+    assert!(
+        !text.chars().any(|c| c.is_control() && c != '\n' || "\u{202e}".contains(c)),
+        "{text:?}"
+    );
 }
 
 #[test]

@@ -6,10 +6,13 @@ mod extras;
 mod harbor;
 mod limits;
 mod llama;
+mod picture;
 mod replay;
 mod resume;
 mod screen;
 mod tasks;
+#[allow(dead_code, reason = "shared with the benches, which use more of it")]
+#[path = "../../terminal.rs"]
 mod terminal;
 
 use std::fs;

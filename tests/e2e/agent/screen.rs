@@ -1,11 +1,14 @@
 //! `berth chat` on a full screen, in a real terminal.
 
 use std::fs;
+use std::time::Duration;
 
+use berth_screen::{About, State, Theme};
 use rustix::process::Signal;
+use serde_json::Value;
 
 use super::terminal::Terminal;
-use super::{Scene, until};
+use super::{Came, Scene, picture, until};
 
 const ASKS: &str = "[tools]\nautonomy = \"ask\"";
 
@@ -141,7 +144,9 @@ fn nothing_steers_the_terminal() {
     let (code, bytes, _) = terminal.end();
     assert_eq!(code, 0);
     let text = String::from_utf8_lossy(&bytes);
-    for evil in ["\u{1b}]0", "\u{1b}[31m\u{9b}", "\u{9b}", "\u{202e}", "\u{2066}", "\u{7f}", "\u{8}"] {
+    for evil in
+        ["\u{1b}]0", "\u{1b}[31m\u{9b}", "\u{9b}", "\u{202e}", "\u{2066}", "\u{7f}", "\u{8}"]
+    {
         assert!(!text.contains(evil), "{evil:?} reached the terminal");
     }
     // The screen is cleared when it opens and after it was left, and never by a text.
@@ -155,16 +160,20 @@ fn escape_ends_a_running_command_and_keeps_what_is_typed() {
     let scene = Scene::new("chat", "", "");
     let mut terminal = scene.chat((24, 80), &[]);
     terminal.keys("works: a long command\r");
-    until("the command runs", || scene.read("started.txt").is_empty() && scene.work().join("started.txt").exists());
+    until("the command runs", || {
+        scene.read("started.txt").is_empty() && scene.work().join("started.txt").exists()
+    });
     terminal.keys("and then");
     terminal.until_shows("❯ and then");
     terminal.keys("\x1b");
-    terminal.until("its end", |screen| screen.contains("interrupted") && screen.contains("❯ and then"));
-    let commands = fs::read_dir("/proc").expect("it is there").filter_map(|entry| {
-        fs::read_to_string(entry.ok()?.path().join("cmdline")).ok()
-    });
+    terminal
+        .until("its end", |screen| screen.contains("interrupted") && screen.contains("❯ and then"));
+    let commands = fs::read_dir("/proc")
+        .expect("it is there")
+        .filter_map(|entry| fs::read_to_string(entry.ok()?.path().join("cmdline")).ok());
     let work = scene.work().display().to_string();
-    let left: Vec<_> = commands.filter(|line| line.contains("never.txt") && line.contains(&work)).collect();
+    let left: Vec<_> =
+        commands.filter(|line| line.contains("never.txt") && line.contains(&work)).collect();
     assert_eq!(left, Vec::<String>::new(), "the command still runs");
     terminal.keys("\x15after: an interruption\r");
     terminal.until_shows("I go on: an interruption");
@@ -274,4 +283,52 @@ fn without_a_full_terminal_there_are_lines() {
     terminal.keys("/exit\r");
     let (code, bytes, _) = terminal.end();
     assert_eq!((code, position(&bytes, b"\x1b[?1049h")), (0, None));
+}
+
+/// The conversation as a screen shows it after these events.
+fn folded(events: &[Value]) -> String {
+    let mut state = State::new(Theme::new(false), About::default());
+    for event in events {
+        let event = serde_json::from_value(event.clone()).expect("it is an event");
+        state.apply(event, Duration::ZERO);
+    }
+    state.transcript_text(80)
+}
+
+#[test]
+fn screen_of_a_record_is_that_of_the_live_task() {
+    let scene = Scene::new("chat", "", "");
+    scene.write("app.toml", "port = 8080\n");
+    let live = scene.once(&["edit: the port"]);
+    let again = Came::from_ended(scene.run(&["--replay", &live.id(), "--json"]));
+    let shown = folded(&live.all);
+    assert!(shown.contains("✓ edit") && shown.contains("changed"), "{shown}");
+    assert_eq!(shown, folded(&again.all));
+}
+
+/// The picture of the README: two moments of one task.
+#[test]
+fn picture_can_be_made_again() {
+    let scene = Scene::new("chat", "", "");
+    scene.write("app.toml", "name = \"shop\"\nport = 8080\n");
+    let mut command = scene.cli.command(&["chat"]);
+    command.env("BERTH_TOOLS_AUTONOMY", "ask");
+    let mut terminal = Terminal::open(&command, (24, 80));
+    terminal.until_shows("ready");
+    terminal.keys("picture: let the server listen on port 9090\r");
+    terminal.until_shows("y once");
+    let work = scene.work().display().to_string();
+    let asked = terminal.look(|screen| picture::frame(screen, &work));
+    terminal.keys("y");
+    terminal.until_shows("done · ");
+    terminal.until_shows("ready");
+    let done = terminal.look(|screen| picture::frame(screen, &work));
+    let made = picture::svg(&[asked, done]);
+    let tmp = concat!(env!("CARGO_MANIFEST_DIR"), "/../target/tmp");
+    fs::create_dir_all(tmp).expect("it can be made");
+    fs::write(format!("{tmp}/chat.svg"), &made).expect("it can be written");
+    let committed = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/images/chat.svg");
+    let committed = fs::read_to_string(committed).unwrap_or_default();
+    let told = "docs/images/chat.svg is old: run `cargo xtask recording`";
+    assert!(made == committed, "{told}\n{made}");
 }

@@ -138,7 +138,18 @@ const EDGES: &[(&str, &[&str])] = &[
     ("berth-clients", &[]),
     ("berth-agent", &["berth-choice", "berth-core", "berth-models", "berth-private"]),
     ("berth-choice", &["berth-core", "berth-egress", "berth-models", "berth-policy"]),
-    ("berth-run", &["berth-agent", "berth-choice", "berth-core", "berth-models", "berth-terminal"]),
+    ("berth-screen", &["berth-agent", "berth-core", "berth-terminal"]),
+    (
+        "berth-run",
+        &[
+            "berth-agent",
+            "berth-choice",
+            "berth-core",
+            "berth-models",
+            "berth-screen",
+            "berth-terminal",
+        ],
+    ),
     ("berth-packaging", &[]),
     (
         "berth-export",

@@ -4,12 +4,13 @@ use std::io::{Read, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::PATIENCE;
+/// Time limit for something that must happen.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What came from the program.
 struct Shown {
@@ -19,7 +20,7 @@ struct Shown {
 }
 
 /// A terminal.
-pub(super) struct Terminal {
+pub(crate) struct Terminal {
     child: Child,
     keyboard: Option<ChildStdin>,
     shown: Arc<(Mutex<Shown>, Condvar)>,
@@ -29,7 +30,7 @@ pub(super) struct Terminal {
 
 impl Terminal {
     /// Runs a command in a terminal of a size.
-    pub(super) fn open(command: &Command, (lines, columns): (u16, u16)) -> Self {
+    pub(crate) fn open(command: &Command, (lines, columns): (u16, u16)) -> Self {
         let folder = TempDir::new().expect("a folder is made");
         let script = concat!(env!("CARGO_MANIFEST_DIR"), "/agent/terminal.py");
         let mut terminal = Command::new("/usr/bin/python3");
@@ -68,43 +69,43 @@ impl Terminal {
     }
 
     /// Types.
-    pub(super) fn keys(&mut self, keys: &str) {
+    pub(crate) fn keys(&mut self, keys: &str) {
         self.tell(&json!({ "keys": keys }));
     }
 
     /// Pastes, as a terminal does.
-    pub(super) fn paste(&mut self, text: &str) {
+    pub(crate) fn paste(&mut self, text: &str) {
         self.keys(&format!("\x1b[200~{text}\x1b[201~"));
     }
 
     /// Changes the size.
-    pub(super) fn resize(&mut self, lines: u16, columns: u16) {
+    pub(crate) fn resize(&mut self, lines: u16, columns: u16) {
         self.shown.0.lock().expect("it holds").screen.screen_mut().set_size(lines, columns);
         self.tell(&json!({ "size": [lines, columns] }));
     }
 
-    pub(super) fn signal(&mut self, signal: rustix::process::Signal) {
+    pub(crate) fn signal(&mut self, signal: rustix::process::Signal) {
         self.tell(&json!({ "signal": signal.as_raw() }));
     }
 
     /// What a person sees.
-    pub(super) fn screen(&self) -> String {
+    pub(crate) fn screen(&self) -> String {
         self.shown.0.lock().expect("it holds").screen.screen().contents()
     }
 
     /// A part of what is on the screen, as this terminal has it.
-    pub(super) fn look<T>(&self, look: impl FnOnce(&vt100::Screen) -> T) -> T {
+    pub(crate) fn look<T>(&self, look: impl FnOnce(&vt100::Screen) -> T) -> T {
         look(self.shown.0.lock().expect("it holds").screen.screen())
     }
 
     /// The bytes that came.
-    pub(super) fn bytes(&self) -> Vec<u8> {
+    pub(crate) fn bytes(&self) -> Vec<u8> {
         self.shown.0.lock().expect("it holds").bytes.clone()
     }
 
     /// Waits until the screen shows something.
     #[track_caller]
-    pub(super) fn until(&self, what: &str, holds: impl Fn(&str) -> bool) {
+    pub(crate) fn until(&self, what: &str, holds: impl Fn(&str) -> bool) {
         let end = Instant::now() + PATIENCE;
         let mut shown = self.shown.0.lock().expect("it holds");
         loop {
@@ -121,13 +122,20 @@ impl Terminal {
 
     /// Waits until the screen shows a text.
     #[track_caller]
-    pub(super) fn until_shows(&self, text: &str) {
+    pub(crate) fn until_shows(&self, text: &str) {
         self.until(text, |screen| screen.contains(text));
+    }
+
+    /// The ID of the program's process.
+    pub(crate) fn process(&self) -> u32 {
+        let path = self.folder.path().join("pid");
+        let id = std::fs::read_to_string(path).expect("it runs");
+        id.parse().expect("it is a number")
     }
 
     /// Waits for the end. Returns the exit code, or the negative number of a signal.
     #[track_caller]
-    pub(super) fn end(mut self) -> (i32, Vec<u8>, String) {
+    pub(crate) fn end(mut self) -> (i32, Vec<u8>, String) {
         let end = Instant::now() + PATIENCE;
         let mut shown = self.shown.0.lock().expect("it holds");
         while !shown.has_ended {
