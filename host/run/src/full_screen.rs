@@ -14,7 +14,7 @@ use berth_core::text::neutral_line;
 use berth_core::{Approver, CancellationToken, Host, HostError, Questions};
 use berth_models::Part;
 use berth_screen::{
-    About, Effect, FromSession, Screen, ScreenApprover, ScreenHandle, State, Theme,
+    About, FromSession, Screen, ScreenApprover, ScreenEffect, ScreenHandle, ScreenState, Theme,
 };
 use berth_terminal::error::CommandError;
 use berth_terminal::exit::Exit;
@@ -60,8 +60,10 @@ pub(crate) async fn chat_on_screen(
         arguments,
         around,
     };
+    let mut exit = Exit::Host;
     while let Some(effect) = chat.next().await {
-        if effect == Effect::Leave {
+        if effect == ScreenEffect::Leave {
+            exit = Exit::Success;
             break;
         }
         if let Err(error) = chat.carry_out(effect).await {
@@ -72,7 +74,7 @@ pub(crate) async fn chat_on_screen(
     // The terminal is given back before anything else takes time.
     drop(chat);
     remove_old(around);
-    Ok(Exit::Success)
+    Ok(exit)
 }
 
 /// The state of a session's screen. What was said in it before is shown.
@@ -80,14 +82,14 @@ async fn state(
     opened: &Opened,
     is_resumed: bool,
     around: &Surroundings<'_>,
-) -> Result<State, CommandError> {
+) -> Result<ScreenState, CommandError> {
     let about = About {
         status: status(&opened.agent, around),
         tools: tools(&opened.agent)?,
         history: history::read(around.folders, around.directory)?,
         notify: around.config.config.agent.screen.notify,
     };
-    let mut state = State::new(Theme::from_environment(), about);
+    let mut state = ScreenState::new(Theme::from_environment(), about);
     let (id, directory) = (opened.id.clone(), around.directory.display().to_string());
     state.apply(RunEvent::Session { id, directory }, Duration::ZERO);
     if !is_resumed {
@@ -157,9 +159,9 @@ struct Chat<'a> {
     host: Arc<Host>,
     approver: Arc<dyn Approver>,
     screen: ScreenHandle,
-    wanted: UnboundedReceiver<Effect>,
+    wanted: UnboundedReceiver<ScreenEffect>,
     /// What was wanted while a task ran.
-    later: VecDeque<Effect>,
+    later: VecDeque<ScreenEffect>,
     /// Whether the person was asked about calls as JSON alone.
     is_offered: bool,
     arguments: &'a ChatArguments,
@@ -169,11 +171,11 @@ struct Chat<'a> {
 /// What came first.
 enum First<T> {
     Done(T),
-    Wanted(Option<Effect>),
+    Wanted(Option<ScreenEffect>),
 }
 
 impl Chat<'_> {
-    async fn next(&mut self) -> Option<Effect> {
+    async fn next(&mut self) -> Option<ScreenEffect> {
         match self.later.pop_front() {
             Some(effect) => Some(effect),
             None => self.wanted.recv().await,
@@ -185,9 +187,9 @@ impl Chat<'_> {
         self.screen.tell(FromSession::CommandEnded(text));
     }
 
-    async fn carry_out(&mut self, effect: Effect) -> Result<(), CommandError> {
+    async fn carry_out(&mut self, effect: ScreenEffect) -> Result<(), CommandError> {
         match effect {
-            Effect::Send(text) => {
+            ScreenEffect::Send(text) => {
                 let cancel = self.screen.arm();
                 let mut events = self.screen.events();
                 let (task, agent) = (vec![Part::Text(text)], &mut self.agent);
@@ -198,7 +200,7 @@ impl Chat<'_> {
                 self.screen.disarm();
                 self.offer_lenient().await?;
             }
-            Effect::Compact => {
+            ScreenEffect::Compact => {
                 let cancel = self.screen.arm();
                 let mut events = self.screen.events();
                 let finder = self.agent.finder();
@@ -208,10 +210,10 @@ impl Chat<'_> {
                 self.screen.disarm();
                 self.end_command(String::new());
             }
-            Effect::Clear => self.change_session(None).await?,
-            Effect::Resume => self.resume().await?,
-            Effect::Undo => self.undo().await?,
-            Effect::Complete(_) | Effect::Remember(_) => {
+            ScreenEffect::Clear => self.change_session(None).await?,
+            ScreenEffect::Resume => self.resume().await?,
+            ScreenEffect::Undo => self.undo().await?,
+            ScreenEffect::Complete(_) | ScreenEffect::Remember(_) => {
                 let cancel = CancellationToken::new();
                 Meanwhile::new(&self.screen, self.around, self.agent.finder(), &cancel)
                     .take(effect);
@@ -238,9 +240,9 @@ impl Chat<'_> {
         self.screen.tell(FromSession::Choose { text, choices });
         loop {
             match self.wanted.recv().await {
-                Some(Effect::Picked(picked)) => return picked,
-                Some(Effect::Leave) | None => {
-                    self.later.push_back(Effect::Leave);
+                Some(ScreenEffect::Picked(picked)) => return picked,
+                Some(ScreenEffect::Leave) | None => {
+                    self.later.push_back(ScreenEffect::Leave);
                     return None;
                 }
                 Some(effect) => self.later.push_back(effect),
@@ -345,8 +347,8 @@ impl<'a> Meanwhile<'a> {
     async fn until<T>(
         &self,
         work: impl Future<Output = T>,
-        wanted: &mut UnboundedReceiver<Effect>,
-        later: &mut VecDeque<Effect>,
+        wanted: &mut UnboundedReceiver<ScreenEffect>,
+        later: &mut VecDeque<ScreenEffect>,
     ) {
         let mut work = pin!(work);
         loop {
@@ -356,12 +358,14 @@ impl<'a> Meanwhile<'a> {
             });
             match first.await {
                 First::Done(_) => return,
-                First::Wanted(Some(effect @ (Effect::Complete(_) | Effect::Remember(_)))) => {
+                First::Wanted(Some(
+                    effect @ (ScreenEffect::Complete(_) | ScreenEffect::Remember(_)),
+                )) => {
                     self.take(effect);
                 }
-                First::Wanted(Some(Effect::Leave) | None) => {
+                First::Wanted(Some(ScreenEffect::Leave) | None) => {
                     self.cancel.cancel();
-                    later.push_back(Effect::Leave);
+                    later.push_back(ScreenEffect::Leave);
                     drop(work.await);
                     return;
                 }
@@ -370,16 +374,16 @@ impl<'a> Meanwhile<'a> {
         }
     }
 
-    fn take(&self, effect: Effect) {
+    fn take(&self, effect: ScreenEffect) {
         match effect {
-            Effect::Complete(wanted) => {
+            ScreenEffect::Complete(wanted) => {
                 let (finder, paths) = (self.finder.clone(), self.screen.paths());
                 tokio::spawn(async move {
                     let found = finder.find(&wanted).await;
                     paths.offer(wanted, found);
                 });
             }
-            Effect::Remember(message) => {
+            ScreenEffect::Remember(message) => {
                 let (folders, directory) =
                     (self.around.folders.clone(), self.around.directory.to_owned());
                 tokio::task::spawn_blocking(move || {

@@ -49,12 +49,11 @@ enum CallState {
 impl CallBlock {
     pub(crate) fn new(id: String, tool: &str, arguments: &Value) -> Self {
         let text = match arguments.as_object() {
-            Some(fields) if fields.len() == 1 => fields
-                .values()
-                .next()
-                .and_then(Value::as_str)
-                .map_or_else(|| arguments.to_string(), str::to_owned),
-            _ => arguments.to_string(),
+            Some(fields) => {
+                let fields: Vec<String> = fields.iter().map(|it| field(it, fields.len())).collect();
+                fields.join(" ")
+            }
+            None => arguments.to_string(),
         };
         let line = neutral_line(cut(&text, MAX_ARGUMENTS));
         let more = if text.len() > MAX_ARGUMENTS { " …" } else { "" };
@@ -194,9 +193,13 @@ impl CallBlock {
                 }
             }
             CallState::Done { text, lines, .. } => {
-                let shown = text.lines().take(LINES[at]);
+                // The diff above says more.
+                let most = if self.diff.is_some() { 1 } else { LINES[at] };
+                let shown = text.lines().take(most);
                 shown.for_each(|line| put(line, Role::Faint, Breaks::Anywhere));
-                if let Some(more) = lines.checked_sub(LINES[at]).filter(|more| *more > 0) {
+                if self.diff.is_none()
+                    && let Some(more) = lines.checked_sub(LINES[at]).filter(|more| *more > 0)
+                {
                     let how = if is_long { "" } else { "; Ctrl-T shows more" };
                     put(
                         &format!("… {}{how}", counted(more, "more line")),
@@ -212,6 +215,15 @@ impl CallBlock {
         }
         lines
     }
+}
+
+/// An argument: the only one without its name.
+fn field((name, value): (&String, &Value), of: usize) -> String {
+    let text = match value.as_str() {
+        Some(text) if of == 1 || !text.contains([' ', '\n', '"']) => text.to_owned(),
+        _ => value.to_string(),
+    };
+    if of == 1 { text } else { format!("{name}={text}") }
 }
 
 /// The lines of a diff.

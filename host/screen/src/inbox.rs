@@ -10,7 +10,7 @@ use berth_terminal::approval;
 use ratatui::crossterm::event::Event;
 use tokio::sync::oneshot;
 
-use crate::state::State;
+use crate::state::ScreenState;
 
 /// Bytes of text parts that become one.
 const MAX_PART: usize = 64 * 1024;
@@ -27,8 +27,8 @@ pub enum FromSession {
     /// A command of the person is done, with what there is to say.
     CommandEnded(String),
     /// The same, and this is the state of another session.
-    Other(Box<State>),
-    /// The person is asked to choose. [`crate::Effect::Picked`] is the answer.
+    Other(Box<ScreenState>),
+    /// The person is asked to choose. [`crate::ScreenEffect::Picked`] is the answer.
     Choose {
         /// The question.
         text: String,
@@ -50,6 +50,8 @@ pub(crate) enum Came {
     Log(String),
     /// The process was asked to end.
     Signal,
+    /// The terminal is gone.
+    Gone,
 }
 
 #[derive(Default)]
@@ -58,6 +60,7 @@ struct Waiting {
     session: VecDeque<Came>,
     log: VecDeque<String>,
     has_signal: bool,
+    is_gone: bool,
 }
 
 /// Where it waits.
@@ -83,6 +86,10 @@ impl Inbox {
 
     pub(crate) fn signal(&self) {
         self.change(|waiting| waiting.has_signal = true);
+    }
+
+    pub(crate) fn lose_terminal(&self) {
+        self.change(|waiting| waiting.is_gone = true);
     }
 
     pub(crate) fn log(&self, line: String) {
@@ -115,6 +122,7 @@ impl Inbox {
                 && waiting.session.is_empty()
                 && waiting.log.is_empty()
                 && !waiting.has_signal
+                && !waiting.is_gone
         };
         let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         let mut waiting = match limit {
@@ -127,6 +135,9 @@ impl Inbox {
         let mut came = Vec::new();
         if std::mem::take(&mut waiting.has_signal) {
             came.push(Came::Signal);
+        }
+        if std::mem::take(&mut waiting.is_gone) {
+            came.push(Came::Gone);
         }
         came.extend(waiting.keys.drain(..).map(Came::Terminal));
         came.extend(waiting.log.drain(..).map(Came::Log));

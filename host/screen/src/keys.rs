@@ -3,47 +3,12 @@
 use std::time::Duration;
 
 use berth_agent::RunEvent;
-use berth_core::{InquiryAnswer, Reply};
 use ratatui::crossterm::event::{Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
 use crate::complete::{self, Popup};
+use crate::effect::ScreenEffect;
 use crate::question::{QUIET, QuestionReply};
-use crate::state::{MAX_HISTORY, MAX_QUEUED, Phase, State};
-
-/// What has to be done.
-#[derive(Debug, PartialEq)]
-pub enum Effect {
-    /// This message goes to the agent.
-    Send(String),
-    /// The older part of the conversation is summarised.
-    Compact,
-    /// A new session begins.
-    Clear,
-    /// The person wants to choose another session.
-    Resume,
-    /// The person wants to undo what a call changed.
-    Undo,
-    /// What runs is interrupted.
-    Interrupt,
-    /// The question of this ID is answered.
-    Reply(String, Reply),
-    /// A tool's own question with this text is answered.
-    Inform(String, InquiryAnswer),
-    /// The paths are wanted that begin so.
-    Complete(String),
-    /// The choice in a dialog. `None`: none of them.
-    Picked(Option<usize>),
-    /// The message is kept for later chats.
-    Remember(String),
-    /// The conversation is shown on the normal screen.
-    ShowTranscript,
-    /// The process stops until it is continued.
-    Suspend,
-    /// The person is told that Berth needs them.
-    Notify,
-    /// The chat ends.
-    Leave,
-}
+use crate::state::{MAX_HISTORY, MAX_QUEUED, Phase, ScreenState};
 
 const HELP: &str = "\
 Enter sends; Alt-Enter or Ctrl-J begins a new line. Up and Down show earlier messages.
@@ -53,9 +18,9 @@ PageUp and PageDown scroll. Ctrl-T shows results at length, Ctrl-O the whole on 
 A message that is sent while the agent works waits until it is done; Up takes it back.
 ";
 
-impl State {
+impl ScreenState {
     /// Input of the terminal. Returns what has to be done.
-    pub fn input(&mut self, event: Event, now: Duration) -> Vec<Effect> {
+    pub fn input(&mut self, event: Event, now: Duration) -> Vec<ScreenEffect> {
         match event {
             Event::Key(key) if key.kind != KeyEventKind::Release => {
                 let effects = self.key(key, now);
@@ -82,8 +47,9 @@ impl State {
     /// done so.
     pub(crate) fn is_answering(&self, now: Duration) -> bool {
         self.questions.front().is_some_and(|question| {
-            let since = question.since.unwrap_or(now).max(self.last_key);
-            question.typed().is_some() || self.editor.is_empty() && now >= since + QUIET
+            let is_quiet =
+                question.since.is_some_and(|since| now >= since.max(self.last_key) + QUIET);
+            question.typed().is_some() || self.editor.is_empty() && is_quiet
         })
     }
 
@@ -91,20 +57,21 @@ impl State {
     pub(crate) fn next_change(&self, now: Duration) -> Option<Duration> {
         let question = self.questions.front().filter(|_| self.editor.is_empty());
         let answering = question
-            .map(|question| question.since.unwrap_or(now).max(self.last_key) + QUIET)
+            .and_then(|question| Some(question.since?.max(self.last_key) + QUIET))
             .filter(|at| *at > now);
-        // The clock of a task.
-        let second = self.is_busy().then(|| now + Duration::from_secs(1));
+        // The clock of a task, which stands still while the person is asked.
+        let is_running = self.is_busy() && self.questions.is_empty();
+        let second = is_running.then(|| now + Duration::from_secs(1));
         answering.into_iter().chain(second).min()
     }
 
-    fn key(&mut self, key: KeyEvent, now: Duration) -> Vec<Effect> {
+    fn key(&mut self, key: KeyEvent, now: Duration) -> Vec<ScreenEffect> {
         let is_control = key.modifiers.contains(KeyModifiers::CONTROL);
         let half = isize::try_from(self.shown.1.saturating_sub(2).max(1)).unwrap_or(1);
         match key.code {
             KeyCode::Char('c') if is_control => return self.interrupt_or_leave(),
-            KeyCode::Char('o') if is_control => return vec![Effect::ShowTranscript],
-            KeyCode::Char('z') if is_control => return vec![Effect::Suspend],
+            KeyCode::Char('o') if is_control => return vec![ScreenEffect::ShowTranscript],
+            KeyCode::Char('z') if is_control => return vec![ScreenEffect::Suspend],
             KeyCode::Char('t') if is_control => self.transcript.turn_length(),
             KeyCode::PageUp => self.transcript.scroll(-half, self.shown.0, self.shown.1),
             KeyCode::PageDown => self.transcript.scroll(half, self.shown.0, self.shown.1),
@@ -116,11 +83,11 @@ impl State {
         Vec::new()
     }
 
-    fn interrupt_or_leave(&mut self) -> Vec<Effect> {
+    fn interrupt_or_leave(&mut self) -> Vec<ScreenEffect> {
         match () {
-            () if self.dialog.take().is_some() => vec![Effect::Picked(None)],
-            () if self.is_busy() => vec![Effect::Interrupt],
-            () if self.editor.is_empty() => vec![Effect::Leave],
+            () if self.dialog.take().is_some() => vec![ScreenEffect::Picked(None)],
+            () if self.is_busy() => vec![ScreenEffect::Interrupt],
+            () if self.editor.is_empty() => vec![ScreenEffect::Leave],
             () => {
                 self.editor.take();
                 self.popup = Popup::default();
@@ -129,7 +96,7 @@ impl State {
         }
     }
 
-    fn escape(&mut self) -> Vec<Effect> {
+    fn escape(&mut self) -> Vec<ScreenEffect> {
         if self.popup.is_open() {
             self.popup = Popup { word: self.popup.word.clone(), ..Popup::default() };
             return Vec::new();
@@ -138,12 +105,12 @@ impl State {
             return Vec::new();
         }
         match self.is_busy() {
-            true => vec![Effect::Interrupt],
+            true => vec![ScreenEffect::Interrupt],
             false => Vec::new(),
         }
     }
 
-    fn dialog_key(&mut self, key: KeyEvent) -> Vec<Effect> {
+    fn dialog_key(&mut self, key: KeyEvent) -> Vec<ScreenEffect> {
         let Some(dialog) = &mut self.dialog else { return Vec::new() };
         let last = dialog.choices.len().saturating_sub(1);
         let picked = match key.code {
@@ -160,10 +127,10 @@ impl State {
             _ => return Vec::new(),
         };
         self.dialog = None;
-        vec![Effect::Picked(picked)]
+        vec![ScreenEffect::Picked(picked)]
     }
 
-    fn answer(&mut self, key: KeyEvent) -> Vec<Effect> {
+    fn answer(&mut self, key: KeyEvent) -> Vec<ScreenEffect> {
         let Some(question) = self.questions.front_mut() else { return Vec::new() };
         if key.code != KeyCode::Enter
             && let Some(editor) = question.editor()
@@ -172,14 +139,16 @@ impl State {
             return Vec::new();
         }
         match question.key(key) {
-            Some(QuestionReply::Approval(reply)) => vec![Effect::Reply(question.id.clone(), reply)],
-            Some(QuestionReply::Inquiry(text, answer)) => vec![Effect::Inform(text, answer)],
+            Some(QuestionReply::Approval(reply)) => {
+                vec![ScreenEffect::Reply(question.id.clone(), reply)]
+            }
+            Some(QuestionReply::Inquiry(text, answer)) => vec![ScreenEffect::Inform(text, answer)],
             None => Vec::new(),
         }
     }
 
     /// A key in the message.
-    fn write(&mut self, key: KeyEvent) -> Vec<Effect> {
+    fn write(&mut self, key: KeyEvent) -> Vec<ScreenEffect> {
         let is_control = key.modifiers.contains(KeyModifiers::CONTROL);
         let is_new_line = key.modifiers.intersects(KeyModifiers::ALT | KeyModifiers::SHIFT);
         match key.code {
@@ -208,7 +177,7 @@ impl State {
             KeyCode::Char('d') if is_control && self.editor.is_empty() => {
                 return match self.is_busy() {
                     true => Vec::new(),
-                    false => vec![Effect::Leave],
+                    false => vec![ScreenEffect::Leave],
                 };
             }
             KeyCode::Char(letter) if !is_control && !key.modifiers.contains(KeyModifiers::ALT) => {
@@ -222,7 +191,7 @@ impl State {
         Vec::new()
     }
 
-    fn insert(&mut self, text: &str) -> Vec<Effect> {
+    fn insert(&mut self, text: &str) -> Vec<ScreenEffect> {
         if let Some(editor) = self.questions.front_mut().and_then(|question| question.editor()) {
             editor.insert(text);
             return Vec::new();
@@ -237,7 +206,7 @@ impl State {
     }
 
     /// Looks what the word before the cursor may become.
-    fn complete(&mut self) -> Vec<Effect> {
+    fn complete(&mut self) -> Vec<ScreenEffect> {
         let Some(word) = complete::word(self.editor.before()) else {
             self.popup = Popup::default();
             return Vec::new();
@@ -250,7 +219,7 @@ impl State {
         // The old offers stay until there are new ones.
         match wanted.is_empty() {
             true => self.popup = Popup::default(),
-            false => return vec![Effect::Complete(wanted)],
+            false => return vec![ScreenEffect::Complete(wanted)],
         }
         Vec::new()
     }
@@ -264,7 +233,7 @@ impl State {
     }
 
     /// Takes the offer that is chosen.
-    fn accept(&mut self) -> Vec<Effect> {
+    fn accept(&mut self) -> Vec<ScreenEffect> {
         let popup = std::mem::take(&mut self.popup);
         if let Some((text, _)) = popup.offers.get(popup.chosen)
             && let Some(word) = complete::word(self.editor.before())
@@ -315,7 +284,7 @@ impl State {
     }
 
     /// Enter.
-    fn send(&mut self) -> Vec<Effect> {
+    fn send(&mut self) -> Vec<ScreenEffect> {
         if self.editor.text().trim().is_empty() {
             return Vec::new();
         }
@@ -336,42 +305,42 @@ impl State {
             if history.len() > MAX_HISTORY {
                 history.remove(0);
             }
-            effects.push(Effect::Remember(text.clone()));
+            effects.push(ScreenEffect::Remember(text.clone()));
         }
         match self.is_busy() {
             true => effects.extend(self.apply(RunEvent::Queued { text }, self.last_key)),
             false => {
                 self.phase = Phase::Begins;
-                effects.push(Effect::Send(text));
+                effects.push(ScreenEffect::Send(text));
             }
         }
         effects
     }
 
-    fn command(&mut self, name: &str) -> Vec<Effect> {
+    fn command(&mut self, name: &str) -> Vec<ScreenEffect> {
         let effect = match name {
             "/help" => {
                 let commands = complete::COMMANDS.iter();
                 let commands = commands.map(|(name, does)| format!("{name:12} {does}\n"));
-                self.transcript.told(&format!("{HELP}\n{}", commands.collect::<String>()));
+                self.transcript.push_told(&format!("{HELP}\n{}", commands.collect::<String>()));
                 return Vec::new();
             }
             "/status" => {
                 let told = format!("{}\n{}", self.in_words(), self.about.status);
-                self.transcript.told(&told);
+                self.transcript.push_told(&told);
                 return Vec::new();
             }
             "/tools" => {
                 let tools = self.about.tools.clone();
-                self.transcript.told(&tools);
+                self.transcript.push_told(&tools);
                 return Vec::new();
             }
-            "/exit" => return vec![Effect::Leave],
-            "/transcript" => return vec![Effect::ShowTranscript],
-            "/compact" => Effect::Compact,
-            "/clear" => Effect::Clear,
-            "/resume" => Effect::Resume,
-            "/undo" => Effect::Undo,
+            "/exit" => return vec![ScreenEffect::Leave],
+            "/transcript" => return vec![ScreenEffect::ShowTranscript],
+            "/compact" => ScreenEffect::Compact,
+            "/clear" => ScreenEffect::Clear,
+            "/resume" => ScreenEffect::Resume,
+            "/undo" => ScreenEffect::Undo,
             other => {
                 let names: Vec<_> = complete::COMMANDS.iter().map(|(name, _)| *name).collect();
                 let names = names.join(", ");

@@ -28,7 +28,7 @@ pub(crate) struct OpenQuestion {
     text: String,
     kind: Kind,
     stage: Stage,
-    /// When it came to be the first one.
+    /// When the person could see it first.
     pub(crate) since: Option<Duration>,
     /// Lines that are scrolled away.
     scrolled: usize,

@@ -14,9 +14,9 @@ use ratatui::crossterm::event::{Event, KeyCode};
 use rustix::process::{Signal, getpid, kill_process};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
+use crate::effect::ScreenEffect;
 use crate::inbox::{Came, Desk, FoundPaths, FromSession, Inbox, ScreenApprover, SessionEvents};
-use crate::keys::Effect;
-use crate::state::State;
+use crate::state::ScreenState;
 use crate::terminal;
 use crate::view::draw;
 
@@ -29,10 +29,10 @@ const ENDED: i32 = 143;
 /// The screen.
 pub struct Screen {
     terminal: Terminal<CrosstermBackend<BufWriter<Stdout>>>,
-    state: State,
+    state: ScreenState,
     inbox: Arc<Inbox>,
     desk: Arc<Desk>,
-    effects: UnboundedSender<Effect>,
+    effects: UnboundedSender<ScreenEffect>,
     running: Arc<Mutex<Option<CancellationToken>>>,
     began: Instant,
     /// Whether the conversation is shown on the normal screen.
@@ -48,17 +48,17 @@ pub struct ScreenHandle {
 }
 
 impl Screen {
-    /// Opens the screen with a state. It answers the questions of `approver`. What the person wants comes out of the receiver; it ends with
-    /// the screen. SIGINT, SIGTERM and SIGHUP end the chat from now on.
+    /// Opens the screen with a state. It answers the questions of `approver`. What the person wants
+    /// comes out of the receiver, which ends with the screen. SIGINT, SIGTERM and SIGHUP end the chat from now on.
     ///
     /// # Errors
     ///
     /// The terminal's.
     pub fn open(
-        state: State,
+        state: ScreenState,
         approver: &ScreenApprover,
         interrupts: &Interrupts,
-    ) -> io::Result<(ScreenHandle, UnboundedReceiver<Effect>)> {
+    ) -> io::Result<(ScreenHandle, UnboundedReceiver<ScreenEffect>)> {
         let (inbox, running) = (Arc::<Inbox>::default(), Arc::default());
         let desk = Arc::clone(&approver.desk);
         let (effects, wanted) = unbounded_channel();
@@ -108,9 +108,11 @@ impl Screen {
             if is_old && !self.is_outside && (is_typed || is_time) {
                 let state = &mut self.state;
                 if self.terminal.draw(|frame| draw(state, frame, now)).is_err() {
-                    self.signal();
+                    self.end();
                 }
-                (is_old, drawn) = (false, Some(self.began.elapsed()));
+                let now = self.began.elapsed();
+                (is_old, drawn) = (false, Some(now));
+                self.state.was_drawn(now);
             }
         }
     }
@@ -129,9 +131,17 @@ impl Screen {
             Came::Session(event) => self.state.apply(event, now),
             Came::Log(text) => self.state.apply(RunEvent::Notice { text }, now),
             Came::Told(FromSession::End) => return false,
-            Came::Told(told) => self.told(told, now),
+            Came::Told(told) => self.take_told(told, now),
             Came::Signal => {
-                self.signal();
+                if self.is_ending {
+                    terminal::restore();
+                    std::process::exit(ENDED);
+                }
+                self.end();
+                Vec::new()
+            }
+            Came::Gone => {
+                self.end();
                 Vec::new()
             }
         };
@@ -141,11 +151,11 @@ impl Screen {
         true
     }
 
-    fn told(&mut self, told: FromSession, now: Duration) -> Vec<Effect> {
+    fn take_told(&mut self, told: FromSession, now: Duration) -> Vec<ScreenEffect> {
         match told {
             FromSession::CommandEnded(text) => {
                 if !text.is_empty() {
-                    self.state.transcript.told(&text);
+                    self.state.transcript.push_told(&text);
                 }
                 return self.state.command_ended();
             }
@@ -161,23 +171,23 @@ impl Screen {
         Vec::new()
     }
 
-    fn carry_out(&mut self, effect: Effect) {
+    fn carry_out(&mut self, effect: ScreenEffect) {
         // If the terminal is gone, its reader says so.
         match effect {
-            Effect::Interrupt => self.interrupt(),
-            Effect::Reply(id, reply) => self.desk.reply(&id, reply),
-            Effect::Inform(text, answer) => self.desk.inform(&text, answer),
-            Effect::Notify => drop(terminal::notify()),
-            Effect::ShowTranscript => drop(self.show_transcript()),
-            Effect::Suspend => {
+            ScreenEffect::Interrupt => self.interrupt(),
+            ScreenEffect::Reply(id, reply) => self.desk.reply(&id, reply),
+            ScreenEffect::Inform(text, answer) => self.desk.inform(&text, answer),
+            ScreenEffect::Notify => drop(terminal::notify()),
+            ScreenEffect::ShowTranscript => drop(self.show_transcript()),
+            ScreenEffect::Suspend => {
                 terminal::restore();
                 let _ = kill_process(getpid(), Signal::TSTP);
                 let _ = terminal::open().and_then(|()| terminal::catch_stderr(&self.inbox));
                 let _ = self.terminal.clear();
             }
-            Effect::Leave => {
+            ScreenEffect::Leave => {
                 self.interrupt();
-                let _ = self.effects.send(Effect::Leave);
+                let _ = self.effects.send(ScreenEffect::Leave);
             }
             effect => drop(self.effects.send(effect)),
         }
@@ -190,15 +200,11 @@ impl Screen {
         }
     }
 
-    /// The process was asked to end: what runs ends as interrupted, then the chat does. A second
-    /// time it ends at once.
-    fn signal(&mut self) {
-        if self.is_ending {
-            terminal::restore();
-            std::process::exit(ENDED);
+    /// What runs ends as interrupted, then the chat does.
+    fn end(&mut self) {
+        if !std::mem::replace(&mut self.is_ending, true) {
+            self.carry_out(ScreenEffect::Leave);
         }
-        self.is_ending = true;
-        self.carry_out(Effect::Leave);
     }
 
     fn show_transcript(&mut self) -> io::Result<()> {

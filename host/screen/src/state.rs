@@ -10,7 +10,7 @@ use berth_core::text::{cut, neutral_line};
 use crate::call::CallBlock;
 use crate::complete::Popup;
 use crate::editor::Editor;
-use crate::keys::Effect;
+use crate::effect::ScreenEffect;
 use crate::question::OpenQuestion;
 use crate::theme::Theme;
 use crate::transcript::{Block, Transcript};
@@ -64,7 +64,7 @@ pub(crate) struct Dialog {
 
 /// The state of the screen.
 #[derive(Debug)]
-pub struct State {
+pub struct ScreenState {
     pub(crate) theme: Theme,
     pub(crate) about: About,
     pub(crate) session: String,
@@ -102,7 +102,7 @@ pub struct State {
     pub(crate) shown: (usize, usize),
 }
 
-impl State {
+impl ScreenState {
     /// The state before anything happened.
     pub fn new(theme: Theme, about: About) -> Self {
         Self {
@@ -136,7 +136,7 @@ impl State {
     }
 
     /// An event. `now`: the time on a clock that only grows. Returns what has to be done.
-    pub fn apply(&mut self, event: RunEvent, now: Duration) -> Vec<Effect> {
+    pub fn apply(&mut self, event: RunEvent, now: Duration) -> Vec<ScreenEffect> {
         match event {
             RunEvent::Session { id, directory } => {
                 (self.session, self.directory) = (neutral_line(&id), neutral_line(&directory));
@@ -198,7 +198,6 @@ impl State {
                 {
                     self.asked += now.saturating_sub(since);
                 }
-                self.show_question(now);
             }
             RunEvent::Queued { text } => {
                 if self.queued.len() < MAX_QUEUED {
@@ -239,7 +238,7 @@ impl State {
 
     /// Nothing runs any more. The next message is sent, unless the person interrupted: then what
     /// waits comes back to be changed.
-    fn end(&mut self, kind: EndKind) -> Vec<Effect> {
+    fn end(&mut self, kind: EndKind) -> Vec<ScreenEffect> {
         self.phase = Phase::Idle;
         if kind != EndKind::Cancelled {
             return self.send_queued();
@@ -252,33 +251,33 @@ impl State {
         Vec::new()
     }
 
-    fn send_queued(&mut self) -> Vec<Effect> {
+    fn send_queued(&mut self) -> Vec<ScreenEffect> {
         match self.queued.front() {
             Some(text) => {
                 self.phase = Phase::Begins;
-                vec![Effect::Send(text.clone())]
+                vec![ScreenEffect::Send(text.clone())]
             }
             None => Vec::new(),
         }
     }
 
     /// A command of the person is done.
-    pub(crate) fn command_ended(&mut self) -> Vec<Effect> {
+    pub(crate) fn command_ended(&mut self) -> Vec<ScreenEffect> {
         self.phase = Phase::Idle;
         self.send_queued()
     }
 
-    fn ask(&mut self, question: OpenQuestion, now: Duration) -> Vec<Effect> {
+    fn ask(&mut self, question: OpenQuestion, now: Duration) -> Vec<ScreenEffect> {
         self.asked_since.get_or_insert(now);
         self.questions.push_back(question);
-        self.show_question(now);
         match self.about.notify && self.has_focus != Some(true) {
-            true => vec![Effect::Notify],
+            true => vec![ScreenEffect::Notify],
             false => Vec::new(),
         }
     }
 
-    fn show_question(&mut self, now: Duration) {
+    /// The picture is on the terminal, with the first question.
+    pub(crate) fn was_drawn(&mut self, now: Duration) {
         if let Some(question) = self.questions.front_mut() {
             question.since.get_or_insert(now);
         }

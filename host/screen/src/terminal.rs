@@ -127,7 +127,7 @@ pub(crate) fn read_keys(inbox: &Arc<Inbox>) -> io::Result<()> {
                 Ok(event) => inbox.terminal(event),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(_) => {
-                    inbox.signal();
+                    inbox.lose_terminal();
                     return;
                 }
             }

@@ -9,8 +9,8 @@ use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::{Event, KeyCode, KeyEvent, KeyModifiers};
 use serde_json::{Value, json};
 
-use crate::keys::Effect;
-use crate::state::{About, State};
+use crate::effect::ScreenEffect;
+use crate::state::{About, ScreenState};
 use crate::theme::Theme;
 use crate::view::draw;
 
@@ -18,9 +18,9 @@ const SECOND: Duration = Duration::from_secs(1);
 
 /// A state, and a clock that the test moves.
 struct Scene {
-    state: State,
+    state: ScreenState,
     now: Duration,
-    effects: Vec<Effect>,
+    effects: Vec<ScreenEffect>,
 }
 
 impl Scene {
@@ -31,7 +31,7 @@ impl Scene {
             history: vec!["an earlier message".to_owned()],
             notify: true,
         };
-        let mut state = State::new(Theme::new(true), about);
+        let mut state = ScreenState::new(Theme::new(true), about);
         state.has_focus = Some(true);
         let mut scene = Self { state, now: SECOND, effects: Vec::new() };
         scene.event(
@@ -91,10 +91,11 @@ impl Scene {
     }
 
     fn wait(&mut self, seconds: u32) {
+        self.state.was_drawn(self.now);
         self.now += SECOND * seconds;
     }
 
-    fn effects(&mut self) -> Vec<Effect> {
+    fn effects(&mut self) -> Vec<ScreenEffect> {
         std::mem::take(&mut self.effects)
     }
 
@@ -181,6 +182,7 @@ fn question_is_asked_inline_with_its_diff() {
     scene.task("change the port");
     scene.ask();
     scene.assert_shows("…");
+    scene.state.was_drawn(scene.now);
     scene.key(KeyCode::Char('y'));
     assert_eq!(scene.effects(), [], "what is typed at once was meant for something else");
     scene.control('u');
@@ -188,7 +190,7 @@ fn question_is_asked_inline_with_its_diff() {
     scene.assert("question");
     scene.key(KeyCode::Char('y'));
     let yes = Reply::Yes { scope: Scope::Once, by: "terminal".to_owned() };
-    assert_eq!(scene.effects(), [Effect::Reply("q1".to_owned(), yes)]);
+    assert_eq!(scene.effects(), [ScreenEffect::Reply("q1".to_owned(), yes)]);
     scene.wait(9);
     scene.event(json!({ "event": "answered", "id": "q1", "answer": "once", "by": "terminal" }));
     assert_eq!(scene.state.time(scene.now), Duration::ZERO, "waiting for a person doesn't count");
@@ -215,7 +217,7 @@ fn permanent_approval_takes_a_second_key_and_shows_its_rule() {
     scene.key(KeyCode::Char('a'));
     scene.wait(1);
     scene.key(KeyCode::Enter);
-    assert_eq!(scene.effects(), [Effect::Reply("q1".to_owned(), yes)]);
+    assert_eq!(scene.effects(), [ScreenEffect::Reply("q1".to_owned(), yes)]);
 }
 
 #[test]
@@ -229,7 +231,7 @@ fn no_takes_words_for_the_agent() {
     scene.assert("refusing");
     scene.key(KeyCode::Enter);
     let no = Reply::No { by: "terminal".to_owned(), reason: "use 8080".to_owned() };
-    assert_eq!(scene.effects(), [Effect::Reply("q1".to_owned(), no)]);
+    assert_eq!(scene.effects(), [ScreenEffect::Reply("q1".to_owned(), no)]);
     scene.event(json!({ "event": "answered", "id": "q1", "answer": "no", "by": "terminal", "reason": "use 8080" }));
     scene.event(json!({
         "event": "result", "id": "c1", "tool": "edit", "failed": true, "category": "confirmation_required",
@@ -311,7 +313,8 @@ fn form_of_a_tool_is_answered_field_by_field_and_secrets_are_masked() {
     scene.write("abc");
     scene.assert_shows("❯ •••");
     scene.key(KeyCode::Enter);
-    let [Effect::Inform(_, InquiryAnswer::Accepted { content, .. })] = &scene.effects()[..] else {
+    let [ScreenEffect::Inform(_, InquiryAnswer::Accepted { content, .. })] = &scene.effects()[..]
+    else {
         panic!("it is answered");
     };
     assert_eq!(json!(content), json!({ "name": "bob", "token": "abc" }));
@@ -330,7 +333,7 @@ fn message_waits_while_the_agent_works_and_runs_after_it() {
     assert_eq!(scene.state.editor.text(), "third", "the last one is taken back");
     scene.effects();
     scene.end("done");
-    assert_eq!(scene.effects(), [Effect::Send("second".to_owned())]);
+    assert_eq!(scene.effects(), [ScreenEffect::Send("second".to_owned())]);
     scene.task("second");
     assert!(scene.state.queued.is_empty());
 }
@@ -344,7 +347,7 @@ fn interrupted_task_gives_back_what_waits() {
     scene.write("draft");
     scene.effects();
     scene.key(KeyCode::Esc);
-    assert_eq!(scene.effects(), [Effect::Interrupt]);
+    assert_eq!(scene.effects(), [ScreenEffect::Interrupt]);
     scene.end("cancelled");
     assert_eq!(scene.effects(), []);
     assert_eq!(scene.state.editor.text(), "second\ndraft");
@@ -373,7 +376,7 @@ fn commands_and_paths_are_completed() {
     scene.key(KeyCode::Enter);
     scene.assert("status");
     scene.write("look at @src");
-    assert_eq!(scene.effects().pop(), Some(Effect::Complete("src".to_owned())));
+    assert_eq!(scene.effects().pop(), Some(ScreenEffect::Complete("src".to_owned())));
     let paths = ["src/main.rs", "src/a b", "src/\u{202e}x", "src/lib.rs"].map(str::to_owned);
     scene.state.offer("src", &paths);
     scene.key(KeyCode::Down);
@@ -393,7 +396,7 @@ fn history_is_walked_and_the_draft_comes_back() {
     let mut scene = Scene::new();
     scene.write("now");
     scene.key(KeyCode::Enter);
-    let sent = [Effect::Remember("now".to_owned()), Effect::Send("now".to_owned())];
+    let sent = [ScreenEffect::Remember("now".to_owned()), ScreenEffect::Send("now".to_owned())];
     assert_eq!(scene.effects(), sent);
     scene.write("draft");
     scene.key(KeyCode::Up);
@@ -413,10 +416,10 @@ fn keys_leave_only_where_nothing_is_lost() {
     scene.control('c');
     assert_eq!((scene.effects(), scene.state.editor.is_empty()), (vec![], true));
     scene.control('d');
-    assert_eq!(scene.effects(), [Effect::Leave]);
+    assert_eq!(scene.effects(), [ScreenEffect::Leave]);
     scene.task("x");
     scene.control('c');
-    assert_eq!(scene.effects(), [Effect::Interrupt]);
+    assert_eq!(scene.effects(), [ScreenEffect::Interrupt]);
 }
 
 #[test]
@@ -501,7 +504,7 @@ fn notification_is_for_a_person_who_looks_elsewhere() {
         scene.state.has_focus = focus;
         scene.task("x");
         scene.ask();
-        let told = scene.effects().iter().filter(|it| **it == Effect::Notify).count();
+        let told = scene.effects().iter().filter(|it| **it == ScreenEffect::Notify).count();
         assert_eq!(told, expected, "{focus:?}");
     }
 }
@@ -537,4 +540,15 @@ fn idle_screen_doesnt_change_by_itself() {
     assert_eq!(scene.state.next_change(scene.now), Some(scene.now + SECOND));
     scene.end("done");
     assert_eq!(scene.state.next_change(scene.now), None);
+}
+
+#[test]
+fn question_that_nobody_could_see_takes_no_key() {
+    let mut scene = Scene::new();
+    scene.task("x");
+    scene.ask();
+    // The terminal is slow: the question isn't on it yet.
+    scene.now += 10 * SECOND;
+    scene.key(KeyCode::Char('y'));
+    assert_eq!((scene.effects(), scene.state.editor.text()), (vec![], "y"));
 }

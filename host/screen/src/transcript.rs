@@ -127,7 +127,7 @@ impl Transcript {
         self.push(Block::Notice(neutral_line(cut(text, MAX_TEXT))));
     }
 
-    pub(crate) fn told(&mut self, text: &str) {
+    pub(crate) fn push_told(&mut self, text: &str) {
         self.push(Block::Told(bounded(text)));
     }
 

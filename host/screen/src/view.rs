@@ -10,7 +10,7 @@ use ratatui::text::{Line, Span};
 
 use crate::complete::SHOWN;
 use crate::layout::{Breaks, columns, text, wrap};
-use crate::state::State;
+use crate::state::ScreenState;
 use crate::theme::Role;
 
 /// The least columns and lines.
@@ -25,8 +25,8 @@ const MAX_ROWS: usize = 8;
 /// Queued messages that are shown.
 const MAX_QUEUED: usize = 3;
 
-/// Draws the state. `now`: see [`State::apply`].
-pub(crate) fn draw(state: &mut State, frame: &mut Frame<'_>, now: Duration) {
+/// Draws the state. `now`: see [`ScreenState::apply`].
+pub(crate) fn draw(state: &mut ScreenState, frame: &mut Frame<'_>, now: Duration) {
     let area = frame.area();
     if area.width < LEAST.0 || area.height < LEAST.1 {
         let (columns, lines) = LEAST;
@@ -70,7 +70,7 @@ fn put(buffer: &mut Buffer, area: Rect, lines: &[Line<'static>]) {
     }
 }
 
-fn welcome(state: &State, width: usize) -> Vec<Line<'static>> {
+fn welcome(state: &ScreenState, width: usize) -> Vec<Line<'static>> {
     let strong = state.theme.style(Role::Strong);
     let faint = state.theme.style(Role::Faint);
     let mut lines = vec![Line::default(), Line::styled("Berth", strong)];
@@ -93,7 +93,7 @@ impl Bottom {
     }
 }
 
-fn bottom(state: &mut State, main: Rect, has_panel: bool, now: Duration) -> Bottom {
+fn bottom(state: &mut ScreenState, main: Rect, has_panel: bool, now: Duration) -> Bottom {
     let (width, height) = (usize::from(main.width), usize::from(main.height));
     let theme = state.theme;
     let style = |role| theme.style(role);
@@ -168,7 +168,7 @@ fn bottom(state: &mut State, main: Rect, has_panel: bool, now: Duration) -> Bott
 }
 
 /// The facts of the panel, on one line: those that fit.
-fn status(state: &State, width: usize, now: Duration) -> String {
+fn status(state: &ScreenState, width: usize, now: Duration) -> String {
     let mut line = String::new();
     for (name, value) in facts(state, now) {
         let fact = match name {
@@ -185,7 +185,7 @@ fn status(state: &State, width: usize, now: Duration) -> String {
 }
 
 /// What is known of the session, the most important first.
-fn facts(state: &State, now: Duration) -> Vec<(&'static str, String)> {
+fn facts(state: &ScreenState, now: Duration) -> Vec<(&'static str, String)> {
     let spent = &state.spent;
     let mut facts = vec![("phase", state.phase_in_words())];
     if !state.model.is_empty() {
@@ -219,7 +219,7 @@ fn short(number: u64) -> String {
     }
 }
 
-fn put_panel(state: &State, buffer: &mut Buffer, area: Rect, now: Duration) {
+fn put_panel(state: &ScreenState, buffer: &mut Buffer, area: Rect, now: Duration) {
     let theme = state.theme;
     let (faint, plain) = (theme.style(Role::Faint), theme.style(Role::Plain));
     for row in area.y..area.bottom() {
@@ -256,7 +256,7 @@ fn shortened(text: &str, width: usize) -> String {
     format!("{shown}…")
 }
 
-impl State {
+impl ScreenState {
     /// The facts of the panel, each on a line.
     pub(crate) fn in_words(&self) -> String {
         let facts = facts(self, self.last_key);

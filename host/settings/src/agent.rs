@@ -61,8 +61,8 @@ section! {
     /// The full screen of `berth chat`.
     #[derive(Copy)]
     pub struct ScreenSettings {
-        /// Whether the terminal shows a notification when a call needs approval and its window isn't
-        /// in front, or it doesn't say whether it is.
+        /// Whether the terminal shows a notification when a call needs approval and its window
+        /// isn't in front, or it doesn't say whether it is.
         pub notify: bool = true, Narrowing::OnlyFalse;
     }
 }

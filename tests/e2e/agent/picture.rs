@@ -44,7 +44,7 @@ pub(super) fn frame(screen: &vt100::Screen, folder: &str) -> Frame {
             }
         }
         for run in &mut runs {
-            run.text = run.text.replace(folder, "/home/ann/shop");
+            run.text = run.text.replace(folder, "/home/u/shop");
             if let Some(at) = run.text.find("time 0:")
                 && let Some(clock) = run.text.get(at..at + 9)
             {

@@ -3,7 +3,7 @@
 use std::fs;
 use std::time::Duration;
 
-use berth_screen::{About, State, Theme};
+use berth_screen::{About, ScreenState, Theme};
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -287,7 +287,7 @@ fn without_a_full_terminal_there_are_lines() {
 
 /// The conversation as a screen shows it after these events.
 fn folded(events: &[Value]) -> String {
-    let mut state = State::new(Theme::new(false), About::default());
+    let mut state = ScreenState::new(Theme::new(false), About::default());
     for event in events {
         let event = serde_json::from_value(event.clone()).expect("it is an event");
         state.apply(event, Duration::ZERO);
