@@ -689,3 +689,48 @@ def does(rest):
     name, arguments = json.loads(rest)
     [result] = yield (name, arguments)
     return f"it said: {result.text}"
+
+
+# A full screen.
+
+
+def streams(rest):
+    """An answer of so many MB, a KiB at a time."""
+
+    def pieces(kind):
+        text = ("A line of the answer that streams by, with some *Markdown* in it.\n" * 16)[:1024]
+        line = json.dumps({"choices": [{"index": 0, "delta": {"content": text}}]}).encode()
+        for number in range(int(rest) * 1024):
+            yield b"data: " + line + b"\n\n"
+            if number % 64 == 0:
+                mark = json.dumps({"choices": [{"index": 0, "delta": {"content": f"\n\nPart {number}.\n\n"}}]})
+                yield b"data: " + mark.encode() + b"\n\n"
+        last = json.dumps({"choices": [{"index": 0, "delta": {"content": "\n\nThe end.\n"}, "finish_reason": "stop"}]})
+        yield b"data: " + last.encode() + b"\n\ndata: [DONE]\n\n"
+
+    yield Said("", raw=pieces)
+
+
+def prints(rest):
+    """A command that prints much."""
+    yield Said("I print.", [("bash", {"command": f"seq 1 {rest}"})])
+    return "printed"
+
+
+STEERS = "\x1b]0;taken\x07\x1b[2J\x1b[31m\u009b31m\u202e\u2066\x7f\x08"
+
+
+def steers(rest):
+    """Texts, calls and results with characters that steer a terminal."""
+    yield Said(f"# a{STEERS}b\n\n`c{STEERS}d`\n\n[e{STEERS}f](http://g{STEERS}h)\n", [("bash", {"command": f"printf 'out {STEERS} put'"})])
+    yield ("read", {"path": f"no{STEERS}thing"})
+    yield ("list_directory", {"path": "."})
+    return f"steered{STEERS}, and wide: 宽字符 e\u0301 👩\u200d💻 end"
+
+
+def picture(rest):
+    """The task of the README's picture."""
+    yield Said("The port is in `app.toml`. I look at it first.", [("read", {"path": "app.toml"})], usage=(4180, 0, 31))
+    edit = ("edit", {"path": "app.toml", "old_string": "port = 8080", "new_string": "port = 9090"})
+    yield Said("", [edit], usage=(4260, 4180, 44))
+    yield Said("The server listens on port **9090** now.\n\n- `app.toml`: `port = 9090`\n- nothing else names the port", usage=(4390, 4260, 38))

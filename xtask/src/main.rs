@@ -10,6 +10,7 @@ mod host;
 mod languages;
 mod machine;
 mod plugins;
+mod recording;
 mod run;
 mod step;
 mod test;
@@ -29,7 +30,7 @@ struct Command {
     run: fn(&[OsString]) -> CommandResult,
 }
 
-const COMMANDS: [Command; 8] = [
+const COMMANDS: [Command; 9] = [
     Command {
         name: "demo",
         arguments: "",
@@ -65,6 +66,12 @@ const COMMANDS: [Command; 8] = [
         arguments: "[ROW…]",
         about: "measure against rivals or an earlier build",
         run: bench::command,
+    },
+    Command {
+        name: "recording",
+        arguments: "",
+        about: "make the picture of berth chat in the README again",
+        run: recording::command,
     },
     Command {
         name: "dist",

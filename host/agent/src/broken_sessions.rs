@@ -62,7 +62,7 @@ fn result(call: &str, begun: usize) -> Value {
         ],
         failed: false,
     };
-    json!({ "result": RecordedResult { result, category: None, begun, rest: None } })
+    json!({ "result": RecordedResult { result, category: None, begun, rest: None, filtered: None } })
 }
 
 fn task(text: &str) -> Value {

@@ -1,5 +1,6 @@
 //! What happens in a session, for whoever shows it.
 
+use berth_core::FilterSummary;
 use berth_models::Part;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -10,7 +11,8 @@ use crate::ending::{Spent, TaskEnd};
 /// same.
 ///
 /// A session that is replayed gives the same events, except for the parts of answers: it gives each
-/// text in one part.
+/// text in one part; and except for what is over with its moment: live output, questions and
+/// messages that wait.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum RunEvent {
@@ -29,6 +31,8 @@ pub enum RunEvent {
         provider: String,
         /// The model that is asked.
         model: String,
+        /// Tokens that the model can read in one request.
+        context: u64,
     },
     /// A part of the text that the model is writing.
     TextPart {
@@ -63,6 +67,71 @@ pub enum RunEvent {
         /// The arguments.
         arguments: Value,
     },
+    /// A running call puts something out, or reports its progress.
+    CallOutput {
+        /// The call's ID in this session.
+        id: String,
+        /// The text. It needn't end with its line.
+        text: String,
+        /// Bytes before it that came too fast to be shown.
+        #[serde(default, skip_serializing_if = "is_zero")]
+        left_out: u64,
+    },
+    /// A call waits for a person's approval.
+    Question {
+        /// The question's ID.
+        id: String,
+        /// The call's ID in this session.
+        call: String,
+        /// The agent that calls, unless it is the primary one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        caller: Option<String>,
+        /// The tool's full name.
+        tool: String,
+        /// What the call acts on: paths, commands and URLs.
+        acts_on: Vec<String>,
+        /// The rule that asks.
+        rule: String,
+        /// Where the rule stands.
+        place: String,
+        /// Everything that an approval would allow, and why it is needed, for people.
+        text: String,
+        /// The change of a file, as a unified diff.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        diff: Option<String>,
+        /// What a permanent approval would write, and where. `None`: there can't be one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        always: Option<String>,
+    },
+    /// A tool asks the person a question of its own.
+    Inquiry {
+        /// The question's ID.
+        id: String,
+        /// The call's ID in this session.
+        call: String,
+        /// Who asks, and what, for people.
+        text: String,
+        /// The JSON Schema of the answer. `None`: the person is to open an address.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        form: Option<Value>,
+    },
+    /// A question has its answer, or nobody waits for one any more.
+    Answered {
+        /// The question's ID.
+        id: String,
+        /// The answer.
+        answer: QuestionAnswer,
+        /// Who answered. Empty: nobody did.
+        by: String,
+        /// What the person said to a no, or why nobody answered.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        reason: String,
+    },
+    /// A message of the person waits until the task ends.
+    Queued {
+        /// The text.
+        text: String,
+    },
     /// A call has its result.
     Result {
         /// The call's ID in this session.
@@ -76,6 +145,9 @@ pub enum RunEvent {
         category: Option<String>,
         /// What the model is told, without images.
         text: String,
+        /// What filters left out of it. `None`: nothing.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        filtered: Option<FilterSummary>,
     },
     /// Berth did something of its own: it waited, left something out, or pointed something out.
     Notice {
@@ -92,6 +164,29 @@ pub enum RunEvent {
         /// What the whole session has taken so far.
         session: Spent,
     },
+}
+
+/// The answer to a question.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum QuestionAnswer {
+    /// Approved, for this call.
+    Once,
+    /// Approved, for the calls of the session that are the same.
+    Session,
+    /// Approved for good: a rule was written.
+    Always,
+    /// What a tool asked for was given.
+    Given,
+    /// Refused.
+    No,
+    /// Nobody answered.
+    Unanswered,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// Receives the events of a session. It must not block.

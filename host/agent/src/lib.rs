@@ -15,6 +15,7 @@ mod ending;
 mod error;
 mod events;
 mod instructions;
+mod live;
 mod outside;
 mod parts;
 mod plausible;
@@ -35,8 +36,9 @@ pub use agent::Agent;
 pub use delegate::Delegates;
 pub use ending::{EndKind, Spent, TaskEnd};
 pub use error::AgentError;
-pub use events::{RunEvent, RunEvents};
+pub use events::{QuestionAnswer, RunEvent, RunEvents};
 pub use instructions::{InstructionFile, find_instructions, remember_instructions};
+pub use outside::{FileFinder, MAX_FOUND};
 pub use record::{
     Began, Compressed, CompressionMethod, Corrected, Delegated, Ended, Recorded, RecordedResult,
     Replacement, SessionEntry, SessionFile, SessionStore, StoredSession, Task, read_entries,

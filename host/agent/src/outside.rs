@@ -14,15 +14,19 @@ use berth_core::{
 use berth_models::{CallResult, ModelAnswer, ModelError, ModelErrorKind, ModelEvent, Part, Turn};
 use serde_json::{Value, json};
 
+use crate::live::{CallEvents, LiveEvents};
 use crate::record::RecordedResult;
 use crate::vectors::Embedder;
-use crate::waiting::MeasuringApprover;
+use crate::waiting::{AnnouncingApprover, MeasuringApprover};
 
 /// Most bytes of an image in a result.
 const MAX_IMAGE: usize = 5 * 1024 * 1024;
 
 /// The code of a failure because there is no such path.
 const NOT_FOUND: &str = "not-found";
+
+/// Files that are offered.
+pub const MAX_FOUND: usize = 50;
 
 /// The tool that reads what was cut.
 const READ_OVERFLOW: &str = "read_overflow";
@@ -191,16 +195,18 @@ impl Live {
         Some(answered(self.models.corrector.as_ref()?.ask(turn, &mut |_| {}, cancel).await))
     }
 
-    /// Makes calls: all at once.
+    /// Makes calls: all at once. `told`: gets what happens while they run.
     pub(crate) async fn call_all(
         self: &Arc<Self>,
         calls: &[ReadyCall],
+        told: &Arc<LiveEvents>,
         cancel: &CancellationToken,
     ) -> Vec<AnsweredCall> {
         let mut running = Vec::new();
         for call in calls {
             let (live, call, cancel) = (Arc::clone(self), call.clone(), cancel.clone());
-            running.push(tokio::spawn(async move { live.call(&call, &cancel).await }));
+            let told = Arc::clone(told);
+            running.push(tokio::spawn(async move { live.call(&call, told, &cancel).await }));
         }
         let mut results = Vec::new();
         for (call, running) in calls.iter().zip(running) {
@@ -229,18 +235,28 @@ fn answered(answer: Result<ModelAnswer, ModelError>) -> Result<ModelAnswer, AskE
 }
 
 impl Live {
-    async fn call(&self, call: &ReadyCall, cancel: &CancellationToken) -> AnsweredCall {
+    async fn call(
+        self: &Arc<Self>,
+        call: &ReadyCall,
+        told: Arc<LiveEvents>,
+        cancel: &CancellationToken,
+    ) -> AnsweredCall {
         if let Some(failure) = self.refusal(call) {
             let content = vec![Part::Text(failure.feedback())];
             let result = RecordedResult::new(call, content, Some(failure.category));
             return AnsweredCall { result, is_missing: false, unfit: None, cut: None };
         }
+        let live = Arc::clone(self);
+        let hide = move |text: &str| live.without_keys(text);
+        let shown = Arc::new(CallEvents::new(&call.id, told, Box::new(hide)));
+        let approver = AnnouncingApprover::new(Arc::clone(&self.approver), Arc::clone(&shown));
         let request = Request {
             session: Some(self.session.clone()),
             caller: self.caller.clone(),
             phase: self.phase,
             trust: self.trust,
-            approver: Some(Arc::clone(&self.approver) as _),
+            approver: Some(Arc::new(approver)),
+            events: shown,
             cancel: cancel.child_token(),
             doubtful: call.is_doubtful,
             ..Request::new(&call.name, call.arguments.clone())
@@ -304,9 +320,44 @@ impl Live {
     }
 }
 
+/// Finds files for the person who writes a message.
+#[derive(Clone)]
+pub struct FileFinder(Arc<Live>);
+
+impl FileFinder {
+    pub(crate) fn new(live: &Arc<Live>) -> Self {
+        Self(Arc::clone(live))
+    }
+
+    /// The files whose paths go on from `wanted`, as the tool `find_path` finds them without a
+    /// question: at most [`MAX_FOUND`], and none that the rules hide.
+    pub async fn find(&self, wanted: &str) -> Vec<String> {
+        let is_plain = |c: char| c.is_alphanumeric() || "-_./".contains(c);
+        if !wanted.chars().all(is_plain) {
+            return Vec::new();
+        }
+        let (folder, name) = wanted.rsplit_once('/').unwrap_or((".", wanted));
+        let folder = if folder.is_empty() { "/" } else { folder };
+        let arguments =
+            json!({ "pattern": format!("*{name}*"), "path": folder, "limit": MAX_FOUND });
+        let answer = self.0.host.call(Request {
+            session: Some(self.0.session.clone()),
+            phase: self.0.phase,
+            ..Request::new("find_path", arguments)
+        });
+        let Ok(Ok(output)) = tokio::time::timeout(LOOK, answer).await.map(|it| it.outcome) else {
+            return Vec::new();
+        };
+        let text = output.content.iter().find_map(Content::as_text).unwrap_or_default();
+        let found = output.structured.and_then(|it| it["paths"].as_u64()).unwrap_or_default();
+        let found = usize::try_from(found).unwrap_or_default();
+        text.lines().take(found).map(str::to_owned).collect()
+    }
+}
+
 /// The answer of the host, as the model gets it and as it is recorded.
 fn recorded(call: &ReadyCall, answer: Answer) -> RecordedResult {
-    let rest = answer.rest;
+    let (rest, filtered) = (answer.rest, answer.filtered);
     let (content, category) = match answer.outcome {
         Ok(output) => (parts(output.content), None),
         Err(failure) => {
@@ -316,7 +367,7 @@ fn recorded(call: &ReadyCall, answer: Answer) -> RecordedResult {
         }
     };
     let mut result = RecordedResult::new(call, content, category);
-    result.rest = rest;
+    (result.rest, result.filtered) = (rest, filtered);
     result
 }
 
@@ -339,7 +390,7 @@ impl RecordedResult {
             failed: category.is_some(),
         };
         let category = category.map(|category| category.as_str().to_owned());
-        Self { result, category, begun: 1, rest: None }
+        Self { result, category, begun: 1, rest: None, filtered: None }
     }
 }
 

@@ -139,7 +139,8 @@ impl Replay {
         self.tools = task.tools.unwrap_or_else(|| std::mem::take(&mut self.tools));
         forms.offer(&task.settings, &self.tools);
         let (provider, model) = (task.settings.provider.clone(), task.settings.model.clone());
-        events.event(RunEvent::Task { text, provider, model });
+        let context = task.settings.context_tokens;
+        events.event(RunEvent::Task { text, provider, model, context });
         self.settings = Some(task.settings);
     }
 

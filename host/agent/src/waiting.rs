@@ -1,9 +1,17 @@
-//! The time in which a person is asked, which doesn't count as the task's.
+//! Questions to a person: they are told as events, and their time doesn't count as the task's.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use berth_core::{Approver, BoxFuture, Inquiry, InquiryAnswer, Question, Reply};
+use berth_core::config::inline;
+use berth_core::{
+    Always, Approver, BoxFuture, Inquiry, InquiryAnswer, Question, Reply, Scope, Wanted,
+};
+use serde_json::Value;
+
+use crate::events::{QuestionAnswer, RunEvent};
+use crate::live::CallEvents;
 
 /// An approver that measures how long it waits.
 pub(crate) struct MeasuringApprover {
@@ -69,5 +77,121 @@ impl Approver for MeasuringApprover {
             let _wait = self.begin();
             self.approver.inquire(inquiry).await
         })
+    }
+}
+
+/// The approver of one call, which also tells of its questions.
+pub(crate) struct AnnouncingApprover {
+    approver: Arc<MeasuringApprover>,
+    events: Arc<CallEvents>,
+    /// Questions of the tool's own so far.
+    inquiries: AtomicU64,
+}
+
+impl AnnouncingApprover {
+    pub(crate) fn new(approver: Arc<MeasuringApprover>, events: Arc<CallEvents>) -> Self {
+        Self { approver, events, inquiries: AtomicU64::new(0) }
+    }
+}
+
+/// An open question. If it is dropped without an answer, nobody waits for one any more.
+struct OpenQuestion<'a> {
+    events: &'a CallEvents,
+    id: String,
+    is_answered: bool,
+}
+
+impl<'a> OpenQuestion<'a> {
+    fn begin(events: &'a CallEvents, id: String, question: RunEvent) -> Self {
+        events.push(question);
+        Self { events, id, is_answered: false }
+    }
+
+    fn answer(&mut self, answer: QuestionAnswer, by: &str, reason: &str) {
+        self.is_answered = true;
+        let (id, by, reason) = (self.id.clone(), by.to_owned(), reason.to_owned());
+        self.events.push(RunEvent::Answered { id, answer, by, reason });
+    }
+}
+
+impl Drop for OpenQuestion<'_> {
+    fn drop(&mut self) {
+        if !self.is_answered {
+            self.answer(QuestionAnswer::Unanswered, "", "nobody waits for the answer any more");
+        }
+    }
+}
+
+impl Approver for AnnouncingApprover {
+    fn ask(&self, question: Question) -> BoxFuture<'_, Reply> {
+        Box::pin(async move {
+            if !self.approver.waits() {
+                return self.approver.ask(question).await;
+            }
+            let event = announced(&question, &self.events);
+            let mut open = OpenQuestion::begin(&self.events, question.id.to_string(), event);
+            let reply = self.approver.ask(question).await;
+            match &reply {
+                Reply::Yes { scope, by } => {
+                    let answer = match scope {
+                        Scope::Once => QuestionAnswer::Once,
+                        Scope::Session => QuestionAnswer::Session,
+                        Scope::Always => QuestionAnswer::Always,
+                    };
+                    open.answer(answer, by, "");
+                }
+                Reply::No { by, reason } => open.answer(QuestionAnswer::No, by, reason),
+                Reply::Unasked(why) => open.answer(QuestionAnswer::Unanswered, "", why),
+            }
+            reply
+        })
+    }
+
+    fn waits(&self) -> bool {
+        self.approver.waits()
+    }
+
+    fn inquire(&self, inquiry: Inquiry) -> BoxFuture<'_, InquiryAnswer> {
+        Box::pin(async move {
+            let number = self.inquiries.fetch_add(1, Ordering::Relaxed) + 1;
+            let id = format!("{}/{number}", self.events.call());
+            let event = RunEvent::Inquiry {
+                id: id.clone(),
+                call: self.events.call().to_owned(),
+                text: inquiry.to_text(),
+                form: match &inquiry.wanted {
+                    Wanted::Form(schema) => Some(schema.clone()),
+                    Wanted::Visit(_) => None,
+                },
+            };
+            let mut open = OpenQuestion::begin(&self.events, id, event);
+            let answer = self.approver.inquire(inquiry).await;
+            match &answer {
+                InquiryAnswer::Accepted { by, .. } => open.answer(QuestionAnswer::Given, by, ""),
+                InquiryAnswer::Declined { by } => open.answer(QuestionAnswer::No, by, ""),
+                InquiryAnswer::Unanswered(why) => open.answer(QuestionAnswer::Unanswered, "", why),
+            }
+            answer
+        })
+    }
+}
+
+/// The event of a question.
+fn announced(question: &Question, events: &CallEvents) -> RunEvent {
+    let subjects = question.subjects.iter();
+    RunEvent::Question {
+        id: question.id.to_string(),
+        call: events.call().to_owned(),
+        caller: question.caller.clone(),
+        tool: question.tool.clone(),
+        acts_on: subjects.map(|subject| inline(&Value::String(subject.text.clone()))).collect(),
+        rule: question.decision.rule.clone().into_owned(),
+        place: question.decision.place.clone().into_owned(),
+        text: question.to_text(),
+        diff: question.preview.as_ref().map(|preview| preview.diff.clone()),
+        always: match &question.always {
+            Always::Writes(_) => Some(question.always_to_text_with(&|_, text| text.to_owned())),
+            Always::Unavailable(_) => None,
+        },
     }
 }

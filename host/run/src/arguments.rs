@@ -114,8 +114,9 @@ Examples:
   berth chat
   berth chat --model anthropic
   berth chat --continue
+  berth chat --plain
 
-Each line is a message. Ctrl-C interrupts the agent; Ctrl-C or Ctrl-D at the prompt ends the chat. `/compact` summarises the conversation, `/exit` ends it.";
+At a terminal, the chat has the full screen; /help there lists its keys and commands. With --plain, TERM=dumb or without a terminal, each line is a message; Ctrl-C interrupts the agent, Ctrl-C or Ctrl-D at the prompt ends the chat, `/compact` summarises the conversation and `/exit` ends it.";
 
 /// `berth chat`.
 #[derive(Args, Debug)]
@@ -123,7 +124,7 @@ Each line is a message. Ctrl-C interrupts the agent; Ctrl-C or Ctrl-D at the pro
 pub struct ChatArguments {
     #[command(flatten)]
     pub(crate) session: SessionArguments,
-    /// Talk in lines; this is how it always is today
+    /// Talk in lines, as without a terminal: for screen readers, and to copy what was said
     #[arg(long)]
     pub(crate) plain: bool,
 }

@@ -1,6 +1,7 @@
-//! `berth chat`, in lines.
+//! `berth chat`: on a full screen, or in lines.
 
 use std::io::{BufRead, IsTerminal, Write};
+use std::sync::Arc;
 
 use berth_agent::{RunEvent, RunEvents};
 use berth_core::HostError;
@@ -11,9 +12,10 @@ use berth_terminal::interrupt::Interrupts;
 use berth_terminal::style::STRONG;
 
 use crate::arguments::ChatArguments;
+use crate::full_screen::chat_on_screen;
 use crate::lenient::offer_lenient;
 use crate::printer::Printer;
-use crate::run::{open, remove_old};
+use crate::run::{Opened, open, remove_old};
 use crate::{MakeHost, Surroundings};
 
 /// Bytes of a message.
@@ -30,9 +32,11 @@ pub async fn chat(
     host: impl MakeHost,
 ) -> Result<Exit, CommandError> {
     let interrupts = Interrupts::listen()?;
-    // There is no other form yet.
-    let _ = arguments.plain;
-    let (mut agent, id) = open(&arguments.session, around, host).await?;
+    if !arguments.plain && berth_screen::fits() {
+        return chat_on_screen(arguments, around, host, &interrupts).await;
+    }
+    let approver = Arc::clone(&around.approver);
+    let Opened { mut agent, id, .. } = open(&arguments.session, around, approver, host).await?;
     let directory = around.directory.display().to_string();
     let mut first = Some(RunEvent::Session { id, directory });
     let mut is_offered = false;

@@ -30,10 +30,18 @@ pub(crate) async fn offer_lenient(
     if !dialogue.yes_or_no("Let them count from now on?", false)? {
         return Ok(false);
     }
+    writeln!(err, "{}", write_lenient(model, around).await?)?;
+    Ok(true)
+}
+
+/// Writes it into the user's `berth.toml`. Returns what to tell the person.
+pub(crate) async fn write_lenient(
+    model: String,
+    around: &Surroundings<'_>,
+) -> Result<String, CommandError> {
     let folders = around.folders.clone();
     let written =
         tokio::task::spawn_blocking(move || insert::lenient_model(&folders, &model)).await;
     let file = written.map_err(|error| HostError::Config(error.to_string()))??;
-    writeln!(err, "`lenient_models` in [agent] of {} has it now.", file.display())?;
-    Ok(true)
+    Ok(format!("`lenient_models` in [agent] of {} has it now.", file.display()))
 }

@@ -2,6 +2,8 @@
 
 mod arguments;
 mod chat;
+mod full_screen;
+mod history;
 mod lenient;
 mod models;
 mod printer;
@@ -9,6 +11,7 @@ mod run;
 mod sessions;
 mod tools;
 mod trust;
+mod undo;
 
 use std::path::Path;
 use std::sync::Arc;

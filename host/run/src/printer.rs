@@ -131,6 +131,12 @@ impl Printer {
             | RunEvent::ThinkingPart { .. }
             | RunEvent::CallPart { .. }
             | RunEvent::Task { .. }
+            // The person is asked at the terminal, or elsewhere.
+            | RunEvent::Question { .. }
+            | RunEvent::Inquiry { .. }
+            | RunEvent::Answered { .. }
+            | RunEvent::Queued { .. }
+            | RunEvent::CallOutput { .. }
             | RunEvent::Result { .. } => Ok(()),
         }
     }

@@ -4,7 +4,7 @@ use std::io::Read;
 use std::sync::Arc;
 
 use berth_agent::{Agent, AgentStart, EndKind, RecordedSession, RunEvent, RunEvents, SessionStore};
-use berth_core::HostError;
+use berth_core::{Approver, Host, HostError};
 use berth_models::Part;
 use berth_terminal::error::CommandError;
 use berth_terminal::exit::Exit;
@@ -34,7 +34,8 @@ pub async fn run(
         return replayed(arguments, around, id, &interrupts).await;
     }
     let task = task(&arguments.task)?;
-    let (mut agent, id) = open(&arguments.session, around, host).await?;
+    let Opened { mut agent, id, .. } =
+        open(&arguments.session, around, Arc::clone(&around.approver), host).await?;
     if let Some(turns) = arguments.max_turns {
         agent.limit_turns(turns);
     }
@@ -63,12 +64,21 @@ fn exit(kind: EndKind) -> Exit {
     }
 }
 
-/// The agent of a command, and its session's ID.
+/// An agent in its session.
+pub(crate) struct Opened {
+    pub(crate) agent: Agent,
+    /// The session's ID.
+    pub(crate) id: String,
+    pub(crate) host: Arc<Host>,
+}
+
+/// The agent of a command. `approver`: who is asked if a call needs approval.
 pub(crate) async fn open(
     arguments: &SessionArguments,
     around: &Surroundings<'_>,
+    approver: Arc<dyn Approver>,
     host: impl MakeHost,
-) -> Result<(Agent, String), CommandError> {
+) -> Result<Opened, CommandError> {
     let session = match arguments.last {
         false => arguments.session.clone(),
         true => {
@@ -87,6 +97,18 @@ pub(crate) async fn open(
             })?)
         }
     };
+    open_named(session.as_deref(), arguments, around, approver, async || host().await.map(Arc::new))
+        .await
+}
+
+/// The agent in the session of an ID. `None`: a new one.
+pub(crate) async fn open_named(
+    session: Option<&str>,
+    arguments: &SessionArguments,
+    around: &Surroundings<'_>,
+    approver: Arc<dyn Approver>,
+    host: impl AsyncFnOnce() -> Result<Arc<Host>, HostError>,
+) -> Result<Opened, CommandError> {
     let instructions = match &session {
         // The session has its own from its begin.
         Some(_) => Vec::new(),
@@ -99,7 +121,7 @@ pub(crate) async fn open(
         directory: around.directory,
         front_end: around.front_end,
         model: arguments.model.as_deref(),
-        session: session.as_deref(),
+        session,
         phase: arguments.phase(),
         instructions: &instructions,
         skills: &skills,
@@ -108,16 +130,16 @@ pub(crate) async fn open(
         Ok(model) => model,
         Err(error) => return Err(failed(error, around).await),
     };
-    let host = Arc::new(host().await?);
+    let host = host().await?;
     if let Some(delegates) = &around.delegates {
         delegates.attach(&host);
     }
-    match start.start(host, model, Arc::clone(&around.approver)).await {
+    match start.start(Arc::clone(&host), model, approver).await {
         Ok((mut agent, id)) => {
             if let Some(delegates) = &around.delegates {
                 delegates.join(&mut agent);
             }
-            Ok((agent, id))
+            Ok(Opened { agent, id, host })
         }
         Err(error) => Err(failed(error, around).await),
     }

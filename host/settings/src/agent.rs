@@ -54,6 +54,8 @@ section! {
         /// Whether `AGENTS.md` and `BERTH.md` of the working directory and the directories above
         /// are read. A file counts after a person has seen it, and again after each change.
         pub instructions: bool = true, Narrowing::OnlyFalse;
+        /// The full screen of `berth chat`.
+        pub screen: ScreenSettings, Narrowing::Table(ScreenSettings::RULES);
         /// Days after the last change for which a session is kept.
         pub keep_days: Bounded<1, 3650> = Bounded::clamped(90), Narrowing::InCeiling(&Narrowing::Smaller);
         /// MiB that one session may take.
@@ -75,6 +77,16 @@ section! {
         /// Whether `berth serve` offers `delegate` to its clients: then they start agents that ask
         /// your provider.
         pub serve: bool, Narrowing::OnlyFalse;
+    }
+}
+
+section! {
+    /// The full screen of `berth chat`.
+    #[derive(Copy)]
+    pub struct ScreenSettings {
+        /// Whether the terminal shows a notification when a call needs approval and its window
+        /// isn't in front, or it doesn't say whether it is.
+        pub notify: bool = true, Narrowing::OnlyFalse;
     }
 }
 

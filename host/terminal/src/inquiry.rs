@@ -36,50 +36,98 @@ fn answered<R: BufRead, W: Write>(
     if !dialogue.yes_or_no(question, false)? {
         return Ok(InquiryAnswer::Declined { by: BY.to_owned() });
     }
-    let required = schema["required"].as_array().cloned().unwrap_or_default();
     let mut content = Map::new();
-    for (name, field) in schema["properties"].as_object().into_iter().flatten() {
-        let is_required = required.iter().any(|other| other == name);
-        if let Some(value) = ask_field(dialogue, name, field, is_required)? {
-            content.insert(name.clone(), value);
+    for field in form_fields(schema) {
+        for line in field.lines() {
+            dialogue.print(&line)?;
+        }
+        let value = loop {
+            match field.read(&dialogue.ask(&field.question())?) {
+                Ok(value) => break value,
+                Err(why) => dialogue.print(&format!("  {why}"))?,
+            }
+        };
+        if let Some(value) = value {
+            content.insert(field.name, value);
         }
     }
     Ok(InquiryAnswer::Accepted { content, by: BY.to_owned() })
 }
 
-/// Asks for one field until the answer fits it. `None`: it is left out.
-fn ask_field<R: BufRead, W: Write>(
-    dialogue: &mut Dialogue<R, W>,
-    name: &str,
-    field: &Value,
+/// A field of a form.
+#[derive(Clone, Debug)]
+pub struct FormField {
+    name: String,
+    schema: Value,
     is_required: bool,
-) -> Result<Option<Value>, CommandError> {
-    let text = |key: &str| field[key].as_str().map(str::to_owned);
-    let title = text("title").map_or_else(|| name.to_owned(), |title| format!("{name} ({title})"));
-    if let Some(description) = text("description") {
-        dialogue.print(&format!("│ {description}"))?;
-    }
-    let choices = choices(field);
-    for (at, (value, title)) in choices.iter().enumerate() {
-        dialogue.print(&format!("  {}: {}", at + 1, title.as_ref().unwrap_or(value)))?;
-    }
-    let default = field.get("default").filter(|default| !default.is_null());
-    let hint = match (default, is_required) {
-        (Some(default), _) => format!(" [{default}]"),
-        (None, false) => " [Enter: none]".to_owned(),
-        (None, true) => " [required]".to_owned(),
+    choices: Vec<(String, Option<String>)>,
+}
+
+/// The fields of a form's JSON Schema, in their order.
+pub fn form_fields(schema: &Value) -> Vec<FormField> {
+    let required = schema["required"].as_array().cloned().unwrap_or_default();
+    let fields = schema["properties"].as_object().into_iter().flatten();
+    let field = |(name, field): (&String, &Value)| FormField {
+        name: name.clone(),
+        schema: field.clone(),
+        is_required: required.iter().any(|other| other == name),
+        choices: choices(field),
     };
-    loop {
-        let line = dialogue.ask(&format!("{title}{hint}:"))?;
-        let value = match (line.as_str(), default) {
+    fields.map(field).collect()
+}
+
+impl FormField {
+    /// The key of its value in the answer.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Whether nobody else should see what is typed.
+    pub fn is_secret(&self) -> bool {
+        self.schema["format"] == "password" || self.schema["writeOnly"] == true
+    }
+
+    /// What is said before the question: the description and the choices.
+    pub fn lines(&self) -> Vec<String> {
+        let description = self.schema["description"].as_str();
+        let choices = self.choices.iter().enumerate().map(|(at, (value, title))| {
+            format!("  {}: {}", at + 1, title.as_ref().unwrap_or(value))
+        });
+        description.map(|text| format!("│ {text}")).into_iter().chain(choices).collect()
+    }
+
+    fn default(&self) -> Option<&Value> {
+        self.schema.get("default").filter(|default| !default.is_null())
+    }
+
+    /// The question, with what Enter alone means.
+    pub fn question(&self) -> String {
+        let name = &self.name;
+        let title = self.schema["title"].as_str();
+        let title = title.map_or_else(|| name.clone(), |title| format!("{name} ({title})"));
+        match (self.default(), self.is_required) {
+            (Some(default), _) => format!("{title} [{default}]:"),
+            (None, false) => format!("{title} [Enter: none]:"),
+            (None, true) => format!("{title} [required]:"),
+        }
+    }
+
+    /// The value that a line stands for. `None`: the field is left out.
+    ///
+    /// # Errors
+    ///
+    /// The line doesn't fit: what is expected, for the person.
+    pub fn read(&self, line: &str) -> Result<Option<Value>, String> {
+        let value = match (line, self.default()) {
             ("", Some(default)) => Some(default.clone()),
-            ("", None) if !is_required => return Ok(None),
-            (line, _) => value(line, field, &choices),
+            ("", None) if !self.is_required => return Ok(None),
+            (line, _) => value(line, &self.schema, &self.choices),
         };
-        let fits = |value: &Value| compile_schema(field).is_ok_and(|schema| schema.is_valid(value));
+        let fits =
+            |value: &Value| compile_schema(&self.schema).is_ok_and(|schema| schema.is_valid(value));
         match value.filter(fits) {
-            Some(value) => return Ok(Some(value)),
-            None => dialogue.print(&format!("  {}", expected(field, &choices)))?,
+            Some(value) => Ok(Some(value)),
+            None => Err(expected(&self.schema, &self.choices)),
         }
     }
 }

@@ -4,15 +4,29 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use berth_core::{CancellationToken, HostError};
-use signal_hook::consts::{SIGINT, SIGTERM};
-use signal_hook::iterator::Signals;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::{Handle, Signals};
 
 /// A shell's exit code for an interrupted command: 128 plus the signal's number.
 const INTERRUPTED: i32 = 130;
 
 /// What Ctrl-C interrupts. A second one, or one while nothing runs, ends the process.
-#[derive(Clone, Debug)]
-pub struct Interrupts(Arc<Mutex<Option<CancellationToken>>>);
+#[derive(Clone)]
+pub struct Interrupts {
+    current: Arc<Mutex<OnSignal>>,
+    signals: Handle,
+}
+
+/// What a signal does.
+#[derive(Default)]
+enum OnSignal {
+    /// It ends the process.
+    #[default]
+    End,
+    Cancel(CancellationToken),
+    /// It is passed on.
+    Pass(Box<dyn Fn() + Send>),
+}
 
 impl Interrupts {
     /// Listens to Ctrl-C and SIGTERM.
@@ -21,16 +35,20 @@ impl Interrupts {
     ///
     /// The system's, for the handler or its thread.
     pub fn listen() -> Result<Self, HostError> {
-        let current = Self(Arc::default());
         let mut signals =
             Signals::new([SIGINT, SIGTERM]).map_err(HostError::io("listening to Ctrl-C"))?;
-        let running = current.clone();
+        let current = Self { current: Arc::default(), signals: signals.handle() };
+        let running = Arc::clone(&current.current);
         let watch = move || {
             for _signal in signals.forever() {
-                let token = running.0.lock().unwrap_or_else(PoisonError::into_inner).take();
-                match token {
-                    Some(token) => token.cancel(),
-                    None => std::process::exit(INTERRUPTED),
+                let mut current = running.lock().unwrap_or_else(PoisonError::into_inner);
+                match std::mem::take(&mut *current) {
+                    OnSignal::Cancel(token) => token.cancel(),
+                    OnSignal::Pass(pass) => {
+                        pass();
+                        *current = OnSignal::Pass(pass);
+                    }
+                    OnSignal::End => std::process::exit(INTERRUPTED),
                 }
             }
         };
@@ -42,13 +60,28 @@ impl Interrupts {
     /// A token that the next Ctrl-C cancels.
     pub fn arm(&self) -> CancellationToken {
         let token = CancellationToken::new();
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(token.clone());
+        self.set(OnSignal::Cancel(token.clone()));
         token
     }
 
     /// Nothing runs.
     pub fn disarm(&self) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        self.set(OnSignal::End);
+    }
+
+    /// From now on, these signals and SIGHUP are passed on: whoever gets them has to give the
+    /// terminal back first.
+    ///
+    /// # Errors
+    ///
+    /// The system's, for the handler.
+    pub fn pass_to(&self, pass: impl Fn() + Send + 'static) -> std::io::Result<()> {
+        self.set(OnSignal::Pass(Box::new(pass)));
+        self.signals.add_signal(SIGHUP)
+    }
+
+    fn set(&self, on_signal: OnSignal) {
+        *self.current.lock().unwrap_or_else(PoisonError::into_inner) = on_signal;
     }
 }
 

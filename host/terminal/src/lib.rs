@@ -1,6 +1,7 @@
 //! What the commands share towards the person at the terminal: questions, colours, progress, exit
 //! codes, and how values and plugins are shown.
 
+pub mod approval;
 pub mod ask;
 pub mod card;
 pub mod changed_file;

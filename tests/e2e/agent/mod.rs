@@ -8,10 +8,15 @@ mod harbor;
 mod limits;
 mod llama;
 mod many;
+mod picture;
 mod replay;
 mod resume;
+mod screen;
 mod skills;
 mod tasks;
+#[allow(dead_code, reason = "shared with the benches, which use more of it")]
+#[path = "../../terminal.rs"]
+mod terminal;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -30,6 +35,10 @@ const KEY: &str = "zk-5519-Wert-for-the-model-alone";
 /// The formats of providers.
 const FORMATS: [&str; 4] = ["chat", "messages", "responses", "ollama"];
 
+/// Events of a moment, which aren't in the record, or in other parts.
+const LIVE: [&str; 7] =
+    ["text_part", "thinking_part", "call_part", "call_output", "question", "inquiry", "answered"];
+
 /// Time limit for something that must happen.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -40,7 +49,7 @@ struct Scene {
     port: String,
 }
 
-/// What a task came to: its events, without the parts of answers.
+/// What a task came to: its events, without those that a replay lacks.
 struct Came {
     ended: Ended,
     events: Vec<Value>,
@@ -232,9 +241,8 @@ impl Came {
         for event in &all {
             assert!(schema().is_valid(event), "not in the schema: {event}");
         }
-        let is_part =
-            |event: &Value| event["event"].as_str().is_some_and(|it| it.ends_with("_part"));
-        let events = all.iter().filter(|event| !is_part(event)).cloned().collect();
+        let is_replayed = |event: &&Value| !LIVE.iter().any(|kind| event["event"] == *kind);
+        let events = all.iter().filter(is_replayed).cloned().collect();
         Self { ended, events, all }
     }
 

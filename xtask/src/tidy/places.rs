@@ -143,6 +143,7 @@ const EDGES: &[(&str, &[&str])] = &[
         &["berth-choice", "berth-core", "berth-models", "berth-private", "berth-selection"],
     ),
     ("berth-choice", &["berth-core", "berth-egress", "berth-models", "berth-policy"]),
+    ("berth-screen", &["berth-agent", "berth-core", "berth-terminal"]),
     (
         "berth-run",
         &[
@@ -150,6 +151,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "berth-choice",
             "berth-core",
             "berth-models",
+            "berth-screen",
             "berth-skills",
             "berth-terminal",
         ],

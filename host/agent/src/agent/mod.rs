@@ -20,7 +20,7 @@ use crate::conversation::Conversation;
 use crate::desk::{DelegationDesk, Delegator, DeskEntry};
 use crate::ending::{EndKind, Spent, TaskEnd};
 use crate::events::{RunEvent, RunEvents, text_of};
-use crate::outside::{AskError, Live, ReadyCall};
+use crate::outside::{AskError, FileFinder, Live, ReadyCall};
 use crate::parts::{part, show};
 use crate::record::{
     Compressed, CompressionMethod, Ended, RecordedResult, SessionEntry, SessionFile, Task,
@@ -147,6 +147,25 @@ impl Agent {
         self.spent
     }
 
+    /// What it may do and how it asks.
+    pub fn settings(&self) -> &AgentSettings {
+        &self.settings
+    }
+
+    /// The tools that the model may call.
+    ///
+    /// # Errors
+    ///
+    /// Their state can't be read.
+    pub fn tools(&self) -> Result<Vec<Arc<Definition>>, AgentError> {
+        Ok(self.outside.offered()?.into_iter().map(|tool| tool.definition).collect())
+    }
+
+    /// Finds files for the person, also while a task runs.
+    pub fn finder(&self) -> FileFinder {
+        FileFinder::new(&self.outside)
+    }
+
     /// The model, as `PROVIDER/MODEL`, if it wrote calls as JSON alone that `lenient_models` in
     /// `[agent]` would let count.
     pub fn wants_lenient(&self) -> Option<String> {
@@ -236,6 +255,7 @@ impl Agent {
             text: text_of(&task),
             provider: settings.provider.clone(),
             model: settings.model.clone(),
+            context: settings.context_tokens,
         });
         self.utility = UtilityGate::new(&text_of(&task));
         let notices = self.choose_tools(&task).await?;

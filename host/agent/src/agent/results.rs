@@ -1,5 +1,7 @@
 //! From calls to results.
 
+use std::sync::Arc;
+
 use berth_core::text::neutral;
 use berth_core::{CancellationToken, Category, fenced};
 use berth_models::Part;
@@ -29,7 +31,7 @@ impl Agent {
             begins(call, events);
         }
         let calls = std::mem::take(queue);
-        let answered = self.call_in_time(&calls, cancel).await;
+        let answered = self.call_in_time(&calls, events, cancel).await;
         self.count_delegated().await?;
         let mut begun = calls.len();
         for (call, answered) in calls.into_iter().zip(answered) {
@@ -107,7 +109,7 @@ impl Agent {
         let is_doubtful = call.is_doubtful
             || self.forms.offered.is_some() && is_echo(&self.forms.earlier, &call.name, &arguments);
         let again = ReadyCall { arguments, read_only, is_doubtful, ..call.clone() };
-        let made = self.call_in_time(std::slice::from_ref(&again), cancel).await.pop();
+        let made = self.call_in_time(std::slice::from_ref(&again), events, cancel).await.pop();
         // If they don't match either, the model is told what was wrong with its own.
         let Some(made) = made.filter(|made| made.unfit.is_none()) else {
             return Ok((answered, None));
@@ -250,10 +252,12 @@ impl Agent {
     async fn call_in_time(
         &self,
         calls: &[ReadyCall],
+        events: &mut dyn RunEvents,
         cancel: &CancellationToken,
     ) -> Vec<AnsweredCall> {
-        let cancel = cancel.child_token();
-        let mut calling = std::pin::pin!(self.outside.call_all(calls, &cancel));
+        let (cancel, told) = (cancel.child_token(), Arc::default());
+        let calling = self.outside.call_all(calls, &told, &cancel);
+        let mut calling = std::pin::pin!(told.pass_on(calling, events));
         loop {
             // A person may be asked meanwhile, which doesn't count.
             let Some(left) = self.time_left() else {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use berth_core::{Definition, Remainder};
+use berth_core::{Definition, FilterSummary, Remainder};
 use berth_models::{CallResult, ModelAnswer, Part, TokenUsage};
 use berth_selection::IncludedTool;
 use serde::{Deserialize, Serialize};
@@ -90,12 +90,15 @@ pub struct RecordedResult {
     /// Where the part that was left out can be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rest: Option<Remainder>,
+    /// What filters left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub filtered: Option<FilterSummary>,
 }
 
 impl RecordedResult {
     /// What stands for a result that was left out.
     pub(super) fn left_out(result: CallResult) -> Self {
-        Self { result, category: None, begun: 1, rest: None }
+        Self { result, category: None, begun: 1, rest: None, filtered: None }
     }
 
     /// The event of it.
@@ -106,6 +109,7 @@ impl RecordedResult {
             failed: self.result.failed,
             category: self.category.clone(),
             text: berth_core::text::cut(&text_of(&self.result.content), MAX_SHOWN).to_owned(),
+            filtered: self.filtered.clone(),
         }
     }
 }

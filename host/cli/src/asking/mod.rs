@@ -10,7 +10,7 @@ use berth_core::config::{Folders, Loaded};
 use berth_core::{
     Approver, BoxFuture, Inquiry, InquiryAnswer, PostingApprover, Question, Questions, Reply, Scope,
 };
-use berth_terminal::inquiry;
+use berth_terminal::{approval, inquiry};
 
 pub(crate) use terminal::answered;
 
@@ -44,7 +44,8 @@ impl Asker {
             Self::Yes(questions) => {
                 let questions = questions.clone();
                 let withdrawn =
-                    tokio::task::spawn_blocking(move || withdraw(&questions, &question)).await;
+                    tokio::task::spawn_blocking(move || approval::withdraw(&questions, &question))
+                        .await;
                 match withdrawn {
                     Ok(()) => Reply::Yes { scope: Scope::Once, by: "--yes".to_owned() },
                     Err(error) => {
@@ -117,17 +118,8 @@ impl Drop for GivenUp {
 
 /// Asks the person here, unless the question was answered elsewhere before.
 fn ask_at_terminal(questions: &Questions, question: &Question, is_over: Arc<AtomicBool>) -> Reply {
-    match questions.take(question) {
-        Ok(Some(reply)) => return reply,
-        Ok(None) => {}
-        Err(error) => {
-            return Reply::Unasked(format!(
-                "the answer of `berth approvals` can't be read: {error}"
-            ));
-        }
-    }
-    if let Some(reason) = question.too_large() {
-        return Reply::Unasked(format!("{reason}; `berth call --yes` makes the call unasked"));
+    if let Some(reply) = approval::before_asking(questions, question) {
+        return reply;
     }
     let Some(dialogue) = crate::ask::open_dialogue("the call was not run") else {
         return Reply::Unasked("the terminal is closed".to_owned());
@@ -135,22 +127,12 @@ fn ask_at_terminal(questions: &Questions, question: &Question, is_over: Arc<Atom
     let mut dialogue = dialogue.until(is_over);
     match answered(&mut dialogue, question, "terminal") {
         Ok(reply) => {
-            withdraw(questions, question);
+            approval::withdraw(questions, question);
             reply
         }
         Err(error) => {
             let (_, message) = error.end();
             Reply::Unasked(message.unwrap_or_else(|| "the terminal is gone".to_owned()))
         }
-    }
-}
-
-/// Takes back the posted question of the same call: it is answered now, and another answer would be
-/// left over. If that fails, the answer counts anyway, and the person is told what is left.
-fn withdraw(questions: &Questions, question: &Question) {
-    if let Err(error) = questions.withdraw(question) {
-        tracing::warn!(
-            "`berth approvals` may still ask about this call, and a yes there would count: {error}"
-        );
     }
 }

@@ -85,6 +85,7 @@ max_cost = 10
 instructions = false
 keep_days = 10
 session_mib = 10
+screen.notify = false
 [providers.known]
 format = "chat"
 base_url = "https://api.example.com/v1"
@@ -376,6 +377,7 @@ pub(super) fn attempt(key: &str) -> Option<&'static str> {
         "agent.utility.exempt_tools" => "agent.utility.exempt_tools = [\"evil__run\"]",
         "agent.hallucination_detection" => "agent.hallucination_detection = true",
         "agent.instructions" => "agent.instructions = true",
+        "agent.screen.notify" => "agent.screen.notify = true",
         "agent.keep_days" => "agent.keep_days = 11",
         "agent.session_mib" => "agent.session_mib = 11",
         "providers.*.format" => "providers.known.format = \"messages\"",

@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 use crate::Setting;
 use crate::measure::{median, memory};
 use crate::table::{Row, Target, Unit};
+use crate::terminal::Terminal;
 
 const ROUNDS: usize = 9;
 
@@ -40,6 +41,9 @@ const THOUSAND: usize = 1000;
 /// What the model says in the template of old sessions, to make each call another one.
 const CALL: &str = "bench-call";
 
+/// MB of an answer that streams by on a full screen.
+const STREAMED: usize = 10;
+
 pub(crate) fn measure(setting: &Setting) -> Result<Vec<Row>, String> {
     let mut rows = vec![first_request(setting)?];
     rows.extend(resume(setting)?);
@@ -47,6 +51,8 @@ pub(crate) fn measure(setting: &Setting) -> Result<Vec<Row>, String> {
     rows.push(tokens(setting)?);
     rows.push(sub_agents(setting)?);
     rows.extend(selection()?);
+    rows.extend(keys(setting)?);
+    rows.extend(screen_memory(setting)?);
     Ok(rows)
 }
 
@@ -121,18 +127,7 @@ fn resume(setting: &Setting) -> Result<Vec<Row>, String> {
     fs::write(home.work().join("long"), "a line of a file that is read\n".repeat(RESULT / 30))
         .map_err(|error| format!("no file to read: {error}"))?;
     let template = home.record(&home.run(&[])?.session)?;
-    let (began, task) = template.split_once('\n').ok_or("the session has no task")?;
-    let entries = task.lines().count();
-    let result_at = task
-        .lines()
-        .position(|line| line.starts_with("{\"result\":"))
-        .ok_or("the session has no result")?;
-    let mut long = format!("{began}\n");
-    let mut tasks = 0;
-    while long.len() < LONG {
-        long += &task.replace(CALL, &format!("{CALL}-{tasks}"));
-        tasks += 1;
-    }
+    let Long { session: long, tasks, entries, result_at } = Long::new(&template)?;
     let pruned: Vec<Value> = (0..tasks - 3)
         .map(|task| {
             let text =
@@ -172,6 +167,94 @@ fn resume(setting: &Setting) -> Result<Vec<Row>, String> {
         ));
         let what = format!("{what}: most memory");
         rows.push(row(what, peak, Unit::Mebibytes, Target::AtMost(200.0)));
+    }
+    Ok(rows)
+}
+
+/// A session of many tasks.
+struct Long {
+    session: String,
+    tasks: usize,
+    /// Entries of each task, and the place of the result in them.
+    entries: usize,
+    result_at: usize,
+}
+
+impl Long {
+    /// `template`: a session with one task.
+    fn new(template: &str) -> Result<Self, String> {
+        let (began, task) = template.split_once('\n').ok_or("the session has no task")?;
+        let entries = task.lines().count();
+        let result_at = task
+            .lines()
+            .position(|line| line.starts_with("{\"result\":"))
+            .ok_or("the session has no result")?;
+        let mut session = format!("{began}\n");
+        let mut tasks = 0;
+        while session.len() < LONG {
+            session += &task.replace(CALL, &format!("{CALL}-{tasks}"));
+            tasks += 1;
+        }
+        Ok(Self { session, tasks, entries, result_at })
+    }
+}
+
+/// The time from a key to its letter on the screen, while an answer streams by.
+fn keys(setting: &Setting) -> Result<Vec<Row>, String> {
+    let home = Home::make(setting, "", |_| Said::Streamed)?;
+    let mut terminal = home.chat(&[]);
+    terminal.keys("stream\r");
+    terminal.until_shows("writes");
+    let (mut times, mut typed) = (Vec::new(), String::new());
+    while !terminal.screen().contains("done · ") {
+        typed.push('x');
+        let began = Instant::now();
+        terminal.keys("x");
+        terminal.until("the key", |screen| screen.contains(&format!("❯ {typed}")));
+        times.push(began.elapsed());
+        if typed.len() == 40 {
+            terminal.keys("\x15");
+            terminal.until("an empty prompt", |screen| !screen.contains("❯ x"));
+            typed.clear();
+        }
+    }
+    times.sort_unstable();
+    let last = times.get(times.len() * 99 / 100).copied().ok_or("no key was typed")?;
+    let what = format!("a key on the full screen, while {STREAMED} MB stream by");
+    let keys = format!("{} keys", times.len());
+    let [mut middle, mut late] = [("p50", median(times)), ("p99", last)].map(|(which, time)| {
+        let what = format!("{what}, {which}");
+        row(what, milliseconds(time), Unit::Milliseconds, Target::AtMost(16.0))
+    });
+    (middle.ours, late.ours) = (keys.clone(), keys);
+    Ok(vec![middle, late])
+}
+
+/// The memory of a full screen.
+fn screen_memory(setting: &Setting) -> Result<Vec<Row>, String> {
+    let script = |number| match number {
+        0 => Said::Call("read", json!({ "path": "long" })),
+        _ => Said::Done,
+    };
+    let home = Home::make(setting, "context_tokens = 100_000_000\n", script)?;
+    fs::write(home.work().join("long"), "a line of a file that is read\n".repeat(RESULT / 30))
+        .map_err(|error| format!("no file to read: {error}"))?;
+    let template = home.record(&home.run(&[])?.session)?;
+    let Long { session, tasks, entries, .. } = Long::new(&template)?;
+    let summary = json!({ "compressed": {
+        "through": (tasks - 3) * entries, "summary": "Files were read.", "method": "triggered",
+        "usage": {}
+    } });
+    let id = "69000000-0123456789ab";
+    home.put(id, &format!("{session}{summary}\n"))?;
+    let mut rows = Vec::new();
+    for (what, line, most) in [
+        ("an idle chat", &[][..], 60.0),
+        ("a chat that goes on with 100 MB", &["--session", id][..], 150.0),
+    ] {
+        let terminal = home.chat(line);
+        let used = memory(terminal.process(), "VmRSS")?;
+        rows.push(row(format!("memory of {what}"), used, Unit::Mebibytes, Target::AtMost(most)));
     }
     Ok(rows)
 }
@@ -309,6 +392,8 @@ enum Said {
     Call(&'static str, Value),
     /// Three calls of `delegate`.
     ThreeAgents,
+    /// A long text.
+    Streamed,
     Done,
     /// The same, after a while.
     Later,
@@ -389,6 +474,16 @@ impl Home {
         let file = options.write(true).create(true).truncate(true).mode(0o600).open(path);
         file.and_then(|mut file| file.write_all(entries.as_bytes()))
             .map_err(|error| format!("no old session: {error}"))
+    }
+
+    /// A chat on a full screen.
+    fn chat(&self, line: &[&str]) -> Terminal {
+        let mut command = Command::new(&self.berth);
+        command.arg("chat").args(line).current_dir(self.work());
+        command.env("HOME", self.folder.path()).env("PATH", "/usr/bin:/bin");
+        let terminal = Terminal::open(&command, (24, 80));
+        terminal.until("the prompt", |screen| screen.contains("❯") && screen.contains("ready"));
+        terminal
     }
 
     fn run(&self, arguments: &[&str]) -> Result<Ran, String> {
@@ -482,6 +577,20 @@ fn answer(
     };
     let done = (json!({ "content": format!("Done, request {number}.") }), "stop");
     let (delta, reason) = match script(number) {
+        Said::Streamed => {
+            let head =
+                "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n";
+            reader.get_mut().write_all(head.as_bytes())?;
+            let text = "A line that streams by, with *some* Markdown.\n\n".repeat(20);
+            let part = json!({ "choices": [{ "index": 0, "delta": { "content": text } }] });
+            let part = format!("data: {part}\n\n");
+            for _ in 0..STREAMED * 1_000_000 / text.len() {
+                reader.get_mut().write_all(part.as_bytes())?;
+            }
+            let end = json!({ "choices": [{ "index": 0, "delta": {}, "finish_reason": "stop" }] });
+            let end = format!("data: {end}\n\ndata: [DONE]\n\n");
+            return reader.get_mut().write_all(end.as_bytes());
+        }
         Said::Done => done,
         Said::Later => {
             std::thread::sleep(LATER);

@@ -30,6 +30,9 @@ mod shell;
 mod stored;
 mod swap;
 mod table;
+#[allow(dead_code, reason = "shared with the tests, which use more of it")]
+#[path = "../../../terminal.rs"]
+mod terminal;
 mod tree;
 mod typed;
 mod web;

@@ -1,0 +1,207 @@
+//! What happens while calls run, on its way from their threads to whoever shows it.
+
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::Waker;
+use std::time::Duration;
+
+use berth_core::{Content, Events, Progress};
+use tokio::time::{Instant, sleep};
+
+use crate::events::{RunEvent, RunEvents};
+
+/// Bytes of one call's output that wait. Of more, the last ones count.
+const MAX_WAITING: usize = 16 * 1024;
+
+/// Time between two events with output, so that a flood is a few large ones.
+const STEP: Duration = Duration::from_millis(50);
+
+/// Events of running calls that wait.
+#[derive(Default)]
+pub(crate) struct LiveEvents(Mutex<Waiting>);
+
+#[derive(Default)]
+struct Waiting {
+    events: VecDeque<RunEvent>,
+    /// Whoever passes them on.
+    waker: Option<Waker>,
+}
+
+impl LiveEvents {
+    /// Passes events on until some work is done.
+    pub(crate) async fn pass_on<T>(
+        &self,
+        work: impl Future<Output = T>,
+        events: &mut dyn RunEvents,
+    ) -> T {
+        let (mut work, mut next) = (pin!(work), pin!(sleep(Duration::ZERO)));
+        poll_fn(|context| {
+            let done = work.as_mut().poll(context);
+            let is_due = done.is_ready() || next.as_mut().poll(context).is_ready();
+            let ready = self.take(is_due, context.waker());
+            if !ready.is_empty() && done.is_pending() {
+                next.as_mut().reset(Instant::now() + STEP);
+                let _ = next.as_mut().poll(context);
+            }
+            ready.into_iter().for_each(|event| events.event(event));
+            done
+        })
+        .await
+    }
+
+    /// What waits. Output alone waits until it is due.
+    fn take(&self, is_due: bool, waker: &Waker) -> VecDeque<RunEvent> {
+        let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        waiting.waker = Some(waker.clone());
+        let is_output = |event: &RunEvent| matches!(event, RunEvent::CallOutput { .. });
+        match is_due || !waiting.events.iter().all(is_output) {
+            true => std::mem::take(&mut waiting.events),
+            false => VecDeque::new(),
+        }
+    }
+
+    fn push(&self, event: RunEvent) {
+        self.change(|events| events.push_back(event));
+    }
+
+    fn change(&self, change: impl FnOnce(&mut VecDeque<RunEvent>)) {
+        let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        change(&mut waiting.events);
+        if let Some(waker) = waiting.waker.take() {
+            waker.wake();
+        }
+    }
+
+    fn output(&self, call: &str, more: &str) {
+        self.change(|events| {
+            let of_call = events.iter_mut().rev().find_map(|event| match event {
+                RunEvent::CallOutput { id, text, left_out } if id == call => Some((text, left_out)),
+                _ => None,
+            });
+            let Some((text, left_out)) = of_call else {
+                let (mut text, mut left_out) = (more.to_owned(), 0);
+                shorten(&mut text, &mut left_out);
+                events.push_back(RunEvent::CallOutput { id: call.to_owned(), text, left_out });
+                return;
+            };
+            text.push_str(more);
+            shorten(text, left_out);
+        });
+    }
+}
+
+/// Leaves out the beginning of what is too much.
+fn shorten(text: &mut String, left_out: &mut u64) {
+    let Some(mut cut) = text.len().checked_sub(MAX_WAITING) else { return };
+    while !text.is_char_boundary(cut) {
+        cut += 1;
+    }
+    text.drain(..cut);
+    *left_out += cut as u64;
+}
+
+/// The events of one call.
+pub(crate) struct CallEvents {
+    call: String,
+    told: Arc<LiveEvents>,
+    /// Takes the keys of providers out of a text.
+    hide: Box<dyn Fn(&str) -> String + Send + Sync>,
+}
+
+impl CallEvents {
+    pub(crate) fn new(
+        call: &str,
+        told: Arc<LiveEvents>,
+        hide: Box<dyn Fn(&str) -> String + Send + Sync>,
+    ) -> Self {
+        Self { call: call.to_owned(), told, hide }
+    }
+
+    /// The call's ID in the session.
+    pub(crate) fn call(&self) -> &str {
+        &self.call
+    }
+
+    pub(crate) fn push(&self, event: RunEvent) {
+        self.told.push(event);
+    }
+
+    fn hide(&self, text: &str) -> String {
+        (self.hide)(text)
+    }
+}
+
+impl Events for CallEvents {
+    fn progress(&self, progress: Progress) {
+        let percent = progress.fraction.filter(|fraction| fraction.is_finite());
+        let percent = percent
+            .map_or(String::new(), |fraction| format!("{:.0}% ", fraction.clamp(0.0, 1.0) * 100.0));
+        self.told.output(&self.call, &format!("{percent}{}\n", self.hide(&progress.message)));
+    }
+
+    fn emitted(&self, part: &Content) {
+        if let Some(text) = part.as_text() {
+            self.told.output(&self.call, &self.hide(text));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn events(told: &LiveEvents) -> Vec<RunEvent> {
+        told.take(true, Waker::noop()).into()
+    }
+
+    #[test]
+    fn flood_is_one_event_with_its_last_part() {
+        let told = LiveEvents::default();
+        for number in 0..10_000 {
+            told.output("a", &format!("line {number} ä\n"));
+        }
+        told.output("b", "other\n");
+        let [RunEvent::CallOutput { id, text, left_out }, RunEvent::CallOutput { .. }] =
+            &events(&told)[..]
+        else {
+            panic!("two calls have two events");
+        };
+        assert!(id == "a" && text.ends_with("line 9999 ä\n") && text.len() <= MAX_WAITING);
+        let whole: usize = (0..10_000).map(|number| format!("line {number} ä\n").len()).sum();
+        assert_eq!(text.len() as u64 + left_out, whole as u64);
+    }
+
+    #[test]
+    fn output_waits_for_its_time_and_questions_dont() {
+        let told = LiveEvents::default();
+        told.output("a", "text");
+        assert!(told.take(false, Waker::noop()).is_empty());
+        told.push(RunEvent::Notice { text: String::new() });
+        assert_eq!(told.take(false, Waker::noop()).len(), 2);
+    }
+
+    #[test]
+    fn events_are_passed_on_while_the_work_runs() {
+        let (told, mut seen) = (LiveEvents::default(), Vec::new());
+        let work = async {
+            told.output("a", "one\n");
+            tokio::task::yield_now().await;
+            told.output("a", "two\n");
+            7
+        };
+        let mut keep = |event: RunEvent| seen.push(event);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
+        let runtime = runtime.expect("it is made");
+        assert_eq!(runtime.block_on(told.pass_on(work, &mut keep)), 7);
+        let text: String = seen
+            .iter()
+            .map(|event| match event {
+                RunEvent::CallOutput { text, .. } => text.as_str(),
+                _ => "",
+            })
+            .collect();
+        assert_eq!(text, "one\ntwo\n");
+    }
+}

@@ -1,0 +1,398 @@
+//! `berth chat` on a full screen.
+
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use berth_agent::{
+    Agent, FileFinder, RecordedSession, RunEvent, RunEvents, SessionStore, StoredSession,
+};
+use berth_core::text::neutral_line;
+use berth_core::{Approver, CancellationToken, Host, HostError, Questions};
+use berth_models::Part;
+use berth_screen::{
+    About, FromSession, Screen, ScreenApprover, ScreenEffect, ScreenHandle, ScreenState, Theme,
+};
+use berth_terminal::error::CommandError;
+use berth_terminal::exit::Exit;
+use berth_terminal::interrupt::Interrupts;
+use berth_terminal::shown::summary;
+use tokio::sync::mpsc::UnboundedReceiver;
+
+use crate::arguments::ChatArguments;
+use crate::lenient::write_lenient;
+use crate::run::{Opened, open, open_named, remove_old};
+use crate::{MakeHost, Surroundings, failed, history, undo};
+
+/// Sessions that are looked at for `/resume`, and those that are offered.
+const SESSIONS: (usize, usize) = (500, 50);
+
+/// Talks on a full screen until the person ends it.
+pub(crate) async fn chat_on_screen(
+    arguments: &ChatArguments,
+    around: &Surroundings<'_>,
+    host: impl MakeHost,
+    interrupts: &Interrupts,
+) -> Result<Exit, CommandError> {
+    let asks = Arc::new(ScreenApprover::new(Questions::open(around.folders)));
+    let approver: Arc<dyn Approver> = match arguments.yes() {
+        true => Arc::clone(&around.approver),
+        false => Arc::clone(&asks) as _,
+    };
+    let is_resumed = arguments.session.session.is_some() || arguments.session.last;
+    let opened = open(&arguments.session, around, Arc::clone(&approver), host).await?;
+    let state = state(&opened, is_resumed, around).await?;
+    let (screen, wanted) =
+        Screen::open(state, &asks, interrupts).map_err(HostError::io("the terminal"))?;
+    let Opened { agent, id, host } = opened;
+    let mut chat = Chat {
+        agent,
+        id,
+        host,
+        approver,
+        screen,
+        wanted,
+        later: VecDeque::new(),
+        is_offered: false,
+        arguments,
+        around,
+    };
+    let mut exit = Exit::Host;
+    while let Some(effect) = chat.next().await {
+        if effect == ScreenEffect::Leave {
+            exit = Exit::Success;
+            break;
+        }
+        if let Err(error) = chat.carry_out(effect).await {
+            let (_, message) = error.end();
+            chat.end_command(message.unwrap_or_default());
+        }
+    }
+    // The terminal is given back before anything else takes time.
+    drop(chat);
+    remove_old(around);
+    Ok(exit)
+}
+
+/// The state of a session's screen. What was said in it before is shown.
+async fn state(
+    opened: &Opened,
+    is_resumed: bool,
+    around: &Surroundings<'_>,
+) -> Result<ScreenState, CommandError> {
+    let about = About {
+        status: status(&opened.agent, around),
+        tools: tools(&opened.agent)?,
+        history: history::read(around.folders, around.directory)?,
+        notify: around.config.config.agent.screen.notify,
+    };
+    let mut state = ScreenState::new(Theme::from_environment(), about);
+    let (id, directory) = (opened.id.clone(), around.directory.display().to_string());
+    state.apply(RunEvent::Session { id, directory }, Duration::ZERO);
+    if !is_resumed {
+        return Ok(state);
+    }
+    let (folders, id) = (around.folders.clone(), opened.id.clone());
+    let shown = tokio::task::spawn_blocking(move || {
+        let recorded = RecordedSession::open(&folders, &id)?;
+        let mut fold = |event: RunEvent| drop(state.apply(event, Duration::ZERO));
+        recorded.replay(&mut fold, &CancellationToken::new())?;
+        Ok(state)
+    });
+    match shown.await.map_err(|error| HostError::Config(error.to_string()))? {
+        Ok(state) => Ok(state),
+        Err(error) => Err(failed(error, around).await),
+    }
+}
+
+/// The limits and the rules in force, in words.
+fn status(agent: &Agent, around: &Surroundings<'_>) -> String {
+    let (settings, config) = (agent.settings(), &around.config.config);
+    let mut text = String::new();
+    let mut line = |name: &str, value: String| text.push_str(&format!("{name:9} {value}\n"));
+    let bound = |number: u64| if number == 0 { "any".to_owned() } else { number.to_string() };
+    line(
+        "limits",
+        format!(
+            "{} answers, {} s, {} tokens for one task",
+            settings.max_turns,
+            settings.max_time.as_secs(),
+            bound(settings.max_tokens)
+        ),
+    );
+    if settings.max_cost > 0.0 {
+        line("", format!("cost at most {} for one task", settings.max_cost));
+    }
+    let autonomy = serde_json::json!(config.tools.autonomy);
+    let place = around.config.place("tools.autonomy");
+    line("autonomy", format!("{} ({place})", autonomy.as_str().unwrap_or_default()));
+    let files = around.config.file.iter().chain(&around.config.defaults);
+    for file in files {
+        line("rules in", neutral_line(&file.display().to_string()));
+    }
+    if around.config.project.is_some() {
+        line("", "and the berth.toml of this directory, as far as it counts".to_owned());
+    }
+    for ceiling in &around.config.ceilings {
+        line("below", neutral_line(&ceiling.path.display().to_string()));
+    }
+    text.push_str(
+        "`berth config show` has all keys, `berth policy check` says what a call would meet.\n",
+    );
+    text
+}
+
+fn tools(agent: &Agent) -> Result<String, CommandError> {
+    let tools = agent.tools().map_err(|error| HostError::Config(error.to_string()))?;
+    let tools =
+        tools.iter().map(|tool| format!("{:18} {}\n", neutral_line(&tool.name), summary(tool)));
+    Ok(tools.collect())
+}
+
+/// A chat that runs.
+struct Chat<'a> {
+    agent: Agent,
+    id: String,
+    host: Arc<Host>,
+    approver: Arc<dyn Approver>,
+    screen: ScreenHandle,
+    wanted: UnboundedReceiver<ScreenEffect>,
+    /// What was wanted while a task ran.
+    later: VecDeque<ScreenEffect>,
+    /// Whether the person was asked about calls as JSON alone.
+    is_offered: bool,
+    arguments: &'a ChatArguments,
+    around: &'a Surroundings<'a>,
+}
+
+/// What came first.
+enum First<T> {
+    Done(T),
+    Wanted(Option<ScreenEffect>),
+}
+
+impl Chat<'_> {
+    async fn next(&mut self) -> Option<ScreenEffect> {
+        match self.later.pop_front() {
+            Some(effect) => Some(effect),
+            None => self.wanted.recv().await,
+        }
+    }
+
+    /// A command ended: what there is to say.
+    fn end_command(&self, text: String) {
+        self.screen.tell(FromSession::CommandEnded(text));
+    }
+
+    async fn carry_out(&mut self, effect: ScreenEffect) -> Result<(), CommandError> {
+        match effect {
+            ScreenEffect::Send(text) => {
+                let cancel = self.screen.arm();
+                let mut events = self.screen.events();
+                let (task, agent) = (vec![Part::Text(text)], &mut self.agent);
+                let finder = agent.finder();
+                let work = agent.run(task, &mut events, &cancel);
+                let more = Meanwhile::new(&self.screen, self.around, finder, &cancel);
+                more.until(work, &mut self.wanted, &mut self.later).await;
+                self.screen.disarm();
+                self.offer_lenient().await?;
+            }
+            ScreenEffect::Compact => {
+                let cancel = self.screen.arm();
+                let mut events = self.screen.events();
+                let finder = self.agent.finder();
+                let work = self.agent.compact(&mut events, &cancel);
+                let more = Meanwhile::new(&self.screen, self.around, finder, &cancel);
+                more.until(work, &mut self.wanted, &mut self.later).await;
+                self.screen.disarm();
+                self.end_command(String::new());
+            }
+            ScreenEffect::Clear => self.change_session(None).await?,
+            ScreenEffect::Resume => self.resume().await?,
+            ScreenEffect::Undo => self.undo().await?,
+            ScreenEffect::Complete(_) | ScreenEffect::Remember(_) => {
+                let cancel = CancellationToken::new();
+                Meanwhile::new(&self.screen, self.around, self.agent.finder(), &cancel)
+                    .take(effect);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Begins a session, or goes on with another one.
+    async fn change_session(&mut self, id: Option<&str>) -> Result<(), CommandError> {
+        let (approver, host) = (Arc::clone(&self.approver), Arc::clone(&self.host));
+        let arguments = &self.arguments.session;
+        let make = async || Ok(host);
+        let opened = open_named(id, arguments, self.around, approver, make).await?;
+        let state = state(&opened, id.is_some(), self.around).await?;
+        (self.agent, self.id) = (opened.agent, opened.id);
+        self.screen.tell(FromSession::Other(Box::new(state)));
+        Ok(())
+    }
+
+    /// Has the person choose. `None`: nothing.
+    async fn choose(&mut self, text: String, choices: Vec<String>) -> Option<usize> {
+        self.screen.tell(FromSession::Choose { text, choices });
+        loop {
+            match self.wanted.recv().await {
+                Some(ScreenEffect::Picked(picked)) => return picked,
+                Some(ScreenEffect::Leave) | None => {
+                    self.later.push_back(ScreenEffect::Leave);
+                    return None;
+                }
+                Some(effect) => self.later.push_back(effect),
+            }
+        }
+    }
+
+    async fn resume(&mut self) -> Result<(), CommandError> {
+        let store = SessionStore::new(self.around.folders);
+        let found = tokio::task::spawn_blocking(move || store.list(SESSIONS.0)).await;
+        let found = match found.map_err(|error| HostError::Config(error.to_string()))? {
+            Ok(found) => found,
+            Err(error) => return Err(failed(error, self.around).await),
+        };
+        let directory = self.around.directory.display().to_string();
+        let is_other = |session: &StoredSession| {
+            session.directory == directory && session.id != self.id && !session.title.is_empty()
+        };
+        let sessions: Vec<_> = found.into_iter().filter(is_other).take(SESSIONS.1).collect();
+        if sessions.is_empty() {
+            self.end_command("There is no other session in this directory.".to_owned());
+            return Ok(());
+        }
+        let choices = sessions.iter().map(|it| format!("{}  {}", it.id, it.title)).collect();
+        let text = "Go on with which session? Enter takes it, Esc none.".to_owned();
+        match self.choose(text, choices).await.and_then(|at| sessions.get(at)) {
+            Some(session) => self.change_session(Some(&session.id)).await,
+            None => {
+                self.end_command(String::new());
+                Ok(())
+            }
+        }
+    }
+
+    async fn undo(&mut self) -> Result<(), CommandError> {
+        let (config, folders) = (self.around.config.clone(), self.around.folders.clone());
+        let session = format!("agent {}", self.id);
+        let planned = {
+            let (config, folders) = (config.clone(), folders.clone());
+            tokio::task::spawn_blocking(move || undo::plan(&config, &folders, &session)).await
+        };
+        let planned = planned.map_err(|error| HostError::Config(error.to_string()))??;
+        let Some((about, text)) = planned else {
+            let told = "No call of this session changed files that can be put back.";
+            self.end_command(told.to_owned());
+            return Ok(());
+        };
+        let choices = vec!["No".to_owned(), "Yes".to_owned()];
+        if self.choose(text, choices).await != Some(1) {
+            self.end_command("Nothing was changed.".to_owned());
+            return Ok(());
+        }
+        let front_end = self.around.front_end;
+        let undone = tokio::task::spawn_blocking(move || {
+            undo::carry_out(&config, &folders, &about, front_end)
+        });
+        let told = undone.await.map_err(|error| HostError::Config(error.to_string()))??;
+        self.end_command(told);
+        Ok(())
+    }
+
+    /// Offers to let a model's JSON texts count as calls.
+    async fn offer_lenient(&mut self) -> Result<(), CommandError> {
+        let Some(model) = self.agent.wants_lenient().filter(|_| !self.is_offered) else {
+            return Ok(());
+        };
+        self.is_offered = true;
+        let text = format!(
+            "{} writes calls as JSON alone, as some models on a machine of one's own do.\n\
+             If they count, whatever such a call does beside reading needs your approval.\n\
+             Let them count from now on?",
+            neutral_line(&model)
+        );
+        if self.choose(text, vec!["No".to_owned(), "Yes".to_owned()]).await == Some(1) {
+            let told = write_lenient(model, self.around).await?;
+            self.agent.be_lenient();
+            self.screen.events().event(RunEvent::Notice { text: told });
+        }
+        Ok(())
+    }
+}
+
+/// What goes on beside a task.
+struct Meanwhile<'a> {
+    screen: &'a ScreenHandle,
+    around: &'a Surroundings<'a>,
+    finder: FileFinder,
+    cancel: &'a CancellationToken,
+}
+
+impl<'a> Meanwhile<'a> {
+    fn new(
+        screen: &'a ScreenHandle,
+        around: &'a Surroundings<'a>,
+        finder: FileFinder,
+        cancel: &'a CancellationToken,
+    ) -> Self {
+        Self { screen, around, finder, cancel }
+    }
+
+    /// Carries out what can be done at once until some work is done; the rest comes later.
+    async fn until<T>(
+        &self,
+        work: impl Future<Output = T>,
+        wanted: &mut UnboundedReceiver<ScreenEffect>,
+        later: &mut VecDeque<ScreenEffect>,
+    ) {
+        let mut work = pin!(work);
+        loop {
+            let first = poll_fn(|context| match work.as_mut().poll(context) {
+                Poll::Ready(done) => Poll::Ready(First::Done(done)),
+                Poll::Pending => wanted.poll_recv(context).map(First::Wanted),
+            });
+            match first.await {
+                First::Done(_) => return,
+                First::Wanted(Some(
+                    effect @ (ScreenEffect::Complete(_) | ScreenEffect::Remember(_)),
+                )) => {
+                    self.take(effect);
+                }
+                First::Wanted(Some(ScreenEffect::Leave) | None) => {
+                    self.cancel.cancel();
+                    later.push_back(ScreenEffect::Leave);
+                    drop(work.await);
+                    return;
+                }
+                First::Wanted(Some(effect)) => later.push_back(effect),
+            }
+        }
+    }
+
+    fn take(&self, effect: ScreenEffect) {
+        match effect {
+            ScreenEffect::Complete(wanted) => {
+                let (finder, paths) = (self.finder.clone(), self.screen.paths());
+                tokio::spawn(async move {
+                    let found = finder.find(&wanted).await;
+                    paths.offer(wanted, found);
+                });
+            }
+            ScreenEffect::Remember(message) => {
+                let (folders, directory) =
+                    (self.around.folders.clone(), self.around.directory.to_owned());
+                tokio::task::spawn_blocking(move || {
+                    if let Err(error) = history::add(&folders, &directory, message) {
+                        tracing::warn!("the message isn't kept for later chats: {error}");
+                    }
+                });
+            }
+            _ => {}
+        }
+    }
+}

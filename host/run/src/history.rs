@@ -1,0 +1,91 @@
+//! The messages of earlier chats, for each directory.
+
+use std::path::Path;
+
+use berth_core::HostError;
+use berth_core::config::Folders;
+use berth_core::state;
+use serde::{Deserialize, Serialize};
+
+/// The file in the folder of sessions' data.
+const FILE: &str = "history.json";
+
+/// Directories that are remembered, messages of each, and bytes of a message.
+const MAX: (usize, usize, usize) = (50, 200, 4096);
+
+#[derive(Default, Serialize, Deserialize)]
+struct History {
+    /// The directory that was used last is the last one.
+    directories: Vec<DirectoryHistory>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct DirectoryHistory {
+    directory: String,
+    messages: Vec<String>,
+}
+
+/// The messages of a directory, the last one last. Blocks.
+///
+/// # Errors
+///
+/// The file is damaged, or others can write to it.
+pub(crate) fn read(folders: &Folders, directory: &Path) -> Result<Vec<String>, HostError> {
+    let history: History = state::read(&folders.data.join("chat"), FILE)?;
+    let directory = directory.display().to_string();
+    let here = history.directories.into_iter().find(|known| known.directory == directory);
+    Ok(here.map(|here| here.messages).unwrap_or_default())
+}
+
+/// Adds a message. A long one isn't kept. Blocks.
+///
+/// # Errors
+///
+/// The file can't be changed.
+pub(crate) fn add(folders: &Folders, directory: &Path, message: String) -> Result<(), HostError> {
+    if message.len() > MAX.2 {
+        return Ok(());
+    }
+    let directory = directory.display().to_string();
+    state::update_lightly(&folders.data.join("chat"), FILE, |history: &mut History| {
+        let known = history.directories.iter().position(|known| known.directory == directory);
+        let mut here = match known {
+            Some(at) => history.directories.remove(at),
+            None => DirectoryHistory { directory, messages: Vec::new() },
+        };
+        here.messages.push(message);
+        let old = here.messages.len().saturating_sub(MAX.1);
+        here.messages.drain(..old);
+        history.directories.push(here);
+        let old = history.directories.len().saturating_sub(MAX.0);
+        history.directories.drain(..old);
+        Ok(())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn history_is_bounded_and_each_directory_has_its_own() {
+        let folder = tempfile::tempdir().unwrap();
+        let folders = Folders {
+            config: folder.path().join("config"),
+            data: folder.path().join("data"),
+            cache: folder.path().join("cache"),
+        };
+        let here = Path::new("/here");
+        for number in 0..210 {
+            add(&folders, here, format!("{number}")).unwrap();
+        }
+        add(&folders, here, "x".repeat(5000)).unwrap();
+        for number in 0..49 {
+            add(&folders, Path::new(&format!("/{number}")), "other".to_owned()).unwrap();
+        }
+        let messages = read(&folders, here).unwrap();
+        assert_eq!((messages.len(), messages.last().map(String::as_str)), (200, Some("209")));
+        add(&folders, Path::new("/more"), "other".to_owned()).unwrap();
+        assert!(read(&folders, here).unwrap().is_empty(), "the oldest directory is forgotten");
+    }
+}

@@ -1,0 +1,72 @@
+//! What the word before the cursor may become.
+
+use berth_core::text::neutral_line;
+
+/// The commands, each with what it does.
+pub(crate) const COMMANDS: [(&str, &str); 9] = [
+    ("/help", "what the keys and commands do"),
+    ("/compact", "summarise the older part of the conversation"),
+    ("/clear", "begin a new session"),
+    ("/resume", "go on with an earlier session of this directory"),
+    ("/status", "the model, its limits, and the rules in force"),
+    ("/tools", "the tools that the model is offered"),
+    ("/undo", "undo what the last call changed in files"),
+    ("/transcript", "show the conversation on the normal screen"),
+    ("/exit", "end the chat"),
+];
+
+/// Offers that are shown.
+pub(crate) const SHOWN: usize = 8;
+
+/// Offers for a word.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Popup {
+    /// The word that they are for.
+    pub(crate) word: String,
+    /// Each text with its meaning.
+    pub(crate) offers: Vec<(String, String)>,
+    pub(crate) chosen: usize,
+}
+
+/// The word before the cursor that can be completed: a command at the begin, or a path after `@`.
+pub(crate) fn word(before: &str) -> Option<&str> {
+    if before.starts_with('/') && !before.contains(char::is_whitespace) {
+        return Some(before);
+    }
+    let from = before.rfind(char::is_whitespace).map_or(0, |at| at + 1);
+    let word = before.get(from..)?;
+    word.starts_with('@').then_some(word)
+}
+
+/// The offers of a command's beginning.
+pub(crate) fn commands(word: &str) -> Popup {
+    let fits = COMMANDS.iter().filter(|(name, _)| name.starts_with(word) && *name != word);
+    let offers = fits.map(|(name, meaning)| ((*name).to_owned(), (*meaning).to_owned())).collect();
+    Popup { word: word.to_owned(), offers, chosen: 0 }
+}
+
+/// The offers of a path's beginning.
+pub(crate) fn paths(word: &str, paths: &[String]) -> Popup {
+    let offer = |path: &String| {
+        let shown = neutral_line(path);
+        // A name that would change when it is shown can't be typed either.
+        (shown == *path && !path.contains(char::is_whitespace))
+            .then(|| (format!("@{path}"), String::new()))
+    };
+    let offers = paths.iter().filter_map(offer).filter(|(text, _)| text != word).collect();
+    Popup { word: word.to_owned(), offers, chosen: 0 }
+}
+
+impl Popup {
+    pub(crate) fn is_open(&self) -> bool {
+        !self.offers.is_empty()
+    }
+
+    pub(crate) fn step(&mut self, by: isize) {
+        let count = self.offers.len().max(1);
+        self.chosen = match by < 0 {
+            true => (self.chosen + count - 1) % count,
+            false => (self.chosen + 1) % count,
+        };
+    }
+}

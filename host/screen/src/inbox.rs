@@ -1,0 +1,261 @@
+//! What comes to the screen from other threads.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+use berth_agent::{RunEvent, RunEvents};
+use berth_core::{Approver, BoxFuture, Inquiry, InquiryAnswer, Question, Questions, Reply};
+use berth_terminal::approval;
+use ratatui::crossterm::event::Event;
+use tokio::sync::oneshot;
+
+use crate::state::ScreenState;
+
+/// Bytes of text parts that become one.
+const MAX_PART: usize = 64 * 1024;
+
+/// Events, and bytes of their text, that are folded before keys are looked at again.
+const MAX_AT_ONCE: (usize, usize) = (64, 2 * MAX_PART);
+
+/// Lines of the log that wait. Of more, the first ones count.
+const MAX_LOG: usize = 100;
+
+/// What a session says to its screen, besides events.
+#[derive(Debug)]
+pub enum FromSession {
+    /// A command of the person is done, with what there is to say.
+    CommandEnded(String),
+    /// The same, and this is the state of another session.
+    Other(Box<ScreenState>),
+    /// The person is asked to choose. [`crate::ScreenEffect::Picked`] is the answer.
+    Choose {
+        /// The question.
+        text: String,
+        /// The choices. Enter alone takes the first one.
+        choices: Vec<String>,
+    },
+    /// The paths that begin so.
+    Paths(String, Vec<String>),
+    /// The chat ends.
+    End,
+}
+
+/// Something that came.
+#[derive(Debug)]
+pub(crate) enum Came {
+    Terminal(Event),
+    Session(RunEvent),
+    Told(FromSession),
+    Log(String),
+    /// The process was asked to end.
+    Signal,
+    /// The terminal is gone.
+    Gone,
+}
+
+#[derive(Default)]
+struct Waiting {
+    keys: VecDeque<Event>,
+    session: VecDeque<Came>,
+    log: VecDeque<String>,
+    has_signal: bool,
+    is_gone: bool,
+}
+
+/// Where it waits.
+#[derive(Default)]
+pub(crate) struct Inbox {
+    waiting: Mutex<Waiting>,
+    more: Condvar,
+}
+
+impl Inbox {
+    fn change(&self, change: impl FnOnce(&mut Waiting)) {
+        change(&mut self.waiting.lock().unwrap_or_else(PoisonError::into_inner));
+        self.more.notify_one();
+    }
+
+    pub(crate) fn terminal(&self, event: Event) {
+        self.change(|waiting| waiting.keys.push_back(event));
+    }
+
+    pub(crate) fn tell(&self, told: FromSession) {
+        self.change(|waiting| waiting.session.push_back(Came::Told(told)));
+    }
+
+    pub(crate) fn signal(&self) {
+        self.change(|waiting| waiting.has_signal = true);
+    }
+
+    pub(crate) fn lose_terminal(&self) {
+        self.change(|waiting| waiting.is_gone = true);
+    }
+
+    pub(crate) fn log(&self, line: String) {
+        self.change(|waiting| {
+            if waiting.log.len() < MAX_LOG {
+                waiting.log.push_back(line);
+            }
+        });
+    }
+
+    fn event(&self, event: RunEvent) {
+        self.change(|waiting| match (waiting.session.back_mut(), event) {
+            // A stream that comes faster than it is shown is a few large parts.
+            (
+                Some(Came::Session(RunEvent::TextPart { text })),
+                RunEvent::TextPart { text: more },
+            )
+            | (
+                Some(Came::Session(RunEvent::ThinkingPart { text })),
+                RunEvent::ThinkingPart { text: more },
+            ) if text.len() < MAX_PART => text.push_str(&more),
+            (_, event) => waiting.session.push_back(Came::Session(event)),
+        });
+    }
+
+    /// What has come: keys first, and not too much at once. Waits for something, until `limit`.
+    pub(crate) fn take(&self, limit: Option<Duration>) -> Vec<Came> {
+        let is_empty = |waiting: &mut Waiting| {
+            waiting.keys.is_empty()
+                && waiting.session.is_empty()
+                && waiting.log.is_empty()
+                && !waiting.has_signal
+                && !waiting.is_gone
+        };
+        let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = match limit {
+            None => self.more.wait_while(waiting, is_empty).unwrap_or_else(PoisonError::into_inner),
+            Some(limit) => {
+                let waited = self.more.wait_timeout_while(waiting, limit, is_empty);
+                waited.unwrap_or_else(PoisonError::into_inner).0
+            }
+        };
+        let mut came = Vec::new();
+        if std::mem::take(&mut waiting.has_signal) {
+            came.push(Came::Signal);
+        }
+        if std::mem::take(&mut waiting.is_gone) {
+            came.push(Came::Gone);
+        }
+        came.extend(waiting.keys.drain(..).map(Came::Terminal));
+        came.extend(waiting.log.drain(..).map(Came::Log));
+        let mut bytes = 0;
+        for _ in 0..MAX_AT_ONCE.0 {
+            let Some(next) = waiting.session.pop_front() else { break };
+            if let Came::Session(RunEvent::TextPart { text } | RunEvent::ThinkingPart { text }) =
+                &next
+            {
+                bytes += text.len();
+            }
+            came.push(next);
+            if bytes >= MAX_AT_ONCE.1 {
+                break;
+            }
+        }
+        came
+    }
+}
+
+/// Passes a session's events to the screen.
+#[derive(Clone)]
+pub struct SessionEvents(pub(crate) Arc<Inbox>);
+
+impl RunEvents for SessionEvents {
+    fn event(&mut self, event: RunEvent) {
+        self.0.event(event);
+    }
+}
+
+/// Passes paths to the screen.
+pub struct FoundPaths(pub(crate) Arc<Inbox>);
+
+impl FoundPaths {
+    /// Offers the paths that go on from what was wanted.
+    pub fn offer(&self, wanted: String, paths: Vec<String>) {
+        self.0.tell(FromSession::Paths(wanted, paths));
+    }
+}
+
+/// Questions that wait for what the person says on the screen.
+#[derive(Default)]
+pub(crate) struct Desk(Mutex<Asked>);
+
+#[derive(Default)]
+struct Asked {
+    questions: Vec<(String, oneshot::Sender<Reply>)>,
+    /// They have no ID: those with the same text get each other's answer.
+    inquiries: Vec<(String, oneshot::Sender<InquiryAnswer>)>,
+}
+
+impl Desk {
+    pub(crate) fn reply(&self, id: &str, reply: Reply) {
+        let mut asked = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(at) = asked.questions.iter().position(|(known, _)| known == id) {
+            // Nobody may wait for it any more.
+            let _ = asked.questions.remove(at).1.send(reply);
+        }
+    }
+
+    pub(crate) fn inform(&self, text: &str, answer: InquiryAnswer) {
+        let mut asked = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        asked.inquiries.retain(|(_, waiting)| !waiting.is_closed());
+        if let Some(at) = asked.inquiries.iter().position(|(known, _)| known == text) {
+            let _ = asked.inquiries.remove(at).1.send(answer);
+        }
+    }
+}
+
+/// Asks the person on the screen.
+pub struct ScreenApprover {
+    pub(crate) desk: Arc<Desk>,
+    questions: Questions,
+}
+
+impl ScreenApprover {
+    /// One that asks on the screen which is [opened](crate::Screen::open) with it.
+    pub fn new(questions: Questions) -> Self {
+        Self { desk: Arc::default(), questions }
+    }
+}
+
+impl Approver for ScreenApprover {
+    fn ask(&self, question: Question) -> BoxFuture<'_, Reply> {
+        let (answer, answered) = oneshot::channel();
+        {
+            let mut asked = self.desk.0.lock().unwrap_or_else(PoisonError::into_inner);
+            asked.questions.retain(|(_, waiting)| !waiting.is_closed());
+            asked.questions.push((question.id.to_string(), answer));
+        }
+        Box::pin(async move {
+            let (questions, asked) = (self.questions.clone(), question.clone());
+            let before = move || approval::before_asking(&questions, &asked);
+            match tokio::task::spawn_blocking(before).await {
+                Ok(None) => {}
+                Ok(Some(reply)) => return reply,
+                Err(error) => return Reply::Unasked(format!("asking failed: {error}")),
+            }
+            let Ok(reply) = answered.await else {
+                return Reply::Unasked("the screen is gone".to_owned());
+            };
+            let questions = self.questions.clone();
+            let withdraw = move || approval::withdraw(&questions, &question);
+            let _ = tokio::task::spawn_blocking(withdraw).await;
+            reply
+        })
+    }
+
+    fn inquire(&self, inquiry: Inquiry) -> BoxFuture<'_, InquiryAnswer> {
+        let (answer, answered) = oneshot::channel();
+        {
+            let mut asked = self.desk.0.lock().unwrap_or_else(PoisonError::into_inner);
+            asked.inquiries.retain(|(_, waiting)| !waiting.is_closed());
+            asked.inquiries.push((inquiry.to_text(), answer));
+        }
+        Box::pin(async move {
+            let gone = || InquiryAnswer::Unanswered("the screen is gone".to_owned());
+            answered.await.unwrap_or_else(|_| gone())
+        })
+    }
+}

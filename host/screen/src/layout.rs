@@ -1,0 +1,180 @@
+//! From texts to lines of a width.
+
+use ratatui::style::Style;
+use ratatui::text::{Line, Span};
+use unicode_segmentation::UnicodeSegmentation;
+use unicode_width::UnicodeWidthStr;
+
+/// Columns to the next stop of a tab.
+const TAB: usize = 4;
+
+/// A text of one look, without line ends.
+pub(crate) type Piece = (String, Style);
+
+/// Where lines are broken.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Breaks {
+    /// Between words.
+    Words,
+    /// Anywhere: every space counts.
+    Anywhere,
+}
+
+/// The columns that a text takes.
+pub(crate) fn columns(text: &str) -> usize {
+    text.graphemes(true).map(UnicodeWidthStr::width).sum()
+}
+
+/// Collects characters to lines.
+struct Breaker<'a> {
+    lines: Vec<Line<'static>>,
+    spans: Vec<(String, Style)>,
+    column: usize,
+    /// Where the line may be broken: spans, bytes of the last of them, and columns.
+    gap: Option<(usize, usize, usize)>,
+    width: usize,
+    rest: &'a Piece,
+    /// Bytes of the prefix in the first span.
+    has_text: bool,
+}
+
+/// Breaks pieces to lines of a width. `first` begins the first line, `rest` each other one.
+pub(crate) fn wrap(
+    pieces: &[Piece],
+    width: usize,
+    first: &Piece,
+    rest: &Piece,
+    breaks: Breaks,
+) -> Vec<Line<'static>> {
+    let mut breaker = Breaker {
+        lines: Vec::new(),
+        spans: vec![first.clone()],
+        column: columns(&first.0),
+        gap: None,
+        width: width.max(columns(&first.0).max(columns(&rest.0)) + 2),
+        rest,
+        has_text: false,
+    };
+    for (text, style) in pieces {
+        for grapheme in text.graphemes(true) {
+            breaker.push(grapheme, *style, breaks);
+        }
+    }
+    breaker.end_line();
+    breaker.lines
+}
+
+impl Breaker<'_> {
+    fn push(&mut self, grapheme: &str, style: Style, breaks: Breaks) {
+        if grapheme == "\n" || grapheme == "\r\n" {
+            self.end_line();
+            self.begin_line();
+            return;
+        }
+        let spaces;
+        let (text, wide) = match grapheme {
+            "\t" => {
+                spaces = " ".repeat(TAB - self.column % TAB);
+                (spaces.as_str(), spaces.len())
+            }
+            grapheme => (grapheme, grapheme.width()),
+        };
+        if self.column + wide > self.width {
+            if text.trim().is_empty() && breaks == Breaks::Words {
+                // It stands for the line end.
+                self.end_line();
+                self.begin_line();
+                return;
+            }
+            self.break_line();
+        }
+        // The first one is the prefix.
+        let is_prefix = self.spans.len() <= 1;
+        match self.spans.last_mut() {
+            Some((last, known)) if *known == style && !is_prefix => last.push_str(text),
+            _ => self.spans.push((text.to_owned(), style)),
+        }
+        self.column += wide;
+        self.has_text = true;
+        if text == " " && breaks == Breaks::Words {
+            let bytes = self.spans.last().map_or(0, |(last, _)| last.len());
+            self.gap = Some((self.spans.len(), bytes, self.column));
+        }
+    }
+
+    /// Ends the line at its last gap, and begins the next one with what follows that.
+    fn break_line(&mut self) {
+        let Some((spans, bytes, _)) = self.gap.take() else {
+            self.end_line();
+            self.begin_line();
+            return;
+        };
+        let mut moved = self.spans.split_off(spans);
+        if let Some((last, style)) = self.spans.last_mut() {
+            let tail = last.split_off(bytes);
+            if !tail.is_empty() {
+                moved.insert(0, (tail, *style));
+            }
+        }
+        self.end_line();
+        self.begin_line();
+        self.column += moved.iter().map(|(text, _)| columns(text)).sum::<usize>();
+        self.spans.extend(moved);
+        self.has_text = true;
+    }
+
+    fn end_line(&mut self) {
+        let spans = std::mem::take(&mut self.spans).into_iter();
+        let spans = spans.filter(|(text, _)| !text.is_empty());
+        self.lines.push(Line::from_iter(spans.map(|(text, style)| Span::styled(text, style))));
+        (self.gap, self.has_text) = (None, false);
+    }
+
+    fn begin_line(&mut self) {
+        self.spans.push(self.rest.clone());
+        self.column = columns(&self.rest.0);
+    }
+}
+
+/// A text of one look, which keeps its line ends.
+pub(crate) fn text(
+    text: &str,
+    style: Style,
+    width: usize,
+    indent: &str,
+    breaks: Breaks,
+) -> Vec<Line<'static>> {
+    let prefix = (indent.to_owned(), style);
+    let line = |line: &str| wrap(&[(line.to_owned(), style)], width, &prefix, &prefix, breaks);
+    text.lines().flat_map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(text: &str, width: usize, breaks: Breaks) -> Vec<String> {
+        let none = (String::new(), Style::new());
+        let hang = ("  ".to_owned(), Style::new());
+        let lines = wrap(&[(text.to_owned(), Style::new())], width, &none, &hang, breaks);
+        lines.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn lines_are_broken_between_words_and_long_words_anywhere() {
+        assert_eq!(shown("one two three", 8, Breaks::Words), ["one two ", "  three"]);
+        assert_eq!(shown("abcdefghij", 6, Breaks::Words), ["abcdef", "  ghij"]);
+        assert_eq!(shown("a  b c", 4, Breaks::Anywhere), ["a  b", "   c"]);
+        assert_eq!(shown("a\tb", 10, Breaks::Anywhere), ["a   b"]);
+        assert_eq!(shown("a\nb", 10, Breaks::Words), ["a", "  b"]);
+    }
+
+    #[test]
+    fn wide_and_combined_characters_take_their_columns() {
+        assert_eq!(columns("字e\u{301}👩\u{200d}💻"), 5);
+        assert_eq!(shown("字字字字", 6, Breaks::Anywhere), ["字字字", "  字"]);
+        for line in shown(&"👩\u{200d}💻e\u{301}字 ".repeat(20), 11, Breaks::Words) {
+            assert!(columns(line.trim_end()) <= 11, "{line}");
+        }
+    }
+}

@@ -1,0 +1,31 @@
+//! The full screen of `berth chat`: what happens in a session, and what the person types, as a
+//! picture.
+//!
+//! [`ScreenState`] is a fold of the session's events and of the person's input, and knows nothing else.
+//! A [`Screen`] draws it, and turns what the person wants into [`ScreenEffect`]s.
+
+mod call;
+mod complete;
+mod editor;
+mod effect;
+mod inbox;
+mod keys;
+mod layout;
+mod markdown;
+mod question;
+mod screen;
+mod state;
+mod terminal;
+#[cfg(test)]
+mod tests;
+mod theme;
+mod transcript;
+mod view;
+
+pub use editor::MAX_MESSAGE;
+pub use effect::ScreenEffect;
+pub use inbox::{FoundPaths, FromSession, ScreenApprover, SessionEvents};
+pub use screen::{Screen, ScreenHandle};
+pub use state::{About, ScreenState};
+pub use terminal::{fits, restore};
+pub use theme::Theme;

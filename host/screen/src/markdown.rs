@@ -1,0 +1,363 @@
+//! Markdown, as a terminal shows it.
+
+use pulldown_cmark::{CodeBlockKind, Event, Options, Parser, Tag, TagEnd};
+use ratatui::style::Style;
+use ratatui::text::Line;
+
+use crate::layout::{Breaks, Piece, columns, wrap};
+use crate::theme::{Role, Theme};
+
+/// Levels of lists and quotes that are indented. Deeper ones would leave no room for the text.
+const MAX_DEPTH: usize = 6;
+
+/// Columns of a table.
+const MAX_CELLS: usize = 12;
+
+/// The lines of a text. `fence`: the line that began a block of code before the text and that
+/// didn't end yet. Its text is neutral.
+pub(crate) fn lines(
+    text: &str,
+    fence: Option<&str>,
+    width: usize,
+    theme: Theme,
+) -> Vec<Line<'static>> {
+    let whole = fence.map(|fence| format!("{fence}\n{text}"));
+    let text = whole.as_deref().unwrap_or(text);
+    let mut renderer = Renderer::new(width, theme);
+    let options =
+        Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH | Options::ENABLE_TASKLISTS;
+    for event in Parser::new_ext(text, options) {
+        renderer.event(event);
+    }
+    renderer.flush();
+    renderer.lines
+}
+
+struct Renderer {
+    lines: Vec<Line<'static>>,
+    pieces: Vec<Piece>,
+    styles: Vec<Style>,
+    /// Each list with the number of its next item. `None`: without numbers.
+    lists: Vec<Option<u64>>,
+    /// What begins the item's first line.
+    marker: Option<String>,
+    quotes: usize,
+    link: Option<String>,
+    is_code: bool,
+    /// The rows of a table, each with the texts of its cells.
+    table: Vec<Vec<String>>,
+    is_table: bool,
+    /// Whether the next block is set apart from what is above.
+    needs_gap: bool,
+    width: usize,
+    theme: Theme,
+}
+
+impl Renderer {
+    fn new(width: usize, theme: Theme) -> Self {
+        Self {
+            lines: Vec::new(),
+            pieces: Vec::new(),
+            styles: vec![theme.style(Role::Plain)],
+            lists: Vec::new(),
+            marker: None,
+            quotes: 0,
+            link: None,
+            is_code: false,
+            table: Vec::new(),
+            is_table: false,
+            needs_gap: false,
+            width,
+            theme,
+        }
+    }
+
+    fn style(&self) -> Style {
+        self.styles.last().copied().unwrap_or_default()
+    }
+
+    fn push_style(&mut self, role: Role) {
+        let style = self.style().patch(self.theme.style(role));
+        self.styles.push(style);
+    }
+
+    fn pop_style(&mut self) {
+        if self.styles.len() > 1 {
+            self.styles.pop();
+        }
+    }
+
+    fn text(&mut self, text: &str, style: Style) {
+        match (self.is_table, self.table.last_mut().and_then(|row| row.last_mut())) {
+            (true, Some(cell)) => cell.push_str(text),
+            _ => self.pieces.push((text.to_owned(), style)),
+        }
+    }
+
+    fn event(&mut self, event: Event<'_>) {
+        match event {
+            Event::Start(tag) => self.start(tag),
+            Event::End(tag) => self.end(tag),
+            Event::Text(text) => self.text(&text, self.style()),
+            Event::Code(code) => {
+                let style = self.style().patch(self.theme.style(Role::Code));
+                self.text(&code, style);
+            }
+            // It isn't a browser: what the model wrote is shown.
+            Event::Html(html) | Event::InlineHtml(html) => self.text(&html, self.style()),
+            Event::SoftBreak => self.text(" ", self.style()),
+            Event::HardBreak => self.text("\n", self.style()),
+            Event::Rule => {
+                self.begin_block();
+                self.pieces.push(("─".repeat(self.width.min(40)), self.theme.style(Role::Faint)));
+                self.end_block();
+            }
+            Event::TaskListMarker(is_done) => {
+                self.text(if is_done { "[x] " } else { "[ ] " }, self.style());
+            }
+            Event::FootnoteReference(name) => self.text(&format!("[{name}]"), self.style()),
+            Event::InlineMath(text) | Event::DisplayMath(text) => self.text(&text, self.style()),
+        }
+    }
+
+    fn start(&mut self, tag: Tag<'_>) {
+        match tag {
+            Tag::Paragraph | Tag::HtmlBlock => self.begin_block(),
+            Tag::Heading { level, .. } => {
+                self.begin_block();
+                self.push_style(Role::Strong);
+                let marks = "#".repeat(level as usize);
+                self.text(&format!("{marks} "), self.style());
+            }
+            Tag::BlockQuote(_) => {
+                self.flush();
+                self.quotes += 1;
+            }
+            Tag::CodeBlock(kind) => {
+                self.begin_block();
+                self.is_code = true;
+                if let CodeBlockKind::Fenced(language) = kind
+                    && !language.is_empty()
+                {
+                    self.pieces.push((language.to_string(), self.theme.style(Role::Faint)));
+                    self.flush();
+                }
+                self.push_style(Role::Code);
+            }
+            Tag::List(first) => {
+                self.flush();
+                if self.lists.is_empty() {
+                    self.gap();
+                }
+                self.lists.push(first);
+            }
+            Tag::Item => {
+                self.flush();
+                let marker = match self.lists.last_mut() {
+                    Some(Some(number)) => {
+                        let marker = format!("{number}. ");
+                        *number = number.saturating_add(1);
+                        marker
+                    }
+                    _ => "• ".to_owned(),
+                };
+                self.marker = Some(marker);
+                self.needs_gap = false;
+            }
+            Tag::Table(_) => {
+                self.begin_block();
+                (self.is_table, self.table) = (true, Vec::new());
+            }
+            Tag::TableHead | Tag::TableRow => self.table.push(Vec::new()),
+            Tag::TableCell => {
+                if let Some(row) = self.table.last_mut() {
+                    row.push(String::new());
+                }
+            }
+            Tag::Emphasis => self.push_style(Role::Emphasis),
+            Tag::Strong => self.push_style(Role::Strong),
+            Tag::Strikethrough => self.push_style(Role::Struck),
+            Tag::Link { dest_url, .. } => {
+                self.link = Some(dest_url.to_string());
+                self.push_style(Role::Link);
+            }
+            Tag::Image { dest_url, .. } => {
+                self.link = Some(dest_url.to_string());
+                self.push_style(Role::Link);
+                self.text("image: ", self.style());
+            }
+            _ => {}
+        }
+    }
+
+    fn end(&mut self, tag: TagEnd) {
+        match tag {
+            TagEnd::Paragraph | TagEnd::HtmlBlock => self.end_block(),
+            TagEnd::Heading(_) => {
+                self.pop_style();
+                self.end_block();
+            }
+            TagEnd::BlockQuote(_) => {
+                self.flush();
+                self.quotes = self.quotes.saturating_sub(1);
+                self.needs_gap = true;
+            }
+            TagEnd::CodeBlock => {
+                self.end_block();
+                self.pop_style();
+                self.is_code = false;
+            }
+            TagEnd::List(_) => {
+                self.flush();
+                self.lists.pop();
+                self.needs_gap = self.lists.is_empty();
+            }
+            TagEnd::Item => {
+                self.flush();
+                // An item without a text has its mark all the same.
+                if self.marker.is_some() {
+                    self.pieces.push((String::new(), self.style()));
+                    self.flush();
+                }
+                self.needs_gap = false;
+            }
+            TagEnd::Table => {
+                self.is_table = false;
+                self.put_table();
+                self.needs_gap = true;
+            }
+            TagEnd::Emphasis | TagEnd::Strong | TagEnd::Strikethrough => self.pop_style(),
+            TagEnd::Link | TagEnd::Image => {
+                self.pop_style();
+                // Where a link leads is seen before anyone follows it.
+                let target = self.link.take().unwrap_or_default();
+                let is_shown = self.pieces.last().is_some_and(|(text, _)| *text == target);
+                if !is_shown && !target.is_empty() {
+                    self.text(&format!(" <{target}>"), self.theme.style(Role::Faint));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn gap(&mut self) {
+        if self.needs_gap && !self.lines.is_empty() {
+            self.lines.push(Line::default());
+        }
+        self.needs_gap = false;
+    }
+
+    fn begin_block(&mut self) {
+        self.flush();
+        self.gap();
+    }
+
+    fn end_block(&mut self) {
+        self.flush();
+        self.needs_gap = true;
+    }
+
+    /// Puts what was collected into lines.
+    fn flush(&mut self) {
+        if self.pieces.is_empty() {
+            return;
+        }
+        let faint = self.theme.style(Role::Faint);
+        let quotes = "│ ".repeat(self.quotes.min(MAX_DEPTH));
+        let depth = self.lists.len().saturating_sub(1).min(MAX_DEPTH);
+        let mut indent = "  ".repeat(depth);
+        let marker = self.marker.take();
+        let mut first = format!("{quotes}{indent}");
+        match (&marker, self.lists.is_empty()) {
+            (Some(marker), _) => {
+                first.push_str(marker);
+                indent.push_str(&" ".repeat(columns(marker)));
+            }
+            (None, false) => {
+                indent.push_str("  ");
+                first.push_str("  ");
+            }
+            (None, true) => {}
+        }
+        let rest = format!("{quotes}{indent}");
+        let (mut pieces, breaks) = (std::mem::take(&mut self.pieces), Breaks::Words);
+        let breaks = match self.is_code {
+            true => {
+                if let Some((last, _)) = pieces.last_mut()
+                    && last.ends_with('\n')
+                {
+                    last.pop();
+                }
+                Breaks::Anywhere
+            }
+            false => breaks,
+        };
+        let bar = if self.is_code { "  " } else { "" };
+        let first = (format!("{first}{bar}"), faint);
+        let rest = (format!("{rest}{bar}"), faint);
+        self.lines.extend(wrap(&pieces, self.width, &first, &rest, breaks));
+    }
+
+    /// The table with its columns one below the other, or, if it has no room, row by row.
+    fn put_table(&mut self) {
+        let table = std::mem::take(&mut self.table);
+        let cells = table.iter().map(Vec::len).max().unwrap_or_default().min(MAX_CELLS);
+        let wide = |at: usize| {
+            table.iter().filter_map(|row| row.get(at)).map(|cell| columns(cell)).max().unwrap_or(0)
+        };
+        let widths: Vec<usize> = (0..cells).map(wide).collect();
+        let fits = widths.iter().sum::<usize>() + 3 * cells <= self.width;
+        let (plain, strong) = (self.theme.style(Role::Plain), self.theme.style(Role::Strong));
+        let faint = self.theme.style(Role::Faint);
+        for (number, row) in table.iter().enumerate() {
+            let style = if number == 0 { strong } else { plain };
+            let mut pieces = Vec::new();
+            for (at, cell) in row.iter().take(cells).enumerate() {
+                if at > 0 {
+                    pieces.push((" │ ".to_owned(), faint));
+                }
+                let room = if fits { widths[at].saturating_sub(columns(cell)) } else { 0 };
+                pieces.push((format!("{cell}{}", " ".repeat(room)), style));
+            }
+            let none = (String::new(), plain);
+            self.lines.extend(wrap(&pieces, self.width, &none, &none, Breaks::Words));
+            if number == 0 && fits {
+                let rule: Vec<String> = widths.iter().map(|wide| "─".repeat(*wide)).collect();
+                let rule = (rule.join("─┼─"), faint);
+                self.lines.extend(wrap(&[rule], self.width, &none, &none, Breaks::Anywhere));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(text: &str, width: usize) -> String {
+        let lines = lines(text, None, width, Theme::new(true));
+        lines.iter().map(|line| format!("{}\n", line.to_string().trim_end())).collect()
+    }
+
+    #[test]
+    fn markdown_is_shown_as_text_with_its_structure() {
+        let text = "# Title\n\nSome *soft* and **strong** `code`, [a link](https://a.example/x).\n\n\
+                    - one\n- two\n  1. inner\n  2. more\n\n> said\n> twice\n\n```rust\nfn a() {\n    1\n}\n```\n\n\
+                    | a | bb |\n|---|---|\n| 1 | 2 |\n\n---\nend";
+        insta::assert_snapshot!(shown(text, 60));
+    }
+
+    #[test]
+    fn code_that_began_earlier_goes_on_as_code() {
+        let lines = lines("a *b*\n```\nc", Some("```"), 40, Theme::new(false));
+        let shown: Vec<String> = lines.iter().map(ToString::to_string).collect();
+        assert_eq!(shown, ["  a *b*", "", "c"]);
+    }
+
+    #[test]
+    fn nesting_without_end_leaves_room() {
+        let text: String = (0..200).map(|depth| format!("{}- x\n", "  ".repeat(depth))).collect();
+        assert!(shown(&text, 40).lines().all(|line| columns(line) <= 40));
+        assert!(shown(&format!("{}x", "> ".repeat(500)), 40).lines().all(|it| columns(it) <= 40));
+    }
+}

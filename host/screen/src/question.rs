@@ -1,0 +1,279 @@
+//! Questions that wait for the person, the first one on the screen.
+
+use std::time::Duration;
+
+use berth_core::text::{neutral, neutral_line};
+use berth_core::{InquiryAnswer, Reply, Scope};
+use berth_terminal::inquiry::{FormField, form_fields};
+use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use ratatui::text::Line;
+use serde_json::{Map, Value};
+
+use crate::editor::Editor;
+use crate::layout::{Breaks, wrap};
+use crate::theme::{Role, Theme};
+
+/// Time without a key after which a key is an answer. What is typed before was meant for something
+/// else.
+pub(crate) const QUIET: Duration = Duration::from_millis(500);
+
+/// Who answers.
+const BY: &str = "terminal";
+
+/// A question.
+#[derive(Debug)]
+pub(crate) struct OpenQuestion {
+    pub(crate) id: String,
+    pub(crate) call: String,
+    text: String,
+    kind: Kind,
+    stage: Stage,
+    /// When the person could see it first.
+    pub(crate) since: Option<Duration>,
+    /// Lines that are scrolled away.
+    scrolled: usize,
+}
+
+#[derive(Debug)]
+enum Kind {
+    /// What a permanent approval would write.
+    Approval { always: Option<String> },
+    /// The fields of a form. None: the person is to open an address.
+    Inquiry { asked: String, fields: Vec<FormField> },
+}
+
+#[derive(Debug)]
+enum Stage {
+    Choosing,
+    ConfirmAlways,
+    /// The person says why not.
+    Reason(Editor),
+    /// A field of the form.
+    Field {
+        at: usize,
+        content: Map<String, Value>,
+        editor: Editor,
+        wrong: String,
+    },
+}
+
+/// An answer of the person.
+#[derive(Debug, PartialEq)]
+pub(crate) enum QuestionReply {
+    Approval(Reply),
+    /// With the text of the question, since it has no ID where it is asked.
+    Inquiry(String, InquiryAnswer),
+}
+
+impl OpenQuestion {
+    pub(crate) fn approval(
+        id: String,
+        call: String,
+        caller: Option<&str>,
+        text: &str,
+        always: Option<String>,
+    ) -> Self {
+        // The words have it, unless they come from elsewhere.
+        let caller = caller.filter(|caller| !text.contains(*caller));
+        let caller = caller.map_or(String::new(), |it| format!("asked by {}\n", neutral_line(it)));
+        let text = format!("{caller}{}", neutral(text));
+        let kind = Kind::Approval { always: always.map(|text| neutral(&text).into_owned()) };
+        Self { id, call, text, kind, stage: Stage::Choosing, since: None, scrolled: 0 }
+    }
+
+    pub(crate) fn inquiry(id: String, call: String, text: String, form: Option<&Value>) -> Self {
+        let shown = neutral(&text).into_owned();
+        let fields = form.map(form_fields).unwrap_or_default();
+        let (kind, text) = (Kind::Inquiry { asked: text, fields }, shown);
+        Self { id, call, text, kind, stage: Stage::Choosing, since: None, scrolled: 0 }
+    }
+
+    /// The editor that keys go to.
+    pub(crate) fn editor(&mut self) -> Option<&mut Editor> {
+        match &mut self.stage {
+            Stage::Reason(editor) | Stage::Field { editor, .. } => Some(editor),
+            Stage::Choosing | Stage::ConfirmAlways => None,
+        }
+    }
+
+    /// What the person types, with what stands for each character.
+    pub(crate) fn typed(&self) -> Option<(&Editor, Option<char>)> {
+        match (&self.stage, &self.kind) {
+            (Stage::Reason(editor), _) => Some((editor, None)),
+            (Stage::Field { at, editor, .. }, Kind::Inquiry { fields, .. }) => {
+                let is_secret = fields.get(*at).is_some_and(FormField::is_secret);
+                Some((editor, is_secret.then_some('•')))
+            }
+            _ => None,
+        }
+    }
+
+    /// Takes a key. `None`: it isn't answered yet.
+    pub(crate) fn key(&mut self, key: KeyEvent) -> Option<QuestionReply> {
+        match key.code {
+            KeyCode::Up if self.editor().is_none() => {
+                self.scrolled = self.scrolled.saturating_sub(1);
+                return None;
+            }
+            KeyCode::Down if self.editor().is_none() => {
+                self.scrolled += 1;
+                return None;
+            }
+            _ => {}
+        }
+        let letter = match key.code {
+            KeyCode::Char(letter)
+                if !key.modifiers.intersects(KeyModifiers::CONTROL | KeyModifiers::ALT) =>
+            {
+                Some(letter.to_ascii_lowercase())
+            }
+            _ => None,
+        };
+        match (&mut self.stage, &self.kind) {
+            (Stage::Choosing, Kind::Approval { always }) => match letter? {
+                'y' => return Some(yes(Scope::Once)),
+                's' => return Some(yes(Scope::Session)),
+                'a' if always.is_some() => self.stage = Stage::ConfirmAlways,
+                'n' => self.stage = Stage::Reason(Editor::default()),
+                _ => {}
+            },
+            (Stage::Choosing, Kind::Inquiry { asked, .. }) => match letter? {
+                'y' => return self.next_field(0, Map::new()),
+                'n' => {
+                    let declined = InquiryAnswer::Declined { by: BY.to_owned() };
+                    return Some(QuestionReply::Inquiry(asked.clone(), declined));
+                }
+                _ => {}
+            },
+            // It writes a rule for good, so one key isn't enough.
+            (Stage::ConfirmAlways, _) => match key.code {
+                KeyCode::Enter => return Some(yes(Scope::Always)),
+                _ => self.stage = Stage::Choosing,
+            },
+            (Stage::Reason(editor), _) if key.code == KeyCode::Enter => {
+                let reason = editor.take().trim().to_owned();
+                return Some(QuestionReply::Approval(Reply::No { by: BY.to_owned(), reason }));
+            }
+            (Stage::Field { at, content, editor, wrong }, Kind::Inquiry { fields, .. })
+                if key.code == KeyCode::Enter =>
+            {
+                let field = fields.get(*at)?;
+                match field.read(editor.text().trim()) {
+                    Ok(value) => {
+                        let (next, mut content) = (*at + 1, std::mem::take(content));
+                        if let Some(value) = value {
+                            content.insert(field.name().to_owned(), value);
+                        }
+                        return self.next_field(next, content);
+                    }
+                    Err(why) => *wrong = why,
+                }
+            }
+            _ => {}
+        }
+        None
+    }
+
+    /// Goes back to the choice. `false`: it is there.
+    pub(crate) fn back(&mut self) -> bool {
+        let is_deeper = !matches!(self.stage, Stage::Choosing);
+        self.stage = Stage::Choosing;
+        is_deeper
+    }
+
+    fn next_field(&mut self, at: usize, content: Map<String, Value>) -> Option<QuestionReply> {
+        let Kind::Inquiry { asked, fields } = &self.kind else { return None };
+        if at >= fields.len() {
+            let accepted = InquiryAnswer::Accepted { content, by: BY.to_owned() };
+            return Some(QuestionReply::Inquiry(asked.clone(), accepted));
+        }
+        let (editor, wrong) = (Editor::default(), String::new());
+        self.stage = Stage::Field { at, content, editor, wrong };
+        None
+    }
+
+    /// What the keys do.
+    pub(crate) fn hint(&self, others: usize) -> String {
+        let more = match others {
+            0 => String::new(),
+            others => format!(" · {others} more to answer"),
+        };
+        let keys = match (&self.stage, &self.kind) {
+            (Stage::Choosing, Kind::Approval { always: Some(_) }) => {
+                "y once · s this session · a always · n no"
+            }
+            (Stage::Choosing, Kind::Approval { always: None }) => "y once · s this session · n no",
+            (Stage::Choosing, Kind::Inquiry { .. }) => "y answer it · n no",
+            (Stage::ConfirmAlways, _) => "Enter writes this rule · any other key goes back",
+            (Stage::Reason(_), _) => "say why, or what to do instead · Enter sends · Esc goes back",
+            (Stage::Field { .. }, _) => "Enter answers · Esc goes back",
+        };
+        format!("{keys}{more}")
+    }
+
+    /// Its lines: at most `height`.
+    pub(crate) fn lines(
+        &mut self,
+        width: usize,
+        height: usize,
+        theme: Theme,
+    ) -> Vec<Line<'static>> {
+        let mut lines = Vec::new();
+        let mut put = |text: &str, role: Role| {
+            let none = (String::new(), theme.style(role));
+            let hang = ("  │ ".to_owned(), theme.style(role));
+            let hang = if text.starts_with("  │ ") { &hang } else { &none };
+            let piece = [(text.to_owned(), theme.style(role))];
+            lines.extend(wrap(&piece, width, &none, hang, Breaks::Anywhere));
+        };
+        let (mut is_change, mut is_first) = (false, true);
+        for line in self.text.lines() {
+            is_change = line == "  change:" || is_change && line.starts_with("  │ ");
+            let sign = line.strip_prefix("  │ ").filter(|_| is_change);
+            let role = match sign.and_then(|line| line.as_bytes().first()) {
+                Some(b'+') => Role::Added,
+                Some(b'-') => Role::Removed,
+                Some(b'@') => Role::Faint,
+                _ if is_first => Role::Warning,
+                _ => Role::Plain,
+            };
+            put(line, role);
+            is_first = false;
+        }
+        match (&self.stage, &self.kind) {
+            (Stage::ConfirmAlways, Kind::Approval { always: Some(rule) }) => {
+                rule.lines().for_each(|line| put(line, Role::Warning));
+            }
+            (Stage::Field { at, wrong, .. }, Kind::Inquiry { fields, .. }) => {
+                if let Some(field) = fields.get(*at) {
+                    field.lines().iter().for_each(|line| put(line, Role::Plain));
+                    put(&field.question(), Role::Strong);
+                }
+                if !wrong.is_empty() {
+                    put(wrong, Role::Bad);
+                }
+            }
+            _ => {}
+        }
+        let is_deeper = !matches!(self.stage, Stage::Choosing);
+        let Some(over) = lines.len().checked_sub(height).filter(|over| *over > 0) else {
+            self.scrolled = 0;
+            return lines;
+        };
+        // A line says that there is more.
+        let room = height.saturating_sub(1);
+        self.scrolled = if is_deeper { over + 1 } else { self.scrolled.min(over + 1) };
+        let all = lines.len();
+        let mut shown: Vec<_> =
+            lines.drain(self.scrolled..(self.scrolled + room).min(all)).collect();
+        let until = self.scrolled + shown.len();
+        let more =
+            format!("lines {} to {until} of {all}: Up and Down show the others", self.scrolled + 1);
+        shown.push(Line::styled(more, theme.style(Role::Selected)));
+        shown
+    }
+}
+
+fn yes(scope: Scope) -> QuestionReply {
+    QuestionReply::Approval(Reply::Yes { scope, by: BY.to_owned() })
+}

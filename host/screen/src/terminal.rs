@@ -1,0 +1,143 @@
+//! The terminal, which is always given back as it was.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, IsTerminal, Read, Write};
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, Once, PoisonError};
+use std::thread;
+
+use ratatui::crossterm::cursor::Show;
+use ratatui::crossterm::event::{
+    self, DisableBracketedPaste, DisableFocusChange, EnableBracketedPaste, EnableFocusChange, Event,
+};
+use ratatui::crossterm::execute;
+use ratatui::crossterm::terminal::{
+    EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
+};
+
+use crate::inbox::Inbox;
+
+/// Bytes of a line of the log.
+const MAX_LOG_LINE: u64 = 4096;
+
+/// What tells a terminal that Berth waits. A fixed text: nobody else may write here.
+const NOTIFY: &[u8] = b"\x1b]9;Berth needs approval\x1b\\\x07";
+
+/// Whether the screen is open.
+static IS_OPEN: AtomicBool = AtomicBool::new(false);
+
+/// Where stderr went before.
+static STDERR: Mutex<Option<OwnedFd>> = Mutex::new(None);
+
+/// Whether a full screen can be shown: stdin and stdout are a terminal that can move its cursor.
+pub fn fits() -> bool {
+    let knows = std::env::var_os("TERM").is_some_and(|term| !term.is_empty() && term != "dumb");
+    knows && io::stdin().is_terminal() && io::stdout().is_terminal()
+}
+
+/// Takes the terminal for the screen. Mouse buttons stay the terminal's: text can be marked.
+pub(crate) fn open() -> io::Result<()> {
+    restore_after_panics();
+    IS_OPEN.store(true, Ordering::SeqCst);
+    let opened = enable_raw_mode().and_then(|()| {
+        execute!(io::stdout(), EnterAlternateScreen, EnableBracketedPaste, EnableFocusChange)
+    });
+    opened.inspect_err(|_| restore())
+}
+
+/// Gives the terminal back, if the screen has it. It can be called from anywhere, and often.
+pub fn restore() {
+    if !IS_OPEN.swap(false, Ordering::SeqCst) {
+        return;
+    }
+    // If the terminal is gone, there is nothing to give back.
+    let _ = execute!(
+        io::stdout(),
+        DisableFocusChange,
+        DisableBracketedPaste,
+        LeaveAlternateScreen,
+        Show
+    );
+    let _ = disable_raw_mode();
+    if let Some(stderr) = STDERR.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        let _ = rustix::stdio::dup2_stderr(&stderr);
+    }
+}
+
+fn restore_after_panics() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let shown = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |panic| {
+            restore();
+            shown(panic);
+        }));
+    });
+}
+
+/// Leaves the screen for a while, with the keys as they are.
+pub(crate) fn leave() -> io::Result<()> {
+    execute!(io::stdout(), LeaveAlternateScreen, Show)
+}
+
+/// Goes back to it.
+pub(crate) fn enter() -> io::Result<()> {
+    execute!(io::stdout(), EnterAlternateScreen)
+}
+
+/// Tells the terminal that Berth waits for the person.
+pub(crate) fn notify() -> io::Result<()> {
+    let mut out = io::stdout();
+    out.write_all(NOTIFY)?;
+    out.flush()
+}
+
+/// What would go to stderr goes to the inbox: the log and messages of any crate would be written
+/// across the screen.
+pub(crate) fn catch_stderr(inbox: &Arc<Inbox>) -> io::Result<()> {
+    if !io::stderr().is_terminal() {
+        return Ok(());
+    }
+    let before = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stderr(), 3)?;
+    let (read, write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
+    rustix::stdio::dup2_stderr(&write)?;
+    *STDERR.lock().unwrap_or_else(PoisonError::into_inner) = Some(before);
+    let inbox = Arc::clone(inbox);
+    let lines = move || {
+        let mut lines = BufReader::new(File::from(read));
+        loop {
+            let mut line = Vec::new();
+            match lines.by_ref().take(MAX_LOG_LINE).read_until(b'\n', &mut line) {
+                Ok(0) | Err(_) => return,
+                Ok(_) => inbox.log(String::from_utf8_lossy(&line).trim_end().to_owned()),
+            }
+        }
+    };
+    thread::Builder::new().name("log".to_owned()).spawn(lines)?;
+    Ok(())
+}
+
+/// Passes what the person types to the inbox, as long as there is a terminal.
+pub(crate) fn read_keys(inbox: &Arc<Inbox>) -> io::Result<()> {
+    let inbox = Arc::clone(inbox);
+    let keys = move || {
+        loop {
+            match event::read() {
+                Ok(event) => inbox.terminal(event),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => {
+                    inbox.lose_terminal();
+                    return;
+                }
+            }
+        }
+    };
+    thread::Builder::new().name("keys".to_owned()).spawn(keys)?;
+    Ok(())
+}
+
+/// Whether an event changes the picture.
+pub(crate) fn is_visible(event: &Event) -> bool {
+    !matches!(event, Event::FocusGained | Event::FocusLost | Event::Mouse(_))
+}

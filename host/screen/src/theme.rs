@@ -1,0 +1,70 @@
+//! How parts of the screen look: the sixteen colours that a terminal's user chose, and no others.
+
+use ratatui::style::{Color, Modifier, Style};
+
+/// What a text is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    Plain,
+    /// Names and headings.
+    Strong,
+    /// Details, and what the model thinks.
+    Faint,
+    Emphasis,
+    Struck,
+    Code,
+    Link,
+    /// What the person wrote.
+    Person,
+    Tool,
+    Added,
+    Removed,
+    Good,
+    Warning,
+    Bad,
+    /// What Enter would take.
+    Selected,
+}
+
+/// The looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Theme {
+    has_colours: bool,
+}
+
+impl Theme {
+    /// With colours, or with bold, underlined and reversed text alone.
+    pub fn new(has_colours: bool) -> Self {
+        Self { has_colours }
+    }
+
+    /// With colours, unless `NO_COLOR` is set.
+    pub fn from_environment() -> Self {
+        Self::new(std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()))
+    }
+
+    pub(crate) fn style(self, role: Role) -> Style {
+        let (colour, modifier) = match role {
+            Role::Plain => (None, Modifier::empty()),
+            Role::Strong => (None, Modifier::BOLD),
+            Role::Faint => (None, Modifier::DIM),
+            Role::Emphasis => (None, Modifier::ITALIC),
+            Role::Struck => (None, Modifier::CROSSED_OUT),
+            Role::Code => (Some(Color::Cyan), Modifier::empty()),
+            Role::Link => (Some(Color::Blue), Modifier::UNDERLINED),
+            Role::Person => (Some(Color::Cyan), Modifier::BOLD),
+            Role::Tool => (Some(Color::Magenta), Modifier::BOLD),
+            Role::Added => (Some(Color::Green), Modifier::empty()),
+            Role::Removed => (Some(Color::Red), Modifier::empty()),
+            Role::Good => (Some(Color::Green), Modifier::BOLD),
+            Role::Warning => (Some(Color::Yellow), Modifier::BOLD),
+            Role::Bad => (Some(Color::Red), Modifier::BOLD),
+            Role::Selected => (None, Modifier::REVERSED),
+        };
+        let style = Style::new().add_modifier(modifier);
+        match colour.filter(|_| self.has_colours) {
+            Some(colour) => style.fg(colour),
+            None => style,
+        }
+    }
+}

@@ -1,0 +1,29 @@
+//! What surrounds a question about a call, wherever the person is asked.
+
+use berth_core::{Question, Questions, Reply};
+
+/// The answer that a question has before anyone is asked: it was given elsewhere, or the question
+/// can't be asked. Blocks.
+pub fn before_asking(questions: &Questions, question: &Question) -> Option<Reply> {
+    match questions.take(question) {
+        Ok(Some(reply)) => return Some(reply),
+        Ok(None) => {}
+        Err(error) => {
+            return Some(Reply::Unasked(format!(
+                "the answer of `berth approvals` can't be read: {error}"
+            )));
+        }
+    }
+    let reason = question.too_large()?;
+    Some(Reply::Unasked(format!("{reason}; `berth call --yes` makes the call unasked")))
+}
+
+/// Takes back the posted question of the same call: it is answered now, and another answer would be
+/// left over. If that fails, the answer counts anyway, and the person is told what is left. Blocks.
+pub fn withdraw(questions: &Questions, question: &Question) {
+    if let Err(error) = questions.withdraw(question) {
+        tracing::warn!(
+            "`berth approvals` may still ask about this call, and a yes there would count: {error}"
+        );
+    }
+}
