@@ -139,6 +139,10 @@ fn status(agent: &Agent, around: &Surroundings<'_>) -> String {
     for ceiling in &around.config.ceilings {
         line("below", neutral_line(&ceiling.path.display().to_string()));
     }
+    for chosen in agent.filter_status() {
+        text.push_str(&neutral_line(&chosen));
+        text.push('\n');
+    }
     text.push_str(
         "`berth config show` has all keys, `berth policy check` says what a call would meet.\n",
     );

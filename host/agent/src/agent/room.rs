@@ -1,0 +1,131 @@
+//! Makes room in the model's context.
+
+use berth_core::CancellationToken;
+use berth_models::{ModelAnswer, Turn};
+
+use super::{Agent, Next};
+use crate::AgentError;
+use crate::context;
+use crate::ending::{EndKind, TaskEnd};
+use crate::events::RunEvents;
+use crate::outside::AskError;
+use crate::record::{Compressed, CompressionMethod, SessionEntry};
+use crate::tokens::Fill;
+
+impl Agent {
+    /// Leaves out the results before the last messages. `false`: there are none.
+    pub(super) async fn prune(
+        &mut self,
+        recent: usize,
+        events: &mut dyn RunEvents,
+    ) -> Result<bool, AgentError> {
+        let pruned = context::prunable(self.conversation.said(), recent);
+        if pruned.is_empty() {
+            return Ok(false);
+        }
+        let text = format!("{} old results are left out of the context", pruned.len());
+        self.append(&SessionEntry::Pruned(pruned)).await?;
+        self.notice(text, events).await?;
+        self.measure();
+        Ok(true)
+    }
+
+    /// Makes the context smaller if it has to be.
+    pub(super) async fn fit(
+        &mut self,
+        events: &mut dyn RunEvents,
+        cancel: &CancellationToken,
+    ) -> Result<Next, AgentError> {
+        let (window, answer) = (self.settings.context_tokens, self.settings.max_output.into());
+        for (fill, recent) in [(Fill::Soft, context::RECENT), (Fill::Hard, context::LAST)] {
+            if self.meter.fill(window, answer) < fill {
+                return Ok(Next::Ask);
+            }
+            self.prune(recent, events).await?;
+        }
+        if self.meter.fill(window, answer) < Fill::Hard {
+            return Ok(Next::Ask);
+        }
+        match self.compress(CompressionMethod::Triggered, events, cancel).await? {
+            Ok(()) => {}
+            Err(why) if cancel.is_cancelled() => {
+                return Ok(Next::End(TaskEnd::new(EndKind::Cancelled, why)));
+            }
+            Err(_) if self.time_left().is_none() => return Ok(Next::Ask),
+            Err(why) => {
+                let text = format!("the conversation isn't summarised: {why}");
+                self.notice(text, events).await?;
+            }
+        }
+        if self.meter.fill(window, answer) < Fill::Hard {
+            return Ok(Next::Ask);
+        }
+        let reason = format!(
+            "the conversation is about {} tokens, and the model reads {window}: `context_tokens` in [providers.{}]",
+            self.meter.tokens(),
+            self.settings.provider
+        );
+        Ok(Next::End(TaskEnd::new(EndKind::Budget, reason)))
+    }
+
+    /// Summarises the older part of the conversation. On failure everything stays as it is, and
+    /// the reason is returned.
+    pub(super) async fn compress(
+        &mut self,
+        method: CompressionMethod,
+        events: &mut dyn RunEvents,
+        cancel: &CancellationToken,
+    ) -> Result<Result<(), String>, AgentError> {
+        let Some(older) = context::older(self.conversation.said()) else {
+            return Ok(Err("there is nothing older to summarise".to_owned()));
+        };
+        let (through, text) = older;
+        let turn = context::summary_turn(&self.settings, text);
+        let answer = match self.summarise(&turn, cancel).await {
+            Ok(answer) => answer,
+            Err(why) => return Ok(Err(why)),
+        };
+        let summary = answer.text();
+        if summary.trim().is_empty() {
+            self.append(&SessionEntry::Summary(answer.usage)).await?;
+            return Ok(Err("the summary is empty".to_owned()));
+        }
+        let usage = answer.usage;
+        self.append(&SessionEntry::Compressed(Compressed { through, summary, method, usage }))
+            .await?;
+        if method != CompressionMethod::Autonomous {
+            let text = "the older part of the conversation is summarised".to_owned();
+            self.notice(text, events).await?;
+        }
+        self.measure();
+        Ok(Ok(()))
+    }
+
+    /// Asks the model that summarises. What it takes counts. The reason of a failure is for the
+    /// person.
+    pub(super) async fn summarise(
+        &mut self,
+        turn: &Turn,
+        cancel: &CancellationToken,
+    ) -> Result<ModelAnswer, String> {
+        let time = self.time_left().unwrap_or_default();
+        match tokio::time::timeout(time, self.outside.summarise(turn, cancel)).await {
+            Err(_) => Err("the time of the task is over".to_owned()),
+            Ok(Err(AskError::Cancelled)) => Err("cancelled".to_owned()),
+            Ok(Err(AskError::ContextFull(why) | AskError::Failed(why))) => Err(why),
+            Ok(Ok(answer)) => {
+                let prices = self.settings.summary_prices;
+                self.spend(&answer.usage, &prices);
+                Ok(answer)
+            }
+        }
+    }
+
+    /// Measures the conversation anew.
+    pub(super) fn measure(&mut self) {
+        let tools = self.tools.iter().map(|tool| context::size_of_tool(tool)).sum();
+        let messages = self.conversation.said().iter().map(|said| context::size(&said.message));
+        let around = [self.settings.system.len(), tools];
+        self.meter.replace(around.into_iter().chain(messages.collect::<Vec<_>>()));
+    }
+}
