@@ -72,7 +72,8 @@ impl OfferedSkills {
         let left_out = self.skills.left_out.len();
         if left_out > 0 {
             let folders = counted(left_out, "folder");
-            note(&format!("{folders} of skills left out; `berth skills list` says why"))?;
+            let are = if left_out == 1 { "is" } else { "are" };
+            note(&format!("{folders} of skills {are} left out; `berth skills list` says why"))?;
         }
         Ok(())
     }

@@ -348,7 +348,7 @@ pub(super) fn attempt(key: &str) -> Option<&'static str> {
         "mcp.servers.*.elicitation" => "mcp.servers.other.elicitation = true",
         "skills.enabled" => "skills.enabled = true",
         "skills.folders" => "skills.folders = [\"./evil\"]",
-        "skills.env.*.*" => "skills.env.known.HTTPS_PROXY = \"http://evil.example\"",
+        "skills.env.*.*" => "skills.env.known.known = \"evil\"",
         "agent.provider" => "agent.provider = \"known\"",
         "agent.model" => "agent.model = \"evil\"",
         "agent.max_turns" => "agent.max_turns = 11",
