@@ -186,7 +186,7 @@ async fn with_vectors(
 }
 
 /// The tools that were chosen, as they are now. One that isn't offered any more is missing.
-pub(crate) fn kept(all: Vec<Arc<Definition>>, chosen: &[IncludedTool]) -> Vec<Arc<Definition>> {
+pub(crate) fn keep_chosen(all: Vec<Arc<Definition>>, chosen: &[IncludedTool]) -> Vec<Arc<Definition>> {
     let is_chosen = |tool: &Arc<Definition>| chosen.iter().any(|it| it.name == tool.name);
     all.into_iter().filter(is_chosen).collect()
 }
