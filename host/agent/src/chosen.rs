@@ -92,6 +92,7 @@ pub(crate) async fn choose(
     let mut notices = Vec::new();
     let embedder = live.models.embedder.as_ref();
     let (index, vector) = with_vectors(embedder, index(offered), offered, task, &mut notices).await;
+    let room = room.saturating_sub(tokens_of(&FIND) + tokens_of(&CALL));
     let selection = select(&index, task, vector.as_deref(), &rules(filter, room));
     if selection.excluded.is_empty() {
         return Choice { tools: None, notices };
@@ -186,7 +187,10 @@ async fn with_vectors(
 }
 
 /// The tools that were chosen, as they are now. One that isn't offered any more is missing.
-pub(crate) fn kept(all: Vec<Arc<Definition>>, chosen: &[IncludedTool]) -> Vec<Arc<Definition>> {
+pub(crate) fn keep_chosen(
+    all: Vec<Arc<Definition>>,
+    chosen: &[IncludedTool],
+) -> Vec<Arc<Definition>> {
     let is_chosen = |tool: &Arc<Definition>| chosen.iter().any(|it| it.name == tool.name);
     all.into_iter().filter(is_chosen).collect()
 }

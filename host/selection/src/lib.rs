@@ -1,9 +1,9 @@
 //! Which tools of a large catalogue a task needs.
 //!
 //! Pure: the definitions of tools and the words of a task go in, the tools for a model come out,
-//! each with its reason ([`select`]). Tools are ranked by their words ([`ToolIndex`]), and together with
-//! the vectors of a model where there are some. Descriptions come from servers and are untrusted:
-//! what a server writes there decides at most about half of the places.
+//! each with its reason ([`select`]). Tools are ranked by their words ([`ToolIndex`]), and together
+//! with the vectors of a model where there are some. Descriptions come from servers and are
+//! untrusted: what a server writes there decides at most about half of the places.
 
 mod fuse;
 mod select;

@@ -10,6 +10,9 @@ const FULL: &str = "[tools]\nautonomy = \"full\"";
 const PRICES: &str =
     "prices = { input = 3.0, output = 15.0, cache_read = 0.3, cache_write = 3.75 }";
 
+/// All tools are offered, also if they take more than a quarter of the context.
+const ALL_TOOLS: &str = "tool_filter.budget_percent = 100";
+
 fn scene(provider: &str, agent: &str) -> Scene {
     let scene = Scene::new("chat", provider, &format!("{FULL}\n[agent]\n{agent}"));
     for at in 0..10 {
@@ -179,7 +182,7 @@ fn record_that_cannot_be_written_stays_whole() {
 #[test]
 fn full_context_is_summarised() {
     // The tools alone are a good part of it, so that leaving results out isn't enough.
-    let scene = scene("context_tokens = 8500\nmax_output_tokens = 1000", "");
+    let scene = scene("context_tokens = 8500\nmax_output_tokens = 1000", ALL_TOOLS);
     pages(&scene);
     let came = scene.task(&["reads_on: 20"]);
     for body in scene.bodies() {
@@ -202,8 +205,8 @@ fn full_context_is_summarised() {
 
 #[test]
 fn summary_costs_what_its_own_model_costs() {
-    let agent = "provider = \"scripted\"\ncompress_provider = \"dear\"\n";
-    let scene = scene("context_tokens = 8500\nmax_output_tokens = 1000", agent);
+    let agent = format!("provider = \"scripted\"\ncompress_provider = \"dear\"\n{ALL_TOOLS}");
+    let scene = scene("context_tokens = 8500\nmax_output_tokens = 1000", &agent);
     pages(&scene);
     let config = scene.cli.root.path().join("config/berth.toml");
     let cheap = std::fs::read_to_string(config).expect("it is there");

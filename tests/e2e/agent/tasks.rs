@@ -251,7 +251,7 @@ fn chat_goes_on_line_by_line() {
     child.stdin.take().expect("it has one").write_all(lines.as_bytes()).expect("it is read");
     let said = Ended::from_output(child.wait_with_output().expect("it ends")).ends(0);
     assert_eq!(said.stdout, "You said: a\nchanged\nI go on: b\nI go on: c\n");
-    for told in ["nothing older", "`/compact` and `/exit`", "is summarised"] {
+    for told in ["nothing older", "`/compact`, `/status` and `/exit`", "is summarised"] {
         assert!(said.stderr.contains(told), "{told}: {}", said.stderr);
     }
     assert!(scene.read("app.toml").contains("9090"));

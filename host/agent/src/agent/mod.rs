@@ -359,8 +359,8 @@ impl Agent {
         Ok(Some(entry))
     }
 
-    /// The tools for a task: those that the host offers now, and if they are too many, those of them
-    /// that were chosen once for the session. What the provider has read stays the same then.
+    /// The tools for a task: those that the host offers now, and if they are too many, those of
+    /// them that were chosen once for the session. What the provider has read stays the same then.
     async fn choose_tools(&mut self, task: &[Part]) -> Result<Vec<String>, AgentError> {
         let offered = self.outside.offered()?;
         let mut notices = Vec::new();
@@ -371,7 +371,7 @@ impl Agent {
         }
         let all = offered.into_iter().map(|tool| tool.definition).collect();
         self.tools = match &self.chosen {
-            Some(chosen) => chosen::kept(all, chosen),
+            Some(chosen) => chosen::keep_chosen(all, chosen),
             None => all,
         };
         Ok(notices)
