@@ -9,7 +9,7 @@ use berth_catalogue::plugins::{FilterRulesState, PluginState, Plugins, Watch};
 use berth_catalogue::subjects::Lookups;
 use berth_catalogue::{Audience, Link};
 use berth_contract::{
-    CancellationToken, Category, Content, Definition, Events, Failure, FilterDefinition,
+    CallId, CancellationToken, Category, Content, Definition, Events, Failure, FilterDefinition,
     FilterInput, FilterVerdict, HostError, NoEvents, Offers, Pattern, Purpose,
 };
 use berth_policy::{Phase, Trust};
@@ -22,7 +22,7 @@ use crate::audit::Audit;
 use crate::dependencies::{self, OfferedTool};
 use crate::governor::{Governor, Rules};
 use crate::jobs::HostJobs;
-use crate::outer::OuterCalls;
+use crate::outer::{OuterCall, OuterCalls};
 use crate::retry::Retry;
 use crate::review::Reviews;
 use crate::session::Session;
@@ -269,6 +269,13 @@ impl Host {
     /// At most three names of tools that resemble `name`, the closest first.
     pub fn similar_tools(&self, name: &str) -> Vec<String> {
         self.plugins.catalogue().similar(name)
+    }
+
+    /// What the calls that a running call makes go on with. For a [`Provider`](crate::Provider)
+    /// that [makes calls](crate::Provider::makes_calls): `None` for calls of others, and for calls
+    /// that have ended.
+    pub fn outer_call(&self, id: &CallId) -> Option<OuterCall> {
+        self.outer.find(id)
     }
 
     /// All plugins and their state, including those that are held back or failed. Other providers

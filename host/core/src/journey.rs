@@ -248,7 +248,7 @@ impl Host {
         let network = self.governor.reaches_network(context);
         let decision = governance.decision.as_ref();
         let inquirer = self.inquirer(context, &tool, inputs.approver.clone()).map(Arc::new);
-        let _outer = self.enter_outer(context, &tool, session, inputs.approver.as_ref());
+        let _outer = self.outer.enter(context, &tool, session, inputs.approver.as_ref());
         let mut relies =
             decision.is_some_and(|decision| self.governor.relies_on_undo(context, decision));
         let (outcome, changes, time) = loop {

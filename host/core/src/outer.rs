@@ -9,7 +9,6 @@ use berth_contract::CallId;
 use berth_policy::{Phase, Trust};
 
 use crate::approvals::Approver;
-use crate::host::Host;
 use crate::session::Session;
 
 /// What the calls that a running call makes go on with.
@@ -45,16 +44,13 @@ impl Drop for OuterCallEntry<'_> {
     }
 }
 
-impl Host {
-    /// What the calls that a running call makes go on with. For a [`Provider`](crate::Provider)
-    /// that [makes calls](crate::Provider::makes_calls): `None` for calls of others, and for calls
-    /// that have ended.
-    pub fn outer_call(&self, id: &CallId) -> Option<OuterCall> {
-        self.outer.0.lock().unwrap_or_else(PoisonError::into_inner).get(id).cloned()
+impl OuterCalls {
+    pub(crate) fn find(&self, id: &CallId) -> Option<OuterCall> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(id).cloned()
     }
 
     /// Enters a call that is about to run, if its provider makes calls.
-    pub(crate) fn enter_outer(
+    pub(crate) fn enter(
         &self,
         context: &CallContext,
         tool: &Tool,
@@ -72,8 +68,8 @@ impl Host {
             read_only: !context.acts(),
             approver: approver.cloned(),
         };
-        let (calls, id) = (&self.outer, context.id.clone());
-        calls.0.lock().unwrap_or_else(PoisonError::into_inner).insert(id.clone(), outer);
-        Some(OuterCallEntry { calls, id })
+        let id = context.id.clone();
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(id.clone(), outer);
+        Some(OuterCallEntry { calls: self, id })
     }
 }
