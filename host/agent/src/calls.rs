@@ -12,10 +12,10 @@ use crate::context::COMPRESS;
 use crate::conversation::Conversation;
 use crate::events::text_of;
 use crate::settings::AgentSettings;
-use crate::text_calls::{
-    self, CallForm, EarlierTexts, FindOptions, FormHint, OfferedTools, TextCall, find, tool_result,
-};
 use crate::think::Augmenter;
+use berth_texts::{
+    CallForm, EarlierTexts, FindOptions, FormHint, OfferedTools, TextCall, find, tool_result,
+};
 
 /// What an answer says and wants.
 pub(crate) struct Wanted {
@@ -218,7 +218,7 @@ pub(crate) fn offered(
 pub(crate) fn system_text(settings: &AgentSettings, forms: &TextForms) -> String {
     match &forms.offered {
         Some(offered) if !settings.native_tools => {
-            format!("{}\n\n{}", settings.system, text_calls::system_text(offered))
+            format!("{}\n\n{}", settings.system, berth_texts::system_text(offered))
         }
         _ => settings.system.clone(),
     }

@@ -25,7 +25,6 @@ mod settings;
 mod start;
 #[cfg(test)]
 mod testing;
-mod text_calls;
 mod think;
 mod tokens;
 mod utility;

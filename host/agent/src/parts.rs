@@ -3,7 +3,7 @@
 use berth_models::ModelEvent;
 
 use crate::events::{RunEvent, RunEvents};
-use crate::text_calls::{CallSplitter, ShownText};
+use berth_texts::{CallSplitter, ShownText};
 
 /// A part of an answer, for whoever shows it. Returns what is recorded of it.
 pub(crate) fn part(

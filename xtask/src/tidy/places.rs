@@ -140,8 +140,16 @@ const EDGES: &[(&str, &[&str])] = &[
     ("berth-clients", &[]),
     (
         "berth-agent",
-        &["berth-choice", "berth-core", "berth-models", "berth-private", "berth-selection"],
+        &[
+            "berth-choice",
+            "berth-core",
+            "berth-models",
+            "berth-private",
+            "berth-selection",
+            "berth-texts",
+        ],
     ),
+    ("berth-texts", &["berth-core"]),
     ("berth-choice", &["berth-core", "berth-egress", "berth-models", "berth-policy"]),
     ("berth-screen", &["berth-agent", "berth-core", "berth-terminal"]),
     (

@@ -25,10 +25,10 @@ use crate::outside::{AskError, FileFinder, Live, ReadyCall};
 use crate::parts::{part, show};
 use crate::record::{CompressionMethod, Ended, RecordedResult, SessionEntry, SessionFile, Task};
 use crate::settings::AgentSettings;
-use crate::text_calls::{CallSplitter, FindOptions};
 use crate::think::{ONLY_THOUGHTS, Stripped, strip};
 use crate::tokens::TokenMeter;
 use crate::utility::UtilityGate;
+use berth_texts::{CallSplitter, FindOptions};
 use results::begins;
 
 /// Calls that only read which run at once.

@@ -25,7 +25,7 @@ const HOST_TAGS: [&str; 6] =
 /// The part of the system text about tools, for a model without native tool use: how to call them,
 /// and the list of them. It is the same text for the same tools, in whatever order they come, so
 /// that the prefix of a conversation stays as it is.
-pub(crate) fn system_text(offered: &OfferedTools) -> String {
+pub fn system_text(offered: &OfferedTools) -> String {
     let mut tools: Vec<&OfferedTool> = offered.tools().iter().collect();
     tools.sort_by(|one, other| one.name.cmp(&other.name));
     let example = tools
@@ -49,7 +49,7 @@ pub(crate) fn system_text(offered: &OfferedTools) -> String {
 
 /// A result for a model without native tool use. No text ends its own result, begins another one,
 /// or looks like a call.
-pub(crate) fn tool_result(name: &str, text: &str) -> String {
+pub fn tool_result(name: &str, text: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-.:".contains(c);
     let name: String =
         cut(name, MAX_NAME).chars().map(|c| if is_plain(c) { c } else { '_' }).collect();

@@ -11,7 +11,7 @@ use super::{
 
 /// Reads one message in any pieces, and holds back what may be a call until that is clear.
 #[derive(Debug)]
-pub(crate) struct CallSplitter<'a> {
+pub struct CallSplitter<'a> {
     scanner: Scanner<'a>,
     offered: &'a OfferedTools,
     found: FoundCalls,
@@ -25,7 +25,7 @@ pub(crate) struct CallSplitter<'a> {
 
 /// What may be shown of a piece.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct ShownText {
+pub struct ShownText {
     /// All text that was shown until now turned out to be thoughts. This comes before the rest.
     pub was_thoughts: bool,
     /// More text.
@@ -36,7 +36,7 @@ pub(crate) struct ShownText {
 
 impl<'a> CallSplitter<'a> {
     /// The splitter of one message.
-    pub(crate) fn new(offered: &'a OfferedTools, text_tools: TextTools) -> Self {
+    pub fn new(offered: &'a OfferedTools, text_tools: TextTools) -> Self {
         Self {
             scanner: Scanner::new(offered, text_tools == TextTools::Lenient),
             offered,
@@ -48,13 +48,13 @@ impl<'a> CallSplitter<'a> {
     }
 
     /// Takes the next piece, and returns what may be shown.
-    pub(crate) fn push(&mut self, piece: &str) -> ShownText {
+    pub fn push(&mut self, piece: &str) -> ShownText {
         let segments = self.scanner.push(piece);
         self.add(segments)
     }
 
     /// Takes the end of the message, and returns what may still be shown, and the calls.
-    pub(crate) fn finish(mut self, options: &FindOptions<'_>) -> (ShownText, FoundCalls) {
+    pub fn finish(mut self, options: &FindOptions<'_>) -> (ShownText, FoundCalls) {
         let segments = self.scanner.finish();
         let mut shown = self.add(segments);
         if let Some(earlier) = options.earlier {

@@ -2,7 +2,7 @@
 
 /// A message without a call, whose writer seems to have meant one.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum FormHint {
+pub enum FormHint {
     /// It is a call of this tool as a fenced block of JSON.
     Json {
         /// The offered tool.
@@ -18,7 +18,7 @@ pub(crate) enum FormHint {
 
 impl FormHint {
     /// What to tell the model.
-    pub(crate) fn for_model(&self) -> String {
+    pub fn for_model(&self) -> String {
         match self {
             Self::Json { tool, .. } => format!(
                 "Your message is JSON that looks like a call of `{tool}`. It was not made, since \
@@ -37,7 +37,7 @@ impl FormHint {
     }
 
     /// What to tell the person. `None` if the model can help itself.
-    pub(crate) fn for_person(&self) -> Option<String> {
+    pub fn for_person(&self) -> Option<String> {
         match self {
             Self::Json { tool, lenient_helps } => {
                 let remedy = match lenient_helps {

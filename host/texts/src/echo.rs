@@ -37,7 +37,7 @@ const MAX_EARLIER: usize = 32 * 1024 * 1024;
 /// person. They stay here when they are pruned from the context: a model may repeat what it read
 /// before.
 #[derive(Clone, Debug)]
-pub(crate) struct EarlierTexts {
+pub struct EarlierTexts {
     /// In the form that is compared, each with whether the person wrote it.
     texts: Vec<(String, bool)>,
     /// Bytes that may be added.
@@ -58,12 +58,12 @@ impl EarlierTexts {
     }
 
     /// From now on every call counts as one that stands in a text, since some texts are unknown.
-    pub(crate) fn lose(&mut self) {
+    pub fn lose(&mut self) {
         self.is_full = true;
     }
 
     /// Adds a message of the person. Only a block of JSON without a mark may not repeat it.
-    pub(crate) fn add_message(&mut self, text: &str) {
+    pub fn add_message(&mut self, text: &str) {
         self.add_from(text, true);
     }
 
@@ -71,7 +71,7 @@ impl EarlierTexts {
     ///
     /// Beyond 32 MiB of letters and digits, there is no room: then every call is an echo, so that
     /// what can't be compared isn't trusted.
-    pub(crate) fn add(&mut self, text: &str) {
+    pub fn add(&mut self, text: &str) {
         self.add_from(text, false);
     }
 
@@ -91,14 +91,14 @@ impl EarlierTexts {
 
     /// Whether one of the texts names a path, as far as its letters and digits say it. Also if some
     /// texts are unknown.
-    pub(crate) fn name_path(&self, path: &str) -> bool {
+    pub fn name_path(&self, path: &str) -> bool {
         let path = normalize(path);
         self.is_full || self.texts.iter().any(|(text, _)| text.contains(&path))
     }
 
     /// Whether a call stands in one of the texts. `tag`: the word that marks its form if its tool
     /// isn't named by a field or an attribute. A person may ask for a call in a marked form.
-    pub(crate) fn have(&self, call: &TextCall, tag: Option<&str>) -> bool {
+    pub fn have(&self, call: &TextCall, tag: Option<&str>) -> bool {
         if self.is_full || self.texts.is_empty() {
             return self.is_full;
         }

@@ -48,20 +48,22 @@ mod render;
 mod scan;
 mod splitter;
 #[cfg(test)]
+mod testing;
+#[cfg(test)]
 mod tests;
 
 use berth_core::config::TextTools;
 use berth_core::text::{cut, neutral_line};
 use serde_json::Value;
 
-pub(crate) use echo::EarlierTexts;
-pub(crate) use hint::FormHint;
-pub(crate) use offered::OfferedTools;
-pub(crate) use render::{system_text, tool_result};
-pub(crate) use splitter::{CallSplitter, ShownText};
+pub use echo::EarlierTexts;
+pub use hint::FormHint;
+pub use offered::OfferedTools;
+pub use render::{system_text, tool_result};
+pub use splitter::{CallSplitter, ShownText};
 
 /// Most calls that one message makes.
-pub(crate) const MAX_CALLS: usize = 16;
+pub const MAX_CALLS: usize = 16;
 
 /// Most refused blocks that are told of.
 const MAX_REJECTED: usize = 8;
@@ -71,7 +73,7 @@ const MAX_EXCERPT: usize = 200;
 
 /// What is known beside the message.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct FindOptions<'a> {
+pub struct FindOptions<'a> {
     /// Which texts are calls.
     pub text_tools: TextTools,
     /// Whether the provider runs on this machine.
@@ -85,7 +87,7 @@ pub(crate) struct FindOptions<'a> {
 
 /// The calls in a message, and what is left of it.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct FoundCalls {
+pub struct FoundCalls {
     /// The text without calls and thoughts. Refused blocks stay: nothing is hidden that wasn't
     /// done.
     pub text_without_calls: String,
@@ -101,7 +103,7 @@ pub(crate) struct FoundCalls {
 
 /// A call that was written as text.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct TextCall {
+pub struct TextCall {
     /// The tool's own name, or the name as it was written if no such tool is offered.
     pub name: String,
     /// An object. It isn't checked against the schema.
@@ -116,7 +118,7 @@ pub(crate) struct TextCall {
 
 /// How a call was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum CallForm {
+pub enum CallForm {
     /// A fenced block with a tool's tag.
     Fence,
     /// JSON in a tag.
@@ -133,7 +135,7 @@ pub(crate) enum CallForm {
 
 /// A block that looks like a call and is none.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct RejectedText {
+pub struct RejectedText {
     /// Why, for the model: what is wrong, and what to do.
     pub why: String,
     /// Its beginning, on one line.
@@ -148,7 +150,7 @@ impl RejectedText {
 }
 
 /// Finds the calls in a message. The caller bounds its length.
-pub(crate) fn find(text: &str, offered: &OfferedTools, options: &FindOptions<'_>) -> FoundCalls {
+pub fn find(text: &str, offered: &OfferedTools, options: &FindOptions<'_>) -> FoundCalls {
     let mut splitter = CallSplitter::new(offered, options.text_tools);
     splitter.push(text);
     splitter.finish(options).1

@@ -12,7 +12,7 @@ const RESERVED: [&str; 8] =
 
 /// The tools that a model was offered.
 #[derive(Clone, Debug)]
-pub(crate) struct OfferedTools {
+pub struct OfferedTools {
     tools: Vec<OfferedTool>,
     by_name: BTreeMap<String, usize>,
     by_fence: BTreeMap<String, usize>,
@@ -33,7 +33,7 @@ impl OfferedTools {
     /// The tools with these definitions. An alias that is another tool's name or alias means
     /// nothing, so a call never reaches a tool that it doesn't name. If two tools want the same
     /// fence, a tool with a bare name has it, which is a built-in one; of equals, none.
-    pub(crate) fn new<'a>(definitions: impl IntoIterator<Item = &'a Definition>) -> Self {
+    pub fn new<'a>(definitions: impl IntoIterator<Item = &'a Definition>) -> Self {
         let definitions: Vec<&Definition> =
             definitions.into_iter().filter(|definition| !definition.unlisted).collect();
         let by_name = definitions
@@ -73,7 +73,7 @@ impl OfferedTools {
     /// `tool NAME`. This is for a model that was offered the tools natively too: it shows commands
     /// in fenced blocks such as `bash`, and means no call.
     #[must_use]
-    pub(crate) fn marked_only(mut self) -> Self {
+    pub fn marked_only(mut self) -> Self {
         self.by_fence.clear();
         self.has_lines = false;
         self
