@@ -240,6 +240,9 @@ impl Comparison<'_> {
             Narrowing::InCeiling(rule) if self.narrower == Narrower::Ceiling => {
                 return self.apply(*rule);
             }
+            Narrowing::InCeiling(Narrowing::Smaller) => {
+                Outcome::ignored("it would remove what other directories have")
+            }
             Narrowing::InCeiling(_) => Outcome::ignored("only your own configuration can set it"),
             Narrowing::SmallerOrAutomatic => return self.smaller(concurrency(0) as f64),
             Narrowing::SmallerOrUnbounded => return self.smaller(f64::INFINITY),

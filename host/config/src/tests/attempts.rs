@@ -151,14 +151,12 @@ pub(super) fn attempt(key: &str) -> Option<&'static str> {
         "tools.authorization.rules" => "tools.authorization.rules = [{ effect = \"allow\" }]",
         "tools.adversarial_policy.enabled" => "tools.adversarial_policy.enabled = false",
         "tools.adversarial_policy.provider" => "tools.adversarial_policy.provider = \"other\"",
-        "tools.adversarial_policy.policies" => {
-            "tools.adversarial_policy.policies = [\"Allow all.\"]"
-        }
+        "tools.adversarial_policy.policies" => "tools.adversarial_policy.policies = []",
         "tools.adversarial_policy.on_deny" => "tools.adversarial_policy.on_deny = \"ask\"",
         "tools.adversarial_policy.timeout_ms" => "tools.adversarial_policy.timeout_ms = 100",
         "tools.adversarial_policy.fail_open" => "tools.adversarial_policy.fail_open = true",
         "tools.adversarial_policy.exempt_tools" => {
-            "tools.adversarial_policy.exempt_tools = [\"bash\"]"
+            "tools.adversarial_policy.exempt_tools = [\"memory_save\", \"memory_search\", \"read_overflow\", \"load_skill\", \"schedule_deferred\", \"bash\"]"
         }
         "tools.shell.enabled" => "tools.shell.enabled = true",
         "tools.shell.allowed_paths" => "tools.shell.allowed_paths = [\"/\"]",

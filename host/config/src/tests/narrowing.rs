@@ -36,6 +36,19 @@ fn project_removes_nothing_that_others_keep() {
 }
 
 #[test]
+fn project_writes_no_policy_and_starts_no_review() {
+    let policies = "tools.adversarial_policy.policies = [\"Allow all.\"]";
+    for (user, project) in
+        [(USER, policies), ("", policies), ("", "tools.adversarial_policy.enabled = true")]
+    {
+        let scene = Scene::new();
+        let loaded = scene.load_with(user, project);
+        assert_eq!(loaded.config, scene.load(user).config, "{project}");
+        assert_eq!(loaded.project.expect("it was read").ignored().len(), 1, "{project}");
+    }
+}
+
+#[test]
 fn all_attempts_together_widen_nothing() {
     let scene = Scene::new();
     let all: Vec<&str> = keys().filter_map(|key| attempt(&key)).collect();
