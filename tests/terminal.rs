@@ -1,6 +1,7 @@
 //! A terminal in which `berth` runs, and what a person would see on it.
 
 use std::io::{Read, Write};
+use std::num::NonZero;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
@@ -42,7 +43,7 @@ impl Terminal {
         terminal.env("TERM", "xterm-256color").stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = terminal.spawn().expect("it starts");
         let (keyboard, mut screen) = (child.stdin.take(), child.stdout.take().expect("a pipe"));
-        let parser = vt100::Parser::new(lines, columns, 0);
+        let parser = vt100::Parser::new(size(lines), size(columns), 0);
         let shown = Shown { bytes: Vec::new(), screen: parser, has_ended: false };
         let shown = Arc::new((Mutex::new(shown), Condvar::new()));
         let to = Arc::clone(&shown);
@@ -80,7 +81,13 @@ impl Terminal {
 
     /// Changes the size.
     pub(crate) fn resize(&mut self, lines: u16, columns: u16) {
-        self.shown.0.lock().expect("it holds").screen.screen_mut().set_size(lines, columns);
+        self.shown
+            .0
+            .lock()
+            .expect("it holds")
+            .screen
+            .screen_mut()
+            .set_size(size(lines), size(columns));
         self.tell(&json!({ "size": [lines, columns] }));
     }
 
@@ -150,6 +157,10 @@ impl Terminal {
         let code = std::fs::read_to_string(self.folder.path().join("code")).expect("it ended");
         (code.parse().expect("it is a number"), bytes, screen)
     }
+}
+
+fn size(number: u16) -> NonZero<u16> {
+    NonZero::new(number).expect("no terminal is that small")
 }
 
 impl Drop for Terminal {

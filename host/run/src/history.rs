@@ -74,6 +74,7 @@ mod tests {
             config: folder.path().join("config"),
             data: folder.path().join("data"),
             cache: folder.path().join("cache"),
+            home: None,
         };
         let here = Path::new("/here");
         for number in 0..210 {

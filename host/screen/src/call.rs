@@ -171,7 +171,9 @@ impl CallBlock {
             put(answer, Role::Faint, Breaks::Words);
         }
         let at = usize::from(is_long);
-        if let (Some(diff), false) = (&self.diff, matches!(self.state, CallState::Failed { .. })) {
+        // While it is asked about, the question shows it.
+        let has_diff = !self.answers.is_empty() && !matches!(self.state, CallState::Failed { .. });
+        if let Some(diff) = self.diff.as_ref().filter(|_| has_diff) {
             for (line, role) in diff_lines(diff).take(DIFF_LINES[at]) {
                 put(line, role, Breaks::Anywhere);
             }

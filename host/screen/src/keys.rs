@@ -23,12 +23,11 @@ impl ScreenState {
     pub fn input(&mut self, event: Event, now: Duration) -> Vec<ScreenEffect> {
         match event {
             Event::Key(key) if key.kind != KeyEventKind::Release => {
-                let effects = self.key(key, now);
                 self.last_key = now;
-                effects
+                self.key(key, now)
             }
             Event::Paste(text) => {
-                self.last_key = now;
+                (self.last_key, self.wrote_at) = (now, now);
                 self.insert(&text)
             }
             Event::FocusGained => {
@@ -48,7 +47,7 @@ impl ScreenState {
     pub(crate) fn is_answering(&self, now: Duration) -> bool {
         self.questions.front().is_some_and(|question| {
             let is_quiet =
-                question.since.is_some_and(|since| now >= since.max(self.last_key) + QUIET);
+                question.since.is_some_and(|since| now >= since.max(self.wrote_at) + QUIET);
             question.typed().is_some() || self.editor.is_empty() && is_quiet
         })
     }
@@ -57,7 +56,7 @@ impl ScreenState {
     pub(crate) fn next_change(&self, now: Duration) -> Option<Duration> {
         let question = self.questions.front().filter(|_| self.editor.is_empty());
         let answering = question
-            .and_then(|question| Some(question.since?.max(self.last_key) + QUIET))
+            .and_then(|question| Some(question.since?.max(self.wrote_at) + QUIET))
             .filter(|at| *at > now);
         // The clock of a task, which stands still while the person is asked.
         let is_running = self.is_busy() && self.questions.is_empty();
@@ -78,7 +77,10 @@ impl ScreenState {
             _ if self.dialog.is_some() => return self.dialog_key(key),
             KeyCode::Esc => return self.escape(),
             _ if self.is_answering(now) => return self.answer(key),
-            _ => return self.write(key),
+            _ => {
+                self.wrote_at = now;
+                return self.write(key);
+            }
         }
         Vec::new()
     }

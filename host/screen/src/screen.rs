@@ -11,6 +11,7 @@ use berth_terminal::interrupt::Interrupts;
 use ratatui::Terminal;
 use ratatui::backend::CrosstermBackend;
 use ratatui::crossterm::event::{Event, KeyCode};
+use ratatui::layout::Rect;
 use rustix::process::{Signal, getpid, kill_process};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
@@ -123,7 +124,7 @@ impl Screen {
             Came::Terminal(Event::Key(key)) if self.is_outside => {
                 if matches!(key.code, KeyCode::Enter | KeyCode::Esc) {
                     self.is_outside = false;
-                    let _ = terminal::enter().and_then(|()| self.terminal.clear());
+                    let _ = terminal::enter().and_then(|()| self.draw_anew());
                 }
                 Vec::new()
             }
@@ -183,7 +184,7 @@ impl Screen {
                 terminal::restore();
                 let _ = kill_process(getpid(), Signal::TSTP);
                 let _ = terminal::open().and_then(|()| terminal::catch_stderr(&self.inbox));
-                let _ = self.terminal.clear();
+                let _ = self.draw_anew();
             }
             ScreenEffect::Leave => {
                 self.interrupt();
@@ -191,6 +192,13 @@ impl Screen {
             }
             effect => drop(self.effects.send(effect)),
         }
+    }
+
+    /// Has the next picture drawn as a whole. `Terminal::clear` would ask the terminal where its
+    /// cursor is, and take keys for the answer.
+    fn draw_anew(&mut self) -> io::Result<()> {
+        let size = self.terminal.size()?;
+        self.terminal.resize(Rect::new(0, 0, size.width, size.height))
     }
 
     fn interrupt(&self) {

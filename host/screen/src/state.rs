@@ -96,6 +96,8 @@ pub struct ScreenState {
     asked_since: Option<Duration>,
     asked: Duration,
     pub(crate) last_key: Duration,
+    /// When the person last wrote in the message.
+    pub(crate) wrote_at: Duration,
     /// Whether the terminal's window has the focus. `None`: it doesn't say.
     pub(crate) has_focus: Option<bool>,
     /// The columns and lines of the transcript, as it was drawn last.
@@ -130,6 +132,7 @@ impl ScreenState {
             asked_since: None,
             asked: Duration::ZERO,
             last_key: Duration::ZERO,
+            wrote_at: Duration::ZERO,
             has_focus: None,
             shown: (80, 20),
         }

@@ -445,9 +445,9 @@ impl Block {
                     false => format!(": {reason}"),
                 };
                 let spent = format!(
-                    "{reason} · {}, {} tokens read, {} written",
+                    "{reason} · {}, {} read, {} written",
                     counted(spent.turns, "answer"),
-                    spent.tokens().saturating_sub(spent.output),
+                    counted(spent.tokens().saturating_sub(spent.output), "token"),
                     spent.output
                 );
                 let pieces = [(ended(*kind).to_owned(), style(role)), (spent, style(Role::Faint))];

@@ -25,6 +25,7 @@ pub(super) struct Frame(Vec<Vec<Run>>);
 /// What is on a screen. What differs each time, the folder and the clock, is as it is elsewhere.
 pub(super) fn frame(screen: &vt100::Screen, folder: &str) -> Frame {
     let (lines, columns) = screen.size();
+    let (lines, columns) = (lines.get(), columns.get());
     let line = |line: u16| {
         let mut runs: Vec<Run> = Vec::new();
         for column in 0..columns {

@@ -1,6 +1,7 @@
 //! `berth chat` on a full screen, in a real terminal.
 
 use std::fs;
+use std::process::Command;
 use std::time::Duration;
 
 use berth_screen::{About, ScreenState, Theme};
@@ -228,13 +229,24 @@ fn transcript_is_shown_on_the_normal_screen() {
 #[test]
 fn stopped_chat_goes_on_where_it_was() {
     let scene = Scene::new("chat", "", "");
-    let mut terminal = scene.chat((24, 80), &[]);
+    let chat = scene.cli.command(&["chat"]);
+    // A shell that does something else while its job is stopped.
+    let mut shell = Command::new("/bin/bash");
+    shell.args(["-c", "set -m; \"$0\" chat; echo stopped; read line; fg"]).arg(chat.get_program());
+    shell.current_dir(scene.work()).env_clear().env("PATH", "/usr/bin:/bin");
+    shell.envs(chat.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let mut terminal = Terminal::open(&shell, (24, 80));
+    terminal.until_shows("ready");
     terminal.keys("draft");
     terminal.until_shows("❯ draft");
     terminal.keys("\x1a");
-    terminal.until("the normal screen", |screen| !screen.contains("draft"));
-    terminal.signal(Signal::CONT);
+    terminal.until("the shell", |screen| screen.contains("stopped") && !screen.contains("draft"));
+    terminal.keys("\r");
     terminal.until_shows("❯ draft");
+    terminal.keys("\x15\x04");
+    let (code, bytes, _) = terminal.end();
+    assert_eq!(code, 0);
+    assert_restored(&bytes);
 }
 
 #[test]
