@@ -171,6 +171,7 @@ const EDGES: &[(&str, &[&str])] = &[
         &["berth-core", "berth-egress", "berth-policy", "berth-private", "berth-requests"],
     ),
     ("berth-builtins", &["berth-core"]),
+    ("berth-demo", &["berth-builtins", "berth-core", "berth-terminal"]),
     ("berth-authoring", &["berth-component", "berth-contract"]),
     ("berth-conformance", &["berth-authoring", "berth-core"]),
     (
@@ -193,6 +194,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "berth-terminal",
             "berth-conformance",
             "berth-core",
+            "berth-demo",
             "berth-dev",
             "berth-export",
             "berth-mcp",
@@ -275,7 +277,7 @@ const OPEN_BENEATH: [&str; 9] = [
 ];
 
 /// The files that open other paths, and what these are. A front end opens the paths of its user.
-const OPEN_OWN: [&str; 44] = [
+const OPEN_OWN: [&str; 45] = [
     "host/agent/src/instructions.rs", // AGENTS.md in the working directory and above
     "host/agent/src/record/store.rs", // Berth's own sessions
     "host/servers/src/import/found.rs", // the files of MCP clients
@@ -285,6 +287,7 @@ const OPEN_OWN: [&str; 44] = [
     "host/authoring/", // the folders of authors, whose programs it runs with their rights
     "host/builtins/build.rs", // the components, while Berth is built
     "host/cli/",       // the paths on the command line
+    "host/demo/src/",  // its scratch folder
     "host/terminal/src/changed_file.rs", // files that the operator named
     "host/terminal/src/new_file.rs", // the user's new configuration
     "host/conformance/src/world.rs", // the temporary world of a test

@@ -12,13 +12,12 @@ use berth_core::text::{cut, neutral_line};
 use berth_core::{Host, HostError, Request};
 use serde_json::{Value, json};
 
-use self::acts::{ATTACKS, Act, TASKS};
-use self::scene::Scene;
-use crate::arguments::DemoArguments;
-use crate::error::Error;
-use crate::exit::Exit;
-use crate::host;
-use crate::style::{BAD, FAINT, GOOD, STRONG};
+use berth_terminal::error::CommandError;
+use berth_terminal::exit::Exit;
+use berth_terminal::style::{BAD, FAINT, GOOD, STRONG};
+
+use crate::acts::{ATTACKS, Act, TASKS};
+use crate::scene::Scene;
 
 /// The configuration of the demo. Stricter than the defaults, so that nobody waits long for an
 /// endless loop; and the attacker gets what the built-in tools get: read and write access to the
@@ -47,27 +46,34 @@ const STOPPED_WITHIN: Duration = Duration::from_secs(16);
 /// Bytes of an answer or a reason that are shown.
 const SHOWN: usize = 160;
 
-/// Runs the command.
-pub(crate) fn run(arguments: &DemoArguments) -> Result<Exit, Error> {
+/// Plays the demo, and tells of it on stdout. `as_json`: in one JSON object, at the end.
+///
+/// # Errors
+///
+/// This build has no attacks, the scratch folder can't be written, or there is no host.
+pub async fn demo(as_json: bool) -> Result<Exit, CommandError> {
     let Some(hostile) = berth_builtins::hostile() else {
-        return Err(Error::Usage(
+        return Err(CommandError::Usage(
             "this build of Berth carries no attacks; `cargo xtask demo` makes one that does"
                 .to_owned(),
         ));
     };
     let scene = Scene::new()?;
-    let out: &mut dyn Write =
-        if arguments.json { &mut io::sink() } else { &mut anstream::stdout() };
-    let played = host::block_on(play(&scene, hostile, out))?;
+    let out: &mut dyn Write = if as_json { &mut io::sink() } else { &mut anstream::stdout() };
+    let played = play(&scene, hostile, out).await?;
     let good = played.iter().all(|played| played.verdict.is_ok());
-    if arguments.json {
+    if as_json {
         let acts: Vec<Value> = played.iter().map(ActResult::to_json).collect();
         writeln!(io::stdout(), "{:#}", json!({ "ok": good, "acts": acts }))?;
     }
     Ok(if good { Exit::Success } else { Exit::Host })
 }
 
-async fn play(scene: &Scene, hostile: &[u8], out: &mut dyn Write) -> Result<Vec<ActResult>, Error> {
+async fn play(
+    scene: &Scene,
+    hostile: &[u8],
+    out: &mut dyn Write,
+) -> Result<Vec<ActResult>, CommandError> {
     writeln!(out, "{FAINT}In {}, which is removed at the end.{FAINT:#}", scene.project.display())?;
     let start = Instant::now();
     let host = build(scene, hostile).await?;
@@ -112,7 +118,7 @@ async fn perform(
     good: &str,
     out: &mut dyn Write,
     all: &mut Vec<ActResult>,
-) -> Result<(), Error> {
+) -> Result<(), CommandError> {
     let start = Instant::now();
     let answer = host.call(Request::new(act.tool, (act.arguments)(scene))).await;
     let time = start.elapsed();

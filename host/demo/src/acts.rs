@@ -3,7 +3,7 @@
 use berth_core::{Failure, Outcome};
 use serde_json::{Value, json};
 
-use super::scene::{README, Scene};
+use crate::scene::{README, Scene};
 
 /// One call and the check of its result.
 pub(crate) struct Act {

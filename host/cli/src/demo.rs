@@ -1,0 +1,11 @@
+//! `berth demo`.
+
+use crate::arguments::DemoArguments;
+use crate::error::Error;
+use crate::exit::Exit;
+use crate::host;
+
+/// Runs the command.
+pub(crate) fn run(arguments: &DemoArguments) -> Result<Exit, Error> {
+    host::block_on(berth_demo::demo(arguments.json))
+}
