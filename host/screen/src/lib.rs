@@ -1,8 +1,8 @@
 //! The full screen of `berth chat`: what happens in a session, and what the person types, as a
 //! picture.
 //!
-//! [`ScreenState`] is a fold of the session's events and of the person's input, and knows nothing else.
-//! A [`Screen`] draws it, and turns what the person wants into [`ScreenEffect`]s.
+//! [`ScreenState`] is a fold of the session's events and of the person's input, and knows nothing
+//! else. A [`Screen`] draws it, and turns what the person wants into [`ScreenEffect`]s.
 
 mod call;
 mod complete;

@@ -50,7 +50,8 @@ pub struct ScreenHandle {
 
 impl Screen {
     /// Opens the screen with a state. It answers the questions of `approver`. What the person wants
-    /// comes out of the receiver, which ends with the screen. SIGINT, SIGTERM and SIGHUP end the chat from now on.
+    /// comes out of the receiver, which ends with the screen. SIGINT, SIGTERM and SIGHUP end the
+    /// chat from now on.
     ///
     /// # Errors
     ///
