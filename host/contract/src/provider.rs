@@ -43,8 +43,8 @@ pub trait Provider: Send + Sync + 'static {
         None
     }
 
-    /// Whether its calls make other calls of the host while they run, such as those of an agent that
-    /// one of its tools starts. Then the host keeps what these go on with.
+    /// Whether its calls make other calls of the host while they run, such as those of an agent
+    /// that one of its tools starts. Then the host keeps what these go on with.
     fn makes_calls(&self) -> bool {
         false
     }

@@ -64,8 +64,9 @@ section! {
 }
 
 section! {
-    /// Sub-agents: agents that the model hands a part of its task to, with the tool `delegate`. They
-    /// work by the rules of the one that started them, and what they take counts as its task's.
+    /// Sub-agents: agents that the model hands a part of its task to, with the tool `delegate`.
+    /// They work by the rules of the one that started them, and what they take counts as its
+    /// task's.
     pub struct Delegate {
         /// How often work may be handed on. 1: sub-agents have none of their own. 0: there are
         /// none.

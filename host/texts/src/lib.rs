@@ -39,6 +39,7 @@
 //! A name means an offered tool or an alias that this tool alone has. Any other name stays as it
 //! is, and the host answers that there is no such tool: no name becomes `bash`.
 
+mod block;
 mod echo;
 mod hint;
 mod marks;

@@ -5,9 +5,9 @@ use std::borrow::Cow;
 
 use serde_json::{Map, Value};
 
+use super::block::{Block, BlockKind};
 use super::marks::{Family, Tag, read_tag};
 use super::offered::{OfferedTool, OfferedTools};
-use super::scan::{Block, BlockKind};
 use super::{CallForm, TextCall};
 
 /// Most calls in one block.

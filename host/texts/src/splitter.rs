@@ -1,9 +1,10 @@
 //! Divides a message while it arrives: what may be shown at once, and the calls at its end.
 
+use super::block::{Block, BlockKind};
 use super::echo::EarlierTexts;
 use super::offered::OfferedTools;
 use super::read::{canonical_call, read_block};
-use super::scan::{Block, BlockKind, Scanner, Segment};
+use super::scan::{Scanner, Segment};
 use super::{
     CallForm, FindOptions, FormHint, FoundCalls, MAX_CALLS, MAX_REJECTED, RejectedText, TextCall,
     TextTools,

@@ -8,7 +8,8 @@
 
 mod tagged;
 
-use super::marks::{Family, Fence, Inside, MAX_MARK, Tag, is_longer, may_be_tag, read_tag};
+use super::block::{Block, BlockKind};
+use super::marks::{Fence, Inside, MAX_MARK, Tag, is_longer, may_be_tag, read_tag};
 use super::offered::OfferedTools;
 use tagged::Tagged;
 
@@ -17,7 +18,7 @@ const MAX_LINE: usize = 16 * 1024;
 
 /// A part of a model's text.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Segment {
+pub(crate) enum Segment {
     /// Prose, and code that is no call.
     Text(String),
     /// Thoughts.
@@ -28,37 +29,6 @@ pub(super) enum Segment {
     Block(Block),
     /// Closing tags that are left over behind it.
     LeftOver(String),
-}
-
-/// A block that may be a call.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Block {
-    pub(super) kind: BlockKind,
-    /// The whole block.
-    pub(super) raw: String,
-    /// Where its body begins. The body of a fenced block ends at `body_end`.
-    pub(super) body: usize,
-    pub(super) body_end: usize,
-    /// Whether its end was found. A JSON value that is complete needs none.
-    pub(super) is_closed: bool,
-    /// Whether it is unclear which code block ends where, before or in this block.
-    pub(super) is_ambiguous: bool,
-    /// Whether it may belong to the quotation before it.
-    pub(super) is_quoted: bool,
-    /// Whether its tags stand inside one another too deeply.
-    pub(super) is_too_deep: bool,
-}
-
-/// What a block begins with.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum BlockKind {
-    /// A fenced block with a word and the rest of the line.
-    Fence(String),
-    /// A fenced block of JSON that is the first thing in a message.
-    JsonFence,
-    Tag(Family),
-    /// `tool/argument>value`
-    Line,
 }
 
 /// Where the scanner is.
@@ -84,7 +54,7 @@ enum State {
 
 /// The scanner of one message.
 #[derive(Debug)]
-pub(super) struct Scanner<'a> {
+pub(crate) struct Scanner<'a> {
     offered: &'a OfferedTools,
     holds_json: bool,
     buffer: String,
@@ -102,11 +72,11 @@ pub(super) struct Scanner<'a> {
     has_content: bool,
     segments: Vec<Segment>,
     /// Whether a tag of calls stands where none may begin.
-    pub(super) has_mark_in_line: bool,
+    pub(crate) has_mark_in_line: bool,
     /// Whether the model wrote what looks like a result.
-    pub(super) has_result: bool,
+    pub(crate) has_result: bool,
     /// Bytes that were looked at: tests see that it grows with the text and no faster.
-    pub(super) work: usize,
+    pub(crate) work: usize,
 }
 
 /// What a step did.
@@ -118,7 +88,7 @@ enum Step {
 
 impl<'a> Scanner<'a> {
     /// `holds_json`: a fenced block of JSON at the beginning of the message may be a call.
-    pub(super) fn new(offered: &'a OfferedTools, holds_json: bool) -> Self {
+    pub(crate) fn new(offered: &'a OfferedTools, holds_json: bool) -> Self {
         Self {
             offered,
             holds_json,
@@ -139,13 +109,13 @@ impl<'a> Scanner<'a> {
     }
 
     /// Takes the next piece of the text, and returns what was decided on.
-    pub(super) fn push(&mut self, piece: &str) -> Vec<Segment> {
+    pub(crate) fn push(&mut self, piece: &str) -> Vec<Segment> {
         self.buffer.push_str(piece);
         self.run(false)
     }
 
     /// Takes the end of the text.
-    pub(super) fn finish(&mut self) -> Vec<Segment> {
+    pub(crate) fn finish(&mut self) -> Vec<Segment> {
         let mut segments = self.run(true);
         if matches!(self.state, State::FencedBlock(_) | State::TaggedBlock(_)) {
             self.block.body_end = self.block.raw.len();

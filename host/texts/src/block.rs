@@ -1,0 +1,34 @@
+//! What may be a call in a model's text.
+
+use crate::marks::Family;
+
+/// A block that may be a call.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Block {
+    pub(crate) kind: BlockKind,
+    /// The whole block.
+    pub(crate) raw: String,
+    /// Where its body begins. The body of a fenced block ends at `body_end`.
+    pub(crate) body: usize,
+    pub(crate) body_end: usize,
+    /// Whether its end was found. A JSON value that is complete needs none.
+    pub(crate) is_closed: bool,
+    /// Whether it is unclear which code block ends where, before or in this block.
+    pub(crate) is_ambiguous: bool,
+    /// Whether it may belong to the quotation before it.
+    pub(crate) is_quoted: bool,
+    /// Whether its tags stand inside one another too deeply.
+    pub(crate) is_too_deep: bool,
+}
+
+/// What a block begins with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum BlockKind {
+    /// A fenced block with a word and the rest of the line.
+    Fence(String),
+    /// A fenced block of JSON that is the first thing in a message.
+    JsonFence,
+    Tag(Family),
+    /// `tool/argument>value`
+    Line,
+}
