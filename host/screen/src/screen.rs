@@ -7,12 +7,11 @@ use std::time::{Duration, Instant};
 
 use berth_agent::RunEvent;
 use berth_core::CancellationToken;
-use berth_terminal::interrupt::Interrupts;
+use berth_terminal::interrupt::{self, Interrupts};
 use ratatui::Terminal;
 use ratatui::backend::CrosstermBackend;
 use ratatui::crossterm::event::{Event, KeyCode};
 use ratatui::layout::Rect;
-use rustix::process::{Signal, getpid, kill_process};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use crate::effect::ScreenEffect;
@@ -191,7 +190,7 @@ impl Screen {
             ScreenEffect::ShowTranscript => drop(self.show_transcript()),
             ScreenEffect::Suspend => {
                 terminal::restore();
-                let _ = kill_process(getpid(), Signal::TSTP);
+                let _ = interrupt::stop();
                 let _ = terminal::open().and_then(|()| terminal::catch_stderr(&self.inbox));
                 let _ = self.draw_anew();
             }
