@@ -18,6 +18,9 @@ const MAX_PART: usize = 64 * 1024;
 /// Events, and bytes of their text, that are folded before keys are looked at again.
 const MAX_AT_ONCE: (usize, usize) = (64, 2 * MAX_PART);
 
+/// Bytes of text parts that wait for a terminal which is too slow. More isn't shown.
+const MAX_TEXT: usize = 16 * 1024 * 1024;
+
 /// Lines of the log that wait. Of more, the first ones count.
 const MAX_LOG: usize = 100;
 
@@ -58,6 +61,8 @@ pub(crate) enum Came {
 struct Waiting {
     keys: VecDeque<Event>,
     session: VecDeque<Came>,
+    /// Bytes of the text parts in it.
+    text: usize,
     log: VecDeque<String>,
     has_signal: bool,
     is_gone: bool,
@@ -101,17 +106,13 @@ impl Inbox {
     }
 
     fn event(&self, event: RunEvent) {
-        self.change(|waiting| match (waiting.session.back_mut(), event) {
-            // A stream that comes faster than it is shown is a few large parts.
-            (
-                Some(Came::Session(RunEvent::TextPart { text })),
-                RunEvent::TextPart { text: more },
-            )
-            | (
-                Some(Came::Session(RunEvent::ThinkingPart { text })),
-                RunEvent::ThinkingPart { text: more },
-            ) if text.len() < MAX_PART => text.push_str(&more),
-            (_, event) => waiting.session.push_back(Came::Session(event)),
+        self.change(|waiting| {
+            let bytes = text_bytes(&event);
+            if bytes > 0 && waiting.text >= MAX_TEXT {
+                return;
+            }
+            waiting.text += bytes;
+            waiting.add(event);
         });
     }
 
@@ -144,17 +145,41 @@ impl Inbox {
         let mut bytes = 0;
         for _ in 0..MAX_AT_ONCE.0 {
             let Some(next) = waiting.session.pop_front() else { break };
-            if let Came::Session(RunEvent::TextPart { text } | RunEvent::ThinkingPart { text }) =
-                &next
-            {
-                bytes += text.len();
+            if let Came::Session(event) = &next {
+                bytes += text_bytes(event);
             }
             came.push(next);
             if bytes >= MAX_AT_ONCE.1 {
                 break;
             }
         }
+        waiting.text -= bytes;
         came
+    }
+}
+
+impl Waiting {
+    fn add(&mut self, event: RunEvent) {
+        match (self.session.back_mut(), event) {
+            // A stream that comes faster than it is shown is a few large parts.
+            (
+                Some(Came::Session(RunEvent::TextPart { text })),
+                RunEvent::TextPart { text: more },
+            )
+            | (
+                Some(Came::Session(RunEvent::ThinkingPart { text })),
+                RunEvent::ThinkingPart { text: more },
+            ) if text.len() < MAX_PART => text.push_str(&more),
+            (_, event) => self.session.push_back(Came::Session(event)),
+        }
+    }
+}
+
+/// The bytes of a text part. 0: it isn't one.
+fn text_bytes(event: &RunEvent) -> usize {
+    match event {
+        RunEvent::TextPart { text } | RunEvent::ThinkingPart { text } => text.len(),
+        _ => 0,
     }
 }
 
@@ -257,5 +282,33 @@ impl Approver for ScreenApprover {
             let gone = || InquiryAnswer::Unanswered("the screen is gone".to_owned());
             answered.await.unwrap_or_else(|_| gone())
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_that_nobody_takes_is_bounded() {
+        let (inbox, part) = (Arc::<Inbox>::default(), "x".repeat(10_000));
+        let mut events = SessionEvents(Arc::clone(&inbox));
+        (0..3000).for_each(|_| events.event(RunEvent::TextPart { text: part.clone() }));
+        events.event(RunEvent::Notice { text: "after".to_owned() });
+        let (mut bytes, mut rounds, mut last) = (0, 0, None);
+        while bytes < MAX_TEXT {
+            for came in inbox.take(Some(Duration::ZERO)) {
+                let Came::Session(event) = came else { continue };
+                bytes += text_bytes(&event);
+                last = Some(event);
+            }
+            rounds += 1;
+        }
+        assert!(bytes < MAX_TEXT + MAX_PART && rounds > 100, "{bytes} in {rounds}");
+        last = inbox.take(Some(Duration::ZERO)).pop().map_or(last, |came| match came {
+            Came::Session(event) => Some(event),
+            _ => None,
+        });
+        assert_eq!(last, Some(RunEvent::Notice { text: "after".to_owned() }));
     }
 }

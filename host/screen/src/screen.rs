@@ -7,12 +7,11 @@ use std::time::{Duration, Instant};
 
 use berth_agent::RunEvent;
 use berth_core::CancellationToken;
-use berth_terminal::interrupt::Interrupts;
+use berth_terminal::interrupt::{self, Interrupts};
 use ratatui::Terminal;
 use ratatui::backend::CrosstermBackend;
 use ratatui::crossterm::event::{Event, KeyCode};
 use ratatui::layout::Rect;
-use rustix::process::{Signal, getpid, kill_process};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use crate::effect::ScreenEffect;
@@ -27,6 +26,14 @@ const FRAME: Duration = Duration::from_millis(16);
 /// A shell's exit code for an ended command: 128 plus the number of SIGTERM.
 const ENDED: i32 = 143;
 
+/// What the person can interrupt.
+#[derive(Default)]
+struct Running {
+    token: Option<CancellationToken>,
+    /// What was sent was interrupted before it began.
+    is_interrupted: bool,
+}
+
 /// The screen.
 pub struct Screen {
     terminal: Terminal<CrosstermBackend<BufWriter<Stdout>>>,
@@ -34,7 +41,7 @@ pub struct Screen {
     inbox: Arc<Inbox>,
     desk: Arc<Desk>,
     effects: UnboundedSender<ScreenEffect>,
-    running: Arc<Mutex<Option<CancellationToken>>>,
+    running: Arc<Mutex<Running>>,
     began: Instant,
     /// Whether the conversation is shown on the normal screen.
     is_outside: bool,
@@ -44,7 +51,7 @@ pub struct Screen {
 /// The screen, for the session that it shows. If it is dropped, the terminal is given back.
 pub struct ScreenHandle {
     inbox: Arc<Inbox>,
-    running: Arc<Mutex<Option<CancellationToken>>>,
+    running: Arc<Mutex<Running>>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -61,7 +68,7 @@ impl Screen {
         approver: &ScreenApprover,
         interrupts: &Interrupts,
     ) -> io::Result<(ScreenHandle, UnboundedReceiver<ScreenEffect>)> {
-        let (inbox, running) = (Arc::<Inbox>::default(), Arc::default());
+        let (inbox, running) = (Arc::<Inbox>::default(), Arc::<Mutex<Running>>::default());
         let desk = Arc::clone(&approver.desk);
         let (effects, wanted) = unbounded_channel();
         terminal::open()?;
@@ -183,7 +190,7 @@ impl Screen {
             ScreenEffect::ShowTranscript => drop(self.show_transcript()),
             ScreenEffect::Suspend => {
                 terminal::restore();
-                let _ = kill_process(getpid(), Signal::TSTP);
+                let _ = interrupt::stop();
                 let _ = terminal::open().and_then(|()| terminal::catch_stderr(&self.inbox));
                 let _ = self.draw_anew();
             }
@@ -191,7 +198,13 @@ impl Screen {
                 self.interrupt();
                 let _ = self.effects.send(ScreenEffect::Leave);
             }
-            effect => drop(self.effects.send(effect)),
+            effect => {
+                if matches!(effect, ScreenEffect::Send(_)) {
+                    let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+                    running.is_interrupted = false;
+                }
+                let _ = self.effects.send(effect);
+            }
         }
     }
 
@@ -203,9 +216,10 @@ impl Screen {
     }
 
     fn interrupt(&self) {
-        let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(running) = &*running {
-            running.cancel();
+        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        match &running.token {
+            Some(token) => token.cancel(),
+            None => running.is_interrupted = true,
         }
     }
 
@@ -246,13 +260,17 @@ impl ScreenHandle {
     /// A token that is cancelled when the person interrupts.
     pub fn arm(&self) -> CancellationToken {
         let token = CancellationToken::new();
-        *self.running.lock().unwrap_or_else(PoisonError::into_inner) = Some(token.clone());
+        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        if std::mem::take(&mut running.is_interrupted) {
+            token.cancel();
+        }
+        running.token = Some(token.clone());
         token
     }
 
     /// Nothing runs.
     pub fn disarm(&self) {
-        *self.running.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        self.running.lock().unwrap_or_else(PoisonError::into_inner).token = None;
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use berth_core::{CancellationToken, HostError};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGTSTP};
 use signal_hook::iterator::{Handle, Signals};
 
 /// A shell's exit code for an interrupted command: 128 plus the signal's number.
@@ -93,4 +93,14 @@ impl Interrupts {
 /// Those of [`Interrupts::listen`].
 pub fn cancellation() -> Result<CancellationToken, HostError> {
     Ok(Interrupts::listen()?.arm())
+}
+
+/// Stops this process as Ctrl-Z does, until it is continued. It goes to this thread: the others
+/// would let it run on for a moment.
+///
+/// # Errors
+///
+/// The system's.
+pub fn stop() -> std::io::Result<()> {
+    signal_hook::low_level::raise(SIGTSTP)
 }

@@ -297,6 +297,23 @@ fn without_a_full_terminal_there_are_lines() {
     assert_eq!((code, position(&bytes, b"\x1b[?1049h")), (0, None));
 }
 
+#[test]
+fn questions_and_live_output_are_events() {
+    let scene = Scene::new("chat", "", &format!("{ASKS}\n[approvals]\nwait_secs = 1"));
+    let came = scene.once(&["person: write it"]);
+    let find = |kind: &str| came.all.iter().find(|event| event["event"] == kind);
+    let question = find("question").expect("it is asked");
+    assert_eq!(question["tool"], "write");
+    assert!(question["acts_on"][0].as_str().is_some_and(|path| path.ends_with("first.txt\"")));
+    assert!(question["diff"].as_str().is_some_and(|diff| diff.contains("+x")), "{question}");
+    let answered = find("answered").expect("it has an end");
+    assert_eq!((&answered["id"], &answered["answer"]), (&question["id"], &"unanswered".into()));
+    let scene = Scene::new("chat", "", "");
+    let came = scene.once(&["prints: 20"]);
+    let output = came.all.iter().find(|event| event["event"] == "call_output");
+    assert!(output.is_some_and(|output| output["text"].as_str() > Some("1\n2\n")), "{output:?}");
+}
+
 /// The conversation as a screen shows it after these events.
 fn folded(events: &[Value]) -> String {
     let mut state = ScreenState::new(Theme::new(false), About::default());
