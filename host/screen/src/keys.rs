@@ -296,7 +296,7 @@ impl ScreenState {
         }
         let text = self.editor.take().trim().to_owned();
         (self.popup, self.recalled) = (Popup::default(), None);
-        self.transcript.show_end();
+        self.transcript.scroll_to_end();
         if text.starts_with('/') && !text.contains(char::is_whitespace) {
             return self.command(&text);
         }

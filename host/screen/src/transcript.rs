@@ -203,7 +203,7 @@ impl Transcript {
     }
 
     /// The end is visible.
-    pub(crate) fn show_end(&mut self) {
+    pub(crate) fn scroll_to_end(&mut self) {
         self.top = None;
     }
 

@@ -58,6 +58,10 @@ fn sub_agent_answers_and_what_it_took_counts() {
     let came = came.assert_answer(0, "In src/main.py");
     let spent = &came.events_of("ended")[0]["spent"];
     assert_eq!(spent["turns"], 4, "two answers of each agent: {spent}");
+    // The person sees what it does.
+    let told = |event: &&Value| event["event"] == "call_output";
+    let texts: String = came.all.iter().filter(told).filter_map(|it| it["text"].as_str()).collect();
+    assert!(texts.contains("grep {\"pattern\":\"TODO\"}"), "{texts}");
     // Its calls have its name in the audit, and its record is a session of its own.
     let calls = audited(&scene);
     let by = |tool: &str| calls.iter().find(|(known, _)| known == tool).expect("it is recorded");
@@ -204,7 +208,12 @@ fn rules_and_approvals_hold_for_sub_agents() {
     let asking = scene(
         "[tools.permissions]\nwrite = [{ pattern = \"*\", action = \"ask\" }]\n[approvals]\nwait_secs = 1",
     );
-    asking.task(&[&act]);
+    let came = asking.task(&[&act]);
+    let question = came.all.iter().find(|event| event["event"] == "question").expect("it asks");
+    assert!(
+        question["caller"].as_str().is_some_and(|by| by.starts_with("delegate ")),
+        "{question}"
+    );
     assert_eq!(asking.read("new.txt"), "");
     asking.task(&["--yes", &act]);
     assert_eq!(asking.read("new.txt"), "x");
