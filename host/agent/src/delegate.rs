@@ -250,7 +250,8 @@ impl Shared {
         let tools = live.offered()?.iter().map(|tool| tool.definition.name.clone()).collect();
         let budget = Arc::new(TaskBudget::new(&settings));
         let clock = TaskClock::start(settings.max_time, live.waited());
-        Ok(Delegator::new(live, settings, tools, budget, clock, self.desk.at_once))
+        let places = self.desk.places_of_client(outer.session.name());
+        Ok(Delegator::new(live, settings, tools, budget, clock, places))
     }
 
     fn start(&self) -> AgentStart<'_> {

@@ -1,7 +1,7 @@
 //! The agents that may hand work to others right now.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use tokio::sync::Semaphore;
@@ -21,7 +21,7 @@ pub(crate) struct Delegator {
     pub(crate) budget: Arc<TaskBudget>,
     pub(crate) clock: TaskClock,
     /// For those that work at the same time.
-    pub(crate) places: Semaphore,
+    pub(crate) places: Arc<Semaphore>,
     finished: Mutex<Vec<Delegated>>,
 }
 
@@ -32,9 +32,8 @@ impl Delegator {
         tools: BTreeSet<String>,
         budget: Arc<TaskBudget>,
         clock: TaskClock,
-        at_once: u64,
+        places: Arc<Semaphore>,
     ) -> Self {
-        let places = Semaphore::new(usize::try_from(at_once).unwrap_or(1));
         Self { outside, settings, tools, budget, clock, places, finished: Mutex::default() }
     }
 
@@ -60,7 +59,9 @@ type Key = (String, Option<String>);
 /// Those that work right now.
 pub(crate) struct DelegationDesk {
     /// How many may work for one agent at the same time.
-    pub(crate) at_once: u64,
+    at_once: usize,
+    /// The places of clients of the host, which are no agents at this desk, by their session.
+    clients: Mutex<HashMap<String, Weak<Semaphore>>>,
     known: Mutex<HashMap<Key, Arc<Delegator>>>,
 }
 
@@ -72,7 +73,25 @@ pub(crate) struct DeskEntry {
 
 impl DelegationDesk {
     pub(crate) fn new(at_once: u64) -> Self {
-        Self { at_once, known: Mutex::default() }
+        let at_once = usize::try_from(at_once).unwrap_or(1);
+        Self { at_once, clients: Mutex::default(), known: Mutex::default() }
+    }
+
+    /// Places for an agent.
+    pub(crate) fn places(&self) -> Arc<Semaphore> {
+        Arc::new(Semaphore::new(self.at_once))
+    }
+
+    /// The places of a client: the same for all its calls that run.
+    pub(crate) fn places_of_client(&self, session: &str) -> Arc<Semaphore> {
+        let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        clients.retain(|_, places| places.strong_count() > 0);
+        let known = clients.get(session).and_then(Weak::upgrade);
+        known.unwrap_or_else(|| {
+            let places = self.places();
+            clients.insert(session.to_owned(), Arc::downgrade(&places));
+            places
+        })
     }
 
     /// An agent begins with a task.

@@ -139,6 +139,16 @@ fn status(agent: &Agent, around: &Surroundings<'_>) -> String {
     for ceiling in &around.config.ceilings {
         line("below", neutral_line(&ceiling.path.display().to_string()));
     }
+    let judge = &config.tools.adversarial_policy;
+    if judge.enabled {
+        let count = judge.policies.len();
+        let policies = if count == 1 { "1 policy".to_owned() } else { format!("{count} policies") };
+        let open = if judge.fail_open { "runs (fail_open)" } else { "is refused" };
+        line(
+            "judge",
+            format!("{}, by {policies}; a call that isn't judged {open}", judge.provider),
+        );
+    }
     for chosen in agent.filter_status() {
         text.push_str(&neutral_line(&chosen));
         text.push('\n');
@@ -202,6 +212,7 @@ impl Chat<'_> {
                 let more = Meanwhile::new(&self.screen, self.around, finder, &cancel);
                 more.until(work, &mut self.wanted, &mut self.later).await;
                 self.screen.disarm();
+                self.screen.tell(FromSession::Status(status(&self.agent, self.around)));
                 self.offer_lenient().await?;
             }
             ScreenEffect::Compact => {
@@ -263,7 +274,10 @@ impl Chat<'_> {
         };
         let directory = self.around.directory.display().to_string();
         let is_other = |session: &StoredSession| {
-            session.directory == directory && session.id != self.id && !session.title.is_empty()
+            session.directory == directory
+                && session.id != self.id
+                && !session.title.is_empty()
+                && session.within.is_none()
         };
         let sessions: Vec<_> = found.into_iter().filter(is_other).take(SESSIONS.1).collect();
         if sessions.is_empty() {

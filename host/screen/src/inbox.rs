@@ -38,6 +38,8 @@ pub enum FromSession {
         /// The choices. Enter alone takes the first one.
         choices: Vec<String>,
     },
+    /// What `/status` shows beside the state of the screen, from now on.
+    Status(String),
     /// The paths that begin so.
     Paths(String, Vec<String>),
     /// The chat ends.

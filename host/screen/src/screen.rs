@@ -174,6 +174,7 @@ impl Screen {
                 return self.state.command_ended();
             }
             FromSession::Choose { text, choices } => self.state.open_dialog(&text, choices),
+            FromSession::Status(status) => self.state.about.status = status,
             FromSession::Paths(wanted, paths) => self.state.offer(&wanted, &paths),
             FromSession::End => {}
         }

@@ -71,7 +71,7 @@ section! {
         /// How often work may be handed on. 1: sub-agents have none of their own. 0: there are
         /// none.
         pub max_depth: Bounded<0, 4> = Bounded::clamped(1), Narrowing::Smaller;
-        /// Sub-agents of one agent that work at the same time. Others wait.
+        /// Sub-agents of one agent, or one client, that work at the same time. Others wait.
         pub at_once: Bounded<1, 16> = Bounded::clamped(4), Narrowing::Smaller;
         /// The table of `[providers]` whose model they ask. If empty, that of the agent.
         pub provider: String, Narrowing::Ignored;

@@ -352,7 +352,7 @@ impl Agent {
             offered.iter().map(|tool| tool.definition.name.clone()).collect(),
             Arc::clone(&self.budget),
             self.clock,
-            desk.at_once,
+            desk.places(),
         ));
         let entry = desk.enter(&delegator);
         self.delegator = Some(delegator);
