@@ -52,7 +52,10 @@ pub async fn choose_model(
     let Some(settings) = providers.get(name) else { return Err(unchosen(config)) };
     let model = model.unwrap_or(&settings.model);
     if model.is_empty() {
-        return Err(wrong(name, "names no `model`, and `--model` doesn't either"));
+        return Err(wrong(
+            name,
+            "names no `model`; write one there, or use `--model`: `berth models` lists them",
+        ));
     }
     let provider = provider(config, folders, directory, name, settings).await?;
     let mut client = ModelClient::new(door(config, folders, front_end));
@@ -75,7 +78,12 @@ async fn provider(
         return Err(wrong(name, &format!("has no `{missing}`, and isn't a known provider")));
     };
     let format = match format {
-        ModelFormat::ByName => return Err(wrong(name, "has no `format`")),
+        ModelFormat::ByName => {
+            return Err(wrong(
+                name,
+                "has no `format`: \"messages\", \"chat\", \"responses\" or \"ollama\"",
+            ));
+        }
         ModelFormat::Messages => WireFormat::Messages,
         ModelFormat::Chat => WireFormat::Chat,
         ModelFormat::Responses => WireFormat::Responses,

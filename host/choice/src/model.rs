@@ -5,7 +5,7 @@ use std::time::Duration;
 use berth_core::CancellationToken;
 use berth_models::{
     AnswerTimes, ListedModel, ModelAnswer, ModelClient, ModelEndpoint, ModelError, ModelEvent,
-    Turn, WireCaps,
+    ModelRetries, Turn, WireCaps,
 };
 
 /// How long a provider has for the list of its models.
@@ -42,6 +42,8 @@ impl ChosenModel {
     #[must_use]
     pub fn for_short_answers(mut self, time: Duration) -> Self {
         self.client.times = AnswerTimes { first: time, idle: time, total: time };
+        // Later ones would only end with the time, and hide what is wrong.
+        self.client.retries = ModelRetries { count: 1, base: time / 10, longest: time / 4 };
         self.client.caps = WireCaps {
             event: SHORT,
             arguments: SHORT,

@@ -37,12 +37,12 @@ const NO_MODEL: Instead = Nothing(
     "set it in the program that runs the model; Berth's own agent has [agent] and [providers]",
 );
 
-const NO_ADVERSARY: Instead = Nothing(
-    "Berth asks no model about a call; write rules that deny or ask: `[[tools.policy.rules]]`, `[[tools.permissions.TOOL]]`",
+const REVIEW: Instead = Nothing(
+    "[tools.adversarial_policy] has `enabled`, `provider`, `policies`, `on_deny`, `timeout_ms`, `fail_open` and `exempt_tools`",
 );
 
-const NO_SELECTION: Instead = Nothing(
-    "Berth doesn't select tools by similarity; to leave some out, write `enabled = false` in [tools.file], [tools.shell], [tools.web] or [plugins.NAME]",
+const SELECTION: Instead = Nothing(
+    "[agent.tool_filter] has `enabled`, `top_k`, `budget_percent`, `min_description_words`, `always_on` and `embeddings`",
 );
 
 const WEB_SWITCH: Instead =
@@ -62,7 +62,7 @@ const KEYS: &[(&str, Instead)] = &[
             "the program that runs the model decides how often it calls tools, Berth's own agent by `max_turns = 100` in [agent]; to bound a session, write `max_tool_calls_per_session = 100` in [tools]",
         ),
     ),
-    ("agent.tool_filter.*", NO_SELECTION),
+    ("agent.tool_filter.*", SELECTION),
     ("agent.*", NO_MODEL),
     ("tools.summarize_output", Key("agent.summarize_output", "summarize_output = true", Same)),
     ("tools.shell.timeout", Key("tools.call", "call = 30", Same)),
@@ -71,8 +71,20 @@ const KEYS: &[(&str, Instead)] = &[
         "tools.tafc.complexity_threshold",
         Key("agent.tafc.complexity_threshold", "complexity_threshold = 0.6", Same),
     ),
-    ("tools.adversarial_policy.*", NO_ADVERSARY),
-    ("tools.utility.*", Nothing("Berth doesn't score calls, and skips none; remove the key")),
+    (
+        "tools.adversarial_policy.policy_provider",
+        Key("tools.adversarial_policy.provider", "provider = \"judge\"", Same),
+    ),
+    (
+        "tools.adversarial_policy.policy_file",
+        Nothing(
+            "write the sentences themselves: `policies = [\"…\"]` in [tools.adversarial_policy]",
+        ),
+    ),
+    ("tools.adversarial_policy.*", REVIEW),
+    ("tools.utility.enabled", Key("agent.utility.enabled", "enabled = true", Same)),
+    ("tools.utility.threshold", Key("agent.utility.threshold", "threshold = 0.1", Same)),
+    ("tools.utility.*", Nothing("[agent.utility] has `enabled`, `threshold` and `exempt_tools`")),
     (
         "tools.retry.parameter_reformat_provider",
         Nothing(
@@ -201,7 +213,7 @@ const KEYS: &[(&str, Instead)] = &[
     ("web_search.*", NO_BROWSER),
     ("llm.*", NO_MODEL),
     ("memory.*", NO_MODEL),
-    ("skills.*", NO_MODEL),
+    ("skills.*", Nothing("[skills] has `enabled`, `folders` and a table `env`")),
     ("cost.*", NO_COSTS),
     (
         "index.*",
@@ -281,7 +293,7 @@ mod tests {
             assert!(advice.contains(part), "{key}: {advice}");
         };
         check("tools.shell.timeout", "write `call = 30` in [tools]");
-        check("agent.tool_filter.top_k", "similarity");
+        check("agent.tool_filter.model", "embeddings");
         check("agent.max_tool_iterations", "max_tool_calls_per_session");
         check("autonomy.level", "write `autonomy = \"ask\"` in [tools]");
         check("llm.providers.x", "[providers]");

@@ -39,7 +39,13 @@ pub async fn findings(config: &Loaded, folders: &Folders, directory: &Path) -> V
     let policies = if count == 1 { "1 policy".to_owned() } else { format!("{count} policies") };
     let found = format!("{} judges calls by {policies}", model.full_name());
     vec![match review.fail_open {
-        false => Finding::ok(NAME, format!("{found}; without an answer they are refused")),
+        false => Finding::ok(
+            NAME,
+            format!(
+                "{found}; without an answer they are refused (`berth models --test {}` asks it)",
+                review.provider
+            ),
+        ),
         true => Finding::warning(
             NAME,
             format!("{found}; without an answer they run"),

@@ -114,6 +114,7 @@ fn status(agent: &Agent, around: &Surroundings<'_>) -> String {
     let mut text = String::new();
     let mut line = |name: &str, value: String| text.push_str(&format!("{name:9} {value}\n"));
     let bound = |number: u64| if number == 0 { "any".to_owned() } else { number.to_string() };
+    line("model", neutral_line(&format!("{}/{}", settings.provider, settings.model)).into());
     line(
         "limits",
         format!(
@@ -318,6 +319,10 @@ impl Chat<'_> {
             undo::carry_out(&config, &folders, &about, front_end)
         });
         let told = undone.await.map_err(|error| HostError::Config(error.to_string()))??;
+        let note = format!("The person undid what a call of yours changed in files:\n{told}");
+        if let Err(error) = self.agent.note(note).await {
+            return Err(failed(error, self.around).await);
+        }
         self.end_command(told);
         Ok(())
     }

@@ -57,6 +57,8 @@ impl<F: AsyncFnOnce() -> Result<Host, HostError>> MakeHost for F {}
 /// An error of the agent as one of a command.
 async fn failed(error: AgentError, around: &Surroundings<'_>) -> CommandError {
     match error {
+        // Nothing began: no model is chosen, or it can't be.
+        AgentError::Choice(ChoiceError::Host(HostError::Config(why))) => CommandError::Usage(why),
         AgentError::Host(error) | AgentError::Choice(ChoiceError::Host(error)) => {
             CommandError::Host(error)
         }

@@ -9,11 +9,16 @@ pub(crate) const COMMANDS: [(&str, &str); 9] = [
     ("/clear", "begin a new session"),
     ("/resume", "go on with an earlier session of this directory"),
     ("/status", "the model, its limits, and the rules in force"),
-    ("/tools", "the tools that the model is offered"),
+    ("/tools", "the tools that the model may call"),
     ("/undo", "undo what the last call changed in files"),
     ("/transcript", "show the conversation on the normal screen"),
     ("/exit", "end the chat"),
 ];
+
+/// Whether a word is one of them.
+pub(crate) fn is_command(word: &str) -> bool {
+    COMMANDS.iter().any(|(name, _)| *name == word)
+}
 
 /// Offers that are shown.
 pub(crate) const SHOWN: usize = 8;

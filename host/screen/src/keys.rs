@@ -297,7 +297,9 @@ impl ScreenState {
         let text = self.editor.take().trim().to_owned();
         (self.popup, self.recalled) = (Popup::default(), None);
         self.transcript.scroll_to_end();
-        if text.starts_with('/') && !text.contains(char::is_whitespace) {
+        // A path is no command.
+        let word = text.split_whitespace().next().unwrap_or_default();
+        if word.starts_with('/') && (word.len() == text.len() || complete::is_command(word)) {
             return self.command(&text);
         }
         let history = &mut self.about.history;
@@ -346,7 +348,11 @@ impl ScreenState {
             other => {
                 let names: Vec<_> = complete::COMMANDS.iter().map(|(name, _)| *name).collect();
                 let names = names.join(", ");
-                self.transcript.notice(&format!("there is no {other}; there are {names}"));
+                let what = match other.split_once(char::is_whitespace) {
+                    Some((name, _)) => format!("{name} takes nothing behind it"),
+                    None => format!("there is no {other}"),
+                };
+                self.transcript.notice(&format!("{what}; there are {names}"));
                 return Vec::new();
             }
         };

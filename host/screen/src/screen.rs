@@ -132,6 +132,8 @@ impl Screen {
             Came::Terminal(Event::Key(key)) if self.is_outside => {
                 if matches!(key.code, KeyCode::Enter | KeyCode::Esc) {
                     self.is_outside = false;
+                    // What the shell prints later begins its own line.
+                    let _ = write!(io::stdout(), "\r\n");
                     let _ = terminal::enter().and_then(|()| self.draw_anew());
                 }
                 Vec::new()

@@ -3,7 +3,6 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use berth_core::HostError;
 use berth_core::config::{Folders, Loaded};
 use berth_core::text::{counted, neutral, neutral_line};
 use berth_terminal::error::CommandError;
@@ -147,9 +146,12 @@ fn meant(skills: &Skills, skill: Option<&str>) -> Result<Vec<PathBuf>, CommandEr
     if !skill.contains('/') && skill != "." && !Path::new(skill).join(SKILL_FILE).exists() {
         return Ok(vec![named(skills, skill)?.folder.clone()]);
     }
-    let path = Path::new(skill)
-        .canonicalize()
-        .map_err(HostError::io(format!("opening {}", neutral_line(skill))))?;
+    let wrong = |error| CommandError::Usage(format!("{}: {error}", neutral_line(skill)));
+    let mut path = Path::new(skill).canonicalize().map_err(wrong)?;
+    if path.file_name().is_some_and(|name| name == SKILL_FILE) {
+        // Whoever names the file means its folder.
+        path.pop();
+    }
     let folder = SkillFolder::open(&path, Owners::Any).map_err(CommandError::Usage)?;
     if folder.has(SKILL_FILE) {
         return Ok(vec![path]);

@@ -201,6 +201,15 @@ impl Agent {
         }
     }
 
+    /// Tells the model something that it has to know when it goes on.
+    ///
+    /// # Errors
+    ///
+    /// It can't be recorded.
+    pub async fn note(&mut self, text: String) -> Result<(), AgentError> {
+        self.append(&SessionEntry::Note(text)).await.map(drop)
+    }
+
     /// Tells the person something, and records it.
     async fn notice(&mut self, text: String, events: &mut dyn RunEvents) -> Result<(), AgentError> {
         self.append(&SessionEntry::Notice(text.clone())).await?;
@@ -606,8 +615,13 @@ impl Agent {
     fn reached_limit(&self) -> Option<String> {
         self.budget.reached().or_else(|| {
             let secs = self.settings.max_time.as_secs();
-            let why = || format!("the task took {secs} s, the limit: `max_secs` in [agent]");
-            self.time_left().is_none().then(why)
+            let limit = match self.outside.depth {
+                0 => "`max_secs` in [agent]",
+                _ => "`timeout` of its call, or what was left of `max_secs` in [agent]",
+            };
+            self.time_left()
+                .is_none()
+                .then(|| format!("the task took {secs} s, the limit: {limit}"))
         })
     }
 

@@ -61,7 +61,7 @@ impl Agent {
             return Ok(Next::Ask);
         }
         let reason = format!(
-            "the conversation is about {} tokens, and the model reads {window}: `context_tokens` in [providers.{}]",
+            "the conversation is about {} tokens, and the model reads {window}: `context_tokens` in [providers.{}]; begin a new session",
             self.meter.tokens(),
             self.settings.provider
         );

@@ -9,7 +9,7 @@ use berth_config::{
 };
 use berth_contract::HostError;
 use berth_egress::{Egress, Network, Settings};
-use berth_policy::files::OwnFolder;
+use berth_policy::files::{Grant, OwnFolder};
 use berth_runtime::{Builtin, Limits, PluginPolicy, ProcessPolicy, RuntimeConfig};
 use berth_store::{Quota, Store};
 use berth_system::files::Grants;
@@ -145,11 +145,15 @@ impl Policies {
     fn add_readable(&self, files: &mut FilePolicy) {
         let is_granted =
             |path: &PathBuf| files.grants.iter().any(|grant| path.starts_with(&grant.path));
-        if !files.grants.is_empty() {
-            let added: Vec<&PathBuf> =
-                self.readable.iter().filter(|path| !is_granted(path)).collect();
-            files.grants.extend(added.into_iter().map(|path| self.config.grant_of_skills(path)));
-        }
+        let Some(first) = files.grants.first() else { return };
+        // What is outside of all grants is refused for want of one of the list, not of a skill.
+        let place = first.place.clone();
+        let added: Vec<&PathBuf> = self.readable.iter().filter(|path| !is_granted(path)).collect();
+        files.grants.extend(
+            added
+                .into_iter()
+                .map(|path| Grant { place: place.clone(), ..self.config.grant_of_skills(path) }),
+        );
     }
 
     /// The file of the operator's rules for filters.

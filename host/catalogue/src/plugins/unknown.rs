@@ -137,6 +137,9 @@ impl Plugins {
     }
 }
 
+/// Tools that some front ends alone offer: the agent, and what is offered if there are skills.
+const ELSEWHERE: [&str; 3] = ["delegate", "load_skill", "invoke_skill"];
+
 /// The unknown names found so far.
 struct UnknownNames<'c> {
     catalogue: &'c Catalogue,
@@ -145,7 +148,10 @@ struct UnknownNames<'c> {
 
 impl UnknownNames<'_> {
     fn add(&mut self, config: &Loaded, key: &str, name: &str, why: &str) {
-        if self.catalogue.may_come(name) || self.may_be_of_server(config, name) {
+        if ELSEWHERE.contains(&name)
+            || self.catalogue.may_come(name)
+            || self.may_be_of_server(config, name)
+        {
             return;
         }
         let similar = self.catalogue.similar(name);
