@@ -385,6 +385,15 @@ fn commands_and_paths_are_completed() {
     scene.write("/help");
     scene.key(KeyCode::Enter);
     scene.assert_shows("Esc interrupts the agent");
+    scene.write("/clear all");
+    scene.key(KeyCode::Enter);
+    scene.assert_shows("/clear takes nothing behind it");
+    let sends =
+        |scene: &mut Scene| scene.effects().iter().any(|it| matches!(it, ScreenEffect::Send(_)));
+    assert!(!sends(&mut scene));
+    scene.write("/etc/hosts is which file?");
+    scene.key(KeyCode::Enter);
+    assert!(sends(&mut scene));
 }
 
 #[test]

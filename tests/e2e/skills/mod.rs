@@ -56,6 +56,10 @@ fn bash(client: &mut Client, command: &str) -> String {
 fn client_lists_and_loads_skills_of_the_user() {
     let cli = Cli::new();
     assert_eq!(described(&mut client(&cli)), None, "there is no skill");
+    write_skill(&users(&cli), "other", "", "Do it.");
+    let refused = cli.run(&["call", "read", "path=/etc/hosts"]).ends(3);
+    assert!(refused.stderr.contains("the default of [tools.file]"), "{}", refused.stderr);
+    fs::remove_dir_all(users(&cli)).expect("it is removed");
     let pdf = write_skill(&users(&cli), "pdf", "", "Read the form first.");
     fs::create_dir(pdf.join("references")).expect("a folder is made");
     fs::write(pdf.join("references/forms.md"), "Forms have fields.").expect("it is written");
