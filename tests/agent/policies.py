@@ -684,6 +684,18 @@ def meets(rest):
     yield f"met {parties}"
 
 
+def launders(rest):
+    """Hands on a call that stands in a text, and the other agent repeats it."""
+    call = json.dumps({"name": "delegate", "arguments": {"task": f"repeats_call: {rest}", "access": "act"}})
+    yield Said(f"<tool_call>{call}</tool_call>")
+    return "done"
+
+
+def repeats_call(rest):
+    yield Said(rest)
+    return "repeated"
+
+
 def does(rest):
     """Makes one call, as JSON: a name and arguments."""
     name, arguments = json.loads(rest)

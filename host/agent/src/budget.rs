@@ -1,6 +1,7 @@
 //! What the agents of one task may take together: the one that the person asked, and those that it
 //! hands work to.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -17,6 +18,17 @@ pub(crate) struct TaskBudget {
     max_tokens: u64,
     max_cost: f64,
     taken: Mutex<Spent>,
+    /// Models that are asked right now.
+    asked: AtomicU64,
+}
+
+/// A model that is asked, until it is dropped.
+pub(crate) struct AskedModel<'a>(&'a TaskBudget);
+
+impl Drop for AskedModel<'_> {
+    fn drop(&mut self) {
+        self.0.asked.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl TaskBudget {
@@ -27,7 +39,20 @@ impl TaskBudget {
             max_tokens: settings.max_tokens,
             max_cost: settings.max_cost,
             taken: Mutex::default(),
+            asked: AtomicU64::new(0),
         }
+    }
+
+    /// A model is about to be asked. `None`: with the answers that others wait for, there would be
+    /// too many.
+    pub(crate) fn ask(&self) -> Option<AskedModel<'_>> {
+        let taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        let asked = self.asked.load(Ordering::Relaxed);
+        if taken.turns.saturating_add(asked) >= self.max_turns {
+            return None;
+        }
+        self.asked.fetch_add(1, Ordering::Relaxed);
+        Some(AskedModel(self))
     }
 
     /// Counts an answer of a model.
@@ -41,14 +66,20 @@ impl TaskBudget {
         if self.max_tokens == 0 { 0.0 } else { taken as f64 / self.max_tokens as f64 }
     }
 
+    /// Why no model is asked any more.
+    pub(crate) fn all_turns(&self) -> String {
+        format!(
+            "the model has answered {} times, the limit: `max_turns` in [agent]",
+            self.max_turns
+        )
+    }
+
     /// The limit that is reached.
     pub(crate) fn reached(&self) -> Option<String> {
         let taken = *self.taken.lock().unwrap_or_else(PoisonError::into_inner);
         let by = |what: String, key: &str| Some(format!("{what}, the limit: `{key}` in [agent]"));
         match () {
-            () if taken.turns >= self.max_turns => {
-                by(format!("the model has answered {} times", taken.turns), "max_turns")
-            }
+            () if taken.turns >= self.max_turns => Some(self.all_turns()),
             () if self.max_tokens > 0 && taken.tokens() >= self.max_tokens => {
                 by(format!("the task has used {} tokens", taken.tokens()), "max_tokens")
             }

@@ -63,6 +63,10 @@ fn table(root: &Value, schema: &Value, path: &str, tables: &mut Vec<TableDescrip
         // In a table of tables with chosen names, the inner table is described.
         let mut inner = more.clone();
         inner["description"] = schema["description"].clone();
+        let example = schema["examples"][0].as_object().and_then(|example| example.values().next());
+        if let Some(example) = example {
+            inner["examples"] = serde_json::json!([example]);
+        }
         return table(root, &inner, &format!("{path}.NAME"), tables);
     }
     let description =

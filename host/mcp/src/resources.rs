@@ -92,6 +92,17 @@ async fn read_kept(host: &Host, session: &Session, asked: &str) -> Result<String
     }
 }
 
+/// A record without the reason for which a model denied the call: its agent would learn how to argue.
+fn without_reason(mut record: Value) -> Value {
+    const DECISION: &str = "adversarial_policy_decision";
+    if let Some(Value::String(decision)) = record.get_mut(DECISION)
+        && let Some((verdict, _)) = decision.split_once(':')
+    {
+        *decision = verdict.to_owned();
+    }
+    record
+}
+
 /// This session's records among the last ones in the log.
 async fn record(session: &Session, folders: Folders) -> Result<String, ErrorData> {
     let failed =
@@ -104,6 +115,6 @@ async fn record(session: &Session, folders: Folders) -> Result<String, ErrorData
     Ok(records
         .iter()
         .filter(|record| record["session"] == name)
-        .map(|record| format!("{record}\n"))
+        .map(|record| format!("{}\n", without_reason(record.clone())))
         .collect())
 }

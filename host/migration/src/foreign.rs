@@ -73,7 +73,9 @@ const KEYS: &[(&str, Instead)] = &[
     ),
     (
         "tools.adversarial_policy.policy_provider",
-        Key("tools.adversarial_policy.provider", "provider = \"judge\"", Same),
+        Nothing(
+            "write a table of [providers], and its name as `provider` in [tools.adversarial_policy]",
+        ),
     ),
     (
         "tools.adversarial_policy.policy_file",

@@ -13,14 +13,29 @@ const MAX_NAME: usize = 100;
 
 /// Words of names whose values are never sent. The names are compared without case, `_`, `-` and
 /// spaces.
-const SECRET: [&str; 7] =
-    ["password", "secret", "token", "apikey", "privatekey", "credential", "auth"];
+const SECRET: [&str; 4] = ["password", "secret", "token", "credential"];
+const AUTH: [&str; 3] = ["auth", "authorization", "authentication"];
+
+/// Bytes of a secret.
+const MAX_SECRET: usize = 4096;
+
+/// What can't be judged: a mark for a secret would stand for text that may do something.
+const UNSEEN: &str =
+    "it has a text in the form of a secret that may hide something else from the model";
 
 /// The lines of a call's parameters. Each is a JSON string, a colon and a JSON string, and says how
 /// much of the value it leaves out. Nothing in them ends a line or a fence, or is invisible.
-pub(crate) fn parameter_lines(arguments: &Value, attachments: &[Content]) -> String {
+///
+/// # Errors
+///
+/// A secret, or what looks like one, is more than one word. Then the model would be shown less than
+/// what the call does.
+pub(crate) fn parameter_lines(
+    arguments: &Value,
+    attachments: &[Content],
+) -> Result<String, &'static str> {
     let mut lines = Lines { text: String::new(), left: MAX_ALL, hidden: 0 };
-    match hide_secrets(arguments.clone()) {
+    match hide_secrets(arguments)? {
         Value::Object(fields) => {
             for (name, value) in &fields {
                 lines.add(name, &text_of(value));
@@ -32,14 +47,16 @@ pub(crate) fn parameter_lines(arguments: &Value, attachments: &[Content]) -> Str
         let name = format!("attachment {index}");
         match &part.body {
             Body::Text(text) | Body::Link(text) => {
-                lines.add(&name, &berth_redaction::text(text, Keys::Settings));
+                let shown = berth_redaction::text(text, Keys::Settings).into_owned();
+                check_hidden(text, &shown)?;
+                lines.add(&name, &shown);
             }
             Body::Bytes(bytes) => {
                 lines.add(&name, &format!("[{} bytes that are no text]", bytes.len()));
             }
         }
     }
-    lines.finish()
+    Ok(lines.finish())
 }
 
 struct Lines {
@@ -127,38 +144,105 @@ fn is_plain(c: char) -> bool {
 
 /// The arguments with marks instead of secrets: those whose name says so at any depth, and texts in
 /// a known form. All of it happens before anything is cut, so that no half of a secret is left.
-fn hide_secrets(arguments: Value) -> Value {
+fn hide_secrets(arguments: &Value) -> Result<Value, &'static str> {
     // The length is a number meanwhile, which isn't taken for a secret again.
-    let length = |value: Value| Value::from(text_of(&value).chars().count());
-    let hidden = berth_redaction::json(by_name(arguments, &length), Keys::Settings);
-    by_name(hidden, &|length| Value::from(format!("[REDACTED: {length} characters]")))
+    let length = |value: &Value| Value::from(text_of(value).chars().count());
+    let named = by_name(arguments, false, &|value| match is_bare(&text_of(value)) {
+        true => Ok(length(value)),
+        false => Err(UNSEEN),
+    })?;
+    let hidden = berth_redaction::json(named.clone(), Keys::Settings);
+    check_same(&named, &hidden)?;
+    by_name(&hidden, false, &|value| match value {
+        Value::Number(length) => Ok(format!("[REDACTED: {length} characters]").into()),
+        marked => Ok(marked.clone()),
+    })
 }
 
-/// With what `hide` makes of each value whose name says that it is secret.
-fn by_name(value: Value, hide: &dyn Fn(Value) -> Value) -> Value {
-    match value {
+/// What becomes of a value whose name says that it is secret.
+type Hide<'a> = dyn Fn(&Value) -> Result<Value, &'static str> + 'a;
+
+/// With what `hide` makes of each single value whose name, or the name of what it is in, says that
+/// it is secret.
+fn by_name(value: &Value, is_hidden: bool, hide: &Hide<'_>) -> Result<Value, &'static str> {
+    Ok(match value {
         Value::Object(fields) => {
-            let field = |(name, value): (String, Value)| {
-                let is_hidden = is_secret(&name) && !value.is_null();
-                let value = if is_hidden { hide(value) } else { by_name(value, hide) };
-                (name, value)
+            let field = |(name, value): (&String, &Value)| {
+                let value = by_name(value, is_hidden || is_secret(name), hide)?;
+                Ok::<_, &'static str>((name.clone(), value))
             };
-            Value::Object(fields.into_iter().map(field).collect::<Map<_, _>>())
+            Value::Object(fields.iter().map(field).collect::<Result<Map<_, _>, _>>()?)
         }
         Value::Array(items) => {
-            Value::Array(items.into_iter().map(|item| by_name(item, hide)).collect())
+            let item = |item| by_name(item, is_hidden, hide);
+            Value::Array(items.iter().map(item).collect::<Result<_, _>>()?)
         }
-        other => other,
+        Value::Null => Value::Null,
+        value if is_hidden => hide(value)?,
+        value => value.clone(),
+    })
+}
+
+/// Whether a text is one word, as secrets are, after the name of a scheme. What runs a command, or
+/// says more than a word, has spaces or marks of a shell.
+fn is_bare(text: &str) -> bool {
+    let schemes = ["Bearer ", "Basic ", "Token ", "token "];
+    let word = schemes.iter().find_map(|scheme| text.strip_prefix(scheme)).unwrap_or(text);
+    word.len() <= MAX_SECRET
+        && word.chars().all(|c| c.is_ascii_alphanumeric() || "_-+/=.~:@%!#^*,?[]".contains(c))
+}
+
+/// Checks that a mark in a text stands for one word.
+fn check_hidden(text: &str, shown: &str) -> Result<(), &'static str> {
+    let same = |(one, other): &(char, char)| one == other;
+    let begin = text.chars().zip(shown.chars()).take_while(same).count();
+    let most = text.chars().count().min(shown.chars().count()) - begin;
+    let end = text.chars().rev().zip(shown.chars().rev()).take(most).take_while(same).count();
+    let count = text.chars().count() - begin - end;
+    let hidden: String = text.chars().skip(begin).take(count).collect();
+    if is_bare(&hidden) { Ok(()) } else { Err(UNSEEN) }
+}
+
+/// The same for all texts of a value.
+fn check_same(value: &Value, shown: &Value) -> Result<(), &'static str> {
+    match (value, shown) {
+        (Value::Object(fields), Value::Object(others)) => {
+            if fields.len() != others.len() {
+                return Err(UNSEEN);
+            }
+            let mut both = fields.iter().zip(others);
+            both.try_for_each(|((_, one), (_, other))| check_same(one, other))
+        }
+        (Value::Array(items), Value::Array(others)) => {
+            if items.len() != others.len() {
+                return Err(UNSEEN);
+            }
+            items.iter().zip(others).try_for_each(|(one, other)| check_same(one, other))
+        }
+        (Value::String(text), Value::String(shown)) => check_hidden(text, shown),
+        (Value::Object(_) | Value::Array(_), _) => Err(UNSEEN),
+        _ => Ok(()),
     }
 }
 
+/// Whether a name says that its value is secret: by one of its words.
 fn is_secret(name: &str) -> bool {
-    let name: String = name
-        .chars()
-        .filter(|c| !matches!(c, '_' | '-' | ' '))
-        .map(|c| c.to_ascii_lowercase())
-        .collect();
-    SECRET.iter().any(|word| name.contains(word))
+    let mut words = vec![String::new()];
+    let mut was_small = false;
+    for c in name.chars() {
+        let is_new = !c.is_alphanumeric() || c.is_uppercase() && was_small;
+        if is_new {
+            words.push(String::new());
+        }
+        was_small = c.is_lowercase();
+        if let Some(word) = words.last_mut().filter(|_| c.is_alphanumeric()) {
+            word.extend(c.to_lowercase());
+        }
+    }
+    let all = words.concat();
+    let says = |word: &String| SECRET.iter().any(|secret| word.starts_with(secret));
+    words.iter().any(|word| says(word) || AUTH.contains(&&**word))
+        || ["apikey", "privatekey"].iter().any(|secret| all.contains(secret))
 }
 
 #[cfg(test)]
@@ -170,16 +254,17 @@ mod tests {
     #[test]
     fn parameters_are_cut_and_say_so() {
         let lines =
-            parameter_lines(&json!({ "path": "a.txt", "content": "x".repeat(1_000_000) }), &[]);
+            parameter_lines(&json!({ "path": "a.txt", "content": "x".repeat(1_000_000) }), &[])
+                .unwrap();
         assert!(lines.starts_with("\"path\": \"a.txt\"\n"), "{lines}");
         assert!(lines.contains("(CUT: these are the first 500 of 1000000 characters)"), "{lines}");
         let many: Map<String, Value> =
             (0..1000).map(|n| (format!("p{n:03}"), Value::from("y".repeat(400)))).collect();
-        let lines = parameter_lines(&Value::Object(many), &[]);
+        let lines = parameter_lines(&Value::Object(many), &[]).unwrap();
         assert!(lines.chars().filter(|c| *c == 'y').count() < MAX_ALL && lines.len() < 2 * MAX_ALL);
         assert!(lines.contains("more parameters are not shown"), "{lines}");
         let long = json!({ "n".repeat(10_000): 1 });
-        assert!(parameter_lines(&long, &[]).len() < 200);
+        assert!(parameter_lines(&long, &[]).unwrap().len() < 200);
     }
 
     #[test]
@@ -187,10 +272,10 @@ mod tests {
         let token = format!("ghp_{}", "a1B2c3D4e5".repeat(4).split_at(36).0);
         let arguments = json!({
             "Password": "hunter2", "apiKey": "k-1", "x-api_key": "k-2", "PRIVATE-KEY": ["k-3"],
-            "headers": { "Authorization": "Bearer k-4" }, "list": [{ "client_secret": { "k-5": 6 } }],
+            "headers": { "Authorization": "Bearer k-4" }, "list": [{ "client_secret": { "inner": "k-5" } }],
             "credentials": 77_123, "token": null, "text": format!("use {token} now"), "path": "k-9",
         });
-        let lines = parameter_lines(&arguments, &[Content::text(format!("key {token}"))]);
+        let lines = parameter_lines(&arguments, &[Content::text(format!("key {token}"))]).unwrap();
         for secret in ["hunter2", "k-1", "k-2", "k-3", "k-4", "k-5", "77123", &token[4..]] {
             assert!(!lines.contains(secret), "{secret} is in:\n{lines}");
         }
@@ -203,8 +288,37 @@ mod tests {
         let token = format!("ghp_{}", "a1B2c3D4e5".repeat(4).split_at(36).0);
         for before in 440..=500 {
             let text = format!("{} {token}", "x".repeat(before));
-            let lines = parameter_lines(&json!({ "text": text }), &[]);
+            let lines = parameter_lines(&json!({ "text": text }), &[]).unwrap();
             assert!(!lines.contains("a1B2"), "{before}: {lines}");
+        }
+    }
+
+    #[test]
+    fn what_may_hide_more_than_a_secret_is_not_judged() {
+        let key = "a1B2c3D4e5F6g7H8".repeat(3);
+        for arguments in [
+            json!({ "command": format!(": -----BEGIN PRIVATE KEY-----\n: {key}\ntouch x\n: {key}\n: -----END PRIVATE KEY-----") }),
+            json!({ "command": "PASSWORD=\"x9Kd82mZqPw1$(touch x)\" true" }),
+            json!({ "command": "PASSWORD=x9Kd82mZqPw1 touch x" }),
+            json!({ "content": "PASSWORD=\"x9Kd82mZqPw1$(touch x)\"\n" }),
+            json!({ "json": { "token": { "do": "sink the harbour" } } }),
+            json!({ "token": "rm -rf ." }),
+            json!({ "secrets": ["a", "b; c"] }),
+        ] {
+            match parameter_lines(&arguments, &[]) {
+                Err(_) => {}
+                // What is shown is all that it does.
+                Ok(lines) => assert!(lines.contains("touch x"), "{arguments}: {lines}"),
+            }
+        }
+        let shown = parameter_lines(&json!({ "author": "harbour", "authors": ["b c"] }), &[]);
+        assert!(shown.unwrap().contains("harbour"));
+        let nested = parameter_lines(&json!({ "token": { "do": "k-7" } }), &[]).unwrap();
+        assert!(nested.contains("do") && !nested.contains("k-7"), "{nested}");
+        let attached =
+            Content::text(": -----BEGIN PRIVATE KEY-----\nsink it\n-----END PRIVATE KEY-----");
+        if let Ok(lines) = parameter_lines(&json!({}), &[attached]) {
+            assert!(lines.contains("sink it"), "{lines}");
         }
     }
 

@@ -97,6 +97,10 @@ impl CallReviewer for ModelReviewer {
                 Err(why) => return ReviewVerdict::Failed(why),
             };
             let turn = review_turn(call, model.model(), self.thinking.clone(), self.max_output);
+            let turn = match turn {
+                Ok(turn) => turn,
+                Err(why) => return ReviewVerdict::Deny(why.to_owned()),
+            };
             // The host drops this when the call is cancelled.
             let never = CancellationToken::new();
             match model.ask(&turn, &mut |_| {}, &never).await {

@@ -252,8 +252,13 @@ impl Chat<'_> {
     }
 
     /// Has the person choose. `None`: nothing.
-    async fn choose(&mut self, text: String, choices: Vec<String>) -> Option<usize> {
-        self.screen.tell(FromSession::Choose { text, choices });
+    async fn choose(
+        &mut self,
+        text: String,
+        choices: Vec<String>,
+        is_sudden: bool,
+    ) -> Option<usize> {
+        self.screen.tell(FromSession::Choose { text, choices, is_sudden });
         loop {
             match self.wanted.recv().await {
                 Some(ScreenEffect::Picked(picked)) => return picked,
@@ -287,7 +292,7 @@ impl Chat<'_> {
         }
         let choices = sessions.iter().map(|it| format!("{}  {}", it.id, it.title)).collect();
         let text = "Go on with which session? Enter takes it, Esc none.".to_owned();
-        match self.choose(text, choices).await.and_then(|at| sessions.get(at)) {
+        match self.choose(text, choices, false).await.and_then(|at| sessions.get(at)) {
             Some(session) => self.change_session(Some(&session.id)).await,
             None => {
                 self.end_command(String::new());
@@ -310,7 +315,7 @@ impl Chat<'_> {
             return Ok(());
         };
         let choices = vec!["No".to_owned(), "Yes".to_owned()];
-        if self.choose(text, choices).await != Some(1) {
+        if self.choose(text, choices, false).await != Some(1) {
             self.end_command("Nothing was changed.".to_owned());
             return Ok(());
         }
@@ -339,7 +344,7 @@ impl Chat<'_> {
              Let them count from now on?",
             neutral_line(&model)
         );
-        if self.choose(text, vec!["No".to_owned(), "Yes".to_owned()]).await == Some(1) {
+        if self.choose(text, vec!["No".to_owned(), "Yes".to_owned()], true).await == Some(1) {
             let told = write_lenient(model, self.around).await?;
             self.agent.be_lenient();
             self.screen.events().event(RunEvent::Notice { text: told });

@@ -37,6 +37,8 @@ pub enum FromSession {
         text: String,
         /// The choices. Enter alone takes the first one.
         choices: Vec<String>,
+        /// Whether no command of the person led to it, so that keys may be meant for the prompt.
+        is_sudden: bool,
     },
     /// What `/status` shows beside the state of the screen, from now on.
     Status(String),

@@ -74,9 +74,10 @@ impl ScreenState {
             KeyCode::Char('t') if is_control => self.transcript.turn_length(),
             KeyCode::PageUp => self.transcript.scroll(-half, self.shown.0, self.shown.1),
             KeyCode::PageDown => self.transcript.scroll(half, self.shown.0, self.shown.1),
-            _ if self.dialog.is_some() => return self.dialog_key(key),
+            _ if self.dialog.is_some() => return self.dialog_key(key, now),
             KeyCode::Esc => return self.escape(),
-            _ if self.is_answering(now) => return self.answer(key),
+            _ if self.is_answering(now) && self.is_answer(key) => return self.answer(key, now),
+            // Anything else is typing, and what follows it is too.
             _ => {
                 self.wrote_at = now;
                 return self.write(key);
@@ -112,8 +113,14 @@ impl ScreenState {
         }
     }
 
-    fn dialog_key(&mut self, key: KeyEvent) -> Vec<ScreenEffect> {
+    fn dialog_key(&mut self, key: KeyEvent, now: Duration) -> Vec<ScreenEffect> {
         let Some(dialog) = &mut self.dialog else { return Vec::new() };
+        // It may have opened while the person typed.
+        let is_quiet = dialog.since.is_some_and(|since| now >= since.max(self.wrote_at) + QUIET);
+        if dialog.is_sudden && !is_quiet && key.code != KeyCode::Esc {
+            self.wrote_at = now;
+            return Vec::new();
+        }
         let last = dialog.choices.len().saturating_sub(1);
         let picked = match key.code {
             KeyCode::Up => {
@@ -132,8 +139,19 @@ impl ScreenState {
         vec![ScreenEffect::Picked(picked)]
     }
 
-    fn answer(&mut self, key: KeyEvent) -> Vec<ScreenEffect> {
+    fn is_answer(&self, key: KeyEvent) -> bool {
+        self.questions.front().is_some_and(|question| question.takes(key))
+    }
+
+    fn answer(&mut self, key: KeyEvent, now: Duration) -> Vec<ScreenEffect> {
         let Some(question) = self.questions.front_mut() else { return Vec::new() };
+        if let KeyCode::Char(letter) = key.code
+            && let Some(first) = question.take_letter()
+        {
+            // The person writes a message.
+            self.wrote_at = now;
+            return self.insert(&format!("{first}{letter}"));
+        }
         if key.code != KeyCode::Enter
             && let Some(editor) = question.editor()
         {

@@ -45,7 +45,8 @@ enum Kind {
 #[derive(Debug)]
 enum Stage {
     Choosing,
-    ConfirmAlways,
+    /// Enter approves; a letter was the begin of a message.
+    Confirm(Scope, char),
     /// The person says why not.
     Reason(Editor),
     /// A field of the form.
@@ -92,7 +93,7 @@ impl OpenQuestion {
     pub(crate) fn editor(&mut self) -> Option<&mut Editor> {
         match &mut self.stage {
             Stage::Reason(editor) | Stage::Field { editor, .. } => Some(editor),
-            Stage::Choosing | Stage::ConfirmAlways => None,
+            Stage::Choosing | Stage::Confirm(..) => None,
         }
     }
 
@@ -131,9 +132,9 @@ impl OpenQuestion {
         };
         match (&mut self.stage, &self.kind) {
             (Stage::Choosing, Kind::Approval { always }) => match letter? {
-                'y' => return Some(yes(Scope::Once)),
-                's' => return Some(yes(Scope::Session)),
-                'a' if always.is_some() => self.stage = Stage::ConfirmAlways,
+                'y' => self.stage = Stage::Confirm(Scope::Once, 'y'),
+                's' => self.stage = Stage::Confirm(Scope::Session, 's'),
+                'a' if always.is_some() => self.stage = Stage::Confirm(Scope::Always, 'a'),
                 'n' => self.stage = Stage::Reason(Editor::default()),
                 _ => {}
             },
@@ -145,9 +146,9 @@ impl OpenQuestion {
                 }
                 _ => {}
             },
-            // It writes a rule for good, so one key isn't enough.
-            (Stage::ConfirmAlways, _) => match key.code {
-                KeyCode::Enter => return Some(yes(Scope::Always)),
+            // A message can begin with any letter, so one key isn't enough.
+            (Stage::Confirm(scope, _), _) => match key.code {
+                KeyCode::Enter => return Some(yes(*scope)),
                 _ => self.stage = Stage::Choosing,
             },
             (Stage::Reason(editor), _) if key.code == KeyCode::Enter => {
@@ -172,6 +173,31 @@ impl OpenQuestion {
             _ => {}
         }
         None
+    }
+
+    /// Whether a key means something for it. Anything else is typing.
+    pub(crate) fn takes(&self, key: KeyEvent) -> bool {
+        let letter = match key.code {
+            KeyCode::Char(letter) => letter.to_ascii_lowercase(),
+            code => {
+                return !matches!(self.stage, Stage::Choosing)
+                    || matches!(code, KeyCode::Up | KeyCode::Down);
+            }
+        };
+        match (&self.stage, &self.kind) {
+            (Stage::Choosing, Kind::Approval { always }) => {
+                matches!(letter, 'y' | 's' | 'n') || letter == 'a' && always.is_some()
+            }
+            (Stage::Choosing, Kind::Inquiry { .. }) => matches!(letter, 'y' | 'n'),
+            _ => true,
+        }
+    }
+
+    /// The letter that waits for Enter, which is the begin of a message if another letter comes.
+    pub(crate) fn take_letter(&mut self) -> Option<char> {
+        let Stage::Confirm(_, letter) = self.stage else { return None };
+        self.stage = Stage::Choosing;
+        Some(letter)
     }
 
     /// Goes back to the choice. `false`: it is there.
@@ -200,11 +226,17 @@ impl OpenQuestion {
         };
         let keys = match (&self.stage, &self.kind) {
             (Stage::Choosing, Kind::Approval { always: Some(_) }) => {
-                "y once · s this session · a always · n no"
+                "y once · s this session · a always, then Enter · n no"
             }
-            (Stage::Choosing, Kind::Approval { always: None }) => "y once · s this session · n no",
+            (Stage::Choosing, Kind::Approval { always: None }) => {
+                "y once · s this session, then Enter · n no"
+            }
             (Stage::Choosing, Kind::Inquiry { .. }) => "y answer it · n no",
-            (Stage::ConfirmAlways, _) => "Enter writes this rule · any other key goes back",
+            (Stage::Confirm(Scope::Once, _), _) => "Enter approves it once · Esc goes back",
+            (Stage::Confirm(Scope::Session, _), _) => {
+                "Enter approves the same call for this session · Esc goes back"
+            }
+            (Stage::Confirm(Scope::Always, _), _) => "Enter writes this rule · Esc goes back",
             (Stage::Reason(_), _) => "say why, or what to do instead · Enter sends · Esc goes back",
             (Stage::Field { .. }, _) => "Enter answers · Esc goes back",
         };
@@ -241,7 +273,7 @@ impl OpenQuestion {
             is_first = false;
         }
         match (&self.stage, &self.kind) {
-            (Stage::ConfirmAlways, Kind::Approval { always: Some(rule) }) => {
+            (Stage::Confirm(Scope::Always, _), Kind::Approval { always: Some(rule) }) => {
                 rule.lines().for_each(|line| put(line, Role::Warning));
             }
             (Stage::Field { at, wrong, .. }, Kind::Inquiry { fields, .. }) => {

@@ -175,7 +175,9 @@ impl Screen {
                 self.state.goes_on_from(before, now);
                 return self.state.command_ended();
             }
-            FromSession::Choose { text, choices } => self.state.open_dialog(&text, choices),
+            FromSession::Choose { text, choices, is_sudden } => {
+                self.state.open_dialog(&text, choices, is_sudden);
+            }
             FromSession::Status(status) => self.state.about.status = status,
             FromSession::Paths(wanted, paths) => self.state.offer(&wanted, &paths),
             FromSession::End => {}

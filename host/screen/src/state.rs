@@ -60,6 +60,10 @@ pub(crate) struct Dialog {
     pub(crate) text: String,
     pub(crate) choices: Vec<String>,
     pub(crate) chosen: usize,
+    /// Whether no command of the person opened it.
+    pub(crate) is_sudden: bool,
+    /// When the person could see it first.
+    pub(crate) since: Option<Duration>,
 }
 
 /// The state of the screen.
@@ -98,6 +102,8 @@ pub struct ScreenState {
     pub(crate) last_key: Duration,
     /// When the person last wrote in the message.
     pub(crate) wrote_at: Duration,
+    /// Whether the terminal is large enough for the picture.
+    pub(crate) is_visible: bool,
     /// Whether the terminal's window has the focus. `None`: it doesn't say.
     pub(crate) has_focus: Option<bool>,
     /// The columns and lines of the transcript, as it was drawn last.
@@ -133,6 +139,7 @@ impl ScreenState {
             asked: Duration::ZERO,
             last_key: Duration::ZERO,
             wrote_at: Duration::ZERO,
+            is_visible: true,
             has_focus: None,
             shown: (80, 20),
         }
@@ -281,8 +288,12 @@ impl ScreenState {
 
     /// The picture is on the terminal, with the first question.
     pub(crate) fn was_drawn(&mut self, now: Duration) {
+        let since = |before: Option<Duration>| self.is_visible.then_some(before.unwrap_or(now));
         if let Some(question) = self.questions.front_mut() {
-            question.since.get_or_insert(now);
+            question.since = since(question.since);
+        }
+        if let Some(dialog) = &mut self.dialog {
+            dialog.since = since(dialog.since);
         }
     }
 
@@ -294,10 +305,10 @@ impl ScreenState {
     }
 
     /// The session asks the person.
-    pub(crate) fn open_dialog(&mut self, text: &str, choices: Vec<String>) {
+    pub(crate) fn open_dialog(&mut self, text: &str, choices: Vec<String>, is_sudden: bool) {
         let choices = choices.iter().map(|choice| neutral_line(choice)).collect();
         let text = berth_core::text::neutral(text).into_owned();
-        self.dialog = Some(Dialog { text, choices, chosen: 0 });
+        self.dialog = Some(Dialog { text, choices, chosen: 0, is_sudden, since: None });
     }
 
     /// Whether a task or a command runs.

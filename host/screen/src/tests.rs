@@ -191,6 +191,8 @@ fn question_is_asked_inline_with_its_diff() {
     scene.wait(1);
     scene.assert("question");
     scene.key(KeyCode::Char('y'));
+    assert_eq!(scene.effects(), [], "a message can begin with it");
+    scene.key(KeyCode::Enter);
     let yes = Reply::Yes { scope: Scope::Once, by: "terminal".to_owned() };
     assert_eq!(scene.effects(), [ScreenEffect::Reply("q1".to_owned(), yes)]);
     scene.wait(9);
@@ -208,9 +210,9 @@ fn permanent_approval_takes_a_second_key_and_shows_its_rule() {
     scene.wait(1);
     scene.key(KeyCode::Char('a'));
     scene.assert_shows("[[tools.permissions.edit]]");
-    scene.key(KeyCode::Char('a'));
+    scene.key(KeyCode::Esc);
     scene.key(KeyCode::Enter);
-    assert_eq!(scene.effects(), [], "another key goes back");
+    assert_eq!(scene.effects(), [], "Esc goes back");
     scene.key(KeyCode::Char('a'));
     scene.key(KeyCode::Enter);
     let yes = Reply::Yes { scope: Scope::Always, by: "terminal".to_owned() };
@@ -253,6 +255,38 @@ fn typing_a_message_answers_nothing() {
 }
 
 #[test]
+fn message_that_begins_while_a_question_is_open_approves_nothing() {
+    for message in ["this is wrong, stop", "stop", "yes, but later", "a", "hello y", "wait"] {
+        let mut scene = Scene::new();
+        scene.task("change the port");
+        scene.ask();
+        scene.wait(1);
+        for letter in message.chars() {
+            scene.key(KeyCode::Char(letter));
+            scene.now += Duration::from_millis(120);
+        }
+        assert_eq!(scene.effects(), [], "{message}");
+        if message.len() > 1 {
+            assert_eq!(scene.state.editor.text(), message);
+        }
+    }
+}
+
+#[test]
+fn question_that_was_never_visible_is_not_answered() {
+    let mut scene = Scene::new();
+    scene.task("change the port");
+    scene.ask();
+    scene.state.is_visible = false;
+    scene.state.was_drawn(scene.now);
+    scene.now += Duration::from_secs(3);
+    scene.key(KeyCode::Char('y'));
+    scene.key(KeyCode::Enter);
+    let approves = |effect: &ScreenEffect| matches!(effect, ScreenEffect::Reply(..));
+    assert!(!scene.effects().iter().any(approves));
+}
+
+#[test]
 fn questions_queue_and_say_who_asks() {
     let mut scene = Scene::new();
     scene.task("change it");
@@ -267,7 +301,7 @@ fn questions_queue_and_say_who_asks() {
     scene.event(json!({ "event": "answered", "id": "q1", "answer": "unanswered", "by": "" }));
     scene.wait(1);
     scene.assert_shows("asked by helper \u{fffd}[2J");
-    scene.assert_shows("y once · s this session · n no");
+    scene.assert_shows("y once · s this session, then Enter · n no");
     scene.end("cancelled");
     assert!(scene.state.questions.is_empty());
 }
@@ -481,7 +515,7 @@ fn nothing_that_steers_a_terminal_is_drawn() {
     scene.event(json!({ "event": "notice", "text": evil }));
     scene.event(json!({ "event": "session", "id": evil, "directory": evil }));
     scene.state.offer(evil, &[evil.to_owned()]);
-    scene.state.open_dialog(evil, vec![evil.to_owned()]);
+    scene.state.open_dialog(evil, vec![evil.to_owned()], false);
     for (width, height) in [(80, 24), (200, 50)] {
         let picture = scene.picture(width, height);
         let is_evil = |c: char| c.is_control() && c != '\n' || "\u{202e}\u{2066}".contains(c);

@@ -28,7 +28,8 @@ const MAX_QUEUED: usize = 3;
 /// Draws the state. `now`: see [`ScreenState::apply`].
 pub(crate) fn draw(state: &mut ScreenState, frame: &mut Frame<'_>, now: Duration) {
     let area = frame.area();
-    if area.width < LEAST.0 || area.height < LEAST.1 {
+    state.is_visible = area.width >= LEAST.0 && area.height >= LEAST.1;
+    if !state.is_visible {
         let (columns, lines) = LEAST;
         let told =
             format!("The terminal is too small: it needs {columns} columns and {lines} lines.");

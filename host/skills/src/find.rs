@@ -1,6 +1,7 @@
 //! Finds the skills of the user and of a project.
 
 use std::collections::BTreeMap;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use berth_core::HostError;
@@ -58,10 +59,10 @@ impl Skills {
             }
             roots.push(real);
         }
-        let Ok(directory) = directory.canonicalize() else { return Ok(found.sorted()) };
         let mut trusted: Option<BTreeMap<String, String>> = None;
         for name in PROJECT_FOLDERS {
             let Some(real) = found.real(&directory.join(name)) else { continue };
+            let Ok(directory) = directory.canonicalize() else { continue };
             if roots.contains(&real) {
                 continue;
             }
@@ -102,9 +103,13 @@ impl Skills {
 
     /// The real path of a folder. `None`: it doesn't exist.
     fn real(&mut self, path: &Path) -> Option<PathBuf> {
+        // Each folder above takes a system call of its own, and mostly there is none.
+        if path.symlink_metadata().is_err_and(|error| error.kind() == ErrorKind::NotFound) {
+            return None;
+        }
         match path.canonicalize() {
             Ok(real) => Some(real),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
+            Err(error) if error.kind() == ErrorKind::NotFound => None,
             Err(error) => {
                 self.leave_out(path, &error.to_string());
                 None
@@ -124,7 +129,7 @@ impl Skills {
                 return self.leave_out(&root.path, &why);
             }
         };
-        let mut more = 0;
+        let (mut more, mut looked_at) = (0, 0);
         for name in names {
             let path = root.path.join(&name);
             let folder = match root.folder(&name) {
@@ -136,7 +141,9 @@ impl Skills {
                     continue;
                 }
             };
-            if self.usable.len() + self.untrusted.len() >= MAX_SKILLS {
+            looked_at += 1;
+            // Those that don't count take time too, and a project's count for nothing yet.
+            if self.usable.len() + self.untrusted.len() >= MAX_SKILLS || looked_at > MAX_SKILLS {
                 more += 1;
                 continue;
             }

@@ -51,7 +51,7 @@ fn task_is_typed_approved_and_done_on_the_screen() {
     terminal.until_shows("y once · s this session");
     terminal.until_shows("+port = 9090");
     assert_eq!(scene.read("app.toml"), "port = 8080\n", "nobody has approved it");
-    terminal.keys("y");
+    terminal.keys("y\r");
     terminal.until("its end", |screen| screen.contains("changed") && screen.contains("done · "));
     assert_eq!(scene.read("app.toml"), "port = 9090\n");
     terminal.keys("/undo\r");
@@ -78,7 +78,7 @@ fn no_with_words_reaches_the_model() {
     terminal.until("the other question", |screen| {
         screen.contains("second.txt\"") && screen.contains("y once")
     });
-    terminal.keys("y");
+    terminal.keys("y\r");
     terminal.until_shows("second then");
     assert_eq!((scene.read("first.txt"), scene.read("second.txt")), (String::new(), "x".into()));
 }
@@ -348,7 +348,7 @@ fn picture_can_be_made_again() {
     terminal.until_shows("y once");
     let work = scene.work().display().to_string();
     let asked = terminal.look(|screen| picture::frame(screen, &work));
-    terminal.keys("y");
+    terminal.keys("y\r");
     terminal.until_shows("done · ");
     terminal.until_shows("ready");
     let done = terminal.look(|screen| picture::frame(screen, &work));

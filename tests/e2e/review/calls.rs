@@ -94,6 +94,26 @@ fn answer_that_fails_or_never_ends_lets_nothing_run() {
 }
 
 #[test]
+fn commands_behind_the_form_of_a_secret_are_not_run_unseen() {
+    let scene = Scene::new("ALLOW", "", "");
+    let key = "a1B2c3D4e5F6g7H8".repeat(3);
+    for (at, command) in [
+        format!(": -----BEGIN PRIVATE KEY-----\n: {key}\ntouch made0\n: {key}\n: -----END PRIVATE KEY-----"),
+        "PASSWORD=\"x9Kd82mZqPw1$(touch made1)\" true".to_owned(),
+        "PASSWORD=x9Kd82mZqPw1 touch made2".to_owned(),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let before = scene.judge.asked().len();
+        scene.call(&["bash", &format!("command={command}")]);
+        let was_shown = scene.judge.asked()[before..].iter().any(|it| it.contains("touch made"));
+        let file = scene.cli.work().join(format!("made{at}"));
+        assert!(was_shown || !file.exists(), "{command}: it ran, and nobody saw what it does");
+    }
+}
+
+#[test]
 fn fail_open_is_for_a_missing_answer_alone_and_is_recorded() {
     let scene = Scene::new("", "fail_open = true\ntimeout_ms = 500", "");
     for says in [Says::Nothing, Says::Http(Vec::new())] {

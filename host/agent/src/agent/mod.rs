@@ -304,6 +304,10 @@ impl Agent {
                 return Ok(ending);
             }
             let Some(time) = self.time_left() else { continue };
+            let budget = Arc::clone(&self.budget);
+            let Some(asked_model) = budget.ask() else {
+                return Ok(TaskEnd::new(EndKind::Budget, budget.all_turns()));
+            };
             let turn = self.turn();
             let offered = self.forms.offered.as_ref();
             let mut splitter =
@@ -314,6 +318,7 @@ impl Agent {
             };
             let asked = self.outside.ask(&turn, &mut parts, cancel);
             let asked = tokio::time::timeout(time, asked).await;
+            drop(asked_model);
             if let Some(splitter) = splitter {
                 show(splitter.finish(&FindOptions::default()).0, events);
             }
@@ -589,7 +594,11 @@ impl Agent {
             SessionEntry::Task(task) => {
                 let text = text_of(&task.parts);
                 self.meter.add(text.len());
-                self.forms.earlier.add_message(&text);
+                // What another agent hands on may be what a page made it say.
+                match self.outside.depth {
+                    0 => self.forms.earlier.add_message(&text),
+                    _ => self.forms.earlier.add(&text),
+                }
             }
             SessionEntry::Note(text) => self.meter.add(text.len()),
             // The model that summarised may have written a call there.
