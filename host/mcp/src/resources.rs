@@ -92,7 +92,8 @@ async fn read_kept(host: &Host, session: &Session, asked: &str) -> Result<String
     }
 }
 
-/// A record without the reason for which a model denied the call: its agent would learn how to argue.
+/// A record without the reason for which a model denied the call: its agent would learn how to
+/// argue.
 fn without_reason(mut record: Value) -> Value {
     const DECISION: &str = "adversarial_policy_decision";
     if let Some(Value::String(decision)) = record.get_mut(DECISION)

@@ -114,7 +114,7 @@ fn status(agent: &Agent, around: &Surroundings<'_>) -> String {
     let mut text = String::new();
     let mut line = |name: &str, value: String| text.push_str(&format!("{name:9} {value}\n"));
     let bound = |number: u64| if number == 0 { "any".to_owned() } else { number.to_string() };
-    line("model", neutral_line(&format!("{}/{}", settings.provider, settings.model)).into());
+    line("model", neutral_line(&format!("{}/{}", settings.provider, settings.model)));
     line(
         "limits",
         format!(
