@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{Seek, SeekFrom, Write};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use berth_private::PrivateFolder;
 
@@ -10,6 +11,10 @@ use super::entry::SessionEntry;
 use super::load::Recorded;
 use super::{MAX_ENTRIES, MAX_LINE};
 use crate::AgentError;
+
+/// How often a lock is tried, and the time between.
+const LOCK_ATTEMPTS: u32 = 20;
+const LOCK_WAIT: Duration = Duration::from_millis(25);
 
 /// A session's file, open for more entries. No other process has it open for that.
 #[derive(Clone, Debug)]
@@ -26,6 +31,21 @@ struct Open {
     entries: usize,
 }
 
+/// The lock of a session. What a process that has just ended was about to start has its open files
+/// until it runs its program, so a lock that is held is tried again for a moment. Blocks.
+fn take_lock(folder: &PrivateFolder, id: &str) -> Result<File, AgentError> {
+    let name = format!("{id}.lock");
+    for attempt in 0..LOCK_ATTEMPTS {
+        if attempt > 0 {
+            std::thread::sleep(LOCK_WAIT);
+        }
+        if let Some(lock) = folder.try_lock(&name).map_err(AgentError::io(id))? {
+            return Ok(lock);
+        }
+    }
+    Err(AgentError::Running(id.to_owned()))
+}
+
 impl SessionFile {
     /// Opens the file of the session `id`, which may be new. What a killed process left of its last
     /// line is cut off. Blocks.
@@ -34,8 +54,7 @@ impl SessionFile {
         id: &str,
         limit: u64,
     ) -> Result<(Self, Recorded), AgentError> {
-        let lock = folder.try_lock(&format!("{id}.lock")).map_err(AgentError::io(id))?;
-        let lock = lock.ok_or_else(|| AgentError::Running(id.to_owned()))?;
+        let lock = take_lock(folder, id)?;
         let opened = folder.appended(&format!("{id}.jsonl")).and_then(|mut file| {
             let recorded = Recorded::read(&mut file)?;
             if file.metadata()?.len() > recorded.bytes {
