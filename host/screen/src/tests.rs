@@ -213,6 +213,7 @@ fn permanent_approval_takes_a_second_key_and_shows_its_rule() {
     scene.key(KeyCode::Esc);
     scene.key(KeyCode::Enter);
     assert_eq!(scene.effects(), [], "Esc goes back");
+    scene.wait(1);
     scene.key(KeyCode::Char('a'));
     scene.key(KeyCode::Enter);
     let yes = Reply::Yes { scope: Scope::Always, by: "terminal".to_owned() };
