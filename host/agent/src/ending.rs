@@ -33,6 +33,20 @@ pub enum EndKind {
     Cancelled,
 }
 
+impl EndKind {
+    /// How the task ended, for people.
+    pub fn in_words(self) -> &'static str {
+        match self {
+            Self::Done => "done",
+            Self::GaveUp => "gave up",
+            Self::Denied => "denied",
+            Self::Budget => "stopped at a limit",
+            Self::Error => "failed",
+            Self::Cancelled => "interrupted",
+        }
+    }
+}
+
 impl TaskEnd {
     /// An end with its reason.
     pub(crate) fn new(kind: EndKind, reason: impl Into<String>) -> Self {
@@ -74,8 +88,8 @@ impl Spent {
         self.cost += cost(prices, [input, cache_read, cache_written, output]);
     }
 
-    /// With what another agent took.
-    pub(crate) fn add_all(&mut self, other: &Self) {
+    /// With what something else took, such as another agent.
+    pub fn add_all(&mut self, other: &Self) {
         self.turns = self.turns.saturating_add(other.turns);
         self.input = self.input.saturating_add(other.input);
         self.cache_read = self.cache_read.saturating_add(other.cache_read);

@@ -2,7 +2,7 @@
 
 use std::io::{IsTerminal, Write};
 
-use berth_agent::{EndKind, RunEvent, RunEvents, Spent};
+use berth_agent::{RunEvent, RunEvents, Spent};
 use berth_core::CancellationToken;
 use berth_core::text::{counted, cut, neutral, neutral_line};
 use berth_terminal::style::{BAD, FAINT, STRONG, WARNING};
@@ -112,14 +112,7 @@ impl Printer {
                     writeln!(out, "{}", neutral(&std::mem::take(&mut self.answer)))?;
                 }
                 let mut err = anstream::stderr().lock();
-                let word = match ending.kind {
-                    EndKind::Done => "done",
-                    EndKind::GaveUp => "gave up",
-                    EndKind::Denied => "denied",
-                    EndKind::Budget => "stopped at a limit",
-                    EndKind::Error => "failed",
-                    EndKind::Cancelled => "interrupted",
-                };
+                let word = ending.kind.in_words();
                 let reason = match ending.reason.is_empty() {
                     true => String::new(),
                     false => format!(": {}", neutral_line(&ending.reason)),

@@ -176,7 +176,7 @@ impl ScreenState {
                     .input
                     .saturating_add(spent.cache_read)
                     .saturating_add(spent.cache_written);
-                add(&mut self.spent, &spent);
+                self.spent.add_all(&spent);
                 self.phase = Phase::Asks;
             }
             RunEvent::Call { id, tool, arguments } => {
@@ -367,13 +367,4 @@ impl ScreenState {
     pub fn transcript_text(&self, width: usize) -> String {
         self.transcript.to_text(width, &self.session)
     }
-}
-
-fn add(sum: &mut Spent, more: &Spent) {
-    sum.turns = sum.turns.saturating_add(more.turns);
-    sum.input = sum.input.saturating_add(more.input);
-    sum.cache_read = sum.cache_read.saturating_add(more.cache_read);
-    sum.cache_written = sum.cache_written.saturating_add(more.cache_written);
-    sum.output = sum.output.saturating_add(more.output);
-    sum.cost += more.cost;
 }

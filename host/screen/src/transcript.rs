@@ -450,24 +450,13 @@ impl Block {
                     counted(spent.tokens().saturating_sub(spent.output), "token"),
                     spent.output
                 );
-                let pieces = [(ended(*kind).to_owned(), style(role)), (spent, style(Role::Faint))];
+                let pieces =
+                    [(kind.in_words().to_owned(), style(role)), (spent, style(Role::Faint))];
                 let none = (String::new(), style(Role::Plain));
                 lines.extend(wrap(&pieces, width, &none, &none, Breaks::Words));
             }
         }
         lines
-    }
-}
-
-/// How a task ended, in a word.
-pub(crate) fn ended(kind: EndKind) -> &'static str {
-    match kind {
-        EndKind::Done => "done",
-        EndKind::GaveUp => "gave up",
-        EndKind::Denied => "denied",
-        EndKind::Budget => "stopped at a limit",
-        EndKind::Error => "failed",
-        EndKind::Cancelled => "interrupted",
     }
 }
 

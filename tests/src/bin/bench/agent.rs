@@ -117,8 +117,8 @@ fn first_request(setting: &Setting) -> Result<Row, String> {
     ))
 }
 
-/// A long session that goes on: with results left out, and with its older part summarised.
-fn resume(setting: &Setting) -> Result<Vec<Row>, String> {
+/// A home whose model reads a long file once, and the record of that.
+fn home_with_a_long_result(setting: &Setting) -> Result<(Home, String), String> {
     let script = |number| match number {
         0 => Said::Call("read", json!({ "path": "long" })),
         _ => Said::Done,
@@ -127,6 +127,12 @@ fn resume(setting: &Setting) -> Result<Vec<Row>, String> {
     fs::write(home.work().join("long"), "a line of a file that is read\n".repeat(RESULT / 30))
         .map_err(|error| format!("no file to read: {error}"))?;
     let template = home.record(&home.run(&[])?.session)?;
+    Ok((home, template))
+}
+
+/// A long session that goes on: with results left out, and with its older part summarised.
+fn resume(setting: &Setting) -> Result<Vec<Row>, String> {
+    let (home, template) = home_with_a_long_result(setting)?;
     let Long { session: long, tasks, entries, result_at } = Long::new(&template)?;
     let pruned: Vec<Value> = (0..tasks - 3)
         .map(|task| {
@@ -232,14 +238,7 @@ fn keys(setting: &Setting) -> Result<Vec<Row>, String> {
 
 /// The memory of a full screen.
 fn screen_memory(setting: &Setting) -> Result<Vec<Row>, String> {
-    let script = |number| match number {
-        0 => Said::Call("read", json!({ "path": "long" })),
-        _ => Said::Done,
-    };
-    let home = Home::make(setting, "context_tokens = 100_000_000\n", script)?;
-    fs::write(home.work().join("long"), "a line of a file that is read\n".repeat(RESULT / 30))
-        .map_err(|error| format!("no file to read: {error}"))?;
-    let template = home.record(&home.run(&[])?.session)?;
+    let (home, template) = home_with_a_long_result(setting)?;
     let Long { session, tasks, entries, .. } = Long::new(&template)?;
     let summary = json!({ "compressed": {
         "through": (tasks - 3) * entries, "summary": "Files were read.", "method": "triggered",
