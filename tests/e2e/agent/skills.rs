@@ -71,3 +71,13 @@ fn variables_of_a_skill_end_with_the_task() {
     assert_eq!(scene.read("second.txt"), "<>\n", "{shown}");
     scene.assert_fine();
 }
+
+#[test]
+fn end_of_a_sub_agent_leaves_the_variables_of_its_agent() {
+    let scene = scene();
+    let print = json!(["bash", { "command": "echo \"<$PDF_DPI>\" > after.txt" }]);
+    let hands_on = json!(["delegate", { "task": "answer: done" }]);
+    let task = calls(&json!([["load_skill", { "name": "pdf" }], hands_on, print]));
+    scene.task(&[&task]);
+    assert_eq!(scene.read("after.txt"), "<300>\n");
+}
