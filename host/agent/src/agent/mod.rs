@@ -242,8 +242,8 @@ impl Agent {
             Ok(ending) => ending,
             Err(error) => TaskEnd::new(EndKind::Error, error.to_string()),
         };
-        // Those of a skill were for this task. A sub-agent's session is that of its agent, whose task
-        // goes on.
+        // Those of a skill were for this task. A sub-agent's session is that of its agent, whose
+        // task goes on.
         if self.outside.depth == 0 {
             self.outside.session.clear_variables();
         }
