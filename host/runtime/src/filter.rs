@@ -21,12 +21,12 @@ use crate::guest::bindings::filter::exports::berth::tool::filter as wit;
 use crate::guest::contract::{FilterExports, FilterInstance};
 use crate::guest::convert::{self, MAX_META};
 use crate::guest::state::CallState;
-use crate::guest::wasi::Files;
 use crate::limits::Limits;
 use crate::outcome;
 use crate::plugin::{Loaded, Plugin};
 use crate::run;
 use crate::warm_pool::Entry;
+use berth_wasi::Files;
 
 /// Most filters of one plugin.
 const MAX_FILTERS: usize = 512;

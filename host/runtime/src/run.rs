@@ -25,12 +25,12 @@ use crate::guest::contract::ToolExports;
 use crate::guest::convert;
 use crate::guest::state::{CallState, Emitted, Processes, Setup};
 use crate::guest::store_functions::StoreAccess;
-use crate::guest::wasi::Files;
 use crate::limits::Limits;
 use crate::outcome;
 use crate::plugin::{Loaded, Tool};
 use crate::session::Turn;
 use crate::warm_pool::{Entry, WarmInstance};
+use berth_wasi::Files;
 
 /// How long the host waits for a thread after its call should have ended. The thread may hang in a
 /// system call.

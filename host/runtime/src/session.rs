@@ -268,10 +268,10 @@ mod tests {
     use wasmtime::component::{Component, Linker};
 
     use super::*;
-    use crate::guest::wasi::Files;
     use crate::limits::Limits;
     use crate::policy::PluginPolicy;
     use crate::run;
+    use berth_wasi::Files;
 
     /// An instance of a component without anything.
     async fn instance() -> (Store<CallState>, Entry) {

@@ -20,10 +20,8 @@ use crate::guest::bindings::berth::host::{
     call, config, log, process, search, secrets, store, types as host_types,
 };
 use crate::guest::bindings::berth::tool::types as tool_types;
-use crate::guest::bindings::wasi::filesystem::{preopens, types};
 use crate::guest::state::{CallState, HasState};
 use crate::guest::v0_1;
-use crate::guest::wasi::HasFiles;
 
 /// Links all interfaces that can be allowed. Components with other imports are refused before.
 pub(crate) fn linker(engine: &Engine) -> wasmtime::Result<Linker<CallState>> {
@@ -64,8 +62,7 @@ pub(crate) fn linker(engine: &Engine) -> wasmtime::Result<Linker<CallState>> {
     )?;
     sockets::ip_name_lookup::add_to_linker::<CallState, WasiSockets>(l, CallState::sockets)?;
 
-    types::add_to_linker::<CallState, HasFiles>(l, CallState::files_view)?;
-    preopens::add_to_linker::<CallState, HasFiles>(l, CallState::files_view)?;
+    berth_wasi::link(l, CallState::files_view)?;
 
     tool_types::add_to_linker::<CallState, HasState>(l, |state| state)?;
     host_types::add_to_linker::<CallState, HasState>(l, |state| state)?;

@@ -13,4 +13,3 @@ mod search_functions;
 pub(crate) mod state;
 pub(crate) mod store_functions;
 mod v0_1;
-pub(crate) mod wasi;

@@ -26,9 +26,9 @@ use wasmtime_wasi::{
 use crate::guest::http::Http;
 use crate::guest::output::Capture;
 use crate::guest::store_functions::StoreAccess;
-use crate::guest::wasi::{Descriptor, Files, FilesView};
 use crate::limits::{Limits, MemoryLimiter};
 use crate::policy::{PluginPolicy, ProcessPolicy};
+use berth_wasi::{Descriptor, Files, FilesView};
 
 /// The host's side of one instance and of its call. It is always dropped with its store.
 pub(crate) struct CallState {

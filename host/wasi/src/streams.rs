@@ -12,35 +12,35 @@ use wasmtime_wasi::p2::{InputStream, OutputStream, Pollable, StreamError, Stream
 use super::WriteBudget;
 
 /// Most bytes of one read or write, so that a guest can't make the host allocate more at once.
-pub(super) const MAX_CHUNK: usize = 256 * 1024;
+pub(crate) const MAX_CHUNK: usize = 256 * 1024;
 
 /// Reads from an offset.
-pub(super) struct FileReader {
-    pub(super) file: Arc<OwnedFd>,
-    pub(super) offset: u64,
+pub(crate) struct FileReader {
+    pub(crate) file: Arc<OwnedFd>,
+    pub(crate) offset: u64,
     watch: Arc<CallWatch>,
     /// Whether a read may block, and so waits for another thread.
     waits: bool,
 }
 
 impl FileReader {
-    pub(super) fn new(file: Arc<OwnedFd>, offset: u64, watch: Arc<CallWatch>) -> Self {
+    pub(crate) fn new(file: Arc<OwnedFd>, offset: u64, watch: Arc<CallWatch>) -> Self {
         Self { file, offset, watch, waits: false }
     }
 }
 
 /// The position at which a [`FileWriter`] writes.
 #[derive(Clone, Copy)]
-pub(super) enum Position {
+pub(crate) enum Position {
     At(u64),
     End,
 }
 
 /// Writes from an offset, or at the end.
-pub(super) struct FileWriter {
-    pub(super) file: Arc<OwnedFd>,
-    pub(super) position: Position,
-    pub(super) budget: Arc<WriteBudget>,
+pub(crate) struct FileWriter {
+    pub(crate) file: Arc<OwnedFd>,
+    pub(crate) position: Position,
+    pub(crate) budget: Arc<WriteBudget>,
 }
 
 impl InputStream for FileReader {
@@ -105,7 +105,7 @@ impl Pollable for FileWriter {
 }
 
 /// Reads at most `size` bytes, and at most [`MAX_CHUNK`]. Returns no bytes at the end.
-pub(super) fn read_at(file: &OwnedFd, size: u64, offset: u64) -> Result<Vec<u8>, Errno> {
+pub(crate) fn read_at(file: &OwnedFd, size: u64, offset: u64) -> Result<Vec<u8>, Errno> {
     let size = usize::try_from(size).unwrap_or(MAX_CHUNK).min(MAX_CHUNK);
     let mut buffer = Vec::with_capacity(size);
     loop {
@@ -122,7 +122,7 @@ pub(super) fn read_at(file: &OwnedFd, size: u64, offset: u64) -> Result<Vec<u8>,
 /// # Errors
 ///
 /// `AGAIN` if the bytes aren't all in memory, or the file system can't say so.
-pub(super) fn read_at_once(file: &OwnedFd, size: u64, offset: u64) -> Result<Vec<u8>, Errno> {
+pub(crate) fn read_at_once(file: &OwnedFd, size: u64, offset: u64) -> Result<Vec<u8>, Errno> {
     let size = usize::try_from(size).unwrap_or(MAX_CHUNK).min(MAX_CHUNK);
     let mut buffer = vec![0; size];
     let mut slices = [IoSliceMut::new(&mut buffer)];
@@ -133,7 +133,7 @@ pub(super) fn read_at_once(file: &OwnedFd, size: u64, offset: u64) -> Result<Vec
 }
 
 /// Writes all bytes. An error doesn't say how many bytes were written.
-pub(super) fn write_all_at(
+pub(crate) fn write_all_at(
     file: &OwnedFd,
     mut bytes: &[u8],
     mut offset: u64,

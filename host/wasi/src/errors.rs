@@ -1,38 +1,11 @@
 //! Converts the kernel's errors into those of WASI.
 
 use rustix::io::Errno;
-use wasmtime::component::ResourceTableError;
 
-use crate::guest::bindings::wasi::filesystem::types::ErrorCode;
-
-/// The error of a file system function.
-#[derive(Debug)]
-pub enum FsError {
-    /// The guest gets a code.
-    Code(ErrorCode),
-    /// The guest is stopped, since it broke the rules of the interface or a limit.
-    Trap(wasmtime::Error),
-}
-
-impl From<ErrorCode> for FsError {
-    fn from(code: ErrorCode) -> Self {
-        Self::Code(code)
-    }
-}
-
-impl From<ResourceTableError> for FsError {
-    fn from(error: ResourceTableError) -> Self {
-        // A full table means that the limit of open descriptors is reached. Other errors mean that
-        // the guest used an invalid handle.
-        match error {
-            ResourceTableError::Full => Self::Code(ErrorCode::InsufficientMemory),
-            other => Self::Trap(other.into()),
-        }
-    }
-}
+use crate::bindings::wasi::filesystem::types::ErrorCode;
 
 /// The code that a guest gets for an error of the kernel. Errors without a code become `io`.
-pub(super) fn code(errno: Errno) -> ErrorCode {
+pub(crate) fn code(errno: Errno) -> ErrorCode {
     match errno {
         Errno::ACCESS => ErrorCode::Access,
         Errno::AGAIN => ErrorCode::WouldBlock,

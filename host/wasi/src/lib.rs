@@ -1,4 +1,4 @@
-//! `wasi:filesystem` over the path layer.
+//! `wasi:filesystem` over the path layer, for guests.
 //!
 //! This implements the whole interface, without a part of another implementation. Every function
 //! that takes a path goes through `berth_system::files`. If a later version of the interface adds a
@@ -7,6 +7,7 @@
 //! [`CallWatch::may_block`] first, except where the kernel's cache has the answer.
 #![allow(unreachable_pub, reason = "the generated bindings export these types, which needs `pub`")]
 
+mod bindings;
 mod descriptor;
 mod errors;
 mod streams;
@@ -19,10 +20,9 @@ use berth_contract::{Access, Denial};
 use berth_system::files::{FileError, FileView, Listing};
 use berth_timing::CallWatch;
 use rustix::io::Errno;
-use wasmtime::component::{HasData, Resource, ResourceTable};
+use wasmtime::component::{HasData, Linker, Resource, ResourceTable, ResourceTableError};
 
-use crate::guest::bindings::wasi::filesystem::{preopens, types};
-pub use errors::FsError;
+use crate::bindings::wasi::filesystem::{preopens, types};
 
 /// A guest's file descriptor.
 #[derive(Debug)]
@@ -40,7 +40,7 @@ pub struct Descriptor {
 
 impl Descriptor {
     /// Whether it is a granted directory, and was not opened by the guest.
-    pub(crate) fn is_granted(&self) -> bool {
+    pub fn is_granted(&self) -> bool {
         self.granted
     }
 
@@ -75,30 +75,31 @@ pub struct EntryStream(Listing);
 
 /// The files of one call.
 #[derive(Debug)]
-pub(crate) struct Files {
+pub struct Files {
     view: Option<FileView>,
     /// Whether the guest has accessed any file.
     accessed: bool,
     /// Bytes that may still be written.
     write_budget: Arc<WriteBudget>,
-    denials: Denials,
+    denials: RememberedDenials,
 }
 
 /// The refusals of a call: the first one, which explains a failure best, and their number.
 #[derive(Debug, Default)]
-pub(crate) struct Denials {
+pub struct RememberedDenials {
     first: Option<Box<Denial>>,
     count: u64,
 }
 
-impl Denials {
-    pub(crate) fn remember(&mut self, denial: Box<Denial>) {
+impl RememberedDenials {
+    /// Remembers a refusal.
+    pub fn remember(&mut self, denial: Box<Denial>) {
         self.count += 1;
         self.first.get_or_insert(denial);
     }
 
     /// Takes the first refusal and the number of refusals.
-    pub(crate) fn take(&mut self) -> (Option<Box<Denial>>, u64) {
+    pub fn take(&mut self) -> (Option<Box<Denial>>, u64) {
         (self.first.take(), std::mem::take(&mut self.count))
     }
 }
@@ -106,7 +107,7 @@ impl Denials {
 impl Files {
     /// `view`: `None` if no directory is granted. `write_budget`: the bytes that the call may write
     /// in all.
-    pub(crate) fn new(view: Option<FileView>, write_budget: u64) -> Self {
+    pub fn new(view: Option<FileView>, write_budget: u64) -> Self {
         Self {
             view,
             accessed: false,
@@ -114,23 +115,23 @@ impl Files {
                 left: AtomicU64::new(write_budget),
                 refused: AtomicBool::new(false),
             }),
-            denials: Denials::default(),
+            denials: RememberedDenials::default(),
         }
     }
 
     /// The files that the guest may use now. Counts as an access.
-    pub(crate) fn view(&mut self) -> Option<FileView> {
+    pub fn view(&mut self) -> Option<FileView> {
         self.accessed = true;
         self.view.clone()
     }
 
     /// The number of granted directories.
-    pub(crate) fn roots(&self) -> usize {
+    pub fn roots(&self) -> usize {
         self.view.as_ref().map_or(0, |view| view.grants().roots().len())
     }
 
     /// Whether the guest has accessed any file. Listing the granted directories doesn't count.
-    pub(crate) fn accessed(&self) -> bool {
+    pub fn accessed(&self) -> bool {
         self.accessed
     }
 
@@ -141,21 +142,22 @@ impl Files {
     }
 
     /// Whether all files are read-only, even if the grants allow writing.
-    pub(crate) fn is_read_only(&self) -> bool {
+    pub fn is_read_only(&self) -> bool {
         self.view.as_ref().is_none_or(FileView::is_read_only)
     }
 
     /// Whether a write was refused because the call has written as much as it may.
-    pub(crate) fn reached_write_limit(&self) -> bool {
+    pub fn reached_write_limit(&self) -> bool {
         self.write_budget.refused.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn denials(&mut self) -> &mut Denials {
+    /// The refusals of the call so far.
+    pub fn denials(&mut self) -> &mut RememberedDenials {
         &mut self.denials
     }
 
     /// Keeps the refusals of the time before the call: they explain its failure as well.
-    pub(crate) fn keep_denials_of(&mut self, mut earlier: Self) {
+    pub fn keep_denials_of(&mut self, mut earlier: Self) {
         self.denials = std::mem::take(&mut earlier.denials);
     }
 
@@ -176,6 +178,32 @@ impl Drop for Files {
     fn drop(&mut self) {
         if let Some(view) = &self.view {
             view.remove_temporary();
+        }
+    }
+}
+
+/// The error of a file system function.
+#[derive(Debug)]
+pub enum FsError {
+    /// The guest gets a code.
+    Code(types::ErrorCode),
+    /// The guest is stopped, since it broke the rules of the interface or a limit.
+    Trap(wasmtime::Error),
+}
+
+impl From<types::ErrorCode> for FsError {
+    fn from(code: types::ErrorCode) -> Self {
+        Self::Code(code)
+    }
+}
+
+impl From<ResourceTableError> for FsError {
+    fn from(error: ResourceTableError) -> Self {
+        // A full table means that the limit of open descriptors is reached. Other errors mean that
+        // the guest used an invalid handle.
+        match error {
+            ResourceTableError::Full => Self::Code(types::ErrorCode::InsufficientMemory),
+            other => Self::Trap(other.into()),
         }
     }
 }
@@ -203,14 +231,30 @@ impl WriteBudget {
 }
 
 /// The host side of `wasi:filesystem` for one call.
-pub(crate) struct FilesView<'a> {
-    pub(crate) files: &'a mut Files,
-    pub(crate) table: &'a mut ResourceTable,
-    pub(crate) watch: &'a Arc<CallWatch>,
+pub struct FilesView<'a> {
+    /// The files.
+    pub files: &'a mut Files,
+    /// The guest's handles.
+    pub table: &'a mut ResourceTable,
+    /// The call, whose thread must not block before it says so.
+    pub watch: &'a Arc<CallWatch>,
+}
+
+/// Links `wasi:filesystem`. `view` finds the files in the data of a store.
+///
+/// # Errors
+///
+/// The linker has one of the interfaces already.
+pub fn link<T: Send + 'static>(
+    linker: &mut Linker<T>,
+    view: fn(&mut T) -> FilesView<'_>,
+) -> wasmtime::Result<()> {
+    types::add_to_linker::<T, HasFiles>(linker, view)?;
+    preopens::add_to_linker::<T, HasFiles>(linker, view)
 }
 
 /// Tells the linker that the host data is a [`FilesView`].
-pub(crate) struct HasFiles;
+struct HasFiles;
 
 impl HasData for HasFiles {
     type Data<'a> = FilesView<'a>;

@@ -13,7 +13,7 @@ use super::streams::{
     FileReader, FileWriter, MAX_CHUNK, Position, read_at, read_at_once, write_all_at,
 };
 use super::{Descriptor, EntryStream, FilesView, FsError, errors};
-use crate::guest::bindings::wasi::filesystem::types::{
+use crate::bindings::wasi::filesystem::types::{
     self, Advice as WasiAdvice, DescriptorFlags, DescriptorStat, DescriptorType, DirectoryEntry,
     ErrorCode, MetadataHashValue, NewTimestamp, OpenFlags, PathFlags,
 };
