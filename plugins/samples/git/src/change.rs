@@ -4,15 +4,16 @@ use berth_sdk::{Annotations, Call, Failure, Output, Subject, Tool};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::command::{CHANGES, Git, check};
+use crate::command::{CHANGES, Git, Printed, check};
 
 /// Bytes of a message.
 const MAX_MESSAGE: usize = 16 * 1024;
 
-/// What git printed, or else what was done.
-fn done((printed, _): (String, bool), otherwise: String) -> Output {
-    let printed = printed.trim_end();
-    Output::text(if printed.is_empty() { otherwise } else { printed.to_owned() })
+/// What git printed, or else what was done, and behind it git's warnings.
+fn done(Printed { text, warnings, .. }: Printed, otherwise: String) -> Output {
+    let text = text.trim_end();
+    let text = if text.is_empty() { otherwise } else { text.to_owned() };
+    Output::text(format!("{text}\n{warnings}").trim_end())
 }
 
 fn check_message(message: &str) -> Result<(), Failure> {
@@ -249,8 +250,8 @@ impl Tool for Worktree {
 }
 
 fn has_branch(repository: Option<String>, branch: &str) -> Result<bool, Failure> {
-    let (listed, _) = Git::look("branch", repository)
+    let listed = Git::look("branch", repository)
         .args(["--list", "--no-color", "--no-column", "--format=%(refname:short)"])
         .run()?;
-    Ok(listed.lines().any(|known| known == branch))
+    Ok(listed.text.lines().any(|known| known == branch))
 }

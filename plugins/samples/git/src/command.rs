@@ -52,6 +52,15 @@ pub const LOOKS: Annotations =
 /// The tools that change a repository, and nothing beyond this machine.
 pub const CHANGES: Annotations = Annotations { open_world: false, ..Annotations::ACTING };
 
+/// What git printed.
+pub struct Printed {
+    pub text: String,
+    /// Whether the end of the text is missing.
+    pub cut: bool,
+    /// Its standard error. Git can succeed and still leave something undone.
+    pub warnings: String,
+}
+
 /// A subcommand in a repository.
 pub struct Git {
     arguments: Vec<String>,
@@ -90,19 +99,23 @@ impl Git {
         self.args(["--"]).args(paths)
     }
 
-    /// Runs it. Returns its standard output, and whether there was more.
+    /// Runs it.
     ///
     /// # Errors
     ///
     /// If git fails, or if the repository names programs that git would start.
-    pub fn run(self) -> Result<(String, bool), Failure> {
+    pub fn run(self) -> Result<Printed, Failure> {
         refuse_programs(&self.directory)?;
         let finished = self.start()?;
         if !finished.success() {
             return Err(failure(&finished));
         }
         let output = finished.output;
-        Ok((String::from_utf8_lossy(&output.stdout).into_owned(), output.stdout_truncated))
+        Ok(Printed {
+            text: String::from_utf8_lossy(&output.stdout).into_owned(),
+            cut: output.stdout_truncated,
+            warnings: String::from_utf8_lossy(&output.stderr).chars().take(2000).collect(),
+        })
     }
 
     fn start(self) -> Result<Finished, Failure> {
@@ -114,6 +127,7 @@ impl Git {
             .env("GIT_ALLOW_PROTOCOL", "none")
             .env("GIT_NO_LAZY_FETCH", "1")
             .env("GIT_TERMINAL_PROMPT", "0")
+            .env("LC_ALL", "C.UTF-8")
             .env("GIT_OPTIONAL_LOCKS", if self.locks { "1" } else { "0" });
         for (key, variables) in [
             ("author_name", ["GIT_AUTHOR_NAME", "GIT_COMMITTER_NAME"]),
@@ -153,7 +167,7 @@ pub fn check(argument: &str, text: &str) -> Result<(), Failure> {
 /// Refuses a repository whose configuration names programs that no switch turns off.
 fn refuse_programs(directory: &Option<String>) -> Result<(), Failure> {
     let listed = Git::look("config", directory.clone())
-        .args(["--includes", "--null", "--name-only", "--get-regexp", PROGRAMS])
+        .args(["--show-scope", "--includes", "--null", "--name-only", "--get-regexp", PROGRAMS])
         .start()?;
     // Git ends with 1 if there is no such key.
     if listed.exit_code == Some(1) && listed.output.stdout.is_empty() {
@@ -162,12 +176,25 @@ fn refuse_programs(directory: &Option<String>) -> Result<(), Failure> {
     if !listed.success() {
         return Err(failure(&listed));
     }
-    let names = String::from_utf8_lossy(&listed.output.stdout);
-    let first: String = names.split('\0').next().unwrap_or_default().chars().take(100).collect();
+    let Some(key) = key_of_repository(&String::from_utf8_lossy(&listed.output.stdout)) else {
+        return Ok(());
+    };
     let message =
-        format!("git wasn't started: the repository's configuration names a program in {first}");
+        format!("git wasn't started: the repository's configuration names a program in {key}");
     Err(Failure::permanent("configured-program", message)
         .with_suggestion("have a person look at the repository's `.git/config`"))
+}
+
+/// The first of some keys, each behind its scope, that isn't in the configuration of the machine or
+/// its user. Git LFS, for example, has its filter there.
+fn key_of_repository(listed: &str) -> Option<String> {
+    let mut fields = listed.split('\0');
+    while let (Some(scope), Some(key)) = (fields.next(), fields.next()) {
+        if !["system", "global"].contains(&scope) {
+            return Some(key.chars().take(100).collect());
+        }
+    }
+    None
 }
 
 /// The failure of a command that didn't succeed.
@@ -187,4 +214,33 @@ fn failure(finished: &Finished) -> Failure {
         return failure;
     }
     failure.with_suggestion(finished.notices.join("\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_keys_of_the_machine_are_trusted() {
+        for (listed, key) in [
+            ("", None),
+            ("system\0filter.lfs.clean\0global\0merge.own.driver\0", None),
+            ("system\0filter.lfs.clean\0local\0filter.a.b.clean\0", Some("filter.a.b.clean")),
+            ("worktree\0filter.x.process\0", Some("filter.x.process")),
+            ("unknown\0filter.x.process\0", Some("filter.x.process")),
+        ] {
+            assert_eq!(key_of_repository(listed).as_deref(), key, "{listed:?}");
+        }
+    }
+
+    #[test]
+    fn names_are_no_options() {
+        for name in ["main", "HEAD~1", "a..b", ":/text with spaces", "HEAD:src/lib.rs"] {
+            assert!(check("revision", name).is_ok(), "{name}");
+        }
+        let long = "x".repeat(MAX_NAME + 1);
+        for name in ["", "-x", "--output=x", "a\nb", "a\0", &long] {
+            assert!(check("revision", name).is_err(), "{name:?}");
+        }
+    }
 }

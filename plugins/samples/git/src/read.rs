@@ -4,7 +4,7 @@ use berth_sdk::{Annotations, Call, Failure, Output, Subject, Tool, add_notice};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::command::{Git, LOOKS, PLAIN_DIFF, check};
+use crate::command::{Git, LOOKS, PLAIN_DIFF, Printed, check};
 
 /// Commits and branches that are listed.
 const MAX_LISTED: u16 = 200;
@@ -13,7 +13,7 @@ const MAX_LISTED: u16 = 200;
 const FIELD: char = '\u{1f}';
 
 /// A text, with a notice if its end is missing.
-fn text((mut text, cut): (String, bool)) -> Output {
+fn text(Printed { mut text, cut, .. }: Printed) -> Output {
     if text.is_empty() {
         return Output::text("no differences");
     }
@@ -113,7 +113,7 @@ impl Tool for Log {
     fn call(arguments: LogArguments, _: &Call) -> Result<Output, Failure> {
         let LogArguments { repository, revision, count, paths } = arguments;
         let count = count.unwrap_or(20).clamp(1, MAX_LISTED);
-        let (printed, _) = Git::look("log", repository)
+        let Printed { text, .. } = Git::look("log", repository)
             .args(PLAIN_DIFF)
             .args(["--no-show-signature", "-z", "--format=%H%x1f%an%x1f%aI%x1f%s"])
             .args([format!("--max-count={count}"), "--end-of-options".to_owned()])
@@ -129,7 +129,7 @@ impl Tool for Log {
                 subject: fields.next()?,
             })
         };
-        Output::json(&Commits { commits: printed.split('\0').filter_map(entry).collect() })
+        Output::json(&Commits { commits: text.split('\0').filter_map(entry).collect() })
     }
 }
 
@@ -210,7 +210,7 @@ impl Tool for Branch {
         BranchArguments { repository, all }: BranchArguments,
         _: &Call,
     ) -> Result<Output, Failure> {
-        let (printed, cut) = Git::look("branch", repository)
+        let Printed { text, cut, .. } = Git::look("branch", repository)
             .args(["--list", "--no-color", "--no-column"])
             .args(all.then_some("--all"))
             .args(["--format=%(HEAD)%1f%(refname:short)%1f%(objectname)"])
@@ -224,7 +224,7 @@ impl Tool for Branch {
                 commit: fields.next()?.to_owned(),
             })
         };
-        let mut branches: Vec<Listed> = printed.lines().filter_map(listed).collect();
+        let mut branches: Vec<Listed> = text.lines().filter_map(listed).collect();
         let truncated = cut || branches.len() > MAX_LISTED.into();
         branches.truncate(MAX_LISTED.into());
         Output::json(&Branches { branches, truncated })

@@ -4,7 +4,7 @@ use berth_sdk::{Annotations, Call, Failure, Output, Subject, Tool};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::command::{Git, LOOKS};
+use crate::command::{Git, LOOKS, Printed};
 
 /// Files that are listed.
 const MAX_FILES: usize = 1000;
@@ -65,11 +65,11 @@ impl Tool for Status {
     }
 
     fn call(StatusArguments { repository }: StatusArguments, _: &Call) -> Result<Output, Failure> {
-        let (printed, cut) = Git::look("status", repository)
+        let Printed { text, cut, .. } = Git::look("status", repository)
             .args(["--porcelain=v2", "--branch", "-z", "--untracked-files=normal"])
             .args(["--ignore-submodules=dirty", "--find-renames"])
             .run()?;
-        Output::json(&parse(&printed, cut))
+        Output::json(&parse(&text, cut))
     }
 }
 

@@ -168,7 +168,7 @@ fn duckduckgo(page: &str) -> Option<Vec<Item>> {
 fn target(href: &str) -> Option<String> {
     let base = Url::parse("https://duckduckgo.com/").ok()?;
     let url = base.join(href).ok()?;
-    if !url.host_str().is_some_and(|host| host == "duckduckgo.com") {
+    if url.host_str() != Some("duckduckgo.com") {
         return Some(url.into());
     }
     url.query_pairs().find(|(name, _)| name == "uddg").map(|(_, target)| target.into_owned())
