@@ -8,13 +8,13 @@ import { decodeUtf8, encodeUtf8 } from "./utf8.js";
 
 const PART = 64 * 1024;
 
-/** The bytes of a file. */
-export function readBytes(path) {
+/** The bytes of a file, or those of a part of it: `length` bytes after the first `from`, or fewer at its end. */
+export function readBytes(path, { from = 0, length: most = Infinity } = {}) {
   return onFile(path, {}, { read: true }, (file) => {
     const parts = [];
     let length = 0;
-    for (;;) {
-      const [part, ended] = file.read(PART, length);
+    while (length < most) {
+      const [part, ended] = file.read(Math.min(PART, most - length), from + length);
       parts.push(part);
       length += part.length;
       if (ended || part.length === 0) break;

@@ -26,16 +26,25 @@ pub(crate) fn plugins() -> PathBuf {
 
 /// The folders of the example plugins that are written in Rust.
 pub(crate) fn examples() -> Result<Vec<PathBuf>, String> {
-    let folder = plugins().join("examples");
+    rust_projects("examples")
+}
+
+/// The folders of the sample plugins that are written in Rust.
+pub(crate) fn samples() -> Result<Vec<PathBuf>, String> {
+    rust_projects("samples")
+}
+
+fn rust_projects(folder: &str) -> Result<Vec<PathBuf>, String> {
+    let folder = plugins().join(folder);
     let entries = std::fs::read_dir(&folder).and_then(Iterator::collect::<Result<Vec<_>, _>>);
     let entries = entries.map_err(|error| format!("can't list {}: {error}", folder.display()))?;
-    let mut examples: Vec<PathBuf> = entries
+    let mut projects: Vec<PathBuf> = entries
         .iter()
         .map(std::fs::DirEntry::path)
         .filter(|path| path.join("Cargo.toml").exists())
         .collect();
-    examples.sort();
-    Ok(examples)
+    projects.sort();
+    Ok(projects)
 }
 
 /// `cargo SUBCOMMAND` in the host's workspace.

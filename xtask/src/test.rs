@@ -129,8 +129,8 @@ fn format() -> Result<(), String> {
 /// Checks that the lock files are up to date. Releases, and builds from the sources, use exactly
 /// these versions.
 fn locks() -> Result<(), String> {
-    for folder in [cargo::root().to_owned(), cargo::plugins()].into_iter().chain(cargo::examples()?)
-    {
+    let workspaces = [cargo::root().to_owned(), cargo::plugins()];
+    for folder in workspaces.into_iter().chain(cargo::examples()?).chain(cargo::samples()?) {
         step::run(
             "cargo update",
             cargo::cargo(&folder, "update").args(["--workspace", "--locked", "--quiet"]),
@@ -150,18 +150,23 @@ fn clippy_of_the_plugins() -> Result<(), String> {
     )
 }
 
-/// Builds the example plugins as their readers do: each is a project of its own.
+/// Builds the example plugins as their readers do: each is a project of its own. The samples are
+/// only checked, since their end-to-end tests build and test them.
 fn examples(tally: &mut Tally) -> Result<(), String> {
-    for folder in cargo::examples()? {
+    let samples = cargo::samples()?;
+    for folder in cargo::examples()?.iter().chain(&samples) {
         let name = folder.display().to_string();
         let example = |subcommand: &str| {
-            let mut command = cargo::cargo(&folder, subcommand);
+            let mut command = cargo::cargo(folder, subcommand);
             // Shares the build folder of the plugins, which has their dependencies already.
             command.arg("--target-dir").arg(cargo::plugins().join("target"));
             command
         };
-        step::run(&name, cargo::cargo(&folder, "fmt").arg("--check"))?;
+        step::run(&name, cargo::cargo(folder, "fmt").arg("--check"))?;
         step::run(&name, example("clippy").args(["--all-targets", "--", "-D", "warnings"]))?;
+        if samples.contains(folder) {
+            continue;
+        }
         tally.run(&name, &mut example("test"))?;
         step::run(&name, example("build").args(["--release", "--target", WASM]))?;
     }

@@ -37,7 +37,13 @@ enum Unasked {
 const CAPABILITIES: [Capability; 6] = [
     Capability {
         name: "files",
-        interfaces: &["wasi:filesystem/types", "wasi:filesystem/preopens"],
+        // A plugin may need paths for its programs and searches alone.
+        interfaces: &[
+            "wasi:filesystem/types",
+            "wasi:filesystem/preopens",
+            "berth:host/process",
+            "berth:host/search",
+        ],
         unasked: Unasked::Usual,
     },
     Capability { name: "search", interfaces: &["berth:host/search"], unasked: Unasked::Allowed },
@@ -223,6 +229,13 @@ mod tests {
                 .notices
                 .is_empty()
         );
+    }
+
+    #[test]
+    fn paths_may_be_for_programs_alone() {
+        let asks = asks("process") + &asks("files") + "access = \"read\"\n";
+        let notices = pack(&component(STARTS_PROGRAMS), &authored(&asks)).unwrap().notices;
+        assert!(notices.is_empty(), "{notices:?}");
     }
 
     #[test]

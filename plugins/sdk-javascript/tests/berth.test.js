@@ -113,6 +113,9 @@ test("files are written, listed and removed", () => {
   const file = join(folder, "a.txt");
   files.write(file, "ä".repeat(100000));
   assert.equal(files.readText(file).length, 100000);
+  assert.deepEqual(files.readBytes(file, { from: 1, length: 2 }), Uint8Array.of(0xa4, 0xc3));
+  assert.equal(files.readBytes(file, { from: 199000, length: 70000 }).length, 1000);
+  assert.equal(files.readBytes(file, { from: 70000 }).length, 130000);
   assert.deepEqual(files.stat(file), { kind: "regular-file", size: 200000 });
   files.makeDirectory(join(folder, "b"));
   assert.deepEqual(files.list(folder).map(({ name }) => name), ["a.txt", "b"]);

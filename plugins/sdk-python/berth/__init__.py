@@ -27,6 +27,7 @@ from ._output import Content, Output
 from ._schema import (
     Alias,
     Attachment,
+    Examples,
     Glob,
     Limits,
     Role,
@@ -44,6 +45,7 @@ __all__ = [
     "Alias",
     "Attachment",
     "Content",
+    "Examples",
     "Failure",
     "Glob",
     "InvalidParameters",

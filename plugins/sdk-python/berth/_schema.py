@@ -61,6 +61,13 @@ class Limits:
     max: float | None = None
 
 
+class Examples:
+    """Values that models read as examples, and that `berth plugin test` calls the tool with."""
+
+    def __init__(self, *values):
+        self.values = list(values)
+
+
 class Attachment(Content):
     """Content that travels beside the JSON: the type of an argument that is large or binary."""
 
@@ -81,6 +88,8 @@ def of_type(annotation, where):
     for extra in extras:
         if isinstance(extra, Limits):
             schema.update(_limits(schema["type"], extra, where))
+        elif isinstance(extra, Examples):
+            schema["examples"] = extra.values
     return {**schema, "description": description} if description else schema
 
 

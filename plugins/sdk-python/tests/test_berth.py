@@ -34,7 +34,7 @@ class Found:
 @berth.tool(promises=["read-only"], title="Finds")
 def find(
     path: Annotated[str, "The file.", berth.reads_path, berth.Alias("file")],
-    words: Annotated[list[str], berth.Limits(max=3)],
+    words: Annotated[list[str], berth.Limits(max=3), berth.Examples(["a"])],
     order: Order = Order.UP,
     lines: Annotated[Range | None, "Which lines."] = None,
     ratio: float = 0.5,
@@ -74,7 +74,7 @@ class Schemas(unittest.TestCase):
             "type": "object",
             "properties": {
                 "path": {"type": "string", "description": "The file."},
-                "words": {"type": "array", "items": {"type": "string"}, "maxItems": 3},
+                "words": {"type": "array", "items": {"type": "string"}, "maxItems": 3, "examples": [["a"]]},
                 "order": {"type": "string", "enum": ["up", "down"], "default": "up"},
                 "lines": {
                     "type": "object",

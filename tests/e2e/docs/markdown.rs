@@ -4,18 +4,18 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The repository.
-pub(super) fn root() -> &'static Path {
+pub(crate) fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the tests lie one level below the root")
 }
 
 /// A document of the repository.
-pub(super) fn document(path: &str) -> String {
+pub(crate) fn document(path: &str) -> String {
     fs::read_to_string(root().join(path))
         .unwrap_or_else(|error| panic!("{path} can't be read: {error}"))
 }
 
 /// The README and what lies in `docs` and `docs/plugins`.
-pub(super) fn documents() -> Vec<String> {
+pub(crate) fn documents() -> Vec<String> {
     let files = ["docs", "docs/plugins"].into_iter().flat_map(|folder| {
         let entries = fs::read_dir(root().join(folder)).expect("there are documents").flatten();
         entries
@@ -27,17 +27,17 @@ pub(super) fn documents() -> Vec<String> {
 
 /// A fenced block.
 #[derive(Debug, Default, PartialEq)]
-pub(super) struct Block {
+pub(crate) struct Block {
     /// The text after the opening fence.
-    pub(super) language: String,
+    pub(crate) language: String,
     /// The file that it shows, if the line before the block is only a name and a colon.
-    pub(super) file: Option<String>,
+    pub(crate) file: Option<String>,
     /// The lines, without the indentation of the fence.
-    pub(super) text: String,
+    pub(crate) text: String,
 }
 
 /// The fenced blocks of a document.
-pub(super) fn blocks(document: &str) -> Vec<Block> {
+pub(crate) fn blocks(document: &str) -> Vec<Block> {
     let (mut blocks, mut open, mut before) = (Vec::new(), None::<(usize, Block)>, "");
     for line in document.lines() {
         let text = line.trim_start();
@@ -66,7 +66,7 @@ pub(super) fn blocks(document: &str) -> Vec<Block> {
 }
 
 /// The text between backticks outside of blocks.
-pub(super) fn code_spans(document: &str) -> Vec<String> {
+pub(crate) fn code_spans(document: &str) -> Vec<String> {
     let mut fenced = false;
     let prose = document.lines().filter(|line| {
         let fence = line.trim_start().starts_with("```");

@@ -4,10 +4,10 @@
 mod cli;
 mod contract;
 mod cookbook;
-mod markdown;
+pub(crate) mod markdown;
 mod policies;
 mod reference;
-mod session;
+pub(crate) mod session;
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -25,7 +25,7 @@ use reference::{presets, reference};
 use session::Session;
 
 /// The built plugins.
-fn built() -> PathBuf {
+pub(crate) fn built() -> PathBuf {
     root().join("plugins/target")
 }
 

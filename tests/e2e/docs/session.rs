@@ -11,18 +11,18 @@ use super::markdown::Block;
 use crate::support::{berth, compiler_caches, shared_cache};
 
 /// A folder to run commands in, with `berth` on the path and a user who has configured nothing.
-pub(super) struct Session {
-    pub(super) folder: PathBuf,
+pub(crate) struct Session {
+    pub(crate) folder: PathBuf,
     user: TempDir,
     /// A ceiling over everything that the user says.
-    pub(super) ceiling: Option<PathBuf>,
+    pub(crate) ceiling: Option<PathBuf>,
     /// A folder with programs that come before those of the machine.
-    pub(super) tools: Option<PathBuf>,
+    pub(crate) tools: Option<PathBuf>,
     at_home: bool,
 }
 
 impl Session {
-    pub(super) fn new(folder: &Path) -> Self {
+    pub(crate) fn new(folder: &Path) -> Self {
         Self {
             folder: folder.to_owned(),
             user: TempDir::new().expect("a temporary folder is made"),
@@ -33,12 +33,12 @@ impl Session {
     }
 
     /// The user's home, which has their folders in it.
-    pub(super) fn user(&self) -> PathBuf {
+    pub(crate) fn user(&self) -> PathBuf {
         self.user.path().canonicalize().expect("the folder is there")
     }
 
     /// Puts a file into the home.
-    pub(super) fn write_of_user(&mut self, name: &str, text: &[u8]) {
+    pub(crate) fn write_of_user(&mut self, name: &str, text: &[u8]) {
         self.at_home = true;
         let path = self.user().join(name);
         let folder = path.parent().expect("a file lies in a folder");
@@ -51,13 +51,13 @@ impl Session {
     }
 
     /// Limits what the user allows.
-    pub(super) fn under(&mut self, ceiling: &str) {
+    pub(crate) fn under(&mut self, ceiling: &str) {
         self.write_of_user("ceiling.toml", ceiling.as_bytes());
         self.ceiling = Some(self.user().join("ceiling.toml"));
     }
 
     /// Puts a file into the folder.
-    pub(super) fn write(&self, name: &str, text: impl AsRef<[u8]>) {
+    pub(crate) fn write(&self, name: &str, text: impl AsRef<[u8]>) {
         let path = self.folder.join(name);
         fs::create_dir_all(path.parent().expect("a file lies in a folder"))
             .and_then(|()| fs::write(&path, text))
@@ -66,7 +66,7 @@ impl Session {
 
     /// Runs the commands of a block and compares their output.
     #[track_caller]
-    pub(super) fn try_block(&self, block: &Block) {
+    pub(crate) fn try_block(&self, block: &Block) {
         match block.language.as_str() {
             "sh" => drop(self.works(&block.text)),
             "" | "console" => commands(&block.text)
@@ -78,7 +78,7 @@ impl Session {
 
     /// Runs a command that has to work, and returns all its output.
     #[track_caller]
-    pub(super) fn works(&self, command: &str) -> String {
+    pub(crate) fn works(&self, command: &str) -> String {
         let (works, printed) = self.run(command);
         assert!(works, "`{command}` fails:\n{printed}");
         printed
@@ -105,7 +105,7 @@ impl Session {
     }
 
     /// A shell with this script.
-    pub(super) fn shell(&self, script: &str) -> Command {
+    pub(crate) fn shell(&self, script: &str) -> Command {
         let mut path = berth().parent().expect("a program lies in a folder").as_os_str().to_owned();
         for folder in self
             .tools

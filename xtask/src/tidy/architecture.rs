@@ -2,7 +2,7 @@
 //! tree is true.
 
 use super::places::{STARTS_PROCESSES, UNSAFE_FILES};
-use super::tree::{File, Tree};
+use super::tree::{File, Tree, stands_alone};
 use super::{Violation, at};
 
 /// The page about the architecture.
@@ -24,9 +24,8 @@ pub(crate) fn the_architecture_page_is_short(tree: &Tree) -> Vec<Violation> {
 }
 
 pub(crate) fn the_table_of_crates_is_complete(tree: &Tree) -> Vec<Violation> {
-    // The examples are not part of the architecture: readers copy each by itself.
-    let manifests =
-        tree.manifests(&FOLDERS).filter(|(file, _)| !file.path.starts_with("plugins/examples/"));
+    // The examples and samples are not part of the architecture: readers copy each by itself.
+    let manifests = tree.manifests(&FOLDERS).filter(|(file, _)| !stands_alone(&file.path));
     let packages = manifests.filter(|(_, manifest)| manifest.string("package", "name").is_some());
     let folders: Vec<&str> =
         packages.filter_map(|(file, _)| file.path.strip_suffix("/Cargo.toml")).collect();

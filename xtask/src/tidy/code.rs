@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::tree::Tree;
+use super::tree::{Tree, stands_alone};
 use super::{Violation, at};
 
 /// The folders with Rust code.
@@ -181,10 +181,7 @@ pub(crate) fn every_crate_uses_the_lints_and_versions_of_the_workspace(
     tree: &Tree,
 ) -> Vec<Violation> {
     let mut found = Vec::new();
-    // The examples have no workspace.
-    for (file, manifest) in
-        tree.manifests(&RUST).filter(|(file, _)| !file.path.starts_with("plugins/examples/"))
-    {
+    for (file, manifest) in tree.manifests(&RUST).filter(|(file, _)| !stands_alone(&file.path)) {
         if manifest.string("package", "name").is_none() {
             continue;
         }

@@ -75,6 +75,12 @@ impl Tree {
     }
 }
 
+/// Whether a file belongs to an example or a sample, each of which is a project of its own, without
+/// a workspace.
+pub(crate) fn stands_alone(path: &str) -> bool {
+    ["plugins/examples/", "plugins/samples/"].iter().any(|folder| path.starts_with(folder))
+}
+
 impl File {
     pub(crate) fn new(path: String, text: String) -> File {
         let source = path.ends_with(".rs").then(|| Source::parse(&text));
