@@ -270,6 +270,7 @@ async fn execute(job: Job) -> Outcome {
             });
             let setup = Setup {
                 id: call.id,
+                caller: call.caller_info,
                 watch: Arc::clone(&watch),
                 events: call.events,
                 emitted,

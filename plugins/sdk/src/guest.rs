@@ -154,7 +154,8 @@ pub(crate) fn content_out(part: Content) -> wit::Content {
         Body::Bytes(bytes) => wit::Body::Bytes(bytes),
         Body::Link(uri) => wit::Body::Link(uri),
     };
-    wit::Content { body, media_type: part.media_type, meta: None }
+    let meta = part.untrusted.then(|| r#"{"berth:untrusted":true}"#.to_owned());
+    wit::Content { body, media_type: part.media_type, meta }
 }
 
 pub(crate) fn content_in(part: wit::Content) -> Content {
@@ -166,7 +167,7 @@ pub(crate) fn content_in(part: wit::Content) -> Content {
         // their index.
         wit::Body::Other(_) => Body::Text(String::new()),
     };
-    Content { body, media_type: part.media_type }
+    Content { body, media_type: part.media_type, untrusted: false }
 }
 
 pub(crate) fn working_directory() -> Option<String> {
@@ -292,12 +293,18 @@ pub(crate) mod index {
 /// The running call.
 pub(crate) mod call {
     use super::bindings::berth::host::call;
-    use crate::Content;
+    use crate::{Caller, Content};
 
     pub(crate) use call::{cancelled, id, progress, remaining_ms};
 
     pub(crate) fn emit(part: Content) -> bool {
         call::emit(&super::content_out(part))
+    }
+
+    pub(crate) fn caller() -> Caller {
+        let call::Caller { user, project, session, front_end, agent, untrusted, .. } =
+            call::called_by();
+        Caller { user, project, session, front_end, agent, untrusted }
     }
 }
 

@@ -80,7 +80,7 @@ pub mod store;
 pub mod testing;
 mod tool;
 
-pub use call::{Attachment, Call};
+pub use call::{Attachment, Call, Caller};
 pub use environment::working_directory;
 pub use failure::{Category, Failure, MAX_MESSAGE};
 pub use output::{Body, Content, Output, add_notice};

@@ -27,6 +27,22 @@ const SHELL: &str = "shell";
 /// The built-in plugin that makes requests.
 const WEB: &str = "web";
 
+/// The built-in plugin that remembers.
+const MEMORY: &str = "memory";
+
+/// The folder of the documents that plugins search in, in the data folder.
+const INDEXES: &str = "indexes";
+
+/// What the built-in memory keeps, which `berth memory` reads too.
+pub fn memory(config: &Loaded, folders: &Folders) -> DocumentIndex {
+    let memory = &config.config.tools.memory;
+    let quota = IndexQuota {
+        bytes: memory.max_mib.get().saturating_mul(MIB),
+        documents: memory.max_entries.get(),
+    };
+    DocumentIndex::named(folders.data.join(INDEXES), MEMORY, quota, false)
+}
+
 /// Makes the policy of each plugin when it is loaded.
 pub struct Policies {
     /// The configuration.
@@ -136,6 +152,16 @@ impl Policies {
                 self.policy("tools.web", FilePolicy::default(), self.config.config.tools.limits)?;
             return Ok(PluginPolicy { egress: Some(self.egress(egress)), ..policy });
         }
+        if name == MEMORY {
+            let policy = self.policy(
+                "tools.memory",
+                FilePolicy::default(),
+                self.config.config.tools.limits,
+            )?;
+            let documents = Arc::new(memory(&self.config, &self.folders));
+            let index = Some(PluginIndex { documents, is_derived: false });
+            return Ok(PluginPolicy { index, ..policy });
+        }
         let mut files = self.config.built_in_files(&self.folders, &self.directory)?;
         self.add_readable(&mut files);
         self.policy("tools.file", files, self.config.config.tools.limits)
@@ -216,7 +242,7 @@ impl Policies {
         let plugin = self.config.config.plugins.get(name)?;
         let bytes = plugin.index_mib.get().saturating_mul(MIB);
         let quota = IndexQuota { bytes, documents: plugin.index_documents.get() };
-        let folder = self.folders.data.join("indexes");
+        let folder = self.folders.data.join(INDEXES);
         let documents = || Arc::new(DocumentIndex::named(folder, name, quota, false));
         (bytes > 0).then(|| PluginIndex { documents: documents(), is_derived: false })
     }

@@ -35,6 +35,7 @@ wasmtime::component::bindgen!({
     world: "berth:runtime/plugin",
     imports: {
         "wasi:filesystem/types": async | trappable,
+        "berth:host/call.called-by": async | trappable,
         "berth:host/search": async | trappable,
         "berth:host/store": async | trappable,
         "berth:host/index": async | trappable,

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use berth_component::PluginConfig;
 use berth_contract::{
-    CallId, ChangeRecorder, Content, Events, JobStarter, NoEvents, OutputRecorder, PathRules,
-    Report, ShellSession,
+    CallId, CallerSource, ChangeRecorder, Content, Events, JobStarter, NoEvents, OutputRecorder,
+    PathRules, Report, ShellSession,
 };
 use berth_egress::Requests;
 use berth_policy::{CommandLine, OwnTable};
@@ -48,6 +48,8 @@ pub(crate) struct CallState {
 /// The call as `berth:host/call`, `log` and `search` see it.
 pub(crate) struct RunningCall {
     pub(crate) id: CallId,
+    /// Who makes the call. `None`: nobody yet.
+    pub(crate) caller: Option<Arc<dyn CallerSource>>,
     /// The plugin's name, for the log.
     pub(crate) plugin: Arc<str>,
     /// The table that grants, for remedies.
@@ -116,6 +118,7 @@ pub(crate) fn take_emitted(emitted: &Emitted) -> Vec<Content> {
 /// The data of one call for its instance.
 pub(crate) struct Setup<'a> {
     pub(crate) id: CallId,
+    pub(crate) caller: Option<Arc<dyn CallerSource>>,
     pub(crate) watch: Arc<CallWatch>,
     pub(crate) events: Arc<dyn Events>,
     pub(crate) emitted: Emitted,
@@ -158,6 +161,7 @@ impl CallState {
             http: Http::default(),
             call: RunningCall {
                 id: NO_CALL.clone(),
+                caller: None,
                 plugin: Arc::clone(plugin),
                 table: Arc::clone(&policy.table),
                 config: Arc::clone(&policy.config),
@@ -200,6 +204,7 @@ impl CallState {
         self.http.begin(setup.requests);
         let call = &mut self.call;
         call.id = setup.id;
+        call.caller = setup.caller;
         call.watch = setup.watch;
         call.events = setup.events;
         call.emitted = setup.emitted;
@@ -269,6 +274,7 @@ impl CallState {
         self.http = Http::default();
         self.call.events = Arc::new(NoEvents);
         self.call.processes = None;
+        self.call.caller = None;
         self.call.store = None;
         self.call.index = None;
     }
