@@ -140,6 +140,10 @@ const EDGES: &[(&str, &[&str])] = &[
         ],
     ),
     ("berth-skills", &["berth-core", "berth-policy", "berth-terminal"]),
+    (
+        "berth-memory",
+        &["berth-core", "berth-index", "berth-redaction", "berth-store", "berth-terminal"],
+    ),
     ("berth-clients", &[]),
     (
         "berth-agent",
@@ -202,6 +206,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "berth-export",
             "berth-mcp",
             "berth-servers",
+            "berth-memory",
             "berth-skills",
         ],
     ),
