@@ -13,8 +13,8 @@ section! {
         /// stays.
         pub enabled: bool = true, Narrowing::OnlyFalse;
         /// MiB of all entries together.
-        pub max_mib: Bounded<1, 65_536> = Bounded::clamped(64), Narrowing::Smaller;
+        pub index_mib: Bounded<1, 65_536> = Bounded::clamped(64), Narrowing::Smaller;
         /// Entries of all users, projects and sessions together.
-        pub max_entries: Bounded<1, 10_000_000> = Bounded::clamped(100_000), Narrowing::Smaller;
+        pub index_documents: Bounded<1, 10_000_000> = Bounded::clamped(100_000), Narrowing::Smaller;
     }
 }

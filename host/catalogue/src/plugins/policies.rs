@@ -37,8 +37,8 @@ const INDEXES: &str = "indexes";
 pub fn memory(config: &Loaded, folders: &Folders) -> DocumentIndex {
     let memory = &config.config.tools.memory;
     let quota = IndexQuota {
-        bytes: memory.max_mib.get().saturating_mul(MIB),
-        documents: memory.max_entries.get(),
+        bytes: memory.index_mib.get().saturating_mul(MIB),
+        documents: memory.index_documents.get(),
     };
     DocumentIndex::named(folders.data.join(INDEXES), MEMORY, quota, false)
 }

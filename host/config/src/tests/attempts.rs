@@ -40,8 +40,8 @@ max_secs = 100
 output_mib = 2
 [tools.memory]
 enabled = false
-max_mib = 10
-max_entries = 10
+index_mib = 10
+index_documents = 10
 [tools.web]
 enabled = false
 timeout = 10
@@ -204,8 +204,8 @@ pub(super) fn attempt(key: &str) -> Option<&'static str> {
         "tools.limits.response_mib" => "tools.limits.response_mib = 11",
         "tools.limits.request_secs" => "tools.limits.request_secs = 31",
         "tools.memory.enabled" => "tools.memory.enabled = true",
-        "tools.memory.max_mib" => "tools.memory.max_mib = 11",
-        "tools.memory.max_entries" => "tools.memory.max_entries = 11",
+        "tools.memory.index_mib" => "tools.memory.index_mib = 11",
+        "tools.memory.index_documents" => "tools.memory.index_documents = 11",
         "tools.web.enabled" => "tools.web.enabled = true",
         "tools.web.allowed_domains" => "tools.web.allowed_domains = [\"evil.example\"]",
         // Its values are added too.
