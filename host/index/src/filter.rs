@@ -5,8 +5,7 @@ use std::collections::HashSet;
 use berth_store::StoreError;
 use rusqlite::{Connection, OptionalExtension as _, params};
 
-use crate::search::COMMON;
-use crate::{IndexQuery, text, words};
+use crate::{COMMON, IndexQuery, text, words};
 
 /// The filter of a query: tags, and the beginning of keys.
 #[derive(Debug)]

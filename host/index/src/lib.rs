@@ -41,6 +41,10 @@ pub const MAX_WORDS: usize = 4096;
 /// Most hits.
 pub const MAX_HITS: usize = 1000;
 
+/// Documents that are ranked by words, at most, and of which a filter keeps a list. What more
+/// documents have is common.
+const COMMON: usize = 20_000;
+
 /// What a plugin may keep.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IndexQuota {

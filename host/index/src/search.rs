@@ -8,12 +8,9 @@ use rusqlite::{Connection, params};
 use crate::best::{Best, Scored};
 use crate::filter::Filter;
 use crate::{
-    IndexHit, IndexQuery, MAX_HITS, MAX_WORDS, Totals, check_prefix, check_size, check_tags,
-    check_vector, text, words, write,
+    COMMON, IndexHit, IndexQuery, MAX_HITS, MAX_WORDS, Totals, check_prefix, check_size,
+    check_tags, check_vector, text, words, write,
 };
-
-/// Documents that are ranked by words, at most. What has more of them is very common.
-pub(crate) const COMMON: usize = 20_000;
 
 /// Documents that the words of a query may have together if its tags leave few to rank.
 const COMMON_IN_FEW: usize = 100_000;

@@ -1,5 +1,5 @@
-//! Ranked search in documents that the plugin keeps between its calls, and no other plugin sees. The
-//! plugin asks for it in its manifest: `index = "reason"`.
+//! Ranked search in documents that the plugin keeps between its calls, and no other plugin sees.
+//! The plugin asks for it in its manifest: `index = "reason"`.
 //!
 //! ```
 //! # fn main() -> Result<(), berth_sdk::Failure> {

@@ -51,7 +51,7 @@ pub(crate) fn text(answer: &Answer) -> String {
 }
 
 /// All bytes of the memory's files.
-fn kept(folder: &Path) -> Vec<u8> {
+fn read_files(folder: &Path) -> Vec<u8> {
     let files = fs::read_dir(folder).expect("the folder is there");
     let names = files.map(|file| file.expect("it is read").path());
     let own = names.filter(|path| path.to_string_lossy().contains("/memory.db"));
@@ -131,7 +131,7 @@ fn secret_is_never_in_the_file() {
         let secret = "ghp_16C7e42F292c6912E7710c838347Ae178B4a";
         let content = format!("The token for releases is {secret}, and the branch is stable");
         text(&call(&host, &session, "memory_save", json!({ "content": content })).await);
-        let bytes = kept(&folder.path().join("berth/data/indexes"));
+        let bytes = read_files(&folder.path().join("berth/data/indexes"));
         assert!(holds(&bytes, "the branch is stable"), "it is kept");
         assert!(!holds(&bytes, secret) && !holds(&bytes, &secret[4..]));
         assert!(!holds(&bytes.to_ascii_lowercase(), &secret[4..].to_ascii_lowercase()));
@@ -141,7 +141,7 @@ fn secret_is_never_in_the_file() {
         // A secret as the key is refused or redacted, and not kept either.
         let arguments = json!({ "content": "about a key", "key": secret });
         call(&host, &session, "memory_save", arguments).await;
-        let bytes = kept(&folder.path().join("berth/data/indexes"));
+        let bytes = read_files(&folder.path().join("berth/data/indexes"));
         assert!(!holds(&bytes, secret));
     });
 }
