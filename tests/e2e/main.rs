@@ -50,6 +50,7 @@ mod loading;
 mod lowering;
 mod mcp;
 mod mcp_config;
+mod memory;
 mod migrating;
 mod mounts;
 mod packages;

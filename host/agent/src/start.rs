@@ -100,6 +100,11 @@ impl AgentStart<'_> {
             let directory = berth_core::text::neutral_line(&began.directory);
             return Err(AgentError::Elsewhere { id, directory });
         }
+        let session = Session::new(format!("agent {id}"));
+        if recorded.began.is_some() {
+            // What the conversation was given before may have been untrusted.
+            session.mark_untrusted()?;
+        }
         if recorded.began.is_none() {
             let at = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
             let within = None;
@@ -114,7 +119,6 @@ impl AgentStart<'_> {
         let spent = recorded.spent();
         let conversation = Conversation::from_recorded(&recorded);
         let settings = self.settings(&models, system).await;
-        let session = Session::new(format!("agent {id}"));
         let live = Live {
             host,
             session,

@@ -20,6 +20,7 @@ mod init;
 mod key;
 mod man;
 mod mcp;
+mod memory;
 mod options;
 mod plugin;
 mod policy;
@@ -153,6 +154,7 @@ fn run(Arguments { command, options }: Arguments) -> Result<Exit, Error> {
         Command::Init(init) => init::run(&init, &options),
         Command::Policy(command) => policy::run(&command, &options),
         Command::Ceiling(command) => ceiling::run(&command, &options),
+        Command::Memory(command) => memory::run(&command, &options),
         Command::Skills(command) => skills::run(&command, &options),
         Command::Trust(trust) => trust::run(&trust, &options),
         Command::Allow(allow) => allow::directory(&allow, &options),

@@ -28,6 +28,7 @@ impl Loaded {
             ("file", tools.file.enabled),
             ("shell", tools.shell.enabled),
             ("web", tools.web.enabled),
+            ("memory", tools.memory.enabled),
         ] {
             if enabled {
                 continue;

@@ -7,8 +7,8 @@ use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    ChangeRecorder, Content, Inquirer, JobServers, JobStarter, OutputRecorder, PathRules, Report,
-    ShellSession,
+    CallerSource, ChangeRecorder, Content, Inquirer, JobServers, JobStarter, OutputRecorder,
+    PathRules, Report, ShellSession,
 };
 
 /// One call of a tool, in the form that the host gives to a provider.
@@ -32,6 +32,8 @@ pub struct Call {
     /// The session of the call. The calls of one caller share a session, and no other caller has
     /// it.
     pub session: Arc<str>,
+    /// Who makes the call, for plugins that ask. `None`: nobody knows.
+    pub caller_info: Option<Arc<dyn CallerSource>>,
     /// The commands that the call names and the gates allowed: a shell may run exactly these.
     pub commands: Vec<String>,
     /// Whether processes of the call may reach the network.

@@ -196,6 +196,8 @@ pub enum Role {
     Text,
     /// A glob over paths, which starts at [`ToolArgument::base`].
     Glob,
+    /// The tool keeps it after the call, so secrets in it are redacted before the tool gets it.
+    Kept,
 }
 
 impl Role {
@@ -207,6 +209,7 @@ impl Role {
             "attachment" => Self::Attachment,
             "text" => Self::Text,
             "glob" => Self::Glob,
+            "kept" => Self::Kept,
             _ => return None,
         })
     }

@@ -5,6 +5,7 @@
 
 mod bounded_output;
 mod call;
+mod caller;
 mod changes;
 mod definition;
 mod denial;
@@ -28,6 +29,7 @@ pub mod text;
 
 pub use bounded_output::BoundedOutput;
 pub use call::{Call, CallId, Events, NoEvents, Progress, Rollback, Snapshot};
+pub use caller::{CallerInfo, CallerSource};
 pub use changes::ChangeRecorder;
 pub use definition::{
     Access, Annotations, ChangeArguments, Definition, PreviewArguments, Role, Subject, SubjectKind,

@@ -20,6 +20,7 @@ use berth_runtime::{Builtin, Runtime};
 
 use crate::approvals::ApprovalDesk;
 use crate::audit::Audit;
+use crate::caller::project_id;
 use crate::governor::{Governor, Rules};
 use crate::host::{CallObserver, Host, Settings};
 use crate::jobs::{self, HostJobs};
@@ -260,6 +261,7 @@ impl HostBuilder {
             network,
         );
         policies.readable = self.readable;
+        let project = project_id(&policies.directory).into();
         for missing in policies.config.missing_directories(&policies.folders, &policies.directory) {
             tracing::warn!("{missing}");
         }
@@ -369,7 +371,7 @@ impl HostBuilder {
             }));
         }
         jobs.0.change_settings(job_settings);
-        let settings = Settings { max_call: limits.max_call, arguments: limits.arguments };
+        let settings = Settings { max_call: limits.max_call, arguments: limits.arguments, project };
         Ok(Host {
             plugins,
             ready,

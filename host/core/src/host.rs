@@ -112,6 +112,8 @@ pub(crate) struct Settings {
     pub(crate) max_call: Duration,
     /// Largest size of the arguments as JSON text, in bytes.
     pub(crate) arguments: usize,
+    /// The opaque name of the working directory.
+    pub(crate) project: Arc<str>,
 }
 
 /// One call for the host: the tool, its arguments, its session, and where its events go.

@@ -20,6 +20,7 @@ use serde_json::{Map, Value};
 
 use crate::approvals::Approver;
 use crate::approve::ApprovalStep;
+use crate::caller::SessionCaller;
 use crate::counting::QuotaReservation;
 use crate::dependencies;
 use crate::governor::{ReachRules, Rules};
@@ -65,6 +66,13 @@ impl Host {
             .shaping
             .shape(&catalogue.filters, &call.context, &call.run.report, outcome, spool, &cancel)
             .await;
+        if shape.has_untrusted
+            && (call.run.attempts > 0 || call.run.cached)
+            && let Err(error) = session.mark_untrusted()
+        {
+            // Whoever can't read the state later assumes the worst.
+            tracing::warn!("the session's state can't be written: {error}");
+        }
         steps.finish_step("shape");
         // It is written before any waiting.
         call.recorded = true;
@@ -205,8 +213,9 @@ impl Host {
             return Err(failure);
         }
         run.shell = self.carry(context, session).map(Arc::new);
-        let context = &*context;
         self.shaping.check(context)?;
+        self.shaping.redact_kept(context);
+        let context = &*context;
         self.govern(governance, context, session, &catalogue, &inputs, steps).await?;
 
         if context.acts() {
@@ -269,6 +278,7 @@ impl Host {
                     inquirer.clone().map(|inquirer| inquirer as _),
                     &inputs.cancel,
                     session,
+                    &self.settings.project,
                 );
                 let outcome = tool.provider.call(provided).await;
                 let attempts = run.attempts;
@@ -522,6 +532,7 @@ fn provider_call(
     inquirer: Option<Arc<dyn Inquirer>>,
     cancel: &CancellationToken,
     session: &Session,
+    project: &Arc<str>,
 ) -> Call {
     Call {
         id: context.id.clone(),
@@ -532,6 +543,11 @@ fn provider_call(
         meta: context.meta.clone(),
         caller: context.caller.clone(),
         session: Arc::clone(&context.session),
+        caller_info: Some(Arc::new(SessionCaller {
+            session: session.clone(),
+            project: Arc::clone(project),
+            agent: context.caller.clone(),
+        })),
         commands: subjects::commands(tool, &context.arguments).map(str::to_owned).collect(),
         network,
         origins: context.action().map(|action| berth_policy::origins(&action)).unwrap_or_default(),

@@ -244,6 +244,7 @@ mod approvals;
 mod approve;
 pub mod audit;
 mod builder;
+mod caller;
 mod checking;
 mod counting;
 mod dependencies;
@@ -279,18 +280,18 @@ pub use berth_catalogue::plugins::{
     Approvals, ApprovedPlugin, Change, Difference, FilePlace, FilterRulesState, HeldVersion,
     LockedPlugin, NewPlugin, PluginInspection, PluginPlace, PluginSource, PluginState,
     ServerPlaces, SignerChange, ToolChange, candidate, check_signed, check_source,
-    compare_versions, config_schema, server_places,
+    compare_versions, config_schema, memory, server_places,
 };
 pub use berth_catalogue::schema::compile as compile_schema;
 pub use berth_config as config;
 pub use berth_contract::{
-    Access, Annotations, Body, BoxFuture, Call, CallId, CancellationToken, Category,
-    ChangeArguments, Confidence, Content, Definition, Denial, Events, Failure, FileState,
-    FilterDefinition, FilterInput, FilterVerdict, HOST_CODES, HostError, Inquirer, Inquiry,
-    InquiryAnswer, Lookup, Matcher, NoEvents, Offers, Outcome, Output, Pattern, PreviewArguments,
-    ProgramState, Progress, PromptOffer, PromptOfferArgument, Provider, ProviderState, Purpose,
-    Report, ReportEntries, ResourceOffer, Role, Rollback, Seen, SeenFile, Sight, Snapshot, Subject,
-    SubjectKind, ToolArgument, Wanted, text,
+    Access, Annotations, Body, BoxFuture, Call, CallId, CallerInfo, CallerSource,
+    CancellationToken, Category, ChangeArguments, Confidence, Content, Definition, Denial, Events,
+    Failure, FileState, FilterDefinition, FilterInput, FilterVerdict, HOST_CODES, HostError,
+    Inquirer, Inquiry, InquiryAnswer, Lookup, Matcher, NoEvents, Offers, Outcome, Output, Pattern,
+    PreviewArguments, ProgramState, Progress, PromptOffer, PromptOfferArgument, Provider,
+    ProviderState, Purpose, Report, ReportEntries, ResourceOffer, Role, Rollback, Seen, SeenFile,
+    Sight, Snapshot, Subject, SubjectKind, ToolArgument, Wanted, text,
 };
 pub use berth_egress::Resolve;
 pub use berth_policy::{
@@ -304,6 +305,7 @@ pub use berth_runtime::{
     schema_weight,
 };
 pub use builder::HostBuilder;
+pub use caller::{project_id, session_id, user_id};
 pub use checking::{Check, GateAnswer, GateCheck};
 pub use dependencies::OfferedTool;
 pub use door::door;

@@ -12,6 +12,9 @@ use crate::permissions::Permissions;
 use crate::planted::runs_later;
 use crate::rules::{DELEGATE, JOB_STOP};
 
+/// The built-in plugin that remembers.
+const MEMORY: &str = "memory";
+
 /// How much an agent may do on its own. Earlier variants allow less.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Autonomy {
@@ -73,6 +76,10 @@ impl Containment {
                 subject.access == Access::Write && runs_later(Path::new(&subject.text))
             })
         };
+        if action.built_in && action.provider == MEMORY {
+            // It reaches nothing but Berth's own file, and `berth memory` shows and deletes it.
+            return Ok(());
+        }
         if !action.built_in || action.subjects.is_empty() {
             return Err(None);
         }

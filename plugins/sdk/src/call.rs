@@ -57,6 +57,11 @@ impl Call {
         host::emit(part)
     }
 
+    /// Who makes this call, and where.
+    pub fn caller(&self) -> Caller {
+        host::caller()
+    }
+
     /// All attachments of the call.
     pub fn attachments(&self) -> &[Content] {
         &self.attachments
@@ -76,6 +81,25 @@ impl Call {
             ))
         })
     }
+}
+
+/// Who makes a call, and where. The names of the user, the project and the session are opaque: they
+/// can be compared.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Caller {
+    /// The person, or the principal of a server with several callers.
+    pub user: String,
+    /// The working directory.
+    pub project: String,
+    /// The session: the calls of one caller that belong together.
+    pub session: String,
+    /// What the session came by: `mcp`, `agent` or another front end.
+    pub front_end: String,
+    /// The agent that calls. `None`: the primary one.
+    pub agent: Option<String>,
+    /// Whether the session was given untrusted text before: then a model may have written the
+    /// arguments because of that text.
+    pub untrusted: bool,
 }
 
 /// An argument whose content travels beside the JSON because it is large or binary:
@@ -111,7 +135,10 @@ use crate::guest::call as host;
 
 /// The stand-in for the host in unit tests. There is no deadline, and progress is dropped.
 #[cfg(not(target_arch = "wasm32"))]
-mod host {
+pub(crate) mod host {
+    use std::cell::RefCell;
+
+    use super::Caller;
     use crate::Content;
 
     pub(super) fn id() -> String {
@@ -130,6 +157,26 @@ mod host {
 
     pub(super) fn emit(_part: Content) -> bool {
         true
+    }
+
+    thread_local! {
+        /// Tests change it with [`testing::set_caller`](crate::testing::set_caller).
+        static CALLER: RefCell<Caller> = RefCell::new(Caller {
+            user: "user".to_owned(),
+            project: "project".to_owned(),
+            session: "session".to_owned(),
+            front_end: "test".to_owned(),
+            agent: None,
+            untrusted: false,
+        });
+    }
+
+    pub(super) fn caller() -> Caller {
+        CALLER.with_borrow(Clone::clone)
+    }
+
+    pub(crate) fn set_caller(caller: Caller) {
+        CALLER.set(caller);
     }
 }
 

@@ -154,7 +154,8 @@ pub(crate) fn content_out(part: Content) -> wit::Content {
         Body::Bytes(bytes) => wit::Body::Bytes(bytes),
         Body::Link(uri) => wit::Body::Link(uri),
     };
-    wit::Content { body, media_type: part.media_type, meta: None }
+    let meta = part.untrusted.then(|| r#"{"berth:untrusted":true}"#.to_owned());
+    wit::Content { body, media_type: part.media_type, meta }
 }
 
 pub(crate) fn content_in(part: wit::Content) -> Content {
@@ -166,7 +167,7 @@ pub(crate) fn content_in(part: wit::Content) -> Content {
         // their index.
         wit::Body::Other(_) => Body::Text(String::new()),
     };
-    Content { body, media_type: part.media_type }
+    Content { body, media_type: part.media_type, untrusted: false }
 }
 
 pub(crate) fn working_directory() -> Option<String> {
@@ -220,15 +221,90 @@ pub(crate) mod store {
     }
 }
 
+/// The plugin's index.
+pub(crate) mod index {
+    use super::bindings::berth::host::index as wit;
+    use super::host::types::Error;
+    use crate::index::{Document, Entry, Hit, IndexError, Query};
+
+    pub(crate) fn put(documents: Vec<Document>) -> Result<(), IndexError> {
+        let document = |one: Document| wit::Document {
+            key: one.key,
+            text: one.text,
+            tags: one.tags,
+            vector: one.vector,
+            data: one.data,
+            meta: None,
+        };
+        let documents: Vec<_> = documents.into_iter().map(document).collect();
+        wit::put(&documents).map_err(error)
+    }
+
+    pub(crate) fn delete(keys: &[String]) -> Result<(), IndexError> {
+        wit::delete(keys).map_err(error)
+    }
+
+    pub(crate) fn delete_prefix(prefix: &str) -> Result<u64, IndexError> {
+        wit::delete_prefix(prefix).map_err(error)
+    }
+
+    pub(crate) fn get(keys: &[String]) -> Result<Vec<Option<Document>>, IndexError> {
+        let document = |one: wit::Document| Document {
+            key: one.key,
+            text: one.text,
+            tags: one.tags,
+            vector: one.vector,
+            data: one.data,
+        };
+        let found = wit::get(keys).map_err(error)?;
+        Ok(found.into_iter().map(|one| one.map(document)).collect())
+    }
+
+    pub(crate) fn list(
+        prefix: &str,
+        cursor: Option<&str>,
+    ) -> Result<(Vec<Entry>, Option<String>), IndexError> {
+        let page = wit::list(prefix, cursor, u32::MAX).map_err(error)?;
+        let entry = |one: wit::Entry| Entry { key: one.key, tags: one.tags, data: one.data };
+        Ok((page.entries.into_iter().map(entry).collect(), page.cursor))
+    }
+
+    pub(crate) fn search(query: Query) -> Result<Vec<Hit>, IndexError> {
+        let hits = wit::search(&wit::Query {
+            words: query.words,
+            tags: query.tags,
+            prefix: query.prefix,
+            vector: query.vector,
+            limit: query.limit,
+            meta: None,
+        });
+        let hit = |one: wit::Hit| {
+            let by = |why: &str| one.found_by.iter().any(|by| by == why);
+            Hit { by_words: by("words"), by_vector: by("vector"), key: one.key, score: one.score }
+        };
+        Ok(hits.map_err(error)?.into_iter().map(hit).collect())
+    }
+
+    fn error(error: Error) -> IndexError {
+        IndexError { code: error.code, message: error.message }
+    }
+}
+
 /// The running call.
 pub(crate) mod call {
     use super::bindings::berth::host::call;
-    use crate::Content;
+    use crate::{Caller, Content};
 
     pub(crate) use call::{cancelled, id, progress, remaining_ms};
 
     pub(crate) fn emit(part: Content) -> bool {
         call::emit(&super::content_out(part))
+    }
+
+    pub(crate) fn caller() -> Caller {
+        let call::Caller { user, project, session, front_end, agent, untrusted, .. } =
+            call::called_by();
+        Caller { user, project, session, front_end, agent, untrusted }
     }
 }
 

@@ -104,22 +104,34 @@ pub struct Content {
     /// RFC 2046 media type. `None` means `text/plain` for text and `application/octet-stream` for
     /// bytes.
     pub media_type: Option<String>,
+    /// Whether its text is not the plugin's own: a model gets it inside a fence, and knows that it
+    /// has nothing to follow. All text of a tool that is `open_world` is fenced anyway.
+    pub untrusted: bool,
 }
 
 impl Content {
     /// Plain text.
     pub fn text(text: impl Into<String>) -> Self {
-        Self { body: Body::Text(text.into()), media_type: None }
+        Self { body: Body::Text(text.into()), media_type: None, untrusted: false }
     }
 
     /// Bytes with their media type: `image/png`.
     pub fn bytes(bytes: impl Into<Vec<u8>>, media_type: impl Into<String>) -> Self {
-        Self { body: Body::Bytes(bytes.into()), media_type: Some(media_type.into()) }
+        Self {
+            body: Body::Bytes(bytes.into()),
+            media_type: Some(media_type.into()),
+            untrusted: false,
+        }
     }
 
     /// A URI that the caller may read through the host.
     pub fn link(uri: impl Into<String>) -> Self {
-        Self { body: Body::Link(uri.into()), media_type: None }
+        Self { body: Body::Link(uri.into()), media_type: None, untrusted: false }
+    }
+
+    /// Text that others wrote. A model gets it inside a fence.
+    pub fn untrusted(text: impl Into<String>) -> Self {
+        Self { untrusted: true, ..Self::text(text) }
     }
 
     /// The text, if this part is a text.

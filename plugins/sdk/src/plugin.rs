@@ -170,6 +170,7 @@ pub struct ToolEntry {
     pub(crate) pattern_base: Option<(&'static str, &'static str)>,
     pub(crate) timeout_argument: Option<&'static str>,
     pub(crate) network_argument: Option<&'static str>,
+    pub(crate) kept_arguments: &'static [&'static str],
     pub(crate) reads_with: &'static [(&'static str, &'static [&'static str])],
     pub(crate) preview: Option<Preview>,
     pub(crate) fence: Option<&'static str>,
@@ -203,6 +204,7 @@ impl ToolEntry {
             pattern_base: T::PATTERN_BASE,
             timeout_argument: T::TIMEOUT_ARGUMENT,
             network_argument: T::NETWORK_ARGUMENT,
+            kept_arguments: T::KEPT_ARGUMENTS,
             reads_with: T::READS_WITH,
             preview: T::PREVIEW,
             fence: T::FENCE,
@@ -263,6 +265,9 @@ impl ToolEntry {
         ];
         for (name, role) in roles {
             name.map_or(Ok(()), |name| change(name, &|entry| entry.roles.push(role)))?;
+        }
+        for name in self.kept_arguments {
+            change(name, &|entry| entry.roles.push("kept"))?;
         }
         if let Some((pattern, folder)) = self.pattern_base {
             change(folder, &|_| {})?;

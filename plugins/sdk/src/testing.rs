@@ -44,6 +44,12 @@ pub fn set_config(config: Value) {
     }
 }
 
+/// Sets who makes the calls of this thread's tests.
+#[cfg(not(target_arch = "wasm32"))]
+pub fn set_caller(caller: crate::Caller) {
+    crate::call::host::set_caller(caller);
+}
+
 /// How the catalogue shows `T`: name, title, description, schemas, annotations, subjects,
 /// arguments, preview, aliases and fence.
 ///

@@ -51,6 +51,10 @@ pub trait Tool {
     /// operator's rules decide on it.
     const NETWORK_ARGUMENT: Option<&'static str> = None;
 
+    /// The arguments that the tool keeps after the call. The host redacts secrets in them before
+    /// the tool gets them.
+    const KEPT_ARGUMENTS: &'static [&'static str] = &[];
+
     /// When a call of an acting tool only reads: if each of these arguments has one of the values.
     /// A missing argument counts as its default. The host enforces it, as it does for a read-only
     /// tool.

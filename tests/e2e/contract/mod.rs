@@ -3,6 +3,7 @@
 
 mod answers;
 mod frozen;
+mod index;
 mod meta;
 mod session;
 mod settings;

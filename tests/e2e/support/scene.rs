@@ -113,6 +113,7 @@ impl Scene {
                 builtin("shell"),
                 builtin("web"),
                 builtin("filters"),
+                builtin("memory"),
             ])
             .helper(berth())
             .build();

@@ -15,6 +15,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("berth-models", &["berth-contract", "berth-requests"]),
     ("berth-private", &["berth-contract"]),
     ("berth-store", &["berth-contract", "berth-private"]),
+    ("berth-index", &["berth-contract", "berth-store"]),
     ("berth-system", &["berth-contract", "berth-policy"]),
     ("berth-timing", &["berth-contract", "berth-policy"]),
     ("berth-search", &["berth-contract", "berth-policy", "berth-system"]),
@@ -55,6 +56,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "berth-egress",
             "berth-typed",
             "berth-store",
+            "berth-index",
             "berth-system",
             "berth-timing",
             "berth-search",
@@ -69,6 +71,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "berth-egress",
             "berth-private",
             "berth-store",
+            "berth-index",
             "berth-system",
             "berth-config",
             "berth-runtime",
@@ -139,6 +142,10 @@ const EDGES: &[(&str, &[&str])] = &[
         ],
     ),
     ("berth-skills", &["berth-core", "berth-policy", "berth-terminal"]),
+    (
+        "berth-memory",
+        &["berth-core", "berth-index", "berth-redaction", "berth-store", "berth-terminal"],
+    ),
     ("berth-clients", &[]),
     (
         "berth-agent",
@@ -201,6 +208,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "berth-export",
             "berth-mcp",
             "berth-servers",
+            "berth-memory",
             "berth-skills",
         ],
     ),
@@ -279,13 +287,14 @@ const OPEN_BENEATH: [&str; 9] = [
 ];
 
 /// The files that open other paths, and what these are. A front end opens the paths of its user.
-const OPEN_OWN: [&str; 45] = [
-    "host/agent/src/instructions.rs", // AGENTS.md in the working directory and above
-    "host/agent/src/record/store.rs", // Berth's own sessions
+const OPEN_OWN: [&str; 46] = [
+    "host/memory/src/lib.rs",           // the working directory, for its name
+    "host/agent/src/instructions.rs",   // AGENTS.md in the working directory and above
+    "host/agent/src/record/store.rs",   // Berth's own sessions
     "host/servers/src/import/found.rs", // the files of MCP clients
     "host/servers/src/packages/fetched.rs", // the packages of servers, in Berth's cache
-    "host/servers/src/words.rs",      // the commands that the operator names
-    "host/skills/",                   // the skills of the user and of a project
+    "host/servers/src/words.rs",        // the commands that the operator names
+    "host/skills/",                     // the skills of the user and of a project
     "host/authoring/", // the folders of authors, whose programs it runs with their rights
     "host/builtins/build.rs", // the components, while Berth is built
     "host/cli/",       // the paths on the command line

@@ -22,7 +22,7 @@ use berth_catalogue::{Audience, CallContext, Chain, Tool, subjects};
 use berth_config::Redaction;
 use berth_contract::text::counted;
 use berth_contract::{
-    Body, CancellationToken, Category, Content, Events, Failure, Outcome, Output, Report,
+    Body, CancellationToken, Category, Content, Events, Failure, Outcome, Output, Report, Role,
 };
 use berth_policy::last_command;
 use berth_redaction as redaction;
@@ -82,6 +82,7 @@ impl Shaper {
         let (outcome, truncated) =
             clean_in_time(outcome, source, kind(context), self.result, cancel).await;
         shape.truncated = truncated;
+        let marked = flagged::has_marked_part(&outcome);
         let (mut outcome, notice) =
             self.filter(chain, context, report, &mut shape, outcome, &mut spooled, cancel).await;
         if shape.filtered.is_some() {
@@ -102,12 +103,15 @@ impl Shaper {
                 .collect();
         }
         let untrusted = is_untrusted(context) || report.entries().output_of.is_some();
-        if untrusted {
+        // A filter may have joined a part that the tool marked to others.
+        let untrusted = untrusted || marked && shape.filtered.is_some();
+        shape.has_untrusted = untrusted || marked;
+        if shape.has_untrusted {
             shape.injections = flagged::flag(&mut outcome).await;
         }
         if context.audience == Audience::Model {
-            shape.untrusted = untrusted;
-            self.for_model(context, &mut shape, &mut outcome, &mut kept).await;
+            shape.untrusted = shape.has_untrusted;
+            self.for_model(context, &mut shape, &mut outcome, &mut kept, untrusted).await;
         }
         let notice = notice.or_else(|| {
             let kept = kept?.map(|kept| (kept.id, kept.extent));
@@ -258,6 +262,18 @@ impl Shaper {
         if self.redacts(context) { marks::check(context) } else { Ok(()) }
     }
 
+    /// Removes secrets from the arguments that their tool keeps after the call.
+    pub fn redact_kept(&self, context: &mut CallContext) {
+        let Some(tool) = context.tool.as_ref().filter(|_| self.redacts(context)) else { return };
+        for argument in tool.definition.arguments_with(Role::Kept) {
+            let Some(value) = context.arguments.get(&argument.name) else { continue };
+            let redacted = redaction::json(value.clone(), redaction::Keys::Text);
+            if redacted != *value {
+                Arc::make_mut(&mut context.arguments)[&argument.name] = redacted;
+            }
+        }
+    }
+
     /// Whether secrets are searched in what the call says.
     pub fn redacts(&self, context: &CallContext) -> bool {
         let exempt = |name: &String| self.redaction.exempt.contains(name);
@@ -267,13 +283,14 @@ impl Shaper {
     }
 
     /// Cuts a text that is too long for a model, stores the complete text, and fences untrusted
-    /// text.
+    /// text: all of it, or the parts that the tool marked. Of a text that is cut, all.
     async fn for_model(
         &self,
         context: &CallContext,
         shape: &mut ShapeReport,
         outcome: &mut Outcome,
         spooled: &mut Option<Result<KeptOutput, String>>,
+        whole_is_untrusted: bool,
     ) {
         let Some(tool) = &context.tool else { return };
         let (rest, untrusted) = (reads_stored_answers(tool), shape.untrusted);
@@ -364,7 +381,10 @@ impl Shaper {
         }
         if fence.is_some() {
             for part in content.iter_mut() {
-                if let Body::Text(text) = &mut part.body {
+                let is_fenced = whole_is_untrusted || flagged::is_marked(part);
+                if let Body::Text(text) = &mut part.body
+                    && is_fenced
+                {
                     *text = around(text);
                 }
             }
@@ -432,6 +452,8 @@ pub struct ShapeReport {
     pub truncated: bool,
     /// Whether it is untrusted text for a model.
     pub untrusted: bool,
+    /// Whether it has untrusted text, whoever reads it.
+    pub has_untrusted: bool,
     /// The host's notices, which are in its text too.
     pub notices: Vec<String>,
     /// Where to read the part that was left out.

@@ -42,7 +42,7 @@ pub use filters::FilterRulesState;
 pub use inspection::{Change, Difference, PluginInspection, SignerChange, ToolChange};
 pub use lock_file::FilePlace;
 pub use policies::{
-    Policies, ServerPlaces, compiled_folder, most_memory, runtime_config, server_places,
+    Policies, ServerPlaces, compiled_folder, memory, most_memory, runtime_config, server_places,
 };
 pub use settings_schema::config_schema;
 pub use slot::{HeldVersion, PluginPlace, PluginState};

@@ -78,6 +78,9 @@ pub(crate) enum Command {
     /// List, show and check skills: instructions that models load for certain tasks
     #[command(subcommand)]
     Skills(berth_skills::SkillsCommand),
+    /// Search, show, change and delete what models have saved to remember
+    #[command(subcommand)]
+    Memory(berth_memory::MemoryCommand),
     /// Serve the tools to the MCP client that starts this, or over HTTP
     Serve(ServeArguments),
     /// Connect MCP clients to this server, and approve other servers

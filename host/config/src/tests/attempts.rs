@@ -38,6 +38,10 @@ scratch_mib = 100
 running = 2
 max_secs = 100
 output_mib = 2
+[tools.memory]
+enabled = false
+index_mib = 10
+index_documents = 10
 [tools.web]
 enabled = false
 timeout = 10
@@ -199,6 +203,9 @@ pub(super) fn attempt(key: &str) -> Option<&'static str> {
         "tools.limits.concurrent_requests" => "tools.limits.concurrent_requests = 9",
         "tools.limits.response_mib" => "tools.limits.response_mib = 11",
         "tools.limits.request_secs" => "tools.limits.request_secs = 31",
+        "tools.memory.enabled" => "tools.memory.enabled = true",
+        "tools.memory.index_mib" => "tools.memory.index_mib = 11",
+        "tools.memory.index_documents" => "tools.memory.index_documents = 11",
         "tools.web.enabled" => "tools.web.enabled = true",
         "tools.web.allowed_domains" => "tools.web.allowed_domains = [\"evil.example\"]",
         // Its values are added too.
@@ -479,6 +486,8 @@ pub(super) fn attempt(key: &str) -> Option<&'static str> {
         }
         "plugins.*.https_only" => "plugins.known.https_only = false",
         "plugins.*.store_mib" => "plugins.known.store_mib = 4096",
+        "plugins.*.index_mib" => "plugins.known.index_mib = 4096",
+        "plugins.*.index_documents" => "plugins.known.index_documents = 1000000",
         "plugins.*.instance" => "plugins.known.instance = \"session\"",
         "plugins.*.store_keys" => "plugins.known.store_keys = 1000000",
         "plugins.*.credentials_to" => "plugins.known.credentials_to = [\"evil.example\"]",

@@ -23,6 +23,8 @@ pub struct Session(Arc<Inner>);
 
 struct Inner {
     name: Arc<str>,
+    /// Who has it, if that isn't the user of this machine.
+    principal: Option<Arc<str>>,
     state: Place,
     /// Always in memory.
     answers: AnswerCache,
@@ -43,8 +45,19 @@ impl Session {
     /// A session in memory that lasts as long as its last clone. `name` identifies it: what calls
     /// store on disk (the audit, kept output) uses it, so no two callers may have the same name.
     pub fn new(name: impl Into<Arc<str>>) -> Self {
+        Self::in_memory(name.into(), None)
+    }
+
+    /// As [`new`](Self::new), for a caller of a server with several of them. What a plugin keeps
+    /// for one `principal` is not another's.
+    pub fn of_principal(name: impl Into<Arc<str>>, principal: impl Into<Arc<str>>) -> Self {
+        Self::in_memory(name.into(), Some(principal.into()))
+    }
+
+    fn in_memory(name: Arc<str>, principal: Option<Arc<str>>) -> Self {
         Self(Arc::new(Inner {
-            name: name.into(),
+            name,
+            principal,
             state: Place::Memory(Mutex::default()),
             answers: AnswerCache::default(),
             jobs: OnceLock::new(),
@@ -65,12 +78,30 @@ impl Session {
         let answers = AnswerCache::default();
         let (jobs, shell) = (OnceLock::new(), SessionShell::default());
         let variables = Mutex::default();
-        Self(Arc::new(Inner { name, state, answers, jobs, shell, variables }))
+        Self(Arc::new(Inner { name, principal: None, state, answers, jobs, shell, variables }))
     }
 
     /// The name of its owner.
     pub fn name(&self) -> &Arc<str> {
         &self.0.name
+    }
+
+    /// Who has it. `None`: the user of this machine.
+    pub(crate) fn principal(&self) -> Option<&str> {
+        self.0.principal.as_deref()
+    }
+
+    /// Remembers that the session was given untrusted text. What a model writes from now on may
+    /// follow from it.
+    ///
+    /// # Errors
+    ///
+    /// [`HostError::Io`] if the session is on disk and can't be written.
+    pub fn mark_untrusted(&self) -> Result<(), HostError> {
+        if self.look(|state| state.untrusted)? {
+            return Ok(());
+        }
+        self.change(|state| state.untrusted = true)
     }
 
     /// The session's reusable answers and how often one was used. `[tools.result_cache]` limits

@@ -28,6 +28,9 @@ pub(crate) struct SessionState {
     /// Full names of the tools that have succeeded.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub(crate) completed: BTreeSet<String>,
+    /// Whether it was given untrusted text.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) untrusted: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

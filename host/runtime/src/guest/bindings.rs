@@ -23,13 +23,16 @@ wasmtime::component::bindgen!({
             import berth:host/search@0.2.0;
             import berth:host/secrets@0.2.0;
             import berth:host/store@0.2.0;
+            import berth:host/index@0.2.0;
             export berth:tool/tools@0.2.0;
         }
     ",
     world: "berth:runtime/plugin",
     imports: {
+        "berth:host/call.called-by": async | trappable,
         "berth:host/search": async | trappable,
         "berth:host/store": async | trappable,
+        "berth:host/index": async | trappable,
         default: trappable,
     },
     exports: { default: async },

@@ -13,6 +13,9 @@ use crate::guest::bindings::berth::tool::types;
 /// Most bytes of a failure's message or suggestion.
 const MESSAGE: usize = 4096;
 
+/// The claim that the text of a part is untrusted.
+const UNTRUSTED: &str = "berth:untrusted";
+
 /// Most bytes of the `meta` of a part or a tool.
 pub(crate) const MAX_META: usize = 64 * 1024;
 
@@ -103,7 +106,10 @@ pub(crate) fn content(content: types::Content) -> Option<Content> {
         .and_then(|text| serde_json::from_str(&text).ok());
     let meta = meta.map(|meta| match meta {
         Value::Object(mut fields) => {
-            fields.retain(|key, _| !is_of_host(key));
+            // The one claim of the host's that a plugin may make. It only makes an answer stricter.
+            fields.retain(|key, value| {
+                !is_of_host(key) || key == UNTRUSTED && *value == Value::Bool(true)
+            });
             Value::Object(fields)
         }
         other => other,

@@ -4,7 +4,7 @@ use std::sync::PoisonError;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use berth_contract::text::{cut_at_word, neutral_line};
-use berth_contract::{Content, Progress};
+use berth_contract::{CallerInfo, Content, Progress};
 use berth_redaction::{self as redaction, Keys};
 
 use crate::guest::bindings::berth::host::{call, config, log, types as host_types};
@@ -83,6 +83,27 @@ impl call::Host for &mut CallState {
         self.call.events.emitted(&part);
         self.call.emitted.lock().unwrap_or_else(PoisonError::into_inner).push(part);
         Ok(true)
+    }
+
+    async fn called_by(&mut self) -> wasmtime::Result<call::Caller> {
+        // A session on disk is read.
+        self.call.watch.may_block().await;
+        let caller = self.call.caller.as_ref().map_or_else(nobody, |source| source.caller());
+        let CallerInfo { user, project, session, front_end, agent, untrusted } = caller;
+        Ok(call::Caller { user, project, session, front_end, agent, untrusted, meta: None })
+    }
+}
+
+/// The caller of code that runs before a call.
+fn nobody() -> CallerInfo {
+    let none = String::new;
+    CallerInfo {
+        user: none(),
+        project: none(),
+        session: none(),
+        front_end: none(),
+        agent: None,
+        untrusted: true,
     }
 }
 

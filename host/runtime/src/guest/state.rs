@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use berth_component::PluginConfig;
 use berth_contract::{
-    CallId, ChangeRecorder, Content, Events, JobStarter, NoEvents, OutputRecorder, PathRules,
-    Report, ShellSession,
+    CallId, CallerSource, ChangeRecorder, Content, Events, JobStarter, NoEvents, OutputRecorder,
+    PathRules, Report, ShellSession,
 };
 use berth_egress::Requests;
 use berth_policy::{CommandLine, OwnTable};
@@ -24,6 +24,7 @@ use wasmtime_wasi::{
 };
 
 use crate::guest::http::Http;
+use crate::guest::index_functions::IndexAccess;
 use crate::guest::output::Capture;
 use crate::guest::store_functions::StoreAccess;
 use crate::limits::{Limits, MemoryLimiter};
@@ -47,6 +48,8 @@ pub(crate) struct CallState {
 /// The call as `berth:host/call`, `log` and `search` see it.
 pub(crate) struct RunningCall {
     pub(crate) id: CallId,
+    /// Who makes the call. `None`: nobody yet.
+    pub(crate) caller: Option<Arc<dyn CallerSource>>,
     /// The plugin's name, for the log.
     pub(crate) plugin: Arc<str>,
     /// The table that grants, for remedies.
@@ -73,6 +76,8 @@ pub(crate) struct RunningCall {
     pub(crate) processes: Option<Processes>,
     /// The plugin's store. `None` if it has none, or the call is over.
     pub(crate) store: Option<StoreAccess>,
+    /// The plugin's index. `None` if it has none, or the call is over.
+    pub(crate) index: Option<IndexAccess>,
 }
 
 /// The processes that a call may start.
@@ -113,6 +118,7 @@ pub(crate) fn take_emitted(emitted: &Emitted) -> Vec<Content> {
 /// The data of one call for its instance.
 pub(crate) struct Setup<'a> {
     pub(crate) id: CallId,
+    pub(crate) caller: Option<Arc<dyn CallerSource>>,
     pub(crate) watch: Arc<CallWatch>,
     pub(crate) events: Arc<dyn Events>,
     pub(crate) emitted: Emitted,
@@ -120,6 +126,7 @@ pub(crate) struct Setup<'a> {
     pub(crate) processes: Option<Processes>,
     pub(crate) requests: Option<Requests>,
     pub(crate) store: Option<StoreAccess>,
+    pub(crate) index: Option<IndexAccess>,
     pub(crate) limits: &'a Limits,
 }
 
@@ -154,6 +161,7 @@ impl CallState {
             http: Http::default(),
             call: RunningCall {
                 id: NO_CALL.clone(),
+                caller: None,
                 plugin: Arc::clone(plugin),
                 table: Arc::clone(&policy.table),
                 config: Arc::clone(&policy.config),
@@ -169,6 +177,7 @@ impl CallState {
                 stderr,
                 processes: None,
                 store: None,
+                index: None,
             },
         }
     }
@@ -195,6 +204,7 @@ impl CallState {
         self.http.begin(setup.requests);
         let call = &mut self.call;
         call.id = setup.id;
+        call.caller = setup.caller;
         call.watch = setup.watch;
         call.events = setup.events;
         call.emitted = setup.emitted;
@@ -204,6 +214,7 @@ impl CallState {
         call.progress = (Duration::ZERO, 0);
         call.processes = setup.processes;
         call.store = setup.store;
+        call.index = setup.index;
     }
 
     /// Gives the call's command its arguments and its standard input, and keeps at most `limit`
@@ -263,7 +274,9 @@ impl CallState {
         self.http = Http::default();
         self.call.events = Arc::new(NoEvents);
         self.call.processes = None;
+        self.call.caller = None;
         self.call.store = None;
+        self.call.index = None;
     }
 
     /// A stream that prints.

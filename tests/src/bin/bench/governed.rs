@@ -91,6 +91,7 @@ fn call() -> Call {
         time: None,
         caller: None,
         session: "bench".into(),
+        caller_info: None,
         commands: Vec::new(),
         network: false,
         origins: Vec::new(),

@@ -22,6 +22,7 @@ mod mcp;
 mod measure;
 mod noise;
 mod process;
+mod recalled;
 mod sandbox;
 mod search;
 mod serving;
@@ -60,7 +61,7 @@ struct Group {
     measure: fn(&Setting) -> Result<Vec<Row>, String>,
 }
 
-const GROUPS: [Group; 22] = [
+const GROUPS: [Group; 23] = [
     Group { names: &["echo", "ready", "throughput"], measure: calls::measure },
     Group { names: &["governed", "durable"], measure: governed::measure },
     Group { names: &["grep", "find"], measure: search::measure },
@@ -68,6 +69,7 @@ const GROUPS: [Group; 22] = [
     Group { names: &["kept"], measure: kept::measure },
     Group { names: &["typed"], measure: typed::measure },
     Group { names: &["store"], measure: stored::measure },
+    Group { names: &["memory"], measure: recalled::measure },
     Group { names: &["languages"], measure: languages::measure },
     Group { names: &["develop"], measure: develop::measure },
     Group { names: &["install"], measure: install::measure },

@@ -1,0 +1,16 @@
+//! `berth memory`.
+
+use berth_core::config::{self, Folders};
+use berth_memory::MemoryCommand;
+
+use crate::error::Error;
+use crate::exit::Exit;
+use crate::host;
+use crate::options::Options;
+
+/// Runs the command.
+pub(crate) fn run(command: &MemoryCommand, options: &Options) -> Result<Exit, Error> {
+    let folders = Folders::from_environment()?;
+    let loaded = host::load(options, &folders)?;
+    berth_memory::run(command, &loaded, &folders, &config::working_directory()?)
+}

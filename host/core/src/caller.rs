@@ -1,0 +1,102 @@
+//! Who makes a call, as plugins may know it.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use berth_contract::text::{cut, neutral_line};
+use berth_contract::{CallerInfo, CallerSource};
+use sha2::{Digest, Sha256};
+
+use crate::session::Session;
+
+/// Most bytes of the words about a caller.
+const WORD: usize = 64;
+
+/// The opaque name of a working directory. `directory`: its real path.
+pub fn project_id(directory: &Path) -> String {
+    opaque("project", directory.as_os_str().as_encoded_bytes())
+}
+
+/// The opaque name of a principal. `None`: the user of this machine.
+pub fn user_id(principal: Option<&str>) -> String {
+    opaque("user", principal.map(|name| format!("={name}")).unwrap_or_default().as_bytes())
+}
+
+/// The opaque name of a session.
+pub fn session_id(name: &str) -> String {
+    opaque("session", name.as_bytes())
+}
+
+fn opaque(kind: &str, name: &[u8]) -> String {
+    let digest = Sha256::new().chain_update(kind).chain_update([0]).chain_update(name).finalize();
+    digest[..16].iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The caller of a session.
+pub(crate) struct SessionCaller {
+    pub(crate) session: Session,
+    /// The opaque name of the working directory.
+    pub(crate) project: Arc<str>,
+    pub(crate) agent: Option<String>,
+}
+
+impl CallerSource for SessionCaller {
+    fn caller(&self) -> CallerInfo {
+        let name = self.session.name();
+        let word = |text: &str| neutral_line(cut(text, WORD));
+        CallerInfo {
+            user: user_id(self.session.principal()),
+            project: self.project.to_string(),
+            session: session_id(name),
+            front_end: word(name.split(' ').next().unwrap_or_default()),
+            agent: self.agent.as_deref().map(word),
+            // A state that can't be read may say yes.
+            untrusted: self.session.look(|state| state.untrusted).unwrap_or(true),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn caller(session: &Session) -> CallerInfo {
+        let (session, project) = (session.clone(), project_id(Path::new("/a")).into());
+        SessionCaller { session, project, agent: None }.caller()
+    }
+
+    #[test]
+    fn names_are_opaque_and_of_one_kind_each() {
+        let all = [
+            user_id(None),
+            user_id(Some("")),
+            user_id(Some("a")),
+            session_id("a"),
+            project_id(Path::new("a")),
+            project_id(Path::new("/a")),
+        ];
+        for (at, name) in all.iter().enumerate() {
+            assert!(name.len() == 32 && !all[..at].contains(name), "{all:?}");
+        }
+    }
+
+    #[test]
+    fn session_that_was_given_untrusted_text_stays_marked() {
+        let session = Session::of_principal("mcp anna x", "anna");
+        let before = caller(&session);
+        assert!(!before.untrusted && before.front_end == "mcp");
+        session.mark_untrusted().expect("it is marked");
+        session.mark_untrusted().expect("it is marked");
+        assert_eq!(caller(&session), CallerInfo { untrusted: true, ..before.clone() });
+        assert_ne!(caller(&Session::of_principal("mcp anna x", "berta")).user, before.user);
+    }
+
+    #[test]
+    fn session_on_disk_is_marked_for_all_processes() {
+        let root = tempfile::tempdir().expect("a temporary folder");
+        let folders = berth_config::Folders::inside(root.path());
+        Session::on_disk(&folders, "a").mark_untrusted().expect("it is marked");
+        assert!(caller(&Session::on_disk(&folders, "a")).untrusted);
+        assert!(!caller(&Session::on_disk(&folders, "b")).untrusted);
+    }
+}

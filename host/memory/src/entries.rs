@@ -1,0 +1,241 @@
+//! The entries of the built-in memory.
+
+use std::time::{Duration, Instant};
+
+use berth_core::text::{neutral_json, neutral_line};
+use berth_core::{CancellationToken, HostError};
+use berth_index::{Document, DocumentIndex, IndexQuery};
+use berth_redaction::Keys;
+use berth_store::{Stop, StoreError};
+use berth_terminal::error::CommandError;
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
+
+/// Most characters of an entry.
+pub(crate) const MAX_CONTENT: usize = 4096;
+
+/// The time for one operation on the file.
+const TIME: Duration = Duration::from_secs(60);
+
+/// Entries that are read at once.
+const BATCH: usize = 100;
+
+/// Entries with one key that an error names.
+const SHOWN: usize = 5;
+
+/// The file of the memory.
+pub(crate) struct Entries(DocumentIndex);
+
+/// An entry with its origin, which the plugin wrote.
+#[derive(Debug)]
+pub(crate) struct MemoryEntry {
+    /// The key of the document: the scope, whose it is, and the entry's key.
+    pub(crate) id: String,
+    pub(crate) content: String,
+    tags: Vec<String>,
+    origin: Map<String, Value>,
+}
+
+impl Entries {
+    pub(crate) fn new(documents: DocumentIndex) -> Self {
+        Self(documents)
+    }
+
+    fn run<T>(
+        &self,
+        operation: impl FnOnce(&DocumentIndex, &Stop) -> Result<T, StoreError>,
+    ) -> Result<T, CommandError> {
+        let stop = Stop { deadline: Instant::now() + TIME, cancel: CancellationToken::new() };
+        operation(&self.0, &stop).map_err(|error| match error {
+            StoreError::Invalid(message) => CommandError::Usage(message),
+            error => HostError::Config(format!("memory: {error}")).into(),
+        })
+    }
+
+    pub(crate) fn search(&self, query: &IndexQuery<'_>) -> Result<Vec<MemoryEntry>, CommandError> {
+        let hits = self.run(|index, stop| index.search(query, stop))?;
+        let keys: Vec<String> = hits.into_iter().map(|hit| hit.key).collect();
+        self.get(&keys)
+    }
+
+    fn get(&self, keys: &[String]) -> Result<Vec<MemoryEntry>, CommandError> {
+        let mut entries = Vec::new();
+        for keys in keys.chunks(BATCH) {
+            let found = self.run(|index, stop| index.get(keys, stop))?;
+            entries.extend(found.into_iter().flatten().map(MemoryEntry::from_document));
+        }
+        Ok(entries)
+    }
+
+    /// Calls `each` for all entries whose IDs begin with `prefix`.
+    pub(crate) fn each(
+        &self,
+        prefix: &str,
+        mut each: impl FnMut(&MemoryEntry) -> Result<(), CommandError>,
+    ) -> Result<(), CommandError> {
+        let mut cursor: Option<String> = None;
+        loop {
+            let page =
+                self.run(|index, stop| index.list(prefix, cursor.as_deref(), BATCH, stop))?;
+            let keys: Vec<String> = page.entries.into_iter().map(|entry| entry.key).collect();
+            self.get(&keys)?.iter().try_for_each(&mut each)?;
+            match page.cursor {
+                Some(next) => cursor = Some(next),
+                None => return Ok(()),
+            }
+        }
+    }
+
+    /// The entry with a key or an ID.
+    pub(crate) fn one(&self, key: &str, prefix: &str) -> Result<MemoryEntry, CommandError> {
+        let shown = neutral_line(key);
+        if key.is_empty() || key.len() > berth_index::MAX_KEY {
+            return Err(CommandError::Usage(format!("`{shown}` is no key of a memory")));
+        }
+        if let Some(entry) = self.get(&[key.to_owned()])?.pop()
+            && entry.id.starts_with(prefix)
+        {
+            return Ok(entry);
+        }
+        let mut ids = Vec::new();
+        let mut cursor: Option<String> = None;
+        loop {
+            let page = self.run(|index, stop| index.list(prefix, cursor.as_deref(), 1000, stop))?;
+            ids.extend(page.entries.into_iter().map(|one| one.key).filter(|id| key_of(id) == key));
+            match page.cursor {
+                Some(next) if ids.len() <= SHOWN => cursor = Some(next),
+                _ => break,
+            }
+        }
+        match &ids[..] {
+            [] => Err(CommandError::Usage(format!(
+                "there is no memory with the key `{shown}`; `berth memory search` lists the latest"
+            ))),
+            [_] => self.get(&ids)?.pop().ok_or_else(|| {
+                CommandError::Usage(format!("the memory `{shown}` was deleted meanwhile"))
+            }),
+            several => {
+                let ids: Vec<String> =
+                    several.iter().take(SHOWN).map(|id| neutral_line(id)).collect();
+                Err(CommandError::Usage(format!(
+                    "several memories have the key `{shown}`; name one by its ID:\n  {}",
+                    ids.join("\n  ")
+                )))
+            }
+        }
+    }
+
+    pub(crate) fn put(&self, document: Document) -> Result<(), CommandError> {
+        self.run(|index, stop| index.put(&[document], stop))
+    }
+
+    pub(crate) fn delete(&self, id: &str) -> Result<(), CommandError> {
+        self.run(|index, stop| index.delete(&[id.to_owned()], stop))
+    }
+
+    /// Deletes all entries whose IDs begin with `prefix`, and returns their number.
+    pub(crate) fn delete_prefix(&self, prefix: &str) -> Result<usize, CommandError> {
+        let mut all = 0;
+        loop {
+            match self.run(|index, stop| index.delete_prefix(prefix, stop))? {
+                0 => return Ok(all),
+                deleted => all += deleted,
+            }
+        }
+    }
+}
+
+/// The entry's key in an ID: what follows the scope and whose it is.
+fn key_of(id: &str) -> &str {
+    let before = if id.starts_with("user/") { 2 } else { 3 };
+    id.splitn(before + 1, '/').nth(before).unwrap_or(id)
+}
+
+impl MemoryEntry {
+    fn from_document(document: Document) -> Self {
+        let Document { key, text, tags, data, vector: _ } = document;
+        // What can't be read says nothing, so it is untrusted.
+        let origin = serde_json::from_slice(&data).unwrap_or_default();
+        Self { id: key, content: text, tags, origin }
+    }
+
+    pub(crate) fn key(&self) -> &str {
+        key_of(&self.id)
+    }
+
+    pub(crate) fn scope(&self) -> &str {
+        self.id.split('/').next().unwrap_or_default()
+    }
+
+    pub(crate) fn is_untrusted(&self) -> bool {
+        self.origin.get("untrusted") != Some(&Value::Bool(false))
+    }
+
+    pub(crate) fn category(&self) -> String {
+        self.text_of("category")
+    }
+
+    /// A text of its origin.
+    pub(crate) fn text_of(&self, name: &str) -> String {
+        self.origin.get(name).and_then(Value::as_str).unwrap_or("unknown").to_owned()
+    }
+
+    fn time(&self) -> Timestamp {
+        let seconds = self.origin.get("time").and_then(Value::as_i64).unwrap_or_default();
+        Timestamp::from_second(seconds).unwrap_or_default()
+    }
+
+    /// The day on which it was saved, in UTC.
+    pub(crate) fn day(&self) -> String {
+        self.time().to_string().chars().take(10).collect()
+    }
+
+    pub(crate) fn json(&self) -> Value {
+        let value = json!({
+            "id": self.id,
+            "key": self.key(),
+            "scope": self.scope(),
+            "content": self.content,
+            "category": self.category(),
+            "time": self.time().to_string(),
+            "untrusted": self.is_untrusted(),
+            "call": self.text_of("call"),
+            "front_end": self.text_of("front_end"),
+            "agent": self.origin.get("agent"),
+            "version": self.text_of("version"),
+        });
+        neutral_json(berth_redaction::json(value, Keys::Text))
+    }
+
+    /// The document after a person has vouched for it, and perhaps changed its text.
+    pub(crate) fn edited(mut self, text: Option<String>) -> Document {
+        self.origin.insert("untrusted".to_owned(), false.into());
+        if let Some(text) = text {
+            self.content = text;
+            self.origin.insert("front_end".to_owned(), "berth memory edit".into());
+            self.origin.insert("time".to_owned(), Timestamp::now().as_second().into());
+            // The plugin finds the same content by that tag.
+            self.tags.retain(|tag| !tag.starts_with("content:"));
+        }
+        Document {
+            key: self.id,
+            text: self.content,
+            tags: self.tags,
+            vector: None,
+            data: Value::Object(self.origin).to_string().into_bytes(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn key_is_what_follows_the_scope() {
+        assert_eq!(key_of("user/u/a/b"), "a/b");
+        assert_eq!(key_of("project/u/p/a/b"), "a/b");
+        assert_eq!(key_of("session/u/s/a"), "a");
+        assert_eq!(key_of("odd"), "odd");
+    }
+}

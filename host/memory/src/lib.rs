@@ -1,0 +1,206 @@
+//! `berth memory`: what the built-in memory keeps, for people. It reads the same file as the tools,
+//! with the same code, so it works while hosts run.
+
+mod arguments;
+mod entries;
+
+use std::io::Write;
+use std::path::Path;
+
+use berth_core::config::{Folders, Loaded};
+use berth_core::text::{neutral, neutral_line};
+use berth_core::{project_id, user_id};
+use berth_index::IndexQuery;
+use berth_redaction::{Keys, text as redacted};
+use berth_terminal::ask;
+use berth_terminal::error::CommandError;
+use berth_terminal::exit::Exit;
+use berth_terminal::style::{FAINT, STRONG, WARNING};
+use serde_json::json;
+
+pub use arguments::{EntryScope, MemoryCommand};
+use entries::{Entries, MemoryEntry};
+
+/// Runs the command. Blocks. `directory`: the working directory.
+///
+/// # Errors
+///
+/// There is no such entry, the entries can't be read or written, or nobody agreed to delete them.
+pub fn run(
+    command: &MemoryCommand,
+    config: &Loaded,
+    folders: &Folders,
+    directory: &Path,
+) -> Result<Exit, CommandError> {
+    let entries = Entries::new(berth_core::memory(config, folders));
+    let prefix = |scope: Option<EntryScope>| prefix(scope, directory);
+    match command {
+        MemoryCommand::Search { words, scope, limit, json } => {
+            search(&entries, &words.join(" "), &prefix(*scope)?, *limit, *json)
+        }
+        MemoryCommand::Show { key, scope, json } => {
+            show(&entries.one(key, &prefix(*scope)?)?, *json)
+        }
+        MemoryCommand::Edit { key, text, trusted, scope } => {
+            edit(&entries, entries.one(key, &prefix(*scope)?)?, text.as_deref(), *trusted)
+        }
+        MemoryCommand::Export { scope } => export(&entries, &prefix(*scope)?),
+        MemoryCommand::Delete { keys, all, scope, yes } => match all {
+            true => delete_all(&entries, &prefix(*scope)?, *scope, *yes),
+            false => delete(&entries, keys, &prefix(*scope)?),
+        },
+    }
+}
+
+/// What the keys of a scope begin with. None: those of all scopes, projects and principals.
+fn prefix(scope: Option<EntryScope>, directory: &Path) -> Result<String, CommandError> {
+    let user = user_id(None);
+    Ok(match scope {
+        None => String::new(),
+        Some(EntryScope::User) => format!("user/{user}/"),
+        Some(EntryScope::Session) => "session/".to_owned(),
+        Some(EntryScope::Project) => {
+            let directory = directory.canonicalize()?;
+            format!("project/{user}/{}/", project_id(&directory))
+        }
+    })
+}
+
+fn search(
+    entries: &Entries,
+    words: &str,
+    prefix: &str,
+    limit: u32,
+    as_json: bool,
+) -> Result<Exit, CommandError> {
+    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+    let query = IndexQuery { words, prefix, limit, ..IndexQuery::default() };
+    let found = entries.search(&query)?;
+    let mut out = anstream::stdout().lock();
+    if as_json {
+        let all: Vec<_> = found.iter().map(MemoryEntry::json).collect();
+        writeln!(out, "{:#}", json!({ "entries": all }))?;
+        return Ok(Exit::Success);
+    }
+    if found.is_empty() {
+        writeln!(out, "No matching memories found")?;
+    }
+    for entry in &found {
+        print_head(&mut out, entry)?;
+        let content = shown(&entry.content);
+        let first: String = content.lines().next().unwrap_or_default().chars().take(200).collect();
+        let more = if first.len() < content.trim_end().len() { " …" } else { "" };
+        writeln!(out, "  {first}{more}")?;
+    }
+    Ok(Exit::Success)
+}
+
+/// A text of an entry: without secrets, and with nothing that steers a terminal.
+fn shown(text: &str) -> String {
+    neutral(&redacted(text, Keys::Text)).into_owned()
+}
+
+fn print_head(out: &mut impl Write, entry: &MemoryEntry) -> std::io::Result<()> {
+    let key = neutral_line(entry.key());
+    let about = neutral_line(&format!("{}, {}, {}", entry.day(), entry.category(), entry.scope()));
+    write!(out, "{STRONG}{key}{STRONG:#}  {FAINT}{about}{FAINT:#}")?;
+    if entry.is_untrusted() {
+        write!(out, "  {WARNING}untrusted{WARNING:#}")?;
+    }
+    writeln!(out)
+}
+
+fn show(entry: &MemoryEntry, as_json: bool) -> Result<Exit, CommandError> {
+    let mut out = anstream::stdout().lock();
+    if as_json {
+        writeln!(out, "{:#}", entry.json())?;
+        return Ok(Exit::Success);
+    }
+    print_head(&mut out, entry)?;
+    let line = |name: &str| neutral_line(&entry.text_of(name));
+    writeln!(out, "ID: {}", neutral_line(&entry.id))?;
+    writeln!(out, "saved by: {} in call {}", line("front_end"), line("call"))?;
+    if entry.is_untrusted() {
+        writeln!(
+            out,
+            "It was saved after the session had read text of others, so models get it fenced. If it is right, run `berth memory edit {} --trusted`.",
+            neutral_line(&entry.id)
+        )?;
+    }
+    writeln!(out, "\n{}", shown(&entry.content).trim_end())?;
+    Ok(Exit::Success)
+}
+
+fn edit(
+    entries: &Entries,
+    entry: MemoryEntry,
+    text: Option<&str>,
+    trusted: bool,
+) -> Result<Exit, CommandError> {
+    let text = text.map(|text| redacted(text.trim(), Keys::Text).into_owned());
+    if text.is_none() && !trusted {
+        return Err(CommandError::Usage(
+            "nothing to change: give the new text, or `--trusted`".to_owned(),
+        ));
+    }
+    if let Some(text) = &text {
+        let length = text.chars().count();
+        if !(1..=entries::MAX_CONTENT).contains(&length) {
+            return Err(CommandError::Usage(format!(
+                "the text is {length} characters; it needs 1 to {}",
+                entries::MAX_CONTENT
+            )));
+        }
+    }
+    let key = neutral_line(entry.key());
+    entries.put(entry.edited(text))?;
+    writeln!(anstream::stdout(), "Changed memory: {key}")?;
+    Ok(Exit::Success)
+}
+
+fn export(entries: &Entries, prefix: &str) -> Result<Exit, CommandError> {
+    let mut out = anstream::stdout().lock();
+    entries.each(prefix, |entry| Ok(writeln!(out, "{}", entry.json())?))?;
+    Ok(Exit::Success)
+}
+
+fn delete(entries: &Entries, keys: &[String], prefix: &str) -> Result<Exit, CommandError> {
+    let mut found = Vec::new();
+    for key in keys {
+        found.push(entries.one(key, prefix)?);
+    }
+    let mut out = anstream::stdout().lock();
+    for entry in found {
+        entries.delete(&entry.id)?;
+        writeln!(out, "Deleted memory: {}", neutral_line(entry.key()))?;
+    }
+    Ok(Exit::Success)
+}
+
+fn delete_all(
+    entries: &Entries,
+    prefix: &str,
+    scope: Option<EntryScope>,
+    yes: bool,
+) -> Result<Exit, CommandError> {
+    let what = match scope {
+        None => "all memories".to_owned(),
+        Some(EntryScope::Project) => "all memories of this project".to_owned(),
+        Some(EntryScope::User) => "all memories of the user, but not of projects".to_owned(),
+        Some(EntryScope::Session) => "all memories of sessions".to_owned(),
+    };
+    if !yes {
+        let Some(mut dialogue) = ask::open_dialogue("nothing is deleted") else {
+            return Err(CommandError::Unasked(format!(
+                "deleting {what} needs approval: repeat the command with `--yes`"
+            )));
+        };
+        if !dialogue.yes_or_no(&format!("Delete {what}?"), false)? {
+            return Err(CommandError::Unasked("nothing is deleted".to_owned()));
+        }
+    }
+    let count = entries.delete_prefix(prefix)?;
+    let words = if count == 1 { "1 memory".to_owned() } else { format!("{count} memories") };
+    writeln!(anstream::stdout(), "Deleted {words}")?;
+    Ok(Exit::Success)
+}

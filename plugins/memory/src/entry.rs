@@ -1,0 +1,120 @@
+//! What is kept of an entry.
+
+use berth_sdk::Failure;
+use berth_sdk::index::Document;
+use serde::{Deserialize, Serialize};
+
+use crate::scope::Scope;
+
+/// Most characters of an entry.
+pub(crate) const MAX_CONTENT: usize = 4096;
+
+/// Most characters of a key.
+const MAX_KEY: usize = 64;
+
+/// Where an entry comes from.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Origin {
+    /// Seconds since 1970.
+    pub(crate) time: i64,
+    /// The ID of the call, as in the audit.
+    pub(crate) call: String,
+    /// What the caller came by.
+    pub(crate) front_end: String,
+    /// The agent that called, unless it was the primary one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) agent: Option<String>,
+    /// The version of this plugin.
+    pub(crate) version: String,
+    pub(crate) category: Category,
+    /// Whether the session had been given untrusted text.
+    pub(crate) untrusted: bool,
+}
+
+/// The kind of an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Category {
+    Core,
+    Daily,
+    Conversation,
+}
+
+impl Category {
+    /// The category with this name. An unknown one is `core`.
+    pub(crate) fn from_name(name: Option<&str>) -> Self {
+        match name.unwrap_or_default().trim().to_ascii_lowercase().as_str() {
+            "daily" => Self::Daily,
+            "conversation" => Self::Conversation,
+            _ => Self::Core,
+        }
+    }
+
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Core => "core",
+            Self::Daily => "daily",
+            Self::Conversation => "conversation",
+        }
+    }
+
+    /// The tag of its entries.
+    pub(crate) fn tag(self) -> String {
+        format!("category:{}", self.as_str())
+    }
+}
+
+/// An entry that was found.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    pub(crate) key: String,
+    pub(crate) scope: Scope,
+    pub(crate) content: String,
+    pub(crate) origin: Origin,
+}
+
+impl Entry {
+    /// The entry of a document of `scope`, whose keys begin with `prefix`. What can't be read is
+    /// untrusted.
+    pub(crate) fn read(document: Document, scope: Scope, prefix: &str) -> Self {
+        let origin = serde_json::from_slice(&document.data).unwrap_or_else(|_| Origin {
+            time: 0,
+            call: String::new(),
+            front_end: String::new(),
+            agent: None,
+            version: String::new(),
+            category: Category::Core,
+            untrusted: true,
+        });
+        let key = document.key.strip_prefix(prefix).unwrap_or(&document.key).to_owned();
+        Self { key, scope, content: document.text, origin }
+    }
+}
+
+/// Checks a key. It has no spaces, so that it is no sentence in an answer.
+///
+/// # Errors
+///
+/// It is empty, too long, or has other characters.
+pub(crate) fn check_key(key: &str) -> Result<(), Failure> {
+    let is_valid = |c: char| c.is_ascii_alphanumeric() || "._-/".contains(c);
+    if key.is_empty() || key.len() > MAX_KEY || !key.chars().all(is_valid) {
+        return Err(Failure::invalid(format!(
+            "the key is {} characters; it needs 1 to {MAX_KEY} of letters, digits, `.`, `_`, `-` and `/`",
+            key.chars().count()
+        ))
+        .with_suggestion("Use a short name such as `deploy-command`, or leave the key out."));
+    }
+    Ok(())
+}
+
+/// A short name of a content, the same for the same content.
+pub(crate) fn digest(content: &str) -> String {
+    // FNV-1a of 128 bits: nobody gains anything by two contents with one name, since each stays in
+    // its own scope.
+    let mut hash = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d_u128;
+    for byte in content.bytes() {
+        hash = (hash ^ u128::from(byte)).wrapping_mul(0x0100_0000_0000_0000_0000_013b);
+    }
+    format!("{hash:032x}")
+}

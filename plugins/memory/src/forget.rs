@@ -1,0 +1,47 @@
+use berth_sdk::index;
+use berth_sdk::{Access, Annotations, Call, Failure, Output, Subject, SubjectKind, Tool};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use crate::entry::check_key;
+use crate::scope::{Scope, scopes};
+
+pub(crate) struct Forget;
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Arguments {
+    /// The key of the entry, as memory_search shows it.
+    key: String,
+    /// Where to look: user, project or session. Default: the nearest that has the key.
+    scope: Option<Scope>,
+}
+
+impl Tool for Forget {
+    const NAME: &str = "memory_forget";
+    const TITLE: Option<&str> = Some("Forget");
+    const DESCRIPTION: &str = "Deletes a remembered entry by its key, for instance because it is wrong or the user wants it gone. Returns \
+        `Forgot memory: KEY`. Fails if there is no such entry.";
+    const ANNOTATIONS: Annotations =
+        Annotations { idempotent: true, open_world: false, ..Annotations::ACTING };
+    const SUBJECTS: &[Subject] = &[Subject::new("/key", SubjectKind::Text, Access::Write)];
+    const ALIASES: &[&str] = &["memory_delete"];
+    const ARGUMENT_ALIASES: &[(&str, &[&str])] = &[("key", &["name", "id"])];
+    const BARE_ARGUMENT: Option<&str> = Some("key");
+    type Arguments = Arguments;
+
+    fn call(arguments: Arguments, call: &Call) -> Result<Output, Failure> {
+        let key = arguments.key.trim();
+        check_key(key)?;
+        let caller = call.caller();
+        for scope in scopes(arguments.scope) {
+            let whole = [format!("{}{key}", scope.prefix(&caller))];
+            if index::get(&whole)?.iter().any(Option::is_some) {
+                index::delete(&whole)?;
+                return Ok(Output::text(format!("Forgot memory: {key}")));
+            }
+        }
+        Err(Failure::invalid(format!("there is no memory with the key {key}"))
+            .with_suggestion("Find it with memory_search: each hit begins with its key."))
+    }
+}

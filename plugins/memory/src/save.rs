@@ -1,0 +1,95 @@
+use berth_sdk::index::{self, Document, Query};
+use berth_sdk::{Access, Annotations, Call, Failure, Output, Subject, SubjectKind, Tool};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use crate::date;
+use crate::entry::{Category, MAX_CONTENT, Origin, check_key, digest};
+use crate::scope::Scope;
+
+pub(crate) struct Save;
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Arguments {
+    /// What to remember, in a sentence or two that make sense alone: 1 to 4096 characters.
+    #[schemars(length(min = 1, max = 4096))]
+    content: String,
+    /// A short name, such as deploy-command. An entry replaces the one with the same key. Default:
+    /// a name made of the content.
+    key: Option<String>,
+    /// core (lasting facts), daily (what was done) or conversation. Default: core.
+    category: Option<String>,
+    /// Who finds it again: user (in all projects), project (in this working directory) or session.
+    /// Default: project.
+    scope: Option<Scope>,
+    /// Who says it: assistant or user. It is accepted and changes nothing.
+    #[allow(dead_code, reason = "models that know another tool of this name send it")]
+    role: Option<String>,
+}
+
+impl Tool for Save {
+    const NAME: &str = "memory_save";
+    const TITLE: Option<&str> = Some("Remember");
+    const DESCRIPTION: &str = "Remembers a fact for later sessions: a decision, a preference of the user, a command that works, a lesson. \
+        Don't save what the files say anyway, nor secrets: those are removed. The same content is saved once; the same key replaces the entry. \
+        Returns `Stored memory: KEY`. Fails if the memory is full. Find entries with memory_search.";
+    const ANNOTATIONS: Annotations = Annotations {
+        destructive: false,
+        idempotent: true,
+        open_world: false,
+        ..Annotations::ACTING
+    };
+    const SUBJECTS: &[Subject] = &[Subject::new("/content", SubjectKind::Text, Access::Write)];
+    const ALIASES: &[&str] = &["memory_store"];
+    const ARGUMENT_ALIASES: &[(&str, &[&str])] =
+        &[("content", &["text", "memory", "value"]), ("key", &["name", "id"])];
+    const BARE_ARGUMENT: Option<&str> = Some("content");
+    const KEPT_ARGUMENTS: &[&str] = &["content", "key"];
+    type Arguments = Arguments;
+
+    fn call(arguments: Arguments, call: &Call) -> Result<Output, Failure> {
+        let content = arguments.content.trim();
+        let length = content.chars().count();
+        if length == 0 || length > MAX_CONTENT {
+            return Err(Failure::invalid(format!(
+                "the content is {length} characters; it needs 1 to {MAX_CONTENT}"
+            ))
+            .with_suggestion("Save the gist, or several entries."));
+        }
+        let caller = call.caller();
+        let prefix = arguments.scope.unwrap_or(Scope::Project).prefix(&caller);
+        let category = Category::from_name(arguments.category.as_deref());
+        let digest = digest(content);
+        let same = format!("content:{digest}");
+        let query = Query { prefix: prefix.clone(), ..Query::words("").tagged(&same).limit(2) };
+        let known: Vec<String> = index::search(query)?.into_iter().map(|hit| hit.key).collect();
+        let key = match (&arguments.key, known.first()) {
+            (Some(key), _) => key.trim().to_owned(),
+            (None, Some(known)) => known.strip_prefix(&prefix).unwrap_or(known).to_owned(),
+            (None, None) => format!("m-{}", &digest[..12]),
+        };
+        check_key(&key)?;
+        let origin = Origin {
+            time: date::now(),
+            call: call.id(),
+            front_end: caller.front_end,
+            agent: caller.agent,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            category,
+            untrusted: caller.untrusted,
+        };
+        let whole = format!("{prefix}{key}");
+        let document = Document {
+            tags: vec![same, category.tag()],
+            data: serde_json::to_vec(&origin)?,
+            ..Document::new(&whole, content)
+        };
+        index::put(vec![document])?;
+        let others: Vec<String> = known.into_iter().filter(|known| *known != whole).collect();
+        if !others.is_empty() {
+            index::delete(&others)?;
+        }
+        Ok(Output::text(format!("Stored memory: {key}")))
+    }
+}

@@ -1,0 +1,45 @@
+use berth_sdk::Caller;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+/// Who finds an entry again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Scope {
+    /// The user, everywhere.
+    User,
+    /// The user, in this working directory.
+    Project,
+    /// This session.
+    Session,
+}
+
+impl Scope {
+    /// All of them, the nearest first.
+    pub(crate) const ALL: [Self; 3] = [Self::Session, Self::Project, Self::User];
+
+    /// The name in arguments and answers.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::User => "user",
+            Self::Project => "project",
+            Self::Session => "session",
+        }
+    }
+
+    /// What the keys of its entries begin with. The user stands in each, so that two principals
+    /// share nothing.
+    pub(crate) fn prefix(self, caller: &Caller) -> String {
+        let Caller { user, project, session, .. } = caller;
+        match self {
+            Self::User => format!("user/{user}/"),
+            Self::Project => format!("project/{user}/{project}/"),
+            Self::Session => format!("session/{user}/{session}/"),
+        }
+    }
+}
+
+/// The scopes to look into.
+pub(crate) fn scopes(asked: Option<Scope>) -> Vec<Scope> {
+    asked.map_or_else(|| Scope::ALL.to_vec(), |scope| vec![scope])
+}

@@ -1,0 +1,228 @@
+//! The built-in memory: what is found again, by whom, and what it never keeps.
+
+mod commands;
+mod poisoned;
+
+use std::fs;
+use std::path::Path;
+
+use berth_core::config::{self, Folders, Inputs};
+use berth_core::{Answer, Audience, Category, Host, Request, Session};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::support::{Cli, berth, builtin, failure, run, shared_cache};
+
+/// A host with the memory and the web tools, in folders that a test keeps.
+pub(crate) async fn host_in(folder: &Path, settings: &[&str]) -> Host {
+    let folders = Folders { cache: shared_cache(), ..Folders::inside(&folder.join("berth")) };
+    let work = folder.join("work");
+    fs::create_dir_all(&work).expect("a folder is made");
+    let settings = settings.iter().map(|&setting| setting.to_owned()).collect();
+    let loaded = config::load(&folders, &Inputs { settings, ..Inputs::default() })
+        .expect("the settings are valid");
+    let host = Host::builder()
+        .config(loaded)
+        .folders(folders)
+        .working_directory(work)
+        .builtins(&[builtin("memory"), builtin("web")])
+        .helper(berth());
+    host.build().await.expect("the host starts")
+}
+
+fn folder() -> TempDir {
+    TempDir::new().expect("a temporary folder is made")
+}
+
+/// Calls a tool in a session, as a model does.
+pub(crate) async fn call(host: &Host, session: &Session, tool: &str, arguments: Value) -> Answer {
+    let request = Request {
+        audience: Audience::Model,
+        session: Some(session.clone()),
+        ..Request::new(tool, arguments)
+    };
+    host.call(request).await
+}
+
+/// The text that a model gets.
+#[track_caller]
+pub(crate) fn text(answer: &Answer) -> String {
+    answer.outcome.as_ref().unwrap_or_else(|failure| panic!("{failure:?}")).joined_text()
+}
+
+/// All bytes of the memory's files.
+fn read_files(folder: &Path) -> Vec<u8> {
+    let files = fs::read_dir(folder).expect("the folder is there");
+    let names = files.map(|file| file.expect("it is read").path());
+    let own = names.filter(|path| path.to_string_lossy().contains("/memory.db"));
+    own.flat_map(|path| fs::read(path).expect("it is read")).collect()
+}
+
+fn holds(bytes: &[u8], text: &str) -> bool {
+    bytes.windows(text.len()).any(|window| window == text.as_bytes())
+}
+
+#[test]
+fn what_one_process_saves_another_one_finds() {
+    let cli = Cli::new();
+    let saved = cli.run(&["call", "memory_save", "content=Deploy with make ship", "key=deploy"]);
+    assert_eq!(saved.ends(0).stdout.trim(), "Stored memory: deploy");
+    let found = cli.run(&["call", "memory_search", "query=How do I deploy?"]).ends(0).stdout;
+    assert!(found.starts_with("Found 1 memory\n"), "{found}");
+    assert!(found.contains("core, project, found by words)\nDeploy with make ship"), "{found}");
+    let none = cli.run(&["call", "memory_recall", "query=whales"]).ends(0).stdout;
+    assert_eq!(none.trim(), "No matching memories found");
+    let stored = cli.run(&["call", "memory_store", "content=x", "category=nonsense"]).ends(0);
+    assert!(stored.stdout.starts_with("Stored memory: m-"), "{}", stored.stdout);
+    let forgot = cli.run(&["call", "--yes", "memory_forget", "key=deploy"]).ends(0).stdout;
+    assert_eq!(forgot.trim(), "Forgot memory: deploy");
+    let none = cli.run(&["call", "memory_search", "query=deploy"]).ends(0).stdout;
+    assert_eq!(none.trim(), "No matching memories found");
+}
+
+#[test]
+fn another_project_finds_only_what_is_the_users() {
+    let cli = Cli::new();
+    cli.run(&["call", "memory_save", "content=here uses postgres"]).ends(0);
+    cli.run(&["call", "memory_save", "content=the user likes postgres", "scope=user"]).ends(0);
+    let other = cli.root.path().join("other");
+    fs::create_dir(&other).expect("a folder is made");
+    let mut command = cli.command(&["call", "memory_search", "query=postgres"]);
+    let found = command.current_dir(&other).output().expect("berth starts");
+    let found = String::from_utf8_lossy(&found.stdout).into_owned();
+    assert!(found.starts_with("Found 1 memory") && found.contains("the user likes"), "{found}");
+    let found = cli.run(&["call", "memory_search", "query=postgres"]).ends(0).stdout;
+    assert!(found.starts_with("Found 2 memories"), "{found}");
+}
+
+#[test]
+fn sessions_and_principals_are_apart() {
+    run(async {
+        let folder = folder();
+        let host = host_in(folder.path(), &[]).await;
+        let anna = Session::of_principal("mcp anna 1", "anna");
+        let berta = Session::of_principal("mcp berta 1", "berta");
+        for scope in ["user", "project", "session"] {
+            let arguments = json!({ "content": format!("falcon of {scope}"), "scope": scope });
+            text(&call(&host, &anna, "memory_save", arguments).await);
+        }
+        let query = || json!({ "query": "falcon" });
+        let own = text(&call(&host, &anna, "memory_search", query()).await);
+        assert!(own.starts_with("Found 3 memories"), "{own}");
+        let later = Session::of_principal("mcp anna 2", "anna");
+        let later = text(&call(&host, &later, "memory_search", query()).await);
+        assert!(later.starts_with("Found 2") && !later.contains("of session"), "{later}");
+        for stranger in [berta, Session::new("agent 1"), Session::new("mcp anna 1")] {
+            let found = text(&call(&host, &stranger, "memory_search", query()).await);
+            assert_eq!(found, "No matching memories found");
+            let arguments = json!({ "key": "m-000000000000" });
+            let forgot = call(&host, &stranger, "memory_forget", arguments).await;
+            assert!(forgot.outcome.is_err());
+        }
+    });
+}
+
+#[test]
+fn secret_is_never_in_the_file() {
+    run(async {
+        let folder = folder();
+        let host = host_in(folder.path(), &[]).await;
+        let session = Session::new("agent 1");
+        let secret = "ghp_16C7e42F292c6912E7710c838347Ae178B4a";
+        let content = format!("The token for releases is {secret}, and the branch is stable");
+        text(&call(&host, &session, "memory_save", json!({ "content": content })).await);
+        let bytes = read_files(&folder.path().join("berth/data/indexes"));
+        assert!(holds(&bytes, "the branch is stable"), "it is kept");
+        assert!(!holds(&bytes, secret) && !holds(&bytes, &secret[4..]));
+        assert!(!holds(&bytes.to_ascii_lowercase(), &secret[4..].to_ascii_lowercase()));
+        let found =
+            text(&call(&host, &session, "memory_search", json!({ "query": "releases" })).await);
+        assert!(found.contains("REDACTED") && !found.contains(secret), "{found}");
+        // A secret as the key is refused or redacted, and not kept either.
+        let arguments = json!({ "content": "about a key", "key": secret });
+        call(&host, &session, "memory_save", arguments).await;
+        let bytes = read_files(&folder.path().join("berth/data/indexes"));
+        assert!(!holds(&bytes, secret));
+    });
+}
+
+#[test]
+fn quota_fails_clearly_and_loses_nothing() {
+    run(async {
+        let folder = folder();
+        let host = host_in(folder.path(), &["tools.memory.index_documents=3"]).await;
+        let session = Session::new("agent 1");
+        let save =
+            |content: String| call(&host, &session, "memory_save", json!({ "content": content }));
+        for number in 0..3 {
+            text(&save(format!("fact {number}")).await);
+        }
+        let full = save("one fact more".to_owned()).await;
+        let full = failure(&full, Category::PermanentFailure, Some("index-limit"));
+        assert!(
+            full.message.contains("the limit is 3") && full.message.contains("[tools.memory]"),
+            "{full:?}"
+        );
+        // What is there can still change, be found and be forgotten.
+        text(&save("fact 1".to_owned()).await);
+        let found = text(&call(&host, &session, "memory_search", json!({ "query": "fact" })).await);
+        assert!(found.starts_with("Found 3 memories"), "{found}");
+    });
+}
+
+#[test]
+fn control_and_bidi_characters_reach_no_model() {
+    run(async {
+        let folder = folder();
+        let host = host_in(folder.path(), &[]).await;
+        let session = Session::new("agent 1");
+        let content = "steer\u{1b}[2J\u{202e}me\u{7}";
+        text(&call(&host, &session, "memory_save", json!({ "content": content })).await);
+        let found =
+            text(&call(&host, &session, "memory_search", json!({ "query": "steer" })).await);
+        assert!(!found.contains(['\u{1b}', '\u{202e}', '\u{7}']), "{found:?}");
+    });
+}
+
+#[test]
+fn project_can_disable_the_memory() {
+    let cli = Cli::new();
+    cli.run(&["call", "memory_save", "content=something"]).ends(0);
+    fs::write(cli.work().join("berth.toml"), "[tools.memory]\nenabled = false\n")
+        .expect("a file is written");
+    let refused = cli.run(&["call", "memory_search", "query=something"]).ends(3);
+    assert!(refused.stderr.contains("enabled = false"), "{}", refused.stderr);
+    let tools = cli.run(&["tools", "--json"]).ends(0).stdout;
+    assert!(!tools.contains("memory_search"), "{tools}");
+}
+
+#[test]
+fn saving_needs_no_approval_unless_the_operator_wants_it() {
+    let asking = Cli::asking();
+    let refused = asking.run(&["call", "memory_save", "content=x"]);
+    assert_ne!(refused.code, 0, "{}", refused.stdout);
+    assert!(!asking.root.path().join("data/indexes").exists());
+    let read_only = Cli::new();
+    read_only.configure("[tools]\nautonomy = \"read-only\"\n");
+    let refused = read_only.run(&["call", "--yes", "memory_save", "content=x"]);
+    assert_ne!(refused.code, 0, "{}", refused.stdout);
+    read_only.run(&["call", "memory_search", "query=x"]).ends(0);
+}
+
+#[test]
+fn processes_save_at_once() {
+    let cli = Cli::new();
+    std::thread::scope(|scope| {
+        for process in ["a", "b"] {
+            let cli = &cli;
+            scope.spawn(move || {
+                for number in 0..5 {
+                    let content = format!("content=from {process}, number {number}");
+                    cli.run(&["call", "memory_save", &content]).ends(0);
+                }
+            });
+        }
+    });
+    let all = cli.run(&["memory", "export"]).ends(0).stdout;
+    assert_eq!(all.lines().count(), 10, "{all}");
+}
