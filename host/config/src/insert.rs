@@ -170,6 +170,8 @@ pub struct PluginGrants {
     pub hosts: Vec<String>,
     /// MiB that it may keep between its calls.
     pub store_mib: Option<u32>,
+    /// MiB of documents that it may keep and search in.
+    pub index_mib: Option<u32>,
     /// Whether an instance of it lasts for a session.
     pub session: bool,
 }
@@ -189,6 +191,7 @@ impl PluginGrants {
             lines.push(format!("hosts = {}", list(items.collect())));
         }
         lines.extend(self.store_mib.map(|size| format!("store_mib = {size}")));
+        lines.extend(self.index_mib.map(|size| format!("index_mib = {size}")));
         lines.extend(self.session.then(|| "instance = \"session\"".to_owned()));
         lines
     }
@@ -218,10 +221,13 @@ pub fn plugin(folders: &Folders, name: &str, grants: &PluginGrants) -> Result<Pa
         }
         grants.hosts.iter().try_for_each(|host| add("hosts", host.as_str().into()))?;
         let mut document: DocumentMut = now.parse().map_err(|_| "it isn't TOML")?;
-        if grants.store_mib.is_some() || grants.session {
+        let sizes = [("store_mib", grants.store_mib), ("index_mib", grants.index_mib)];
+        if sizes.iter().any(|(_, size)| size.is_some()) || grants.session {
             let table = table(&mut document, &["plugins", name])?;
-            if let Some(size) = grants.store_mib {
-                table.insert("store_mib", toml_edit::value(i64::from(size)));
+            for (key, size) in sizes {
+                if let Some(size) = size {
+                    table.insert(key, toml_edit::value(i64::from(size)));
+                }
             }
             if grants.session {
                 table.insert("instance", toml_edit::value("session"));
@@ -567,6 +573,7 @@ mod tests {
             directories: vec![("/work/notes".to_owned(), PathAccess::Read)],
             hosts: vec!["api.example.com".to_owned()],
             store_mib: Some(16),
+            index_mib: Some(8),
             session: true,
         };
         fs::create_dir_all(file.parent().unwrap()).unwrap();
@@ -583,6 +590,7 @@ mod tests {
         assert_eq!(table["allowed_paths"][0]["path"].as_str(), Some("/work/notes"));
         assert_eq!(table["allowed_paths"][0]["access"].as_str(), Some("read"));
         assert_eq!(table["store_mib"].as_integer(), Some(16));
+        assert_eq!(table["index_mib"].as_integer(), Some(8));
         assert_eq!(table["instance"].as_str(), Some("session"));
         // Again, nothing is added twice; an invalid host changes nothing.
         plugin(&folders, "notes", &grants).unwrap();

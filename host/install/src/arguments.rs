@@ -107,6 +107,9 @@ pub struct AddArguments {
     /// MiB that it may keep between its calls
     #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub store: Option<u32>,
+    /// MiB of documents that it may keep and search in
+    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    pub index: Option<u32>,
     /// Let it keep its memory between the calls of a session
     #[arg(long)]
     pub session: bool,

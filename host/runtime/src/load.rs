@@ -302,6 +302,7 @@ fn allowed(info: &PluginInfo, granted: PluginPolicy) -> Result<PluginPolicy, Str
         process: policy.process.is_some(),
         http: policy.egress.is_some(),
         store: policy.store.is_some(),
+        index: policy.index.is_some(),
         inspect_only: policy.inspect_only,
         table: &policy.table,
     };
@@ -326,6 +327,9 @@ fn effective(manifest: &Manifest, granted: PluginPolicy) -> Result<PluginPolicy,
     }
     if manifest.asks_for("store").is_none() {
         effective.store = None;
+    }
+    if manifest.asks_for("index").is_none() {
+        effective.index = None;
     }
     if manifest.asks_for("session").is_none() {
         effective.session = false;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use berth_component::PluginConfig;
 use berth_contract::{Denial, PathRules};
 use berth_egress::Egress;
+use berth_index::DocumentIndex;
 use berth_policy::{CommandTemplate, OwnTable, Programs};
 use berth_store::Store;
 use berth_system::files::Grants;
@@ -29,6 +30,8 @@ pub struct PluginPolicy {
     pub egress: Option<Arc<Egress>>,
     /// What it keeps between its calls. `None` if it may keep nothing.
     pub store: Option<Arc<Store>>,
+    /// The documents that it searches in. `None` if it may keep none.
+    pub index: Option<PluginIndex>,
     /// Whether an instance lasts for its session, and not only for one call.
     pub session: bool,
     /// The plugin's settings.
@@ -45,6 +48,16 @@ pub struct PluginPolicy {
     /// Whether it replaces a built-in plugin. Then its tools have names without a prefix, and may
     /// have aliases.
     pub replaces_built_in: bool,
+}
+
+/// The documents that a plugin keeps and searches in.
+#[derive(Clone, Debug)]
+pub struct PluginIndex {
+    /// The documents.
+    pub documents: Arc<DocumentIndex>,
+    /// Whether they are derived from what the plugin may read, so that calls that only read may
+    /// write them. Only a built-in plugin has that.
+    pub is_derived: bool,
 }
 
 /// The processes that a plugin may start.

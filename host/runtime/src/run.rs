@@ -23,6 +23,7 @@ use crate::guest::bindings::berth::tool::types;
 use crate::guest::bindings::exports::berth::tool::tools;
 use crate::guest::contract::ToolExports;
 use crate::guest::convert;
+use crate::guest::index_functions::IndexAccess;
 use crate::guest::state::{CallState, Emitted, Processes, Setup};
 use crate::guest::store_functions::StoreAccess;
 use crate::guest::wasi::Files;
@@ -261,6 +262,12 @@ async fn execute(job: Job) -> Outcome {
                 read_only: tool.definition.annotations.read_only || call.read_only,
                 report: Arc::clone(&call.report),
             });
+            let index = plugin.policy.index.as_ref().map(|kept| IndexAccess {
+                documents: Arc::clone(&kept.documents),
+                read_only: !kept.is_derived
+                    && (tool.definition.annotations.read_only || call.read_only),
+                report: Arc::clone(&call.report),
+            });
             let setup = Setup {
                 id: call.id,
                 watch: Arc::clone(&watch),
@@ -270,6 +277,7 @@ async fn execute(job: Job) -> Outcome {
                 processes,
                 requests,
                 store: access,
+                index,
                 limits,
             };
             store.data_mut().begin(setup);

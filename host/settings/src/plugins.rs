@@ -84,6 +84,11 @@ section! {
         pub store_mib: Bounded<0, 65_536> = Bounded::clamped(0), Narrowing::Smaller;
         /// Keys that it may keep there.
         pub store_keys: Bounded<1, 10_000_000> = Bounded::clamped(10_000), Narrowing::Smaller;
+        /// MiB of documents that the plugin may keep between its calls and search in, in an index
+        /// that no other plugin sees. 0: it keeps none.
+        pub index_mib: Bounded<0, 65_536> = Bounded::clamped(0), Narrowing::Smaller;
+        /// Documents that it may keep there.
+        pub index_documents: Bounded<1, 10_000_000> = Bounded::clamped(100_000), Narrowing::Smaller;
         /// How long an instance of the plugin lasts. With `"session"`, a plugin that asks for it
         /// keeps its memory between the calls of one session, as long as nothing goes wrong.
         pub instance: InstanceLifetime, Narrowing::Stricter(&["call", "session"]);

@@ -3,7 +3,7 @@ use std::path::{Path, PathBuf};
 use rusqlite::ErrorCode;
 use thiserror::Error;
 
-/// Why a store did nothing.
+/// Why a store, or another database of a plugin, did nothing.
 #[derive(Debug, Error)]
 pub enum StoreError {
     /// A key, a value or a write isn't valid.
@@ -13,13 +13,13 @@ pub enum StoreError {
     #[error("{0}")]
     Limit(String),
     /// The operation reached its deadline, or was cancelled.
-    #[error("the call ended before the store was done")]
+    #[error("the call ended before it was done")]
     Stopped,
-    /// Another process writes to the store all the time.
-    #[error("other processes write to the store; repeat the call")]
+    /// Another process writes to it all the time.
+    #[error("other processes write to it; repeat the call")]
     Busy,
     /// The file can't be used.
-    #[error("the store {} can't be used: {reason}", path.display())]
+    #[error("{} can't be used: {reason}", path.display())]
     Unavailable {
         /// The file.
         path: PathBuf,
@@ -42,8 +42,7 @@ impl StoreError {
             Some(ErrorCode::OperationInterrupted) => Self::Stopped,
             Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Self::Busy,
             Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => unavailable(
-                "it is damaged. Move it and its `-wal` file away to begin with an empty store"
-                    .into(),
+                "it is damaged. Move it and its `-wal` file away to begin with an empty one".into(),
             ),
             Some(ErrorCode::DiskFull) => unavailable("the disk is full".into()),
             _ => unavailable(error.to_string()),

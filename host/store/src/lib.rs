@@ -4,18 +4,16 @@
 //! constants of this crate; what a guest gives is only ever bound as a parameter. Several processes
 //! may use a store at once.
 
-mod connection;
+mod database;
 mod error;
 
-use std::io;
-use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::path::PathBuf;
+use std::time::Instant;
 
 use berth_contract::CancellationToken;
-use berth_private::PrivateFolder;
 use rusqlite::{Connection, OptionalExtension as _, Transaction, TransactionBehavior, params};
 
+pub use database::{Database, DatabaseForm};
 pub use error::StoreError;
 
 /// Most bytes of a key. An empty string is no key.
@@ -28,9 +26,6 @@ pub const MAX_CHANGES: usize = 1000;
 pub const MAX_ENTRIES: usize = 1000;
 /// Most bytes of the keys and values of a page. One entry always fits.
 pub const MAX_PAGE: usize = 4 << 20;
-
-/// How long an operation waits for another process that writes, at most.
-const BUSY: Duration = Duration::from_secs(5);
 
 /// What a plugin may keep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,7 +47,7 @@ pub struct Stop {
 
 impl Stop {
     /// Whether the operation has to stop now.
-    fn is_due(&self) -> bool {
+    pub fn is_due(&self) -> bool {
         self.cancel.is_cancelled() || Instant::now() >= self.deadline
     }
 }
@@ -84,43 +79,42 @@ pub struct KeyValue<'a> {
     pub value: Option<&'a [u8]>,
 }
 
+/// The tables of a store.
+const TABLES: &str = "
+    CREATE TABLE IF NOT EXISTS entries (key BLOB PRIMARY KEY, value BLOB NOT NULL) STRICT;
+    CREATE TABLE IF NOT EXISTS totals (
+        one INTEGER PRIMARY KEY CHECK (one = 1), bytes INTEGER NOT NULL, keys INTEGER NOT NULL
+    ) STRICT;
+    INSERT OR IGNORE INTO totals VALUES (1, 0, 0);
+    PRAGMA application_id = 0x62657253;
+    PRAGMA user_version = 1;";
+
 /// The store of one plugin. Its file is opened, or created, by the first operation. All operations
 /// block.
 #[derive(Debug)]
 pub struct Store {
-    folder: PathBuf,
-    name: String,
+    database: Database,
     quota: Quota,
-    connection: Mutex<Option<Connection>>,
 }
 
 impl Store {
     /// The store `name` in a folder of Berth's own. `name`: a plugin's name, `[a-z0-9-]`.
     pub fn named(folder: impl Into<PathBuf>, name: impl Into<String>, quota: Quota) -> Self {
-        Self { folder: folder.into(), name: name.into(), quota, connection: Mutex::new(None) }
+        let form = DatabaseForm {
+            application: 0x6265_7253,
+            tables: TABLES,
+            // The row of an entry has its key and its value.
+            longest: MAX_KEY + MAX_VALUE + 64,
+            // Entries take at most twice their size, and some pages for the index.
+            bytes: quota.bytes.saturating_mul(2).saturating_add(quota.keys.saturating_mul(1024)),
+            is_derived: false,
+        };
+        Self { database: Database::named(folder, name, form), quota }
     }
 
     /// The store's file.
     pub fn path(&self) -> PathBuf {
-        self.folder.join(format!("{}.db", self.name))
-    }
-
-    fn open(&self, path: &Path) -> Result<Connection, StoreError> {
-        let unusable = |error: io::Error| StoreError::Unavailable {
-            path: path.to_owned(),
-            reason: error.to_string(),
-        };
-        let well_formed = !self.name.is_empty()
-            && self.name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
-        if !well_formed {
-            return Err(unusable(io::Error::other("a store has the name of a plugin")));
-        }
-        let private = PrivateFolder::make(&self.folder).map_err(unusable)?;
-        // SQLite opens the file by its path. Nobody else can even enter the folder, so nobody can
-        // exchange it. The file is not opened here: closing it would end the locks of other
-        // connections of this process.
-        private.check_closed().map_err(unusable)?;
-        connection::open(path, self.quota)
+        self.database.path()
     }
 
     /// The value of a key. `None`: there is none.
@@ -130,7 +124,7 @@ impl Store {
     /// An invalid key, a store that can't be read, or the stop.
     pub fn get(&self, key: &str, stop: &Stop) -> Result<Option<Vec<u8>>, StoreError> {
         check_key(key)?;
-        self.run(stop, |connection| {
+        self.database.run(stop, |connection| {
             Ok(connection
                 .prepare_cached("SELECT value FROM entries WHERE key = ?1")?
                 .query_row([key.as_bytes()], |row| row.get(0))
@@ -157,7 +151,7 @@ impl Store {
             }
         }
         let limit = limit.clamp(1, MAX_ENTRIES);
-        self.run(stop, |connection| {
+        self.database.run(stop, |connection| {
             let mut statement = connection.prepare_cached(
                 "SELECT key, value FROM entries WHERE key >= ?1 AND key > ?2 ORDER BY key",
             )?;
@@ -210,7 +204,7 @@ impl Store {
                 )));
             }
         }
-        self.run(stop, |connection| {
+        self.database.run(stop, |connection| {
             let transaction =
                 connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
             if !holds(&transaction, expected)? {
@@ -228,28 +222,7 @@ impl Store {
     ///
     /// A store that can't be read, or the stop.
     pub fn used(&self, stop: &Stop) -> Result<Quota, StoreError> {
-        self.run(stop, |connection| totals(connection))
-    }
-
-    /// Runs an operation until `stop`.
-    fn run<T>(
-        &self,
-        stop: &Stop,
-        operation: impl FnOnce(&mut Connection) -> Result<T, StoreError>,
-    ) -> Result<T, StoreError> {
-        // An operation that panicked has rolled back.
-        let mut kept = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
-        if stop.is_due() {
-            return Err(StoreError::Stopped);
-        }
-        let path = self.path();
-        let connection = match &mut *kept {
-            Some(connection) => connection,
-            none => none.insert(self.open(&path).map_err(|error| error.at(&path))?),
-        };
-        let left = stop.deadline.saturating_duration_since(Instant::now());
-        connection::bounded(connection, left.min(BUSY), stop, operation)
-            .map_err(|error| error.at(&path))
+        self.database.run(stop, |connection| totals(connection))
     }
 }
 

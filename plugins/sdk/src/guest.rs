@@ -220,6 +220,75 @@ pub(crate) mod store {
     }
 }
 
+/// The plugin's index.
+pub(crate) mod index {
+    use super::bindings::berth::host::index as wit;
+    use super::host::types::Error;
+    use crate::index::{Document, Entry, Hit, IndexError, Query};
+
+    pub(crate) fn put(documents: Vec<Document>) -> Result<(), IndexError> {
+        let document = |one: Document| wit::Document {
+            key: one.key,
+            text: one.text,
+            tags: one.tags,
+            vector: one.vector,
+            data: one.data,
+            meta: None,
+        };
+        let documents: Vec<_> = documents.into_iter().map(document).collect();
+        wit::put(&documents).map_err(error)
+    }
+
+    pub(crate) fn delete(keys: &[String]) -> Result<(), IndexError> {
+        wit::delete(keys).map_err(error)
+    }
+
+    pub(crate) fn delete_prefix(prefix: &str) -> Result<u64, IndexError> {
+        wit::delete_prefix(prefix).map_err(error)
+    }
+
+    pub(crate) fn get(keys: &[String]) -> Result<Vec<Option<Document>>, IndexError> {
+        let document = |one: wit::Document| Document {
+            key: one.key,
+            text: one.text,
+            tags: one.tags,
+            vector: one.vector,
+            data: one.data,
+        };
+        let found = wit::get(keys).map_err(error)?;
+        Ok(found.into_iter().map(|one| one.map(document)).collect())
+    }
+
+    pub(crate) fn list(
+        prefix: &str,
+        cursor: Option<&str>,
+    ) -> Result<(Vec<Entry>, Option<String>), IndexError> {
+        let page = wit::list(prefix, cursor, u32::MAX).map_err(error)?;
+        let entry = |one: wit::Entry| Entry { key: one.key, tags: one.tags, data: one.data };
+        Ok((page.entries.into_iter().map(entry).collect(), page.cursor))
+    }
+
+    pub(crate) fn search(query: Query) -> Result<Vec<Hit>, IndexError> {
+        let hits = wit::search(&wit::Query {
+            words: query.words,
+            tags: query.tags,
+            prefix: query.prefix,
+            vector: query.vector,
+            limit: query.limit,
+            meta: None,
+        });
+        let hit = |one: wit::Hit| {
+            let by = |why: &str| one.found_by.iter().any(|by| by == why);
+            Hit { by_words: by("words"), by_vector: by("vector"), key: one.key, score: one.score }
+        };
+        Ok(hits.map_err(error)?.into_iter().map(hit).collect())
+    }
+
+    fn error(error: Error) -> IndexError {
+        IndexError { code: error.code, message: error.message }
+    }
+}
+
 /// The running call.
 pub(crate) mod call {
     use super::bindings::berth::host::call;

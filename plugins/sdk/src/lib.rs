@@ -50,6 +50,7 @@
 //! * [`http`] sends requests to servers that the operator granted.
 //! * [`config`] has the plugin's own settings.
 //! * [`store`] keeps keys and values between calls.
+//! * [`index`] keeps documents between calls, and searches in them.
 //! * [`log`] writes to the operator's log.
 //! * [`Call`] knows the time left and shows progress.
 
@@ -66,6 +67,7 @@ pub mod filter;
 #[cfg(target_arch = "wasm32")]
 mod guest;
 pub mod http;
+pub mod index;
 pub mod log;
 mod manifest;
 mod output;

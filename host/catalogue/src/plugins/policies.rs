@@ -9,8 +9,9 @@ use berth_config::{
 };
 use berth_contract::HostError;
 use berth_egress::{Egress, Network, Settings};
+use berth_index::{DocumentIndex, IndexQuota};
 use berth_policy::files::{Grant, OwnFolder};
-use berth_runtime::{Builtin, Limits, PluginPolicy, ProcessPolicy, RuntimeConfig};
+use berth_runtime::{Builtin, Limits, PluginIndex, PluginPolicy, ProcessPolicy, RuntimeConfig};
 use berth_store::{Quota, Store};
 use berth_system::files::Grants;
 use berth_system::process::{Places, RememberedPlaces};
@@ -171,14 +172,14 @@ impl Policies {
         let egress = self.config.egress_of_plugin(name, &self.folders, &self.directory)?;
         let egress = egress.map(|settings| self.egress(settings));
         let command = self.config.command_of_plugin(name)?.map(Arc::new);
-        let store = self.store(name);
+        let (store, index) = (self.store(name), self.index(name));
         let session = self
             .config
             .config
             .plugins
             .get(name)
             .is_some_and(|plugin| plugin.instance == InstanceLifetime::Session);
-        let policy = PluginPolicy { process, egress, command, store, session, ..policy };
+        let policy = PluginPolicy { process, egress, command, store, index, session, ..policy };
         Ok(PluginPolicy { replaces_built_in: self.replaced_by(name).is_some(), ..policy })
     }
 
@@ -208,6 +209,16 @@ impl Policies {
         let bytes = plugin.store_mib.get().saturating_mul(MIB);
         let quota = Quota { bytes, keys: plugin.store_keys.get() };
         (bytes > 0).then(|| Arc::new(Store::named(self.folders.data.join("stores"), name, quota)))
+    }
+
+    /// The documents that a plugin may keep between its calls and search in.
+    fn index(&self, name: &str) -> Option<PluginIndex> {
+        let plugin = self.config.config.plugins.get(name)?;
+        let bytes = plugin.index_mib.get().saturating_mul(MIB);
+        let quota = IndexQuota { bytes, documents: plugin.index_documents.get() };
+        let folder = self.folders.data.join("indexes");
+        let documents = || Arc::new(DocumentIndex::named(folder, name, quota, false));
+        (bytes > 0).then(|| PluginIndex { documents: documents(), is_derived: false })
     }
 
     /// The egress of a plugin's requests.

@@ -167,6 +167,9 @@ pub(super) fn grant_for(
         "store" => plugin.filter(|plugin| plugin.store_mib.get() > 0).map(|plugin| {
             format!("{} MiB, {} keys", plugin.store_mib.get(), plugin.store_keys.get())
         }),
+        "index" => plugin.filter(|plugin| plugin.index_mib.get() > 0).map(|plugin| {
+            format!("{} MiB, {} documents", plugin.index_mib.get(), plugin.index_documents.get())
+        }),
         "session" => plugin
             .filter(|plugin| plugin.instance == InstanceLifetime::Session)
             .map(|_| "an instance for each session".to_owned()),

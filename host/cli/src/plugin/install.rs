@@ -252,6 +252,7 @@ impl Shop<'_> {
             directories,
             hosts: arguments.allow_host.clone(),
             store_mib: arguments.store,
+            index_mib: arguments.index,
             session: arguments.session,
         })
     }
@@ -298,6 +299,11 @@ impl Shop<'_> {
         if manifest.asks_for("store").is_some() && grants.store_mib.is_none() {
             let question = format!("May it keep up to {USUAL_STORE} MiB between its calls?");
             grants.store_mib = dialogue.yes_or_no(&question, false)?.then_some(USUAL_STORE);
+        }
+        if manifest.asks_for("index").is_some() && grants.index_mib.is_none() {
+            let question =
+                format!("May it keep up to {USUAL_STORE} MiB of documents to search in?");
+            grants.index_mib = dialogue.yes_or_no(&question, false)?.then_some(USUAL_STORE);
         }
         if manifest.asks_for("session").is_some() && !grants.session {
             grants.session = dialogue
@@ -533,6 +539,7 @@ fn is_granted(grants: &PluginGrants, capability: &str) -> bool {
         "files" | "search" => !grants.directories.is_empty(),
         "http" => !grants.hosts.is_empty(),
         "store" => grants.store_mib.is_some(),
+        "index" => grants.index_mib.is_some(),
         "session" => grants.session,
         _ => false,
     }

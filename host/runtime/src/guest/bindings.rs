@@ -26,6 +26,7 @@ wasmtime::component::bindgen!({
             import berth:host/search@0.2.0;
             import berth:host/secrets@0.2.0;
             import berth:host/store@0.2.0;
+            import berth:host/index@0.2.0;
             import wasi:filesystem/types@0.2.12;
             import wasi:filesystem/preopens@0.2.12;
             export berth:tool/tools@0.2.0;
@@ -36,6 +37,7 @@ wasmtime::component::bindgen!({
         "wasi:filesystem/types": async | trappable,
         "berth:host/search": async | trappable,
         "berth:host/store": async | trappable,
+        "berth:host/index": async | trappable,
         default: trappable,
     },
     exports: { default: async },

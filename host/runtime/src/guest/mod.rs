@@ -6,6 +6,7 @@ pub(crate) mod contract;
 pub(crate) mod convert;
 mod host_functions;
 pub(crate) mod http;
+pub(crate) mod index_functions;
 pub(crate) mod linking;
 mod output;
 mod process_functions;

@@ -1,0 +1,64 @@
+//! The best of many, in bounded memory.
+
+use std::cmp::{Ordering, Reverse};
+use std::collections::BinaryHeap;
+
+/// A document's number and its score.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Scored {
+    pub(crate) id: i64,
+    pub(crate) score: f64,
+}
+
+impl Ord for Scored {
+    /// Among equals, the later one is better.
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.score.total_cmp(&other.score).then(self.id.cmp(&other.id))
+    }
+}
+
+impl PartialOrd for Scored {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Scored {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Scored {}
+
+/// Keeps the best.
+#[derive(Debug)]
+pub(crate) struct Best {
+    limit: usize,
+    heap: BinaryHeap<Reverse<Scored>>,
+}
+
+impl Best {
+    /// Keeps `limit` of them, 1 or more.
+    pub(crate) fn new(limit: usize) -> Self {
+        Self { limit, heap: BinaryHeap::with_capacity(limit + 1) }
+    }
+
+    /// Whether one would be kept.
+    pub(crate) fn takes(&self, one: Scored) -> bool {
+        self.heap.len() < self.limit || self.heap.peek().is_some_and(|worst| one > worst.0)
+    }
+
+    /// Adds one.
+    pub(crate) fn add(&mut self, one: Scored) {
+        self.heap.push(Reverse(one));
+        if self.heap.len() > self.limit {
+            self.heap.pop();
+        }
+    }
+
+    /// The best first.
+    pub(crate) fn into_sorted(self) -> Vec<Scored> {
+        self.heap.into_sorted_vec().into_iter().map(|Reverse(one)| one).collect()
+    }
+}

@@ -1,0 +1,475 @@
+//! Ranked search in documents that a plugin keeps between its calls.
+//!
+//! A plugin has one file, an SQLite database in Berth's own data folder, as its store is one. Words
+//! are searched with FTS5, and vectors are compared one by one. All statements are constants of
+//! this crate; what a guest gives is only ever bound as a parameter, and its query is made of
+//! letters and digits alone. Several processes may use an index at once.
+
+mod best;
+mod filter;
+mod search;
+mod words;
+mod write;
+
+use std::path::PathBuf;
+
+use berth_store::{Database, DatabaseForm, Stop, StoreError};
+use rusqlite::{Connection, OptionalExtension as _, Row, TransactionBehavior, params};
+
+/// Most bytes of a key. An empty string is no key.
+pub const MAX_KEY: usize = 512;
+/// Most bytes of a text.
+pub const MAX_TEXT: usize = 1 << 20;
+/// Most tags of a document, and of a query.
+pub const MAX_TAGS: usize = 16;
+/// Most bytes of a tag. An empty string is no tag.
+pub const MAX_TAG: usize = 256;
+/// Most numbers of a vector.
+pub const MAX_VECTOR: usize = 4096;
+/// Most bytes of data.
+pub const MAX_DATA: usize = 64 * 1024;
+/// Most documents or keys of one operation.
+pub const MAX_DOCUMENTS: usize = 1000;
+/// Most bytes of the documents of one write.
+pub const MAX_WRITE: usize = 8 << 20;
+/// Most bytes of the documents that are read at once. One document always fits.
+pub const MAX_PAGE: usize = 4 << 20;
+/// Most documents that are deleted by a prefix at once.
+pub const MAX_DELETED: usize = 10_000;
+/// Most bytes of the words of a query.
+pub const MAX_WORDS: usize = 4096;
+/// Most hits.
+pub const MAX_HITS: usize = 1000;
+
+/// What a plugin may keep.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct IndexQuota {
+    /// Bytes of all documents together, with their keys, tags, vectors and data.
+    pub bytes: u64,
+    /// Number of documents.
+    pub documents: u64,
+}
+
+/// A document. Its limits are constants of this crate.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Document {
+    /// Its key.
+    pub key: String,
+    /// What is searched for words.
+    pub text: String,
+    /// What a query can ask for exactly. No tag has a NUL.
+    pub tags: Vec<String>,
+    /// A vector, which has the same number of dimensions in each document that has one.
+    pub vector: Option<Vec<i8>>,
+    /// What is kept with it and not searched.
+    pub data: Vec<u8>,
+}
+
+impl Document {
+    /// What counts for the quota.
+    fn bytes(&self) -> usize {
+        let tags: usize = self.tags.iter().map(|tag| tag.len() + 1).sum();
+        let vector = self.vector.as_ref().map_or(0, Vec::len);
+        self.key.len() + self.text.len() + tags + vector + self.data.len()
+    }
+}
+
+/// What a listing has of a document.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DocumentEntry {
+    /// Its key.
+    pub key: String,
+    /// Its tags.
+    pub tags: Vec<String>,
+    /// What is kept with it.
+    pub data: Vec<u8>,
+}
+
+/// A part of a listing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DocumentPage {
+    /// The documents, sorted by the bytes of their keys.
+    pub entries: Vec<DocumentEntry>,
+    /// Where the next page begins. `None`: this is the last one.
+    pub cursor: Option<String>,
+}
+
+/// What to search for. A query without words and without a vector finds the latest documents.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct IndexQuery<'a> {
+    /// Words, without syntax: all that is no letter and no digit separates them.
+    pub words: &'a str,
+    /// A hit has all of these tags.
+    pub tags: &'a [String],
+    /// What the key of a hit begins with.
+    pub prefix: &'a str,
+    /// A vector to which those of documents are near.
+    pub vector: Option<&'a [i8]>,
+    /// Hits, at most [`MAX_HITS`].
+    pub limit: usize,
+}
+
+/// A document that was found.
+#[derive(Clone, Debug, PartialEq)]
+pub struct IndexHit {
+    /// Its key.
+    pub key: String,
+    /// Higher is better. Only hits of one query can be compared.
+    pub score: f64,
+    /// Whether it was found by its words.
+    pub by_words: bool,
+    /// Whether it was found by its vector.
+    pub by_vector: bool,
+}
+
+/// The tables of an index. `words` has no content of its own: its rows are those of `documents`.
+const TABLES: &str = "
+    CREATE TABLE IF NOT EXISTS documents (
+        id INTEGER PRIMARY KEY, key BLOB NOT NULL UNIQUE, size INTEGER NOT NULL,
+        tags BLOB NOT NULL, data BLOB NOT NULL, text TEXT NOT NULL
+    ) STRICT;
+    CREATE VIRTUAL TABLE IF NOT EXISTS words USING fts5(
+        text, parts, tags, content='', contentless_delete=1, tokenize='porter unicode61'
+    );
+    CREATE TABLE IF NOT EXISTS vectors (
+        id INTEGER PRIMARY KEY, norm REAL NOT NULL, numbers BLOB NOT NULL
+    ) STRICT;
+    CREATE TABLE IF NOT EXISTS totals (
+        one INTEGER PRIMARY KEY CHECK (one = 1), bytes INTEGER NOT NULL,
+        documents INTEGER NOT NULL, vectors INTEGER NOT NULL, dimensions INTEGER NOT NULL
+    ) STRICT;
+    INSERT OR IGNORE INTO totals VALUES (1, 0, 0, 0, 0);
+    PRAGMA application_id = 0x62657249;
+    PRAGMA user_version = 1;";
+
+/// The index of one plugin. Its file is opened, or created, by the first operation. All operations
+/// block.
+#[derive(Debug)]
+pub struct DocumentIndex {
+    database: Database,
+    quota: IndexQuota,
+}
+
+impl DocumentIndex {
+    /// The index `name` in a folder of Berth's own. `name`: a plugin's name, `[a-z0-9-]`.
+    /// `is_derived`: its documents can be made again, so a write doesn't wait for the disk.
+    pub fn named(
+        folder: impl Into<PathBuf>,
+        name: impl Into<String>,
+        quota: IndexQuota,
+        is_derived: bool,
+    ) -> Self {
+        let form = DatabaseForm {
+            application: 0x6265_7249,
+            tables: TABLES,
+            // The longest value is the text, beside its parts.
+            longest: 2 * MAX_TEXT,
+            // The words of a text take about as much as the text, and twice that while they merge.
+            bytes: quota
+                .bytes
+                .saturating_mul(4)
+                .saturating_add(quota.documents.saturating_mul(1024)),
+            is_derived,
+        };
+        Self { database: Database::named(folder, name, form), quota }
+    }
+
+    /// The index's file.
+    pub fn path(&self) -> PathBuf {
+        self.database.path()
+    }
+
+    /// Writes documents, all of them or none. A document replaces the one with the same key. Once
+    /// this returns, they are on disk, unless the index is derived.
+    ///
+    /// # Errors
+    ///
+    /// Invalid documents, the quota, a file that can't be written, or the stop. Nothing has changed
+    /// then.
+    pub fn put(&self, documents: &[Document], stop: &Stop) -> Result<(), StoreError> {
+        write::check(documents)?;
+        self.change(stop, |connection, totals| {
+            documents.iter().try_for_each(|document| write::put(connection, document, totals))
+        })
+    }
+
+    /// Deletes documents, all of them or none. They need not exist.
+    ///
+    /// # Errors
+    ///
+    /// As [`put`](Self::put).
+    pub fn delete(&self, keys: &[String], stop: &Stop) -> Result<(), StoreError> {
+        check_count(keys.len(), "keys")?;
+        keys.iter().try_for_each(|key| check_key(key))?;
+        self.change(stop, |connection, totals| {
+            keys.iter().try_for_each(|key| write::delete(connection, key, totals))
+        })
+    }
+
+    /// Deletes documents whose keys begin with `prefix`, at most [`MAX_DELETED`]. Returns their
+    /// number.
+    ///
+    /// # Errors
+    ///
+    /// As [`put`](Self::put).
+    pub fn delete_prefix(&self, prefix: &str, stop: &Stop) -> Result<usize, StoreError> {
+        check_prefix(prefix)?;
+        self.change(stop, |connection, totals| {
+            let mut statement = connection
+                .prepare_cached("SELECT key FROM documents WHERE key >= ?1 ORDER BY key")?;
+            let mut keys = Vec::new();
+            let mut rows = statement.query([prefix.as_bytes()])?;
+            while keys.len() < MAX_DELETED
+                && let Some(row) = rows.next()?
+            {
+                let key = text(row, 0)?;
+                if !key.starts_with(prefix) {
+                    break;
+                }
+                keys.push(key);
+            }
+            for key in &keys {
+                write::delete(connection, key, totals)?;
+            }
+            Ok(keys.len())
+        })
+    }
+
+    /// The documents with these keys, in their order.
+    ///
+    /// # Errors
+    ///
+    /// Invalid keys, documents of more than [`MAX_PAGE`] bytes together, a file that can't be read,
+    /// or the stop.
+    pub fn get(&self, keys: &[String], stop: &Stop) -> Result<Vec<Option<Document>>, StoreError> {
+        check_count(keys.len(), "keys")?;
+        keys.iter().try_for_each(|key| check_key(key))?;
+        self.database.run(stop, |connection| {
+            let transaction = connection.transaction()?;
+            let mut statement = transaction.prepare_cached(
+                "SELECT key, tags, data, text, numbers FROM documents LEFT JOIN vectors USING (id)
+                 WHERE key = ?1",
+            )?;
+            let (mut found, mut bytes) = (Vec::new(), 0);
+            for key in keys {
+                let one = statement.query_row([key.as_bytes()], document).optional()?;
+                bytes += one.as_ref().map_or(0, Document::bytes);
+                if bytes > MAX_PAGE && keys.len() > 1 {
+                    return Err(StoreError::Limit(format!(
+                        "the documents have more than {MAX_PAGE} bytes; ask for fewer at once"
+                    )));
+                }
+                found.push(one);
+            }
+            Ok(found)
+        })
+    }
+
+    /// The documents whose keys begin with `prefix`, without texts and vectors: at most `limit` of
+    /// them, and at most [`MAX_DOCUMENTS`] and [`MAX_PAGE`]. `cursor`: where to go on, from the
+    /// page before.
+    ///
+    /// # Errors
+    ///
+    /// A prefix or cursor that is too long, a file that can't be read, or the stop.
+    pub fn list(
+        &self,
+        prefix: &str,
+        cursor: Option<&str>,
+        limit: usize,
+        stop: &Stop,
+    ) -> Result<DocumentPage, StoreError> {
+        let after = cursor.unwrap_or_default();
+        check_prefix(prefix)?;
+        check_prefix(after)?;
+        let limit = limit.clamp(1, MAX_DOCUMENTS);
+        self.database.run(stop, |connection| {
+            let mut statement = connection.prepare_cached(
+                "SELECT key, tags, data FROM documents WHERE key >= ?1 AND key > ?2 ORDER BY key",
+            )?;
+            let mut rows = statement.query(params![prefix.as_bytes(), after.as_bytes()])?;
+            let (mut entries, mut bytes) = (Vec::<DocumentEntry>::new(), 0);
+            while let Some(row) = rows.next()? {
+                let key = text(row, 0)?;
+                if !key.starts_with(prefix) {
+                    break;
+                }
+                let entry = DocumentEntry { key, tags: tags(row, 1)?, data: row.get(2)? };
+                bytes += entry.key.len() + entry.data.len();
+                bytes += entry.tags.iter().map(String::len).sum::<usize>();
+                if entries.len() == limit || (bytes > MAX_PAGE && !entries.is_empty()) {
+                    let cursor = entries.last().map(|last| last.key.clone());
+                    return Ok(DocumentPage { entries, cursor });
+                }
+                entries.push(entry);
+            }
+            Ok(DocumentPage { entries, cursor: None })
+        })
+    }
+
+    /// The best documents for a query, the best first. Among equals, later written ones come first.
+    /// Of words that very many documents have, only the rarest count.
+    ///
+    /// # Errors
+    ///
+    /// An invalid query, a file that can't be read, or the stop.
+    pub fn search(&self, query: &IndexQuery<'_>, stop: &Stop) -> Result<Vec<IndexHit>, StoreError> {
+        search::check(query)?;
+        self.database.run(stop, |connection| {
+            // All of its statements see one state.
+            let transaction = connection.transaction()?;
+            search::search(&transaction, query)
+        })
+    }
+
+    /// What the plugin keeps.
+    ///
+    /// # Errors
+    ///
+    /// A file that can't be read, or the stop.
+    pub fn used(&self, stop: &Stop) -> Result<IndexQuota, StoreError> {
+        self.database.run(stop, |connection| Ok(Totals::read(connection)?.used))
+    }
+
+    /// Makes a change, within the quota.
+    fn change<T>(
+        &self,
+        stop: &Stop,
+        change: impl FnOnce(&Connection, &mut Totals) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        self.database.run(stop, |connection| {
+            let transaction =
+                connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            let before = Totals::read(&transaction)?;
+            let mut now = before;
+            let result = change(&transaction, &mut now)?;
+            now.check(before.used, self.quota)?;
+            now.write(&transaction)?;
+            transaction.commit()?;
+            Ok(result)
+        })
+    }
+}
+
+/// What an index holds.
+#[derive(Clone, Copy, Debug)]
+struct Totals {
+    used: IndexQuota,
+    vectors: u64,
+    /// The numbers of each vector. 0: there is none.
+    dimensions: u64,
+}
+
+impl Totals {
+    fn read(connection: &Connection) -> Result<Self, StoreError> {
+        Ok(connection
+            .prepare_cached("SELECT bytes, documents, vectors, dimensions FROM totals")?
+            .query_row([], |row| {
+            let used = IndexQuota { bytes: row.get(0)?, documents: row.get(1)? };
+            Ok(Self { used, vectors: row.get(2)?, dimensions: row.get(3)? })
+        })?)
+    }
+
+    fn write(&self, connection: &Connection) -> Result<(), StoreError> {
+        let Self { used, vectors, dimensions } = *self;
+        connection
+            .prepare_cached(
+                "UPDATE totals SET bytes = ?1, documents = ?2, vectors = ?3, dimensions = ?4",
+            )?
+            .execute(params![used.bytes, used.documents, vectors, dimensions])?;
+        Ok(())
+    }
+
+    /// An index over a quota that was lowered may still shrink.
+    fn check(&self, before: IndexQuota, quota: IndexQuota) -> Result<(), StoreError> {
+        let over = |now: u64, before: u64, most: u64| now > most && now > before;
+        if over(self.used.bytes, before.bytes, quota.bytes) {
+            return Err(StoreError::Limit(format!(
+                "the index would have {} bytes; the limit is {}",
+                self.used.bytes, quota.bytes
+            )));
+        }
+        if over(self.used.documents, before.documents, quota.documents) {
+            return Err(StoreError::Limit(format!(
+                "the index would have {} documents; the limit is {}",
+                self.used.documents, quota.documents
+            )));
+        }
+        Ok(())
+    }
+}
+
+fn document(row: &Row<'_>) -> rusqlite::Result<Document> {
+    let vector: Option<Vec<u8>> = row.get(4)?;
+    Ok(Document {
+        key: text(row, 0)?,
+        tags: tags(row, 1)?,
+        data: row.get(2)?,
+        text: row.get(3)?,
+        vector: vector.map(|bytes| bytes.into_iter().map(u8::cast_signed).collect()),
+    })
+}
+
+fn text(row: &Row<'_>, column: usize) -> rusqlite::Result<String> {
+    Ok(String::from_utf8_lossy(row.get_ref(column)?.as_blob()?).into_owned())
+}
+
+/// Tags are kept one after the other, each with a NUL behind it.
+fn tags(row: &Row<'_>, column: usize) -> rusqlite::Result<Vec<String>> {
+    let kept = text(row, column)?;
+    Ok(kept.split_terminator('\0').map(str::to_owned).collect())
+}
+
+fn check_count(count: usize, what: &str) -> Result<(), StoreError> {
+    match count > MAX_DOCUMENTS {
+        true => Err(StoreError::Invalid(format!(
+            "there are {count} {what}; the limit is {MAX_DOCUMENTS}"
+        ))),
+        false => Ok(()),
+    }
+}
+
+fn check_key(key: &str) -> Result<(), StoreError> {
+    match key.len() {
+        0 => Err(StoreError::Invalid("a key is empty; it needs 1 byte or more".into())),
+        size => check_size(size, MAX_KEY, "a key"),
+    }
+}
+
+fn check_prefix(prefix: &str) -> Result<(), StoreError> {
+    check_size(prefix.len(), MAX_KEY, "a prefix or cursor")
+}
+
+fn check_size(size: usize, limit: usize, what: &str) -> Result<(), StoreError> {
+    match size > limit {
+        true => Err(StoreError::Invalid(format!("{what} is {size} bytes; the limit is {limit}"))),
+        false => Ok(()),
+    }
+}
+
+fn check_tags(tags: &[String]) -> Result<(), StoreError> {
+    if tags.len() > MAX_TAGS {
+        return Err(StoreError::Invalid(format!(
+            "there are {} tags; the limit is {MAX_TAGS}",
+            tags.len()
+        )));
+    }
+    for tag in tags {
+        if tag.is_empty() || tag.contains('\0') {
+            return Err(StoreError::Invalid("a tag is empty or has a NUL".into()));
+        }
+        check_size(tag.len(), MAX_TAG, "a tag")?;
+    }
+    Ok(())
+}
+
+fn check_vector(vector: Option<&[i8]>) -> Result<(), StoreError> {
+    match vector {
+        Some([]) => Err(StoreError::Invalid("a vector is empty; it needs 1 number or more".into())),
+        Some(vector) if vector.len() > MAX_VECTOR => Err(StoreError::Invalid(format!(
+            "a vector has {} numbers; the limit is {MAX_VECTOR}",
+            vector.len()
+        ))),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,260 @@
+//! Ranks documents: by words, by a vector, or by both.
+
+use std::collections::HashMap;
+
+use berth_store::StoreError;
+use rusqlite::{Connection, params};
+
+use crate::best::{Best, Scored};
+use crate::filter::Filter;
+use crate::{
+    IndexHit, IndexQuery, MAX_HITS, MAX_WORDS, Totals, check_prefix, check_size, check_tags,
+    check_vector, text, words, write,
+};
+
+/// Documents that are ranked by words, at most. What has more of them is very common.
+pub(crate) const COMMON: usize = 20_000;
+
+/// Documents that the words of a query may have together if its tags leave few to rank.
+const COMMON_IN_FEW: usize = 100_000;
+
+/// Documents of each ranking that are merged, at least.
+const MERGED: usize = 100;
+
+/// Reciprocal rank fusion: a document gets `1 / (RANK + its place)` from each ranking.
+const RANK: f64 = 60.0;
+
+/// Whether a query is valid.
+pub(crate) fn check(query: &IndexQuery<'_>) -> Result<(), StoreError> {
+    check_size(query.words.len(), MAX_WORDS, "the words of the query")?;
+    check_tags(query.tags)?;
+    check_prefix(query.prefix)?;
+    check_vector(query.vector)
+}
+
+pub(crate) fn search(
+    connection: &Connection,
+    query: &IndexQuery<'_>,
+) -> Result<Vec<IndexHit>, StoreError> {
+    let limit = query.limit.clamp(1, MAX_HITS);
+    let filter = Filter::new(connection, query)?;
+    let totals = Totals::read(connection)?;
+    if filter.few.as_ref().is_some_and(|few| few.is_empty()) || totals.used.documents == 0 {
+        return Ok(Vec::new());
+    }
+    let depth = if query.vector.is_some() { limit.max(MERGED) } else { limit };
+    let by_words = match query.words.is_empty() {
+        true => Vec::new(),
+        false => rank_by_words(connection, query, &filter, totals, depth)?,
+    };
+    let by_vector = match query.vector {
+        Some(vector) => rank_by_vector(connection, vector, &filter, totals, depth)?,
+        None => Vec::new(),
+    };
+    if query.words.is_empty() && query.vector.is_none() {
+        return latest(connection, &filter, limit);
+    }
+    let mut hits = merged(&by_words, &by_vector);
+    hits.truncate(limit);
+    hits.into_iter().map(|hit| hit.with_key(connection)).collect()
+}
+
+/// A hit without its key.
+struct Found {
+    scored: Scored,
+    by_words: bool,
+    by_vector: bool,
+}
+
+impl Found {
+    fn with_key(self, connection: &Connection) -> Result<IndexHit, StoreError> {
+        let key = connection
+            .prepare_cached("SELECT key FROM documents WHERE id = ?1")?
+            .query_row([self.scored.id], |row| text(row, 0))?;
+        let Self { scored, by_words, by_vector } = self;
+        Ok(IndexHit { key, score: scored.score, by_words, by_vector })
+    }
+}
+
+/// One ranking of both, if there are two.
+fn merged(by_words: &[Scored], by_vector: &[Scored]) -> Vec<Found> {
+    let both = !by_words.is_empty() && !by_vector.is_empty();
+    let mut found: HashMap<i64, Found> = HashMap::new();
+    for (ranking, is_words) in [(by_words, true), (by_vector, false)] {
+        for (place, one) in ranking.iter().enumerate() {
+            let none = Found {
+                scored: Scored { id: one.id, score: 0.0 },
+                by_words: false,
+                by_vector: false,
+            };
+            let entry = found.entry(one.id).or_insert(none);
+            entry.scored.score += if both { 1.0 / (RANK + 1.0 + place as f64) } else { one.score };
+            entry.by_words |= is_words;
+            entry.by_vector |= !is_words;
+        }
+    }
+    let mut hits: Vec<Found> = found.into_values().collect();
+    hits.sort_unstable_by(|a, b| b.scored.cmp(&a.scored));
+    hits
+}
+
+/// Ranks by BM25.
+fn rank_by_words(
+    connection: &Connection,
+    query: &IndexQuery<'_>,
+    filter: &Filter<'_>,
+    totals: Totals,
+    depth: usize,
+) -> Result<Vec<Scored>, StoreError> {
+    let terms = rarest(connection, words::terms(query.words), filter, totals)?;
+    if terms.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut expression = format!("({{text parts}} : ({}))", terms.join(" OR "));
+    if let Some(narrow) = &filter.narrow {
+        expression = format!("{narrow} AND {expression}");
+    }
+    // A part of an identifier counts less than a word. Tags don't count.
+    let mut statement = connection.prepare_cached(
+        "SELECT rowid, bm25(words, 1.0, 0.5, 0.0) FROM words WHERE words MATCH ?1
+         ORDER BY rowid DESC",
+    )?;
+    let mut rows = statement.query([expression])?;
+    let (mut best, mut ranked) = (Best::new(depth), 0);
+    // What is common has too many documents to rank: the latest count.
+    while ranked < COMMON
+        && let Some(row) = rows.next()?
+    {
+        let id = row.get(0)?;
+        if filter.excludes(id) {
+            continue;
+        }
+        ranked += 1;
+        // FTS5 gives the best the lowest number.
+        let one = Scored { id, score: -row.get::<_, f64>(1)? };
+        if best.takes(one) && filter.passes(connection, id)? {
+            best.add(one);
+        }
+    }
+    Ok(best.into_sorted())
+}
+
+/// The words to search for: all of them, or the rarest if documents with them are very many. So a
+/// question takes no longer for its `the` and `is`.
+fn rarest(
+    connection: &Connection,
+    terms: Vec<String>,
+    filter: &Filter<'_>,
+    totals: Totals,
+) -> Result<Vec<String>, StoreError> {
+    let common = u64::try_from(COMMON).unwrap_or(u64::MAX);
+    if totals.used.documents <= common {
+        return Ok(terms);
+    }
+    let (most, bound) = match filter.narrow.is_some() {
+        true => (COMMON_IN_FEW, COMMON_IN_FEW),
+        false => (COMMON, COMMON),
+    };
+    let mut statement = connection.prepare_cached(
+        "SELECT count(*) FROM (SELECT 1 FROM words WHERE words MATCH ?1 LIMIT ?2)",
+    )?;
+    let mut counted = Vec::new();
+    for term in terms {
+        let expression = format!("{{text parts}} : {term}");
+        let count: usize = statement.query_row(params![expression, bound + 1], |row| row.get(0))?;
+        if count > 0 {
+            counted.push((count, term));
+        }
+    }
+    counted.sort_by_key(|(count, _)| *count);
+    let mut sum = 0;
+    let mut taken = Vec::new();
+    for (count, term) in counted {
+        sum += count;
+        if sum > most && !taken.is_empty() {
+            break;
+        }
+        taken.push(term);
+    }
+    Ok(taken)
+}
+
+/// Ranks by the cosine of two vectors. Those that point away aren't near.
+fn rank_by_vector(
+    connection: &Connection,
+    vector: &[i8],
+    filter: &Filter<'_>,
+    totals: Totals,
+    depth: usize,
+) -> Result<Vec<Scored>, StoreError> {
+    if totals.vectors == 0 {
+        return Ok(Vec::new());
+    }
+    if u64::try_from(vector.len()).is_ok_and(|length| length != totals.dimensions) {
+        return Err(StoreError::Invalid(format!(
+            "the vector has {} numbers, and those of the index have {}",
+            vector.len(),
+            totals.dimensions
+        )));
+    }
+    let norm = write::norm(vector);
+    let mut best = Best::new(depth);
+    let mut compare = |id: i64, other: &[u8], length: f64| {
+        let norms = norm * length;
+        let score = if norms > 0.0 { f64::from(dot(vector, other)) / norms } else { 0.0 };
+        let one = Scored { id, score };
+        if score > 0.0 && best.takes(one) && filter.passes(connection, id)? {
+            best.add(one);
+        }
+        Ok::<(), StoreError>(())
+    };
+    let blob = |error| StoreError::Sqlite(rusqlite::Error::from(error));
+    match &filter.few {
+        // To look each of them up is faster than to read all.
+        Some(few) if few.len() as u64 * 8 < totals.vectors => {
+            let mut statement =
+                connection.prepare_cached("SELECT norm, numbers FROM vectors WHERE id = ?1")?;
+            for id in few {
+                let mut rows = statement.query([id])?;
+                if let Some(row) = rows.next()? {
+                    compare(*id, row.get_ref(1)?.as_blob().map_err(blob)?, row.get(0)?)?;
+                }
+            }
+        }
+        _ => {
+            let mut statement =
+                connection.prepare_cached("SELECT id, norm, numbers FROM vectors")?;
+            let mut rows = statement.query([])?;
+            while let Some(row) = rows.next()? {
+                compare(row.get(0)?, row.get_ref(2)?.as_blob().map_err(blob)?, row.get(1)?)?;
+            }
+        }
+    }
+    Ok(best.into_sorted())
+}
+
+fn dot(a: &[i8], b: &[u8]) -> i32 {
+    // At most 4,096 times 2^14 fits.
+    a.iter().zip(b).map(|(a, b)| i32::from(*a) * i32::from(b.cast_signed())).sum()
+}
+
+/// The latest documents.
+fn latest(
+    connection: &Connection,
+    filter: &Filter<'_>,
+    limit: usize,
+) -> Result<Vec<IndexHit>, StoreError> {
+    let mut statement =
+        connection.prepare_cached("SELECT id, key FROM documents ORDER BY id DESC")?;
+    let mut rows = statement.query([])?;
+    let mut hits = Vec::new();
+    while hits.len() < limit
+        && let Some(row) = rows.next()?
+    {
+        if filter.passes(connection, row.get(0)?)? {
+            let key = text(row, 1)?;
+            hits.push(IndexHit { key, score: 0.0, by_words: false, by_vector: false });
+        }
+    }
+    Ok(hits)
+}

@@ -1,0 +1,161 @@
+//! An SQLite file of a plugin: how it is opened, hardened, shared and stopped.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use berth_private::PrivateFolder;
+use rusqlite::config::DbConfig;
+use rusqlite::limits::Limit;
+use rusqlite::{Connection, OpenFlags};
+
+use crate::Stop;
+use crate::error::StoreError;
+
+/// The version of the tables.
+const VERSION: i32 = 1;
+
+/// How long an operation waits for another process that writes, at most.
+const BUSY: Duration = Duration::from_secs(5);
+
+/// Instructions of SQLite's machine between two looks at the deadline.
+const STEPS: i32 = 1000;
+
+/// Bytes of a page of the file.
+const PAGE: u64 = 4096;
+
+/// What a database is for.
+#[derive(Clone, Copy, Debug)]
+pub struct DatabaseForm {
+    /// Marks the file as one of this kind, in its header.
+    pub application: i32,
+    /// Statements that create the tables and set `application_id` and `user_version`. Two processes
+    /// may run them, one after the other.
+    pub tables: &'static str,
+    /// Most bytes of a row.
+    pub longest: usize,
+    /// Most bytes of the file.
+    pub bytes: u64,
+    /// Whether what it holds can be made again, so that a write need not wait for the disk. The
+    /// file is whole after a power failure, but the last writes may be missing.
+    pub is_derived: bool,
+}
+
+/// A database of one plugin. Its file is opened, or created, by the first operation.
+#[derive(Debug)]
+pub struct Database {
+    folder: PathBuf,
+    name: String,
+    form: DatabaseForm,
+    connection: Mutex<Option<Connection>>,
+}
+
+impl Database {
+    /// The database `name` in a folder of Berth's own. `name`: a plugin's name, `[a-z0-9-]`.
+    pub fn named(folder: impl Into<PathBuf>, name: impl Into<String>, form: DatabaseForm) -> Self {
+        Self { folder: folder.into(), name: name.into(), form, connection: Mutex::new(None) }
+    }
+
+    /// Its file.
+    pub fn path(&self) -> PathBuf {
+        self.folder.join(format!("{}.db", self.name))
+    }
+
+    /// Runs an operation until `stop`. Blocks.
+    ///
+    /// # Errors
+    ///
+    /// Those of the operation, a file that can't be used, or the stop.
+    pub fn run<T>(
+        &self,
+        stop: &Stop,
+        operation: impl FnOnce(&mut Connection) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        // An operation that panicked has rolled back.
+        let mut kept = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
+        if stop.is_due() {
+            return Err(StoreError::Stopped);
+        }
+        let path = self.path();
+        let connection = match &mut *kept {
+            Some(connection) => connection,
+            none => none.insert(self.open(&path).map_err(|error| error.at(&path))?),
+        };
+        let left = stop.deadline.saturating_duration_since(Instant::now());
+        bounded(connection, left.min(BUSY), stop, operation).map_err(|error| error.at(&path))
+    }
+
+    fn open(&self, path: &Path) -> Result<Connection, StoreError> {
+        let unusable = |error: io::Error| StoreError::Unavailable {
+            path: path.to_owned(),
+            reason: error.to_string(),
+        };
+        let well_formed = !self.name.is_empty()
+            && self.name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
+        if !well_formed {
+            return Err(unusable(io::Error::other("it needs the name of a plugin")));
+        }
+        let private = PrivateFolder::make(&self.folder).map_err(unusable)?;
+        // SQLite opens the file by its path. Nobody else can even enter the folder, so nobody can
+        // exchange it. The file is not opened here: closing it would end the locks of other
+        // connections of this process.
+        private.check_closed().map_err(unusable)?;
+        connect(path, &self.form)
+    }
+}
+
+/// Opens a file, or creates it.
+fn connect(path: &Path, form: &DatabaseForm) -> Result<Connection, StoreError> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
+        | OpenFlags::SQLITE_OPEN_CREATE
+        | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(path, flags)?;
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;
+    let longest = i32::try_from(form.longest).unwrap_or(i32::MAX);
+    connection.set_limit(Limit::SQLITE_LIMIT_LENGTH, longest)?;
+    connection.set_limit(Limit::SQLITE_LIMIT_SQL_LENGTH, 4096)?;
+    connection.set_limit(Limit::SQLITE_LIMIT_ATTACHED, 0)?;
+    connection.busy_timeout(BUSY)?;
+    // Readers don't wait for a writer. What a write has returned is on disk.
+    connection.pragma_update(None, "journal_mode", "WAL")?;
+    let synchronous = if form.is_derived { "NORMAL" } else { "FULL" };
+    connection.pragma_update(None, "synchronous", synchronous)?;
+    connection.pragma_update(None, "journal_size_limit", 4 << 20)?;
+    connection.pragma_update(None, "max_page_count", (form.bytes / PAGE).clamp(64, 1 << 30))?;
+    prepare(&connection, path, form)?;
+    Ok(connection)
+}
+
+/// Creates the tables of a new file, and checks those of an old one.
+fn prepare(connection: &Connection, path: &Path, form: &DatabaseForm) -> Result<(), StoreError> {
+    let unusable = |reason| StoreError::Unavailable { path: path.to_owned(), reason };
+    let number = |name: &str| connection.pragma_query_value(None, name, |row| row.get::<_, i32>(0));
+    if (number("application_id")?, number("user_version")?) == (0, 0) {
+        // Two processes may create it at once: the second finds the tables.
+        connection.execute_batch(&format!("BEGIN IMMEDIATE;{}COMMIT;", form.tables))?;
+    }
+    match (number("application_id")?, number("user_version")?) {
+        (application, VERSION) if application == form.application => Ok(()),
+        (application, version) if application == form.application => Err(unusable(format!(
+            "it has version {version}; this Berth reads version {VERSION}. Use a newer Berth"
+        ))),
+        _ => Err(unusable("another program has made it. Move it away".into())),
+    }
+}
+
+/// Runs an operation that stops when `stop` is due, and waits at most `busy` for other processes.
+fn bounded<T>(
+    connection: &mut Connection,
+    busy: Duration,
+    stop: &Stop,
+    operation: impl FnOnce(&mut Connection) -> Result<T, StoreError>,
+) -> Result<T, StoreError> {
+    connection.busy_timeout(busy)?;
+    let watched = stop.clone();
+    connection.progress_handler(STEPS, Some(move || watched.is_due()))?;
+    let result = operation(connection);
+    connection.progress_handler(STEPS, None::<fn() -> bool>)?;
+    result
+}
