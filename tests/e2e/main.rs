@@ -65,6 +65,7 @@ mod remedies;
 mod requests;
 mod retry;
 mod review;
+mod search_code;
 mod secrets;
 mod server_import;
 mod server_offers;

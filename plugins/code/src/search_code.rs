@@ -107,12 +107,12 @@ struct Settings {
     /// Files of one project.
     max_files: usize,
     /// Seconds that a call spends on bringing the index up to date.
-    index_secs: u64,
+    update_secs: u64,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { max_files: 50_000, index_secs: 20 }
+        Self { max_files: 50_000, update_secs: 20 }
     }
 }
 
@@ -151,7 +151,7 @@ impl Tool for SearchCode {
         let root = project::root_of(&path, directory.as_deref());
         let mut vectors = Vectors::default();
         let until = Instant::now() + call.remaining().saturating_sub(TIME_TO_ANSWER);
-        let index_until = until.min(Instant::now() + Duration::from_secs(settings.index_secs));
+        let index_until = until.min(Instant::now() + Duration::from_secs(settings.update_secs));
         let mut project = Project::open(&root, "")?;
         let folder = below(&root, &path).unwrap_or_default().to_owned();
         let filter = Filter {

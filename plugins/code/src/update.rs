@@ -178,11 +178,15 @@ impl Project {
         match self.try_update(walk, first, vectors, call, until, &mut report) {
             Ok(()) => Ok(report),
             // What the index holds can still be searched.
-            Err(error) if error.code == "limit" || error.code == "busy" => {
+            Err(error) if error.code == "limit" => {
+                let full = "the index is full; raise `max_mib` in `[index]`";
+                report.stopped = Some(full.to_owned());
+                Ok(report)
+            }
+            Err(error) => {
                 report.stopped = Some(error.message);
                 Ok(report)
             }
-            Err(error) => Err(error),
         }
     }
 

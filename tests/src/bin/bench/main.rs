@@ -7,6 +7,7 @@
 
 mod agent;
 mod calls;
+mod code;
 mod compare;
 mod counted;
 mod develop;
@@ -60,7 +61,7 @@ struct Group {
     measure: fn(&Setting) -> Result<Vec<Row>, String>,
 }
 
-const GROUPS: [Group; 22] = [
+const GROUPS: [Group; 23] = [
     Group { names: &["echo", "ready", "throughput"], measure: calls::measure },
     Group { names: &["governed", "durable"], measure: governed::measure },
     Group { names: &["grep", "find"], measure: search::measure },
@@ -83,6 +84,7 @@ const GROUPS: [Group; 22] = [
     Group { names: &["mcp"], measure: mcp::measure },
     Group { names: &["servers"], measure: mcp::behind::measure },
     Group { names: &["agent"], measure: agent::measure },
+    Group { names: &["code"], measure: code::measure },
 ];
 
 fn main() -> ExitCode {
