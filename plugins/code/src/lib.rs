@@ -25,6 +25,7 @@ berth_sdk::plugin! {
         files(read) = "to read the code that calls search",
         search = "to find files, and text in them",
         index = "to keep what the code defines, so that only changed files are read again",
+        parts = "to parse code",
     ],
     tools: [search_code::SearchCode],
 }

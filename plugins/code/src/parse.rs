@@ -1,5 +1,6 @@
 //! Asks the parsers of languages, which are parts of this plugin.
 
+use berth_sdk::parts;
 use code_model::{Language, Parsed};
 
 /// Bytes that are parsed in one call of the host.
@@ -12,6 +13,8 @@ pub(crate) enum Answer {
     Parsed(Parsed),
     /// No parser knows its language.
     Unknown,
+    /// The time of the call was over before it.
+    Unreached,
     /// The parser of its language is missing.
     Missing,
 }
@@ -27,7 +30,10 @@ pub(crate) fn is_available(language: Language) -> bool {
 ///
 /// Where the parser would have to be, for people.
 pub(crate) fn availability(language: Language) -> Result<(), String> {
-    engine::run(language, &[b""]).map(drop)
+    match parts::run(language.part(), vec![Vec::new()]).pop() {
+        Some(Err(error)) if error.code == "unavailable" => Err(error.message),
+        _ => Ok(()),
+    }
 }
 
 /// Parses sources. The answers are in their order.
@@ -47,69 +53,20 @@ pub(crate) fn parse_all(sources: &[Option<(Language, &[u8])>]) -> Vec<Answer> {
             });
             let (now, later) = rest.split_at(fit.count().max(1));
             rest = later;
-            let inputs: Vec<&[u8]> =
-                now.iter().filter_map(|place| Some(sources[*place]?.1)).collect();
-            match engine::run(language, &inputs) {
-                Ok(parsed) => now
-                    .iter()
-                    .zip(parsed)
-                    .for_each(|(place, parsed)| answers[*place] = Answer::Parsed(parsed)),
-                Err(_) => now.iter().for_each(|place| answers[*place] = Answer::Missing),
+            let inputs = now.iter().filter_map(|place| Some(sources[*place]?.1.to_vec())).collect();
+            let results = parts::run(language.part(), inputs);
+            for (place, result) in now.iter().zip(results) {
+                answers[*place] = match result {
+                    Ok(bytes) => Answer::Parsed(Parsed::decode(&bytes).unwrap_or_default()),
+                    // The source is at fault: nothing else makes a part fail, or takes it too long.
+                    Err(error) if error.code == "failed" || error.code == "limit" => {
+                        Answer::Parsed(Parsed::default())
+                    }
+                    Err(error) if error.code == "budget" => Answer::Unreached,
+                    Err(_) => Answer::Missing,
+                };
             }
         }
     }
     answers
-}
-
-#[cfg(target_arch = "wasm32")]
-mod engine {
-    use code_model::{Language, Parsed};
-
-    pub(super) fn run(_: Language, _: &[&[u8]]) -> Result<Vec<Parsed>, String> {
-        Err("not yet".to_owned())
-    }
-}
-
-/// The stand-in for the parsers in unit tests: a line `fn NAME` defines a function, other words are
-/// references, and C has no parser.
-#[cfg(not(target_arch = "wasm32"))]
-mod engine {
-    use code_model::{Definition, Kind, Language, Parsed, Reference};
-
-    pub(super) fn run(language: Language, inputs: &[&[u8]]) -> Result<Vec<Parsed>, String> {
-        if language == Language::C {
-            return Err("c.wasm is missing".to_owned());
-        }
-        Ok(inputs.iter().map(|input| parse(&String::from_utf8_lossy(input))).collect())
-    }
-
-    fn parse(text: &str) -> Parsed {
-        let mut parsed = Parsed::default();
-        for (line, number) in text.lines().zip(1..) {
-            let trimmed = line.trim_start();
-            if trimmed.starts_with("//") {
-                continue;
-            }
-            let column = |word: &str| u32::try_from(line.find(word).unwrap_or(0)).unwrap_or(0);
-            let mut words = crate::words::identifiers(line);
-            if trimmed.starts_with("fn ") {
-                let name = words.nth(1).unwrap_or_default();
-                parsed.definitions.push(Definition {
-                    name: name.to_owned(),
-                    kind: Kind::Function,
-                    container: String::new(),
-                    start: number,
-                    end: number,
-                    line: number,
-                    column: column(name),
-                });
-            }
-            parsed.references.extend(words.map(|word| Reference {
-                name: word.to_owned(),
-                line: number,
-                column: column(word),
-            }));
-        }
-        parsed
-    }
 }

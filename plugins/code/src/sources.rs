@@ -213,7 +213,7 @@ impl Search<'_> {
     ) {
         let path = self.show(file);
         let Answer::Parsed(parsed) = answer else {
-            // Without a parser, a use is a line with the word.
+            // Without its parser, a use is a line with the word.
             let numbers = 1_u32..;
             let lines = text.content.lines().zip(numbers);
             let with_name =

@@ -216,8 +216,11 @@ impl Project {
         while !rest.is_empty() && Instant::now() < until && !call.cancelled() {
             let batch = next_batch(rest);
             rest = &rest[batch.len()..];
-            self.update_batch(batch, now, vectors)?;
-            report.waiting = rest.len();
+            let unreached = self.update_batch(batch, now, vectors)?;
+            report.waiting = rest.len() + unreached;
+            if unreached > 0 {
+                break;
+            }
             if !rest.is_empty() {
                 let done = all - rest.len();
                 #[expect(clippy::cast_precision_loss, reason = "a fraction for people")]
@@ -276,19 +279,24 @@ impl Project {
         missing.iter().try_for_each(|file| self.delete_documents(&file.path))
     }
 
+    /// Updates some files. Returns how many of them the time of the call didn't reach.
     fn update_batch(
         &mut self,
         batch: &[&Entry],
         now: u64,
         vectors: &mut Vectors,
-    ) -> Result<(), IndexError> {
+    ) -> Result<usize, IndexError> {
         let mut sources: Vec<Source<'_>> = batch.iter().map(|entry| self.read(entry)).collect();
         sources.retain(|source| !self.keeps_documents(source, now));
         let parsed = parse::parse_all(&sources.iter().map(Source::to_parse).collect::<Vec<_>>());
-        let (mut documents, mut outdated) = (Vec::new(), Vec::new());
+        let (mut documents, mut outdated, mut unreached) = (Vec::new(), Vec::new(), 0);
         for (source, parsed) in sources.iter().zip(parsed) {
             let Entry { size, modified_ms, .. } = *source.entry;
             let (parsed, state) = match parsed {
+                Answer::Unreached => {
+                    unreached += 1;
+                    continue;
+                }
                 Answer::Parsed(parsed) => (parsed, State::Parsed),
                 Answer::Unknown => (Parsed::default(), State::Words),
                 Answer::Missing => (Parsed::default(), State::NoParser),
@@ -318,7 +326,8 @@ impl Project {
             self.table.insert(file);
         }
         self.write(documents)?;
-        outdated.iter().try_for_each(|prefix| index::delete_prefix(prefix).map(drop))
+        outdated.iter().try_for_each(|prefix| index::delete_prefix(prefix).map(drop))?;
+        Ok(unreached)
     }
 
     /// Whether the documents of a file stay: it only got a new time.

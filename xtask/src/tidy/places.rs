@@ -36,6 +36,7 @@ const EDGES: &[(&str, &[&str])] = &[
         ],
     ),
     ("berth-component", &["berth-contract", "berth-policy"]),
+    ("berth-parts", &["berth-compiler", "berth-component", "berth-contract"]),
     ("berth-registry", &["berth-component", "berth-contract", "berth-requests"]),
     ("berth-typed", &["berth-component", "berth-contract"]),
     ("berth-signing", &["berth-component", "berth-contract", "berth-private"]),
@@ -59,6 +60,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "berth-system",
             "berth-timing",
             "berth-search",
+            "berth-parts",
         ],
     ),
     (

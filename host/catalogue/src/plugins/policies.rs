@@ -158,7 +158,11 @@ impl Policies {
         let documents =
             Arc::new(DocumentIndex::named(self.folders.data.join("indexes"), CODE, quota, true));
         policy.index = Some(PluginIndex { documents, is_derived: true });
-        policy.limits.cpu += Duration::from_secs(settings.update_secs.get());
+        let time = Duration::from_secs(settings.update_secs.get());
+        policy.limits.cpu += time;
+        // The parsers run on all processors.
+        let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        policy.parts = Some(time.saturating_mul(u32::try_from(processors).unwrap_or(1)));
         let config = json!({
             "max_files": settings.max_files.get(),
             "update_secs": settings.update_secs.get(),
@@ -199,13 +203,12 @@ impl Policies {
         let egress = egress.map(|settings| self.egress(settings));
         let command = self.config.command_of_plugin(name)?.map(Arc::new);
         let (store, index) = (self.store(name), self.index(name));
-        let session = self
-            .config
-            .config
-            .plugins
-            .get(name)
+        let plugin = self.config.config.plugins.get(name);
+        let parts = plugin.map(|plugin| plugin.parts_cpu_secs.get()).filter(|secs| *secs > 0);
+        let parts = parts.map(Duration::from_secs);
+        let session = plugin
             .is_some_and(|plugin| plugin.instance == InstanceLifetime::Session);
-        let policy = PluginPolicy { process, egress, command, store, index, session, ..policy };
+        let policy = PluginPolicy { process, egress, command, store, index, parts, session, ..policy };
         Ok(PluginPolicy { replaces_built_in: self.replaced_by(name).is_some(), ..policy })
     }
 

@@ -483,6 +483,7 @@ pub(super) fn attempt(key: &str) -> Option<&'static str> {
         "plugins.*.store_mib" => "plugins.known.store_mib = 4096",
         "plugins.*.index_mib" => "plugins.known.index_mib = 4096",
         "plugins.*.index_documents" => "plugins.known.index_documents = 1000000",
+        "plugins.*.parts_cpu_secs" => "plugins.known.parts_cpu_secs = 3600",
         "plugins.*.instance" => "plugins.known.instance = \"session\"",
         "index.enabled" => "index.enabled = true",
         "index.max_mib" => "index.max_mib = 65536",
