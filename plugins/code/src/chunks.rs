@@ -88,8 +88,9 @@ mod tests {
 
     #[test]
     fn chunks_begin_at_definitions() {
-        let definitions: Vec<Definition> =
-            [(1, 10), (11, 20), (30, 60), (31, 35), (70, 300)].map(|(a, b)| definition("f", a, b)).into();
+        let definitions: Vec<Definition> = [(1, 10), (11, 20), (30, 60), (31, 35), (70, 300)]
+            .map(|(a, b)| definition("f", a, b))
+            .into();
         assert_eq!(chunks(150, &definitions), [(0, 29), (29, 69), (69, 141), (141, 150)]);
         assert_eq!(chunks(100, &[]), [(0, 72), (72, 100)]);
         assert_eq!(chunks(0, &[]), []);

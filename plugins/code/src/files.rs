@@ -47,8 +47,8 @@ impl Files {
         }
         let bytes = update::begin_of(&project.absolute(&file.path)).ok();
         let same = bytes.filter(|bytes| update::content_of(bytes, file.size) == file.content);
-        let text = same
-            .map(|bytes| Rc::new(Text::new(String::from_utf8_lossy(&bytes).into_owned())));
+        let text =
+            same.map(|bytes| Rc::new(Text::new(String::from_utf8_lossy(&bytes).into_owned())));
         if text.is_none() {
             self.outdated.insert(file.path.clone());
         }
@@ -64,7 +64,10 @@ mod tests {
     #[test]
     fn lines_have_numbers() {
         let text = Text::new("one\r\ntwo\n\nfour".to_owned());
-        assert_eq!((text.line(1), text.line(2), text.line(3)), (Some("one"), Some("two"), Some("")));
+        assert_eq!(
+            (text.line(1), text.line(2), text.line(3)),
+            (Some("one"), Some("two"), Some(""))
+        );
         assert_eq!((text.line(4), text.line(5), text.line(0)), (Some("four"), None, None));
     }
 }

@@ -16,7 +16,6 @@ const MAX_SHOWN: usize = 240;
 pub(crate) enum FoundBy {
     Definition,
     Reference,
-    Meaning,
     Words,
     Text,
 }
@@ -26,7 +25,6 @@ impl FoundBy {
         match self {
             Self::Definition => 0.98,
             Self::Reference => 0.9,
-            Self::Meaning => 0.75,
             Self::Words | Self::Text => 0.45,
         }
     }
@@ -35,7 +33,6 @@ impl FoundBy {
         match self {
             Self::Definition => "definition",
             Self::Reference => "reference",
-            Self::Meaning => "meaning",
             Self::Words => "words",
             Self::Text => "text",
         }
@@ -225,7 +222,13 @@ mod tests {
 
     #[test]
     fn lines_are_cut_and_steer_nothing() {
-        let hit = Hit::of_line("a", 1, &format!("\u{1b}[2J\u{202e}{}", "x".repeat(500)), FoundBy::Text, &[]);
+        let hit = Hit::of_line(
+            "a",
+            1,
+            &format!("\u{1b}[2J\u{202e}{}", "x".repeat(500)),
+            FoundBy::Text,
+            &[],
+        );
         assert!(hit.text.starts_with("\u{fffd}[2J\u{fffd}x") && hit.text.chars().count() == 241);
     }
 }

@@ -10,7 +10,6 @@ mod parse;
 mod paths;
 mod project;
 mod search_code;
-mod semantic;
 mod sources;
 mod table;
 #[cfg(test)]

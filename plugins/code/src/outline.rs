@@ -23,7 +23,10 @@ pub(crate) fn of_file(path: &str, paths: &PathShortener) -> Result<Output, Failu
         update::begin_of(path).map_err(|error| Failure::io(format!("reading {path}"), &error))?;
     let shown = paths.show(path);
     if memchr::memchr(0, &bytes).is_some() {
-        return Err(Failure::permanent("binary", format!("{shown} is binary, so it has no outline")));
+        return Err(Failure::permanent(
+            "binary",
+            format!("{shown} is binary, so it has no outline"),
+        ));
     }
     let Some(language) = Language::of(path, &bytes) else {
         let failure =
@@ -49,7 +52,8 @@ fn describe(path: &str, parsed: &Parsed, text: &Text, cut: bool) -> Result<Outpu
     let mut answer = String::new();
     let mut found = Found { complete: !cut && !parsed.limited, ..Found::default() };
     for definition in parsed.definitions.iter().take(MOST) {
-        let hit = Hit::of_definition(path, definition, text.line(definition.line).unwrap_or_default());
+        let hit =
+            Hit::of_definition(path, definition, text.line(definition.line).unwrap_or_default());
         let depth = definition.container.split('.').filter(|part| !part.is_empty()).count();
         let range = format!("{}-{}", definition.start, definition.end);
         let name = hit.name.as_deref().unwrap_or_default();
@@ -64,7 +68,10 @@ fn describe(path: &str, parsed: &Parsed, text: &Text, cut: bool) -> Result<Outpu
         found.complete = false;
         add_notice(
             &mut answer,
-            &format!("Only the first {MOST} of {} definitions are shown.", parsed.definitions.len()),
+            &format!(
+                "Only the first {MOST} of {} definitions are shown.",
+                parsed.definitions.len()
+            ),
         );
     }
     if parsed.has_errors {

@@ -42,6 +42,9 @@ mod tests {
     #[test]
     fn paths_below_the_working_directory_are_short_and_steer_nothing() {
         let paths = PathShortener::new(Some("/a".to_owned()));
-        assert_eq!((&*paths.show("/a/b\n\u{202e}c"), &*paths.show("/b")), ("b\u{fffd}\u{fffd}c", "/b"));
+        assert_eq!(
+            (&*paths.show("/a/b\n\u{202e}c"), &*paths.show("/b")),
+            ("b\u{fffd}\u{fffd}c", "/b")
+        );
     }
 }

@@ -57,9 +57,7 @@ pub(crate) fn walk(root: &str, max_files: usize) -> Result<Walk, SearchError> {
     }
     // A name that isn't UTF-8 can't be opened by what is shown of it, and one with a line end can't
     // be kept in the table.
-    walk.files.retain(|file| {
-        !file.path.is_empty() && !file.path.contains(['\u{fffd}', '\n'])
-    });
+    walk.files.retain(|file| !file.path.is_empty() && !file.path.contains(['\u{fffd}', '\n']));
     if walk.files.len() > max_files {
         walk.files.truncate(max_files);
         walk.incomplete = true;
@@ -68,12 +66,8 @@ pub(crate) fn walk(root: &str, max_files: usize) -> Result<Walk, SearchError> {
 }
 
 fn list(folder: &str, depth: usize, walk: &mut Walk) -> Result<(), SearchError> {
-    let whole = Scope {
-        root: folder.to_owned(),
-        ignore_rules: true,
-        files_only: true,
-        ..Scope::default()
-    };
+    let whole =
+        Scope { root: folder.to_owned(), ignore_rules: true, files_only: true, ..Scope::default() };
     let found = search::find(&whole, LISTED)?;
     if found.ending != Ending::Limit || depth >= MAX_DEPTH {
         walk.denied += found.skipped.denied;
@@ -127,7 +121,10 @@ mod tests {
     fn paths_are_compared_by_whole_names() {
         assert!(is_below("/a", "/a") && is_below("/a", "/a/b") && is_below("/", "/a"));
         assert!(!is_below("/a", "/ab"));
-        assert_eq!((below("/a", "/a/b"), below("/a", "/a"), below("/a", "/ab")), (Some("b"), Some(""), None));
+        assert_eq!(
+            (below("/a", "/a/b"), below("/a", "/a"), below("/a", "/ab")),
+            (Some("b"), Some(""), None)
+        );
     }
 
     #[test]

@@ -14,7 +14,6 @@ use crate::near;
 use crate::outline;
 use crate::paths::{self, PathShortener};
 use crate::project::{self, Walk, below};
-use crate::semantic::Vectors;
 use crate::sources::{Filter, Search};
 use crate::update::{Project, Report};
 use crate::words;
@@ -34,7 +33,7 @@ const TIME_FOR_NAMES: Duration = Duration::from_millis(500);
 /// How often a search begins anew because a file changed under it.
 const ROUNDS: usize = 3;
 
-/// Searches in code by names, words and meaning.
+/// Searches in code by names and words.
 pub(crate) struct SearchCode;
 
 #[derive(Deserialize, JsonSchema)]
@@ -149,10 +148,9 @@ impl Tool for SearchCode {
         fs::metadata(&path).map_err(|error| Failure::io(format!("searching {path}"), &error))?;
         let settings: Settings = config::all()?;
         let root = project::root_of(&path, directory.as_deref());
-        let mut vectors = Vectors::default();
         let until = Instant::now() + call.remaining().saturating_sub(TIME_TO_ANSWER);
         let index_until = until.min(Instant::now() + Duration::from_secs(settings.update_secs));
-        let mut project = Project::open(&root, "")?;
+        let mut project = Project::open(&root)?;
         let folder = below(&root, &path).unwrap_or_default().to_owned();
         let filter = Filter {
             files: files_of_pattern(&path, &root, arguments.file_pattern.as_deref())?,
@@ -166,7 +164,7 @@ impl Tool for SearchCode {
             round += 1;
             let walk = project::walk(&root, settings.max_files)?;
             let first = &filter.folder;
-            let report = project.update(&walk, first, &mut vectors, call, index_until)?;
+            let report = project.update(&walk, first, call, index_until);
             let mut search = Search {
                 project: &project,
                 files: Files::default(),
@@ -175,7 +173,6 @@ impl Tool for SearchCode {
                 name: wanted.name.clone(),
                 containers: wanted.containers.clone(),
                 references: wanted.references,
-                vectors: &vectors,
                 paths: &shortener,
                 most,
                 until,
@@ -276,7 +273,10 @@ impl Answer<'_> {
         if hits.is_empty() {
             text = format!("Nothing found for {}.\n", self.wanted.describe());
         } else if let Some(name) = self.wanted.name.as_ref().filter(|_| !is_defined) {
-            add_notice(&mut text, &format!("No definition of `{}` was found.", hit::one_line(name)));
+            add_notice(
+                &mut text,
+                &format!("No definition of `{}` was found.", hit::one_line(name)),
+            );
         }
         if !did_you_mean.is_empty() {
             add_notice(&mut text, &format!("Did you mean {}?", did_you_mean.join(" or ")));
@@ -303,7 +303,9 @@ impl Answer<'_> {
         match stopped {
             Some(why) => add_notice(
                 text,
-                &format!("The index isn't complete: {waiting} files are missing in it, since {why}"),
+                &format!(
+                    "The index isn't complete: {waiting} files are missing in it, since {why}"
+                ),
             ),
             None if *waiting > 0 => add_notice(
                 text,
@@ -316,14 +318,14 @@ impl Answer<'_> {
         if self.walk.incomplete {
             add_notice(
                 text,
-                &format!("The project has too many files: only {} are searched.", self.walk.files.len()),
+                &format!(
+                    "The project has too many files: only {} are searched.",
+                    self.walk.files.len()
+                ),
             );
         }
         for (language, why) in no_parser {
-            add_notice(
-                text,
-                &format!("Definitions in {language} aren't known, only words: {why}"),
-            );
+            add_notice(text, &format!("Definitions in {language} aren't known, only words: {why}"));
         }
         if self.walk.denied > 0 {
             let denied = self.walk.denied;

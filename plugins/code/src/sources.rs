@@ -12,7 +12,6 @@ use crate::hit::{FoundBy, Hit};
 use crate::parse::{self, Answer};
 use crate::paths::PathShortener;
 use crate::project::below;
-use crate::semantic::Vectors;
 use crate::table::File;
 use crate::update::Project;
 use crate::words;
@@ -42,7 +41,6 @@ pub(crate) struct Search<'s> {
     /// What the name has to stand in, outermost first.
     pub(crate) containers: Vec<String>,
     pub(crate) references: bool,
-    pub(crate) vectors: &'s Vectors,
     pub(crate) paths: &'s PathShortener,
     /// Hits that the answer has room for.
     pub(crate) most: usize,
@@ -78,13 +76,9 @@ impl Search<'_> {
     ///
     /// The index can't be read.
     pub(crate) fn run(&mut self) -> Result<Vec<Hit>, IndexError> {
-        // Each way yields hits, the best first.
-        let sources: [fn(&mut Self) -> Result<Vec<Hit>, IndexError>; 3] =
-            [Self::definitions, Self::references, Self::meaning];
-        let mut hits = Vec::new();
-        for source in sources {
-            hits.append(&mut source(self)?);
-        }
+        // The surest way first. Each yields hits, the best first.
+        let mut hits = self.definitions()?;
+        hits.append(&mut self.references()?);
         // A name that is defined needs no other lines with its word.
         if self.query.is_some() || hits.is_empty() {
             hits.append(&mut self.words()?);
@@ -99,11 +93,8 @@ impl Search<'_> {
             (None, Some(query)) => {
                 let parts: Vec<String> = words::identifiers(query).flat_map(words::parts).collect();
                 let whole = words::whole(query);
-                let query = format!(
-                    "{} {}",
-                    words::query_of_name(&whole),
-                    words::query_of_parts(&parts)
-                );
+                let query =
+                    format!("{} {}", words::query_of_name(&whole), words::query_of_parts(&parts));
                 (query, Wanted::Parts(parts, whole))
             }
             (None, None) => return Ok(Vec::new()),
@@ -187,7 +178,9 @@ impl Search<'_> {
             let texts: Vec<_> = files
                 .iter()
                 .filter_map(|file| Some((file, self.files.text(self.project, file)?)))
-                .filter(|(_, text)| memchr::memmem::find(text.content.as_bytes(), name.as_bytes()).is_some())
+                .filter(|(_, text)| {
+                    memchr::memmem::find(text.content.as_bytes(), name.as_bytes()).is_some()
+                })
                 .collect();
             let sources: Vec<_> = texts
                 .iter()
@@ -218,9 +211,10 @@ impl Search<'_> {
             let lines = text.content.lines().zip(numbers);
             let with_name =
                 lines.filter(|(line, _)| words::identifiers(line).any(|word| word == name));
-            hits.extend(with_name.map(|(line, number)| {
-                Hit::of_line(&path, number, line, FoundBy::Text, &[])
-            }));
+            hits.extend(
+                with_name
+                    .map(|(line, number)| Hit::of_line(&path, number, line, FoundBy::Text, &[])),
+            );
             return;
         };
         for reference in parsed.references.iter().filter(|one| one.name == name) {
@@ -229,13 +223,6 @@ impl Search<'_> {
                 Hit::of_line(&path, reference.line, line, FoundBy::Reference, &parsed.definitions);
             hits.push(Hit { column: Some(reference.column + 1), ..hit });
         }
-    }
-
-    /// Chunks whose meaning is near to that of the query.
-    fn meaning(&mut self) -> Result<Vec<Hit>, IndexError> {
-        let Some(query) = self.query.clone() else { return Ok(Vec::new()) };
-        let keys = self.vectors.nearest(&self.project.prefix(), &query, FEW)?;
-        self.lines_of_chunks(&keys, &words::of_query(&query), FoundBy::Meaning)
     }
 
     /// Chunks with the words of the query, or with the name if it is defined nowhere.
@@ -248,7 +235,7 @@ impl Search<'_> {
         let mut limit = FEW;
         loop {
             let keys = self.search(&words.join(" "), limit)?;
-            let hits = self.lines_of_chunks(&keys, &words, FoundBy::Words)?;
+            let hits = self.lines_of_chunks(&keys, &words)?;
             if hits.len() >= self.most || keys.len() < limit as usize || limit == MANY {
                 return Ok(hits);
             }
@@ -261,7 +248,6 @@ impl Search<'_> {
         &mut self,
         keys: &[String],
         words: &[String],
-        found_by: FoundBy,
     ) -> Result<Vec<Hit>, IndexError> {
         let mut hits = Vec::new();
         // A chunk has no kind.
@@ -281,7 +267,7 @@ impl Search<'_> {
                 .max_by_key(|(count, number, _)| (*count, std::cmp::Reverse(*number)));
             let Some((_, number, line)) = best else { continue };
             let definitions = self.definitions_of(&file)?;
-            hits.push(Hit::of_line(&self.show(&file), number, line, found_by, &definitions));
+            hits.push(Hit::of_line(&self.show(&file), number, line, FoundBy::Words, &definitions));
         }
         Ok(hits)
     }
@@ -300,11 +286,7 @@ impl Search<'_> {
         if words.trim().is_empty() {
             return Ok(Vec::new());
         }
-        let query = Query {
-            prefix: self.project.prefix(),
-            limit,
-            ..Query::words(words)
-        };
+        let query = Query { prefix: self.project.prefix(), limit, ..Query::words(words) };
         Ok(index::search(query)?.into_iter().map(|hit| hit.key).collect())
     }
 
@@ -349,7 +331,11 @@ impl Wanted {
 }
 
 /// The order among definitions that are equally sure: the nearest name, then what others use most.
-fn order(file: &File, definition: &Definition, wanted: &Wanted) -> (usize, bool, u8, usize, String, u32) {
+fn order(
+    file: &File,
+    definition: &Definition,
+    wanted: &Wanted,
+) -> (usize, bool, u8, usize, String, u32) {
     let is_test = file.path.split('/').any(|part| part.to_lowercase().contains("test"));
     let rank = match definition.kind {
         Kind::Class | Kind::Struct | Kind::Enum | Kind::Interface | Kind::Type => 0,

@@ -40,8 +40,6 @@ pub(crate) struct File {
 pub(crate) enum State {
     /// Definitions and words.
     Parsed,
-    /// Definitions and words. The vectors that are configured couldn't be made.
-    NoVectors,
     /// Words. No parser knows the language, or the file is too large for it.
     Words,
     /// Words. The parser of the language was missing.
@@ -54,9 +52,8 @@ pub(crate) enum State {
 }
 
 impl State {
-    const ALL: [(Self, char); 6] = [
+    const ALL: [(Self, char); 5] = [
         (Self::Parsed, 'p'),
-        (Self::NoVectors, 'v'),
         (Self::Words, 'w'),
         (Self::NoParser, 'm'),
         (Self::Nothing, 'n'),
@@ -162,9 +159,8 @@ impl Table {
             return;
         }
         let size = file.line().len() + 1;
-        let has_room = |shard: &Shard| {
-            shard.files.len() < SHARD_FILES && shard.bytes + size <= SHARD_BYTES
-        };
+        let has_room =
+            |shard: &Shard| shard.files.len() < SHARD_FILES && shard.bytes + size <= SHARD_BYTES;
         let place = self.shards.iter().rposition(has_room).unwrap_or_else(|| {
             self.shards.push(Shard::default());
             self.shards.len() - 1
@@ -214,7 +210,13 @@ mod tests {
     use super::*;
 
     fn file(path: &str, content: u64) -> File {
-        File { path: path.to_owned(), size: 10, modified_ms: 1 << 40, content, state: State::Parsed }
+        File {
+            path: path.to_owned(),
+            size: 10,
+            modified_ms: 1 << 40,
+            content,
+            state: State::Parsed,
+        }
     }
 
     #[test]
@@ -223,7 +225,8 @@ mod tests {
         for number in 0..600_u64 {
             table.insert(file(&format!("src/a b {number}.rs"), number));
         }
-        let shards: Vec<Vec<u8>> = table.take_changed().into_iter().map(|(_, bytes)| bytes).collect();
+        let shards: Vec<Vec<u8>> =
+            table.take_changed().into_iter().map(|(_, bytes)| bytes).collect();
         assert_eq!((shards.len(), table.take_changed().len()), (3, 0));
         let mut again = Table::decode(shards.iter().map(Vec::as_slice));
         assert_eq!(again.len(), 600);

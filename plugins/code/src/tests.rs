@@ -86,7 +86,10 @@ fn age(path: &Path, secs: u64) {
 
 fn two_files() -> Tree {
     Tree::new(&[
-        ("src/config.rs", "// load_config in a comment\nfn load_config(path) {\n  parse(path)\n}\n"),
+        (
+            "src/config.rs",
+            "// load_config in a comment\nfn load_config(path) {\n  parse(path)\n}\n",
+        ),
         ("src/main.rs", "fn main() {\n  let config = load_config(path);\n}\n"),
         ("notes.md", "How the configuration is loaded.\n"),
     ])
@@ -97,7 +100,8 @@ fn symbol_is_found_in_any_style() {
     let tree = two_files();
     for symbol in ["load_config", "loadConfig", "load_config()"] {
         let text = tree.search(json!({ "symbol": symbol }));
-        let expected = "src/config.rs:2 function load_config (definition)\n    fn load_config(path) {\n";
+        let expected =
+            "src/config.rs:2 function load_config (definition)\n    fn load_config(path) {\n";
         assert!(text.starts_with(expected), "{symbol}: {text}");
     }
 }
@@ -105,7 +109,10 @@ fn symbol_is_found_in_any_style() {
 #[test]
 fn references_leave_out_comments() {
     let text = two_files().search(json!({ "symbol": "load_config", "include_references": true }));
-    assert!(text.contains("src/main.rs:2 (reference)\n    let config = load_config(path);"), "{text}");
+    assert!(
+        text.contains("src/main.rs:2 (reference)\n    let config = load_config(path);"),
+        "{text}"
+    );
     assert!(!text.contains("config.rs:1 (reference)"), "{text}");
 }
 
@@ -188,7 +195,10 @@ fn language_without_its_parser_is_found_by_words_and_said() {
     let tree = Tree::new(&[("a.c", "int lonely_name(void);\n")]);
     let text = tree.search(json!({ "symbol": "lonely_name" }));
     assert!(text.starts_with("a.c:1 (words)\n    int lonely_name(void);\n"), "{text}");
-    assert!(text.contains("[Definitions in c aren't known, only words: the part `c` is missing]"), "{text}");
+    assert!(
+        text.contains("[Definitions in c aren't known, only words: the part `c` is missing]"),
+        "{text}"
+    );
 }
 
 #[test]

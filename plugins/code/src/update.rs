@@ -19,7 +19,6 @@ use crate::chunks;
 use crate::hash::{hash, hex};
 use crate::parse::{self, Answer};
 use crate::project::Walk;
-use crate::semantic::Vectors;
 use crate::table::{File, State, Table};
 
 /// The form of the index. An index of another form is made anew.
@@ -67,7 +66,7 @@ pub(crate) struct Project {
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Info {
     root: String,
-    layout: String,
+    form: u32,
     used_ms: u64,
 }
 
@@ -94,18 +93,17 @@ struct Source<'w> {
 }
 
 impl Project {
-    /// The project with this folder, as the index has it. `layout`: what the vectors are made by.
+    /// The project with this folder, as the index has it.
     ///
     /// # Errors
     ///
     /// The index can't be read.
-    pub(crate) fn open(root: &str, layout: &str) -> Result<Self, IndexError> {
+    pub(crate) fn open(root: &str) -> Result<Self, IndexError> {
         let id = hex(root.as_bytes());
-        let layout = format!("{FORM} {layout}");
         let mut project = Self {
             root: root.to_owned(),
             table: Table::default(),
-            info: Info { root: root.to_owned(), layout: layout.clone(), used_ms: 0 },
+            info: Info { root: root.to_owned(), form: FORM, used_ms: 0 },
             known: false,
             id,
         };
@@ -113,7 +111,7 @@ impl Project {
         let Some(found) = found else { return Ok(project) };
         let info: Info = serde_json::from_slice(&found.data).unwrap_or_default();
         project.known = true;
-        if info.layout != layout || info.root != root {
+        if info.form != FORM || info.root != root {
             remove_project(&project.id)?;
             project.known = false;
             return Ok(project);
@@ -161,40 +159,28 @@ impl Project {
     }
 
     /// Updates the index to what the walk found, until `until`. Files whose paths begin with
-    /// `first` go first.
-    ///
-    /// # Errors
-    ///
-    /// The index can't be read or written at all.
+    /// `first` go first. If the index can't be written, what it holds can still be searched.
     pub(crate) fn update(
         &mut self,
         walk: &Walk,
         first: &str,
-        vectors: &mut Vectors,
         call: &Call,
         until: Instant,
-    ) -> Result<Report, IndexError> {
+    ) -> Report {
         let mut report = Report::default();
-        match self.try_update(walk, first, vectors, call, until, &mut report) {
-            Ok(()) => Ok(report),
-            // What the index holds can still be searched.
-            Err(error) if error.code == "limit" => {
-                let full = "the index is full; raise `max_mib` in `[index]`";
-                report.stopped = Some(full.to_owned());
-                Ok(report)
-            }
-            Err(error) => {
-                report.stopped = Some(error.message);
-                Ok(report)
-            }
+        if let Err(error) = self.try_update(walk, first, call, until, &mut report) {
+            report.stopped = Some(match &*error.code {
+                "limit" => "the index is full; raise `max_mib` in `[index]`".to_owned(),
+                _ => error.message,
+            });
         }
+        report
     }
 
     fn try_update(
         &mut self,
         walk: &Walk,
         first: &str,
-        vectors: &mut Vectors,
         call: &Call,
         until: Instant,
         report: &mut Report,
@@ -204,7 +190,7 @@ impl Project {
             self.remove_missing(walk)?;
         }
         let mut changed: Vec<&Entry> =
-            walk.files.iter().filter(|entry| self.is_changed(entry, vectors)).collect();
+            walk.files.iter().filter(|entry| self.is_changed(entry)).collect();
         report.waiting = changed.len();
         self.report_missing_parsers(report);
         if changed.is_empty() {
@@ -216,7 +202,7 @@ impl Project {
         while !rest.is_empty() && Instant::now() < until && !call.cancelled() {
             let batch = next_batch(rest);
             rest = &rest[batch.len()..];
-            let unreached = self.update_batch(batch, now, vectors)?;
+            let unreached = self.update_batch(batch, now)?;
             report.waiting = rest.len() + unreached;
             if unreached > 0 {
                 break;
@@ -233,14 +219,13 @@ impl Project {
     }
 
     /// Whether a file has to be read.
-    fn is_changed(&self, entry: &Entry, vectors: &Vectors) -> bool {
+    fn is_changed(&self, entry: &Entry) -> bool {
         let Some(file) = self.table.get(&entry.path) else { return true };
         if (file.size, file.modified_ms) != (entry.size, entry.modified_ms) {
             return true;
         }
         match file.state {
             State::TooNew => true,
-            State::NoVectors => vectors.are_wanted(),
             State::NoParser => {
                 Language::from_file_name(&file.path).is_some_and(parse::is_available)
             }
@@ -280,12 +265,7 @@ impl Project {
     }
 
     /// Updates some files. Returns how many of them the time of the call didn't reach.
-    fn update_batch(
-        &mut self,
-        batch: &[&Entry],
-        now: u64,
-        vectors: &mut Vectors,
-    ) -> Result<usize, IndexError> {
+    fn update_batch(&mut self, batch: &[&Entry], now: u64) -> Result<usize, IndexError> {
         let mut sources: Vec<Source<'_>> = batch.iter().map(|entry| self.read(entry)).collect();
         sources.retain(|source| !self.keeps_documents(source, now));
         let parsed = parse::parse_all(&sources.iter().map(Source::to_parse).collect::<Vec<_>>());
@@ -312,11 +292,7 @@ impl Project {
             if source.is_text() {
                 let text = String::from_utf8_lossy(source.indexed());
                 let lines: Vec<&str> = text.lines().collect();
-                let mut of_file = chunks::documents(&self.file_prefix(&file), &lines, &parsed);
-                if !vectors.add(&file.path, &lines, &mut of_file) && state == State::Parsed {
-                    file.state = State::NoVectors;
-                }
-                documents.append(&mut of_file);
+                documents.append(&mut chunks::documents(&self.file_prefix(&file), &lines, &parsed));
             } else {
                 file.state = State::Nothing;
             }
@@ -429,7 +405,9 @@ impl Source<'_> {
     /// What a parser gets: a whole file of text.
     fn to_parse(&self) -> Option<(Language, &[u8])> {
         let whole = self.bytes.len() as u64 >= self.entry.size;
-        self.language.filter(|_| whole && self.is_text()).map(|language| (language, self.bytes.as_slice()))
+        self.language
+            .filter(|_| whole && self.is_text())
+            .map(|language| (language, self.bytes.as_slice()))
     }
 
     /// What is indexed by words.
@@ -490,7 +468,7 @@ pub(crate) fn content_of(bytes: &[u8], size: u64) -> u64 {
 
 /// Whether a change at this moment could leave the time of the file as it is.
 fn is_too_new(entry: &Entry, now: u64) -> bool {
-    let window = if entry.modified_ms % 1000 == 0 { SAME_SECOND } else { SAME_TIME };
+    let window = if entry.modified_ms.is_multiple_of(1000) { SAME_SECOND } else { SAME_TIME };
     now.abs_diff(entry.modified_ms) <= window
 }
 

@@ -165,7 +165,10 @@ mod tests {
     fn queries_fit_the_index() {
         assert_eq!(of_name("loadConfig"), "yyloadconfig zzload zzconfig");
         assert_eq!(query_of_name("load_config"), "yyloadconfig");
-        assert_eq!(of_query("where loadConfig is, load"), ["where", "loadconfig", "load", "config", "is"]);
+        assert_eq!(
+            of_query("where loadConfig is, load"),
+            ["where", "loadconfig", "load", "config", "is"]
+        );
         assert_eq!(query_of_parts(&of_query("load it")), "zzload zzit");
     }
 }
