@@ -159,10 +159,12 @@ pub(crate) fn ranked(hits: Vec<Hit>, most: usize) -> Vec<Hit> {
 /// A line as it is shown: without indentation, cut, and without characters that steer a terminal.
 fn shown(line: &str) -> String {
     let line = line.trim();
-    match line.char_indices().nth(MAX_SHOWN) {
-        Some((end, _)) => format!("{}…", one_line(&line[..end])),
-        None => one_line(line).into_owned(),
-    }
+    let Some((end, _)) = line.char_indices().nth(MAX_SHOWN) else {
+        return one_line(line).into_owned();
+    };
+    // The beginning of a credential wouldn't be recognised as a secret.
+    let end = line[..end].rfind(char::is_whitespace).unwrap_or(0);
+    format!("{}…", one_line(&line[..end]))
 }
 
 fn text_or_none(text: &str) -> Option<String> {
@@ -222,13 +224,10 @@ mod tests {
 
     #[test]
     fn lines_are_cut_and_steer_nothing() {
-        let hit = Hit::of_line(
-            "a",
-            1,
-            &format!("\u{1b}[2J\u{202e}{}", "x".repeat(500)),
-            FoundBy::Text,
-            &[],
-        );
-        assert!(hit.text.starts_with("\u{fffd}[2J\u{fffd}x") && hit.text.chars().count() == 241);
+        let shown = |line: &str| Hit::of_line("a", 1, line, FoundBy::Text, &[]).text;
+        assert_eq!(shown("  \u{1b}[2J\u{202e}x\t"), "\u{fffd}[2J\u{fffd}x");
+        let (words, secret) = ("word ".repeat(40), "x".repeat(100));
+        assert_eq!(shown(&format!("{words}{secret}")), format!("{}…", words.trim_end()));
+        assert_eq!(shown(&secret.repeat(3)), "…");
     }
 }
