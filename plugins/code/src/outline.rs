@@ -35,6 +35,10 @@ pub(crate) fn of_file(path: &str, paths: &PathShortener) -> Result<Output, Failu
     };
     let parsed = match parse::parse_all(&[Some((language, &bytes))]).pop() {
         Some(Answer::Parsed(parsed)) => parsed,
+        Some(Answer::Failed(why)) => {
+            let failure = Failure::permanent("parser", format!("{shown} can't be parsed: {why}"));
+            return Err(failure.with_suggestion("Use read to see it."));
+        }
         _ => {
             let why = parse::availability(language).err().unwrap_or_default();
             let failure = Failure::permanent(

@@ -9,8 +9,10 @@ const TOGETHER: usize = 2 << 20;
 /// What is known of one source.
 #[derive(Clone, Debug)]
 pub(crate) enum Answer {
-    /// What its parser found. A source on which the parser fails has nothing.
+    /// What its parser found.
     Parsed(Parsed),
+    /// The parser failed on it, and why.
+    Failed(String),
     /// No parser knows its language.
     Unknown,
     /// The time of the call was over before it.
@@ -57,10 +59,10 @@ pub(crate) fn parse_all(sources: &[Option<(Language, &[u8])>]) -> Vec<Answer> {
             let results = parts::run(language.part(), inputs);
             for (place, result) in now.iter().zip(results) {
                 answers[*place] = match result {
-                    Ok(bytes) => Answer::Parsed(Parsed::decode(&bytes).unwrap_or_default()),
-                    // The source is at fault: nothing else makes a part fail, or takes it too long.
+                    Ok(bytes) => Parsed::decode(&bytes)
+                        .map_or_else(|error| Answer::Failed(error.to_string()), Answer::Parsed),
                     Err(error) if error.code == "failed" || error.code == "limit" => {
-                        Answer::Parsed(Parsed::default())
+                        Answer::Failed(error.message)
                     }
                     Err(error) if error.code == "budget" => Answer::Unreached,
                     Err(_) => Answer::Missing,

@@ -278,6 +278,8 @@ impl Project {
                     continue;
                 }
                 Answer::Parsed(parsed) => (parsed, State::Parsed),
+                // It would fail again.
+                Answer::Failed(_) => (Parsed::default(), State::Words),
                 Answer::Unknown => (Parsed::default(), State::Words),
                 Answer::Missing => (Parsed::default(), State::NoParser),
             };
