@@ -17,8 +17,8 @@ pub(crate) fn declared<'t>(
     source: &[u8],
     found: &mut Vec<Found<'t>>,
 ) {
-    // Prototypes in functions are as local as variables.
-    if place == Place::Body && kind == Kind::Variable {
+    // Prototypes in functions are as local as variables, and so are types without a name.
+    if place == Place::Body && matches!(kind, Kind::Variable | Kind::Field) {
         return;
     }
     let mut cursor = node.walk();

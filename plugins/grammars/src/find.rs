@@ -229,8 +229,8 @@ pub(crate) fn javascript_field<'t>(
     });
 }
 
-/// A member of an interface. Members of types without a name are none.
-pub(crate) fn typescript_member<'t>(
+/// A member of a type with a name. Those of types without one are the affair of one function.
+pub(crate) fn member<'t>(
     node: Node<'t>,
     kind: Kind,
     place: Place,
@@ -315,6 +315,19 @@ pub(crate) fn csharp_variables<'t>(
     }
 }
 
+/// `operator +`: the name is the sign.
+pub(crate) fn csharp_operator<'t>(
+    node: Node<'t>,
+    kind: Kind,
+    _: Place,
+    _: &[u8],
+    found: &mut Vec<Found<'t>>,
+) {
+    if let Some(sign) = node.child_by_field_name("operator") {
+        push(found, sign, kind);
+    }
+}
+
 /// `class A::B`: the name is `B`.
 pub(crate) fn ruby_path<'t>(
     node: Node<'t>,
@@ -346,8 +359,8 @@ pub(crate) fn ruby_constant<'t>(
     }
 }
 
-/// `attr_reader :name` and its like.
-pub(crate) fn ruby_attributes<'t>(
+/// `attr_reader :name` and its like, and `alias_method :new, :old`.
+pub(crate) fn ruby_call<'t>(
     node: Node<'t>,
     kind: Kind,
     place: Place,
@@ -355,13 +368,17 @@ pub(crate) fn ruby_attributes<'t>(
     found: &mut Vec<Found<'t>>,
 ) {
     let method = node.child_by_field_name("method").map(|method| text(method, source));
-    let is_attribute = matches!(method, Some("attr_reader" | "attr_writer" | "attr_accessor"));
-    if place != Place::Type || !is_attribute {
+    let (kind, most) = match method {
+        Some("attr_reader" | "attr_writer" | "attr_accessor") => (kind, usize::MAX),
+        Some("alias_method") => (Kind::Method, 1),
+        _ => return,
+    };
+    if place != Place::Type {
         return;
     }
     let Some(arguments) = node.child_by_field_name("arguments") else { return };
     let mut cursor = arguments.walk();
-    for name in arguments.named_children(&mut cursor) {
+    for name in arguments.named_children(&mut cursor).take(most) {
         if name.kind() == "simple_symbol" {
             push(found, name, kind);
         }
