@@ -32,7 +32,8 @@ pub(crate) fn declared<'t>(
             _ if is_function && kind != Kind::Type => Kind::Function,
             _ => kind,
         };
-        let kind = if kind == Kind::Function && !container.is_empty() { Kind::Method } else { kind };
+        let kind =
+            if kind == Kind::Function && !container.is_empty() { Kind::Method } else { kind };
         found.push(Found { name: Some(name), kind: Some(kind), container, opens: None });
     }
 }

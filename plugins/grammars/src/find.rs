@@ -107,9 +107,12 @@ pub(crate) fn python_type<'t>(
 ) {
     let name = node.child_by_field_name("left").and_then(|left| left.named_child(0));
     // It may have parameters.
-    let name = name.and_then(|name| {
-        if name.kind() == "identifier" { Some(name) } else { name.named_child(0) }
-    });
+    let name =
+        name.and_then(
+            |name| {
+                if name.kind() == "identifier" { Some(name) } else { name.named_child(0) }
+            },
+        );
     if let Some(name) = name {
         push(found, name, kind);
     }
@@ -397,7 +400,8 @@ pub(crate) fn php_define<'t>(
     if called != Some("define") {
         return;
     }
-    let first = node.child_by_field_name("arguments").and_then(|arguments| arguments.named_child(0));
+    let first =
+        node.child_by_field_name("arguments").and_then(|arguments| arguments.named_child(0));
     let string = first.and_then(|first| first.named_child(0));
     let name = string.and_then(|string| string.named_child(0));
     if let Some(name) = name.filter(|name| name.kind() == "string_content") {

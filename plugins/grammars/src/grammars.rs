@@ -6,6 +6,9 @@ use tree_sitter::Language as Tables;
 use crate::macros;
 use crate::rules::{self, Rule};
 
+/// Blanks what a grammar can't read, and keeps the length of a source.
+pub(crate) type Blank = fn(&[u8]) -> Vec<u8>;
+
 /// The grammar of a language. A component has only the code of those that it names.
 pub trait Grammar {
     /// What its trees define.
@@ -17,7 +20,7 @@ pub trait Grammar {
 
     /// What is blanked in a source before it is parsed.
     #[doc(hidden)]
-    const BLANK: Option<fn(&[u8]) -> Vec<u8>> = None;
+    const BLANK: Option<Blank> = None;
 
     /// The tables of its parser.
     fn language() -> Tables;
@@ -32,7 +35,7 @@ macro_rules! grammars {
             impl Grammar for $name {
                 const RULES: &'static [Rule] = rules::$rules;
                 const NAMES: &'static [&'static str] = rules::$names;
-                $(const BLANK: Option<fn(&[u8]) -> Vec<u8>> = Some($blank);)?
+                $(const BLANK: Option<Blank> = Some($blank);)?
 
                 fn language() -> Tables {
                     $tables.into()

@@ -22,10 +22,12 @@ pub(crate) fn blanked(source: &[u8]) -> Vec<u8> {
             continue;
         }
         let next = &tokens[place + 1..];
-        let end = if begins_declaration(next, &text) {
+        let before = place.checked_sub(1).map(|place| text(&tokens[place]));
+        let end = if begins_declaration(next, &text) || ends_head(before, next.first().map(text)) {
             Some(token.end)
         } else {
-            arguments(next, &text).filter(|count| is_line(source, token, &next[*count - 1]))
+            arguments(next, &text)
+                .filter(|count| is_line(source, token, &next[*count - 1]))
                 .filter(|count| next.get(*count).is_some_and(|after| after.is_word))
                 .map(|count| next[count - 1].end)
         };
@@ -53,6 +55,15 @@ fn begins_declaration<'s>(tokens: &[Token], text: &impl Fn(&Token) -> &'s [u8]) 
     }
     let mut rest = rest.iter().skip_while(|token| matches!(text(token), b"*" | b"&"));
     rest.next().is_some_and(|token| token.is_word || matches!(text(token), b"<" | b"::" | b"~"))
+}
+
+/// Whether a word between these stands behind the parameters of a function.
+fn ends_head(before: Option<&[u8]>, after: Option<&[u8]>) -> bool {
+    match before {
+        Some(b")") => after == Some(b"{"),
+        Some(b"const" | b"override") => matches!(after, Some(b"{" | b";")),
+        _ => false,
+    }
 }
 
 /// How many tokens the arguments of a macro are, with their parentheses.
@@ -162,6 +173,8 @@ mod tests {
             ("API_A API_B std::x f();", "            std::x f();"),
             ("BEGIN_NS\nnamespace a {", "        \nnamespace a {"),
             ("  PROPERTY(a, b)\n  int c;", "                \n  int c;"),
+            ("int f() const NOEXCEPT;", "int f() const         ;"),
+            ("x = (int) MAX; f() NOEXCEPT {}", "x = (int) MAX; f()          {}"),
             ("BYTE x; FILE *f; DWORD a[3];", "BYTE x; FILE *f; DWORD a[3];"),
             ("TEST(A, B)\n{ }", "TEST(A, B)\n{ }"),
             ("// EXPORT int f\n\"EXPORT int f\"", "// EXPORT int f\n\"EXPORT int f\""),

@@ -577,8 +577,7 @@ fn deep_nesting_is_said_to_be_left_out() {
 
 #[test]
 fn ambiguous_source_ends() {
-    for source in ["a<b<c<d>>>(e)*".repeat(3_000), "T(*(*(*".repeat(3_000), "a*b;".repeat(30_000)]
-    {
+    for source in ["a<b<c<d>>>(e)*".repeat(3_000), "T(*(*(*".repeat(3_000), "a*b;".repeat(30_000)] {
         hostile(Language::Cpp, source.as_bytes());
     }
 }

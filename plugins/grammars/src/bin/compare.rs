@@ -118,9 +118,9 @@ fn time(files: &BTreeMap<Language, Vec<PathBuf>>) -> Result<(), String> {
             answer += parsed.encode().len();
         }
         let seconds = started.elapsed().as_secs_f64();
-        let (bytes, lines) = sources.iter().fold((0, 0), |(bytes, all), source| {
-            (bytes + source.len(), all + lines(source))
-        });
+        let (bytes, lines) = sources
+            .iter()
+            .fold((0, 0), |(bytes, all), source| (bytes + source.len(), all + lines(source)));
         println!(
             "{} {} {lines} {:.1} {seconds:.2} {definitions} {references} {:.2}",
             language.part(),
@@ -175,10 +175,7 @@ fn ours(convention: &Convention, source: &[u8]) -> Result<Found, String> {
     Ok(compared.map(|one| (plain(&one.name), one.line)).collect())
 }
 
-fn theirs(
-    convention: &Convention,
-    files: &[PathBuf],
-) -> Result<BTreeMap<String, Found>, String> {
+fn theirs(convention: &Convention, files: &[PathBuf]) -> Result<BTreeMap<String, Found>, String> {
     let mut ctags = Command::new("ctags");
     let Convention { name, theirs, .. } = convention;
     ctags.args(["-f", "-", "-L", "-", "--sort=no", "--excmd=number", "--fields=nk"]);
@@ -195,7 +192,11 @@ fn theirs(
         let mut fields = tag.split('\t');
         let (Some(name), Some(file)) = (fields.next(), fields.next()) else { continue };
         // What has no name gets one from ctags.
-        if name.starts_with("__anon") || name.starts_with("anonymous") || name.starts_with("AnonymousF") || name.starts_with("!_") {
+        if name.starts_with("__anon")
+            || name.starts_with("anonymous")
+            || name.starts_with("AnonymousF")
+            || name.starts_with("!_")
+        {
             continue;
         }
         let line = fields.find_map(|field| field.strip_prefix("line:"));
