@@ -17,8 +17,8 @@ pub(crate) fn declared<'t>(
     source: &[u8],
     found: &mut Vec<Found<'t>>,
 ) {
-    // Prototypes in functions are as local as variables.
-    if place == Place::Body && kind == Kind::Variable {
+    // Prototypes in functions are as local as variables, and so are types without a name.
+    if place == Place::Body && matches!(kind, Kind::Variable | Kind::Field) {
         return;
     }
     let mut cursor = node.walk();
@@ -32,7 +32,8 @@ pub(crate) fn declared<'t>(
             _ if is_function && kind != Kind::Type => Kind::Function,
             _ => kind,
         };
-        let kind = if kind == Kind::Function && !container.is_empty() { Kind::Method } else { kind };
+        let kind =
+            if kind == Kind::Function && !container.is_empty() { Kind::Method } else { kind };
         found.push(Found { name: Some(name), kind: Some(kind), container, opens: None });
     }
 }

@@ -107,9 +107,12 @@ pub(crate) fn python_type<'t>(
 ) {
     let name = node.child_by_field_name("left").and_then(|left| left.named_child(0));
     // It may have parameters.
-    let name = name.and_then(|name| {
-        if name.kind() == "identifier" { Some(name) } else { name.named_child(0) }
-    });
+    let name =
+        name.and_then(
+            |name| {
+                if name.kind() == "identifier" { Some(name) } else { name.named_child(0) }
+            },
+        );
     if let Some(name) = name {
         push(found, name, kind);
     }
@@ -229,8 +232,8 @@ pub(crate) fn javascript_field<'t>(
     });
 }
 
-/// A member of an interface. Members of types without a name are none.
-pub(crate) fn typescript_member<'t>(
+/// A member of a type with a name. Those of types without one are the affair of one function.
+pub(crate) fn member<'t>(
     node: Node<'t>,
     kind: Kind,
     place: Place,
@@ -315,6 +318,19 @@ pub(crate) fn csharp_variables<'t>(
     }
 }
 
+/// `operator +`: the name is the sign.
+pub(crate) fn csharp_operator<'t>(
+    node: Node<'t>,
+    kind: Kind,
+    _: Place,
+    _: &[u8],
+    found: &mut Vec<Found<'t>>,
+) {
+    if let Some(sign) = node.child_by_field_name("operator") {
+        push(found, sign, kind);
+    }
+}
+
 /// `class A::B`: the name is `B`.
 pub(crate) fn ruby_path<'t>(
     node: Node<'t>,
@@ -346,8 +362,8 @@ pub(crate) fn ruby_constant<'t>(
     }
 }
 
-/// `attr_reader :name` and its like.
-pub(crate) fn ruby_attributes<'t>(
+/// `attr_reader :name` and its like, and `alias_method :new, :old`.
+pub(crate) fn ruby_call<'t>(
     node: Node<'t>,
     kind: Kind,
     place: Place,
@@ -355,13 +371,17 @@ pub(crate) fn ruby_attributes<'t>(
     found: &mut Vec<Found<'t>>,
 ) {
     let method = node.child_by_field_name("method").map(|method| text(method, source));
-    let is_attribute = matches!(method, Some("attr_reader" | "attr_writer" | "attr_accessor"));
-    if place != Place::Type || !is_attribute {
+    let (kind, most) = match method {
+        Some("attr_reader" | "attr_writer" | "attr_accessor") => (kind, usize::MAX),
+        Some("alias_method") => (Kind::Method, 1),
+        _ => return,
+    };
+    if place != Place::Type {
         return;
     }
     let Some(arguments) = node.child_by_field_name("arguments") else { return };
     let mut cursor = arguments.walk();
-    for name in arguments.named_children(&mut cursor) {
+    for name in arguments.named_children(&mut cursor).take(most) {
         if name.kind() == "simple_symbol" {
             push(found, name, kind);
         }
@@ -380,7 +400,8 @@ pub(crate) fn php_define<'t>(
     if called != Some("define") {
         return;
     }
-    let first = node.child_by_field_name("arguments").and_then(|arguments| arguments.named_child(0));
+    let first =
+        node.child_by_field_name("arguments").and_then(|arguments| arguments.named_child(0));
     let string = first.and_then(|first| first.named_child(0));
     let name = string.and_then(|string| string.named_child(0));
     if let Some(name) = name.filter(|name| name.kind() == "string_content") {

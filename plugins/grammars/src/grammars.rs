@@ -3,7 +3,11 @@
 use code_model::{Language, Parsed};
 use tree_sitter::Language as Tables;
 
+use crate::macros;
 use crate::rules::{self, Rule};
+
+/// Blanks what a grammar can't read, and keeps the length of a source.
+pub(crate) type Blank = fn(&[u8]) -> Vec<u8>;
 
 /// The grammar of a language. A component has only the code of those that it names.
 pub trait Grammar {
@@ -14,12 +18,16 @@ pub trait Grammar {
     #[doc(hidden)]
     const NAMES: &'static [&'static str];
 
+    /// What is blanked in a source before it is parsed.
+    #[doc(hidden)]
+    const BLANK: Option<Blank> = None;
+
     /// The tables of its parser.
     fn language() -> Tables;
 }
 
 macro_rules! grammars {
-    ($($name:ident, $tables:expr, $rules:ident, $names:ident;)*) => {
+    ($($name:ident, $tables:expr, $rules:ident, $names:ident $(, $blank:expr)?;)*) => {
         $(
             #[doc = concat!("See [`Language::", stringify!($name), "`].")]
             pub struct $name;
@@ -27,6 +35,7 @@ macro_rules! grammars {
             impl Grammar for $name {
                 const RULES: &'static [Rule] = rules::$rules;
                 const NAMES: &'static [&'static str] = rules::$names;
+                $(const BLANK: Option<Blank> = Some($blank);)?
 
                 fn language() -> Tables {
                     $tables.into()
@@ -54,8 +63,8 @@ grammars! {
     TypeScript, tree_sitter_typescript::LANGUAGE_TYPESCRIPT, JAVASCRIPT, JAVASCRIPT_NAMES;
     Tsx, tree_sitter_typescript::LANGUAGE_TSX, JAVASCRIPT, JAVASCRIPT_NAMES;
     Go, tree_sitter_go::LANGUAGE, GO, GO_NAMES;
-    C, tree_sitter_c::LANGUAGE, C_FAMILY, C_FAMILY_NAMES;
-    Cpp, tree_sitter_cpp::LANGUAGE, C_FAMILY, C_FAMILY_NAMES;
+    C, tree_sitter_c::LANGUAGE, C_FAMILY, C_FAMILY_NAMES, macros::blanked;
+    Cpp, tree_sitter_cpp::LANGUAGE, C_FAMILY, C_FAMILY_NAMES, macros::blanked;
     Java, tree_sitter_java::LANGUAGE, JAVA, JAVA_NAMES;
     CSharp, tree_sitter_c_sharp::LANGUAGE, CSHARP, CSHARP_NAMES;
     Ruby, tree_sitter_ruby::LANGUAGE, RUBY, RUBY_NAMES;

@@ -6,6 +6,7 @@
 mod c;
 mod find;
 mod grammars;
+mod macros;
 pub mod part;
 mod rules;
 mod walk;
@@ -38,8 +39,11 @@ pub fn parse<G: Grammar>(source: &[u8]) -> Result<Parsed, String> {
     }
     let language = G::language();
     let mut parser = Parser::new();
-    parser.set_language(&language).map_err(|error| format!("the grammar can't be used: {error}"))?;
-    Ok(match tree(&mut parser, source) {
+    parser
+        .set_language(&language)
+        .map_err(|error| format!("the grammar can't be used: {error}"))?;
+    let blanked = G::BLANK.map(|blank| blank(source));
+    Ok(match tree(&mut parser, blanked.as_deref().unwrap_or(source)) {
         Some(tree) => walk::walk(&language, G::RULES, G::NAMES, &tree, source),
         None => Parsed { limited: true, has_errors: true, ..Parsed::default() },
     })
@@ -54,5 +58,9 @@ fn tree(parser: &mut Parser, source: &[u8]) -> Option<Tree> {
         if checks > most { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     };
     let options = ParseOptions::new().progress_callback(&mut check);
-    parser.parse_with_options(&mut |at, _| source.get(at..).unwrap_or_default(), None, Some(options))
+    parser.parse_with_options(
+        &mut |at, _| source.get(at..).unwrap_or_default(),
+        None,
+        Some(options),
+    )
 }

@@ -122,9 +122,9 @@ pub(crate) const JAVASCRIPT: &[Rule] = &[
     rule("enum_body", Kind::Variant, find::typescript_enum, Nothing),
     named("enum_assignment", Kind::Variant, Nothing),
     named("function_signature", Kind::Function, Nothing),
-    rule("method_signature", Kind::Method, find::typescript_member, Nothing),
+    rule("method_signature", Kind::Method, find::member, Nothing),
     named("abstract_method_signature", Kind::Method, Nothing),
-    rule("property_signature", Kind::Field, find::typescript_member, Nothing),
+    rule("property_signature", Kind::Field, find::member, Nothing),
     rule("public_field_definition", Kind::Field, find::javascript_field, Nothing),
     named("internal_module", Kind::Module, Module),
     named("module", Kind::Module, Module),
@@ -146,8 +146,8 @@ pub(crate) const GO: &[Rule] = &[
     named("type_alias", Kind::Type, Nothing),
     named("const_spec", Kind::Constant, Nothing),
     named("var_spec", Kind::Variable, Nothing),
-    named("field_declaration", Kind::Field, Nothing),
-    named("method_elem", Kind::Method, Nothing),
+    rule("field_declaration", Kind::Field, find::member, Nothing),
+    rule("method_elem", Kind::Method, find::member, Nothing),
 ];
 
 pub(crate) const GO_NAMES: &[&str] =
@@ -206,6 +206,7 @@ pub(crate) const CSHARP: &[Rule] = &[
     named("method_declaration", Kind::Method, Body),
     named("constructor_declaration", Kind::Method, Body),
     named("destructor_declaration", Kind::Method, Body),
+    rule("operator_declaration", Kind::Method, find::csharp_operator, Body),
     named("local_function_statement", Kind::Function, Body),
     named("property_declaration", Kind::Field, Body),
     named("event_declaration", Kind::Field, Body),
@@ -223,7 +224,7 @@ pub(crate) const RUBY: &[Rule] = &[
     rule("module", Kind::Module, find::ruby_path, Type),
     rule("assignment", Kind::Constant, find::ruby_constant, Nothing),
     named("alias", Kind::Method, Nothing),
-    rule("call", Kind::Field, find::ruby_attributes, Nothing),
+    rule("call", Kind::Field, find::ruby_call, Nothing),
 ];
 
 pub(crate) const RUBY_NAMES: &[&str] = &["identifier", "constant"];

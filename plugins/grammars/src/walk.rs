@@ -2,9 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use code_model::{
-    Definition, Kind, MAX_DEFINITIONS, MAX_NAME, MAX_REFERENCES, Parsed, Reference,
-};
+use code_model::{Definition, Kind, MAX_DEFINITIONS, MAX_NAME, MAX_REFERENCES, Parsed, Reference};
 use tree_sitter::{Language, Node, Tree};
 
 use crate::rules::{Found, Opens, Place, Rule};
@@ -46,7 +44,8 @@ pub(crate) fn walk(
 ) -> Parsed {
     // By the numbers of the nodes' kinds. One kind may have several numbers.
     let count = language.node_kind_count();
-    let kinds = (0..count).map(|id| u16::try_from(id).ok().and_then(|id| language.node_kind_for_id(id)));
+    let kinds =
+        (0..count).map(|id| u16::try_from(id).ok().and_then(|id| language.node_kind_for_id(id)));
     let is_named = |id: usize| u16::try_from(id).is_ok_and(|id| language.node_kind_is_named(id));
     let actions: Vec<(Option<&Rule>, bool)> = kinds
         .enumerate()
