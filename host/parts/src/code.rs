@@ -7,6 +7,7 @@ use std::sync::{Mutex, PoisonError};
 
 use berth_compiler::Compiler;
 use berth_component::{Part, file};
+use wasmtime::StoreContextMut;
 use wasmtime::component::{ComponentExportIndex, InstancePre};
 
 use crate::engine::{PartEngine, PartState};
@@ -15,6 +16,9 @@ use crate::run::{PartError, PartErrorKind};
 /// The interface that a part exports, and its function.
 const INTERFACE: &str = "berth:tool/part@0.2.0";
 const FUNCTION: &str = "run";
+
+/// What hash tables of every part are seeded with.
+const SEED: u64 = 43;
 
 /// The parts that a plugin brings along.
 pub struct Parts {
@@ -69,6 +73,14 @@ impl Parts {
         let component = compiler.component(&engine.wasm, read, &part.sha256, None)?;
         let mut linker = engine.linker.clone();
         let failed = |error: wasmtime::Error| format!("linking it failed: {error:#}");
+        // The functions that trap would hide those of another version of the interface.
+        for (import, _) in component.component_type().imports(&engine.wasm) {
+            if import.starts_with("wasi:random/insecure-seed@0.2.") {
+                let seed = |_: StoreContextMut<'_, PartState>, ()| Ok(((SEED, SEED),));
+                let mut interface = linker.instance(import).map_err(failed)?;
+                interface.func_wrap("insecure-seed", seed).map_err(failed)?;
+            }
+        }
         linker.define_unknown_imports_as_traps(&component).map_err(failed)?;
         let run = component
             .get_export_index(None, INTERFACE)
