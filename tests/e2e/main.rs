@@ -67,6 +67,7 @@ mod requests;
 mod retry;
 mod review;
 mod samples;
+mod search_code;
 mod secrets;
 mod server_import;
 mod server_offers;

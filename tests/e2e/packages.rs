@@ -27,6 +27,7 @@ static MADE: LazyLock<(TempDir, Vec<PathBuf>)> = LazyLock::new(|| {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         architecture: Architecture::from_name(std::env::consts::ARCH).expect("it has packages"),
         program,
+        parts: vec![("go".to_owned(), b"\0asm".to_vec())],
         readme: b"# Berth\n".to_vec(),
         licences: vec![("LICENSE-MIT".to_owned(), b"licence".to_vec())],
         sbom: b"{}\n".to_vec(),

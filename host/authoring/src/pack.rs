@@ -34,7 +34,7 @@ enum Unasked {
     Usual,
 }
 
-const CAPABILITIES: [Capability; 7] = [
+const CAPABILITIES: [Capability; 8] = [
     Capability {
         name: "files",
         // A plugin may need paths for its programs and searches alone.
@@ -55,6 +55,7 @@ const CAPABILITIES: [Capability; 7] = [
     },
     Capability { name: "store", interfaces: &["berth:host/store"], unasked: Unasked::Refused },
     Capability { name: "index", interfaces: &["berth:host/index"], unasked: Unasked::Refused },
+    Capability { name: "parts", interfaces: &["berth:host/parts"], unasked: Unasked::Refused },
     // About the instance itself, so it imports nothing.
     Capability { name: "session", interfaces: &[], unasked: Unasked::Allowed },
 ];

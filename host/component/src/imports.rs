@@ -16,6 +16,8 @@ pub struct Granted<'a> {
     pub store: bool,
     /// Whether it may keep documents to search in.
     pub index: bool,
+    /// Whether it may run its parts.
+    pub parts: bool,
     /// Whether the plugin is only inspected. Then what it asks for may be imported.
     pub inspect_only: bool,
     /// The table of the configuration that grants, for remedies.
@@ -63,8 +65,8 @@ const BASE: [&str; 35] = [
 ];
 
 /// Interfaces that the frozen version of the contract doesn't have.
-const NEW: [&str; 4] =
-    ["berth:host/config", "berth:host/index", "berth:host/store", "berth:host/types"];
+const NEW: [&str; 5] =
+    ["berth:host/config", "berth:host/index", "berth:host/parts", "berth:host/store", "berth:host/types"];
 
 /// A capability that an operator grants.
 struct Capability {
@@ -78,7 +80,7 @@ struct Capability {
     is_granted: fn(&Granted<'_>) -> bool,
 }
 
-const CAPABILITIES: [Capability; 4] = [
+const CAPABILITIES: [Capability; 5] = [
     Capability {
         name: "process",
         interfaces: &["berth:host/process"],
@@ -107,6 +109,13 @@ const CAPABILITIES: [Capability; 4] = [
         grants: "what it may keep to search in between its calls, in MiB",
         line: "index_mib = 16",
         is_granted: |granted| granted.index,
+    },
+    Capability {
+        name: "parts",
+        interfaces: &["berth:host/parts"],
+        grants: "the processor time of its parts, in seconds for each call",
+        line: "parts_cpu_secs = 60",
+        is_granted: |granted| granted.parts,
     },
 ];
 
@@ -175,6 +184,7 @@ mod tests {
             http: false,
             store: false,
             index: false,
+            parts: false,
             inspect_only: false,
             table: &table,
         };
@@ -222,6 +232,9 @@ mod tests {
             let index = r#"{"name": "index", "reason": "r"}"#;
             let text = refusal_of("berth:host/index@0.2.0", index).expect("is refused");
             assert!(text.contains("[plugins.tester]\nindex_mib = "), "{text}");
+            let asks = r#"{"name": "parts", "reason": "r"}"#;
+            let text = refusal_of("berth:host/parts@0.2.0", asks).expect("is refused");
+            assert!(text.contains("[plugins.tester]\nparts_cpu_secs = "), "{text}");
             let text = refusal_of("berth:host/store@0.1.0", asks).expect("0.1 has no store");
             assert!(text.contains("doesn't have that interface"), "{text}");
         }

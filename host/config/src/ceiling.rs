@@ -17,7 +17,7 @@ use super::{
 const EVERY_PLUGIN: [&str; 2] = ["plugins", "*"];
 
 /// The keys of that table: what a plugin has only if its own table grants it.
-const GRANTS: [&str; 12] = [
+const GRANTS: [&str; 13] = [
     "allowed_paths",
     "programs",
     "shell",
@@ -29,6 +29,7 @@ const GRANTS: [&str; 12] = [
     "credentials_to",
     "store_mib",
     "index_mib",
+    "parts_cpu_secs",
     "instance",
 ];
 

@@ -29,6 +29,7 @@ impl Loaded {
             ("shell", tools.shell.enabled),
             ("web", tools.web.enabled),
             ("memory", tools.memory.enabled),
+            ("code", self.config.index.enabled),
         ] {
             if enabled {
                 continue;
@@ -39,7 +40,10 @@ impl Loaded {
                 .iter()
                 .filter(|(_, plugin)| plugin.replaces == builtin)
                 .map(|(name, _)| name.as_str());
-            let mut off = off(&format!("tools.{builtin}.enabled"));
+            let mut off = match builtin {
+                "code" => off("index.enabled"),
+                builtin => off(&format!("tools.{builtin}.enabled")),
+            };
             if self.ceilings.iter().any(|ceiling| ceiling.leaves_no_directory(builtin)) {
                 off.rule = Cow::Borrowed("allowed_paths: no directory is left");
             }

@@ -181,6 +181,7 @@ impl World {
             "http" => format!("hosts=[\"{NO_HOST}\"]"),
             "store" => "store_mib=16".to_owned(),
             "index" => "index_mib=16".to_owned(),
+            "parts" => "parts_cpu_secs=10".to_owned(),
             "session" => "instance=session".to_owned(),
             _ => return None,
         })

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use berth_component::PluginConfig;
 use berth_contract::{Denial, PathRules};
@@ -32,6 +33,8 @@ pub struct PluginPolicy {
     pub store: Option<Arc<Store>>,
     /// The documents that it searches in. `None` if it may keep none.
     pub index: Option<PluginIndex>,
+    /// Processor time that its parts may use in one call. `None` if it may run none.
+    pub parts: Option<Duration>,
     /// Whether an instance lasts for its session, and not only for one call.
     pub session: bool,
     /// The plugin's settings.

@@ -25,6 +25,7 @@ use crate::guest::contract::ToolExports;
 use crate::guest::convert;
 use crate::guest::index_functions::IndexAccess;
 use crate::guest::state::{CallState, Emitted, Processes, Setup};
+use crate::guest::parts_functions::PartsAccess;
 use crate::guest::store_functions::StoreAccess;
 use crate::limits::Limits;
 use crate::outcome;
@@ -268,6 +269,12 @@ async fn execute(job: Job) -> Outcome {
                     && (tool.definition.annotations.read_only || call.read_only),
                 report: Arc::clone(&call.report),
             });
+            let parts = plugin.policy.parts.map(|left| PartsAccess {
+                runtime: Arc::clone(&plugin.runtime),
+                parts: Arc::clone(&plugin.parts),
+                left,
+                output: limits.host_allocation,
+            });
             let setup = Setup {
                 id: call.id,
                 caller: call.caller_info,
@@ -279,6 +286,7 @@ async fn execute(job: Job) -> Outcome {
                 requests,
                 store: access,
                 index,
+                parts,
                 limits,
             };
             store.data_mut().begin(setup);

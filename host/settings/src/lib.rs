@@ -8,6 +8,7 @@ mod amount;
 mod approvals;
 mod audit;
 mod bounded;
+mod code_index;
 mod dependencies;
 mod file;
 mod filters;
@@ -53,6 +54,7 @@ pub use amount::Amount;
 pub use approvals::{Approvals, McpApprovals};
 pub use audit::{Audit, OnFailure};
 pub use bounded::Bounded;
+pub use code_index::CodeIndex;
 pub use dependencies::{Dependencies, DependencyRule, Ratio};
 pub use file::FileTools;
 pub use filters::{BUILT_IN_FILTERS, FilterSecurity, Filters, WrittenExpression};
@@ -115,6 +117,8 @@ section! {
         pub plugins: BTreeMap<String, Plugin>, Narrowing::Named(Plugin::RULES);
         /// Servers of the Model Context Protocol whose tools Berth offers.
         pub mcp: Mcp, Narrowing::Table(Mcp::RULES);
+        /// What is kept of the code that `search_code` searches.
+        pub index: CodeIndex, Narrowing::Table(CodeIndex::RULES);
         /// Skills: folders with instructions for tasks, for models.
         pub skills: Skills, Narrowing::Table(Skills::RULES);
         /// Berth's own agent.

@@ -51,6 +51,7 @@
 //! * [`config`] has the plugin's own settings.
 //! * [`store`] keeps keys and values between calls.
 //! * [`index`] keeps documents between calls, and searches in them.
+//! * [`parts`] computes in pure components that the plugin brings along.
 //! * [`log`] writes to the operator's log.
 //! * [`Call`] knows the time left and shows progress.
 
@@ -71,6 +72,7 @@ pub mod index;
 pub mod log;
 mod manifest;
 mod output;
+pub mod parts;
 mod plugin;
 pub mod process;
 pub mod schema;

@@ -5,6 +5,7 @@ mod answers;
 mod frozen;
 mod index;
 mod meta;
+mod parts;
 mod session;
 mod settings;
 mod store;

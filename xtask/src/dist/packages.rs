@@ -9,7 +9,7 @@ use crate::cargo::{self, WASM};
 use crate::tidy::manifest::Manifest;
 
 /// The plugins in the binary: those in `host/builtins/build.rs`.
-const BUILT_IN: [&str; 6] = ["file", "filters", "hostile", "memory", "shell", "web"];
+const BUILT_IN: [&str; 7] = ["code", "file", "filters", "hostile", "memory", "shell", "web"];
 
 /// A package whose code is in the binary: in the host or in a built-in plugin.
 #[derive(Debug, Eq, Ord, PartialEq, PartialOrd)]
@@ -25,11 +25,12 @@ pub(crate) struct Package {
     pub(crate) folder: PathBuf,
 }
 
-/// Every package in the binary for `target`, once for each name and version.
+/// Every package in the binary for `target` and in the parts beside it, once for each name and version.
 pub(crate) fn in_binary(target: &str) -> Result<Vec<Package>, String> {
     let mut found = BTreeSet::new();
     found.extend(workspace_packages(cargo::root(), target, &["berth-cli"])?);
     found.extend(workspace_packages(&cargo::plugins(), WASM, &BUILT_IN)?);
+    found.extend(workspace_packages(&cargo::plugins().join("grammars"), WASM, &["grammars"])?);
     Ok(found.into_iter().collect())
 }
 

@@ -37,6 +37,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ),
     ("berth-component", &["berth-contract", "berth-policy"]),
     ("berth-wasi", &["berth-contract", "berth-system", "berth-timing"]),
+    ("berth-parts", &["berth-compiler", "berth-component", "berth-contract"]),
     ("berth-registry", &["berth-component", "berth-contract", "berth-requests"]),
     ("berth-typed", &["berth-component", "berth-contract"]),
     ("berth-signing", &["berth-component", "berth-contract", "berth-private"]),
@@ -61,6 +62,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "berth-timing",
             "berth-search",
             "berth-wasi",
+            "berth-parts",
         ],
     ),
     (

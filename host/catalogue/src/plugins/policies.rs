@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use berth_config::{
     self as config, FilePolicy, Folders, InstanceLifetime, Loaded, NetworkGrant, Problem,
@@ -11,10 +12,13 @@ use berth_contract::HostError;
 use berth_egress::{Egress, Network, Settings};
 use berth_index::{DocumentIndex, IndexQuota};
 use berth_policy::files::{Grant, OwnFolder};
-use berth_runtime::{Builtin, Limits, PluginIndex, PluginPolicy, ProcessPolicy, RuntimeConfig};
+use berth_runtime::{
+    Builtin, Limits, PluginConfig, PluginIndex, PluginPolicy, ProcessPolicy, RuntimeConfig,
+};
 use berth_store::{Quota, Store};
 use berth_system::files::Grants;
 use berth_system::process::{Places, RememberedPlaces};
+use serde_json::json;
 
 use super::advice::SandboxAdvisor;
 use super::advisor::{CommandGate, PluginAdvisor};
@@ -42,6 +46,9 @@ pub fn memory(config: &Loaded, folders: &Folders) -> DocumentIndex {
     };
     DocumentIndex::named(folders.data.join(INDEXES), MEMORY, quota, false)
 }
+
+/// The built-in plugin that searches in code.
+const CODE: &str = "code";
 
 /// Makes the policy of each plugin when it is loaded.
 pub struct Policies {
@@ -164,7 +171,30 @@ impl Policies {
         }
         let mut files = self.config.built_in_files(&self.folders, &self.directory)?;
         self.add_readable(&mut files);
-        self.policy("tools.file", files, self.config.config.tools.limits)
+        let policy = self.policy("tools.file", files, self.config.config.tools.limits)?;
+        Ok(if name == CODE { self.with_code_index(policy) } else { policy })
+    }
+
+    /// Adds the index of code, and the time that it takes to bring it up to date.
+    fn with_code_index(&self, mut policy: PluginPolicy) -> PluginPolicy {
+        let settings = &self.config.config.index;
+        let bytes = settings.max_mib.get().saturating_mul(MIB);
+        // The documents of code have about a KiB each.
+        let quota = IndexQuota { bytes, documents: bytes / 512 };
+        let documents =
+            Arc::new(DocumentIndex::named(self.folders.data.join(INDEXES), CODE, quota, true));
+        policy.index = Some(PluginIndex { documents, is_derived: true });
+        let time = Duration::from_secs(settings.update_secs.get());
+        policy.limits.cpu += time;
+        // The parsers run on all processors.
+        let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        policy.parts = Some(time.saturating_mul(u32::try_from(processors).unwrap_or(1)));
+        let config = json!({
+            "max_files": settings.max_files.get(),
+            "update_secs": settings.update_secs.get(),
+        });
+        let config = config.as_object().cloned().unwrap_or_default();
+        PluginPolicy { config: PluginConfig::new(config).into(), ..policy }
     }
 
     /// Adds the readable folders to grants. Tools that are disabled are granted nothing, and
@@ -199,13 +229,12 @@ impl Policies {
         let egress = egress.map(|settings| self.egress(settings));
         let command = self.config.command_of_plugin(name)?.map(Arc::new);
         let (store, index) = (self.store(name), self.index(name));
-        let session = self
-            .config
-            .config
-            .plugins
-            .get(name)
+        let plugin = self.config.config.plugins.get(name);
+        let parts = plugin.map(|plugin| plugin.parts_cpu_secs.get()).filter(|secs| *secs > 0);
+        let parts = parts.map(Duration::from_secs);
+        let session = plugin
             .is_some_and(|plugin| plugin.instance == InstanceLifetime::Session);
-        let policy = PluginPolicy { process, egress, command, store, index, session, ..policy };
+        let policy = PluginPolicy { process, egress, command, store, index, parts, session, ..policy };
         Ok(PluginPolicy { replaces_built_in: self.replaced_by(name).is_some(), ..policy })
     }
 
@@ -309,7 +338,7 @@ impl Policies {
         Limits {
             call: tools.call_time(),
             max_call: tools.max_call_time(),
-            cpu: std::time::Duration::from_secs(limits.cpu_secs.get()),
+            cpu: Duration::from_secs(limits.cpu_secs.get()),
             memory: mebibytes(limits.memory_mib.get()),
             result: mebibytes(limits.result_mib.get()),
             // The host has to be able to copy a whole answer and the data around it.
@@ -404,7 +433,7 @@ pub fn runtime_config(
     RuntimeConfig {
         concurrency: usize::try_from(config.config.tools.max_concurrent.get()).unwrap_or(0),
         memory: most_memory(config),
-        keep_ready: std::time::Duration::from_secs(config.config.tools.keep_ready.get()),
+        keep_ready: Duration::from_secs(config.config.tools.keep_ready.get()),
         cache: folders.map(compiled_folder),
         helper,
     }

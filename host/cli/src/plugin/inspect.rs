@@ -170,6 +170,9 @@ pub(super) fn grant_for(
         "index" => plugin.filter(|plugin| plugin.index_mib.get() > 0).map(|plugin| {
             format!("{} MiB, {} documents", plugin.index_mib.get(), plugin.index_documents.get())
         }),
+        "parts" => plugin
+            .filter(|plugin| plugin.parts_cpu_secs.get() > 0)
+            .map(|plugin| format!("{} s of processor time a call", plugin.parts_cpu_secs.get())),
         "session" => plugin
             .filter(|plugin| plugin.instance == InstanceLifetime::Session)
             .map(|_| "an instance for each session".to_owned()),

@@ -60,6 +60,8 @@ memory_mib = 128
 result_mib = 8
 written_mib = 64
 handles = 64
+[index]
+enabled = false
 [tools.file]
 enabled = false
 allowed_paths = [".", { path = "~/notes", access = "read" }]
@@ -488,7 +490,12 @@ pub(super) fn attempt(key: &str) -> Option<&'static str> {
         "plugins.*.store_mib" => "plugins.known.store_mib = 4096",
         "plugins.*.index_mib" => "plugins.known.index_mib = 4096",
         "plugins.*.index_documents" => "plugins.known.index_documents = 1000000",
+        "plugins.*.parts_cpu_secs" => "plugins.known.parts_cpu_secs = 3600",
         "plugins.*.instance" => "plugins.known.instance = \"session\"",
+        "index.enabled" => "index.enabled = true",
+        "index.max_mib" => "index.max_mib = 65536",
+        "index.max_files" => "index.max_files = 1000000",
+        "index.update_secs" => "index.update_secs = 3600",
         "plugins.*.store_keys" => "plugins.known.store_keys = 1000000",
         "plugins.*.credentials_to" => "plugins.known.credentials_to = [\"evil.example\"]",
         "plugins.*.secrets.*.env" => "plugins.known.secrets.known.env = \"AWS_SECRET_ACCESS_KEY\"",

@@ -19,6 +19,7 @@ wasmtime::component::bindgen!({
             import berth:host/call@0.2.0;
             import berth:host/config@0.2.0;
             import berth:host/log@0.2.0;
+            import berth:host/parts@0.2.0;
             import berth:host/process@0.2.0;
             import berth:host/search@0.2.0;
             import berth:host/secrets@0.2.0;
@@ -33,6 +34,7 @@ wasmtime::component::bindgen!({
         "berth:host/search": async | trappable,
         "berth:host/store": async | trappable,
         "berth:host/index": async | trappable,
+        "berth:host/parts": async | trappable,
         default: trappable,
     },
     exports: { default: async },

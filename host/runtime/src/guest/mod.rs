@@ -9,6 +9,7 @@ pub(crate) mod http;
 pub(crate) mod index_functions;
 pub(crate) mod linking;
 mod output;
+pub(crate) mod parts_functions;
 mod process_functions;
 mod search_functions;
 pub(crate) mod state;

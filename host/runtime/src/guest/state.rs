@@ -26,6 +26,7 @@ use wasmtime_wasi::{
 use crate::guest::http::Http;
 use crate::guest::index_functions::IndexAccess;
 use crate::guest::output::Capture;
+use crate::guest::parts_functions::PartsAccess;
 use crate::guest::store_functions::StoreAccess;
 use crate::limits::{Limits, MemoryLimiter};
 use crate::policy::{PluginPolicy, ProcessPolicy};
@@ -78,6 +79,8 @@ pub(crate) struct RunningCall {
     pub(crate) store: Option<StoreAccess>,
     /// The plugin's index. `None` if it has none, or the call is over.
     pub(crate) index: Option<IndexAccess>,
+    /// The plugin's parts. `None` if it may run none, or the call is over.
+    pub(crate) parts: Option<PartsAccess>,
 }
 
 /// The processes that a call may start.
@@ -127,6 +130,7 @@ pub(crate) struct Setup<'a> {
     pub(crate) requests: Option<Requests>,
     pub(crate) store: Option<StoreAccess>,
     pub(crate) index: Option<IndexAccess>,
+    pub(crate) parts: Option<PartsAccess>,
     pub(crate) limits: &'a Limits,
 }
 
@@ -178,6 +182,7 @@ impl CallState {
                 processes: None,
                 store: None,
                 index: None,
+                parts: None,
             },
         }
     }
@@ -215,6 +220,7 @@ impl CallState {
         call.processes = setup.processes;
         call.store = setup.store;
         call.index = setup.index;
+        call.parts = setup.parts;
     }
 
     /// Gives the call's command its arguments and its standard input, and keeps at most `limit`
@@ -277,6 +283,7 @@ impl CallState {
         self.call.caller = None;
         self.call.store = None;
         self.call.index = None;
+        self.call.parts = None;
     }
 
     /// A stream that prints.

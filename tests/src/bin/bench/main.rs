@@ -7,6 +7,7 @@
 
 mod agent;
 mod calls;
+mod code;
 mod compare;
 mod counted;
 mod develop;
@@ -85,6 +86,7 @@ const GROUPS: [Group; 23] = [
     Group { names: &["mcp"], measure: mcp::measure },
     Group { names: &["servers"], measure: mcp::behind::measure },
     Group { names: &["agent"], measure: agent::measure },
+    Group { names: &["code"], measure: code::measure },
 ];
 
 fn main() -> ExitCode {

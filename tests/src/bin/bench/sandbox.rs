@@ -214,15 +214,10 @@ impl Sandbox {
 fn builder(repository: &Path) -> Result<HostBuilder, String> {
     let builtin = |name: &'static str| -> Result<Builtin, String> {
         let wasm = read(&repository.join(format!("target/plugins/{name}.wasm")))?;
-        Ok(Builtin { name, wasm: wasm.leak(), digest: None, compiled: None })
+        Ok(Builtin { name, wasm: wasm.leak(), digest: None, parts: &[], compiled: None })
     };
-    let builtins = [
-        builtin("file")?,
-        builtin("shell")?,
-        builtin("web")?,
-        builtin("filters")?,
-        builtin("memory")?,
-    ];
+    let builtins = ["file", "shell", "web", "filters", "memory", "code"];
+    let builtins = builtins.into_iter().map(builtin).collect::<Result<Vec<_>, String>>()?;
     let folders = Folders::inside(&repository.join("target/bench/home"));
     // Hundreds of thousands of calls are recorded; the records aren't read.
     let loaded = loaded(&folders, &["tools.result_cache.enabled=false", "audit.keep=1"])?;

@@ -1,0 +1,27 @@
+//! `[index]`: what `search_code` keeps of the code that it searches.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::Bounded;
+use crate::narrowing::{Narrowing, section};
+
+section! {
+    /// The index of `search_code`: what the code of your projects defines, and its words. It is
+    /// derived from files that tools may read, and lies in Berth's data folder.
+    #[derive(Copy, Eq)]
+    pub struct CodeIndex {
+        /// Whether there is `search_code`, and with it the index. `false` takes the tool out of the
+        /// catalogue.
+        pub enabled: bool = true, Narrowing::OnlyFalse;
+        /// MiB that the index may keep of all projects together. The project that wasn't searched
+        /// for longest is removed first. On disk it takes up to three times as much.
+        pub max_mib: Bounded<1, 65_536> = Bounded::clamped(512), Narrowing::Ignored;
+        /// Files that are indexed of one project.
+        pub max_files: Bounded<1, 1_000_000> = Bounded::clamped(50_000), Narrowing::Smaller;
+        /// Seconds that one call may spend on bringing the index up to date, in time and in
+        /// processor time beyond `cpu_secs` of `[tools.limits]`. What is left is done by the next
+        /// call.
+        pub update_secs: Bounded<1, 3600> = Bounded::clamped(20), Narrowing::Smaller;
+    }
+}

@@ -1,0 +1,319 @@
+//! The bytes in which a part answers.
+//!
+//! One byte for the version, one for flags, then the strings, each once, then the definitions and
+//! the references, which name strings by their place. Numbers are LEB128; lines are the distance to
+//! the line before, folded so that small distances back stay small.
+
+use std::collections::HashMap;
+use std::fmt;
+
+use crate::{Definition, Kind, MAX_DEFINITIONS, MAX_NAME, MAX_REFERENCES, Parsed, Reference};
+
+/// The version of this form.
+const VERSION: u8 = 1;
+
+const HAS_ERRORS: u8 = 1;
+const LIMITED: u8 = 2;
+
+/// Why bytes are no answer of a parser.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Malformed(&'static str);
+
+impl fmt::Display for Malformed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the parser's answer isn't valid: {}", self.0)
+    }
+}
+
+impl std::error::Error for Malformed {}
+
+impl Parsed {
+    /// As bytes. What is beyond a limit is left out, and said to be.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut strings = Strings::default();
+        let mut limited = self.limited;
+        let mut items = Vec::new();
+        let fits = |text: &str| text.len() <= MAX_NAME;
+
+        let definitions: Vec<&Definition> = self
+            .definitions
+            .iter()
+            .filter(|one| fits(&one.name) && fits(&one.container))
+            .take(MAX_DEFINITIONS)
+            .collect();
+        limited |= definitions.len() < self.definitions.len();
+        number(&mut items, definitions.len() as u64);
+        let mut last = 0;
+        for one in definitions {
+            number(&mut items, strings.place(&one.name));
+            items.push(one.kind as u8);
+            number(&mut items, strings.place(&one.container));
+            distance(&mut items, &mut last, one.start);
+            let mut near = one.start;
+            distance(&mut items, &mut near, one.end);
+            near = one.start;
+            distance(&mut items, &mut near, one.line);
+            number(&mut items, one.column.into());
+        }
+
+        let references: Vec<&Reference> =
+            self.references.iter().filter(|one| fits(&one.name)).take(MAX_REFERENCES).collect();
+        limited |= references.len() < self.references.len();
+        number(&mut items, references.len() as u64);
+        let mut last = 0;
+        for one in references {
+            number(&mut items, strings.place(&one.name));
+            distance(&mut items, &mut last, one.line);
+            number(&mut items, one.column.into());
+        }
+
+        let flags =
+            if self.has_errors { HAS_ERRORS } else { 0 } | if limited { LIMITED } else { 0 };
+        let mut bytes = vec![VERSION, flags];
+        number(&mut bytes, strings.list.len() as u64);
+        for string in strings.list {
+            number(&mut bytes, string.len() as u64);
+            bytes.extend_from_slice(string.as_bytes());
+        }
+        bytes.extend_from_slice(&items);
+        bytes
+    }
+
+    /// Reads the bytes of [`encode`](Self::encode), which anyone may have written: it allocates
+    /// about as much as they say, but never more than the limits of this crate.
+    ///
+    /// # Errors
+    ///
+    /// They have another form, or exceed a limit.
+    pub fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
+        let mut bytes = Reader(bytes);
+        if bytes.byte()? != VERSION {
+            return Err(Malformed("it has another version"));
+        }
+        let flags = bytes.byte()?;
+        // Every definition brings two strings at most, and every reference one.
+        let count = bytes.count(2 * MAX_DEFINITIONS + MAX_REFERENCES, 1)?;
+        let mut strings = Vec::with_capacity(count);
+        for _ in 0..count {
+            strings.push(bytes.string()?);
+        }
+        let string = |place: u64| {
+            usize::try_from(place)
+                .ok()
+                .and_then(|place| strings.get(place).copied())
+                .ok_or(Malformed("it names a string that it doesn't have"))
+        };
+
+        let count = bytes.count(MAX_DEFINITIONS, 7)?;
+        let mut definitions = Vec::with_capacity(count);
+        let mut last = 0;
+        for _ in 0..count {
+            let name = string(bytes.number()?)?.to_owned();
+            let kind = Kind::ALL.get(usize::from(bytes.byte()?));
+            let kind = *kind.ok_or(Malformed("it has a kind that isn't known"))?;
+            let container = string(bytes.number()?)?.to_owned();
+            let start = bytes.distance(&mut last)?;
+            let (mut end, mut line) = (start, start);
+            bytes.distance(&mut end)?;
+            bytes.distance(&mut line)?;
+            let column = bytes.small()?;
+            definitions.push(Definition { name, kind, container, start, end, line, column });
+        }
+
+        let count = bytes.count(MAX_REFERENCES, 3)?;
+        let mut references = Vec::with_capacity(count);
+        let mut last = 0;
+        for _ in 0..count {
+            let name = string(bytes.number()?)?.to_owned();
+            let line = bytes.distance(&mut last)?;
+            references.push(Reference { name, line, column: bytes.small()? });
+        }
+        if !bytes.0.is_empty() {
+            return Err(Malformed("something follows its end"));
+        }
+        let has = |flag| flags & flag != 0;
+        Ok(Self { definitions, references, has_errors: has(HAS_ERRORS), limited: has(LIMITED) })
+    }
+}
+
+/// Strings and their places.
+#[derive(Default)]
+struct Strings<'a> {
+    list: Vec<&'a str>,
+    places: HashMap<&'a str, u64>,
+}
+
+impl<'a> Strings<'a> {
+    fn place(&mut self, string: &'a str) -> u64 {
+        *self.places.entry(string).or_insert_with(|| {
+            self.list.push(string);
+            self.list.len() as u64 - 1
+        })
+    }
+}
+
+fn number(bytes: &mut Vec<u8>, mut number: u64) {
+    while number >= 0x80 {
+        bytes.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    bytes.push(number as u8);
+}
+
+/// Writes a line as the distance to the last one, which it then is.
+fn distance(bytes: &mut Vec<u8>, last: &mut u32, line: u32) {
+    let distance = i64::from(line) - i64::from(*last);
+    number(bytes, ((distance << 1) ^ (distance >> 63)).cast_unsigned());
+    *last = line;
+}
+
+struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    fn take(&mut self, length: usize) -> Result<&'a [u8], Malformed> {
+        let (taken, rest) =
+            self.0.split_at_checked(length).ok_or(Malformed("it ends too early"))?;
+        self.0 = rest;
+        Ok(taken)
+    }
+
+    fn byte(&mut self) -> Result<u8, Malformed> {
+        Ok(self.take(1)?[0])
+    }
+
+    fn number(&mut self) -> Result<u64, Malformed> {
+        let mut number = 0;
+        for shift in (0..=56).step_by(7) {
+            let byte = self.byte()?;
+            number |= u64::from(byte & 0x7f) << shift;
+            if byte & 0x80 == 0 {
+                return Ok(number);
+            }
+        }
+        Err(Malformed("a number is too long"))
+    }
+
+    fn small(&mut self) -> Result<u32, Malformed> {
+        u32::try_from(self.number()?).map_err(|_| Malformed("a number is too large"))
+    }
+
+    /// How many items follow, each of at least `size` bytes.
+    fn count(&mut self, most: usize, size: usize) -> Result<usize, Malformed> {
+        let count = usize::try_from(self.number()?).unwrap_or(usize::MAX);
+        if count > most || count > self.0.len() / size {
+            return Err(Malformed("it has too many items"));
+        }
+        Ok(count)
+    }
+
+    fn string(&mut self) -> Result<&'a str, Malformed> {
+        let length = usize::try_from(self.number()?).unwrap_or(usize::MAX);
+        if length > MAX_NAME {
+            return Err(Malformed("a name is too long"));
+        }
+        std::str::from_utf8(self.take(length)?).map_err(|_| Malformed("a name isn't UTF-8"))
+    }
+
+    fn distance(&mut self, last: &mut u32) -> Result<u32, Malformed> {
+        let folded = self.number()?;
+        let distance = (folded >> 1).cast_signed() ^ -(folded & 1).cast_signed();
+        let line = i64::from(*last).checked_add(distance).and_then(|line| u32::try_from(line).ok());
+        *last = line.ok_or(Malformed("a line is too large"))?;
+        Ok(*last)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn names() -> impl Strategy<Value = String> {
+        prop_oneof!["[a-c]{1,2}", ".{0,20}"]
+    }
+
+    fn parsed() -> impl Strategy<Value = Parsed> {
+        let lines = || prop_oneof![0_u32..200, any::<u32>()];
+        let kind = (0..Kind::ALL.len()).prop_map(|place| Kind::ALL[place]);
+        let definition = (names(), kind, names(), lines(), lines(), lines(), any::<u32>());
+        let definition =
+            definition.prop_map(|(name, kind, container, start, end, line, column)| Definition {
+                name,
+                kind,
+                container,
+                start,
+                end,
+                line,
+                column,
+            });
+        let reference = (names(), lines(), any::<u32>())
+            .prop_map(|(name, line, column)| Reference { name, line, column });
+        let (definitions, references) =
+            (prop::collection::vec(definition, 0..20), prop::collection::vec(reference, 0..20));
+        (definitions, references, any::<bool>(), any::<bool>()).prop_map(
+            |(definitions, references, has_errors, limited)| Parsed {
+                definitions,
+                references,
+                has_errors,
+                limited,
+            },
+        )
+    }
+
+    proptest! {
+        #[test]
+        fn decoding_gives_what_was_encoded(parsed in parsed()) {
+            prop_assert_eq!(Parsed::decode(&parsed.encode()), Ok(parsed));
+        }
+
+        #[test]
+        fn hostile_bytes_are_refused_or_valid(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            let _ = Parsed::decode(&bytes);
+            let _ = Parsed::decode(&[&[VERSION, 0], &bytes[..]].concat());
+        }
+
+        #[test]
+        fn damaged_answers_are_refused_or_valid(
+            parsed in parsed(),
+            place in any::<prop::sample::Index>(),
+            byte in any::<u8>(),
+            cut in any::<bool>(),
+        ) {
+            let mut bytes = parsed.encode();
+            let place = place.index(bytes.len());
+            if cut {
+                bytes.truncate(place);
+                prop_assert!(Parsed::decode(&bytes).is_err());
+            } else {
+                bytes[place] = byte;
+                let _ = Parsed::decode(&bytes);
+            }
+        }
+    }
+
+    #[test]
+    fn what_exceeds_a_limit_is_left_out_and_said() {
+        let long = "x".repeat(MAX_NAME + 1);
+        let reference = |name: &str| Reference { name: name.to_owned(), line: 1, column: 0 };
+        let parsed =
+            Parsed { references: vec![reference(&long), reference("y")], ..Parsed::default() };
+        let read = Parsed::decode(&parsed.encode()).expect("it is valid");
+        assert_eq!(read.references, [reference("y")]);
+        assert!(read.limited);
+
+        let many = vec![reference("y"); MAX_REFERENCES + 1];
+        let read = Parsed { references: many, ..Parsed::default() }.encode();
+        let read = Parsed::decode(&read).expect("it is valid");
+        assert!(read.references.len() == MAX_REFERENCES && read.limited);
+    }
+
+    #[test]
+    fn count_without_items_is_refused_before_it_is_allocated() {
+        let mut bytes = vec![VERSION, 0, 0];
+        number(&mut bytes, MAX_DEFINITIONS as u64);
+        assert!(Parsed::decode(&bytes).is_err());
+        bytes[2] = 0xff;
+        assert!(Parsed::decode(&bytes).is_err());
+    }
+}

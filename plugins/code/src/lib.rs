@@ -1,0 +1,30 @@
+//! The built-in tool that searches in code.
+
+mod chunks;
+mod files;
+mod hash;
+mod hit;
+mod near;
+mod outline;
+mod parse;
+mod paths;
+mod project;
+mod search_code;
+mod sources;
+mod table;
+#[cfg(test)]
+mod tests;
+mod update;
+mod words;
+
+berth_sdk::plugin! {
+    name: "code",
+    description: "Searches in code: definitions, uses, words and outlines",
+    capabilities: [
+        files(read) = "to read the code that calls search",
+        search = "to find files, and text in them",
+        index = "to keep what the code defines, so that only changed files are read again",
+        parts = "to parse code",
+    ],
+    tools: [search_code::SearchCode],
+}

@@ -1,0 +1,95 @@
+//! Names like one that is defined nowhere.
+
+use std::time::Instant;
+
+use berth_sdk::index::{self, IndexError};
+
+use crate::chunks;
+use crate::update::Project;
+use crate::words;
+
+/// Names that are suggested.
+const MOST: usize = 3;
+
+/// Documents that are looked at.
+const MAX_DOCUMENTS: usize = 50_000;
+
+/// The longest name that is compared. The comparison takes quadratic time.
+const MAX_NAME: usize = 64;
+
+/// The names in the project that are most like `name`, the nearest first.
+///
+/// # Errors
+///
+/// The index can't be read.
+pub(crate) fn names(
+    project: &Project,
+    name: &str,
+    until: Instant,
+) -> Result<Vec<String>, IndexError> {
+    let wanted: Vec<char> = words::whole(name).chars().collect();
+    let mut near: Vec<(usize, String)> = Vec::new();
+    if !(2..=MAX_NAME).contains(&wanted.len()) {
+        return Ok(Vec::new());
+    }
+    for entry in index::list(&project.prefix()).take(MAX_DOCUMENTS) {
+        let entry = entry?;
+        if entry.data.is_empty() || project.file_of(&entry.key).is_none() {
+            continue;
+        }
+        if Instant::now() > until {
+            break;
+        }
+        for definition in chunks::definitions(&entry.data) {
+            let other: Vec<char> = words::whole(&definition.name).chars().collect();
+            if other.len().abs_diff(wanted.len()) * 3 > wanted.len() || other.len() > MAX_NAME {
+                continue;
+            }
+            let distance = distance(&wanted, &other);
+            if distance * 3 <= wanted.len() && near.iter().all(|(_, one)| *one != definition.name) {
+                near.push((distance, definition.name));
+            }
+        }
+        near.sort();
+        near.truncate(MOST);
+    }
+    Ok(near.into_iter().map(|(_, name)| name).collect())
+}
+
+/// How many letters have to be changed, added, left out or exchanged with the next one.
+fn distance(a: &[char], b: &[char]) -> usize {
+    let mut before: Vec<usize> = Vec::new();
+    let mut last: Vec<usize> = (0..=b.len()).collect();
+    for (row, one) in a.iter().enumerate() {
+        let mut next = vec![row + 1];
+        for (column, other) in b.iter().enumerate() {
+            let mut best = (last[column] + usize::from(one != other))
+                .min(last[column + 1] + 1)
+                .min(next[column] + 1);
+            let crossed = row > 0 && column > 0 && *one == b[column - 1] && a[row - 1] == *other;
+            if crossed {
+                best = best.min(before[column - 1] + 1);
+            }
+            next.push(best);
+        }
+        before = std::mem::replace(&mut last, next);
+    }
+    last[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn distance_counts_typing_errors() {
+        let between = |a: &str, b: &str| {
+            distance(&a.chars().collect::<Vec<_>>(), &b.chars().collect::<Vec<_>>())
+        };
+        assert_eq!(between("load", "load"), 0);
+        assert_eq!(between("load", "laod"), 1);
+        assert_eq!(between("load", "loads"), 1);
+        assert_eq!(between("", "abc"), 3);
+        assert_eq!(between("kitten", "sitting"), 3);
+    }
+}

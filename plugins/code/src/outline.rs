@@ -1,0 +1,88 @@
+//! The outline of a file: what it defines, in its order.
+
+use berth_sdk::{Failure, Output, add_notice};
+use code_model::{Language, Parsed};
+
+use crate::files::Text;
+use crate::hit::Hit;
+use crate::parse::{self, Answer};
+use crate::paths::PathShortener;
+use crate::search_code::Found;
+use crate::update::{self, MAX_FILE};
+
+/// Definitions that are shown.
+const MOST: usize = 1_000;
+
+/// Reads the file and lists its definitions.
+///
+/// # Errors
+///
+/// The file can't be read, is no text, or has no parser.
+pub(crate) fn of_file(path: &str, paths: &PathShortener) -> Result<Output, Failure> {
+    let bytes =
+        update::begin_of(path).map_err(|error| Failure::io(format!("reading {path}"), &error))?;
+    let shown = paths.show(path);
+    if memchr::memchr(0, &bytes).is_some() {
+        return Err(Failure::permanent(
+            "binary",
+            format!("{shown} is binary, so it has no outline"),
+        ));
+    }
+    let Some(language) = Language::of(path, &bytes) else {
+        let failure =
+            Failure::permanent("language", format!("no parser knows the language of {shown}"));
+        return Err(failure.with_suggestion("Use read to see it, or grep to find lines in it."));
+    };
+    let parsed = match parse::parse_all(&[Some((language, &bytes))]).pop() {
+        Some(Answer::Parsed(parsed)) => parsed,
+        Some(Answer::Failed(why)) => {
+            let failure = Failure::permanent("parser", format!("{shown} can't be parsed: {why}"));
+            return Err(failure.with_suggestion("Use read to see it."));
+        }
+        _ => {
+            let why = parse::availability(language).err().unwrap_or_default();
+            let failure = Failure::permanent(
+                "no-parser",
+                format!("the parser of {} is missing: {why}", language.name()),
+            );
+            return Err(failure.with_suggestion("Use grep to find lines in the file."));
+        }
+    };
+    let text = Text::new(String::from_utf8_lossy(&bytes).into_owned());
+    describe(&shown, &parsed, &text, bytes.len() >= MAX_FILE)
+}
+
+fn describe(path: &str, parsed: &Parsed, text: &Text, cut: bool) -> Result<Output, Failure> {
+    let mut answer = String::new();
+    let mut found = Found { complete: !cut && !parsed.limited, ..Found::default() };
+    for definition in parsed.definitions.iter().take(MOST) {
+        let hit =
+            Hit::of_definition(path, definition, text.line(definition.line).unwrap_or_default());
+        let depth = definition.container.split('.').filter(|part| !part.is_empty()).count();
+        let range = format!("{}-{}", definition.start, definition.end);
+        let name = hit.name.as_deref().unwrap_or_default();
+        let kind = definition.kind.name();
+        answer.push_str(&format!("{range:>11} {}{kind} {name}\n", "  ".repeat(depth.min(8))));
+        found.hits.push(hit);
+    }
+    if parsed.definitions.is_empty() {
+        answer = format!("{path} defines nothing that an outline shows.\n");
+    }
+    if parsed.definitions.len() > MOST {
+        found.complete = false;
+        add_notice(
+            &mut answer,
+            &format!(
+                "Only the first {MOST} of {} definitions are shown.",
+                parsed.definitions.len()
+            ),
+        );
+    }
+    if parsed.has_errors {
+        add_notice(&mut answer, "A part of the file isn't valid in its language.");
+    }
+    if cut || parsed.limited {
+        add_notice(&mut answer, "The file is too large; what is in its end is missing.");
+    }
+    Output::text(answer).with_structured(&found)
+}

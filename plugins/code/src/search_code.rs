@@ -1,0 +1,448 @@
+use std::collections::BTreeSet;
+use std::fs;
+use std::time::{Duration, Instant};
+
+use berth_sdk::search::{self, Pattern, Scope};
+use berth_sdk::{Annotations, Call, Failure, Output, Subject, Tool, add_notice, config, schema};
+use code_model::{Kind, Language};
+use schemars::{JsonSchema, Schema};
+use serde::{Deserialize, Serialize};
+
+use crate::files::Files;
+use crate::hit::{self, FoundBy, Hit};
+use crate::near;
+use crate::outline;
+use crate::paths::{self, PathShortener};
+use crate::project::{self, Walk, below};
+use crate::sources::{Filter, Search};
+use crate::update::{Project, Report};
+use crate::words;
+
+/// The default number of hits.
+const DEFAULT_RESULTS: usize = 10;
+
+/// Bytes of a query or a symbol.
+const MAX_QUERY: usize = 1_000;
+
+/// The time that is left for the search and its answer after the index was brought up to date.
+const TIME_TO_ANSWER: Duration = Duration::from_secs(5);
+
+/// The time in which names like a missing one are looked for.
+const TIME_FOR_NAMES: Duration = Duration::from_millis(500);
+
+/// How often a search begins anew because a file changed under it.
+const ROUNDS: usize = 3;
+
+/// Searches in code by names and words.
+pub(crate) struct SearchCode;
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Arguments {
+    /// Words to look for, in names and in code. One of query, symbol and outline is needed.
+    query: Option<String>,
+    /// The name of a function, type or other definition, in any style: `load_config`, `loadConfig`,
+    /// `Config::load`.
+    symbol: Option<String>,
+    /// A file whose outline is wanted: its definitions, with their lines.
+    outline: Option<String>,
+    /// A file, or a directory that is searched with everything below it. Default: the working
+    /// directory.
+    path: Option<String>,
+    /// Search only files that match this glob: `*.rs`, `src/**`.
+    file_pattern: Option<String>,
+    /// Find only definitions of this kind.
+    kind: Option<WantedKind>,
+    /// Search only files in this language: rust, python, javascript, typescript, go, c, cpp, java,
+    /// csharp, ruby, php, bash.
+    language: Option<String>,
+    /// Find where the symbol is used too. Default: false.
+    include_references: Option<bool>,
+    /// How many hits to show. Default: 10.
+    #[schemars(range(min = 1, max = 50))]
+    max_results: Option<usize>,
+}
+
+#[derive(Clone, Copy, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[schemars(inline)]
+enum WantedKind {
+    // No doc comments: so the schema stays a plain list of names.
+    Function,
+    Method,
+    Class,
+    Struct,
+    Enum,
+    Variant,
+    Interface,
+    Type,
+    Constant,
+    Variable,
+    Field,
+    Module,
+    Macro,
+}
+
+/// The answer for programs.
+#[derive(Debug, Default, Serialize, JsonSchema)]
+pub(crate) struct Found {
+    /// The places, the surest first. An outline has them in the order of the file.
+    pub(crate) hits: Vec<Hit>,
+    /// Whether everything was searched.
+    pub(crate) complete: bool,
+    /// The number of files in the index of the project.
+    pub(crate) indexed_files: usize,
+    /// The number of files that aren't indexed yet, or not as they are now. The next call goes on.
+    pub(crate) waiting_files: usize,
+    /// Names like the symbol, if it is defined nowhere.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) did_you_mean: Vec<String>,
+}
+
+/// The plugin's settings.
+#[derive(Deserialize)]
+#[serde(default)]
+struct Settings {
+    /// Files of one project.
+    max_files: usize,
+    /// Seconds that a call spends on bringing the index up to date.
+    update_secs: u64,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { max_files: 50_000, update_secs: 20 }
+    }
+}
+
+impl Tool for SearchCode {
+    const NAME: &str = "search_code";
+    const TITLE: Option<&str> = Some("Search in code");
+    const DESCRIPTION: &str = "\
+        Finds code: where a symbol is defined and used, which places have the words of a query, and what a file defines. Knows the definitions of \
+        Rust, Python, JavaScript, TypeScript, Go, C, C++, Java, C#, Ruby, PHP and Bash; finds words in all other text files. Returns the surest \
+        hits first, each as path:line with its kind, what it stands in, why it was found, and the line. Every line is as it is now. Keeps an \
+        index of the project; after the first call, only changed files are read again. Skips files that .gitignore excludes, hidden and \
+        binary files. Use grep for regular expressions and exact text.";
+    const ANNOTATIONS: Annotations = Annotations::READ_ONLY;
+    const SUBJECTS: &[Subject] = &[Subject::reads_path("/path"), Subject::reads_path("/outline")];
+    const BARE_ARGUMENT: Option<&str> = Some("query");
+    const ANSWERS_IN_TEXT: bool = true;
+    type Arguments = Arguments;
+
+    fn output_schema() -> Option<Schema> {
+        Some(schema::for_type::<Found>())
+    }
+
+    fn call(arguments: Arguments, call: &Call) -> Result<Output, Failure> {
+        let directory = paths::directory().ok();
+        let shortener = PathShortener::new(directory.clone());
+        if let Some(file) = &arguments.outline {
+            return outline::of_file(file, &shortener);
+        }
+        let wanted = Wanted::new(&arguments)?;
+        let path = match arguments.path.clone() {
+            Some(path) => path,
+            None => paths::directory()?,
+        };
+        fs::metadata(&path).map_err(|error| Failure::io(format!("searching {path}"), &error))?;
+        let settings: Settings = config::all()?;
+        let root = project::root_of(&path, directory.as_deref());
+        let until = Instant::now() + call.remaining().saturating_sub(TIME_TO_ANSWER);
+        let index_until = until.min(Instant::now() + Duration::from_secs(settings.update_secs));
+        let mut project = Project::open(&root)?;
+        let folder = below(&root, &path).unwrap_or_default().to_owned();
+        let filter = Filter {
+            files: files_of_pattern(&path, &root, arguments.file_pattern.as_deref())?,
+            kind: arguments.kind.map(WantedKind::kind),
+            language: language(arguments.language.as_deref())?,
+            folder,
+        };
+        let most = arguments.max_results.unwrap_or(DEFAULT_RESULTS).clamp(1, 50);
+        let mut round = 0;
+        loop {
+            round += 1;
+            let walk = project::walk(&root, settings.max_files)?;
+            let first = &filter.folder;
+            let report = project.update(&walk, first, call, index_until);
+            let mut search = Search {
+                project: &project,
+                files: Files::default(),
+                filter: filter.clone(),
+                query: wanted.query.clone(),
+                name: wanted.name.clone(),
+                containers: wanted.containers.clone(),
+                references: wanted.references,
+                paths: &shortener,
+                most,
+                until,
+            };
+            let hits = search.run()?;
+            // A file changed between the walk and now: its new time shows that to the next walk.
+            if round < ROUNDS && !search.files.outdated.is_empty() {
+                project.forget(&search.files.outdated);
+                continue;
+            }
+            let hits = hit::ranked(hits, most);
+            let answer = Answer { wanted: &wanted, path: &path, walk: &walk, report: &report };
+            return answer.finish(hits, &project, &filter, &shortener, &arguments, most);
+        }
+    }
+}
+
+/// What the arguments ask for.
+struct Wanted {
+    query: Option<String>,
+    name: Option<String>,
+    containers: Vec<String>,
+    references: bool,
+}
+
+impl Wanted {
+    fn new(arguments: &Arguments) -> Result<Self, Failure> {
+        let given = |text: &Option<String>, what: &str| {
+            let text = text.as_deref().map(str::trim).filter(|text| !text.is_empty());
+            match text {
+                Some(text) if text.len() > MAX_QUERY => Err(Failure::invalid(format!(
+                    "{what} is {} bytes; the limit is {MAX_QUERY}",
+                    text.len()
+                ))),
+                text => Ok(text.map(str::to_owned)),
+            }
+        };
+        let query = given(&arguments.query, "query")?;
+        let symbol = given(&arguments.symbol, "symbol")?;
+        if query.is_none() && symbol.is_none() {
+            return Err(Failure::invalid("query and symbol are missing; one of them is needed")
+                .with_suggestion("Give the symbol's name, or words of what you look for."));
+        }
+        let symbol = symbol.unwrap_or_default();
+        let mut parts: Vec<&str> = symbol
+            .split(|char: char| matches!(char, ':' | '.' | '#' | '/') || char.is_whitespace())
+            .filter(|part| !words::whole(part).is_empty())
+            .collect();
+        let mut name = parts.pop().map(|name| name.trim_end_matches(['(', ')', '!']).to_owned());
+        let containers = parts.into_iter().map(words::whole).collect();
+        let references = arguments.include_references.unwrap_or(false);
+        if let (true, None, Some(query)) = (references, &name, &query) {
+            // The uses of a query are those of its only word.
+            let mut identifiers = words::identifiers(query);
+            name = identifiers.next().filter(|_| identifiers.next().is_none()).map(str::to_owned);
+        }
+        Ok(Self { query, name, containers, references })
+    }
+
+    fn describe(&self) -> String {
+        let name = self.name.as_ref().map(|name| format!("`{}`", hit::one_line(name)));
+        let query = self.query.as_ref().map(|query| format!("\"{}\"", hit::one_line(query)));
+        name.or(query).unwrap_or_default()
+    }
+}
+
+/// What an answer is made of, beside its hits.
+struct Answer<'a> {
+    wanted: &'a Wanted,
+    path: &'a str,
+    walk: &'a Walk,
+    report: &'a Report,
+}
+
+impl Answer<'_> {
+    fn finish(
+        &self,
+        mut hits: Vec<Hit>,
+        project: &Project,
+        filter: &Filter,
+        shortener: &PathShortener,
+        arguments: &Arguments,
+        most: usize,
+    ) -> Result<Output, Failure> {
+        let mut did_you_mean = Vec::new();
+        let is_defined = hits.iter().any(|hit| hit.found_by.contains(&FoundBy::Definition));
+        if let Some(name) = self.wanted.name.as_ref().filter(|_| !is_defined) {
+            did_you_mean = near::names(project, name, Instant::now() + TIME_FOR_NAMES)?
+                .into_iter()
+                .filter(|near| near != name)
+                .map(|near| hit::one_line(&near).into_owned())
+                .collect();
+        }
+        if hits.is_empty() && filter.kind.is_none() {
+            hits = grep(self.wanted, self.path, arguments, filter, shortener, most)?;
+        }
+        let mut text: String = hits.iter().map(Hit::describe).collect();
+        if hits.is_empty() {
+            text = format!("Nothing found for {}.\n", self.wanted.describe());
+        } else if let Some(name) = self.wanted.name.as_ref().filter(|_| !is_defined) {
+            add_notice(
+                &mut text,
+                &format!("No definition of `{}` was found.", hit::one_line(name)),
+            );
+        }
+        if !did_you_mean.is_empty() {
+            add_notice(&mut text, &format!("Did you mean {}?", did_you_mean.join(" or ")));
+        }
+        self.add_notices(&mut text, project, hits.len() >= most);
+        let found = Found {
+            hits,
+            complete: self.report.waiting == 0
+                && self.report.stopped.is_none()
+                && !self.walk.incomplete,
+            indexed_files: project.table.len(),
+            waiting_files: self.report.waiting,
+            did_you_mean,
+        };
+        Output::text(text).with_structured(&found)
+    }
+
+    fn add_notices(&self, text: &mut String, project: &Project, full: bool) {
+        let Report { waiting, stopped, no_parser } = self.report;
+        if full {
+            add_notice(text, "There may be more: raise max_results, or narrow the search.");
+        }
+        let all = project.table.len();
+        match stopped {
+            Some(why) => add_notice(
+                text,
+                &format!(
+                    "The index isn't complete: {waiting} files are missing in it, since {why}"
+                ),
+            ),
+            None if *waiting > 0 => add_notice(
+                text,
+                &format!(
+                    "The index isn't complete: it has {all} files, and {waiting} are missing. Repeat the call to go on."
+                ),
+            ),
+            None => {}
+        }
+        if self.walk.incomplete {
+            add_notice(
+                text,
+                &format!(
+                    "The project has too many files: only {} are searched.",
+                    self.walk.files.len()
+                ),
+            );
+        }
+        for (language, why) in no_parser {
+            add_notice(text, &format!("Definitions in {language} aren't known, only words: {why}"));
+        }
+        if self.walk.denied > 0 {
+            let denied = self.walk.denied;
+            add_notice(text, &format!("Skipped: {denied} denied by the operator's rules."));
+        }
+    }
+}
+
+/// Lines with the text itself, for what no index has.
+fn grep(
+    wanted: &Wanted,
+    path: &str,
+    arguments: &Arguments,
+    filter: &Filter,
+    shortener: &PathShortener,
+    most: usize,
+) -> Result<Vec<Hit>, Failure> {
+    let (regex, case_sensitive) = match (&wanted.name, &wanted.query) {
+        (Some(name), _) => (format!(r"(^|\W){}($|\W)", escape(name)), true),
+        (None, Some(query)) => (escape(query), false),
+        (None, None) => return Ok(Vec::new()),
+    };
+    let scope = Scope {
+        root: path.to_owned(),
+        globs: arguments.file_pattern.clone().into_iter().collect(),
+        ignore_rules: true,
+        files_only: true,
+        max_depth: None,
+    };
+    let pattern = Pattern { regex, case_sensitive, ..Pattern::default() };
+    let limit = if filter.language.is_some() { 1_000 } else { most };
+    let lines = search::grep(&scope, &pattern, u32::try_from(limit).unwrap_or(u32::MAX))?;
+    let in_language = |path: &str| {
+        filter.language.as_ref().is_none_or(|wanted| {
+            Language::from_file_name(path).is_some_and(|language| language.name() == *wanted)
+        })
+    };
+    let lines = lines.items.iter().filter(|line| in_language(&line.path)).take(most);
+    Ok(lines
+        .map(|line| {
+            let number = u32::try_from(line.number).unwrap_or(u32::MAX);
+            Hit::of_line(&shortener.show(&line.path), number, &line.text, FoundBy::Text, &[])
+        })
+        .collect())
+}
+
+/// A text as a regular expression that matches only it.
+fn escape(text: &str) -> String {
+    let mut regex = String::new();
+    for char in text.chars() {
+        if char.is_ascii_punctuation() {
+            regex.push('\\');
+        }
+        regex.push(char);
+    }
+    regex
+}
+
+/// The files below `path` that match the pattern, as paths below the project.
+fn files_of_pattern(
+    path: &str,
+    root: &str,
+    pattern: Option<&str>,
+) -> Result<Option<BTreeSet<String>>, Failure> {
+    let Some(pattern) = pattern else { return Ok(None) };
+    let scope = Scope {
+        root: path.to_owned(),
+        globs: vec![pattern.strip_prefix("./").unwrap_or(pattern).to_owned()],
+        ignore_rules: true,
+        files_only: true,
+        max_depth: None,
+    };
+    let found = search::find(&scope, u32::MAX)?;
+    let paths = found.items.iter().filter_map(|entry| below(root, &entry.path));
+    Ok(Some(paths.map(str::to_owned).collect()))
+}
+
+/// The name of a language as definitions have it.
+fn language(name: Option<&str>) -> Result<Option<String>, Failure> {
+    let Some(name) = name else { return Ok(None) };
+    let lower = name.to_lowercase();
+    let known = match lower.as_str() {
+        "c++" => "cpp",
+        "c#" => "csharp",
+        "js" | "jsx" => "javascript",
+        "ts" | "tsx" => "typescript",
+        "py" => "python",
+        "rs" => "rust",
+        "sh" | "shell" => "bash",
+        "golang" => "go",
+        other => other,
+    };
+    let names: BTreeSet<&str> = Language::ALL.into_iter().map(Language::name).collect();
+    if names.contains(known) {
+        return Ok(Some(known.to_owned()));
+    }
+    let names: Vec<&str> = names.into_iter().collect();
+    Err(Failure::invalid(format!("language is {:?}, which no parser knows", hit::one_line(name)))
+        .with_suggestion(format!("Use one of: {}.", names.join(", "))))
+}
+
+impl WantedKind {
+    fn kind(self) -> Kind {
+        match self {
+            Self::Function => Kind::Function,
+            Self::Method => Kind::Method,
+            Self::Class => Kind::Class,
+            Self::Struct => Kind::Struct,
+            Self::Enum => Kind::Enum,
+            Self::Variant => Kind::Variant,
+            Self::Interface => Kind::Interface,
+            Self::Type => Kind::Type,
+            Self::Constant => Kind::Constant,
+            Self::Variable => Kind::Variable,
+            Self::Field => Kind::Field,
+            Self::Module => Kind::Module,
+            Self::Macro => Kind::Macro,
+        }
+    }
+}

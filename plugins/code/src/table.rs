@@ -1,0 +1,278 @@
+//! The table of indexed files of a project.
+//!
+//! It decides what the index holds: documents of a content that isn't in the table are never
+//! answered. So an update that was cut off, or two processes that update one project at once, can
+//! leave documents behind, but no wrong answer.
+//!
+//! The table is kept in shards, documents without words. A file stays in its shard, so a changed
+//! file rewrites one shard, and a first index writes each shard once.
+
+use std::collections::HashMap;
+
+use crate::hash::hex;
+
+/// Files of a shard.
+const SHARD_FILES: usize = 256;
+
+/// Bytes of a shard: less than the host takes.
+const SHARD_BYTES: usize = 60 << 10;
+
+/// The first line of a shard. A shard of another version counts as empty.
+const VERSION: &str = "1";
+
+/// One file, as it was when it was indexed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct File {
+    /// Its path below the project.
+    pub(crate) path: String,
+    /// Its bytes.
+    pub(crate) size: u64,
+    /// The time of its last change, in milliseconds since 1970.
+    pub(crate) modified_ms: u64,
+    /// The hash of its content.
+    pub(crate) content: u64,
+    /// What the index has of it.
+    pub(crate) state: State,
+}
+
+/// What the index has of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// Definitions and words.
+    Parsed,
+    /// Words. No parser knows the language, or the file is too large for it.
+    Words,
+    /// Words. The parser of the language was missing.
+    NoParser,
+    /// Nothing: it is binary.
+    Nothing,
+    /// It couldn't be read, or was read so soon after its last change that a later change may have
+    /// left its time as it was. It is read again.
+    TooNew,
+}
+
+impl State {
+    const ALL: [(Self, char); 5] = [
+        (Self::Parsed, 'p'),
+        (Self::Words, 'w'),
+        (Self::NoParser, 'm'),
+        (Self::Nothing, 'n'),
+        (Self::TooNew, 't'),
+    ];
+
+    fn letter(self) -> char {
+        Self::ALL.into_iter().find(|(state, _)| *state == self).map_or('t', |(_, letter)| letter)
+    }
+
+    fn from_text(text: &str) -> Option<Self> {
+        let mut letters = text.chars();
+        let letter = letters.next().filter(|_| letters.next().is_none())?;
+        Self::ALL.into_iter().find(|(_, known)| *known == letter).map(|(state, _)| state)
+    }
+}
+
+impl File {
+    fn line(&self) -> String {
+        let Self { path, size, modified_ms, content, state } = self;
+        format!("{} {size:x} {modified_ms:x} {content:016x} {path}", state.letter())
+    }
+
+    fn parse(line: &str) -> Option<Self> {
+        let mut fields = line.splitn(5, ' ');
+        let state = State::from_text(fields.next()?)?;
+        let mut number = || u64::from_str_radix(fields.next()?, 16).ok();
+        let (size, modified_ms, content) = (number()?, number()?, number()?);
+        let path = fields.next()?.to_owned();
+        Some(Self { path, size, modified_ms, content, state })
+    }
+}
+
+/// The files of a project.
+#[derive(Debug, Default)]
+pub(crate) struct Table {
+    shards: Vec<Shard>,
+    /// By path: the shard and the place in it.
+    places: HashMap<String, (usize, usize)>,
+    /// By the short name of the path, as in the keys of documents.
+    names: HashMap<String, (usize, usize)>,
+}
+
+#[derive(Debug, Default)]
+struct Shard {
+    files: Vec<Option<File>>,
+    bytes: usize,
+    changed: bool,
+}
+
+impl Table {
+    /// The table of these shards. A file that is in two of them with different contents counts as
+    /// not indexed: two processes have updated it at once.
+    pub(crate) fn decode<'a>(shards: impl IntoIterator<Item = &'a [u8]>) -> Self {
+        let mut table = Self::default();
+        for bytes in shards {
+            table.shards.push(Shard::default());
+            let shard = table.shards.len() - 1;
+            let mut lines = std::str::from_utf8(bytes).unwrap_or_default().split('\n');
+            if lines.next() != Some(VERSION) {
+                continue;
+            }
+            for file in lines.filter_map(File::parse) {
+                match table.get(&file.path) {
+                    None => table.insert_into(shard, file),
+                    Some(other) if *other == file => {}
+                    Some(_) => table.remove(&file.path),
+                }
+            }
+        }
+        table
+    }
+
+    /// The number of files.
+    pub(crate) fn len(&self) -> usize {
+        self.places.len()
+    }
+
+    pub(crate) fn files(&self) -> impl Iterator<Item = &File> {
+        self.shards.iter().flat_map(|shard| shard.files.iter().flatten())
+    }
+
+    pub(crate) fn get(&self, path: &str) -> Option<&File> {
+        let (shard, place) = *self.places.get(path)?;
+        self.shards[shard].files[place].as_ref()
+    }
+
+    /// The file whose path has this short name.
+    pub(crate) fn named(&self, name: &str) -> Option<&File> {
+        let (shard, place) = *self.names.get(name)?;
+        self.shards[shard].files[place].as_ref()
+    }
+
+    /// Adds a file, or replaces the one with the same path.
+    pub(crate) fn insert(&mut self, file: File) {
+        if let Some((shard, place)) = self.places.get(&file.path).copied() {
+            let shard = &mut self.shards[shard];
+            shard.bytes += file.line().len() + 1;
+            if let Some(old) = shard.files[place].replace(file) {
+                shard.bytes -= old.line().len() + 1;
+            }
+            shard.changed = true;
+            return;
+        }
+        let size = file.line().len() + 1;
+        let has_room =
+            |shard: &Shard| shard.files.len() < SHARD_FILES && shard.bytes + size <= SHARD_BYTES;
+        let place = self.shards.iter().rposition(has_room).unwrap_or_else(|| {
+            self.shards.push(Shard::default());
+            self.shards.len() - 1
+        });
+        self.insert_into(place, file);
+        self.shards[place].changed = true;
+    }
+
+    fn insert_into(&mut self, index: usize, file: File) {
+        let shard = &mut self.shards[index];
+        let place = (index, shard.files.len());
+        shard.bytes += file.line().len() + 1;
+        self.places.insert(file.path.clone(), place);
+        self.names.insert(hex(file.path.as_bytes()), place);
+        shard.files.push(Some(file));
+    }
+
+    pub(crate) fn remove(&mut self, path: &str) {
+        let Some((index, place)) = self.places.remove(path) else { return };
+        self.names.remove(&hex(path.as_bytes()));
+        let shard = &mut self.shards[index];
+        if let Some(old) = shard.files[place].take() {
+            shard.bytes -= old.line().len() + 1;
+        }
+        shard.changed = true;
+    }
+
+    /// The shards that changed since the last time, with their numbers.
+    pub(crate) fn take_changed(&mut self) -> Vec<(usize, Vec<u8>)> {
+        let changed = self.shards.iter_mut().enumerate().filter(|(_, shard)| shard.changed);
+        changed
+            .map(|(number, shard)| {
+                shard.changed = false;
+                let mut text = VERSION.to_owned();
+                for file in shard.files.iter().flatten() {
+                    text.push('\n');
+                    text.push_str(&file.line());
+                }
+                (number, text.into_bytes())
+            })
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(path: &str, content: u64) -> File {
+        File {
+            path: path.to_owned(),
+            size: 10,
+            modified_ms: 1 << 40,
+            content,
+            state: State::Parsed,
+        }
+    }
+
+    #[test]
+    fn shards_hold_the_table() {
+        let mut table = Table::default();
+        for number in 0..600_u64 {
+            table.insert(file(&format!("src/a b {number}.rs"), number));
+        }
+        let shards: Vec<Vec<u8>> =
+            table.take_changed().into_iter().map(|(_, bytes)| bytes).collect();
+        assert_eq!((shards.len(), table.take_changed().len()), (3, 0));
+        let mut again = Table::decode(shards.iter().map(Vec::as_slice));
+        assert_eq!(again.len(), 600);
+        assert_eq!(again.get("src/a b 599.rs"), Some(&file("src/a b 599.rs", 599)));
+        assert_eq!(again.named(&hex(b"src/a b 5.rs")), again.get("src/a b 5.rs"));
+
+        again.insert(file("src/a b 1.rs", 7));
+        again.remove("src/a b 2.rs");
+        let changed = again.take_changed();
+        assert_eq!(changed.iter().map(|(number, _)| *number).collect::<Vec<_>>(), [0]);
+        let again = Table::decode([changed[0].1.as_slice()]);
+        assert_eq!((again.len(), again.get("src/a b 1.rs").unwrap().content), (255, 7));
+    }
+
+    #[test]
+    fn long_paths_take_more_shards() {
+        let mut table = Table::default();
+        for number in 0..40 {
+            table.insert(file(&format!("{}{number}", "long/".repeat(800)), 1));
+        }
+        assert!(table.take_changed().iter().all(|(_, bytes)| bytes.len() <= 64 << 10));
+        assert_eq!(table.shards.len(), 3);
+    }
+
+    #[test]
+    fn file_in_two_shards_with_two_contents_is_read_again() {
+        let shard = |content| format!("1\n{}", file("a", content).line()).into_bytes();
+        let (one, other) = (shard(1), shard(2));
+        assert_eq!(Table::decode([&*one, &*one]).len(), 1);
+        assert_eq!(Table::decode([&*one, &*other]).len(), 0);
+    }
+
+    #[test]
+    fn damaged_shards_count_as_empty() {
+        let hostile: [&[u8]; 5] =
+            [b"", b"2\np 1 1 1 a", b"1\np 1 1", b"\xff\xfe", b"1\nx 1 1 1 a\np g 1 1 b\n\n"];
+        assert_eq!(Table::decode(hostile).len(), 0);
+    }
+
+    #[test]
+    fn path_with_a_line_end_is_no_second_entry() {
+        // Such files are left out before; a table must not gain entries by them all the same.
+        let mut table = Table::default();
+        table.insert(file("a\np 1 1 0000000000000001 b", 1));
+        let bytes = table.take_changed().remove(0).1;
+        let again = Table::decode([bytes.as_slice()]);
+        assert!(again.get("b").is_none_or(|file| file.content == 1));
+    }
+}
