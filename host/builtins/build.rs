@@ -45,10 +45,12 @@ fn generate() -> Result<(), String> {
     let folder = folder(&out)?;
     let plugins =
         BUILT_IN.iter().map(|name| plugin(&folder, &out, name)).collect::<Result<String, _>>()?;
+    let parts = parts(&folder)?;
     let hostile = folder.join(format!("{HOSTILE}.wasm"));
     let hostile = included(&hostile, "include_bytes!");
     let source = format!(
         "static BUILTINS: &[Builtin] = &[{plugins}];\n\
+         static PARTS: &[(&str, &str)] = &[{parts}];\n\
          static HOSTILE: Option<&[u8]> = {hostile};\n",
     );
     let file = out.join("builtins.rs");
@@ -68,14 +70,42 @@ fn plugin(folder: &Path, out: &Path, name: &str) -> Result<String, String> {
         ));
     }
     let bytes = fs::read(&wasm).map_err(|error| format!("{}: {error}", wasm.display()))?;
-    let digest: String = Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+    let digest = digest(&bytes);
     let packed = out.join(format!("{name}.wasm.zst"));
     zstd::bulk::compress(&bytes, LEVEL)
         .and_then(|bytes| fs::write(&packed, bytes))
         .map_err(|error| format!("can't write {}: {error}", packed.display()))?;
     Ok(format!(
-        "Builtin {{ name: {name:?}, wasm: include_bytes!({packed:?}), digest: Some({digest:?}), compiled: {code} }}, "
+        "Builtin {{ name: {name:?}, wasm: include_bytes!({packed:?}), digest: Some({digest:?}), parts: PARTS, compiled: {code} }}, "
     ))
+}
+
+/// The parts in the folder `parts`, by their names and digests. The program finds their files beside
+/// it, and only those with these digests run. A build without them has none.
+fn parts(folder: &Path) -> Result<String, String> {
+    let folder = folder.join("parts");
+    println!("cargo::rerun-if-changed={}", folder.display());
+    let failed = |error: std::io::Error| format!("can't list {}: {error}", folder.display());
+    let mut files = match fs::read_dir(&folder) {
+        Ok(entries) => entries
+            .map(|entry| entry.map(|entry| entry.path()))
+            .collect::<Result<Vec<_>, _>>()
+            .map_err(failed)?,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
+        Err(error) => return Err(failed(error)),
+    };
+    files.retain(|file| file.extension() == Some(OsStr::new("wasm")));
+    files.sort();
+    let part = |file: &PathBuf| {
+        let bytes = fs::read(file).map_err(|error| format!("{}: {error}", file.display()))?;
+        let name = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        Ok(format!("({name:?}, {:?}), ", digest(&bytes)))
+    };
+    files.iter().map(part).collect()
+}
+
+fn digest(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// The expression for an optional file.

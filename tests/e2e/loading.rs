@@ -192,6 +192,7 @@ fn missing_grant_of_an_import_is_named() {
             "wasi:http/outgoing-handler@0.2.3",
             "berth:host/process@0.1.0",
             "berth:host/process@0.2.0",
+            "berth:host/parts@0.2.0",
             "berth:host/store@0.2.0",
             "evil:host/run",
             "wasi:config/store@0.2.0",

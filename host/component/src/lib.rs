@@ -12,7 +12,7 @@ mod shape;
 mod versions;
 
 pub use imports::{Granted, grant_line, refusal};
-pub use manifest::{Interfaces, Manifest, Request, RequestedLimits, is_name};
+pub use manifest::{Interfaces, Manifest, Part, Request, RequestedLimits, is_name};
 pub use schema::schema_weight;
 pub use settings::PluginConfig;
 pub use shape::check_shape;

@@ -22,6 +22,9 @@ const MAX_EXPORTS: usize = 256;
 /// Most characters of a plugin's name.
 const MAX_NAME: usize = 24;
 
+/// Most parts of a plugin.
+const MAX_PARTS: usize = 64;
+
 /// The manifest of a plugin: one JSON object in the custom section `berth:manifest` of the
 /// component.
 ///
@@ -54,6 +57,18 @@ pub struct Manifest {
     /// The JSON Schema (2020-12) of its settings, `[plugins.NAME.config]`: of an object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config_schema: Option<Value>,
+    /// The parts that it brings along, at most 64.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub parts: Vec<Part>,
+}
+
+/// A pure component that a plugin brings along: `berth:tool/part`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Part {
+    /// Its name, as that of a plugin. Its file is `NAME.wasm`.
+    pub name: String,
+    /// SHA-256 of the component, in hexadecimal, in lower case.
+    pub sha256: String,
 }
 
 /// A capability that a plugin asks for.
@@ -139,6 +154,7 @@ impl Manifest {
             ));
         }
         let config_schema = self.config_schema.as_ref().map(config_schema).transpose()?;
+        check_parts(&self.parts)?;
         // People and logs see these texts, so they are neutralised here (invariant 6).
         let line = |text: String| neutral_line(cut(&text, 256));
         let prose = |text: String| neutral(cut(&text, 4096)).into_owned();
@@ -177,6 +193,32 @@ fn config_schema(written: &Value) -> Result<Value, String> {
         return Err("the `config_schema` of its manifest isn't the schema of an object: it needs `\"type\": \"object\"`".into());
     }
     Ok(schema)
+}
+
+/// The names of parts become names of files, and their digests names in the compile cache.
+fn check_parts(parts: &[Part]) -> Result<(), String> {
+    if parts.len() > MAX_PARTS {
+        return Err(format!("its manifest names {} parts; the limit is {MAX_PARTS}", parts.len()));
+    }
+    for (place, Part { name, sha256 }) in parts.iter().enumerate() {
+        let shown = neutral_line(cut(name, 80));
+        if !is_name(name) {
+            return Err(format!(
+                "the name of its part `{shown}` isn't valid: it has to be at most {MAX_NAME} characters of [a-z0-9-], the first a letter"
+            ));
+        }
+        let is_digest = sha256.len() == 64
+            && sha256.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte));
+        if !is_digest {
+            return Err(format!(
+                "the `sha256` of its part `{shown}` has to be 64 hexadecimal digits in lower case"
+            ));
+        }
+        if parts[..place].iter().any(|other| other.name == *name) {
+            return Err(format!("its manifest names the part `{shown}` twice"));
+        }
+    }
+    Ok(())
 }
 
 /// Whether a plugin may have this name.

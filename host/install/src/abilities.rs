@@ -27,6 +27,7 @@ pub fn abilities(manifest: &Manifest) -> Vec<Ability> {
         ("http", "send requests to the hosts that you grant"),
         ("process", "start the programs that you grant, in the sandbox of commands"),
         ("store", "keep data of its own between calls, as much as you grant"),
+        ("parts", "run pure components that it brings along, for as long as you grant"),
         ("session", "keep its memory between the calls of a session, if you grant it"),
     ]
     .into_iter()

@@ -188,6 +188,7 @@ pub(crate) fn manifest(name: &str, outline: &Outline, docs: &Docs) -> Manifest {
         capabilities,
         limits: RequestedLimits::default(),
         config_schema: None,
+        parts: Vec::new(),
     }
 }
 

@@ -18,6 +18,7 @@ mod limits;
 mod load;
 mod offer;
 mod outcome;
+mod parts;
 mod plugin;
 mod policy;
 mod provider;
@@ -43,6 +44,7 @@ pub use plugin::{Builtin, Origin, Plugin, PluginInfo};
 pub use policy::{CommandAdvisor, FailedCommand, PluginPolicy, ProcessPolicy};
 
 use crate::engine::Engine;
+use crate::parts::LazyPartEngine;
 use crate::session::SessionInstances;
 use berth_compiler::Compiler;
 
@@ -79,6 +81,7 @@ impl RuntimeConfig {
 pub struct Runtime {
     engine: Engine,
     compiler: Compiler,
+    part_engine: LazyPartEngine,
     admission: Arc<Admission>,
     /// The instances that are kept for their sessions.
     sessions: Arc<SessionInstances>,
@@ -102,6 +105,7 @@ impl Runtime {
                 Arc::clone(&sessions),
             )?,
             compiler: Compiler::new(config.cache.as_deref(), helper),
+            part_engine: LazyPartEngine::default(),
             admission: Admission::new(concurrency),
             sessions,
         }))

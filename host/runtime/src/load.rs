@@ -18,7 +18,7 @@ use crate::known_files::ComponentFile;
 use crate::offer::Offer;
 use crate::plugin::{Builtin, Loaded, Origin, Plugin, PluginInfo};
 use crate::policy::PluginPolicy;
-use crate::{Runtime, filter, foreign, known_files, run};
+use crate::{Runtime, filter, foreign, known_files, parts, run};
 
 /// A component that was read and checked, or recalled. None of its code has run.
 pub struct Candidate {
@@ -203,13 +203,18 @@ impl Runtime {
             let offer = Offer::read_kept(self, digest, &granted.config)?;
             Some((Arc::new(offer.info(digest, Origin::BuiltIn)), offer))
         });
+        let parts = parts::of_build(builtin.parts);
         match kept {
-            Some((info, offer)) => self.load_known(info, source, granted, offer),
+            Some((mut info, offer)) => {
+                Arc::make_mut(&mut info).manifest.parts = parts;
+                self.load_known(info, source, granted, offer)
+            }
             None => {
                 let fail = |reason| HostError::Load { plugin: builtin.name.into(), reason };
                 let wasm = component_file::unpacked(builtin.wasm).map_err(fail)?;
-                let Candidate { source, info, .. } =
+                let Candidate { source, mut info, .. } =
                     Candidate::new(wasm.clone(), source, builtin.digest)?;
+                Arc::make_mut(&mut info).manifest.parts = parts;
                 self.load_unknown(wasm, source, info, granted).await
             }
         }
@@ -282,6 +287,7 @@ impl Runtime {
             left_out: Vec::new(),
             known: false,
             code,
+            parts: parts::of_plugin(info),
             instances: self.sessions.add_plugin(),
         }
     }
@@ -302,6 +308,7 @@ fn allowed(info: &PluginInfo, granted: PluginPolicy) -> Result<PluginPolicy, Str
         process: policy.process.is_some(),
         http: policy.egress.is_some(),
         store: policy.store.is_some(),
+        parts: policy.parts.is_some(),
         inspect_only: policy.inspect_only,
         table: &policy.table,
     };
@@ -326,6 +333,9 @@ fn effective(manifest: &Manifest, granted: PluginPolicy) -> Result<PluginPolicy,
     }
     if manifest.asks_for("store").is_none() {
         effective.store = None;
+    }
+    if manifest.asks_for("parts").is_none() {
+        effective.parts = None;
     }
     if manifest.asks_for("session").is_none() {
         effective.session = false;

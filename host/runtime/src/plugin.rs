@@ -6,6 +6,7 @@ use std::sync::Arc;
 use berth_compiler::Precompiled;
 use berth_component::Manifest;
 use berth_contract::{Category, Definition, Failure, FilterDefinition};
+use berth_parts::Parts;
 use berth_timing::CallWatch;
 use berth_typed::ComponentKind;
 use serde::Serialize;
@@ -36,6 +37,9 @@ pub struct Builtin {
     /// SHA-256 of the component, in hexadecimal, if the build computed it. Otherwise it is computed
     /// at each start.
     pub digest: Option<&'static str>,
+    /// The parts that the program is shipped with: names, and SHA-256 in hexadecimal. They take
+    /// the place of those of the manifest.
+    pub parts: &'static [(&'static str, &'static str)],
     /// Its code, if the build compiled it ahead of time. `None` if it has to be compiled at its
     /// first use.
     pub compiled: Option<Precompiled>,
@@ -126,6 +130,8 @@ pub(crate) struct Loaded {
     /// Whether what it offers was known before it was loaded.
     pub(crate) known: bool,
     pub(crate) code: LazyCode,
+    /// The pure components that it brings along.
+    pub(crate) parts: Arc<Parts>,
     /// Its instances that are kept for their sessions.
     pub(crate) instances: PluginInstances,
 }

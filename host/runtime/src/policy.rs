@@ -3,6 +3,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use berth_component::PluginConfig;
 use berth_contract::{Denial, PathRules};
@@ -29,6 +30,8 @@ pub struct PluginPolicy {
     pub egress: Option<Arc<Egress>>,
     /// What it keeps between its calls. `None` if it may keep nothing.
     pub store: Option<Arc<Store>>,
+    /// Processor time that its parts may use in one call. `None` if it may run none.
+    pub parts: Option<Duration>,
     /// Whether an instance lasts for its session, and not only for one call.
     pub session: bool,
     /// The plugin's settings.

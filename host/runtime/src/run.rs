@@ -23,6 +23,7 @@ use crate::guest::bindings::berth::tool::types;
 use crate::guest::bindings::exports::berth::tool::tools;
 use crate::guest::contract::ToolExports;
 use crate::guest::convert;
+use crate::guest::parts_functions::PartsAccess;
 use crate::guest::state::{CallState, Emitted, Processes, Setup};
 use crate::guest::store_functions::StoreAccess;
 use crate::guest::wasi::Files;
@@ -261,6 +262,12 @@ async fn execute(job: Job) -> Outcome {
                 read_only: tool.definition.annotations.read_only || call.read_only,
                 report: Arc::clone(&call.report),
             });
+            let parts = plugin.policy.parts.map(|left| PartsAccess {
+                runtime: Arc::clone(&plugin.runtime),
+                parts: Arc::clone(&plugin.parts),
+                left,
+                output: limits.host_allocation,
+            });
             let setup = Setup {
                 id: call.id,
                 watch: Arc::clone(&watch),
@@ -270,6 +277,7 @@ async fn execute(job: Job) -> Outcome {
                 processes,
                 requests,
                 store: access,
+                parts,
                 limits,
             };
             store.data_mut().begin(setup);

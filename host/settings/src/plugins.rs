@@ -84,6 +84,9 @@ section! {
         pub store_mib: Bounded<0, 65_536> = Bounded::clamped(0), Narrowing::Smaller;
         /// Keys that it may keep there.
         pub store_keys: Bounded<1, 10_000_000> = Bounded::clamped(10_000), Narrowing::Smaller;
+        /// Processor seconds that the plugin's parts may use in one call: pure components that it
+        /// brings along. They count apart from `cpu_secs`. 0: it may run none.
+        pub parts_cpu_secs: Bounded<0, 86_400> = Bounded::clamped(0), Narrowing::Smaller;
         /// How long an instance of the plugin lasts. With `"session"`, a plugin that asks for it
         /// keeps its memory between the calls of one session, as long as nothing goes wrong.
         pub instance: InstanceLifetime, Narrowing::Stricter(&["call", "session"]);

@@ -50,6 +50,7 @@
 //! * [`http`] sends requests to servers that the operator granted.
 //! * [`config`] has the plugin's own settings.
 //! * [`store`] keeps keys and values between calls.
+//! * [`parts`] computes in pure components that the plugin brings along.
 //! * [`log`] writes to the operator's log.
 //! * [`Call`] knows the time left and shows progress.
 
@@ -69,6 +70,7 @@ pub mod http;
 pub mod log;
 mod manifest;
 mod output;
+pub mod parts;
 mod plugin;
 pub mod process;
 pub mod schema;

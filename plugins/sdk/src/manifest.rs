@@ -21,6 +21,8 @@ pub struct Manifest {
     pub limits: Limits,
     /// The JSON Schema of its settings, as text.
     pub config_schema: Option<&'static str>,
+    /// The parts that it brings along: names, and SHA-256 in hexadecimal.
+    pub parts: &'static [(&'static str, &'static str)],
 }
 
 /// A capability that a plugin asks for.
@@ -82,6 +84,18 @@ pub const fn render<const N: usize>(manifest: &Manifest) -> ([u8; N], usize) {
     if let Some(schema) = manifest.config_schema {
         json.raw(",\"config_schema\":");
         json.raw(schema);
+    }
+    let mut index = 0;
+    while index < manifest.parts.len() {
+        let (name, digest) = manifest.parts[index];
+        json.raw(if index == 0 { ",\"parts\":[{\"name\":" } else { ",{\"name\":" });
+        json.string(name);
+        json.member("sha256", digest);
+        json.raw("}");
+        index += 1;
+    }
+    if index > 0 {
+        json.raw("]");
     }
     json.raw("}");
     (json.bytes, json.length)
@@ -200,6 +214,7 @@ mod tests {
         capabilities: &[],
         limits: Limits::NONE,
         config_schema: None,
+        parts: &[],
     };
 
     const FULL: Manifest = Manifest {
@@ -213,6 +228,7 @@ mod tests {
         ],
         limits: Limits { memory_mib: Some(64), timeout_secs: Some(10) },
         config_schema: Some(r#"{"type":"object"}"#),
+        parts: &[("rust", "0a"), ("go", "1b")],
         ..BARE
     };
 
@@ -241,6 +257,7 @@ mod tests {
                 ],
                 "limits": { "memory_mib": 64, "timeout_secs": 10 },
                 "config_schema": { "type": "object" },
+                "parts": [{ "name": "rust", "sha256": "0a" }, { "name": "go", "sha256": "1b" }],
             })
         );
     }

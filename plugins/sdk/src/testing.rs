@@ -44,6 +44,12 @@ pub fn set_config(config: Value) {
     }
 }
 
+/// Sets what a [part](crate::parts) answers in the tests of this thread.
+#[cfg(not(target_arch = "wasm32"))]
+pub fn set_part(part: &str, standin: fn(&[u8]) -> Result<Vec<u8>, String>) {
+    crate::parts::host::set(part, standin);
+}
+
 /// How the catalogue shows `T`: name, title, description, schemas, annotations, subjects,
 /// arguments, preview, aliases and fence.
 ///

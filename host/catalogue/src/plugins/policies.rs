@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use berth_config::{
     self as config, FilePolicy, Folders, InstanceLifetime, Loaded, NetworkGrant, Problem,
@@ -172,13 +173,11 @@ impl Policies {
         let egress = egress.map(|settings| self.egress(settings));
         let command = self.config.command_of_plugin(name)?.map(Arc::new);
         let store = self.store(name);
-        let session = self
-            .config
-            .config
-            .plugins
-            .get(name)
-            .is_some_and(|plugin| plugin.instance == InstanceLifetime::Session);
-        let policy = PluginPolicy { process, egress, command, store, session, ..policy };
+        let plugin = self.config.config.plugins.get(name);
+        let parts = plugin.map(|plugin| plugin.parts_cpu_secs.get()).filter(|secs| *secs > 0);
+        let parts = parts.map(Duration::from_secs);
+        let session = plugin.is_some_and(|plugin| plugin.instance == InstanceLifetime::Session);
+        let policy = PluginPolicy { process, egress, command, store, parts, session, ..policy };
         Ok(PluginPolicy { replaces_built_in: self.replaced_by(name).is_some(), ..policy })
     }
 
@@ -272,7 +271,7 @@ impl Policies {
         Limits {
             call: tools.call_time(),
             max_call: tools.max_call_time(),
-            cpu: std::time::Duration::from_secs(limits.cpu_secs.get()),
+            cpu: Duration::from_secs(limits.cpu_secs.get()),
             memory: mebibytes(limits.memory_mib.get()),
             result: mebibytes(limits.result_mib.get()),
             // The host has to be able to copy a whole answer and the data around it.
@@ -367,7 +366,7 @@ pub fn runtime_config(
     RuntimeConfig {
         concurrency: usize::try_from(config.config.tools.max_concurrent.get()).unwrap_or(0),
         memory: most_memory(config),
-        keep_ready: std::time::Duration::from_secs(config.config.tools.keep_ready.get()),
+        keep_ready: Duration::from_secs(config.config.tools.keep_ready.get()),
         cache: folders.map(compiled_folder),
         helper,
     }

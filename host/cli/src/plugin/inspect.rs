@@ -167,6 +167,9 @@ pub(super) fn grant_for(
         "store" => plugin.filter(|plugin| plugin.store_mib.get() > 0).map(|plugin| {
             format!("{} MiB, {} keys", plugin.store_mib.get(), plugin.store_keys.get())
         }),
+        "parts" => plugin
+            .filter(|plugin| plugin.parts_cpu_secs.get() > 0)
+            .map(|plugin| format!("{} s of processor time a call", plugin.parts_cpu_secs.get())),
         "session" => plugin
             .filter(|plugin| plugin.instance == InstanceLifetime::Session)
             .map(|_| "an instance for each session".to_owned()),

@@ -479,6 +479,7 @@ pub(super) fn attempt(key: &str) -> Option<&'static str> {
         }
         "plugins.*.https_only" => "plugins.known.https_only = false",
         "plugins.*.store_mib" => "plugins.known.store_mib = 4096",
+        "plugins.*.parts_cpu_secs" => "plugins.known.parts_cpu_secs = 3600",
         "plugins.*.instance" => "plugins.known.instance = \"session\"",
         "plugins.*.store_keys" => "plugins.known.store_keys = 1000000",
         "plugins.*.credentials_to" => "plugins.known.credentials_to = [\"evil.example\"]",

@@ -22,6 +22,7 @@ wasmtime::component::bindgen!({
             import berth:host/call@0.2.0;
             import berth:host/config@0.2.0;
             import berth:host/log@0.2.0;
+            import berth:host/parts@0.2.0;
             import berth:host/process@0.2.0;
             import berth:host/search@0.2.0;
             import berth:host/secrets@0.2.0;
@@ -36,6 +37,7 @@ wasmtime::component::bindgen!({
         "wasi:filesystem/types": async | trappable,
         "berth:host/search": async | trappable,
         "berth:host/store": async | trappable,
+        "berth:host/parts": async | trappable,
         default: trappable,
     },
     exports: { default: async },

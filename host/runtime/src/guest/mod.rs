@@ -8,6 +8,7 @@ mod host_functions;
 pub(crate) mod http;
 pub(crate) mod linking;
 mod output;
+pub(crate) mod parts_functions;
 mod process_functions;
 mod search_functions;
 pub(crate) mod state;

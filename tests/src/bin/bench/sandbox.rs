@@ -214,7 +214,7 @@ impl Sandbox {
 fn builder(repository: &Path) -> Result<HostBuilder, String> {
     let builtin = |name: &'static str| -> Result<Builtin, String> {
         let wasm = read(&repository.join(format!("target/plugins/{name}.wasm")))?;
-        Ok(Builtin { name, wasm: wasm.leak(), digest: None, compiled: None })
+        Ok(Builtin { name, wasm: wasm.leak(), digest: None, parts: &[], compiled: None })
     };
     let builtins = [builtin("file")?, builtin("shell")?, builtin("web")?, builtin("filters")?];
     let folders = Folders::inside(&repository.join("target/bench/home"));

@@ -1,0 +1,105 @@
+//! The parts of a plugin: where their files are, and their code.
+
+use std::borrow::Cow;
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+
+use berth_compiler::Compiler;
+use berth_component::{Part, file};
+use wasmtime::component::{Component, ComponentExportIndex, InstancePre, Linker};
+
+use crate::engine::{PartEngine, PartState};
+use crate::random;
+use crate::run::{PartError, PartErrorKind};
+
+/// The interface that a part exports, and its function.
+const INTERFACE: &str = "berth:tool/part@0.2.0";
+const FUNCTION: &str = "run";
+
+/// The parts that a plugin brings along.
+pub struct Parts {
+    list: Vec<(Part, Mutex<Option<Code>>)>,
+    folders: Vec<PathBuf>,
+}
+
+/// The code of a part, ready for instances.
+#[derive(Clone)]
+pub(crate) struct Code {
+    pub(crate) pre: InstancePre<PartState>,
+    pub(crate) run: ComponentExportIndex,
+}
+
+impl Parts {
+    /// The parts that a manifest names. Their files are `NAME.wasm` in one of the folders.
+    pub fn new(parts: &[Part], folders: Vec<PathBuf>) -> Self {
+        let list = parts.iter().map(|part| (part.clone(), Mutex::default())).collect();
+        Self { list, folders }
+    }
+
+    /// The code of a part. Its first use on a machine reads the file and compiles it. Blocks.
+    pub(crate) fn code(
+        &self,
+        engine: &PartEngine,
+        compiler: &Compiler,
+        name: &str,
+    ) -> Result<Code, PartError> {
+        let Some((part, code)) = self.list.iter().find(|(part, _)| part.name == name) else {
+            let names: Vec<&str> = self.list.iter().map(|(part, _)| part.name.as_str()).collect();
+            let message = match names.is_empty() {
+                true => "the plugin's manifest names no parts".to_owned(),
+                false => format!("the plugin has no such part; it has: {}", names.join(", ")),
+            };
+            return Err(PartError { kind: PartErrorKind::Invalid, message });
+        };
+        // Others wait, so that a part is compiled once.
+        let mut code = code.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(code) = &*code {
+            return Ok(code.clone());
+        }
+        // A failure isn't kept: the file may be put there while the host runs.
+        let made = self.make(engine, compiler, part).map_err(|reason| PartError {
+            kind: PartErrorKind::Unavailable,
+            message: format!("the part `{name}` can't be used: {reason}"),
+        })?;
+        Ok(code.insert(made).clone())
+    }
+
+    fn make(&self, engine: &PartEngine, compiler: &Compiler, part: &Part) -> Result<Code, String> {
+        let read = || self.read(part).map(Cow::Owned);
+        let component = compiler.component(&engine.wasm, read, &part.sha256, None)?;
+        let failed = |error: wasmtime::Error| format!("linking it failed: {error:#}");
+        let linker = linker(engine, &component).map_err(failed)?;
+        let run = component
+            .get_export_index(None, INTERFACE)
+            .and_then(|interface| component.get_export_index(Some(&interface), FUNCTION))
+            .ok_or_else(|| format!("it doesn't export `{INTERFACE}`"))?;
+        Ok(Code { pre: linker.instantiate_pre(&component).map_err(failed)?, run })
+    }
+
+    /// The component with the part's digest.
+    fn read(&self, part: &Part) -> Result<Vec<u8>, String> {
+        let mut tried = String::new();
+        for folder in &self.folders {
+            let path = folder.join(format!("{}.wasm", part.name));
+            let why = match file::open(&path).and_then(file::read) {
+                Ok(wasm) if file::digest(&wasm) == part.sha256 => return Ok(wasm),
+                Ok(_) => "has another SHA-256",
+                Err(_) if !path.exists() => "is missing",
+                Err(_) => "can't be read",
+            };
+            let _ = write!(tried, "; {} {why}", path.display());
+        }
+        Err(format!("no file has its SHA-256 {}{tried}", part.sha256))
+    }
+}
+
+/// Links random numbers, and traps for everything else.
+fn linker(engine: &PartEngine, component: &Component) -> wasmtime::Result<Linker<PartState>> {
+    let mut linker = Linker::new(&engine.wasm);
+    for (import, _) in component.component_type().imports(&engine.wasm) {
+        random::link(&mut linker, import)?;
+    }
+    linker.define_unknown_imports_as_traps(component)?;
+    Ok(linker)
+}

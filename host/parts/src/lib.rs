@@ -1,0 +1,14 @@
+//! Runs parts: pure components that a plugin brings along.
+//!
+//! A part has no capabilities. The engine is one of its own, and links random numbers that are
+//! always the same; every other import traps. The plugin's manifest names each part with its
+//! digest. Parts of one call run on several threads, each input under bounds of its own.
+
+mod code;
+mod engine;
+mod random;
+mod run;
+
+pub use code::Parts;
+pub use engine::PartEngine;
+pub use run::{MAX_INPUTS, PartBounds, PartError, PartErrorKind};

@@ -1,0 +1,74 @@
+//! `berth:host/parts` for guests.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use berth_parts::{PartBounds, PartError, PartErrorKind, Parts};
+
+use crate::Runtime;
+use crate::guest::bindings::berth::host::parts as wit;
+use crate::guest::bindings::berth::host::types::Error;
+use crate::guest::state::CallState;
+
+/// The parts of a call's plugin.
+pub(crate) struct PartsAccess {
+    pub(crate) runtime: Arc<Runtime>,
+    pub(crate) parts: Arc<Parts>,
+    /// Processor time that the call's parts may still use.
+    pub(crate) left: Duration,
+    /// Bytes of all answers of one function call.
+    pub(crate) output: usize,
+}
+
+impl wit::Host for &mut CallState {
+    async fn run(
+        &mut self,
+        part: String,
+        inputs: Vec<Vec<u8>>,
+    ) -> wasmtime::Result<Vec<Result<Vec<u8>, Error>>> {
+        let count = inputs.len();
+        if self.call.parts.is_none() {
+            // The instance has no call yet, or the plugin was only loaded to be inspected.
+            let denied = error("denied", "no parts are granted to this plugin".to_owned());
+            return Ok(vec![Err(denied); count]);
+        }
+        self.call.watch.may_block().await;
+        let call = &mut self.call;
+        let Some(access) = &mut call.parts else { return Ok(Vec::new()) };
+        let engine = match access.runtime.part_engine.get() {
+            Ok(engine) => engine,
+            Err(reason) => return Ok(vec![Err(error("unavailable", reason)); count]),
+        };
+        let bounds = PartBounds {
+            deadline: call.watch.deadline,
+            cancel: call.watch.cancel.clone(),
+            cpu: access.left,
+            output: access.output,
+        };
+        let compiler = &access.runtime.compiler;
+        let (results, used) = access.parts.run(engine, compiler, &part, inputs, bounds);
+        access.left = access.left.saturating_sub(used);
+        let table = &call.table.name;
+        Ok(results
+            .into_iter()
+            .map(|result| result.map_err(|error| failure(error, table)))
+            .collect())
+    }
+}
+
+fn failure(failed: PartError, table: &str) -> Error {
+    let PartError { kind, message } = failed;
+    match kind {
+        PartErrorKind::Invalid => error("invalid", message),
+        PartErrorKind::Unavailable => error("unavailable", message),
+        PartErrorKind::Limit => error("limit", message),
+        PartErrorKind::Budget => {
+            error("limit", format!("{message} (`parts_cpu_secs` in [{table}])"))
+        }
+        PartErrorKind::Failed => error("failed", message),
+    }
+}
+
+fn error(code: &str, message: String) -> Error {
+    Error { code: code.to_owned(), message, meta: None }
+}

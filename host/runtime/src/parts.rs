@@ -1,0 +1,67 @@
+//! Where the parts of plugins are, and the engine that they share.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+use berth_component::Part;
+use berth_parts::{PartEngine, Parts};
+
+use crate::plugin::{Origin, PluginInfo};
+
+/// The engine of parts, which is started with the first of them.
+#[derive(Default)]
+pub(crate) struct LazyPartEngine(OnceLock<Result<PartEngine, String>>);
+
+impl LazyPartEngine {
+    /// The engine.
+    ///
+    /// # Errors
+    ///
+    /// This machine can't run it.
+    pub(crate) fn get(&self) -> Result<&PartEngine, String> {
+        let start = || PartEngine::new().map_err(|error| error.to_string());
+        self.0.get_or_init(start).as_ref().map_err(Clone::clone)
+    }
+}
+
+/// The parts of a plugin. Those of Berth's own are beside the program, or where an installation of
+/// programs keeps such files. Those of others are beside the plugin's file: `NAME.parts` for
+/// `NAME.wasm`. The working directory says nothing.
+pub(crate) fn of_plugin(info: &PluginInfo) -> Arc<Parts> {
+    let folders = match &info.origin {
+        Origin::BuiltIn => of_program(std::env::current_exe().ok().as_deref()),
+        Origin::File(path) => vec![path.with_extension("parts")],
+    };
+    Arc::new(Parts::new(&info.manifest.parts, folders))
+}
+
+fn of_program(program: Option<&Path>) -> Vec<PathBuf> {
+    let Some(folder) = program.and_then(Path::parent) else { return Vec::new() };
+    let mut folders = vec![folder.join("parts")];
+    folders.extend(folder.parent().map(|above| above.join("lib/berth/parts")));
+    folders
+}
+
+/// The parts of the built-in plugins, as a manifest would name them.
+pub(crate) fn of_build(parts: &[(&str, &str)]) -> Vec<Part> {
+    let part = |(name, sha256): &(&str, &str)| Part {
+        name: (*name).to_owned(),
+        sha256: (*sha256).to_owned(),
+    };
+    parts.iter().map(part).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_of_the_program_are_beside_it_or_in_its_library_folder() {
+        let found = of_program(Some(Path::new("/opt/berth/bin/berth")));
+        assert_eq!(
+            found,
+            [Path::new("/opt/berth/bin/parts"), Path::new("/opt/berth/lib/berth/parts")]
+        );
+        assert!(of_program(None).is_empty());
+    }
+}

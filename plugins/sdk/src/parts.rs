@@ -1,0 +1,116 @@
+//! Pure computation in components that the plugin brings along: its parts. The plugin asks for
+//! `parts` in its manifest, and names each one there with its SHA-256.
+//!
+//! ```no_run
+//! # fn main() -> Result<(), berth_sdk::Failure> {
+//! use berth_sdk::parts;
+//!
+//! let inputs = vec![b"one".to_vec(), b"two".to_vec()];
+//! for answer in parts::run("count", inputs) {
+//!     let bytes = answer?;
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! A part is a component that exports `berth:tool/part`. It has no capabilities: what it answers
+//! follows from its input. The host runs it on several inputs at a time, each with 2 s of processor
+//! time and 256 MiB of memory; one that fails doesn't disturb the others.
+//!
+//! In unit tests, [`testing::set_part`](crate::testing::set_part) says what a part answers.
+
+use std::fmt::{self, Display};
+
+use crate::{Category, Failure};
+
+/// Runs a part on each of the inputs, at most 4,096. The results have their order.
+pub fn run(part: &str, inputs: Vec<Vec<u8>>) -> Vec<Result<Vec<u8>, PartError>> {
+    host::run(part, inputs)
+}
+
+/// Why an input has no answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PartError {
+    /// `limit`, `unavailable`, `failed` and so on, see `berth:host/types`.
+    pub code: String,
+    /// What was wrong, and what to do.
+    pub message: String,
+}
+
+impl Display for PartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for PartError {}
+
+impl From<PartError> for Failure {
+    fn from(error: PartError) -> Self {
+        Self::new(Category::PermanentFailure, error.message)
+            .with_code(format!("parts-{}", error.code))
+    }
+}
+
+#[cfg(target_arch = "wasm32")]
+mod host {
+    use super::PartError;
+    use crate::guest::bindings::berth::host::parts;
+
+    pub(super) fn run(part: &str, inputs: Vec<Vec<u8>>) -> Vec<Result<Vec<u8>, PartError>> {
+        let results = parts::run(part, &inputs).into_iter();
+        results
+            .map(|result| {
+                result.map_err(|error| PartError { code: error.code, message: error.message })
+            })
+            .collect()
+    }
+}
+
+#[cfg(not(target_arch = "wasm32"))]
+pub(crate) mod host {
+    use std::cell::RefCell;
+    use std::collections::BTreeMap;
+
+    use super::PartError;
+
+    /// What a part does in unit tests.
+    pub(crate) type Standin = fn(&[u8]) -> Result<Vec<u8>, String>;
+
+    thread_local! {
+        static PARTS: RefCell<BTreeMap<String, Standin>> = const { RefCell::new(BTreeMap::new()) };
+    }
+
+    pub(crate) fn set(part: &str, standin: Standin) {
+        PARTS.with_borrow_mut(|parts| parts.insert(part.to_owned(), standin));
+    }
+
+    pub(super) fn run(part: &str, inputs: Vec<Vec<u8>>) -> Vec<Result<Vec<u8>, PartError>> {
+        let standin = PARTS.with_borrow(|parts| parts.get(part).copied());
+        let error = |code: &str, message| PartError { code: code.to_owned(), message };
+        let answer = |input: Vec<u8>| match standin {
+            Some(standin) => standin(&input).map_err(|message| error("failed", message)),
+            None => Err(error("unavailable", format!("the part `{part}` is missing"))),
+        };
+        inputs.into_iter().map(answer).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn standin_answers_each_input_by_itself() {
+        crate::testing::set_part("upper", |input| match input {
+            b"" => Err("it is empty".to_owned()),
+            input => Ok(input.to_ascii_uppercase()),
+        });
+        let answers = run("upper", vec![b"a".to_vec(), Vec::new(), b"b".to_vec()]);
+        assert_eq!((&answers[0], &answers[2]), (&Ok(b"A".to_vec()), &Ok(b"B".to_vec())));
+        let failure = Failure::from(answers[1].clone().unwrap_err());
+        assert_eq!(failure.code.as_deref(), Some("parts-failed"));
+        assert_eq!(run("lower", vec![Vec::new()])[0].as_ref().unwrap_err().code, "unavailable");
+    }
+}
