@@ -1,0 +1,2 @@
+//! The part that parses scripts of shells.
+grammars::part!(Bash);

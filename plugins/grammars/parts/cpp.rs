@@ -1,0 +1,2 @@
+//! The part that parses C++.
+grammars::part!(Cpp);

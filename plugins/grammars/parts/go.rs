@@ -1,0 +1,2 @@
+//! The part that parses Go.
+grammars::part!(Go);

@@ -1,0 +1,2 @@
+//! The part that parses Java.
+grammars::part!(Java);

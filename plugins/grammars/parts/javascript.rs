@@ -1,0 +1,2 @@
+//! The part that parses JavaScript.
+grammars::part!(JavaScript);

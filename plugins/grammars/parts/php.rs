@@ -1,0 +1,2 @@
+//! The part that parses PHP.
+grammars::part!(Php);

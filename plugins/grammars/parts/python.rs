@@ -1,0 +1,2 @@
+//! The part that parses Python.
+grammars::part!(Python);

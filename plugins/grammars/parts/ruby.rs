@@ -1,0 +1,2 @@
+//! The part that parses Ruby.
+grammars::part!(Ruby);

@@ -1,0 +1,2 @@
+//! The part that parses Rust.
+grammars::part!(Rust);

@@ -1,0 +1,2 @@
+//! The part that parses TypeScript with JSX.
+grammars::part!(Tsx);

@@ -1,0 +1,2 @@
+//! The part that parses TypeScript without JSX.
+grammars::part!(TypeScript);

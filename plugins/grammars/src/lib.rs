@@ -1,0 +1,66 @@
+//! The parts that parse languages: a tree-sitter grammar each, and the walk through its trees.
+//!
+//! The walk is the same for all languages. A table for each of them says which nodes of its trees
+//! define something ([`rules`]).
+
+mod c;
+mod find;
+mod grammars;
+mod macros;
+pub mod part;
+mod rules;
+mod walk;
+
+use std::ops::ControlFlow;
+
+use code_model::{MAX_SOURCE, Parsed};
+use tree_sitter::{ParseOptions, ParseState, Parser, Tree};
+
+pub use grammars::{
+    Bash, C, CSharp, Cpp, Go, Grammar, Java, JavaScript, Php, Python, Ruby, Rust, Tsx, TypeScript,
+    parse_as,
+};
+
+/// Checks of the parser in one source. Between two of them it does 100 steps. Real sources take
+/// less than one step for each byte; the steps of sources that make a parser slow also take longer.
+const fn most_checks(bytes: usize) -> usize {
+    200 + bytes / 50
+}
+
+/// Finds the definitions and references of a source.
+///
+/// # Errors
+///
+/// It is too large, or the grammar doesn't fit this version of tree-sitter.
+pub fn parse<G: Grammar>(source: &[u8]) -> Result<Parsed, String> {
+    if source.len() > MAX_SOURCE {
+        let size = source.len();
+        return Err(format!("the source is {size} bytes; the limit is {MAX_SOURCE}"));
+    }
+    let language = G::language();
+    let mut parser = Parser::new();
+    parser
+        .set_language(&language)
+        .map_err(|error| format!("the grammar can't be used: {error}"))?;
+    let blanked = G::BLANK.map(|blank| blank(source));
+    Ok(match tree(&mut parser, blanked.as_deref().unwrap_or(source)) {
+        Some(tree) => walk::walk(&language, G::RULES, G::NAMES, &tree, source),
+        None => Parsed { limited: true, has_errors: true, ..Parsed::default() },
+    })
+}
+
+/// The tree of a source. `None`: it takes too many steps.
+fn tree(parser: &mut Parser, source: &[u8]) -> Option<Tree> {
+    let most = most_checks(source.len());
+    let mut checks = 0;
+    let mut check = |_: &ParseState| {
+        checks += 1;
+        if checks > most { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    };
+    let options = ParseOptions::new().progress_callback(&mut check);
+    parser.parse_with_options(
+        &mut |at, _| source.get(at..).unwrap_or_default(),
+        None,
+        Some(options),
+    )
+}

@@ -1,0 +1,31 @@
+//! The exports of a part.
+
+#[allow(missing_docs, unsafe_code, unreachable_pub, reason = "generated")]
+mod bindings {
+    wit_bindgen::generate!({
+        path: "../../wit/tool",
+        world: "berth:tool/part-component",
+        pub_export_macro: true,
+        export_macro_name: "export_part",
+        default_bindings_module: "grammars::part::bindings",
+    });
+}
+
+pub use bindings::{export_part, exports};
+
+/// Makes a part of a grammar.
+#[macro_export]
+macro_rules! part {
+    ($grammar:ident) => {
+        struct Part;
+
+        impl $crate::part::exports::berth::tool::part::Guest for Part {
+            fn run(input: Vec<u8>) -> Result<Vec<u8>, String> {
+                $crate::parse::<$crate::$grammar>(&input).map(|parsed| parsed.encode())
+            }
+        }
+
+        #[cfg(target_arch = "wasm32")]
+        $crate::part::export_part!(Part with_types_in $crate::part);
+    };
+}
