@@ -48,6 +48,11 @@ pub(crate) fn guests(subcommand: &str) -> Command {
     cargo(&plugins(), subcommand)
 }
 
+/// `cargo SUBCOMMAND` in the workspace of the grammars.
+pub(crate) fn grammars(subcommand: &str) -> Command {
+    cargo(&plugins().join("grammars"), subcommand)
+}
+
 /// `cargo SUBCOMMAND` in the workspace of `folder`.
 pub(crate) fn cargo(folder: &Path, subcommand: &str) -> Command {
     let program = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());

@@ -9,8 +9,9 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{Mutex, PoisonError};
 
 use crate::cargo;
 use crate::step;
@@ -77,6 +78,23 @@ const LANGUAGES: [Language; 11] = [
     Language { name: "debian", lock_file: "packages.txt", files: &[], fetch: debian },
 ];
 
+/// The C compiler for WebAssembly.
+pub(crate) const C_COMPILER: &str = "plugins-c";
+
+/// Fetches one folder, if it isn't up to date.
+pub(crate) fn fetch(name: &str) -> Result<(), String> {
+    let language = LANGUAGES.iter().find(|language| language.name == name);
+    language.ok_or_else(|| format!("there is no {name}"))?.fetch_if_outdated()
+}
+
+/// The folder of what is fetched under a name.
+pub(crate) fn folder(name: &str) -> PathBuf {
+    cargo::target().join("clients").join(name)
+}
+
+/// Two steps may want the same folder.
+static FETCHING: Mutex<()> = Mutex::new(());
+
 /// The last file that is written: a copy of the file that fixes the versions. An unfinished folder
 /// doesn't have it.
 const FETCHED: &str = "fetched";
@@ -92,10 +110,8 @@ pub(crate) fn fetch_all() -> Vec<(String, String)> {
 
 impl Language {
     fn fetch_if_outdated(&self) -> Result<(), String> {
-        let (from, to) = (
-            cargo::root().join("tests/clients").join(self.name),
-            cargo::target().join("clients").join(self.name),
-        );
+        let _fetching = FETCHING.lock().unwrap_or_else(PoisonError::into_inner);
+        let (from, to) = (cargo::root().join("tests/clients").join(self.name), folder(self.name));
         let failed =
             |what: &str, error: std::io::Error| format!("{what} in {}: {error}", to.display());
         let fixed = fs::read_to_string(from.join(self.lock_file))

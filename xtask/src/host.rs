@@ -3,13 +3,15 @@
 use std::path::{Path, PathBuf};
 
 use crate::plugins::{self, Guest};
-use crate::{cargo, machine, step};
+use crate::{cargo, grammars, machine, step};
 
 /// Builds the plugins and `target/debug/berth` with the plugins inside. Returns the path of the
 /// binary.
 pub(crate) fn build() -> Result<PathBuf, String> {
     machine::check()?;
-    with_plugins(&plugins::build()?, compile)
+    let guests = plugins::build()?;
+    grammars::build()?;
+    with_plugins(&guests, compile)
 }
 
 /// Builds the binary with `compile`, with these plugins and their compiled code inside. Returns its

@@ -6,6 +6,7 @@ mod cargo;
 mod clients;
 mod demo;
 mod dist;
+mod grammars;
 mod host;
 mod languages;
 mod machine;

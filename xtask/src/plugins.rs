@@ -3,7 +3,8 @@
 //!
 //! For each plugin NAME there are three files: `NAME.wasm`, `NAME.cwasm` (compiled for the baseline
 //! CPU), and `NAME.key`, which names the engine that the code was compiled for. A file is only
-//! written if it has changed: the build of the binary watches these files.
+//! written if it has changed: the build of the binary watches these files. The parts of the plugins
+//! are in `target/plugins/parts`.
 
 use std::ffi::OsString;
 use std::fs;
@@ -95,12 +96,7 @@ impl Guest {
                 _ => {}
             }
         }
-        let component = read(&self.built)?;
-        if fs::read(self.file("wasm")).is_ok_and(|installed| installed == component) {
-            // The file keeps its time, so that the build of the binary sees no change.
-        } else {
-            replace(&self.file("wasm"), &component)?;
-        }
+        update(&self.file("wasm"), &read(&self.built)?)?;
         replace(&self.file("cwasm"), &compiled)?;
         replace(&self.file("key"), key.as_bytes())
     }
@@ -177,8 +173,17 @@ fn manifest(package: &Path) -> Result<Manifest, String> {
     Ok(Manifest::parse(&String::from_utf8_lossy(&bytes)))
 }
 
-fn read(path: &Path) -> Result<Vec<u8>, String> {
+pub(crate) fn read(path: &Path) -> Result<Vec<u8>, String> {
     fs::read(path).map_err(|error| format!("can't read {}: {error}", path.display()))
+}
+
+/// Writes a file if it has other bytes. Otherwise it keeps its time, so that the build of the binary
+/// sees no change.
+pub(crate) fn update(path: &Path, bytes: &[u8]) -> Result<(), String> {
+    if fs::read(path).is_ok_and(|installed| installed == bytes) {
+        return Ok(());
+    }
+    replace(path, bytes)
 }
 
 /// Writes a new file and renames it, so that no build sees an incomplete file.

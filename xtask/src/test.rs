@@ -85,6 +85,12 @@ const TESTS_OF_THE_PLUGINS: Step = Step {
         tally.run(
             "cargo test",
             cargo::guests("test").args(["--workspace", "--no-fail-fast"]).args(filter),
+        )?;
+        let mut grammars = cargo::grammars("test");
+        grammars.args(["--lib", "--tests", "--no-fail-fast", "--target-dir"]);
+        tally.run(
+            "cargo test of the grammars",
+            grammars.arg(cargo::plugins().join("target")).args(filter),
         )
     },
 };
@@ -123,14 +129,15 @@ impl Step {
 
 fn format() -> Result<(), String> {
     step::run("cargo fmt", cargo::host("fmt").args(["--all", "--check"]))?;
-    step::run("cargo fmt of the plugins", cargo::guests("fmt").args(["--all", "--check"]))
+    step::run("cargo fmt of the plugins", cargo::guests("fmt").args(["--all", "--check"]))?;
+    step::run("cargo fmt of the grammars", cargo::grammars("fmt").args(["--check"]))
 }
 
 /// Checks that the lock files are up to date. Releases, and builds from the sources, use exactly
 /// these versions.
 fn locks() -> Result<(), String> {
-    for folder in [cargo::root().to_owned(), cargo::plugins()].into_iter().chain(cargo::examples()?)
-    {
+    let own = [cargo::root().to_owned(), cargo::plugins(), cargo::plugins().join("grammars")];
+    for folder in own.into_iter().chain(cargo::examples()?) {
         step::run(
             "cargo update",
             cargo::cargo(&folder, "update").args(["--workspace", "--locked", "--quiet"]),
@@ -144,6 +151,9 @@ fn locks() -> Result<(), String> {
 fn clippy_of_the_plugins() -> Result<(), String> {
     let deny = ["--", "-D", "warnings"];
     step::run("clippy", cargo::guests("clippy").args(["--workspace", "--all-targets"]).args(deny))?;
+    let mut grammars = cargo::grammars("clippy");
+    grammars.args(["--all-targets", "--target-dir"]).arg(cargo::plugins().join("target"));
+    step::run("clippy of the grammars", grammars.args(deny))?;
     step::run(
         "clippy",
         cargo::guests("clippy").args(["--workspace", "--release", "--target", WASM]).args(deny),

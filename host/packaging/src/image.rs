@@ -82,10 +82,16 @@ fn layer_entries(release: &Release) -> Vec<Entry<'_>> {
         Entry::folder("usr/", 0o755),
         Entry::folder("usr/bin/", 0o755),
         Entry::program(format!("usr/bin/{NAME}"), &release.program),
+        Entry::folder("usr/lib/", 0o755),
+        Entry::folder(format!("usr/lib/{NAME}/"), 0o755),
+        Entry::folder(format!("usr/lib/{NAME}/parts/"), 0o755),
+    ];
+    entries.extend(release.parts_in("usr/"));
+    entries.extend([
         Entry::folder("usr/share/", 0o755),
         Entry::folder("usr/share/doc/", 0o755),
         Entry::folder(format!("{documents}/"), 0o755),
-    ];
+    ]);
     entries.extend(
         release
             .licences

@@ -37,6 +37,7 @@ fn run(arguments: &[String]) -> Result<(), String> {
         architecture: Architecture::from_name(machine)
             .ok_or_else(|| format!("there are no packages for {machine}"))?,
         program: read("bin/berth")?,
+        parts: parts(&Path::new(archive).join("lib/berth/parts"))?,
         readme: read(&format!("{documents}/README.md"))?,
         licences: licences.collect::<Result<_, String>>()?,
         sbom: read(&format!("{documents}/sbom.cdx.json"))?,
@@ -49,4 +50,17 @@ fn run(arguments: &[String]) -> Result<(), String> {
             .map_err(|error| format!("can't write {}: {error}", path.display()))?;
     }
     Ok(())
+}
+
+/// The parts of the archive, sorted.
+fn parts(folder: &Path) -> Result<Vec<(String, Vec<u8>)>, String> {
+    let failed = |error: std::io::Error| format!("can't read {}: {error}", folder.display());
+    let mut parts = Vec::new();
+    for entry in fs::read_dir(folder).map_err(failed)? {
+        let path = entry.map_err(failed)?.path();
+        let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        parts.push((name, fs::read(&path).map_err(failed)?));
+    }
+    parts.sort();
+    Ok(parts)
 }

@@ -54,6 +54,7 @@ pub(crate) fn packages(release: &Release) -> io::Result<[Package; 2]> {
     let mut entries = vec![Entry::file("package/package.json", about.as_bytes())];
     entries.extend(documents(release));
     entries.push(Entry::program(format!("package/bin/{NAME}"), &release.program));
+    entries.extend(release.parts_in("package/"));
     entries.push(Entry::file("package/sbom.cdx.json", &release.sbom));
     let program = packed(release, &name, &entries)?;
 

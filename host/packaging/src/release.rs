@@ -4,6 +4,9 @@ use std::io;
 
 use jiff::Timestamp;
 
+use crate::NAME;
+use crate::archive::Entry;
+
 /// What every package holds.
 #[derive(Clone, Debug)]
 pub struct Release {
@@ -13,6 +16,8 @@ pub struct Release {
     pub architecture: Architecture,
     /// The program.
     pub program: Vec<u8>,
+    /// The parts that belong to the program: names and components.
+    pub parts: Vec<(String, Vec<u8>)>,
     /// The readme.
     pub readme: Vec<u8>,
     /// The licences of Berth and of what is in it: names and contents.
@@ -70,6 +75,13 @@ impl Architecture {
 }
 
 impl Release {
+    /// The files of the parts in a package, where the program looks for them: in `lib/berth/parts`
+    /// beside the folder of the program. `prefix` is what that folder stands in.
+    pub(crate) fn parts_in(&self, prefix: &str) -> impl Iterator<Item = Entry<'_>> {
+        let file = move |name: &str| format!("{prefix}lib/{NAME}/parts/{name}.wasm");
+        self.parts.iter().map(move |(name, wasm)| Entry::file(file(name), wasm))
+    }
+
     /// The time of all files.
     pub(crate) fn timestamp(&self) -> io::Result<Timestamp> {
         i64::try_from(self.time)

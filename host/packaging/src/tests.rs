@@ -7,6 +7,7 @@ fn release() -> Release {
         version: "1.2.3".to_owned(),
         architecture: Architecture::X86_64,
         program: b"\x7fELF program".to_vec(),
+        parts: vec![("go".to_owned(), b"\0asm".to_vec())],
         readme: b"# Berth\n".to_vec(),
         licences: vec![("LICENSE-MIT".to_owned(), b"licence".to_vec())],
         sbom: b"{}".to_vec(),
@@ -66,6 +67,8 @@ fn files_in_tars_belong_to_root_and_the_program_can_be_run() {
     };
     let program = unpacked(gunzip(named("berth-linux-x64-1.2.3.tgz")));
     assert!(program.contains(&("package/bin/berth".to_owned(), 0o755)), "{program:?}");
+    let part = ("package/lib/berth/parts/go.wasm".to_owned(), 0o644);
+    assert!(program.contains(&part), "{program:?}");
     let launcher = unpacked(gunzip(named("berth-1.2.3.tgz")));
     assert!(launcher.contains(&("package/berth.sh".to_owned(), 0o755)), "{launcher:?}");
     assert!(launcher.contains(&("package/LICENSE-MIT".to_owned(), 0o644)), "{launcher:?}");

@@ -33,6 +33,8 @@ pub(crate) fn wheel(release: &Release) -> io::Result<Package> {
         Entry::file(format!("{info}/WHEEL"), about.as_bytes()),
         Entry::file(format!("{info}/sboms/{NAME}.cdx.json"), &release.sbom),
     ];
+    // What is in `data` is put below the prefix of the interpreter.
+    entries.extend(release.parts_in(&format!("{NAME}-{version}.data/data/")));
     let licences = release.licences.iter();
     entries
         .extend(licences.map(|(name, text)| Entry::file(format!("{info}/licenses/{name}"), text)));

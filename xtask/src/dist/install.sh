@@ -2,7 +2,7 @@
 # Installs berth for one user: ./install.sh [--prefix DIR]
 # Uninstalls it: ./install.sh [--prefix DIR] --uninstall
 #
-# Copies bin and share, which are beside this script, to the prefix. The default prefix is ~/.local. Each file is
+# Copies bin, lib and share, which are beside this script, to the prefix. The default prefix is ~/.local. Each file is
 # written under another name and renamed, the program last. The script never changes the configuration, and doesn't
 # need root.
 set -eu
@@ -88,7 +88,7 @@ uninstall() {
     done
     for folder in share/doc/berth/wit/deps share/doc/berth/wit/frozen-0.1 share/doc/berth/wit \
         share/doc/berth share/doc share/man/man1 share/man share/bash-completion/completions share/bash-completion \
-        share/zsh/site-functions share/zsh share/fish/vendor_completions.d share/fish share bin; do
+        share/zsh/site-functions share/zsh share/fish/vendor_completions.d share/fish share lib/berth/parts lib/berth lib bin; do
         rmdir -- "$prefix/$folder" 2>/dev/null || true
     done
     echo "berth is removed from $prefix. Its configuration, data and cache are kept in berth's folders in ~/.config, ~/.local/share and ~/.cache"
@@ -96,7 +96,7 @@ uninstall() {
 
 # The files to install, one path a line.
 files() {
-    sed -n -e 's/^[0-9a-f]*  bin\//bin\//p' -e 's/^[0-9a-f]*  share\//share\//p' SHA256SUMS
+    sed -n -e 's/^[0-9a-f]*  bin\//bin\//p' -e 's/^[0-9a-f]*  lib\//lib\//p' -e 's/^[0-9a-f]*  share\//share\//p' SHA256SUMS
 }
 
 # Checks what the program can't report itself, because it would not start.
@@ -137,7 +137,7 @@ put() {
 remove() {
     case $1 in
         '' | */../* | ../*) ;;
-        bin/* | share/*) rm -f -- "$prefix/$1" ;;
+        bin/* | lib/* | share/*) rm -f -- "$prefix/$1" ;;
     esac
 }
 

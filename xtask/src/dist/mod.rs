@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use crate::tidy::manifest::Manifest;
-use crate::{CommandResult, cargo, host, machine, no_arguments, plugins, step};
+use crate::{CommandResult, cargo, clients, grammars, host, machine, no_arguments, plugins, step};
 
 use archive::Archive;
 use packages::Package;
@@ -57,6 +57,7 @@ pub(crate) fn command(arguments: &[OsString]) -> CommandResult {
     step::headline("pack");
     let archive = Archive::new(&version()?)?;
     add_files(&archive, &berth, &packages)?;
+    add_parts(&archive, &paths)?;
     add_contract(&archive)?;
     add_completions_and_pages(&archive, &berth)?;
     archive.pack()?;
@@ -93,6 +94,11 @@ fn build(target: &str, paths: &Paths) -> Result<PathBuf, String> {
     components_build.args(["--locked", "--target-dir"]).arg(&components);
     let guests =
         plugins::build_with(paths.hide_from(&mut components_build), &components, &compiled)?;
+    clients::fetch(clients::C_COMPILER)?;
+    let mut grammars = cargo::grammars("build");
+    grammars.arg("--locked");
+    let parts = compiled.join("parts");
+    grammars::build_with(paths.hide_from(&mut grammars), &components, &parts)?;
     host::with_plugins(&guests, || {
         let mut build = cargo::host("build");
         build
@@ -139,6 +145,20 @@ fn add_files(archive: &Archive, berth: &Path, packages: &[Package]) -> Result<()
     )?;
     let script = include_str!("install.sh").replace("@ARCH@", ARCH);
     archive.program("install.sh", script.as_bytes())
+}
+
+/// The folder of the parts in the archive, where the program looks for them.
+const PARTS: &str = "lib/berth/parts";
+
+/// Adds the parts that parse languages.
+fn add_parts(archive: &Archive, paths: &Paths) -> Result<(), String> {
+    let folder = cargo::target().join("dist-build/plugins/parts");
+    for name in grammars::names()? {
+        let file = folder.join(format!("{name}.wasm"));
+        paths.check_absent_from(&file)?;
+        archive.file(&format!("{PARTS}/{name}.wasm"), &read(&file)?)?;
+    }
+    Ok(())
 }
 
 /// The folder of the contract in the archive. `share/berth` below the default prefix is the folder

@@ -17,8 +17,12 @@ impl Paths {
     pub(crate) fn of_this_machine(target: &str) -> Result<Paths, String> {
         let own = cargo::root();
         let mut paths = vec![(own.to_owned(), "/berth".to_owned())];
-        let folders =
-            [packages::folders(own, target)?, packages::folders(&cargo::plugins(), WASM)?].concat();
+        let folders = [
+            packages::folders(own, target)?,
+            packages::folders(&cargo::plugins(), WASM)?,
+            packages::folders(&cargo::plugins().join("grammars"), WASM)?,
+        ]
+        .concat();
         // The folders in which cargo keeps the sources of packages; usually there is one.
         let others: BTreeSet<&Path> = folders
             .iter()

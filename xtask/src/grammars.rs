@@ -1,0 +1,117 @@
+//! Builds the parts that parse languages into `target/plugins/parts`, one component each. Their
+//! parsers are C, which zig's compiler makes WebAssembly of, the one of plugins in C.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::cargo::{self, WASM};
+use crate::tidy::manifest::Manifest;
+use crate::{clients, plugins, step};
+
+/// The folder of the parts, below that of the plugins. A program finds its parts in a folder of
+/// this name beside it.
+const FOLDER: &str = "parts";
+
+/// Builds the parts for tests, and puts them where the programs of cargo find them. Without the
+/// compiler there are none, which isn't an error: the host says so when one is needed.
+pub(crate) fn build() -> Result<(), String> {
+    let parts = cargo::target().join("plugins").join(FOLDER);
+    if let Err(why) = clients::fetch(clients::C_COMPILER) {
+        step::headline(&format!("no parts are built, since the C compiler is missing: {why}"));
+        return Ok(());
+    }
+    build_with(&mut cargo::grammars("build"), &cargo::plugins().join("target"), &parts)?;
+    for profile in ["debug", "release"] {
+        let folder = cargo::target().join(profile);
+        let link = folder.join(FOLDER);
+        let failed = |error: std::io::Error| format!("can't link {}: {error}", link.display());
+        fs::create_dir_all(&folder).map_err(failed)?;
+        if fs::symlink_metadata(&link).is_err() {
+            symlink(Path::new("../plugins").join(FOLDER), &link).map_err(failed)?;
+        }
+    }
+    Ok(())
+}
+
+/// Builds the parts with this command. `target` is its build folder; `folder` is where the parts
+/// are put.
+pub(crate) fn build_with(
+    cargo_build: &mut Command,
+    target: &Path,
+    folder: &Path,
+) -> Result<(), String> {
+    step::headline("build the parts");
+    let [compiler, archiver] = ["cc", "ar"].map(wrapper);
+    let variable = |name: &str| format!("{name}_{}", WASM.replace('-', "_"));
+    cargo_build
+        .env(variable("CC"), compiler?)
+        .env(variable("AR"), archiver?)
+        .args(["--examples", "--release", "--target", WASM, "--target-dir"])
+        .arg(target);
+    step::run("cargo build of the parts", cargo_build)?;
+    let failed = |error: std::io::Error| format!("can't write to {}: {error}", folder.display());
+    fs::create_dir_all(folder).map_err(failed)?;
+    let names = names()?;
+    for name in &names {
+        let built = target.join(WASM).join("release/examples").join(format!("{name}.wasm"));
+        plugins::update(&folder.join(format!("{name}.wasm")), &plugins::read(&built)?)?;
+    }
+    // The build of the binary would name those of another version.
+    for entry in fs::read_dir(folder).map_err(failed)? {
+        let path = entry.map_err(failed)?.path();
+        if !names.iter().any(|name| path.file_stem() == Some(name.as_ref())) {
+            fs::remove_file(&path).map_err(failed)?;
+        }
+    }
+    Ok(())
+}
+
+/// The names of the parts, which are the examples of the package.
+pub(crate) fn names() -> Result<Vec<String>, String> {
+    let manifest = plugins::read(&cargo::plugins().join("grammars/Cargo.toml"))?;
+    let manifest = String::from_utf8_lossy(&manifest).into_owned();
+    let examples = manifest.split("[[example]]").skip(1);
+    let name = |example: &str| {
+        Manifest::parse(example)
+            .string("", "name")
+            .ok_or_else(|| "an example in plugins/grammars/Cargo.toml has no name".to_owned())
+    };
+    examples.map(name).collect()
+}
+
+/// A program that runs a tool of zig. Rust's name of the target isn't one of zig's.
+fn wrapper(tool: &str) -> Result<PathBuf, String> {
+    let zig = clients::folder(clients::C_COMPILER).join("bin/python-zig");
+    let path = cargo::target().join(format!("zig-{tool}"));
+    let target = if tool == "cc" { "-target wasm32-wasi " } else { "" };
+    let script = format!(
+        "#!/bin/sh\n\
+         for word in \"$@\"; do\n\
+         \x20   shift\n\
+         \x20   case $word in --target=*) ;; *) set -- \"$@\" \"$word\" ;; esac\n\
+         done\n\
+         exec '{}' {tool} {target}\"$@\"\n",
+        zig.display()
+    );
+    let failed = |error: std::io::Error| format!("can't write {}: {error}", path.display());
+    plugins::update(&path, script.as_bytes())?;
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).map_err(failed)?;
+    Ok(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::names;
+
+    #[test]
+    fn every_part_has_a_source() {
+        let names = names().expect("the manifest is readable");
+        assert_eq!(names.len(), 13);
+        for name in names {
+            let source = crate::cargo::plugins().join(format!("grammars/parts/{name}.rs"));
+            assert!(source.exists(), "{}", source.display());
+        }
+    }
+}
