@@ -140,6 +140,13 @@ impl Installing {
     }
 }
 
+/// The parts are where a program looks for them.
+#[track_caller]
+fn has_parts(program: &Path) {
+    let folder = program.parent().and_then(Path::parent).expect("it is in a folder");
+    assert_eq!(fs::read(folder.join("lib/berth/parts/go.wasm")).expect("it is there"), b"\0asm");
+}
+
 fn text(path: &Path) -> &str {
     path.to_str().expect("it is UTF-8")
 }
@@ -175,8 +182,10 @@ fn wheel_puts_the_program_beside_python() {
     let real = berth.canonicalize().expect("it is there");
     assert_eq!(user.configured(&[text(&berth)]), [text(&real), "serve"]);
     let info = format!("berth-{}.dist-info", env!("CARGO_PKG_VERSION"));
-    let site = fs::read_dir(environment.join("lib")).expect("it is there").flatten().next();
-    let site = site.expect("it has a version").path().join("site-packages").join(info);
+    let libraries = fs::read_dir(environment.join("lib")).expect("it is there").flatten();
+    let site = libraries.map(|entry| entry.path()).find(|path| path.join("site-packages").exists());
+    let site = site.expect("it has a version").join("site-packages").join(info);
+    has_parts(&real);
     for file in ["licenses/LICENSE-MIT", "sboms/berth.cdx.json", "METADATA"] {
         assert!(site.join(file).is_file(), "{file}");
     }
@@ -219,6 +228,7 @@ fn packages_of_npm_start_the_program_without_node() {
     let real = user.path("work").canonicalize().expect("it is there");
     let real = real.join(format!("node_modules/{machine}/bin/berth"));
     assert_eq!(user.configured(&[text(&berth)]), [text(&real), "serve"]);
+    has_parts(&real);
 
     // Started from the cache of npx, it is started by npx again.
     fs::remove_dir_all(user.path("work/node_modules")).expect("it was there");
@@ -260,4 +270,5 @@ fn image_is_read_by_another_program_and_holds_the_program() {
         assert!(root.join(path).exists(), "{path}");
     }
     user.works(&[text(&root.join("usr/bin/berth"))]);
+    has_parts(&root.join("usr/bin/berth"));
 }

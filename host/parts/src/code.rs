@@ -7,18 +7,15 @@ use std::sync::{Mutex, PoisonError};
 
 use berth_compiler::Compiler;
 use berth_component::{Part, file};
-use wasmtime::StoreContextMut;
-use wasmtime::component::{ComponentExportIndex, InstancePre};
+use wasmtime::component::{Component, ComponentExportIndex, InstancePre, Linker};
 
 use crate::engine::{PartEngine, PartState};
+use crate::random;
 use crate::run::{PartError, PartErrorKind};
 
 /// The interface that a part exports, and its function.
 const INTERFACE: &str = "berth:tool/part@0.2.0";
 const FUNCTION: &str = "run";
-
-/// What hash tables of every part are seeded with.
-const SEED: u64 = 43;
 
 /// The parts that a plugin brings along.
 pub struct Parts {
@@ -71,17 +68,8 @@ impl Parts {
     fn make(&self, engine: &PartEngine, compiler: &Compiler, part: &Part) -> Result<Code, String> {
         let read = || self.read(part).map(Cow::Owned);
         let component = compiler.component(&engine.wasm, read, &part.sha256, None)?;
-        let mut linker = engine.linker.clone();
         let failed = |error: wasmtime::Error| format!("linking it failed: {error:#}");
-        // The functions that trap would hide those of another version of the interface.
-        for (import, _) in component.component_type().imports(&engine.wasm) {
-            if import.starts_with("wasi:random/insecure-seed@0.2.") {
-                let seed = |_: StoreContextMut<'_, PartState>, ()| Ok(((SEED, SEED),));
-                let mut interface = linker.instance(import).map_err(failed)?;
-                interface.func_wrap("insecure-seed", seed).map_err(failed)?;
-            }
-        }
-        linker.define_unknown_imports_as_traps(&component).map_err(failed)?;
+        let linker = linker(engine, &component).map_err(failed)?;
         let run = component
             .get_export_index(None, INTERFACE)
             .and_then(|interface| component.get_export_index(Some(&interface), FUNCTION))
@@ -104,4 +92,14 @@ impl Parts {
         }
         Err(format!("no file has its SHA-256 {}{tried}", part.sha256))
     }
+}
+
+/// Links random numbers, and traps for everything else.
+fn linker(engine: &PartEngine, component: &Component) -> wasmtime::Result<Linker<PartState>> {
+    let mut linker = Linker::new(&engine.wasm);
+    for (import, _) in component.component_type().imports(&engine.wasm) {
+        random::link(&mut linker, import)?;
+    }
+    linker.define_unknown_imports_as_traps(component)?;
+    Ok(linker)
 }

@@ -7,11 +7,8 @@ use std::thread::available_parallelism;
 use berth_compiler::settings;
 use berth_contract::HostError;
 use wasmtime::ResourceLimiter;
-use wasmtime::component::Linker;
-use wasmtime_wasi::p2::bindings::random;
-use wasmtime_wasi::random::{WasiRandom, WasiRandomCtx};
-use wasmtime_wasi::{Deterministic, WasiCtx, WasiCtxBuilder};
 
+use crate::random::Random;
 use crate::run::Meter;
 
 /// Most bytes of all memories of an instance.
@@ -24,7 +21,6 @@ const MAX_ITEMS: usize = 16;
 /// The engine of parts. Plugins share it.
 pub struct PartEngine {
     pub(crate) wasm: wasmtime::Engine,
-    pub(crate) linker: Linker<PartState>,
     /// Threads that calls may have beside the first of each.
     spare: AtomicUsize,
 }
@@ -38,16 +34,8 @@ impl PartEngine {
     pub fn new() -> Result<Self, HostError> {
         let failed = |error: wasmtime::Error| HostError::Engine(format!("{error:#}"));
         let wasm = wasmtime::Engine::new(&settings()).map_err(failed)?;
-        let mut linker = Linker::new(&wasm);
-        let l = &mut linker;
-        random::random::add_to_linker::<PartState, WasiRandom>(l, PartState::random)
-            .and_then(|()| random::insecure::add_to_linker::<_, WasiRandom>(l, PartState::random))
-            .and_then(|()| {
-                random::insecure_seed::add_to_linker::<_, WasiRandom>(l, PartState::random)
-            })
-            .map_err(failed)?;
         let processors = available_parallelism().map_or(1, NonZeroUsize::get);
-        Ok(Self { wasm, linker, spare: AtomicUsize::new(processors.saturating_sub(1)) })
+        Ok(Self { wasm, spare: AtomicUsize::new(processors.saturating_sub(1)) })
     }
 
     /// Takes up to `wanted` of the threads that no other call has.
@@ -76,28 +64,21 @@ impl Drop for Threads<'_> {
 
 /// The host's side of one instance.
 pub(crate) struct PartState {
-    wasi: WasiCtx,
+    pub(crate) random: Random,
     pub(crate) limiter: PartLimiter,
     pub(crate) meter: Meter,
 }
 
 impl PartState {
     pub(crate) fn new(meter: Meter) -> Self {
-        let numbers = || Deterministic::new(vec![7, 19, 101, 43]);
-        let mut wasi = WasiCtxBuilder::new();
-        wasi.max_random_size(1 << 20)
-            .secure_random(numbers())
-            .insecure_random(numbers())
-            .insecure_random_seed(43);
-        Self {
-            wasi: wasi.build(),
-            limiter: PartLimiter { left: MEMORY, elements_left: TABLE_ELEMENTS, refused: false },
-            meter,
-        }
+        let limiter = PartLimiter { left: MEMORY, elements_left: TABLE_ELEMENTS, refused: false };
+        Self { random: Random::default(), limiter, meter }
     }
 
-    fn random(&mut self) -> &mut WasiRandomCtx {
-        self.wasi.random()
+    /// Prepares the instance for its next input, which finds everything as the first did.
+    pub(crate) fn begin(&mut self, meter: Meter) {
+        self.random = Random::default();
+        self.meter = meter;
     }
 }
 

@@ -6,6 +6,7 @@
 
 mod code;
 mod engine;
+mod random;
 mod run;
 
 pub use code::Parts;

@@ -67,12 +67,15 @@ pub enum PartErrorKind {
     Failed,
 }
 
+/// The answer to one input.
+type PartResult = Result<Vec<u8>, PartError>;
+
 /// The inputs of a call, and what becomes of them.
 struct Job {
     inputs: Vec<Vec<u8>>,
     /// The next input that nobody has.
     next: AtomicUsize,
-    results: Mutex<Vec<Option<Result<Vec<u8>, PartError>>>>,
+    results: Mutex<Vec<Option<PartResult>>>,
     bounds: PartBounds,
     /// Nanoseconds of processor time that were used.
     used: AtomicU64,
@@ -222,7 +225,7 @@ fn answer(
     let meter = Meter::start(job);
     let (mut store, function) = match kept.take() {
         Some((mut store, function)) => {
-            store.data_mut().meter = meter;
+            store.data_mut().begin(meter);
             (store, Ok(function))
         }
         None => instantiate(code, meter),

@@ -385,7 +385,7 @@ namespace A.B {
     public event Action Changed, Closed;
     public string Name { get; set; }
     public Shop() { int local = 1; }
-    ~Shop() {}
+    ~Shop() {} public static Shop operator +(Shop a, Shop b) => a;
     public async Task Run() { void Inner() {} Helper(Limit); }
   }
   struct Point { public int X, Y; }
@@ -407,6 +407,7 @@ namespace A.B {
             "field A.B.Shop.Name 5",
             "method A.B.Shop.Shop 6",
             "method A.B.Shop.Shop 7",
+            "method A.B.Shop.+ 7",
             "method A.B.Shop.Run 8",
             "function A.B.Shop.Run.Inner 8",
             "struct A.B.Point 10",

@@ -1,5 +1,7 @@
 //! Attacks with its parts. A test writes the manifest that names them.
 
+use std::collections::BTreeMap;
+
 use berth_sdk::{Annotations, Call, Failure, Output, Tool, parts};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -46,6 +48,13 @@ impl Tool for Run {
             Ok(bytes) => json!({ "answer": String::from_utf8_lossy(&bytes) }),
             Err(error) => json!({ "code": error.code, "message": error.message }),
         });
-        Ok(Output::text(json!(answers.collect::<Vec<_>>()).to_string()))
+        let answers: Vec<_> = answers.collect();
+        if times == 1 {
+            return Ok(Output::text(json!(answers).to_string()));
+        }
+        // Thousands of answers would be cut: how often there is each of them.
+        let mut counts = BTreeMap::<String, usize>::new();
+        answers.iter().for_each(|answer| *counts.entry(answer.to_string()).or_default() += 1);
+        Ok(Output::text(json!(counts).to_string()))
     }
 }

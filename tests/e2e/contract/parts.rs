@@ -1,5 +1,6 @@
 //! `berth:host/parts`: what a part can't do, and what a plugin can't do with its parts.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -11,7 +12,7 @@ use tempfile::TempDir;
 use berth_core::{Host, Request};
 
 use super::{host, host_with, served};
-use crate::support::{Cli, loot, plugin, run};
+use crate::support::{Cli, loot, not_tried, plugin, run};
 
 const NAME: &str = "hostile-parts";
 const GRANT: &str = "plugins.hostile-parts.parts_cpu_secs=60";
@@ -64,13 +65,27 @@ fn folder() -> TempDir {
     TempDir::new().expect("a temporary folder is made")
 }
 
-async fn call(host: &Host, arguments: Value) -> Vec<Value> {
+async fn call(host: &Host, arguments: Value) -> Value {
     let answer = host.call(Request::new(format!("{NAME}__run"), arguments)).await;
     serde_json::from_str(&loot(&answer)).expect("it is JSON")
 }
 
 async fn attack(host: &Host, inputs: &[&str]) -> Vec<Value> {
-    call(host, json!({ "part": "attack", "inputs": inputs })).await
+    match call(host, json!({ "part": "attack", "inputs": inputs })).await {
+        Value::Array(results) => results,
+        other => panic!("{other} is no list"),
+    }
+}
+
+/// The same input again and again: each answer, with how often there was it.
+async fn repeated(host: &Host, input: &str, times: usize) -> Vec<(Value, usize)> {
+    let arguments = json!({ "part": "attack", "inputs": [input], "times": times });
+    let counts: BTreeMap<String, usize> =
+        serde_json::from_value(call(host, arguments).await).expect("they are counted");
+    let read = |(answer, count): (String, usize)| {
+        (serde_json::from_str(&answer).expect("it is JSON"), count)
+    };
+    counts.into_iter().map(read).collect()
 }
 
 fn answer(text: &str) -> Value {
@@ -196,10 +211,12 @@ fn parts_end_with_their_call() {
         // The part is compiled before, which takes its own time.
         attack(&host, &["echo a"]).await;
         let started = Instant::now();
-        let arguments = json!({ "part": "attack", "inputs": ["spin"], "times": 200 });
-        let results = call(&host, arguments).await;
+        let results = repeated(&host, "spin", 200).await;
         assert!(started.elapsed() < Duration::from_secs(20), "{:?}", started.elapsed());
-        fails(results.last().expect("there are results"), "limit", "the time of the call is over");
+        let (result, count) =
+            results.iter().max_by_key(|(_, count)| *count).expect("there are results");
+        assert!(*count > 150, "{results:?}");
+        fails(result, "limit", "the time of the call is over");
     });
 }
 
@@ -208,24 +225,18 @@ fn many_inputs_share_instances_and_have_a_limit() {
     run(async {
         let folder = folder();
         let host = scene(folder.path(), &[GRANT]).await;
-        let count = json!({ "part": "attack", "inputs": ["count"], "times": 4096 });
-        let results = call(&host, count).await;
-        assert_eq!(results.len(), 4096);
-        let first = results.iter().filter(|result| **result == answer("1")).count();
-        assert!((1..=64).contains(&first), "{first} instances");
-        let many = json!({ "part": "attack", "inputs": ["count"], "times": 4097 });
-        let results = call(&host, many).await;
-        fails(&results[0], "limit", "4097 inputs; the limit is 4096");
+        let results = repeated(&host, "count", 4096).await;
+        assert_eq!(results.iter().map(|(_, count)| count).sum::<usize>(), 4096);
+        let first = results.iter().find(|(result, _)| *result == answer("1"));
+        assert!(first.is_some_and(|(_, instances)| *instances <= 64), "{first:?}");
+        let results = repeated(&host, "count", 4097).await;
+        fails(&results[0].0, "limit", "4097 inputs; the limit is 4096");
         // All answers together are bounded, so that no plugin makes the host copy more.
-        let large = json!({ "part": "attack", "inputs": ["huge 3000000"], "times": 10 });
-        let results = call(&host, large).await;
-        let answered = results.iter().filter(|result| result["bytes"] == 3_000_000).count();
-        assert!((1..=5).contains(&answered), "{results:?}");
-        fails(
-            results.iter().find(|result| result["code"].is_string()).expect("one is refused"),
-            "limit",
-            "fewer inputs",
-        );
+        let results = repeated(&host, "huge 3000000", 10).await;
+        let answered = results.iter().find(|(result, _)| result["bytes"] == 3_000_000);
+        assert!(answered.is_some_and(|(_, count)| *count == 5), "{results:?}");
+        let refused = results.iter().find(|(result, _)| result["code"].is_string());
+        fails(&refused.expect("some are refused").0, "limit", "fewer inputs");
     });
 }
 
@@ -249,4 +260,39 @@ fn manifest_with_an_invalid_part_is_refused() {
         let refused = cli.run(&["plugin", "pack", "bare.wasm"]).ends(2);
         assert!(refused.stderr.contains(said), "{}", refused.stderr);
     }
+}
+
+/// The parts that parse languages answer in the host as they do in their own tests, and end on what
+/// makes them slow.
+#[test]
+fn grammars_parse_in_the_host() {
+    let built = plugin(NAME).with_file_name("parts");
+    if !built.join("rust.wasm").exists() {
+        not_tried("clients/plugins-c");
+        return;
+    }
+    run(async move {
+        let folder = folder();
+        let parts = folder.path().join("attacker.parts");
+        fs::create_dir_all(&parts).expect("a folder is made");
+        for (name, source, hostile) in [
+            ("rust", "fn helper_of_rust() {}", "f(((".repeat(20_000)),
+            ("bash", "helper_of_bash() { :; }", "f(function () { ".repeat(50_000)),
+        ] {
+            let wasm = fs::read(built.join(format!("{name}.wasm"))).expect("it is readable");
+            let path = packed(folder.path(), &digest(&wasm));
+            fs::write(parts.join("attack.wasm"), &wasm).expect("a file is written");
+            let host = host(folder.path(), &[], &settings(&path, &[GRANT])).await;
+            let results = attack(&host, &[source, &hostile, source]).await;
+            for place in [0, 2] {
+                let answered = results[place]["answer"].as_str().unwrap_or_default();
+                assert!(answered.contains(&format!("helper_of_{name}")), "{}", results[place]);
+            }
+            assert!(
+                results[1]["code"] == "limit" || results[1]["code"].is_null(),
+                "{}",
+                results[1]
+            );
+        }
+    });
 }

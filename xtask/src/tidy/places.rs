@@ -436,9 +436,9 @@ pub(crate) fn dependencies_point_one_way(tree: &Tree) -> Vec<Violation> {
 }
 
 pub(crate) fn only_the_runtime_names_the_engine(tree: &Tree) -> Vec<Violation> {
-    let inside = ["host/compiler/", "host/runtime/", "host/typed/", "host/wasi/"];
+    let inside = ["host/compiler/", "host/parts/", "host/runtime/", "host/typed/", "host/wasi/"];
     let outside = |file: &File| !inside.iter().any(|folder| file.path.starts_with(folder));
-    let advice = "only host/runtime, host/compiler, host/typed and host/wasi may use the engine: add a type to berth-runtime that offers what you need";
+    let advice = "only host/runtime, host/compiler, host/parts, host/typed and host/wasi may use the engine: add a type to berth-runtime that offers what you need";
     let mut found = Vec::new();
     for (file, manifest) in
         tree.manifests(&["host/", "tests/", "plugins/", "xtask/"]).filter(|(file, _)| outside(file))

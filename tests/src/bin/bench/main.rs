@@ -62,7 +62,7 @@ struct Group {
     measure: fn(&Setting) -> Result<Vec<Row>, String>,
 }
 
-const GROUPS: [Group; 23] = [
+const GROUPS: [Group; 24] = [
     Group { names: &["echo", "ready", "throughput"], measure: calls::measure },
     Group { names: &["governed", "durable"], measure: governed::measure },
     Group { names: &["grep", "find"], measure: search::measure },

@@ -1,0 +1,70 @@
+//! `wasi:random` for parts: numbers that are the same for each input.
+
+use wasmtime::StoreContextMut;
+use wasmtime::component::Linker;
+
+use crate::engine::PartState;
+
+/// Most random bytes of one call.
+const MAX_BYTES: u64 = 1 << 20;
+
+/// A sequence of numbers: SplitMix64, from a fixed start.
+#[derive(Debug, Default)]
+pub(crate) struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+}
+
+/// Links an import, if it is one of these interfaces.
+pub(crate) fn link(linker: &mut Linker<PartState>, import: &str) -> wasmtime::Result<()> {
+    let name = import.strip_prefix("wasi:random/").and_then(|rest| rest.split_once("@0.2."));
+    let (bytes, number) = match name {
+        Some(("random", _)) => ("get-random-bytes", "get-random-u64"),
+        Some(("insecure", _)) => ("get-insecure-random-bytes", "get-insecure-random-u64"),
+        Some(("insecure-seed", _)) => {
+            let seed = |mut store: StoreContextMut<'_, PartState>, ()| {
+                let random = &mut store.data_mut().random;
+                Ok(((random.next(), random.next()),))
+            };
+            return linker.instance(import)?.func_wrap("insecure-seed", seed);
+        }
+        _ => return Ok(()),
+    };
+    let mut interface = linker.instance(import)?;
+    interface.func_wrap(
+        bytes,
+        |mut store: StoreContextMut<'_, PartState>, (length,): (u64,)| {
+            if length > MAX_BYTES {
+                let said = format!("{length} random bytes; the limit is {MAX_BYTES}");
+                return Err(wasmtime::Error::msg(said));
+            }
+            let random = &mut store.data_mut().random;
+            Ok(((0..length).map(|_| random.next() as u8).collect::<Vec<u8>>(),))
+        },
+    )?;
+    interface.func_wrap(number, |mut store: StoreContextMut<'_, PartState>, ()| {
+        Ok((store.data_mut().random.next(),))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Random;
+
+    #[test]
+    fn numbers_differ_and_begin_anew() {
+        let [first, again] = [(); 2].map(|()| {
+            let mut random = Random::default();
+            [random.next(), random.next(), random.next()]
+        });
+        assert_eq!(first, again);
+        assert!(first[0] != first[1] && first[1] != first[2]);
+    }
+}
