@@ -111,8 +111,7 @@ pub(crate) fn fetch_all() -> Vec<(String, String)> {
 impl Language {
     fn fetch_if_outdated(&self) -> Result<(), String> {
         let _fetching = FETCHING.lock().unwrap_or_else(PoisonError::into_inner);
-        let (from, to) =
-            (cargo::root().join("tests/clients").join(self.name), folder(self.name));
+        let (from, to) = (cargo::root().join("tests/clients").join(self.name), folder(self.name));
         let failed =
             |what: &str, error: std::io::Error| format!("{what} in {}: {error}", to.display());
         let fixed = fs::read_to_string(from.join(self.lock_file))

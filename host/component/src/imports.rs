@@ -65,8 +65,13 @@ const BASE: [&str; 35] = [
 ];
 
 /// Interfaces that the frozen version of the contract doesn't have.
-const NEW: [&str; 5] =
-    ["berth:host/config", "berth:host/index", "berth:host/parts", "berth:host/store", "berth:host/types"];
+const NEW: [&str; 5] = [
+    "berth:host/config",
+    "berth:host/index",
+    "berth:host/parts",
+    "berth:host/store",
+    "berth:host/types",
+];
 
 /// A capability that an operator grants.
 struct Capability {

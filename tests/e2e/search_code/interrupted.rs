@@ -12,7 +12,9 @@ const FILES: usize = 600;
 fn many_files(cli: &Cli, round: usize) {
     for file in 0..FILES {
         let functions: String = (0..40)
-            .map(|number| format!("fn round_{round}_file_{file}_item_{number}() {{\n    work();\n}}\n"))
+            .map(|number| {
+                format!("fn round_{round}_file_{file}_item_{number}() {{\n    work();\n}}\n")
+            })
             .collect();
         write(cli, format!("many/{file}.rs"), functions);
     }

@@ -22,8 +22,14 @@ const FILES: [(&str, &str); 5] = [
         "mod config;\n\nfn main() {\n    // load_config in a comment\n    let text = \"load_config in a text\";\n    \
          let config = config::Config::load_config(text);\n    println!(\"{}\", config.name);\n}\n",
     ),
-    ("tool/run.py", "class Runner:\n    def start_engine(self):\n        return load_config('x')\n"),
-    ("web/app.ts", "export interface Options { depth: number }\nexport function renderPage(o: Options) {}\n"),
+    (
+        "tool/run.py",
+        "class Runner:\n    def start_engine(self):\n        return load_config('x')\n",
+    ),
+    (
+        "web/app.ts",
+        "export interface Options { depth: number }\nexport function renderPage(o: Options) {}\n",
+    ),
     ("notes.md", "The zebra crossing is described here.\n"),
 ];
 
@@ -102,7 +108,7 @@ fn outline_lists_what_a_file_defines() {
     let lines: Vec<&str> = text.lines().map(str::trim).collect();
     assert_eq!(
         lines,
-        ["3-5 struct Config", "4-4 field name", "8-11 method load_config"],
+        ["3-5 struct Config", "4-4   field name", "8-11   method load_config"],
         "{text}"
     );
 }

@@ -54,7 +54,8 @@ pub(crate) fn builtin(name: &'static str) -> Builtin {
     let bytes = |path: PathBuf| -> &'static [u8] {
         Vec::leak(std::fs::read(path).expect("the plugin is readable"))
     };
-    let builtin = Builtin { name, wasm: bytes(plugin(name)), digest: None, parts: &[], compiled: None };
+    let builtin =
+        Builtin { name, wasm: bytes(plugin(name)), digest: None, parts: &[], compiled: None };
     read.push(builtin);
     builtin
 }

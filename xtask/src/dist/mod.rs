@@ -18,9 +18,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use crate::tidy::manifest::Manifest;
-use crate::{
-    CommandResult, cargo, clients, grammars, host, machine, no_arguments, plugins, step,
-};
+use crate::{CommandResult, cargo, clients, grammars, host, machine, no_arguments, plugins, step};
 
 use archive::Archive;
 use packages::Package;

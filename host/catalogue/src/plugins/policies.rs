@@ -206,9 +206,9 @@ impl Policies {
         let plugin = self.config.config.plugins.get(name);
         let parts = plugin.map(|plugin| plugin.parts_cpu_secs.get()).filter(|secs| *secs > 0);
         let parts = parts.map(Duration::from_secs);
-        let session = plugin
-            .is_some_and(|plugin| plugin.instance == InstanceLifetime::Session);
-        let policy = PluginPolicy { process, egress, command, store, index, parts, session, ..policy };
+        let session = plugin.is_some_and(|plugin| plugin.instance == InstanceLifetime::Session);
+        let policy =
+            PluginPolicy { process, egress, command, store, index, parts, session, ..policy };
         Ok(PluginPolicy { replaces_built_in: self.replaced_by(name).is_some(), ..policy })
     }
 

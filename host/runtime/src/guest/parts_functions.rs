@@ -49,7 +49,10 @@ impl wit::Host for &mut CallState {
         let (results, used) = access.parts.run(engine, compiler, &part, inputs, bounds);
         access.left = access.left.saturating_sub(used);
         let table = &call.table.name;
-        Ok(results.into_iter().map(|result| result.map_err(|error| failure(error, table))).collect())
+        Ok(results
+            .into_iter()
+            .map(|result| result.map_err(|error| failure(error, table)))
+            .collect())
     }
 }
 

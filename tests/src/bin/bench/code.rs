@@ -66,7 +66,8 @@ pub(crate) fn measure(setting: &Setting) -> Result<Vec<Row>, String> {
         if rival.is_empty() {
             return Row::not_measured(TAGS, &first, Unit::Ratio, target, why.to_owned());
         }
-        let ratio = |(ours, rival): (&Duration, &Duration)| ours.as_secs_f64() / rival.as_secs_f64();
+        let ratio =
+            |(ours, rival): (&Duration, &Duration)| ours.as_secs_f64() / rival.as_secs_f64();
         Row {
             name: TAGS,
             what: first.clone(),
@@ -124,7 +125,11 @@ fn updates(sandbox: &Sandbox, tree: &Path) -> Result<Vec<Duration>, String> {
             time(|| {
                 let found = search(sandbox, json!({ "symbol": name }))?;
                 let line = &found["hits"][0]["line"];
-                if *line == json!(101) { Ok(()) } else { Err(format!("{name} isn't found: {found}")) }
+                if *line == json!(101) {
+                    Ok(())
+                } else {
+                    Err(format!("{name} isn't found: {found}"))
+                }
             })
         })
         .collect()
@@ -169,8 +174,12 @@ fn sources(tree: &Path) -> Result<(usize, usize), String> {
     let (mut lines, mut files) = (0, 0);
     let mut folders = vec![registry.clone()];
     while let Some(folder) = folders.pop().filter(|_| lines < LINES) {
-        let mut entries: Vec<PathBuf> =
-            fs::read_dir(&folder).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
+        let mut entries: Vec<PathBuf> = fs::read_dir(&folder)
+            .into_iter()
+            .flatten()
+            .flatten()
+            .map(|entry| entry.path())
+            .collect();
         entries.sort();
         for path in entries {
             if path.is_dir() {
