@@ -106,7 +106,11 @@ fn words_are_found_in_code_and_text() {
 fn outline_lists_what_a_file_defines() {
     let text = project().finds(&["outline=src/config.rs"]);
     let lines: Vec<&str> = text.lines().map(str::trim).collect();
-    assert_eq!(lines, ["3-5 struct Config", "4-4 field name", "8-11 method load_config"], "{text}");
+    assert_eq!(
+        lines,
+        ["3-5 struct Config", "4-4   field name", "8-11   method load_config"],
+        "{text}"
+    );
 }
 
 #[test]

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use berth_core::config::{self, Folders, Inputs, Loaded};
 use berth_core::{Audience, Builtin, Host, HostBuilder, Output, PluginState, Request};
 use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::measure::median;
@@ -212,9 +213,10 @@ impl Sandbox {
 /// compiled code is kept between runs. It caches no answers, since most rows repeat the same call
 /// to measure its run.
 fn builder(repository: &Path) -> Result<HostBuilder, String> {
+    let parts = parts(&repository.join("target/plugins/parts"))?;
     let builtin = |name: &'static str| -> Result<Builtin, String> {
         let wasm = read(&repository.join(format!("target/plugins/{name}.wasm")))?;
-        Ok(Builtin { name, wasm: wasm.leak(), digest: None, parts: &[], compiled: None })
+        Ok(Builtin { name, wasm: wasm.leak(), digest: None, parts, compiled: None })
     };
     let builtins = ["file", "shell", "web", "filters", "memory", "code"];
     let builtins = builtins.into_iter().map(builtin).collect::<Result<Vec<_>, String>>()?;
@@ -222,6 +224,21 @@ fn builder(repository: &Path) -> Result<HostBuilder, String> {
     // Hundreds of thousands of calls are recorded; the records aren't read.
     let loaded = loaded(&folders, &["tools.result_cache.enabled=false", "audit.keep=1"])?;
     Ok(Host::builder().builtins(&builtins).config(loaded).folders(folders))
+}
+
+/// The parts in a folder, by their names and digests. The bench finds them beside itself.
+fn parts(folder: &Path) -> Result<&'static [(&'static str, &'static str)], String> {
+    let mut parts = Vec::new();
+    for file in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        let path = file.path();
+        if path.extension().is_some_and(|extension| extension == "wasm") {
+            let digest = Sha256::digest(read(&path)?);
+            let digest: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+            let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+            parts.push((&*name.leak(), &*digest.leak()));
+        }
+    }
+    Ok(parts.leak())
 }
 
 fn loaded(folders: &Folders, settings: &[&str]) -> Result<Loaded, String> {
