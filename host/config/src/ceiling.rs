@@ -17,9 +17,10 @@ use super::{
 const EVERY_PLUGIN: [&str; 2] = ["plugins", "*"];
 
 /// The keys of that table: what a plugin has only if its own table grants it.
-const GRANTS: [&str; 11] = [
+const GRANTS: [&str; 12] = [
     "allowed_paths",
     "programs",
+    "judged_programs",
     "shell",
     "network",
     "env",

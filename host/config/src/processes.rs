@@ -30,6 +30,8 @@ pub struct ProcessGrants {
     pub sockets: Vec<PathBuf>,
     /// The programs that may be started.
     pub programs: Programs,
+    /// Whether other programs may be started that would be allowed as commands of `bash`.
+    pub judged: bool,
     /// Whether a shell may run commands.
     pub shell: bool,
     /// Whether they reach the network. A plugin's processes never need approval for it.
@@ -182,11 +184,10 @@ impl Loaded {
         folders: &Folders,
         working_directory: &Path,
     ) -> Result<Option<ProcessGrants>, HostError> {
-        let Some(plugin) = self
-            .config
-            .plugins
-            .get(name)
-            .filter(|plugin| plugin.shell || !plugin.programs.is_empty())
+        let Some(plugin) =
+            self.config.plugins.get(name).filter(|plugin| {
+                plugin.shell || plugin.judged_programs || !plugin.programs.is_empty()
+            })
         else {
             return Ok(None);
         };
@@ -214,6 +215,7 @@ impl Loaded {
         };
         Ok(Some(ProcessGrants {
             programs,
+            judged: plugin.judged_programs,
             shell: plugin.shell,
             ..self.processes(files, &granted, folders, working_directory)
         }))
@@ -346,6 +348,7 @@ impl Loaded {
                 .map(|path| unresolved(path, folders, working_directory))
                 .collect(),
             programs: Programs::default(),
+            judged: false,
             shell: false,
             network: granted.network,
             sandbox: shell.sandbox.into(),

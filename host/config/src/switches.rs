@@ -24,10 +24,13 @@ impl Loaded {
         let tools = &self.config.tools;
         let mut switches =
             Switches { all: (!tools.enabled).then(|| off("tools.enabled")), ..Switches::default() };
-        for (builtin, enabled) in [
-            ("file", tools.file.enabled),
-            ("shell", tools.shell.enabled),
-            ("web", tools.web.enabled),
+        for (builtin, table, enabled) in [
+            ("file", "file", tools.file.enabled),
+            ("shell", "shell", tools.shell.enabled),
+            ("web", "web", tools.web.enabled),
+            ("diagnostics", "diagnostics", tools.diagnostics.enabled),
+            // It starts what `bash` may.
+            ("diagnostics", "shell", tools.shell.enabled),
         ] {
             if enabled {
                 continue;
@@ -38,8 +41,8 @@ impl Loaded {
                 .iter()
                 .filter(|(_, plugin)| plugin.replaces == builtin)
                 .map(|(name, _)| name.as_str());
-            let mut off = off(&format!("tools.{builtin}.enabled"));
-            if self.ceilings.iter().any(|ceiling| ceiling.leaves_no_directory(builtin)) {
+            let mut off = off(&format!("tools.{table}.enabled"));
+            if self.ceilings.iter().any(|ceiling| ceiling.leaves_no_directory(table)) {
                 off.rule = Cow::Borrowed("allowed_paths: no directory is left");
             }
             for name in replacing.chain([builtin]) {

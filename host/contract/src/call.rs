@@ -7,8 +7,8 @@ use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    ChangeRecorder, Content, Inquirer, JobServers, JobStarter, OutputRecorder, PathRules, Report,
-    ShellSession,
+    ChangeRecorder, CommandJudge, Content, Inquirer, JobServers, JobStarter, OutputRecorder,
+    PathRules, Report, ShellSession,
 };
 
 /// One call of a tool, in the form that the host gives to a provider.
@@ -48,6 +48,8 @@ pub struct Call {
     pub changes: Option<Arc<dyn ChangeRecorder>>,
     /// The same for the commands that it starts.
     pub command_changes: Option<Arc<dyn ChangeRecorder>>,
+    /// Decides on the commands that the provider chooses by itself. `None`: it may choose none.
+    pub judge: Option<Arc<dyn CommandJudge>>,
     /// Who keeps the whole output of its commands. `None`: nobody does.
     pub output: Option<Arc<dyn OutputRecorder>>,
     /// Starts commands that go on after the call. `None`: it may start none.

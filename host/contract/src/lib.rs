@@ -6,6 +6,7 @@
 mod bounded_output;
 mod call;
 mod changes;
+mod command_judge;
 mod definition;
 mod denial;
 mod error;
@@ -29,6 +30,7 @@ pub mod text;
 pub use bounded_output::BoundedOutput;
 pub use call::{Call, CallId, Events, NoEvents, Progress, Rollback, Snapshot};
 pub use changes::ChangeRecorder;
+pub use command_judge::{CommandJudge, JudgedCommand};
 pub use definition::{
     Access, Annotations, ChangeArguments, Definition, PreviewArguments, Role, Subject, SubjectKind,
     ToolArgument,

@@ -20,6 +20,7 @@ use serde_json::{Map, Value};
 
 use crate::approvals::Approver;
 use crate::approve::ApprovalStep;
+use crate::chosen_commands::{ChosenCommands, OuterJourney};
 use crate::counting::QuotaReservation;
 use crate::dependencies;
 use crate::governor::{ReachRules, Rules};
@@ -183,27 +184,7 @@ impl Host {
         let tool = Arc::clone(catalogue.resolve(&context.requested_tool)?);
         context.tool = Some(Arc::clone(&tool));
         steps.finish_step("resolve");
-        if let Some(off) = self.governor.rules().switches.refusal(tool.provider.name()) {
-            return Err(refuse(governance, context, off.clone()));
-        }
-
-        check_meta(context.meta.as_deref())?;
-        validate::rename(&tool.definition, &mut context.arguments)?;
-        validate::arguments(&tool, &mut context.arguments, self.settings.arguments)?;
-        steps.finish_step("validate");
-
-        if let Some(blocked) = self.governor.blocked(subjects::commands(&tool, &context.arguments))
-        {
-            return Err(refuse(governance, context, blocked));
-        }
-        if let Err(failure) = self
-            .lookups
-            .decide(&tool, &mut context.arguments, &mut context.subjects, &inputs.cancel)
-            .await
-        {
-            governance.decision = failure.denial.as_ref().map(Decision::from_grants);
-            return Err(failure);
-        }
+        self.resolve_subjects(governance, context, &tool, &inputs.cancel, steps).await?;
         run.shell = self.carry(context, session).map(Arc::new);
         let context = &*context;
         self.shaping.check(context)?;
@@ -243,14 +224,17 @@ impl Host {
         let time = asked_time(&tool.definition, &context.arguments)
             .map(|time| time.min(self.settings.max_call));
         let watcher = Arc::clone(&inputs.events);
-        let events =
-            self.retry.dedup_events(context, self.shaping.redact_events(context, inputs.events));
+        let events = self
+            .retry
+            .dedup_events(context, self.shaping.redact_events(context, Arc::clone(&inputs.events)));
         let network = self.governor.reaches_network(context);
         let decision = governance.decision.as_ref();
         let inquirer = self.inquirer(context, &tool, inputs.approver.clone()).map(Arc::new);
         let _outer = self.outer.enter(context, &tool, session, inputs.approver.as_ref());
-        let mut relies =
-            decision.is_some_and(|decision| self.governor.relies_on_undo(context, decision));
+        let mut chosen = ChosenCommands::of(&tool);
+        let mut relies = decision
+            .is_some_and(|decision| self.governor.relies_on_undo(context, decision))
+            || chosen.is_some() && self.governor.rules().policy.is_sandboxed();
         let (outcome, changes, time) = loop {
             let first_run_at = Instant::now();
             run.journal = self.undo.as_ref().and_then(|undo| undo.journal(context, relies));
@@ -270,7 +254,15 @@ impl Host {
                     &inputs.cancel,
                     session,
                 );
-                let outcome = tool.provider.call(provided).await;
+                let outcome = match &mut chosen {
+                    None => tool.provider.call(provided).await,
+                    Some(chosen) => {
+                        let outer = OuterJourney { context, session, inputs: &inputs };
+                        let provided = Call { judge: Some(chosen.judge()), ..provided };
+                        let running = tool.provider.call(provided);
+                        self.judge_commands(outer, governance, chosen, running).await
+                    }
+                };
                 let attempts = run.attempts;
                 if let ControlFlow::Break(outcome) =
                     self.retry.wait(context, attempts, first_run_at, outcome, &inputs.cancel).await
@@ -350,9 +342,39 @@ impl Host {
         }
     }
 
+    /// Checks the tool's switch, the arguments and the blocklist, and resolves what the call acts
+    /// on.
+    pub(crate) async fn resolve_subjects(
+        &self,
+        governance: &mut Governance,
+        context: &mut CallContext,
+        tool: &Arc<Tool>,
+        cancel: &CancellationToken,
+        steps: &mut Steps,
+    ) -> Result<(), Failure> {
+        if let Some(off) = self.governor.rules().switches.refusal(tool.provider.name()) {
+            return Err(refuse(governance, context, off.clone()));
+        }
+        check_meta(context.meta.as_deref())?;
+        validate::rename(&tool.definition, &mut context.arguments)?;
+        validate::arguments(tool, &mut context.arguments, self.settings.arguments)?;
+        steps.finish_step("validate");
+
+        if let Some(blocked) = self.governor.blocked(subjects::commands(tool, &context.arguments)) {
+            return Err(refuse(governance, context, blocked));
+        }
+        let lookup =
+            self.lookups.decide(tool, &mut context.arguments, &mut context.subjects, cancel);
+        if let Err(failure) = lookup.await {
+            governance.decision = failure.denial.as_ref().map(Decision::from_grants);
+            return Err(failure);
+        }
+        Ok(())
+    }
+
     /// Decides, has a model judge the call if the rules want that, and a person approve it if the
     /// decision needs it.
-    async fn govern(
+    pub(crate) async fn govern(
         &self,
         governance: &mut Governance,
         context: &CallContext,
@@ -506,7 +528,7 @@ fn refuse(governance: &mut Governance, context: &CallContext, decision: Decision
 pub(crate) struct CallInputs {
     approver: Option<Arc<dyn Approver>>,
     events: Arc<dyn Events>,
-    cancel: CancellationToken,
+    pub(crate) cancel: CancellationToken,
 }
 
 /// The call in the form that its provider gets.
@@ -539,6 +561,7 @@ fn provider_call(
         path_rules: governance.reached.as_ref().map(|reached| Arc::clone(&reached.paths) as _),
         changes: run.journal.as_ref().map(CallJournal::recorder),
         output: run.spool.clone().map(|spool| spool as _),
+        judge: None,
         jobs: run.job.clone().map(|job| job as _),
         job_servers: session.job_servers().filter(|_| tool.is_built_in()),
         shell: run.shell.clone().map(|shell| shell as _),
@@ -586,13 +609,13 @@ fn next_id() -> CallId {
 }
 
 /// Measures the time of each step.
-struct Steps {
+pub(crate) struct Steps {
     taken: Vec<Step>,
     since: Instant,
 }
 
 impl Steps {
-    fn begin() -> Self {
+    pub(crate) fn begin() -> Self {
         Self { taken: Vec::with_capacity(8), since: Instant::now() }
     }
 

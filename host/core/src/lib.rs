@@ -245,6 +245,7 @@ mod approve;
 pub mod audit;
 mod builder;
 mod checking;
+mod chosen_commands;
 mod counting;
 mod dependencies;
 pub mod doctor;

@@ -10,7 +10,7 @@ use crate::decision::{Decision, Gate, Verdict};
 use crate::origin::Placed;
 use crate::permissions::Permissions;
 use crate::planted::runs_later;
-use crate::rules::{DELEGATE, JOB_STOP};
+use crate::rules::{DELEGATE, DIAGNOSTICS, JOB_STOP};
 
 /// How much an agent may do on its own. Earlier variants allow less.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -127,6 +127,7 @@ impl Placed<Autonomy> {
         };
         let unasked = match action.tool {
             JOB_STOP => Some("a session may stop what it started"),
+            DIAGNOSTICS => Some("each command that it chooses is decided on as one of `bash`"),
             DELEGATE => Some("each call of the other agent is decided on by itself"),
             _ => None,
         };

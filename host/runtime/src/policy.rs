@@ -51,6 +51,8 @@ pub struct PluginPolicy {
 pub struct ProcessPolicy {
     /// The programs that it may start, with their arguments.
     pub programs: Programs,
+    /// Whether it may start other programs too, if they are allowed as commands of `bash`.
+    pub judged: bool,
     /// Whether a shell may run the commands of its calls.
     pub shell: bool,
     /// Whether its processes always have the network. If not, a call's processes have it if the

@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::narrowing::{Narrowing, section};
 use crate::{
-    AdversarialPolicy, Authorization, Bounded, Dependencies, FileTools, Filters, Limits, Overflow,
-    PermissionRule, PolicyRules, Redaction, ResultCache, Retry, Shell, Undo, Web,
+    AdversarialPolicy, Authorization, Bounded, Dependencies, Diagnostics, FileTools, Filters,
+    Limits, Overflow, PermissionRule, PolicyRules, Redaction, ResultCache, Retry, Shell, Undo, Web,
 };
 
 section! {
@@ -55,6 +55,8 @@ section! {
         pub shell: Shell, Narrowing::Table(Shell::RULES);
         /// What the built-in web tools may reach, and how much of an answer they take.
         pub web: Web, Narrowing::Table(Web::RULES);
+        /// The tool that runs the compilers and linters of a project.
+        pub diagnostics: Diagnostics, Narrowing::Table(Diagnostics::RULES);
         /// What one call may use.
         pub limits: Limits, Narrowing::Table(Limits::RULES);
         /// What file tools may reach.

@@ -2,18 +2,20 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use berth_config::{
     self as config, FilePolicy, Folders, InstanceLifetime, Loaded, NetworkGrant, Problem,
     ProcessGrants,
 };
-use berth_contract::HostError;
+use berth_contract::{Access, HostError};
 use berth_egress::{Egress, Network, Settings};
 use berth_policy::files::{Grant, OwnFolder};
-use berth_runtime::{Builtin, Limits, PluginPolicy, ProcessPolicy, RuntimeConfig};
+use berth_runtime::{Builtin, Limits, PluginConfig, PluginPolicy, ProcessPolicy, RuntimeConfig};
 use berth_store::{Quota, Store};
 use berth_system::files::Grants;
 use berth_system::process::{Places, RememberedPlaces};
+use serde_json::{Map, Value};
 
 use super::advice::SandboxAdvisor;
 use super::advisor::{CommandGate, PluginAdvisor};
@@ -25,6 +27,10 @@ const SHELL: &str = "shell";
 
 /// The built-in plugin that makes requests.
 const WEB: &str = "web";
+
+/// The built-in plugin that runs compilers and linters, and what it may keep of their last answers.
+const DIAGNOSTICS: &str = "diagnostics";
+const DIAGNOSTICS_KEPT: Quota = Quota { bytes: 64 * MIB, keys: 10_000 };
 
 /// Makes the policy of each plugin when it is loaded.
 pub struct Policies {
@@ -135,9 +141,41 @@ impl Policies {
                 self.policy("tools.web", FilePolicy::default(), self.config.config.tools.limits)?;
             return Ok(PluginPolicy { egress: Some(self.egress(egress)), ..policy });
         }
+        if name == DIAGNOSTICS {
+            return self.diagnostics();
+        }
         let mut files = self.config.built_in_files(&self.folders, &self.directory)?;
         self.add_readable(&mut files);
         self.policy("tools.file", files, self.config.config.tools.limits)
+    }
+
+    /// The policy of the built-in plugin for diagnostics. It reads where commands may read, and
+    /// starts what would be allowed as a command.
+    fn diagnostics(&self) -> Result<PluginPolicy, HostError> {
+        let settings = &self.config.config.tools.diagnostics;
+        let grants = self.config.processes_of_shell(&self.folders, &self.directory)?;
+        let mut files = grants.files.clone();
+        files.grants.iter_mut().for_each(|grant| grant.access = Access::Read);
+        let policy = self.policy("tools.shell", files, self.config.config.tools.limits)?;
+        // Whether a command reaches the network is decided for each.
+        let (judged, network) = (grants.shell, NetworkGrant::Deny);
+        let grants = ProcessGrants { judged, shell: false, network, ..grants };
+        let config = match serde_json::to_value(settings) {
+            Ok(Value::Object(config)) => config,
+            _ => Map::new(),
+        };
+        let time = Duration::from_secs(settings.timeout.get());
+        Ok(PluginPolicy {
+            process: Some(self.processes("tools.shell", grants)?),
+            store: Some(Arc::new(Store::named(
+                self.folders.data.join("stores"),
+                DIAGNOSTICS,
+                DIAGNOSTICS_KEPT,
+            ))),
+            config: PluginConfig::new(config).into(),
+            limits: Limits { call: time.min(policy.limits.max_call), ..policy.limits.clone() },
+            ..policy
+        })
     }
 
     /// Adds the readable folders to grants. Tools that are disabled are granted nothing, and
@@ -233,6 +271,7 @@ impl Policies {
             hidden: also_hidden,
             sockets,
             programs,
+            judged,
             shell,
             network,
             sandbox,
@@ -256,6 +295,7 @@ impl Policies {
         };
         Ok(Arc::new(ProcessPolicy {
             programs,
+            judged,
             shell,
             network: network == NetworkGrant::Allow,
             places,

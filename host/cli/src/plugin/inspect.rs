@@ -143,7 +143,9 @@ pub(super) fn grant_for(
         "process" => {
             let plugin = plugin?;
             let programs = plugin.programs.iter().map(|program| program.as_str().to_owned());
-            join(programs.chain(plugin.shell.then(|| "every program, by a shell".to_owned())))
+            let judged = plugin.judged_programs.then(|| "what `bash` may run".to_owned());
+            let shell = plugin.shell.then(|| "every program, by a shell".to_owned());
+            join(programs.chain(judged).chain(shell))
         }
         "http" => {
             let plugin = plugin?;

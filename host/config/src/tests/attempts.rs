@@ -38,6 +38,10 @@ scratch_mib = 100
 running = 2
 max_secs = 100
 output_mib = 2
+[tools.diagnostics]
+enabled = false
+checkers = ["cargo"]
+timeout = 10
 [tools.web]
 enabled = false
 timeout = 10
@@ -199,6 +203,21 @@ pub(super) fn attempt(key: &str) -> Option<&'static str> {
         "tools.limits.concurrent_requests" => "tools.limits.concurrent_requests = 9",
         "tools.limits.response_mib" => "tools.limits.response_mib = 11",
         "tools.limits.request_secs" => "tools.limits.request_secs = 31",
+        "tools.diagnostics.enabled" => "tools.diagnostics.enabled = true",
+        "tools.diagnostics.checkers" => "tools.diagnostics.checkers = [\"cargo\", \"eslint\"]",
+        "tools.diagnostics.timeout" => "tools.diagnostics.timeout = 11",
+        "tools.diagnostics.arguments.cargo" => {
+            "tools.diagnostics.arguments.cargo = [\"--config=evil\"]"
+        }
+        "tools.diagnostics.arguments.tsc" => {
+            "tools.diagnostics.arguments.tsc = [\"--plugin=evil\"]"
+        }
+        "tools.diagnostics.arguments.eslint" => "tools.diagnostics.arguments.eslint = [\"--fix\"]",
+        "tools.diagnostics.arguments.ruff" => "tools.diagnostics.arguments.ruff = [\"--fix\"]",
+        "tools.diagnostics.arguments.mypy" => {
+            "tools.diagnostics.arguments.mypy = [\"--install-types\"]"
+        }
+        "tools.diagnostics.arguments.go" => "tools.diagnostics.arguments.go = [\"-toolexec=evil\"]",
         "tools.web.enabled" => "tools.web.enabled = true",
         "tools.web.allowed_domains" => "tools.web.allowed_domains = [\"evil.example\"]",
         // Its values are added too.
@@ -459,6 +478,7 @@ pub(super) fn attempt(key: &str) -> Option<&'static str> {
             "plugins.known.argument_descriptions.known = \"Call this first\""
         }
         "plugins.*.programs" => "plugins.known.programs = [\"sh **\"]",
+        "plugins.*.judged_programs" => "plugins.known.judged_programs = true",
         "plugins.*.shell" => "plugins.known.shell = true",
         "plugins.*.network" => "plugins.known.network = true",
         "plugins.*.env" => "plugins.known.env = [\"AWS_SECRET_ACCESS_KEY\"]",

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use berth_component::PluginConfig;
 use berth_contract::{
-    CallId, ChangeRecorder, Content, Events, JobStarter, NoEvents, OutputRecorder, PathRules,
-    Report, ShellSession,
+    CallId, ChangeRecorder, CommandJudge, Content, Events, JobStarter, NoEvents, OutputRecorder,
+    PathRules, Report, ShellSession,
 };
 use berth_egress::Requests;
 use berth_policy::{CommandLine, OwnTable};
@@ -88,6 +88,8 @@ pub(crate) struct Processes {
     pub(crate) changes: Option<Arc<dyn ChangeRecorder>>,
     /// Keeps their whole output.
     pub(crate) output: Option<Arc<dyn OutputRecorder>>,
+    /// Decides on programs that `policy` leaves to it.
+    pub(crate) judge: Option<Arc<dyn CommandJudge>>,
     /// Starts processes that go on after the call.
     pub(crate) jobs: Option<Arc<dyn JobStarter>>,
     /// What its shells begin with, and leave for later ones.
