@@ -130,6 +130,7 @@ fn tools_are_listed_and_described() {
         "fetch",
         "web_scrape",
         "http_request",
+        "diagnostics",
     ] {
         assert!(listed.lines().any(|line| line.starts_with(tool)), "{tool} is missing: {listed}");
     }
