@@ -34,7 +34,7 @@ enum Unasked {
     Usual,
 }
 
-const CAPABILITIES: [Capability; 6] = [
+const CAPABILITIES: [Capability; 7] = [
     Capability {
         name: "files",
         interfaces: &["wasi:filesystem/types", "wasi:filesystem/preopens"],
@@ -47,6 +47,7 @@ const CAPABILITIES: [Capability; 6] = [
         interfaces: &["wasi:http/outgoing-handler", "wasi:http/types"],
         unasked: Unasked::Refused,
     },
+    Capability { name: "service", interfaces: &["berth:host/service"], unasked: Unasked::Refused },
     Capability { name: "store", interfaces: &["berth:host/store"], unasked: Unasked::Refused },
     // About the instance itself, so it imports nothing.
     Capability { name: "session", interfaces: &[], unasked: Unasked::Allowed },

@@ -32,6 +32,8 @@ pub struct ProcessGrants {
     pub programs: Programs,
     /// Whether other programs may be started that would be allowed as commands of `bash`.
     pub judged: bool,
+    /// How many of them may outlive a call, in one session.
+    pub services: u64,
     /// Whether a shell may run commands.
     pub shell: bool,
     /// Whether they reach the network. A plugin's processes never need approval for it.
@@ -216,6 +218,7 @@ impl Loaded {
         Ok(Some(ProcessGrants {
             programs,
             judged: plugin.judged_programs,
+            services: plugin.services.get(),
             shell: plugin.shell,
             ..self.processes(files, &granted, folders, working_directory)
         }))
@@ -349,6 +352,7 @@ impl Loaded {
                 .collect(),
             programs: Programs::default(),
             judged: false,
+            services: 0,
             shell: false,
             network: granted.network,
             sandbox: shell.sandbox.into(),

@@ -180,6 +180,7 @@ impl World {
             "process" => format!("programs=[\"{NO_PROGRAM}\"]"),
             "http" => format!("hosts=[\"{NO_HOST}\"]"),
             "store" => "store_mib=16".to_owned(),
+            "service" => "services=1".to_owned(),
             "session" => "instance=session".to_owned(),
             _ => return None,
         })

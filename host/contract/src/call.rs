@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     ChangeRecorder, CommandJudge, Content, Inquirer, JobServers, JobStarter, OutputRecorder,
-    PathRules, Report, ShellSession,
+    PathRules, Report, ServiceKeeper, ShellSession,
 };
 
 /// One call of a tool, in the form that the host gives to a provider.
@@ -54,6 +54,8 @@ pub struct Call {
     pub output: Option<Arc<dyn OutputRecorder>>,
     /// Starts commands that go on after the call. `None`: it may start none.
     pub jobs: Option<Arc<dyn JobStarter>>,
+    /// Keeps the programs that outlive it. `None`: nothing outlives it.
+    pub services: Option<Arc<dyn ServiceKeeper>>,
     /// The servers that run as jobs of its session. `None`: the session has no jobs.
     pub job_servers: Option<Arc<dyn JobServers>>,
     /// Puts questions of the provider's own to the person. `None`: nobody can be asked.

@@ -22,6 +22,7 @@ mod output_recorder;
 mod path_rules;
 mod provider;
 mod report;
+mod services;
 mod session_network;
 mod shell_session;
 mod terminal;
@@ -53,6 +54,7 @@ pub use report::{
     CommandOutput, FileState, LeftOut, Lookup, Report, ReportEntries, RequestRecord, Seen,
     SeenFile, Sight,
 };
+pub use services::{ServiceKeeper, ServiceKey, ServicePlace, ServiceProgram};
 pub use session_network::SessionNetwork;
 pub use shell_session::ShellSession;
 pub use tokio_util::sync::CancellationToken;

@@ -8,7 +8,7 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::task::Poll;
 
 use berth_catalogue::{CallContext, Tool};
-use berth_contract::{Category, CommandJudge, Failure, JudgedCommand, Outcome};
+use berth_contract::{Category, CommandJudge, Failure, JudgedCommand, Outcome, ServiceKeeper};
 use berth_policy::commands::CarriedState;
 use serde_json::json;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -96,6 +96,17 @@ impl ChosenCommands {
 }
 
 impl Host {
+    /// What keeps the programs of a call that outlive it. `None`: the plugin may have none.
+    pub(crate) fn services(
+        &self,
+        tool: &Tool,
+        session: &Session,
+    ) -> Option<Arc<dyn ServiceKeeper>> {
+        let process = tool.plugin.as_ref()?.policy().process.as_ref()?;
+        process.services.as_ref()?;
+        session.services(&self.jobs.1)
+    }
+
     /// Runs a call to its end, and decides on the commands that its plugin chooses meanwhile.
     pub(crate) async fn judge_commands(
         &self,

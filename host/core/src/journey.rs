@@ -254,6 +254,7 @@ impl Host {
                     &inputs.cancel,
                     session,
                 );
+                let provided = Call { services: self.services(&tool, session), ..provided };
                 let outcome = match &mut chosen {
                     None => tool.provider.call(provided).await,
                     Some(chosen) => {
@@ -562,6 +563,7 @@ fn provider_call(
         changes: run.journal.as_ref().map(CallJournal::recorder),
         output: run.spool.clone().map(|spool| spool as _),
         judge: None,
+        services: None,
         jobs: run.job.clone().map(|job| job as _),
         job_servers: session.job_servers().filter(|_| tool.is_built_in()),
         shell: run.shell.clone().map(|shell| shell as _),

@@ -40,7 +40,7 @@ pub use examine::{EngineExamination, examine};
 pub use limits::Limits;
 pub use load::Candidate;
 pub use plugin::{Builtin, Origin, Plugin, PluginInfo};
-pub use policy::{CommandAdvisor, FailedCommand, PluginPolicy, ProcessPolicy};
+pub use policy::{CommandAdvisor, FailedCommand, PluginPolicy, ProcessPolicy, ServicePolicy};
 
 use crate::engine::Engine;
 use crate::session::SessionInstances;

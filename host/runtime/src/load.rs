@@ -302,6 +302,8 @@ fn allowed(info: &PluginInfo, granted: PluginPolicy) -> Result<PluginPolicy, Str
         process: policy.process.is_some(),
         http: policy.egress.is_some(),
         store: policy.store.is_some(),
+        service: info.manifest.asks_for("service").is_some()
+            && policy.process.as_ref().is_some_and(|process| process.services.is_some()),
         inspect_only: policy.inspect_only,
         table: &policy.table,
     };

@@ -245,6 +245,7 @@ async fn execute(job: Job) -> Outcome {
                 output: call.output.clone(),
                 jobs: call.jobs.clone(),
                 judge: call.judge.clone(),
+                services: call.services.clone(),
                 shell: call.shell.clone(),
                 variables: call.variables.clone(),
                 network: call.network,

@@ -11,8 +11,11 @@ use berth_config::{
 use berth_contract::{Access, HostError};
 use berth_egress::{Egress, Network, Settings};
 use berth_policy::files::{Grant, OwnFolder};
-use berth_runtime::{Builtin, Limits, PluginConfig, PluginPolicy, ProcessPolicy, RuntimeConfig};
+use berth_runtime::{
+    Builtin, Limits, PluginConfig, PluginPolicy, ProcessPolicy, RuntimeConfig, ServicePolicy,
+};
 use berth_store::{Quota, Store};
+use berth_system::confine::TreeAccess;
 use berth_system::files::Grants;
 use berth_system::process::{Places, RememberedPlaces};
 use serde_json::{Map, Value};
@@ -272,6 +275,7 @@ impl Policies {
             sockets,
             programs,
             judged,
+            services,
             shell,
             network,
             sandbox,
@@ -282,20 +286,35 @@ impl Policies {
         } = grants;
         let advisor =
             PluginAdvisor { gate: Arc::clone(&self.gate), sandbox: SandboxAdvisor { context } };
-        let places = Places {
-            grants: Arc::new(self.open(files)?),
-            also,
-            also_hidden,
-            sockets,
-            sandbox,
-            limits,
-            home,
-            helper: self.helper.clone(),
-            known: RememberedPlaces::default(),
+        let places = |files, also, sockets| {
+            Ok::<_, HostError>(Places {
+                grants: Arc::new(self.open(files)?),
+                also,
+                also_hidden: also_hidden.clone(),
+                sockets,
+                sandbox,
+                limits,
+                home: home.clone(),
+                helper: self.helper.clone(),
+                known: RememberedPlaces::default(),
+            })
         };
+        let most = usize::try_from(services).unwrap_or_default();
+        let services = match most {
+            0 => None,
+            _ => {
+                // What they change later couldn't be undone.
+                let (mut files, mut also) = (files.clone(), also.clone());
+                files.grants.iter_mut().for_each(|grant| grant.access = Access::Read);
+                also.iter_mut().for_each(|tree| tree.access = TreeAccess::Read);
+                Some(ServicePolicy::new(most, places(files, also, Vec::new())?))
+            }
+        };
+        let places = places(files, also, sockets)?;
         Ok(Arc::new(ProcessPolicy {
             programs,
             judged,
+            services,
             shell,
             network: network == NetworkGrant::Allow,
             places,

@@ -169,6 +169,9 @@ pub(super) fn grant_for(
         "store" => plugin.filter(|plugin| plugin.store_mib.get() > 0).map(|plugin| {
             format!("{} MiB, {} keys", plugin.store_mib.get(), plugin.store_keys.get())
         }),
+        "service" => plugin
+            .filter(|plugin| plugin.services.get() > 0)
+            .map(|plugin| format!("{} for each session", plugin.services.get())),
         "session" => plugin
             .filter(|plugin| plugin.instance == InstanceLifetime::Session)
             .map(|_| "an instance for each session".to_owned()),

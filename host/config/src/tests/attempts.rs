@@ -479,6 +479,7 @@ pub(super) fn attempt(key: &str) -> Option<&'static str> {
         }
         "plugins.*.programs" => "plugins.known.programs = [\"sh **\"]",
         "plugins.*.judged_programs" => "plugins.known.judged_programs = true",
+        "plugins.*.services" => "plugins.known.services = 8",
         "plugins.*.shell" => "plugins.known.shell = true",
         "plugins.*.network" => "plugins.known.network = true",
         "plugins.*.env" => "plugins.known.env = [\"AWS_SECRET_ACCESS_KEY\"]",

@@ -26,6 +26,7 @@ wasmtime::component::bindgen!({
             import berth:host/search@0.2.0;
             import berth:host/secrets@0.2.0;
             import berth:host/store@0.2.0;
+            import berth:host/service@0.2.0;
             import wasi:filesystem/types@0.2.12;
             import wasi:filesystem/preopens@0.2.12;
             export berth:tool/tools@0.2.0;
@@ -41,6 +42,7 @@ wasmtime::component::bindgen!({
     exports: { default: async },
     with: {
         "berth:host/process.child": crate::guest::process_functions::Child,
+        "berth:host/service.connection": crate::guest::service_functions::Connection,
         "wasi:io/error": wasmtime_wasi::p2::bindings::io::error,
         "wasi:io/poll": wasmtime_wasi::p2::bindings::io::poll,
         "wasi:io/streams": wasmtime_wasi::p2::bindings::io::streams,

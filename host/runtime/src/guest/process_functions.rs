@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use berth_contract::text::{cut, neutral, neutral_line};
-use berth_contract::{Access, Content, Denial, Failure, JobEnd, ShellSession};
+use berth_contract::{Access, Denial, Failure, JobEnd, ShellSession};
 use berth_policy::ConfigFile;
 use berth_policy::commands::{is_code_loading, is_variable_name};
 use berth_policy::files::Kind;
@@ -19,6 +19,7 @@ use wasmtime_wasi::p2::{DynPollable, Pollable, subscribe};
 use crate::guest::bindings::berth::host::process as wit;
 use crate::guest::bindings::berth::host::types::Error;
 use crate::guest::convert::host_error;
+use crate::guest::live_output::LiveOutput;
 use crate::guest::state::{CallState, Processes};
 use crate::policy::{FailedCommand, ProcessPolicy};
 
@@ -43,12 +44,6 @@ const MAX_CHILDREN: usize = 8;
 /// Bytes at the end of an output that the advisor gets.
 const MAX_ADVISOR_OUTPUT: usize = 16 * 1024;
 
-/// Most bytes of an unfinished line before it is passed on.
-const MAX_LINE: usize = 64 * 1024;
-
-/// Shortest time between two pieces of live output.
-const LIVE_INTERVAL: Duration = Duration::from_millis(100);
-
 /// A process of a guest.
 #[expect(unreachable_pub, reason = "the bindings name it in a public place")]
 pub struct Child {
@@ -56,50 +51,6 @@ pub struct Child {
     live: LiveOutput,
     /// Counts the processes of the call.
     _running: Arc<()>,
-}
-
-/// Passes output on to the caller while the process runs, if the guest wants that.
-struct LiveOutput {
-    events: Option<Arc<dyn berth_contract::Events>>,
-    waiting: Vec<u8>,
-    last_sent: Instant,
-}
-
-impl LiveOutput {
-    fn new(events: Option<Arc<dyn berth_contract::Events>>) -> Self {
-        Self { events, waiting: Vec::new(), last_sent: Instant::now() }
-    }
-
-    /// Adds output, which may be empty, and sends it if the interval is over.
-    fn add(&mut self, bytes: &[u8]) {
-        if self.events.is_none() || bytes.is_empty() && self.waiting.is_empty() {
-            return;
-        }
-        self.waiting.extend_from_slice(bytes);
-        if self.last_sent.elapsed() >= LIVE_INTERVAL {
-            self.send(false);
-        }
-    }
-
-    /// Sends whole lines. An unfinished line waits, unless `all` is set.
-    fn send(&mut self, all: bool) {
-        let Some(events) = &self.events else { return };
-        // The time is set even if nothing is sent, so that an unfinished line isn't searched again
-        // for each new piece.
-        self.last_sent = Instant::now();
-        let all = all || self.waiting.len() > MAX_LINE;
-        let end = if all {
-            self.waiting.len()
-        } else {
-            self.waiting.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1)
-        };
-        if end == 0 {
-            return;
-        }
-        let lines: Vec<u8> = self.waiting.drain(..end).collect();
-        let text = String::from_utf8_lossy(&lines);
-        events.emitted(&Content::text(neutral(&text).into_owned()));
-    }
 }
 
 /// First and longest time between two looks at a process that the guest waits for beside other
@@ -202,7 +153,7 @@ impl CallState {
 
     /// Checks a command and its options. A refusal is remembered. Returns also whether the command
     /// was judged.
-    fn checked(
+    pub(crate) fn checked(
         &mut self,
         command: wit::Command,
         options: &wit::Options,
@@ -296,7 +247,7 @@ impl CallState {
     }
 }
 
-fn ending(ending: Ending) -> &'static str {
+pub(crate) fn ending(ending: Ending) -> &'static str {
     match ending {
         Ending::Exited => "exited",
         Ending::Timeout => "timeout",
@@ -317,7 +268,7 @@ fn missing_notice(missing: &[String]) -> Option<String> {
 }
 
 /// Why a process wasn't started.
-fn not_started(error: &StartError, policy: &ProcessPolicy) -> Error {
+pub(crate) fn not_started(error: &StartError, policy: &ProcessPolicy) -> Error {
     match error {
         StartError::Sandbox(reason) => {
             host_error("unavailable", unavailable(reason, &policy.table.place.file))

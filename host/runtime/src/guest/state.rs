@@ -9,7 +9,7 @@ use std::time::Duration;
 use berth_component::PluginConfig;
 use berth_contract::{
     CallId, ChangeRecorder, CommandJudge, Content, Events, JobStarter, NoEvents, OutputRecorder,
-    PathRules, Report, ShellSession,
+    PathRules, Report, ServiceKeeper, ShellSession,
 };
 use berth_egress::Requests;
 use berth_policy::{CommandLine, OwnTable};
@@ -90,6 +90,8 @@ pub(crate) struct Processes {
     pub(crate) output: Option<Arc<dyn OutputRecorder>>,
     /// Decides on programs that `policy` leaves to it.
     pub(crate) judge: Option<Arc<dyn CommandJudge>>,
+    /// Keeps programs that outlive the call.
+    pub(crate) services: Option<Arc<dyn ServiceKeeper>>,
     /// Starts processes that go on after the call.
     pub(crate) jobs: Option<Arc<dyn JobStarter>>,
     /// What its shells begin with, and leave for later ones.

@@ -424,6 +424,11 @@ impl Child {
         Some([streams.0.into(), streams.1.into(), streams.2.into()])
     }
 
+    /// Exchanges its bounds: it is ended at `end`, and when `cancel` is set.
+    pub fn set_bounds(&mut self, end: Instant, cancel: &CancellationToken) {
+        (self.end, self.cancel) = (end, cancel.clone());
+    }
+
     /// Its result, if it has ended.
     pub fn finished(&self) -> Option<&CommandResult> {
         self.finished.as_ref()
