@@ -101,6 +101,7 @@ fn call() -> Call {
         jobs: None,
         job_servers: None,
         judge: None,
+        services: None,
         output: None,
         inquirer: None,
         shell: None,
