@@ -195,3 +195,83 @@ fn failure(ran: &[report::Ran]) -> Failure {
     };
     Failure::permanent(code, details.join("\n"))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+
+    use berth_sdk::testing;
+    use serde_json::{Value, json};
+    use tempfile::TempDir;
+
+    use super::*;
+
+    /// A project whose `tsc` is this script.
+    fn project(script: &str) -> TempDir {
+        let dir = tempfile::tempdir().unwrap();
+        let bin = dir.path().join("node_modules/.bin");
+        fs::create_dir_all(&bin).unwrap();
+        fs::write(dir.path().join("tsconfig.json"), "{}").unwrap();
+        write(&dir, script);
+        dir
+    }
+
+    fn write(dir: &TempDir, script: &str) {
+        let program = dir.path().join("node_modules/.bin/tsc");
+        fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
+        fs::set_permissions(program, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+
+    fn call(dir: &TempDir, mut arguments: Value) -> Result<Output, Failure> {
+        arguments["path"] = json!(dir.path());
+        testing::call::<Diagnostics>(arguments)
+    }
+
+    #[test]
+    fn findings_are_sorted_bounded_and_compared_with_the_last_call() {
+        let line = |number: u32| format!("echo 'a.ts({number},1): error TS{number}: no'");
+        let dir = project(&[line(2), line(1), line(2), "exit 2".to_owned()].join("; "));
+        let output = call(&dir, json!({ "max": 1 })).unwrap();
+        let text = output.joined_text();
+        assert!(
+            text.contains("a.ts:1:1: error: no [TS1]\n2 errors, 0 warnings (tsc).\n"),
+            "{text}"
+        );
+        assert!(text.contains("[1 of 2 diagnostics are shown."), "{text}");
+        write(&dir, &line(3).replace("a.ts(3", "a.ts(9"));
+        let output = call(&dir, json!({ "only_new": true })).unwrap();
+        let text = output.joined_text();
+        assert!(
+            text.contains("[TS3]\n1 error, 0 warnings, new since the last call (tsc).")
+                && text.contains("2 diagnostics are gone"),
+            "{text}"
+        );
+        let output = call(&dir, json!({ "only_new": true })).unwrap();
+        assert_eq!(output.joined_text(), "No new diagnostics (tsc).\n");
+        assert_eq!(output.structured.unwrap()["total"], 0);
+    }
+
+    #[test]
+    fn checker_that_fails_says_nothing_of_the_project() {
+        let dir = project("echo 'what went wrong' >&2; exit 3");
+        let failure = call(&dir, json!({})).unwrap_err();
+        assert_eq!(failure.code.as_deref(), Some("not-checked"));
+        assert!(failure.message.contains("exit code 3: what went wrong"), "{failure}");
+        write(&dir, "exec no-such-program-anywhere");
+        let failure = call(&dir, json!({})).unwrap_err();
+        assert!(failure.message.contains("tsc isn't installed: Install it in"), "{failure}");
+    }
+
+    #[test]
+    fn project_and_checkers_have_to_fit() {
+        let dir = tempfile::tempdir().unwrap();
+        assert_eq!(call(&dir, json!({})).unwrap_err().code.as_deref(), Some("nothing-fits"));
+        testing::set_config(json!({ "checkers": ["cargo"] }));
+        let failure = call(&dir, json!({ "checkers": ["tsc"] })).unwrap_err();
+        assert_eq!(failure.code.as_deref(), Some("off"));
+        let schema = &testing::definition::<Diagnostics>()["input_schema"];
+        let described = |property: &Value| property["description"].is_string();
+        assert!(schema["properties"].as_object().unwrap().values().all(described), "{schema}");
+    }
+}

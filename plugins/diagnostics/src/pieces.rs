@@ -41,7 +41,7 @@ impl Pieces {
             match &mut self.kind {
                 Kind::Between => match byte {
                     b'{' => {
-                        self.begin(Kind::Object { depth: 1, string: false, escaped: false }, byte)
+                        self.begin(Kind::Object { depth: 1, string: false, escaped: false }, byte);
                     }
                     b'[' | b']' | b',' | b' ' | b'\t' | b'\r' | b'\n' => {}
                     _ => self.begin(Kind::Line, byte),

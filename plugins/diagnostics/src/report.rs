@@ -152,7 +152,8 @@ fn text(answer: &Answer) -> String {
             let _ = writeln!(text, "No {new}diagnostics ({by}).");
         } else {
             let counts = [counted(*errors, "error"), counted(*warnings, "warning")].join(", ");
-            let _ = writeln!(text, "{new}{counts} ({by}).");
+            let new = if gone.is_some() { ", new since the last call" } else { "" };
+            let _ = writeln!(text, "{counts}{new} ({by}).");
         }
     }
     if *total > diagnostics.len() {
