@@ -96,14 +96,15 @@ impl ChosenCommands {
 }
 
 impl Host {
-    /// What keeps the programs of a call that outlive it. `None`: the plugin may have none.
+    /// What keeps the programs of a call that outlive it. `None`: the plugin may have none, or the
+    /// call only reads.
     pub(crate) fn services(
         &self,
-        tool: &Tool,
+        context: &CallContext,
         session: &Session,
     ) -> Option<Arc<dyn ServiceKeeper>> {
-        let process = tool.plugin.as_ref()?.policy().process.as_ref()?;
-        process.services.as_ref()?;
+        let plugin = context.tool.as_ref().filter(|_| context.acts())?.plugin.as_ref()?;
+        plugin.policy().process.as_ref()?.services.as_ref()?;
         session.services(&self.jobs.1)
     }
 

@@ -254,7 +254,7 @@ impl Host {
                     &inputs.cancel,
                     session,
                 );
-                let provided = Call { services: self.services(&tool, session), ..provided };
+                let provided = Call { services: self.services(context, session), ..provided };
                 let outcome = match &mut chosen {
                     None => tool.provider.call(provided).await,
                     Some(chosen) => {

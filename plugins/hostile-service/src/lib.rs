@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use berth_sdk::service::{self, Connection};
-use berth_sdk::{Annotations, Call, Failure, Output, Tool, store, working_directory};
+use berth_sdk::{Annotations, Call, Failure, Output, Tool, store};
 use language_server::{Client, LspError, Position, ServerState, Transport};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -128,7 +128,8 @@ impl Tool for Define {
         let kept: Option<ServerState> = if is_new { None } else { store::get_json("state")? };
         let time = call.remaining().saturating_sub(Duration::from_secs(1));
         let mut client = Client::new(Service(connection), kept.unwrap_or_default(), time);
-        client.initialize(&working_directory()?.to_string_lossy())?;
+        let root = path.rsplit_once('/').map_or("/", |(folder, _)| folder);
+        client.initialize(root)?;
         client.open(&path, &language, &text)?;
         let at = Position { line, character };
         let found = client.definition(&path, at)?;

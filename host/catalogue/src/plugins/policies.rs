@@ -1,7 +1,7 @@
 //! The grants and limits of each plugin: from the configuration to the runtime's policy.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use berth_config::{
@@ -47,6 +47,9 @@ pub struct Policies {
     pub readable: Vec<PathBuf>,
     /// Berth's own files and folders, which no grant includes.
     own: Vec<OwnFolder>,
+    /// What the commands of the built-in shell may use, once it was looked up: that reads many
+    /// links.
+    shell: OnceLock<ProcessGrants>,
     /// Decides on the commands of processes.
     gate: Arc<dyn CommandGate>,
     /// The program of the confining helper process.
@@ -123,14 +126,15 @@ impl Policies {
             files.iter().map(|path| OwnFolder { path: directory.join(path), secret: false }),
         );
         let readable = Vec::new();
-        Self { config, folders, directory, readable, own, gate, helper, network }
+        let shell = OnceLock::new();
+        Self { config, folders, directory, readable, own, shell, gate, helper, network }
     }
 
     /// The policy of a built-in plugin.
     pub fn built_in(&self, name: &str) -> Result<PluginPolicy, HostError> {
         if name == SHELL {
             // It is always loaded. If it is disabled or may start nothing, its calls say so.
-            let mut grants = self.config.processes_of_shell(&self.folders, &self.directory)?;
+            let mut grants = self.shell_grants()?;
             self.add_readable(&mut grants.files);
             let table = "tools.shell";
             let policy =
@@ -152,11 +156,19 @@ impl Policies {
         self.policy("tools.file", files, self.config.config.tools.limits)
     }
 
+    fn shell_grants(&self) -> Result<ProcessGrants, HostError> {
+        if let Some(grants) = self.shell.get() {
+            return Ok(grants.clone());
+        }
+        let grants = self.config.processes_of_shell(&self.folders, &self.directory)?;
+        Ok(self.shell.get_or_init(|| grants).clone())
+    }
+
     /// The policy of the built-in plugin for diagnostics. It reads where commands may read, and
     /// starts what would be allowed as a command.
     fn diagnostics(&self) -> Result<PluginPolicy, HostError> {
         let settings = &self.config.config.tools.diagnostics;
-        let grants = self.config.processes_of_shell(&self.folders, &self.directory)?;
+        let grants = self.shell_grants()?;
         let mut files = grants.files.clone();
         files.grants.iter_mut().for_each(|grant| grant.access = Access::Read);
         let policy = self.policy("tools.shell", files, self.config.config.tools.limits)?;

@@ -162,7 +162,7 @@ impl CallState {
             let (mut command, line) = processes.command(command, options)?;
             if let (Some(line), Some(judge)) = (&line, &processes.judge) {
                 let judged = self.call.watch.paused_for(|| judge.judge(line));
-                let judged = judged.map_err(Refusal::Judged)?;
+                let judged = judged.map_err(|failure| Refusal::Judged(Box::new(failure)))?;
                 (command.network, command.path_rules) = (judged.network, judged.path_rules);
             }
             Ok((command, line.is_some(), Arc::clone(&processes.policy)))
@@ -171,8 +171,9 @@ impl CallState {
             Ok(checked) => Ok(checked),
             // The call's journey remembers it.
             Err(Refusal::Judged(failure)) => {
-                let suggestion = failure.suggestion.map(|text| format!(" {text}"));
-                let text = failure.message + suggestion.as_deref().unwrap_or_default();
+                let Failure { message, suggestion, .. } = *failure;
+                let suggestion = suggestion.map(|text| format!(" {text}")).unwrap_or_default();
+                let text = message + &suggestion;
                 Err(host_error("denied", neutral(cut(&text, 4096)).into_owned()))
             }
             Err(Refusal::Denied(denial)) => {
@@ -298,7 +299,7 @@ enum Refusal {
     Denied(Box<Denial>),
     Invalid(String),
     /// It isn't allowed as a command of `bash`.
-    Judged(Failure),
+    Judged(Box<Failure>),
 }
 
 impl Refusal {
