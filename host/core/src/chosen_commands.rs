@@ -13,8 +13,8 @@ use berth_policy::commands::CarriedState;
 use serde_json::json;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
+use crate::call_inputs::{CallInputs, Steps};
 use crate::host::Host;
-use crate::journey::{CallInputs, Steps};
 use crate::record::{Governance, call_record};
 use crate::session::Session;
 
@@ -65,7 +65,7 @@ impl CommandJudge for Asker {
 
 impl ChosenCommands {
     /// `None`: the tool's plugin may choose none.
-    pub(crate) fn of(tool: &Tool) -> Option<Self> {
+    pub(crate) fn for_tool(tool: &Tool) -> Option<Self> {
         let process = tool.plugin.as_ref()?.policy().process.as_ref()?;
         if !process.judged {
             return None;

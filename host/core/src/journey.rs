@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant, SystemTime};
 
+use berth_answers::Answer;
 use berth_answers::CacheResult;
 use berth_answers::ShapeReport;
-use berth_answers::{Answer, Step};
 use berth_catalogue::{CallContext, Catalogue, Tool, subjects, validate};
 use berth_contract::{
     Call, CallId, CancellationToken, Category, Content, Definition, Denial, Events, Failure,
@@ -18,8 +18,8 @@ use berth_policy::commands::CarriedState;
 use berth_policy::{Decision, Verdict};
 use serde_json::{Map, Value};
 
-use crate::approvals::Approver;
 use crate::approve::ApprovalStep;
+use crate::call_inputs::{CallInputs, Steps};
 use crate::chosen_commands::{ChosenCommands, OuterJourney};
 use crate::counting::QuotaReservation;
 use crate::dependencies;
@@ -231,7 +231,7 @@ impl Host {
         let decision = governance.decision.as_ref();
         let inquirer = self.inquirer(context, &tool, inputs.approver.clone()).map(Arc::new);
         let _outer = self.outer.enter(context, &tool, session, inputs.approver.as_ref());
-        let mut chosen = ChosenCommands::of(&tool);
+        let mut chosen = ChosenCommands::for_tool(&tool);
         let mut relies = decision
             .is_some_and(|decision| self.governor.relies_on_undo(context, decision))
             || chosen.is_some() && self.governor.rules().policy.is_sandboxed();
@@ -525,13 +525,6 @@ fn refuse(governance: &mut Governance, context: &CallContext, decision: Decision
     failure
 }
 
-/// The parts of a request that the journey consumes.
-pub(crate) struct CallInputs {
-    approver: Option<Arc<dyn Approver>>,
-    events: Arc<dyn Events>,
-    pub(crate) cancel: CancellationToken,
-}
-
 /// The call in the form that its provider gets.
 #[expect(clippy::too_many_arguments, reason = "each is another fact of the one call")]
 fn provider_call(
@@ -608,26 +601,6 @@ fn next_id() -> CallId {
     });
     static NEXT: AtomicU64 = AtomicU64::new(1);
     CallId((PROCESS.clone() + &NEXT.fetch_add(1, Ordering::Relaxed).to_string()).into())
-}
-
-/// Measures the time of each step.
-pub(crate) struct Steps {
-    taken: Vec<Step>,
-    since: Instant,
-}
-
-impl Steps {
-    pub(crate) fn begin() -> Self {
-        Self { taken: Vec::with_capacity(8), since: Instant::now() }
-    }
-
-    /// Ends a step and returns how long it took.
-    fn finish_step(&mut self, name: &'static str) -> Duration {
-        let now = Instant::now();
-        let time = now - std::mem::replace(&mut self.since, now);
-        self.taken.push(Step { name, time });
-        time
-    }
 }
 
 #[cfg(test)]

@@ -244,6 +244,7 @@ mod approvals;
 mod approve;
 pub mod audit;
 mod builder;
+mod call_inputs;
 mod checking;
 mod chosen_commands;
 mod counting;

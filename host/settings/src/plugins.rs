@@ -62,7 +62,8 @@ section! {
         /// programs may use is what this table grants.
         pub judged_programs: bool, Narrowing::OnlyFalse;
         /// Programs of the plugin that may outlive a call, such as language servers, for each
-        /// session. They have no network, can only read, and end when they are idle for ten minutes.
+        /// session. They have no network, can only read, and end when they are idle for ten
+        /// minutes.
         pub services: Bounded<0, 8> = Bounded::clamped(0), Narrowing::Smaller;
         /// Whether the plugin may run commands with a shell, and so any program.
         pub shell: bool, Narrowing::OnlyFalse;

@@ -75,7 +75,7 @@ struct CheckerArguments {
 }
 
 impl CheckerArguments {
-    fn of(&self, checker: Checker) -> &[String] {
+    fn for_checker(&self, checker: Checker) -> &[String] {
         match checker {
             Checker::Cargo => &self.cargo,
             Checker::Tsc => &self.tsc,
@@ -130,7 +130,7 @@ impl Tool for Diagnostics {
         let mut ran = Vec::new();
         for (number, (checker, root)) in fitting.iter().enumerate() {
             call.progress(number as f64 / fitting.len() as f64, checker.name());
-            let more = settings.arguments.of(*checker);
+            let more = settings.arguments.for_checker(*checker);
             let command = checker.command(level, root, &top, more);
             ran.push(run::run(*checker, &command, root, &top, call));
         }
