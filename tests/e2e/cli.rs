@@ -131,6 +131,7 @@ fn tools_are_listed_and_described() {
         "web_scrape",
         "http_request",
         "search_code",
+        "diagnostics",
     ] {
         assert!(listed.lines().any(|line| line.starts_with(tool)), "{tool} is missing: {listed}");
     }

@@ -29,6 +29,7 @@ mod conformance;
 mod contract;
 mod counted;
 mod developing;
+mod diagnostics;
 mod dns;
 mod docs;
 mod doctor;

@@ -2,7 +2,8 @@
 //! fixes: clients and servers of MCP and its conformance suite for the MCP server; real pages, with
 //! the text that other extractors find in them, for the web tools; the compilers of plugins that
 //! aren't in Rust; a server of models with a small one, and what runs benchmarks of agents;
-//! skills of others; programs of Debian that Berth has to get along with.
+//! skills of others; compilers, linters and a language server; programs of Debian that Berth has to
+//! get along with.
 //!
 //! Tests also pass on a machine without Node or Python, or without access to their registries. So
 //! nothing here is an error: tests and benches report what they can't try.
@@ -28,7 +29,7 @@ struct Language {
     fetch: fn(&Path) -> Result<(), String>,
 }
 
-const LANGUAGES: [Language; 11] = [
+const LANGUAGES: [Language; 13] = [
     Language {
         name: "node",
         lock_file: "package-lock.json",
@@ -75,6 +76,13 @@ const LANGUAGES: [Language; 11] = [
         files: &[],
         fetch: |folder| pip_with(folder, OsStr::new("python3"), &["--no-deps"]),
     },
+    Language {
+        name: "checkers-node",
+        lock_file: "package-lock.json",
+        files: &["package.json", ".npmrc"],
+        fetch: npm,
+    },
+    Language { name: "checkers-python", lock_file: "requirements.txt", files: &[], fetch: pip },
     Language { name: "debian", lock_file: "packages.txt", files: &[], fetch: debian },
 ];
 

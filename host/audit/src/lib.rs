@@ -135,6 +135,27 @@ impl Audit {
         self.check_write(settings, written, "The call was not run").map_or(Ok(()), Err)
     }
 
+    /// Records the decision on a command that a plugin chose during a call, as one on a call of
+    /// `bash` with the ID of that call. `chosen_by`: the call's tool.
+    ///
+    /// # Errors
+    ///
+    /// It can't be recorded, so the command must not be started.
+    pub async fn command(
+        &self,
+        command: &CallRecord<'_>,
+        chosen_by: &str,
+        is_allowed: bool,
+    ) -> Result<(), Failure> {
+        let Some(settings) = self.settings else { return Ok(()) };
+        let written = self
+            .write(settings, |key| {
+                record::command(key, command, &self.front_end, chosen_by, is_allowed)
+            })
+            .await;
+        self.check_write(settings, written, "The command was not started").map_or(Ok(()), Err)
+    }
+
     /// Records the outcome of a call before anyone sees it.
     ///
     /// # Errors

@@ -240,6 +240,21 @@ pub(super) fn intent(key: &Key, record: &CallRecord<'_>, front_end: &str) -> Vec
     line.into_bytes()
 }
 
+/// A command that a plugin chose during a call. `chosen_by`: the call's tool.
+pub(super) fn command(
+    key: &Key,
+    record: &CallRecord<'_>,
+    front_end: &str,
+    chosen_by: &str,
+    is_allowed: bool,
+) -> Vec<u8> {
+    let mut line = Line::new("command", key);
+    call(&mut line, record, front_end);
+    line.plain("chosen_by", chosen_by, NAME);
+    line.word("result", if is_allowed { "allowed" } else { "blocked" });
+    line.into_bytes()
+}
+
 /// The answer of a person.
 pub(super) fn approval(
     key: &Key,

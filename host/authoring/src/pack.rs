@@ -34,7 +34,7 @@ enum Unasked {
     Usual,
 }
 
-const CAPABILITIES: [Capability; 8] = [
+const CAPABILITIES: [Capability; 9] = [
     Capability {
         name: "files",
         // A plugin may need paths for its programs and searches alone.
@@ -53,6 +53,7 @@ const CAPABILITIES: [Capability; 8] = [
         interfaces: &["wasi:http/outgoing-handler", "wasi:http/types"],
         unasked: Unasked::Refused,
     },
+    Capability { name: "service", interfaces: &["berth:host/service"], unasked: Unasked::Refused },
     Capability { name: "store", interfaces: &["berth:host/store"], unasked: Unasked::Refused },
     Capability { name: "index", interfaces: &["berth:host/index"], unasked: Unasked::Refused },
     Capability { name: "parts", interfaces: &["berth:host/parts"], unasked: Unasked::Refused },

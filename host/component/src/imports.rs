@@ -18,6 +18,8 @@ pub struct Granted<'a> {
     pub index: bool,
     /// Whether it may run its parts.
     pub parts: bool,
+    /// Whether it may have services.
+    pub service: bool,
     /// Whether the plugin is only inspected. Then what it asks for may be imported.
     pub inspect_only: bool,
     /// The table of the configuration that grants, for remedies.
@@ -65,10 +67,11 @@ const BASE: [&str; 35] = [
 ];
 
 /// Interfaces that the frozen version of the contract doesn't have.
-const NEW: [&str; 5] = [
+const NEW: [&str; 6] = [
     "berth:host/config",
     "berth:host/index",
     "berth:host/parts",
+    "berth:host/service",
     "berth:host/store",
     "berth:host/types",
 ];
@@ -85,7 +88,7 @@ struct Capability {
     is_granted: fn(&Granted<'_>) -> bool,
 }
 
-const CAPABILITIES: [Capability; 5] = [
+const CAPABILITIES: [Capability; 6] = [
     Capability {
         name: "process",
         interfaces: &["berth:host/process"],
@@ -121,6 +124,13 @@ const CAPABILITIES: [Capability; 5] = [
         grants: "the processor time of its parts, in seconds for each call",
         line: "parts_cpu_secs = 60",
         is_granted: |granted| granted.parts,
+    },
+    Capability {
+        name: "service",
+        interfaces: &["berth:host/service"],
+        grants: "how many of its programs may outlive a call",
+        line: "services = 1",
+        is_granted: |granted| granted.service,
     },
 ];
 
@@ -190,6 +200,7 @@ mod tests {
             store: false,
             index: false,
             parts: false,
+            service: false,
             inspect_only: false,
             table: &table,
         };

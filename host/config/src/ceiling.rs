@@ -17,9 +17,11 @@ use super::{
 const EVERY_PLUGIN: [&str; 2] = ["plugins", "*"];
 
 /// The keys of that table: what a plugin has only if its own table grants it.
-const GRANTS: [&str; 13] = [
+const GRANTS: [&str; 15] = [
     "allowed_paths",
     "programs",
+    "judged_programs",
+    "services",
     "shell",
     "network",
     "env",

@@ -30,6 +30,10 @@ pub struct ProcessGrants {
     pub sockets: Vec<PathBuf>,
     /// The programs that may be started.
     pub programs: Programs,
+    /// Whether other programs may be started that would be allowed as commands of `bash`.
+    pub judged: bool,
+    /// How many of them may outlive a call, in one session.
+    pub services: u64,
     /// Whether a shell may run commands.
     pub shell: bool,
     /// Whether they reach the network. A plugin's processes never need approval for it.
@@ -182,11 +186,10 @@ impl Loaded {
         folders: &Folders,
         working_directory: &Path,
     ) -> Result<Option<ProcessGrants>, HostError> {
-        let Some(plugin) = self
-            .config
-            .plugins
-            .get(name)
-            .filter(|plugin| plugin.shell || !plugin.programs.is_empty())
+        let Some(plugin) =
+            self.config.plugins.get(name).filter(|plugin| {
+                plugin.shell || plugin.judged_programs || !plugin.programs.is_empty()
+            })
         else {
             return Ok(None);
         };
@@ -214,6 +217,8 @@ impl Loaded {
         };
         Ok(Some(ProcessGrants {
             programs,
+            judged: plugin.judged_programs,
+            services: plugin.services.get(),
             shell: plugin.shell,
             ..self.processes(files, &granted, folders, working_directory)
         }))
@@ -346,6 +351,8 @@ impl Loaded {
                 .map(|path| unresolved(path, folders, working_directory))
                 .collect(),
             programs: Programs::default(),
+            judged: false,
+            services: 0,
             shell: false,
             network: granted.network,
             sandbox: shell.sandbox.into(),

@@ -24,12 +24,15 @@ impl Loaded {
         let tools = &self.config.tools;
         let mut switches =
             Switches { all: (!tools.enabled).then(|| off("tools.enabled")), ..Switches::default() };
-        for (builtin, enabled) in [
-            ("file", tools.file.enabled),
-            ("shell", tools.shell.enabled),
-            ("web", tools.web.enabled),
-            ("memory", tools.memory.enabled),
-            ("code", self.config.index.enabled),
+        for (builtin, table, enabled) in [
+            ("file", "tools.file", tools.file.enabled),
+            ("shell", "tools.shell", tools.shell.enabled),
+            ("web", "tools.web", tools.web.enabled),
+            ("memory", "tools.memory", tools.memory.enabled),
+            ("code", "index", self.config.index.enabled),
+            ("diagnostics", "tools.diagnostics", tools.diagnostics.enabled),
+            // It starts what `bash` may.
+            ("diagnostics", "tools.shell", tools.shell.enabled),
         ] {
             if enabled {
                 continue;
@@ -40,11 +43,9 @@ impl Loaded {
                 .iter()
                 .filter(|(_, plugin)| plugin.replaces == builtin)
                 .map(|(name, _)| name.as_str());
-            let mut off = match builtin {
-                "code" => off("index.enabled"),
-                builtin => off(&format!("tools.{builtin}.enabled")),
-            };
-            if self.ceilings.iter().any(|ceiling| ceiling.leaves_no_directory(builtin)) {
+            let mut off = off(&format!("{table}.enabled"));
+            let table = table.strip_prefix("tools.").unwrap_or(builtin);
+            if self.ceilings.iter().any(|ceiling| ceiling.leaves_no_directory(table)) {
                 off.rule = Cow::Borrowed("allowed_paths: no directory is left");
             }
             for name in replacing.chain([builtin]) {

@@ -182,6 +182,7 @@ impl World {
             "store" => "store_mib=16".to_owned(),
             "index" => "index_mib=16".to_owned(),
             "parts" => "parts_cpu_secs=10".to_owned(),
+            "service" => "services=1".to_owned(),
             "session" => "instance=session".to_owned(),
             _ => return None,
         })

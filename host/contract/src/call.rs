@@ -7,8 +7,8 @@ use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    CallerSource, ChangeRecorder, Content, Inquirer, JobServers, JobStarter, OutputRecorder,
-    PathRules, Report, ShellSession,
+    CallerSource, ChangeRecorder, CommandJudge, Content, Inquirer, JobServers, JobStarter,
+    OutputRecorder, PathRules, Report, ServiceKeeper, ShellSession,
 };
 
 /// One call of a tool, in the form that the host gives to a provider.
@@ -50,10 +50,14 @@ pub struct Call {
     pub changes: Option<Arc<dyn ChangeRecorder>>,
     /// The same for the commands that it starts.
     pub command_changes: Option<Arc<dyn ChangeRecorder>>,
+    /// Decides on the commands that the provider chooses by itself. `None`: it may choose none.
+    pub judge: Option<Arc<dyn CommandJudge>>,
     /// Who keeps the whole output of its commands. `None`: nobody does.
     pub output: Option<Arc<dyn OutputRecorder>>,
     /// Starts commands that go on after the call. `None`: it may start none.
     pub jobs: Option<Arc<dyn JobStarter>>,
+    /// Keeps the programs that outlive it. `None`: nothing outlives it.
+    pub services: Option<Arc<dyn ServiceKeeper>>,
     /// The servers that run as jobs of its session. `None`: the session has no jobs.
     pub job_servers: Option<Arc<dyn JobServers>>,
     /// Puts questions of the provider's own to the person. `None`: nobody can be asked.

@@ -7,6 +7,7 @@ mod bounded_output;
 mod call;
 mod caller;
 mod changes;
+mod command_judge;
 mod definition;
 mod denial;
 mod error;
@@ -22,6 +23,7 @@ mod output_recorder;
 mod path_rules;
 mod provider;
 mod report;
+mod services;
 mod session_network;
 mod shell_session;
 mod terminal;
@@ -31,6 +33,7 @@ pub use bounded_output::BoundedOutput;
 pub use call::{Call, CallId, Events, NoEvents, Progress, Rollback, Snapshot};
 pub use caller::{CallerInfo, CallerSource};
 pub use changes::ChangeRecorder;
+pub use command_judge::{CommandJudge, JudgedCommand};
 pub use definition::{
     Access, Annotations, ChangeArguments, Definition, PreviewArguments, Role, Subject, SubjectKind,
     ToolArgument,
@@ -53,6 +56,7 @@ pub use report::{
     CommandOutput, FileState, LeftOut, Lookup, Report, ReportEntries, RequestRecord, Seen,
     SeenFile, Sight,
 };
+pub use services::{ServiceKeeper, ServiceKey, ServicePlace, ServiceProgram};
 pub use session_network::SessionNetwork;
 pub use shell_session::ShellSession;
 pub use tokio_util::sync::CancellationToken;

@@ -17,6 +17,7 @@ use berth_contract::{HostError, Offers, Provider};
 use berth_egress::{Network, Resolve};
 use berth_jobs::{JobTools, Jobs};
 use berth_runtime::{Builtin, Runtime};
+use berth_services::Services;
 
 use crate::approvals::ApprovalDesk;
 use crate::audit::Audit;
@@ -282,7 +283,10 @@ impl HostBuilder {
             Some(jobs) => jobs,
             None => {
                 let data = policies.folders.data.clone();
-                Arc::new(HostJobs(Arc::new(Jobs::new(job_settings.clone(), data))))
+                Arc::new(HostJobs(
+                    Arc::new(Jobs::new(job_settings.clone(), data)),
+                    Services::default(),
+                ))
             }
         };
         let undo = Undo::new(&policies.config, &policies.folders)?.map(Arc::new);

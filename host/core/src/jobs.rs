@@ -12,6 +12,7 @@ use berth_config::{Folders, Loaded};
 use berth_contract::{HostError, JobEnd};
 use berth_jobs::{Finisher, JobAbout, JobBounds, JobObserver, JobSettings, Jobs};
 pub use berth_jobs::{JobState, JobSummary};
+use berth_services::Services;
 
 /// How long a host may take for an answer.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -102,9 +103,9 @@ impl JobObserver for JobAudit {
     }
 }
 
-/// The jobs of a host and of those that replace it. They end with the last of them.
+/// The jobs and services of a host and of those that replace it. They end with the last of them.
 #[derive(Debug)]
-pub(crate) struct HostJobs(pub(crate) Arc<Jobs>);
+pub(crate) struct HostJobs(pub(crate) Arc<Jobs>, pub(crate) Services);
 
 impl Drop for HostJobs {
     fn drop(&mut self) {

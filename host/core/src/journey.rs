@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant, SystemTime};
 
+use berth_answers::Answer;
 use berth_answers::CacheResult;
 use berth_answers::ShapeReport;
-use berth_answers::{Answer, Step};
 use berth_catalogue::{CallContext, Catalogue, Tool, subjects, validate};
 use berth_contract::{
     Call, CallId, CancellationToken, Category, Content, Definition, Denial, Events, Failure,
@@ -18,9 +18,10 @@ use berth_policy::commands::CarriedState;
 use berth_policy::{Decision, Verdict};
 use serde_json::{Map, Value};
 
-use crate::approvals::Approver;
 use crate::approve::ApprovalStep;
+use crate::call_inputs::{CallInputs, Steps};
 use crate::caller::SessionCaller;
+use crate::chosen_commands::{ChosenCommands, OuterJourney};
 use crate::counting::QuotaReservation;
 use crate::dependencies;
 use crate::governor::{ReachRules, Rules};
@@ -191,27 +192,7 @@ impl Host {
         let tool = Arc::clone(catalogue.resolve(&context.requested_tool)?);
         context.tool = Some(Arc::clone(&tool));
         steps.finish_step("resolve");
-        if let Some(off) = self.governor.rules().switches.refusal(tool.provider.name()) {
-            return Err(refuse(governance, context, off.clone()));
-        }
-
-        check_meta(context.meta.as_deref())?;
-        validate::rename(&tool.definition, &mut context.arguments)?;
-        validate::arguments(&tool, &mut context.arguments, self.settings.arguments)?;
-        steps.finish_step("validate");
-
-        if let Some(blocked) = self.governor.blocked(subjects::commands(&tool, &context.arguments))
-        {
-            return Err(refuse(governance, context, blocked));
-        }
-        if let Err(failure) = self
-            .lookups
-            .decide(&tool, &mut context.arguments, &mut context.subjects, &inputs.cancel)
-            .await
-        {
-            governance.decision = failure.denial.as_ref().map(Decision::from_grants);
-            return Err(failure);
-        }
+        self.resolve_subjects(governance, context, &tool, &inputs.cancel, steps).await?;
         run.shell = self.carry(context, session).map(Arc::new);
         self.shaping.check(context)?;
         self.shaping.redact_kept(context);
@@ -252,14 +233,17 @@ impl Host {
         let time = asked_time(&tool.definition, &context.arguments)
             .map(|time| time.min(self.settings.max_call));
         let watcher = Arc::clone(&inputs.events);
-        let events =
-            self.retry.dedup_events(context, self.shaping.redact_events(context, inputs.events));
+        let events = self
+            .retry
+            .dedup_events(context, self.shaping.redact_events(context, Arc::clone(&inputs.events)));
         let network = self.governor.reaches_network(context);
         let decision = governance.decision.as_ref();
         let inquirer = self.inquirer(context, &tool, inputs.approver.clone()).map(Arc::new);
         let _outer = self.outer.enter(context, &tool, session, inputs.approver.as_ref());
-        let mut relies =
-            decision.is_some_and(|decision| self.governor.relies_on_undo(context, decision));
+        let mut chosen = ChosenCommands::for_tool(&tool);
+        let mut relies = decision
+            .is_some_and(|decision| self.governor.relies_on_undo(context, decision))
+            || chosen.is_some() && self.governor.rules().policy.is_sandboxed();
         let (outcome, changes, time) = loop {
             let first_run_at = Instant::now();
             run.journal = self.undo.as_ref().and_then(|undo| undo.journal(context, relies));
@@ -280,7 +264,16 @@ impl Host {
                     session,
                     &self.settings.project,
                 );
-                let outcome = tool.provider.call(provided).await;
+                let provided = Call { services: self.services(context, session), ..provided };
+                let outcome = match &mut chosen {
+                    None => tool.provider.call(provided).await,
+                    Some(chosen) => {
+                        let outer = OuterJourney { context, session, inputs: &inputs };
+                        let provided = Call { judge: Some(chosen.judge()), ..provided };
+                        let running = tool.provider.call(provided);
+                        self.judge_commands(outer, governance, chosen, running).await
+                    }
+                };
                 let attempts = run.attempts;
                 if let ControlFlow::Break(outcome) =
                     self.retry.wait(context, attempts, first_run_at, outcome, &inputs.cancel).await
@@ -360,9 +353,39 @@ impl Host {
         }
     }
 
+    /// Checks the tool's switch, the arguments and the blocklist, and resolves what the call acts
+    /// on.
+    pub(crate) async fn resolve_subjects(
+        &self,
+        governance: &mut Governance,
+        context: &mut CallContext,
+        tool: &Arc<Tool>,
+        cancel: &CancellationToken,
+        steps: &mut Steps,
+    ) -> Result<(), Failure> {
+        if let Some(off) = self.governor.rules().switches.refusal(tool.provider.name()) {
+            return Err(refuse(governance, context, off.clone()));
+        }
+        check_meta(context.meta.as_deref())?;
+        validate::rename(&tool.definition, &mut context.arguments)?;
+        validate::arguments(tool, &mut context.arguments, self.settings.arguments)?;
+        steps.finish_step("validate");
+
+        if let Some(blocked) = self.governor.blocked(subjects::commands(tool, &context.arguments)) {
+            return Err(refuse(governance, context, blocked));
+        }
+        let lookup =
+            self.lookups.decide(tool, &mut context.arguments, &mut context.subjects, cancel);
+        if let Err(failure) = lookup.await {
+            governance.decision = failure.denial.as_ref().map(Decision::from_grants);
+            return Err(failure);
+        }
+        Ok(())
+    }
+
     /// Decides, has a model judge the call if the rules want that, and a person approve it if the
     /// decision needs it.
-    async fn govern(
+    pub(crate) async fn govern(
         &self,
         governance: &mut Governance,
         context: &CallContext,
@@ -512,13 +535,6 @@ fn refuse(governance: &mut Governance, context: &CallContext, decision: Decision
     failure
 }
 
-/// The parts of a request that the journey consumes.
-pub(crate) struct CallInputs {
-    approver: Option<Arc<dyn Approver>>,
-    events: Arc<dyn Events>,
-    cancel: CancellationToken,
-}
-
 /// The call in the form that its provider gets.
 #[expect(clippy::too_many_arguments, reason = "each is another fact of the one call")]
 fn provider_call(
@@ -555,6 +571,8 @@ fn provider_call(
         path_rules: governance.reached.as_ref().map(|reached| Arc::clone(&reached.paths) as _),
         changes: run.journal.as_ref().map(CallJournal::recorder),
         output: run.spool.clone().map(|spool| spool as _),
+        judge: None,
+        services: None,
         jobs: run.job.clone().map(|job| job as _),
         job_servers: session.job_servers().filter(|_| tool.is_built_in()),
         shell: run.shell.clone().map(|shell| shell as _),
@@ -599,26 +617,6 @@ fn next_id() -> CallId {
     });
     static NEXT: AtomicU64 = AtomicU64::new(1);
     CallId((PROCESS.clone() + &NEXT.fetch_add(1, Ordering::Relaxed).to_string()).into())
-}
-
-/// Measures the time of each step.
-struct Steps {
-    taken: Vec<Step>,
-    since: Instant,
-}
-
-impl Steps {
-    fn begin() -> Self {
-        Self { taken: Vec::with_capacity(8), since: Instant::now() }
-    }
-
-    /// Ends a step and returns how long it took.
-    fn finish_step(&mut self, name: &'static str) -> Duration {
-        let now = Instant::now();
-        let time = now - std::mem::replace(&mut self.since, now);
-        self.taken.push(Step { name, time });
-        time
-    }
 }
 
 #[cfg(test)]

@@ -131,6 +131,8 @@ fn name(kind: &str, fields: &Fields<'_>) -> String {
         ("outcome", _) => "Tool call failed".to_owned(),
         ("approval", _) => "Approval answered".to_owned(),
         ("inquiry", _) => "Question of a tool".to_owned(),
+        ("command", "blocked") => "Command of a tool refused".to_owned(),
+        ("command", _) => "Command of a tool".to_owned(),
         ("egress", "blocked") => "Request refused".to_owned(),
         ("egress", _) => "Request".to_owned(),
         ("job_begin", _) => "Command in the background begins".to_owned(),

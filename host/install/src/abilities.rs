@@ -26,6 +26,7 @@ pub fn abilities(manifest: &Manifest) -> Vec<Ability> {
         ("search", "search those directories"),
         ("http", "send requests to the hosts that you grant"),
         ("process", "start the programs that you grant, in the sandbox of commands"),
+        ("service", "have programs that outlive a call, as many as you grant"),
         ("store", "keep data of its own between calls, as much as you grant"),
         ("index", "keep documents of its own and search in them, as much as you grant"),
         ("parts", "run pure components that it brings along, for as long as you grant"),

@@ -10,7 +10,7 @@ use crate::decision::{Decision, Gate, Verdict};
 use crate::origin::Placed;
 use crate::permissions::Permissions;
 use crate::planted::runs_later;
-use crate::rules::{DELEGATE, JOB_STOP};
+use crate::rules::{DELEGATE, DIAGNOSTICS, JOB_STOP};
 
 /// The built-in plugin that remembers.
 const MEMORY: &str = "memory";
@@ -134,6 +134,7 @@ impl Placed<Autonomy> {
         };
         let unasked = match action.tool {
             JOB_STOP => Some("a session may stop what it started"),
+            DIAGNOSTICS => Some("each command that it chooses is decided on as one of `bash`"),
             DELEGATE => Some("each call of the other agent is decided on by itself"),
             _ => None,
         };

@@ -8,7 +8,7 @@ use berth_contract::SubjectKind;
 use berth_contract::text::toml;
 
 use crate::Blocklist;
-use crate::action::Action;
+use crate::action::{Action, Trust};
 use crate::autonomy::{Autonomy, Containment};
 use crate::decision::{Decision, Gate, Verdict};
 use crate::network::Network;
@@ -138,6 +138,16 @@ impl Policy {
         self.command_refusal(&Command::read(line))
     }
 
+    /// How far a call is trusted: as its origin or its provider, whichever is less.
+    pub fn trust_in(&self, action: &Action<'_>) -> Trust {
+        self.trusted.least(action)
+    }
+
+    /// Whether calls that act may run because what they change can be undone.
+    pub fn is_sandboxed(&self) -> bool {
+        self.autonomy.value == Autonomy::Sandboxed
+    }
+
     /// Whether the commands of a call reach the network, once the call may run.
     pub fn reaches_network(&self, action: &Action<'_>) -> bool {
         self.network.reaches(action)
@@ -155,7 +165,7 @@ impl Policy {
         decision.gate == Gate::Autonomy
             && decision.verdict == Verdict::Allow
             && action.acts()
-            && self.autonomy.value == Autonomy::Sandboxed
+            && self.is_sandboxed()
     }
 
     /// The question about a call that relies on undo, and changes something that can't be saved.

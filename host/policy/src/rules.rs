@@ -28,6 +28,9 @@ const FOLLOWING: [&str; 4] = ["read_overflow", "job_output", "job_list", JOB_STO
 /// The tool that stops what a session started. It needs no approval, whatever `autonomy` is.
 pub(crate) const JOB_STOP: &str = "job_stop";
 
+/// The tool that runs the checkers of a project.
+pub(crate) const DIAGNOSTICS: &str = "diagnostics";
+
 /// The tool that hands work to another agent.
 pub(crate) const DELEGATE: &str = "delegate";
 

@@ -41,7 +41,9 @@ pub use examine::{EngineExamination, examine};
 pub use limits::Limits;
 pub use load::Candidate;
 pub use plugin::{Builtin, Origin, Plugin, PluginInfo};
-pub use policy::{CommandAdvisor, FailedCommand, PluginIndex, PluginPolicy, ProcessPolicy};
+pub use policy::{
+    CommandAdvisor, FailedCommand, PluginIndex, PluginPolicy, ProcessPolicy, ServicePolicy,
+};
 
 use crate::engine::Engine;
 use crate::parts::LazyPartEngine;

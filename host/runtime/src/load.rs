@@ -310,6 +310,8 @@ fn allowed(info: &PluginInfo, granted: PluginPolicy) -> Result<PluginPolicy, Str
         store: policy.store.is_some(),
         index: policy.index.is_some(),
         parts: policy.parts.is_some(),
+        service: info.manifest.asks_for("service").is_some()
+            && policy.process.as_ref().is_some_and(|process| process.services.is_some()),
         inspect_only: policy.inspect_only,
         table: &policy.table,
     };

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use berth_component::PluginConfig;
@@ -67,6 +68,8 @@ pub struct PluginIndex {
 pub struct ProcessPolicy {
     /// The programs that it may start, with their arguments.
     pub programs: Programs,
+    /// Whether it may start other programs too, if they are allowed as commands of `bash`.
+    pub judged: bool,
     /// Whether a shell may run the commands of its calls.
     pub shell: bool,
     /// Whether its processes always have the network. If not, a call's processes have it if the
@@ -74,12 +77,33 @@ pub struct ProcessPolicy {
     pub network: bool,
     /// The sandbox of its processes.
     pub places: Places,
+    /// Those that outlive a call. `None`: none may.
+    pub services: Option<ServicePolicy>,
     /// The environment variables of its processes.
     pub environment: Vec<(String, String)>,
     /// The table of the configuration that grants, for remedies.
     pub table: Arc<OwnTable>,
     /// The advisor for single commands.
     pub advisor: Box<dyn CommandAdvisor>,
+}
+
+/// The programs of a plugin that outlive a call.
+#[derive(Debug)]
+pub struct ServicePolicy {
+    /// How many it may have in one session.
+    pub most: usize,
+    /// Their sandbox, in which they can only read.
+    pub places: Places,
+    /// No other policy has this number: a service of another one isn't used again.
+    pub id: u64,
+}
+
+impl ServicePolicy {
+    /// The policy of a plugin that is loaded now.
+    pub fn new(most: usize, places: Places) -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        Self { most, places, id: NEXT.fetch_add(1, Ordering::Relaxed) }
+    }
 }
 
 /// Applies the configuration to single commands.

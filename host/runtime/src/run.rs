@@ -116,15 +116,16 @@ pub(crate) async fn drive<T: Send + 'static>(
     let watched = Arc::clone(&watch);
     let running =
         tokio::task::spawn_blocking(move || reactor.block_on(until_stopped(run, watched)));
-    match timeout(
-        watch.end.saturating_duration_since(Instant::now()) + STUCK,
-        wait_for_thread(running, &watch),
-    )
-    .await
-    {
-        Ok(outcome) => outcome,
-        // The thread hangs. The host abandons it, with its place, and answers.
-        Err(_) => Err(watch.stop_failure(StopReason::Timeout)),
+    let mut waiting = pin!(wait_for_thread(running, &watch));
+    loop {
+        let end = watch.end() + STUCK;
+        match timeout(end.saturating_duration_since(Instant::now()), waiting.as_mut()).await {
+            Ok(outcome) => return outcome,
+            // A person is asked, or was.
+            Err(_) if watch.end() + STUCK > end => {}
+            // The thread hangs. The host abandons it, with its place, and answers.
+            Err(_) => return Err(watch.stop_failure(StopReason::Timeout)),
+        }
     }
 }
 
@@ -245,6 +246,8 @@ async fn execute(job: Job) -> Outcome {
                 changes: call.command_changes.clone(),
                 output: call.output.clone(),
                 jobs: call.jobs.clone(),
+                judge: call.judge.clone(),
+                services: call.services.clone(),
                 shell: call.shell.clone(),
                 variables: call.variables.clone(),
                 network: call.network,
@@ -462,7 +465,8 @@ pub(crate) async fn metered<F: Future>(watch: Arc<CallWatch>, future: F) -> F::O
 async fn until_stopped<T>(mut run: Run<T>, watch: Arc<CallWatch>) -> Result<T, Failure> {
     // This comes after the ticks would stop a running guest, so that the guest's own stop is
     // reported.
-    let mut end = pin!(sleep_until((watch.end + TICK * 2).into()));
+    let late = || (watch.end() + TICK * 2).into();
+    let mut end = pin!(sleep_until(late()));
     let mut cancelled = pin!(watch.cancel.cancelled());
     poll_fn(|context| {
         // The cancellation is polled first: when the reactor ends with its program, the guest must
@@ -473,7 +477,15 @@ async fn until_stopped<T>(mut run: Run<T>, watch: Arc<CallWatch>) -> Result<T, F
         if let Poll::Ready(outcome) = run.as_mut().poll(context) {
             return Poll::Ready(outcome);
         }
-        end.as_mut().poll(context).map(|()| Err(watch.stop_failure(StopReason::Timeout)))
+        while end.as_mut().poll(context).is_ready() {
+            let now = late();
+            if now <= end.deadline() {
+                return Poll::Ready(Err(watch.stop_failure(StopReason::Timeout)));
+            }
+            // A person was asked meanwhile.
+            end.as_mut().reset(now);
+        }
+        Poll::Pending
     })
     .await
 }

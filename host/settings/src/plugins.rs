@@ -57,6 +57,14 @@ section! {
         /// {status,diff} **"`. A `**` at the end stands for any further arguments. The programs run
         /// in the sandbox of `[tools.shell]`.
         pub programs: Vec<WrittenProgram>, Narrowing::Subset;
+        /// Whether the plugin may start other programs too, if they would be allowed as commands of
+        /// `bash`: all rules about these hold, and where they ask, a person is asked. What the
+        /// programs may use is what this table grants.
+        pub judged_programs: bool, Narrowing::OnlyFalse;
+        /// Programs of the plugin that may outlive a call, such as language servers, for each
+        /// session. They have no network, can only read, and end when they are idle for ten
+        /// minutes.
+        pub services: Bounded<0, 8> = Bounded::clamped(0), Narrowing::Smaller;
         /// Whether the plugin may run commands with a shell, and so any program.
         pub shell: bool, Narrowing::OnlyFalse;
         /// Whether programs of the plugin may reach the network. The plugin's own requests need

@@ -8,8 +8,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::narrowing::{Narrowing, section};
 use crate::{
-    AdversarialPolicy, Authorization, Bounded, Dependencies, FileTools, Filters, Limits, Memory,
-    Overflow, PermissionRule, PolicyRules, Redaction, ResultCache, Retry, Shell, Undo, Web,
+    AdversarialPolicy, Authorization, Bounded, Dependencies, Diagnostics, FileTools, Filters,
+    Limits, Memory, Overflow, PermissionRule, PolicyRules, Redaction, ResultCache, Retry, Shell,
+    Undo, Web,
 };
 
 section! {
@@ -57,6 +58,8 @@ section! {
         pub web: Web, Narrowing::Table(Web::RULES);
         /// What the built-in memory keeps of what models save.
         pub memory: Memory, Narrowing::Table(Memory::RULES);
+        /// The tool that runs the compilers and linters of a project.
+        pub diagnostics: Diagnostics, Narrowing::Table(Diagnostics::RULES);
         /// What one call may use.
         pub limits: Limits, Narrowing::Table(Limits::RULES);
         /// What file tools may reach.

@@ -2,8 +2,8 @@
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
@@ -36,6 +36,15 @@ pub enum WatchCheck {
     Stop,
 }
 
+/// The time of a call that doesn't count.
+#[derive(Clone, Copy, Debug, Default)]
+struct Paused {
+    /// What is over of it.
+    before: Duration,
+    /// The beginning of the pause that lasts.
+    since: Option<Instant>,
+}
+
 /// The state of a call that its own thread and the waiting thread share.
 #[derive(Debug)]
 pub struct CallWatch {
@@ -43,10 +52,12 @@ pub struct CallWatch {
     pub meter: Meter,
     /// Ends the call.
     pub cancel: CancellationToken,
-    /// The end of the tool's time.
-    pub deadline: Instant,
-    /// The time when the guest is stopped: the deadline and a grace.
-    pub end: Instant,
+    /// The end of the tool's time, without the time that doesn't count.
+    deadline: Instant,
+    /// Time between the end of the tool's time and its stop.
+    grace: Duration,
+    /// The time that doesn't count.
+    paused: Mutex<Paused>,
     /// Why the guest was stopped, see [`StopReason`].
     stop: AtomicU8,
     /// Whether the guest runs on the caller's thread, which has other work.
@@ -71,7 +82,8 @@ impl CallWatch {
             meter: Meter::default(),
             cancel,
             deadline,
-            end: deadline + grace,
+            grace,
+            paused: Mutex::default(),
             stop,
             borrowed,
             time,
@@ -79,6 +91,32 @@ impl CallWatch {
             cpu,
             table,
         }
+    }
+
+    /// The end of the tool's time. It is later while a person is asked.
+    pub fn deadline(&self) -> Instant {
+        let Paused { before, since } = *self.paused();
+        self.deadline + before + since.map_or(Duration::ZERO, |since| since.elapsed())
+    }
+
+    /// The time when the guest is stopped: the deadline and a grace.
+    pub fn end(&self) -> Instant {
+        self.deadline() + self.grace
+    }
+
+    /// Runs `wait`, whose time doesn't count: in it, a person may be asked.
+    pub fn paused_for<T>(&self, wait: impl FnOnce() -> T) -> T {
+        self.paused().since = Some(Instant::now());
+        let answer = wait();
+        let mut paused = self.paused();
+        if let Some(since) = paused.since.take() {
+            paused.before += since.elapsed();
+        }
+        answer
+    }
+
+    fn paused(&self) -> MutexGuard<'_, Paused> {
+        self.paused.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Sets whether the guest runs on the caller's thread. The guest leaves such a thread at the
@@ -134,7 +172,7 @@ impl CallWatch {
     pub async fn in_time<F: Future>(&self, awaited: F) -> Result<F::Output, StopReason> {
         let mut awaited = pin!(awaited);
         let mut cancelled = pin!(self.cancel.cancelled());
-        let mut late = pin!(sleep_until(self.deadline.into()));
+        let mut late = pin!(sleep_until(self.deadline().into()));
         poll_fn(|context| {
             if cancelled.as_mut().poll(context).is_ready() {
                 return Poll::Ready(Err(StopReason::Cancelled));
@@ -151,7 +189,7 @@ impl CallWatch {
     pub fn check(&self) -> WatchCheck {
         let stop = if self.cancel.is_cancelled() {
             StopReason::Cancelled
-        } else if Instant::now() >= self.end {
+        } else if Instant::now() >= self.end() {
             StopReason::Timeout
         } else if self.cpu_left().is_zero() {
             StopReason::Cpu
@@ -205,4 +243,33 @@ fn thread_nanos() -> u64 {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000_000
         + u64::try_from(time.tv_nsec).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use berth_contract::CancellationToken;
+
+    use super::*;
+
+    #[test]
+    fn pause_moves_the_deadline() {
+        let bounds = CallBounds {
+            grace: Duration::from_secs(5),
+            cpu: Duration::from_secs(1),
+            table: Arc::new(OwnTable::default()),
+        };
+        let watch = CallWatch::new(Duration::from_secs(1), bounds, CancellationToken::new());
+        let (deadline, end) = (watch.deadline(), watch.end());
+        assert_eq!(end, deadline + Duration::from_secs(5));
+        let started = Instant::now();
+        let during = watch.paused_for(|| {
+            while started.elapsed() < Duration::from_millis(2) {
+                std::hint::spin_loop();
+            }
+            watch.deadline()
+        });
+        assert!(during >= deadline + Duration::from_millis(1), "it moves while the pause lasts");
+        let after = watch.deadline();
+        assert!(after >= during && watch.deadline() == after, "and stays then");
+    }
 }

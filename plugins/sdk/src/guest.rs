@@ -419,6 +419,64 @@ pub(crate) mod secrets {
 }
 
 /// The host's processes.
+pub(crate) mod service {
+    use std::time::Duration;
+
+    use super::bindings::berth::host::process::Options;
+    use super::bindings::berth::host::service as wit;
+    use super::process::{error, millis};
+    use crate::process::ProcessError;
+
+    #[derive(Debug)]
+    pub(crate) struct Connection(wit::Connection);
+
+    pub(crate) fn connect(
+        name: &str,
+        command: Vec<String>,
+        directory: Option<&str>,
+    ) -> Result<Connection, ProcessError> {
+        let options = Options {
+            directory: directory.map(str::to_owned),
+            environment: Vec::new(),
+            timeout_ms: None,
+            output_limit: None,
+            live: false,
+            meta: None,
+        };
+        wit::connect(name, &command, &options).map(Connection).map_err(error)
+    }
+
+    pub(crate) fn stop(name: &str) -> bool {
+        wit::stop(name).unwrap_or_default()
+    }
+
+    impl Connection {
+        pub(crate) fn is_new(&self) -> bool {
+            self.0.is_new()
+        }
+
+        pub(crate) fn read(&mut self, timeout: Option<Duration>) -> Vec<u8> {
+            self.0.read(timeout.map(millis))
+        }
+
+        pub(crate) fn errors(&mut self) -> Vec<u8> {
+            self.0.errors()
+        }
+
+        pub(crate) fn write(&mut self, bytes: &[u8]) -> u64 {
+            self.0.write(bytes)
+        }
+
+        pub(crate) fn has_ended(&mut self) -> bool {
+            self.0.ended().is_some()
+        }
+
+        pub(crate) fn keep(self) {
+            self.0.keep();
+        }
+    }
+}
+
 pub(crate) mod process {
     use std::time::Duration;
 
@@ -541,7 +599,7 @@ pub(crate) mod process {
         }
     }
 
-    fn error(error: Error) -> ProcessError {
+    pub(super) fn error(error: Error) -> ProcessError {
         match error.code.as_str() {
             "denied" => ProcessError::Denied(error.message),
             "invalid" => ProcessError::Invalid(error.message),
@@ -550,7 +608,7 @@ pub(crate) mod process {
         }
     }
 
-    fn millis(time: Duration) -> u64 {
+    pub(super) fn millis(time: Duration) -> u64 {
         u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
     }
 }

@@ -47,6 +47,7 @@
 //!
 //! * [`search`] finds files and matches text at native speed.
 //! * [`process`] runs programs that the operator granted.
+//! * [`service`] has programs that outlive a call.
 //! * [`http`] sends requests to servers that the operator granted.
 //! * [`config`] has the plugin's own settings.
 //! * [`store`] keeps keys and values between calls.
@@ -78,6 +79,7 @@ pub mod process;
 pub mod schema;
 pub mod search;
 pub mod secrets;
+pub mod service;
 pub mod store;
 pub mod testing;
 mod tool;

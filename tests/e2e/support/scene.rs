@@ -112,6 +112,7 @@ impl Scene {
                 builtin("bench"),
                 builtin("shell"),
                 builtin("web"),
+                builtin("diagnostics"),
                 builtin("filters"),
                 builtin("memory"),
             ])

@@ -103,6 +103,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "berth-answers",
         ],
     ),
+    ("berth-services", &["berth-contract"]),
     (
         "berth-audit",
         &["berth-contract", "berth-redaction", "berth-policy", "berth-private", "berth-config"],
@@ -121,6 +122,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "berth-catalogue",
             "berth-answers",
             "berth-jobs",
+            "berth-services",
             "berth-audit",
             "berth-undo",
         ],

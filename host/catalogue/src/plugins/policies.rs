@@ -1,24 +1,26 @@
 //! The grants and limits of each plugin: from the configuration to the runtime's policy.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use berth_config::{
     self as config, FilePolicy, Folders, InstanceLifetime, Loaded, NetworkGrant, Problem,
     ProcessGrants,
 };
-use berth_contract::HostError;
+use berth_contract::{Access, HostError};
 use berth_egress::{Egress, Network, Settings};
 use berth_index::{DocumentIndex, IndexQuota};
 use berth_policy::files::{Grant, OwnFolder};
 use berth_runtime::{
     Builtin, Limits, PluginConfig, PluginIndex, PluginPolicy, ProcessPolicy, RuntimeConfig,
+    ServicePolicy,
 };
 use berth_store::{Quota, Store};
+use berth_system::confine::TreeAccess;
 use berth_system::files::Grants;
 use berth_system::process::{Places, RememberedPlaces};
-use serde_json::json;
+use serde_json::{Map, Value, json};
 
 use super::advice::SandboxAdvisor;
 use super::advisor::{CommandGate, PluginAdvisor};
@@ -50,6 +52,10 @@ pub fn memory(config: &Loaded, folders: &Folders) -> DocumentIndex {
 /// The built-in plugin that searches in code.
 const CODE: &str = "code";
 
+/// The built-in plugin that runs compilers and linters, and what it may keep of their last answers.
+const DIAGNOSTICS: &str = "diagnostics";
+const DIAGNOSTICS_KEPT: Quota = Quota { bytes: 64 * MIB, keys: 10_000 };
+
 /// Makes the policy of each plugin when it is loaded.
 pub struct Policies {
     /// The configuration.
@@ -62,6 +68,9 @@ pub struct Policies {
     pub readable: Vec<PathBuf>,
     /// Berth's own files and folders, which no grant includes.
     own: Vec<OwnFolder>,
+    /// What the commands of the built-in shell may use, once it was looked up: that reads many
+    /// links.
+    shell: OnceLock<ProcessGrants>,
     /// Decides on the commands of processes.
     gate: Arc<dyn CommandGate>,
     /// The program of the confining helper process.
@@ -138,14 +147,15 @@ impl Policies {
             files.iter().map(|path| OwnFolder { path: directory.join(path), secret: false }),
         );
         let readable = Vec::new();
-        Self { config, folders, directory, readable, own, gate, helper, network }
+        let shell = OnceLock::new();
+        Self { config, folders, directory, readable, own, shell, gate, helper, network }
     }
 
     /// The policy of a built-in plugin.
     pub fn built_in(&self, name: &str) -> Result<PluginPolicy, HostError> {
         if name == SHELL {
             // It is always loaded. If it is disabled or may start nothing, its calls say so.
-            let mut grants = self.config.processes_of_shell(&self.folders, &self.directory)?;
+            let mut grants = self.shell_grants()?;
             self.add_readable(&mut grants.files);
             let table = "tools.shell";
             let policy =
@@ -168,6 +178,9 @@ impl Policies {
             let documents = Arc::new(memory(&self.config, &self.folders));
             let index = Some(PluginIndex { documents, is_derived: false });
             return Ok(PluginPolicy { index, ..policy });
+        }
+        if name == DIAGNOSTICS {
+            return self.diagnostics();
         }
         let mut files = self.config.built_in_files(&self.folders, &self.directory)?;
         self.add_readable(&mut files);
@@ -195,6 +208,43 @@ impl Policies {
         });
         let config = config.as_object().cloned().unwrap_or_default();
         PluginPolicy { config: PluginConfig::new(config).into(), ..policy }
+    }
+
+    fn shell_grants(&self) -> Result<ProcessGrants, HostError> {
+        if let Some(grants) = self.shell.get() {
+            return Ok(grants.clone());
+        }
+        let grants = self.config.processes_of_shell(&self.folders, &self.directory)?;
+        Ok(self.shell.get_or_init(|| grants).clone())
+    }
+
+    /// The policy of the built-in plugin for diagnostics. It reads where commands may read, and
+    /// starts what would be allowed as a command.
+    fn diagnostics(&self) -> Result<PluginPolicy, HostError> {
+        let settings = &self.config.config.tools.diagnostics;
+        let grants = self.shell_grants()?;
+        let mut files = grants.files.clone();
+        files.grants.iter_mut().for_each(|grant| grant.access = Access::Read);
+        let policy = self.policy("tools.shell", files, self.config.config.tools.limits)?;
+        // Whether a command reaches the network is decided for each.
+        let (judged, network) = (grants.shell, NetworkGrant::Deny);
+        let grants = ProcessGrants { judged, shell: false, network, ..grants };
+        let config = match serde_json::to_value(settings) {
+            Ok(Value::Object(config)) => config,
+            _ => Map::new(),
+        };
+        let time = Duration::from_secs(settings.timeout.get());
+        Ok(PluginPolicy {
+            process: Some(self.processes("tools.shell", grants)?),
+            store: Some(Arc::new(Store::named(
+                self.folders.data.join("stores"),
+                DIAGNOSTICS,
+                DIAGNOSTICS_KEPT,
+            ))),
+            config: PluginConfig::new(config).into(),
+            limits: Limits { call: time.min(policy.limits.max_call), ..policy.limits.clone() },
+            ..policy
+        })
     }
 
     /// Adds the readable folders to grants. Tools that are disabled are granted nothing, and
@@ -299,6 +349,8 @@ impl Policies {
             hidden: also_hidden,
             sockets,
             programs,
+            judged,
+            services,
             shell,
             network,
             sandbox,
@@ -309,19 +361,35 @@ impl Policies {
         } = grants;
         let advisor =
             PluginAdvisor { gate: Arc::clone(&self.gate), sandbox: SandboxAdvisor { context } };
-        let places = Places {
-            grants: Arc::new(self.open(files)?),
-            also,
-            also_hidden,
-            sockets,
-            sandbox,
-            limits,
-            home,
-            helper: self.helper.clone(),
-            known: RememberedPlaces::default(),
+        let places = |files, also, sockets| {
+            Ok::<_, HostError>(Places {
+                grants: Arc::new(self.open(files)?),
+                also,
+                also_hidden: also_hidden.clone(),
+                sockets,
+                sandbox,
+                limits,
+                home: home.clone(),
+                helper: self.helper.clone(),
+                known: RememberedPlaces::default(),
+            })
         };
+        let most = usize::try_from(services).unwrap_or_default();
+        let services = match most {
+            0 => None,
+            _ => {
+                // What they change later couldn't be undone.
+                let (mut files, mut also) = (files.clone(), also.clone());
+                files.grants.iter_mut().for_each(|grant| grant.access = Access::Read);
+                also.iter_mut().for_each(|tree| tree.access = TreeAccess::Read);
+                Some(ServicePolicy::new(most, places(files, also, Vec::new())?))
+            }
+        };
+        let places = places(files, also, sockets)?;
         Ok(Arc::new(ProcessPolicy {
             programs,
+            judged,
+            services,
             shell,
             network: network == NetworkGrant::Allow,
             places,

@@ -22,7 +22,7 @@ pub(super) fn line(out: &mut impl Write, record: &Value) -> io::Result<()> {
     if matches!(kind.as_str(), "egress" | "request") {
         return request(out, record);
     }
-    if !matches!(kind.as_str(), "intent" | "outcome" | "approval" | "inquiry") {
+    if !matches!(kind.as_str(), "intent" | "outcome" | "approval" | "inquiry" | "command") {
         // A record about the log itself.
         let said = record["note"]
             .as_str()
@@ -32,6 +32,8 @@ pub(super) fn line(out: &mut impl Write, record: &Value) -> io::Result<()> {
     }
     let (word, style) = match (kind.as_str(), text("result").as_str()) {
         ("intent", _) => ("begins".to_owned(), FAINT),
+        ("command", "allowed") => (format!("command of {}", text("chosen_by")), FAINT),
+        ("command", _) => (format!("refused to {}", text("chosen_by")), WARNING),
         ("inquiry", _) if record["answer"].is_null() => ("asks".to_owned(), STRONG),
         ("inquiry", _) => (text("answer"), STRONG),
         ("approval", _) => (format!("{} by {}", text("answer"), text("approved_by")), STRONG),

@@ -143,7 +143,9 @@ pub(super) fn grant_for(
         "process" => {
             let plugin = plugin?;
             let programs = plugin.programs.iter().map(|program| program.as_str().to_owned());
-            join(programs.chain(plugin.shell.then(|| "every program, by a shell".to_owned())))
+            let judged = plugin.judged_programs.then(|| "what `bash` may run".to_owned());
+            let shell = plugin.shell.then(|| "every program, by a shell".to_owned());
+            join(programs.chain(judged).chain(shell))
         }
         "http" => {
             let plugin = plugin?;
@@ -173,6 +175,9 @@ pub(super) fn grant_for(
         "parts" => plugin
             .filter(|plugin| plugin.parts_cpu_secs.get() > 0)
             .map(|plugin| format!("{} s of processor time a call", plugin.parts_cpu_secs.get())),
+        "service" => plugin
+            .filter(|plugin| plugin.services.get() > 0)
+            .map(|plugin| format!("{} for each session", plugin.services.get())),
         "session" => plugin
             .filter(|plugin| plugin.instance == InstanceLifetime::Session)
             .map(|_| "an instance for each session".to_owned()),

@@ -42,6 +42,10 @@ output_mib = 2
 enabled = false
 index_mib = 10
 index_documents = 10
+[tools.diagnostics]
+enabled = false
+checkers = ["cargo"]
+timeout = 10
 [tools.web]
 enabled = false
 timeout = 10
@@ -208,6 +212,21 @@ pub(super) fn attempt(key: &str) -> Option<&'static str> {
         "tools.memory.enabled" => "tools.memory.enabled = true",
         "tools.memory.index_mib" => "tools.memory.index_mib = 11",
         "tools.memory.index_documents" => "tools.memory.index_documents = 11",
+        "tools.diagnostics.enabled" => "tools.diagnostics.enabled = true",
+        "tools.diagnostics.checkers" => "tools.diagnostics.checkers = [\"cargo\", \"eslint\"]",
+        "tools.diagnostics.timeout" => "tools.diagnostics.timeout = 11",
+        "tools.diagnostics.arguments.cargo" => {
+            "tools.diagnostics.arguments.cargo = [\"--config=evil\"]"
+        }
+        "tools.diagnostics.arguments.tsc" => {
+            "tools.diagnostics.arguments.tsc = [\"--plugin=evil\"]"
+        }
+        "tools.diagnostics.arguments.eslint" => "tools.diagnostics.arguments.eslint = [\"--fix\"]",
+        "tools.diagnostics.arguments.ruff" => "tools.diagnostics.arguments.ruff = [\"--fix\"]",
+        "tools.diagnostics.arguments.mypy" => {
+            "tools.diagnostics.arguments.mypy = [\"--install-types\"]"
+        }
+        "tools.diagnostics.arguments.go" => "tools.diagnostics.arguments.go = [\"-toolexec=evil\"]",
         "tools.web.enabled" => "tools.web.enabled = true",
         "tools.web.allowed_domains" => "tools.web.allowed_domains = [\"evil.example\"]",
         // Its values are added too.
@@ -468,6 +487,8 @@ pub(super) fn attempt(key: &str) -> Option<&'static str> {
             "plugins.known.argument_descriptions.known = \"Call this first\""
         }
         "plugins.*.programs" => "plugins.known.programs = [\"sh **\"]",
+        "plugins.*.judged_programs" => "plugins.known.judged_programs = true",
+        "plugins.*.services" => "plugins.known.services = 8",
         "plugins.*.shell" => "plugins.known.shell = true",
         "plugins.*.network" => "plugins.known.network = true",
         "plugins.*.env" => "plugins.known.env = [\"AWS_SECRET_ACCESS_KEY\"]",

@@ -6,11 +6,12 @@ mod state;
 use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use berth_contract::{HostError, JobServers};
+use berth_contract::{HostError, JobServers, ServiceKeeper};
 
 use berth_answers::{AnswerCache, CacheSummary};
 use berth_config::Folders;
 use berth_jobs::{CallShell, Jobs, SessionJobs, SessionShell};
+use berth_services::{Services, SessionServices};
 pub(crate) use disk::count;
 pub(crate) use state::{SessionState, seconds};
 
@@ -30,6 +31,8 @@ struct Inner {
     answers: AnswerCache,
     /// The commands that go on after their calls. They end with the session.
     jobs: OnceLock<SessionJobs>,
+    /// The programs of plugins that outlive a call. They end with the session too.
+    services: OnceLock<SessionServices>,
     /// What its commands hand on to each other.
     shell: SessionShell,
     /// What its commands get beside that.
@@ -61,6 +64,7 @@ impl Session {
             state: Place::Memory(Mutex::default()),
             answers: AnswerCache::default(),
             jobs: OnceLock::new(),
+            services: OnceLock::new(),
             shell: SessionShell::default(),
             variables: Mutex::default(),
         }))
@@ -76,9 +80,12 @@ impl Session {
         let name = name.into();
         let state = Place::Disk(disk::DiskSession::new(folders, &name));
         let answers = AnswerCache::default();
-        let (jobs, shell) = (OnceLock::new(), SessionShell::default());
+        let (jobs, services) = (OnceLock::new(), OnceLock::new());
+        let shell = SessionShell::default();
         let variables = Mutex::default();
-        Self(Arc::new(Inner { name, principal: None, state, answers, jobs, shell, variables }))
+        let principal = None;
+        let inner = Inner { name, principal, state, answers, jobs, services, shell, variables };
+        Self(Arc::new(inner))
     }
 
     /// The name of its owner.
@@ -142,6 +149,13 @@ impl Session {
     pub(crate) fn jobs(&self, jobs: &Jobs) -> Option<&SessionJobs> {
         matches!(self.0.state, Place::Memory(_))
             .then(|| self.0.jobs.get_or_init(|| jobs.session(&self.0.name)))
+    }
+
+    /// What keeps its services. `None` in a process that makes one call and ends: they would end
+    /// with it.
+    pub(crate) fn services(&self, services: &Services) -> Option<Arc<dyn ServiceKeeper>> {
+        let own = || self.0.services.get_or_init(|| services.session(&self.0.name)).clone();
+        matches!(self.0.state, Place::Memory(_)).then(|| Arc::new(own()) as _)
     }
 
     /// The servers among its jobs. `None`: it has had no job.

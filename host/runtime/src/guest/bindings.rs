@@ -25,6 +25,7 @@ wasmtime::component::bindgen!({
             import berth:host/secrets@0.2.0;
             import berth:host/store@0.2.0;
             import berth:host/index@0.2.0;
+            import berth:host/service@0.2.0;
             export berth:tool/tools@0.2.0;
         }
     ",
@@ -40,6 +41,7 @@ wasmtime::component::bindgen!({
     exports: { default: async },
     with: {
         "berth:host/process.child": crate::guest::process_functions::Child,
+        "berth:host/service.connection": crate::guest::service_functions::Connection,
         "wasi:io/poll": wasmtime_wasi::p2::bindings::io::poll,
     },
 });

@@ -34,7 +34,7 @@ impl call::Host for &mut CallState {
         if self.call.still {
             return Ok(0);
         }
-        let left = self.call.watch.deadline.saturating_duration_since(Instant::now());
+        let left = self.call.watch.deadline().saturating_duration_since(Instant::now());
         Ok(u64::try_from(left.as_millis()).unwrap_or(u64::MAX))
     }
 

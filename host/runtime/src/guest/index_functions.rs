@@ -46,7 +46,7 @@ impl CallState {
         let documents = Arc::clone(&access.documents);
         self.call.watch.may_block().await;
         let stop =
-            Stop { deadline: self.call.watch.deadline, cancel: self.call.watch.cancel.clone() };
+            Stop { deadline: self.call.watch.deadline(), cancel: self.call.watch.cancel.clone() };
         operation(&documents, &stop).map_err(|failed| match failed {
             StoreError::Invalid(message) => error("invalid", message),
             StoreError::Limit(reached) => error(

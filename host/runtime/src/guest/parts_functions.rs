@@ -40,7 +40,7 @@ impl wit::Host for &mut CallState {
             Err(reason) => return Ok(vec![Err(error("unavailable", reason)); count]),
         };
         let bounds = PartBounds {
-            deadline: call.watch.deadline,
+            deadline: call.watch.deadline(),
             cancel: call.watch.cancel.clone(),
             cpu: access.left,
             output: access.output,

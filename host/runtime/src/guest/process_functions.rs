@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use berth_contract::text::{cut, neutral, neutral_line};
-use berth_contract::{Access, Content, Denial, JobEnd, ShellSession};
+use berth_contract::{Access, Denial, Failure, JobEnd, ShellSession};
 use berth_policy::ConfigFile;
 use berth_policy::commands::{is_code_loading, is_variable_name};
 use berth_policy::files::Kind;
@@ -19,6 +19,7 @@ use wasmtime_wasi::p2::{DynPollable, Pollable, subscribe};
 use crate::guest::bindings::berth::host::process as wit;
 use crate::guest::bindings::berth::host::types::Error;
 use crate::guest::convert::host_error;
+use crate::guest::live_output::LiveOutput;
 use crate::guest::state::{CallState, Processes};
 use crate::policy::{FailedCommand, ProcessPolicy};
 
@@ -43,12 +44,6 @@ const MAX_CHILDREN: usize = 8;
 /// Bytes at the end of an output that the advisor gets.
 const MAX_ADVISOR_OUTPUT: usize = 16 * 1024;
 
-/// Most bytes of an unfinished line before it is passed on.
-const MAX_LINE: usize = 64 * 1024;
-
-/// Shortest time between two pieces of live output.
-const LIVE_INTERVAL: Duration = Duration::from_millis(100);
-
 /// A process of a guest.
 #[expect(unreachable_pub, reason = "the bindings name it in a public place")]
 pub struct Child {
@@ -56,50 +51,6 @@ pub struct Child {
     live: LiveOutput,
     /// Counts the processes of the call.
     _running: Arc<()>,
-}
-
-/// Passes output on to the caller while the process runs, if the guest wants that.
-struct LiveOutput {
-    events: Option<Arc<dyn berth_contract::Events>>,
-    waiting: Vec<u8>,
-    last_sent: Instant,
-}
-
-impl LiveOutput {
-    fn new(events: Option<Arc<dyn berth_contract::Events>>) -> Self {
-        Self { events, waiting: Vec::new(), last_sent: Instant::now() }
-    }
-
-    /// Adds output, which may be empty, and sends it if the interval is over.
-    fn add(&mut self, bytes: &[u8]) {
-        if self.events.is_none() || bytes.is_empty() && self.waiting.is_empty() {
-            return;
-        }
-        self.waiting.extend_from_slice(bytes);
-        if self.last_sent.elapsed() >= LIVE_INTERVAL {
-            self.send(false);
-        }
-    }
-
-    /// Sends whole lines. An unfinished line waits, unless `all` is set.
-    fn send(&mut self, all: bool) {
-        let Some(events) = &self.events else { return };
-        // The time is set even if nothing is sent, so that an unfinished line isn't searched again
-        // for each new piece.
-        self.last_sent = Instant::now();
-        let all = all || self.waiting.len() > MAX_LINE;
-        let end = if all {
-            self.waiting.len()
-        } else {
-            self.waiting.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1)
-        };
-        if end == 0 {
-            return;
-        }
-        let lines: Vec<u8> = self.waiting.drain(..end).collect();
-        let text = String::from_utf8_lossy(&lines);
-        events.emitted(&Content::text(neutral(&text).into_owned()));
-    }
 }
 
 /// First and longest time between two looks at a process that the guest waits for beside other
@@ -122,7 +73,7 @@ impl Pollable for Child {
 impl CallState {
     /// Checks a command, and starts it.
     fn start(&mut self, command: wit::Command, options: &wit::Options) -> Result<Child, Error> {
-        let (command, policy) = self.checked(command, options)?;
+        let (command, judged, policy) = self.checked(command, options)?;
         let call = &self.call;
         let Some(processes) = &call.processes else {
             return Err(host_error("failed", "the call is over"));
@@ -142,10 +93,15 @@ impl CallState {
         let requested = options
             .timeout_ms
             .and_then(|millis| Instant::now().checked_add(Duration::from_millis(millis)));
-        let end = requested.unwrap_or(call.watch.deadline).min(call.watch.deadline);
+        let end = requested.unwrap_or(call.watch.deadline()).min(call.watch.deadline());
         let live = LiveOutput::new(options.live.then(|| Arc::clone(&call.events)));
-        let child = process::Child::start(&policy.places, &command, limit, end, &call.watch.cancel)
-            .map_err(|error| not_started(&error, &policy))?;
+        let mut child =
+            process::Child::start(&policy.places, &command, limit, end, &call.watch.cancel)
+                .map_err(|error| not_started(&error, &policy))?;
+        if judged {
+            // The gates read only its command line.
+            child.close_input();
+        }
         Ok(Child { child, live, _running: running })
     }
 
@@ -156,7 +112,7 @@ impl CallState {
         command: wit::Command,
         options: &wit::Options,
     ) -> Result<String, Error> {
-        let (mut command, policy) = self.checked(command, options)?;
+        let (mut command, _, policy) = self.checked(command, options)?;
         // It may end long after other commands, so it leaves nothing for them.
         command.shell = None;
         let processes = self.call.processes.as_ref();
@@ -195,17 +151,31 @@ impl CallState {
         Ok(id)
     }
 
-    /// Checks a command and its options. A refusal is remembered.
-    fn checked(
+    /// Checks a command and its options. A refusal is remembered. Returns also whether the command
+    /// was judged.
+    pub(crate) fn checked(
         &mut self,
         command: wit::Command,
         options: &wit::Options,
-    ) -> Result<(Command, Arc<ProcessPolicy>), Error> {
+    ) -> Result<(Command, bool, Arc<ProcessPolicy>), Error> {
         let checked = self.processes().and_then(|processes| {
-            Ok((processes.command(command, options)?, Arc::clone(&processes.policy)))
+            let (mut command, line) = processes.command(command, options)?;
+            if let (Some(line), Some(judge)) = (&line, &processes.judge) {
+                let judged = self.call.watch.paused_for(|| judge.judge(line));
+                let judged = judged.map_err(|failure| Refusal::Judged(Box::new(failure)))?;
+                (command.network, command.path_rules) = (judged.network, judged.path_rules);
+            }
+            Ok((command, line.is_some(), Arc::clone(&processes.policy)))
         });
         match checked {
             Ok(checked) => Ok(checked),
+            // The call's journey remembers it.
+            Err(Refusal::Judged(failure)) => {
+                let Failure { message, suggestion, .. } = *failure;
+                let suggestion = suggestion.map(|text| format!(" {text}")).unwrap_or_default();
+                let text = message + &suggestion;
+                Err(host_error("denied", neutral(cut(&text, 4096)).into_owned()))
+            }
             Err(Refusal::Denied(denial)) => {
                 let text = denial.to_string();
                 self.files.denials().remember(denial);
@@ -278,7 +248,7 @@ impl CallState {
     }
 }
 
-fn ending(ending: Ending) -> &'static str {
+pub(crate) fn ending(ending: Ending) -> &'static str {
     match ending {
         Ending::Exited => "exited",
         Ending::Timeout => "timeout",
@@ -299,7 +269,7 @@ fn missing_notice(missing: &[String]) -> Option<String> {
 }
 
 /// Why a process wasn't started.
-fn not_started(error: &StartError, policy: &ProcessPolicy) -> Error {
+pub(crate) fn not_started(error: &StartError, policy: &ProcessPolicy) -> Error {
     match error {
         StartError::Sandbox(reason) => {
             host_error("unavailable", unavailable(reason, &policy.table.place.file))
@@ -328,6 +298,8 @@ fn unavailable(reason: &str, file: &ConfigFile) -> String {
 enum Refusal {
     Denied(Box<Denial>),
     Invalid(String),
+    /// It isn't allowed as a command of `bash`.
+    Judged(Box<Failure>),
 }
 
 impl Refusal {
@@ -347,11 +319,19 @@ impl Refusal {
 }
 
 impl Processes {
-    /// Checks a guest's command and its options. Nothing is started before all checks.
-    fn command(&self, command: wit::Command, options: &wit::Options) -> Result<Command, Refusal> {
-        let (arguments, shell) = match command {
-            wit::Command::Program(words) => (self.program(words)?, None),
-            wit::Command::Shell(text) => (self.shell(text)?, self.shell.clone()),
+    /// Checks a guest's command and its options. Nothing is started before all checks. Returns also
+    /// the command line that is still to be judged.
+    fn command(
+        &self,
+        command: wit::Command,
+        options: &wit::Options,
+    ) -> Result<(Command, Option<String>), Refusal> {
+        let (arguments, judged, shell) = match command {
+            wit::Command::Program(words) => {
+                let judged = self.program(&words)?;
+                (words, judged, None)
+            }
+            wit::Command::Shell(text) => (self.shell(text)?, false, self.shell.clone()),
         };
         let carried = shell.as_ref().filter(|_| options.directory.is_none());
         let carried = carried.and_then(|shell| Some((shell, shell.directory()?)));
@@ -364,7 +344,8 @@ impl Processes {
             None => self.directory(options.directory.as_deref())?,
         };
         let environment = self.environment(shell.as_deref(), &options.environment)?;
-        Ok(Command {
+        let line = judged.then(|| self.line(&arguments, &directory, &options.environment));
+        let command = Command {
             arguments,
             environment,
             directory,
@@ -374,7 +355,21 @@ impl Processes {
             changes: self.changes.clone(),
             output: self.output.clone(),
             shell,
-        })
+        };
+        Ok((command, line))
+    }
+
+    /// What `bash` would be called with to run a program like this.
+    fn line(&self, words: &[String], directory: &Path, variables: &[(String, String)]) -> String {
+        let mut line = String::new();
+        if self.directory.as_deref() != Some(directory) {
+            let words = ["cd", "--", &directory.to_string_lossy()].map(str::to_owned);
+            line = format!("{} && ", berth_policy::command_line(&words));
+        }
+        for (name, value) in variables {
+            line += &format!("{name}={} ", berth_policy::command_line([value]));
+        }
+        line + &berth_policy::command_line(words)
     }
 
     /// The real path of a directory in which an earlier command ended, or why it can't be used.
@@ -383,6 +378,7 @@ impl Processes {
             // A program may have named it, so nothing advises to grant it.
             Refusal::Denied(denial) => format!("{} is refused: {}", denial.action, denial.rule),
             Refusal::Invalid(reason) => reason,
+            Refusal::Judged(failure) => failure.message,
         })?;
         match directory.is_dir() {
             true => Ok(directory),
@@ -394,7 +390,8 @@ impl Processes {
         self.network || self.policy.network
     }
 
-    fn program(&self, words: Vec<String>) -> Result<Vec<String>, Refusal> {
+    /// Checks a program. Returns whether it is to be judged, since no grant names it.
+    fn program(&self, words: &[String]) -> Result<bool, Refusal> {
         let size: usize = words.iter().map(|word| word.len() + 1).sum();
         if words.len() > MAX_WORDS || size > MAX_COMMAND {
             return Err(Refusal::invalid(format!(
@@ -410,17 +407,20 @@ impl Processes {
         else {
             return Err(Refusal::invalid("the command has no program"));
         };
-        let line = berth_policy::command_line(&words);
+        let line = berth_policy::command_line(words);
         if let Some(denial) =
             self.policy.programs.refusal(program, arguments, &line, &self.policy.table)
         {
+            if self.policy.judged && self.judge.is_some() {
+                return Ok(true);
+            }
             return Err(Refusal::Denied(Box::new(denial)));
         }
         // A grant doesn't override the rules about commands.
         if let Some(denial) = self.policy.advisor.blocked(&line) {
             return Err(Refusal::Denied(Box::new(denial)));
         }
-        Ok(words)
+        Ok(false)
     }
 
     fn shell(&self, text: String) -> Result<Vec<String>, Refusal> {

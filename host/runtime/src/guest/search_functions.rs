@@ -27,7 +27,7 @@ impl CallState {
         // The CPU budget includes the search threads. It is charged after the search, so the
         // deadline is the limit until then.
         let watch = &self.call.watch;
-        let deadline = watch.deadline.min(Instant::now() + watch.cpu_left());
+        let deadline = watch.deadline().min(Instant::now() + watch.cpu_left());
         let control = Control { deadline, cancel: watch.cancel.clone(), threads: *THREADS };
         match run(&view, &control) {
             Ok(found) => {

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use berth_component::PluginConfig;
 use berth_contract::{
-    CallId, CallerSource, ChangeRecorder, Content, Events, JobStarter, NoEvents, OutputRecorder,
-    PathRules, Report, ShellSession,
+    CallId, CallerSource, ChangeRecorder, CommandJudge, Content, Events, JobStarter, NoEvents,
+    OutputRecorder, PathRules, Report, ServiceKeeper, ShellSession,
 };
 use berth_egress::Requests;
 use berth_policy::{CommandLine, OwnTable};
@@ -96,6 +96,10 @@ pub(crate) struct Processes {
     pub(crate) changes: Option<Arc<dyn ChangeRecorder>>,
     /// Keeps their whole output.
     pub(crate) output: Option<Arc<dyn OutputRecorder>>,
+    /// Decides on programs that `policy` leaves to it.
+    pub(crate) judge: Option<Arc<dyn CommandJudge>>,
+    /// Keeps programs that outlive the call.
+    pub(crate) services: Option<Arc<dyn ServiceKeeper>>,
     /// Starts processes that go on after the call.
     pub(crate) jobs: Option<Arc<dyn JobStarter>>,
     /// What its shells begin with, and leave for later ones.

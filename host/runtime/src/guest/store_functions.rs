@@ -45,7 +45,7 @@ impl CallState {
         let store = Arc::clone(&access.store);
         self.call.watch.may_block().await;
         let stop =
-            Stop { deadline: self.call.watch.deadline, cancel: self.call.watch.cancel.clone() };
+            Stop { deadline: self.call.watch.deadline(), cancel: self.call.watch.cancel.clone() };
         operation(&store, &stop).map_err(|failed| match failed {
             StoreError::Invalid(message) => error("invalid", message),
             StoreError::Limit(reached) => error(

@@ -424,6 +424,11 @@ impl Child {
         Some([streams.0.into(), streams.1.into(), streams.2.into()])
     }
 
+    /// Exchanges its bounds: it is ended at `end`, and when `cancel` is set.
+    pub fn set_bounds(&mut self, end: Instant, cancel: &CancellationToken) {
+        (self.end, self.cancel) = (end, cancel.clone());
+    }
+
     /// Its result, if it has ended.
     pub fn finished(&self) -> Option<&CommandResult> {
         self.finished.as_ref()
@@ -452,17 +457,15 @@ impl Child {
         self.finished.get_or_insert(CommandResult { code: None, ending: Ending::Cancelled })
     }
 
-    /// Waits until it ends, as [`wait_for_end`](Self::wait_for_end) does, but looks less often
-    /// whether it has to be ended: for a process that goes on after its call. Its output goes to
-    /// its recorder alone.
+    /// Waits as [`wait_for_end`](Self::wait_for_end) does, but looks less often whether it has to
+    /// be ended: for a process that goes on after its call. Only its recorder gets its output.
     pub fn go_on(mut self) -> CommandResult {
         self.look = LOOK_SELDOM;
         self.close_input();
         self.wait_for_end(&mut |_| {}).clone()
     }
 
-    /// Writes to its standard input until everything is written or it ends. Returns the number of
-    /// bytes.
+    /// Writes to its standard input until all is written or it ends. Returns how many bytes.
     pub fn write(&mut self, bytes: &[u8], see: &mut dyn FnMut(&[u8])) -> usize {
         let mut left = Some(bytes);
         self.wait(left.as_mut(), None, see, |_| false);

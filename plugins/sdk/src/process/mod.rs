@@ -1,6 +1,7 @@
 //! Programs of the machine, which run in a sandbox of the operating system. The plugin asks for
 //! them in its manifest: `process = "reason"`. The operator names the programs that it may start,
-//! with patterns for their arguments.
+//! with patterns for their arguments, or lets it start what would be allowed as a command of `bash`
+//! (`judged_programs`). Such a program has an empty standard input.
 //!
 //! ```no_run
 //! use std::time::Duration;

@@ -101,6 +101,8 @@ fn call() -> Call {
         command_changes: None,
         jobs: None,
         job_servers: None,
+        judge: None,
+        services: None,
         output: None,
         inquirer: None,
         shell: None,

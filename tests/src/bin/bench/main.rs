@@ -11,6 +11,7 @@ mod code;
 mod compare;
 mod counted;
 mod develop;
+mod diagnostics;
 mod files;
 mod filters;
 mod governed;
@@ -62,7 +63,7 @@ struct Group {
     measure: fn(&Setting) -> Result<Vec<Row>, String>,
 }
 
-const GROUPS: [Group; 24] = [
+const GROUPS: [Group; 25] = [
     Group { names: &["echo", "ready", "throughput"], measure: calls::measure },
     Group { names: &["governed", "durable"], measure: governed::measure },
     Group { names: &["grep", "find"], measure: search::measure },
@@ -76,6 +77,7 @@ const GROUPS: [Group; 24] = [
     Group { names: &["install"], measure: install::measure },
     Group { names: &["process"], measure: process::measure },
     Group { names: &["shell"], measure: shell::measure },
+    Group { names: &["diagnostics"], measure: diagnostics::measure },
     Group { names: &["jobs"], measure: jobs::measure },
     Group { names: &["web"], measure: web::measure },
     Group { names: &["filters"], measure: filters::measure },

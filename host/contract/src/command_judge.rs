@@ -1,0 +1,24 @@
+use std::fmt;
+use std::sync::Arc;
+
+use crate::{Failure, PathRules};
+
+/// Decides on the commands that a plugin chooses during its call, as on calls of `bash`.
+pub trait CommandJudge: fmt::Debug + Send + Sync + 'static {
+    /// Decides on a command line. Blocks while a model judges it or a person is asked about it.
+    ///
+    /// # Errors
+    ///
+    /// The refusal. The command must not be started.
+    fn judge(&self, line: &str) -> Result<JudgedCommand, Failure>;
+}
+
+/// What a command gets that was allowed.
+#[derive(Clone, Debug)]
+pub struct JudgedCommand {
+    /// Whether it reaches the network.
+    pub network: bool,
+    /// The rules about calls of `bash` for the paths that it reaches. `None`: only the grants
+    /// apply.
+    pub path_rules: Option<Arc<dyn PathRules>>,
+}

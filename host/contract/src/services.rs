@@ -1,0 +1,40 @@
+use std::any::Any;
+use std::fmt;
+
+/// Keeps the programs that outlive a call, for its session. No other session reaches them.
+pub trait ServiceKeeper: fmt::Debug + Send + Sync + 'static {
+    /// Takes a service for one connection. If it runs with other rights, it is ended.
+    ///
+    /// # Errors
+    ///
+    /// Another connection has it, or a limit is reached.
+    fn take(&self, service: &ServiceKey) -> Result<Box<dyn ServicePlace>, String>;
+
+    /// Ends a service. `false`: none of this name runs.
+    fn stop(&self, plugin: &str, name: &str) -> bool;
+}
+
+/// A service during a connection. If it is dropped before [`keep`](Self::keep), its name is free.
+pub trait ServicePlace: fmt::Debug + Send + Sync + 'static {
+    /// Takes the running program. `None`: it has to be started.
+    fn program(&mut self) -> Option<ServiceProgram>;
+
+    /// Keeps the program for the next connection, unless the session has ended meanwhile.
+    fn keep(self: Box<Self>, program: ServiceProgram);
+}
+
+/// A running program, which only the provider that started it knows. If it is dropped, it ends.
+pub type ServiceProgram = Box<dyn Any + Send + Sync>;
+
+/// Names a service.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct ServiceKey {
+    /// The plugin that it belongs to.
+    pub plugin: String,
+    /// Its name.
+    pub name: String,
+    /// What it was started with. A connection with something else gets another program.
+    pub rights: String,
+    /// Services that the plugin may have in one session.
+    pub most: usize,
+}

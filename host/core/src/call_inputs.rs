@@ -1,0 +1,36 @@
+//! What a journey begins with beside the call, and how long its steps take.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use berth_answers::Step;
+use berth_contract::{CancellationToken, Events};
+
+use crate::approvals::Approver;
+
+/// The parts of a request that the journey consumes.
+pub(crate) struct CallInputs {
+    pub(crate) approver: Option<Arc<dyn Approver>>,
+    pub(crate) events: Arc<dyn Events>,
+    pub(crate) cancel: CancellationToken,
+}
+
+/// Measures the time of each step.
+pub(crate) struct Steps {
+    pub(crate) taken: Vec<Step>,
+    since: Instant,
+}
+
+impl Steps {
+    pub(crate) fn begin() -> Self {
+        Self { taken: Vec::with_capacity(8), since: Instant::now() }
+    }
+
+    /// Ends a step and returns how long it took.
+    pub(crate) fn finish_step(&mut self, name: &'static str) -> Duration {
+        let now = Instant::now();
+        let time = now - std::mem::replace(&mut self.since, now);
+        self.taken.push(Step { name, time });
+        time
+    }
+}

@@ -1,0 +1,206 @@
+//! `berth:host/service` for guests: programs that outlive a call. They are checked as those of
+//! `process`, each time that somebody connects.
+
+use std::time::{Duration, Instant};
+
+use berth_contract::text::neutral_line;
+use berth_contract::{
+    BoundedOutput, CancellationToken, Denial, ServiceKey, ServicePlace, ServiceProgram,
+};
+use berth_system::process::{self, Command};
+use wasmtime::component::Resource;
+
+use crate::guest::bindings::berth::host::process::{Command as Requested, Options};
+use crate::guest::bindings::berth::host::service as wit;
+use crate::guest::bindings::berth::host::types::Error;
+use crate::guest::convert::host_error;
+use crate::guest::process_functions::{ending, not_started};
+use crate::guest::state::CallState;
+
+/// Most bytes that one function returns of each output.
+const MAX_OUTPUT: usize = 1 << 20;
+
+/// Most bytes of a name.
+const MAX_NAME: usize = 64;
+
+/// How long a service may run in all.
+const MAX_TIME: Duration = Duration::from_hours(24);
+
+/// A connection of a guest. If it is dropped, its program ends, unless it was kept.
+#[expect(unreachable_pub, reason = "the bindings name it in a public place")]
+pub struct Connection {
+    /// Both are `None` once the service was kept.
+    child: Option<process::Child>,
+    place: Option<Box<dyn ServicePlace>>,
+    is_new: bool,
+    errors: BoundedOutput,
+}
+
+impl Connection {
+    /// Takes the standard error, so that only standard output is waited for.
+    fn take_errors(&mut self) {
+        if let Some(child) = &mut self.child {
+            let bytes = child.output().stderr.take();
+            self.errors.push(&bytes, MAX_OUTPUT);
+        }
+    }
+}
+
+impl CallState {
+    fn connect_service(
+        &mut self,
+        name: String,
+        words: Vec<String>,
+        options: &Options,
+    ) -> Result<Connection, Error> {
+        if name.is_empty() || name.len() > MAX_NAME || name.contains(char::is_control) {
+            let message = format!("the name of a service has to have 1 to {MAX_NAME} bytes");
+            return Err(host_error("invalid", message));
+        }
+        let (command, _, policy) = self.checked(Requested::Program(words), options)?;
+        let Some(services) = &policy.services else {
+            let denial = Box::new(Denial {
+                capability: "service".to_owned(),
+                action: format!("connect to the service `{}`", neutral_line(&name)),
+                rule: "services = 0".to_owned(),
+                place: "the default of a plugin".to_owned(),
+                remedy: format!("To allow it, set `services` in {}.", policy.table),
+            });
+            let text = denial.to_string();
+            self.files.denials().remember(denial);
+            return Err(host_error("denied", text));
+        };
+        let call = &self.call;
+        let keeper = call.processes.as_ref().and_then(|processes| processes.services.as_ref());
+        let Some(keeper) = keeper else {
+            let message = "this program ends with its call, as `berth call` does, and a service would end with it; `berth serve` has them";
+            return Err(host_error("unavailable", message));
+        };
+        // Nothing of the call outlives it, and what it changed couldn't be undone.
+        let command = Command {
+            network: false,
+            shared_network: None,
+            changes: None,
+            output: None,
+            shell: None,
+            ..command
+        };
+        let rules = command.path_rules.as_ref().map(|rules| rules.rights());
+        let rights = format!(
+            "{} {:?} {:?} {:?} {rules:?}",
+            services.id, command.arguments, command.directory, command.environment
+        );
+        let plugin = call.plugin.to_string();
+        let key = ServiceKey { plugin, name, rights, most: services.most };
+        let mut place = keeper.take(&key).map_err(|reason| host_error("unavailable", reason))?;
+        let (end, cancel) = (call.watch.deadline(), &call.watch.cancel);
+        let (child, is_new) =
+            match place.program().and_then(|program| running(program, end, cancel)) {
+                Some(child) => (child, false),
+                None => {
+                    let child =
+                        process::Child::start(&services.places, &command, MAX_OUTPUT, end, cancel);
+                    (child.map_err(|error| not_started(&error, &policy))?, true)
+                }
+            };
+        if let Some(processes) = &call.processes {
+            processes.report.mark_incomplete();
+        }
+        let (child, place) = (Some(child), Some(place));
+        Ok(Connection { child, place, is_new, errors: BoundedOutput::default() })
+    }
+}
+
+/// The program of an earlier connection, bound to this call. `None`: it has ended.
+fn running(
+    program: ServiceProgram,
+    end: Instant,
+    cancel: &CancellationToken,
+) -> Option<process::Child> {
+    let mut child = *program.downcast::<process::Child>().ok()?;
+    child.set_bounds(end, cancel);
+    child.look(&mut |_| {});
+    child.finished().is_none().then_some(child)
+}
+
+impl wit::Host for &mut CallState {
+    fn connect(
+        &mut self,
+        name: String,
+        command: Vec<String>,
+        options: Options,
+    ) -> wasmtime::Result<Result<Resource<Connection>, Error>> {
+        match self.connect_service(name, command, &options) {
+            Ok(connection) => Ok(Ok(self.table().push(connection)?)),
+            Err(error) => Ok(Err(error)),
+        }
+    }
+
+    fn stop(&mut self, name: String) -> wasmtime::Result<Result<bool, Error>> {
+        let services = self.call.processes.as_ref().and_then(|known| known.services.as_ref());
+        Ok(Ok(services.is_some_and(|services| services.stop(&self.call.plugin, &name))))
+    }
+}
+
+impl wit::HostConnection for &mut CallState {
+    fn is_new(&mut self, this: Resource<Connection>) -> wasmtime::Result<bool> {
+        Ok(self.table().get(&this)?.is_new)
+    }
+
+    fn read(
+        &mut self,
+        this: Resource<Connection>,
+        timeout_ms: Option<u64>,
+    ) -> wasmtime::Result<Vec<u8>> {
+        let until =
+            timeout_ms.and_then(|millis| Instant::now().checked_add(Duration::from_millis(millis)));
+        let connection = self.table().get_mut(&this)?;
+        loop {
+            let Some(child) = &mut connection.child else { return Ok(Vec::new()) };
+            child.wait_for_output(until, &mut |_| {});
+            let is_over =
+                child.finished().is_some() || until.is_some_and(|at| Instant::now() >= at);
+            let bytes = child.output().stdout.take();
+            connection.take_errors();
+            if !bytes.is_empty() || is_over {
+                return Ok(bytes);
+            }
+        }
+    }
+
+    fn errors(&mut self, this: Resource<Connection>) -> wasmtime::Result<Vec<u8>> {
+        let connection = self.table().get_mut(&this)?;
+        connection.take_errors();
+        Ok(connection.errors.take())
+    }
+
+    fn write(&mut self, this: Resource<Connection>, bytes: Vec<u8>) -> wasmtime::Result<u64> {
+        let Some(child) = &mut self.table().get_mut(&this)?.child else { return Ok(0) };
+        Ok(u64::try_from(child.write(&bytes, &mut |_| {})).unwrap_or_default())
+    }
+
+    fn ended(&mut self, this: Resource<Connection>) -> wasmtime::Result<Option<wit::Ended>> {
+        let Some(child) = &mut self.table().get_mut(&this)?.child else { return Ok(None) };
+        child.look(&mut |_| {});
+        Ok(child.finished().map(|finished| wit::Ended {
+            exit_code: finished.code,
+            ending: ending(finished.ending).to_owned(),
+        }))
+    }
+
+    fn keep(&mut self, this: Resource<Connection>) -> wasmtime::Result<()> {
+        let connection = self.table().get_mut(&this)?;
+        if let (Some(mut child), Some(place)) = (connection.child.take(), connection.place.take())
+            && child.finished().is_none()
+        {
+            child.set_bounds(Instant::now() + MAX_TIME, &CancellationToken::new());
+            place.keep(Box::new(child));
+        }
+        Ok(())
+    }
+
+    fn drop(&mut self, this: Resource<Connection>) -> wasmtime::Result<()> {
+        self.table().delete(this)?;
+        Ok(())
+    }
+}

@@ -1,0 +1,407 @@
+//! Programs of plugins that outlive a call, by session: who may take which, how many there are, and
+//! when they end. It starts none itself, and doesn't know what a program is.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use berth_contract::{ServiceKeeper, ServiceKey, ServicePlace, ServiceProgram};
+
+/// Most services of all sessions together.
+const MAX_SERVICES: usize = 32;
+
+/// How long a service runs without a connection.
+const IDLE: Duration = Duration::from_mins(10);
+
+/// The services of a host. They end with it.
+#[derive(Debug)]
+pub struct Services(Arc<Shared>);
+
+/// The services of one session. They end when the last clone is dropped.
+#[derive(Clone, Debug)]
+pub struct SessionServices(Arc<SessionInner>);
+
+#[derive(Debug)]
+struct SessionInner {
+    session: Arc<str>,
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    idle: Duration,
+    table: Mutex<Table>,
+    /// Wakes the thread that ends idle services.
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    services: HashMap<Name, Service>,
+    /// The number of the next connection.
+    next: u64,
+    has_housekeeper: bool,
+    has_ended: bool,
+}
+
+/// Session, plugin and name.
+type Name = (Arc<str>, String, String);
+
+struct Service {
+    rights: String,
+    state: State,
+}
+
+enum State {
+    /// A connection with this number has it.
+    Taken(u64),
+    Idle {
+        program: ServiceProgram,
+        since: Instant,
+    },
+}
+
+impl fmt::Debug for Service {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Service")
+            .field("is_taken", &matches!(self.state, State::Taken(_)))
+            .finish_non_exhaustive()
+    }
+}
+
+impl Default for Services {
+    fn default() -> Self {
+        Self::with_idle(IDLE)
+    }
+}
+
+impl Services {
+    fn with_idle(idle: Duration) -> Self {
+        Self(Arc::new(Shared { idle, table: Mutex::default(), changed: Condvar::new() }))
+    }
+
+    /// The services of a session. The session holds them, and nobody else makes them for its name.
+    pub fn session(&self, session: &Arc<str>) -> SessionServices {
+        let (session, shared) = (Arc::clone(session), Arc::clone(&self.0));
+        SessionServices(Arc::new(SessionInner { session, shared }))
+    }
+}
+
+impl Drop for Services {
+    fn drop(&mut self) {
+        self.0.lock().has_ended = true;
+        self.0.end(|_| true);
+        self.0.changed.notify_all();
+    }
+}
+
+impl Drop for SessionInner {
+    fn drop(&mut self) {
+        self.shared.end(|(session, ..)| *session == self.session);
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Ends services. Returns how many. One that a connection has ends with the connection.
+    fn end(&self, is_ended: impl Fn(&Name) -> bool) -> usize {
+        let mut table = self.lock();
+        let ended: Vec<(Name, Service)> =
+            table.services.extract_if(|name, _| is_ended(name)).collect();
+        // A program takes a moment to end.
+        drop(table);
+        ended.len()
+    }
+
+    fn keep(self: &Arc<Self>, name: &Name, number: u64, program: ServiceProgram) {
+        let mut table = self.lock();
+        // It may have been stopped, or its session ended.
+        let Some(service) = table.services.get_mut(name).filter(|service| service.is(number))
+        else {
+            drop(table);
+            drop(program);
+            return;
+        };
+        service.state = State::Idle { program, since: Instant::now() };
+        let has_housekeeper = std::mem::replace(&mut table.has_housekeeper, true);
+        drop(table);
+        if !has_housekeeper {
+            let shared = Arc::clone(self);
+            let thread = std::thread::Builder::new().name("berth-services".to_owned());
+            if thread.spawn(move || shared.end_idle()).is_err() {
+                // Without it nothing would end them.
+                self.lock().has_housekeeper = false;
+                self.end(|other| other == name);
+            }
+        }
+    }
+
+    /// Ends idle services, until there are none.
+    fn end_idle(&self) {
+        let mut table = self.lock();
+        loop {
+            let now = Instant::now();
+            let is_over = |_: &Name, service: &mut Service| matches!(service.state, State::Idle { since, .. } if now >= since + self.idle);
+            let over: Vec<(Name, Service)> = table.services.extract_if(is_over).collect();
+            if !over.is_empty() {
+                drop(table);
+                drop(over);
+                table = self.lock();
+                continue;
+            }
+            if table.has_ended || table.services.is_empty() {
+                table.has_housekeeper = false;
+                return;
+            }
+            let ends = table.services.values().filter_map(|service| match service.state {
+                State::Idle { since, .. } => Some(since + self.idle),
+                State::Taken(_) => None,
+            });
+            let next = ends.min().unwrap_or(now + self.idle).saturating_duration_since(now);
+            let waited = self.changed.wait_timeout(table, next);
+            table = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+}
+
+impl Service {
+    fn is(&self, number: u64) -> bool {
+        matches!(self.state, State::Taken(taken) if taken == number)
+    }
+}
+
+impl ServiceKeeper for SessionServices {
+    fn take(&self, service: &ServiceKey) -> Result<Box<dyn ServicePlace>, String> {
+        let ServiceKey { plugin, name, rights, most } = service;
+        let SessionInner { session, shared } = &*self.0;
+        let key: Name = (Arc::clone(session), plugin.clone(), name.clone());
+        let mut table = shared.lock();
+        if table.has_ended {
+            return Err("the host ends".to_owned());
+        }
+        let number = table.next;
+        let (program, ended) = match table.services.remove(&key) {
+            Some(known) if matches!(known.state, State::Taken(_)) => {
+                table.services.insert(key, known);
+                return Err(format!(
+                    "another call is connected to the service `{name}`; try again when it has ended"
+                ));
+            }
+            Some(Service { rights: known, state: State::Idle { program, .. } }) => {
+                if known == *rights { (Some(program), None) } else { (None, Some(program)) }
+            }
+            _ => {
+                let is_own = |(other, by, _): &&Name| other == session && by == plugin;
+                let own = table.services.keys().filter(is_own).count();
+                if own >= *most {
+                    return Err(format!(
+                        "the plugin has {own} services in this session; its limit is {most} (`services` in its table)"
+                    ));
+                }
+                if table.services.len() >= MAX_SERVICES {
+                    return Err(format!(
+                        "all sessions together have {MAX_SERVICES} services, which is the limit"
+                    ));
+                }
+                (None, None)
+            }
+        };
+        table.next += 1;
+        let taken = Service { rights: rights.clone(), state: State::Taken(number) };
+        table.services.insert(key.clone(), taken);
+        drop(table);
+        drop(ended);
+        let shared = Arc::clone(shared);
+        Ok(Box::new(Place { shared, name: key, number, program }))
+    }
+
+    fn stop(&self, plugin: &str, name: &str) -> bool {
+        let SessionInner { session, shared } = &*self.0;
+        let is_it = |(other, by, known): &Name| other == session && by == plugin && known == name;
+        shared.end(is_it) > 0
+    }
+}
+
+/// A service during a connection.
+struct Place {
+    shared: Arc<Shared>,
+    name: Name,
+    number: u64,
+    program: Option<ServiceProgram>,
+}
+
+impl fmt::Debug for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Place").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl ServicePlace for Place {
+    fn program(&mut self) -> Option<ServiceProgram> {
+        self.program.take()
+    }
+
+    fn keep(self: Box<Self>, program: ServiceProgram) {
+        self.shared.keep(&self.name, self.number, program);
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut table = self.shared.lock();
+        if table.services.get(&self.name).is_some_and(|service| service.is(self.number)) {
+            table.services.remove(&self.name);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    /// Time limit for something that must happen.
+    const PATIENCE: Duration = Duration::from_secs(30);
+
+    /// Counts those that run.
+    struct Program(Arc<AtomicUsize>);
+
+    impl Drop for Program {
+        fn drop(&mut self) {
+            self.0.fetch_sub(1, Ordering::SeqCst);
+        }
+    }
+
+    struct Scene {
+        services: Services,
+        running: Arc<AtomicUsize>,
+    }
+
+    impl Scene {
+        fn new(idle: Duration) -> Self {
+            Self { services: Services::with_idle(idle), running: Arc::default() }
+        }
+
+        fn session(&self, name: &str) -> SessionServices {
+            self.services.session(&Arc::from(name))
+        }
+
+        fn start(&self) -> ServiceProgram {
+            self.running.fetch_add(1, Ordering::SeqCst);
+            Box::new(Program(Arc::clone(&self.running)))
+        }
+
+        fn running(&self) -> usize {
+            self.running.load(Ordering::SeqCst)
+        }
+
+        /// Connects, and keeps the service. Returns whether it ran before.
+        fn connect(&self, session: &SessionServices, name: &str, rights: &str) -> bool {
+            let mut place = session.take(&key(name, rights)).unwrap();
+            let program = place.program();
+            let ran = program.is_some();
+            place.keep(program.unwrap_or_else(|| self.start()));
+            ran
+        }
+    }
+
+    fn key(name: &str, rights: &str) -> ServiceKey {
+        let (plugin, name, rights) = ("p".to_owned(), name.to_owned(), rights.to_owned());
+        ServiceKey { plugin, name, rights, most: 2 }
+    }
+
+    #[test]
+    fn same_rights_get_the_same_program_and_others_another_one() {
+        let scene = Scene::new(PATIENCE);
+        let session = scene.session("s");
+        assert!(!scene.connect(&session, "a", "r") && scene.connect(&session, "a", "r"));
+        assert!(!scene.connect(&session, "a", "other"));
+        assert_eq!(scene.running(), 1, "the first one has ended");
+        let other = ServiceKey { plugin: "q".to_owned(), ..key("a", "other") };
+        assert!(session.take(&other).unwrap().program().is_none(), "another plugin's is another");
+    }
+
+    #[test]
+    fn session_has_its_own_and_ends_them() {
+        let scene = Scene::new(PATIENCE);
+        let (one, two) = (scene.session("one"), scene.session("two"));
+        scene.connect(&one, "a", "r");
+        assert!(!scene.connect(&two, "a", "r"), "it isn't that of the other session");
+        assert!(!two.stop("p", "b") && scene.running() == 2);
+        let clone = one.clone();
+        drop(one);
+        assert_eq!(scene.running(), 2);
+        drop(clone);
+        assert_eq!(scene.running(), 1);
+        drop(scene.services);
+        assert_eq!(scene.running.load(Ordering::SeqCst), 0, "the host ends all");
+        assert!(two.take(&key("a", "r")).is_err());
+    }
+
+    #[test]
+    fn one_connection_at_a_time_and_one_that_is_not_kept_ends_it() {
+        let scene = Scene::new(PATIENCE);
+        let session = scene.session("s");
+        scene.connect(&session, "a", "r");
+        let mut place = session.take(&key("a", "r")).unwrap();
+        let error = session.take(&key("a", "r")).unwrap_err();
+        assert!(error.contains("another call"), "{error}");
+        drop(place.program());
+        drop(place);
+        assert_eq!(scene.running(), 0);
+        assert!(!scene.connect(&session, "a", "r"), "the name is free");
+        // One that was stopped meanwhile isn't kept, and doesn't hold its name.
+        let mut place = session.take(&key("a", "r")).unwrap();
+        let program = place.program().unwrap();
+        assert!(session.stop("p", "a"));
+        scene.connect(&session, "a", "r");
+        place.keep(program);
+        assert_eq!(scene.running(), 1);
+        assert!(scene.connect(&session, "a", "r"), "the later one is still there");
+    }
+
+    #[test]
+    fn number_is_bounded_by_plugin_and_in_all() {
+        let scene = Scene::new(PATIENCE);
+        let session = scene.session("s");
+        scene.connect(&session, "a", "r");
+        scene.connect(&session, "b", "r");
+        let error = session.take(&key("c", "r")).unwrap_err();
+        assert!(error.contains("limit is 2"), "{error}");
+        assert!(scene.connect(&session, "a", "r"), "those that run are still reached");
+        let sessions: Vec<SessionServices> =
+            (2..MAX_SERVICES).map(|number| scene.session(&number.to_string())).collect();
+        for session in &sessions {
+            scene.connect(session, "a", "r");
+        }
+        let error = scene.session("one more").take(&key("a", "r")).unwrap_err();
+        assert!(error.contains("all sessions"), "{error}");
+    }
+
+    #[test]
+    fn idle_service_ends() {
+        let scene = Scene::new(Duration::from_millis(1));
+        let session = scene.session("s");
+        let until = Instant::now() + PATIENCE;
+        for _ in 0..2 {
+            scene.connect(&session, "a", "r");
+            while scene.running() > 0 {
+                assert!(Instant::now() < until, "it still runs");
+                std::thread::yield_now();
+            }
+        }
+        // One that is used isn't idle.
+        let place = session.take(&key("a", "r")).unwrap();
+        scene.connect(&session, "b", "r");
+        while scene.running() > 0 {
+            assert!(Instant::now() < until, "it still runs");
+            std::thread::yield_now();
+        }
+        drop(place);
+    }
+}
