@@ -23,6 +23,7 @@ mod provider;
 mod report;
 mod session_network;
 mod shell_session;
+mod tasks;
 mod terminal;
 pub mod text;
 
@@ -53,4 +54,5 @@ pub use report::{
 };
 pub use session_network::SessionNetwork;
 pub use shell_session::ShellSession;
+pub use tasks::{TaskAction, TaskBook, TaskError, TaskOrder, TaskRun, TaskState};
 pub use tokio_util::sync::CancellationToken;
