@@ -17,7 +17,7 @@ use super::{
 const EVERY_PLUGIN: [&str; 2] = ["plugins", "*"];
 
 /// The keys of that table: what a plugin has only if its own table grants it.
-const GRANTS: [&str; 11] = [
+const GRANTS: [&str; 12] = [
     "allowed_paths",
     "programs",
     "shell",
@@ -28,6 +28,7 @@ const GRANTS: [&str; 11] = [
     "https_only",
     "credentials_to",
     "store_mib",
+    "schedule_tasks",
     "instance",
 ];
 
@@ -219,7 +220,7 @@ fn misplaced(leaf: &Leaf) -> Problem {
     )
 }
 
-fn bound(
+pub(super) fn bound(
     leaves: &mut Vec<Leaf>,
     bounds: &[Leaf],
     contents: &Loaded,

@@ -28,6 +28,7 @@ impl Loaded {
             ("file", tools.file.enabled),
             ("shell", tools.shell.enabled),
             ("web", tools.web.enabled),
+            ("scheduler", tools.scheduler.enabled),
         ] {
             if enabled {
                 continue;

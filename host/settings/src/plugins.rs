@@ -84,6 +84,9 @@ section! {
         pub store_mib: Bounded<0, 65_536> = Bounded::clamped(0), Narrowing::Smaller;
         /// Keys that it may keep there.
         pub store_keys: Bounded<1, 10_000_000> = Bounded::clamped(10_000), Narrowing::Smaller;
+        /// Tasks that the plugin may have: calls of its own tools at a later time, while
+        /// `[tools.scheduler]` is enabled. 0: none.
+        pub schedule_tasks: Bounded<0, 1000> = Bounded::clamped(0), Narrowing::Smaller;
         /// How long an instance of the plugin lasts. With `"session"`, a plugin that asks for it
         /// keeps its memory between the calls of one session, as long as nothing goes wrong.
         pub instance: InstanceLifetime, Narrowing::Stricter(&["call", "session"]);

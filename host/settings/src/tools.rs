@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::narrowing::{Narrowing, section};
 use crate::{
     AdversarialPolicy, Authorization, Bounded, Dependencies, FileTools, Filters, Limits, Overflow,
-    PermissionRule, PolicyRules, Redaction, ResultCache, Retry, Shell, Undo, Web,
+    PermissionRule, PolicyRules, Redaction, ResultCache, Retry, Scheduler, Shell, Undo, Web,
 };
 
 section! {
@@ -73,6 +73,8 @@ section! {
         pub overflow: Overflow, Narrowing::Table(Overflow::RULES);
         /// What is saved of the changes in files.
         pub undo: Undo, Narrowing::Table(Undo::RULES);
+        /// Tasks that run at a later time.
+        pub scheduler: Scheduler, Narrowing::Table(Scheduler::RULES);
     }
 }
 
