@@ -16,7 +16,7 @@ use std::process::{Command, ExitCode};
 use sha2::{Digest, Sha256};
 
 /// The plugins whose tools every user gets.
-const BUILT_IN: [&str; 4] = ["file", "shell", "web", "filters"];
+const BUILT_IN: [&str; 5] = ["file", "shell", "web", "filters", "scheduler"];
 
 /// The attacks of `berth demo`, which says so if they are missing. An untrusted component that only
 /// the demo loads.

@@ -34,7 +34,7 @@ enum Unasked {
     Usual,
 }
 
-const CAPABILITIES: [Capability; 6] = [
+const CAPABILITIES: [Capability; 7] = [
     Capability {
         name: "files",
         interfaces: &["wasi:filesystem/types", "wasi:filesystem/preopens"],
@@ -48,6 +48,11 @@ const CAPABILITIES: [Capability; 6] = [
         unasked: Unasked::Refused,
     },
     Capability { name: "store", interfaces: &["berth:host/store"], unasked: Unasked::Refused },
+    Capability {
+        name: "schedule",
+        interfaces: &["berth:host/schedule"],
+        unasked: Unasked::Refused,
+    },
     // About the instance itself, so it imports nothing.
     Capability { name: "session", interfaces: &[], unasked: Unasked::Allowed },
 ];

@@ -17,7 +17,7 @@ pub(crate) const WASI: &str = "wasi:";
 const CONTRACT: &str = "0.2.0";
 
 /// What each capability imports, beside what every plugin may import.
-const CAPABILITIES: [(&str, &[&str]); 4] = [
+const CAPABILITIES: [(&str, &[&str]); 5] = [
     ("search", &["berth:host/search@0.2.0"]),
     ("process", &["berth:host/process@0.2.0"]),
     (
@@ -25,6 +25,7 @@ const CAPABILITIES: [(&str, &[&str]); 4] = [
         &["wasi:http/types@0.2.6", "wasi:http/outgoing-handler@0.2.6", "berth:host/secrets@0.2.0"],
     ),
     ("store", &["berth:host/store@0.2.0"]),
+    ("schedule", &["berth:host/schedule@0.2.0"]),
 ];
 
 /// What plugins in languages without files of their own import for them.

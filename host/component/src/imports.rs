@@ -14,6 +14,8 @@ pub struct Granted<'a> {
     pub http: bool,
     /// Whether it may keep something between its calls.
     pub store: bool,
+    /// Whether it may make tasks.
+    pub schedule: bool,
     /// Whether the plugin is only inspected. Then what it asks for may be imported.
     pub inspect_only: bool,
     /// The table of the configuration that grants, for remedies.
@@ -61,7 +63,8 @@ const BASE: [&str; 35] = [
 ];
 
 /// Interfaces that the frozen version of the contract doesn't have.
-const NEW: [&str; 3] = ["berth:host/config", "berth:host/store", "berth:host/types"];
+const NEW: [&str; 4] =
+    ["berth:host/config", "berth:host/schedule", "berth:host/store", "berth:host/types"];
 
 /// A capability that an operator grants.
 struct Capability {
@@ -75,7 +78,7 @@ struct Capability {
     is_granted: fn(&Granted<'_>) -> bool,
 }
 
-const CAPABILITIES: [Capability; 3] = [
+const CAPABILITIES: [Capability; 4] = [
     Capability {
         name: "process",
         interfaces: &["berth:host/process"],
@@ -97,6 +100,13 @@ const CAPABILITIES: [Capability; 3] = [
         grants: "what it may keep between its calls, in MiB",
         line: "store_mib = 16",
         is_granted: |granted| granted.store,
+    },
+    Capability {
+        name: "schedule",
+        interfaces: &["berth:host/schedule"],
+        grants: "the number of tasks that it may have",
+        line: "schedule_tasks = 16",
+        is_granted: |granted| granted.schedule,
     },
 ];
 
@@ -164,6 +174,7 @@ mod tests {
             process: false,
             http: false,
             store: false,
+            schedule: false,
             inspect_only: false,
             table: &table,
         };

@@ -258,6 +258,13 @@ impl Host {
                 run.attempts += 1;
                 run.spool = self.shaping.spool(context);
                 run.job = self.job_start(context, session).map(Arc::new);
+                let tasks = self.tasks.of_call(
+                    context,
+                    session,
+                    &tool,
+                    &self.plugins,
+                    self.asking.config(),
+                );
                 let provided = provider_call(
                     context,
                     governance,
@@ -270,6 +277,7 @@ impl Host {
                     &inputs.cancel,
                     session,
                 );
+                let provided = Call { tasks, ..provided };
                 let outcome = tool.provider.call(provided).await;
                 let attempts = run.attempts;
                 if let ControlFlow::Break(outcome) =
@@ -544,6 +552,7 @@ fn provider_call(
         shell: run.shell.clone().map(|shell| shell as _),
         variables: if tool.is_built_in() { session.variables() } else { Vec::new() },
         command_changes: run.journal.as_ref().and_then(CallJournal::command_recorder),
+        tasks: None,
         inquirer,
         report: Arc::clone(&run.report),
         events,

@@ -27,6 +27,7 @@ pub fn abilities(manifest: &Manifest) -> Vec<Ability> {
         ("http", "send requests to the hosts that you grant"),
         ("process", "start the programs that you grant, in the sandbox of commands"),
         ("store", "keep data of its own between calls, as much as you grant"),
+        ("schedule", "call its own tools at a later time, with as many tasks as you grant"),
         ("session", "keep its memory between the calls of a session, if you grant it"),
     ]
     .into_iter()

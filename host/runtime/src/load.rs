@@ -302,6 +302,7 @@ fn allowed(info: &PluginInfo, granted: PluginPolicy) -> Result<PluginPolicy, Str
         process: policy.process.is_some(),
         http: policy.egress.is_some(),
         store: policy.store.is_some(),
+        schedule: policy.schedule,
         inspect_only: policy.inspect_only,
         table: &policy.table,
     };

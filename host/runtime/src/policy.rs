@@ -29,6 +29,8 @@ pub struct PluginPolicy {
     pub egress: Option<Arc<Egress>>,
     /// What it keeps between its calls. `None` if it may keep nothing.
     pub store: Option<Arc<Store>>,
+    /// Whether it may make tasks.
+    pub schedule: bool,
     /// Whether an instance lasts for its session, and not only for one call.
     pub session: bool,
     /// The plugin's settings.

@@ -23,6 +23,7 @@ use crate::guest::bindings::berth::tool::types;
 use crate::guest::bindings::exports::berth::tool::tools;
 use crate::guest::contract::ToolExports;
 use crate::guest::convert;
+use crate::guest::schedule_functions::ScheduleAccess;
 use crate::guest::state::{CallState, Emitted, Processes, Setup};
 use crate::guest::store_functions::StoreAccess;
 use crate::guest::wasi::Files;
@@ -261,6 +262,11 @@ async fn execute(job: Job) -> Outcome {
                 read_only: tool.definition.annotations.read_only || call.read_only,
                 report: Arc::clone(&call.report),
             });
+            let tasks = call.tasks.filter(|_| plugin.policy.schedule);
+            let schedule = tasks.map(|tasks| ScheduleAccess {
+                tasks,
+                read_only: tool.definition.annotations.read_only || call.read_only,
+            });
             let setup = Setup {
                 id: call.id,
                 watch: Arc::clone(&watch),
@@ -270,6 +276,7 @@ async fn execute(job: Job) -> Outcome {
                 processes,
                 requests,
                 store: access,
+                schedule,
                 limits,
             };
             store.data_mut().begin(setup);

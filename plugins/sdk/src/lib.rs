@@ -50,6 +50,7 @@
 //! * [`http`] sends requests to servers that the operator granted.
 //! * [`config`] has the plugin's own settings.
 //! * [`store`] keeps keys and values between calls.
+//! * [`schedule`] makes tasks at a later time.
 //! * [`log`] writes to the operator's log.
 //! * [`Call`] knows the time left and shows progress.
 
@@ -71,6 +72,7 @@ mod manifest;
 mod output;
 mod plugin;
 pub mod process;
+pub mod schedule;
 pub mod schema;
 pub mod search;
 pub mod secrets;

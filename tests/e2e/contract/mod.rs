@@ -4,6 +4,7 @@
 mod answers;
 mod frozen;
 mod meta;
+mod schedule;
 mod session;
 mod settings;
 mod store;

@@ -9,7 +9,7 @@ use crate::cargo::{self, WASM};
 use crate::tidy::manifest::Manifest;
 
 /// The plugins in the binary: those in `host/builtins/build.rs`.
-const BUILT_IN: [&str; 5] = ["file", "filters", "hostile", "shell", "web"];
+const BUILT_IN: [&str; 6] = ["file", "filters", "hostile", "scheduler", "shell", "web"];
 
 /// A package whose code is in the binary: in the host or in a built-in plugin.
 #[derive(Debug, Eq, Ord, PartialEq, PartialOrd)]

@@ -26,6 +26,9 @@ const SHELL: &str = "shell";
 /// The built-in plugin that makes requests.
 const WEB: &str = "web";
 
+/// The built-in plugin that makes tasks.
+const SCHEDULER: &str = "scheduler";
+
 /// Makes the policy of each plugin when it is loaded.
 pub struct Policies {
     /// The configuration.
@@ -135,6 +138,14 @@ impl Policies {
                 self.policy("tools.web", FilePolicy::default(), self.config.config.tools.limits)?;
             return Ok(PluginPolicy { egress: Some(self.egress(egress)), ..policy });
         }
+        if name == SCHEDULER {
+            let policy = self.policy(
+                "tools.scheduler",
+                FilePolicy::default(),
+                self.config.config.tools.limits,
+            )?;
+            return Ok(PluginPolicy { schedule: true, ..policy });
+        }
         let mut files = self.config.built_in_files(&self.folders, &self.directory)?;
         self.add_readable(&mut files);
         self.policy("tools.file", files, self.config.config.tools.limits)
@@ -172,13 +183,10 @@ impl Policies {
         let egress = egress.map(|settings| self.egress(settings));
         let command = self.config.command_of_plugin(name)?.map(Arc::new);
         let store = self.store(name);
-        let session = self
-            .config
-            .config
-            .plugins
-            .get(name)
-            .is_some_and(|plugin| plugin.instance == InstanceLifetime::Session);
-        let policy = PluginPolicy { process, egress, command, store, session, ..policy };
+        let table = self.config.config.plugins.get(name);
+        let session = table.is_some_and(|plugin| plugin.instance == InstanceLifetime::Session);
+        let schedule = table.is_some_and(|plugin| plugin.schedule_tasks.get() > 0);
+        let policy = PluginPolicy { process, egress, command, store, schedule, session, ..policy };
         Ok(PluginPolicy { replaces_built_in: self.replaced_by(name).is_some(), ..policy })
     }
 

@@ -14,6 +14,9 @@ use berth_jobs::{CallShell, Jobs, SessionJobs, SessionShell};
 pub(crate) use disk::count;
 pub(crate) use state::{SessionState, seconds};
 
+/// The principal of whoever runs this process.
+const USER: &str = "user";
+
 /// The shared state of one caller's calls: approvals, counters, reusable answers and kept output.
 ///
 /// A session belongs to a principal: a connection, a user in a directory, an authenticated caller.
@@ -23,6 +26,7 @@ pub struct Session(Arc<Inner>);
 
 struct Inner {
     name: Arc<str>,
+    principal: Arc<str>,
     state: Place,
     /// Always in memory.
     answers: AnswerCache,
@@ -43,8 +47,15 @@ impl Session {
     /// A session in memory that lasts as long as its last clone. `name` identifies it: what calls
     /// store on disk (the audit, kept output) uses it, so no two callers may have the same name.
     pub fn new(name: impl Into<Arc<str>>) -> Self {
+        Self::of_principal(USER, name)
+    }
+
+    /// The same for a principal other than the user who runs this process: a caller that was
+    /// authenticated. What lasts longer than sessions, such as tasks, belongs to a principal.
+    pub fn of_principal(principal: impl Into<Arc<str>>, name: impl Into<Arc<str>>) -> Self {
         Self(Arc::new(Inner {
             name: name.into(),
+            principal: principal.into(),
             state: Place::Memory(Mutex::default()),
             answers: AnswerCache::default(),
             jobs: OnceLock::new(),
@@ -65,12 +76,18 @@ impl Session {
         let answers = AnswerCache::default();
         let (jobs, shell) = (OnceLock::new(), SessionShell::default());
         let variables = Mutex::default();
-        Self(Arc::new(Inner { name, state, answers, jobs, shell, variables }))
+        let principal = USER.into();
+        Self(Arc::new(Inner { name, principal, state, answers, jobs, shell, variables }))
     }
 
     /// The name of its owner.
     pub fn name(&self) -> &Arc<str> {
         &self.0.name
+    }
+
+    /// The principal that it belongs to.
+    pub fn principal(&self) -> &Arc<str> {
+        &self.0.principal
     }
 
     /// The session's reusable answers and how often one was used. `[tools.result_cache]` limits

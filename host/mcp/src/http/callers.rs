@@ -162,7 +162,7 @@ impl Caller {
         } else {
             format!("mcp {} {handle}", self.name)
         };
-        let session = Session::new(name);
+        let session = Session::of_principal(format!("mcp {}", self.name), name);
         state.sessions.insert(handle.to_owned(), (session.clone(), now));
         session
     }

@@ -23,6 +23,7 @@ wasmtime::component::bindgen!({
             import berth:host/config@0.2.0;
             import berth:host/log@0.2.0;
             import berth:host/process@0.2.0;
+            import berth:host/schedule@0.2.0;
             import berth:host/search@0.2.0;
             import berth:host/secrets@0.2.0;
             import berth:host/store@0.2.0;
@@ -34,6 +35,7 @@ wasmtime::component::bindgen!({
     world: "berth:runtime/plugin",
     imports: {
         "wasi:filesystem/types": async | trappable,
+        "berth:host/schedule": async | trappable,
         "berth:host/search": async | trappable,
         "berth:host/store": async | trappable,
         default: trappable,

@@ -17,7 +17,7 @@ use wasmtime_wasi_http::WasiHttp;
 use wasmtime_wasi_http::p2::bindings::http::{outgoing_handler, types as http_types};
 
 use crate::guest::bindings::berth::host::{
-    call, config, log, process, search, secrets, store, types as host_types,
+    call, config, log, process, schedule, search, secrets, store, types as host_types,
 };
 use crate::guest::bindings::berth::tool::types as tool_types;
 use crate::guest::bindings::wasi::filesystem::{preopens, types};
@@ -76,6 +76,7 @@ pub(crate) fn linker(engine: &Engine) -> wasmtime::Result<Linker<CallState>> {
     process::add_to_linker::<CallState, HasState>(l, |state| state)?;
     secrets::add_to_linker::<CallState, HasState>(l, |state| state)?;
     store::add_to_linker::<CallState, HasState>(l, |state| state)?;
+    schedule::add_to_linker::<CallState, HasState>(l, |state| state)?;
     v0_1::link(l)?;
     outgoing_handler::add_to_linker::<CallState, WasiHttp>(l, CallState::http_view)?;
     http_types::add_to_linker::<CallState, WasiHttp>(

@@ -9,6 +9,7 @@ pub(crate) mod http;
 pub(crate) mod linking;
 mod output;
 mod process_functions;
+pub(crate) mod schedule_functions;
 mod search_functions;
 pub(crate) mod state;
 pub(crate) mod store_functions;

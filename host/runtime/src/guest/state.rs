@@ -25,6 +25,7 @@ use wasmtime_wasi::{
 
 use crate::guest::http::Http;
 use crate::guest::output::Capture;
+use crate::guest::schedule_functions::ScheduleAccess;
 use crate::guest::store_functions::StoreAccess;
 use crate::guest::wasi::{Descriptor, Files, FilesView};
 use crate::limits::{Limits, MemoryLimiter};
@@ -73,6 +74,8 @@ pub(crate) struct RunningCall {
     pub(crate) processes: Option<Processes>,
     /// The plugin's store. `None` if it has none, or the call is over.
     pub(crate) store: Option<StoreAccess>,
+    /// The plugin's tasks. `None` if it may make none, or the call is over.
+    pub(crate) schedule: Option<ScheduleAccess>,
 }
 
 /// The processes that a call may start.
@@ -120,6 +123,7 @@ pub(crate) struct Setup<'a> {
     pub(crate) processes: Option<Processes>,
     pub(crate) requests: Option<Requests>,
     pub(crate) store: Option<StoreAccess>,
+    pub(crate) schedule: Option<ScheduleAccess>,
     pub(crate) limits: &'a Limits,
 }
 
@@ -169,6 +173,7 @@ impl CallState {
                 stderr,
                 processes: None,
                 store: None,
+                schedule: None,
             },
         }
     }
@@ -204,6 +209,7 @@ impl CallState {
         call.progress = (Duration::ZERO, 0);
         call.processes = setup.processes;
         call.store = setup.store;
+        call.schedule = setup.schedule;
     }
 
     /// Gives the call's command its arguments and its standard input, and keeps at most `limit`
@@ -264,6 +270,7 @@ impl CallState {
         self.call.events = Arc::new(NoEvents);
         self.call.processes = None;
         self.call.store = None;
+        self.call.schedule = None;
     }
 
     /// A stream that prints.

@@ -100,6 +100,7 @@ fn call() -> Call {
         command_changes: None,
         jobs: None,
         job_servers: None,
+        tasks: None,
         output: None,
         inquirer: None,
         shell: None,
