@@ -65,6 +65,7 @@ mod remedies;
 mod requests;
 mod retry;
 mod review;
+mod scheduler;
 mod secrets;
 mod server_import;
 mod server_offers;
