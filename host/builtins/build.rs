@@ -16,7 +16,8 @@ use std::process::{Command, ExitCode};
 use sha2::{Digest, Sha256};
 
 /// The plugins whose tools every user gets.
-const BUILT_IN: [&str; 7] = ["file", "shell", "web", "filters", "memory", "code", "diagnostics"];
+const BUILT_IN: [&str; 8] =
+    ["file", "shell", "web", "filters", "memory", "code", "diagnostics", "scheduler"];
 
 /// The attacks of `berth demo`, which says so if they are missing. An untrusted component that only
 /// the demo loads.

@@ -34,7 +34,7 @@ fn fails(component: &Component, expected: &[&str]) {
 #[test]
 fn built_in_plugins_pass() {
     let cli = Cli::new();
-    for name in ["file", "shell", "web", "filters", "memory"] {
+    for name in ["file", "shell", "web", "filters", "memory", "scheduler"] {
         let file = plugin(name).display().to_string();
         let report = cli.run(&["plugin", "test", &file, "--json"]).ends(0).json();
         assert_eq!(report["ok"], true);

@@ -68,6 +68,7 @@ mod requests;
 mod retry;
 mod review;
 mod samples;
+mod scheduler;
 mod search_code;
 mod secrets;
 mod server_import;

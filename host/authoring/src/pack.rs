@@ -34,7 +34,7 @@ enum Unasked {
     Usual,
 }
 
-const CAPABILITIES: [Capability; 9] = [
+const CAPABILITIES: [Capability; 10] = [
     Capability {
         name: "files",
         // A plugin may need paths for its programs and searches alone.
@@ -57,6 +57,11 @@ const CAPABILITIES: [Capability; 9] = [
     Capability { name: "store", interfaces: &["berth:host/store"], unasked: Unasked::Refused },
     Capability { name: "index", interfaces: &["berth:host/index"], unasked: Unasked::Refused },
     Capability { name: "parts", interfaces: &["berth:host/parts"], unasked: Unasked::Refused },
+    Capability {
+        name: "schedule",
+        interfaces: &["berth:host/schedule"],
+        unasked: Unasked::Refused,
+    },
     // About the instance itself, so it imports nothing.
     Capability { name: "session", interfaces: &[], unasked: Unasked::Allowed },
 ];

@@ -80,7 +80,7 @@ fn within(
 }
 
 /// The host of an agent.
-async fn make(options: &Options, around: &Surroundings<'_>) -> Result<Host, HostError> {
+pub(crate) async fn make(options: &Options, around: &Surroundings<'_>) -> Result<Host, HostError> {
     let (folders, loaded): (Folders, Loaded) = (around.folders.clone(), around.config.clone());
     let telemetry = Telemetry::from_config(&loaded, &folders)?;
     // The agent's own text lists them.
@@ -88,7 +88,10 @@ async fn make(options: &Options, around: &Surroundings<'_>) -> Result<Host, Host
     skills.tell().map_err(HostError::io("writing to stderr"))?;
     let front_end = around.front_end;
     let servers = Servers::new(front_end);
-    let builder = host::builder(options, folders, loaded, &servers, &skills, front_end)?;
+    let directory = around.directory.to_owned();
+    let builder =
+        host::builder_in(directory, options, folders, loaded, &servers, &skills, front_end, None)?;
+    let builder = builder.builtins(berth_builtins::all());
     let builder =
         around.delegates.iter().fold(builder, |builder, it| builder.provider(Arc::clone(it) as _));
     let host = host::observed(builder, telemetry).build().await?;

@@ -1,6 +1,7 @@
 //! Builds a host from the options, the same way for every command.
 
 use std::io::Write;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use berth_core::config::{self, Folders, Loaded, Project, ProjectTrust};
@@ -133,7 +134,9 @@ pub(crate) async fn build_for_call(
     let front_end = "berth call";
     let skills = OfferedSkills::find(&loaded, &folders)?;
     let servers = Servers::new(front_end);
-    let builder = with(options, folders, loaded, &servers, &skills, front_end, Some(tool))?;
+    let directory = config::working_directory()?;
+    let builder =
+        builder_in(directory, options, folders, loaded, &servers, &skills, front_end, Some(tool))?;
     start(observed(builder.builtins(&needed).only_for(tool), telemetry)).await
 }
 
@@ -159,11 +162,16 @@ pub(crate) fn builder(
     skills: &OfferedSkills,
     front_end: &'static str,
 ) -> Result<HostBuilder, HostError> {
-    let builder = with(options, folders, loaded, servers, skills, front_end, None)?;
+    let directory = config::working_directory()?;
+    let builder =
+        builder_in(directory, options, folders, loaded, servers, skills, front_end, None)?;
     Ok(builder.builtins(berth_builtins::all()))
 }
 
-fn with(
+/// The same in a directory, without the built-in plugins. `tool`: the only one that is called.
+#[expect(clippy::too_many_arguments, reason = "each is another part of the host")]
+pub(crate) fn builder_in(
+    directory: PathBuf,
     options: &Options,
     folders: Folders,
     loaded: Loaded,
@@ -172,7 +180,6 @@ fn with(
     front_end: &'static str,
     tool: Option<&str>,
 ) -> Result<HostBuilder, HostError> {
-    let directory = config::working_directory()?;
     let servers = servers.providers(&loaded, &folders, &directory, tool)?;
     let reviewer = ModelReviewer::from_config(&loaded, &folders, &directory, front_end);
     let readable = skills.skills.readable.clone();

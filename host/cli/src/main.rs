@@ -27,6 +27,7 @@ mod policy;
 mod schema;
 mod serve;
 mod skills;
+mod tasks;
 mod tools;
 mod trust;
 mod undo;
@@ -161,6 +162,8 @@ fn run(Arguments { command, options }: Arguments) -> Result<Exit, Error> {
         Command::AllowHost(allow) => allow::host(&allow, &options),
         Command::Undo(undo) => undo::run(&undo, &options),
         Command::Jobs(jobs) => berth_terminal::jobs::run(&jobs),
+        Command::Tasks(command) => tasks::tasks(&command),
+        Command::Daemon(daemon) => tasks::daemon(&daemon, &options),
         Command::Demo(demo) => demo::run(&demo),
         Command::Doctor(doctor) => doctor::run(&doctor, &options),
         Command::Completions(completions) => completions::run(&completions),

@@ -20,6 +20,8 @@ pub struct Granted<'a> {
     pub parts: bool,
     /// Whether it may have services.
     pub service: bool,
+    /// Whether it may make tasks.
+    pub schedule: bool,
     /// Whether the plugin is only inspected. Then what it asks for may be imported.
     pub inspect_only: bool,
     /// The table of the configuration that grants, for remedies.
@@ -67,10 +69,11 @@ const BASE: [&str; 35] = [
 ];
 
 /// Interfaces that the frozen version of the contract doesn't have.
-const NEW: [&str; 6] = [
+const NEW: [&str; 7] = [
     "berth:host/config",
     "berth:host/index",
     "berth:host/parts",
+    "berth:host/schedule",
     "berth:host/service",
     "berth:host/store",
     "berth:host/types",
@@ -88,7 +91,7 @@ struct Capability {
     is_granted: fn(&Granted<'_>) -> bool,
 }
 
-const CAPABILITIES: [Capability; 6] = [
+const CAPABILITIES: [Capability; 7] = [
     Capability {
         name: "process",
         interfaces: &["berth:host/process"],
@@ -131,6 +134,13 @@ const CAPABILITIES: [Capability; 6] = [
         grants: "how many of its programs may outlive a call",
         line: "services = 1",
         is_granted: |granted| granted.service,
+    },
+    Capability {
+        name: "schedule",
+        interfaces: &["berth:host/schedule"],
+        grants: "the number of tasks that it may have",
+        line: "schedule_tasks = 16",
+        is_granted: |granted| granted.schedule,
     },
 ];
 
@@ -201,6 +211,7 @@ mod tests {
             index: false,
             parts: false,
             service: false,
+            schedule: false,
             inspect_only: false,
             table: &table,
         };

@@ -17,7 +17,7 @@ use super::{
 const EVERY_PLUGIN: [&str; 2] = ["plugins", "*"];
 
 /// The keys of that table: what a plugin has only if its own table grants it.
-const GRANTS: [&str; 15] = [
+const GRANTS: [&str; 16] = [
     "allowed_paths",
     "programs",
     "judged_programs",
@@ -32,6 +32,7 @@ const GRANTS: [&str; 15] = [
     "store_mib",
     "index_mib",
     "parts_cpu_secs",
+    "schedule_tasks",
     "instance",
 ];
 
@@ -223,7 +224,7 @@ fn misplaced(leaf: &Leaf) -> Problem {
     )
 }
 
-fn bound(
+pub(super) fn bound(
     leaves: &mut Vec<Leaf>,
     bounds: &[Leaf],
     contents: &Loaded,

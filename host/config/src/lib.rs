@@ -13,6 +13,7 @@
 //! [`Config`] has all keys, [`load`] reads them, and [`Loaded`] is the result with the source of
 //! each value.
 
+mod bound;
 mod ceiling;
 mod describe;
 mod egress;
@@ -57,10 +58,10 @@ pub use berth_settings::{
     PermissionRule, Plugin, PluginFolder, PluginLimits, PluginSettings, PolicyAccess, PolicyEffect,
     PolicyPhase, PolicyRule, PolicyRules, PolicySentence, Prefix, PresetName, Prices,
     ProcessLimits, ProviderSettings, QueryName, Ratio, Redaction, Reload, ResultCache, Retry,
-    SandboxMode, Secret, Serve, Sha256, Shell, Skills, Structured, Tafc, TextTools, ThinkingEffort,
-    ToolFilter, Tools, TrustLevel, Undo, UrlScheme, Utility, VariableName, Web, WithoutProxy,
-    WrittenExpression, WrittenHost, WrittenPattern, WrittenPrivateHosts, WrittenProgram,
-    WrittenProxy, WrittenSecretHost,
+    SandboxMode, Scheduler, Secret, Serve, Sha256, Shell, Skills, Structured, Tafc, TextTools,
+    ThinkingEffort, ToolFilter, Tools, TrustLevel, Undo, UrlScheme, Utility, VariableName, Web,
+    WithoutProxy, WrittenExpression, WrittenHost, WrittenPattern, WrittenPrivateHosts,
+    WrittenProgram, WrittenProxy, WrittenSecretHost,
 };
 pub use ceiling::check_ceiling;
 pub use describe::{KeyDescription, TableDescription, describe};

@@ -12,7 +12,7 @@ use super::narrow::Bases;
 use super::{
     AllowedPath, Folders, Inputs, Loaded, PathAccess, Problem, Problems, Source, working_directory,
 };
-use super::{ceiling, file, project, variables};
+use super::{bound, ceiling, file, project, variables};
 
 /// Reads the user's file, or the file that `inputs` names instead. Then applies the working
 /// directory's file, which narrows it, the values of `inputs`, and the ceilings.
@@ -114,15 +114,18 @@ pub(super) fn load_with(
     if !problems.is_empty() {
         return Err(Problems(problems));
     }
-    let ceilings = match ceilings.is_empty() {
+    let ceilings = match ceilings.is_empty() && inputs.bounds.is_empty() {
         true => Vec::new(),
         false => {
             let directory = inputs.working_directory.clone().map_or_else(working_directory, Ok);
             let directory =
                 directory.map_err(|error| Problem::new(Source::Default, error.to_string()))?;
             let directory = real_or_given(&directory);
-            ceiling::apply(&mut leaves, ceilings, Bases { folders, working_directory: &directory })
-                .map_err(Problems)?
+            let bases = Bases { folders, working_directory: &directory };
+            let mut applied = ceiling::apply(&mut leaves, ceilings, bases).map_err(Problems)?;
+            let bounds = bound::apply(&mut leaves, &inputs.bounds, folders, bases);
+            applied.extend(bounds.map_err(Problems)?);
+            applied
         }
     };
     let mut loaded = Loaded::from_leaves(&leaves)?;

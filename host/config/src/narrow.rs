@@ -143,7 +143,7 @@ pub(super) fn destinations(leaves: &[Leaf], bases: Bases<'_>) -> Vec<PathBuf> {
 
 /// The configuration with all inherited, automatic and implied values filled in. Only such values
 /// can be compared.
-fn effective(base: &Loaded) -> Config {
+pub(super) fn effective(base: &Loaded) -> Config {
     let mut config = base.config.clone();
     config.tools.max_concurrent = Bounded::clamped(concurrency(config.tools.max_concurrent.get()));
     config.tools.file.allowed_paths = config.tools.file.granted_paths();
@@ -171,7 +171,7 @@ fn named(path: &[String]) -> Option<usize> {
 }
 
 /// Whether the operator's configuration has the key's table, if that table has a chosen name.
-fn is_known(path: &[String], current: &Value) -> bool {
+pub(super) fn is_known(path: &[String], current: &Value) -> bool {
     named(path).is_none_or(|depth| {
         path[..=depth].iter().fold(current, |value, part| &value[part]).is_object()
     })

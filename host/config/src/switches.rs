@@ -33,6 +33,7 @@ impl Loaded {
             ("diagnostics", "tools.diagnostics", tools.diagnostics.enabled),
             // It starts what `bash` may.
             ("diagnostics", "tools.shell", tools.shell.enabled),
+            ("scheduler", "tools.scheduler", tools.scheduler.enabled),
         ] {
             if enabled {
                 continue;

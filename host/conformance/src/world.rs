@@ -153,6 +153,8 @@ impl World {
             format!("tools.limits.cpu_secs={seconds}"),
             // Hundreds of calls are made.
             "tools.limits.written_mib=16".to_owned(),
+            // Tasks are kept, and nobody runs them.
+            "tools.scheduler.enabled=true".to_owned(),
         ];
         if let Some(manifest) = manifest {
             let requests = manifest.capabilities.iter().filter_map(|asked| self.grant(asked));
@@ -183,6 +185,7 @@ impl World {
             "index" => "index_mib=16".to_owned(),
             "parts" => "parts_cpu_secs=10".to_owned(),
             "service" => "services=1".to_owned(),
+            "schedule" => "schedule_tasks=16".to_owned(),
             "session" => "instance=session".to_owned(),
             _ => return None,
         })

@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     CallerSource, ChangeRecorder, CommandJudge, Content, Inquirer, JobServers, JobStarter,
-    OutputRecorder, PathRules, Report, ServiceKeeper, ShellSession,
+    OutputRecorder, PathRules, Report, ServiceKeeper, ShellSession, TaskBook,
 };
 
 /// One call of a tool, in the form that the host gives to a provider.
@@ -60,6 +60,8 @@ pub struct Call {
     pub services: Option<Arc<dyn ServiceKeeper>>,
     /// The servers that run as jobs of its session. `None`: the session has no jobs.
     pub job_servers: Option<Arc<dyn JobServers>>,
+    /// The tasks that the call's plugin has made. `None`: it may make none.
+    pub tasks: Option<Arc<dyn TaskBook>>,
     /// Puts questions of the provider's own to the person. `None`: nobody can be asked.
     pub inquirer: Option<Arc<dyn Inquirer>>,
     /// What its commands begin with, and leave for later ones. `None`: nothing is carried over.

@@ -26,6 +26,7 @@ mod report;
 mod services;
 mod session_network;
 mod shell_session;
+mod tasks;
 mod terminal;
 pub mod text;
 
@@ -59,4 +60,5 @@ pub use report::{
 pub use services::{ServiceKeeper, ServiceKey, ServicePlace, ServiceProgram};
 pub use session_network::SessionNetwork;
 pub use shell_session::ShellSession;
+pub use tasks::{TaskAction, TaskBook, TaskError, TaskOrder, TaskRun, TaskState};
 pub use tokio_util::sync::CancellationToken;

@@ -17,6 +17,7 @@ use berth_contract::{HostError, Offers, Provider};
 use berth_egress::{Network, Resolve};
 use berth_jobs::{JobTools, Jobs};
 use berth_runtime::{Builtin, Runtime};
+use berth_schedule::Schedule;
 use berth_services::Services;
 
 use crate::approvals::ApprovalDesk;
@@ -30,6 +31,7 @@ use crate::programs;
 use crate::retry::Retry;
 use crate::review::{CallReviewer, Reviews};
 use crate::session::Session;
+use crate::tasks::Tasks;
 use crate::undo::{Undo, UndoTool};
 
 impl Host {
@@ -279,6 +281,8 @@ impl HostBuilder {
         let audit = Arc::new(Audit::new(&policies.config, &policies.folders.data, front_end));
         let job_settings = jobs::settings(&policies.config, &audit);
         let has_jobs = job_settings.bounds.running > 0 && !self.builtins.is_empty();
+        let schedule = Arc::new(Schedule::in_data(&policies.folders.data));
+        let tasks = Tasks { schedule, directory: policies.directory.clone() };
         let jobs = match self.jobs {
             Some(jobs) => jobs,
             None => {
@@ -395,6 +399,7 @@ impl HostBuilder {
             offers,
             observer: self.observer,
             outer: OuterCalls::default(),
+            tasks,
             refusal: std::sync::OnceLock::new(),
         })
     }

@@ -26,6 +26,7 @@ use crate::outer::{OuterCall, OuterCalls};
 use crate::retry::Retry;
 use crate::review::Reviews;
 use crate::session::Session;
+use crate::tasks::Tasks;
 use crate::undo::Undo;
 
 /// Offers tools and runs their calls. To share it between the tasks of a program, put it in an
@@ -57,6 +58,8 @@ pub struct Host {
     pub(crate) offers: Vec<Offers>,
     pub(crate) observer: Option<Arc<dyn CallObserver>>,
     pub(crate) outer: OuterCalls,
+    /// What calls at a later time are made of.
+    pub(crate) tasks: Tasks,
     /// Why no further call runs.
     pub(crate) refusal: std::sync::OnceLock<String>,
 }

@@ -251,6 +251,13 @@ impl Host {
                 run.attempts += 1;
                 run.spool = self.shaping.spool(context);
                 run.job = self.job_start(context, session).map(Arc::new);
+                let tasks = self.tasks.of_call(
+                    context,
+                    session,
+                    &tool,
+                    &self.plugins,
+                    self.asking.config(),
+                );
                 let provided = provider_call(
                     context,
                     governance,
@@ -264,7 +271,8 @@ impl Host {
                     session,
                     &self.settings.project,
                 );
-                let provided = Call { services: self.services(context, session), ..provided };
+                let services = self.services(context, session);
+                let provided = Call { services, tasks, ..provided };
                 let outcome = match &mut chosen {
                     None => tool.provider.call(provided).await,
                     Some(chosen) => {
@@ -578,6 +586,7 @@ fn provider_call(
         shell: run.shell.clone().map(|shell| shell as _),
         variables: if tool.is_built_in() { session.variables() } else { Vec::new() },
         command_changes: run.journal.as_ref().and_then(CallJournal::command_recorder),
+        tasks: None,
         inquirer,
         report: Arc::clone(&run.report),
         events,

@@ -265,6 +265,7 @@ mod record;
 mod retry;
 mod review;
 mod session;
+mod tasks;
 pub mod undo;
 
 pub use approvals::{
@@ -293,7 +294,8 @@ pub use berth_contract::{
     Inquirer, Inquiry, InquiryAnswer, Lookup, Matcher, NoEvents, Offers, Outcome, Output, Pattern,
     PreviewArguments, ProgramState, Progress, PromptOffer, PromptOfferArgument, Provider,
     ProviderState, Purpose, Report, ReportEntries, ResourceOffer, Role, Rollback, Seen, SeenFile,
-    Sight, Snapshot, Subject, SubjectKind, ToolArgument, Wanted, text,
+    Sight, Snapshot, Subject, SubjectKind, TaskAction, TaskBook, TaskError, TaskOrder, TaskRun,
+    TaskState, ToolArgument, Wanted, text,
 };
 pub use berth_egress::Resolve;
 pub use berth_policy::{

@@ -102,6 +102,17 @@ impl From<PhaseName> for Phase {
     }
 }
 
+impl From<Phase> for PhaseName {
+    fn from(phase: Phase) -> Self {
+        match phase {
+            Phase::Planner => Self::Planner,
+            Phase::Executor => Self::Executor,
+            Phase::Verifier => Self::Verifier,
+            Phase::Autonomous => Self::Autonomous,
+        }
+    }
+}
+
 impl RunArguments {
     /// Whether calls that need approval have it.
     pub fn yes(&self) -> bool {

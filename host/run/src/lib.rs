@@ -8,6 +8,7 @@ mod lenient;
 mod models;
 mod printer;
 mod run;
+mod scheduled;
 mod sessions;
 mod tools;
 mod trust;
@@ -28,6 +29,7 @@ pub use berth_agent::Delegates;
 pub use chat::chat;
 pub use models::models;
 pub use run::run;
+pub use scheduled::{ScheduledEnd, run_scheduled};
 pub use sessions::sessions;
 pub use tools::tools_for;
 

@@ -36,6 +36,8 @@ pub struct PluginPolicy {
     pub index: Option<PluginIndex>,
     /// Processor time that its parts may use in one call. `None` if it may run none.
     pub parts: Option<Duration>,
+    /// Whether it may make tasks.
+    pub schedule: bool,
     /// Whether an instance lasts for its session, and not only for one call.
     pub session: bool,
     /// The plugin's settings.

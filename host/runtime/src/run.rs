@@ -25,6 +25,7 @@ use crate::guest::contract::ToolExports;
 use crate::guest::convert;
 use crate::guest::index_functions::IndexAccess;
 use crate::guest::parts_functions::PartsAccess;
+use crate::guest::schedule_functions::ScheduleAccess;
 use crate::guest::state::{CallState, Emitted, Processes, Setup};
 use crate::guest::store_functions::StoreAccess;
 use crate::limits::Limits;
@@ -278,6 +279,11 @@ async fn execute(job: Job) -> Outcome {
                 left,
                 output: limits.host_allocation,
             });
+            let tasks = call.tasks.filter(|_| plugin.policy.schedule);
+            let schedule = tasks.map(|tasks| ScheduleAccess {
+                tasks,
+                read_only: tool.definition.annotations.read_only || call.read_only,
+            });
             let setup = Setup {
                 id: call.id,
                 caller: call.caller_info,
@@ -290,6 +296,7 @@ async fn execute(job: Job) -> Outcome {
                 store: access,
                 index,
                 parts,
+                schedule,
                 limits,
             };
             store.data_mut().begin(setup);

@@ -30,6 +30,7 @@ mod redaction;
 mod result_cache;
 mod retry;
 mod review;
+mod scheduler;
 mod secrets;
 mod serve;
 mod shell;
@@ -79,6 +80,7 @@ pub use redaction::Redaction;
 pub use result_cache::ResultCache;
 pub use retry::Retry;
 pub use review::{AdversarialPolicy, MAX_POLICIES, OnReviewDenial, PolicySentence};
+pub use scheduler::Scheduler;
 pub use secrets::{
     HeaderName, Keyring, PathPrefix, Prefix, QueryName, Secret, WrittenSecretHost, is_in_secrets,
 };

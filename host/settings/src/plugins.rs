@@ -100,6 +100,9 @@ section! {
         /// Processor seconds that the plugin's parts may use in one call: pure components that it
         /// brings along. They count apart from `cpu_secs`. 0: it may run none.
         pub parts_cpu_secs: Bounded<0, 86_400> = Bounded::clamped(0), Narrowing::Smaller;
+        /// Tasks that the plugin may have: calls of its own tools at a later time, while
+        /// `[tools.scheduler]` is enabled. 0: none.
+        pub schedule_tasks: Bounded<0, 1000> = Bounded::clamped(0), Narrowing::Smaller;
         /// How long an instance of the plugin lasts. With `"session"`, a plugin that asks for it
         /// keeps its memory between the calls of one session, as long as nothing goes wrong.
         pub instance: InstanceLifetime, Narrowing::Stricter(&["call", "session"]);

@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 use crate::narrowing::{Narrowing, section};
 use crate::{
     AdversarialPolicy, Authorization, Bounded, Dependencies, Diagnostics, FileTools, Filters,
-    Limits, Memory, Overflow, PermissionRule, PolicyRules, Redaction, ResultCache, Retry, Shell,
-    Undo, Web,
+    Limits, Memory, Overflow, PermissionRule, PolicyRules, Redaction, ResultCache, Retry,
+    Scheduler, Shell, Undo, Web,
 };
 
 section! {
@@ -78,6 +78,8 @@ section! {
         pub overflow: Overflow, Narrowing::Table(Overflow::RULES);
         /// What is saved of the changes in files.
         pub undo: Undo, Narrowing::Table(Undo::RULES);
+        /// Tasks that run at a later time.
+        pub scheduler: Scheduler, Narrowing::Table(Scheduler::RULES);
     }
 }
 

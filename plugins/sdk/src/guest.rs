@@ -290,6 +290,67 @@ pub(crate) mod index {
     }
 }
 
+/// The plugin's tasks.
+pub(crate) mod schedule {
+    use super::bindings::berth::host::schedule as wit;
+    use super::host::types::Error;
+    use crate::schedule::{Action, Run, ScheduleError, Task, TaskState};
+
+    pub(crate) fn put(task: Task) -> Result<TaskState, ScheduleError> {
+        let Task { name, kind, when, zone, missed, action } = task;
+        let action = match action {
+            Action::Prompt(text) => wit::Action::Prompt(text),
+            Action::Call { tool, arguments } => {
+                wit::Action::Call(wit::ToolCall { tool, arguments: arguments.to_string() })
+            }
+        };
+        let task = wit::Task { name, kind, when, zone, missed, action, meta: None };
+        wit::put(&task).map(state).map_err(error)
+    }
+
+    pub(crate) fn remove(name: &str) -> Result<bool, ScheduleError> {
+        wit::remove(name).map_err(error)
+    }
+
+    pub(crate) fn pause(name: &str, paused: bool) -> Result<bool, ScheduleError> {
+        wit::pause(name, paused).map_err(error)
+    }
+
+    pub(crate) fn run_soon(name: &str) -> Result<bool, ScheduleError> {
+        wit::run_soon(name).map_err(error)
+    }
+
+    pub(crate) fn tasks() -> Result<Vec<TaskState>, ScheduleError> {
+        Ok(wit::tasks().map_err(error)?.into_iter().map(state).collect())
+    }
+
+    pub(crate) fn runs(name: &str) -> Result<Vec<Run>, ScheduleError> {
+        Ok(wit::runs(name).map_err(error)?.into_iter().map(run).collect())
+    }
+
+    fn state(state: wit::State) -> TaskState {
+        let wit::Task { name, kind, when, zone, missed, action, meta: _ } = state.task;
+        let action = match action {
+            wit::Action::Prompt(text) => Action::Prompt(text),
+            wit::Action::Call(wit::ToolCall { tool, arguments }) => Action::Call {
+                tool,
+                arguments: serde_json::from_str(&arguments).unwrap_or_default(),
+            },
+        };
+        let task = Task { name, kind, when, zone, missed, action };
+        TaskState { task, next: state.next, paused: state.paused, last: state.last.map(run) }
+    }
+
+    fn run(run: wit::Run) -> Run {
+        let wit::Run { due, started, ended, state, missed, output, meta: _ } = run;
+        Run { due, started, ended, state, missed, output }
+    }
+
+    fn error(error: Error) -> ScheduleError {
+        ScheduleError { code: error.code, message: error.message }
+    }
+}
+
 /// The running call.
 pub(crate) mod call {
     use super::bindings::berth::host::call;

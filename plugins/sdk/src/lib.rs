@@ -53,6 +53,7 @@
 //! * [`store`] keeps keys and values between calls.
 //! * [`index`] keeps documents between calls, and searches in them.
 //! * [`parts`] computes in pure components that the plugin brings along.
+//! * [`schedule`] makes tasks at a later time.
 //! * [`log`] writes to the operator's log.
 //! * [`Call`] knows the time left and shows progress.
 
@@ -76,6 +77,7 @@ mod output;
 pub mod parts;
 mod plugin;
 pub mod process;
+pub mod schedule;
 pub mod schema;
 pub mod search;
 pub mod secrets;

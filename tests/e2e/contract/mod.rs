@@ -6,6 +6,7 @@ mod frozen;
 mod index;
 mod meta;
 mod parts;
+mod schedule;
 mod services;
 mod session;
 mod settings;

@@ -9,7 +9,8 @@ use crate::cargo::{self, WASM};
 use crate::tidy::manifest::Manifest;
 
 /// The plugins in the binary: those in `host/builtins/build.rs`.
-const BUILT_IN: [&str; 7] = ["code", "file", "filters", "hostile", "memory", "shell", "web"];
+const BUILT_IN: [&str; 9] =
+    ["code", "diagnostics", "file", "filters", "hostile", "memory", "scheduler", "shell", "web"];
 
 /// A package whose code is in the binary: in the host or in a built-in plugin.
 #[derive(Debug, Eq, Ord, PartialEq, PartialOrd)]

@@ -56,6 +56,9 @@ const CODE: &str = "code";
 const DIAGNOSTICS: &str = "diagnostics";
 const DIAGNOSTICS_KEPT: Quota = Quota { bytes: 64 * MIB, keys: 10_000 };
 
+/// The built-in plugin that makes tasks.
+const SCHEDULER: &str = "scheduler";
+
 /// Makes the policy of each plugin when it is loaded.
 pub struct Policies {
     /// The configuration.
@@ -182,6 +185,14 @@ impl Policies {
         if name == DIAGNOSTICS {
             return self.diagnostics();
         }
+        if name == SCHEDULER {
+            let policy = self.policy(
+                "tools.scheduler",
+                FilePolicy::default(),
+                self.config.config.tools.limits,
+            )?;
+            return Ok(PluginPolicy { schedule: true, ..policy });
+        }
         let mut files = self.config.built_in_files(&self.folders, &self.directory)?;
         self.add_readable(&mut files);
         let policy = self.policy("tools.file", files, self.config.config.tools.limits)?;
@@ -283,8 +294,18 @@ impl Policies {
         let parts = plugin.map(|plugin| plugin.parts_cpu_secs.get()).filter(|secs| *secs > 0);
         let parts = parts.map(Duration::from_secs);
         let session = plugin.is_some_and(|plugin| plugin.instance == InstanceLifetime::Session);
-        let policy =
-            PluginPolicy { process, egress, command, store, index, parts, session, ..policy };
+        let schedule = plugin.is_some_and(|plugin| plugin.schedule_tasks.get() > 0);
+        let policy = PluginPolicy {
+            process,
+            egress,
+            command,
+            store,
+            index,
+            parts,
+            schedule,
+            session,
+            ..policy
+        };
         Ok(PluginPolicy { replaces_built_in: self.replaced_by(name).is_some(), ..policy })
     }
 

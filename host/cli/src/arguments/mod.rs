@@ -126,6 +126,11 @@ pub(crate) enum Command {
     Undo(UndoArguments),
     /// List the commands that run in the background of every `berth serve`, or stop one
     Jobs(berth_terminal::jobs::JobsArguments),
+    /// List the tasks that run at a later time, change them, and show their results
+    #[command(subcommand)]
+    Tasks(berth_daemon::TasksCommand),
+    /// Run tasks when they are due
+    Daemon(berth_daemon::DaemonArguments),
     /// Show tools at work, and what the sandbox stops
     Demo(DemoArguments),
     /// Check this machine and the configuration, and say how to fix what is wrong

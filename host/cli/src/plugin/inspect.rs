@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::Path;
 
 use berth_core::config::{InstanceLifetime, Loaded, Method, WrittenSecretHost};
-use berth_core::text::neutral_line;
+use berth_core::text::{counted, neutral_line};
 use berth_core::{Approvals, Candidate, CapabilityRequest, PluginInfo, grant_line};
 use berth_install::file_signer;
 use serde_json::json;
@@ -178,6 +178,9 @@ pub(super) fn grant_for(
         "service" => plugin
             .filter(|plugin| plugin.services.get() > 0)
             .map(|plugin| format!("{} for each session", plugin.services.get())),
+        "schedule" => plugin
+            .filter(|plugin| plugin.schedule_tasks.get() > 0)
+            .map(|plugin| counted(plugin.schedule_tasks.get(), "task")),
         "session" => plugin
             .filter(|plugin| plugin.instance == InstanceLifetime::Session)
             .map(|_| "an instance for each session".to_owned()),

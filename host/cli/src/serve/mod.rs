@@ -8,6 +8,7 @@ use std::sync::Arc;
 use berth_core::config::{self, Folders, Loaded};
 use berth_core::text::neutral_line;
 use berth_core::{Host, HostBuilder, HostError, Session};
+use berth_daemon::TaskRunner;
 use berth_export::Telemetry;
 use berth_mcp::{Http, Place, ServeError, Server, serve_http, serve_stdio};
 use berth_run::Delegates;
@@ -19,6 +20,7 @@ use crate::error::Error;
 use crate::exit::Exit;
 use crate::host;
 use crate::options::Options;
+use crate::tasks;
 use berth_terminal::interrupt;
 use follow::{ConfigChanges, Follower};
 
@@ -31,6 +33,7 @@ pub(crate) fn run(options: &Options, arguments: ServeArguments) -> Result<Exit, 
         None => host::block_on_this_thread(async {
             let (changes, loaded) = load(options, &folders)?;
             let server = server(options, &folders, &loaded, None, &servers).await?;
+            let _tasks = run_tasks(options, &folders, &loaded)?;
             follow(options, &folders, loaded, changes, &server, None, servers);
             if std::io::stdin().is_terminal() {
                 tell_that_it_waits()?;
@@ -60,6 +63,7 @@ pub(crate) fn run(options: &Options, arguments: ServeArguments) -> Result<Exit, 
                 begun = begun => begun?,
                 () = end.cancelled() => return Ok(Exit::Success),
             };
+            let _tasks = run_tasks(options, &folders, &loaded)?;
             follow(
                 options,
                 &folders,
@@ -141,6 +145,16 @@ fn prepare(
         _ => builder,
     };
     Ok(PreparedHost { builder, delegates })
+}
+
+/// Runs tasks while the server lives, if they are enabled and no other process does.
+fn run_tasks(
+    options: &Options,
+    folders: &Folders,
+    loaded: &Loaded,
+) -> Result<Option<TaskRunner>, HostError> {
+    let enabled = loaded.config.tools.scheduler.enabled;
+    enabled.then(|| tasks::start(options, folders, loaded)).transpose()
 }
 
 /// Has changes of the configuration count while the server runs.

@@ -8,6 +8,7 @@ use berth_policy::files::{FileRules, Kind};
 use super::*;
 
 mod attempts;
+mod bounds;
 mod ceiling;
 mod company;
 mod governing;

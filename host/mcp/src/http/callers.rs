@@ -162,7 +162,7 @@ impl Caller {
         } else {
             format!("mcp {} {handle}", self.name)
         };
-        let session = Session::of_principal(name, &*self.name);
+        let session = Session::of_principal(name, format!("mcp {}", self.name));
         state.sessions.insert(handle.to_owned(), (session.clone(), now));
         session
     }

@@ -21,6 +21,7 @@ wasmtime::component::bindgen!({
             import berth:host/log@0.2.0;
             import berth:host/parts@0.2.0;
             import berth:host/process@0.2.0;
+            import berth:host/schedule@0.2.0;
             import berth:host/search@0.2.0;
             import berth:host/secrets@0.2.0;
             import berth:host/store@0.2.0;
@@ -32,6 +33,7 @@ wasmtime::component::bindgen!({
     world: "berth:runtime/plugin",
     imports: {
         "berth:host/call.called-by": async | trappable,
+        "berth:host/schedule": async | trappable,
         "berth:host/search": async | trappable,
         "berth:host/store": async | trappable,
         "berth:host/index": async | trappable,

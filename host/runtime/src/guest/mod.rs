@@ -12,6 +12,7 @@ mod live_output;
 mod output;
 pub(crate) mod parts_functions;
 mod process_functions;
+pub(crate) mod schedule_functions;
 mod search_functions;
 mod service_functions;
 pub(crate) mod state;

@@ -27,6 +27,7 @@ use crate::guest::http::Http;
 use crate::guest::index_functions::IndexAccess;
 use crate::guest::output::Capture;
 use crate::guest::parts_functions::PartsAccess;
+use crate::guest::schedule_functions::ScheduleAccess;
 use crate::guest::store_functions::StoreAccess;
 use crate::limits::{Limits, MemoryLimiter};
 use crate::policy::{PluginPolicy, ProcessPolicy};
@@ -81,6 +82,8 @@ pub(crate) struct RunningCall {
     pub(crate) index: Option<IndexAccess>,
     /// The plugin's parts. `None` if it may run none, or the call is over.
     pub(crate) parts: Option<PartsAccess>,
+    /// The plugin's tasks. `None` if it may make none, or the call is over.
+    pub(crate) schedule: Option<ScheduleAccess>,
 }
 
 /// The processes that a call may start.
@@ -135,6 +138,7 @@ pub(crate) struct Setup<'a> {
     pub(crate) store: Option<StoreAccess>,
     pub(crate) index: Option<IndexAccess>,
     pub(crate) parts: Option<PartsAccess>,
+    pub(crate) schedule: Option<ScheduleAccess>,
     pub(crate) limits: &'a Limits,
 }
 
@@ -187,6 +191,7 @@ impl CallState {
                 store: None,
                 index: None,
                 parts: None,
+                schedule: None,
             },
         }
     }
@@ -225,6 +230,7 @@ impl CallState {
         call.store = setup.store;
         call.index = setup.index;
         call.parts = setup.parts;
+        call.schedule = setup.schedule;
     }
 
     /// Gives the call's command its arguments and its standard input, and keeps at most `limit`
@@ -288,6 +294,7 @@ impl CallState {
         self.call.store = None;
         self.call.index = None;
         self.call.parts = None;
+        self.call.schedule = None;
     }
 
     /// A stream that prints.

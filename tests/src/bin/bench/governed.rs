@@ -103,6 +103,7 @@ fn call() -> Call {
         job_servers: None,
         judge: None,
         services: None,
+        tasks: None,
         output: None,
         inquirer: None,
         shell: None,

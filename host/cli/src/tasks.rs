@@ -1,0 +1,222 @@
+//! `berth daemon` and `berth tasks`: tasks run here as `berth call` and `berth run` would run them.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use berth_core::config::{self, Folders, Inputs, Loaded};
+use berth_core::{
+    CancellationToken, Category, Failure, HostError, Phase, PostingApprover, Request, Session,
+    Trust,
+};
+use berth_daemon::{DaemonArguments, RunTask, TaskRunner, TasksCommand, manage_unit};
+use berth_export::Telemetry;
+use berth_run::{Delegates, Surroundings, run_scheduled};
+use berth_schedule::{ClaimedRun, RunEnd, RunResult, Schedule};
+use berth_servers::Servers;
+use berth_skills::{OfferedSkills, Skills};
+use berth_terminal::interrupt;
+
+use crate::error::Error;
+use crate::exit::Exit;
+use crate::host;
+use crate::options::Options;
+
+/// The command, in the records of what tasks do.
+const FRONT_END: &str = "berth task";
+
+/// Runs `berth daemon`.
+pub(crate) fn daemon(arguments: &DaemonArguments, options: &Options) -> Result<Exit, Error> {
+    let folders = Folders::from_environment()?;
+    if let Some(exit) = manage_unit(arguments, &folders)? {
+        return Ok(exit);
+    }
+    let end = interrupt::cancellation()?;
+    let loaded = host::load(options, &folders)?;
+    if !loaded.config.tools.scheduler.enabled {
+        let lines = loaded.own_table("tools.scheduler").lines("enabled = true");
+        return Err(Error::Usage(format!("tasks are disabled. To enable them, {lines}")));
+    }
+    let runner = start(options, &folders, &loaded)?;
+    writeln!(anstream::stderr(), "berth daemon runs the tasks that are due; Ctrl-C ends it")?;
+    host::block_on_this_thread(async {
+        end.cancelled().await;
+        Ok(())
+    })?;
+    runner.end();
+    Ok(Exit::Success)
+}
+
+/// Runs `berth tasks`.
+pub(crate) fn tasks(command: &TasksCommand) -> Result<Exit, Error> {
+    berth_daemon::tasks(command, &Folders::from_environment()?)
+}
+
+/// Starts running tasks in this process, unless another one does.
+pub(crate) fn start(
+    options: &Options,
+    folders: &Folders,
+    loaded: &Loaded,
+) -> Result<TaskRunner, HostError> {
+    let most = usize::try_from(loaded.config.tools.scheduler.max_running.get()).unwrap_or(1);
+    // Directories that were granted to this process are not granted to tasks.
+    let options = Options { allow: Vec::new(), allow_read: Vec::new(), ..options.clone() };
+    let of_runs = folders.clone();
+    let run: RunTask = Arc::new(move |claimed, end| run_task(&options, &of_runs, claimed, &end));
+    TaskRunner::start(Schedule::in_data(&folders.data), most, run)
+}
+
+/// Makes one run. It blocks.
+fn run_task(
+    options: &Options,
+    folders: &Folders,
+    run: &ClaimedRun,
+    end: &CancellationToken,
+) -> RunResult {
+    let made = prepare(options, folders, run).and_then(|prepared| match &run.action {
+        berth_core::TaskAction::Call { tool, arguments } => {
+            prepared.call(tool, arguments.clone(), end)
+        }
+        berth_core::TaskAction::Prompt(prompt) => prepared.prompt(prompt.clone(), end),
+    });
+    made.unwrap_or_else(|error| {
+        let (exit, message) = error.end();
+        let end = if exit == Exit::Denied { RunEnd::Denied } else { RunEnd::Failed };
+        RunResult { end, output: message.unwrap_or_default() }
+    })
+}
+
+/// What a run needs.
+struct Prepared<'a> {
+    options: &'a Options,
+    folders: &'a Folders,
+    run: &'a ClaimedRun,
+    loaded: Loaded,
+    directory: PathBuf,
+}
+
+/// The configuration of this moment in the task's directory, within what its maker's allowed.
+fn prepare<'a>(
+    options: &'a Options,
+    folders: &'a Folders,
+    run: &'a ClaimedRun,
+) -> Result<Prepared<'a>, Error> {
+    let directory = PathBuf::from(&run.maker.directory);
+    let inputs = Inputs {
+        working_directory: Some(directory.clone()),
+        bounds: run.maker.bounds.clone(),
+        ..options.inputs()?
+    };
+    let loaded = config::load(folders, &inputs).map_err(HostError::from)?;
+    if !loaded.config.tools.scheduler.enabled {
+        return Err(Error::Unasked(format!(
+            "tasks are disabled: `enabled` in [tools.scheduler], {}",
+            loaded.place("tools.scheduler.enabled")
+        )));
+    }
+    Ok(Prepared { options, folders, run, loaded, directory })
+}
+
+impl Prepared<'_> {
+    fn call(
+        self,
+        tool: &str,
+        arguments: serde_json::Value,
+        end: &CancellationToken,
+    ) -> Result<RunResult, Error> {
+        let Self { options, folders, run, loaded, directory } = self;
+        let phase = phase(run)?;
+        let trust = trust(run)?;
+        let approver = PostingApprover::new(folders, &loaded.config.approvals);
+        let session = session(folders, run);
+        let telemetry = Telemetry::from_config(&loaded, folders)?;
+        host::block_on_this_thread(async {
+            let skills = Skills::find(&loaded, folders, &directory)?;
+            let skills = OfferedSkills { skills: Arc::new(skills), are_listed: false };
+            let servers = Servers::new(FRONT_END);
+            let builder = host::builder_in(
+                directory,
+                options,
+                folders.clone(),
+                loaded,
+                &servers,
+                &skills,
+                FRONT_END,
+                Some(tool),
+            )?;
+            let builder = builder.builtins(berth_builtins::all()).only_for(tool);
+            let host = host::observed(builder, telemetry).build().await?;
+            let request = Request {
+                session: Some(session),
+                phase,
+                trust,
+                approver: Some(Arc::new(approver)),
+                cancel: end.clone(),
+                ..Request::new(tool, arguments)
+            };
+            Ok(result(host.call(request).await.outcome))
+        })
+    }
+
+    fn prompt(self, prompt: String, end: &CancellationToken) -> Result<RunResult, Error> {
+        let Self { options, folders, run, loaded, directory } = self;
+        let phase = phase(run)?.unwrap_or(Phase::Autonomous);
+        let around = Surroundings {
+            front_end: FRONT_END,
+            approver: Arc::new(PostingApprover::new(folders, &loaded.config.approvals)),
+            config: &loaded,
+            folders,
+            directory: &directory,
+            delegates: Delegates::new(&loaded, folders, &directory, FRONT_END),
+            skills: Arc::new(Skills::find(&loaded, folders, &directory)?),
+        };
+        let make = async || crate::agent::make(options, &around).await;
+        let work = run_scheduled(prompt, phase, &around, end, make);
+        let done = host::block_on_this_thread(work)?;
+        let kind = match (done.is_done(), done.is_denied()) {
+            (true, _) => RunEnd::Done,
+            (false, true) => RunEnd::Denied,
+            (false, false) => RunEnd::Failed,
+        };
+        let reason = if done.end.reason.is_empty() { &done.answer } else { &done.end.reason };
+        let text = if done.is_done() { &done.answer } else { reason };
+        Ok(RunResult { end: kind, output: format!("session {}\n{text}", done.session) })
+    }
+}
+
+/// The session of a task, which lasts from run to run: what was approved for it, counts for it.
+fn session(folders: &Folders, run: &ClaimedRun) -> Session {
+    let name = format!("task {} of {} for {}", run.task, run.owner.plugin, run.owner.principal);
+    Session::on_disk(folders, name)
+}
+
+/// The part of an agent's work that made the task: rules for it hold for the task too.
+fn phase(run: &ClaimedRun) -> Result<Option<Phase>, Error> {
+    let Some(name) = run.maker.phase.as_deref() else { return Ok(None) };
+    let all = [Phase::Planner, Phase::Executor, Phase::Verifier, Phase::Autonomous];
+    let phase = all.into_iter().find(|phase| phase.as_str() == name);
+    phase.map(Some).ok_or_else(|| Error::Unasked(format!("the task's phase `{name}` is unknown")))
+}
+
+fn trust(run: &ClaimedRun) -> Result<Trust, Error> {
+    let name = &run.maker.trust;
+    let all = [Trust::Trusted, Trust::Verified, Trust::Quarantined, Trust::Blocked];
+    let trust = all.into_iter().find(|trust| trust.as_str() == name);
+    trust.ok_or_else(|| Error::Unasked(format!("the task's trust `{name}` is unknown")))
+}
+
+fn result(outcome: Result<berth_core::Output, Failure>) -> RunResult {
+    match outcome {
+        Ok(output) => RunResult { end: RunEnd::Done, output: output.joined_text() },
+        Err(failure) => {
+            let is_denied = matches!(
+                failure.category,
+                Category::PolicyBlocked | Category::ConfirmationRequired
+            );
+            let end = if is_denied { RunEnd::Denied } else { RunEnd::Failed };
+            let suggestion = failure.suggestion.as_deref().unwrap_or_default();
+            let text = failure.joined_text();
+            RunResult { end, output: format!("{}\n{suggestion}\n{text}", failure.message) }
+        }
+    }
+}

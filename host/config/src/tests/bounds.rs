@@ -1,0 +1,132 @@
+//! What bounds a task: a later configuration never allows it more than its maker had.
+
+use super::super::keys::rule;
+use super::attempts::{USER, attempt, keys};
+use super::*;
+use berth_settings::Narrowing;
+use serde_json::Value;
+
+/// The values of the configuration `now` within what `then` allowed.
+fn within(scene: &Scene, then: &str, now: &str) -> Result<Value, Problems> {
+    scene.write(then);
+    let there = Inputs { working_directory: Some(scene.work.clone()), ..Inputs::default() };
+    let bounds = load(&scene.folders, &there).expect("it is valid").task_bounds();
+    let bounds = bounds.expect("it isn't too long");
+    scene.write(now);
+    let loaded = load(&scene.folders, &Inputs { bounds, ..there })?;
+    Ok(serde_json::to_value(&loaded.config).expect("it has a JSON form"))
+}
+
+#[test]
+fn unchanged_configuration_is_left_as_it_is() {
+    let scene = Scene::new();
+    let project = "tools.call = 7\ntools.file.deny_read = [\"secret\"]\n";
+    fs::write(scene.work.join("berth.toml"), project).expect("the file is written");
+    for text in ["", USER] {
+        let alone = {
+            scene.write(text);
+            scene.load_there(&[]).expect("it is valid")
+        };
+        let alone = serde_json::to_value(&alone.config).expect("it has a JSON form");
+        let bounded = within(&scene, text, text).expect("it is valid");
+        assert_eq!(bounded, alone, "{text}");
+    }
+}
+
+#[test]
+fn no_key_is_wider_than_it_was() {
+    let scene = Scene::new();
+    let alone = within(&scene, USER, USER).expect("it is valid");
+    let mut tried = 0;
+    for key in keys() {
+        let Some(attempt) = attempt(&key) else { continue };
+        let (name, value) = attempt.split_once('=').expect("it has a value");
+        let path: Vec<String> = name.trim().split('.').map(str::to_owned).collect();
+        let bounds_it = !matches!(
+            rule(&path),
+            None | Some(
+                Narrowing::Ignored
+                    | Narrowing::Free
+                    | Narrowing::InCeiling(Narrowing::Ignored)
+                    | Narrowing::Each(_)
+            )
+        );
+        if !bounds_it {
+            continue;
+        }
+        tried += 1;
+        scene.write(USER);
+        let there = Inputs { working_directory: Some(scene.work.clone()), ..Inputs::default() };
+        let bounds = load(&scene.folders, &there).expect("it is valid").task_bounds();
+        let bounds = bounds.expect("it isn't too long");
+        let settings = vec![format!("{}={}", name.trim(), value.trim())];
+        // What can't be applied lets nothing run.
+        let Ok(loaded) = load(&scene.folders, &Inputs { bounds, settings, ..there }) else {
+            continue;
+        };
+        let now = serde_json::to_value(&loaded.config).expect("it has a JSON form");
+        let at = |all: &Value| path.iter().fold(all, |at, part| &at[part]).clone();
+        let (now, then) = (at(&now), at(&alone));
+        // A list of denials may have more; directories may be none.
+        let is_less = match (now.as_array(), then.as_array()) {
+            (Some(now), Some(then)) => {
+                now.is_empty() && key.ends_with("allowed_paths")
+                    || then.iter().all(|item| now.contains(item))
+                        && matches!(rule(&path), Some(Narrowing::Adds | Narrowing::Denials(_)))
+                    || now == then
+            }
+            _ => now == then,
+        };
+        let is_path = key.ends_with("allowed_paths");
+        assert!(
+            is_less || is_path && !now.to_string().contains("\"/\""),
+            "{attempt}: {now} instead of {then}"
+        );
+    }
+    assert!(tried > 80, "{tried}");
+}
+
+#[test]
+fn rules_of_then_and_of_now_both_count() {
+    let scene = Scene::new();
+    let then = "[[tools.policy.rules]]\neffect = \"deny\"\ntools = [\"bash\"]\n[tools.authorization]\nenabled = true\nrules = [{ effect = \"deny\", tools = [\"write\"] }]\n";
+    scene.write(then);
+    let there = Inputs { working_directory: Some(scene.work.clone()), ..Inputs::default() };
+    let bounds = load(&scene.folders, &there).expect("it is valid").task_bounds();
+    let bounds = bounds.expect("it isn't too long");
+    scene.write("[[tools.policy.rules]]\neffect = \"deny\"\ntools = [\"edit\"]\n");
+    let loaded = load(&scene.folders, &Inputs { bounds, ..there }).expect("it is valid");
+    assert_eq!(loaded.config.tools.policy.rules.len(), 1);
+    let of_then = &loaded.ceilings[0].contents.config.tools;
+    assert_eq!((of_then.policy.rules.len(), of_then.authorization.rules.len()), (1, 1));
+    assert!(of_then.authorization.enabled);
+}
+
+#[test]
+fn what_was_added_since_is_off() {
+    let scene = Scene::new();
+    let plugin = "[plugins.NAME]\npath = \"x.wasm\"\nhosts = [\"a.example\"]\n";
+    let server = "[mcp.servers.NAME]\ncommand = \"x\"\n";
+    let text = |name: &str| (plugin.to_owned() + server).replace("NAME", name);
+    let now = within(&scene, &text("old"), &(text("old") + &text("new"))).expect("it is valid");
+    assert_eq!(now["plugins"]["old"]["enabled"], true);
+    assert_eq!(now["plugins"]["new"]["enabled"], false);
+    assert_eq!(now["mcp"]["servers"]["old"]["enabled"], true);
+    assert_eq!(now["mcp"]["servers"]["new"]["enabled"], false);
+    // What was removed needs no bound.
+    let now = within(&scene, &(text("old") + &text("gone")), &text("old")).expect("it is valid");
+    assert!(now["plugins"].get("gone").is_none());
+}
+
+#[test]
+fn damaged_bounds_let_nothing_run() {
+    let scene = Scene::new();
+    for bounds in ["", "tools.enabled = false", "{", "{\"tools\": {\"call\": \"x\"}}"] {
+        let inputs = Inputs {
+            bounds: vec![bounds.to_owned()],
+            working_directory: Some(scene.work.clone()),
+            ..Inputs::default()
+        };
+        assert!(load(&scene.folders, &inputs).is_err(), "{bounds}");
+    }
+}

@@ -1,0 +1,132 @@
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// The tasks that one plugin has made for one principal: calls at a later time. Its functions
+/// block.
+pub trait TaskBook: fmt::Debug + Send + Sync + 'static {
+    /// Keeps a task. It replaces the one with the same name.
+    ///
+    /// # Errors
+    ///
+    /// Something of it isn't valid, a limit is reached, or it can't be kept.
+    fn put(&self, task: TaskOrder) -> Result<TaskState, TaskError>;
+
+    /// Removes a task and its runs. False: there is none with this name.
+    ///
+    /// # Errors
+    ///
+    /// The tasks can't be changed.
+    fn remove(&self, name: &str) -> Result<bool, TaskError>;
+
+    /// Has a task wait until it is resumed, or resumes it. False: there is none with this name.
+    ///
+    /// # Errors
+    ///
+    /// The tasks can't be changed.
+    fn pause(&self, name: &str, paused: bool) -> Result<bool, TaskError>;
+
+    /// Has a task run once as soon as possible, beside its times. False: there is none with this
+    /// name.
+    ///
+    /// # Errors
+    ///
+    /// The tasks can't be changed.
+    fn run_soon(&self, name: &str) -> Result<bool, TaskError>;
+
+    /// The tasks, sorted by name.
+    ///
+    /// # Errors
+    ///
+    /// They can't be read.
+    fn tasks(&self) -> Result<Vec<TaskState>, TaskError>;
+
+    /// The last runs of a task, the latest first.
+    ///
+    /// # Errors
+    ///
+    /// They can't be read.
+    fn runs(&self, name: &str) -> Result<Vec<TaskRun>, TaskError>;
+}
+
+/// What a task does, and when.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TaskOrder {
+    /// Its name.
+    pub name: String,
+    /// The form of `when`: `once`, `every` or `cron`.
+    pub kind: String,
+    /// When it runs.
+    pub when: String,
+    /// A name of the time zone database. `None`: the machine's zone.
+    pub zone: Option<String>,
+    /// What becomes of times that passed while nothing ran: `once`, `all` or `skip`.
+    pub missed: String,
+    /// What it does.
+    pub action: TaskAction,
+}
+
+/// What a task does.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TaskAction {
+    /// It calls a tool.
+    Call {
+        /// The tool's name.
+        tool: String,
+        /// A JSON object.
+        arguments: Value,
+    },
+    /// Berth's own agent works on this text.
+    Prompt(String),
+}
+
+/// A task as it stands.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct TaskState {
+    /// The task.
+    #[serde(flatten)]
+    pub order: TaskOrder,
+    /// When it runs next, in RFC 3339. `None`: never again.
+    pub next: Option<String>,
+    /// Whether it waits to be resumed.
+    pub paused: bool,
+    /// Its last run.
+    pub last: Option<TaskRun>,
+}
+
+/// A run of a task.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct TaskRun {
+    /// The time that it was for, in RFC 3339.
+    pub due: String,
+    /// When it started. `None`: it hasn't.
+    pub started: Option<String>,
+    /// When it ended. `None`: it hasn't.
+    pub ended: Option<String>,
+    /// `waiting`, `running`, `done`, `failed`, `denied`, `interrupted` or `skipped`.
+    pub state: String,
+    /// Earlier times that this run stands for, since nothing ran then: at most 100 are counted.
+    pub missed: u32,
+    /// What it answered, or why it failed, cut.
+    pub output: String,
+}
+
+/// Why the tasks did nothing.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct TaskError {
+    /// One of the codes of `berth:host/types`: `denied`, `invalid`, `limit`, `unavailable` or
+    /// `failed`.
+    pub code: &'static str,
+    /// What was wrong, the limit, and what to do.
+    pub message: String,
+}
+
+impl TaskError {
+    /// An error with this code.
+    pub fn new(code: &'static str, message: impl Into<String>) -> Self {
+        Self { code, message: message.into() }
+    }
+}

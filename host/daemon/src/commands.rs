@@ -1,0 +1,246 @@
+//! `berth tasks`: the tasks of the user, for people.
+
+use std::io::Write;
+
+use berth_core::config::Folders;
+use berth_core::text::{cut, neutral_line};
+use berth_core::{HostError, TaskAction, TaskRun};
+use berth_schedule::{Listed, Owner, Schedule, ScheduleError};
+use berth_terminal::error::CommandError;
+use berth_terminal::exit::Exit;
+use berth_terminal::style::{BAD, FAINT, GOOD, STRONG, WARNING};
+use clap::Subcommand;
+use jiff::Timestamp;
+use serde_json::json;
+
+/// Characters of an output, a prompt and of arguments that are shown.
+const SHOWN: usize = 500;
+
+/// `berth tasks`.
+#[derive(Debug, Subcommand)]
+pub enum TasksCommand {
+    /// List the tasks: when each runs next, and how its last run ended
+    #[command(after_help = "Examples:\n  berth tasks list\n  berth tasks list --json")]
+    List {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show a task: what it does, who made it, and its last run
+    #[command(after_help = "Example:\n  berth tasks show backup")]
+    Show {
+        /// Its name, or its number
+        task: String,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Run a task once as soon as possible, beside its times
+    #[command(after_help = "Example:\n  berth tasks run backup")]
+    Run {
+        /// Its name, or its number
+        task: String,
+    },
+    /// Have a task wait until it is resumed
+    #[command(after_help = "Example:\n  berth tasks pause backup")]
+    Pause {
+        /// Its name, or its number
+        task: String,
+    },
+    /// Resume a task that waits; the times that passed are not made up for
+    #[command(after_help = "Example:\n  berth tasks resume backup")]
+    Resume {
+        /// Its name, or its number
+        task: String,
+    },
+    /// Remove a task and the record of its runs
+    #[command(after_help = "Example:\n  berth tasks remove backup")]
+    Remove {
+        /// Its name, or its number
+        task: String,
+    },
+    /// Show the last 20 runs of a task, the latest first
+    #[command(
+        after_help = "Examples:\n  berth tasks results backup\n  berth tasks results backup --json"
+    )]
+    Results {
+        /// Its name, or its number
+        task: String,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// Runs the command. Blocks.
+///
+/// # Errors
+///
+/// There is no such task, or the tasks can't be read or changed.
+pub fn tasks(command: &TasksCommand, folders: &Folders) -> Result<Exit, CommandError> {
+    let schedule = Schedule::in_data(&folders.data);
+    let all = schedule.tasks(None).map_err(failed)?;
+    let mut out = anstream::stdout().lock();
+    let done = |known: bool, what: &str, task: &Listed| {
+        let name = &task.state.order.name;
+        match known {
+            true => writeln!(anstream::stdout(), "The task {name} {what}.").map_err(Into::into),
+            false => Err(CommandError::Usage(format!("the task {name} was removed meanwhile"))),
+        }
+    };
+    match command {
+        TasksCommand::List { json } => list(&mut out, &all, *json)?,
+        TasksCommand::Show { task, json } => {
+            let task = find(&all, task)?;
+            match json {
+                true => writeln!(out, "{:#}", json!(task))?,
+                false => show(&mut out, task)?,
+            }
+        }
+        TasksCommand::Results { task, json } => {
+            let task = find(&all, task)?;
+            let runs = schedule.runs_of(&owner(task), &task.state.order.name).map_err(failed)?;
+            if *json {
+                writeln!(out, "{:#}", json!({ "task": task.state.order.name, "runs": runs }))?;
+                return Ok(Exit::Success);
+            }
+            if runs.is_empty() {
+                writeln!(out, "It has not run yet.")?;
+            }
+            for run in &runs {
+                print_run(&mut out, "", run)?;
+            }
+        }
+        TasksCommand::Run { task } => {
+            let task = find(&all, task)?;
+            let name = &task.state.order.name;
+            let known = schedule.run_soon(&owner(task), name).map_err(failed)?;
+            done(known, "runs as soon as `berth daemon` or `berth serve` does", task)?;
+        }
+        TasksCommand::Pause { task } => {
+            let task = find(&all, task)?;
+            let (owner, name) = (owner(task), &task.state.order.name);
+            let known = schedule.pause(&owner, name, true, Timestamp::now()).map_err(failed)?;
+            done(known, "is paused", task)?;
+        }
+        TasksCommand::Resume { task } => {
+            let task = find(&all, task)?;
+            let (owner, name) = (owner(task), &task.state.order.name);
+            let known = schedule.pause(&owner, name, false, Timestamp::now()).map_err(failed)?;
+            done(known, "is resumed", task)?;
+        }
+        TasksCommand::Remove { task } => {
+            let task = find(&all, task)?;
+            let known = schedule.remove(&owner(task), &task.state.order.name).map_err(failed)?;
+            done(known, "is removed", task)?;
+        }
+    }
+    Ok(Exit::Success)
+}
+
+fn failed(error: ScheduleError) -> CommandError {
+    CommandError::Host(HostError::Config(error.to_string()))
+}
+
+fn owner(task: &Listed) -> Owner {
+    Owner { plugin: task.plugin.clone(), principal: task.principal.clone() }
+}
+
+/// The task of a name, or of a number.
+fn find<'t>(all: &'t [Listed], wanted: &str) -> Result<&'t Listed, CommandError> {
+    let named: Vec<&Listed> = all.iter().filter(|task| task.state.order.name == wanted).collect();
+    let shown = neutral_line(cut(wanted, 100));
+    match named[..] {
+        [task] => Ok(task),
+        [] => all.iter().find(|task| task.id.to_string() == wanted).ok_or_else(|| {
+            CommandError::Usage(format!(
+                "there is no task `{shown}`; `berth tasks list` lists those that there are"
+            ))
+        }),
+        _ => {
+            let numbers: Vec<String> = named.iter().map(|task| task.id.to_string()).collect();
+            Err(CommandError::Usage(format!(
+                "there are {} tasks `{shown}`, of several plugins or callers; name one by its number: {}",
+                named.len(),
+                numbers.join(", ")
+            )))
+        }
+    }
+}
+
+fn list(out: &mut impl Write, all: &[Listed], as_json: bool) -> std::io::Result<()> {
+    if as_json {
+        return writeln!(out, "{:#}", json!({ "tasks": all }));
+    }
+    if all.is_empty() {
+        return writeln!(out, "There are no tasks.");
+    }
+    for task in all {
+        let order = &task.state.order;
+        writeln!(
+            out,
+            "{STRONG}{}{STRONG:#}  {}, {}",
+            order.name,
+            neutral_line(&format!("{} {}", order.kind, order.when)),
+            next(task)
+        )?;
+        if let Some(last) = &task.state.last {
+            print_run(out, "  ", last)?;
+        }
+    }
+    Ok(())
+}
+
+fn next(task: &Listed) -> String {
+    match (task.state.paused, &task.state.next) {
+        (true, _) => "paused".to_owned(),
+        (false, Some(next)) => format!("next at {next}"),
+        (false, None) => "never again".to_owned(),
+    }
+}
+
+fn show(out: &mut impl Write, task: &Listed) -> std::io::Result<()> {
+    let order = &task.state.order;
+    let line = |text: &str| neutral_line(cut(text, SHOWN));
+    writeln!(out, "{STRONG}{}{STRONG:#}, task {}", order.name, task.id)?;
+    let zone = order.zone.as_deref().unwrap_or("the machine's zone");
+    writeln!(
+        out,
+        "when: {} in {}, {}",
+        line(&format!("{} {}", order.kind, order.when)),
+        line(zone),
+        next(task)
+    )?;
+    writeln!(out, "missed times: {}", order.missed)?;
+    match &order.action {
+        TaskAction::Call { tool, arguments } => {
+            writeln!(out, "calls: {} {}", line(tool), line(&arguments.to_string()))?;
+        }
+        TaskAction::Prompt(prompt) => writeln!(out, "has the agent do: {}", line(prompt))?,
+    }
+    writeln!(out, "in: {}", line(&task.directory))?;
+    writeln!(out, "made by: the plugin {}, for {}", line(&task.plugin), line(&task.principal))?;
+    match &task.state.last {
+        Some(last) => print_run(out, "last run: ", last),
+        None => writeln!(out, "It has not run yet."),
+    }
+}
+
+fn print_run(out: &mut impl Write, before: &str, run: &TaskRun) -> std::io::Result<()> {
+    let style = match &*run.state {
+        "done" => GOOD,
+        "failed" | "denied" | "interrupted" => BAD,
+        "skipped" => WARNING,
+        _ => FAINT,
+    };
+    let missed = match run.missed {
+        0 => String::new(),
+        missed => format!(", and {missed} missed times before it"),
+    };
+    writeln!(out, "{before}{style}{}{style:#} for {}{missed}", run.state, run.due)?;
+    let output: String = run.output.chars().take(SHOWN).collect();
+    for line in output.lines() {
+        writeln!(out, "    {}", neutral_line(line))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,147 @@
+//! The loop that runs tasks: one for all processes of a user.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use berth_core::{CancellationToken, HostError};
+use berth_schedule::{ClaimedRun, RunEnd, RunResult, Schedule, ScheduleError};
+use jiff::Timestamp;
+
+/// How long the end waits for runs that were told to end.
+const LAST_RUNS: Duration = Duration::from_secs(10);
+
+/// How long the loop waits after a failure, such as a full disk, until it tries again.
+const AGAIN: Duration = Duration::from_secs(30);
+
+/// Makes the run of a task. It blocks until the run ends; the token tells it to end early.
+pub type RunTask = Arc<dyn Fn(&ClaimedRun, CancellationToken) -> RunResult + Send + Sync>;
+
+/// Runs the tasks of a user while it lives, unless another process does. If that process dies, this
+/// one takes over.
+pub struct TaskRunner {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    schedule: Schedule,
+    run: RunTask,
+    /// Runs at the same time, at most.
+    most: usize,
+    end: CancellationToken,
+    /// The tasks that run.
+    busy: Mutex<Vec<i64>>,
+    idle: Condvar,
+}
+
+impl TaskRunner {
+    /// Starts it, on a thread of its own. `most`: how many tasks run at the same time.
+    ///
+    /// # Errors
+    ///
+    /// There is no thread for it.
+    pub fn start(schedule: Schedule, most: usize, run: RunTask) -> Result<Self, HostError> {
+        let shared = Arc::new(Shared {
+            schedule,
+            run,
+            most: most.max(1),
+            end: CancellationToken::new(),
+            busy: Mutex::default(),
+            idle: Condvar::new(),
+        });
+        let of_thread = Arc::clone(&shared);
+        let watch = move || of_thread.watch();
+        thread::Builder::new()
+            .name("tasks".to_owned())
+            .spawn(watch)
+            .map_err(HostError::io("starting the thread that runs tasks"))?;
+        Ok(Self { shared })
+    }
+
+    /// Tells the runs to end, and waits some seconds for them.
+    pub fn end(&self) {
+        self.shared.end.cancel();
+        let busy = self.shared.busy.lock().unwrap_or_else(PoisonError::into_inner);
+        // What hasn't ended by then is kept as interrupted.
+        drop(self.shared.idle.wait_timeout_while(busy, LAST_RUNS, |busy| !busy.is_empty()));
+    }
+}
+
+impl Shared {
+    fn watch(self: &Arc<Self>) {
+        while !self.end.is_cancelled() {
+            if let Err(error) = self.run_all() {
+                tracing::error!("tasks don't run: {error}; they are tried again in {AGAIN:?}");
+                thread::sleep(AGAIN);
+            }
+        }
+    }
+
+    /// Runs tasks until the end. Only one process gets past the first line.
+    fn run_all(self: &Arc<Self>) -> Result<(), ScheduleError> {
+        let _lock = self.schedule.become_runner()?;
+        let alarm = self.schedule.alarm()?;
+        let interrupted = self.schedule.take_over(Timestamp::now())?;
+        if interrupted > 0 {
+            tracing::warn!("{interrupted} runs of tasks were interrupted; they aren't repeated");
+        }
+        while !self.end.is_cancelled() {
+            let now = Timestamp::now();
+            let is_full = self.start_due(now)?;
+            let busy = self.busy();
+            // If all places are taken, the end of a run wakes it.
+            let next = if is_full { None } else { self.schedule.next_due(&busy)? };
+            let failed = |error: std::io::Error| ScheduleError::Invalid(error.to_string());
+            alarm.set(next, now).map_err(failed)?;
+            alarm.wait().map_err(failed)?;
+        }
+        Ok(())
+    }
+
+    /// Starts what is due. Returns whether there is no more place.
+    fn start_due(self: &Arc<Self>, now: Timestamp) -> Result<bool, ScheduleError> {
+        loop {
+            let busy = self.busy();
+            if busy.len() >= self.most {
+                return Ok(true);
+            }
+            let Some(run) = self.schedule.claim(now, &busy)? else { return Ok(false) };
+            if !self.schedule.start(&run, now)? {
+                continue;
+            }
+            self.busy.lock().unwrap_or_else(PoisonError::into_inner).push(run.task);
+            let shared = Arc::clone(self);
+            let of_thread = run.clone();
+            let make = move || shared.make(&of_thread);
+            if let Err(error) = thread::Builder::new().name("task".to_owned()).spawn(make) {
+                let output = format!("there is no thread for it: {error}");
+                self.schedule.end(&run, &RunResult { end: RunEnd::Failed, output }, now)?;
+                self.forget(run.task);
+            }
+        }
+    }
+
+    /// Makes a run, and keeps how it ended.
+    fn make(&self, run: &ClaimedRun) {
+        let result = catch_unwind(AssertUnwindSafe(|| (self.run)(run, self.end.clone())));
+        let result = result.unwrap_or_else(|_| RunResult {
+            end: RunEnd::Failed,
+            output: "Berth itself failed while it ran; the log says more".to_owned(),
+        });
+        if let Err(error) = self.schedule.end(run, &result, Timestamp::now()) {
+            tracing::error!("the end of a run of the task {} is lost: {error}", run.name);
+        }
+        self.forget(run.task);
+        self.schedule.ring();
+    }
+
+    fn forget(&self, task: i64) {
+        self.busy.lock().unwrap_or_else(PoisonError::into_inner).retain(|busy| *busy != task);
+        self.idle.notify_all();
+    }
+
+    fn busy(&self) -> Vec<i64> {
+        self.busy.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}

@@ -1,0 +1,68 @@
+//! Work for the agent at a later time, when nobody watches.
+
+use std::sync::Arc;
+
+use berth_agent::{EndKind, RunEvent, TaskEnd};
+use berth_core::{CancellationToken, Phase};
+use berth_models::Part;
+use berth_terminal::error::CommandError;
+
+use crate::arguments::{PhaseName, SessionArguments};
+use crate::run::open;
+use crate::{MakeHost, Surroundings};
+
+/// How the agent's work ended.
+#[derive(Debug)]
+pub struct ScheduledEnd {
+    /// Its end.
+    pub end: TaskEnd,
+    /// The ID of its session, which `berth sessions` knows.
+    pub session: String,
+    /// The model's last answer.
+    pub answer: String,
+}
+
+impl ScheduledEnd {
+    /// Whether a rule ended it.
+    pub fn is_denied(&self) -> bool {
+        self.end.kind == EndKind::Denied
+    }
+
+    /// Whether the model said that it is done.
+    pub fn is_done(&self) -> bool {
+        self.end.kind == EndKind::Done
+    }
+}
+
+/// Has the agent work on a prompt in a session of its own. `phase`: that of its calls.
+///
+/// # Errors
+///
+/// No model is configured, or the session can't be made.
+pub async fn run_scheduled(
+    prompt: String,
+    phase: Phase,
+    around: &Surroundings<'_>,
+    cancel: &CancellationToken,
+    host: impl MakeHost,
+) -> Result<ScheduledEnd, CommandError> {
+    let arguments = SessionArguments {
+        model: None,
+        session: None,
+        last: false,
+        yes: false,
+        phase: Some(PhaseName::from(phase)),
+        trust_instructions: false,
+    };
+    let mut opened = open(&arguments, around, Arc::clone(&around.approver), host).await?;
+    let mut answer = String::new();
+    let mut events = |event: RunEvent| {
+        if let RunEvent::Answer { text, .. } = event
+            && !text.is_empty()
+        {
+            answer = text;
+        }
+    };
+    let end = opened.agent.run(vec![Part::Text(prompt)], &mut events, cancel).await;
+    Ok(ScheduledEnd { end, session: opened.id, answer })
+}

@@ -1,0 +1,109 @@
+//! `berth:host/schedule` for guests.
+
+use std::sync::Arc;
+
+use berth_contract::{Denial, TaskAction, TaskBook, TaskError, TaskOrder, TaskRun, TaskState};
+
+use crate::guest::bindings::berth::host::schedule as wit;
+use crate::guest::bindings::berth::host::types::Error;
+use crate::guest::state::CallState;
+
+/// The tasks of a call's plugin.
+pub(crate) struct ScheduleAccess {
+    pub(crate) tasks: Arc<dyn TaskBook>,
+    /// Whether the call only reads.
+    pub(crate) read_only: bool,
+}
+
+impl CallState {
+    /// Runs an operation on the plugin's tasks, on a thread that may block.
+    async fn in_tasks<T>(
+        &mut self,
+        changes: bool,
+        operation: impl FnOnce(&dyn TaskBook) -> Result<T, TaskError>,
+    ) -> Result<T, Error> {
+        let Some(access) = &self.call.schedule else {
+            // The instance has no call yet, or the plugin was only loaded to be inspected.
+            return Err(error(TaskError::new("denied", "this plugin is granted no tasks")));
+        };
+        if changes && access.read_only {
+            let denial = Box::new(Denial {
+                capability: "schedule".to_owned(),
+                action: "change tasks".to_owned(),
+                rule: "read-only tools can't change tasks".to_owned(),
+                place: "the tool's annotations".to_owned(),
+                remedy: "The tool's author has to drop `read-only`.".to_owned(),
+            });
+            let message = denial.to_string();
+            self.files.denials().remember(denial);
+            return Err(error(TaskError::new("denied", message)));
+        }
+        let tasks = Arc::clone(&access.tasks);
+        self.call.watch.may_block().await;
+        operation(&*tasks).map_err(error)
+    }
+}
+
+fn error(TaskError { code, message }: TaskError) -> Error {
+    Error { code: code.to_owned(), message, meta: None }
+}
+
+fn order(task: wit::Task) -> Result<TaskOrder, TaskError> {
+    let wit::Task { name, kind, when, zone, missed, action, meta: _ } = task;
+    let action = match action {
+        wit::Action::Prompt(text) => TaskAction::Prompt(text),
+        wit::Action::Call(wit::ToolCall { tool, arguments }) => {
+            let arguments = serde_json::from_str(&arguments).map_err(|error| {
+                TaskError::new("invalid", format!("the arguments are no JSON: {error}"))
+            })?;
+            TaskAction::Call { tool, arguments }
+        }
+    };
+    Ok(TaskOrder { name, kind, when, zone, missed, action })
+}
+
+fn state_out(state: TaskState) -> wit::State {
+    let TaskState { order, next, paused, last } = state;
+    let TaskOrder { name, kind, when, zone, missed, action } = order;
+    let action = match action {
+        TaskAction::Prompt(text) => wit::Action::Prompt(text),
+        TaskAction::Call { tool, arguments } => {
+            wit::Action::Call(wit::ToolCall { tool, arguments: arguments.to_string() })
+        }
+    };
+    let task = wit::Task { name, kind, when, zone, missed, action, meta: None };
+    wit::State { task, next, paused, last: last.map(run_out), meta: None }
+}
+
+fn run_out(run: TaskRun) -> wit::Run {
+    let TaskRun { due, started, ended, state, missed, output } = run;
+    wit::Run { due, started, ended, state, missed, output, meta: None }
+}
+
+impl wit::Host for &mut CallState {
+    async fn put(&mut self, task: wit::Task) -> wasmtime::Result<Result<wit::State, Error>> {
+        Ok(self.in_tasks(true, |tasks| tasks.put(order(task)?)).await.map(state_out))
+    }
+
+    async fn remove(&mut self, name: String) -> wasmtime::Result<Result<bool, Error>> {
+        Ok(self.in_tasks(true, |tasks| tasks.remove(&name)).await)
+    }
+
+    async fn pause(&mut self, name: String, paused: bool) -> wasmtime::Result<Result<bool, Error>> {
+        Ok(self.in_tasks(true, |tasks| tasks.pause(&name, paused)).await)
+    }
+
+    async fn run_soon(&mut self, name: String) -> wasmtime::Result<Result<bool, Error>> {
+        Ok(self.in_tasks(true, |tasks| tasks.run_soon(&name)).await)
+    }
+
+    async fn tasks(&mut self) -> wasmtime::Result<Result<Vec<wit::State>, Error>> {
+        let tasks = self.in_tasks(false, |tasks| tasks.tasks()).await;
+        Ok(tasks.map(|tasks| tasks.into_iter().map(state_out).collect()))
+    }
+
+    async fn runs(&mut self, name: String) -> wasmtime::Result<Result<Vec<wit::Run>, Error>> {
+        let runs = self.in_tasks(false, |tasks| tasks.runs(&name)).await;
+        Ok(runs.map(|runs| runs.into_iter().map(run_out).collect()))
+    }
+}

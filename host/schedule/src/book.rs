@@ -1,0 +1,490 @@
+//! The tasks of a user: made, changed, listed and removed.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use berth_contract::text::{cut, neutral_line};
+use berth_contract::{TaskAction, TaskOrder, TaskRun, TaskState};
+use berth_private::PrivateFolder;
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use rusqlite::{Connection, OptionalExtension as _, Row, TransactionBehavior, params};
+use serde::Serialize;
+
+use crate::alarm::Alarm;
+use crate::error::ScheduleError;
+use crate::maker::Maker;
+use crate::when::{When, find_zone};
+use crate::{MAX_ARGUMENTS, MAX_NAME, MAX_PROMPT, MAX_RUNS, MAX_TASKS, connection};
+
+/// The file in the folder.
+const FILE: &str = "tasks.db";
+
+/// The lock of whoever runs the tasks.
+const RUNNER: &str = "runner.lock";
+
+/// Whose tasks: they see and change no others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Owner {
+    /// The plugin that makes them.
+    pub plugin: String,
+    /// The principal whose calls it serves.
+    pub principal: String,
+}
+
+/// How many tasks there may be, beside [`MAX_TASKS`], and how often they may run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Quotas {
+    /// Tasks of the plugin, for all principals.
+    pub of_plugin: u64,
+    /// Tasks of the principal, from all plugins.
+    pub of_principal: u64,
+    /// The shortest time between two runs of a task, in seconds.
+    pub interval: u64,
+}
+
+/// A task with its owner, for the operator.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Listed {
+    /// A number that no other task ever has.
+    pub id: i64,
+    /// The plugin that made it.
+    pub plugin: String,
+    /// The principal whose call made it.
+    pub principal: String,
+    /// Where it runs.
+    pub directory: String,
+    /// The task.
+    #[serde(flatten)]
+    pub state: TaskState,
+}
+
+/// The tasks of a user. The file is opened, or created, by the first operation. All operations
+/// block.
+pub struct Schedule {
+    folder: PathBuf,
+    connection: Mutex<Option<Connection>>,
+}
+
+impl fmt::Debug for Schedule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Schedule").field(&self.folder).finish()
+    }
+}
+
+/// The columns that [`state_of`] reads, after the ID.
+pub(crate) const COLUMNS: &str =
+    "id, owner, principal, name, maker, made, kind, spec, zone, missed, action, next, paused";
+
+impl Schedule {
+    /// The tasks in Berth's data folder.
+    pub fn in_data(data: &Path) -> Self {
+        Self { folder: data.join("schedule"), connection: Mutex::new(None) }
+    }
+
+    /// Waits to become the one process of the user that runs the tasks, and is it while the result
+    /// lives. If the process dies, another one takes over.
+    ///
+    /// # Errors
+    ///
+    /// The folder can't be used.
+    pub fn become_runner(&self) -> Result<std::fs::File, ScheduleError> {
+        self.private()?.lock(RUNNER).map_err(|error| self.unusable(&error))
+    }
+
+    /// The same without waiting. `None`: another process runs them.
+    ///
+    /// # Errors
+    ///
+    /// The folder can't be used.
+    pub fn try_become_runner(&self) -> Result<Option<std::fs::File>, ScheduleError> {
+        self.private()?.try_lock(RUNNER).map_err(|error| self.unusable(&error))
+    }
+
+    /// What wakes the runner.
+    ///
+    /// # Errors
+    ///
+    /// The folder can't be watched, or the system has no such timer.
+    pub fn alarm(&self) -> Result<Alarm, ScheduleError> {
+        self.private()?;
+        Alarm::new(&self.folder).map_err(|error| self.unusable(&error))
+    }
+
+    /// Keeps a task. It replaces the owner's task with the same name, whose runs stay.
+    ///
+    /// # Errors
+    ///
+    /// Something of it isn't valid, a quota is reached, or the file can't be written.
+    pub fn put(
+        &self,
+        owner: &Owner,
+        maker: &Maker,
+        mut order: TaskOrder,
+        quotas: Quotas,
+        now: Timestamp,
+    ) -> Result<TaskState, ScheduleError> {
+        let next = check(&mut order, quotas, now)?;
+        let text = |value: serde_json::Result<String>| {
+            value.map_err(|error| ScheduleError::Invalid(error.to_string()))
+        };
+        let (action, maker) =
+            (text(serde_json::to_string(&order.action))?, text(serde_json::to_string(maker))?);
+        let state = self.run(|connection| {
+            let transaction =
+                connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            let is_new = !transaction
+                .prepare_cached(
+                    "SELECT 1 FROM tasks WHERE owner = ?1 AND principal = ?2 AND name = ?3",
+                )?
+                .exists(params![owner.plugin, owner.principal, order.name])?;
+            if is_new {
+                check_quotas(&transaction, owner, quotas)?;
+            }
+            transaction
+                .prepare_cached(
+                    "INSERT INTO tasks
+                         (owner, principal, name, maker, made, kind, spec, zone, missed, action, next)
+                     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)
+                     ON CONFLICT (owner, principal, name) DO UPDATE SET
+                         maker = excluded.maker, made = excluded.made, kind = excluded.kind,
+                         spec = excluded.spec, zone = excluded.zone, missed = excluded.missed,
+                         action = excluded.action, next = excluded.next, last = NULL,
+                         paused = 0, asked = 0",
+                )?
+                .execute(params![
+                    owner.plugin,
+                    owner.principal,
+                    order.name,
+                    maker,
+                    now.as_millisecond(),
+                    order.kind,
+                    order.when,
+                    order.zone,
+                    order.missed,
+                    action,
+                    next.as_millisecond(),
+                ])?;
+            let found = find(&transaction, owner, &order.name)?;
+            transaction.commit()?;
+            found.map(|listed| listed.state).ok_or_else(|| {
+                ScheduleError::Invalid("the task was removed at the same time".into())
+            })
+        })?;
+        self.ring();
+        Ok(state)
+    }
+
+    /// Removes a task with its runs. False: the owner has none with this name.
+    ///
+    /// # Errors
+    ///
+    /// The file can't be written.
+    pub fn remove(&self, owner: &Owner, name: &str) -> Result<bool, ScheduleError> {
+        self.run(|connection| {
+            let mut statement = connection.prepare_cached(
+                "DELETE FROM tasks WHERE owner = ?1 AND principal = ?2 AND name = ?3",
+            )?;
+            Ok(statement.execute(params![owner.plugin, owner.principal, name])? > 0)
+        })
+    }
+
+    /// Has a task wait, or resumes it. The times of a pause are not made up for. False: the owner
+    /// has none with this name.
+    ///
+    /// # Errors
+    ///
+    /// The file can't be written.
+    pub fn pause(
+        &self,
+        owner: &Owner,
+        name: &str,
+        paused: bool,
+        now: Timestamp,
+    ) -> Result<bool, ScheduleError> {
+        let changed = self.run(|connection| {
+            let transaction =
+                connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            let Some(listed) = find(&transaction, owner, name)? else { return Ok(false) };
+            transaction
+                .prepare_cached("UPDATE tasks SET paused = ?2 WHERE id = ?1")?
+                .execute(params![listed.id, paused])?;
+            if !paused && listed.state.paused {
+                let when = when(&transaction, listed.id)?;
+                // A task that runs once runs late rather than never.
+                if let Ok(When::Every { .. } | When::Cron(..)) = when {
+                    let next = when.ok().and_then(|when| when.next(now));
+                    transaction
+                        .prepare_cached("UPDATE tasks SET next = ?2 WHERE id = ?1")?
+                        .execute(params![listed.id, next.map(Timestamp::as_millisecond)])?;
+                }
+            }
+            transaction.commit()?;
+            Ok(true)
+        })?;
+        self.ring();
+        Ok(changed)
+    }
+
+    /// Has a task run once as soon as possible, beside its times. False: the owner has none with
+    /// this name.
+    ///
+    /// # Errors
+    ///
+    /// The file can't be written.
+    pub fn run_soon(&self, owner: &Owner, name: &str) -> Result<bool, ScheduleError> {
+        let changed = self.run(|connection| {
+            let mut statement = connection.prepare_cached(
+                "UPDATE tasks SET asked = 1 WHERE owner = ?1 AND principal = ?2 AND name = ?3",
+            )?;
+            Ok(statement.execute(params![owner.plugin, owner.principal, name])? > 0)
+        })?;
+        self.ring();
+        Ok(changed)
+    }
+
+    /// The tasks of an owner, sorted by name. `None`: those of all owners.
+    ///
+    /// # Errors
+    ///
+    /// The file can't be read.
+    pub fn tasks(&self, owner: Option<&Owner>) -> Result<Vec<Listed>, ScheduleError> {
+        let (plugin, principal) = match owner {
+            Some(owner) => (Some(&owner.plugin), Some(&owner.principal)),
+            None => (None, None),
+        };
+        self.run(|connection| {
+            let mut statement = connection.prepare_cached(&format!(
+                "SELECT {COLUMNS} FROM tasks
+                 WHERE (?1 IS NULL OR owner = ?1) AND (?2 IS NULL OR principal = ?2)
+                 ORDER BY name, owner, principal"
+            ))?;
+            let rows = statement.query_map(params![plugin, principal], listed_of)?;
+            let mut tasks = rows.collect::<Result<Vec<_>, _>>()?;
+            for task in &mut tasks {
+                task.state.last = runs(connection, task.id, 1)?.pop();
+            }
+            Ok(tasks)
+        })
+    }
+
+    /// The last runs of a task, the latest first.
+    ///
+    /// # Errors
+    ///
+    /// The file can't be read.
+    pub fn runs_of(&self, owner: &Owner, name: &str) -> Result<Vec<TaskRun>, ScheduleError> {
+        self.run(|connection| match find(connection, owner, name)? {
+            Some(listed) => runs(connection, listed.id, MAX_RUNS),
+            None => Ok(Vec::new()),
+        })
+    }
+
+    /// Wakes the runner: the tasks have changed, or one of its runs has ended.
+    pub fn ring(&self) {
+        // The change is kept, and the runner looks from time to time anyway.
+        let _ = self.private().map(|folder| Alarm::ring(&folder));
+    }
+
+    fn private(&self) -> Result<PrivateFolder, ScheduleError> {
+        let private = PrivateFolder::make(&self.folder).map_err(|error| self.unusable(&error))?;
+        // SQLite opens the file by its path. Nobody else can even enter the folder, so nobody can
+        // exchange it.
+        private.check_closed().map_err(|error| self.unusable(&error))?;
+        Ok(private)
+    }
+
+    fn unusable(&self, error: &io::Error) -> ScheduleError {
+        ScheduleError::Unavailable { path: self.folder.clone(), reason: error.to_string() }
+    }
+
+    /// Runs an operation on the file.
+    pub(crate) fn run<T>(
+        &self,
+        operation: impl FnOnce(&mut Connection) -> Result<T, ScheduleError>,
+    ) -> Result<T, ScheduleError> {
+        // An operation that panicked has rolled back.
+        let mut kept = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
+        let path = self.folder.join(FILE);
+        let connection = match &mut *kept {
+            Some(connection) => connection,
+            none => {
+                self.private()?;
+                none.insert(connection::open(&path).map_err(|error| error.at(&path))?)
+            }
+        };
+        operation(connection).map_err(|error| error.at(&path))
+    }
+}
+
+/// Checks a task, and makes a duration the time that it means. Returns when it runs first.
+fn check(
+    order: &mut TaskOrder,
+    quotas: Quotas,
+    now: Timestamp,
+) -> Result<Timestamp, ScheduleError> {
+    let invalid = |message: String| ScheduleError::Invalid(message);
+    check_name(&order.name)?;
+    match &order.action {
+        TaskAction::Call { arguments, .. } => {
+            let size = arguments.to_string().len();
+            if size > MAX_ARGUMENTS {
+                let message =
+                    format!("the arguments are {size} bytes; the limit is {MAX_ARGUMENTS}");
+                return Err(invalid(message));
+            }
+        }
+        TaskAction::Prompt(text) if text.trim().is_empty() => {
+            return Err(invalid("the prompt is empty: say what to do".into()));
+        }
+        TaskAction::Prompt(text) if text.len() > MAX_PROMPT => {
+            let message = format!("the prompt is {} bytes; the limit is {MAX_PROMPT}", text.len());
+            return Err(invalid(message));
+        }
+        TaskAction::Prompt(_) => {}
+    }
+    if !["once", "all", "skip"].contains(&&*order.missed) {
+        let shown = neutral_line(cut(&order.missed, MAX_NAME));
+        return Err(invalid(format!("`{shown}` is no way to make up: use once, all or skip")));
+    }
+    let zone = order.zone.as_deref();
+    let when = When::parse(&order.kind, &order.when, zone, now).map_err(invalid)?;
+    match &when {
+        When::Once(at) => order.when = at.to_string(),
+        _ => {
+            let least = i64::try_from(quotas.interval).unwrap_or(i64::MAX);
+            if let Some(period) = when.shortest_period(now).filter(|it| it.as_secs() < least) {
+                return Err(ScheduleError::Limit(format!(
+                    "the task would run every {} s; the shortest period is {least} s (`min_interval` in [tools.scheduler])",
+                    period.as_secs()
+                )));
+            }
+        }
+    }
+    when.next(now).ok_or_else(|| invalid(format!("`{}` never runs", order.when.trim())))
+}
+
+fn check_name(name: &str) -> Result<(), ScheduleError> {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || "._- ".contains(c);
+    let count = name.chars().count();
+    if count == 0 || count > MAX_NAME || !name.chars().all(allowed) || name.trim() != name {
+        return Err(ScheduleError::Invalid(format!(
+            "a task's name has 1 to {MAX_NAME} of A-Z, a-z, 0-9, `.`, `_`, `-` and spaces between them"
+        )));
+    }
+    Ok(())
+}
+
+fn check_quotas(
+    connection: &Connection,
+    owner: &Owner,
+    quotas: Quotas,
+) -> Result<(), ScheduleError> {
+    let (all, of_plugin, of_principal): (u64, u64, u64) = connection
+        .prepare_cached(
+            "SELECT count(*), count(*) FILTER (WHERE owner = ?1),
+                 count(*) FILTER (WHERE principal = ?2) FROM tasks",
+        )?
+        .query_row([&owner.plugin, &owner.principal], |row| {
+            Ok((row.get(0)?, row.get(1)?, row.get(2)?))
+        })?;
+    let reached = |what: &str, limit: u64| {
+        Err(ScheduleError::Limit(format!(
+            "{what} {limit} tasks, the limit; remove one that is no longer needed"
+        )))
+    };
+    match () {
+        () if all >= MAX_TASKS => reached("there are", MAX_TASKS),
+        () if of_plugin >= quotas.of_plugin => {
+            reached(&format!("the plugin `{}` has", owner.plugin), quotas.of_plugin)
+        }
+        () if of_principal >= quotas.of_principal => reached("you have", quotas.of_principal),
+        () => Ok(()),
+    }
+}
+
+fn find(
+    connection: &Connection,
+    owner: &Owner,
+    name: &str,
+) -> Result<Option<Listed>, ScheduleError> {
+    let mut statement = connection.prepare_cached(&format!(
+        "SELECT {COLUMNS} FROM tasks WHERE owner = ?1 AND principal = ?2 AND name = ?3"
+    ))?;
+    let parameters = params![owner.plugin, owner.principal, name];
+    Ok(statement.query_row(parameters, listed_of).optional()?)
+}
+
+/// When a task runs, as it is kept. The inner error: its zone or its expression is no longer known.
+pub(crate) fn when(
+    connection: &Connection,
+    id: i64,
+) -> Result<Result<When, String>, ScheduleError> {
+    let (kind, spec, zone, made): (String, String, Option<String>, i64) = connection
+        .prepare_cached("SELECT kind, spec, zone, made FROM tasks WHERE id = ?1")?
+        .query_row([id], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))?;
+    Ok(When::parse(&kind, &spec, zone.as_deref(), moment(made)))
+}
+
+pub(crate) fn moment(milliseconds: i64) -> Timestamp {
+    Timestamp::from_millisecond(milliseconds).unwrap_or(Timestamp::UNIX_EPOCH)
+}
+
+/// A moment as people read it, in the zone.
+fn shown(milliseconds: i64, zone: &TimeZone) -> String {
+    let moment = moment(milliseconds);
+    moment.display_with_offset(zone.to_offset(moment)).to_string()
+}
+
+pub(crate) fn listed_of(row: &Row<'_>) -> rusqlite::Result<Listed> {
+    let maker: Maker = serde_json::from_str(&row.get::<_, String>(4)?).unwrap_or_default();
+    let zone: Option<String> = row.get(8)?;
+    let next: Option<i64> = row.get(11)?;
+    let in_zone = find_zone(zone.as_deref()).unwrap_or(TimeZone::UTC);
+    let action = serde_json::from_str(&row.get::<_, String>(10)?)
+        .unwrap_or_else(|_| TaskAction::Prompt(String::new()));
+    Ok(Listed {
+        id: row.get(0)?,
+        plugin: row.get(1)?,
+        principal: row.get(2)?,
+        directory: maker.directory,
+        state: TaskState {
+            order: TaskOrder {
+                name: row.get(3)?,
+                kind: row.get(6)?,
+                when: row.get(7)?,
+                zone,
+                missed: row.get(9)?,
+                action,
+            },
+            next: next.map(|next| shown(next, &in_zone)),
+            paused: row.get(12)?,
+            last: None,
+        },
+    })
+}
+
+fn runs(connection: &Connection, task: i64, most: usize) -> Result<Vec<TaskRun>, ScheduleError> {
+    let zone: Option<String> = connection
+        .prepare_cached("SELECT zone FROM tasks WHERE id = ?1")?
+        .query_row([task], |row| row.get(0))?;
+    let zone = find_zone(zone.as_deref()).unwrap_or(TimeZone::UTC);
+    let mut statement = connection.prepare_cached(
+        "SELECT due, started, ended, state, missed, output FROM runs
+         WHERE task = ?1 ORDER BY id DESC LIMIT ?2",
+    )?;
+    let time = |moment: Option<i64>| moment.map(|moment| shown(moment, &zone));
+    let rows = statement.query_map(params![task, most], |row| {
+        Ok(TaskRun {
+            due: shown(row.get(0)?, &zone),
+            started: time(row.get(1)?),
+            ended: time(row.get(2)?),
+            state: row.get(3)?,
+            missed: row.get(4)?,
+            output: row.get(5)?,
+        })
+    })?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}

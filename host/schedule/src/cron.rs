@@ -1,0 +1,284 @@
+//! Cron expressions: five or six fields, and the short names.
+
+use jiff::civil::{Date, DateTime, Time};
+use jiff::tz::{AmbiguousOffset, TimeZone};
+use jiff::{SignedDuration, Timestamp, ToSpan};
+
+/// Bytes of an expression.
+const MAX: usize = 256;
+
+/// Years that are searched for the next time. Days such as a 29 February on a Monday come every 28
+/// years, and every 40 around a century.
+const YEARS: i16 = 48;
+
+/// Changes of the clock up to this are summer time and its like. A larger one, as when Samoa left
+/// out a day, is a correction: times in it don't exist.
+const CORRECTION: SignedDuration = SignedDuration::from_hours(3);
+
+/// A parsed expression.
+///
+/// It has the meaning that cron(8) gives it, also when the clock changes. A job at a fixed time
+/// that the change skips runs right after the change, and one in the hour that comes twice runs the
+/// first time. A job with a `*` in its minute or hour runs by the clock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cron {
+    seconds: u64,
+    minutes: u64,
+    hours: u64,
+    days: u64,
+    months: u64,
+    /// Bit 0 is Sunday.
+    weekdays: u64,
+    /// Whether both the day and the weekday have to fit, since one of them begins with `*`.
+    both_days: bool,
+    /// Whether the minute or the hour begins with `*`.
+    by_clock: bool,
+}
+
+/// A field: its name, its range, and the names of its values.
+struct Field {
+    name: &'static str,
+    from: u8,
+    to: u8,
+    words: &'static [&'static str],
+}
+
+const SECOND: Field = Field { name: "second", from: 0, to: 59, words: &[] };
+const MINUTE: Field = Field { name: "minute", from: 0, to: 59, words: &[] };
+const HOUR: Field = Field { name: "hour", from: 0, to: 23, words: &[] };
+const DAY: Field = Field { name: "day of the month", from: 1, to: 31, words: &[] };
+const MONTH: Field = Field {
+    name: "month",
+    from: 1,
+    to: 12,
+    words: &["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"],
+};
+const WEEKDAY: Field = Field {
+    name: "weekday",
+    from: 0,
+    to: 7,
+    words: &["sun", "mon", "tue", "wed", "thu", "fri", "sat"],
+};
+
+const SHORT: [(&str, &str); 7] = [
+    ("@yearly", "0 0 1 1 *"),
+    ("@annually", "0 0 1 1 *"),
+    ("@monthly", "0 0 1 * *"),
+    ("@weekly", "0 0 * * 0"),
+    ("@daily", "0 0 * * *"),
+    ("@midnight", "0 0 * * *"),
+    ("@hourly", "0 * * * *"),
+];
+
+/// The form, for errors.
+const FORM: &str = "write five fields, minute hour day month weekday, as in `30 9 * * 1-5` for 9:30 from Monday to Friday; a sixth in front is the second; or @hourly, @daily, @weekly, @monthly, @yearly";
+
+impl Cron {
+    /// Reads an expression.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong, and the form.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        if text.len() > MAX {
+            return Err(format!("a cron expression is {} bytes; the limit is {MAX}", text.len()));
+        }
+        let trimmed = text.trim();
+        let expression = match trimmed.strip_prefix('@') {
+            None => trimmed,
+            Some(_) => SHORT
+                .iter()
+                .find(|(name, _)| name.eq_ignore_ascii_case(trimmed))
+                .map(|(_, fields)| *fields)
+                .ok_or_else(|| format!("`{trimmed}` isn't a cron expression: {FORM}"))?,
+        };
+        let fields: Vec<&str> = expression.split_ascii_whitespace().collect();
+        let (second, rest) = match fields[..] {
+            [_, _, _, _, _] => ("0", &fields[..]),
+            [second, _, _, _, _, _] => (second, &fields[1..]),
+            _ => return Err(format!("`{trimmed}` isn't a cron expression: {FORM}")),
+        };
+        let read = |field: &Field, text: &str| {
+            field
+                .read(text)
+                .map_err(|why| format!("`{trimmed}` isn't a cron expression: {why}; {FORM}"))
+        };
+        let weekdays = read(&WEEKDAY, rest[4])?;
+        let cron = Self {
+            seconds: read(&SECOND, second)?,
+            minutes: read(&MINUTE, rest[0])?,
+            hours: read(&HOUR, rest[1])?,
+            days: read(&DAY, rest[2])?,
+            months: read(&MONTH, rest[3])?,
+            // 7 is Sunday too.
+            weekdays: (weekdays | weekdays >> 7) & 0x7f,
+            both_days: rest[2].starts_with('*') || rest[4].starts_with('*'),
+            by_clock: rest[0].starts_with('*') || rest[1].starts_with('*'),
+        };
+        let any = DateTime::constant(2000, 1, 1, 0, 0, 0, 0);
+        match cron.civil_from(any) {
+            Some(_) => Ok(cron),
+            None => Err(format!("`{trimmed}` never runs: no such day exists")),
+        }
+    }
+
+    /// The first time after `after`. `None`: there is none in the next decades.
+    pub fn next(&self, after: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
+        if self.by_clock { self.next_by_clock(after, zone) } else { self.next_fixed(after, zone) }
+    }
+
+    /// In each period between two changes of the clock, what the clock shows fits.
+    fn next_by_clock(&self, after: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
+        let mut from = start_of_next_second(after)?;
+        let end = zone.to_datetime(after).year().saturating_add(YEARS);
+        loop {
+            let offset = zone.to_offset(from);
+            let change = zone.following(from).next().map(|change| change.timestamp());
+            let found = self
+                .civil_from(offset.to_datetime(from))
+                .and_then(|civil| offset.to_timestamp(civil).ok());
+            match (found, change) {
+                (Some(found), Some(change)) if found < change => return Some(found),
+                (found, None) => return found,
+                (_, Some(change)) if offset.to_datetime(change).year() > end => return None,
+                (_, Some(change)) => from = change,
+            }
+        }
+    }
+
+    /// Each date and time that fits is one moment.
+    fn next_fixed(&self, after: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
+        let mut civil = zone.to_datetime(after);
+        loop {
+            civil = self.civil_from(next_second(civil)?)?;
+            let moment = match zone.to_ambiguous_timestamp(civil).offset() {
+                AmbiguousOffset::Unambiguous { offset } => offset.to_timestamp(civil).ok(),
+                // The first of the two.
+                AmbiguousOffset::Fold { before, .. } => before.to_timestamp(civil).ok(),
+                AmbiguousOffset::Gap { before, after: later } => {
+                    let gap = later.duration_since(before);
+                    (gap <= CORRECTION).then(|| before.to_timestamp(civil).ok()).flatten().and_then(
+                        |inside| {
+                            // The change itself is a moment before the next second.
+                            let above = inside.checked_add(1.second()).ok()?;
+                            Some(zone.preceding(above).next()?.timestamp())
+                        },
+                    )
+                }
+            };
+            if let Some(moment) = moment.filter(|moment| *moment > after) {
+                return Some(moment);
+            }
+        }
+    }
+
+    /// The first date and time from `from` on that fits.
+    fn civil_from(&self, from: DateTime) -> Option<DateTime> {
+        let last = from.year().checked_add(YEARS)?;
+        let mut date = from.date();
+        let mut time = self.time_from(from.time());
+        while date.year() <= last {
+            if self.months >> date.month() & 1 == 0 {
+                date = date.first_of_month().checked_add(1.month()).ok()?;
+                time = self.time_from(Time::midnight());
+                continue;
+            }
+            if let Some(time) = time.filter(|_| self.has_day(date)) {
+                return Some(date.to_datetime(time));
+            }
+            date = date.tomorrow().ok()?;
+            time = self.time_from(Time::midnight());
+        }
+        None
+    }
+
+    fn has_day(&self, date: Date) -> bool {
+        let day = self.days >> date.day() & 1 == 1;
+        let weekday = self.weekdays >> date.weekday().to_sunday_zero_offset() & 1 == 1;
+        if self.both_days { day && weekday } else { day || weekday }
+    }
+
+    /// The first time of a day from `from` on that fits.
+    fn time_from(&self, from: Time) -> Option<Time> {
+        // A part of a second is past its beginning, but callers give whole ones.
+        let (hour, minute, second) = (from.hour(), from.minute(), from.second());
+        let time = |hour, minute, second| Time::new(hour, minute, second, 0).ok();
+        let first = |set: u64| i8::try_from(set.trailing_zeros()).unwrap_or(0);
+        if self.hours >> hour & 1 == 1 {
+            if self.minutes >> minute & 1 == 1
+                && let Some(second) = from_bit(self.seconds, second)
+            {
+                return time(hour, minute, second);
+            }
+            if let Some(minute) = from_bit(self.minutes, minute + 1) {
+                return time(hour, minute, first(self.seconds));
+            }
+        }
+        let hour = from_bit(self.hours, hour + 1)?;
+        time(hour, first(self.minutes), first(self.seconds))
+    }
+}
+
+/// The first bit of a set from `from` on.
+fn from_bit(set: u64, from: i8) -> Option<i8> {
+    let from = u32::try_from(from).ok()?;
+    let rest = set.checked_shr(from).filter(|rest| *rest != 0)?;
+    i8::try_from(from + rest.trailing_zeros()).ok()
+}
+
+fn next_second(civil: DateTime) -> Option<DateTime> {
+    let whole = civil.with().subsec_nanosecond(0).build().ok()?;
+    whole.checked_add(1.second()).ok()
+}
+
+fn start_of_next_second(after: Timestamp) -> Option<Timestamp> {
+    let second = after.as_nanosecond().div_euclid(1_000_000_000).checked_add(1)?;
+    Timestamp::from_second(i64::try_from(second).ok()?).ok()
+}
+
+impl Field {
+    /// The set of the values: bit N is the value N.
+    fn read(&self, text: &str) -> Result<u64, String> {
+        text.split(',').try_fold(0, |set, part| Ok(set | self.part(part)?))
+    }
+
+    fn part(&self, text: &str) -> Result<u64, String> {
+        let wrong = || format!("`{text}` is no {}", self.name);
+        let (range, step) = match text.split_once('/') {
+            None => (text, None),
+            Some((range, step)) => {
+                let step = number(step).filter(|step| (1..=self.to).contains(step));
+                (range, Some(step.ok_or_else(wrong)?))
+            }
+        };
+        let (from, to) = match range.split_once('-') {
+            _ if range == "*" => (self.from, self.to),
+            Some((from, to)) => {
+                (self.value(from).ok_or_else(wrong)?, self.value(to).ok_or_else(wrong)?)
+            }
+            // A step needs a range, as in cron: `5/10` means something else in each program.
+            None if step.is_some() => return Err(wrong()),
+            None => {
+                let value = self.value(range).ok_or_else(wrong)?;
+                (value, value)
+            }
+        };
+        if from > to {
+            return Err(format!("in `{text}`, the first {} is after the last", self.name));
+        }
+        let values = (from..=to).step_by(step.unwrap_or(1).into());
+        Ok(values.fold(0, |set, value| set | 1 << value))
+    }
+
+    fn value(&self, text: &str) -> Option<u8> {
+        let named = self.words.iter().position(|word| word.eq_ignore_ascii_case(text));
+        let named = named.and_then(|at| u8::try_from(at).ok()).map(|at| at + self.from);
+        named.or_else(|| number(text)).filter(|value| (self.from..=self.to).contains(value))
+    }
+}
+
+/// A number of one or two digits, without a sign.
+fn number(text: &str) -> Option<u8> {
+    let is_number = (1..=2).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
+    is_number.then(|| text.parse().ok()).flatten()
+}

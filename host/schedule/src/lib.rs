@@ -1,0 +1,40 @@
+//! Tasks at a later time: when they are due, and which have run.
+//!
+//! All tasks of a user are in one file, an SQLite database in Berth's own data folder. The next
+//! time of a task is on disk before anything runs. A run is claimed, then started, then ended, each
+//! on disk before the next step: a run that was claimed and not started is started later, and one
+//! that was started is never started again.
+//!
+//! The time is always a parameter. Only [`Alarm`] waits for it.
+
+mod alarm;
+mod book;
+mod connection;
+mod cron;
+mod error;
+mod maker;
+mod runs;
+mod when;
+
+pub use alarm::Alarm;
+pub use book::{Listed, Owner, Quotas, Schedule};
+pub use cron::Cron;
+pub use error::ScheduleError;
+pub use maker::Maker;
+pub use runs::{ClaimedRun, RunEnd, RunResult};
+pub use when::{Pending, When, find_zone};
+
+/// Most times that passed while nothing ran and that are run or counted.
+pub const MAX_MISSED: usize = 100;
+/// Most tasks of a user, whoever made them.
+pub const MAX_TASKS: u64 = 1000;
+/// Runs of a task that are kept; older ones are removed.
+pub const MAX_RUNS: usize = 20;
+/// Most bytes of a run's output that are kept.
+pub const MAX_OUTPUT: usize = 2000;
+/// Most characters of a task's name.
+pub const MAX_NAME: usize = 64;
+/// Most bytes of a prompt.
+pub const MAX_PROMPT: usize = 16 * 1024;
+/// Most bytes of a call's arguments, as JSON text.
+pub const MAX_ARGUMENTS: usize = 64 * 1024;

@@ -1,0 +1,16 @@
+use serde::{Deserialize, Serialize};
+
+/// Who made a task, and what bounds it: it never may more than the call that made it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Maker {
+    /// The session of the call.
+    pub session: String,
+    /// Its working directory, where the task runs too. UTF-8.
+    pub directory: String,
+    /// The part of an agent's work that made it, by its name.
+    pub phase: Option<String>,
+    /// How far the call was trusted, by its name.
+    pub trust: String,
+    /// What the configuration allowed then, in texts that only take away.
+    pub bounds: Vec<String>,
+}

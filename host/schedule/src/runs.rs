@@ -1,0 +1,372 @@
+//! Runs of tasks: claimed, started, ended. Only the process that holds the runner's lock does this.
+
+use berth_contract::TaskAction;
+use berth_contract::text::{cut, neutral};
+use jiff::{SignedDuration, Timestamp};
+use rusqlite::{Connection, OptionalExtension as _, TransactionBehavior, params};
+
+use crate::book::{Owner, Schedule, listed_of, moment, when};
+use crate::error::ScheduleError;
+use crate::maker::Maker;
+use crate::when::Pending;
+use crate::{MAX_OUTPUT, MAX_RUNS};
+
+/// How late a run may be without counting as missed.
+const LATE: SignedDuration = SignedDuration::from_secs(60);
+
+/// A clock that was put back by more is corrected: until it reaches the last run again, no task
+/// would run. By less, as by the end of summer time done by hand, nothing is repeated.
+const CORRECTION: SignedDuration = SignedDuration::from_hours(3);
+
+/// A run that is claimed and may be started.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ClaimedRun {
+    /// Its number.
+    pub id: i64,
+    /// The number of its task.
+    pub task: i64,
+    /// Whose task it is.
+    pub owner: Owner,
+    /// The task's name.
+    pub name: String,
+    /// Who made the task, and what bounds it.
+    pub maker: Maker,
+    /// What it does.
+    pub action: TaskAction,
+    /// The time that it is for.
+    pub due: Timestamp,
+}
+
+/// How a run ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RunEnd {
+    /// It did its work.
+    Done,
+    /// It failed.
+    Failed,
+    /// A rule denied it, or it needed approval.
+    Denied,
+}
+
+/// The result of a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunResult {
+    /// How it ended.
+    pub end: RunEnd,
+    /// What it answered, or why it failed. It is cut and neutralised when it is kept.
+    pub output: String,
+}
+
+impl RunEnd {
+    /// Its name in the list of runs.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Done => "done",
+            Self::Failed => "failed",
+            Self::Denied => "denied",
+        }
+    }
+}
+
+impl Schedule {
+    /// Ends the runs that had started when an earlier runner died: nobody knows how far they got,
+    /// so they aren't repeated. Returns how many there were.
+    ///
+    /// # Errors
+    ///
+    /// The file can't be written.
+    pub fn take_over(&self, now: Timestamp) -> Result<usize, ScheduleError> {
+        self.run(|connection| {
+            Ok(connection
+                .prepare_cached(
+                    "UPDATE runs SET state = 'interrupted', ended = ?1,
+                         output = 'Berth ended while it ran. It is not repeated.'
+                     WHERE state = 'running'",
+                )?
+                .execute([now.as_millisecond()])?)
+        })
+    }
+
+    /// Claims the next run that is due: one that an earlier runner had claimed and not started, one
+    /// that was asked for, or one whose time has come. The next time of its task is on disk when
+    /// this returns. `busy`: tasks that run already; no task runs twice at a time.
+    ///
+    /// # Errors
+    ///
+    /// The file can't be written.
+    pub fn claim(&self, now: Timestamp, busy: &[i64]) -> Result<Option<ClaimedRun>, ScheduleError> {
+        self.run(|connection| {
+            let transaction =
+                connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            correct(&transaction, now)?;
+            let run = claim(&transaction, now, busy)?;
+            transaction.commit()?;
+            Ok(run)
+        })
+    }
+
+    /// Starts a claimed run: from here on it is never started again. False: its task was removed
+    /// meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// The file can't be written. The run must not begin then.
+    pub fn start(&self, run: &ClaimedRun, now: Timestamp) -> Result<bool, ScheduleError> {
+        self.run(|connection| {
+            let mut statement = connection.prepare_cached(
+                "UPDATE runs SET state = 'running', started = ?2
+                 WHERE id = ?1 AND state = 'waiting'",
+            )?;
+            Ok(statement.execute(params![run.id, now.as_millisecond()])? > 0)
+        })
+    }
+
+    /// Keeps the end of a run, and removes runs that are too old.
+    ///
+    /// # Errors
+    ///
+    /// The file can't be written.
+    pub fn end(
+        &self,
+        run: &ClaimedRun,
+        result: &RunResult,
+        now: Timestamp,
+    ) -> Result<(), ScheduleError> {
+        let output = neutral(cut(&result.output, MAX_OUTPUT)).into_owned();
+        let state = result.end.as_str();
+        self.run(|connection| {
+            let transaction =
+                connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            transaction
+                .prepare_cached(
+                    "UPDATE runs SET state = ?2, ended = ?3, output = ?4 WHERE id = ?1",
+                )?
+                .execute(params![run.id, state, now.as_millisecond(), cut(&output, MAX_OUTPUT)])?;
+            prune(&transaction, run.task)?;
+            transaction.commit()?;
+            Ok(())
+        })
+    }
+
+    /// When the next task is due that isn't `busy`. `None`: none ever is.
+    ///
+    /// # Errors
+    ///
+    /// The file can't be read.
+    pub fn next_due(&self, busy: &[i64]) -> Result<Option<Timestamp>, ScheduleError> {
+        self.run(|connection| {
+            let mut statement = connection.prepare_cached(
+                "SELECT id, next FROM tasks WHERE next IS NOT NULL AND paused = 0 ORDER BY next",
+            )?;
+            let mut rows = statement.query([])?;
+            while let Some(row) = rows.next()? {
+                if !busy.contains(&row.get(0)?) {
+                    return Ok(Some(moment(row.get(1)?)));
+                }
+            }
+            Ok(None)
+        })
+    }
+}
+
+/// Finds new times for tasks that ran in what is now the far future: the clock was wrong then.
+fn correct(connection: &Connection, now: Timestamp) -> Result<(), ScheduleError> {
+    let far = now.as_millisecond().saturating_add(CORRECTION.as_secs().saturating_mul(1000));
+    let mut statement =
+        connection.prepare_cached("SELECT id FROM tasks WHERE last > ?1 AND next IS NOT NULL")?;
+    let ids = statement.query_map([far], |row| row.get(0))?.collect::<Result<Vec<i64>, _>>()?;
+    for id in ids {
+        let next = when(connection, id)?.ok().and_then(|when| when.next(now));
+        connection
+            .prepare_cached("UPDATE tasks SET next = ?2, last = NULL WHERE id = ?1")?
+            .execute(params![id, next.map(Timestamp::as_millisecond)])?;
+    }
+    Ok(())
+}
+
+fn claim(
+    connection: &Connection,
+    now: Timestamp,
+    busy: &[i64],
+) -> Result<Option<ClaimedRun>, ScheduleError> {
+    if let Some((id, task)) = first_free(
+        connection,
+        "SELECT id, task FROM runs WHERE state = 'waiting' ORDER BY id",
+        None,
+        busy,
+    )? {
+        return claimed(connection, id, task).map(Some);
+    }
+    if let Some((task, _)) =
+        first_free(connection, "SELECT id, id FROM tasks WHERE asked = 1 ORDER BY id", None, busy)?
+    {
+        connection.prepare_cached("UPDATE tasks SET asked = 0 WHERE id = ?1")?.execute([task])?;
+        let id = insert(connection, task, now, 0)?;
+        return claimed(connection, id, task).map(Some);
+    }
+    let due = "SELECT next, id FROM tasks WHERE next <= ?1 AND paused = 0 ORDER BY next, id";
+    while let Some((first, task)) = first_free(connection, due, Some(now.as_millisecond()), busy)? {
+        if let Some(id) = claim_due(connection, task, moment(first), now)? {
+            return claimed(connection, id, task).map(Some);
+        }
+    }
+    Ok(None)
+}
+
+/// The first row of a query for two numbers, whose second is a task that isn't busy.
+fn first_free(
+    connection: &Connection,
+    query: &str,
+    until: Option<i64>,
+    busy: &[i64],
+) -> Result<Option<(i64, i64)>, ScheduleError> {
+    let mut statement = connection.prepare_cached(query)?;
+    let mut rows = match until {
+        Some(until) => statement.query([until])?,
+        None => statement.query([])?,
+    };
+    while let Some(row) = rows.next()? {
+        let (first, task) = (row.get(0)?, row.get(1)?);
+        if !busy.contains(&task) {
+            return Ok(Some((first, task)));
+        }
+    }
+    Ok(None)
+}
+
+/// Claims a run of a task whose time has come, by its policy for missed times. `None`: all of its
+/// times are left out, or its times can't be read any more.
+fn claim_due(
+    connection: &Connection,
+    task: i64,
+    first: Timestamp,
+    now: Timestamp,
+) -> Result<Option<i64>, ScheduleError> {
+    let when = match when(connection, task)? {
+        Ok(when) => when,
+        Err(why) => {
+            // What can't be known doesn't run.
+            set_next(connection, task, None, now)?;
+            note(connection, task, first, now, "failed", 0, &why)?;
+            return Ok(None);
+        }
+    };
+    let missed: String = connection
+        .prepare_cached("SELECT missed FROM tasks WHERE id = ?1")?
+        .query_row([task], |row| row.get(0))?;
+    let Pending { mut times, .. } = when.pending(first, now);
+    if times.is_empty() {
+        // Its expression says another time than what was kept, as after a change of the zone's
+        // rules: the time that was kept counts.
+        times.push(first);
+    }
+    let (earliest, latest) = (times[0], times[times.len() - 1]);
+    let others = u32::try_from(times.len() - 1).unwrap_or(u32::MAX);
+    let due = match &*missed {
+        "all" => {
+            let next = times.get(1).copied().or_else(|| when.next(earliest));
+            set_next(connection, task, next, earliest)?;
+            return insert(connection, task, earliest, 0).map(Some);
+        }
+        "skip" if now.duration_since(latest) > LATE => None,
+        _ => Some(latest),
+    };
+    set_next(connection, task, when.next(now.max(latest)), latest)?;
+    if missed == "skip" && (others > 0 || due.is_none()) {
+        let (skipped, last) = match due {
+            Some(_) => (others, times[times.len() - 2]),
+            None => (others + 1, latest),
+        };
+        let why = format!("its time passed while nothing ran, {skipped} times at least once");
+        note(connection, task, last, now, "skipped", skipped, &why)?;
+    }
+    let counted = if missed == "skip" { 0 } else { others };
+    due.map(|due| insert(connection, task, due, counted)).transpose()
+}
+
+fn set_next(
+    connection: &Connection,
+    task: i64,
+    next: Option<Timestamp>,
+    last: Timestamp,
+) -> Result<(), ScheduleError> {
+    connection
+        .prepare_cached("UPDATE tasks SET next = ?2, last = ?3 WHERE id = ?1")?
+        .execute(params![task, next.map(Timestamp::as_millisecond), last.as_millisecond()])?;
+    Ok(())
+}
+
+fn insert(
+    connection: &Connection,
+    task: i64,
+    due: Timestamp,
+    missed: u32,
+) -> Result<i64, ScheduleError> {
+    connection
+        .prepare_cached(
+            "INSERT INTO runs (task, due, state, missed, output) VALUES (?1, ?2, 'waiting', ?3, '')",
+        )?
+        .execute(params![task, due.as_millisecond(), missed])?;
+    Ok(connection.last_insert_rowid())
+}
+
+/// Keeps a run that doesn't run.
+fn note(
+    connection: &Connection,
+    task: i64,
+    due: Timestamp,
+    now: Timestamp,
+    state: &str,
+    missed: u32,
+    why: &str,
+) -> Result<(), ScheduleError> {
+    connection
+        .prepare_cached(
+            "INSERT INTO runs (task, due, ended, state, missed, output)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+        )?
+        .execute(params![
+            task,
+            due.as_millisecond(),
+            now.as_millisecond(),
+            state,
+            missed,
+            cut(why, MAX_OUTPUT)
+        ])?;
+    prune(connection, task)
+}
+
+fn prune(connection: &Connection, task: i64) -> Result<(), ScheduleError> {
+    connection
+        .prepare_cached(
+            "DELETE FROM runs WHERE task = ?1 AND ended IS NOT NULL AND id NOT IN
+                 (SELECT id FROM runs WHERE task = ?1 ORDER BY id DESC LIMIT ?2)",
+        )?
+        .execute(params![task, MAX_RUNS])?;
+    Ok(())
+}
+
+fn claimed(connection: &Connection, id: i64, task: i64) -> Result<ClaimedRun, ScheduleError> {
+    let due: i64 = connection
+        .prepare_cached("SELECT due FROM runs WHERE id = ?1")?
+        .query_row([id], |row| row.get(0))?;
+    let mut statement = connection
+        .prepare_cached(&format!("SELECT {} FROM tasks WHERE id = ?1", crate::book::COLUMNS))?;
+    let found = statement
+        .query_row([task], |row| Ok((listed_of(row)?, row.get::<_, String>(4)?)))
+        .optional()?;
+    let Some((listed, maker)) = found else {
+        return Err(ScheduleError::Invalid("the task was removed".into()));
+    };
+    let maker: Maker = serde_json::from_str(&maker)
+        .map_err(|error| ScheduleError::Invalid(format!("the task can't be read: {error}")))?;
+    Ok(ClaimedRun {
+        id,
+        task,
+        owner: Owner { plugin: listed.plugin, principal: listed.principal },
+        name: listed.state.order.name,
+        maker,
+        action: listed.state.order.action,
+        due: moment(due),
+    })
+}

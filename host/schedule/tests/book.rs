@@ -1,0 +1,346 @@
+//! Tasks and their runs, with the time as a parameter.
+
+use berth_contract::{TaskAction, TaskOrder, TaskRun};
+use berth_schedule::{
+    ClaimedRun, Maker, Owner, Quotas, RunEnd, RunResult, Schedule, ScheduleError,
+};
+use jiff::{SignedDuration, Timestamp};
+use serde_json::json;
+use tempfile::TempDir;
+
+const QUOTAS: Quotas = Quotas { of_plugin: 2000, of_principal: 2000, interval: 60 };
+
+struct Scene {
+    folder: TempDir,
+    schedule: Schedule,
+}
+
+impl Scene {
+    fn new() -> Self {
+        let folder = TempDir::new().expect("a temporary folder");
+        let schedule = Schedule::in_data(folder.path());
+        Self { folder, schedule }
+    }
+
+    fn put(&self, name: &str, kind: &str, when: &str, missed: &str, now: Timestamp) {
+        let order = order(name, kind, when, missed);
+        self.schedule.put(&owner(), &Maker::default(), order, QUOTAS, now).expect("it is kept");
+    }
+
+    /// Runs everything that is due, and returns the times that the runs were for.
+    fn run_all(&self, now: Timestamp) -> Vec<String> {
+        let mut due = Vec::new();
+        while let Some(run) = self.schedule.claim(now, &[]).expect("it is claimed") {
+            assert!(self.schedule.start(&run, now).expect("it starts"));
+            self.end(&run, now);
+            due.push(run.due.to_string());
+        }
+        due
+    }
+
+    fn end(&self, run: &ClaimedRun, now: Timestamp) {
+        let result = RunResult { end: RunEnd::Done, output: "done\u{1b}[31m".to_owned() };
+        self.schedule.end(run, &result, now).expect("its end is kept");
+    }
+
+    fn runs(&self, name: &str) -> Vec<TaskRun> {
+        self.schedule.runs_of(&owner(), name).expect("they are read")
+    }
+
+    fn next(&self, name: &str) -> Option<String> {
+        let tasks = self.schedule.tasks(Some(&owner())).expect("they are read");
+        tasks.into_iter().find(|task| task.state.order.name == name)?.state.next
+    }
+}
+
+fn owner() -> Owner {
+    Owner { plugin: "scheduler".to_owned(), principal: "user".to_owned() }
+}
+
+fn order(name: &str, kind: &str, when: &str, missed: &str) -> TaskOrder {
+    TaskOrder {
+        name: name.to_owned(),
+        kind: kind.to_owned(),
+        when: when.to_owned(),
+        zone: Some("UTC".to_owned()),
+        missed: missed.to_owned(),
+        action: TaskAction::Call { tool: "read".to_owned(), arguments: json!({}) },
+    }
+}
+
+fn at(text: &str) -> Timestamp {
+    format!("2026-06-01T{text}Z").parse().expect("it is a time")
+}
+
+#[test]
+fn task_runs_at_its_times_and_at_no_others() {
+    let scene = Scene::new();
+    scene.put("t", "cron", "0 * * * *", "once", at("00:30:00"));
+    assert_eq!(scene.next("t").as_deref(), Some("2026-06-01T01:00:00+00:00"));
+    assert!(scene.run_all(at("00:59:59")).is_empty());
+    assert_eq!(scene.run_all(at("01:00:00")), ["2026-06-01T01:00:00Z"]);
+    assert!(scene.run_all(at("01:00:00")).is_empty());
+    assert!(scene.run_all(at("01:59:59")).is_empty());
+    assert_eq!(scene.run_all(at("02:00:03")), ["2026-06-01T02:00:00Z"]);
+    let runs = scene.runs("t");
+    assert_eq!((runs.len(), &*runs[0].state, runs[0].missed), (2, "done", 0));
+    assert!(!runs[0].output.contains('\u{1b}'), "{runs:?}");
+}
+
+#[test]
+fn missed_times_follow_the_policy() {
+    let made = at("00:30:00");
+    let back = at("10:10:00");
+    let scene = Scene::new();
+    scene.put("once", "cron", "0 * * * *", "once", made);
+    assert_eq!(scene.run_all(back), ["2026-06-01T10:00:00Z"]);
+    assert_eq!(scene.runs("once")[0].missed, 9);
+    assert!(scene.run_all(at("10:59:59")).is_empty());
+
+    let scene = Scene::new();
+    scene.put("all", "cron", "0 * * * *", "all", made);
+    let due = scene.run_all(back);
+    assert_eq!(
+        (due.len(), &*due[0], &*due[9]),
+        (10, "2026-06-01T01:00:00Z", "2026-06-01T10:00:00Z")
+    );
+    assert!(scene.run_all(back).is_empty());
+    assert_eq!(scene.run_all(at("11:00:00")).len(), 1);
+
+    let scene = Scene::new();
+    scene.put("skip", "cron", "0 * * * *", "skip", made);
+    assert!(scene.run_all(back).is_empty());
+    let runs = scene.runs("skip");
+    assert_eq!(
+        (&*runs[0].state, runs[0].missed, &*runs[0].due),
+        ("skipped", 10, "2026-06-01T10:00:00+00:00")
+    );
+    assert_eq!(scene.run_all(at("11:00:20")), ["2026-06-01T11:00:00Z"]);
+
+    for (missed, runs) in [("once", 1), ("all", 1), ("skip", 0)] {
+        let scene = Scene::new();
+        scene.put("late", "once", "15m", missed, made);
+        assert_eq!(scene.run_all(back).len(), runs, "{missed}");
+        assert_eq!(scene.next("late"), None, "{missed}");
+        assert!(scene.run_all(at("12:00:00")).is_empty(), "{missed}");
+    }
+}
+
+#[test]
+fn part_of_a_millisecond_is_no_second_run() {
+    let scene = Scene::new();
+    scene.put("t", "once", "2026-06-01T00:15:00.27715148Z", "once", at("00:00:00"));
+    assert_eq!(scene.run_all(at("00:15:00.27705")).len(), 1);
+    for later in ["00:15:00.2771", "00:15:00.2772", "00:15:01"] {
+        assert!(scene.run_all(at(later)).is_empty(), "{later}");
+    }
+}
+
+#[test]
+fn a_year_of_missed_minutes_is_bounded() {
+    let scene = Scene::new();
+    let made = at("00:00:00");
+    scene.put("all", "every", "60", "all", made);
+    let back = made + SignedDuration::from_hours(365 * 24);
+    assert_eq!(scene.run_all(back).len(), 100);
+    assert_eq!(scene.runs("all").len(), 20);
+}
+
+#[test]
+fn clock_that_jumps_back_repeats_nothing() {
+    let scene = Scene::new();
+    scene.put("t", "every", "600", "all", at("05:00:00"));
+    assert_eq!(scene.run_all(at("06:00:00")).len(), 6);
+    // By less than three hours: the times until 06:00 have had their runs.
+    for earlier in ["04:30:00", "05:30:00", "05:59:59", "06:00:00"] {
+        assert!(scene.run_all(at(earlier)).is_empty(), "{earlier}");
+    }
+    assert_eq!(scene.run_all(at("06:10:00")), ["2026-06-01T06:10:00Z"]);
+}
+
+#[test]
+fn clock_that_was_years_ahead_stops_no_task() {
+    let scene = Scene::new();
+    scene.put("t", "cron", "0 * * * *", "once", at("00:30:00"));
+    let wrong = at("00:00:00") + SignedDuration::from_hours(20 * 366 * 24);
+    assert_eq!(scene.run_all(wrong).len(), 1);
+    assert!(scene.run_all(at("00:40:00")).is_empty());
+    assert_eq!(scene.run_all(at("01:00:00")), ["2026-06-01T01:00:00Z"]);
+}
+
+#[test]
+fn claimed_run_starts_later_and_started_one_never_again() {
+    let scene = Scene::new();
+    scene.put("t", "every", "60", "once", at("00:00:00"));
+    let claimed = scene.schedule.claim(at("00:01:00"), &[]).expect("read").expect("it is due");
+    // The runner dies here: the next one starts the run.
+    let other = Schedule::in_data(scene.folder.path());
+    assert_eq!(other.take_over(at("00:01:10")).expect("read"), 0);
+    let again = other.claim(at("00:01:10"), &[]).expect("read").expect("it waits");
+    assert_eq!(again, claimed);
+    assert!(other.start(&again, at("00:01:10")).expect("written"));
+    assert!(!other.start(&again, at("00:01:10")).expect("written"), "not twice");
+    // And here: it isn't repeated, and that is shown.
+    let third = Schedule::in_data(scene.folder.path());
+    assert_eq!(third.take_over(at("00:01:20")).expect("read"), 1);
+    assert_eq!(third.claim(at("00:01:30"), &[]).expect("read"), None);
+    let runs = scene.runs("t");
+    assert_eq!((runs.len(), &*runs[0].state), (1, "interrupted"));
+    assert!(runs[0].output.contains("not repeated"), "{runs:?}");
+}
+
+#[test]
+fn busy_task_waits_and_others_run() {
+    let scene = Scene::new();
+    scene.put("a", "every", "60", "once", at("00:00:00"));
+    scene.put("b", "every", "60", "once", at("00:00:01"));
+    let first = scene.schedule.claim(at("00:02:00"), &[]).expect("read").expect("it is due");
+    assert_eq!(first.name, "a");
+    assert!(scene.schedule.start(&first, at("00:02:00")).expect("written"));
+    let busy = [first.task];
+    let second = scene.schedule.claim(at("00:05:00"), &busy).expect("read").expect("it is due");
+    assert_eq!(second.name, "b");
+    assert!(scene.schedule.start(&second, at("00:05:00")).expect("written"));
+    assert_eq!(
+        scene.schedule.claim(at("00:05:00"), &[first.task, second.task]).expect("read"),
+        None
+    );
+    assert_eq!(scene.schedule.next_due(&[first.task, second.task]).expect("read"), None);
+}
+
+#[test]
+fn removed_and_paused_tasks_do_not_run() {
+    let scene = Scene::new();
+    scene.put("t", "every", "60", "all", at("00:00:00"));
+    let run = scene.schedule.claim(at("00:01:00"), &[]).expect("read").expect("it is due");
+    assert!(scene.schedule.remove(&owner(), "t").expect("written"));
+    assert!(!scene.schedule.start(&run, at("00:01:00")).expect("written"));
+    assert!(!scene.schedule.remove(&owner(), "t").expect("written"));
+
+    scene.put("t", "every", "60", "all", at("00:00:00"));
+    assert!(scene.schedule.pause(&owner(), "t", true, at("00:00:10")).expect("written"));
+    assert!(scene.run_all(at("03:00:00")).is_empty());
+    assert!(scene.schedule.pause(&owner(), "t", false, at("03:00:10")).expect("written"));
+    assert!(scene.run_all(at("03:00:30")).is_empty(), "the pause is not made up for");
+    assert_eq!(scene.run_all(at("03:01:00")).len(), 1);
+    assert!(scene.schedule.run_soon(&owner(), "t").expect("written"));
+    assert_eq!(scene.run_all(at("03:01:10")).len(), 1);
+    assert!(!scene.schedule.run_soon(&owner(), "other").expect("written"));
+}
+
+#[test]
+fn owner_sees_and_changes_no_other_tasks() {
+    let scene = Scene::new();
+    scene.put("t", "every", "60", "once", at("00:00:00"));
+    let others = [
+        Owner { plugin: "notes".to_owned(), ..owner() },
+        Owner { principal: "mcp someone".to_owned(), ..owner() },
+    ];
+    for other in others {
+        assert!(scene.schedule.tasks(Some(&other)).expect("read").is_empty());
+        assert!(scene.schedule.runs_of(&other, "t").expect("read").is_empty());
+        assert!(!scene.schedule.remove(&other, "t").expect("written"));
+        assert!(!scene.schedule.pause(&other, "t", true, at("00:00:01")).expect("written"));
+        assert!(!scene.schedule.run_soon(&other, "t").expect("written"));
+        // The same name is another task.
+        let order = order("t", "every", "120", "once");
+        scene.schedule.put(&other, &Maker::default(), order, QUOTAS, at("00:00:00")).expect("kept");
+    }
+    let all = scene.schedule.tasks(None).expect("read");
+    assert_eq!(all.len(), 3);
+    assert!(all.iter().all(|task| !task.state.paused));
+    assert_eq!(scene.schedule.tasks(Some(&owner())).expect("read")[0].state.order.when, "60");
+}
+
+#[test]
+fn ten_thousand_tasks_stop_at_the_limits() {
+    let scene = Scene::new();
+    let put = |name: usize, owner: &Owner, quotas: Quotas| {
+        let order = order(&format!("t{name}"), "cron", "0 4 * * *", "once");
+        scene.schedule.put(owner, &Maker::default(), order, quotas, at("00:00:00"))
+    };
+    let few = Quotas { of_plugin: 3, of_principal: 5, interval: 60 };
+    let notes = Owner { plugin: "notes".to_owned(), ..owner() };
+    let refused = |result: Result<_, ScheduleError>, what: &str| match result {
+        Err(ScheduleError::Limit(message)) => assert!(message.contains(what), "{message}"),
+        other => panic!("{what}: {other:?}"),
+    };
+    for name in 0..3 {
+        put(name, &notes, few).expect("there is room");
+    }
+    refused(put(3, &notes, few), "`notes` has 3 tasks");
+    put(2, &notes, few).expect("it replaces one");
+    let more = Quotas { of_plugin: 100, ..few };
+    for name in 0..2 {
+        put(name, &owner(), more).expect("there is room");
+    }
+    refused(put(2, &owner(), more), "you have 5 tasks");
+    let mut kept = 5;
+    for name in 2..10_000 {
+        match put(name, &owner(), QUOTAS) {
+            Ok(_) => kept += 1,
+            Err(error) => {
+                refused(Err(error), "there are 1000 tasks");
+                break;
+            }
+        }
+    }
+    assert_eq!(kept, 1000);
+}
+
+#[test]
+fn invalid_tasks_are_refused() {
+    let scene = Scene::new();
+    let put = |order: TaskOrder| {
+        scene.schedule.put(&owner(), &Maker::default(), order, QUOTAS, at("00:00:00"))
+    };
+    let long = "n".repeat(65);
+    let long = long.as_str();
+    for name in ["", " a", "a ", "a\nb", "a\u{1b}[2J", "a\u{202e}b", "a/b", "ä", long] {
+        assert!(put(order(name, "every", "60", "once")).is_err(), "{name:?}");
+    }
+    for (kind, when) in [
+        ("every", "59"),
+        ("every", "1"),
+        ("cron", "* * * * * *"),
+        ("cron", "0,30 * * * * *"),
+        ("cron", "59,0 * * * * *"),
+    ] {
+        let error = put(order("t", kind, when, "once")).expect_err(when).to_string();
+        assert!(error.contains("`min_interval` in [tools.scheduler]"), "{error}");
+    }
+    assert!(put(order("t", "cron", "30 * * * * *", "once")).is_ok());
+    assert!(put(order("t", "sometimes", "60", "once")).is_err());
+    assert!(put(order("t", "every", "60", "never")).is_err());
+    let large = json!({ "text": "x".repeat(70_000) });
+    let action = TaskAction::Call { tool: "read".to_owned(), arguments: large };
+    assert!(put(TaskOrder { action, ..order("t", "every", "60", "once") }).is_err());
+    for prompt in ["  ".to_owned(), "x".repeat(17_000)] {
+        let action = TaskAction::Prompt(prompt);
+        assert!(put(TaskOrder { action, ..order("t", "every", "60", "once") }).is_err());
+    }
+    let tasks = scene.schedule.tasks(None).expect("read");
+    assert_eq!(tasks.len(), 1);
+}
+
+#[test]
+fn two_runners_are_one() {
+    let scene = Scene::new();
+    let lock = scene.schedule.try_become_runner().expect("it can be tried").expect("it is free");
+    let other = Schedule::in_data(scene.folder.path());
+    assert!(other.try_become_runner().expect("it can be tried").is_none());
+    drop(lock);
+    assert!(other.try_become_runner().expect("it can be tried").is_some());
+}
+
+#[test]
+fn alarm_wakes_for_a_change_and_for_the_time() {
+    let scene = Scene::new();
+    let alarm = scene.schedule.alarm().expect("it is made");
+    let now = Timestamp::now();
+    alarm.set(None, now).expect("it is set");
+    scene.put("t", "every", "60", "once", now);
+    alarm.wait().expect("it wakes");
+    alarm.set(Some(now), now).expect("it is set");
+    alarm.wait().expect("it wakes");
+}

@@ -1,0 +1,23 @@
+//! `[tools.scheduler]`.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::Bounded;
+use crate::narrowing::{Narrowing, section};
+
+section! {
+    /// Tasks that run at a later time.
+    #[derive(Copy, Eq)]
+    pub struct Scheduler {
+        /// Whether there are tasks: the built-in tools for them, and their runs. `berth daemon`
+        /// runs them, and `berth serve` while it lives.
+        pub enabled: bool = false, Narrowing::OnlyFalse;
+        /// Tasks that one principal may have. All principals together may have 1,000.
+        pub max_tasks: Bounded<1, 1000> = Bounded::clamped(100), Narrowing::Smaller;
+        /// The shortest time between two runs of a task, in seconds.
+        pub min_interval: Bounded<1, 86_400> = Bounded::clamped(60), Narrowing::Ignored;
+        /// Tasks that run at the same time; others wait.
+        pub max_running: Bounded<1, 16> = Bounded::clamped(4), Narrowing::Ignored;
+    }
+}

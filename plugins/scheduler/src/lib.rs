@@ -1,0 +1,22 @@
+//! The built-in tools for tasks at a later time.
+
+mod action;
+mod cancel_task;
+mod list_tasks;
+mod schedule;
+mod schedule_deferred;
+mod schedule_periodic;
+mod text;
+
+berth_sdk::plugin! {
+    name: "scheduler",
+    description: "Makes tasks that run at a later time",
+    capabilities: [schedule = "to keep the tasks that calls make"],
+    tools: [
+        schedule_periodic::SchedulePeriodic,
+        schedule_deferred::ScheduleDeferred,
+        list_tasks::ListTasks,
+        schedule::Schedule,
+        cancel_task::CancelTask,
+    ],
+}

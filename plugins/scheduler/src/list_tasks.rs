@@ -1,0 +1,62 @@
+use berth_sdk::schedule::{self, TaskState};
+use berth_sdk::{Annotations, Call, Failure, Output, Tool};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use crate::action::{NAMES, unknown};
+use crate::text;
+
+/// Lists tasks and their runs.
+pub(crate) struct ListTasks;
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Arguments {
+    /// A task, whose last 20 runs are listed too. Default: all tasks.
+    name: Option<String>,
+}
+
+impl Tool for ListTasks {
+    const NAME: &str = "list_tasks";
+    const TITLE: Option<&str> = Some("List tasks");
+    const DESCRIPTION: &str = "\
+        Lists the tasks that schedule_periodic and schedule_deferred have made: when each runs next, what it does, and how its last run ended. \
+        With name, that task alone and its last 20 runs, the latest first.";
+    const ANNOTATIONS: Annotations = Annotations::READ_ONLY;
+    const ALIASES: &[&str] = &["cron_list", "cron_runs"];
+    const ARGUMENT_ALIASES: &[(&str, &[&str])] = &[NAMES];
+    const BARE_ARGUMENT: Option<&str> = Some("name");
+    type Arguments = Arguments;
+
+    fn call(arguments: Arguments, _call: &Call) -> Result<Output, Failure> {
+        list(arguments.name.as_deref())
+    }
+}
+
+/// All tasks, or one with its runs.
+///
+/// # Errors
+///
+/// There is no such task, or they can't be read.
+pub(crate) fn list(name: Option<&str>) -> Result<Output, Failure> {
+    let tasks = schedule::tasks()?;
+    let Some(name) = name else {
+        let text: String = tasks.iter().map(text::task).collect();
+        return Ok(Output::text(if text.is_empty() {
+            "There are no tasks.\n".to_owned()
+        } else {
+            text
+        }));
+    };
+    let task = tasks.into_iter().find(|state| state.task.name == name);
+    let task: TaskState = task.ok_or_else(|| unknown(name))?;
+    let mut text = text::task(&TaskState { last: None, ..task });
+    let runs = schedule::runs(name)?;
+    if runs.is_empty() {
+        text += "  It has not run yet.\n";
+    }
+    for run in &runs {
+        text += &format!("  {}\n", text::run(run));
+    }
+    Ok(Output::text(text))
+}

@@ -1,0 +1,56 @@
+//! Tasks and runs as text for a model.
+
+use std::fmt::Write;
+
+use berth_sdk::schedule::{Action, Run, TaskState};
+
+/// Bytes of a call's arguments, of a prompt and of an output that a list shows.
+const SHOWN: usize = 500;
+
+/// A task in some lines.
+pub(crate) fn task(state: &TaskState) -> String {
+    let task = &state.task;
+    let mut text = format!("{}: {} {}", task.name, task.kind, task.when);
+    if let Some(zone) = &task.zone {
+        let _ = write!(text, " ({zone})");
+    }
+    match (state.paused, &state.next) {
+        (true, _) => text.push_str(", paused"),
+        (false, Some(next)) => {
+            let _ = write!(text, ", next at {next}");
+        }
+        (false, None) => text.push_str(", never again"),
+    }
+    match &task.action {
+        Action::Call { tool, arguments } => {
+            let _ = write!(text, "\n  calls {tool} {}", cut(&arguments.to_string()));
+        }
+        Action::Prompt(prompt) => {
+            let _ = write!(text, "\n  has the agent do: {}", cut(prompt));
+        }
+    }
+    if let Some(last) = &state.last {
+        let _ = write!(text, "\n  last: {}", run(last));
+    }
+    text.push('\n');
+    text
+}
+
+/// A run in a line or two.
+pub(crate) fn run(run: &Run) -> String {
+    let mut text = format!("{} for {}", run.state, run.due);
+    if run.missed > 0 {
+        let _ = write!(text, " and {} missed times before it", run.missed);
+    }
+    if !run.output.is_empty() {
+        let _ = write!(text, ": {}", cut(run.output.trim_end()));
+    }
+    text
+}
+
+fn cut(text: &str) -> String {
+    match text.get(..text.floor_char_boundary(SHOWN)) {
+        Some(start) if start.len() < text.len() => format!("{start}…"),
+        _ => text.to_owned(),
+    }
+}

@@ -1,0 +1,254 @@
+//! Tasks at a later time: calls of tools, and work for Berth's own agent. The plugin asks for it in
+//! its manifest: `schedule = "reason"`.
+//!
+//! ```
+//! # fn main() -> Result<(), berth_sdk::Failure> {
+//! use berth_sdk::schedule::{self, Action, Task};
+//!
+//! let action = Action::call("notes__tidy", serde_json::json!({ "days": 30 }));
+//! schedule::put(Task::cron("tidy", "0 4 * * *", action))?;
+//! assert_eq!(schedule::tasks()?[0].task.name, "tidy");
+//! assert!(schedule::remove("tidy")?);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! A task runs as the principal whose call made it, in the same working directory, under the rules
+//! of the time when it runs, and never may more than the call that made it. A plugin that isn't
+//! built in can make tasks of its own tools only. A tool that is read-only can't change tasks.
+//!
+//! In unit tests, each thread has tasks of its own, none at first. They never run.
+
+use std::fmt::{self, Display};
+
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::{Category, Failure};
+
+/// What a task does.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Action {
+    /// It calls a tool.
+    Call {
+        /// The tool's full name.
+        tool: String,
+        /// Its arguments: an object of at most 64 KiB.
+        arguments: Value,
+    },
+    /// Berth's own agent works on this text, at most 16 KiB.
+    Prompt(String),
+}
+
+impl Action {
+    /// A call of a tool.
+    pub fn call(tool: impl Into<String>, arguments: Value) -> Self {
+        Self::Call { tool: tool.into(), arguments }
+    }
+}
+
+/// A task.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Task {
+    /// Its name: 1 to 64 of letters, digits, `.`, `_`, `-` and spaces between them. A task replaces
+    /// the one with the same name.
+    pub name: String,
+    /// The form of `when`: `once`, `every` or `cron`.
+    pub kind: String,
+    /// When it runs: a time of RFC 3339 or a duration such as `PT15M`, a number of seconds, or a
+    /// cron expression.
+    pub when: String,
+    /// A name of the time zone database. `None`: the machine's zone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub zone: Option<String>,
+    /// What becomes of times that passed while nothing ran: `once`, `all` or `skip`.
+    pub missed: String,
+    /// What it does.
+    pub action: Action,
+}
+
+impl Task {
+    /// A task that runs once, at a time of RFC 3339 or after a duration.
+    pub fn once(name: impl Into<String>, when: impl Into<String>, action: Action) -> Self {
+        Self::new(name, "once", when, action)
+    }
+
+    /// A task that runs every so many seconds.
+    pub fn every(name: impl Into<String>, seconds: u64, action: Action) -> Self {
+        Self::new(name, "every", seconds.to_string(), action)
+    }
+
+    /// A task that runs by a cron expression.
+    pub fn cron(name: impl Into<String>, cron: impl Into<String>, action: Action) -> Self {
+        Self::new(name, "cron", cron, action)
+    }
+
+    fn new(name: impl Into<String>, kind: &str, when: impl Into<String>, action: Action) -> Self {
+        let (kind, missed) = (kind.to_owned(), "once".to_owned());
+        Self { name: name.into(), kind, when: when.into(), zone: None, missed, action }
+    }
+}
+
+/// A task as it stands.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct TaskState {
+    /// The task.
+    #[serde(flatten)]
+    pub task: Task,
+    /// When it runs next, in RFC 3339. `None`: never again.
+    pub next: Option<String>,
+    /// Whether it waits to be resumed.
+    pub paused: bool,
+    /// Its last run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last: Option<Run>,
+}
+
+/// A run of a task.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Run {
+    /// The time that it was for, in RFC 3339.
+    pub due: String,
+    /// When it started. `None`: it hasn't.
+    pub started: Option<String>,
+    /// When it ended. `None`: it hasn't.
+    pub ended: Option<String>,
+    /// `waiting`, `running`, `done`, `failed`, `denied`, `interrupted` or `skipped`. There may be
+    /// more later.
+    pub state: String,
+    /// Earlier times that it stands for, since nothing ran then.
+    pub missed: u32,
+    /// What it answered, or why it failed: at most 2,000 bytes.
+    pub output: String,
+}
+
+/// Keeps a task.
+///
+/// # Errors
+///
+/// Something of it isn't valid, a limit is reached, a rule denies it, or it can't be kept.
+pub fn put(task: Task) -> Result<TaskState, ScheduleError> {
+    host::put(task)
+}
+
+/// Removes a task and its runs. False: there is none with this name.
+///
+/// # Errors
+///
+/// A rule denies it, or the tasks can't be changed.
+pub fn remove(name: &str) -> Result<bool, ScheduleError> {
+    host::remove(name)
+}
+
+/// Has a task wait, or resumes it. False: there is none with this name.
+///
+/// # Errors
+///
+/// Those of [`remove`].
+pub fn pause(name: &str, paused: bool) -> Result<bool, ScheduleError> {
+    host::pause(name, paused)
+}
+
+/// Has a task run once as soon as possible, beside its times. False: there is none with this name.
+///
+/// # Errors
+///
+/// Those of [`remove`].
+pub fn run_soon(name: &str) -> Result<bool, ScheduleError> {
+    host::run_soon(name)
+}
+
+/// The plugin's tasks for the principal of the call, sorted by name.
+///
+/// # Errors
+///
+/// They can't be read.
+pub fn tasks() -> Result<Vec<TaskState>, ScheduleError> {
+    host::tasks()
+}
+
+/// The last runs of a task, the latest first.
+///
+/// # Errors
+///
+/// They can't be read.
+pub fn runs(name: &str) -> Result<Vec<Run>, ScheduleError> {
+    host::runs(name)
+}
+
+/// Why the host did nothing. `?` converts it to a [`Failure`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ScheduleError {
+    /// `denied`, `invalid`, `limit`, `unavailable` or `failed`. There may be more later.
+    pub code: String,
+    /// What was wrong.
+    pub message: String,
+}
+
+impl Display for ScheduleError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for ScheduleError {}
+
+impl From<ScheduleError> for Failure {
+    fn from(error: ScheduleError) -> Self {
+        let category = match error.code.as_str() {
+            "invalid" | "limit" => Category::InvalidParameters,
+            _ => Category::PermanentFailure,
+        };
+        Self::new(category, error.to_string()).with_code(format!("schedule-{}", error.code))
+    }
+}
+
+#[cfg(target_arch = "wasm32")]
+use crate::guest::schedule as host;
+
+/// The stand-in for the host in unit tests. It keeps tasks and checks nothing but their names.
+#[cfg(not(target_arch = "wasm32"))]
+mod host {
+    use std::cell::RefCell;
+    use std::collections::BTreeMap;
+
+    use super::{Run, ScheduleError, Task, TaskState};
+
+    thread_local! {
+        static TASKS: RefCell<BTreeMap<String, TaskState>> = RefCell::default();
+    }
+
+    pub(super) fn put(task: Task) -> Result<TaskState, ScheduleError> {
+        if task.name.is_empty() {
+            let message = "a task's name is empty".to_owned();
+            return Err(ScheduleError { code: "invalid".to_owned(), message });
+        }
+        let next = Some("2030-01-01T00:00:00Z".to_owned());
+        let state = TaskState { task, next, paused: false, last: None };
+        TASKS.with_borrow_mut(|tasks| tasks.insert(state.task.name.clone(), state.clone()));
+        Ok(state)
+    }
+
+    pub(super) fn remove(name: &str) -> Result<bool, ScheduleError> {
+        Ok(TASKS.with_borrow_mut(|tasks| tasks.remove(name).is_some()))
+    }
+
+    pub(super) fn pause(name: &str, paused: bool) -> Result<bool, ScheduleError> {
+        Ok(TASKS.with_borrow_mut(|tasks| {
+            tasks.get_mut(name).map(|state| state.paused = paused).is_some()
+        }))
+    }
+
+    pub(super) fn run_soon(name: &str) -> Result<bool, ScheduleError> {
+        Ok(TASKS.with_borrow(|tasks| tasks.contains_key(name)))
+    }
+
+    pub(super) fn tasks() -> Result<Vec<TaskState>, ScheduleError> {
+        Ok(TASKS.with_borrow(|tasks| tasks.values().cloned().collect()))
+    }
+
+    pub(super) fn runs(_name: &str) -> Result<Vec<Run>, ScheduleError> {
+        Ok(Vec::new())
+    }
+}

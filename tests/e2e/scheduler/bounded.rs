@@ -1,0 +1,135 @@
+//! A task never may more than the call that made it, nor more than the rules of its time allow.
+//! Each test looks at the effect outside.
+
+use std::fs;
+
+use super::Scene;
+
+#[test]
+fn task_of_a_narrower_call_stays_narrow() {
+    let scene = Scene::new(
+        "[tools.file]\nallowed_paths = [\".\", \"~/outside\"]\n[tools.shell]\nallowed_paths = [\".\", \"~/outside\"]\n",
+    );
+    let outside = scene.cli.root.path().join("outside");
+    fs::create_dir(&outside).expect("a folder is made");
+    let path = outside.join("stolen").display().to_string();
+    // The maker was started with less than the daemon has.
+    let narrow = [
+        "--set",
+        "tools.file.allowed_paths=[\".\"]",
+        "--set",
+        "tools.shell.allowed_paths=[\".\"]",
+        "call",
+        "--yes",
+        "schedule_periodic",
+    ];
+    let make = |narrow: &[&str], name: &str, tool: &str, arguments: &str| {
+        let task = format!(
+            r#"{{"name": "{name}", "cron": "* * * * * *", "tool": "{tool}", "arguments": {arguments}}}"#
+        );
+        let line: Vec<&str> = narrow.iter().copied().chain([&*task]).collect();
+        scene.cli.run(&line).ends(0);
+    };
+    make(&narrow, "file", "write", &format!(r#"{{"path": "{path}-file", "content": "x"}}"#));
+    make(&narrow, "shell", "bash", &format!(r#"{{"command": "echo x > {path}-shell"}}"#));
+    // The same by a call without a narrower bound does it.
+    make(&narrow[4..], "wide", "write", &format!(r#"{{"path": "{path}-wide", "content": "x"}}"#));
+    let _daemon = scene.daemon();
+    scene.wait_for("file", "denied");
+    super::soon("the shell's has run", || {
+        !scene.runs("shell").is_empty() && scene.runs("shell")[0]["ended"].is_string()
+    });
+    scene.wait_for("wide", "done");
+    assert!(outside.join("stolen-wide").exists());
+    assert!(!outside.join("stolen-file").exists() && !outside.join("stolen-shell").exists());
+}
+
+#[test]
+fn flags_of_the_maker_are_not_carried_over() {
+    let scene = Scene::new("");
+    let outside = scene.cli.root.path().join("outside");
+    fs::create_dir(&outside).expect("a folder is made");
+    let folder = outside.display().to_string();
+    let task = format!(
+        r#"{{"name": "t", "cron": "* * * * * *", "tool": "write", "arguments": {{"path": "{folder}/f", "content": "x"}}}}"#
+    );
+    let line = ["--allow", &folder, "call", "--yes", "schedule_periodic", &task];
+    scene.cli.run(&line).ends(0);
+    let _daemon = scene.daemon();
+    scene.wait_for("t", "denied");
+    assert!(!outside.join("f").exists());
+}
+
+#[test]
+fn rule_that_came_later_denies() {
+    let scene = Scene::new("");
+    scene.make_steady("t", "bash", r#"{"command": "echo x > made"}"#);
+    scene.cli.configure(&format!(
+        "{}[[tools.policy.rules]]\neffect = \"deny\"\ntools = [\"bash\"]\n",
+        super::ENABLED
+    ));
+    let _daemon = scene.daemon();
+    let run = scene.wait_for("t", "denied");
+    assert!(run["output"].as_str().expect("it is text").contains("berth.toml"), "{run}");
+    assert_eq!(scene.read("made"), "");
+}
+
+#[test]
+fn project_widens_nothing_and_may_narrow() {
+    let scene = Scene::new("");
+    let outside = scene.cli.root.path().join("outside-file");
+    let path = outside.display().to_string();
+    scene.make_steady("out", "write", &format!(r#"{{"path": "{path}", "content": "x"}}"#));
+    let project = scene.cli.work().join("berth.toml");
+    fs::write(&project, "tools.file.allowed_paths = [\"/\"]\ntools.autonomy = \"full\"\n")
+        .expect("it is written");
+    let _daemon = scene.daemon();
+    scene.wait_for("out", "denied");
+    assert!(!outside.exists());
+    fs::write(&project, "tools.scheduler.enabled = false\n").expect("it is written");
+    scene.cli.run(&["tasks", "remove", "out"]).ends(0);
+    fs::write(&project, "").expect("it is written");
+    scene.make_steady("in", "bash", r#"{"command": "echo x > made"}"#);
+    scene.wait_for("in", "done");
+    fs::write(&project, "tools.scheduler.enabled = false\n").expect("it is written");
+    scene.wait_for("in", "denied");
+}
+
+#[test]
+fn what_needs_approval_does_not_run_and_waits_as_a_question() {
+    let scene = Scene::new("[tools]\nautonomy = \"ask\"\n");
+    scene.make_steady("t", "bash", r#"{"command": "echo x > made"}"#);
+    let _daemon = scene.daemon();
+    let run = scene.wait_for("t", "denied");
+    assert!(run["output"].as_str().expect("it is text").contains("approv"), "{run}");
+    assert_eq!(scene.read("made"), "");
+    let asked = scene.cli.run(&["approvals"]).ends(0).stdout;
+    assert!(asked.contains("echo x > made"), "{asked}");
+}
+
+#[test]
+fn tasks_make_no_tasks() {
+    let scene = Scene::new("");
+    let nested = r#"{"name": "t", "cron": "@daily", "tool": "schedule_periodic", "arguments": {"name": "u", "cron": "@daily", "prompt": "x"}}"#;
+    let failed = scene.cli.run(&["call", "--yes", "schedule_periodic", nested]).ends(1);
+    assert!(failed.stderr.contains("a task can't change tasks"), "{}", failed.stderr);
+    assert!(scene.tasks().is_empty());
+}
+
+#[test]
+fn no_tool_reaches_the_tasks_themselves() {
+    let scene = Scene::new("[tools.file]\nallowed_paths = [\"~\"]\n");
+    scene.make_steady("t", "bash", r#"{"command": "true"}"#);
+    let file = scene.cli.root.path().join("data/schedule/tasks.db");
+    let before = fs::read(&file).expect("it is there");
+    let path = file.display().to_string();
+    for (tool, arguments) in [
+        ("write", format!(r#"{{"path": "{path}", "content": "x"}}"#)),
+        ("delete_path", format!(r#"{{"path": "{path}"}}"#)),
+        ("bash", format!(r#"{{"command": "echo x > {path}"}}"#)),
+    ] {
+        assert_ne!(scene.cli.run(&["call", "--yes", tool, &arguments]).code, 0, "{tool}");
+    }
+    assert_eq!(fs::read(&file).expect("it is there"), before);
+    assert_eq!(scene.tasks().len(), 1);
+}
