@@ -81,8 +81,8 @@ fn plugin(folder: &Path, out: &Path, name: &str) -> Result<String, String> {
     ))
 }
 
-/// The parts in the folder `parts`, by their names and digests. The program finds their files beside
-/// it, and only those with these digests run. A build without them has none.
+/// The parts in the folder `parts`, by their names and digests. The program finds their files
+/// beside it, and only those with these digests run. A build without them has none.
 fn parts(folder: &Path) -> Result<String, String> {
     let folder = folder.join("parts");
     println!("cargo::rerun-if-changed={}", folder.display());

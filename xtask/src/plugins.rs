@@ -177,8 +177,8 @@ pub(crate) fn read(path: &Path) -> Result<Vec<u8>, String> {
     fs::read(path).map_err(|error| format!("can't read {}: {error}", path.display()))
 }
 
-/// Writes a file if it has other bytes. Otherwise it keeps its time, so that the build of the binary
-/// sees no change.
+/// Writes a file if it has other bytes. Otherwise it keeps its time, so that the build of the
+/// binary sees no change.
 pub(crate) fn update(path: &Path, bytes: &[u8]) -> Result<(), String> {
     if fs::read(path).is_ok_and(|installed| installed == bytes) {
         return Ok(());

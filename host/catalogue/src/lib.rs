@@ -10,6 +10,7 @@ pub mod plugins;
 pub mod schema;
 pub mod subjects;
 mod tally;
+mod tasks;
 pub mod validate;
 
 pub use catalogue::{Catalogue, Tool};
@@ -17,3 +18,4 @@ pub use context::{Audience, CallContext};
 pub use filter_chain::{Chain, Link};
 pub use plugins::{CommandGate, Plugins, Policies};
 pub use tally::Tally;
+pub use tasks::Tasks;

@@ -10,6 +10,7 @@ use berth_answers::FilterPipeline;
 use berth_answers::Results;
 use berth_answers::Shaper;
 use berth_answers::{OverflowReader, OverflowStore};
+use berth_catalogue::Tasks;
 use berth_catalogue::plugins::{Plugins, Policies, Watch, runtime_config};
 use berth_catalogue::subjects::Lookups;
 use berth_config::{Folders, Loaded};
@@ -31,7 +32,6 @@ use crate::programs;
 use crate::retry::Retry;
 use crate::review::{CallReviewer, Reviews};
 use crate::session::Session;
-use crate::tasks::Tasks;
 use crate::undo::{Undo, UndoTool};
 
 impl Host {

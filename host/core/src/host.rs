@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use berth_answers::{Answer, FilterCounts, FilterSummary, Results, Shaper};
 use berth_catalogue::plugins::{FilterRulesState, PluginState, Plugins, Watch};
 use berth_catalogue::subjects::Lookups;
-use berth_catalogue::{Audience, Link};
+use berth_catalogue::{Audience, Link, Tasks};
 use berth_contract::{
     CallId, CancellationToken, Category, Content, Definition, Events, Failure, FilterDefinition,
     FilterInput, FilterVerdict, HostError, NoEvents, Offers, Pattern, Purpose,
@@ -26,7 +26,6 @@ use crate::outer::{OuterCall, OuterCalls};
 use crate::retry::Retry;
 use crate::review::Reviews;
 use crate::session::Session;
-use crate::tasks::Tasks;
 use crate::undo::Undo;
 
 /// Offers tools and runs their calls. To share it between the tasks of a program, put it in an

@@ -253,7 +253,7 @@ impl Host {
                 run.job = self.job_start(context, session).map(Arc::new);
                 let tasks = self.tasks.of_call(
                     context,
-                    session,
+                    session.principal(),
                     &tool,
                     &self.plugins,
                     self.asking.config(),

@@ -265,7 +265,6 @@ mod record;
 mod retry;
 mod review;
 mod session;
-mod tasks;
 pub mod undo;
 
 pub use approvals::{

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use flate2::{Compression, GzBuilder};
 
-use crate::Release;
+use crate::{NAME, Release};
 
 /// A file or a folder of an archive.
 pub(crate) struct Entry<'c> {
@@ -25,6 +25,15 @@ impl<'c> Entry<'c> {
 
     pub(crate) fn folder(path: impl Into<String>, mode: u32) -> Self {
         Self { path: path.into(), mode, content: None }
+    }
+}
+
+impl Release {
+    /// The files of the parts in a package, where the program looks for them: in `lib/berth/parts`
+    /// beside the folder of the program. `prefix` is what that folder stands in.
+    pub(crate) fn parts_in(&self, prefix: &str) -> impl Iterator<Item = Entry<'_>> {
+        let file = move |name: &str| format!("{prefix}lib/{NAME}/parts/{name}.wasm");
+        self.parts.iter().map(move |(name, wasm)| Entry::file(file(name), wasm))
     }
 }
 

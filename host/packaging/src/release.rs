@@ -4,9 +4,6 @@ use std::io;
 
 use jiff::Timestamp;
 
-use crate::NAME;
-use crate::archive::Entry;
-
 /// What every package holds.
 #[derive(Clone, Debug)]
 pub struct Release {
@@ -75,13 +72,6 @@ impl Architecture {
 }
 
 impl Release {
-    /// The files of the parts in a package, where the program looks for them: in `lib/berth/parts`
-    /// beside the folder of the program. `prefix` is what that folder stands in.
-    pub(crate) fn parts_in(&self, prefix: &str) -> impl Iterator<Item = Entry<'_>> {
-        let file = move |name: &str| format!("{prefix}lib/{NAME}/parts/{name}.wasm");
-        self.parts.iter().map(move |(name, wasm)| Entry::file(file(name), wasm))
-    }
-
     /// The time of all files.
     pub(crate) fn timestamp(&self) -> io::Result<Timestamp> {
         i64::try_from(self.time)

@@ -10,8 +10,8 @@ use berth_component::{Part, file};
 use wasmtime::component::{Component, ComponentExportIndex, InstancePre, Linker};
 
 use crate::engine::{PartEngine, PartState};
+use crate::job::{PartError, PartErrorKind};
 use crate::random;
-use crate::run::{PartError, PartErrorKind};
 
 /// The interface that a part exports, and its function.
 const INTERFACE: &str = "berth:tool/part@0.2.0";
@@ -85,8 +85,7 @@ impl Parts {
             let why = match file::open(&path).and_then(file::read) {
                 Ok(wasm) if file::digest(&wasm) == part.sha256 => return Ok(wasm),
                 Ok(_) => "has another SHA-256",
-                Err(_) if !path.exists() => "is missing",
-                Err(_) => "can't be read",
+                Err(_) => "is missing or can't be read",
             };
             let _ = write!(tried, "; {} {why}", path.display());
         }
@@ -98,7 +97,7 @@ impl Parts {
 fn linker(engine: &PartEngine, component: &Component) -> wasmtime::Result<Linker<PartState>> {
     let mut linker = Linker::new(&engine.wasm);
     for (import, _) in component.component_type().imports(&engine.wasm) {
-        random::link(&mut linker, import)?;
+        random::link(&mut linker, import, |state: &mut PartState| &mut state.random)?;
     }
     linker.define_unknown_imports_as_traps(component)?;
     Ok(linker)

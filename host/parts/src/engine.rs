@@ -8,8 +8,8 @@ use berth_compiler::settings;
 use berth_contract::HostError;
 use wasmtime::ResourceLimiter;
 
+use crate::job::Meter;
 use crate::random::Random;
-use crate::run::Meter;
 
 /// Most bytes of all memories of an instance.
 pub(crate) const MEMORY: usize = 256 << 20;

@@ -6,9 +6,11 @@
 
 mod code;
 mod engine;
+mod job;
 mod random;
 mod run;
 
 pub use code::Parts;
 pub use engine::PartEngine;
-pub use run::{MAX_INPUTS, PartBounds, PartError, PartErrorKind};
+pub use job::{PartBounds, PartError, PartErrorKind};
+pub use run::MAX_INPUTS;

@@ -3,8 +3,6 @@
 use wasmtime::StoreContextMut;
 use wasmtime::component::Linker;
 
-use crate::engine::PartState;
-
 /// Most random bytes of one call.
 const MAX_BYTES: u64 = 1 << 20;
 
@@ -22,15 +20,20 @@ impl Random {
     }
 }
 
-/// Links an import, if it is one of these interfaces.
-pub(crate) fn link(linker: &mut Linker<PartState>, import: &str) -> wasmtime::Result<()> {
+/// Links an import, if it is one of these interfaces. `random` finds the numbers in the data of a
+/// store.
+pub(crate) fn link<T: 'static>(
+    linker: &mut Linker<T>,
+    import: &str,
+    random: fn(&mut T) -> &mut Random,
+) -> wasmtime::Result<()> {
     let name = import.strip_prefix("wasi:random/").and_then(|rest| rest.split_once("@0.2."));
     let (bytes, number) = match name {
         Some(("random", _)) => ("get-random-bytes", "get-random-u64"),
         Some(("insecure", _)) => ("get-insecure-random-bytes", "get-insecure-random-u64"),
         Some(("insecure-seed", _)) => {
-            let seed = |mut store: StoreContextMut<'_, PartState>, ()| {
-                let random = &mut store.data_mut().random;
+            let seed = move |mut store: StoreContextMut<'_, T>, ()| {
+                let random = random(store.data_mut());
                 Ok(((random.next(), random.next()),))
             };
             return linker.instance(import)?.func_wrap("insecure-seed", seed);
@@ -38,19 +41,16 @@ pub(crate) fn link(linker: &mut Linker<PartState>, import: &str) -> wasmtime::Re
         _ => return Ok(()),
     };
     let mut interface = linker.instance(import)?;
-    interface.func_wrap(
-        bytes,
-        |mut store: StoreContextMut<'_, PartState>, (length,): (u64,)| {
-            if length > MAX_BYTES {
-                let said = format!("{length} random bytes; the limit is {MAX_BYTES}");
-                return Err(wasmtime::Error::msg(said));
-            }
-            let random = &mut store.data_mut().random;
-            Ok(((0..length).map(|_| random.next() as u8).collect::<Vec<u8>>(),))
-        },
-    )?;
-    interface.func_wrap(number, |mut store: StoreContextMut<'_, PartState>, ()| {
-        Ok((store.data_mut().random.next(),))
+    interface.func_wrap(bytes, move |mut store: StoreContextMut<'_, T>, (length,): (u64,)| {
+        if length > MAX_BYTES {
+            let said = format!("{length} random bytes; the limit is {MAX_BYTES}");
+            return Err(wasmtime::Error::msg(said));
+        }
+        let random = random(store.data_mut());
+        Ok(((0..length).map(|_| random.next() as u8).collect::<Vec<u8>>(),))
+    })?;
+    interface.func_wrap(number, move |mut store: StoreContextMut<'_, T>, ()| {
+        Ok((random(store.data_mut()).next(),))
     })
 }
 

@@ -3,22 +3,19 @@
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use berth_compiler::Compiler;
-use berth_contract::CancellationToken;
 use berth_contract::text::{cut, neutral};
-use rustix::time::{ClockId, clock_gettime};
 use wasmtime::component::Func;
 use wasmtime::{Store, UpdateDeadline};
 
 use crate::code::{Code, Parts};
 use crate::engine::{MEMORY, PartEngine, PartState};
+use crate::job::{Job, Meter, PartBounds, PartError, PartErrorKind, failed, limit};
 
 /// Most inputs of one call.
 pub const MAX_INPUTS: usize = 4096;
-/// Processor time of one input.
-const INPUT_TIME: Duration = Duration::from_secs(2);
 /// Most bytes of the answer to one input.
 const MAX_OUTPUT: usize = 16 << 20;
 /// Most bytes of a part's own error.
@@ -27,64 +24,6 @@ const MAX_ERROR: usize = 4096;
 const KEPT_MEMORY: usize = 64 << 20;
 /// Stack of a thread: that of the guest, and as much for the host.
 const STACK: usize = 4 << 20;
-/// How often running parts are checked.
-const TICK: Duration = Duration::from_millis(5);
-
-/// What one call may use.
-#[derive(Clone, Debug)]
-pub struct PartBounds {
-    /// When its time is over.
-    pub deadline: Instant,
-    /// Ends it.
-    pub cancel: CancellationToken,
-    /// Processor time of all inputs.
-    pub cpu: Duration,
-    /// Bytes of all answers.
-    pub output: usize,
-}
-
-/// Why an input has no answer.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PartError {
-    /// What kind of failure it is.
-    pub kind: PartErrorKind,
-    /// What was wrong, the limit, and what to do.
-    pub message: String,
-}
-
-/// The kinds of failures.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PartErrorKind {
-    /// The plugin has no such part.
-    Invalid,
-    /// Its file is missing, or can't be used.
-    Unavailable,
-    /// A limit of one input.
-    Limit,
-    /// The call ended before this input, or the processor time that the operator granted it.
-    Budget,
-    /// The part reported an error, or crashed.
-    Failed,
-}
-
-/// The answer to one input.
-type PartResult = Result<Vec<u8>, PartError>;
-
-/// The inputs of a call, and what becomes of them.
-struct Job {
-    inputs: Vec<Vec<u8>>,
-    /// The next input that nobody has.
-    next: AtomicUsize,
-    results: Mutex<Vec<Option<PartResult>>>,
-    bounds: PartBounds,
-    /// Nanoseconds of processor time that were used.
-    used: AtomicU64,
-    /// Bytes of answers that are left.
-    output: AtomicUsize,
-    /// The threads that still work.
-    working: Mutex<usize>,
-    ended: Condvar,
-}
 
 impl Parts {
     /// Runs a part on each of the inputs. Returns a result for each, and the processor time that
@@ -123,7 +62,7 @@ impl Parts {
                     work(&code, &job);
                     job.end();
                 };
-                *job.working() += 1;
+                job.begin();
                 let name = "berth-part".to_owned();
                 let builder = thread::Builder::new().name(name).stack_size(STACK);
                 if builder.spawn_scoped(scope, work).is_err() {
@@ -131,7 +70,7 @@ impl Parts {
                     break;
                 }
             }
-            job.tick(engine);
+            job.tick(&engine.wasm);
         });
         let used = Duration::from_nanos(job.used.load(Ordering::SeqCst));
         let mut results = job.results.lock().unwrap_or_else(PoisonError::into_inner);
@@ -142,59 +81,6 @@ impl Parts {
             })
         };
         (results.drain(..).map(|result| result.unwrap_or_else(missing)).collect(), used)
-    }
-}
-
-impl Job {
-    fn working(&self) -> std::sync::MutexGuard<'_, usize> {
-        self.working.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn end(&self) {
-        *self.working() -= 1;
-        self.ended.notify_all();
-    }
-
-    /// Interrupts the parts again and again, so that they are checked, until all threads have
-    /// ended.
-    fn tick(&self, engine: &PartEngine) {
-        let mut working = self.working();
-        while *working > 0 {
-            let waited = self.ended.wait_timeout(working, TICK);
-            working = waited.unwrap_or_else(PoisonError::into_inner).0;
-            engine.wasm.increment_epoch();
-        }
-    }
-
-    /// Why no more may run.
-    fn over(&self) -> Option<PartError> {
-        if self.bounds.cancel.is_cancelled() {
-            let message = "the call was cancelled".to_owned();
-            return Some(PartError { kind: PartErrorKind::Budget, message });
-        }
-        if Instant::now() >= self.bounds.deadline {
-            let message = "the time of the call is over".to_owned();
-            return Some(PartError { kind: PartErrorKind::Budget, message });
-        }
-        if Duration::from_nanos(self.used.load(Ordering::SeqCst)) >= self.bounds.cpu {
-            let message = "the processor time that the call's parts may use is used up".to_owned();
-            return Some(PartError { kind: PartErrorKind::Budget, message });
-        }
-        None
-    }
-
-    /// Takes the bytes of an answer out of those that are left.
-    fn admit(&self, output: Vec<u8>) -> Result<Vec<u8>, PartError> {
-        let size = output.len();
-        let take = |left: usize| left.checked_sub(size);
-        match self.output.fetch_update(Ordering::SeqCst, Ordering::SeqCst, take) {
-            Ok(_) => Ok(output),
-            Err(left) => Err(limit(format!(
-                "its answer is {size} bytes; of {} for all answers together, {left} are left: give \
-                 fewer inputs at a time",
-                self.bounds.output
-            ))),
-        }
     }
 }
 
@@ -275,57 +161,4 @@ fn instantiate(code: &Code, meter: Meter) -> (Store<PartState>, wasmtime::Result
         found.ok_or_else(|| wasmtime::Error::msg("it has no function `run`"))
     });
     (store, function)
-}
-
-/// The processor time of one input, on its thread.
-pub(crate) struct Meter {
-    job: Arc<Job>,
-    started: Duration,
-    /// Until when the time was added to that of the call.
-    charged: Duration,
-    /// Why it was stopped.
-    stopped: Option<PartError>,
-}
-
-impl Meter {
-    fn start(job: &Arc<Job>) -> Self {
-        let started = thread_time();
-        Self { job: Arc::clone(job), started, charged: started, stopped: None }
-    }
-
-    fn charge(&mut self) -> Duration {
-        let now = thread_time();
-        let more = now.saturating_sub(self.charged);
-        let more = u64::try_from(more.as_nanos()).unwrap_or(u64::MAX);
-        self.job.used.fetch_add(more, Ordering::SeqCst);
-        self.charged = now;
-        now.saturating_sub(self.started)
-    }
-
-    /// Whether the part may go on.
-    fn check(&mut self) -> bool {
-        self.stopped = if self.charge() >= INPUT_TIME {
-            let time = INPUT_TIME.as_secs();
-            Some(limit(format!("it takes more than {time} s of processor time, the limit")))
-        } else {
-            self.job.over()
-        };
-        self.stopped.is_none()
-    }
-}
-
-fn thread_time() -> Duration {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    Duration::new(
-        u64::try_from(time.tv_sec).unwrap_or_default(),
-        u32::try_from(time.tv_nsec).unwrap_or_default(),
-    )
-}
-
-fn limit(message: String) -> PartError {
-    PartError { kind: PartErrorKind::Limit, message }
-}
-
-fn failed(message: String) -> PartError {
-    PartError { kind: PartErrorKind::Failed, message }
 }

@@ -154,7 +154,7 @@ impl Language {
 
     /// The language of a file with this name or path and this content, or the beginning of it: a
     /// header may be one of C++, and a script may say in its first line what runs it.
-    pub fn of(path: &str, content: &[u8]) -> Option<Self> {
+    pub fn detect(path: &str, content: &[u8]) -> Option<Self> {
         match Self::from_file_name(path) {
             Some(Self::C) if path.ends_with(".h") && has_cpp(content) => Some(Self::Cpp),
             Some(language) => Some(language),
@@ -224,7 +224,7 @@ mod tests {
             ("run", "", None),
             ("x.py", "#!/bin/sh\n", Some(Language::Python)),
         ] {
-            assert_eq!(Language::of(path, content.as_bytes()), language, "{path}: {content}");
+            assert_eq!(Language::detect(path, content.as_bytes()), language, "{path}: {content}");
         }
     }
 

@@ -28,7 +28,7 @@ pub(crate) fn of_file(path: &str, paths: &PathShortener) -> Result<Output, Failu
             format!("{shown} is binary, so it has no outline"),
         ));
     }
-    let Some(language) = Language::of(path, &bytes) else {
+    let Some(language) = Language::detect(path, &bytes) else {
         let failure =
             Failure::permanent("language", format!("no parser knows the language of {shown}"));
         return Err(failure.with_suggestion("Use read to see it, or grep to find lines in it."));

@@ -186,7 +186,7 @@ impl Search<'_> {
                 .iter()
                 .map(|(file, text)| {
                     let bytes = text.content.as_bytes();
-                    Language::of(&file.path, bytes).map(|language| (language, bytes))
+                    Language::detect(&file.path, bytes).map(|language| (language, bytes))
                 })
                 .collect();
             for ((file, text), answer) in texts.iter().zip(parse::parse_all(&sources)) {

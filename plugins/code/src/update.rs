@@ -327,7 +327,7 @@ impl Project {
         let read = begin_of(&self.absolute(&entry.path));
         let is_unreadable = read.is_err();
         let bytes = read.unwrap_or_default();
-        let language = Language::of(&entry.path, &bytes);
+        let language = Language::detect(&entry.path, &bytes);
         Source { entry, content: content_of(&bytes, entry.size), bytes, language, is_unreadable }
     }
 

@@ -36,8 +36,8 @@ use crate::{
 /// * `limits` are the plugin's own limits, lower than the host's. May be left out.
 /// * `config_schema` is the JSON Schema of the plugin's [settings](crate::config), as text. The
 ///   host checks the operator's table against it. May be left out.
-/// * `parts` are the pure components that the plugin brings along, each with its SHA-256: `"rust" =>
-///   "9f86…"`. See [`parts`](crate::parts). May be left out.
+/// * `parts` are the pure components that the plugin brings along, each with its SHA-256: `"rust"
+///   => "9f86…"`. See [`parts`](crate::parts). May be left out.
 /// * `filters` is a type that implements [`Filters`](crate::filter::Filters), after the tools or
 ///   instead of them. Filters get no capability.
 ///

@@ -26,7 +26,8 @@ pub(crate) struct Package {
     pub(crate) folder: PathBuf,
 }
 
-/// Every package in the binary for `target` and in the parts beside it, once for each name and version.
+/// Every package in the binary for `target` and in the parts beside it, once for each name and
+/// version.
 pub(crate) fn in_binary(target: &str) -> Result<Vec<Package>, String> {
     let mut found = BTreeSet::new();
     found.extend(workspace_packages(cargo::root(), target, &["berth-cli"])?);

@@ -9,7 +9,7 @@ use super::{Violation, at};
 const VAGUE: [&str; 4] = ["kept", "of", "says", "told"];
 
 /// Names that public types of several crates below `host/` share, and why.
-const SHARED: [(&str, &str); 22] = [
+const SHARED: [(&str, &str); 23] = [
     ("Approvals", "approvals of plugins in catalogue; the table of the configuration in config"),
     ("Audit", "the writer of records in audit; the table of the configuration in config"),
     ("Autonomy", SETTINGS_AND_RULES),
@@ -34,6 +34,7 @@ const SHARED: [(&str, &str); 22] = [
         "Pattern",
         "the pattern of a filter in contract; of a permission in policy; of a search in system",
     ),
+    ("Part", "a part of a plugin in component; a part of a message in models"),
     ("Plugin", "a loaded plugin in runtime; the table of the configuration in config"),
     ("Report", "the report of a call in contract; of an examination in core"),
     (

@@ -1,8 +1,8 @@
 //! Compares what the walk finds in folders of sources with what Universal Ctags finds, or measures
 //! how fast it is: `compare FOLDER…` or `compare --time FOLDER…`.
 //!
-//! A definition is the same if file, name and line are. What only one of the two lists on purpose is
-//! left out, by its kind, on both sides: [`CONVENTIONS`].
+//! A definition is the same if file, name and line are. What only one of the two lists on purpose
+//! is left out, by its kind, on both sides: [`CONVENTIONS`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
@@ -90,7 +90,7 @@ fn collect(folder: &Path, files: &mut BTreeMap<Language, Vec<PathBuf>>) {
         let Ok(source) = std::fs::read(&path) else { continue };
         // Minified sources have lines that say nothing.
         let is_written = source.len() < MAX_SOURCE && source.len() < 2_000 * lines(&source).max(1);
-        if let Some(language) = Language::of(&path.to_string_lossy(), &source)
+        if let Some(language) = Language::detect(&path.to_string_lossy(), &source)
             && is_written
         {
             files.entry(language).or_default().push(path);

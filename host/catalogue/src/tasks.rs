@@ -4,33 +4,35 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use berth_catalogue::plugins::Plugins;
-use berth_catalogue::{CallContext, Tool, validate};
 use berth_config::Loaded;
 use berth_contract::{TaskAction, TaskBook, TaskError, TaskOrder, TaskRun, TaskState};
 use berth_policy::Trust;
 use berth_schedule::{MAX_ARGUMENTS, MAX_TASKS, Maker, Owner, Quotas, Schedule, ScheduleError};
 use jiff::Timestamp;
 
-use crate::session::Session;
+use crate::context::CallContext;
+use crate::plugins::Plugins;
+use crate::{Tool, validate};
 
 /// The principal of whoever runs this process, as tasks have it.
 const USER: &str = "user";
 
 /// What the calls of a host need to make tasks.
 #[derive(Debug)]
-pub(crate) struct Tasks {
-    pub(crate) schedule: Arc<Schedule>,
+pub struct Tasks {
+    /// The tasks of this user.
+    pub schedule: Arc<Schedule>,
     /// The real path of the working directory.
-    pub(crate) directory: PathBuf,
+    pub directory: PathBuf,
 }
 
 impl Tasks {
-    /// The tasks of a call's plugin. `None`: it may make none.
-    pub(crate) fn of_call(
+    /// The tasks of a call's plugin, for a principal (`None`: the user of this machine). `None`: it
+    /// may make none.
+    pub fn of_call(
         &self,
         context: &CallContext,
-        session: &Session,
+        principal: Option<&str>,
         tool: &Tool,
         plugins: &Arc<Plugins>,
         config: Arc<Loaded>,
@@ -45,7 +47,7 @@ impl Tasks {
             directory: self.directory.clone(),
             plugins: Arc::clone(plugins),
             config,
-            owner: Owner { plugin, principal: session.principal().unwrap_or(USER).to_owned() },
+            owner: Owner { plugin, principal: principal.unwrap_or(USER).to_owned() },
             session: context.session.to_string(),
             phase: context.phase.map(|phase| phase.as_str().to_owned()),
             trust: context.trust,

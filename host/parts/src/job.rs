@@ -1,0 +1,179 @@
+//! The inputs of one call, their bounds, and what they have used.
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use berth_contract::CancellationToken;
+use rustix::time::{ClockId, clock_gettime};
+
+/// Processor time of one input.
+const INPUT_TIME: Duration = Duration::from_secs(2);
+/// How often running parts are checked.
+const TICK: Duration = Duration::from_millis(5);
+
+/// What one call may use.
+#[derive(Clone, Debug)]
+pub struct PartBounds {
+    /// When its time is over.
+    pub deadline: Instant,
+    /// Ends it.
+    pub cancel: CancellationToken,
+    /// Processor time of all inputs.
+    pub cpu: Duration,
+    /// Bytes of all answers.
+    pub output: usize,
+}
+
+/// Why an input has no answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PartError {
+    /// What kind of failure it is.
+    pub kind: PartErrorKind,
+    /// What was wrong, the limit, and what to do.
+    pub message: String,
+}
+
+/// The kinds of failures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PartErrorKind {
+    /// The plugin has no such part.
+    Invalid,
+    /// Its file is missing, or can't be used.
+    Unavailable,
+    /// A limit of one input.
+    Limit,
+    /// The call ended before this input, or the processor time that the operator granted it.
+    Budget,
+    /// The part reported an error, or crashed.
+    Failed,
+}
+
+/// The answer to one input.
+pub(crate) type PartResult = Result<Vec<u8>, PartError>;
+
+/// The inputs of a call, and what becomes of them.
+pub(crate) struct Job {
+    pub(crate) inputs: Vec<Vec<u8>>,
+    /// The next input that nobody has.
+    pub(crate) next: AtomicUsize,
+    pub(crate) results: Mutex<Vec<Option<PartResult>>>,
+    pub(crate) bounds: PartBounds,
+    /// Nanoseconds of processor time that were used.
+    pub(crate) used: AtomicU64,
+    /// Bytes of answers that are left.
+    pub(crate) output: AtomicUsize,
+    /// The threads that still work.
+    pub(crate) working: Mutex<usize>,
+    pub(crate) ended: Condvar,
+}
+
+impl Job {
+    fn working(&self) -> std::sync::MutexGuard<'_, usize> {
+        self.working.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn begin(&self) {
+        *self.working() += 1;
+    }
+
+    pub(crate) fn end(&self) {
+        *self.working() -= 1;
+        self.ended.notify_all();
+    }
+
+    /// Interrupts the parts again and again, so that they are checked, until all threads have
+    /// ended.
+    pub(crate) fn tick(&self, engine: &wasmtime::Engine) {
+        let mut working = self.working();
+        while *working > 0 {
+            let waited = self.ended.wait_timeout(working, TICK);
+            working = waited.unwrap_or_else(PoisonError::into_inner).0;
+            engine.increment_epoch();
+        }
+    }
+
+    /// Why no more may run.
+    pub(crate) fn over(&self) -> Option<PartError> {
+        if self.bounds.cancel.is_cancelled() {
+            let message = "the call was cancelled".to_owned();
+            return Some(PartError { kind: PartErrorKind::Budget, message });
+        }
+        if Instant::now() >= self.bounds.deadline {
+            let message = "the time of the call is over".to_owned();
+            return Some(PartError { kind: PartErrorKind::Budget, message });
+        }
+        if Duration::from_nanos(self.used.load(Ordering::SeqCst)) >= self.bounds.cpu {
+            let message = "the processor time that the call's parts may use is used up".to_owned();
+            return Some(PartError { kind: PartErrorKind::Budget, message });
+        }
+        None
+    }
+
+    /// Takes the bytes of an answer out of those that are left.
+    pub(crate) fn admit(&self, output: Vec<u8>) -> Result<Vec<u8>, PartError> {
+        let size = output.len();
+        let take = |left: usize| left.checked_sub(size);
+        match self.output.fetch_update(Ordering::SeqCst, Ordering::SeqCst, take) {
+            Ok(_) => Ok(output),
+            Err(left) => Err(limit(format!(
+                "its answer is {size} bytes; of {} for all answers together, {left} are left: give \
+                 fewer inputs at a time",
+                self.bounds.output
+            ))),
+        }
+    }
+}
+
+/// The processor time of one input, on its thread.
+pub(crate) struct Meter {
+    job: Arc<Job>,
+    started: Duration,
+    /// Until when the time was added to that of the call.
+    charged: Duration,
+    /// Why it was stopped.
+    pub(crate) stopped: Option<PartError>,
+}
+
+impl Meter {
+    pub(crate) fn start(job: &Arc<Job>) -> Self {
+        let started = thread_time();
+        Self { job: Arc::clone(job), started, charged: started, stopped: None }
+    }
+
+    pub(crate) fn charge(&mut self) -> Duration {
+        let now = thread_time();
+        let more = now.saturating_sub(self.charged);
+        let more = u64::try_from(more.as_nanos()).unwrap_or(u64::MAX);
+        self.job.used.fetch_add(more, Ordering::SeqCst);
+        self.charged = now;
+        now.saturating_sub(self.started)
+    }
+
+    /// Whether the part may go on.
+    pub(crate) fn check(&mut self) -> bool {
+        self.stopped = if self.charge() >= INPUT_TIME {
+            let time = INPUT_TIME.as_secs();
+            Some(limit(format!("it takes more than {time} s of processor time, the limit")))
+        } else {
+            self.job.over()
+        };
+        self.stopped.is_none()
+    }
+}
+
+fn thread_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(
+        u64::try_from(time.tv_sec).unwrap_or_default(),
+        u32::try_from(time.tv_nsec).unwrap_or_default(),
+    )
+}
+
+pub(crate) fn limit(message: String) -> PartError {
+    PartError { kind: PartErrorKind::Limit, message }
+}
+
+pub(crate) fn failed(message: String) -> PartError {
+    PartError { kind: PartErrorKind::Failed, message }
+}
