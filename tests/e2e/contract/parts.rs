@@ -271,7 +271,7 @@ fn grammars_parse_in_the_host() {
         not_tried("clients/plugins-c");
         return;
     }
-    run(async {
+    run(async move {
         let folder = folder();
         let parts = folder.path().join("attacker.parts");
         fs::create_dir_all(&parts).expect("a folder is made");
