@@ -1,5 +1,6 @@
 //! Ranks documents: by words, by a vector, or by both.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 
 use berth_store::StoreError;
@@ -91,7 +92,7 @@ fn merged(by_words: &[Scored], by_vector: &[Scored]) -> Vec<Found> {
         }
     }
     let mut hits: Vec<Found> = found.into_values().collect();
-    hits.sort_unstable_by_key(|hit| std::cmp::Reverse(hit.scored));
+    hits.sort_unstable_by_key(|hit| Reverse(hit.scored));
     hits
 }
 
