@@ -189,7 +189,7 @@ mod tests {
         std::fs::write(folder.path().join("sketch.wit"), sketch).unwrap();
         let mut resolve = Resolve::default();
         let (package, _) = resolve.push_dir(folder.path()).expect("the sketch is valid");
-        assert_eq!(resolve.packages[package].worlds.len(), 4);
+        assert_eq!(resolve.packages[package].worlds.len(), 3);
     }
 
     #[test]
