@@ -183,19 +183,6 @@ mod tests {
     }
 
     #[test]
-    fn sketch_in_the_decisions_is_valid_beside_the_contract() {
-        let page = include_str!("../../../docs/decisions/state.md");
-        let (_, sketch) = page.split_once("```wit\n").expect("the page has a sketch");
-        let (sketch, _) = sketch.split_once("```").expect("the sketch ends");
-        let folder = tempfile::tempdir().unwrap();
-        files::write_all(folder.path(), &packages(), true).unwrap();
-        std::fs::write(folder.path().join("sketch.wit"), sketch).unwrap();
-        let mut resolve = Resolve::default();
-        let (package, _) = resolve.push_dir(folder.path()).expect("the sketch is valid");
-        assert_eq!(resolve.packages[package].worlds.len(), 4);
-    }
-
-    #[test]
     fn version_is_the_contract_s() {
         let tools = WIT.iter().find(|file| file.path == "tool/tools.wit").unwrap();
         let text = std::str::from_utf8(tools.bytes).unwrap();
