@@ -217,6 +217,10 @@ fn empty_tool_list_names_the_key_that_disables_them() {
                 "--set",
                 "tools.web.enabled=false",
                 "--set",
+                "tools.memory.enabled=false",
+                "--set",
+                "index.enabled=false",
+                "--set",
                 setting,
                 "tools",
             ])

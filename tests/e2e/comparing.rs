@@ -103,7 +103,7 @@ fn two_programs_are_compared_in_pairs_of_runs() {
     let kept = folder.path().canonicalize().expect("it is there").join("kept");
     let (release, plugins) = (kept.join("target/release"), kept.join("target/plugins"));
     fs::create_dir_all(&release).and_then(|()| fs::create_dir(&plugins)).expect("folders are made");
-    for name in ["bench", "file", "shell", "web", "filters", "memory"] {
+    for name in ["bench", "file", "shell", "web", "filters", "memory", "code"] {
         let name = format!("{name}.wasm");
         fs::copy(built("../plugins").join(&name), plugins.join(&name)).expect("a plugin is copied");
     }

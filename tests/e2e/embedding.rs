@@ -36,7 +36,7 @@ fn embedding_example_lists_calls_and_stops() {
     let printed = printed("embed", &folder);
     let work = work.canonicalize().expect("the folder is there");
     for expected in [
-        "19 tools, the first of them {\"name\":\"read\",",
+        "24 tools, the first of them {\"name\":\"read\",",
         "\"input_schema\":{\"type\":\"object\"",
         &format!("write: Created {}/plan.md", work.display()),
         "read:    1\t1. look around\n",
@@ -67,7 +67,7 @@ fn provider_example_is_checked_shaped_and_cancelled() {
     let folder = TempDir::new().expect("a temporary folder is made");
     let printed = printed("provider", &folder);
     for expected in [
-        "tools: read, write, edit, grep, find_path, list_directory, create_directory, copy_path, move_path, delete_path, bash, fetch, web_scrape, http_request, diagnostics, read_overflow, job_output, job_list, job_stop, undo, remind\n",
+        "tools: read, write, edit, grep, find_path, list_directory, create_directory, copy_path, move_path, delete_path, bash, fetch, web_scrape, http_request, memory_save, memory_search, memory_forget, search_code, diagnostics, read_overflow, job_output, job_list, job_stop, undo, remind\n",
         "… 1 of 4 quarters\n… 2 of 4 quarters\n… 3 of 4 quarters\n… 4 of 4 quarters\nTea!\n",
         "invalid_parameters: the arguments don't match the schema of `remind`: seconds: ",
         "\nred\n",

@@ -10,7 +10,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use berth_contract::Access;
 use berth_policy::files::{Grant, OwnFolder, PathGlobs};
-use berth_system::files::{FileError, FileView, Grants, LastLink, OpenOptions, ResolvedPath};
+use berth_system::files::{
+    FileError, FileView, Grants, LastLink, OpenOptions, ResolvedPath, with_its_name,
+};
 use rustix::fs::{FileType, Mode, Timestamps};
 use rustix::io::Errno;
 use tempfile::TempDir;
@@ -97,6 +99,7 @@ fn open(grants: Vec<(PathBuf, Access)>, inside: &Path) -> Arc<Grants> {
             patterns.iter().map(|pattern| ((*pattern).to_owned(), "[tools.file]".to_owned()));
         PathGlobs::new(patterns.collect()).expect("globs")
     };
+    let own = own.into_iter().flat_map(with_its_name).collect();
     let opened = Grants::open(grants, own, |rules| {
         rules.with_globs(globs(&["secrets/**", ".env"]), globs(&[]), globs(&["locked/**"]))
     });
@@ -323,7 +326,8 @@ fn own_folders_and_files_are_unreachable() {
     denied(world.view.open_at(world.dir(), "sub/berth.toml", CREATE), "Berth's own");
     // A protected name can't change, even if it is a link.
     symlink("a.txt", world.inside.join("named")).expect("linked");
-    let named = vec![OwnFolder { path: world.inside.join("named"), secret: false }];
+    let named = OwnFolder { path: world.inside.join("named"), secret: false };
+    let named = with_its_name(named).collect();
     let grant =
         Grant { path: world.inside.clone(), access: Access::Write, place: "[tools.file]".into() };
     let view = FileView::new(

@@ -13,7 +13,6 @@ pub(crate) struct Save;
 #[serde(deny_unknown_fields)]
 pub(crate) struct Arguments {
     /// What to remember, in a sentence or two that make sense alone: 1 to 4096 characters.
-    #[schemars(length(min = 1, max = 4096))]
     content: String,
     /// A short name, such as deploy-command. An entry replaces the one with the same key. Default:
     /// a name made of the content.

@@ -195,7 +195,7 @@ fn parts_of_a_call_share_its_processor_time() {
         let host = scene(folder.path(), &["plugins.hostile-parts.parts_cpu_secs=1"]).await;
         let results = attack(&host, &["spin", "spin", "spin", "spin"]).await;
         for result in &results {
-            fails(result, "limit", "`parts_cpu_secs` in [plugins.hostile-parts]");
+            fails(result, "budget", "`parts_cpu_secs` in [plugins.hostile-parts]");
         }
         // Each call has that time.
         assert_eq!(attack(&host, &["echo a"]).await, [answer("a")]);
@@ -216,7 +216,7 @@ fn parts_end_with_their_call() {
         let (result, count) =
             results.iter().max_by_key(|(_, count)| *count).expect("there are results");
         assert!(*count > 150, "{results:?}");
-        fails(result, "limit", "the time of the call is over");
+        fails(result, "budget", "the time of the call is over");
     });
 }
 

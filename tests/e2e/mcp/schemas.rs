@@ -235,7 +235,7 @@ fn schemas_use_standard_formats_only() {
         }
     }
     assert_eq!(
-        answers, 4,
-        "bash, web_scrape, http_request and diagnostics promise a value where it is asked for"
+        answers, 5,
+        "bash, web_scrape, http_request, search_code and diagnostics promise a value where it is asked for"
     );
 }

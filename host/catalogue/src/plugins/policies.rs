@@ -18,7 +18,7 @@ use berth_runtime::{
 };
 use berth_store::{Quota, Store};
 use berth_system::confine::TreeAccess;
-use berth_system::files::Grants;
+use berth_system::files::{Grants, with_its_name};
 use berth_system::process::{Places, RememberedPlaces};
 use serde_json::{Map, Value, json};
 
@@ -74,6 +74,8 @@ pub struct Policies {
     /// What the commands of the built-in shell may use, once it was looked up: that reads many
     /// links.
     shell: OnceLock<ProcessGrants>,
+    /// What the built-in tools for files may use, for the same reason.
+    file: OnceLock<PluginPolicy>,
     /// Decides on the commands of processes.
     gate: Arc<dyn CommandGate>,
     /// The program of the confining helper process.
@@ -100,8 +102,9 @@ pub fn server_places(
     };
     let ProcessGrants { files, extra_trees, hidden, sandbox, limits, environment, home, .. } =
         grants;
+    let own = config.own(folders, directory).into_iter().flat_map(with_its_name).collect();
     let places = Places {
-        grants: Arc::new(open(files, config.own(folders, directory))?),
+        grants: Arc::new(open(files, own)?),
         also: extra_trees,
         also_hidden: hidden,
         sockets: Vec::new(),
@@ -145,13 +148,14 @@ impl Policies {
         helper: Option<PathBuf>,
         network: Network,
     ) -> Self {
-        let mut own = config.own(&folders, &directory);
-        own.extend(
-            files.iter().map(|path| OwnFolder { path: directory.join(path), secret: false }),
-        );
+        // Looked up once, since that reads many links.
+        let files =
+            files.iter().map(|path| OwnFolder { path: directory.join(path), secret: false });
+        let own = config.own(&folders, &directory).into_iter().chain(files);
+        let own = own.flat_map(with_its_name).collect();
         let readable = Vec::new();
-        let shell = OnceLock::new();
-        Self { config, folders, directory, readable, own, shell, gate, helper, network }
+        let (shell, file) = (OnceLock::new(), OnceLock::new());
+        Self { config, folders, directory, readable, own, shell, file, gate, helper, network }
     }
 
     /// The policy of a built-in plugin.
@@ -193,10 +197,19 @@ impl Policies {
             )?;
             return Ok(PluginPolicy { schedule: true, ..policy });
         }
+        let policy = self.file_tools()?;
+        Ok(if name == CODE { self.with_code_index(policy) } else { policy })
+    }
+
+    /// The policy of the tools for files, which the search in code shares.
+    fn file_tools(&self) -> Result<PluginPolicy, HostError> {
+        if let Some(policy) = self.file.get() {
+            return Ok(policy.clone());
+        }
         let mut files = self.config.built_in_files(&self.folders, &self.directory)?;
         self.add_readable(&mut files);
         let policy = self.policy("tools.file", files, self.config.config.tools.limits)?;
-        Ok(if name == CODE { self.with_code_index(policy) } else { policy })
+        Ok(self.file.get_or_init(|| policy).clone())
     }
 
     /// Adds the index of code, and the time that it takes to bring it up to date.

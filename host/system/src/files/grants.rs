@@ -71,7 +71,7 @@ pub enum GrantError {
 
 impl Grants {
     /// Opens the directories of `grants` and builds the rules: `grants` as the operator wrote them,
-    /// without `own` folders and `/proc`, with `globs` added by the function of that name.
+    /// without `own` folders (see [`with_its_name`]) and `/proc`, with `globs` added.
     ///
     /// # Errors
     ///
@@ -108,7 +108,7 @@ impl Grants {
         }
         // This process's environment, memory and descriptors are files there.
         let proc = OwnFolder { path: PathBuf::from("/proc"), secret: true };
-        let own = own.into_iter().flat_map(with_its_name).chain([proc]).collect();
+        let own = own.into_iter().chain([proc]).collect();
         Ok(Self {
             rules: globs(FileRules::new(real_grants, own)),
             roots,
@@ -167,7 +167,7 @@ impl Grants {
 
 /// The paths that must not change for a path to lead where it does: its target and the name itself,
 /// which may be a link that could be replaced.
-fn with_its_name(own: OwnFolder) -> impl Iterator<Item = OwnFolder> {
+pub fn with_its_name(own: OwnFolder) -> impl Iterator<Item = OwnFolder> {
     let target = real_or_given(&own.path);
     let name = own
         .path
