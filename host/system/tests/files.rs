@@ -90,16 +90,13 @@ fn open(grants: Vec<(PathBuf, Access)>, inside: &Path) -> Arc<Grants> {
         .into_iter()
         .map(|(path, access)| Grant { path, access, place: "[tools.file]".into() })
         .collect();
-    let own = vec![
-        OwnFolder { path: inside.join("own"), secret: true },
-        OwnFolder { path: inside.join("later/own"), secret: true },
-    ];
+    let own = |name| OwnFolder { path: inside.join(name), secret: true };
+    let own = ["own", "later/own"].map(own).into_iter().flat_map(with_its_name).collect();
     let globs = |patterns: &[&str]| {
         let patterns =
             patterns.iter().map(|pattern| ((*pattern).to_owned(), "[tools.file]".to_owned()));
         PathGlobs::new(patterns.collect()).expect("globs")
     };
-    let own = own.into_iter().flat_map(with_its_name).collect();
     let opened = Grants::open(grants, own, |rules| {
         rules.with_globs(globs(&["secrets/**", ".env"]), globs(&[]), globs(&["locked/**"]))
     });
@@ -326,12 +323,14 @@ fn own_folders_and_files_are_unreachable() {
     denied(world.view.open_at(world.dir(), "sub/berth.toml", CREATE), "Berth's own");
     // A protected name can't change, even if it is a link.
     symlink("a.txt", world.inside.join("named")).expect("linked");
-    let named = OwnFolder { path: world.inside.join("named"), secret: false };
-    let named = with_its_name(named).collect();
+    let own = OwnFolder { path: world.inside.join("named"), secret: false };
     let grant =
         Grant { path: world.inside.clone(), access: Access::Write, place: "[tools.file]".into() };
     let view = FileView::new(
-        Arc::new(Grants::open(vec![grant], named, |rules| rules).expect("granted")),
+        Arc::new(
+            Grants::open(vec![grant], with_its_name(own).collect(), |rules| rules)
+                .expect("granted"),
+        ),
         false,
     );
     denied(view.rename((world.dir(), "locked/f"), (world.dir(), "named")), "Berth's own");
