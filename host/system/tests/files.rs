@@ -326,13 +326,9 @@ fn own_folders_and_files_are_unreachable() {
     let own = OwnFolder { path: world.inside.join("named"), secret: false };
     let grant =
         Grant { path: world.inside.clone(), access: Access::Write, place: "[tools.file]".into() };
-    let view = FileView::new(
-        Arc::new(
-            Grants::open(vec![grant], with_its_name(own).collect(), |rules| rules)
-                .expect("granted"),
-        ),
-        false,
-    );
+    let own = with_its_name(own).collect();
+    let grants = Grants::open(vec![grant], own, |rules| rules).expect("granted");
+    let view = FileView::new(Arc::new(grants), false);
     denied(view.rename((world.dir(), "locked/f"), (world.dir(), "named")), "Berth's own");
     denied(view.unlink(world.dir(), "named"), "Berth's own");
     denied(view.open_at(world.dir(), "a.txt", TRUNCATE), "Berth's own");
