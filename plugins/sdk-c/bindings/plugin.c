@@ -20,6 +20,9 @@ extern void __wasm_import_berth_host_call_progress(int32_t, double, uint8_t *, s
 __attribute__((__import_module__("berth:host/call@0.2.0"), __import_name__("emit")))
 extern int32_t __wasm_import_berth_host_call_emit(int32_t, uint8_t *, size_t, uint8_t *, size_t, int32_t, uint8_t *, size_t, int32_t, uint8_t *, size_t);
 
+__attribute__((__import_module__("berth:host/call@0.2.0"), __import_name__("called-by")))
+extern void __wasm_import_berth_host_call_called_by(uint8_t *);
+
 // Imported Functions from `berth:host/config@0.2.0`
 
 __attribute__((__import_module__("berth:host/config@0.2.0"), __import_name__("get")))
@@ -785,6 +788,24 @@ void berth_host_call_content_free(berth_host_call_content_t *ptr) {
   berth_tool_types_content_free(ptr);
 }
 
+void berth_host_call_json_free(berth_host_call_json_t *ptr) {
+  berth_tool_types_json_free(ptr);
+}
+
+void berth_host_call_option_json_free(berth_host_call_option_json_t *ptr) {
+  if (ptr->is_some) {
+    berth_host_call_json_free(&ptr->val);
+  }
+}
+
+void berth_host_call_caller_free(berth_host_call_caller_t *ptr) {
+  plugin_string_free(&ptr->user);
+  plugin_string_free(&ptr->project);
+  plugin_string_free(&ptr->session);
+  plugin_string_free(&ptr->front_end);
+  berth_host_call_option_json_free(&ptr->meta);
+}
+
 void plugin_option_f64_free(plugin_option_f64_t *ptr) {
   if (ptr->is_some) {
   }
@@ -1442,6 +1463,46 @@ bool berth_host_call_emit(berth_host_call_content_t *part) {
   }
   int32_t ret = __wasm_import_berth_host_call_emit(variant, variant3, variant4, variant5, variant6, option, option9, option10, option13, option14, option15);
   return ret;
+}
+
+void berth_host_call_called_by(berth_host_call_caller_t *ret) {
+  __attribute__((__aligned__(sizeof(void*))))
+  uint8_t ret_area[(15*sizeof(void*))];
+  uint8_t *ptr = (uint8_t *) &ret_area;
+  __wasm_import_berth_host_call_called_by(ptr);
+  plugin_option_string_t option;
+  switch ((int32_t) *((uint8_t*) (ptr + (8*sizeof(void*))))) {
+    case 0: {
+      option.is_some = false;
+      break;
+    }
+    case 1: {
+      option.is_some = true;
+      option.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (9*sizeof(void*))))), (*((size_t*) (ptr + (10*sizeof(void*))))) };
+      break;
+    }
+  }
+  berth_host_call_option_json_t option0;
+  switch ((int32_t) *((uint8_t*) (ptr + (12*sizeof(void*))))) {
+    case 0: {
+      option0.is_some = false;
+      break;
+    }
+    case 1: {
+      option0.is_some = true;
+      option0.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (13*sizeof(void*))))), (*((size_t*) (ptr + (14*sizeof(void*))))) };
+      break;
+    }
+  }
+  *ret = (berth_host_call_caller_t) {
+    (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + 0))), (*((size_t*) (ptr + sizeof(void*)))) },
+    (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (2*sizeof(void*))))), (*((size_t*) (ptr + (3*sizeof(void*))))) },
+    (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (4*sizeof(void*))))), (*((size_t*) (ptr + (5*sizeof(void*))))) },
+    (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (6*sizeof(void*))))), (*((size_t*) (ptr + (7*sizeof(void*))))) },
+    (plugin_option_string_t) option,
+    (bool) (int32_t) *((uint8_t*) (ptr + (11*sizeof(void*)))),
+    (berth_host_call_option_json_t) option0,
+  };
 }
 
 bool berth_host_config_get(plugin_string_t *key, berth_host_config_json_t *ret) {

@@ -97,7 +97,8 @@ typedef struct berth_tool_types_content_t {
   plugin_option_string_t   media_type;
   // A JSON object for fields that this record doesn't have, at most 64 KiB. Its keys have a
   // prefix (`example.com/rows`). The prefix `berth:` is the host's, which drops a plugin's keys
-  // that begin with it.
+  // that begin with it, except for `berth:untrusted`: with the value true, the text of this part
+  // is not the plugin's own, and a model gets it inside a fence.
   berth_tool_types_option_json_t   meta;
 } berth_tool_types_content_t;
 
@@ -153,6 +154,34 @@ typedef struct berth_tool_types_failure_t {
 } berth_tool_types_failure_t;
 
 typedef berth_tool_types_content_t berth_host_call_content_t;
+
+typedef berth_tool_types_json_t berth_host_call_json_t;
+
+typedef struct {
+  bool is_some;
+  berth_host_call_json_t val;
+} berth_host_call_option_json_t;
+
+// Who makes a call, and where. The names of the user, the project and the session are opaque:
+// they can be compared, and are at most 64 characters.
+typedef struct berth_host_call_caller_t {
+  // The person, or the principal of a server with several callers.
+  plugin_string_t   user;
+  // The working directory.
+  plugin_string_t   project;
+  // The session: the calls of one caller that belong together.
+  plugin_string_t   session;
+  // What the session came by: `mcp`, `agent` or another front end.
+  plugin_string_t   front_end;
+  // The agent that calls. None: the primary one.
+  plugin_option_string_t   agent;
+  // Whether the session was given untrusted text before this call: then a model may have written
+  // its arguments because of that text.
+  bool   untrusted;
+  // For fields of later versions: a JSON object or nothing. A reader ignores what it doesn't
+  // know.
+  berth_host_call_option_json_t   meta;
+} berth_host_call_caller_t;
 
 typedef struct {
   bool is_some;
@@ -421,7 +450,10 @@ typedef struct berth_host_process_command_t {
 } berth_host_process_command_t;
 
 // A program and its arguments, without a shell: at most 4,096 words of 128 KiB together. A
-// name without `/` is searched on the operator's `PATH`.
+// name without `/` is searched on the operator's `PATH`. A program that no pattern names may
+// be judged, if the operator wants that: it is decided on as a command of `bash` with these
+// words, this directory and these variables. A person may be asked, which takes no time of the
+// call. Its standard input is empty then.
 #define BERTH_HOST_PROCESS_COMMAND_PROGRAM 0
 // A command line for `bash`. It has to be exactly equal to a subject of the call of kind
 // `command`, since only subjects were checked.
@@ -670,6 +702,8 @@ typedef struct exports_berth_tool_tools_argument_t {
   // * `glob`: a glob over paths, which starts at the argument `base`. If a call has an absolute
   //   glob and no `base`, the host splits the glob before its first wildcard, and checks that
   //   folder like each path of a call.
+  // * `kept`: the tool keeps it after the call. The host redacts secrets in it, as it does in
+  //   answers, before the tool gets it.
   plugin_list_string_t   roles;
   // The argument with the folder where a glob starts. Only for the role `glob`.
   plugin_option_string_t   base;
@@ -816,6 +850,8 @@ extern void berth_host_call_progress(double *maybe_fraction, plugin_string_t *me
 // MiB unless the operator sets another one), so nothing more is taken. Stop then: 4 KiB are left
 // for saying so.
 extern bool berth_host_call_emit(berth_host_call_content_t *part);
+// Who makes this call. In code that runs before the call, the names are empty.
+extern void berth_host_call_called_by(berth_host_call_caller_t *ret);
 
 // Imported Functions from `berth:host/config@0.2.0`
 // The value of a key at the top of the table, as JSON. None: it isn't set, and its schema has no
@@ -915,6 +951,12 @@ void plugin_option_u64_free(plugin_option_u64_t *ptr);
 void berth_tool_types_failure_free(berth_tool_types_failure_t *ptr);
 
 void berth_host_call_content_free(berth_host_call_content_t *ptr);
+
+void berth_host_call_json_free(berth_host_call_json_t *ptr);
+
+void berth_host_call_option_json_free(berth_host_call_option_json_t *ptr);
+
+void berth_host_call_caller_free(berth_host_call_caller_t *ptr);
 
 void plugin_option_f64_free(plugin_option_f64_t *ptr);
 

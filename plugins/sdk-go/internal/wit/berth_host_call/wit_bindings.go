@@ -20,6 +20,28 @@ witTypes "berth/internal/types"
 )
 
 type Content = berth_tool_types.Content
+type Json = string
+
+// Who makes a call, and where. The names of the user, the project and the session are opaque:
+// they can be compared, and are at most 64 characters.
+type Caller struct {
+        // The person, or the principal of a server with several callers.
+User string
+// The working directory.
+Project string
+// The session: the calls of one caller that belong together.
+Session string
+// What the session came by: `mcp`, `agent` or another front end.
+FrontEnd string
+// The agent that calls. None: the primary one.
+Agent witTypes.Option[string]
+// Whether the session was given untrusted text before this call: then a model may have written
+// its arguments because of that text.
+Untrusted bool
+// For fields of later versions: a JSON object or nothing. A reader ignores what it doesn't
+// know.
+Meta witTypes.Option[string]
+}
 
 //go:wasmimport berth:host/call@0.2.0 id
 func wasm_import_id(arg0 uintptr) 
@@ -192,5 +214,47 @@ default:
 }
 result := wasm_import_emit(variant, variant3, variant4, variant5, variant6, option, option8, option9, option11, option12, option13)
 return (result != 0)
+
+}
+
+//go:wasmimport berth:host/call@0.2.0 called-by
+func wasm_import_called_by(arg0 uintptr) 
+
+func CalledBy() Caller {
+        pinner := &runtime.Pinner{}
+defer pinner.Unpin()
+
+        returnArea := uintptr(witRuntime.Allocate(pinner, (15*4), 4))
+        wasm_import_called_by(returnArea)
+value := unsafe.String((*uint8)(unsafe.Pointer(uintptr(*(*uint32)(unsafe.Add(unsafe.Pointer(returnArea), 0))))), *(*uint32)(unsafe.Add(unsafe.Pointer(returnArea), 4)))
+value0 := unsafe.String((*uint8)(unsafe.Pointer(uintptr(*(*uint32)(unsafe.Add(unsafe.Pointer(returnArea), (2*4)))))), *(*uint32)(unsafe.Add(unsafe.Pointer(returnArea), (3*4))))
+value1 := unsafe.String((*uint8)(unsafe.Pointer(uintptr(*(*uint32)(unsafe.Add(unsafe.Pointer(returnArea), (4*4)))))), *(*uint32)(unsafe.Add(unsafe.Pointer(returnArea), (5*4))))
+value2 := unsafe.String((*uint8)(unsafe.Pointer(uintptr(*(*uint32)(unsafe.Add(unsafe.Pointer(returnArea), (6*4)))))), *(*uint32)(unsafe.Add(unsafe.Pointer(returnArea), (7*4))))
+var option witTypes.Option[string]
+switch uint8(*(*uint32)(unsafe.Add(unsafe.Pointer(returnArea), (8*4)))) {
+case 0:
+        
+        option = witTypes.None[string]()
+case 1:
+        value3 := unsafe.String((*uint8)(unsafe.Pointer(uintptr(*(*uint32)(unsafe.Add(unsafe.Pointer(returnArea), (9*4)))))), *(*uint32)(unsafe.Add(unsafe.Pointer(returnArea), (10*4))))
+
+        option = witTypes.Some[string](value3)
+default:
+        panic("unreachable")
+}
+var option5 witTypes.Option[string]
+switch uint8(*(*uint32)(unsafe.Add(unsafe.Pointer(returnArea), (12*4)))) {
+case 0:
+        
+        option5 = witTypes.None[string]()
+case 1:
+        value4 := unsafe.String((*uint8)(unsafe.Pointer(uintptr(*(*uint32)(unsafe.Add(unsafe.Pointer(returnArea), (13*4)))))), *(*uint32)(unsafe.Add(unsafe.Pointer(returnArea), (14*4))))
+
+        option5 = witTypes.Some[string](value4)
+default:
+        panic("unreachable")
+}
+result := Caller{value, value0, value1, value2, option, (uint8(*(*uint32)(unsafe.Add(unsafe.Pointer(returnArea), (11*4)))) != 0), option5};
+return result
 
 }

@@ -26,7 +26,10 @@ type Error = berth_host_types.Error
 
 const (
 // A program and its arguments, without a shell: at most 4,096 words of 128 KiB together. A
-// name without `/` is searched on the operator's `PATH`.
+// name without `/` is searched on the operator's `PATH`. A program that no pattern names may
+// be judged, if the operator wants that: it is decided on as a command of `bash` with these
+// words, this directory and these variables. A person may be asked, which takes no time of the
+// call. Its standard input is empty then.
 CommandProgram uint8 = 0
 // A command line for `bash`. It has to be exactly equal to a subject of the call of kind
 // `command`, since only subjects were checked.

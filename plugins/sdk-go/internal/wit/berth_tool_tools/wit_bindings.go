@@ -52,6 +52,8 @@ Aliases []string
 // * `glob`: a glob over paths, which starts at the argument `base`. If a call has an absolute
 //   glob and no `base`, the host splits the glob before its first wildcard, and checks that
 //   folder like each path of a call.
+// * `kept`: the tool keeps it after the call. The host redacts secrets in it, as it does in
+//   answers, before the tool gets it.
 Roles []string
 // The argument with the folder where a glob starts. Only for the role `glob`.
 Base witTypes.Option[string]

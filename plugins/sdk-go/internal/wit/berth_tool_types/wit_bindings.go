@@ -120,7 +120,8 @@ Body Body
 MediaType witTypes.Option[string]
 // A JSON object for fields that this record doesn't have, at most 64 KiB. Its keys have a
 // prefix (`example.com/rows`). The prefix `berth:` is the host's, which drops a plugin's keys
-// that begin with it.
+// that begin with it, except for `berth:untrusted`: with the value true, the text of this part
+// is not the plugin's own, and a model gets it inside a fence.
 Meta witTypes.Option[string]
 }
 
