@@ -71,7 +71,7 @@ const GROUPS: [Group; 25] = [
     Group { names: &["kept"], measure: kept::measure },
     Group { names: &["typed"], measure: typed::measure },
     Group { names: &["store"], measure: stored::measure },
-    Group { names: &["memory"], measure: recalled::measure },
+    Group { names: &["recalled"], measure: recalled::measure },
     Group { names: &["languages"], measure: languages::measure },
     Group { names: &["develop"], measure: develop::measure },
     Group { names: &["install"], measure: install::measure },

@@ -63,7 +63,7 @@ pub(crate) fn measure(setting: &Setting) -> Result<Vec<Row>, String> {
         None => "not measured: python3 is not installed".to_owned(),
     };
     Ok(vec![Row {
-        name: "memory",
+        name: "recalled",
         what: what.to_owned(),
         samples: vec![median(times.clone()).as_secs_f64() * 1000.0],
         unit: Unit::Milliseconds,
