@@ -14,9 +14,6 @@ use crate::context::CallContext;
 use crate::plugins::Plugins;
 use crate::{Tool, validate};
 
-/// The principal of whoever runs this process, as tasks have it.
-const USER: &str = "user";
-
 /// What the calls of a host need to make tasks.
 #[derive(Debug)]
 pub struct Tasks {
@@ -47,7 +44,7 @@ impl Tasks {
             directory: self.directory.clone(),
             plugins: Arc::clone(plugins),
             config,
-            owner: Owner { plugin, principal: principal.unwrap_or(USER).to_owned() },
+            owner: Owner { plugin, principal: principal.unwrap_or(Owner::USER).to_owned() },
             session: context.session.to_string(),
             phase: context.phase.map(|phase| phase.as_str().to_owned()),
             trust: context.trust,
@@ -105,6 +102,9 @@ impl CallTasks {
         let (name, arguments) = match action {
             TaskAction::Prompt(_) if !self.is_built_in => {
                 return denied("a plugin of a third party can make tasks of its own tools only");
+            }
+            TaskAction::Prompt(_) if self.owner.served().is_some() => {
+                return denied("a caller of a server can't give the agent a task");
             }
             TaskAction::Prompt(_) if self.trust != Trust::Trusted => {
                 return denied("a call of a lower trust can't give the agent a task");

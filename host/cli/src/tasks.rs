@@ -37,13 +37,12 @@ pub(crate) fn daemon(arguments: &DaemonArguments, options: &Options) -> Result<E
         let lines = loaded.own_table("tools.scheduler").lines("enabled = true");
         return Err(Error::Usage(format!("tasks are disabled. To enable them, {lines}")));
     }
-    let runner = start(options, &folders, &loaded)?;
+    let _runner = start(options, &folders, &loaded)?;
     writeln!(anstream::stderr(), "berth daemon runs the tasks that are due; Ctrl-C ends it")?;
     host::block_on_this_thread(async {
         end.cancelled().await;
         Ok(())
     })?;
-    runner.end();
     Ok(Exit::Success)
 }
 
@@ -129,6 +128,8 @@ impl Prepared<'_> {
         let trust = trust(run)?;
         let approver = PostingApprover::new(folders, &loaded.config.approvals);
         let session = session(folders, run);
+        // A model made the task, perhaps because of what it had read.
+        session.mark_untrusted()?;
         let telemetry = Telemetry::from_config(&loaded, folders)?;
         host::block_on_this_thread(async {
             let skills = Skills::find(&loaded, folders, &directory)?;
@@ -160,6 +161,10 @@ impl Prepared<'_> {
 
     fn prompt(self, prompt: String, end: &CancellationToken) -> Result<RunResult, Error> {
         let Self { options, folders, run, loaded, directory } = self;
+        if run.owner.served().is_some() {
+            // The agent works as the user of this machine.
+            return Err(Error::Unasked("a caller of a server can't give the agent a task".into()));
+        }
         let phase = phase(run)?.unwrap_or(Phase::Autonomous);
         let around = Surroundings {
             front_end: FRONT_END,
@@ -187,7 +192,7 @@ impl Prepared<'_> {
 /// The session of a task, which lasts from run to run: what was approved for it, counts for it.
 fn session(folders: &Folders, run: &ClaimedRun) -> Session {
     let name = format!("task {} of {} for {}", run.task, run.owner.plugin, run.owner.principal);
-    Session::on_disk(folders, name)
+    Session::on_disk_of(folders, name, run.owner.served())
 }
 
 /// The part of an agent's work that made the task: rules for it hold for the task too.

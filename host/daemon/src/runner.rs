@@ -58,9 +58,11 @@ impl TaskRunner {
             .map_err(HostError::io("starting the thread that runs tasks"))?;
         Ok(Self { shared })
     }
+}
 
-    /// Tells the runs to end, and waits some seconds for them.
-    pub fn end(&self) {
+/// Tells the runs to end, and waits some seconds for them.
+impl Drop for TaskRunner {
+    fn drop(&mut self) {
         self.shared.end.cancel();
         let busy = self.shared.busy.lock().unwrap_or_else(PoisonError::into_inner);
         // What hasn't ended by then is kept as interrupted.

@@ -34,6 +34,16 @@ pub struct Owner {
     pub principal: String,
 }
 
+impl Owner {
+    /// The principal of whoever runs this process.
+    pub const USER: &'static str = "user";
+
+    /// The caller of a server that it serves. `None`: the user of this machine.
+    pub fn served(&self) -> Option<&str> {
+        Some(&*self.principal).filter(|principal| *principal != Self::USER)
+    }
+}
+
 /// How many tasks there may be, beside [`MAX_TASKS`], and how often they may run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quotas {

@@ -77,13 +77,22 @@ impl Session {
     /// Nothing is read before a call needs it, and nothing is written before there is state to
     /// store.
     pub fn on_disk(folders: &Folders, name: impl Into<Arc<str>>) -> Self {
+        Self::on_disk_of(folders, name, None)
+    }
+
+    /// As [`on_disk`](Self::on_disk), for a principal. `None`: the user of this machine.
+    pub fn on_disk_of(
+        folders: &Folders,
+        name: impl Into<Arc<str>>,
+        principal: Option<&str>,
+    ) -> Self {
         let name = name.into();
         let state = Place::Disk(disk::DiskSession::new(folders, &name));
         let answers = AnswerCache::default();
         let (jobs, services) = (OnceLock::new(), OnceLock::new());
         let shell = SessionShell::default();
         let variables = Mutex::default();
-        let principal = None;
+        let principal = principal.map(Into::into);
         let inner = Inner { name, principal, state, answers, jobs, services, shell, variables };
         Self(Arc::new(inner))
     }
