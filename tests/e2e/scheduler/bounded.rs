@@ -133,3 +133,34 @@ fn no_tool_reaches_the_tasks_themselves() {
     assert_eq!(fs::read(&file).expect("it is there"), before);
     assert_eq!(scene.tasks().len(), 1);
 }
+
+#[test]
+fn task_of_a_caller_of_a_server_is_not_the_user_s() {
+    let scene = Scene::new("");
+    let save = r#""tool": "memory_save", "arguments": {"content": "a falcon", "scope": "user"}"#;
+    for name in ["own", "served"] {
+        let task = format!(r#"{{"name": "{name}", "when": "P1000D", {save}}}"#);
+        scene.make("schedule_deferred", &task);
+    }
+    let prompt = r#"{"name": "prompt", "when": "P1000D", "prompt": "write a file"}"#;
+    scene.make("schedule_deferred", prompt);
+    // As if it had come over HTTP from an authenticated caller.
+    let file = scene.cli.root.path().join("data/schedule/tasks.db");
+    let changed = rusqlite::Connection::open(file)
+        .expect("it opens")
+        .execute("UPDATE tasks SET principal = 'mcp anna' WHERE name <> 'own'", [])
+        .expect("they change");
+    assert_eq!(changed, 2);
+    let found = || scene.cli.run(&["call", "memory_search", "query=falcon"]).ends(0).stdout;
+    for name in ["served", "prompt"] {
+        scene.cli.run(&["tasks", "run", name]).ends(0);
+    }
+    let _daemon = scene.daemon();
+    scene.wait_for("served", "done");
+    assert!(!found().contains("a falcon"), "{}", found());
+    let denied = scene.wait_for("prompt", "denied");
+    assert!(denied["output"].to_string().contains("a caller of a server"), "{denied}");
+    scene.cli.run(&["tasks", "run", "own"]).ends(0);
+    scene.wait_for("own", "done");
+    assert!(found().contains("a falcon"), "{}", found());
+}
