@@ -42,6 +42,36 @@ pub struct DatabaseForm {
     pub is_derived: bool,
 }
 
+impl DatabaseForm {
+    /// Opens a file, or creates it. It has to be in a folder of Berth's own, which nobody else can
+    /// enter.
+    ///
+    /// # Errors
+    ///
+    /// The file isn't one of this form, or SQLite's own.
+    pub fn open(&self, path: &Path) -> Result<Connection, StoreError> {
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
+            | OpenFlags::SQLITE_OPEN_CREATE
+            | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let connection = Connection::open_with_flags(path, flags)?;
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;
+        let longest = i32::try_from(self.longest).unwrap_or(i32::MAX);
+        connection.set_limit(Limit::SQLITE_LIMIT_LENGTH, longest)?;
+        connection.set_limit(Limit::SQLITE_LIMIT_SQL_LENGTH, 4096)?;
+        connection.set_limit(Limit::SQLITE_LIMIT_ATTACHED, 0)?;
+        connection.busy_timeout(BUSY)?;
+        // Readers don't wait for a writer. What a write has returned is on disk.
+        connection.pragma_update(None, "journal_mode", "WAL")?;
+        let synchronous = if self.is_derived { "NORMAL" } else { "FULL" };
+        connection.pragma_update(None, "synchronous", synchronous)?;
+        connection.pragma_update(None, "journal_size_limit", 4 << 20)?;
+        connection.pragma_update(None, "max_page_count", (self.bytes / PAGE).clamp(64, 1 << 30))?;
+        prepare(&connection, path, self)?;
+        Ok(connection)
+    }
+}
+
 /// A database of one plugin. Its file is opened, or created, by the first operation.
 #[derive(Debug)]
 pub struct Database {
@@ -101,31 +131,8 @@ impl Database {
         // exchange it. The file is not opened here: closing it would end the locks of other
         // connections of this process.
         private.check_closed().map_err(unusable)?;
-        connect(path, &self.form)
+        self.form.open(path)
     }
-}
-
-/// Opens a file, or creates it.
-fn connect(path: &Path, form: &DatabaseForm) -> Result<Connection, StoreError> {
-    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
-        | OpenFlags::SQLITE_OPEN_CREATE
-        | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let connection = Connection::open_with_flags(path, flags)?;
-    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
-    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;
-    let longest = i32::try_from(form.longest).unwrap_or(i32::MAX);
-    connection.set_limit(Limit::SQLITE_LIMIT_LENGTH, longest)?;
-    connection.set_limit(Limit::SQLITE_LIMIT_SQL_LENGTH, 4096)?;
-    connection.set_limit(Limit::SQLITE_LIMIT_ATTACHED, 0)?;
-    connection.busy_timeout(BUSY)?;
-    // Readers don't wait for a writer. What a write has returned is on disk.
-    connection.pragma_update(None, "journal_mode", "WAL")?;
-    let synchronous = if form.is_derived { "NORMAL" } else { "FULL" };
-    connection.pragma_update(None, "synchronous", synchronous)?;
-    connection.pragma_update(None, "journal_size_limit", 4 << 20)?;
-    connection.pragma_update(None, "max_page_count", (form.bytes / PAGE).clamp(64, 1 << 30))?;
-    prepare(&connection, path, form)?;
-    Ok(connection)
 }
 
 /// Creates the tables of a new file, and checks those of an old one.

@@ -129,7 +129,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "berth-undo",
         ],
     ),
-    ("berth-schedule", &["berth-contract", "berth-private"]),
+    ("berth-schedule", &["berth-contract", "berth-private", "berth-store"]),
     ("berth-daemon", &["berth-core", "berth-private", "berth-schedule", "berth-terminal"]),
     ("berth-undo", &["berth-contract", "berth-private"]),
     ("berth-presets", &["berth-system"]),
