@@ -12,6 +12,7 @@ use berth_contract::{
     FilterVerdict, Matcher, Pattern, Purpose,
 };
 use berth_timing::{CallPlace, CallWatch};
+use berth_wasi::Files;
 use wasmtime::Store;
 
 use crate::clock::TickGuard;
@@ -26,7 +27,6 @@ use crate::outcome;
 use crate::plugin::{Loaded, Plugin};
 use crate::run;
 use crate::warm_pool::Entry;
-use berth_wasi::Files;
 
 /// Most filters of one plugin.
 const MAX_FILTERS: usize = 512;

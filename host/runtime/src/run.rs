@@ -12,6 +12,7 @@ use berth_contract::{Call, CancellationToken, Category, Failure, Outcome};
 use berth_egress::{Requests, Scope};
 use berth_system::files::FileView;
 use berth_timing::{CallPlace, CallWatch, StopReason, WatchCheck};
+use berth_wasi::Files;
 use tokio::time::{sleep_until, timeout};
 use wasmtime::component::{Instance, InstancePre};
 use wasmtime::{Store, UpdateDeadline};
@@ -23,17 +24,15 @@ use crate::guest::bindings::berth::tool::types;
 use crate::guest::bindings::exports::berth::tool::tools;
 use crate::guest::contract::ToolExports;
 use crate::guest::convert;
-use crate::guest::index_functions::IndexAccess;
+use crate::guest::kept_functions::KeptAccess;
 use crate::guest::parts_functions::PartsAccess;
 use crate::guest::schedule_functions::ScheduleAccess;
 use crate::guest::state::{CallState, Emitted, Processes, Setup};
-use crate::guest::store_functions::StoreAccess;
 use crate::limits::Limits;
 use crate::outcome;
 use crate::plugin::{Loaded, Tool};
 use crate::session::Turn;
 use crate::warm_pool::{Entry, WarmInstance};
-use berth_wasi::Files;
 
 /// How long the host waits for a thread after its call should have ended. The thread may hang in a
 /// system call.
@@ -261,14 +260,14 @@ async fn execute(job: Job) -> Outcome {
                 let scope = Scope { report, read_only, origins: call.origins, servers };
                 Requests::new(Arc::clone(egress), scope)
             });
-            let access = plugin.policy.store.as_ref().map(|kept| StoreAccess {
-                store: Arc::clone(kept),
+            let access = plugin.policy.store.as_ref().map(|kept| KeptAccess {
+                data: Arc::clone(kept),
                 // Read-only directories say nothing about the store.
                 read_only: tool.definition.annotations.read_only || call.read_only,
                 report: Arc::clone(&call.report),
             });
-            let index = plugin.policy.index.as_ref().map(|kept| IndexAccess {
-                documents: Arc::clone(&kept.documents),
+            let index = plugin.policy.index.as_ref().map(|kept| KeptAccess {
+                data: Arc::clone(&kept.documents),
                 read_only: !kept.is_derived
                     && (tool.definition.annotations.read_only || call.read_only),
                 report: Arc::clone(&call.report),

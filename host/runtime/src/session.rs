@@ -265,13 +265,13 @@ fn in_use(waited: Duration) -> Failure {
 #[cfg(test)]
 mod tests {
     use berth_contract::CancellationToken;
+    use berth_wasi::Files;
     use wasmtime::component::{Component, Linker};
 
     use super::*;
     use crate::limits::Limits;
     use crate::policy::PluginPolicy;
     use crate::run;
-    use berth_wasi::Files;
 
     /// An instance of a component without anything.
     async fn instance() -> (Store<CallState>, Entry) {

@@ -12,8 +12,11 @@ use berth_contract::{
     OutputRecorder, PathRules, Report, ServiceKeeper, ShellSession,
 };
 use berth_egress::Requests;
+use berth_index::DocumentIndex;
 use berth_policy::{CommandLine, OwnTable};
+use berth_store::Store;
 use berth_timing::CallWatch;
+use berth_wasi::{Descriptor, Files, FilesView};
 use wasmtime::component::{HasData, Resource, ResourceTable};
 use wasmtime_wasi::p2::bindings::cli::{stderr, stdout};
 use wasmtime_wasi::p2::pipe::MemoryInputPipe;
@@ -24,14 +27,12 @@ use wasmtime_wasi::{
 };
 
 use crate::guest::http::Http;
-use crate::guest::index_functions::IndexAccess;
+use crate::guest::kept_functions::KeptAccess;
 use crate::guest::output::Capture;
 use crate::guest::parts_functions::PartsAccess;
 use crate::guest::schedule_functions::ScheduleAccess;
-use crate::guest::store_functions::StoreAccess;
 use crate::limits::{Limits, MemoryLimiter};
 use crate::policy::{PluginPolicy, ProcessPolicy};
-use berth_wasi::{Descriptor, Files, FilesView};
 
 /// The host's side of one instance and of its call. It is always dropped with its store.
 pub(crate) struct CallState {
@@ -77,9 +78,9 @@ pub(crate) struct RunningCall {
     /// The processes that it may start. `None` if it may start none, or the call is over.
     pub(crate) processes: Option<Processes>,
     /// The plugin's store. `None` if it has none, or the call is over.
-    pub(crate) store: Option<StoreAccess>,
+    pub(crate) store: Option<KeptAccess<Store>>,
     /// The plugin's index. `None` if it has none, or the call is over.
-    pub(crate) index: Option<IndexAccess>,
+    pub(crate) index: Option<KeptAccess<DocumentIndex>>,
     /// The plugin's parts. `None` if it may run none, or the call is over.
     pub(crate) parts: Option<PartsAccess>,
     /// The plugin's tasks. `None` if it may make none, or the call is over.
@@ -135,8 +136,8 @@ pub(crate) struct Setup<'a> {
     pub(crate) files: Files,
     pub(crate) processes: Option<Processes>,
     pub(crate) requests: Option<Requests>,
-    pub(crate) store: Option<StoreAccess>,
-    pub(crate) index: Option<IndexAccess>,
+    pub(crate) store: Option<KeptAccess<Store>>,
+    pub(crate) index: Option<KeptAccess<DocumentIndex>>,
     pub(crate) parts: Option<PartsAccess>,
     pub(crate) schedule: Option<ScheduleAccess>,
     pub(crate) limits: &'a Limits,

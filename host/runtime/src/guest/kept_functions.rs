@@ -1,0 +1,75 @@
+//! What the functions for a plugin's store and for its index share.
+
+use std::sync::Arc;
+
+use berth_contract::{Denial, Report};
+use berth_store::{Stop, StoreError};
+
+use crate::guest::bindings::berth::host::types::Error;
+use crate::guest::convert::host_error;
+use crate::guest::state::{CallState, RunningCall};
+
+/// What a call's plugin keeps between its calls, of one kind.
+pub(crate) struct KeptAccess<D> {
+    pub(crate) data: Arc<D>,
+    /// Whether the call may not write.
+    pub(crate) read_only: bool,
+    pub(crate) report: Arc<Report>,
+}
+
+/// A kind of what plugins keep.
+pub(crate) trait KeptData: Sized {
+    /// Its capability.
+    const NAME: &'static str;
+    /// The keys of the configuration that bound it.
+    const KEYS: &'static str;
+
+    /// That of a call. `None`: it has none.
+    fn of_call(call: &RunningCall) -> Option<&KeptAccess<Self>>;
+}
+
+impl CallState {
+    /// Runs an operation on what the plugin keeps, on a thread that may block.
+    pub(crate) async fn in_kept<D: KeptData, T>(
+        &mut self,
+        writes: bool,
+        operation: impl FnOnce(&D, &Stop) -> Result<T, StoreError>,
+    ) -> Result<T, Error> {
+        let name = D::NAME;
+        let Some(access) = D::of_call(&self.call) else {
+            // The instance has no call yet, or the plugin was only loaded to be inspected.
+            return Err(host_error("denied", format!("no {name} is granted to this plugin")));
+        };
+        if writes && access.read_only {
+            let denial = Box::new(Denial {
+                capability: name.to_owned(),
+                action: format!("write to the {name}"),
+                rule: format!("read-only tools can't write to the {name}"),
+                place: "the tool's annotations".to_owned(),
+                remedy: "The tool's author has to drop `read-only`.".to_owned(),
+            });
+            let message = denial.to_string();
+            self.files.denials().remember(denial);
+            return Err(host_error("denied", message));
+        }
+        // An answer that was made of it can't be known to be still true.
+        access.report.mark_incomplete();
+        let data = Arc::clone(&access.data);
+        self.call.watch.may_block().await;
+        let stop =
+            Stop { deadline: self.call.watch.deadline(), cancel: self.call.watch.cancel.clone() };
+        operation(&data, &stop).map_err(|failed| match failed {
+            StoreError::Invalid(message) => host_error("invalid", message),
+            StoreError::Limit(reached) => {
+                let table = &self.call.table.name;
+                host_error("limit", format!("{reached} ({} in [{table}])", D::KEYS))
+            }
+            StoreError::Unavailable { .. } => {
+                // The reason names a path of the user's, which a plugin may not know.
+                tracing::warn!(plugin = &*self.call.plugin, "{failed}");
+                host_error("unavailable", "it can't be used; the host's log says why")
+            }
+            failed => host_error("failed", failed.to_string()),
+        })
+    }
+}
