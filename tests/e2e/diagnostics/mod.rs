@@ -11,7 +11,7 @@ use std::process::Command;
 use berth_core::{Answer, Request};
 use serde_json::{Value, json};
 
-use crate::support::{Scene, fetched, not_tried};
+use crate::support::{Cli, Ended, Scene, fetched};
 
 /// A project in Rust with an error, a warning, and a place where clippy advises.
 const RUST: [(&str, &str); 2] = [
@@ -243,20 +243,41 @@ async fn mypy_and_ruff_find_what_they_find_without_berth() {
     assert!(one["code"].is_string() && places(&structured).contains(&wanted), "{own}: {text}");
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn go_vet_finds_what_it_finds() {
-    let go = ["/usr/bin", "/usr/local/bin", "/usr/local/go/bin"]
-        .map(|folder| Path::new(folder).join("go"));
-    if !go.iter().any(|program| program.exists()) {
-        return not_tried("go");
-    }
-    let files = [
+/// The folder of Go among the packages of its client.
+fn go_of_client() -> Option<PathBuf> {
+    let libraries = fetched("plugins-go")?.join("lib").canonicalize().expect("it is there");
+    let python = fs::read_dir(libraries).expect("it is readable").flatten().next();
+    Some(python.expect("it has a folder of Python").path().join("site-packages/go"))
+}
+
+#[test]
+fn go_vet_finds_what_it_finds_without_berth() {
+    let Some(go) = go_of_client() else { return };
+    let cli = Cli::new();
+    for (file, text) in [
         ("go.mod", "module example.com/a\n\ngo 1.21\n"),
         ("a.go", "package a\n\nimport \"fmt\"\n\nfunc F() { fmt.Printf(\"%d\", \"text\") }\n"),
-    ];
-    let scene = scene(&["tools.shell.presets=[\"go\"]"], &files).await;
-    let (text, _) = found(&scene, json!({})).await;
-    assert!(text.starts_with("a.go:5:") && text.contains("[printf]"), "{text}");
+    ] {
+        fs::write(cli.work().join(file), text).expect("a file is written");
+    }
+    cli.configure(&format!(
+        "[tools.shell]\npresets = [\"go\"]\nallowed_paths = [\".\", {{ path = {go:?}, access = \"read\" }}]\n"
+    ));
+    // Commands search the path of whoever started Berth.
+    let path = format!("{}:/usr/bin:/bin", go.join("bin").display());
+    let mut berth = cli.command(&["call", "--yes", "diagnostics", "{}"]);
+    let found = Ended::from_output(berth.env("PATH", &path).output().expect("berth starts"));
+    let found = found.ends(0).stdout;
+    let mut own = Command::new(go.join("bin/go"));
+    let own = own.arg("vet").current_dir(cli.work()).env("HOME", cli.root.path());
+    let own = own.env("GOTOOLCHAIN", "local").output().expect("go starts");
+    let own = String::from_utf8(own.stderr).expect("it prints UTF-8");
+    let (place, message) = own
+        .lines()
+        .find_map(|line| line.trim_start_matches("./").split_once(": "))
+        .unwrap_or_else(|| panic!("it finds nothing: {own}"));
+    assert!(place.starts_with("a.go:5:"), "{own}");
+    assert!(found.contains(&format!("{place}: warning: {message} [printf]")), "{own}{found}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
