@@ -1,5 +1,7 @@
 //! Splits the output of a checker, while it comes, into JSON objects and lines of text.
 
+use memchr::{memchr, memchr2};
+
 /// Most bytes of one object or line. A longer one is dropped.
 const MAX_PIECE: usize = 4 << 20;
 
@@ -36,8 +38,23 @@ pub(crate) enum Piece<'a> {
 
 impl Pieces {
     /// Takes more output and hands over each piece that is complete.
-    pub(crate) fn push(&mut self, bytes: &[u8], mut found: impl FnMut(Piece<'_>)) {
-        for &byte in bytes {
+    pub(crate) fn push(&mut self, mut bytes: &[u8], mut found: impl FnMut(Piece<'_>)) {
+        while let Some((&byte, rest)) = bytes.split_first() {
+            // Most of an output is text without meaning here, which is searched and copied as a
+            // whole.
+            let plain = match self.kind {
+                Kind::Line => memchr(b'\n', bytes).unwrap_or(bytes.len()),
+                Kind::Object { string: true, escaped: false, .. } => {
+                    memchr2(b'"', b'\\', bytes).unwrap_or(bytes.len())
+                }
+                _ => 0,
+            };
+            if plain > 0 {
+                self.keep(&bytes[..plain]);
+                bytes = &bytes[plain..];
+                continue;
+            }
+            bytes = rest;
             match &mut self.kind {
                 Kind::Between => match byte {
                     b'{' => {
@@ -46,8 +63,7 @@ impl Pieces {
                     b'[' | b']' | b',' | b' ' | b'\t' | b'\r' | b'\n' => {}
                     _ => self.begin(Kind::Line, byte),
                 },
-                Kind::Line if byte == b'\n' => self.end_line(&mut found),
-                Kind::Line => self.keep(byte),
+                Kind::Line => self.end_line(&mut found),
                 Kind::Object { depth, string, escaped } => {
                     match (*string, byte) {
                         (true, _) if *escaped => *escaped = false,
@@ -58,7 +74,7 @@ impl Pieces {
                         _ => {}
                     }
                     let is_over = *depth == 0;
-                    self.keep(byte);
+                    self.keep(&[byte]);
                     if is_over {
                         if self.is_whole() {
                             found(Piece::Object(&self.piece));
@@ -84,10 +100,10 @@ impl Pieces {
         self.piece.push(byte);
     }
 
-    fn keep(&mut self, byte: u8) {
-        if self.piece.len() <= MAX_PIECE {
-            self.piece.push(byte);
-        }
+    /// Keeps bytes, up to one more than a piece may have.
+    fn keep(&mut self, bytes: &[u8]) {
+        let room = (MAX_PIECE + 1).saturating_sub(self.piece.len());
+        self.piece.extend_from_slice(&bytes[..bytes.len().min(room)]);
     }
 
     fn is_whole(&mut self) -> bool {
