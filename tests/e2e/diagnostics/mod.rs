@@ -11,7 +11,7 @@ use std::process::Command;
 use berth_core::{Answer, Request};
 use serde_json::{Value, json};
 
-use crate::support::{Cli, Ended, Scene, fetched};
+use crate::support::{Cli, Ended, Scene, fetched, go_compiler};
 
 /// A project in Rust with an error, a warning, and a place where clippy advises.
 const RUST: [(&str, &str); 2] = [
@@ -253,6 +253,7 @@ fn go_of_client() -> Option<PathBuf> {
 #[test]
 fn go_vet_finds_what_it_finds_without_berth() {
     let Some(go) = go_of_client() else { return };
+    let _alone = go_compiler();
     let cli = Cli::new();
     for (file, text) in [
         ("go.mod", "module example.com/a\n\ngo 1.21\n"),
