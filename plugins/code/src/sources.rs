@@ -89,7 +89,9 @@ impl Search<'_> {
     /// Definitions with the name, or whose names have all words of the query.
     fn definitions(&mut self) -> Result<Vec<Hit>, IndexError> {
         let (query, wanted) = match (&self.name, &self.query) {
-            (Some(name), _) => (words::query_of_name(name), Wanted::Name(name.clone())),
+            (Some(name), _) => {
+                (words::query_of_name(name), Wanted::Name(name.clone(), words::whole(name)))
+            }
             (None, Some(query)) => {
                 let parts: Vec<String> = words::identifiers(query).flat_map(words::parts).collect();
                 let whole = words::whole(query);
@@ -302,8 +304,8 @@ impl Search<'_> {
 
 /// The names of definitions that are wanted.
 enum Wanted {
-    /// This name, in any style.
-    Name(String),
+    /// This name, in any style: as it was written, and its whole form.
+    Name(String, String),
     /// Names with all of these parts, or with this whole form.
     Parts(Vec<String>, String),
 }
@@ -311,10 +313,12 @@ enum Wanted {
 impl Wanted {
     fn is_met(&self, name: &str) -> bool {
         match self {
-            Self::Name(wanted) => words::whole(name) == words::whole(wanted),
+            Self::Name(_, whole) => words::has_whole(name, whole),
             Self::Parts(parts, whole) => {
-                let of_name = words::parts(name);
-                words::whole(name) == *whole || parts.iter().all(|part| of_name.contains(part))
+                words::has_whole(name, whole) || {
+                    let of_name = words::parts(name);
+                    parts.iter().all(|part| of_name.contains(part))
+                }
             }
         }
     }
@@ -322,9 +326,9 @@ impl Wanted {
     /// How far a name is from what is wanted: 0 is the same text.
     fn distance(&self, name: &str) -> usize {
         match self {
-            Self::Name(wanted) if wanted == name => 0,
-            Self::Name(wanted) if wanted.eq_ignore_ascii_case(name) => 1,
-            Self::Name(_) => 2,
+            Self::Name(wanted, _) if wanted == name => 0,
+            Self::Name(wanted, _) if wanted.eq_ignore_ascii_case(name) => 1,
+            Self::Name(..) => 2,
             Self::Parts(_, whole) => words::whole(name).len().abs_diff(whole.len()),
         }
     }

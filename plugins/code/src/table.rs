@@ -9,7 +9,7 @@
 
 use std::collections::HashMap;
 
-use crate::hash::hex;
+use crate::hash::hash;
 
 /// Files of a shard.
 const SHARD_FILES: usize = 256;
@@ -77,6 +77,13 @@ impl File {
         format!("{} {size:x} {modified_ms:x} {content:016x} {path}", state.letter())
     }
 
+    /// The bytes of its line, with the end.
+    fn bytes(&self) -> usize {
+        let digits = |number: u64| (number.max(1).ilog2() / 4 + 1) as usize;
+        // The letter, 16 digits of the hash, four spaces and the end.
+        22 + digits(self.size) + digits(self.modified_ms) + self.path.len()
+    }
+
     fn parse(line: &str) -> Option<Self> {
         let mut fields = line.splitn(5, ' ');
         let state = State::from_text(fields.next()?)?;
@@ -91,10 +98,9 @@ impl File {
 #[derive(Debug, Default)]
 pub(crate) struct Table {
     shards: Vec<Shard>,
-    /// By path: the shard and the place in it.
-    places: HashMap<String, (usize, usize)>,
-    /// By the short name of the path, as in the keys of documents.
-    names: HashMap<String, (usize, usize)>,
+    /// By the hash of the path, which is also its name in the keys of documents: the shard and the
+    /// place in it. Of two paths with one hash, only the later one counts.
+    places: HashMap<u64, (usize, usize)>,
 }
 
 #[derive(Debug, Default)]
@@ -117,10 +123,12 @@ impl Table {
                 continue;
             }
             for file in lines.filter_map(File::parse) {
-                match table.get(&file.path) {
+                match table.with_hash(hash(file.path.as_bytes())) {
                     None => table.insert_into(shard, file),
-                    Some(other) if *other == file => {}
-                    Some(_) => table.remove(&file.path),
+                    Some(other) if other.path == file.path && *other != file => {
+                        table.remove(&file.path);
+                    }
+                    Some(_) => {}
                 }
             }
         }
@@ -137,28 +145,27 @@ impl Table {
     }
 
     pub(crate) fn get(&self, path: &str) -> Option<&File> {
-        let (shard, place) = *self.places.get(path)?;
-        self.shards[shard].files[place].as_ref()
+        self.with_hash(hash(path.as_bytes())).filter(|file| file.path == path)
     }
 
-    /// The file whose path has this short name.
-    pub(crate) fn named(&self, name: &str) -> Option<&File> {
-        let (shard, place) = *self.names.get(name)?;
+    /// The file whose path has this hash.
+    pub(crate) fn with_hash(&self, hash: u64) -> Option<&File> {
+        let (shard, place) = *self.places.get(&hash)?;
         self.shards[shard].files[place].as_ref()
     }
 
     /// Adds a file, or replaces the one with the same path.
     pub(crate) fn insert(&mut self, file: File) {
-        if let Some((shard, place)) = self.places.get(&file.path).copied() {
+        if let Some((shard, place)) = self.places.get(&hash(file.path.as_bytes())).copied() {
             let shard = &mut self.shards[shard];
-            shard.bytes += file.line().len() + 1;
+            shard.bytes += file.bytes();
             if let Some(old) = shard.files[place].replace(file) {
-                shard.bytes -= old.line().len() + 1;
+                shard.bytes -= old.bytes();
             }
             shard.changed = true;
             return;
         }
-        let size = file.line().len() + 1;
+        let size = file.bytes();
         let has_room =
             |shard: &Shard| shard.files.len() < SHARD_FILES && shard.bytes + size <= SHARD_BYTES;
         let place = self.shards.iter().rposition(has_room).unwrap_or_else(|| {
@@ -172,18 +179,20 @@ impl Table {
     fn insert_into(&mut self, index: usize, file: File) {
         let shard = &mut self.shards[index];
         let place = (index, shard.files.len());
-        shard.bytes += file.line().len() + 1;
-        self.places.insert(file.path.clone(), place);
-        self.names.insert(hex(file.path.as_bytes()), place);
+        shard.bytes += file.bytes();
+        self.places.insert(hash(file.path.as_bytes()), place);
         shard.files.push(Some(file));
     }
 
     pub(crate) fn remove(&mut self, path: &str) {
-        let Some((index, place)) = self.places.remove(path) else { return };
-        self.names.remove(&hex(path.as_bytes()));
+        let hash = hash(path.as_bytes());
+        if self.with_hash(hash).is_none_or(|file| file.path != path) {
+            return;
+        }
+        let Some((index, place)) = self.places.remove(&hash) else { return };
         let shard = &mut self.shards[index];
         if let Some(old) = shard.files[place].take() {
-            shard.bytes -= old.line().len() + 1;
+            shard.bytes -= old.bytes();
         }
         shard.changed = true;
     }
@@ -231,7 +240,7 @@ mod tests {
         let mut again = Table::decode(shards.iter().map(Vec::as_slice));
         assert_eq!(again.len(), 600);
         assert_eq!(again.get("src/a b 599.rs"), Some(&file("src/a b 599.rs", 599)));
-        assert_eq!(again.named(&hex(b"src/a b 5.rs")), again.get("src/a b 5.rs"));
+        assert_eq!(again.with_hash(hash(b"src/a b 5.rs")), again.get("src/a b 5.rs"));
 
         again.insert(file("src/a b 1.rs", 7));
         again.remove("src/a b 2.rs");
@@ -239,6 +248,14 @@ mod tests {
         assert_eq!(changed.iter().map(|(number, _)| *number).collect::<Vec<_>>(), [0]);
         let again = Table::decode([changed[0].1.as_slice()]);
         assert_eq!((again.len(), again.get("src/a b 1.rs").unwrap().content), (255, 7));
+    }
+
+    #[test]
+    fn bytes_are_those_of_the_line() {
+        for (size, modified_ms) in [(0, 15), (16, 255), (1 << 20, 1 << 40), (u64::MAX, 1)] {
+            let file = File { size, modified_ms, ..file("src/ä.rs", 3) };
+            assert_eq!(file.bytes(), file.line().len() + 1);
+        }
     }
 
     #[test]

@@ -20,6 +20,15 @@ pub(crate) fn whole(name: &str) -> String {
     name.chars().filter(|char| char.is_alphanumeric()).flat_map(char::to_lowercase).collect()
 }
 
+/// Whether `whole` is the whole form of `name`.
+pub(crate) fn has_whole(name: &str, whole: &str) -> bool {
+    if name.is_ascii() {
+        let chars = name.bytes().filter(u8::is_ascii_alphanumeric);
+        return chars.map(|char| char.to_ascii_lowercase()).eq(whole.bytes());
+    }
+    self::whole(name) == whole
+}
+
 /// The parts of an identifier, in lower case: split at underscores and where the case changes.
 pub(crate) fn parts(name: &str) -> Vec<String> {
     let mut parts = Vec::new();
@@ -145,6 +154,15 @@ mod tests {
             assert_eq!(parts(name).join(" "), expected, "{name}");
         }
         assert_eq!(whole("Load_Config"), "loadconfig");
+        for (name, whole, expected) in [
+            ("Load_Config", "loadconfig", true),
+            ("load_configs", "loadconfig", false),
+            ("load", "loadconfig", false),
+            ("GrößeÄndern", "größeändern", true),
+            ("größe", "große", false),
+        ] {
+            assert_eq!(has_whole(name, whole), expected, "{name}");
+        }
     }
 
     #[test]

@@ -218,7 +218,7 @@ fn builder(repository: &Path) -> Result<HostBuilder, String> {
         let wasm = read(&repository.join(format!("target/plugins/{name}.wasm")))?;
         Ok(Builtin { name, wasm: wasm.leak(), digest: None, parts, compiled: None })
     };
-    let builtins = ["file", "shell", "web", "filters", "memory", "code"];
+    let builtins = ["file", "shell", "web", "filters", "memory", "code", "diagnostics"];
     let builtins = builtins.into_iter().map(builtin).collect::<Result<Vec<_>, String>>()?;
     let folders = Folders::inside(&repository.join("target/bench/home"));
     // Hundreds of thousands of calls are recorded; the records aren't read.
