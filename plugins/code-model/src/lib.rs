@@ -1,11 +1,15 @@
-//! What the parser of a language says of a source: definitions and references.
+//! What the parser of a language says of a source: definitions, references, and the words of its
+//! lines.
 //!
 //! The parsers are parts, components of their own. The plugin that searches code asks them. Both
-//! know these types, and the bytes in which a part answers. No I/O.
+//! know these types, and the bytes of a question and its answer. No I/O.
 
+mod chunk;
 mod language;
 mod wire;
+pub mod words;
 
+pub use chunk::{Chunk, chunks};
 pub use language::Language;
 pub use wire::Malformed;
 
@@ -21,13 +25,24 @@ pub const MAX_REFERENCES: usize = 200_000;
 /// Most bytes of a name, and of the path of a container. Longer names are left out.
 pub const MAX_NAME: usize = 256;
 
+/// What is asked of a parser beside the definitions of a source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ParserQuestion {
+    /// The chunks, for an index.
+    Chunks,
+    /// The references.
+    References,
+}
+
 /// What was found in one source.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Parsed {
     /// In the order of the source.
     pub definitions: Vec<Definition>,
-    /// In the order of the source.
+    /// In the order of the source. Empty unless the [`ParserQuestion`] was for them.
     pub references: Vec<Reference>,
+    /// In the order of the source. Empty unless the [`ParserQuestion`] was for them.
+    pub chunks: Vec<Chunk>,
     /// Whether a part of the source isn't valid in the language. What surrounds it was read.
     pub has_errors: bool,
     /// Whether something was left out, since a limit was reached.

@@ -1,16 +1,21 @@
-//! The bytes in which a part answers.
+//! The bytes of a question to a part, and of its answer.
 //!
-//! One byte for the version, one for flags, then the strings, each once, then the definitions and
-//! the references, which name strings by their place. Numbers are LEB128; lines are the distance to
+//! A question is the source, and one byte behind it for what is wanted. An answer is one byte for
+//! the version, one for flags, then the strings, each once, then the definitions and the
+//! references, which name strings by their place, then the chunks. Numbers are LEB128; lines are the distance to
 //! the line before, folded so that small distances back stay small.
 
 use std::collections::HashMap;
 use std::fmt;
 
-use crate::{Definition, Kind, MAX_DEFINITIONS, MAX_NAME, MAX_REFERENCES, Parsed, Reference};
+use crate::chunk::MAX_CHUNKS;
+use crate::{
+    Chunk, Definition, Kind, MAX_DEFINITIONS, MAX_NAME, MAX_REFERENCES, Parsed, ParserQuestion,
+    Reference,
+};
 
 /// The version of this form.
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 
 const HAS_ERRORS: u8 = 1;
 const LIMITED: u8 = 2;
@@ -26,6 +31,32 @@ impl fmt::Display for Malformed {
 }
 
 impl std::error::Error for Malformed {}
+
+impl ParserQuestion {
+    /// The question as the input of a part.
+    pub fn of(self, source: &[u8]) -> Vec<u8> {
+        let mut input = Vec::with_capacity(source.len() + 1);
+        input.extend_from_slice(source);
+        input.push(self as u8);
+        input
+    }
+
+    /// What a question asks for, and the source.
+    ///
+    /// # Errors
+    ///
+    /// It isn't one of [`of`](Self::of).
+    pub fn read(input: &[u8]) -> Result<(Self, &[u8]), String> {
+        let last = input.split_last();
+        let (wanted, source) =
+            last.ok_or("the input is empty; it needs a byte behind the source")?;
+        let known = [Self::Chunks, Self::References];
+        let found = known.into_iter().find(|one| *one as u8 == *wanted);
+        let question =
+            found.ok_or_else(|| format!("the last byte is {wanted}; it must be 0 or 1"))?;
+        Ok((question, source))
+    }
+}
 
 impl Parsed {
     /// As bytes. What is beyond a limit is left out, and said to be.
@@ -67,6 +98,18 @@ impl Parsed {
             number(&mut items, one.column.into());
         }
 
+        let chunks: Vec<&Chunk> =
+            self.chunks.iter().filter(|chunk| chunk.is_valid()).take(MAX_CHUNKS).collect();
+        limited |= chunks.len() < self.chunks.len();
+        number(&mut items, chunks.len() as u64);
+        let mut last = 0;
+        for one in chunks {
+            distance(&mut items, &mut last, one.first);
+            distance(&mut items, &mut last, one.last);
+            number(&mut items, one.words.len() as u64);
+            items.extend_from_slice(one.words.as_bytes());
+        }
+
         let flags =
             if self.has_errors { HAS_ERRORS } else { 0 } | if limited { LIMITED } else { 0 };
         let mut bytes = vec![VERSION, flags];
@@ -95,7 +138,7 @@ impl Parsed {
         let count = bytes.count(2 * MAX_DEFINITIONS + MAX_REFERENCES, 1)?;
         let mut strings = Vec::with_capacity(count);
         for _ in 0..count {
-            strings.push(bytes.string()?);
+            strings.push(bytes.string(MAX_NAME)?);
         }
         let string = |place: u64| {
             usize::try_from(place)
@@ -128,11 +171,24 @@ impl Parsed {
             let line = bytes.distance(&mut last)?;
             references.push(Reference { name, line, column: bytes.small()? });
         }
+
+        let count = bytes.count(MAX_CHUNKS, 3)?;
+        let mut chunks = Vec::with_capacity(count);
+        let mut last = 0;
+        for _ in 0..count {
+            let (first, last) = (bytes.distance(&mut last)?, bytes.distance(&mut last)?);
+            let chunk = Chunk { first, last, words: bytes.string(usize::MAX)?.to_owned() };
+            if !chunk.is_valid() {
+                return Err(Malformed("a chunk is too large"));
+            }
+            chunks.push(chunk);
+        }
         if !bytes.0.is_empty() {
             return Err(Malformed("something follows its end"));
         }
         let has = |flag| flags & flag != 0;
-        Ok(Self { definitions, references, has_errors: has(HAS_ERRORS), limited: has(LIMITED) })
+        let (has_errors, limited) = (has(HAS_ERRORS), has(LIMITED));
+        Ok(Self { definitions, references, chunks, has_errors, limited })
     }
 }
 
@@ -206,12 +262,12 @@ impl<'a> Reader<'a> {
         Ok(count)
     }
 
-    fn string(&mut self) -> Result<&'a str, Malformed> {
+    fn string(&mut self, most: usize) -> Result<&'a str, Malformed> {
         let length = usize::try_from(self.number()?).unwrap_or(usize::MAX);
-        if length > MAX_NAME {
-            return Err(Malformed("a name is too long"));
+        if length > most {
+            return Err(Malformed("a text is too long"));
         }
-        std::str::from_utf8(self.take(length)?).map_err(|_| Malformed("a name isn't UTF-8"))
+        std::str::from_utf8(self.take(length)?).map_err(|_| Malformed("a text isn't UTF-8"))
     }
 
     fn distance(&mut self, last: &mut u32) -> Result<u32, Malformed> {
@@ -249,12 +305,16 @@ mod tests {
             });
         let reference = (names(), lines(), any::<u32>())
             .prop_map(|(name, line, column)| Reference { name, line, column });
+        let chunk = (1..=u32::MAX - 71, 0_u32..72, names())
+            .prop_map(|(first, more, words)| Chunk { first, last: first + more, words });
         let (definitions, references) =
             (prop::collection::vec(definition, 0..20), prop::collection::vec(reference, 0..20));
-        (definitions, references, any::<bool>(), any::<bool>()).prop_map(
-            |(definitions, references, has_errors, limited)| Parsed {
+        let chunks = prop::collection::vec(chunk, 0..20);
+        (definitions, references, chunks, any::<bool>(), any::<bool>()).prop_map(
+            |(definitions, references, chunks, has_errors, limited)| Parsed {
                 definitions,
                 references,
+                chunks,
                 has_errors,
                 limited,
             },
@@ -293,6 +353,32 @@ mod tests {
     }
 
     #[test]
+    fn chunk_beyond_its_bounds_is_left_out_and_refused() {
+        for (first, last) in [(0, 1), (2, 1), (1, 73), (1, u32::MAX)] {
+            let chunk = Chunk { first, last, words: "x".to_owned() };
+            let parsed = Parsed { chunks: vec![chunk], ..Parsed::default() };
+            let read = Parsed::decode(&parsed.encode()).expect("it is valid");
+            assert!(read.chunks.is_empty() && read.limited);
+            let mut bytes = vec![VERSION, 0, 0, 0, 0, 1];
+            let mut line = 0;
+            distance(&mut bytes, &mut line, first);
+            distance(&mut bytes, &mut line, last);
+            bytes.extend([1, b'x']);
+            assert!(Parsed::decode(&bytes).is_err(), "{first} {last}");
+        }
+    }
+
+    #[test]
+    fn question_has_the_source_and_what_is_wanted() {
+        for question in [ParserQuestion::Chunks, ParserQuestion::References] {
+            for source in [&b""[..], b"\0\x01", b"fn f() {}"] {
+                assert_eq!(ParserQuestion::read(&question.of(source)), Ok((question, source)));
+            }
+        }
+        assert!(ParserQuestion::read(b"").is_err() && ParserQuestion::read(b"fn f() {}").is_err());
+    }
+
+    #[test]
     fn what_exceeds_a_limit_is_left_out_and_said() {
         let long = "x".repeat(MAX_NAME + 1);
         let reference = |name: &str| Reference { name: name.to_owned(), line: 1, column: 0 };
@@ -310,9 +396,13 @@ mod tests {
 
     #[test]
     fn count_without_items_is_refused_before_it_is_allocated() {
+        for before in [&[][..], &[0], &[0, 0]] {
+            let mut bytes = [&[VERSION, 0, 0], before].concat();
+            number(&mut bytes, MAX_DEFINITIONS as u64);
+            assert!(Parsed::decode(&bytes).is_err());
+        }
         let mut bytes = vec![VERSION, 0, 0];
         number(&mut bytes, MAX_DEFINITIONS as u64);
-        assert!(Parsed::decode(&bytes).is_err());
         bytes[2] = 0xff;
         assert!(Parsed::decode(&bytes).is_err());
     }

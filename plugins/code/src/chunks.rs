@@ -1,22 +1,14 @@
 //! What the index gets of a file: its definitions, and its words in chunks.
 
 use berth_sdk::index::Document;
-use code_model::{Definition, Parsed};
-
-use crate::words;
+use code_model::{Definition, Parsed, words};
 
 /// Definitions of one document. Few, since a hit reads all of them.
 const DEFINITIONS: usize = 32;
 
-/// The first line of a definition begins a new chunk if the one before has so many lines.
-const MIN_LINES: usize = 24;
-
-/// Lines of a chunk.
-const MAX_LINES: usize = 72;
-
 /// The documents of a file. `prefix` is the begin of their keys, which names the project, the file
 /// and its content.
-pub(crate) fn documents(prefix: &str, lines: &[&str], parsed: &Parsed) -> Vec<Document> {
+pub(crate) fn documents(prefix: &str, parsed: Parsed) -> Vec<Document> {
     let definitions = parsed.definitions.chunks(DEFINITIONS).enumerate();
     let mut documents: Vec<Document> = definitions
         .map(|(number, definitions)| Document {
@@ -24,12 +16,10 @@ pub(crate) fn documents(prefix: &str, lines: &[&str], parsed: &Parsed) -> Vec<Do
             ..Document::new(format!("{prefix}d{number:05}"), names(definitions))
         })
         .collect();
-    let words = chunks(lines.len(), &parsed.definitions).into_iter().filter_map(|(first, last)| {
-        let text = words::of_lines(lines[first..last].iter().copied());
-        let key = format!("{prefix}w{}-{last}", first + 1);
-        (!text.is_empty()).then(|| Document::new(key, text))
-    });
-    documents.extend(words);
+    let chunks = parsed.chunks.into_iter();
+    documents.extend(chunks.map(|chunk| {
+        Document::new(format!("{prefix}w{}-{}", chunk.first, chunk.last), chunk.words)
+    }));
     documents
 }
 
@@ -50,60 +40,31 @@ pub(crate) fn lines_of(key: &str) -> Option<(u32, u32)> {
     Some((first.parse().ok()?, last.parse().ok()?))
 }
 
-/// Where the chunks of a file begin and end: ranges of lines, from 0.
-fn chunks(lines: usize, definitions: &[Definition]) -> Vec<(usize, usize)> {
-    let mut begins: Vec<usize> =
-        definitions.iter().map(|one| (one.start as usize).saturating_sub(1)).collect();
-    begins.sort_unstable();
-    let mut begins = begins.into_iter().peekable();
-    let (mut chunks, mut first) = (Vec::new(), 0);
-    while first < lines {
-        let earliest = first + MIN_LINES;
-        while begins.next_if(|begin| *begin < earliest).is_some() {}
-        let begin = begins.peek().copied().unwrap_or(lines);
-        let end = begin.min(first + MAX_LINES).min(lines);
-        chunks.push((first, end));
-        first = end;
-    }
-    chunks
-}
-
 #[cfg(test)]
 mod tests {
     use code_model::Kind;
 
     use super::*;
 
-    fn definition(name: &str, start: u32, end: u32) -> Definition {
-        Definition {
-            name: name.to_owned(),
-            kind: Kind::Function,
-            container: String::new(),
-            start,
-            end,
-            line: start,
-            column: 3,
-        }
-    }
-
-    #[test]
-    fn chunks_begin_at_definitions() {
-        let definitions: Vec<Definition> = [(1, 10), (11, 20), (30, 60), (31, 35), (70, 300)]
-            .map(|(a, b)| definition("f", a, b))
-            .into();
-        assert_eq!(chunks(150, &definitions), [(0, 29), (29, 69), (69, 141), (141, 150)]);
-        assert_eq!(chunks(100, &[]), [(0, 72), (72, 100)]);
-        assert_eq!(chunks(0, &[]), []);
-    }
-
     #[test]
     fn documents_name_definitions_and_lines() {
+        let definition = Definition {
+            name: "loadConfig".to_owned(),
+            kind: Kind::Function,
+            container: String::new(),
+            start: 1,
+            end: 2,
+            line: 1,
+            column: 3,
+        };
+        let definitions_of_file = vec![definition];
+        let chunks = code_model::chunks("fn loadConfig() {\n  1 }", &definitions_of_file);
         let parsed =
-            Parsed { definitions: vec![definition("loadConfig", 1, 2)], ..Parsed::default() };
-        let documents = documents("c/", &["fn loadConfig() {", "  1 }"], &parsed);
+            Parsed { definitions: definitions_of_file.clone(), chunks, ..Parsed::default() };
+        let documents = documents("c/", parsed);
         let [names, words] = &documents[..] else { panic!("{documents:?}") };
         assert_eq!((&*names.key, &*names.text), ("c/d00000", "yyloadconfig zzload zzconfig"));
-        assert_eq!(definitions(&names.data), parsed.definitions);
+        assert_eq!(definitions(&names.data), definitions_of_file);
         assert_eq!((&*words.key, &*words.text), ("c/w1-2", "fn loadconfig load config"));
         assert_eq!((lines_of(&words.key), lines_of(&names.key)), (Some((1, 2)), None));
         assert!(definitions(b"damaged").is_empty());

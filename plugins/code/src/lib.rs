@@ -15,7 +15,6 @@ mod table;
 #[cfg(test)]
 mod tests;
 mod update;
-mod words;
 
 berth_sdk::plugin! {
     name: "code",

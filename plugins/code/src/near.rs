@@ -3,10 +3,10 @@
 use std::time::Instant;
 
 use berth_sdk::index::{self, IndexError};
+use code_model::words;
 
 use crate::chunks;
 use crate::update::Project;
-use crate::words;
 
 /// Names that are suggested.
 const MOST: usize = 3;

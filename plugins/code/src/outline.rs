@@ -1,7 +1,7 @@
 //! The outline of a file: what it defines, in its order.
 
 use berth_sdk::{Failure, Output, add_notice};
-use code_model::{Language, Parsed};
+use code_model::{Language, Parsed, ParserQuestion};
 
 use crate::files::Text;
 use crate::hit::Hit;
@@ -33,7 +33,7 @@ pub(crate) fn of_file(path: &str, paths: &PathShortener) -> Result<Output, Failu
             Failure::permanent("language", format!("no parser knows the language of {shown}"));
         return Err(failure.with_suggestion("Use read to see it, or grep to find lines in it."));
     };
-    let parsed = match parse::parse_all(&[Some((language, &bytes))]).pop() {
+    let parsed = match parse::parse_all(&[Some((language, &bytes))], ParserQuestion::Chunks).pop() {
         Some(Answer::Parsed(parsed)) => parsed,
         Some(Answer::Failed(why)) => {
             let failure = Failure::permanent("parser", format!("{shown} can't be parsed: {why}"));

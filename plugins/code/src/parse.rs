@@ -1,7 +1,7 @@
 //! Asks the parsers of languages, which are parts of this plugin.
 
 use berth_sdk::parts;
-use code_model::{Language, Parsed};
+use code_model::{Language, Parsed, ParserQuestion};
 
 /// Bytes that are parsed in one call of the host.
 const TOGETHER: usize = 2 << 20;
@@ -39,7 +39,10 @@ pub(crate) fn availability(language: Language) -> Result<(), String> {
 }
 
 /// Parses sources. The answers are in their order.
-pub(crate) fn parse_all(sources: &[Option<(Language, &[u8])>]) -> Vec<Answer> {
+pub(crate) fn parse_all(
+    sources: &[Option<(Language, &[u8])>],
+    question: ParserQuestion,
+) -> Vec<Answer> {
     let mut answers = vec![Answer::Unknown; sources.len()];
     for language in Language::ALL {
         let of_language =
@@ -55,7 +58,8 @@ pub(crate) fn parse_all(sources: &[Option<(Language, &[u8])>]) -> Vec<Answer> {
             });
             let (now, later) = rest.split_at(fit.count().max(1));
             rest = later;
-            let inputs = now.iter().filter_map(|place| Some(sources[*place]?.1.to_vec())).collect();
+            let inputs =
+                now.iter().filter_map(|place| Some(question.of(sources[*place]?.1))).collect();
             let results = parts::run(language.part(), inputs);
             for (place, result) in now.iter().zip(results) {
                 answers[*place] = match result {

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use berth_sdk::search::{self, Pattern, Scope};
 use berth_sdk::{Annotations, Call, Failure, Output, Subject, Tool, add_notice, config, schema};
-use code_model::{Kind, Language};
+use code_model::{Kind, Language, words};
 use schemars::{JsonSchema, Schema};
 use serde::{Deserialize, Serialize};
 
@@ -16,7 +16,6 @@ use crate::paths::{self, PathShortener};
 use crate::project::{self, Walk, below};
 use crate::sources::{Filter, Search};
 use crate::update::{Project, Report};
-use crate::words;
 
 /// The default number of hits.
 const DEFAULT_RESULTS: usize = 10;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Instant;
 
 use berth_sdk::index::{self, IndexError, Query};
-use code_model::{Definition, Kind, Language};
+use code_model::{Definition, Kind, Language, ParserQuestion, words};
 
 use crate::chunks;
 use crate::files::{Files, Text};
@@ -14,7 +14,6 @@ use crate::paths::PathShortener;
 use crate::project::below;
 use crate::table::File;
 use crate::update::Project;
-use crate::words;
 
 /// Hits of the index that are looked at first, and at most.
 const FEW: u32 = 100;
@@ -191,7 +190,8 @@ impl Search<'_> {
                     Language::detect(&file.path, bytes).map(|language| (language, bytes))
                 })
                 .collect();
-            for ((file, text), answer) in texts.iter().zip(parse::parse_all(&sources)) {
+            let answers = parse::parse_all(&sources, ParserQuestion::References);
+            for ((file, text), answer) in texts.iter().zip(answers) {
                 self.add_references(&mut hits, file, text, &answer, &name);
             }
         }

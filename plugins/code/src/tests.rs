@@ -5,17 +5,17 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use berth_sdk::{Failure, index, testing};
-use code_model::{Definition, Kind, Parsed, Reference};
+use code_model::{Definition, Kind, Parsed, ParserQuestion, Reference, words};
 use serde_json::{Value, json};
 
 use crate::search_code::SearchCode;
-use crate::words;
 
 struct Tree(tempfile::TempDir);
 
 /// Stands in for a parser: a line `fn NAME` defines a function, and other words are references, but
 /// not in comments.
-fn parse(source: &[u8]) -> Result<Vec<u8>, String> {
+fn parse(input: &[u8]) -> Result<Vec<u8>, String> {
+    let (question, source) = ParserQuestion::read(input)?;
     let text = std::str::from_utf8(source).map_err(|error| error.to_string())?;
     let mut parsed = Parsed::default();
     let lines = text.lines().zip(1..).filter(|(line, _)| !line.trim_start().starts_with("//"));
@@ -40,6 +40,13 @@ fn parse(source: &[u8]) -> Result<Vec<u8>, String> {
             column: column(word),
         });
         parsed.references.extend(references);
+    }
+    match question {
+        ParserQuestion::Chunks => {
+            parsed.references.clear();
+            parsed.chunks = code_model::chunks(text, &parsed.definitions);
+        }
+        ParserQuestion::References => {}
     }
     Ok(parsed.encode())
 }

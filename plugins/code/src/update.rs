@@ -12,7 +12,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use berth_sdk::Call;
 use berth_sdk::index::{self, Document, IndexError};
 use berth_sdk::search::Entry;
-use code_model::{Language, Parsed};
+use code_model::{Language, Parsed, ParserQuestion};
 use serde::{Deserialize, Serialize};
 
 use crate::chunks;
@@ -269,7 +269,8 @@ impl Project {
     fn update_batch(&mut self, batch: &[&Entry], now: u64) -> Result<usize, IndexError> {
         let mut sources: Vec<Source<'_>> = batch.iter().map(|entry| self.read(entry)).collect();
         sources.retain(|source| !self.keeps_documents(source, now));
-        let parsed = parse::parse_all(&sources.iter().map(Source::to_parse).collect::<Vec<_>>());
+        let to_parse: Vec<_> = sources.iter().map(Source::to_parse).collect();
+        let parsed = parse::parse_all(&to_parse, ParserQuestion::Chunks);
         let (mut documents, mut outdated, mut unreached) = (Vec::new(), Vec::new(), 0);
         for (source, parsed) in sources.iter().zip(parsed) {
             let Entry { size, modified_ms, .. } = *source.entry;
@@ -280,9 +281,9 @@ impl Project {
                 }
                 Answer::Parsed(parsed) => (parsed, State::Parsed),
                 // It would fail again.
-                Answer::Failed(_) => (Parsed::default(), State::Words),
-                Answer::Unknown => (Parsed::default(), State::Words),
-                Answer::Missing => (Parsed::default(), State::NoParser),
+                Answer::Failed(_) => (source.words(), State::Words),
+                Answer::Unknown => (source.words(), State::Words),
+                Answer::Missing => (source.words(), State::NoParser),
             };
             let path = source.entry.path.clone();
             let mut file = File { path, size, modified_ms, content: source.content, state };
@@ -293,9 +294,7 @@ impl Project {
                 _ => {}
             }
             if source.is_text() {
-                let text = String::from_utf8_lossy(source.indexed());
-                let lines: Vec<&str> = text.lines().collect();
-                documents.append(&mut chunks::documents(&self.file_prefix(&file), &lines, &parsed));
+                documents.append(&mut chunks::documents(&self.file_prefix(&file), parsed));
             } else {
                 file.state = State::Nothing;
             }
@@ -413,10 +412,14 @@ impl Source<'_> {
             .map(|language| (language, self.bytes.as_slice()))
     }
 
-    /// What is indexed by words.
-    fn indexed(&self) -> &[u8] {
+    /// What the index gets of it without a parser.
+    fn words(&self) -> Parsed {
+        if !self.is_text() {
+            return Parsed::default();
+        }
         let most = if self.language.is_some() { MAX_FILE } else { MAX_PLAIN };
-        &self.bytes[..self.bytes.len().min(most)]
+        let text = String::from_utf8_lossy(&self.bytes[..self.bytes.len().min(most)]);
+        Parsed { chunks: code_model::chunks(&text, &[]), ..Parsed::default() }
     }
 }
 

@@ -197,8 +197,8 @@ pub(crate) fn javascript_pair<'t>(
     found: &mut Vec<Found<'t>>,
 ) {
     let Some((_, opens)) = javascript_value(node.child_by_field_name("value")) else { return };
-    let key = node.child_by_field_name("key").filter(|key| key.kind() == "property_identifier");
-    if let Some(key) = key {
+    let is_name = |key: &Node<'_>| matches!(key.kind(), "property_identifier" | "string");
+    if let Some(key) = node.child_by_field_name("key").filter(is_name) {
         found.push(Found {
             name: Some(key),
             kind: Some(kind),
@@ -242,20 +242,6 @@ pub(crate) fn member<'t>(
 ) {
     if place == Place::Type {
         named(node, kind, place, source, found);
-    }
-}
-
-/// The values of an enumeration that have no number.
-pub(crate) fn typescript_enum<'t>(
-    node: Node<'t>,
-    kind: Kind,
-    _: Place,
-    _: &[u8],
-    found: &mut Vec<Found<'t>>,
-) {
-    let mut cursor = node.walk();
-    for name in node.children_by_field_name("name", &mut cursor) {
-        push(found, name, kind);
     }
 }
 
@@ -328,6 +314,19 @@ pub(crate) fn csharp_operator<'t>(
 ) {
     if let Some(sign) = node.child_by_field_name("operator") {
         push(found, sign, kind);
+    }
+}
+
+/// `implicit operator T`: the name is the type.
+pub(crate) fn csharp_conversion<'t>(
+    node: Node<'t>,
+    kind: Kind,
+    _: Place,
+    _: &[u8],
+    found: &mut Vec<Found<'t>>,
+) {
+    if let Some(of) = node.child_by_field_name("type") {
+        push(found, of, kind);
     }
 }
 

@@ -1,29 +1,25 @@
 //! The grammars, each with its tables.
 
-use code_model::{Language, Parsed};
-use tree_sitter::Language as Tables;
+use std::rc::Rc;
+
+use code_model::{Language, Parsed, ParserQuestion};
 
 use crate::macros;
-use crate::rules::{self, Rule};
+use crate::rules;
+use crate::walk::Tables;
 
 /// Blanks what a grammar can't read, and keeps the length of a source.
 pub(crate) type Blank = fn(&[u8]) -> Vec<u8>;
 
 /// The grammar of a language. A component has only the code of those that it names.
 pub trait Grammar {
-    /// What its trees define.
-    #[doc(hidden)]
-    const RULES: &'static [Rule];
-    /// Its nodes that are names.
-    #[doc(hidden)]
-    const NAMES: &'static [&'static str];
-
     /// What is blanked in a source before it is parsed.
     #[doc(hidden)]
     const BLANK: Option<Blank> = None;
 
-    /// The tables of its parser.
-    fn language() -> Tables;
+    /// The tables of its parser and of the walk.
+    #[doc(hidden)]
+    fn tables() -> Rc<Tables>;
 }
 
 macro_rules! grammars {
@@ -33,12 +29,15 @@ macro_rules! grammars {
             pub struct $name;
 
             impl Grammar for $name {
-                const RULES: &'static [Rule] = rules::$rules;
-                const NAMES: &'static [&'static str] = rules::$names;
                 $(const BLANK: Option<Blank> = Some($blank);)?
 
-                fn language() -> Tables {
-                    $tables.into()
+                fn tables() -> Rc<Tables> {
+                    // An instance of a part gets one source after the other.
+                    thread_local! {
+                        static TABLES: Rc<Tables> =
+                            Rc::new(Tables::new($tables.into(), rules::$rules, rules::$names));
+                    }
+                    TABLES.with(Rc::clone)
                 }
             }
         )*
@@ -48,9 +47,13 @@ macro_rules! grammars {
         /// # Errors
         ///
         /// Those of [`parse`](crate::parse).
-        pub fn parse_as(language: Language, source: &[u8]) -> Result<Parsed, String> {
+        pub fn parse_as(
+            language: Language,
+            source: &[u8],
+            question: ParserQuestion,
+        ) -> Result<Parsed, String> {
             match language {
-                $(Language::$name => crate::parse::<$name>(source),)*
+                $(Language::$name => crate::parse::<$name>(source, question),)*
             }
         }
     };

@@ -13,7 +13,7 @@ mod walk;
 
 use std::ops::ControlFlow;
 
-use code_model::{MAX_SOURCE, Parsed};
+use code_model::{MAX_SOURCE, Parsed, ParserQuestion};
 use tree_sitter::{ParseOptions, ParseState, Parser, Tree};
 
 pub use grammars::{
@@ -27,26 +27,41 @@ const fn most_checks(bytes: usize) -> usize {
     200 + bytes / 50
 }
 
-/// Finds the definitions and references of a source.
+/// Finds the definitions of a source, and what else is asked for.
 ///
 /// # Errors
 ///
 /// It is too large, or the grammar doesn't fit this version of tree-sitter.
-pub fn parse<G: Grammar>(source: &[u8]) -> Result<Parsed, String> {
+pub fn parse<G: Grammar>(source: &[u8], question: ParserQuestion) -> Result<Parsed, String> {
     if source.len() > MAX_SOURCE {
         let size = source.len();
         return Err(format!("the source is {size} bytes; the limit is {MAX_SOURCE}"));
     }
-    let language = G::language();
+    let tables = G::tables();
     let mut parser = Parser::new();
     parser
-        .set_language(&language)
+        .set_language(&tables.language)
         .map_err(|error| format!("the grammar can't be used: {error}"))?;
     let blanked = G::BLANK.map(|blank| blank(source));
-    Ok(match tree(&mut parser, blanked.as_deref().unwrap_or(source)) {
-        Some(tree) => walk::walk(&language, G::RULES, G::NAMES, &tree, source),
+    let mut parsed = match tree(&mut parser, blanked.as_deref().unwrap_or(source)) {
+        Some(tree) => walk::walk(&tables, &tree, source, question == ParserQuestion::References),
         None => Parsed { limited: true, has_errors: true, ..Parsed::default() },
-    })
+    };
+    if question == ParserQuestion::Chunks {
+        let text = String::from_utf8_lossy(source);
+        parsed.chunks = code_model::chunks(&text, &parsed.definitions);
+    }
+    Ok(parsed)
+}
+
+/// What a part answers to an input.
+///
+/// # Errors
+///
+/// The input is no question, and those of [`parse`].
+pub fn answer<G: Grammar>(input: &[u8]) -> Result<Vec<u8>, String> {
+    let (question, source) = ParserQuestion::read(input)?;
+    parse::<G>(source, question).map(|parsed| parsed.encode())
 }
 
 /// The tree of a source. `None`: it takes too many steps.

@@ -21,7 +21,7 @@ macro_rules! part {
 
         impl $crate::part::exports::berth::tool::part::Guest for Part {
             fn run(input: Vec<u8>) -> Result<Vec<u8>, String> {
-                $crate::parse::<$crate::$grammar>(&input).map(|parsed| parsed.encode())
+                $crate::answer::<$crate::$grammar>(&input)
             }
         }
 

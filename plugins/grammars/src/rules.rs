@@ -6,7 +6,7 @@ use tree_sitter::Node;
 use crate::{c, find};
 
 /// A kind of node that defines something, or that others stand in.
-pub struct Rule {
+pub(crate) struct Rule {
     pub(crate) node: &'static str,
     pub(crate) kind: Kind,
     pub(crate) find: Find,
@@ -119,7 +119,8 @@ pub(crate) const JAVASCRIPT: &[Rule] = &[
     named("interface_declaration", Kind::Interface, Type),
     named("type_alias_declaration", Kind::Type, Nothing),
     named("enum_declaration", Kind::Enum, Type),
-    rule("enum_body", Kind::Variant, find::typescript_enum, Nothing),
+    // Its values that have no number.
+    named("enum_body", Kind::Variant, Nothing),
     named("enum_assignment", Kind::Variant, Nothing),
     named("function_signature", Kind::Function, Nothing),
     rule("method_signature", Kind::Method, find::member, Nothing),
@@ -207,6 +208,7 @@ pub(crate) const CSHARP: &[Rule] = &[
     named("constructor_declaration", Kind::Method, Body),
     named("destructor_declaration", Kind::Method, Body),
     rule("operator_declaration", Kind::Method, find::csharp_operator, Body),
+    rule("conversion_operator_declaration", Kind::Method, find::csharp_conversion, Body),
     named("local_function_statement", Kind::Function, Body),
     named("property_declaration", Kind::Field, Body),
     named("event_declaration", Kind::Field, Body),

@@ -34,29 +34,31 @@ struct Walk<'a> {
     line: usize,
 }
 
-/// Walks through the tree of a source. `names`: the nodes that are names.
-pub(crate) fn walk(
-    language: &Language,
-    rules: &'static [Rule],
-    names: &[&str],
-    tree: &Tree,
-    source: &[u8],
-) -> Parsed {
-    // By the numbers of the nodes' kinds. One kind may have several numbers.
-    let count = language.node_kind_count();
-    let kinds =
-        (0..count).map(|id| u16::try_from(id).ok().and_then(|id| language.node_kind_for_id(id)));
-    let is_named = |id: usize| u16::try_from(id).is_ok_and(|id| language.node_kind_is_named(id));
-    let actions: Vec<(Option<&Rule>, bool)> = kinds
-        .enumerate()
-        .map(|(id, kind)| match kind {
-            Some(kind) if is_named(id) => {
+/// What the walk does at each kind of node of a grammar.
+pub struct Tables {
+    pub(crate) language: Language,
+    /// By the number of the kind: its rule, and whether it is a name.
+    actions: Vec<(Option<&'static Rule>, bool)>,
+}
+
+impl Tables {
+    /// `names`: the nodes that are names.
+    pub(crate) fn new(language: Language, rules: &'static [Rule], names: &[&str]) -> Self {
+        let count = u16::try_from(language.node_kind_count()).unwrap_or(u16::MAX);
+        // One kind may have several numbers.
+        let action = |id| match language.node_kind_for_id(id) {
+            Some(kind) if language.node_kind_is_named(id) => {
                 (rules.iter().find(|rule| rule.node == kind), names.contains(&kind))
             }
             _ => (None, false),
-        })
-        .collect();
+        };
+        let actions = (0..count).map(action).collect();
+        Self { language, actions }
+    }
+}
 
+/// Walks through the tree of a source. `references`: whether they are wanted.
+pub(crate) fn walk(tables: &Tables, tree: &Tree, source: &[u8], references: bool) -> Parsed {
     let mut walk = Walk {
         source,
         parsed: Parsed { has_errors: tree.root_node().has_error(), ..Parsed::default() },
@@ -70,8 +72,9 @@ pub(crate) fn walk(
     let mut depth = 0;
     loop {
         let node = cursor.node();
-        let (rule, is_name) = actions.get(usize::from(node.kind_id())).copied().unwrap_or_default();
-        if is_name {
+        let action = tables.actions.get(usize::from(node.kind_id()));
+        let (rule, is_name) = action.copied().unwrap_or_default();
+        if is_name && references {
             walk.reference(node);
         }
         if let Some(rule) = rule {
@@ -198,11 +201,11 @@ pub(crate) fn text<'s>(node: Node<'_>, source: &'s [u8]) -> &'s str {
 }
 
 /// The name in a node, and the bytes of the sign before it: that of a symbol, a variable or a
-/// private member.
+/// private member, or quotes.
 fn bare<'s>(node: Node<'_>, source: &'s [u8]) -> (usize, &'s str) {
     let name = text(node, source);
-    let bare = name.trim_start_matches([':', '$', '#', '@']);
-    (name.len() - bare.len(), bare)
+    let bare = name.trim_start_matches([':', '$', '#', '@', '"', '\'']);
+    (name.len() - bare.len(), bare.trim_end_matches(['"', '\'']))
 }
 
 /// What the languages write between the names of a path, as the one sign of the model.

@@ -1,10 +1,11 @@
 //! What is found in sources of each language.
 
-use code_model::{Language, Parsed};
+use code_model::{Language, Parsed, ParserQuestion};
 
 /// The definitions as `kind container.name line`, and the names that are used.
 fn read(language: Language, source: &str) -> (Vec<String>, Vec<String>) {
-    let parsed = grammars::parse_as(language, source.as_bytes()).expect("it is parsed");
+    let parsed = grammars::parse_as(language, source.as_bytes(), ParserQuestion::References)
+        .expect("it is parsed");
     assert!(!parsed.has_errors && !parsed.limited, "{source}");
     let defined = parsed.definitions.iter().map(|one| {
         let dot = if one.container.is_empty() { "" } else { "." };
@@ -530,7 +531,8 @@ function other { helper \"$LIMIT\"; }
 
 fn hostile(language: Language, source: &[u8]) -> Parsed {
     let started = std::time::Instant::now();
-    let parsed = grammars::parse_as(language, source).expect("it is no error");
+    let parsed =
+        grammars::parse_as(language, source, ParserQuestion::References).expect("it is no error");
     let taken = started.elapsed();
     assert!(taken.as_secs() < 60, "{language:?} took {taken:?}");
     // What it answers can always be sent.
@@ -593,14 +595,16 @@ fn one_long_line_is_bounded() {
 #[test]
 fn large_source_is_refused() {
     let source = vec![b'\n'; code_model::MAX_SOURCE + 1];
-    let error = grammars::parse_as(Language::Rust, &source).expect_err("it is too large");
+    let error = grammars::parse_as(Language::Rust, &source, ParserQuestion::References)
+        .expect_err("it is too large");
     assert!(error.contains("4194305") && error.contains("4194304"), "{error}");
 }
 
 #[test]
 fn broken_part_of_a_source_is_said_and_the_rest_is_read() {
     let source = b"fn before() {}\nfn ( { ] %%\n}\nfn after() {}\n";
-    let parsed = grammars::parse_as(Language::Rust, source).expect("it is parsed");
+    let parsed = grammars::parse_as(Language::Rust, source, ParserQuestion::References)
+        .expect("it is parsed");
     assert!(parsed.has_errors);
     let names: Vec<_> = parsed.definitions.iter().map(|one| one.name.as_str()).collect();
     assert!(names.contains(&"before") && names.contains(&"after"), "{names:?}");

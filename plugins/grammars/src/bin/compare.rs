@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Instant;
 
-use code_model::{Kind, Language, MAX_SOURCE};
+use code_model::{Kind, Language, MAX_SOURCE, ParserQuestion};
 
 /// What is compared in a language.
 struct Convention {
@@ -103,18 +103,17 @@ fn lines(source: &[u8]) -> usize {
 }
 
 fn time(files: &BTreeMap<Language, Vec<PathBuf>>) -> Result<(), String> {
-    println!("language files lines MB seconds definitions references answer-MB");
+    println!("language files lines MB seconds definitions answer-MB");
     for (language, files) in files {
         let mut sources = Vec::new();
         for file in files {
             sources.push(std::fs::read(file).map_err(|error| error.to_string())?);
         }
-        let (mut definitions, mut references, mut answer) = (0, 0, 0);
+        let (mut definitions, mut answer) = (0, 0);
         let started = Instant::now();
         for source in &sources {
-            let parsed = grammars::parse_as(*language, source)?;
+            let parsed = grammars::parse_as(*language, source, ParserQuestion::Chunks)?;
             definitions += parsed.definitions.len();
-            references += parsed.references.len();
             answer += parsed.encode().len();
         }
         let seconds = started.elapsed().as_secs_f64();
@@ -122,7 +121,7 @@ fn time(files: &BTreeMap<Language, Vec<PathBuf>>) -> Result<(), String> {
             .iter()
             .fold((0, 0), |(bytes, all), source| (bytes + source.len(), all + lines(source)));
         println!(
-            "{} {} {lines} {:.1} {seconds:.2} {definitions} {references} {:.2}",
+            "{} {} {lines} {:.1} {seconds:.2} {definitions} {:.2}",
             language.part(),
             files.len(),
             bytes as f64 / 1e6,
@@ -169,7 +168,7 @@ fn compare(files: &BTreeMap<Language, Vec<PathBuf>>) -> Result<(), String> {
 }
 
 fn ours(convention: &Convention, source: &[u8]) -> Result<Found, String> {
-    let parsed = grammars::parse_as(convention.language, source)?;
+    let parsed = grammars::parse_as(convention.language, source, ParserQuestion::References)?;
     let compared =
         parsed.definitions.iter().filter(|one| !convention.not_theirs.contains(&one.kind));
     Ok(compared.map(|one| (plain(&one.name), one.line)).collect())

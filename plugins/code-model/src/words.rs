@@ -3,6 +3,8 @@
 //! An identifier counts whole and by its parts: `loadConfig` and `load_config` are both the word
 //! `loadconfig` with the parts `load` and `config`.
 
+use std::collections::HashSet;
+
 /// Bytes of a word. Longer ones are encoded data or hashes.
 const MAX_WORD: usize = 64;
 
@@ -16,7 +18,7 @@ const WHOLE_NAME: &str = "yy";
 const PART_OF_NAME: &str = "zz";
 
 /// The whole form of an identifier: lower case, without underscores.
-pub(crate) fn whole(name: &str) -> String {
+pub fn whole(name: &str) -> String {
     name.chars().filter(|char| char.is_alphanumeric()).flat_map(char::to_lowercase).collect()
 }
 
@@ -30,7 +32,7 @@ pub(crate) fn has_whole(name: &str, whole: &str) -> bool {
 }
 
 /// The parts of an identifier, in lower case: split at underscores and where the case changes.
-pub(crate) fn parts(name: &str) -> Vec<String> {
+pub fn parts(name: &str) -> Vec<String> {
     let mut parts = Vec::new();
     let mut part = String::new();
     let mut chars = name.chars().peekable();
@@ -64,32 +66,41 @@ fn is_word(word: &str) -> bool {
 }
 
 /// The identifiers and words of a text, in its order.
-pub(crate) fn identifiers(text: &str) -> impl Iterator<Item = &str> {
+pub fn identifiers(text: &str) -> impl Iterator<Item = &str> {
     text.split(|char: char| !char.is_alphanumeric() && char != '_').filter(|word| !word.is_empty())
 }
 
 /// The words of a part of a file, each once: what is put into the index.
-pub(crate) fn of_lines<'a>(lines: impl Iterator<Item = &'a str>) -> String {
-    let mut seen = std::collections::HashSet::new();
+pub fn of_lines<'a>(lines: impl Iterator<Item = &'a str>) -> String {
+    let mut seen = HashSet::new();
     let mut text = String::new();
     for line in lines {
         let line = &line[..line.floor_char_boundary(MAX_LINE)];
         for identifier in identifiers(line) {
-            if identifier.len() > MAX_WORD || !seen.insert(identifier) {
-                continue;
-            }
-            push(&mut text, "", &whole(identifier));
-            let parts = parts(identifier);
-            if parts.len() > 1 {
-                parts.iter().for_each(|part| push(&mut text, "", part));
+            if identifier.len() <= MAX_WORD && seen.insert(identifier) {
+                push_forms(&mut text, identifier);
             }
         }
     }
     text
 }
 
+/// Adds an identifier whole, and its parts if it has several.
+fn push_forms(text: &mut String, identifier: &str) {
+    // Most are like this, and need no further look.
+    if identifier.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit()) {
+        push(text, "", identifier);
+        return;
+    }
+    push(text, "", &whole(identifier));
+    let parts = parts(identifier);
+    if parts.len() > 1 {
+        parts.iter().for_each(|part| push(text, "", part));
+    }
+}
+
 /// The words of a name, for the index of definitions.
-pub(crate) fn of_name(name: &str) -> String {
+pub fn of_name(name: &str) -> String {
     let mut text = String::new();
     let whole = whole(name);
     if !whole.is_empty() {
@@ -101,19 +112,19 @@ pub(crate) fn of_name(name: &str) -> String {
 
 /// The query for definitions with exactly this name, in any style. Names of one letter are found
 /// too.
-pub(crate) fn query_of_name(name: &str) -> String {
+pub fn query_of_name(name: &str) -> String {
     format!("{WHOLE_NAME}{}", whole(name))
 }
 
 /// The query for definitions that have one of these words in their names.
-pub(crate) fn query_of_parts(words: &[String]) -> String {
+pub fn query_of_parts(words: &[String]) -> String {
     let mut text = String::new();
     words.iter().for_each(|word| push(&mut text, PART_OF_NAME, word));
     text
 }
 
 /// The words of a person's query: every identifier whole, and its parts, each once.
-pub(crate) fn of_query(query: &str) -> Vec<String> {
+pub fn of_query(query: &str) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
     for identifier in identifiers(query) {
         for word in std::iter::once(whole(identifier)).chain(parts(identifier)) {
