@@ -23,7 +23,7 @@ pub fn whole(name: &str) -> String {
 }
 
 /// Whether `whole` is the whole form of `name`.
-pub(crate) fn has_whole(name: &str, whole: &str) -> bool {
+pub fn has_whole(name: &str, whole: &str) -> bool {
     if name.is_ascii() {
         let chars = name.bytes().filter(u8::is_ascii_alphanumeric);
         return chars.map(|char| char.to_ascii_lowercase()).eq(whole.bytes());

@@ -3,9 +3,8 @@
 use std::time::Instant;
 
 use berth_sdk::index::{self, IndexError};
-use code_model::words;
+use code_model::{Parsed, words};
 
-use crate::chunks;
 use crate::update::Project;
 
 /// Names that are suggested.
@@ -40,14 +39,18 @@ pub(crate) fn names(
         if Instant::now() > until {
             break;
         }
-        for definition in chunks::definitions(&entry.data) {
-            let other: Vec<char> = words::whole(&definition.name).chars().collect();
+        for name in Parsed::decode_names(&entry.data).unwrap_or_default() {
+            // Most are too short for a closer look.
+            if name.len() * 3 < wanted.len() * 2 {
+                continue;
+            }
+            let other: Vec<char> = words::whole(name).chars().collect();
             if other.len().abs_diff(wanted.len()) * 3 > wanted.len() || other.len() > MAX_NAME {
                 continue;
             }
             let distance = distance(&wanted, &other);
-            if distance * 3 <= wanted.len() && near.iter().all(|(_, one)| *one != definition.name) {
-                near.push((distance, definition.name));
+            if distance * 3 <= wanted.len() && near.iter().all(|(_, one)| *one != name) {
+                near.push((distance, name.to_owned()));
             }
         }
         near.sort();
