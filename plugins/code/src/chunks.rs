@@ -3,6 +3,8 @@
 use berth_sdk::index::Document;
 use code_model::{Definition, Parsed};
 
+use crate::hash::hash;
+use crate::vectors;
 use crate::words;
 
 /// Definitions of one document. Few, since a hit reads all of them.
@@ -13,6 +15,9 @@ const MIN_LINES: usize = 24;
 
 /// Lines of a chunk.
 const MAX_LINES: usize = 72;
+
+/// Bytes of a chunk that become its vector. Many models read no more.
+const MAX_TEXT: usize = 1500;
 
 /// The documents of a file. `prefix` is the begin of their keys, which names the project, the file
 /// and its content.
@@ -25,12 +30,33 @@ pub(crate) fn documents(prefix: &str, lines: &[&str], parsed: &Parsed) -> Vec<Do
         })
         .collect();
     let words = chunks(lines.len(), &parsed.definitions).into_iter().filter_map(|(first, last)| {
-        let text = words::of_lines(lines[first..last].iter().copied());
-        let key = format!("{prefix}w{}-{last}", first + 1);
-        (!text.is_empty()).then(|| Document::new(key, text))
+        let lines = &lines[first..last];
+        let text = words::of_lines(lines.iter().copied());
+        let document = Document {
+            tags: vec![vectors::NONE.to_owned()],
+            // Tells whether the vector that a chunk had is still right.
+            data: hash(text_of(lines.iter().copied()).as_bytes()).to_le_bytes().to_vec(),
+            ..Document::new(format!("{prefix}w{}-{last}", first + 1), text)
+        };
+        (!document.text.is_empty()).then_some(document)
     });
     documents.extend(words);
     documents
+}
+
+/// The text of a chunk that becomes its vector: its lines without indentation, as far as many
+/// models read.
+pub(crate) fn text_of<'l>(lines: impl Iterator<Item = &'l str>) -> String {
+    let mut text = String::new();
+    for line in lines.map(str::trim).filter(|line| !line.is_empty()) {
+        text.push_str(line);
+        text.push('\n');
+        if text.len() > MAX_TEXT {
+            break;
+        }
+    }
+    text.truncate(text.floor_char_boundary(MAX_TEXT));
+    text
 }
 
 fn names(definitions: &[Definition]) -> String {
@@ -97,6 +123,13 @@ mod tests {
     }
 
     #[test]
+    fn text_for_a_vector_has_no_indentation_and_is_bounded() {
+        assert_eq!(text_of(["  a", "", "\tb  c "].into_iter()), "a\nb  c\n");
+        assert_eq!(text_of(std::iter::repeat_n("é", 2000)).len(), MAX_TEXT);
+        assert!(text_of([&*"é".repeat(2000)].into_iter()).len() <= MAX_TEXT);
+    }
+
+    #[test]
     fn documents_name_definitions_and_lines() {
         let parsed =
             Parsed { definitions: vec![definition("loadConfig", 1, 2)], ..Parsed::default() };
@@ -105,6 +138,7 @@ mod tests {
         assert_eq!((&*names.key, &*names.text), ("c/d00000", "yyloadconfig zzload zzconfig"));
         assert_eq!(definitions(&names.data), parsed.definitions);
         assert_eq!((&*words.key, &*words.text), ("c/w1-2", "fn loadconfig load config"));
+        assert_eq!(words.data, hash(b"fn loadConfig() {\n1 }\n").to_le_bytes());
         assert_eq!((lines_of(&words.key), lines_of(&names.key)), (Some((1, 2)), None));
         assert!(definitions(b"damaged").is_empty());
     }
