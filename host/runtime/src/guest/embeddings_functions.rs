@@ -24,8 +24,10 @@ const MAX_TEXT: usize = 8192;
 /// Numbers of a vector: as many as an index keeps.
 const MAX_NUMBERS: usize = berth_index::MAX_VECTOR;
 
-/// The time of the model for one request of a guest.
-const TIME: Duration = Duration::from_secs(30);
+/// The time of the model for one request of a guest: so much, and more for each text.
+const TIME: Duration = Duration::from_secs(10);
+const TIME_OF_TEXT: Duration = Duration::from_secs(1);
+const MAX_TIME: Duration = Duration::from_secs(30);
 
 /// Bytes of what a model's server says of a failure.
 const MAX_REASON: usize = 400;
@@ -87,11 +89,15 @@ impl CallState {
             tracing::warn!(plugin = &*self.call.plugin, "{name} made no vectors: {why}");
             host_error("failed", format!("{name} made no vectors: {why}"))
         };
-        let time = TIME.min(watch.deadline().saturating_duration_since(Instant::now()));
+        let texts_time = TIME_OF_TEXT.saturating_mul(u32::try_from(count).unwrap_or(u32::MAX));
+        let left = watch.deadline().saturating_duration_since(Instant::now());
+        // The tool has to go on if the model doesn't answer.
+        let time = (TIME + texts_time).min(MAX_TIME).min(left / 2);
         let made = tokio::time::timeout(time, model.embed(texts));
         let made = watch.cancel.run_until_cancelled(made).await;
         let made = made.ok_or_else(|| failed("the call was cancelled"))?;
-        let made = made.map_err(|_| failed(&format!("no answer within {} s", time.as_secs())))?;
+        let made =
+            made.map_err(|_| failed(&format!("no answer within {:.1} s", time.as_secs_f64())))?;
         quantised_all(&made.map_err(|why| failed(&why))?, count).map_err(|why| failed(&why))
     }
 }
