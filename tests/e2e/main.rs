@@ -51,6 +51,7 @@ mod loading;
 mod lowering;
 mod mcp;
 mod mcp_config;
+mod meaning;
 mod memory;
 mod migrating;
 mod mounts;

@@ -34,7 +34,7 @@ enum Unasked {
     Usual,
 }
 
-const CAPABILITIES: [Capability; 10] = [
+const CAPABILITIES: [Capability; 11] = [
     Capability {
         name: "files",
         // A plugin may need paths for its programs and searches alone.
@@ -60,6 +60,11 @@ const CAPABILITIES: [Capability; 10] = [
     Capability {
         name: "schedule",
         interfaces: &["berth:host/schedule"],
+        unasked: Unasked::Refused,
+    },
+    Capability {
+        name: "embeddings",
+        interfaces: &["berth:host/embeddings"],
         unasked: Unasked::Refused,
     },
     // About the instance itself, so it imports nothing.

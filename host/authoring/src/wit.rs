@@ -17,7 +17,7 @@ pub(crate) const WASI: &str = "wasi:";
 const CONTRACT: &str = "0.2.0";
 
 /// What each capability imports, beside what every plugin may import.
-const CAPABILITIES: [(&str, &[&str]); 8] = [
+const CAPABILITIES: [(&str, &[&str]); 9] = [
     ("search", &["berth:host/search@0.2.0"]),
     ("process", &["berth:host/process@0.2.0"]),
     (
@@ -29,6 +29,7 @@ const CAPABILITIES: [(&str, &[&str]); 8] = [
     ("parts", &["berth:host/parts@0.2.0"]),
     ("service", &["berth:host/service@0.2.0"]),
     ("schedule", &["berth:host/schedule@0.2.0"]),
+    ("embeddings", &["berth:host/embeddings@0.2.0"]),
 ];
 
 /// What plugins in languages without files of their own import for them.

@@ -98,8 +98,9 @@ async fn provider(
         let value = value.map_err(|error| wrong(name, &format!("has a header: {error}")))?;
         provider = provider.header(header, value);
     }
+    provider = provider.context(context(settings)).dimensions(settings.dimensions.get());
     let Some((secret_name, secret)) = settings.secrets.first_key_value() else {
-        return Ok(provider.context(context(settings)));
+        return Ok(provider);
     };
     let table = format!("providers.{name}.secrets.{}", dotted_name(secret_name));
     let source = config.source_of(&table, secret, folders, directory);
@@ -117,7 +118,7 @@ async fn provider(
         }
         Some(Placement::Query { .. }) | None => key,
     };
-    Ok(provider.key(key).context(context(settings)))
+    Ok(provider.key(key))
 }
 
 /// How much a model thinks, as its provider's table has it.

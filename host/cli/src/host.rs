@@ -4,6 +4,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use berth_choice::embedding_models;
 use berth_core::config::{self, Folders, Loaded, Project, ProjectTrust};
 use berth_core::text::counted;
 use berth_core::{Builtin, Host, HostBuilder, HostError};
@@ -182,6 +183,7 @@ pub(crate) fn builder_in(
 ) -> Result<HostBuilder, HostError> {
     let servers = servers.providers(&loaded, &folders, &directory, tool)?;
     let reviewer = ModelReviewer::from_config(&loaded, &folders, &directory, front_end);
+    let embedding_models = embedding_models(&loaded, &folders, &directory, front_end);
     let readable = skills.skills.readable.clone();
     let skills = skills.provider(&loaded, &folders, &directory)?;
     let builder = Host::builder()
@@ -189,6 +191,7 @@ pub(crate) fn builder_in(
         .folders(folders)
         .working_directory(directory)
         .front_end(front_end)
+        .embedding_models(embedding_models)
         .readable(&readable);
     let builder = match reviewer {
         Some(reviewer) => builder.reviewer(Arc::new(reviewer)),

@@ -22,6 +22,8 @@ pub struct Granted<'a> {
     pub service: bool,
     /// Whether it may make tasks.
     pub schedule: bool,
+    /// Whether it may have vectors made.
+    pub embeddings: bool,
     /// Whether the plugin is only inspected. Then what it asks for may be imported.
     pub inspect_only: bool,
     /// The table of the configuration that grants, for remedies.
@@ -69,8 +71,9 @@ const BASE: [&str; 35] = [
 ];
 
 /// Interfaces that the frozen version of the contract doesn't have.
-const NEW: [&str; 7] = [
+const NEW: [&str; 8] = [
     "berth:host/config",
+    "berth:host/embeddings",
     "berth:host/index",
     "berth:host/parts",
     "berth:host/schedule",
@@ -91,7 +94,7 @@ struct Capability {
     is_granted: fn(&Granted<'_>) -> bool,
 }
 
-const CAPABILITIES: [Capability; 7] = [
+const CAPABILITIES: [Capability; 8] = [
     Capability {
         name: "process",
         interfaces: &["berth:host/process"],
@@ -141,6 +144,13 @@ const CAPABILITIES: [Capability; 7] = [
         grants: "the number of tasks that it may have",
         line: "schedule_tasks = 16",
         is_granted: |granted| granted.schedule,
+    },
+    Capability {
+        name: "embeddings",
+        interfaces: &["berth:host/embeddings"],
+        grants: "the table of [providers] whose model makes vectors for it",
+        line: "embeddings = \"ollama\"",
+        is_granted: |granted| granted.embeddings,
     },
 ];
 
@@ -212,6 +222,7 @@ mod tests {
             parts: false,
             service: false,
             schedule: false,
+            embeddings: false,
             inspect_only: false,
             table: &table,
         };
@@ -262,6 +273,9 @@ mod tests {
             let asks = r#"{"name": "parts", "reason": "r"}"#;
             let text = refusal_of("berth:host/parts@0.2.0", asks).expect("is refused");
             assert!(text.contains("[plugins.tester]\nparts_cpu_secs = "), "{text}");
+            let asks = r#"{"name": "embeddings", "reason": "r"}"#;
+            let text = refusal_of("berth:host/embeddings@0.2.0", asks).expect("is refused");
+            assert!(text.contains("[plugins.tester]\nembeddings = "), "{text}");
             let text = refusal_of("berth:host/store@0.1.0", asks).expect("0.1 has no store");
             assert!(text.contains("doesn't have that interface"), "{text}");
         }

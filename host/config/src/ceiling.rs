@@ -17,7 +17,7 @@ use super::{
 const EVERY_PLUGIN: [&str; 2] = ["plugins", "*"];
 
 /// The keys of that table: what a plugin has only if its own table grants it.
-const GRANTS: [&str; 16] = [
+const GRANTS: [&str; 17] = [
     "allowed_paths",
     "programs",
     "judged_programs",
@@ -33,6 +33,7 @@ const GRANTS: [&str; 16] = [
     "index_mib",
     "parts_cpu_secs",
     "schedule_tasks",
+    "embeddings",
     "instance",
 ];
 

@@ -248,6 +248,15 @@ impl Comparison<'_> {
             Narrowing::SmallerOrUnbounded => return self.smaller(f64::INFINITY),
             Narrowing::OnlyFalse => self.only(false),
             Narrowing::OnlyTrue => self.only(true),
+            Narrowing::OnlyEmpty => match self.leaf.value.as_str() {
+                _ if self.proposed() == *self.current => Outcome::default(),
+                Some("") => Outcome::counts(self.leaf.clone()),
+                _ if self.narrower == Narrower::Project => {
+                    Outcome::ignored("only your own configuration can set it")
+                }
+                // Another one is none of those that the ceiling allows.
+                _ => Outcome::counts(Leaf { value: String::new().into(), ..self.leaf.clone() }),
+            },
             Narrowing::Stricter(words) => return self.stricter(words),
             Narrowing::Directories => return self.directories(),
             Narrowing::Adds => self.adds(),

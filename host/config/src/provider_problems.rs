@@ -32,8 +32,10 @@ impl Loaded {
             ("agent", "parameter_reformat_provider", &agent.parameter_reformat_provider),
             ("tools.adversarial_policy", "provider", &review.provider),
         ];
+        let named = named.map(|(table, key, name)| (table.to_owned(), key, name));
         let unknown = named
             .into_iter()
+            .chain(self.embeddings())
             .filter(|(.., name)| !name.is_empty() && !providers.contains_key(*name));
         let of_names = unknown.map(|(table, key, name)| {
             let message = format!(
@@ -43,6 +45,25 @@ impl Loaded {
             Problem::new(self.source_below(&format!("{table}.{key}")), message)
         });
         of_providers.chain(of_names).collect()
+    }
+
+    /// The keys of tools and plugins that name a model for vectors: table, key and name.
+    fn embeddings(&self) -> impl Iterator<Item = (String, &'static str, &String)> {
+        let of_plugins =
+            self.config.plugins.iter().map(|(name, plugin)| {
+                (format!("plugins.{}", dotted_name(name)), &plugin.embeddings)
+            });
+        let of_tools = [
+            ("tools.memory".to_owned(), &self.config.tools.memory.embeddings),
+            ("index".to_owned(), &self.config.index.embeddings),
+        ];
+        of_plugins.chain(of_tools).map(|(table, name)| (table, "embeddings", name))
+    }
+
+    /// The tables of `[providers]` that make vectors for tools and plugins.
+    pub fn embedding_providers(&self) -> BTreeSet<&str> {
+        let named = self.embeddings().map(|(.., name)| name.as_str());
+        named.filter(|name| !name.is_empty()).collect()
     }
 }
 

@@ -155,6 +155,8 @@ impl World {
             "tools.limits.written_mib=16".to_owned(),
             // Tasks are kept, and nobody runs them.
             "tools.scheduler.enabled=true".to_owned(),
+            // For `embeddings`, a table whose model nobody asks.
+            "providers.none.model=none".to_owned(),
         ];
         if let Some(manifest) = manifest {
             let requests = manifest.capabilities.iter().filter_map(|asked| self.grant(asked));
@@ -186,6 +188,7 @@ impl World {
             "parts" => "parts_cpu_secs=10".to_owned(),
             "service" => "services=1".to_owned(),
             "schedule" => "schedule_tasks=16".to_owned(),
+            "embeddings" => "embeddings=none".to_owned(),
             "session" => "instance=session".to_owned(),
             _ => return None,
         })

@@ -10,6 +10,7 @@ mod changes;
 mod command_judge;
 mod definition;
 mod denial;
+mod embeddings;
 mod error;
 mod feedback;
 mod filter;
@@ -40,6 +41,7 @@ pub use definition::{
     ToolArgument,
 };
 pub use denial::Denial;
+pub use embeddings::EmbeddingModel;
 pub use error::{Category, Failure, HOST_CODES, HostError};
 pub use filter::{
     Confidence, FilterDefinition, FilterInput, FilterVerdict, Matcher, Pattern, Purpose,

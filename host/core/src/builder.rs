@@ -14,7 +14,7 @@ use berth_catalogue::Tasks;
 use berth_catalogue::plugins::{Plugins, Policies, Watch, runtime_config};
 use berth_catalogue::subjects::Lookups;
 use berth_config::{Folders, Loaded};
-use berth_contract::{HostError, Offers, Provider};
+use berth_contract::{EmbeddingModel, HostError, Offers, Provider};
 use berth_egress::{Network, Resolve};
 use berth_jobs::{JobTools, Jobs};
 use berth_runtime::{Builtin, Runtime};
@@ -71,6 +71,7 @@ pub struct HostBuilder {
     front_end: Option<Cow<'static, str>>,
     observer: Option<Arc<dyn CallObserver>>,
     reviewer: Option<Arc<dyn CallReviewer>>,
+    embedding_models: BTreeMap<String, Arc<dyn EmbeddingModel>>,
     jobs: Option<Arc<HostJobs>>,
 }
 
@@ -209,6 +210,15 @@ impl HostBuilder {
         self
     }
 
+    /// The models that make vectors of texts, by their tables of `[providers]`: where `embeddings`
+    /// of a tool or a plugin names one. `berth-choice` makes those of the configuration. By default
+    /// there is none, and what is searched by meaning is searched by words alone.
+    #[must_use]
+    pub fn embedding_models(mut self, models: BTreeMap<String, Arc<dyn EmbeddingModel>>) -> Self {
+        self.embedding_models = models;
+        self
+    }
+
     /// The host that this one replaces, after a change of the configuration: commands in the
     /// background go on. By default they end with their host.
     #[must_use]
@@ -264,6 +274,7 @@ impl HostBuilder {
             network,
         );
         policies.readable = self.readable;
+        policies.embedding_models = self.embedding_models;
         let project = project_id(&policies.directory).into();
         for missing in policies.config.missing_directories(&policies.folders, &policies.directory) {
             tracing::warn!("{missing}");

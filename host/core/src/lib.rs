@@ -288,13 +288,13 @@ pub use berth_catalogue::schema::compile as compile_schema;
 pub use berth_config as config;
 pub use berth_contract::{
     Access, Annotations, Body, BoxFuture, Call, CallId, CallerInfo, CallerSource,
-    CancellationToken, Category, ChangeArguments, Confidence, Content, Definition, Denial, Events,
-    Failure, FileState, FilterDefinition, FilterInput, FilterVerdict, HOST_CODES, HostError,
-    Inquirer, Inquiry, InquiryAnswer, Lookup, Matcher, NoEvents, Offers, Outcome, Output, Pattern,
-    PreviewArguments, ProgramState, Progress, PromptOffer, PromptOfferArgument, Provider,
-    ProviderState, Purpose, Report, ReportEntries, ResourceOffer, Role, Rollback, Seen, SeenFile,
-    Sight, Snapshot, Subject, SubjectKind, TaskAction, TaskBook, TaskError, TaskOrder, TaskRun,
-    TaskState, ToolArgument, Wanted, text,
+    CancellationToken, Category, ChangeArguments, Confidence, Content, Definition, Denial,
+    EmbeddingModel, Events, Failure, FileState, FilterDefinition, FilterInput, FilterVerdict,
+    HOST_CODES, HostError, Inquirer, Inquiry, InquiryAnswer, Lookup, Matcher, NoEvents, Offers,
+    Outcome, Output, Pattern, PreviewArguments, ProgramState, Progress, PromptOffer,
+    PromptOfferArgument, Provider, ProviderState, Purpose, Report, ReportEntries, ResourceOffer,
+    Role, Rollback, Seen, SeenFile, Sight, Snapshot, Subject, SubjectKind, TaskAction, TaskBook,
+    TaskError, TaskOrder, TaskRun, TaskState, ToolArgument, Wanted, text,
 };
 pub use berth_egress::Resolve;
 pub use berth_policy::{

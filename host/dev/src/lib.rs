@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use berth_authoring::{Built, Console, build_on};
+use berth_choice::embedding_models;
 use berth_core::config::{ConfigWatch, Folders, Inputs, Loaded};
 use berth_core::text::{neutral, neutral_line, shell_word};
 use berth_core::{
@@ -323,6 +324,7 @@ impl Running {
             None => builder,
         };
         let host = builder
+            .embedding_models(embedding_models(&loaded, folders, &directory, front_end))
             .config(loaded.clone())
             .builtins(self.dev.builtins)
             .folders(self.dev.folders.clone())

@@ -63,7 +63,7 @@ pub struct Document {
     pub text: String,
     /// What a query can ask for exactly. No tag has a NUL.
     pub tags: Vec<String>,
-    /// A vector, which has the same number of dimensions in each document that has one.
+    /// A vector. It is compared with those that have as many numbers.
     pub vector: Option<Vec<i8>>,
     /// What is kept with it and not searched.
     pub data: Vec<u8>,
@@ -140,9 +140,9 @@ const TABLES: &str = "
     ) STRICT;
     CREATE TABLE IF NOT EXISTS totals (
         one INTEGER PRIMARY KEY CHECK (one = 1), bytes INTEGER NOT NULL,
-        documents INTEGER NOT NULL, vectors INTEGER NOT NULL, dimensions INTEGER NOT NULL
+        documents INTEGER NOT NULL, vectors INTEGER NOT NULL
     ) STRICT;
-    INSERT OR IGNORE INTO totals VALUES (1, 0, 0, 0, 0);
+    INSERT OR IGNORE INTO totals VALUES (1, 0, 0, 0);
     PRAGMA application_id = 0x62657249;
     PRAGMA user_version = 1;";
 
@@ -360,27 +360,24 @@ impl DocumentIndex {
 struct Totals {
     used: IndexQuota,
     vectors: u64,
-    /// The numbers of each vector. 0: there is none.
-    dimensions: u64,
 }
 
 impl Totals {
     fn read(connection: &Connection) -> Result<Self, StoreError> {
-        Ok(connection
-            .prepare_cached("SELECT bytes, documents, vectors, dimensions FROM totals")?
-            .query_row([], |row| {
-            let used = IndexQuota { bytes: row.get(0)?, documents: row.get(1)? };
-            Ok(Self { used, vectors: row.get(2)?, dimensions: row.get(3)? })
-        })?)
+        Ok(connection.prepare_cached("SELECT bytes, documents, vectors FROM totals")?.query_row(
+            [],
+            |row| {
+                let used = IndexQuota { bytes: row.get(0)?, documents: row.get(1)? };
+                Ok(Self { used, vectors: row.get(2)? })
+            },
+        )?)
     }
 
     fn write(&self, connection: &Connection) -> Result<(), StoreError> {
-        let Self { used, vectors, dimensions } = *self;
+        let Self { used, vectors } = *self;
         connection
-            .prepare_cached(
-                "UPDATE totals SET bytes = ?1, documents = ?2, vectors = ?3, dimensions = ?4",
-            )?
-            .execute(params![used.bytes, used.documents, vectors, dimensions])?;
+            .prepare_cached("UPDATE totals SET bytes = ?1, documents = ?2, vectors = ?3")?
+            .execute(params![used.bytes, used.documents, vectors])?;
         Ok(())
     }
 

@@ -177,7 +177,8 @@ fn rarest(
     Ok(taken)
 }
 
-/// Ranks by the cosine of two vectors. Those that point away aren't near.
+/// Ranks by the cosine of two vectors. Those that point away aren't near, and those of another
+/// length can't be compared.
 fn rank_by_vector(
     connection: &Connection,
     vector: &[i8],
@@ -188,16 +189,12 @@ fn rank_by_vector(
     if totals.vectors == 0 {
         return Ok(Vec::new());
     }
-    if u64::try_from(vector.len()).is_ok_and(|length| length != totals.dimensions) {
-        return Err(StoreError::Invalid(format!(
-            "the vector has {} numbers, and those of the index have {}",
-            vector.len(),
-            totals.dimensions
-        )));
-    }
     let norm = write::norm(vector);
     let mut best = Best::new(depth);
     let mut compare = |id: i64, other: &[u8], length: f64| {
+        if other.len() != vector.len() {
+            return Ok(());
+        }
         let norms = norm * length;
         let score = if norms > 0.0 { f64::from(dot(vector, other)) / norms } else { 0.0 };
         let one = Scored { id, score };
@@ -242,10 +239,23 @@ fn latest(
     filter: &Filter<'_>,
     limit: usize,
 ) -> Result<Vec<IndexHit>, StoreError> {
+    let mut hits = Vec::new();
+    if let Some(few) = &filter.few {
+        // To look each of them up is faster than to read all.
+        let mut ids: Vec<i64> = few.iter().copied().collect();
+        ids.sort_unstable_by_key(|id| Reverse(*id));
+        for id in ids {
+            if hits.len() < limit && filter.passes(connection, id)? {
+                let scored = Scored { id, score: 0.0 };
+                let hit = Found { scored, by_words: false, by_vector: false };
+                hits.push(hit.with_key(connection)?);
+            }
+        }
+        return Ok(hits);
+    }
     let mut statement =
         connection.prepare_cached("SELECT id, key FROM documents ORDER BY id DESC")?;
     let mut rows = statement.query([])?;
-    let mut hits = Vec::new();
     while hits.len() < limit
         && let Some(row) = rows.next()?
     {

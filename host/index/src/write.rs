@@ -52,19 +52,11 @@ pub(crate) fn put(
         .prepare_cached("INSERT INTO words (rowid, text, parts, tags) VALUES (?1, ?2, ?3, ?4)")?
         .execute(params![id, document.text, words::parts(&document.text), tags.join(" ")])?;
     if let Some(vector) = &document.vector {
-        let dimensions = u64::try_from(vector.len()).unwrap_or(u64::MAX);
-        if totals.vectors > 0 && totals.dimensions != dimensions {
-            return Err(StoreError::Invalid(format!(
-                "a vector has {dimensions} numbers, and those of the index have {}; delete these first",
-                totals.dimensions
-            )));
-        }
         let numbers: Vec<u8> = vector.iter().map(|number| number.cast_unsigned()).collect();
         connection
             .prepare_cached("INSERT INTO vectors (id, norm, numbers) VALUES (?1, ?2, ?3)")?
             .execute(params![id, norm(vector), numbers])?;
         totals.vectors += 1;
-        totals.dimensions = dimensions;
     }
     totals.used.bytes = totals.used.bytes.saturating_add(size);
     totals.used.documents += 1;

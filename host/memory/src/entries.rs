@@ -210,6 +210,8 @@ impl MemoryEntry {
     /// The document after a person has vouched for it, and perhaps changed its text.
     pub(crate) fn edited(mut self, text: Option<String>) -> Document {
         self.origin.insert("untrusted".to_owned(), false.into());
+        // The plugin makes its vector anew.
+        self.tags.retain(|tag| !tag.starts_with("vector:"));
         if let Some(text) = text {
             self.content = text;
             self.origin.insert("front_end".to_owned(), "berth memory edit".into());

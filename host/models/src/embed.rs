@@ -61,13 +61,22 @@ impl ModelClient {
             body.field("model", model);
             body.field("input", texts);
             body.field("encoding_format", "float");
+            body.maybe("dimensions", provider.wanted_dimensions().as_ref());
         });
         let request = provider
             .request(Method::POST, path, Vec::new())?
             .header(CONTENT_TYPE, HeaderValue::from_static("application/json"))
             .body(body);
         let answer = self.read(provider, request, model).await?;
-        vectors(&answer, texts.len()).map_err(|why| wrong(provider, why))
+        let vectors = vectors(&answer, texts.len()).map_err(|why| wrong(provider, why))?;
+        let has = |vector: &Vec<f32>| u64::try_from(vector.len()).ok();
+        match (provider.wanted_dimensions(), vectors.first().and_then(has)) {
+            (Some(wanted), Some(has)) if wanted != has => Err(wrong(
+                provider,
+                &format!("they have {has} numbers, and `dimensions` asks for {wanted}"),
+            )),
+            _ => Ok(vectors),
+        }
     }
 }
 

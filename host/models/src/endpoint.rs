@@ -30,6 +30,7 @@ pub struct ModelEndpoint {
     keys: Vec<ModelKey>,
     headers: HeaderMap,
     options: WireOptions,
+    dimensions: u64,
 }
 
 impl ModelEndpoint {
@@ -66,7 +67,7 @@ impl ModelEndpoint {
             ..WireOptions::default()
         };
         let (name, headers) = (name.to_owned(), HeaderMap::new());
-        Ok(Self { name, format, base, keys: Vec::new(), headers, options })
+        Ok(Self { name, format, base, keys: Vec::new(), headers, options, dimensions: 0 })
     }
 
     /// With a key, which goes to the origin of the base URL and nowhere else. A second one has a
@@ -110,6 +111,18 @@ impl ModelEndpoint {
     pub fn context(mut self, tokens: Option<u64>) -> Self {
         self.options.context = tokens;
         self
+    }
+
+    /// With vectors of so many numbers. 0: as the model has them.
+    #[must_use]
+    pub fn dimensions(mut self, numbers: u64) -> Self {
+        self.dimensions = numbers;
+        self
+    }
+
+    /// The numbers of each vector, if they are asked for.
+    pub(crate) fn wanted_dimensions(&self) -> Option<u64> {
+        (self.dimensions > 0).then_some(self.dimensions)
     }
 
     /// Its name.

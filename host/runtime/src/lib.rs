@@ -42,7 +42,8 @@ pub use limits::Limits;
 pub use load::Candidate;
 pub use plugin::{Builtin, Origin, Plugin, PluginInfo};
 pub use policy::{
-    CommandAdvisor, FailedCommand, PluginIndex, PluginPolicy, ProcessPolicy, ServicePolicy,
+    CommandAdvisor, FailedCommand, PluginEmbeddings, PluginIndex, PluginPolicy, ProcessPolicy,
+    ServicePolicy,
 };
 
 use crate::engine::Engine;

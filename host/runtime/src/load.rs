@@ -313,6 +313,7 @@ fn allowed(info: &PluginInfo, granted: PluginPolicy) -> Result<PluginPolicy, Str
         service: info.manifest.asks_for("service").is_some()
             && policy.process.as_ref().is_some_and(|process| process.services.is_some()),
         schedule: policy.schedule,
+        embeddings: policy.embeddings.is_some(),
         inspect_only: policy.inspect_only,
         table: &policy.table,
     };

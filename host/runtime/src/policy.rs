@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use berth_component::PluginConfig;
-use berth_contract::{Denial, PathRules};
+use berth_contract::{Denial, EmbeddingModel, PathRules};
 use berth_egress::Egress;
 use berth_index::DocumentIndex;
 use berth_policy::{CommandTemplate, OwnTable, Programs};
@@ -38,6 +38,8 @@ pub struct PluginPolicy {
     pub parts: Option<Duration>,
     /// Whether it may make tasks.
     pub schedule: bool,
+    /// How it gets vectors of texts. `None` if it may send no texts.
+    pub embeddings: Option<PluginEmbeddings>,
     /// Whether an instance lasts for its session, and not only for one call.
     pub session: bool,
     /// The plugin's settings.
@@ -64,6 +66,13 @@ pub struct PluginIndex {
     /// Whether they are derived from what the plugin may read, so that calls that only read may
     /// write them. Only a built-in plugin has that.
     pub is_derived: bool,
+}
+
+/// How a plugin gets vectors of texts.
+#[derive(Clone, Debug)]
+pub struct PluginEmbeddings {
+    /// The model. `None`: the operator chose none, or this program can ask none.
+    pub model: Option<Arc<dyn EmbeddingModel>>,
 }
 
 /// The processes that a plugin may start.

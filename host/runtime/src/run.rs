@@ -24,6 +24,7 @@ use crate::guest::bindings::berth::tool::types;
 use crate::guest::bindings::exports::berth::tool::tools;
 use crate::guest::contract::ToolExports;
 use crate::guest::convert;
+use crate::guest::embeddings_functions::EmbeddingsAccess;
 use crate::guest::kept_functions::KeptAccess;
 use crate::guest::parts_functions::PartsAccess;
 use crate::guest::schedule_functions::ScheduleAccess;
@@ -283,6 +284,11 @@ async fn execute(job: Job) -> Outcome {
                 tasks,
                 read_only: tool.definition.annotations.read_only || call.read_only,
             });
+            let embeddings = plugin
+                .policy
+                .embeddings
+                .as_ref()
+                .map(|granted| EmbeddingsAccess::new(granted.model.clone(), &call.report));
             let setup = Setup {
                 id: call.id,
                 caller: call.caller_info,
@@ -296,6 +302,7 @@ async fn execute(job: Job) -> Outcome {
                 index,
                 parts,
                 schedule,
+                embeddings,
                 limits,
             };
             store.data_mut().begin(setup);

@@ -9,7 +9,7 @@ use crate::narrowing::{Narrowing, section};
 section! {
     /// The index of `search_code`: what the code of your projects defines, and its words. It is
     /// derived from files that tools may read, and lies in Berth's data folder.
-    #[derive(Copy, Eq)]
+    #[derive(Eq)]
     pub struct CodeIndex {
         /// Whether there is `search_code`, and with it the index. `false` takes the tool out of the
         /// catalogue.
@@ -23,5 +23,9 @@ section! {
         /// processor time beyond `cpu_secs` of `[tools.limits]`. What is left is done by the next
         /// call.
         pub update_secs: Bounded<1, 3600> = Bounded::clamped(20), Narrowing::Smaller;
+        /// The table of `[providers]` whose model makes vectors of the code and of queries, so that
+        /// `search_code` also finds what means the same. It needs an `/embeddings`, and gets the
+        /// code of your projects, without what looks like a secret. If empty, nothing is sent.
+        pub embeddings: String, Narrowing::OnlyEmpty;
     }
 }

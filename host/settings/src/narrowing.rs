@@ -23,6 +23,8 @@ pub enum Narrowing {
     OnlyFalse,
     /// Only `true`, which enables a protection.
     OnlyTrue,
+    /// Only an empty text, which disables something.
+    OnlyEmpty,
     /// The stricter word. These words are sorted, the strictest first.
     Stricter(&'static [&'static str]),
     /// Directories that are already granted, with the lesser access.

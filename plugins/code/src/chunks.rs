@@ -3,8 +3,14 @@
 use berth_sdk::index::Document;
 use code_model::{Definition, Parsed, words};
 
+use crate::hash::hash;
+use crate::vectors;
+
 /// Definitions of one document. Few, since a hit reads all of them.
 const DEFINITIONS: usize = 32;
+
+/// Bytes of a chunk that become its vector. Many models read no more.
+const MAX_TEXT: usize = 1500;
 
 /// The documents of a file. `prefix` is the begin of their keys, which names the project, the file
 /// and its content.
@@ -17,10 +23,28 @@ pub(crate) fn documents(prefix: &str, parsed: Parsed) -> Vec<Document> {
         })
         .collect();
     let chunks = parsed.chunks.into_iter();
-    documents.extend(chunks.map(|chunk| {
-        Document::new(format!("{prefix}w{}-{}", chunk.first, chunk.last), chunk.words)
+    documents.extend(chunks.map(|chunk| Document {
+        tags: vec![vectors::NONE.to_owned()],
+        // Tells whether the vector that a chunk had is still right: other words mean something else.
+        data: hash(chunk.words.as_bytes()).to_le_bytes().to_vec(),
+        ..Document::new(format!("{prefix}w{}-{}", chunk.first, chunk.last), chunk.words)
     }));
     documents
+}
+
+/// The text of a chunk that becomes its vector: its lines without indentation, as far as many
+/// models read.
+pub(crate) fn text_of<'l>(lines: impl Iterator<Item = &'l str>) -> String {
+    let mut text = String::new();
+    for line in lines.map(str::trim).filter(|line| !line.is_empty()) {
+        text.push_str(line);
+        text.push('\n');
+        if text.len() > MAX_TEXT {
+            break;
+        }
+    }
+    text.truncate(text.floor_char_boundary(MAX_TEXT));
+    text
 }
 
 fn names(definitions: &[Definition]) -> String {
@@ -31,6 +55,11 @@ fn names(definitions: &[Definition]) -> String {
 /// The definitions in the data of a document.
 pub(crate) fn definitions(data: &[u8]) -> Vec<Definition> {
     Parsed::decode(data).map(|parsed| parsed.definitions).unwrap_or_default()
+}
+
+/// Whether a document with this key has definitions.
+pub(crate) fn is_definitions(key: &str) -> bool {
+    key.rsplit('/').next().is_some_and(|name| name.starts_with('d'))
 }
 
 /// The first and the last line, from 1, of the chunk with this key.
@@ -45,6 +74,13 @@ mod tests {
     use code_model::Kind;
 
     use super::*;
+
+    #[test]
+    fn text_for_a_vector_has_no_indentation_and_is_bounded() {
+        assert_eq!(text_of(["  a", "", "\tb  c "].into_iter()), "a\nb  c\n");
+        assert_eq!(text_of(std::iter::repeat_n("é", 2000)).len(), MAX_TEXT);
+        assert!(text_of([&*"é".repeat(2000)].into_iter()).len() <= MAX_TEXT);
+    }
 
     #[test]
     fn documents_name_definitions_and_lines() {
@@ -66,6 +102,7 @@ mod tests {
         assert_eq!((&*names.key, &*names.text), ("c/d00000", "yyloadconfig zzload zzconfig"));
         assert_eq!(definitions(&names.data), definitions_of_file);
         assert_eq!((&*words.key, &*words.text), ("c/w1-2", "fn loadconfig load config"));
+        assert_eq!(words.data, hash(words.text.as_bytes()).to_le_bytes());
         assert_eq!((lines_of(&words.key), lines_of(&names.key)), (Some((1, 2)), None));
         assert!(definitions(b"damaged").is_empty());
     }

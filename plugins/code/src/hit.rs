@@ -16,6 +16,7 @@ const MAX_SHOWN: usize = 240;
 pub(crate) enum FoundBy {
     Definition,
     Reference,
+    Meaning,
     Words,
     Text,
 }
@@ -25,6 +26,7 @@ impl FoundBy {
         match self {
             Self::Definition => 0.98,
             Self::Reference => 0.9,
+            Self::Meaning => 0.75,
             Self::Words | Self::Text => 0.45,
         }
     }
@@ -33,6 +35,7 @@ impl FoundBy {
         match self {
             Self::Definition => "definition",
             Self::Reference => "reference",
+            Self::Meaning => "meaning",
             Self::Words => "words",
             Self::Text => "text",
         }

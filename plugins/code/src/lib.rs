@@ -15,6 +15,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 mod update;
+mod vectors;
 
 berth_sdk::plugin! {
     name: "code",
@@ -24,6 +25,7 @@ berth_sdk::plugin! {
         search = "to find files, and text in them",
         index = "to keep what the code defines, so that only changed files are read again",
         parts = "to parse code",
+        embeddings = "to find code by what it means, if you choose a model for that",
     ],
     tools: [search_code::SearchCode],
 }

@@ -5,6 +5,7 @@ use std::time::Instant;
 use berth_sdk::index::{self, IndexError};
 use code_model::{Parsed, words};
 
+use crate::chunks;
 use crate::update::Project;
 
 /// Names that are suggested.
@@ -33,7 +34,7 @@ pub(crate) fn names(
     }
     for entry in index::list(&project.prefix()).take(MAX_DOCUMENTS) {
         let entry = entry?;
-        if entry.data.is_empty() || project.file_of(&entry.key).is_none() {
+        if !chunks::is_definitions(&entry.key) || project.file_of(&entry.key).is_none() {
             continue;
         }
         if Instant::now() > until {

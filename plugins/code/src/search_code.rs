@@ -16,6 +16,7 @@ use crate::paths::{self, PathShortener};
 use crate::project::{self, Walk, below};
 use crate::sources::{Filter, Search};
 use crate::update::{Project, Report};
+use crate::vectors;
 
 /// The default number of hits.
 const DEFAULT_RESULTS: usize = 10;
@@ -159,12 +160,20 @@ impl Tool for SearchCode {
         };
         let most = arguments.max_results.unwrap_or(DEFAULT_RESULTS).clamp(1, 50);
         let mut round = 0;
+        let mut vectors = vectors::Report::default();
+        let mut vector = None;
         loop {
             round += 1;
             let walk = project::walk(&root, settings.max_files)?;
             let first = &filter.folder;
             let report = project.update(&walk, first, call, index_until);
+            if round == 1 {
+                vectors = project.make_vectors(call, index_until);
+                let query = wanted.query.as_deref().filter(|_| filter.kind.is_none());
+                vector = vectors.of_query(query);
+            }
             let mut search = Search {
+                vector: vector.clone(),
                 project: &project,
                 files: Files::default(),
                 filter: filter.clone(),
@@ -183,7 +192,13 @@ impl Tool for SearchCode {
                 continue;
             }
             let hits = hit::ranked(hits, most);
-            let answer = Answer { wanted: &wanted, path: &path, walk: &walk, report: &report };
+            let answer = Answer {
+                wanted: &wanted,
+                path: &path,
+                walk: &walk,
+                report: &report,
+                vectors: &vectors,
+            };
             return answer.finish(hits, &project, &filter, &shortener, &arguments, most);
         }
     }
@@ -244,6 +259,7 @@ struct Answer<'a> {
     path: &'a str,
     walk: &'a Walk,
     report: &'a Report,
+    vectors: &'a vectors::Report,
 }
 
 impl Answer<'_> {
@@ -322,6 +338,9 @@ impl Answer<'_> {
                     self.walk.files.len()
                 ),
             );
+        }
+        if let Some(notice) = self.vectors.notice() {
+            add_notice(text, &notice);
         }
         for (language, why) in no_parser {
             add_notice(text, &format!("Definitions in {language} aren't known, only words: {why}"));

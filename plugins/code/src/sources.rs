@@ -14,6 +14,7 @@ use crate::paths::PathShortener;
 use crate::project::below;
 use crate::table::File;
 use crate::update::Project;
+use crate::vectors;
 
 /// Hits of the index that are looked at first, and at most.
 const FEW: u32 = 100;
@@ -40,6 +41,8 @@ pub(crate) struct Search<'s> {
     /// What the name has to stand in, outermost first.
     pub(crate) containers: Vec<String>,
     pub(crate) references: bool,
+    /// The vector of the query, with the tag of the chunks that it can be compared with.
+    pub(crate) vector: Option<(Vec<i8>, String)>,
     pub(crate) paths: &'s PathShortener,
     /// Hits that the answer has room for.
     pub(crate) most: usize,
@@ -78,6 +81,7 @@ impl Search<'_> {
         // The surest way first. Each yields hits, the best first.
         let mut hits = self.definitions()?;
         hits.append(&mut self.references()?);
+        hits.append(&mut self.meaning()?);
         // A name that is defined needs no other lines with its word.
         if self.query.is_some() || hits.is_empty() {
             hits.append(&mut self.words()?);
@@ -131,7 +135,7 @@ impl Search<'_> {
     ) -> Result<Vec<(File, Definition)>, IndexError> {
         let keys: Vec<String> = keys
             .iter()
-            .filter(|key| key.rsplit('/').next().is_some_and(|name| name.starts_with('d')))
+            .filter(|key| chunks::is_definitions(key))
             .filter(|key| self.file(key).is_some())
             .cloned()
             .collect();
@@ -227,6 +231,21 @@ impl Search<'_> {
         }
     }
 
+    /// Chunks that are near the query. Something always is, so they get half of the answer at most.
+    fn meaning(&mut self) -> Result<Vec<Hit>, IndexError> {
+        let Some((vector, tag)) = self.vector.clone() else { return Ok(Vec::new()) };
+        let query = Query {
+            vector: Some(vector),
+            prefix: self.project.prefix(),
+            limit: MANY,
+            ..Query::words("").tagged(tag)
+        };
+        let near = index::search(query)?.into_iter().filter(|hit| hit.score >= vectors::LEAST);
+        let keys: Vec<String> = near.map(|hit| hit.key).collect();
+        let words = words::of_query(self.query.as_deref().unwrap_or_default());
+        self.lines_of_chunks(&keys, &words, FoundBy::Meaning, self.most.div_ceil(2))
+    }
+
     /// Chunks with the words of the query, or with the name if it is defined nowhere.
     fn words(&mut self) -> Result<Vec<Hit>, IndexError> {
         let words = match (&self.query, &self.name) {
@@ -237,7 +256,7 @@ impl Search<'_> {
         let mut limit = FEW;
         loop {
             let keys = self.search(&words.join(" "), limit)?;
-            let hits = self.lines_of_chunks(&keys, &words)?;
+            let hits = self.lines_of_chunks(&keys, &words, FoundBy::Words, self.most)?;
             if hits.len() >= self.most || keys.len() < limit as usize || limit == MANY {
                 return Ok(hits);
             }
@@ -245,11 +264,13 @@ impl Search<'_> {
         }
     }
 
-    /// For each chunk, its line with the most of the words.
+    /// For each chunk, its line with the most of the words: at most `most` of them.
     fn lines_of_chunks(
         &mut self,
         keys: &[String],
         words: &[String],
+        found_by: FoundBy,
+        most: usize,
     ) -> Result<Vec<Hit>, IndexError> {
         let mut hits = Vec::new();
         // A chunk has no kind.
@@ -257,7 +278,7 @@ impl Search<'_> {
             return Ok(hits);
         }
         for key in keys {
-            if hits.len() >= self.most || Instant::now() > self.until {
+            if hits.len() >= most || Instant::now() > self.until {
                 break;
             }
             let Some((first, last)) = chunks::lines_of(key) else { continue };
@@ -269,7 +290,7 @@ impl Search<'_> {
                 .max_by_key(|(count, number, _)| (*count, std::cmp::Reverse(*number)));
             let Some((_, number, line)) = best else { continue };
             let definitions = self.definitions_of(&file)?;
-            hits.push(Hit::of_line(&self.show(&file), number, line, FoundBy::Words, &definitions));
+            hits.push(Hit::of_line(&self.show(&file), number, line, found_by, &definitions));
         }
         Ok(hits)
     }

@@ -1,5 +1,6 @@
 //! The tool as a whole, with the stand-ins of the host.
 
+use std::cell::{Cell, RefCell};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -270,4 +271,110 @@ fn text_that_no_index_has_is_found_by_grep() {
     let tree = Tree::new(&[("a.txt", "x = y + 1\n")]);
     let text = tree.search(json!({ "query": "y + 1" }));
     assert!(text.starts_with("a.txt:1 (text)\n    x = y + 1\n"), "{text}");
+}
+
+thread_local! {
+    static DOWN: Cell<bool> = const { Cell::new(false) };
+    static TEXTS: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
+}
+
+/// A model that knows what three groups of words mean, and takes no text with `refused`.
+fn embed(text: &str) -> Result<Vec<i8>, String> {
+    TEXTS.with_borrow_mut(|texts| texts.push(text.to_owned()));
+    if DOWN.get() || text.contains("refused") {
+        return Err("nobody answers".to_owned());
+    }
+    let groups: [&[&str]; 3] =
+        [&["retry", "backoff", "again"], &["delete", "unlink"], &["color", "paint"]];
+    let has = |words: &&[&str]| words.iter().any(|word| text.contains(word));
+    let mut vector: Vec<i8> = groups.iter().map(|words| if has(words) { 100 } else { 0 }).collect();
+    vector.push(1);
+    Ok(vector)
+}
+
+fn sent() -> Vec<String> {
+    TEXTS.take()
+}
+
+#[test]
+fn meaning_finds_code_that_shares_no_word_with_the_query() {
+    let tree = Tree::new(&[
+        ("net.rs", "fn send() {\n  wait_with_backoff();\n}\n"),
+        ("disk.rs", "fn clean() {\n  unlink(path);\n}\n"),
+        ("words.txt", "try it anew\n"),
+    ]);
+    let query = || json!({ "query": "try it again" });
+    assert!(!tree.search(query()).contains("net.rs"));
+    testing::set_embeddings(Some("a"), embed);
+    let (text, found) = tree.try_search(query()).unwrap();
+    assert!(text.starts_with("net.rs:1 in send (meaning)\n"), "{text}");
+    assert!(text.contains("words.txt:1 (words)") && !text.contains("disk.rs"), "{text}");
+    assert_eq!(
+        (&found["hits"][0]["score"], &found["hits"][1]["score"]),
+        (&json!(0.75), &json!(0.45))
+    );
+    assert_eq!(sent().len(), 4, "each file and the query");
+    // Names are no question.
+    tree.search(json!({ "symbol": "send" }));
+    assert_eq!(sent(), [""; 0]);
+    // Only the chunk that changed is sent again.
+    let long =
+        |last: &str| format!("fn a() {{\n{}}}\nfn b() {{\n  {last};\n}}\n", "  x();\n".repeat(40));
+    tree.write("long.rs", long("one"));
+    tree.search(query());
+    assert_eq!(sent().len(), 3);
+    tree.write("long.rs", long("paint_again"));
+    let text = tree.search(query());
+    assert_eq!(sent(), ["fn b() {\npaint_again;\n}\n", "try it again"]);
+    assert!(text.contains("long.rs:43 in b (meaning)") || text.contains("long.rs:44 "), "{text}");
+}
+
+#[test]
+fn hits_by_meaning_leave_room_for_words() {
+    let tree = Tree::new(&[("a.txt", "some words\n")]);
+    for number in 0..20 {
+        tree.write(&format!("{number}.rs"), format!("fn f{number}() {{ unlink(); }}\n"));
+    }
+    testing::set_embeddings(Some("a"), embed);
+    let (text, found) = tree.try_search(json!({ "query": "delete words" })).unwrap();
+    assert_eq!(text.matches("(meaning)").count(), 5, "{text}");
+    assert!(text.contains("a.txt:1 (words)"), "{text}");
+    assert_eq!(found["hits"].as_array().unwrap().len(), 6);
+}
+
+#[test]
+fn model_that_fails_leaves_words() {
+    let tree = Tree::new(&[("net.rs", "fn send() { backoff(); }\n"), ("b.txt", "again\n")]);
+    testing::set_embeddings(Some("a"), embed);
+    DOWN.set(true);
+    let text = tree.search(json!({ "query": "again" }));
+    assert!(text.starts_with("b.txt:1 (words)"), "{text}");
+    assert!(text.contains("words alone, and 2 parts have no vector: nobody answers"), "{text}");
+    assert!(sent().len() <= 4, "it isn't asked again and again");
+    DOWN.set(false);
+    let text = tree.search(json!({ "query": "again" }));
+    assert!(text.contains("net.rs:1 in send (meaning)") && !text.contains('['), "{text}");
+}
+
+#[test]
+fn text_that_the_model_refuses_holds_up_no_other() {
+    let tree = Tree::new(&[("a.rs", "fn a() { unlink(); }\n"), ("b.rs", "fn refused() {}\n")]);
+    testing::set_embeddings(Some("a"), embed);
+    let text = tree.search(json!({ "query": "delete" }));
+    assert!(text.contains("a.rs:1 in a (meaning)") && !text.contains('['), "{text}");
+    sent();
+    tree.search(json!({ "query": "delete" }));
+    assert_eq!(sent(), ["delete"]);
+}
+
+#[test]
+fn vectors_of_another_model_are_made_anew() {
+    let tree = Tree::new(&[("a.rs", "fn a() { unlink(); }\n")]);
+    testing::set_embeddings(Some("a"), embed);
+    tree.search(json!({ "query": "delete" }));
+    sent();
+    testing::set_embeddings(Some("b"), |text| embed(text).map(|vector| [vector, vec![0]].concat()));
+    let text = tree.search(json!({ "query": "delete" }));
+    assert!(text.contains("a.rs:1 in a (meaning)"), "{text}");
+    assert_eq!(sent(), ["fn a() { unlink(); }\n", "delete"]);
 }

@@ -20,9 +20,10 @@ use crate::hash::{hash, hex};
 use crate::parse::{self, Answer};
 use crate::project::Walk;
 use crate::table::{File, State, Table};
+use crate::vectors;
 
 /// The form of the index. An index of another form is made anew.
-const FORM: u32 = 1;
+const FORM: u32 = 2;
 
 /// Bytes of a file that are read: a larger one is known by the words of its begin.
 pub(crate) const MAX_FILE: usize = 1 << 20;
@@ -57,17 +58,20 @@ pub(crate) struct Project {
     /// Its short name in keys.
     id: String,
     pub(crate) table: Table,
-    info: Info,
+    pub(crate) info: Info,
     /// Whether the index had the project before this call.
     known: bool,
 }
 
 /// What is kept of a project beside its files.
 #[derive(Debug, Default, Serialize, Deserialize)]
-struct Info {
+pub(crate) struct Info {
     root: String,
     form: u32,
     used_ms: u64,
+    /// The models whose vectors chunks may have.
+    #[serde(default)]
+    pub(crate) models: Vec<String>,
 }
 
 /// What an update did.
@@ -103,7 +107,7 @@ impl Project {
         let mut project = Self {
             root: root.to_owned(),
             table: Table::default(),
-            info: Info { root: root.to_owned(), form: FORM, used_ms: 0 },
+            info: Info { root: root.to_owned(), form: FORM, ..Info::default() },
             known: false,
             id,
         };
@@ -287,14 +291,21 @@ impl Project {
             };
             let path = source.entry.path.clone();
             let mut file = File { path, size, modified_ms, content: source.content, state };
+            let mut known = BTreeMap::new();
             match self.table.get(&file.path) {
-                Some(old) if old.content != file.content => outdated.push(self.file_prefix(old)),
+                Some(old) if old.content != file.content => {
+                    let prefix = self.file_prefix(old);
+                    known = vectors::of_chunks(&prefix)?;
+                    outdated.push(prefix);
+                }
                 // Another process may have left documents of a file that this table lacks.
                 None if self.known => self.delete_documents(&file.path)?,
                 _ => {}
             }
             if source.is_text() {
-                documents.append(&mut chunks::documents(&self.file_prefix(&file), parsed));
+                let mut chunks = chunks::documents(&self.file_prefix(&file), parsed);
+                vectors::keep(&mut chunks, &known)?;
+                documents.append(&mut chunks);
             } else {
                 file.state = State::Nothing;
             }
@@ -338,7 +349,7 @@ impl Project {
 
     /// Writes documents, and then the shards of the table that changed with them: a file in the
     /// table has all of its documents.
-    fn write(&mut self, documents: Vec<Document>) -> Result<(), IndexError> {
+    pub(crate) fn write(&mut self, documents: Vec<Document>) -> Result<(), IndexError> {
         let mut all = documents;
         if self.info.used_ms == 0 {
             self.info.used_ms = now_ms();
@@ -384,7 +395,7 @@ impl Project {
         index::delete_prefix(&format!("c/{}/{}/", self.id, hex(path.as_bytes()))).map(drop)
     }
 
-    fn info_document(&self) -> Document {
+    pub(crate) fn info_document(&self) -> Document {
         let data = serde_json::to_vec(&self.info).unwrap_or_default();
         Document { key: self.info_key(), data, ..Document::default() }
     }

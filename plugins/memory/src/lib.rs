@@ -6,10 +6,14 @@ mod forget;
 mod save;
 mod scope;
 mod search;
+mod vectors;
 
 berth_sdk::plugin! {
     name: "memory",
     description: "Remembers what later sessions need",
-    capabilities: [index = "to keep what is remembered, and to find it again"],
+    capabilities: [
+        index = "to keep what is remembered, and to find it again",
+        embeddings = "to find it by what it means, if you choose a model for that",
+    ],
     tools: [save::Save, search::Search, forget::Forget],
 }

@@ -1,11 +1,14 @@
 use berth_sdk::index::{self, Document, Query};
-use berth_sdk::{Access, Annotations, Call, Failure, Output, Subject, SubjectKind, Tool};
+use berth_sdk::{
+    Access, Annotations, Call, Failure, Output, Subject, SubjectKind, Tool, add_notice,
+};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::date;
 use crate::entry::{Category, MAX_CONTENT, Origin, check_key, digest};
 use crate::scope::Scope;
+use crate::vectors;
 
 pub(crate) struct Save;
 
@@ -72,23 +75,39 @@ impl Tool for Save {
         let origin = Origin {
             time: date::now(),
             call: call.id(),
-            front_end: caller.front_end,
-            agent: caller.agent,
+            front_end: caller.front_end.clone(),
+            agent: caller.agent.clone(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             category,
             untrusted: caller.untrusted,
         };
         let whole = format!("{prefix}{key}");
-        let document = Document {
+        let mut document = Document {
             tags: vec![same, category.tag()],
             data: serde_json::to_vec(&origin)?,
             ..Document::new(&whole, content)
         };
+        let without_vector = vectors::add_to(&mut document);
         index::put(vec![document])?;
         let others: Vec<String> = known.into_iter().filter(|known| *known != whole).collect();
         if !others.is_empty() {
             index::delete(&others)?;
         }
-        Ok(Output::text(format!("Stored memory: {key}")))
+        let mut text = format!("Stored memory: {key}");
+        match without_vector {
+            // The next ones would fail too.
+            Some(why) => add_notice(
+                &mut text,
+                &format!("It is found by its words alone until a later save: {why}"),
+            ),
+            None => match vectors::make_later_ones(&caller)? {
+                0 => {}
+                left => add_notice(
+                    &mut text,
+                    &format!("{left} older memories are found by their words alone so far."),
+                ),
+            },
+        }
+        Ok(Output::text(text))
     }
 }

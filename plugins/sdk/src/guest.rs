@@ -290,6 +290,22 @@ pub(crate) mod index {
     }
 }
 
+/// Vectors of texts.
+pub(crate) mod embeddings {
+    use super::bindings::berth::host::embeddings as wit;
+    use super::host::types::Error;
+    use crate::embeddings::EmbeddingsError;
+
+    pub(crate) fn model() -> Option<String> {
+        wit::model()
+    }
+
+    pub(crate) fn embed(texts: &[String]) -> Result<Vec<Vec<i8>>, EmbeddingsError> {
+        let error = |error: Error| EmbeddingsError { code: error.code, message: error.message };
+        wit::embed(texts).map_err(error)
+    }
+}
+
 /// The plugin's tasks.
 pub(crate) mod schedule {
     use super::bindings::berth::host::schedule as wit;

@@ -36,7 +36,7 @@ pub struct Document {
     pub text: String,
     /// What a query can ask for exactly: at most 16 tags of 1 to 256 bytes.
     pub tags: Vec<String>,
-    /// A vector of 1 to 4,096 numbers, the same number in each document with a vector.
+    /// A vector of 1 to 4,096 numbers. It is compared with those that have as many.
     pub vector: Option<Vec<i8>>,
     /// What is kept with it and not searched, at most 64 KiB.
     pub data: Vec<u8>,
@@ -330,8 +330,11 @@ mod host {
         words.map(str::to_lowercase).collect()
     }
 
-    fn product(a: &[i8], b: &[i8]) -> i64 {
-        a.iter().zip(b).map(|(a, b)| i64::from(*a) * i64::from(*b)).sum()
+    fn cosine(a: &[i8], b: &[i8]) -> f64 {
+        let product = |a: &[i8], b: &[i8]| -> f64 {
+            a.iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum()
+        };
+        product(a, b) / (product(a, a) * product(b, b)).sqrt()
     }
 
     pub(super) fn search(query: Query) -> Result<Vec<Hit>, IndexError> {
@@ -349,14 +352,14 @@ mod host {
                     let own = words(&one.text);
                     let shared = asked.iter().filter(|word| own.contains(word)).count();
                     let near = match (&query.vector, &one.vector) {
-                        (Some(asked), Some(own)) => product(asked, own),
-                        _ => 0,
+                        (Some(asked), Some(own)) if asked.len() == own.len() => cosine(asked, own),
+                        _ => 0.0,
                     };
                     Hit {
                         key: one.key.clone(),
-                        score: shared as f64 + near.max(0) as f64 / 1e9,
+                        score: shared as f64 + near.max(0.0),
                         by_words: shared > 0,
-                        by_vector: near > 0,
+                        by_vector: near > 0.0,
                     }
                 })
                 .filter(|hit| is_open || hit.by_words || hit.by_vector)

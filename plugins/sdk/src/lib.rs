@@ -52,6 +52,7 @@
 //! * [`config`] has the plugin's own settings.
 //! * [`store`] keeps keys and values between calls.
 //! * [`index`] keeps documents between calls, and searches in them.
+//! * [`embeddings`] has vectors of texts made, by a model that the operator chose.
 //! * [`parts`] computes in pure components that the plugin brings along.
 //! * [`schedule`] makes tasks at a later time.
 //! * [`log`] writes to the operator's log.
@@ -64,6 +65,7 @@ struct Readme;
 
 mod call;
 pub mod config;
+pub mod embeddings;
 mod environment;
 mod failure;
 pub mod filter;

@@ -56,6 +56,13 @@ pub fn set_part(part: &str, standin: fn(&[u8]) -> Result<Vec<u8>, String>) {
     crate::parts::host::set(part, standin);
 }
 
+/// Sets the [model](crate::embeddings) of this thread's tests, and the vector that it makes of a
+/// text. `None`: there is no model.
+#[cfg(not(target_arch = "wasm32"))]
+pub fn set_embeddings(model: Option<&str>, standin: fn(&str) -> Result<Vec<i8>, String>) {
+    crate::embeddings::host::set(model.map(|model| (model.to_owned(), standin)));
+}
+
 /// How the catalogue shows `T`: name, title, description, schemas, annotations, subjects,
 /// arguments, preview, aliases and fence.
 ///

@@ -196,12 +196,23 @@ const EDGES: &[(&str, &[&str])] = &[
         &["berth-bundle", "berth-core", "berth-private", "berth-registry", "berth-signing"],
     ),
     ("berth-terminal", &["berth-core"]),
-    ("berth-dev", &["berth-authoring", "berth-core", "berth-mcp", "berth-review", "berth-system"]),
+    (
+        "berth-dev",
+        &[
+            "berth-authoring",
+            "berth-choice",
+            "berth-core",
+            "berth-mcp",
+            "berth-review",
+            "berth-system",
+        ],
+    ),
     (
         "berth-cli",
         &[
             "berth-authoring",
             "berth-builtins",
+            "berth-choice",
             "berth-clients",
             "berth-install",
             "berth-registry",

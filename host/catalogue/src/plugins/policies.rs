@@ -1,5 +1,6 @@
 //! The grants and limits of each plugin: from the configuration to the runtime's policy.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -8,13 +9,13 @@ use berth_config::{
     self as config, FilePolicy, Folders, InstanceLifetime, Loaded, NetworkGrant, Problem,
     ProcessGrants,
 };
-use berth_contract::{Access, HostError};
+use berth_contract::{Access, EmbeddingModel, HostError};
 use berth_egress::{Egress, Network, Settings};
 use berth_index::{DocumentIndex, IndexQuota};
 use berth_policy::files::{Grant, OwnFolder};
 use berth_runtime::{
-    Builtin, Limits, PluginConfig, PluginIndex, PluginPolicy, ProcessPolicy, RuntimeConfig,
-    ServicePolicy,
+    Builtin, Limits, PluginConfig, PluginEmbeddings, PluginIndex, PluginPolicy, ProcessPolicy,
+    RuntimeConfig, ServicePolicy,
 };
 use berth_store::{Quota, Store};
 use berth_system::confine::TreeAccess;
@@ -69,6 +70,8 @@ pub struct Policies {
     pub directory: PathBuf,
     /// Folders that the built-in tools for files and commands may read, whatever is granted.
     pub readable: Vec<PathBuf>,
+    /// The models that make vectors, by their tables of `[providers]`.
+    pub embedding_models: BTreeMap<String, Arc<dyn EmbeddingModel>>,
     /// Berth's own files and folders, which no grant includes.
     own: Vec<OwnFolder>,
     /// What the commands of the built-in shell may use, once it was looked up: that reads many
@@ -153,9 +156,19 @@ impl Policies {
             files.iter().map(|path| OwnFolder { path: directory.join(path), secret: false });
         let own = config.own(&folders, &directory).into_iter().chain(files);
         let own = own.flat_map(with_its_name).collect();
-        let readable = Vec::new();
-        let (shell, file) = (OnceLock::new(), OnceLock::new());
-        Self { config, folders, directory, readable, own, shell, file, gate, helper, network }
+        Self {
+            config,
+            folders,
+            directory,
+            readable: Vec::new(),
+            embedding_models: BTreeMap::new(),
+            own,
+            shell: OnceLock::new(),
+            file: OnceLock::new(),
+            gate,
+            helper,
+            network,
+        }
     }
 
     /// The policy of a built-in plugin.
@@ -184,7 +197,8 @@ impl Policies {
             )?;
             let documents = Arc::new(memory(&self.config, &self.folders));
             let index = Some(PluginIndex { documents, is_derived: false });
-            return Ok(PluginPolicy { index, ..policy });
+            let embeddings = Some(self.embeddings(&self.config.config.tools.memory.embeddings));
+            return Ok(PluginPolicy { index, embeddings, ..policy });
         }
         if name == DIAGNOSTICS {
             return self.diagnostics();
@@ -221,6 +235,7 @@ impl Policies {
         let documents =
             Arc::new(DocumentIndex::named(self.folders.data.join(INDEXES), CODE, quota, true));
         policy.index = Some(PluginIndex { documents, is_derived: true });
+        policy.embeddings = Some(self.embeddings(&settings.embeddings));
         let time = Duration::from_secs(settings.update_secs.get());
         policy.limits.cpu += time;
         // The parsers run on all processors.
@@ -232,6 +247,11 @@ impl Policies {
         });
         let config = config.as_object().cloned().unwrap_or_default();
         PluginPolicy { config: PluginConfig::new(config).into(), ..policy }
+    }
+
+    /// How vectors are made by the model of a table of `[providers]`. Empty: by none.
+    fn embeddings(&self, provider: &str) -> PluginEmbeddings {
+        PluginEmbeddings { model: self.embedding_models.get(provider).cloned() }
     }
 
     fn shell_grants(&self) -> Result<ProcessGrants, HostError> {
@@ -308,7 +328,10 @@ impl Policies {
         let parts = parts.map(Duration::from_secs);
         let session = plugin.is_some_and(|plugin| plugin.instance == InstanceLifetime::Session);
         let schedule = plugin.is_some_and(|plugin| plugin.schedule_tasks.get() > 0);
+        let embeddings = plugin.map(|plugin| &plugin.embeddings).filter(|name| !name.is_empty());
+        let embeddings = embeddings.map(|name| self.embeddings(name));
         let policy = PluginPolicy {
+            embeddings,
             process,
             egress,
             command,

@@ -181,6 +181,9 @@ pub(super) fn grant_for(
         "schedule" => plugin
             .filter(|plugin| plugin.schedule_tasks.get() > 0)
             .map(|plugin| counted(plugin.schedule_tasks.get(), "task")),
+        "embeddings" => plugin
+            .filter(|plugin| !plugin.embeddings.is_empty())
+            .map(|plugin| format!("by [providers.{}]", plugin.embeddings)),
         "session" => plugin
             .filter(|plugin| plugin.instance == InstanceLifetime::Session)
             .map(|_| "an instance for each session".to_owned()),

@@ -57,6 +57,7 @@ fn bound(key: &Key) -> Option<(String, String, Value)> {
         Narrowing::Ignored => return None,
         Narrowing::OnlyFalse => return plain(&true, "false"),
         Narrowing::OnlyTrue => return plain(&false, "true"),
+        Narrowing::OnlyEmpty => return plain(&"\"known\"", "\"\""),
         Narrowing::Approve => return plain(&"\"trust\"", "\"approve\""),
         Narrowing::Stricter(words) => {
             return plain(&format!("{:?}", words[words.len() - 1]), &format!("{:?}", words[0]));

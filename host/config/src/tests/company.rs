@@ -166,8 +166,8 @@ fn company_defaults_hold_where_the_user_says_nothing() {
 #[test]
 fn table_for_every_plugin_bounds_each_one_the_user_has() {
     let scene = Scene::new();
-    let ceiling = "[plugins.\"*\"]\nallowed_paths = [\"~/notes\"]\nprograms = [\"git\"]\njudged_programs = false\nservices = 0\nshell = false\nnetwork = false\nenv = [\"LANG\"]\nhosts = [\"*.corp.example\"]\nallowed_private_hosts = []\nhttps_only = true\ncredentials_to = []\nstore_mib = 1\nindex_mib = 1\nparts_cpu_secs = 2\nschedule_tasks = 1\ninstance = \"call\"\n";
-    let wide = "allowed_paths = [\"/\"]\nprograms = [\"sh\", \"git\"]\njudged_programs = true\nservices = 8\nshell = true\nnetwork = true\nenv = [\"LANG\", \"TOKEN\"]\nhosts = [\"*\", \"api.corp.example\", \"evil.example\"]\nallowed_private_hosts = [\"10.0.0.0/8\"]\nhttps_only = false\ncredentials_to = [\"evil.example\"]\nstore_mib = 1000\nindex_mib = 1000\nparts_cpu_secs = 600\nschedule_tasks = 100\ninstance = \"session\"\n";
+    let ceiling = "[plugins.\"*\"]\nallowed_paths = [\"~/notes\"]\nprograms = [\"git\"]\njudged_programs = false\nservices = 0\nshell = false\nnetwork = false\nenv = [\"LANG\"]\nhosts = [\"*.corp.example\"]\nallowed_private_hosts = []\nhttps_only = true\ncredentials_to = []\nstore_mib = 1\nindex_mib = 1\nparts_cpu_secs = 2\nschedule_tasks = 1\nembeddings = \"\"\ninstance = \"call\"\n";
+    let wide = "allowed_paths = [\"/\"]\nprograms = [\"sh\", \"git\"]\njudged_programs = true\nservices = 8\nshell = true\nnetwork = true\nenv = [\"LANG\", \"TOKEN\"]\nhosts = [\"*\", \"api.corp.example\", \"evil.example\"]\nallowed_private_hosts = [\"10.0.0.0/8\"]\nhttps_only = false\ncredentials_to = [\"evil.example\"]\nstore_mib = 1000\nindex_mib = 1000\nparts_cpu_secs = 600\nschedule_tasks = 100\nembeddings = \"known\"\ninstance = \"session\"\n";
     let wide = wide.replace("\"*\", ", "");
     let user = format!("[plugins.a]\n{wide}[plugins.b]\n{wide}");
     let path = scene.company().join("ceiling.toml");
@@ -194,6 +194,7 @@ fn table_for_every_plugin_bounds_each_one_the_user_has() {
             ("index_mib", json!(1)),
             ("parts_cpu_secs", json!(2)),
             ("schedule_tasks", json!(1)),
+            ("embeddings", json!("")),
             ("instance", json!("call")),
         ] {
             assert_eq!(held[key], value, "{name}.{key}");

@@ -18,6 +18,7 @@ wasmtime::component::bindgen!({
         world plugin {
             import berth:host/call@0.2.0;
             import berth:host/config@0.2.0;
+            import berth:host/embeddings@0.2.0;
             import berth:host/log@0.2.0;
             import berth:host/parts@0.2.0;
             import berth:host/process@0.2.0;
@@ -33,6 +34,7 @@ wasmtime::component::bindgen!({
     world: "berth:runtime/plugin",
     imports: {
         "berth:host/call.called-by": async | trappable,
+        "berth:host/embeddings.embed": async | trappable,
         "berth:host/schedule": async | trappable,
         "berth:host/search": async | trappable,
         "berth:host/store": async | trappable,

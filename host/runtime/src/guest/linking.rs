@@ -17,8 +17,8 @@ use wasmtime_wasi_http::WasiHttp;
 use wasmtime_wasi_http::p2::bindings::http::{outgoing_handler, types as http_types};
 
 use crate::guest::bindings::berth::host::{
-    call, config, index, log, parts, process, schedule, search, secrets, service, store,
-    types as host_types,
+    call, config, embeddings, index, log, parts, process, schedule, search, secrets, service,
+    store, types as host_types,
 };
 use crate::guest::bindings::berth::tool::types as tool_types;
 use crate::guest::state::{CallState, HasState};
@@ -78,6 +78,7 @@ pub(crate) fn linker(engine: &Engine) -> wasmtime::Result<Linker<CallState>> {
     parts::add_to_linker::<CallState, HasState>(l, |state| state)?;
     service::add_to_linker::<CallState, HasState>(l, |state| state)?;
     schedule::add_to_linker::<CallState, HasState>(l, |state| state)?;
+    embeddings::add_to_linker::<CallState, HasState>(l, |state| state)?;
     v0_1::link(l)?;
     outgoing_handler::add_to_linker::<CallState, WasiHttp>(l, CallState::http_view)?;
     http_types::add_to_linker::<CallState, WasiHttp>(

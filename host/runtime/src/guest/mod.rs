@@ -4,6 +4,7 @@
 pub(crate) mod bindings;
 pub(crate) mod contract;
 pub(crate) mod convert;
+pub(crate) mod embeddings_functions;
 mod host_functions;
 pub(crate) mod http;
 mod index_functions;

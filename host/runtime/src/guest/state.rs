@@ -26,6 +26,7 @@ use wasmtime_wasi::{
     WasiView,
 };
 
+use crate::guest::embeddings_functions::EmbeddingsAccess;
 use crate::guest::http::Http;
 use crate::guest::kept_functions::KeptAccess;
 use crate::guest::output::Capture;
@@ -85,6 +86,8 @@ pub(crate) struct RunningCall {
     pub(crate) parts: Option<PartsAccess>,
     /// The plugin's tasks. `None` if it may make none, or the call is over.
     pub(crate) schedule: Option<ScheduleAccess>,
+    /// How the plugin gets vectors. `None` if it may send no texts, or the call is over.
+    pub(crate) embeddings: Option<EmbeddingsAccess>,
 }
 
 /// The processes that a call may start.
@@ -140,6 +143,7 @@ pub(crate) struct Setup<'a> {
     pub(crate) index: Option<KeptAccess<DocumentIndex>>,
     pub(crate) parts: Option<PartsAccess>,
     pub(crate) schedule: Option<ScheduleAccess>,
+    pub(crate) embeddings: Option<EmbeddingsAccess>,
     pub(crate) limits: &'a Limits,
 }
 
@@ -193,6 +197,7 @@ impl CallState {
                 index: None,
                 parts: None,
                 schedule: None,
+                embeddings: None,
             },
         }
     }
@@ -232,6 +237,7 @@ impl CallState {
         call.index = setup.index;
         call.parts = setup.parts;
         call.schedule = setup.schedule;
+        call.embeddings = setup.embeddings;
     }
 
     /// Gives the call's command its arguments and its standard input, and keeps at most `limit`
@@ -296,6 +302,7 @@ impl CallState {
         self.call.index = None;
         self.call.parts = None;
         self.call.schedule = None;
+        self.call.embeddings = None;
     }
 
     /// A stream that prints.

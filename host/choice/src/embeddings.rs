@@ -1,0 +1,97 @@
+//! The models of the configuration that make vectors for tools and plugins.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use berth_core::config::{Folders, Loaded};
+use berth_core::{BoxFuture, EmbeddingModel};
+use sha2::{Digest, Sha256};
+use tokio::sync::OnceCell;
+
+use crate::choose::choose_model;
+use crate::model::ChosenModel;
+
+/// The time of one request. Its caller has less.
+const TIME: Duration = Duration::from_secs(60);
+
+/// The models that `embeddings` of tools and plugins names, by their tables of `[providers]`. None
+/// is asked before its first texts, and its key is read then. `front_end` stands in the records of
+/// the requests.
+pub fn embedding_models(
+    config: &Loaded,
+    folders: &Folders,
+    directory: &Path,
+    front_end: &str,
+) -> BTreeMap<String, Arc<dyn EmbeddingModel>> {
+    let named = config.embedding_providers().into_iter();
+    // Another name would be taken for a model of the agent's provider.
+    let known = named.filter(|name| config.config.providers.contains_key(*name));
+    let model = |name: &str| {
+        let choice = Choice {
+            config: config.clone(),
+            folders: folders.clone(),
+            directory: directory.to_owned(),
+            front_end: front_end.to_owned(),
+            name: name.to_owned(),
+        };
+        let model: Arc<dyn EmbeddingModel> = Arc::new(NamedModel { choice, model: Arc::default() });
+        (name.to_owned(), model)
+    };
+    known.map(model).collect()
+}
+
+/// The model of one table, chosen when it is first asked.
+#[derive(Debug)]
+struct NamedModel {
+    choice: Choice,
+    /// In an [`Arc`], since the choice goes on if the first request is over before.
+    model: Arc<OnceCell<ChosenModel>>,
+}
+
+/// What a model is chosen by.
+#[derive(Clone, Debug)]
+struct Choice {
+    config: Loaded,
+    folders: Folders,
+    directory: PathBuf,
+    front_end: String,
+    name: String,
+}
+
+impl Choice {
+    async fn choose(&self) -> Result<ChosenModel, String> {
+        let Self { config, folders, directory, front_end, name } = self;
+        let chosen = choose_model(config, folders, directory, front_end, Some(name)).await;
+        chosen.map_err(|error| error.to_string())
+    }
+}
+
+impl EmbeddingModel for NamedModel {
+    fn name(&self) -> String {
+        format!("[providers.{}]", self.choice.name)
+    }
+
+    fn id(&self) -> String {
+        let provider = self.choice.config.config.providers.get(&self.choice.name);
+        let Some(provider) = provider else { return String::new() };
+        let (_, place) = provider.place(&self.choice.name).unwrap_or_default();
+        let numbers = provider.dimensions.get();
+        let digest = Sha256::digest(format!("{place}\n{}\n{numbers}", provider.model));
+        digest[..8].iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    fn embed(&self, texts: Vec<String>) -> BoxFuture<'_, Result<Vec<Vec<f32>>, String>> {
+        Box::pin(async move {
+            let (model, choice) = (Arc::clone(&self.model), self.choice.clone());
+            // A program that prints the key may take longer than a request.
+            let chosen =
+                tokio::spawn(
+                    async move { model.get_or_try_init(|| choice.choose()).await.cloned() },
+                );
+            let chosen = chosen.await.map_err(|error| error.to_string())??;
+            chosen.embed(&texts, TIME).await
+        })
+    }
+}

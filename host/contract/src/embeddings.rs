@@ -1,0 +1,16 @@
+use std::fmt;
+
+use crate::BoxFuture;
+
+/// A model that makes vectors of texts.
+pub trait EmbeddingModel: fmt::Debug + Send + Sync + 'static {
+    /// Its name in the configuration, for people.
+    fn name(&self) -> String;
+
+    /// What tells its vectors from those of other models, without asking it.
+    fn id(&self) -> String;
+
+    /// The vector of each text, in the same order. The texts go where the operator said, as they
+    /// are. The caller bounds the time, and drops the future when it is over.
+    fn embed(&self, texts: Vec<String>) -> BoxFuture<'_, Result<Vec<Vec<f32>>, String>>;
+}

@@ -1,0 +1,180 @@
+//! `berth:host/embeddings` for guests.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use berth_contract::text::{cut, neutral_line};
+use berth_contract::{EmbeddingModel, Report};
+use berth_redaction::{self as redaction, Keys};
+
+use crate::guest::bindings::berth::host::embeddings as wit;
+use crate::guest::bindings::berth::host::types::Error;
+use crate::guest::convert::host_error;
+use crate::guest::state::CallState;
+
+/// Texts at once.
+const MAX_TEXTS: usize = 64;
+
+/// Texts of one call.
+const MAX_TEXTS_OF_CALL: usize = 2048;
+
+/// Bytes of a text. What is longer has no one meaning, and models cut it.
+const MAX_TEXT: usize = 8192;
+
+/// Numbers of a vector: as many as an index keeps.
+const MAX_NUMBERS: usize = berth_index::MAX_VECTOR;
+
+/// The time of the model for one request of a guest: so much, and more for each text.
+const TIME: Duration = Duration::from_secs(10);
+const TIME_OF_TEXT: Duration = Duration::from_secs(1);
+const MAX_TIME: Duration = Duration::from_secs(30);
+
+/// Bytes of what a model's server says of a failure.
+const MAX_REASON: usize = 400;
+
+/// How a call's plugin gets vectors.
+pub(crate) struct EmbeddingsAccess {
+    model: Option<Arc<dyn EmbeddingModel>>,
+    /// Texts that the call may still send.
+    left: usize,
+    report: Arc<Report>,
+}
+
+impl EmbeddingsAccess {
+    pub(crate) fn new(model: Option<Arc<dyn EmbeddingModel>>, report: &Arc<Report>) -> Self {
+        Self { model, left: MAX_TEXTS_OF_CALL, report: Arc::clone(report) }
+    }
+}
+
+impl wit::Host for &mut CallState {
+    fn model(&mut self) -> wasmtime::Result<Option<String>> {
+        let access = self.call.embeddings.as_ref();
+        Ok(access.and_then(|access| access.model.as_ref()).map(|model| model.id()))
+    }
+
+    async fn embed(&mut self, texts: Vec<String>) -> wasmtime::Result<Result<Vec<Vec<i8>>, Error>> {
+        Ok(self.vectors(texts).await)
+    }
+}
+
+impl CallState {
+    async fn vectors(&mut self, texts: Vec<String>) -> Result<Vec<Vec<i8>>, Error> {
+        let Some(access) = &mut self.call.embeddings else {
+            // The instance has no call yet, or the plugin was only loaded to be inspected.
+            return Err(host_error("denied", "no embeddings are granted to this plugin"));
+        };
+        check(&texts)?;
+        let Some(model) = access.model.clone() else {
+            let table = &self.call.table.name;
+            return Err(host_error(
+                "unavailable",
+                format!("no model makes vectors; `embeddings` in [{table}] names one"),
+            ));
+        };
+        access.left = access.left.checked_sub(texts.len()).ok_or_else(|| {
+            host_error(
+                "limit",
+                format!("the call sends more than {MAX_TEXTS_OF_CALL} texts, the limit"),
+            )
+        })?;
+        // An answer that was made of it can't be known to be still true.
+        access.report.mark_incomplete();
+        let watch = Arc::clone(&self.call.watch);
+        watch.may_block().await;
+        let count = texts.len();
+        let texts = texts.into_iter().map(|text| redaction::owned(text, Keys::Text)).collect();
+        let name = model.name();
+        let failed = |why: &str| {
+            let why = neutral_line(cut(why, MAX_REASON));
+            tracing::warn!(plugin = &*self.call.plugin, "{name} made no vectors: {why}");
+            host_error("failed", format!("{name} made no vectors: {why}"))
+        };
+        let texts_time = TIME_OF_TEXT.saturating_mul(u32::try_from(count).unwrap_or(u32::MAX));
+        let left = watch.deadline().saturating_duration_since(Instant::now());
+        // The tool has to go on if the model doesn't answer.
+        let time = (TIME + texts_time).min(MAX_TIME).min(left / 2);
+        let made = tokio::time::timeout(time, model.embed(texts));
+        let made = watch.cancel.run_until_cancelled(made).await;
+        let made = made.ok_or_else(|| failed("the call was cancelled"))?;
+        let made =
+            made.map_err(|_| failed(&format!("no answer within {:.1} s", time.as_secs_f64())))?;
+        quantised_all(&made.map_err(|why| failed(&why))?, count).map_err(|why| failed(&why))
+    }
+}
+
+fn check(texts: &[String]) -> Result<(), Error> {
+    if texts.len() > MAX_TEXTS {
+        let message = format!("there are {} texts; the limit is {MAX_TEXTS}", texts.len());
+        return Err(host_error("invalid", message));
+    }
+    match texts.iter().map(String::len).find(|length| !(1..=MAX_TEXT).contains(length)) {
+        Some(length) => Err(host_error(
+            "invalid",
+            format!("a text is {length} bytes; it needs 1 to {MAX_TEXT}"),
+        )),
+        None => Ok(()),
+    }
+}
+
+/// The vectors of so many texts, each as signed bytes.
+fn quantised_all(vectors: &[Vec<f32>], count: usize) -> Result<Vec<Vec<i8>>, String> {
+    if vectors.len() != count {
+        return Err(format!("it made {} of {count} vectors", vectors.len()));
+    }
+    let numbers = vectors.first().map_or(0, Vec::len);
+    if numbers > MAX_NUMBERS {
+        return Err(format!(
+            "its vectors have {numbers} numbers; the limit is {MAX_NUMBERS} (`dimensions` in its table)"
+        ));
+    }
+    if vectors.iter().any(|vector| vector.len() != numbers) {
+        return Err("its vectors have different lengths".to_owned());
+    }
+    let quantised = vectors.iter().map(|vector| quantised(vector)).collect::<Option<_>>();
+    quantised.ok_or_else(|| "a vector has no direction, or a number that is none".to_owned())
+}
+
+/// A vector as signed bytes: its direction counts, and its largest number becomes 127. `None`: it
+/// is empty, all of it is zero, or a number isn't finite.
+fn quantised(vector: &[f32]) -> Option<Vec<i8>> {
+    let largest = vector.iter().fold(0.0_f32, |largest, number| largest.max(number.abs()));
+    if !(largest > 0.0 && vector.iter().all(|number| number.is_finite())) {
+        return None;
+    }
+    #[expect(clippy::cast_possible_truncation, reason = "it is at most 127 away from 0")]
+    let byte = |number: &f32| (number / largest * 127.0).round() as i8;
+    Some(vector.iter().map(byte).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn vectors_keep_their_direction() {
+        assert_eq!(quantised(&[0.5, -1.0, 0.0]), Some(vec![64, -127, 0]));
+        assert_eq!(quantised(&[1e-30, 0.0]), Some(vec![127, 0]));
+        assert_eq!(quantised(&[f32::MAX, f32::MIN]), Some(vec![127, -127]));
+    }
+
+    #[test]
+    fn vectors_without_direction_are_refused() {
+        for vector in [&[][..], &[0.0, 0.0], &[1.0, f32::NAN], &[f32::NAN], &[f32::INFINITY]] {
+            assert_eq!(quantised(vector), None, "{vector:?}");
+        }
+        let all = [vec![1.0, 2.0], vec![1.0]];
+        assert!(quantised_all(&all, 2).unwrap_err().contains("different lengths"));
+        assert!(quantised_all(&all[..1], 2).unwrap_err().contains("1 of 2"));
+        let long = [vec![1.0; MAX_NUMBERS + 1]];
+        assert!(quantised_all(&long, 1).unwrap_err().contains("the limit is 4096"));
+    }
+
+    #[test]
+    fn texts_are_bounded() {
+        assert!(check(&vec!["a".to_owned(); MAX_TEXTS]).is_ok());
+        assert!(check(&vec!["a".to_owned(); MAX_TEXTS + 1]).is_err());
+        assert!(check(&["a".repeat(MAX_TEXT)]).is_ok());
+        assert!(check(&["a".repeat(MAX_TEXT + 1)]).is_err());
+        assert!(check(&[String::new()]).is_err());
+    }
+}
