@@ -19,7 +19,16 @@ const PART_OF_NAME: &str = "zz";
 
 /// The whole form of an identifier: lower case, without underscores.
 pub fn whole(name: &str) -> String {
-    name.chars().filter(|char| char.is_alphanumeric()).flat_map(char::to_lowercase).collect()
+    chars_of_whole(name).collect()
+}
+
+/// Whether two identifiers have the same whole form.
+pub fn is_same(one: &str, other: &str) -> bool {
+    chars_of_whole(one).eq(chars_of_whole(other))
+}
+
+fn chars_of_whole(name: &str) -> impl Iterator<Item = char> {
+    name.chars().filter(|char| char.is_alphanumeric()).flat_map(char::to_lowercase)
 }
 
 /// The parts of an identifier, in lower case: split at underscores and where the case changes.
@@ -156,6 +165,7 @@ mod tests {
             assert_eq!(parts(name).join(" "), expected, "{name}");
         }
         assert_eq!(whole("Load_Config"), "loadconfig");
+        assert!(is_same("load_config", "LoadConfig") && !is_same("load", "loads"));
     }
 
     #[test]

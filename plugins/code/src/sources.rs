@@ -311,10 +311,10 @@ enum Wanted {
 impl Wanted {
     fn is_met(&self, name: &str) -> bool {
         match self {
-            Self::Name(wanted) => words::whole(name) == words::whole(wanted),
+            Self::Name(wanted) => words::is_same(name, wanted),
             Self::Parts(parts, whole) => {
                 let of_name = words::parts(name);
-                words::whole(name) == *whole || parts.iter().all(|part| of_name.contains(part))
+                words::is_same(name, whole) || parts.iter().all(|part| of_name.contains(part))
             }
         }
     }

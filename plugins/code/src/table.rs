@@ -9,7 +9,7 @@
 
 use std::collections::HashMap;
 
-use crate::hash::hex;
+use crate::hash::hash;
 
 /// Files of a shard.
 const SHARD_FILES: usize = 256;
@@ -91,10 +91,9 @@ impl File {
 #[derive(Debug, Default)]
 pub(crate) struct Table {
     shards: Vec<Shard>,
-    /// By path: the shard and the place in it.
-    places: HashMap<String, (usize, usize)>,
-    /// By the short name of the path, as in the keys of documents.
-    names: HashMap<String, (usize, usize)>,
+    /// By the hash of the path, which the keys of documents have too: the shard and the place in
+    /// it. Of two paths with one hash, only one is in the table.
+    places: HashMap<u64, (usize, usize)>,
 }
 
 #[derive(Debug, Default)]
@@ -117,7 +116,7 @@ impl Table {
                 continue;
             }
             for file in lines.filter_map(File::parse) {
-                match table.get(&file.path) {
+                match table.hashed(hash(file.path.as_bytes())) {
                     None => table.insert_into(shard, file),
                     Some(other) if *other == file => {}
                     Some(_) => table.remove(&file.path),
@@ -137,19 +136,18 @@ impl Table {
     }
 
     pub(crate) fn get(&self, path: &str) -> Option<&File> {
-        let (shard, place) = *self.places.get(path)?;
-        self.shards[shard].files[place].as_ref()
+        self.hashed(hash(path.as_bytes())).filter(|file| file.path == path)
     }
 
-    /// The file whose path has this short name.
-    pub(crate) fn named(&self, name: &str) -> Option<&File> {
-        let (shard, place) = *self.names.get(name)?;
+    /// The file whose path has this hash.
+    pub(crate) fn hashed(&self, hash: u64) -> Option<&File> {
+        let (shard, place) = *self.places.get(&hash)?;
         self.shards[shard].files[place].as_ref()
     }
 
     /// Adds a file, or replaces the one with the same path.
     pub(crate) fn insert(&mut self, file: File) {
-        if let Some((shard, place)) = self.places.get(&file.path).copied() {
+        if let Some((shard, place)) = self.places.get(&hash(file.path.as_bytes())).copied() {
             let shard = &mut self.shards[shard];
             shard.bytes += file.line().len() + 1;
             if let Some(old) = shard.files[place].replace(file) {
@@ -173,14 +171,12 @@ impl Table {
         let shard = &mut self.shards[index];
         let place = (index, shard.files.len());
         shard.bytes += file.line().len() + 1;
-        self.places.insert(file.path.clone(), place);
-        self.names.insert(hex(file.path.as_bytes()), place);
+        self.places.insert(hash(file.path.as_bytes()), place);
         shard.files.push(Some(file));
     }
 
     pub(crate) fn remove(&mut self, path: &str) {
-        let Some((index, place)) = self.places.remove(path) else { return };
-        self.names.remove(&hex(path.as_bytes()));
+        let Some((index, place)) = self.places.remove(&hash(path.as_bytes())) else { return };
         let shard = &mut self.shards[index];
         if let Some(old) = shard.files[place].take() {
             shard.bytes -= old.line().len() + 1;
@@ -231,7 +227,7 @@ mod tests {
         let mut again = Table::decode(shards.iter().map(Vec::as_slice));
         assert_eq!(again.len(), 600);
         assert_eq!(again.get("src/a b 599.rs"), Some(&file("src/a b 599.rs", 599)));
-        assert_eq!(again.named(&hex(b"src/a b 5.rs")), again.get("src/a b 5.rs"));
+        assert_eq!(again.hashed(hash(b"src/a b 5.rs")), again.get("src/a b 5.rs"));
 
         again.insert(file("src/a b 1.rs", 7));
         again.remove("src/a b 2.rs");

@@ -149,9 +149,9 @@ impl Project {
     pub(crate) fn file_of(&self, key: &str) -> Option<&File> {
         let mut parts = key.strip_prefix("c/")?.split('/');
         let (project, path, content) = (parts.next()?, parts.next()?, parts.next()?);
-        let file = self.table.named(path)?;
-        let same = project == self.id && u64::from_str_radix(content, 16) == Ok(file.content);
-        same.then_some(file)
+        let number = |hash: &str| u64::from_str_radix(hash, 16).ok();
+        let file = self.table.hashed(number(path)?)?;
+        (project == self.id && number(content)? == file.content).then_some(file)
     }
 
     fn info_key(&self) -> String {
@@ -249,6 +249,10 @@ impl Project {
 
     /// Takes files out of the index that are gone, or that may no longer be read.
     fn remove_missing(&mut self, walk: &Walk) -> Result<(), IndexError> {
+        let known = walk.files.iter().filter(|entry| self.table.get(&entry.path).is_some());
+        if known.count() == self.table.len() {
+            return Ok(());
+        }
         let present: HashSet<&str> = walk.files.iter().map(|entry| entry.path.as_str()).collect();
         let missing: Vec<File> = self
             .table
@@ -256,9 +260,6 @@ impl Project {
             .filter(|file| !present.contains(file.path.as_str()))
             .cloned()
             .collect();
-        if missing.is_empty() {
-            return Ok(());
-        }
         missing.iter().for_each(|file| self.table.remove(&file.path));
         self.write(Vec::new())?;
         missing.iter().try_for_each(|file| self.delete_documents(&file.path))
