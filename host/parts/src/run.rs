@@ -143,8 +143,13 @@ fn answer(
                 // The cause is at the end of the chain, behind a backtrace of the part.
                 let cause = error.root_cause().to_string();
                 match cause.contains(TOO_LARGE) {
-                    true => limit(format!("its answer has more than {} MiB, the limit", MAX_OUTPUT >> 20)),
-                    false => failed(format!("the part crashed: {}", neutral(cut(&cause, MAX_ERROR)))),
+                    true => limit(format!(
+                        "its answer has more than {} MiB, the limit",
+                        MAX_OUTPUT >> 20
+                    )),
+                    false => {
+                        failed(format!("the part crashed: {}", neutral(cut(&cause, MAX_ERROR))))
+                    }
                 }
             }
         }),
