@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::process::Command;
 
-use crate::{CommandResult, cargo, clients, host, languages, step};
+use crate::{CommandResult, cargo, clients, grammars, host, languages, step};
 
 pub(crate) fn command(arguments: &[OsString]) -> CommandResult {
     host::build()?;
@@ -17,6 +17,8 @@ pub(crate) fn command(arguments: &[OsString]) -> CommandResult {
             build.args(["--package", package, "--example", example, "--release"]),
         )?;
     }
+    // So are the parsers of code.
+    grammars::build_comparison()?;
     clients::fetch_all()
         .iter()
         .for_each(|(clients, why)| eprintln!("NOT TRIED because {clients} is missing: {why}"));

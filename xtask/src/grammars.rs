@@ -68,6 +68,17 @@ pub(crate) fn build_with(
     Ok(())
 }
 
+/// Builds the program that compares the parsers with ctags and measures them, without a sandbox.
+/// Returns its path.
+pub(crate) fn build_comparison() -> Result<PathBuf, String> {
+    step::headline("build the comparison");
+    let target = cargo::plugins().join("target");
+    let options = ["--release", "--bin", "compare", "--target-dir"];
+    let mut build = cargo::grammars("build");
+    step::run("cargo build of the comparison", build.args(options).arg(&target))?;
+    Ok(target.join("release/compare"))
+}
+
 /// The names of the parts, which are the examples of the package.
 pub(crate) fn names() -> Result<Vec<String>, String> {
     let manifest = plugins::read(&cargo::plugins().join("grammars/Cargo.toml"))?;

@@ -4,6 +4,7 @@
 mod bench;
 mod cargo;
 mod clients;
+mod ctags;
 mod demo;
 mod dist;
 mod grammars;
@@ -31,7 +32,7 @@ struct Command {
     run: fn(&[OsString]) -> CommandResult,
 }
 
-const COMMANDS: [Command; 9] = [
+const COMMANDS: [Command; 10] = [
     Command {
         name: "demo",
         arguments: "",
@@ -67,6 +68,12 @@ const COMMANDS: [Command; 9] = [
         arguments: "[ROW…]",
         about: "measure against rivals or an earlier build",
         run: bench::command,
+    },
+    Command {
+        name: "ctags",
+        arguments: "",
+        about: "compare the parsers of code with Universal Ctags on real sources",
+        run: ctags::command,
     },
     Command {
         name: "recording",

@@ -166,8 +166,8 @@ impl DocumentIndex {
         let form = DatabaseForm {
             application: 0x6265_7249,
             tables: TABLES,
-            // The longest value is the text, beside its parts.
-            longest: 2 * MAX_TEXT,
+            // The longest value is the parts of a text.
+            longest: 3 * MAX_TEXT,
             // The words of a text take about as much as the text, and twice that while they merge.
             bytes: quota
                 .bytes

@@ -18,25 +18,50 @@ pub(crate) fn terms(words: &str) -> Vec<String> {
         add(name);
         for word in name.split('_').filter(|word| !word.is_empty()) {
             add(word);
-            humps(word).into_iter().for_each(&mut add);
+            pieces(word).into_iter().for_each(&mut add);
         }
     }
     terms
 }
 
-/// The parts of the identifiers of a text that its words don't have: of `parseUrl`, `parse Url`.
+/// The parts of the words of a text that it doesn't have as words: of `parseUrl`, `parse Url`.
 pub(crate) fn parts(text: &str) -> String {
     let mut parts = String::new();
     for word in text.split(|c: char| !c.is_alphanumeric()) {
-        for hump in humps(word) {
-            parts.push_str(hump);
+        for piece in pieces(word) {
+            parts.push_str(piece);
             parts.push(' ');
         }
     }
     parts
 }
 
-/// The parts of a word in camel case. None: it is one part alone.
+/// The parts of a word: its humps, and each two letters that follow each other in a script that
+/// writes no spaces between words. None: it is one part alone.
+fn pieces(word: &str) -> Vec<&str> {
+    let mut pieces = humps(word);
+    // Most words.
+    if word.is_ascii() {
+        return pieces;
+    }
+    pieces.retain(|hump| hump.chars().nth(1).is_none() || !hump.starts_with(is_unspaced));
+    let letters = word.char_indices();
+    for ((at, one), (next, other)) in letters.clone().zip(letters.skip(1)) {
+        if is_unspaced(one) && is_unspaced(other) {
+            pieces.push(&word[at..next + other.len_utf8()]);
+        }
+    }
+    pieces
+}
+
+/// Whether a letter is one of Chinese, Japanese or Korean.
+fn is_unspaced(c: char) -> bool {
+    matches!(c,
+        '\u{3040}'..='\u{30ff}' | '\u{3400}'..='\u{4dbf}' | '\u{4e00}'..='\u{9fff}'
+        | '\u{ac00}'..='\u{d7af}' | '\u{f900}'..='\u{faff}' | '\u{20000}'..='\u{3134f}')
+}
+
+/// The parts of a word in camel case, or in several scripts. None: it is one part alone.
 fn humps(word: &str) -> Vec<&str> {
     let mut humps = Vec::new();
     let (mut start, mut before) = (0, None::<char>);
@@ -46,6 +71,7 @@ fn humps(word: &str) -> Vec<&str> {
         // `parseUrl`, and `HTTPServer`.
         let begins = before.is_some_and(|before| {
             c.is_uppercase() && (before.is_lowercase() || before.is_uppercase() && next_is_lower)
+                || is_unspaced(c) != is_unspaced(before)
         });
         if begins {
             humps.push(&word[start..at]);
@@ -91,6 +117,14 @@ mod tests {
         assert_eq!(parts("fn parseUrl(x: HTTPServer2) no Parts"), "parse Url HTTP Server2 ");
     }
 
+    #[test]
+    fn text_without_spaces_has_pairs_of_letters() {
+        assert_eq!(parts("検索索引。API設計"), "検索 索索 索引 API 設計 ");
+        assert_eq!(terms("索引"), ["\"索引\""]);
+        assert_eq!(terms("索引を"), ["\"索引を\"", "\"索引\"", "\"引を\""]);
+        assert_eq!((parts("größe 猫"), parts("A猫b")), (String::new(), "A 猫 b ".to_owned()));
+    }
+
     proptest! {
         #[test]
         fn any_query_is_words_alone(words in any::<String>()) {
@@ -104,7 +138,7 @@ mod tests {
 
         #[test]
         fn parts_are_never_much_longer(text in any::<String>()) {
-            prop_assert!(parts(&text).len() <= 2 * text.len());
+            prop_assert!(parts(&text).len() <= 3 * text.len());
         }
     }
 }

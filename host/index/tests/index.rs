@@ -129,6 +129,26 @@ fn identifiers_are_found_whole_and_by_their_parts() {
 }
 
 #[test]
+fn words_are_found_where_a_text_has_no_spaces() {
+    let (_root, folder) = folder();
+    let index = open(&folder);
+    let texts = [("ja", "この関数は検索索引を更新します"), ("zh", "更新搜索引擎的缓存")];
+    put(&index, &texts.map(|(key, text)| document(key, text)));
+    for (words, expected) in [
+        ("検索索引", &["ja", "zh"][..]),
+        ("更新", &["ja", "zh"]),
+        ("缓存", &["zh"]),
+        ("関数 更新", &["ja", "zh"]),
+        ("猫", &[]),
+    ] {
+        let mut found = found(&index, words);
+        found.truncate(2);
+        assert_eq!(found.len(), expected.len(), "{words}: {found:?}");
+        assert!(expected.first().is_none_or(|_| words != "検索索引" || found[0] == "ja"));
+    }
+}
+
+#[test]
 fn tags_and_prefix_are_exact() {
     let (_root, folder) = folder();
     let index = open(&folder);

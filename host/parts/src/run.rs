@@ -22,6 +22,8 @@ const MAX_OUTPUT: usize = 16 << 20;
 const MAX_ERROR: usize = 4096;
 /// An instance with more memory isn't used for the next input.
 const KEPT_MEMORY: usize = 64 << 20;
+/// What wasmtime says of an answer that is larger. Its error has no public type.
+const TOO_LARGE: &str = "fuel allocated for hostcalls has been exhausted";
 /// Stack of a thread: that of the guest, and as much for the host.
 const STACK: usize = 4 << 20;
 
@@ -140,7 +142,15 @@ fn answer(
             None => {
                 // The cause is at the end of the chain, behind a backtrace of the part.
                 let cause = error.root_cause().to_string();
-                failed(format!("the part crashed: {}", neutral(cut(&cause, MAX_ERROR))))
+                match cause.contains(TOO_LARGE) {
+                    true => limit(format!(
+                        "its answer has more than {} MiB, the limit",
+                        MAX_OUTPUT >> 20
+                    )),
+                    false => {
+                        failed(format!("the part crashed: {}", neutral(cut(&cause, MAX_ERROR))))
+                    }
+                }
             }
         }),
     }

@@ -68,6 +68,17 @@ const CPP_WORDS: [&[u8]; 8] = [
     b"protected:",
 ];
 
+/// What only a header of Objective-C has, at the beginning of a line. No parser reads it: that of C
+/// would find things that aren't there.
+const OBJECTIVE_C_WORDS: [&[u8]; 5] =
+    [b"#import ", b"@class ", b"@interface ", b"@protocol ", b"@end"];
+
+/// Where JavaScript says that its types are those of Flow.
+const FLOW: &[u8] = b"@flow";
+
+/// Bytes of a source in which it says so.
+const FLOW_WITHIN: usize = 2_048;
+
 impl Language {
     /// All languages.
     pub const ALL: [Self; 13] = [
@@ -153,21 +164,34 @@ impl Language {
     }
 
     /// The language of a file with this name or path and this content, or the beginning of it: a
-    /// header may be one of C++, and a script may say in its first line what runs it.
+    /// header may be one of C++ or Objective-C, JavaScript may have types as TypeScript has, and a
+    /// script may say in its first line what runs it.
     pub fn detect(path: &str, content: &[u8]) -> Option<Self> {
         match Self::from_file_name(path) {
-            Some(Self::C) if path.ends_with(".h") && has_cpp(content) => Some(Self::Cpp),
+            Some(Self::C) if path.ends_with(".h") => match content {
+                content if has_line(content, &OBJECTIVE_C_WORDS) => None,
+                content if has_line(content, &CPP_WORDS) => Some(Self::Cpp),
+                _ => Some(Self::C),
+            },
+            // The grammar of TypeScript reads the types of Flow too.
+            Some(Self::JavaScript) if has_flow(content) => Some(Self::Tsx),
             Some(language) => Some(language),
             None => from_first_line(content),
         }
     }
 }
 
-fn has_cpp(content: &[u8]) -> bool {
+/// Whether a line begins with one of these words.
+fn has_line(content: &[u8], words: &[&[u8]]) -> bool {
     content.split(|byte| *byte == b'\n').any(|line| {
         let line = line.trim_ascii_start();
-        CPP_WORDS.iter().any(|word| line.starts_with(word))
+        words.iter().any(|word| line.starts_with(word))
     })
+}
+
+fn has_flow(content: &[u8]) -> bool {
+    let begin = &content[..content.len().min(FLOW_WITHIN)];
+    begin.windows(FLOW.len()).any(|bytes| bytes == FLOW)
 }
 
 fn from_first_line(content: &[u8]) -> Option<Language> {
@@ -215,6 +239,10 @@ mod tests {
             ("x.h", "int f(void);\n", Some(Language::C)),
             ("x.h", "#ifdef A\n  class B;\n", Some(Language::Cpp)),
             ("x.h", "/* a class */ int b;\n", Some(Language::C)),
+            ("x.h", "#import <A.h>\nclass B;\n", None),
+            ("x.h", "/* x */\n@interface A\n@end\n", None),
+            ("x.js", "/** @flow strict */\n", Some(Language::Tsx)),
+            ("x.js", "/** @noflow */\n", Some(Language::JavaScript)),
             ("run", "#!/bin/sh\n", Some(Language::Bash)),
             ("run", "#!/usr/bin/env -S python3.12 -u\n", Some(Language::Python)),
             ("run", "#!/usr/bin/env A=1 ruby\n", Some(Language::Ruby)),

@@ -76,13 +76,25 @@ pub fn of_lines<'a>(lines: impl Iterator<Item = &'a str>) -> String {
     let mut text = String::new();
     for line in lines {
         let line = &line[..line.floor_char_boundary(MAX_LINE)];
-        for identifier in identifiers(line) {
+        for identifier in identifiers(line).flat_map(pieces) {
             if identifier.len() <= MAX_WORD && seen.insert(identifier) {
                 push_forms(&mut text, identifier);
             }
         }
     }
     text
+}
+
+/// An identifier, or the pieces of what is longer than a word can be. Scripts without spaces between
+/// words have such: the index finds what is in them.
+fn pieces(identifier: &str) -> impl Iterator<Item = &str> {
+    let mut rest = identifier;
+    std::iter::from_fn(move || {
+        let end = if rest.is_ascii() { rest.len() } else { rest.floor_char_boundary(MAX_WORD) };
+        let (piece, more) = rest.split_at(end);
+        rest = more;
+        (!piece.is_empty()).then_some(piece)
+    })
 }
 
 /// Adds an identifier whole, and its parts if it has several.
@@ -126,7 +138,7 @@ pub fn query_of_parts(words: &[String]) -> String {
 /// The words of a person's query: every identifier whole, and its parts, each once.
 pub fn of_query(query: &str) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
-    for identifier in identifiers(query) {
+    for identifier in identifiers(query).flat_map(pieces) {
         for word in std::iter::once(whole(identifier)).chain(parts(identifier)) {
             if is_word(&word) && !words.contains(&word) {
                 words.push(word);
@@ -182,6 +194,14 @@ mod tests {
         assert_eq!(text, "let loadconfig load config path");
         let endless = "a".repeat(MAX_WORD + 1);
         assert_eq!(of_lines([&*endless].into_iter()), "");
+    }
+
+    #[test]
+    fn long_text_without_spaces_has_pieces() {
+        let text = "索".repeat(50);
+        let lengths = |text: &str| text.split(' ').map(str::len).collect::<Vec<_>>();
+        assert_eq!(lengths(&of_lines([&*text].into_iter())), [63, 24]);
+        assert_eq!(of_query(&text).len(), 2);
     }
 
     #[test]

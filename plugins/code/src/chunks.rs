@@ -25,7 +25,7 @@ pub(crate) fn documents(prefix: &str, parsed: Parsed) -> Vec<Document> {
     let chunks = parsed.chunks.into_iter();
     documents.extend(chunks.map(|chunk| Document {
         tags: vec![vectors::NONE.to_owned()],
-        // Tells whether the vector that a chunk had is still right: other words mean something else.
+        // Tells whether the vector that a chunk had is still right.
         data: hash(chunk.words.as_bytes()).to_le_bytes().to_vec(),
         ..Document::new(format!("{prefix}w{}-{}", chunk.first, chunk.last), chunk.words)
     }));

@@ -5,7 +5,7 @@ use std::path::Path;
 use berth_sdk::search::{self, Ending, Entry, Kind, Scope, SearchError};
 
 /// Most entries of one listing of the host.
-const LISTED: u32 = 10_000;
+pub(crate) const LISTED: u32 = 10_000;
 
 /// How deep a project is listed folder by folder, where it is too large for one listing.
 const MAX_DEPTH: usize = 24;
@@ -17,6 +17,8 @@ pub(crate) struct Walk {
     pub(crate) files: Vec<Entry>,
     /// Whether files may be missing in the list.
     pub(crate) incomplete: bool,
+    /// A folder with more entries than one listing has.
+    pub(crate) crowded: Option<String>,
     /// Entries that the operator's rules deny.
     pub(crate) denied: u64,
 }
@@ -53,7 +55,8 @@ pub(crate) fn walk(root: &str, max_files: usize) -> Result<Walk, SearchError> {
     let mut walk = Walk::default();
     list(root, 0, &mut walk)?;
     for file in &mut walk.files {
-        file.path = below(root, &file.path).unwrap_or_default().to_owned();
+        let below = below(root, &file.path).unwrap_or_default().len();
+        file.path.drain(..file.path.len() - below);
     }
     // A name that isn't UTF-8 can't be opened by what is shown of it, and one with a line end can't
     // be kept in the table.
@@ -80,6 +83,9 @@ fn list(folder: &str, depth: usize, walk: &mut Walk) -> Result<(), SearchError> 
     let found = search::find(&top, LISTED)?;
     walk.denied += found.skipped.denied;
     walk.incomplete |= found.ending != Ending::Complete;
+    if found.ending == Ending::Limit {
+        walk.crowded.get_or_insert_with(|| folder.to_owned());
+    }
     for entry in found.items {
         match entry.kind {
             Kind::File => walk.files.push(entry),
@@ -139,7 +145,19 @@ mod tests {
         let all = walk(root, 50_000).unwrap();
         assert_eq!((all.files.len(), all.incomplete), (11_000, false));
         assert!(all.files.iter().any(|file| file.path == "d10/999.rs"));
+        assert_eq!(all.crowded, None);
         let some = walk(root, 100).unwrap();
         assert_eq!((some.files.len(), some.incomplete), (100, true));
+    }
+
+    #[test]
+    fn folder_with_too_many_entries_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().join("wide");
+        fs::create_dir(&folder).unwrap();
+        (0..=LISTED).for_each(|file| fs::write(folder.join(format!("{file}.rs")), "").unwrap());
+        let walk = walk(dir.path().to_str().unwrap(), 50_000).unwrap();
+        assert_eq!((walk.files.len(), walk.incomplete), (LISTED as usize, true));
+        assert_eq!(walk.crowded.as_deref(), folder.to_str());
     }
 }

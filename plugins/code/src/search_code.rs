@@ -13,7 +13,7 @@ use crate::hit::{self, FoundBy, Hit};
 use crate::near;
 use crate::outline;
 use crate::paths::{self, PathShortener};
-use crate::project::{self, Walk, below};
+use crate::project::{self, LISTED, Walk, below};
 use crate::sources::{Filter, Search};
 use crate::update::{Project, Report};
 use crate::vectors;
@@ -296,7 +296,7 @@ impl Answer<'_> {
         if !did_you_mean.is_empty() {
             add_notice(&mut text, &format!("Did you mean {}?", did_you_mean.join(" or ")));
         }
-        self.add_notices(&mut text, project, hits.len() >= most);
+        self.add_notices(&mut text, project, shortener, hits.len() >= most);
         let found = Found {
             hits,
             complete: self.report.waiting == 0
@@ -309,7 +309,13 @@ impl Answer<'_> {
         Output::text(text).with_structured(&found)
     }
 
-    fn add_notices(&self, text: &mut String, project: &Project, full: bool) {
+    fn add_notices(
+        &self,
+        text: &mut String,
+        project: &Project,
+        shortener: &PathShortener,
+        full: bool,
+    ) {
         let Report { waiting, stopped, no_parser } = self.report;
         if full {
             add_notice(text, "There may be more: raise max_results, or narrow the search.");
@@ -330,14 +336,25 @@ impl Answer<'_> {
             ),
             None => {}
         }
-        if self.walk.incomplete {
-            add_notice(
+        let files = self.walk.files.len();
+        match &self.walk.crowded {
+            Some(folder) => {
+                let folder = shortener.show(folder);
+                let folder = hit::one_line(&folder);
+                add_notice(
+                    text,
+                    &format!(
+                        "{folder} has more than {LISTED} entries; only {LISTED} of them are searched."
+                    ),
+                );
+            }
+            None if self.walk.incomplete => add_notice(
                 text,
                 &format!(
-                    "The project has too many files: only {} are searched.",
-                    self.walk.files.len()
+                    "The project has too many files: only {files} are searched. See `max_files` in `[index]`."
                 ),
-            );
+            ),
+            None => {}
         }
         if let Some(notice) = self.vectors.notice() {
             add_notice(text, &notice);

@@ -376,5 +376,9 @@ fn order(
 fn count(line: &str, words: &[String]) -> usize {
     let of_line = words::of_lines(std::iter::once(line));
     let of_line: BTreeSet<&str> = of_line.split(' ').collect();
-    words.iter().filter(|word| of_line.contains(word.as_str())).count()
+    // A text without spaces is one word.
+    let has = |word: &&String| {
+        of_line.contains(word.as_str()) || !word.is_ascii() && line.contains(word.as_str())
+    };
+    words.iter().filter(has).count()
 }

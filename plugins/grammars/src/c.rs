@@ -55,6 +55,36 @@ pub(crate) fn with_body<'t>(
     }
 }
 
+/// `namespace a::b`: two namespaces. The inner one comes first: it is what others stand in.
+pub(crate) fn namespace<'t>(
+    node: Node<'t>,
+    kind: Kind,
+    _: Place,
+    source: &[u8],
+    found: &mut Vec<Found<'t>>,
+) {
+    let mut names = Vec::new();
+    let mut rest = node.child_by_field_name("name");
+    while let Some(name) = rest.take() {
+        if name.kind() != "nested_namespace_specifier" {
+            names.push(name);
+            continue;
+        }
+        let mut cursor = name.walk();
+        for inner in name.named_children(&mut cursor) {
+            match inner.kind() {
+                "nested_namespace_specifier" => rest = Some(inner),
+                _ => names.push(inner),
+            }
+        }
+    }
+    while let Some(name) = names.pop() {
+        let outer: Vec<&str> = names.iter().map(|outer| text(*outer, source)).collect();
+        let container = outer.join(".");
+        found.push(Found { name: Some(name), kind: Some(kind), container, opens: None });
+    }
+}
+
 struct Name<'t> {
     node: Node<'t>,
     container: String,

@@ -325,9 +325,11 @@ pub(crate) fn csharp_conversion<'t>(
     _: &[u8],
     found: &mut Vec<Found<'t>>,
 ) {
-    if let Some(of) = node.child_by_field_name("type") {
-        push(found, of, kind);
+    let Some(mut of) = node.child_by_field_name("type") else { return };
+    if of.kind() == "generic_name" {
+        of = of.named_child(0).unwrap_or(of);
     }
+    push(found, of, kind);
 }
 
 /// `class A::B`: the name is `B`.

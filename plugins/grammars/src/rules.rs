@@ -167,7 +167,7 @@ pub(crate) const C_FAMILY: &[Rule] = &[
     named("enumerator", Kind::Variant, Nothing),
     named("preproc_def", Kind::Macro, Nothing),
     named("preproc_function_def", Kind::Macro, Nothing),
-    named("namespace_definition", Kind::Module, Module),
+    rule("namespace_definition", Kind::Module, c::namespace, Module),
     named("alias_declaration", Kind::Type, Nothing),
     named("concept_definition", Kind::Interface, Nothing),
     body("lambda_expression"),

@@ -134,6 +134,7 @@ const api = { start() {}, stop: function () {}, size: 3 };
 exports.run = function run2() {};
 Shop.prototype.close = function () {};
 module.exports.late = () => { function inside() {} };
+({ 'quoted-key': () => {}, 'other key'() {} });
 ";
     check(
         Language::JavaScript,
@@ -157,6 +158,8 @@ module.exports.late = () => { function inside() {} };
             "method Shop.close 14",
             "function late 15",
             "function late.inside 15",
+            "method quoted-key 16",
+            "method other key 16",
         ],
         &["Base", "LIMIT", "Shop"],
     );
@@ -314,6 +317,7 @@ using Id = int;
 template <typename T> T shop::inner::Store<T>::get(int key) const { auto f = [] { int x = 1; }; return key; }
 shop::inner::Store<int>::Store() {}
 int main() { return Store<int>().get(1); }
+namespace a::b::c { int Store; }
 ";
     check(
         Language::Cpp,
@@ -333,6 +337,10 @@ int main() { return Store<int>().get(1); }
             "method shop.inner.Store.get 14",
             "method shop.inner.Store.Store 15",
             "function main 16",
+            "module a.b.c 17",
+            "module a.b 17",
+            "module a 17",
+            "variable a.b.c.Store 17",
         ],
         &["Base", "Store", "get"],
     );
@@ -393,7 +401,7 @@ namespace A.B {
   enum Level { Low, High = 3 }
   interface IReader { int Read(); }
   delegate void Handler(int a);
-  record Pair(int A);
+  record Pair(int A) { public static implicit operator List<int>(Pair a) => a; }
 }
 ";
     check(
@@ -421,6 +429,7 @@ namespace A.B {
             "method A.B.IReader.Read 12",
             "type A.B.Handler 13",
             "class A.B.Pair 14",
+            "method A.B.Pair.List 14",
         ],
         &["Base", "Helper", "Limit"],
     );

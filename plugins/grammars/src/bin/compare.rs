@@ -1,10 +1,15 @@
 //! Compares what the walk finds in folders of sources with what Universal Ctags finds, or measures
-//! how fast it is: `compare FOLDER…` or `compare --time FOLDER…`.
+//! how fast it is: `compare FOLDER…` or `compare --time FOLDER…`. With `SHOW` in the environment it
+//! prints a sample of the differences.
 //!
 //! A definition is the same if file, name and line are. What only one of the two lists on purpose
 //! is left out, by its kind, on both sides: [`CONVENTIONS`].
+//!
+//! `compare --judges FOLDER …` asks a third reader of a language too, where there is one, and says
+//! how both compare with it: [`JUDGES`].
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
@@ -33,13 +38,14 @@ const fn convention(
     Convention { language, name, theirs, not_theirs }
 }
 
-const CONVENTIONS: [Convention; 12] = [
+const CONVENTIONS: [Convention; 13] = [
     // `impl` is no definition. ctags lists no constants.
     convention(Language::Rust, "Rust", "MPefgimnstv", &[Kind::Constant]),
     convention(Language::Python, "Python", "cfmv", &[]),
     // Its variables are local ones too, and its properties all keys of objects.
     convention(Language::JavaScript, "JavaScript", "GScfgm", SCRIPT),
     convention(Language::TypeScript, "TypeScript", "Gacefgimn", SCRIPT),
+    convention(Language::Tsx, "TypeScript", "Gacefgimn", SCRIPT),
     // Embedded fields have the name of their type.
     convention(Language::Go, "Go", "acfimnstuv", &[]),
     convention(Language::C, "C", "defgmpstuv", &[]),
@@ -54,8 +60,27 @@ const CONVENTIONS: [Convention; 12] = [
 
 const SCRIPT: &[Kind] = &[Kind::Field, Kind::Variable, Kind::Constant];
 
+/// A parser of the language that is neither ctags' nor ours: the program, and its script.
+struct Judge {
+    languages: &'static [Language],
+    program: &'static str,
+    script: &'static str,
+}
+
+const JUDGES: [Judge; 2] = [
+    Judge {
+        languages: &[Language::JavaScript, Language::TypeScript, Language::Tsx],
+        program: "node",
+        script: "typescript.cjs",
+    },
+    Judge { languages: &[Language::Bash], program: "bash", script: "bash.sh" },
+];
+
 /// A name and its line.
 type Found = BTreeSet<(String, u32)>;
+
+/// By path.
+type ByFile = BTreeMap<String, Found>;
 
 fn main() -> ExitCode {
     let mut arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -63,11 +88,15 @@ fn main() -> ExitCode {
     if is_timed {
         arguments.remove(0);
     }
+    let mut judges = None;
+    if arguments.len() > 1 && arguments[0] == "--judges" {
+        judges = arguments.drain(..2).next_back().map(PathBuf::from);
+    }
     let mut files = BTreeMap::<Language, Vec<PathBuf>>::new();
     for folder in &arguments {
         collect(Path::new(folder), &mut files);
     }
-    let done = if is_timed { time(&files) } else { compare(&files) };
+    let done = if is_timed { time(&files) } else { compare(&files, judges.as_deref()) };
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -89,8 +118,12 @@ fn collect(folder: &Path, files: &mut BTreeMap<Language, Vec<PathBuf>>) {
         }
         let Ok(source) = std::fs::read(&path) else { continue };
         // Minified sources have lines that say nothing.
+        // Of JavaScript with Flow's types, ctags and the judge know nothing.
+        let is_known = |language: &Language| {
+            *language != Language::Tsx || path.extension().is_some_and(|end| end == "tsx")
+        };
         let is_written = source.len() < MAX_SOURCE && source.len() < 2_000 * lines(&source).max(1);
-        if let Some(language) = Language::detect(&path.to_string_lossy(), &source)
+        if let Some(language) = Language::detect(&path.to_string_lossy(), &source).filter(is_known)
             && is_written
         {
             files.entry(language).or_default().push(path);
@@ -131,63 +164,133 @@ fn time(files: &BTreeMap<Language, Vec<PathBuf>>) -> Result<(), String> {
     Ok(())
 }
 
-fn compare(files: &BTreeMap<Language, Vec<PathBuf>>) -> Result<(), String> {
-    println!("language files ours theirs both recall precision");
+fn compare(files: &BTreeMap<Language, Vec<PathBuf>>, judges: Option<&Path>) -> Result<(), String> {
+    println!("language files | ours, of ctags: recall precision | …");
     for convention in &CONVENTIONS {
         let Some(files) = files.get(&convention.language) else { continue };
-        let theirs = theirs(convention, files)?;
-        let (mut ours_count, mut theirs_count, mut both) = (0, 0, 0);
-        let (mut missing, mut more) = (Vec::new(), Vec::new());
+        let mut ours = ByFile::new();
         for file in files {
             let source = std::fs::read(file).map_err(|error| error.to_string())?;
-            let ours = ours(convention, &source)?;
-            let empty = Found::new();
-            let theirs = theirs.get(&*file.to_string_lossy()).unwrap_or(&empty);
-            ours_count += ours.len();
-            theirs_count += theirs.len();
-            both += ours.intersection(theirs).count();
-            let at = |(name, line): &(String, u32)| format!("{}:{line}: {name}", file.display());
-            missing.extend(theirs.difference(&ours).map(at));
-            more.extend(ours.difference(theirs).map(at));
+            ours.insert(file.to_string_lossy().into_owned(), find(convention, &source)?);
         }
-        println!(
-            "{} {} {ours_count} {theirs_count} {both} {:.2} % {:.2} %",
-            convention.language.part(),
-            files.len(),
-            100.0 * f64::from(both as u32) / f64::from(theirs_count.max(1) as u32),
-            100.0 * f64::from(both as u32) / f64::from(ours_count.max(1) as u32),
-        );
-        if std::env::var_os("SHOW").is_some() {
-            for (what, list) in [("missing", missing), ("more", more)] {
-                let step = (list.len() / 25).max(1);
-                list.iter().step_by(step).take(25).for_each(|one| println!("    {what} {one}"));
+        let theirs = theirs(convention, files)?;
+        let mut line = format!("{} {}", convention.language.part(), files.len());
+        line.push_str(&format!(" | ours, of ctags: {}", Shares::new(&ours, &theirs)));
+        let mut expected = &theirs;
+        let right;
+        let judge = JUDGES.iter().find(|judge| judge.languages.contains(&convention.language));
+        if let (Some(folder), Some(judge)) = (judges, judge) {
+            match judge.ask(folder, files) {
+                Ok(found) => {
+                    right = found;
+                    expected = &right;
+                    line.push_str(&format!(
+                        " | ours, of {}: {} | ctags', of it: {}",
+                        judge.script,
+                        Shares::new(&ours, expected),
+                        Shares::new(&theirs, expected)
+                    ));
+                }
+                Err(why) => line.push_str(&format!(" | {} can't judge: {why}", judge.script)),
             }
+        }
+        println!("{line}");
+        if std::env::var_os("SHOW").is_some() {
+            show("missing", expected, &ours);
+            show("more", &ours, expected);
         }
     }
     Ok(())
 }
 
-fn ours(convention: &Convention, source: &[u8]) -> Result<Found, String> {
+/// How much of what is right is found, and how much of what is found is right.
+struct Shares {
+    found: usize,
+    right: usize,
+    both: usize,
+}
+
+impl Shares {
+    fn new(found: &ByFile, right: &ByFile) -> Self {
+        let count = |all: &ByFile| all.values().map(BTreeSet::len).sum();
+        let both = |(file, found): (&String, &Found)| {
+            right.get(file).map_or(0, |right| found.intersection(right).count())
+        };
+        Self { found: count(found), right: count(right), both: found.iter().map(both).sum() }
+    }
+}
+
+impl fmt::Display for Shares {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { found, right, both } = self;
+        let share = |all: usize| 100.0 * *both as f64 / all.max(1) as f64;
+        write!(f, "{:.1} % {:.1} % ({both} of {right}, {found})", share(*right), share(*found))
+    }
+}
+
+/// Prints some of what is in one and not in the other.
+fn show(what: &str, one: &ByFile, other: &ByFile) {
+    let mut list = Vec::new();
+    for (file, found) in one {
+        let none = Found::new();
+        let more = found.difference(other.get(file).unwrap_or(&none));
+        list.extend(more.map(|(name, line)| format!("{file}:{line}: {name}")));
+    }
+    let step = (list.len() / 25).max(1);
+    list.iter().step_by(step).take(25).for_each(|one| println!("    {what} {one}"));
+}
+
+impl Judge {
+    fn ask(&self, folder: &Path, files: &[PathBuf]) -> Result<ByFile, String> {
+        let mut command = Command::new(self.program);
+        let output = given(command.arg(folder.join(self.script)), files)?;
+        let mut found = ByFile::new();
+        for line in String::from_utf8_lossy(&output).lines() {
+            let mut fields = line.split('\t');
+            let (Some(name), Some(line), Some(file)) =
+                (fields.next(), fields.next(), fields.next())
+            else {
+                return Err(format!("a line isn't valid: {line}"));
+            };
+            let line = line.parse().map_err(|_| format!("{line} is no line"))?;
+            found.entry(file.to_owned()).or_default().insert((plain(name), line));
+        }
+        Ok(found)
+    }
+}
+
+/// The output of a program that reads paths from its input.
+fn given(command: &mut Command, files: &[PathBuf]) -> Result<Vec<u8>, String> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child =
+        command.spawn().map_err(|error| format!("{program} can't be started: {error}"))?;
+    let list: String = files.iter().map(|file| format!("{}\n", file.display())).collect();
+    let mut input = child.stdin.take().ok_or_else(|| format!("{program} has no input"))?;
+    let writing = std::thread::spawn(move || input.write_all(list.as_bytes()));
+    let output = child.wait_with_output().map_err(|error| error.to_string())?;
+    let _ = writing.join();
+    match output.status.success() {
+        true => Ok(output.stdout),
+        false => Err(format!("{program} failed ({})", output.status)),
+    }
+}
+
+fn find(convention: &Convention, source: &[u8]) -> Result<Found, String> {
     let parsed = grammars::parse_as(convention.language, source, ParserQuestion::References)?;
     let compared =
         parsed.definitions.iter().filter(|one| !convention.not_theirs.contains(&one.kind));
     Ok(compared.map(|one| (plain(&one.name), one.line)).collect())
 }
 
-fn theirs(convention: &Convention, files: &[PathBuf]) -> Result<BTreeMap<String, Found>, String> {
+fn theirs(convention: &Convention, files: &[PathBuf]) -> Result<ByFile, String> {
     let mut ctags = Command::new("ctags");
     let Convention { name, theirs, .. } = convention;
     ctags.args(["-f", "-", "-L", "-", "--sort=no", "--excmd=number", "--fields=nk"]);
     ctags.arg(format!("--kinds-{name}={theirs}")).arg(format!("--language-force={name}"));
-    ctags.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
-    let mut child = ctags.spawn().map_err(|error| format!("ctags can't be started: {error}"))?;
-    let list: String = files.iter().map(|file| format!("{}\n", file.display())).collect();
-    let mut input = child.stdin.take().ok_or("ctags has no input")?;
-    let writing = std::thread::spawn(move || input.write_all(list.as_bytes()));
-    let output = child.wait_with_output().map_err(|error| error.to_string())?;
-    let _ = writing.join();
-    let mut found = BTreeMap::<String, Found>::new();
-    for tag in String::from_utf8_lossy(&output.stdout).lines() {
+    let output = given(ctags.stderr(Stdio::null()), files)?;
+    let mut found = ByFile::new();
+    for tag in String::from_utf8_lossy(&output).lines() {
         let mut fields = tag.split('\t');
         let (Some(name), Some(file)) = (fields.next(), fields.next()) else { continue };
         // What has no name gets one from ctags.

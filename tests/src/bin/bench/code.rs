@@ -32,7 +32,8 @@ const SETTINGS: [&str; 5] = [
 
 const NO_CTAGS: &str = "Universal Ctags is not installed: apt-get install universal-ctags";
 
-const NO_NATIVE: &str = "plugins/grammars has no program yet that only parses a folder";
+const NO_NATIVE: &str =
+    "the comparison of plugins/grammars isn't built: cargo xtask bench does that";
 
 const TAGS: &str = "code";
 
@@ -46,7 +47,7 @@ pub(crate) fn measure(setting: &Setting) -> Result<Vec<Row>, String> {
             return Ok(vec![Row::not_measured(TAGS, "index", Unit::Ratio, target, why)]);
         }
     };
-    let native = setting.repository.join("plugins/target/release/examples/parse");
+    let native = setting.repository.join("plugins/target/release/compare");
     let (mut ours, mut ctags, mut natively) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..INDEXES {
         let home = home(setting)?;
@@ -56,7 +57,7 @@ pub(crate) fn measure(setting: &Setting) -> Result<Vec<Row>, String> {
             ctags.push(time(|| output_of(&mut tags(&tree, home.path())))?);
         }
         if native.is_file() {
-            natively.push(time(|| output_of(Command::new(&native).arg(&tree)))?);
+            natively.push(time(|| output_of(Command::new(&native).arg("--time").arg(&tree)))?);
         }
     }
     let home = home(setting)?;
