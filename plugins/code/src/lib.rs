@@ -1,5 +1,6 @@
 //! The built-in tool that searches in code.
 
+mod ask;
 mod chunks;
 mod files;
 mod hash;
@@ -10,6 +11,7 @@ mod parse;
 mod paths;
 mod project;
 mod search_code;
+mod servers;
 mod sources;
 mod table;
 #[cfg(test)]
@@ -25,6 +27,8 @@ berth_sdk::plugin! {
         search = "to find files, and text in them",
         index = "to keep what the code defines, so that only changed files are read again",
         parts = "to parse code",
+        process = "to start language servers, if the operator wants them",
+        service = "to ask the same language server again in a session",
     ],
     tools: [search_code::SearchCode],
 }
