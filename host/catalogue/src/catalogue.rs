@@ -80,7 +80,11 @@ impl Tool {
             Some(plugin) => plugin.info().origin == Origin::BuiltIn || plugin.is_known(),
             None => provider.is_third_party(),
         };
-        let tool = |definition: Arc<Definition>| {
+        let only_reads = plugin.is_some_and(|plugin| plugin.policy().only_reads);
+        let tool = |mut definition: Arc<Definition>| {
+            if only_reads {
+                Arc::make_mut(&mut definition).annotations.read_only = true;
+            }
             let (provider, plugin, tally) =
                 (Arc::clone(provider), plugin.cloned(), Arc::clone(tally));
             let claimed = definition.annotations;

@@ -105,7 +105,7 @@ impl Host {
     ) -> Option<Arc<dyn ServiceKeeper>> {
         let plugin = context.tool.as_ref().filter(|_| context.acts())?.plugin.as_ref()?;
         plugin.policy().process.as_ref()?.services.as_ref()?;
-        session.services(&self.jobs.1)
+        Some(session.services(&self.jobs.1))
     }
 
     /// Runs a call to its end, and decides on the commands that its plugin chooses meanwhile.

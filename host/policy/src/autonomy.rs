@@ -10,7 +10,10 @@ use crate::decision::{Decision, Gate, Verdict};
 use crate::origin::Placed;
 use crate::permissions::Permissions;
 use crate::planted::runs_later;
-use crate::rules::{DELEGATE, DIAGNOSTICS, JOB_STOP};
+use crate::rules::{DELEGATE, DIAGNOSTICS, JOB_STOP, SEARCH_CODE};
+
+/// Why a tool that chooses commands needs no approval of its own.
+const CHOOSES_COMMANDS: &str = "each command that it chooses is decided on as one of `bash`";
 
 /// The built-in plugin that remembers.
 const MEMORY: &str = "memory";
@@ -134,7 +137,8 @@ impl Placed<Autonomy> {
         };
         let unasked = match action.tool {
             JOB_STOP => Some("a session may stop what it started"),
-            DIAGNOSTICS => Some("each command that it chooses is decided on as one of `bash`"),
+            DIAGNOSTICS => Some(CHOOSES_COMMANDS),
+            SEARCH_CODE if action.acts() => Some(CHOOSES_COMMANDS),
             DELEGATE => Some("each call of the other agent is decided on by itself"),
             _ => None,
         };

@@ -31,6 +31,9 @@ pub(crate) const JOB_STOP: &str = "job_stop";
 /// The tool that runs the checkers of a project.
 pub(crate) const DIAGNOSTICS: &str = "diagnostics";
 
+/// The tool that searches in code. Its calls act if they ask language servers.
+pub(crate) const SEARCH_CODE: &str = "search_code";
+
 /// The tool that hands work to another agent.
 pub(crate) const DELEGATE: &str = "delegate";
 

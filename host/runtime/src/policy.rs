@@ -26,6 +26,9 @@ pub struct PluginPolicy {
     pub working_directory: Option<PathBuf>,
     /// Whether all directories are read-only, even if their grants allow writing.
     pub read_only: bool,
+    /// Whether all of its calls only read, even those that its tools don't call so: it was granted
+    /// nothing to act with.
+    pub only_reads: bool,
     /// The processes that it may start. `None` if it may start none.
     pub process: Option<Arc<ProcessPolicy>>,
     /// The egress of its requests. `None` if it may make no requests.

@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::narrowing::{Narrowing, section};
 use crate::{
-    AdversarialPolicy, Authorization, Bounded, Dependencies, Diagnostics, FileTools, Filters,
-    Limits, Memory, Overflow, PermissionRule, PolicyRules, Redaction, ResultCache, Retry,
+    AdversarialPolicy, Authorization, Bounded, CodeSearch, Dependencies, Diagnostics, FileTools,
+    Filters, Limits, Memory, Overflow, PermissionRule, PolicyRules, Redaction, ResultCache, Retry,
     Scheduler, Shell, Undo, Web,
 };
 
@@ -60,6 +60,8 @@ section! {
         pub memory: Memory, Narrowing::Table(Memory::RULES);
         /// The tool that runs the compilers and linters of a project.
         pub diagnostics: Diagnostics, Narrowing::Table(Diagnostics::RULES);
+        /// Whom `search_code` asks beside its index.
+        pub code: CodeSearch, Narrowing::Table(CodeSearch::RULES);
         /// What one call may use.
         pub limits: Limits, Narrowing::Table(Limits::RULES);
         /// What file tools may reach.

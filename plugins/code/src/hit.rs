@@ -11,10 +11,12 @@ const MAX_SHOWN: usize = 240;
 
 /// How sure a way of finding is. Only hits of one way are ranked among each other by more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "snake_case")]
 #[schemars(inline)]
 pub(crate) enum FoundBy {
     Definition,
+    ServerDefinition,
+    ServerReference,
     Reference,
     Meaning,
     Words,
@@ -25,6 +27,7 @@ impl FoundBy {
     pub(crate) fn score(self) -> f64 {
         match self {
             Self::Definition => 0.98,
+            Self::ServerDefinition | Self::ServerReference => 0.95,
             Self::Reference => 0.9,
             Self::Meaning => 0.75,
             Self::Words | Self::Text => 0.45,
@@ -34,6 +37,8 @@ impl FoundBy {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Definition => "definition",
+            Self::ServerDefinition => "server_definition",
+            Self::ServerReference => "server_reference",
             Self::Reference => "reference",
             Self::Meaning => "meaning",
             Self::Words => "words",
@@ -88,6 +93,18 @@ impl Hit {
             found_by: vec![FoundBy::Definition],
             text: shown(line),
         }
+    }
+
+    /// The same hit, found in another way.
+    pub(crate) fn because(self, found_by: FoundBy) -> Self {
+        Self { score: found_by.score(), found_by: vec![found_by], ..self }
+    }
+
+    /// Whether a language server named it.
+    fn is_confirmed(&self) -> bool {
+        let is_server =
+            |one: &FoundBy| matches!(one, FoundBy::ServerDefinition | FoundBy::ServerReference);
+        self.found_by.iter().any(is_server)
     }
 
     /// The hit of a line, inside of the innermost of `definitions`.
@@ -156,11 +173,14 @@ pub(crate) fn ranked(hits: Vec<Hit>, most: usize) -> Vec<Hit> {
             }
         }
     }
+    // Of equally sure hits, those first that a server knows too.
+    ranked
+        .sort_by(|a, b| b.score.total_cmp(&a.score).then(b.is_confirmed().cmp(&a.is_confirmed())));
     ranked
 }
 
 /// A line as it is shown: without indentation, cut, and without characters that steer a terminal.
-fn shown(line: &str) -> String {
+pub(crate) fn shown(line: &str) -> String {
     let line = line.trim();
     let Some((end, _)) = line.char_indices().nth(MAX_SHOWN) else {
         return one_line(line).into_owned();
@@ -203,6 +223,21 @@ mod tests {
         let places: Vec<_> = ranked.iter().map(|hit| (&*hit.path, hit.line)).collect();
         assert_eq!(places, [("b", 3), ("a", 1), ("b", 9)]);
         assert_eq!(ranked[0].found_by, [FoundBy::Definition, FoundBy::Words]);
+    }
+
+    #[test]
+    fn what_a_server_names_stands_between_definitions_and_references() {
+        let hits = vec![
+            hit("a", 1, FoundBy::Definition),
+            hit("b", 2, FoundBy::Definition),
+            hit("c", 3, FoundBy::Reference),
+            hit("d", 4, FoundBy::ServerReference),
+            hit("b", 2, FoundBy::ServerDefinition),
+        ];
+        let ranked = ranked(hits, 9);
+        let places: Vec<_> = ranked.iter().map(|hit| &*hit.path).collect();
+        assert_eq!(places, ["b", "a", "d", "c"], "the one that both know is the first");
+        assert_eq!(ranked[0].found_by, [FoundBy::Definition, FoundBy::ServerDefinition]);
     }
 
     #[test]

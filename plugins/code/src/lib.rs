@@ -1,5 +1,6 @@
 //! The built-in tool that searches in code.
 
+mod ask;
 mod chunks;
 mod files;
 mod hash;
@@ -10,6 +11,7 @@ mod parse;
 mod paths;
 mod project;
 mod search_code;
+mod servers;
 mod sources;
 mod table;
 #[cfg(test)]
@@ -26,6 +28,8 @@ berth_sdk::plugin! {
         index = "to keep what the code defines, so that only changed files are read again",
         parts = "to parse code",
         embeddings = "to find code by what it means, if you choose a model for that",
+        process = "to start language servers, if the operator wants them",
+        service = "to ask the same language server again in a session",
     ],
     tools: [search_code::SearchCode],
 }

@@ -1,5 +1,6 @@
 use std::collections::BTreeSet;
 use std::fs;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use berth_sdk::search::{self, Pattern, Scope};
@@ -8,12 +9,14 @@ use code_model::{Kind, Language, words};
 use schemars::{JsonSchema, Schema};
 use serde::{Deserialize, Serialize};
 
+use crate::ask::{self, Question, Said};
 use crate::files::Files;
 use crate::hit::{self, FoundBy, Hit};
 use crate::near;
 use crate::outline;
 use crate::paths::{self, PathShortener};
 use crate::project::{self, LISTED, Walk, below};
+use crate::servers::ServerSettings;
 use crate::sources::{Filter, Search};
 use crate::update::{Project, Report};
 use crate::vectors;
@@ -58,9 +61,27 @@ pub(crate) struct Arguments {
     language: Option<String>,
     /// Find where the symbol is used too. Default: false.
     include_references: Option<bool>,
+    /// Whom to ask: `index`, or with it the `language_server` of the symbol's language. It knows what
+    /// macros and types define, and tells the type of the symbol, but takes seconds to start. Default:
+    /// index.
+    #[serde(default)]
+    source: Source,
+    /// For a language server: a line of the file `path` where the symbol stands, from 1. Then the
+    /// answer is about this symbol, and not about all of its name.
+    #[schemars(range(min = 1))]
+    line: Option<u32>,
     /// How many hits to show. Default: 10.
     #[schemars(range(min = 1, max = 50))]
     max_results: Option<usize>,
+}
+
+#[derive(Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(inline)]
+enum Source {
+    #[default]
+    Index,
+    LanguageServer,
 }
 
 #[derive(Clone, Copy, Deserialize, JsonSchema)]
@@ -97,6 +118,9 @@ pub(crate) struct Found {
     /// Names like the symbol, if it is defined nowhere.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) did_you_mean: Vec<String>,
+    /// What a language server says about the symbol.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) hover: Option<String>,
 }
 
 /// The plugin's settings.
@@ -107,11 +131,12 @@ struct Settings {
     max_files: usize,
     /// Seconds that a call spends on bringing the index up to date.
     update_secs: u64,
+    lsp: ServerSettings,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { max_files: 50_000, update_secs: 20 }
+        Self { max_files: 50_000, update_secs: 20, lsp: ServerSettings::default() }
     }
 }
 
@@ -124,7 +149,9 @@ impl Tool for SearchCode {
         hits first, each as path:line with its kind, what it stands in, why it was found, and the line. Every line is as it is now. Keeps an \
         index of the project; after the first call, only changed files are read again. Skips files that .gitignore excludes, hidden and \
         binary files. Use grep for regular expressions and exact text.";
-    const ANNOTATIONS: Annotations = Annotations::READ_ONLY;
+    const ANNOTATIONS: Annotations = Annotations { read_only: false, ..Annotations::READ_ONLY };
+    // A language server is a program, which the rules for commands decide on.
+    const READS_WITH: &[(&str, &[&str])] = &[("source", &["index"])];
     const SUBJECTS: &[Subject] = &[Subject::reads_path("/path"), Subject::reads_path("/outline")];
     const BARE_ARGUMENT: Option<&str> = Some("query");
     const ANSWERS_IN_TEXT: bool = true;
@@ -141,6 +168,7 @@ impl Tool for SearchCode {
             return outline::of_file(file, &shortener);
         }
         let wanted = Wanted::new(&arguments)?;
+        let at = arguments.place()?;
         let path = match arguments.path.clone() {
             Some(path) => path,
             None => paths::directory()?,
@@ -151,7 +179,11 @@ impl Tool for SearchCode {
         let until = Instant::now() + call.remaining().saturating_sub(TIME_TO_ANSWER);
         let index_until = until.min(Instant::now() + Duration::from_secs(settings.update_secs));
         let mut project = Project::open(&root)?;
-        let folder = below(&root, &path).unwrap_or_default().to_owned();
+        // A line is meant, and not all that stands in its file.
+        let folder = match at {
+            None => below(&root, &path).unwrap_or_default().to_owned(),
+            Some(_) => String::new(),
+        };
         let filter = Filter {
             files: files_of_pattern(&path, &root, arguments.file_pattern.as_deref())?,
             kind: arguments.kind.map(WantedKind::kind),
@@ -185,11 +217,16 @@ impl Tool for SearchCode {
                 most,
                 until,
             };
-            let hits = search.run()?;
+            let mut hits = search.run()?;
             // A file changed between the walk and now: its new time shows that to the next walk.
             if round < ROUNDS && !search.files.outdated.is_empty() {
                 project.forget(&search.files.outdated);
                 continue;
+            }
+            let mut said = Said::default();
+            if arguments.source == Source::LanguageServer {
+                said = ask_servers(&mut search, &wanted, at, &settings.lsp, &hits, call)?;
+                hits.append(&mut said.hits);
             }
             let hits = hit::ranked(hits, most);
             let answer = Answer {
@@ -198,10 +235,46 @@ impl Tool for SearchCode {
                 walk: &walk,
                 report: &report,
                 vectors: &vectors,
+                said,
             };
             return answer.finish(hits, &project, &filter, &shortener, &arguments, most);
         }
     }
+}
+
+impl Arguments {
+    /// The file and the line where the symbol stands. `None`: any place is meant.
+    fn place(&self) -> Result<Option<(&str, u32)>, Failure> {
+        let Some(line) = self.line else { return Ok(None) };
+        let file = self.path.as_deref().filter(|path| Path::new(path).is_file());
+        match file {
+            Some(file) if self.source == Source::LanguageServer => Ok(Some((file, line))),
+            _ => Err(Failure::invalid("line needs a file as path, and a language server")
+                .with_suggestion(
+                    "Set path to the file, and source to language_server, or leave out line.",
+                )),
+        }
+    }
+}
+
+/// Asks language servers for the symbol, if the operator wants them to be asked.
+fn ask_servers(
+    search: &mut Search<'_>,
+    wanted: &Wanted,
+    at: Option<(&str, u32)>,
+    settings: &ServerSettings,
+    hits: &[Hit],
+    call: &Call,
+) -> Result<Said, Failure> {
+    if !settings.enabled {
+        let off = "No language server was asked: they are off. The operator sets `enabled = true` in [tools.code.lsp].";
+        return Ok(Said { notices: vec![off.to_owned()], is_incomplete: true, ..Said::default() });
+    }
+    let Some(name) = &wanted.name else {
+        return Err(Failure::invalid("symbol is missing; a language server is asked about one"));
+    };
+    let question = Question { name, at, references: wanted.references, settings };
+    ask::ask(search, &question, hits, call)
 }
 
 /// What the arguments ask for.
@@ -260,6 +333,7 @@ struct Answer<'a> {
     walk: &'a Walk,
     report: &'a Report,
     vectors: &'a vectors::Report,
+    said: Said,
 }
 
 impl Answer<'_> {
@@ -273,7 +347,10 @@ impl Answer<'_> {
         most: usize,
     ) -> Result<Output, Failure> {
         let mut did_you_mean = Vec::new();
-        let is_defined = hits.iter().any(|hit| hit.found_by.contains(&FoundBy::Definition));
+        let is_defined = hits.iter().any(|hit| {
+            let mut ways = hit.found_by.iter();
+            ways.any(|way| matches!(way, FoundBy::Definition | FoundBy::ServerDefinition))
+        });
         if let Some(name) = self.wanted.name.as_ref().filter(|_| !is_defined) {
             did_you_mean = near::names(project, name, Instant::now() + TIME_FOR_NAMES)?
                 .into_iter()
@@ -296,15 +373,21 @@ impl Answer<'_> {
         if !did_you_mean.is_empty() {
             add_notice(&mut text, &format!("Did you mean {}?", did_you_mean.join(" or ")));
         }
+        if let Some(hover) = &self.said.hover {
+            text.push_str("The language server says:\n");
+            hover.lines().for_each(|line| text.push_str(&format!("    {line}\n")));
+        }
         self.add_notices(&mut text, project, shortener, hits.len() >= most);
         let found = Found {
             hits,
             complete: self.report.waiting == 0
                 && self.report.stopped.is_none()
-                && !self.walk.incomplete,
+                && !self.walk.incomplete
+                && !self.said.is_incomplete,
             indexed_files: project.table.len(),
             waiting_files: self.report.waiting,
             did_you_mean,
+            hover: self.said.hover.clone(),
         };
         Output::text(text).with_structured(&found)
     }
@@ -359,6 +442,7 @@ impl Answer<'_> {
         if let Some(notice) = self.vectors.notice() {
             add_notice(text, &notice);
         }
+        self.said.notices.iter().for_each(|notice| add_notice(text, notice));
         for (language, why) in no_parser {
             add_notice(text, &format!("Definitions in {language} aren't known, only words: {why}"));
         }

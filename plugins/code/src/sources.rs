@@ -61,6 +61,11 @@ pub(crate) struct Filter {
 }
 
 impl Filter {
+    /// Whether any file may be a hit.
+    pub(crate) fn is_open(&self) -> bool {
+        self.folder.is_empty() && self.files.is_none() && self.language.is_none()
+    }
+
     pub(crate) fn allows_file(&self, path: &str) -> bool {
         let in_folder = self.folder.is_empty() || below(&self.folder, path).is_some();
         in_folder
@@ -162,7 +167,7 @@ impl Search<'_> {
     }
 
     /// Uses of the name, as the parsers see them: no comments, no texts.
-    fn references(&mut self) -> Result<Vec<Hit>, IndexError> {
+    pub(crate) fn references(&mut self) -> Result<Vec<Hit>, IndexError> {
         let Some(name) = self.name.clone().filter(|_| self.references) else {
             return Ok(Vec::new());
         };
@@ -296,7 +301,7 @@ impl Search<'_> {
     }
 
     /// The definitions of a file, from the index.
-    fn definitions_of(&self, file: &File) -> Result<Vec<Definition>, IndexError> {
+    pub(crate) fn definitions_of(&self, file: &File) -> Result<Vec<Definition>, IndexError> {
         let mut definitions = Vec::new();
         for entry in index::list(&format!("{}d", self.project.file_prefix(file))) {
             definitions.append(&mut chunks::definitions(&entry?.data));
@@ -318,7 +323,7 @@ impl Search<'_> {
         self.project.file_of(key).filter(|file| self.filter.allows_file(&file.path))
     }
 
-    fn show(&self, file: &File) -> String {
+    pub(crate) fn show(&self, file: &File) -> String {
         self.paths.show(&self.project.absolute(&file.path)).into_owned()
     }
 }

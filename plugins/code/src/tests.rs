@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use berth_sdk::{Failure, index, testing};
+use berth_sdk::{Category, Failure, index, testing};
 use code_model::{Definition, Kind, Parsed, ParserQuestion, Reference, words};
 use serde_json::{Value, json};
 
@@ -377,4 +377,82 @@ fn vectors_of_another_model_are_made_anew() {
     let text = tree.search(json!({ "query": "delete" }));
     assert!(text.contains("a.rs:1 in a (meaning)"), "{text}");
     assert_eq!(sent(), ["fn a() { unlink(); }\n", "delete"]);
+}
+
+/// A language server in bash. `$1` is the URI of a file: what stands in its second line is defined
+/// in its first one, and used in its third one.
+const SERVER: &str = r#"
+export LC_ALL=C
+say() { printf 'Content-Length: %s\r\n\r\n%s' "${#1}" "$1"; }
+at() { printf '{"uri":"%s","range":{"start":{"line":%s,"character":0},"end":{"line":%s,"character":9}}}' "$1" "$2" "$2"; }
+while IFS= read -r header; do
+  length=${header//[^0-9]/}
+  IFS= read -r _
+  IFS= read -rN "$length" body
+  [[ $body =~ \"id\":\"([^\"]+)\" ]] || continue
+  id=${BASH_REMATCH[1]}
+  case $body in
+    *'"method":"textDocument/definition"'*) result="[$(at "$1" 0),$(at file:///nowhere/a.rs 0),$(at "$1" 99)]" ;;
+    *'"method":"textDocument/references"'*) result="[$(at "$1" 2)]" ;;
+    *'"method":"textDocument/hover"'*) result='{"contents":"made: \u001b[2Jint"}' ;;
+    *) result=null ;;
+  esac
+  say "{\"jsonrpc\":\"2.0\",\"id\":\"$id\",\"result\":$result}"
+done
+"#;
+
+/// Switches the server on for Rust, with this script.
+fn with_server(tree: &Tree, script: &str) {
+    let file = format!("file://{}", tree.path("made.rs").display());
+    let command = json!(["bash", "-c", script, "server", file]);
+    testing::set_config(json!({
+        "lsp": { "enabled": true, "timeout": 10, "servers": { "rust": command } },
+    }));
+}
+
+#[test]
+fn server_finds_what_no_parser_knows() {
+    let tree = Tree::new(&[("made.rs", "make!(one)\nlet x = call(made);\n// through made!\n")]);
+    with_server(&tree, SERVER);
+    let plain = tree.search(json!({ "symbol": "made" }));
+    assert!(!plain.contains("server"), "{plain}");
+    let asked =
+        json!({ "symbol": "made", "source": "language_server", "include_references": true });
+    let (text, found) = tree.try_search(asked.clone()).unwrap();
+    let places: Vec<_> = found["hits"].as_array().unwrap().iter().map(|hit| &hit["line"]).collect();
+    assert_eq!(places, [1, 3, 2], "{text}");
+    assert!(text.starts_with("made.rs:1 (server_definition)\n    make!(one)\n"), "{text}");
+    assert!(text.contains("made.rs:3 (server_reference)\n    // through made!\n"), "{text}");
+    assert!(text.contains("The language server says:\n    made: \u{fffd}[2Jint\n"), "{text}");
+    assert!(text.contains("Places of the language server that aren't shown: 2."), "{text}");
+    assert!(!text.contains("No definition"), "{text}");
+    assert_eq!(found["hits"][0]["score"], 0.95);
+    // A place of the name, and one where it isn't.
+    let at = |line: u32| {
+        let path = json!(tree.path("made.rs"));
+        json!({ "symbol": "made", "source": "language_server", "path": path, "line": line })
+    };
+    assert!(tree.search(at(2)).contains("made.rs:1 (server_definition)"));
+    assert_eq!(tree.try_search(at(1)).unwrap_err().category, Category::InvalidParameters);
+}
+
+#[test]
+fn server_that_is_off_missing_or_silent_is_named() {
+    let tree = Tree::new(&[("a.rs", "fn known() {}\n")]);
+    let asked = json!({ "symbol": "known", "source": "language_server" });
+    let says = |what: &str| {
+        let (text, found) = tree.try_search(asked.clone()).unwrap();
+        assert!(text.starts_with("a.rs:1 function known (definition)\n"), "{text}");
+        assert!(text.contains(what) && found["complete"] == false, "{text}");
+    };
+    testing::set_config(json!({}));
+    says("they are off. The operator sets `enabled = true` in [tools.code.lsp].");
+    with_server(&tree, "echo 'bash: rust-analyzer: command not found' >&2; exit 127");
+    says("it isn't installed. Install rust-analyzer: `rustup");
+    with_server(&tree, "echo broken; exit 1");
+    says("bash: the language server");
+    testing::set_config(json!({ "lsp": { "enabled": true, "timeout": 1 } }));
+    says("`rust` in [tools.code.lsp.servers] names none.");
+    let line = json!({ "symbol": "known", "line": 1, "path": tree.path("a.rs") });
+    assert_eq!(tree.try_search(line).unwrap_err().category, Category::InvalidParameters);
 }

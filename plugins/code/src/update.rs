@@ -489,7 +489,7 @@ fn is_too_new(entry: &Entry, now: u64) -> bool {
     now.abs_diff(entry.modified_ms) <= window
 }
 
-fn now_ms() -> u64 {
+pub(crate) fn now_ms() -> u64 {
     let age = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(age.as_millis()).unwrap_or(u64::MAX)
 }

@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use berth_sdk::service::{self, Connection};
-use berth_sdk::{Annotations, Call, Failure, Output, Tool, store};
-use language_server::{Client, LspError, Position, ServerState, Transport};
+use berth_sdk::service;
+use berth_sdk::{Annotations, Call, Failure, Output, Tool};
+use language_server::{Client, Position};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
@@ -100,21 +100,6 @@ struct DefineArguments {
     character: u32,
 }
 
-/// A service as the way to a language server.
-struct Service(Connection);
-
-impl Transport for Service {
-    fn read(&mut self, timeout: Duration) -> Result<Vec<u8>, LspError> {
-        let bytes = self.0.read(Some(timeout));
-        if bytes.is_empty() && self.0.has_ended() { Err(LspError::Ended) } else { Ok(bytes) }
-    }
-
-    fn write(&mut self, bytes: &[u8]) -> Result<(), LspError> {
-        let written = self.0.write(bytes);
-        if written < bytes.len() as u64 { Err(LspError::Ended) } else { Ok(()) }
-    }
-}
-
 impl Tool for Define {
     const NAME: &str = "define";
     const DESCRIPTION: &str = "Asks a language server where something is defined.";
@@ -125,18 +110,17 @@ impl Tool for Define {
         let DefineArguments { words, language, path, text, line, character } = arguments;
         let connection = service::connect("server", words, None)?;
         let is_new = connection.is_new();
-        let kept: Option<ServerState> = if is_new { None } else { store::get_json("state")? };
         let time = call.remaining().saturating_sub(Duration::from_secs(1));
-        let mut client = Client::new(Service(connection), kept.unwrap_or_default(), time);
-        let root = path.rsplit_once('/').map_or("/", |(folder, _)| folder);
-        client.initialize(root)?;
+        let mut client = Client::new(connection, time);
+        if is_new {
+            let root = path.rsplit_once('/').map_or("/", |(folder, _)| folder);
+            client.initialize(root)?;
+        }
         client.open(&path, &language, &text)?;
         let at = Position { line, character };
         let found = client.definition(&path, at)?;
         let (hover, symbols) = (client.hover(&path, at)?, client.document_symbols(&path)?);
-        let (Service(connection), state) = client.into_state();
-        if let Some(state) = state {
-            store::put("state", serde_json::to_vec(&state)?)?;
+        if let Some(connection) = client.finish() {
             connection.keep();
         }
         let places: Vec<_> =
@@ -154,7 +138,6 @@ berth_sdk::plugin! {
     capabilities: [
         process = "to try what must not work",
         service = "to try what must not work",
-        store = "to keep what is known of a server",
     ],
     tools: [Talk, Stop, Define],
 }

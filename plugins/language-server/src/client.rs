@@ -1,21 +1,19 @@
-//! The client: requests and their answers, and which files the server knows.
+//! The client: requests and their answers, and what a server says of its own work.
 
-use std::collections::BTreeMap;
-use std::hash::{DefaultHasher, Hash, Hasher};
-use std::time::{Duration, Instant};
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::frames::{Frames, frame};
 use crate::places::{hover, places, symbols, uri};
 use crate::{LspError, Place, Position, Symbol, Transport};
 
-/// Most messages and bytes that are read for one answer.
-const MAX_MESSAGES: usize = 10_000;
+/// Most messages and bytes of a server that one client reads.
+const MAX_MESSAGES: usize = 20_000;
 const MAX_READ: usize = 64 << 20;
 
-/// Most files that the server has open. The one that was used longest ago is closed.
+/// Most files that the server has open.
 const MAX_OPEN: usize = 200;
 
 /// Most bytes of a file that is opened.
@@ -24,56 +22,71 @@ const MAX_FILE: usize = 4 << 20;
 /// Most bytes of a server's message in an error.
 const MAX_ERROR: usize = 500;
 
-/// What the client knows of a server, for the plugin to keep from one call to the next.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ServerState {
-    is_initialized: bool,
-    last_id: u64,
-    /// The files that it has open, by path.
-    open: BTreeMap<String, OpenFile>,
-}
+/// Most tasks of a server that are followed, and most bytes of the name of one.
+const MAX_TASKS: usize = 64;
+const MAX_TASK: usize = 100;
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct OpenFile {
-    version: u64,
-    text: u64,
-    used: u64,
-}
-
-/// A client of one server.
+/// A client of one server, for one call. It leaves the server as it found it, so that the client of
+/// the next call needs to know nothing of this one.
 #[derive(Debug)]
 pub struct Client<T> {
     transport: T,
     frames: Frames,
-    /// What is known of the server.
-    state: ServerState,
+    /// The files that the server has open.
+    open: BTreeSet<String>,
+    /// The begin of the names of requests. An answer to a request of an earlier client has another
+    /// one.
+    prefix: u128,
+    /// The number of the last request.
+    last: u64,
+    messages: usize,
+    read: usize,
+    /// What the server is busy with.
+    tasks: BTreeSet<String>,
+    /// Whether it has loaded its project, if it says that itself.
+    is_quiescent: Option<bool>,
     deadline: Instant,
 }
 
 impl<T: Transport> Client<T> {
-    /// A client of a server, which answers until `time` is over. `state`: what an earlier call has
-    /// kept, or the default for a server that was just started.
-    pub fn new(transport: T, state: ServerState, time: Duration) -> Self {
-        let deadline = Instant::now() + time;
-        Self { transport, frames: Frames::default(), state, deadline }
+    /// A client of a server, which answers until `time` is over.
+    pub fn new(transport: T, time: Duration) -> Self {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Self {
+            transport,
+            frames: Frames::default(),
+            open: BTreeSet::new(),
+            prefix: now.as_nanos(),
+            last: 0,
+            messages: 0,
+            read: 0,
+            tasks: BTreeSet::new(),
+            is_quiescent: None,
+            deadline: Instant::now() + time,
+        }
     }
 
-    /// What is known of the server. `None`: a message was begun and isn't finished, so nobody can
-    /// go on with this server.
-    pub fn into_state(self) -> (T, Option<ServerState>) {
-        let state = self.frames.is_between().then_some(self.state);
-        (self.transport, state)
+    /// Closes the files, and hands the server over to the next client. `None`: a message was begun
+    /// and isn't finished, or the server has ended, so nobody can go on with it.
+    pub fn finish(mut self) -> Option<T> {
+        for path in std::mem::take(&mut self.open) {
+            let parameters = json!({ "textDocument": { "uri": uri(&path) } });
+            self.notify("textDocument/didClose", parameters).ok()?;
+        }
+        self.frames.is_between().then_some(self.transport)
     }
 
-    /// Tells the server of the project in the folder `root`, unless it knows.
+    /// The way to the server, which nobody can go on with.
+    pub fn into_transport(self) -> T {
+        self.transport
+    }
+
+    /// Tells a server that was just started of the project in the folder `root`.
     ///
     /// # Errors
     ///
     /// Those of every request: the server has ended, takes too long, or can't be understood.
     pub fn initialize(&mut self, root: &str) -> Result<(), LspError> {
-        if self.state.is_initialized {
-            return Ok(());
-        }
         let root = uri(root);
         let parameters = json!({
             "processId": null,
@@ -86,60 +99,68 @@ impl<T: Transport> Client<T> {
                     "hover": { "contentFormat": ["plaintext", "markdown"] },
                     "documentSymbol": { "hierarchicalDocumentSymbolSupport": true },
                 },
+                "window": { "workDoneProgress": true },
+                "experimental": { "serverStatusNotification": true },
             },
         });
         self.request("initialize", parameters)?;
-        self.notify("initialized", json!({}))?;
-        self.state.is_initialized = true;
-        Ok(())
+        self.notify("initialized", json!({}))
     }
 
-    /// Gives the server the text of a file as it is on disk. `language`: its name in the protocol,
-    /// such as `rust`.
+    /// Waits until the server says that it has loaded its project, at most for `time`. `grace`: the
+    /// time in which it has to say that it loads something. Returns whether it is done.
     ///
     /// # Errors
     ///
-    /// As [`initialize`](Self::initialize), or the file is too large.
-    pub fn open(&mut self, path: &str, language: &str, text: &str) -> Result<(), LspError> {
-        if text.len() > MAX_FILE {
-            let size = text.len();
-            return Err(LspError::Refused(format!(
-                "{path} is {size} bytes; the limit is {MAX_FILE}"
-            )));
-        }
-        let used = self.state.open.values().map(|open| open.used).max().unwrap_or_default() + 1;
-        let hash = hash(text);
-        let uri = uri(path);
-        match self.state.open.get_mut(path) {
-            Some(open) if open.text == hash => open.used = used,
-            Some(open) => {
-                *open = OpenFile { version: open.version + 1, text: hash, used };
-                let document = json!({ "uri": uri, "version": open.version });
-                let changes = json!([{ "text": text }]);
-                let parameters = json!({ "textDocument": document, "contentChanges": changes });
-                self.notify("textDocument/didChange", parameters)?;
-            }
-            None => {
-                self.close_oldest()?;
-                let document =
-                    json!({ "uri": uri, "languageId": language, "version": 1, "text": text });
-                self.notify("textDocument/didOpen", json!({ "textDocument": document }))?;
-                let open = OpenFile { version: 1, text: hash, used };
-                self.state.open.insert(path.to_owned(), open);
-            }
-        }
-        Ok(())
+    /// As [`initialize`](Self::initialize).
+    pub fn settle(&mut self, grace: Duration, time: Duration) -> Result<bool, LspError> {
+        let now = Instant::now();
+        let (grace, end) = (now + grace, (now + time).min(self.deadline));
+        while self.next_message(if self.is_loading() { end } else { grace })?.is_some() {}
+        Ok(!self.is_loading())
     }
 
-    fn close_oldest(&mut self) -> Result<(), LspError> {
-        if self.state.open.len() < MAX_OPEN {
+    /// Whether the server says that it still loads its project. Its answers may lack something.
+    pub fn is_loading(&self) -> bool {
+        self.is_quiescent.map_or(!self.tasks.is_empty(), |is_quiescent| !is_quiescent)
+    }
+
+    /// Tells the server that these files were made or have changed on disk.
+    ///
+    /// # Errors
+    ///
+    /// The server has ended.
+    pub fn files_changed(&mut self, paths: &[String]) -> Result<(), LspError> {
+        // Made, and changed: it isn't known which.
+        let events = |path: &String| [1, 2].map(|kind| json!({ "uri": uri(path), "type": kind }));
+        let changes: Vec<Value> = paths.iter().flat_map(events).collect();
+        match changes.is_empty() {
+            true => Ok(()),
+            false => self.notify("workspace/didChangeWatchedFiles", json!({ "changes": changes })),
+        }
+    }
+
+    /// Gives the server the text of a file as it is on disk, once. `language`: its name in the
+    /// protocol, such as `rust`.
+    ///
+    /// # Errors
+    ///
+    /// The server has ended, or the file is too large, or there are too many.
+    pub fn open(&mut self, path: &str, language: &str, text: &str) -> Result<(), LspError> {
+        if self.open.contains(path) {
             return Ok(());
         }
-        let oldest = self.state.open.iter().min_by_key(|(_, open)| open.used);
-        let Some(path) = oldest.map(|(path, _)| path.clone()) else { return Ok(()) };
-        self.state.open.remove(&path);
-        let parameters = json!({ "textDocument": { "uri": uri(&path) } });
-        self.notify("textDocument/didClose", parameters)
+        if text.len() > MAX_FILE || self.open.len() >= MAX_OPEN {
+            let (size, count) = (text.len(), self.open.len());
+            return Err(LspError::Refused(format!(
+                "{path} is {size} bytes, and {count} files are open; the limits are {MAX_FILE} and {MAX_OPEN}"
+            )));
+        }
+        let document =
+            json!({ "uri": uri(path), "languageId": language, "version": 1, "text": text });
+        self.notify("textDocument/didOpen", json!({ "textDocument": document }))?;
+        self.open.insert(path.to_owned());
+        Ok(())
     }
 
     /// Where what stands at a position is defined.
@@ -151,14 +172,14 @@ impl<T: Transport> Client<T> {
         self.request("textDocument/definition", position(path, at)).map(|answer| places(&answer))
     }
 
-    /// Where what stands at a position is used, and where it is declared.
+    /// Where what stands at a position is used.
     ///
     /// # Errors
     ///
     /// As [`definition`](Self::definition).
     pub fn references(&mut self, path: &str, at: Position) -> Result<Vec<Place>, LspError> {
         let mut parameters = position(path, at);
-        parameters["context"] = json!({ "includeDeclaration": true });
+        parameters["context"] = json!({ "includeDeclaration": false });
         self.request("textDocument/references", parameters).map(|answer| places(&answer))
     }
 
@@ -202,53 +223,89 @@ impl<T: Transport> Client<T> {
 
     /// Sends a request and waits for its answer. Meanwhile the server may say anything.
     fn request(&mut self, method: &str, parameters: Value) -> Result<Value, LspError> {
-        self.state.last_id += 1;
-        let id = self.state.last_id;
+        self.last += 1;
+        // A text, since servers keep numbers in 32 bits.
+        let id = format!("{:x}-{}", self.prefix, self.last);
         let message = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": parameters });
         self.send(&message)?;
-        let (mut messages, mut read) = (0, 0);
         loop {
-            while let Some(mut message) = self.frames.next()? {
-                messages += 1;
-                if messages > MAX_MESSAGES {
-                    let what = format!("it wrote {MAX_MESSAGES} messages and no answer");
-                    return Err(LspError::Protocol(what));
+            let Some(mut message) = self.next_message(self.deadline)? else {
+                return Err(LspError::Timeout);
+            };
+            // Others answer requests of clients that didn't wait.
+            if message["id"] != id || message.get("method").is_some() {
+                continue;
+            }
+            if let Some(error) = message.get("error").filter(|error| !error.is_null()) {
+                let said = error["message"].as_str().unwrap_or("no reason");
+                let end = said.floor_char_boundary(MAX_ERROR);
+                return Err(LspError::Refused(said[..end].to_owned()));
+            }
+            return Ok(message["result"].take());
+        }
+    }
+
+    /// Waits for the next message, and heeds it if it is no answer. `None`: there was none until
+    /// then.
+    fn next_message(&mut self, until: Instant) -> Result<Option<Value>, LspError> {
+        let too_much = |what: String| LspError::Protocol(format!("it wrote {what}"));
+        let mut has_looked = false;
+        loop {
+            if let Some(message) = self.frames.next()? {
+                self.messages += 1;
+                if self.messages > MAX_MESSAGES {
+                    return Err(too_much(format!("more than {MAX_MESSAGES} messages")));
                 }
                 if message.get("method").is_some() {
-                    self.refuse(&message)?;
-                } else if message["id"] == id {
-                    if let Some(error) = message.get("error").filter(|error| !error.is_null()) {
-                        let said = error["message"].as_str().unwrap_or("no reason");
-                        let end = said.floor_char_boundary(MAX_ERROR);
-                        return Err(LspError::Refused(said[..end].to_owned()));
-                    }
-                    return Ok(message["result"].take());
+                    self.heed(&message)?;
                 }
-                // Others answer requests of calls that didn't wait.
+                return Ok(Some(message));
             }
-            let left = self.deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return Err(LspError::Timeout);
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() && has_looked {
+                return Ok(None);
             }
+            has_looked = true;
             let bytes = self.transport.read(left)?;
-            read += bytes.len();
-            if read > MAX_READ {
-                let what = format!("it wrote {} MiB and no answer", MAX_READ >> 20);
-                return Err(LspError::Protocol(what));
+            self.read += bytes.len();
+            if self.read > MAX_READ {
+                return Err(too_much(format!("more than {} MiB", MAX_READ >> 20)));
             }
             self.frames.push(&bytes);
         }
     }
 
-    /// Refuses what the server asks of the client. It would change files, or show something.
-    fn refuse(&mut self, message: &Value) -> Result<(), LspError> {
-        match &message["id"] {
-            id @ (Value::Number(_) | Value::String(_)) => {
-                let error = json!({ "code": -32601, "message": "this client offers no methods" });
-                self.send(&json!({ "jsonrpc": "2.0", "id": id, "error": error }))
+    /// Notes what the server says of its work, and refuses what it asks of the client: it would
+    /// change files, or show something.
+    fn heed(&mut self, message: &Value) -> Result<(), LspError> {
+        let parameters = &message["params"];
+        match message["method"].as_str().unwrap_or_default() {
+            "$/progress" => {
+                let task = parameters["token"].to_string();
+                let task = &task[..task.floor_char_boundary(MAX_TASK)];
+                match parameters["value"]["kind"].as_str() {
+                    Some("begin" | "report") if self.tasks.len() < MAX_TASKS => {
+                        self.tasks.insert(task.to_owned());
+                    }
+                    Some("end") => {
+                        self.tasks.remove(task);
+                    }
+                    _ => {}
+                }
             }
-            _ => Ok(()),
+            "experimental/serverStatus" => self.is_quiescent = parameters["quiescent"].as_bool(),
+            _ => {}
         }
+        let id = &message["id"];
+        if !(id.is_number() || id.is_string()) {
+            return Ok(());
+        }
+        // It asks whether it may tell of its progress.
+        if message["method"] == "window/workDoneProgress/create" {
+            return self.send(&json!({ "jsonrpc": "2.0", "id": id, "result": null }));
+        }
+        let error = json!({ "code": -32601, "message": "this client offers no methods" });
+        self.send(&json!({ "jsonrpc": "2.0", "id": id, "error": error }))
     }
 }
 
@@ -258,12 +315,6 @@ fn position(path: &str, at: Position) -> Value {
         "textDocument": { "uri": uri(path) },
         "position": { "line": line, "character": character },
     })
-}
-
-fn hash(text: &str) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    text.hash(&mut hasher);
-    hasher.finish()
 }
 
 #[cfg(test)]
@@ -302,7 +353,7 @@ mod tests {
     }
 
     fn client<F: FnMut(&Value) -> Vec<Value>>(answer: F) -> Client<Server<F>> {
-        Client::new(server(answer), ServerState::default(), Duration::from_secs(30))
+        Client::new(server(answer), Duration::from_secs(30))
     }
 
     fn ok(message: &Value, result: Value) -> Vec<Value> {
@@ -319,36 +370,57 @@ mod tests {
     }
 
     #[test]
-    fn files_are_opened_once_and_changed_by_what_is_on_disk() {
+    fn files_are_opened_once_and_closed_for_the_next_client() {
         let mut one = client(|message| ok(message, json!({})));
         one.initialize("/w").unwrap();
         one.open("/w/a.rs", "rust", "one").unwrap();
         one.open("/w/a.rs", "rust", "one").unwrap();
-        let (server, state) = one.into_state();
-        // The next call goes on with the same server.
-        let state = serde_json::to_string(&state.unwrap()).unwrap();
-        let state = serde_json::from_str(&state).unwrap();
-        let mut next = Client::new(server, state, Duration::from_secs(1));
-        next.initialize("/w").unwrap();
+        let mut next = Client::new(one.finish().unwrap(), Duration::from_secs(1));
+        next.files_changed(&["/w/b.rs".to_owned()]).unwrap();
         next.open("/w/a.rs", "rust", "two").unwrap();
-        let (server, _) = next.into_state();
-        let expected =
-            ["initialize", "initialized", "textDocument/didOpen", "textDocument/didChange"];
+        let server = next.finish().unwrap();
+        let [open, close] = ["textDocument/didOpen", "textDocument/didClose"];
+        let changed = "workspace/didChangeWatchedFiles";
+        let expected = ["initialize", "initialized", open, close, changed, open, close];
         assert_eq!(methods(&server), expected);
-        assert_eq!(server.log[3]["params"]["textDocument"]["version"], 2);
+        assert_eq!(server.log[5]["params"]["textDocument"]["text"], "two");
     }
 
     #[test]
-    fn file_that_was_used_longest_ago_is_closed() {
+    fn open_files_are_bounded() {
         let mut client = client(|message| ok(message, json!({})));
-        for number in 0..=MAX_OPEN {
-            client.open("/w/used.rs", "rust", "").unwrap();
+        for number in 0..MAX_OPEN {
             client.open(&format!("/w/{number}.rs"), "rust", "").unwrap();
         }
-        let (server, state) = client.into_state();
-        let state = state.unwrap();
-        assert!(state.open.len() <= MAX_OPEN && state.open.contains_key("/w/used.rs"));
-        assert!(methods(&server).contains(&"textDocument/didClose"));
+        let refused = client.open("/w/more.rs", "rust", "").unwrap_err();
+        assert!(matches!(refused, LspError::Refused(_)), "{refused}");
+        let large = "x".repeat(MAX_FILE + 1);
+        assert!(self::client(|_| Vec::new()).open("/w/a.rs", "rust", &large).is_err());
+    }
+
+    #[test]
+    fn loading_is_waited_for() {
+        let progress = |kind: &str| json!({ "method": "$/progress", "params": { "token": 1, "value": { "kind": kind } } });
+        let status = |quiescent: bool| json!({ "method": "experimental/serverStatus", "params": { "quiescent": quiescent } });
+        let none = Duration::ZERO;
+        for (said, is_done) in [
+            (vec![], true),
+            (vec![progress("begin")], false),
+            (vec![progress("begin"), progress("report"), progress("end")], true),
+            (vec![progress("begin"), progress("end"), status(false)], false),
+            (vec![status(false), status(true), progress("begin")], true),
+        ] {
+            let mut client = client(|_| said.clone());
+            client.notify("initialized", json!({})).unwrap();
+            let settled = client.settle(none, Duration::from_millis(20));
+            assert_eq!(settled, Ok(is_done), "{said:?}");
+        }
+        let mut many = client(|_| {
+            (0..1_000).map(|task| json!({ "method": "$/progress", "params": { "token": task, "value": { "kind": "begin" } } })).collect()
+        });
+        many.notify("initialized", json!({})).unwrap();
+        assert_eq!(many.settle(none, none), Ok(false));
+        assert!(many.tasks.len() <= MAX_TASKS);
     }
 
     #[test]
@@ -367,7 +439,7 @@ mod tests {
         });
         let found = client.definition("/w/a.rs", Position { line: 0, character: 0 }).unwrap();
         assert_eq!(found[0].path, "/w/b.rs");
-        let (server, _) = client.into_state();
+        let server = client.finish().unwrap();
         let refused = server.log.iter().find(|message| message["id"] == 7).unwrap();
         assert_eq!(refused["error"]["code"], -32601, "what it asks for is refused");
     }
@@ -381,12 +453,12 @@ mod tests {
         let error = client.workspace_symbols("x").unwrap_err();
         let LspError::Refused(said) = error else { panic!("{error}") };
         assert_eq!(said.len(), MAX_ERROR);
-        assert!(client.into_state().1.is_some());
+        assert!(client.finish().is_some());
     }
 
     #[test]
     fn endless_messages_and_silence_end() {
-        let note = json!({ "method": "$/progress", "params": {} });
+        let note = json!({ "method": "x", "params": {} });
         let mut endless = client(move |_| vec![note.clone(); MAX_MESSAGES + 1]);
         let error = endless.workspace_symbols("x").unwrap_err();
         assert!(matches!(error, LspError::Protocol(_)), "{error}");
@@ -395,16 +467,16 @@ mod tests {
         let error = large.workspace_symbols("x").unwrap_err();
         assert!(error.to_string().contains("MiB"), "{error}");
         let (silent, time) = (server(|_| Vec::new()), Duration::from_millis(20));
-        let mut silent = Client::new(silent, ServerState::default(), time);
+        let mut silent = Client::new(silent, time);
         assert_eq!(silent.workspace_symbols("x"), Err(LspError::Timeout));
     }
 
     #[test]
-    fn unfinished_message_leaves_no_state() {
+    fn nobody_goes_on_after_an_unfinished_message() {
         let (silent, time) = (server(|_| Vec::new()), Duration::from_millis(20));
-        let mut client = Client::new(silent, ServerState::default(), time);
+        let mut client = Client::new(silent, time);
         client.transport.said.extend(b"Content-Length: 100\r\n\r\n{");
         client.workspace_symbols("x").unwrap_err();
-        assert_eq!(client.into_state().1, None);
+        assert!(client.finish().is_none());
     }
 }

@@ -4,7 +4,7 @@ use std::fmt::{self, Display};
 use std::time::Duration;
 
 use berth_sdk::Failure;
-use berth_sdk::process::Child;
+use berth_sdk::service::Connection;
 
 /// The standard input and output of a server.
 pub trait Transport {
@@ -23,15 +23,15 @@ pub trait Transport {
     fn write(&mut self, bytes: &[u8]) -> Result<(), LspError>;
 }
 
-/// A server that ends with the call.
-impl Transport for Child {
+/// A server that may outlive the call.
+impl Transport for Connection {
     fn read(&mut self, timeout: Duration) -> Result<Vec<u8>, LspError> {
-        let stdout = Child::read(self, Some(timeout)).stdout;
-        if stdout.is_empty() && self.is_finished() { Err(LspError::Ended) } else { Ok(stdout) }
+        let bytes = Self::read(self, Some(timeout));
+        if bytes.is_empty() && self.has_ended() { Err(LspError::Ended) } else { Ok(bytes) }
     }
 
     fn write(&mut self, bytes: &[u8]) -> Result<(), LspError> {
-        let written = Child::write(self, bytes);
+        let written = Self::write(self, bytes);
         if written < bytes.len() as u64 { Err(LspError::Ended) } else { Ok(()) }
     }
 }

@@ -20,7 +20,6 @@ fn settings(programs: &str) -> Vec<String> {
         "plugins.hostile-service.allowed_paths=[\"{granted}\"]".to_owned(),
         format!("plugins.hostile-service.programs={programs}"),
         "plugins.hostile-service.services=2".to_owned(),
-        "plugins.hostile-service.store_mib=1".to_owned(),
         "tools.call=60".to_owned(),
         "tools.limits.cpu_secs=10".to_owned(),
     ]

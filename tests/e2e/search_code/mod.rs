@@ -3,6 +3,7 @@
 
 mod hostile;
 mod interrupted;
+mod servers;
 
 use std::fs;
 use std::path::Path;

@@ -50,8 +50,10 @@ pub fn memory(config: &Loaded, folders: &Folders) -> DocumentIndex {
     DocumentIndex::named(folders.data.join(INDEXES), MEMORY, quota, false)
 }
 
-/// The built-in plugin that searches in code.
+/// The built-in plugin that searches in code, and how many language servers it may have in one
+/// session.
 const CODE: &str = "code";
+const LANGUAGE_SERVERS: u64 = 4;
 
 /// The built-in plugin that runs compilers and linters, and what it may keep of their last answers.
 const DIAGNOSTICS: &str = "diagnostics";
@@ -212,7 +214,10 @@ impl Policies {
             return Ok(PluginPolicy { schedule: true, ..policy });
         }
         let policy = self.file_tools()?;
-        Ok(if name == CODE { self.with_code_index(policy) } else { policy })
+        if name != CODE {
+            return Ok(policy);
+        }
+        self.with_language_servers(self.with_code_index(policy))
     }
 
     /// The policy of the tools for files, which the search in code shares.
@@ -244,6 +249,7 @@ impl Policies {
         let config = json!({
             "max_files": settings.max_files.get(),
             "update_secs": settings.update_secs.get(),
+            "lsp": self.config.config.tools.code.lsp,
         });
         let config = config.as_object().cloned().unwrap_or_default();
         PluginPolicy { config: PluginConfig::new(config).into(), ..policy }
@@ -252,6 +258,22 @@ impl Policies {
     /// How vectors are made by the model of a table of `[providers]`. Empty: by none.
     fn embeddings(&self, provider: &str) -> PluginEmbeddings {
         PluginEmbeddings { model: self.embedding_models.get(provider).cloned() }
+    }
+
+    /// Adds what the search in code may start. Without language servers, that is nothing, and all
+    /// calls only read.
+    fn with_language_servers(&self, mut policy: PluginPolicy) -> Result<PluginPolicy, HostError> {
+        let settings = &self.config.config.tools.code.lsp;
+        let judged = settings.enabled;
+        let (services, network) = (LANGUAGE_SERVERS, NetworkGrant::Deny);
+        let grants = self.shell_grants()?;
+        let grants = ProcessGrants { judged, services, shell: false, network, ..grants };
+        policy.process = Some(self.processes("tools.shell", grants)?);
+        if settings.enabled {
+            let time = policy.limits.call + Duration::from_secs(settings.timeout.get());
+            policy.limits.call = time.min(policy.limits.max_call);
+        }
+        Ok(PluginPolicy { only_reads: !settings.enabled, ..policy })
     }
 
     fn shell_grants(&self) -> Result<ProcessGrants, HostError> {

@@ -46,6 +46,8 @@ index_documents = 10
 enabled = false
 checkers = ["cargo"]
 timeout = 10
+[tools.code.lsp]
+timeout = 10
 [tools.web]
 enabled = false
 timeout = 10
@@ -227,6 +229,13 @@ pub(super) fn attempt(key: &str) -> Option<&'static str> {
             "tools.diagnostics.arguments.mypy = [\"--install-types\"]"
         }
         "tools.diagnostics.arguments.go" => "tools.diagnostics.arguments.go = [\"-toolexec=evil\"]",
+        "tools.code.lsp.enabled" => "tools.code.lsp.enabled = true",
+        "tools.code.lsp.timeout" => "tools.code.lsp.timeout = 11",
+        "tools.code.lsp.servers.c" => "tools.code.lsp.servers.c = [\"./evil\"]",
+        "tools.code.lsp.servers.go" => "tools.code.lsp.servers.go = [\"./evil\"]",
+        "tools.code.lsp.servers.python" => "tools.code.lsp.servers.python = [\"./evil\"]",
+        "tools.code.lsp.servers.rust" => "tools.code.lsp.servers.rust = [\"./evil\"]",
+        "tools.code.lsp.servers.typescript" => "tools.code.lsp.servers.typescript = [\"./evil\"]",
         "tools.web.enabled" => "tools.web.enabled = true",
         "tools.web.allowed_domains" => "tools.web.allowed_domains = [\"evil.example\"]",
         // Its values are added too.

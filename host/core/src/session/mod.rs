@@ -160,11 +160,9 @@ impl Session {
             .then(|| self.0.jobs.get_or_init(|| jobs.session(&self.0.name)))
     }
 
-    /// What keeps its services. `None` in a process that makes one call and ends: they would end
-    /// with it.
-    pub(crate) fn services(&self, services: &Services) -> Option<Arc<dyn ServiceKeeper>> {
-        let own = || self.0.services.get_or_init(|| services.session(&self.0.name)).clone();
-        matches!(self.0.state, Place::Memory(_)).then(|| Arc::new(own()) as _)
+    /// What keeps its services. In a process that makes one call and ends, they end with it.
+    pub(crate) fn services(&self, services: &Services) -> Arc<dyn ServiceKeeper> {
+        Arc::new(self.0.services.get_or_init(|| services.session(&self.0.name)).clone())
     }
 
     /// The servers among its jobs. `None`: it has had no job.

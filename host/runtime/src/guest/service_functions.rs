@@ -73,7 +73,7 @@ impl CallState {
         let call = &self.call;
         let keeper = call.processes.as_ref().and_then(|processes| processes.services.as_ref());
         let Some(keeper) = keeper else {
-            let message = "this program ends with its call, as `berth call` does, and a service would end with it; `berth serve` has them";
+            let message = "this host keeps no services for its sessions";
             return Err(host_error("unavailable", message));
         };
         // Nothing of the call outlives it, and what it changed couldn't be undone.
