@@ -39,6 +39,9 @@ const GRACE: Duration = Duration::from_millis(500);
 /// The time for the answer after the servers.
 const RESERVE: Duration = Duration::from_secs(5);
 
+/// The time for what a server says before it ends.
+const LAST_WORDS: Duration = Duration::from_millis(200);
+
 /// Lines of what a server says about a name.
 const MAX_HOVER_LINES: usize = 30;
 
@@ -413,6 +416,10 @@ fn own_name(symbol: &str) -> &str {
 
 /// Why a server gave no answer.
 fn explain(error: &LspError, server: Server, mut connection: Connection) -> String {
+    // What it said before it ended may still be on its way.
+    if *error == LspError::Ended {
+        connection.read(Some(LAST_WORDS));
+    }
     let said = connection.errors();
     let said = String::from_utf8_lossy(&said[said.len().saturating_sub(MAX_ERRORS)..]);
     let said = said.trim();
