@@ -195,6 +195,7 @@ fn missing_grant_of_an_import_is_named() {
             "berth:host/parts@0.2.0",
             "berth:host/store@0.2.0",
             "berth:host/index@0.2.0",
+            "berth:host/embeddings@0.2.0",
             "berth:host/service@0.2.0",
             "evil:host/run",
             "wasi:config/store@0.2.0",

@@ -10,6 +10,7 @@ use wit_parser::{Resolve, WorldId};
 const NOT_IN_C: &[&str] = &[
     "wasi:http/",
     "berth:host/secrets@",
+    "berth:host/embeddings@",
     "berth:host/index@",
     "berth:host/parts@",
     "berth:host/schedule@",
@@ -17,8 +18,13 @@ const NOT_IN_C: &[&str] = &[
 ];
 
 /// What the SDK of Go has no functions for.
-const NOT_IN_GO: &[&str] =
-    &["berth:host/index@", "berth:host/parts@", "berth:host/schedule@", "berth:host/service@"];
+const NOT_IN_GO: &[&str] = &[
+    "berth:host/embeddings@",
+    "berth:host/index@",
+    "berth:host/parts@",
+    "berth:host/schedule@",
+    "berth:host/service@",
+];
 
 /// The world of a plugin that asks for everything, without some interfaces. What it doesn't use,
 /// the compiler leaves out.

@@ -29,6 +29,7 @@ pub fn abilities(manifest: &Manifest) -> Vec<Ability> {
         ("service", "have programs that outlive a call, as many as you grant"),
         ("store", "keep data of its own between calls, as much as you grant"),
         ("index", "keep documents of its own and search in them, as much as you grant"),
+        ("embeddings", "send texts to a model that makes vectors of them, if you name one"),
         ("parts", "run pure components that it brings along, for as long as you grant"),
         ("schedule", "call its own tools at a later time, with as many tasks as you grant"),
         ("session", "keep its memory between the calls of a session, if you grant it"),

@@ -345,6 +345,9 @@ fn effective(manifest: &Manifest, granted: PluginPolicy) -> Result<PluginPolicy,
     if manifest.asks_for("parts").is_none() {
         effective.parts = None;
     }
+    if manifest.asks_for("embeddings").is_none() {
+        effective.embeddings = None;
+    }
     if manifest.asks_for("session").is_none() {
         effective.session = false;
     }

@@ -177,8 +177,8 @@ section! {
         /// Headers of each request, with their values. They are no place for secrets.
         #[schemars(extend("examples" = [{ "X-Team": "blue" }]))]
         pub headers: BTreeMap<String, String>, Narrowing::Each(&Narrowing::Ignored);
-        /// Numbers of a vector, where the model makes vectors (`embeddings` of other tables) and can
-        /// shorten them. 0 means as many as it has.
+        /// Numbers of a vector, where the model makes vectors (`embeddings` of other tables) and
+        /// can shorten them. 0 means as many as it has.
         pub dimensions: Bounded<0, 4096> = Bounded::clamped(0), Narrowing::Ignored;
         /// Tokens that the model can read at once. 0 means as the provider says, else 32,768.
         pub context_tokens: Bounded<0, 100_000_000> = Bounded::clamped(0), Narrowing::Ignored;

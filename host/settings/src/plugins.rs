@@ -103,9 +103,9 @@ section! {
         /// Tasks that the plugin may have: calls of its own tools at a later time, while
         /// `[tools.scheduler]` is enabled. 0: none.
         pub schedule_tasks: Bounded<0, 1000> = Bounded::clamped(0), Narrowing::Smaller;
-        /// The table of `[providers]` whose model makes vectors of texts for the plugin. It needs an
-        /// `/embeddings`, and gets whatever the plugin sends, without what looks like a secret. If
-        /// empty, the plugin may send nothing.
+        /// The table of `[providers]` whose model makes vectors of texts for the plugin. It needs
+        /// an `/embeddings`, and gets whatever the plugin sends, without what looks like a secret.
+        /// If empty, the plugin may send nothing.
         pub embeddings: String, Narrowing::OnlyEmpty;
         /// How long an instance of the plugin lasts. With `"session"`, a plugin that asks for it
         /// keeps its memory between the calls of one session, as long as nothing goes wrong.

@@ -141,7 +141,7 @@ fn key_goes_to_the_server_alone_and_secrets_to_nobody() {
     }
     assert!(!format!("{}{}", found.stdout, found.stderr).contains(KEY));
     // An entry that a person changed gets a new vector.
-    cli.run(&["memory", "edit", "a", "--text", "We use Postgres"]).ends(0);
+    cli.run(&["memory", "edit", "a", "We use Postgres"]).ends(0);
     cli.run(&["call", "memory_save", "content=Blue", "key=b"]).ends(0);
     let found = cli.run(&["call", "memory_search", "query=which database?"]).ends(0).stdout;
     assert!(found.contains("1. a (") && found.contains("found by meaning"), "{found}");

@@ -71,7 +71,7 @@ fn texts_are_bounded_in_number_and_size() {
     run(async {
         let (folder, server) = (folder(), Vectors::new());
         let host = scene(folder.path(), &server, &[GRANT]).await;
-        for (text, count) in [("a", 65), ("", 1), (&*"a".repeat(8193), 1), ("a", 1_000_000)] {
+        for (text, count) in [("a", 65), ("", 1), (&*"a".repeat(8193), 1), ("a", 5000)] {
             let came = call(&host, "embed", text, count).await;
             assert!(came.contains(": invalid: "), "{came}");
         }
