@@ -34,7 +34,7 @@ impl std::error::Error for Malformed {}
 
 impl ParserQuestion {
     /// The question as the input of a part.
-    pub fn input(self, source: &[u8]) -> Vec<u8> {
+    pub fn encode(self, source: &[u8]) -> Vec<u8> {
         let mut input = Vec::with_capacity(source.len() + 1);
         input.extend_from_slice(source);
         input.push(self as u8);
@@ -45,8 +45,8 @@ impl ParserQuestion {
     ///
     /// # Errors
     ///
-    /// It isn't one of [`input`](Self::input).
-    pub fn read(input: &[u8]) -> Result<(Self, &[u8]), String> {
+    /// It isn't one of [`encode`](Self::encode).
+    pub fn decode(input: &[u8]) -> Result<(Self, &[u8]), String> {
         let last = input.split_last();
         let (wanted, source) =
             last.ok_or("the input is empty; it needs a byte behind the source")?;
@@ -404,10 +404,15 @@ mod tests {
     fn question_has_the_source_and_what_is_wanted() {
         for question in [ParserQuestion::Chunks, ParserQuestion::References] {
             for source in [&b""[..], b"\0\x01", b"fn f() {}"] {
-                assert_eq!(ParserQuestion::read(&question.input(source)), Ok((question, source)));
+                assert_eq!(
+                    ParserQuestion::decode(&question.encode(source)),
+                    Ok((question, source))
+                );
             }
         }
-        assert!(ParserQuestion::read(b"").is_err() && ParserQuestion::read(b"fn f() {}").is_err());
+        assert!(
+            ParserQuestion::decode(b"").is_err() && ParserQuestion::decode(b"fn f() {}").is_err()
+        );
     }
 
     #[test]

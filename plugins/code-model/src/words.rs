@@ -85,8 +85,8 @@ pub fn of_lines<'a>(lines: impl Iterator<Item = &'a str>) -> String {
     text
 }
 
-/// An identifier, or the pieces of what is longer than a word can be. Scripts without spaces between
-/// words have such: the index finds what is in them.
+/// An identifier, or the pieces of what is longer than a word can be. Scripts without spaces
+/// between words have such: the index finds what is in them.
 fn pieces(identifier: &str) -> impl Iterator<Item = &str> {
     let mut rest = identifier;
     std::iter::from_fn(move || {

@@ -59,7 +59,7 @@ pub(crate) fn parse_all(
             let (now, later) = rest.split_at(fit.count().max(1));
             rest = later;
             let inputs =
-                now.iter().filter_map(|place| Some(question.input(sources[*place]?.1))).collect();
+                now.iter().filter_map(|place| Some(question.encode(sources[*place]?.1))).collect();
             let results = parts::run(language.part(), inputs);
             for (place, result) in now.iter().zip(results) {
                 answers[*place] = match result {

@@ -16,7 +16,7 @@ struct Tree(tempfile::TempDir);
 /// Stands in for a parser: a line `fn NAME` defines a function, and other words are references, but
 /// not in comments.
 fn parse(input: &[u8]) -> Result<Vec<u8>, String> {
-    let (question, source) = ParserQuestion::read(input)?;
+    let (question, source) = ParserQuestion::decode(input)?;
     let text = std::str::from_utf8(source).map_err(|error| error.to_string())?;
     let mut parsed = Parsed::default();
     let lines = text.lines().zip(1..).filter(|(line, _)| !line.trim_start().starts_with("//"));

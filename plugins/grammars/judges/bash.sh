@@ -8,8 +8,8 @@ while IFS= read -r path; do
         sed -nE 's/^[[:space:]]*(function )?([^[:space:]()]+) \(\) *$/\2/p' | sort -u |
         while IFS= read -r name; do
             quoted=$(printf '%s' "$name" | sed 's/[][().*+?^$|{}\\]/\\&/g')
-            pattern="(^|[[:space:];{&|])($quoted[[:space:]]*\(|function[[:space:]]+$quoted([[:space:]({]|$))"
-            grep -nE -- "$pattern" "$path" | while IFS=: read -r line _; do
+            pattern="(^|[[:space:];{&|])($quoted[[:space:]]*\([[:space:]]*\)|function[[:space:]]+$quoted([[:space:]({]|$))"
+            grep -nE -- "$pattern" "$path" | grep -vE '^[0-9]+:[[:space:]]*#' | while IFS=: read -r line _; do
                 printf '%s\t%s\t%s\n' "$name" "$line" "$path"
             done
         done

@@ -60,7 +60,7 @@ pub fn parse<G: Grammar>(source: &[u8], question: ParserQuestion) -> Result<Pars
 ///
 /// The input is no question, and those of [`parse`].
 pub fn answer<G: Grammar>(input: &[u8]) -> Result<Vec<u8>, String> {
-    let (question, source) = ParserQuestion::read(input)?;
+    let (question, source) = ParserQuestion::decode(input)?;
     parse::<G>(source, question).map(|parsed| parsed.encode())
 }
 

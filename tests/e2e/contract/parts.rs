@@ -285,7 +285,9 @@ fn grammars_parse_in_the_host() {
             let path = packed(folder.path(), &digest(&wasm));
             fs::write(parts.join("attack.wasm"), &wasm).expect("a file is written");
             let host = host(folder.path(), &[], &settings(&path, &[GRANT])).await;
-            let results = attack(&host, &[source, &hostile, source]).await;
+            // The byte behind a source asks for what the index needs.
+            let [source, hostile] = [source, &hostile].map(|source| format!("{source}\0"));
+            let results = attack(&host, &[&source, &hostile, &source]).await;
             for place in [0, 2] {
                 let answered = results[place]["answer"].as_str().unwrap_or_default();
                 assert!(answered.contains(&format!("helper_of_{name}")), "{}", results[place]);

@@ -1,6 +1,6 @@
 //! Compares what the walk finds in folders of sources with what Universal Ctags finds, or measures
-//! how fast it is: `compare FOLDER…` or `compare --time FOLDER…`. With `SHOW` in the environment it
-//! prints a sample of the differences.
+//! how fast it is: `compare FOLDER…` or `compare --time FOLDER…`. With `SHOW=25` in the environment
+//! it prints 25 of the differences on each side.
 //!
 //! A definition is the same if file, name and line are. What only one of the two lists on purpose
 //! is left out, by its kind, on both sides: [`CONVENTIONS`].
@@ -195,9 +195,10 @@ fn compare(files: &BTreeMap<Language, Vec<PathBuf>>, judges: Option<&Path>) -> R
             }
         }
         println!("{line}");
-        if std::env::var_os("SHOW").is_some() {
-            show("missing", expected, &ours);
-            show("more", &ours, expected);
+        let shown = std::env::var("SHOW").ok().and_then(|shown| shown.parse().ok());
+        if let Some(most) = shown {
+            show("missing", expected, &ours, most);
+            show("more", &ours, expected, most);
         }
     }
     Ok(())
@@ -229,15 +230,15 @@ impl fmt::Display for Shares {
 }
 
 /// Prints some of what is in one and not in the other.
-fn show(what: &str, one: &ByFile, other: &ByFile) {
+fn show(what: &str, one: &ByFile, other: &ByFile, most: usize) {
     let mut list = Vec::new();
     for (file, found) in one {
         let none = Found::new();
         let more = found.difference(other.get(file).unwrap_or(&none));
         list.extend(more.map(|(name, line)| format!("{file}:{line}: {name}")));
     }
-    let step = (list.len() / 25).max(1);
-    list.iter().step_by(step).take(25).for_each(|one| println!("    {what} {one}"));
+    let step = (list.len() / most.max(1)).max(1);
+    list.iter().step_by(step).take(most).for_each(|one| println!("    {what} {one}"));
 }
 
 impl Judge {
