@@ -231,6 +231,10 @@ bool berth_host_failed(berth_call *call) {
     return call->host_message != NULL;
 }
 
+const char *berth_host_code(berth_call *call) {
+    return call->host_code;
+}
+
 berth_outcome berth_fail_host(berth_call *call) {
     if (!berth_host_failed(call)) {
         give_up("no function of the host has failed in", call->tool->name);

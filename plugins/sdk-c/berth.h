@@ -165,9 +165,88 @@ const char *berth_config(berth_call *call, const char *key);
 const char *berth_store_get(berth_call *call, const char *key, size_t *length);
 // Writes the bytes of a key; NULL deletes it. False: `berth_host_failed`.
 bool berth_store_put(berth_call *call, const char *key, const void *bytes, size_t length);
-// Whether the last of these functions failed, and the failure of the call with the host's reason.
+// Whether the last of these functions, or of those below, failed; the code of that (`denied`,
+// `limit`, …; NULL: none failed); and the failure of the call with the host's reason.
 bool berth_host_failed(berth_call *call);
+const char *berth_host_code(berth_call *call);
 berth_outcome berth_fail_host(berth_call *call);
+
+// Documents of the plugin's own, and ranked search in them, for `index` in the manifest.
+
+typedef struct {
+    // 1 to 512 bytes. A document replaces the one with the same key.
+    const char *key;
+    // What is searched for words. NULL: nothing.
+    const char *text;
+    // What a query can ask for exactly. The last one is NULL. NULL: there is none.
+    const char *const *tags;
+    // `dimensions` numbers, as many in each document with a vector. NULL: it has none.
+    const int8_t *vector;
+    size_t dimensions;
+    // What is kept with it and not searched.
+    const void *data;
+    size_t length;
+} berth_document;
+
+// What to search for. Without words and without a vector, it finds the latest documents.
+typedef struct {
+    // A hit has one of them. They have no syntax. NULL: none.
+    const char *words;
+    // A hit has all of them. The last one is NULL. NULL: none.
+    const char *const *tags;
+    // What the key of a hit begins with. NULL: anything.
+    const char *prefix;
+    const int8_t *vector;
+    size_t dimensions;
+    // The number of hits; 10 if it is 0.
+    uint32_t limit;
+} berth_query;
+
+typedef struct {
+    const char *key;
+    // Higher is better. Only hits of one query can be compared.
+    double score;
+} berth_hit;
+
+// Writes documents, all of them or none: at most 1,000. False: `berth_host_failed`.
+bool berth_index_put(berth_call *call, const berth_document *documents, size_t count);
+// Deletes the document with this key, if there is one. False: `berth_host_failed`.
+bool berth_index_delete(berth_call *call, const char *key);
+// NULL: there is none, or `berth_host_failed`.
+const berth_document *berth_index_get(berth_call *call, const char *key);
+// The best documents, the best first. NULL: `berth_host_failed`.
+const berth_hit *berth_index_search(berth_call *call, const berth_query *query, size_t *count);
+
+// Calls of the plugin's own tools at a later time, for `schedule` in the manifest.
+
+typedef struct {
+    // A task replaces the one with the same name.
+    const char *name;
+    // `once` (`when` is a time of RFC 3339 or a duration such as `PT15M`), `every` (seconds) or
+    // `cron`.
+    const char *kind, *when;
+    // The full name of one of the plugin's own tools, and its arguments as JSON. NULL: `{}`.
+    const char *tool, *arguments;
+    // A name of the time zone database. NULL: the machine's zone.
+    const char *zone;
+    // What becomes of times that passed while nothing ran: `once` (also if it is NULL), `all`,
+    // `skip`.
+    const char *missed;
+} berth_task;
+
+typedef struct {
+    berth_task task;
+    // When it runs next, in RFC 3339. NULL: never again.
+    const char *next;
+    bool paused;
+} berth_task_state;
+
+// Keeps a task. False: `berth_host_failed`.
+bool berth_schedule_put(berth_call *call, const berth_task *task);
+// Removes a task and its runs. False: there is none with this name, or `berth_host_failed`.
+bool berth_schedule_remove(berth_call *call, const char *name);
+// The plugin's tasks for the principal of the call, sorted by name. NULL: `berth_host_failed`.
+const berth_task_state *berth_schedule_tasks(berth_call *call, size_t *count);
 
 // Memory and files.
 

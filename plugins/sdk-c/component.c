@@ -5,8 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bindings/plugin.h"
-#include "internal.h"
+#include "guest.h"
 
 // The most that a host takes of a message.
 #define MAX_MESSAGE 4096
@@ -167,28 +166,23 @@ bool exports_berth_tool_tools_call_tool(exports_berth_tool_tools_invocation_t *i
     return !outcome.failed;
 }
 
-// A text that the host only reads.
-static plugin_string_t borrowed(const char *text, size_t length) {
-    return (plugin_string_t){(uint8_t *)text, length};
-}
-
 void berth_host_write_log(berth_level level, const char *text, size_t length) {
     static const berth_host_log_level_t levels[] = {
         BERTH_HOST_LOG_LEVEL_DEBUG, BERTH_HOST_LOG_LEVEL_INFO, BERTH_HOST_LOG_LEVEL_WARN,
         BERTH_HOST_LOG_LEVEL_ERROR};
-    plugin_string_t message = borrowed(text, length);
+    plugin_string_t message = berth_borrowed(text, length);
     berth_host_log_write(levels[level], &message);
 }
 
 void berth_host_report(double fraction, const char *text, size_t length) {
-    plugin_string_t message = borrowed(text, length);
+    plugin_string_t message = berth_borrowed(text, length);
     berth_host_call_progress(fraction >= 0 ? &fraction : NULL, &message);
 }
 
 bool berth_host_emit(const char *text, size_t length) {
     berth_host_call_content_t part = {0};
     part.body.tag = BERTH_TOOL_TYPES_BODY_TEXT;
-    part.body.val.text = borrowed(text, length);
+    part.body.val.text = berth_borrowed(text, length);
     return berth_host_call_emit(&part);
 }
 
@@ -201,7 +195,7 @@ bool berth_cancelled(void) {
 }
 
 const char *berth_host_config(berth_call *call, const char *key) {
-    plugin_string_t name = borrowed(key, strlen(key));
+    plugin_string_t name = berth_borrowed(key, strlen(key));
     berth_host_config_json_t value;
     if (!berth_host_config_get(&name, &value)) {
         return NULL;
@@ -211,7 +205,7 @@ const char *berth_host_config(berth_call *call, const char *key) {
     return copy;
 }
 
-static bool note(berth_call *call, bool works, berth_host_types_error_t *error) {
+bool berth_noted(berth_call *call, bool works, berth_host_types_error_t *error) {
     call->host_code = call->host_message = NULL;
     if (!works) {
         call->host_code = berth_format(call, "%.*s", (int)error->code.len, error->code.ptr);
@@ -223,10 +217,10 @@ static bool note(berth_call *call, bool works, berth_host_types_error_t *error) 
 }
 
 const char *berth_store_get(berth_call *call, const char *key, size_t *length) {
-    plugin_string_t name = borrowed(key, strlen(key));
+    plugin_string_t name = berth_borrowed(key, strlen(key));
     plugin_option_list_u8_t value;
     berth_host_store_error_t error;
-    if (!note(call, berth_host_store_get(&name, &value, &error), &error) || !value.is_some) {
+    if (!berth_noted(call, berth_host_store_get(&name, &value, &error), &error) || !value.is_some) {
         return NULL;
     }
     char *copy = berth_alloc(call, value.val.len + 1);
@@ -240,14 +234,14 @@ const char *berth_store_get(berth_call *call, const char *key, size_t *length) {
 
 bool berth_store_put(berth_call *call, const char *key, const void *bytes, size_t length) {
     berth_host_store_change_t change = {
-        .key = borrowed(key, strlen(key)),
+        .key = berth_borrowed(key, strlen(key)),
         .value = {bytes != NULL, {(uint8_t *)bytes, length}},
     };
     berth_host_store_list_expectation_t expected = {0};
     berth_host_store_list_change_t changes = {&change, 1};
     berth_host_store_error_t error;
     bool written;
-    return note(call, berth_host_store_write(&expected, &changes, &written, &error), &error);
+    return berth_noted(call, berth_host_store_write(&expected, &changes, &written, &error), &error);
 }
 
 #endif

@@ -203,6 +203,157 @@ export const store = {
   },
 };
 
+/**
+ * Documents of the plugin's own, and ranked search in them. Ask for `index` in the manifest. A document
+ * is `{ key, text, tags, vector, data }`, where all but the key may be left out: `tags` are texts that a
+ * query can ask for, `vector` has whole numbers from -128 to 127, and `data` are bytes (or a text).
+ */
+export const index = {
+  /** Writes documents, all of them or none: at most 1,000. */
+  put: (...documents) => checked(() => imported("index", "index").put(documents.map(toDocument))),
+  /** Deletes documents, all of them or none. They need not exist. */
+  delete: (...keys) => checked(() => imported("index", "index").delete(keys)),
+  /** Deletes the documents whose keys begin with the prefix, step by step, and returns their number. */
+  deletePrefix(prefix) {
+    for (let deleted = 0; ; ) {
+      const step = Number(checked(() => imported("index", "index").deletePrefix(prefix)));
+      if (step === 0) return deleted;
+      deleted += step;
+    }
+  },
+  /** The documents with these keys, in their order. Undefined: there is none. */
+  get: (...keys) => checked(() => imported("index", "index").get(keys)).map(fromDocument),
+  /** The documents whose keys begin with the prefix, sorted by key: `{ key, tags, data }`. */
+  *items(prefix = "") {
+    let cursor = null;
+    do {
+      const page = checked(() => imported("index", "index").list(prefix, cursor, 1000));
+      for (const { key, tags, data } of page.entries) yield { key, tags, data: Uint8Array.from(data) };
+      cursor = page.cursor ?? null;
+    } while (cursor !== null);
+  },
+  /**
+   * The best documents, the best first: `{ key, score, foundBy }`. They have one of the words or are near
+   * the vector, and have all tags. Without words and without a vector, the latest documents.
+   */
+  search(words, { tags = [], prefix = "", vector, limit = 10 } = {}) {
+    const query = { words, tags, prefix, vector: toVector(vector), limit, meta: null };
+    return checked(() => imported("index", "index").search(query)).map(({ key, score, foundBy }) => ({ key, score, foundBy }));
+  },
+};
+
+const toDocument = ({ key, text = "", tags = [], vector, data = [] }) => ({
+  key,
+  text,
+  tags,
+  vector: toVector(vector),
+  data: toBytes(data),
+  meta: null,
+});
+
+function toVector(vector) {
+  if (vector == null) return null;
+  const numbers = Array.from(vector);
+  if (numbers.every((each) => Number.isInteger(each) && each >= -128 && each <= 127)) return numbers;
+  throw new TypeError("a vector has whole numbers from -128 to 127");
+}
+
+function fromDocument(found) {
+  if (found === null || found === undefined) return undefined;
+  const { key, text, tags, vector, data } = found;
+  return { key, text, tags, vector: vector == null ? undefined : Array.from(vector), data: Uint8Array.from(data) };
+}
+
+/**
+ * Calls of the plugin's own tools at a later time. Ask for `schedule` in the manifest. A task is
+ * `{ name, kind, when, call, zone, missed }`: `kind` is `once` (`when` is a time of RFC 3339 or a duration
+ * such as `PT15M`), `every` (seconds) or `cron`. `call` is `{ tool, arguments }`; instead of it, `prompt`
+ * is for Berth's own agent, which third-party plugins can't ask. `zone` is the machine's by default, and
+ * `missed` says what becomes of times that passed while nothing ran: `once` (by default), `all`, `skip`.
+ */
+export const schedule = {
+  /** Keeps a task, which replaces the one with the same name. Returns its state: see `tasks`. */
+  put: (task) => fromState(checked(() => imported("schedule", "schedule").put(toTask(task)))),
+  /** Removes a task and its runs. False: there is none with this name. */
+  remove: (name) => checked(() => imported("schedule", "schedule").remove(name)),
+  /** Has a task wait, or resumes it. False: there is none with this name. */
+  pause: (name, paused = true) => checked(() => imported("schedule", "schedule").pause(name, paused)),
+  /** Has a task run once as soon as possible. False: there is none with this name. */
+  runSoon: (name) => checked(() => imported("schedule", "schedule").runSoon(name)),
+  /** The plugin's tasks for the principal of the call, sorted by name: `{ task, next, paused, last }`. */
+  tasks: () => checked(() => imported("schedule", "schedule").tasks()).map(fromState),
+  /** The last 20 runs of a task, the latest first: `{ due, started, ended, state, missed, output }`. */
+  runs: (name) => checked(() => imported("schedule", "schedule").runs(name)).map(fromRun),
+};
+
+function toTask({ name, kind, when, call, prompt, zone, missed = "once" }) {
+  const action = call
+    ? { tag: "call", val: { tool: call.tool, arguments: toJson(call.arguments ?? {}) } }
+    : { tag: "prompt", val: prompt };
+  return { name, kind, when: String(when), zone: zone ?? null, missed, action, meta: null };
+}
+
+function fromState({ task, next, paused, last }) {
+  const { name, kind, when, zone, missed, action } = task;
+  const done =
+    action.tag === "call"
+      ? { call: { tool: action.val.tool, arguments: JSON.parse(action.val.arguments) } }
+      : { prompt: action.val };
+  return {
+    task: { name, kind, when, zone: zone ?? undefined, missed, ...done },
+    next: next ?? undefined,
+    paused,
+    last: last ? fromRun(last) : undefined,
+  };
+}
+
+function fromRun({ due, started, ended, state, missed, output }) {
+  return { due, started: started ?? undefined, ended: ended ?? undefined, state, missed, output };
+}
+
+/** Pure computation in components that the plugin brings along. Ask for `parts` in the manifest. */
+export const parts = {
+  /**
+   * Runs a part on each of the inputs (bytes or texts), at most 4,096, several at a time. The results
+   * have their order: each is bytes, or the Failure of an input that failed. It isn't thrown, since the
+   * others have answers.
+   */
+  run(part, inputs) {
+    const results = imported("parts", "parts").run(part, inputs.map(toBytes));
+    return results.map(({ tag, val }) => (tag === "ok" ? Uint8Array.from(val) : new Failure(val.message, { code: val.code })));
+  },
+};
+
+/** Programs that outlive a call, such as language servers. Ask for `service` in the manifest, beside `process`. */
+export const service = {
+  /**
+   * Connects to the service with this name, which is started if it doesn't run with this command (a
+   * program and its arguments), does `work` with the connection, and returns what that returns. The
+   * service ends with the connection, unless `keep` was called. The options: `directory`, `environment`.
+   *
+   * The connection has `isNew()`, `read(seconds)` and `errors()`, which return bytes, `write(data)`, which
+   * returns how many bytes were read, `ended()`, and `keep()`.
+   */
+  connect(name, command, work, options = {}) {
+    const held = checked(() => imported("service", "service").connect(name, command.map(String), toOptions(options)));
+    try {
+      return work({
+        isNew: () => held.isNew(),
+        read: (seconds) => Uint8Array.from(held.read(seconds === undefined ? null : Math.round(seconds * 1000))),
+        errors: () => Uint8Array.from(held.errors()),
+        write: (data) => Number(held.write(toBytes(data))),
+        /** Undefined: it runs. */
+        ended: () => held.ended() ?? undefined,
+        keep: () => held.keep(),
+      });
+    } finally {
+      held[Symbol.dispose]?.();
+    }
+  },
+  /** Ends a service. False: none with this name runs. */
+  stop: (name) => checked(() => imported("service", "service").stop(name)),
+};
+
 /** Whether the plugin's requests have a secret of this name. */
 export const secrets = { exists: (name) => imported("secrets", "http").exists(name) };
 
@@ -218,16 +369,17 @@ export const process = {
   shell: (line, options = {}) => runCommand({ tag: "shell", val: line }, options),
 };
 
-function runCommand(command, { input = [], directory, environment, timeout, outputLimit, live }) {
-  const options = {
-    directory: directory ?? null,
-    environment: Object.entries(environment ?? {}),
-    timeoutMs: timeout === undefined ? null : Math.round(timeout * 1000),
-    outputLimit: outputLimit ?? null,
-    live: live ?? false,
-    meta: null,
-  };
-  const [ended, output] = checked(() => imported("process", "process").run(command, toBytes(input), options));
+const toOptions = ({ directory, environment, timeout, outputLimit, live }) => ({
+  directory: directory ?? null,
+  environment: Object.entries(environment ?? {}),
+  timeoutMs: timeout === undefined ? null : Math.round(timeout * 1000),
+  outputLimit: outputLimit ?? null,
+  live: live ?? false,
+  meta: null,
+});
+
+function runCommand(command, { input = [], ...options }) {
+  const [ended, output] = checked(() => imported("process", "process").run(command, toBytes(input), toOptions(options)));
   return {
     exitCode: ended.exitCode ?? undefined,
     ending: ended.ending,

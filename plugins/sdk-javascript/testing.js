@@ -14,6 +14,8 @@ export const standin = {};
 /** Empties the stand-ins. */
 export function reset() {
   Object.assign(standin, { emitted: [], log: [], progress: [], store: new Map(), config: {}, secrets: new Set(), cancelled: false, remaining: 30 });
+  // The functions of parts take and return bytes.
+  Object.assign(standin, { index: new Map(), tasks: new Map(), parts: {} });
 }
 
 /** Runs a call as a host does, with arguments and attachments. Throws the failure of the contract. */
@@ -32,6 +34,7 @@ const missing = (name) =>
 reset();
 connect({
   search: missing("search"),
+  service: missing("service"),
   request: send,
   call: {
     id: () => "test",
@@ -49,7 +52,7 @@ connect({
   store: {
     get: (key) => standin.store.get(key) ?? null,
     list(prefix, _cursor, limit) {
-      const keys = [...standin.store.keys()].filter((key) => key.startsWith(prefix)).sort();
+      const keys = below(standin.store, prefix);
       return { entries: keys.slice(0, limit).map((key) => ({ key, value: standin.store.get(key) })), cursor: null };
     },
     write(expected, changes) {
@@ -58,6 +61,47 @@ connect({
       for (const { key, value } of changes) value ? standin.store.set(key, value) : standin.store.delete(key);
       return true;
     },
+  },
+  index: {
+    put: (documents) => documents.forEach((each) => standin.index.set(each.key, each)),
+    delete: (keys) => keys.forEach((key) => standin.index.delete(key)),
+    deletePrefix: (prefix) => below(standin.index, prefix).filter((key) => standin.index.delete(key)).length,
+    get: (keys) => keys.map((key) => standin.index.get(key) ?? null),
+    list: (prefix) => ({ entries: below(standin.index, prefix).map((key) => standin.index.get(key)), cursor: null }),
+    search: ({ words, tags, prefix, vector, limit }) => {
+      const asked = wordsOf(words);
+      const passes = (each) => each.key.startsWith(prefix) && tags.every((tag) => each.tags.includes(tag));
+      const hits = [...standin.index.values()].reverse().filter(passes).map((each) => {
+        const score = asked.filter((word) => wordsOf(each.text).includes(word)).length;
+        const near = vector && each.vector ? vector.reduce((sum, one, at) => sum + one * each.vector[at], 0) : 0;
+        return { key: each.key, score, foundBy: [...(score > 0 ? ["words"] : []), ...(near > 0 ? ["vector"] : [])] };
+      });
+      const isOpen = asked.length === 0 && !vector;
+      return hits.filter((hit) => isOpen || hit.foundBy.length > 0).sort((a, b) => b.score - a.score).slice(0, limit);
+    },
+  },
+  schedule: {
+    put(task) {
+      standin.tasks.set(task.name, { task, next: "2030-01-01T00:00:00Z", paused: false, last: null });
+      return standin.tasks.get(task.name);
+    },
+    remove: (name) => standin.tasks.delete(name),
+    pause: (name, paused) => Boolean(standin.tasks.has(name) && Object.assign(standin.tasks.get(name), { paused })),
+    runSoon: (name) => standin.tasks.has(name),
+    tasks: () => below(standin.tasks, "").map((name) => standin.tasks.get(name)),
+    runs: () => [],
+  },
+  parts: {
+    run: (part, inputs) =>
+      inputs.map((input) => {
+        const function_ = standin.parts[part];
+        if (!function_) return { tag: "err", val: { code: "unavailable", message: `the part \`${part}\` is missing` } };
+        try {
+          return { tag: "ok", val: function_(input) };
+        } catch (error) {
+          return { tag: "err", val: { code: "failed", message: error.message } };
+        }
+      }),
   },
   process: {
     run({ tag, val }, input, { directory, environment, timeoutMs }) {
@@ -72,6 +116,11 @@ connect({
   },
   preopens: { getDirectories: () => [[new Folder(), "/"]] },
 });
+
+/** The keys that begin with a prefix, sorted. */
+const below = (map, prefix) => [...map.keys()].filter((key) => key.startsWith(prefix)).sort();
+
+const wordsOf = (text) => text.toLowerCase().match(/[\p{L}\p{N}]+/gu) ?? [];
 
 /** The errors of WASI by those of Node. */
 const ERRORS = { ENOENT: "no-entry", EACCES: "access", EPERM: "not-permitted", EEXIST: "exist", EISDIR: "is-directory", ENOTDIR: "not-directory", ENOTEMPTY: "not-empty" };

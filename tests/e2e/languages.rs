@@ -8,8 +8,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
 
-use crate::support::{Cli, Ended, compiler_caches, fetched, go_compiler};
+use crate::mcp::client::{Client, LEGACY, text};
+use crate::support::{Cli, Ended, compiler_caches, fetched, go_compiler, plugin};
 
 /// The repository.
 fn root() -> &'static Path {
@@ -42,9 +44,14 @@ impl Fixture {
         let cli = Cli::new();
         let folder = cli.work().join("plugin");
         let sdk = format!("../../../plugins/sdk-{language}");
+        let part = fs::read(plugin("hostile-part")).expect("the part is readable");
+        let digest: String = Sha256::digest(&part).iter().map(|b| format!("{b:02x}")).collect();
         copy(&root().join("tests/plugins").join(language), &folder, &|text| {
-            text.replace(&sdk, "./sdk")
+            text.replace(&sdk, "./sdk").replace(&"0".repeat(64), &digest)
         });
+        let parts = folder.join(format!("{name}.parts"));
+        fs::create_dir(&parts).expect("a folder is made");
+        fs::write(parts.join("attack.wasm"), part).expect("a file is written");
         copy(&root().join(format!("plugins/sdk-{language}")), &folder.join("sdk"), &|text| text);
         let mut path = tools.as_os_str().to_owned();
         path.push(":");
@@ -53,8 +60,9 @@ impl Fixture {
         let built = build.env("PATH", path).envs(compiler_caches(tools)).output();
         Ended::from_output(built.expect("berth starts")).ends(0);
         cli.configure(&format!(
-            "[plugins.{name}]\npath = {:?}\nreload = \"trust\"\nallowed_paths = [{:?}]\nhosts = [\"http://127.0.0.1\"]\n\
-             allowed_private_hosts = [\"127.0.0.1\"]\nprograms = [\"cat\", \"false\"]\nstore_mib = 1\n[plugins.{name}.config]\ncolour = \"red\"\n",
+            "[tools.scheduler]\nenabled = true\n[plugins.{name}]\npath = {:?}\nreload = \"trust\"\nallowed_paths = [{:?}]\nhosts = [\"http://127.0.0.1\"]\n\
+             allowed_private_hosts = [\"127.0.0.1\"]\nprograms = [\"cat\", \"false\"]\nstore_mib = 1\n\
+             index_mib = 1\nschedule_tasks = 2\nservices = 1\nparts_cpu_secs = 10\n[plugins.{name}.config]\ncolour = \"red\"\n",
             folder.join(format!("{name}.wasm")),
             cli.work(),
         ));
@@ -95,6 +103,71 @@ impl Fixture {
         assert!(message.contains("doesn't import `store`"), "{unasked}");
 
         self.requests_are_answered();
+    }
+
+    /// The structured answer of a tool.
+    #[track_caller]
+    fn tries(&self, tool: &str, arguments: &Value, expected: &Value) {
+        let (answer, _) = self.call(tool, arguments);
+        assert_eq!(&answer["output"]["structured"], expected, "{answer}");
+    }
+
+    /// What outlives a call, and parts, in languages with functions for all of it.
+    fn keeps(&self) {
+        let found = json!({
+            "words": ["a/2", "a/1"], "tagged": ["a/1"], "near": [["a/1", ["vector"]]],
+            "whole": ["A quick fox", ["animal"], [1, -128], true, null], "no_key": "invalid",
+            "other_length": "invalid", "quota": "limit", "listed": 1001, "deleted": 1001,
+            "left": [["a/1", 256], ["a/2", 0]],
+        });
+        self.tries("try_index", &json!({}), &found);
+
+        let own = json!({ "own": format!("{}__setting", self.name) });
+        let tasks = json!({
+            "next": ":T", "other": "denied", "prompt": "denied", "invalid": "invalid",
+            "quota": "limit", "paused": [true, false],
+            "tasks": [
+                ["again", "every", "3600", "Europe/Berlin", "skip", true],
+                ["tidy", "cron", "0 4 * * *", null, "once", false],
+            ],
+            "arguments": { "key": "colour" }, "removed": [true, false], "soon": [true, false],
+            "runs": [],
+        });
+        self.tries("try_schedule", &own, &tasks);
+        self.has_its_task();
+
+        let answers = json!(["a", "failed", "failed", "b", "invalid"]);
+        self.tries("try_parts", &json!({}), &answers);
+
+        let services = json!({
+            "said": [[true, 4, "one\n", true], [false, 4, "two\n", true]], "full": "unavailable",
+            "stopped": [true, false], "dropped": [true, false], "ended": [0, 0, 1, "exited"],
+            "denied": "denied",
+        });
+        self.serves(&services);
+    }
+
+    /// Programs that outlive a call need a program that does.
+    #[track_caller]
+    fn serves(&self, expected: &Value) {
+        let more = ["--set", "tools.autonomy=full"];
+        let mut client = Client::new(&self.cli, &more, LEGACY, false);
+        let answer = client.call(&format!("{}__try_service", self.name), json!({}));
+        let text = text(&answer);
+        // Its own line, between those that mark it as third-party.
+        let said: Value = serde_json::from_str(text.lines().nth(1).unwrap_or_default())
+            .unwrap_or_else(|_| panic!("{answer}"));
+        assert_eq!(&said, expected, "{answer}");
+    }
+
+    /// People see the task that the plugin left.
+    #[track_caller]
+    fn has_its_task(&self) {
+        let listed = self.cli.run(&["tasks", "list", "--json"]).ends(0).json();
+        let task = &listed["tasks"][0];
+        assert_eq!(task["name"], "tidy", "{listed}");
+        let tool = format!("{}__setting", self.name);
+        assert_eq!(task["action"]["call"]["tool"], tool, "{listed}");
     }
 
     /// What languages without functions for requests do too.
@@ -221,6 +294,7 @@ fn sdk_of_python_works_in_a_host() {
     fixture.fails("exit", "permanent_failure", "exception", "SystemExit: 3");
     fixture.fails("long", "permanent_failure", "exception", "ValueError: üü");
     fixture.works();
+    fixture.keeps();
 }
 
 #[test]
@@ -236,6 +310,7 @@ fn sdk_of_javascript_works_in_a_host() {
     fixture.fails("exit", "permanent_failure", "exception", "threw {\"exit\":3}");
     fixture.fails("long", "permanent_failure", "exception", "RangeError: üü");
     fixture.works();
+    fixture.keeps();
 }
 
 #[test]
@@ -277,6 +352,28 @@ fn sdk_of_c_works_in_a_host() {
         let (kept, _) = fixture.call("keep", &json!({}));
         assert_eq!(kept["output"]["content"][0]["text"], count, "{kept}");
     }
+
+    let found = json!({
+        "words": ["a/2", "a/1"], "tagged": ["a/1"], "near": ["a/1"], "whole": true, "missing": true,
+        "no_key": "invalid", "other_length": "invalid", "quota": "limit",
+        "left": ["b", "a/2", "a/1"], "deleted": true, "then": ["a/2", "a/1"],
+    });
+    fixture.tries("try_index", &json!({}), &found);
+    let tasks = json!({
+        "other": "denied", "invalid": "invalid", "quota": "limit",
+        "tasks": [
+            ["again", "every", "3600", "Europe/Berlin", "skip", {}, true],
+            ["tidy", "cron", "0 4 * * *", null, "once", { "key": "colour" }, true],
+        ],
+        "removed": [true, false],
+    });
+    fixture.tries("try_schedule", &json!({ "own": "fixture-c__setting" }), &tasks);
+    fixture.has_its_task();
+    fixture.tries("try_parts", &json!({}), &json!(["a", "failed", "b"]));
+    let services = json!({
+        "said": [[true, 4, "one "], [false, 4, "two "]], "stopped": [true, false],
+    });
+    fixture.serves(&services);
 }
 
 #[test]
@@ -284,7 +381,7 @@ fn sdk_of_go_works_in_a_host() {
     let Some(tools) = fetched("plugins-go") else { return };
     let _alone = go_compiler();
     let test = format!(
-        "export PATH={}:$PATH GOCACHE={} GOTOOLCHAIN=local\ngo vet ./tests ./store ./process ./berthhttp ./secrets\ngo test ./tests",
+        "export PATH={}:$PATH GOCACHE={} GOTOOLCHAIN=local\ngo vet ./tests ./store ./process ./berthhttp ./secrets ./index ./schedule ./parts ./service\ngo test ./tests",
         tools.join("bin").display(),
         tools.join("cache").display()
     );
@@ -329,6 +426,7 @@ fn sdk_of_go_works_in_a_host() {
     assert_eq!(found["output"]["structured"], json!([notes, "2 second"]), "{found}");
     let (wrong, _) = fixture.call("look", &json!({ "folder": folder, "regex": "(" }));
     assert_eq!(wrong["failure"]["code"], "invalid", "{wrong}");
+    fixture.keeps();
 }
 
 /// What the host hands over stays as it was, while Go collects garbage and waits for timers.

@@ -7,24 +7,7 @@ use wit_bindgen_core::{Files, WorldGenerator};
 use wit_parser::{Resolve, WorldId};
 
 /// What the SDK of C has no functions for.
-const NOT_IN_C: &[&str] = &[
-    "wasi:http/",
-    "berth:host/secrets@",
-    "berth:host/embeddings@",
-    "berth:host/index@",
-    "berth:host/parts@",
-    "berth:host/schedule@",
-    "berth:host/service@",
-];
-
-/// What the SDK of Go has no functions for.
-const NOT_IN_GO: &[&str] = &[
-    "berth:host/embeddings@",
-    "berth:host/index@",
-    "berth:host/parts@",
-    "berth:host/schedule@",
-    "berth:host/service@",
-];
+const NOT_IN_C: &[&str] = &["wasi:http/", "berth:host/secrets@"];
 
 /// The world of a plugin that asks for everything, without some interfaces. What it doesn't use,
 /// the compiler leaves out.
@@ -89,10 +72,7 @@ fn bindings_of_go() -> Vec<(String, Vec<u8>)> {
             _ => Some((format!("wit/{name}"), text.into_bytes())),
         }
     };
-    generate(wit_bindgen_go::Opts::default().build(), NOT_IN_GO)
-        .into_iter()
-        .filter_map(placed)
-        .collect()
+    generate(wit_bindgen_go::Opts::default().build(), &[]).into_iter().filter_map(placed).collect()
 }
 
 #[test]

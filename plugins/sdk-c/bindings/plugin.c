@@ -98,6 +98,77 @@ extern void __wasm_import_berth_host_store_list(uint8_t *, size_t, int32_t, uint
 __attribute__((__import_module__("berth:host/store@0.2.0"), __import_name__("write")))
 extern void __wasm_import_berth_host_store_write(uint8_t *, size_t, uint8_t *, size_t, uint8_t *);
 
+// Imported Functions from `berth:host/index@0.2.0`
+
+__attribute__((__import_module__("berth:host/index@0.2.0"), __import_name__("put")))
+extern void __wasm_import_berth_host_index_put(uint8_t *, size_t, uint8_t *);
+
+__attribute__((__import_module__("berth:host/index@0.2.0"), __import_name__("delete")))
+extern void __wasm_import_berth_host_index_delete(uint8_t *, size_t, uint8_t *);
+
+__attribute__((__import_module__("berth:host/index@0.2.0"), __import_name__("delete-prefix")))
+extern void __wasm_import_berth_host_index_delete_prefix(uint8_t *, size_t, uint8_t *);
+
+__attribute__((__import_module__("berth:host/index@0.2.0"), __import_name__("get")))
+extern void __wasm_import_berth_host_index_get(uint8_t *, size_t, uint8_t *);
+
+__attribute__((__import_module__("berth:host/index@0.2.0"), __import_name__("list")))
+extern void __wasm_import_berth_host_index_list(uint8_t *, size_t, int32_t, uint8_t *, size_t, int32_t, uint8_t *);
+
+__attribute__((__import_module__("berth:host/index@0.2.0"), __import_name__("search")))
+extern void __wasm_import_berth_host_index_search(uint8_t *, size_t, uint8_t *, size_t, uint8_t *, size_t, int32_t, uint8_t *, size_t, int32_t, int32_t, uint8_t *, size_t, uint8_t *);
+
+// Imported Functions from `berth:host/parts@0.2.0`
+
+__attribute__((__import_module__("berth:host/parts@0.2.0"), __import_name__("run")))
+extern void __wasm_import_berth_host_parts_run(uint8_t *, size_t, uint8_t *, size_t, uint8_t *);
+
+// Imported Functions from `berth:host/service@0.2.0`
+
+__attribute__((__import_module__("berth:host/service@0.2.0"), __import_name__("[method]connection.is-new")))
+extern int32_t __wasm_import_berth_host_service_method_connection_is_new(int32_t);
+
+__attribute__((__import_module__("berth:host/service@0.2.0"), __import_name__("[method]connection.read")))
+extern void __wasm_import_berth_host_service_method_connection_read(int32_t, int32_t, int64_t, uint8_t *);
+
+__attribute__((__import_module__("berth:host/service@0.2.0"), __import_name__("[method]connection.errors")))
+extern void __wasm_import_berth_host_service_method_connection_errors(int32_t, uint8_t *);
+
+__attribute__((__import_module__("berth:host/service@0.2.0"), __import_name__("[method]connection.write")))
+extern int64_t __wasm_import_berth_host_service_method_connection_write(int32_t, uint8_t *, size_t);
+
+__attribute__((__import_module__("berth:host/service@0.2.0"), __import_name__("[method]connection.ended")))
+extern void __wasm_import_berth_host_service_method_connection_ended(int32_t, uint8_t *);
+
+__attribute__((__import_module__("berth:host/service@0.2.0"), __import_name__("[method]connection.keep")))
+extern void __wasm_import_berth_host_service_method_connection_keep(int32_t);
+
+__attribute__((__import_module__("berth:host/service@0.2.0"), __import_name__("connect")))
+extern void __wasm_import_berth_host_service_connect(uint8_t *, uint8_t *);
+
+__attribute__((__import_module__("berth:host/service@0.2.0"), __import_name__("stop")))
+extern void __wasm_import_berth_host_service_stop(uint8_t *, size_t, uint8_t *);
+
+// Imported Functions from `berth:host/schedule@0.2.0`
+
+__attribute__((__import_module__("berth:host/schedule@0.2.0"), __import_name__("put")))
+extern void __wasm_import_berth_host_schedule_put(uint8_t *, uint8_t *);
+
+__attribute__((__import_module__("berth:host/schedule@0.2.0"), __import_name__("remove")))
+extern void __wasm_import_berth_host_schedule_remove(uint8_t *, size_t, uint8_t *);
+
+__attribute__((__import_module__("berth:host/schedule@0.2.0"), __import_name__("pause")))
+extern void __wasm_import_berth_host_schedule_pause(uint8_t *, size_t, int32_t, uint8_t *);
+
+__attribute__((__import_module__("berth:host/schedule@0.2.0"), __import_name__("run-soon")))
+extern void __wasm_import_berth_host_schedule_run_soon(uint8_t *, size_t, uint8_t *);
+
+__attribute__((__import_module__("berth:host/schedule@0.2.0"), __import_name__("tasks")))
+extern void __wasm_import_berth_host_schedule_tasks(uint8_t *);
+
+__attribute__((__import_module__("berth:host/schedule@0.2.0"), __import_name__("runs")))
+extern void __wasm_import_berth_host_schedule_runs(uint8_t *, size_t, uint8_t *);
+
 // Exported Functions from `berth:tool/tools@0.2.0`
 
 __attribute__((__weak__, __export_name__("cabi_post_berth:tool/tools@0.2.0#list-tools")))
@@ -1184,6 +1255,348 @@ void berth_host_store_result_bool_error_free(berth_host_store_result_bool_error_
   if (!ptr->is_err) {
   } else {
     berth_host_store_error_free(&ptr->val.err);
+  }
+}
+
+void berth_host_index_json_free(berth_host_index_json_t *ptr) {
+  berth_tool_types_json_free(ptr);
+}
+
+void berth_host_index_error_free(berth_host_index_error_t *ptr) {
+  berth_host_types_error_free(ptr);
+}
+
+void plugin_list_s8_free(plugin_list_s8_t *ptr) {
+  size_t list_len = ptr->len;
+  if (list_len > 0) {
+    int8_t *list_ptr = ptr->ptr;
+    for (size_t i = 0; i < list_len; i++) {
+    }
+    free(list_ptr);
+  }
+}
+
+void plugin_option_list_s8_free(plugin_option_list_s8_t *ptr) {
+  if (ptr->is_some) {
+    plugin_list_s8_free(&ptr->val);
+  }
+}
+
+void berth_host_index_option_json_free(berth_host_index_option_json_t *ptr) {
+  if (ptr->is_some) {
+    berth_host_index_json_free(&ptr->val);
+  }
+}
+
+void berth_host_index_document_free(berth_host_index_document_t *ptr) {
+  plugin_string_free(&ptr->key);
+  plugin_string_free(&ptr->text);
+  plugin_list_string_free(&ptr->tags);
+  plugin_option_list_s8_free(&ptr->vector);
+  berth_host_index_option_json_free(&ptr->meta);
+}
+
+void berth_host_index_entry_free(berth_host_index_entry_t *ptr) {
+  plugin_string_free(&ptr->key);
+  plugin_list_string_free(&ptr->tags);
+}
+
+void berth_host_index_list_entry_free(berth_host_index_list_entry_t *ptr) {
+  size_t list_len = ptr->len;
+  if (list_len > 0) {
+    berth_host_index_entry_t *list_ptr = ptr->ptr;
+    for (size_t i = 0; i < list_len; i++) {
+      berth_host_index_entry_free(&list_ptr[i]);
+    }
+    free(list_ptr);
+  }
+}
+
+void berth_host_index_page_free(berth_host_index_page_t *ptr) {
+  berth_host_index_list_entry_free(&ptr->entries);
+}
+
+void berth_host_index_query_free(berth_host_index_query_t *ptr) {
+  plugin_string_free(&ptr->words);
+  plugin_list_string_free(&ptr->tags);
+  plugin_string_free(&ptr->prefix);
+  plugin_option_list_s8_free(&ptr->vector);
+  berth_host_index_option_json_free(&ptr->meta);
+}
+
+void berth_host_index_hit_free(berth_host_index_hit_t *ptr) {
+  plugin_string_free(&ptr->key);
+  plugin_list_string_free(&ptr->found_by);
+  berth_host_index_option_json_free(&ptr->meta);
+}
+
+void berth_host_index_list_document_free(berth_host_index_list_document_t *ptr) {
+  size_t list_len = ptr->len;
+  if (list_len > 0) {
+    berth_host_index_document_t *list_ptr = ptr->ptr;
+    for (size_t i = 0; i < list_len; i++) {
+      berth_host_index_document_free(&list_ptr[i]);
+    }
+    free(list_ptr);
+  }
+}
+
+void berth_host_index_result_void_error_free(berth_host_index_result_void_error_t *ptr) {
+  if (!ptr->is_err) {
+  } else {
+    berth_host_index_error_free(&ptr->val.err);
+  }
+}
+
+void berth_host_index_result_u64_error_free(berth_host_index_result_u64_error_t *ptr) {
+  if (!ptr->is_err) {
+  } else {
+    berth_host_index_error_free(&ptr->val.err);
+  }
+}
+
+void berth_host_index_option_document_free(berth_host_index_option_document_t *ptr) {
+  if (ptr->is_some) {
+    berth_host_index_document_free(&ptr->val);
+  }
+}
+
+void berth_host_index_list_option_document_free(berth_host_index_list_option_document_t *ptr) {
+  size_t list_len = ptr->len;
+  if (list_len > 0) {
+    berth_host_index_option_document_t *list_ptr = ptr->ptr;
+    for (size_t i = 0; i < list_len; i++) {
+      berth_host_index_option_document_free(&list_ptr[i]);
+    }
+    free(list_ptr);
+  }
+}
+
+void berth_host_index_result_list_option_document_error_free(berth_host_index_result_list_option_document_error_t *ptr) {
+  if (!ptr->is_err) {
+    berth_host_index_list_option_document_free(&ptr->val.ok);
+  } else {
+    berth_host_index_error_free(&ptr->val.err);
+  }
+}
+
+void berth_host_index_result_page_error_free(berth_host_index_result_page_error_t *ptr) {
+  if (!ptr->is_err) {
+    berth_host_index_page_free(&ptr->val.ok);
+  } else {
+    berth_host_index_error_free(&ptr->val.err);
+  }
+}
+
+void berth_host_index_list_hit_free(berth_host_index_list_hit_t *ptr) {
+  size_t list_len = ptr->len;
+  if (list_len > 0) {
+    berth_host_index_hit_t *list_ptr = ptr->ptr;
+    for (size_t i = 0; i < list_len; i++) {
+      berth_host_index_hit_free(&list_ptr[i]);
+    }
+    free(list_ptr);
+  }
+}
+
+void berth_host_index_result_list_hit_error_free(berth_host_index_result_list_hit_error_t *ptr) {
+  if (!ptr->is_err) {
+    berth_host_index_list_hit_free(&ptr->val.ok);
+  } else {
+    berth_host_index_error_free(&ptr->val.err);
+  }
+}
+
+void berth_host_parts_error_free(berth_host_parts_error_t *ptr) {
+  berth_host_types_error_free(ptr);
+}
+
+void plugin_list_list_u8_free(plugin_list_list_u8_t *ptr) {
+  size_t list_len = ptr->len;
+  if (list_len > 0) {
+    plugin_list_u8_t *list_ptr = ptr->ptr;
+    for (size_t i = 0; i < list_len; i++) {
+    }
+    free(list_ptr);
+  }
+}
+
+void berth_host_parts_result_list_u8_error_free(berth_host_parts_result_list_u8_error_t *ptr) {
+  if (!ptr->is_err) {
+  } else {
+    berth_host_parts_error_free(&ptr->val.err);
+  }
+}
+
+void berth_host_parts_list_result_list_u8_error_free(berth_host_parts_list_result_list_u8_error_t *ptr) {
+  size_t list_len = ptr->len;
+  if (list_len > 0) {
+    berth_host_parts_result_list_u8_error_t *list_ptr = ptr->ptr;
+    for (size_t i = 0; i < list_len; i++) {
+      berth_host_parts_result_list_u8_error_free(&list_ptr[i]);
+    }
+    free(list_ptr);
+  }
+}
+
+void berth_host_service_error_free(berth_host_service_error_t *ptr) {
+  berth_host_types_error_free(ptr);
+}
+
+void berth_host_service_options_free(berth_host_service_options_t *ptr) {
+  berth_host_process_options_free(ptr);
+}
+
+void berth_host_service_ended_free(berth_host_service_ended_t *ptr) {
+  plugin_option_s32_free(&ptr->exit_code);
+  plugin_string_free(&ptr->ending);
+}
+
+__attribute__((__import_module__("berth:host/service@0.2.0"), __import_name__("[resource-drop]connection")))
+extern void __wasm_import_berth_host_service_connection_drop(int32_t handle);
+
+void berth_host_service_connection_drop_own(berth_host_service_own_connection_t handle) {
+  __wasm_import_berth_host_service_connection_drop(handle.__handle);
+}
+
+void berth_host_service_connection_drop_borrow(berth_host_service_borrow_connection_t handle) {
+  __wasm_import_berth_host_service_connection_drop(handle.__handle);
+}
+
+berth_host_service_borrow_connection_t berth_host_service_borrow_connection(berth_host_service_own_connection_t arg) {
+  return (berth_host_service_borrow_connection_t) { arg.__handle };
+}
+
+void berth_host_service_option_ended_free(berth_host_service_option_ended_t *ptr) {
+  if (ptr->is_some) {
+    berth_host_service_ended_free(&ptr->val);
+  }
+}
+
+void berth_host_service_result_own_connection_error_free(berth_host_service_result_own_connection_error_t *ptr) {
+  if (!ptr->is_err) {
+  } else {
+    berth_host_service_error_free(&ptr->val.err);
+  }
+}
+
+void berth_host_service_result_bool_error_free(berth_host_service_result_bool_error_t *ptr) {
+  if (!ptr->is_err) {
+  } else {
+    berth_host_service_error_free(&ptr->val.err);
+  }
+}
+
+void berth_host_schedule_json_free(berth_host_schedule_json_t *ptr) {
+  berth_tool_types_json_free(ptr);
+}
+
+void berth_host_schedule_error_free(berth_host_schedule_error_t *ptr) {
+  berth_host_types_error_free(ptr);
+}
+
+void berth_host_schedule_tool_call_free(berth_host_schedule_tool_call_t *ptr) {
+  plugin_string_free(&ptr->tool);
+  berth_host_schedule_json_free(&ptr->arguments);
+}
+
+void berth_host_schedule_action_free(berth_host_schedule_action_t *ptr) {
+  switch ((int32_t) ptr->tag) {
+    case 0: {
+      berth_host_schedule_tool_call_free(&ptr->val.call);
+      break;
+    }
+    case 1: {
+      plugin_string_free(&ptr->val.prompt);
+      break;
+    }
+  }
+}
+
+void berth_host_schedule_option_json_free(berth_host_schedule_option_json_t *ptr) {
+  if (ptr->is_some) {
+    berth_host_schedule_json_free(&ptr->val);
+  }
+}
+
+void berth_host_schedule_task_free(berth_host_schedule_task_t *ptr) {
+  plugin_string_free(&ptr->name);
+  plugin_string_free(&ptr->kind);
+  plugin_string_free(&ptr->when);
+  plugin_string_free(&ptr->missed);
+  berth_host_schedule_action_free(&ptr->action);
+  berth_host_schedule_option_json_free(&ptr->meta);
+}
+
+void berth_host_schedule_run_free(berth_host_schedule_run_t *ptr) {
+  plugin_string_free(&ptr->due);
+  plugin_string_free(&ptr->state);
+  plugin_string_free(&ptr->output);
+  berth_host_schedule_option_json_free(&ptr->meta);
+}
+
+void berth_host_schedule_option_run_free(berth_host_schedule_option_run_t *ptr) {
+  if (ptr->is_some) {
+    berth_host_schedule_run_free(&ptr->val);
+  }
+}
+
+void berth_host_schedule_state_free(berth_host_schedule_state_t *ptr) {
+  berth_host_schedule_task_free(&ptr->task);
+  berth_host_schedule_option_run_free(&ptr->last);
+  berth_host_schedule_option_json_free(&ptr->meta);
+}
+
+void berth_host_schedule_result_state_error_free(berth_host_schedule_result_state_error_t *ptr) {
+  if (!ptr->is_err) {
+    berth_host_schedule_state_free(&ptr->val.ok);
+  } else {
+    berth_host_schedule_error_free(&ptr->val.err);
+  }
+}
+
+void berth_host_schedule_result_bool_error_free(berth_host_schedule_result_bool_error_t *ptr) {
+  if (!ptr->is_err) {
+  } else {
+    berth_host_schedule_error_free(&ptr->val.err);
+  }
+}
+
+void berth_host_schedule_list_state_free(berth_host_schedule_list_state_t *ptr) {
+  size_t list_len = ptr->len;
+  if (list_len > 0) {
+    berth_host_schedule_state_t *list_ptr = ptr->ptr;
+    for (size_t i = 0; i < list_len; i++) {
+      berth_host_schedule_state_free(&list_ptr[i]);
+    }
+    free(list_ptr);
+  }
+}
+
+void berth_host_schedule_result_list_state_error_free(berth_host_schedule_result_list_state_error_t *ptr) {
+  if (!ptr->is_err) {
+    berth_host_schedule_list_state_free(&ptr->val.ok);
+  } else {
+    berth_host_schedule_error_free(&ptr->val.err);
+  }
+}
+
+void berth_host_schedule_list_run_free(berth_host_schedule_list_run_t *ptr) {
+  size_t list_len = ptr->len;
+  if (list_len > 0) {
+    berth_host_schedule_run_t *list_ptr = ptr->ptr;
+    for (size_t i = 0; i < list_len; i++) {
+      berth_host_schedule_run_free(&list_ptr[i]);
+    }
+    free(list_ptr);
+  }
+}
+
+void berth_host_schedule_result_list_run_error_free(berth_host_schedule_result_list_run_error_t *ptr) {
+  if (!ptr->is_err) {
+    berth_host_schedule_list_run_free(&ptr->val.ok);
+  } else {
+    berth_host_schedule_error_free(&ptr->val.err);
   }
 }
 
@@ -2352,6 +2765,982 @@ bool berth_host_store_write(berth_host_store_list_expectation_t *expected, berth
         (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + sizeof(void*)))), (*((size_t*) (ptr + (2*sizeof(void*))))) },
         (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (3*sizeof(void*))))), (*((size_t*) (ptr + (4*sizeof(void*))))) },
         (berth_host_types_option_json_t) option,
+      };
+      break;
+    }
+  }
+  if (!result.is_err) {
+    *ret = result.val.ok;
+    return 1;
+  } else {
+    *err = result.val.err;
+    return 0;
+  }
+}
+
+bool berth_host_index_put(berth_host_index_list_document_t *documents, berth_host_index_error_t *err) {
+  __attribute__((__aligned__(sizeof(void*))))
+  uint8_t ret_area[(8*sizeof(void*))];
+  uint8_t *ptr = (uint8_t *) &ret_area;
+  __wasm_import_berth_host_index_put((uint8_t *) (*documents).ptr, (*documents).len, ptr);
+  berth_host_index_result_void_error_t result;
+  switch ((int32_t) *((uint8_t*) (ptr + 0))) {
+    case 0: {
+      result.is_err = false;
+      break;
+    }
+    case 1: {
+      result.is_err = true;
+      berth_host_types_option_json_t option;
+      switch ((int32_t) *((uint8_t*) (ptr + (5*sizeof(void*))))) {
+        case 0: {
+          option.is_some = false;
+          break;
+        }
+        case 1: {
+          option.is_some = true;
+          option.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (6*sizeof(void*))))), (*((size_t*) (ptr + (7*sizeof(void*))))) };
+          break;
+        }
+      }
+
+      result.val.err = (berth_host_types_error_t) {
+        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + sizeof(void*)))), (*((size_t*) (ptr + (2*sizeof(void*))))) },
+        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (3*sizeof(void*))))), (*((size_t*) (ptr + (4*sizeof(void*))))) },
+        (berth_host_types_option_json_t) option,
+      };
+      break;
+    }
+  }
+  if (!result.is_err) {
+    return 1;
+  } else {
+    *err = result.val.err;
+    return 0;
+  }
+}
+
+bool berth_host_index_delete(plugin_list_string_t *keys, berth_host_index_error_t *err) {
+  __attribute__((__aligned__(sizeof(void*))))
+  uint8_t ret_area[(8*sizeof(void*))];
+  uint8_t *ptr = (uint8_t *) &ret_area;
+  __wasm_import_berth_host_index_delete((uint8_t *) (*keys).ptr, (*keys).len, ptr);
+  berth_host_index_result_void_error_t result;
+  switch ((int32_t) *((uint8_t*) (ptr + 0))) {
+    case 0: {
+      result.is_err = false;
+      break;
+    }
+    case 1: {
+      result.is_err = true;
+      berth_host_types_option_json_t option;
+      switch ((int32_t) *((uint8_t*) (ptr + (5*sizeof(void*))))) {
+        case 0: {
+          option.is_some = false;
+          break;
+        }
+        case 1: {
+          option.is_some = true;
+          option.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (6*sizeof(void*))))), (*((size_t*) (ptr + (7*sizeof(void*))))) };
+          break;
+        }
+      }
+
+      result.val.err = (berth_host_types_error_t) {
+        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + sizeof(void*)))), (*((size_t*) (ptr + (2*sizeof(void*))))) },
+        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (3*sizeof(void*))))), (*((size_t*) (ptr + (4*sizeof(void*))))) },
+        (berth_host_types_option_json_t) option,
+      };
+      break;
+    }
+  }
+  if (!result.is_err) {
+    return 1;
+  } else {
+    *err = result.val.err;
+    return 0;
+  }
+}
+
+bool berth_host_index_delete_prefix(plugin_string_t *prefix, uint64_t *ret, berth_host_index_error_t *err) {
+  __attribute__((__aligned__(8)))
+  uint8_t ret_area[(16+6*sizeof(void*))];
+  uint8_t *ptr = (uint8_t *) &ret_area;
+  __wasm_import_berth_host_index_delete_prefix((uint8_t *) (*prefix).ptr, (*prefix).len, ptr);
+  berth_host_index_result_u64_error_t result;
+  switch ((int32_t) *((uint8_t*) (ptr + 0))) {
+    case 0: {
+      result.is_err = false;
+      result.val.ok = (uint64_t) (*((int64_t*) (ptr + 8)));
+      break;
+    }
+    case 1: {
+      result.is_err = true;
+      berth_host_types_option_json_t option;
+      switch ((int32_t) *((uint8_t*) (ptr + (8+4*sizeof(void*))))) {
+        case 0: {
+          option.is_some = false;
+          break;
+        }
+        case 1: {
+          option.is_some = true;
+          option.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (8+5*sizeof(void*))))), (*((size_t*) (ptr + (8+6*sizeof(void*))))) };
+          break;
+        }
+      }
+
+      result.val.err = (berth_host_types_error_t) {
+        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + 8))), (*((size_t*) (ptr + (8+1*sizeof(void*))))) },
+        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (8+2*sizeof(void*))))), (*((size_t*) (ptr + (8+3*sizeof(void*))))) },
+        (berth_host_types_option_json_t) option,
+      };
+      break;
+    }
+  }
+  if (!result.is_err) {
+    *ret = result.val.ok;
+    return 1;
+  } else {
+    *err = result.val.err;
+    return 0;
+  }
+}
+
+bool berth_host_index_get(plugin_list_string_t *keys, berth_host_index_list_option_document_t *ret, berth_host_index_error_t *err) {
+  __attribute__((__aligned__(sizeof(void*))))
+  uint8_t ret_area[(8*sizeof(void*))];
+  uint8_t *ptr = (uint8_t *) &ret_area;
+  __wasm_import_berth_host_index_get((uint8_t *) (*keys).ptr, (*keys).len, ptr);
+  berth_host_index_result_list_option_document_error_t result;
+  switch ((int32_t) *((uint8_t*) (ptr + 0))) {
+    case 0: {
+      result.is_err = false;
+      result.val.ok = (berth_host_index_list_option_document_t) { (berth_host_index_option_document_t*)(*((uint8_t **) (ptr + sizeof(void*)))), (*((size_t*) (ptr + (2*sizeof(void*))))) };
+      break;
+    }
+    case 1: {
+      result.is_err = true;
+      berth_host_types_option_json_t option2;
+      switch ((int32_t) *((uint8_t*) (ptr + (5*sizeof(void*))))) {
+        case 0: {
+          option2.is_some = false;
+          break;
+        }
+        case 1: {
+          option2.is_some = true;
+          option2.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (6*sizeof(void*))))), (*((size_t*) (ptr + (7*sizeof(void*))))) };
+          break;
+        }
+      }
+
+      result.val.err = (berth_host_types_error_t) {
+        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + sizeof(void*)))), (*((size_t*) (ptr + (2*sizeof(void*))))) },
+        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (3*sizeof(void*))))), (*((size_t*) (ptr + (4*sizeof(void*))))) },
+        (berth_host_types_option_json_t) option2,
+      };
+      break;
+    }
+  }
+  if (!result.is_err) {
+    *ret = result.val.ok;
+    return 1;
+  } else {
+    *err = result.val.err;
+    return 0;
+  }
+}
+
+bool berth_host_index_list(plugin_string_t *prefix, plugin_string_t *maybe_cursor, uint32_t limit, berth_host_index_page_t *ret, berth_host_index_error_t *err) {
+  __attribute__((__aligned__(sizeof(void*))))
+  uint8_t ret_area[(8*sizeof(void*))];
+  plugin_option_string_t cursor;
+  cursor.is_some = maybe_cursor != NULL;if (maybe_cursor) {
+    cursor.val = *maybe_cursor;
+  }
+  int32_t option;
+  uint8_t * option1;
+  size_t option2;
+  if ((cursor).is_some) {
+    const plugin_string_t *payload0 = &(cursor).val;
+    option = 1;
+    option1 = (uint8_t *) (*payload0).ptr;
+    option2 = (*payload0).len;
+  } else {
+    option = 0;
+    option1 = 0;
+    option2 = 0;
+  }
+  uint8_t *ptr = (uint8_t *) &ret_area;
+  __wasm_import_berth_host_index_list((uint8_t *) (*prefix).ptr, (*prefix).len, option, option1, option2, (int32_t) (limit), ptr);
+  berth_host_index_result_page_error_t result;
+  switch ((int32_t) *((uint8_t*) (ptr + 0))) {
+    case 0: {
+      result.is_err = false;
+      plugin_option_string_t option3;
+      switch ((int32_t) *((uint8_t*) (ptr + (3*sizeof(void*))))) {
+        case 0: {
+          option3.is_some = false;
+          break;
+        }
+        case 1: {
+          option3.is_some = true;
+          option3.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (4*sizeof(void*))))), (*((size_t*) (ptr + (5*sizeof(void*))))) };
+          break;
+        }
+      }
+
+      result.val.ok = (berth_host_index_page_t) {
+        (berth_host_index_list_entry_t) (berth_host_index_list_entry_t) { (berth_host_index_entry_t*)(*((uint8_t **) (ptr + sizeof(void*)))), (*((size_t*) (ptr + (2*sizeof(void*))))) },
+        (plugin_option_string_t) option3,
+      };
+      break;
+    }
+    case 1: {
+      result.is_err = true;
+      berth_host_types_option_json_t option4;
+      switch ((int32_t) *((uint8_t*) (ptr + (5*sizeof(void*))))) {
+        case 0: {
+          option4.is_some = false;
+          break;
+        }
+        case 1: {
+          option4.is_some = true;
+          option4.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (6*sizeof(void*))))), (*((size_t*) (ptr + (7*sizeof(void*))))) };
+          break;
+        }
+      }
+
+      result.val.err = (berth_host_types_error_t) {
+        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + sizeof(void*)))), (*((size_t*) (ptr + (2*sizeof(void*))))) },
+        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (3*sizeof(void*))))), (*((size_t*) (ptr + (4*sizeof(void*))))) },
+        (berth_host_types_option_json_t) option4,
+      };
+      break;
+    }
+  }
+  if (!result.is_err) {
+    *ret = result.val.ok;
+    return 1;
+  } else {
+    *err = result.val.err;
+    return 0;
+  }
+}
+
+bool berth_host_index_search(berth_host_index_query_t *query, berth_host_index_list_hit_t *ret, berth_host_index_error_t *err) {
+  __attribute__((__aligned__(sizeof(void*))))
+  uint8_t ret_area[(8*sizeof(void*))];
+  int32_t option;
+  uint8_t * option1;
+  size_t option2;
+  if (((*query).vector).is_some) {
+    const plugin_list_s8_t *payload0 = &((*query).vector).val;
+    option = 1;
+    option1 = (uint8_t *) (*payload0).ptr;
+    option2 = (*payload0).len;
+  } else {
+    option = 0;
+    option1 = 0;
+    option2 = 0;
+  }
+  int32_t option5;
+  uint8_t * option6;
+  size_t option7;
+  if (((*query).meta).is_some) {
+    const berth_host_index_json_t *payload4 = &((*query).meta).val;
+    option5 = 1;
+    option6 = (uint8_t *) (*payload4).ptr;
+    option7 = (*payload4).len;
+  } else {
+    option5 = 0;
+    option6 = 0;
+    option7 = 0;
+  }
+  uint8_t *ptr = (uint8_t *) &ret_area;
+  __wasm_import_berth_host_index_search((uint8_t *) ((*query).words).ptr, ((*query).words).len, (uint8_t *) ((*query).tags).ptr, ((*query).tags).len, (uint8_t *) ((*query).prefix).ptr, ((*query).prefix).len, option, option1, option2, (int32_t) ((*query).limit), option5, option6, option7, ptr);
+  berth_host_index_result_list_hit_error_t result;
+  switch ((int32_t) *((uint8_t*) (ptr + 0))) {
+    case 0: {
+      result.is_err = false;
+      result.val.ok = (berth_host_index_list_hit_t) { (berth_host_index_hit_t*)(*((uint8_t **) (ptr + sizeof(void*)))), (*((size_t*) (ptr + (2*sizeof(void*))))) };
+      break;
+    }
+    case 1: {
+      result.is_err = true;
+      berth_host_types_option_json_t option9;
+      switch ((int32_t) *((uint8_t*) (ptr + (5*sizeof(void*))))) {
+        case 0: {
+          option9.is_some = false;
+          break;
+        }
+        case 1: {
+          option9.is_some = true;
+          option9.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (6*sizeof(void*))))), (*((size_t*) (ptr + (7*sizeof(void*))))) };
+          break;
+        }
+      }
+
+      result.val.err = (berth_host_types_error_t) {
+        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + sizeof(void*)))), (*((size_t*) (ptr + (2*sizeof(void*))))) },
+        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (3*sizeof(void*))))), (*((size_t*) (ptr + (4*sizeof(void*))))) },
+        (berth_host_types_option_json_t) option9,
+      };
+      break;
+    }
+  }
+  if (!result.is_err) {
+    *ret = result.val.ok;
+    return 1;
+  } else {
+    *err = result.val.err;
+    return 0;
+  }
+}
+
+void berth_host_parts_run(plugin_string_t *part, plugin_list_list_u8_t *inputs, berth_host_parts_list_result_list_u8_error_t *ret) {
+  __attribute__((__aligned__(sizeof(void*))))
+  uint8_t ret_area[(2*sizeof(void*))];
+  uint8_t *ptr = (uint8_t *) &ret_area;
+  __wasm_import_berth_host_parts_run((uint8_t *) (*part).ptr, (*part).len, (uint8_t *) (*inputs).ptr, (*inputs).len, ptr);
+  *ret = (berth_host_parts_list_result_list_u8_error_t) { (berth_host_parts_result_list_u8_error_t*)(*((uint8_t **) (ptr + 0))), (*((size_t*) (ptr + sizeof(void*)))) };
+}
+
+bool berth_host_service_method_connection_is_new(berth_host_service_borrow_connection_t self) {
+  int32_t ret = __wasm_import_berth_host_service_method_connection_is_new((self).__handle);
+  return ret;
+}
+
+void berth_host_service_method_connection_read(berth_host_service_borrow_connection_t self, uint64_t *maybe_timeout_ms, plugin_list_u8_t *ret) {
+  __attribute__((__aligned__(sizeof(void*))))
+  uint8_t ret_area[(2*sizeof(void*))];
+  plugin_option_u64_t timeout_ms;
+  timeout_ms.is_some = maybe_timeout_ms != NULL;if (maybe_timeout_ms) {
+    timeout_ms.val = *maybe_timeout_ms;
+  }
+  int32_t option;
+  int64_t option1;
+  if ((timeout_ms).is_some) {
+    const uint64_t *payload0 = &(timeout_ms).val;
+    option = 1;
+    option1 = (int64_t) (*payload0);
+  } else {
+    option = 0;
+    option1 = 0;
+  }
+  uint8_t *ptr = (uint8_t *) &ret_area;
+  __wasm_import_berth_host_service_method_connection_read((self).__handle, option, option1, ptr);
+  *ret = (plugin_list_u8_t) { (uint8_t*)(*((uint8_t **) (ptr + 0))), (*((size_t*) (ptr + sizeof(void*)))) };
+}
+
+void berth_host_service_method_connection_errors(berth_host_service_borrow_connection_t self, plugin_list_u8_t *ret) {
+  __attribute__((__aligned__(sizeof(void*))))
+  uint8_t ret_area[(2*sizeof(void*))];
+  uint8_t *ptr = (uint8_t *) &ret_area;
+  __wasm_import_berth_host_service_method_connection_errors((self).__handle, ptr);
+  *ret = (plugin_list_u8_t) { (uint8_t*)(*((uint8_t **) (ptr + 0))), (*((size_t*) (ptr + sizeof(void*)))) };
+}
+
+uint64_t berth_host_service_method_connection_write(berth_host_service_borrow_connection_t self, plugin_list_u8_t *bytes) {
+  int64_t ret = __wasm_import_berth_host_service_method_connection_write((self).__handle, (uint8_t *) (*bytes).ptr, (*bytes).len);
+  return (uint64_t) (ret);
+}
+
+bool berth_host_service_method_connection_ended(berth_host_service_borrow_connection_t self, berth_host_service_ended_t *ret) {
+  __attribute__((__aligned__(sizeof(void*))))
+  uint8_t ret_area[(8+3*sizeof(void*))];
+  uint8_t *ptr = (uint8_t *) &ret_area;
+  __wasm_import_berth_host_service_method_connection_ended((self).__handle, ptr);
+  berth_host_service_option_ended_t option0;
+  switch ((int32_t) *((uint8_t*) (ptr + 0))) {
+    case 0: {
+      option0.is_some = false;
+      break;
+    }
+    case 1: {
+      option0.is_some = true;
+      plugin_option_s32_t option;
+      switch ((int32_t) *((uint8_t*) (ptr + sizeof(void*)))) {
+        case 0: {
+          option.is_some = false;
+          break;
+        }
+        case 1: {
+          option.is_some = true;
+          option.val = *((int32_t*) (ptr + (4+1*sizeof(void*))));
+          break;
+        }
+      }
+
+      option0.val = (berth_host_service_ended_t) {
+        (plugin_option_s32_t) option,
+        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (8+1*sizeof(void*))))), (*((size_t*) (ptr + (8+2*sizeof(void*))))) },
+      };
+      break;
+    }
+  }
+  *ret = option0.val;
+  return option0.is_some;
+}
+
+void berth_host_service_method_connection_keep(berth_host_service_borrow_connection_t self) {
+  __wasm_import_berth_host_service_method_connection_keep((self).__handle);
+}
+
+bool berth_host_service_connect(plugin_string_t *name, plugin_list_string_t *command, berth_host_service_options_t *options, berth_host_service_own_connection_t *ret, berth_host_service_error_t *err) {
+  __attribute__((__aligned__(8)))
+  uint8_t ret_area[(32+12*sizeof(void*))];
+  uint8_t *ptr = (uint8_t *) &ret_area;
+  *((size_t*)(ptr + sizeof(void*))) = (*name).len;
+  *((uint8_t **)(ptr + 0)) = (uint8_t *) (*name).ptr;
+  *((size_t*)(ptr + (3*sizeof(void*)))) = (*command).len;
+  *((uint8_t **)(ptr + (2*sizeof(void*)))) = (uint8_t *) (*command).ptr;
+  if (((*options).directory).is_some) {
+    const plugin_string_t *payload0 = &((*options).directory).val;
+    *((int8_t*)(ptr + (4*sizeof(void*)))) = 1;
+    *((size_t*)(ptr + (6*sizeof(void*)))) = (*payload0).len;
+    *((uint8_t **)(ptr + (5*sizeof(void*)))) = (uint8_t *) (*payload0).ptr;
+  } else {
+    *((int8_t*)(ptr + (4*sizeof(void*)))) = 0;
+  }
+  *((size_t*)(ptr + (8*sizeof(void*)))) = ((*options).environment).len;
+  *((uint8_t **)(ptr + (7*sizeof(void*)))) = (uint8_t *) ((*options).environment).ptr;
+  if (((*options).timeout_ms).is_some) {
+    const uint64_t *payload2 = &((*options).timeout_ms).val;
+    *((int8_t*)(ptr + (8+8*sizeof(void*)))) = 1;
+    *((int64_t*)(ptr + (16+8*sizeof(void*)))) = (int64_t) (*payload2);
+  } else {
+    *((int8_t*)(ptr + (8+8*sizeof(void*)))) = 0;
+  }
+  if (((*options).output_limit).is_some) {
+    const uint32_t *payload4 = &((*options).output_limit).val;
+    *((int8_t*)(ptr + (24+8*sizeof(void*)))) = 1;
+    *((int32_t*)(ptr + (28+8*sizeof(void*)))) = (int32_t) (*payload4);
+  } else {
+    *((int8_t*)(ptr + (24+8*sizeof(void*)))) = 0;
+  }
+  *((int8_t*)(ptr + (32+8*sizeof(void*)))) = (*options).live;
+  if (((*options).meta).is_some) {
+    const berth_host_process_json_t *payload6 = &((*options).meta).val;
+    *((int8_t*)(ptr + (32+9*sizeof(void*)))) = 1;
+    *((size_t*)(ptr + (32+11*sizeof(void*)))) = (*payload6).len;
+    *((uint8_t **)(ptr + (32+10*sizeof(void*)))) = (uint8_t *) (*payload6).ptr;
+  } else {
+    *((int8_t*)(ptr + (32+9*sizeof(void*)))) = 0;
+  }
+  uint8_t *ptr7 = (uint8_t *) &ret_area;
+  __wasm_import_berth_host_service_connect(ptr, ptr7);
+  berth_host_service_result_own_connection_error_t result;
+  switch ((int32_t) *((uint8_t*) (ptr7 + 0))) {
+    case 0: {
+      result.is_err = false;
+      result.val.ok = (berth_host_service_own_connection_t) { *((int32_t*) (ptr7 + sizeof(void*))) };
+      break;
+    }
+    case 1: {
+      result.is_err = true;
+      berth_host_types_option_json_t option;
+      switch ((int32_t) *((uint8_t*) (ptr7 + (5*sizeof(void*))))) {
+        case 0: {
+          option.is_some = false;
+          break;
+        }
+        case 1: {
+          option.is_some = true;
+          option.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr7 + (6*sizeof(void*))))), (*((size_t*) (ptr7 + (7*sizeof(void*))))) };
+          break;
+        }
+      }
+
+      result.val.err = (berth_host_types_error_t) {
+        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr7 + sizeof(void*)))), (*((size_t*) (ptr7 + (2*sizeof(void*))))) },
+        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr7 + (3*sizeof(void*))))), (*((size_t*) (ptr7 + (4*sizeof(void*))))) },
+        (berth_host_types_option_json_t) option,
+      };
+      break;
+    }
+  }
+  if (!result.is_err) {
+    *ret = result.val.ok;
+    return 1;
+  } else {
+    *err = result.val.err;
+    return 0;
+  }
+}
+
+bool berth_host_service_stop(plugin_string_t *name, bool *ret, berth_host_service_error_t *err) {
+  __attribute__((__aligned__(sizeof(void*))))
+  uint8_t ret_area[(8*sizeof(void*))];
+  uint8_t *ptr = (uint8_t *) &ret_area;
+  __wasm_import_berth_host_service_stop((uint8_t *) (*name).ptr, (*name).len, ptr);
+  berth_host_service_result_bool_error_t result;
+  switch ((int32_t) *((uint8_t*) (ptr + 0))) {
+    case 0: {
+      result.is_err = false;
+      result.val.ok = (int32_t) *((uint8_t*) (ptr + sizeof(void*)));
+      break;
+    }
+    case 1: {
+      result.is_err = true;
+      berth_host_types_option_json_t option;
+      switch ((int32_t) *((uint8_t*) (ptr + (5*sizeof(void*))))) {
+        case 0: {
+          option.is_some = false;
+          break;
+        }
+        case 1: {
+          option.is_some = true;
+          option.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (6*sizeof(void*))))), (*((size_t*) (ptr + (7*sizeof(void*))))) };
+          break;
+        }
+      }
+
+      result.val.err = (berth_host_types_error_t) {
+        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + sizeof(void*)))), (*((size_t*) (ptr + (2*sizeof(void*))))) },
+        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (3*sizeof(void*))))), (*((size_t*) (ptr + (4*sizeof(void*))))) },
+        (berth_host_types_option_json_t) option,
+      };
+      break;
+    }
+  }
+  if (!result.is_err) {
+    *ret = result.val.ok;
+    return 1;
+  } else {
+    *err = result.val.err;
+    return 0;
+  }
+}
+
+bool berth_host_schedule_put(berth_host_schedule_task_t *task, berth_host_schedule_state_t *ret, berth_host_schedule_error_t *err) {
+  __attribute__((__aligned__(sizeof(void*))))
+  uint8_t ret_area[(44*sizeof(void*))];
+  uint8_t *ptr = (uint8_t *) &ret_area;
+  *((size_t*)(ptr + sizeof(void*))) = ((*task).name).len;
+  *((uint8_t **)(ptr + 0)) = (uint8_t *) ((*task).name).ptr;
+  *((size_t*)(ptr + (3*sizeof(void*)))) = ((*task).kind).len;
+  *((uint8_t **)(ptr + (2*sizeof(void*)))) = (uint8_t *) ((*task).kind).ptr;
+  *((size_t*)(ptr + (5*sizeof(void*)))) = ((*task).when).len;
+  *((uint8_t **)(ptr + (4*sizeof(void*)))) = (uint8_t *) ((*task).when).ptr;
+  if (((*task).zone).is_some) {
+    const plugin_string_t *payload0 = &((*task).zone).val;
+    *((int8_t*)(ptr + (6*sizeof(void*)))) = 1;
+    *((size_t*)(ptr + (8*sizeof(void*)))) = (*payload0).len;
+    *((uint8_t **)(ptr + (7*sizeof(void*)))) = (uint8_t *) (*payload0).ptr;
+  } else {
+    *((int8_t*)(ptr + (6*sizeof(void*)))) = 0;
+  }
+  *((size_t*)(ptr + (10*sizeof(void*)))) = ((*task).missed).len;
+  *((uint8_t **)(ptr + (9*sizeof(void*)))) = (uint8_t *) ((*task).missed).ptr;
+  switch ((int32_t) ((*task).action).tag) {
+    case 0: {
+      const berth_host_schedule_tool_call_t *payload1 = &((*task).action).val.call;
+      *((int8_t*)(ptr + (11*sizeof(void*)))) = 0;
+      *((size_t*)(ptr + (13*sizeof(void*)))) = ((*payload1).tool).len;
+      *((uint8_t **)(ptr + (12*sizeof(void*)))) = (uint8_t *) ((*payload1).tool).ptr;
+      *((size_t*)(ptr + (15*sizeof(void*)))) = ((*payload1).arguments).len;
+      *((uint8_t **)(ptr + (14*sizeof(void*)))) = (uint8_t *) ((*payload1).arguments).ptr;
+      break;
+    }
+    case 1: {
+      const plugin_string_t *payload2 = &((*task).action).val.prompt;
+      *((int8_t*)(ptr + (11*sizeof(void*)))) = 1;
+      *((size_t*)(ptr + (13*sizeof(void*)))) = (*payload2).len;
+      *((uint8_t **)(ptr + (12*sizeof(void*)))) = (uint8_t *) (*payload2).ptr;
+      break;
+    }
+  }
+  if (((*task).meta).is_some) {
+    const berth_host_schedule_json_t *payload4 = &((*task).meta).val;
+    *((int8_t*)(ptr + (16*sizeof(void*)))) = 1;
+    *((size_t*)(ptr + (18*sizeof(void*)))) = (*payload4).len;
+    *((uint8_t **)(ptr + (17*sizeof(void*)))) = (uint8_t *) (*payload4).ptr;
+  } else {
+    *((int8_t*)(ptr + (16*sizeof(void*)))) = 0;
+  }
+  uint8_t *ptr5 = (uint8_t *) &ret_area;
+  __wasm_import_berth_host_schedule_put(ptr, ptr5);
+  berth_host_schedule_result_state_error_t result;
+  switch ((int32_t) *((uint8_t*) (ptr5 + 0))) {
+    case 0: {
+      result.is_err = false;
+      plugin_option_string_t option;
+      switch ((int32_t) *((uint8_t*) (ptr5 + (7*sizeof(void*))))) {
+        case 0: {
+          option.is_some = false;
+          break;
+        }
+        case 1: {
+          option.is_some = true;
+          option.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr5 + (8*sizeof(void*))))), (*((size_t*) (ptr5 + (9*sizeof(void*))))) };
+          break;
+        }
+      }
+      berth_host_schedule_action_t variant;
+      variant.tag = (int32_t) *((uint8_t*) (ptr5 + (12*sizeof(void*))));
+      switch ((int32_t) variant.tag) {
+        case 0: {
+          variant.val.call = (berth_host_schedule_tool_call_t) {
+            (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr5 + (13*sizeof(void*))))), (*((size_t*) (ptr5 + (14*sizeof(void*))))) },
+            (berth_host_schedule_json_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr5 + (15*sizeof(void*))))), (*((size_t*) (ptr5 + (16*sizeof(void*))))) },
+          };
+          break;
+        }
+        case 1: {
+          variant.val.prompt = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr5 + (13*sizeof(void*))))), (*((size_t*) (ptr5 + (14*sizeof(void*))))) };
+          break;
+        }
+      }
+      berth_host_schedule_option_json_t option6;
+      switch ((int32_t) *((uint8_t*) (ptr5 + (17*sizeof(void*))))) {
+        case 0: {
+          option6.is_some = false;
+          break;
+        }
+        case 1: {
+          option6.is_some = true;
+          option6.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr5 + (18*sizeof(void*))))), (*((size_t*) (ptr5 + (19*sizeof(void*))))) };
+          break;
+        }
+      }
+      plugin_option_string_t option7;
+      switch ((int32_t) *((uint8_t*) (ptr5 + (20*sizeof(void*))))) {
+        case 0: {
+          option7.is_some = false;
+          break;
+        }
+        case 1: {
+          option7.is_some = true;
+          option7.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr5 + (21*sizeof(void*))))), (*((size_t*) (ptr5 + (22*sizeof(void*))))) };
+          break;
+        }
+      }
+      berth_host_schedule_option_run_t option11;
+      switch ((int32_t) *((uint8_t*) (ptr5 + (24*sizeof(void*))))) {
+        case 0: {
+          option11.is_some = false;
+          break;
+        }
+        case 1: {
+          option11.is_some = true;
+          plugin_option_string_t option8;
+          switch ((int32_t) *((uint8_t*) (ptr5 + (27*sizeof(void*))))) {
+            case 0: {
+              option8.is_some = false;
+              break;
+            }
+            case 1: {
+              option8.is_some = true;
+              option8.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr5 + (28*sizeof(void*))))), (*((size_t*) (ptr5 + (29*sizeof(void*))))) };
+              break;
+            }
+          }
+          plugin_option_string_t option9;
+          switch ((int32_t) *((uint8_t*) (ptr5 + (30*sizeof(void*))))) {
+            case 0: {
+              option9.is_some = false;
+              break;
+            }
+            case 1: {
+              option9.is_some = true;
+              option9.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr5 + (31*sizeof(void*))))), (*((size_t*) (ptr5 + (32*sizeof(void*))))) };
+              break;
+            }
+          }
+          berth_host_schedule_option_json_t option10;
+          switch ((int32_t) *((uint8_t*) (ptr5 + (38*sizeof(void*))))) {
+            case 0: {
+              option10.is_some = false;
+              break;
+            }
+            case 1: {
+              option10.is_some = true;
+              option10.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr5 + (39*sizeof(void*))))), (*((size_t*) (ptr5 + (40*sizeof(void*))))) };
+              break;
+            }
+          }
+
+          option11.val = (berth_host_schedule_run_t) {
+            (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr5 + (25*sizeof(void*))))), (*((size_t*) (ptr5 + (26*sizeof(void*))))) },
+            (plugin_option_string_t) option8,
+            (plugin_option_string_t) option9,
+            (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr5 + (33*sizeof(void*))))), (*((size_t*) (ptr5 + (34*sizeof(void*))))) },
+            (uint32_t) (uint32_t) (*((int32_t*) (ptr5 + (35*sizeof(void*))))),
+            (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr5 + (36*sizeof(void*))))), (*((size_t*) (ptr5 + (37*sizeof(void*))))) },
+            (berth_host_schedule_option_json_t) option10,
+          };
+          break;
+        }
+      }
+      berth_host_schedule_option_json_t option12;
+      switch ((int32_t) *((uint8_t*) (ptr5 + (41*sizeof(void*))))) {
+        case 0: {
+          option12.is_some = false;
+          break;
+        }
+        case 1: {
+          option12.is_some = true;
+          option12.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr5 + (42*sizeof(void*))))), (*((size_t*) (ptr5 + (43*sizeof(void*))))) };
+          break;
+        }
+      }
+
+      result.val.ok = (berth_host_schedule_state_t) {
+        (berth_host_schedule_task_t) (berth_host_schedule_task_t) {
+          (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr5 + sizeof(void*)))), (*((size_t*) (ptr5 + (2*sizeof(void*))))) },
+          (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr5 + (3*sizeof(void*))))), (*((size_t*) (ptr5 + (4*sizeof(void*))))) },
+          (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr5 + (5*sizeof(void*))))), (*((size_t*) (ptr5 + (6*sizeof(void*))))) },
+          (plugin_option_string_t) option,
+          (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr5 + (10*sizeof(void*))))), (*((size_t*) (ptr5 + (11*sizeof(void*))))) },
+          (berth_host_schedule_action_t) variant,
+          (berth_host_schedule_option_json_t) option6,
+        },
+        (plugin_option_string_t) option7,
+        (bool) (int32_t) *((uint8_t*) (ptr5 + (23*sizeof(void*)))),
+        (berth_host_schedule_option_run_t) option11,
+        (berth_host_schedule_option_json_t) option12,
+      };
+      break;
+    }
+    case 1: {
+      result.is_err = true;
+      berth_host_types_option_json_t option13;
+      switch ((int32_t) *((uint8_t*) (ptr5 + (5*sizeof(void*))))) {
+        case 0: {
+          option13.is_some = false;
+          break;
+        }
+        case 1: {
+          option13.is_some = true;
+          option13.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr5 + (6*sizeof(void*))))), (*((size_t*) (ptr5 + (7*sizeof(void*))))) };
+          break;
+        }
+      }
+
+      result.val.err = (berth_host_types_error_t) {
+        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr5 + sizeof(void*)))), (*((size_t*) (ptr5 + (2*sizeof(void*))))) },
+        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr5 + (3*sizeof(void*))))), (*((size_t*) (ptr5 + (4*sizeof(void*))))) },
+        (berth_host_types_option_json_t) option13,
+      };
+      break;
+    }
+  }
+  if (!result.is_err) {
+    *ret = result.val.ok;
+    return 1;
+  } else {
+    *err = result.val.err;
+    return 0;
+  }
+}
+
+bool berth_host_schedule_remove(plugin_string_t *name, bool *ret, berth_host_schedule_error_t *err) {
+  __attribute__((__aligned__(sizeof(void*))))
+  uint8_t ret_area[(8*sizeof(void*))];
+  uint8_t *ptr = (uint8_t *) &ret_area;
+  __wasm_import_berth_host_schedule_remove((uint8_t *) (*name).ptr, (*name).len, ptr);
+  berth_host_schedule_result_bool_error_t result;
+  switch ((int32_t) *((uint8_t*) (ptr + 0))) {
+    case 0: {
+      result.is_err = false;
+      result.val.ok = (int32_t) *((uint8_t*) (ptr + sizeof(void*)));
+      break;
+    }
+    case 1: {
+      result.is_err = true;
+      berth_host_types_option_json_t option;
+      switch ((int32_t) *((uint8_t*) (ptr + (5*sizeof(void*))))) {
+        case 0: {
+          option.is_some = false;
+          break;
+        }
+        case 1: {
+          option.is_some = true;
+          option.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (6*sizeof(void*))))), (*((size_t*) (ptr + (7*sizeof(void*))))) };
+          break;
+        }
+      }
+
+      result.val.err = (berth_host_types_error_t) {
+        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + sizeof(void*)))), (*((size_t*) (ptr + (2*sizeof(void*))))) },
+        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (3*sizeof(void*))))), (*((size_t*) (ptr + (4*sizeof(void*))))) },
+        (berth_host_types_option_json_t) option,
+      };
+      break;
+    }
+  }
+  if (!result.is_err) {
+    *ret = result.val.ok;
+    return 1;
+  } else {
+    *err = result.val.err;
+    return 0;
+  }
+}
+
+bool berth_host_schedule_pause(plugin_string_t *name, bool paused, bool *ret, berth_host_schedule_error_t *err) {
+  __attribute__((__aligned__(sizeof(void*))))
+  uint8_t ret_area[(8*sizeof(void*))];
+  uint8_t *ptr = (uint8_t *) &ret_area;
+  __wasm_import_berth_host_schedule_pause((uint8_t *) (*name).ptr, (*name).len, paused, ptr);
+  berth_host_schedule_result_bool_error_t result;
+  switch ((int32_t) *((uint8_t*) (ptr + 0))) {
+    case 0: {
+      result.is_err = false;
+      result.val.ok = (int32_t) *((uint8_t*) (ptr + sizeof(void*)));
+      break;
+    }
+    case 1: {
+      result.is_err = true;
+      berth_host_types_option_json_t option;
+      switch ((int32_t) *((uint8_t*) (ptr + (5*sizeof(void*))))) {
+        case 0: {
+          option.is_some = false;
+          break;
+        }
+        case 1: {
+          option.is_some = true;
+          option.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (6*sizeof(void*))))), (*((size_t*) (ptr + (7*sizeof(void*))))) };
+          break;
+        }
+      }
+
+      result.val.err = (berth_host_types_error_t) {
+        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + sizeof(void*)))), (*((size_t*) (ptr + (2*sizeof(void*))))) },
+        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (3*sizeof(void*))))), (*((size_t*) (ptr + (4*sizeof(void*))))) },
+        (berth_host_types_option_json_t) option,
+      };
+      break;
+    }
+  }
+  if (!result.is_err) {
+    *ret = result.val.ok;
+    return 1;
+  } else {
+    *err = result.val.err;
+    return 0;
+  }
+}
+
+bool berth_host_schedule_run_soon(plugin_string_t *name, bool *ret, berth_host_schedule_error_t *err) {
+  __attribute__((__aligned__(sizeof(void*))))
+  uint8_t ret_area[(8*sizeof(void*))];
+  uint8_t *ptr = (uint8_t *) &ret_area;
+  __wasm_import_berth_host_schedule_run_soon((uint8_t *) (*name).ptr, (*name).len, ptr);
+  berth_host_schedule_result_bool_error_t result;
+  switch ((int32_t) *((uint8_t*) (ptr + 0))) {
+    case 0: {
+      result.is_err = false;
+      result.val.ok = (int32_t) *((uint8_t*) (ptr + sizeof(void*)));
+      break;
+    }
+    case 1: {
+      result.is_err = true;
+      berth_host_types_option_json_t option;
+      switch ((int32_t) *((uint8_t*) (ptr + (5*sizeof(void*))))) {
+        case 0: {
+          option.is_some = false;
+          break;
+        }
+        case 1: {
+          option.is_some = true;
+          option.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (6*sizeof(void*))))), (*((size_t*) (ptr + (7*sizeof(void*))))) };
+          break;
+        }
+      }
+
+      result.val.err = (berth_host_types_error_t) {
+        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + sizeof(void*)))), (*((size_t*) (ptr + (2*sizeof(void*))))) },
+        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (3*sizeof(void*))))), (*((size_t*) (ptr + (4*sizeof(void*))))) },
+        (berth_host_types_option_json_t) option,
+      };
+      break;
+    }
+  }
+  if (!result.is_err) {
+    *ret = result.val.ok;
+    return 1;
+  } else {
+    *err = result.val.err;
+    return 0;
+  }
+}
+
+bool berth_host_schedule_tasks(berth_host_schedule_list_state_t *ret, berth_host_schedule_error_t *err) {
+  __attribute__((__aligned__(sizeof(void*))))
+  uint8_t ret_area[(8*sizeof(void*))];
+  uint8_t *ptr = (uint8_t *) &ret_area;
+  __wasm_import_berth_host_schedule_tasks(ptr);
+  berth_host_schedule_result_list_state_error_t result;
+  switch ((int32_t) *((uint8_t*) (ptr + 0))) {
+    case 0: {
+      result.is_err = false;
+      result.val.ok = (berth_host_schedule_list_state_t) { (berth_host_schedule_state_t*)(*((uint8_t **) (ptr + sizeof(void*)))), (*((size_t*) (ptr + (2*sizeof(void*))))) };
+      break;
+    }
+    case 1: {
+      result.is_err = true;
+      berth_host_types_option_json_t option7;
+      switch ((int32_t) *((uint8_t*) (ptr + (5*sizeof(void*))))) {
+        case 0: {
+          option7.is_some = false;
+          break;
+        }
+        case 1: {
+          option7.is_some = true;
+          option7.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (6*sizeof(void*))))), (*((size_t*) (ptr + (7*sizeof(void*))))) };
+          break;
+        }
+      }
+
+      result.val.err = (berth_host_types_error_t) {
+        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + sizeof(void*)))), (*((size_t*) (ptr + (2*sizeof(void*))))) },
+        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (3*sizeof(void*))))), (*((size_t*) (ptr + (4*sizeof(void*))))) },
+        (berth_host_types_option_json_t) option7,
+      };
+      break;
+    }
+  }
+  if (!result.is_err) {
+    *ret = result.val.ok;
+    return 1;
+  } else {
+    *err = result.val.err;
+    return 0;
+  }
+}
+
+bool berth_host_schedule_runs(plugin_string_t *name, berth_host_schedule_list_run_t *ret, berth_host_schedule_error_t *err) {
+  __attribute__((__aligned__(sizeof(void*))))
+  uint8_t ret_area[(8*sizeof(void*))];
+  uint8_t *ptr = (uint8_t *) &ret_area;
+  __wasm_import_berth_host_schedule_runs((uint8_t *) (*name).ptr, (*name).len, ptr);
+  berth_host_schedule_result_list_run_error_t result;
+  switch ((int32_t) *((uint8_t*) (ptr + 0))) {
+    case 0: {
+      result.is_err = false;
+      result.val.ok = (berth_host_schedule_list_run_t) { (berth_host_schedule_run_t*)(*((uint8_t **) (ptr + sizeof(void*)))), (*((size_t*) (ptr + (2*sizeof(void*))))) };
+      break;
+    }
+    case 1: {
+      result.is_err = true;
+      berth_host_types_option_json_t option2;
+      switch ((int32_t) *((uint8_t*) (ptr + (5*sizeof(void*))))) {
+        case 0: {
+          option2.is_some = false;
+          break;
+        }
+        case 1: {
+          option2.is_some = true;
+          option2.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (6*sizeof(void*))))), (*((size_t*) (ptr + (7*sizeof(void*))))) };
+          break;
+        }
+      }
+
+      result.val.err = (berth_host_types_error_t) {
+        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + sizeof(void*)))), (*((size_t*) (ptr + (2*sizeof(void*))))) },
+        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (3*sizeof(void*))))), (*((size_t*) (ptr + (4*sizeof(void*))))) },
+        (berth_host_types_option_json_t) option2,
       };
       break;
     }

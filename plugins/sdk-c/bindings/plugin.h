@@ -653,6 +653,356 @@ typedef struct {
   } val;
 } berth_host_store_result_bool_error_t;
 
+typedef berth_tool_types_json_t berth_host_index_json_t;
+
+typedef berth_host_types_error_t berth_host_index_error_t;
+
+typedef struct {
+  int8_t *ptr;
+  size_t len;
+} plugin_list_s8_t;
+
+typedef struct {
+  bool is_some;
+  plugin_list_s8_t val;
+} plugin_option_list_s8_t;
+
+typedef struct {
+  bool is_some;
+  berth_host_index_json_t val;
+} berth_host_index_option_json_t;
+
+// A document.
+typedef struct berth_host_index_document_t {
+  // Its key: 1 to 512 bytes of UTF-8. A document replaces the one with the same key.
+  plugin_string_t   key;
+  // What is searched for words, at most 1 MiB. An identifier is found whole, and by its parts:
+  // `parseUrl` and `parse_url` by `parse` and by `url`.
+  plugin_string_t   text;
+  // What a query can ask for exactly, such as a language or a project: at most 16 tags of 1 to
+  // 256 bytes.
+  plugin_list_string_t   tags;
+  // A vector of 1 to 4,096 numbers, the same number in each document with a vector.
+  plugin_option_list_s8_t   vector;
+  // What is kept with it and not searched, at most 64 KiB.
+  plugin_list_u8_t   data;
+  // For fields of later versions: a JSON object or nothing. A reader ignores what it doesn't
+  // know.
+  berth_host_index_option_json_t   meta;
+} berth_host_index_document_t;
+
+// What a listing has of a document.
+typedef struct berth_host_index_entry_t {
+  // Its key.
+  plugin_string_t   key;
+  // Its tags.
+  plugin_list_string_t   tags;
+  // What is kept with it.
+  plugin_list_u8_t   data;
+} berth_host_index_entry_t;
+
+typedef struct {
+  berth_host_index_entry_t *ptr;
+  size_t len;
+} berth_host_index_list_entry_t;
+
+// A part of a listing.
+typedef struct berth_host_index_page_t {
+  // The documents, sorted by the bytes of their keys.
+  berth_host_index_list_entry_t   entries;
+  // Where the next page begins. None: this is the last one.
+  plugin_option_string_t   cursor;
+} berth_host_index_page_t;
+
+// What to search for.
+typedef struct berth_host_index_query_t {
+  // Words, at most 4 KiB. They have no syntax: all that is no letter and no digit separates
+  // them. A document needs one of them; those with more and with rarer words come first. At most
+  // 32 words count, and of those that very many documents have only the rarest.
+  plugin_string_t   words;
+  // At most 16 tags. A document needs all of them.
+  plugin_list_string_t   tags;
+  // What the key of a document begins with.
+  plugin_string_t   prefix;
+  // A vector to which those of documents are near. With words too, both rankings are merged by
+  // reciprocal rank.
+  plugin_option_list_s8_t   vector;
+  // Hits, at most 1,000.
+  uint32_t   limit;
+  // For fields of later versions: a JSON object or nothing. A reader ignores what it doesn't
+  // know.
+  berth_host_index_option_json_t   meta;
+} berth_host_index_query_t;
+
+// A document that was found.
+typedef struct berth_host_index_hit_t {
+  // Its key.
+  plugin_string_t   key;
+  // Higher is better. Only hits of one query can be compared.
+  double   score;
+  // Why it was found: `words`, `vector` or both. There may be more later.
+  plugin_list_string_t   found_by;
+  // For fields of later versions: a JSON object or nothing. A reader ignores what it doesn't
+  // know.
+  berth_host_index_option_json_t   meta;
+} berth_host_index_hit_t;
+
+typedef struct {
+  berth_host_index_document_t *ptr;
+  size_t len;
+} berth_host_index_list_document_t;
+
+typedef struct {
+  bool is_err;
+  union {
+    berth_host_index_error_t err;
+  } val;
+} berth_host_index_result_void_error_t;
+
+typedef struct {
+  bool is_err;
+  union {
+    uint64_t ok;
+    berth_host_index_error_t err;
+  } val;
+} berth_host_index_result_u64_error_t;
+
+typedef struct {
+  bool is_some;
+  berth_host_index_document_t val;
+} berth_host_index_option_document_t;
+
+typedef struct {
+  berth_host_index_option_document_t *ptr;
+  size_t len;
+} berth_host_index_list_option_document_t;
+
+typedef struct {
+  bool is_err;
+  union {
+    berth_host_index_list_option_document_t ok;
+    berth_host_index_error_t err;
+  } val;
+} berth_host_index_result_list_option_document_error_t;
+
+typedef struct {
+  bool is_err;
+  union {
+    berth_host_index_page_t ok;
+    berth_host_index_error_t err;
+  } val;
+} berth_host_index_result_page_error_t;
+
+typedef struct {
+  berth_host_index_hit_t *ptr;
+  size_t len;
+} berth_host_index_list_hit_t;
+
+typedef struct {
+  bool is_err;
+  union {
+    berth_host_index_list_hit_t ok;
+    berth_host_index_error_t err;
+  } val;
+} berth_host_index_result_list_hit_error_t;
+
+typedef berth_host_types_error_t berth_host_parts_error_t;
+
+typedef struct {
+  plugin_list_u8_t *ptr;
+  size_t len;
+} plugin_list_list_u8_t;
+
+typedef struct {
+  bool is_err;
+  union {
+    plugin_list_u8_t ok;
+    berth_host_parts_error_t err;
+  } val;
+} berth_host_parts_result_list_u8_error_t;
+
+typedef struct {
+  berth_host_parts_result_list_u8_error_t *ptr;
+  size_t len;
+} berth_host_parts_list_result_list_u8_error_t;
+
+typedef berth_host_types_error_t berth_host_service_error_t;
+
+typedef berth_host_process_options_t berth_host_service_options_t;
+
+// The state of a program that has ended, or why it is of no use.
+typedef struct berth_host_service_ended_t {
+  // The exit code, as in `process`. None: the host ended it.
+  plugin_option_s32_t   exit_code;
+  // Why it ended, as in `process`.
+  plugin_string_t   ending;
+} berth_host_service_ended_t;
+
+typedef struct berth_host_service_own_connection_t {
+  int32_t __handle;
+} berth_host_service_own_connection_t;
+
+typedef struct berth_host_service_borrow_connection_t {
+  int32_t __handle;
+} berth_host_service_borrow_connection_t;
+
+typedef struct {
+  bool is_some;
+  berth_host_service_ended_t val;
+} berth_host_service_option_ended_t;
+
+typedef struct {
+  bool is_err;
+  union {
+    berth_host_service_own_connection_t ok;
+    berth_host_service_error_t err;
+  } val;
+} berth_host_service_result_own_connection_error_t;
+
+typedef struct {
+  bool is_err;
+  union {
+    bool ok;
+    berth_host_service_error_t err;
+  } val;
+} berth_host_service_result_bool_error_t;
+
+typedef berth_tool_types_json_t berth_host_schedule_json_t;
+
+typedef berth_host_types_error_t berth_host_schedule_error_t;
+
+// A call of a tool.
+typedef struct berth_host_schedule_tool_call_t {
+  // The tool's name.
+  plugin_string_t   tool;
+  // Its arguments: an object of at most 64 KiB.
+  berth_host_schedule_json_t   arguments;
+} berth_host_schedule_tool_call_t;
+
+// What a task does.
+typedef struct berth_host_schedule_action_t {
+  uint8_t tag;
+  union {
+    berth_host_schedule_tool_call_t     call;
+    plugin_string_t     prompt;
+  } val;
+} berth_host_schedule_action_t;
+
+// It calls a tool.
+#define BERTH_HOST_SCHEDULE_ACTION_CALL 0
+// Berth's own agent works on this text, in a session of its own. At most 16 KiB.
+#define BERTH_HOST_SCHEDULE_ACTION_PROMPT 1
+
+typedef struct {
+  bool is_some;
+  berth_host_schedule_json_t val;
+} berth_host_schedule_option_json_t;
+
+// A task.
+typedef struct berth_host_schedule_task_t {
+  // Its name: 1 to 64 of letters, digits, `.`, `_`, `-` and spaces between them. A task replaces
+  // the one with the same name.
+  plugin_string_t   name;
+  // * `once`: `when` is a time of RFC 3339, or a duration from now such as `PT15M` or `15m`.
+  // * `every`: `when` is a number of seconds.
+  // * `cron`: `when` is a cron expression of five fields, or six with the second in front.
+  plugin_string_t   kind;
+  // When it runs.
+  plugin_string_t   when;
+  // A name of the time zone database. None: the machine's zone.
+  plugin_option_string_t   zone;
+  // What becomes of times that passed while nothing ran:
+  // 
+  // * `once`: one run stands for all of them.
+  // * `all`: each has its run, the last 100 at most.
+  // * `skip`: they are left out.
+  plugin_string_t   missed;
+  // What it does.
+  berth_host_schedule_action_t   action;
+  // For fields of later versions: a JSON object or nothing.
+  berth_host_schedule_option_json_t   meta;
+} berth_host_schedule_task_t;
+
+// A run of a task.
+typedef struct berth_host_schedule_run_t {
+  // The time that it was for, in RFC 3339.
+  plugin_string_t   due;
+  // When it started. None: it hasn't.
+  plugin_option_string_t   started;
+  // When it ended. None: it hasn't.
+  plugin_option_string_t   ended;
+  // `waiting`, `running`, `done`, `failed`, `denied`, `interrupted` (the host died while it ran,
+  // and it is not repeated) or `skipped`. There may be more later.
+  plugin_string_t   state;
+  // Earlier times that it stands for, since nothing ran then: at most 100 are counted.
+  uint32_t   missed;
+  // What it answered, or why it failed: at most 2,000 bytes.
+  plugin_string_t   output;
+  // For fields of later versions: a JSON object or nothing.
+  berth_host_schedule_option_json_t   meta;
+} berth_host_schedule_run_t;
+
+typedef struct {
+  bool is_some;
+  berth_host_schedule_run_t val;
+} berth_host_schedule_option_run_t;
+
+// A task as it stands.
+typedef struct berth_host_schedule_state_t {
+  // The task.
+  berth_host_schedule_task_t   task;
+  // When it runs next, in RFC 3339. None: never again.
+  plugin_option_string_t   next;
+  // Whether it waits to be resumed.
+  bool   paused;
+  // Its last run.
+  berth_host_schedule_option_run_t   last;
+  // For fields of later versions: a JSON object or nothing.
+  berth_host_schedule_option_json_t   meta;
+} berth_host_schedule_state_t;
+
+typedef struct {
+  bool is_err;
+  union {
+    berth_host_schedule_state_t ok;
+    berth_host_schedule_error_t err;
+  } val;
+} berth_host_schedule_result_state_error_t;
+
+typedef struct {
+  bool is_err;
+  union {
+    bool ok;
+    berth_host_schedule_error_t err;
+  } val;
+} berth_host_schedule_result_bool_error_t;
+
+typedef struct {
+  berth_host_schedule_state_t *ptr;
+  size_t len;
+} berth_host_schedule_list_state_t;
+
+typedef struct {
+  bool is_err;
+  union {
+    berth_host_schedule_list_state_t ok;
+    berth_host_schedule_error_t err;
+  } val;
+} berth_host_schedule_result_list_state_error_t;
+
+typedef struct {
+  berth_host_schedule_run_t *ptr;
+  size_t len;
+} berth_host_schedule_list_run_t;
+
+typedef struct {
+  bool is_err;
+  union {
+    berth_host_schedule_list_run_t ok;
+    berth_host_schedule_error_t err;
+  } val;
+} berth_host_schedule_result_list_run_error_t;
+
 typedef berth_tool_types_json_t exports_berth_tool_tools_json_t;
 
 typedef berth_tool_types_content_t exports_berth_tool_tools_content_t;
@@ -922,6 +1272,77 @@ extern bool berth_host_store_list(plugin_string_t *prefix, plugin_string_t *mayb
 // most 1,000 expectations and changes together. A key has 1 to 512 bytes.
 extern bool berth_host_store_write(berth_host_store_list_expectation_t *expected, berth_host_store_list_change_t *changes, bool *ret, berth_host_store_error_t *err);
 
+// Imported Functions from `berth:host/index@0.2.0`
+// Writes documents, all of them or none: at most 1,000, and at most 8 MiB. The index of their
+// words is made at once.
+extern bool berth_host_index_put(berth_host_index_list_document_t *documents, berth_host_index_error_t *err);
+// Deletes documents, all of them or none: at most 1,000. They need not exist.
+extern bool berth_host_index_delete(plugin_list_string_t *keys, berth_host_index_error_t *err);
+// Deletes documents whose keys begin with `prefix`, at most 10,000 of them, and returns their
+// number. Call it again until it returns 0.
+extern bool berth_host_index_delete_prefix(plugin_string_t *prefix, uint64_t *ret, berth_host_index_error_t *err);
+// The documents with these keys, in their order. At most 1,000 keys; documents of more than 4
+// MiB together fail with the code `limit`.
+extern bool berth_host_index_get(plugin_list_string_t *keys, berth_host_index_list_option_document_t *ret, berth_host_index_error_t *err);
+// The documents whose keys begin with `prefix`, without texts and vectors: at most `limit` (at
+// most 1,000), and at most 4 MiB. `cursor`: where to go on, from the page before.
+extern bool berth_host_index_list(plugin_string_t *prefix, plugin_string_t *maybe_cursor, uint32_t limit, berth_host_index_page_t *ret, berth_host_index_error_t *err);
+// The best documents for a query, the best first. Among equals, later written ones come first.
+// A query without words and without a vector finds the latest ones.
+extern bool berth_host_index_search(berth_host_index_query_t *query, berth_host_index_list_hit_t *ret, berth_host_index_error_t *err);
+
+// Imported Functions from `berth:host/parts@0.2.0`
+// Runs a part on each of the inputs, several at a time on the machine's processors. The results
+// have the order of the inputs.
+// 
+// At most 4,096 inputs. Each one has 2 s of processor time, 256 MiB of memory and 16 MiB for its
+// answer. An input whose run traps or reaches a limit fails alone, with the code `failed` or
+// `limit`. All outputs together have at most as many bytes as the host copies at once for a
+// call; those beyond that fail with the code `limit`. Those that the granted time of the call
+// or its deadline doesn't reach fail with the code `budget`: another call may run them. A part
+// that is missing fails with the code `unavailable`, and the message says where it has to be.
+extern void berth_host_parts_run(plugin_string_t *part, plugin_list_list_u8_t *inputs, berth_host_parts_list_result_list_u8_error_t *ret);
+
+// Imported Functions from `berth:host/service@0.2.0`
+// Whether the program was started for this connection, so that it knows nothing yet.
+extern bool berth_host_service_method_connection_is_new(berth_host_service_borrow_connection_t self);
+// Waits for standard output, for the end of the program or for the timeout (None: as long as
+// the call has), and takes it: at most 1 MiB.
+extern void berth_host_service_method_connection_read(berth_host_service_borrow_connection_t self, uint64_t *maybe_timeout_ms, plugin_list_u8_t *ret);
+// Takes the standard error so far: at most 1 MiB. The middle of more is left out.
+extern void berth_host_service_method_connection_errors(berth_host_service_borrow_connection_t self, plugin_list_u8_t *ret);
+// Writes to its standard input, and waits until the program has read the bytes. Returns the
+// number of bytes that it read.
+extern uint64_t berth_host_service_method_connection_write(berth_host_service_borrow_connection_t self, plugin_list_u8_t *bytes);
+// Its end. None: it runs.
+extern bool berth_host_service_method_connection_ended(berth_host_service_borrow_connection_t self, berth_host_service_ended_t *ret);
+// Keeps the service for the next connection. Then this connection reads and writes no more.
+extern void berth_host_service_method_connection_keep(berth_host_service_borrow_connection_t self);
+// Connects to the service with this name, of 1 to 64 bytes. It is started if it doesn't run, or
+// runs with another command, in another directory, with other variables or rights. `command` is
+// a program and its arguments, checked as that of `process`, each time: it may be judged, and a
+// person asked. Of the options, `directory` and `environment` count. Fails with `unavailable`
+// if another call is connected, or if the operator's number of services is reached.
+extern bool berth_host_service_connect(plugin_string_t *name, plugin_list_string_t *command, berth_host_service_options_t *options, berth_host_service_own_connection_t *ret, berth_host_service_error_t *err);
+// Ends a service. False: none with this name runs.
+extern bool berth_host_service_stop(plugin_string_t *name, bool *ret, berth_host_service_error_t *err);
+
+// Imported Functions from `berth:host/schedule@0.2.0`
+// Keeps a task.
+extern bool berth_host_schedule_put(berth_host_schedule_task_t *task, berth_host_schedule_state_t *ret, berth_host_schedule_error_t *err);
+// Removes a task and its runs. False: there is none with this name.
+extern bool berth_host_schedule_remove(plugin_string_t *name, bool *ret, berth_host_schedule_error_t *err);
+// Has a task wait, or resumes it. Times that pass meanwhile are not made up for. False: there is
+// none with this name.
+extern bool berth_host_schedule_pause(plugin_string_t *name, bool paused, bool *ret, berth_host_schedule_error_t *err);
+// Has a task run once as soon as possible, beside its times. False: there is none with this
+// name.
+extern bool berth_host_schedule_run_soon(plugin_string_t *name, bool *ret, berth_host_schedule_error_t *err);
+// The tasks, sorted by name.
+extern bool berth_host_schedule_tasks(berth_host_schedule_list_state_t *ret, berth_host_schedule_error_t *err);
+// The last 20 runs of a task, the latest first.
+extern bool berth_host_schedule_runs(plugin_string_t *name, berth_host_schedule_list_run_t *ret, berth_host_schedule_error_t *err);
+
 // Exported Functions from `berth:tool/tools@0.2.0`
 bool exports_berth_tool_tools_list_tools(exports_berth_tool_tools_list_definition_t *ret, exports_berth_tool_tools_failure_t *err);
 bool exports_berth_tool_tools_call_tool(exports_berth_tool_tools_invocation_t *call, exports_berth_tool_tools_output_t *ret, exports_berth_tool_tools_failure_t *err);
@@ -1075,6 +1496,102 @@ void berth_host_store_list_expectation_free(berth_host_store_list_expectation_t 
 void berth_host_store_list_change_free(berth_host_store_list_change_t *ptr);
 
 void berth_host_store_result_bool_error_free(berth_host_store_result_bool_error_t *ptr);
+
+void berth_host_index_json_free(berth_host_index_json_t *ptr);
+
+void berth_host_index_error_free(berth_host_index_error_t *ptr);
+
+void plugin_list_s8_free(plugin_list_s8_t *ptr);
+
+void plugin_option_list_s8_free(plugin_option_list_s8_t *ptr);
+
+void berth_host_index_option_json_free(berth_host_index_option_json_t *ptr);
+
+void berth_host_index_document_free(berth_host_index_document_t *ptr);
+
+void berth_host_index_entry_free(berth_host_index_entry_t *ptr);
+
+void berth_host_index_list_entry_free(berth_host_index_list_entry_t *ptr);
+
+void berth_host_index_page_free(berth_host_index_page_t *ptr);
+
+void berth_host_index_query_free(berth_host_index_query_t *ptr);
+
+void berth_host_index_hit_free(berth_host_index_hit_t *ptr);
+
+void berth_host_index_list_document_free(berth_host_index_list_document_t *ptr);
+
+void berth_host_index_result_void_error_free(berth_host_index_result_void_error_t *ptr);
+
+void berth_host_index_result_u64_error_free(berth_host_index_result_u64_error_t *ptr);
+
+void berth_host_index_option_document_free(berth_host_index_option_document_t *ptr);
+
+void berth_host_index_list_option_document_free(berth_host_index_list_option_document_t *ptr);
+
+void berth_host_index_result_list_option_document_error_free(berth_host_index_result_list_option_document_error_t *ptr);
+
+void berth_host_index_result_page_error_free(berth_host_index_result_page_error_t *ptr);
+
+void berth_host_index_list_hit_free(berth_host_index_list_hit_t *ptr);
+
+void berth_host_index_result_list_hit_error_free(berth_host_index_result_list_hit_error_t *ptr);
+
+void berth_host_parts_error_free(berth_host_parts_error_t *ptr);
+
+void plugin_list_list_u8_free(plugin_list_list_u8_t *ptr);
+
+void berth_host_parts_result_list_u8_error_free(berth_host_parts_result_list_u8_error_t *ptr);
+
+void berth_host_parts_list_result_list_u8_error_free(berth_host_parts_list_result_list_u8_error_t *ptr);
+
+void berth_host_service_error_free(berth_host_service_error_t *ptr);
+
+void berth_host_service_options_free(berth_host_service_options_t *ptr);
+
+void berth_host_service_ended_free(berth_host_service_ended_t *ptr);
+
+extern void berth_host_service_connection_drop_own(berth_host_service_own_connection_t handle);
+
+extern void berth_host_service_connection_drop_borrow(berth_host_service_borrow_connection_t handle);
+
+extern berth_host_service_borrow_connection_t berth_host_service_borrow_connection(berth_host_service_own_connection_t handle);
+
+void berth_host_service_option_ended_free(berth_host_service_option_ended_t *ptr);
+
+void berth_host_service_result_own_connection_error_free(berth_host_service_result_own_connection_error_t *ptr);
+
+void berth_host_service_result_bool_error_free(berth_host_service_result_bool_error_t *ptr);
+
+void berth_host_schedule_json_free(berth_host_schedule_json_t *ptr);
+
+void berth_host_schedule_error_free(berth_host_schedule_error_t *ptr);
+
+void berth_host_schedule_tool_call_free(berth_host_schedule_tool_call_t *ptr);
+
+void berth_host_schedule_action_free(berth_host_schedule_action_t *ptr);
+
+void berth_host_schedule_option_json_free(berth_host_schedule_option_json_t *ptr);
+
+void berth_host_schedule_task_free(berth_host_schedule_task_t *ptr);
+
+void berth_host_schedule_run_free(berth_host_schedule_run_t *ptr);
+
+void berth_host_schedule_option_run_free(berth_host_schedule_option_run_t *ptr);
+
+void berth_host_schedule_state_free(berth_host_schedule_state_t *ptr);
+
+void berth_host_schedule_result_state_error_free(berth_host_schedule_result_state_error_t *ptr);
+
+void berth_host_schedule_result_bool_error_free(berth_host_schedule_result_bool_error_t *ptr);
+
+void berth_host_schedule_list_state_free(berth_host_schedule_list_state_t *ptr);
+
+void berth_host_schedule_result_list_state_error_free(berth_host_schedule_result_list_state_error_t *ptr);
+
+void berth_host_schedule_list_run_free(berth_host_schedule_list_run_t *ptr);
+
+void berth_host_schedule_result_list_run_error_free(berth_host_schedule_result_list_run_error_t *ptr);
 
 void exports_berth_tool_tools_json_free(exports_berth_tool_tools_json_t *ptr);
 

@@ -194,6 +194,43 @@ static void store_and_settings_have_stand_ins(void) {
     berth_end(&call);
 }
 
+static void documents_and_tasks_have_stand_ins(void) {
+    berth_call call = {0};
+    const char *const tags[] = {"animal", NULL};
+    const int8_t vector[] = {1, -128};
+    const berth_document documents[] = {
+        {.key = "a/1", .text = "A quick fox", .tags = tags, .vector = vector, .dimensions = 2},
+        {.key = "a/2", .text = "fox, fox and hound", .data = "x", .length = 1},
+        {.key = "b"},
+    };
+    CHECK(berth_index_put(&call, documents, 3));
+    size_t count;
+    const berth_hit *hits = berth_index_search(&call, &(berth_query){.words = "hound FOX"}, &count);
+    CHECK(count == 2);
+    EQUAL(hits[0].key, "a/2");
+    hits = berth_index_search(&call, &(berth_query){.words = "fox", .tags = tags}, &count);
+    CHECK(count == 1);
+    EQUAL(hits[0].key, "a/1");
+    hits = berth_index_search(&call, &(berth_query){.prefix = "a/", .limit = 1}, &count);
+    CHECK(count == 1);
+    EQUAL(hits[0].key, "a/2");
+    const berth_document *found = berth_index_get(&call, "a/1");
+    EQUAL(found->tags[0], "animal");
+    CHECK(found->vector[1] == -128);
+    CHECK(berth_index_delete(&call, "a/1") && berth_index_get(&call, "a/1") == NULL);
+    CHECK(!berth_host_failed(&call));
+
+    CHECK(berth_schedule_put(&call, &(berth_task){"tidy", "cron", "0 4 * * *", "notes__tidy", "{\"days\":30}", NULL, NULL}));
+    CHECK(berth_schedule_put(&call, &(berth_task){.name = "ask", .kind = "every", .when = "60", .tool = "notes__ask"}));
+    const berth_task_state *states = berth_schedule_tasks(&call, &count);
+    CHECK(count == 2);
+    EQUAL(states[0].task.name, "ask");
+    EQUAL(states[0].task.arguments, "{}");
+    EQUAL(states[1].task.missed, "once");
+    CHECK(berth_schedule_remove(&call, "ask") && !berth_schedule_remove(&call, "ask"));
+    berth_end(&call);
+}
+
 int main(void) {
     schemas_come_from_the_arguments();
     arguments_are_read();
@@ -203,5 +240,6 @@ int main(void) {
     texts_are_made_utf8();
     files_are_read_up_to_the_limit();
     store_and_settings_have_stand_ins();
+    documents_and_tasks_have_stand_ins();
     return 0;
 }

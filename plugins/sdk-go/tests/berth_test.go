@@ -14,7 +14,11 @@ import (
 
 	"berth"
 	"berth/berthtest"
+	"berth/index"
+	"berth/parts"
 	"berth/process"
+	"berth/schedule"
+	"berth/service"
 	"berth/store"
 )
 
@@ -262,5 +266,93 @@ func TestProgramThatFailsSaysSo(t *testing.T) {
 	}
 	if finished, err := process.Run(process.Command{Program: []string{"sleep", "9"}, TimeoutMs: 50}); err != nil || finished.Ending != "timeout" {
 		t.Fatal(finished, err)
+	}
+}
+
+func TestDocumentsAreFoundListedAndDeleted(t *testing.T) {
+	berthtest.New(t)
+	err := index.Put(
+		index.Document{Key: "a/1", Text: "A quick fox", Tags: []string{"animal"}, Vector: []int8{1, -128}},
+		index.Document{Key: "a/2", Text: "fox, fox and hound"},
+		index.Document{Key: "b"},
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := func(query index.Query) (keys string) {
+		hits, err := index.Search(query)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, hit := range hits {
+			keys += fmt.Sprint(hit.Key, hit.FoundBy, " ")
+		}
+		return keys
+	}
+	for expected, query := range map[string]index.Query{
+		"a/2[words] a/1[words] ": {Words: "hound FOX"},
+		"a/1[words] ":            {Words: "fox", Tags: []string{"animal"}},
+		"a/1[vector] ":           {Vector: []int8{127, 0}, Prefix: "a/"},
+		"a/1[] ":                 {Limit: 1},
+	} {
+		if keys := found(query); keys != expected {
+			t.Errorf("%v finds %s", query, keys)
+		}
+	}
+	documents, err := index.Get("b", "c")
+	if err != nil || documents[0].Key != "b" || documents[1] != nil {
+		t.Error(documents, err)
+	}
+	if err := index.Delete("b", "none"); err != nil {
+		t.Error(err)
+	}
+	for entry, err := range index.Items("") {
+		if err != nil || !strings.HasPrefix(entry.Key, "a/") {
+			t.Error(entry, err)
+		}
+	}
+	if deleted, err := index.DeletePrefix("a/"); deleted != 2 || err != nil {
+		t.Error(deleted, err)
+	}
+}
+
+func TestTasksAreKeptAndPartsAnswer(t *testing.T) {
+	host := berthtest.New(t)
+	for _, task := range []schedule.Task{
+		{Name: "tidy", Kind: "cron", When: "0 4 * * *", Tool: "notes__tidy", Arguments: map[string]int{"days": 30}},
+		{Name: "ask", Kind: "every", When: "60", Tool: "notes__ask"},
+	} {
+		if _, err := schedule.Put(task); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if is, err := schedule.Pause("ask", true); !is || err != nil {
+		t.Error(is, err)
+	}
+	tasks, err := schedule.Tasks()
+	shown := fmt.Sprintf("%s %v %s", tasks[0].Name, tasks[0].Paused, tasks[1].Arguments)
+	if err != nil || shown != `ask true {"days":30}` {
+		t.Error(shown, err)
+	}
+	if is, err := schedule.Remove("none"); is || err != nil {
+		t.Error(is, err)
+	}
+
+	host.Parts = map[string]func([]byte) ([]byte, error){"upper": func(input []byte) ([]byte, error) {
+		if len(input) == 0 {
+			return nil, errors.New("it is empty")
+		}
+		return []byte(strings.ToUpper(string(input))), nil
+	}}
+	results := parts.Run("upper", [][]byte{[]byte("a"), nil})
+	if string(results[0].Answer) != "A" || results[1].Err == nil {
+		t.Error(results)
+	}
+	var failed *berth.HostError
+	if !errors.As(parts.Run("lower", [][]byte{nil})[0].Err, &failed) || failed.Code != "unavailable" {
+		t.Error(failed)
+	}
+	if _, err := service.Connect("a", process.Command{}); err == nil {
+		t.Error("a service has no stand-in")
 	}
 }

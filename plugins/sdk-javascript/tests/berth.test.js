@@ -8,7 +8,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { beforeEach, test } from "node:test";
 
-import { Failure, call, config, decodeUtf8, encodeUtf8, files, http, listTools, process, search, store, tool } from "../berth.js";
+import { Failure, call, config, decodeUtf8, encodeUtf8, files, http, index, listTools, parts, process, schedule, search, service, store, tool } from "../berth.js";
 import { reset, run, standin } from "../testing.js";
 
 beforeEach(reset);
@@ -122,6 +122,33 @@ test("files are written, listed and removed", () => {
   files.remove(file);
   assert.equal(files.stat(file), undefined);
   assert.throws(() => files.readText(file), { code: "not-found" });
+});
+
+test("documents are found, listed and deleted", () => {
+  index.put({ key: "a/1", text: "A quick fox", tags: ["animal"], vector: [1, -128] }, { key: "a/2", text: "fox, fox and hound", data: "x" }, { key: "b" });
+  assert.deepEqual(index.search("hound FOX").map(({ key }) => key), ["a/2", "a/1"]);
+  assert.deepEqual(index.search("fox", { tags: ["animal"] })[0].foundBy, ["words"]);
+  assert.deepEqual(index.search("", { vector: Int8Array.of(127, 0), prefix: "a/" }).map(({ key }) => key), ["a/1"]);
+  assert.deepEqual(index.search("", { limit: 1 }).map(({ key }) => key), ["b"]);
+  assert.deepEqual([...index.items("a/")].map(({ key, data }) => [key, data.length]), [["a/1", 0], ["a/2", 1]]);
+  assert.deepEqual(index.get("b", "c").map((each) => each?.text), ["", undefined]);
+  index.delete("b", "none");
+  assert.throws(() => index.put({ key: "a", vector: [0.5] }), /whole numbers from -128 to 127/);
+});
+
+test("tasks are kept and parts answer", () => {
+  schedule.put({ name: "tidy", kind: "cron", when: "0 4 * * *", call: { tool: "notes__tidy", arguments: { days: 30 } } });
+  const { task, next } = schedule.put({ name: "ask", kind: "every", when: 60, call: { tool: "notes__ask" } });
+  assert.deepEqual([task.when, task.call, typeof next], ["60", { tool: "notes__ask", arguments: {} }, "string"]);
+  assert.deepEqual([schedule.pause("ask"), schedule.runSoon("ask"), schedule.pause("none")], [true, true, false]);
+  assert.deepEqual(schedule.tasks().map(({ task, paused }) => [task.name, paused]), [["ask", true], ["tidy", false]]);
+  assert.deepEqual([schedule.runs("ask"), schedule.remove("ask"), schedule.remove("ask")], [[], true, false]);
+
+  standin.parts.upper = (bytes) => encodeUtf8(decodeUtf8(bytes, { fatal: true }).toUpperCase());
+  const [first, second] = parts.run("upper", ["a", Uint8Array.of(255)]);
+  assert.deepEqual([decodeUtf8(first), second instanceof Failure, second.code], ["A", true, "failed"]);
+  assert.equal(parts.run("lower", [""])[0].code, "unavailable");
+  assert.throws(() => service.stop("a"), /`service` has no stand-in/);
 });
 
 test("store compares, and settings and programs work", () => {

@@ -13,7 +13,7 @@ docstring is the description that models read, and an exception is a failure of 
             return len(file.read())
 """
 
-from . import call, config, http, log, process, search, secrets, store
+from . import call, config, http, index, log, parts, process, schedule, search, secrets, service, store
 from ._failure import (
     Failure,
     InvalidParameters,
@@ -63,13 +63,17 @@ __all__ = [
     "changes_name",
     "config",
     "http",
+    "index",
     "log",
     "needs_network",
+    "parts",
     "process",
     "reads_path",
+    "schedule",
     "search",
     "seconds",
     "secrets",
+    "service",
     "store",
     "subject",
     "tool",

@@ -27,6 +27,7 @@ class Standin:
     def reset(self):
         self.emitted, self.log, self.progress = [], [], []
         self.store, self.config, self.secrets = {}, {}, set()
+        self.index, self.tasks, self.parts = {}, {}, {}
         self.cancelled, self.remaining, self.meta = False, 30.0, {}
 
 
@@ -52,7 +53,8 @@ def _load_imported():
     """Loads what there is of the interfaces that a manifest may ask for. Later, nothing can be imported."""
     import importlib
 
-    names = ("process", "search", "secrets", "store", "streams", "outgoing_handler", "wasi_http_types")
+    names = ("index", "parts", "process", "schedule", "search", "secrets", "service", "store")
+    names += ("streams", "outgoing_handler", "wasi_http_types")
     for name in names:
         try:
             _IMPORTED[name] = importlib.import_module(f"wit_world.imports.{name}")

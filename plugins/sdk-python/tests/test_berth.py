@@ -197,6 +197,41 @@ class Host(unittest.TestCase):
         self.assertEqual(list(berth.store.items("a/")), [("a/1", b"one"), ("a/2", b"two")])
         self.assertEqual((berth.store.get("b"), berth.store.get("c")), (None, b"new"))
 
+    def test_documents_are_found_listed_and_deleted(self):
+        from berth.index import Document, delete, delete_prefix, get, items, put, search
+
+        put(Document("a/1", "A quick fox", ["animal"], [1, -128]), Document("a/2", "fox, fox and hound"), Document("b"))
+        self.assertEqual([hit.key for hit in search("hound FOX")], ["a/2", "a/1"])
+        self.assertEqual(search("fox", tags=["animal"], limit=5)[0].found_by, ["words"])
+        self.assertEqual([hit.key for hit in search(vector=[127, 0], prefix="a/")], ["a/1"])
+        self.assertEqual([hit.key for hit in search(limit=1)], ["b"])
+        self.assertEqual([entry.key for entry in items("a/")], ["a/1", "a/2"])
+        self.assertEqual((get("b", "c")[0].text, get("b", "c")[1]), ("", None))
+        delete("b", "none")
+        self.assertEqual((delete_prefix("a/"), search("fox")), (2, []))
+        for mistake in (
+            lambda: put(Document("a", "x", "animal")),
+            lambda: put(Document("a", b"x")),
+            lambda: put(Document("a", vector=[0.5])),
+            lambda: search(vector=[128]),
+        ):
+            self.assertRaises(TypeError, mistake)
+
+    def test_tasks_are_kept_and_parts_answer(self):
+        from berth.schedule import Call, Task, pause, put, remove, run_soon, runs, tasks
+
+        put(Task.cron("tidy", "0 4 * * *", Call("notes__tidy", {"days": 30})))
+        put(Task.every("ask", 60, Call("notes__ask")))
+        self.assertTrue(pause("ask") and run_soon("ask") and not pause("none"))
+        self.assertEqual([(each.task.name, each.paused) for each in tasks()], [("ask", True), ("tidy", False)])
+        self.assertEqual((runs("ask"), remove("ask"), remove("ask")), ([], True, False))
+
+        _host.standin.parts["upper"] = lambda data: data.upper() if data else 1 / 0
+        first, second = berth.parts.run("upper", [b"a", b""])
+        self.assertEqual((first, second.code), (b"A", "exception"))
+        self.assertEqual(berth.parts.run("lower", [b""])[0].code, "unavailable")
+        self.assertRaisesRegex(RuntimeError, "`service` has no stand-in", berth.service.stop, "a")
+
     def test_store_takes_only_what_a_component_can_pass_on(self):
         berth.store.put("a", bytearray(b"one"))
         self.assertEqual(berth.store.get("a"), b"one")

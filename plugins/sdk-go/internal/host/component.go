@@ -34,6 +34,37 @@ func fromHost(e berth_host_types.Error) error {
 	return &Error{strings.Clone(e.Code), strings.Clone(e.Message)}
 }
 
+// Failed is why a function of the host did nothing, in the host's form.
+type Failed = berth_host_types.Error
+
+// plain calls a function of the host whose value has nothing to copy.
+func plain[T any](call func() types.Result[T, Failed]) (value T, err error) {
+	Asked(func() bool {
+		result := call()
+		if result.Tag() == types.ResultErr {
+			err = fromHost(result.Err())
+		} else {
+			value = result.Ok()
+		}
+		return true
+	})
+	return value, err
+}
+
+// done calls a function of the host that has no value.
+func done(call func() types.Result[types.Unit, Failed]) error {
+	_, err := plain(call)
+	return err
+}
+
+// text copies a text that may be missing. Then it is empty.
+func text(value types.Option[string]) string {
+	if value.Tag() == types.OptionNone {
+		return ""
+	}
+	return strings.Clone(value.Some())
+}
+
 func option[T comparable](value T) types.Option[T] {
 	var none T
 	if value == none {
@@ -135,15 +166,13 @@ func StoreList(prefix, cursor string) (entries []Entry, next string, err error) 
 		for _, each := range page.Entries {
 			entries = append(entries, Entry{strings.Clone(each.Key), bytes.Clone(each.Value)})
 		}
-		if page.Cursor.Tag() == types.OptionSome {
-			next = strings.Clone(page.Cursor.Some())
-		}
+		next = text(page.Cursor)
 		return true
 	})
 	return entries, next, err
 }
 
-func StoreWrite(expected, changes []Entry) (written bool, err error) {
+func StoreWrite(expected, changes []Entry) (bool, error) {
 	value := func(entry Entry) types.Option[[]byte] {
 		if entry.Value == nil {
 			return types.None[[]byte]()
@@ -158,16 +187,14 @@ func StoreWrite(expected, changes []Entry) (written bool, err error) {
 	for _, each := range changes {
 		made = append(made, berth_host_store.Change{Key: each.Key, Value: value(each)})
 	}
-	Asked(func() bool {
-		result := berth_host_store.Write(expectations, made)
-		if result.Tag() == types.ResultErr {
-			err = fromHost(result.Err())
-		} else {
-			written = result.Ok()
-		}
-		return true
-	})
-	return written, err
+	return plain(func() types.Result[bool, Failed] { return berth_host_store.Write(expectations, made) })
+}
+
+func environment(command Command) (variables []types.Tuple2[string, string]) {
+	for name, value := range command.Environment {
+		variables = append(variables, types.Tuple2[string, string]{F0: name, F1: value})
+	}
+	return variables
 }
 
 func Run(command Command) (finished Finished, err error) {
@@ -177,12 +204,10 @@ func Run(command Command) (finished Finished, err error) {
 	}
 	options := berth_host_process.Options{
 		Directory:   option(command.Directory),
+		Environment: environment(command),
 		TimeoutMs:   option(command.TimeoutMs),
 		OutputLimit: types.None[uint32](),
 		Meta:        types.None[string](),
-	}
-	for name, value := range command.Environment {
-		options.Environment = append(options.Environment, types.Tuple2[string, string]{F0: name, F1: value})
 	}
 	Asked(func() bool {
 		result := berth_host_process.Run(what, command.Input, options)

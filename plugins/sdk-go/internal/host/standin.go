@@ -21,6 +21,10 @@ type Standin struct {
 	// Config has the settings, each as JSON.
 	Config map[string]string
 	Store  map[string][]byte
+	Index  map[string]Document
+	Tasks  map[string]TaskState
+	// Parts has what each part makes of an input.
+	Parts map[string]func(input []byte) ([]byte, error)
 	// Secrets has the names of those that are configured.
 	Secrets []string
 	// Logged has a line for each message: `warn: text`.
