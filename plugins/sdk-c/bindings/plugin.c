@@ -169,6 +169,14 @@ extern void __wasm_import_berth_host_schedule_tasks(uint8_t *);
 __attribute__((__import_module__("berth:host/schedule@0.2.0"), __import_name__("runs")))
 extern void __wasm_import_berth_host_schedule_runs(uint8_t *, size_t, uint8_t *);
 
+// Imported Functions from `berth:host/embeddings@0.2.0`
+
+__attribute__((__import_module__("berth:host/embeddings@0.2.0"), __import_name__("model")))
+extern void __wasm_import_berth_host_embeddings_model(uint8_t *);
+
+__attribute__((__import_module__("berth:host/embeddings@0.2.0"), __import_name__("embed")))
+extern void __wasm_import_berth_host_embeddings_embed(uint8_t *, size_t, uint8_t *);
+
 // Exported Functions from `berth:tool/tools@0.2.0`
 
 __attribute__((__weak__, __export_name__("cabi_post_berth:tool/tools@0.2.0#list-tools")))
@@ -1597,6 +1605,29 @@ void berth_host_schedule_result_list_run_error_free(berth_host_schedule_result_l
     berth_host_schedule_list_run_free(&ptr->val.ok);
   } else {
     berth_host_schedule_error_free(&ptr->val.err);
+  }
+}
+
+void berth_host_embeddings_error_free(berth_host_embeddings_error_t *ptr) {
+  berth_host_types_error_free(ptr);
+}
+
+void plugin_list_list_s8_free(plugin_list_list_s8_t *ptr) {
+  size_t list_len = ptr->len;
+  if (list_len > 0) {
+    plugin_list_s8_t *list_ptr = ptr->ptr;
+    for (size_t i = 0; i < list_len; i++) {
+      plugin_list_s8_free(&list_ptr[i]);
+    }
+    free(list_ptr);
+  }
+}
+
+void berth_host_embeddings_result_list_list_s8_error_free(berth_host_embeddings_result_list_list_s8_error_t *ptr) {
+  if (!ptr->is_err) {
+    plugin_list_list_s8_free(&ptr->val.ok);
+  } else {
+    berth_host_embeddings_error_free(&ptr->val.err);
   }
 }
 
@@ -3741,6 +3772,71 @@ bool berth_host_schedule_runs(plugin_string_t *name, berth_host_schedule_list_ru
         (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + sizeof(void*)))), (*((size_t*) (ptr + (2*sizeof(void*))))) },
         (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (3*sizeof(void*))))), (*((size_t*) (ptr + (4*sizeof(void*))))) },
         (berth_host_types_option_json_t) option2,
+      };
+      break;
+    }
+  }
+  if (!result.is_err) {
+    *ret = result.val.ok;
+    return 1;
+  } else {
+    *err = result.val.err;
+    return 0;
+  }
+}
+
+bool berth_host_embeddings_model(plugin_string_t *ret) {
+  __attribute__((__aligned__(sizeof(void*))))
+  uint8_t ret_area[(3*sizeof(void*))];
+  uint8_t *ptr = (uint8_t *) &ret_area;
+  __wasm_import_berth_host_embeddings_model(ptr);
+  plugin_option_string_t option;
+  switch ((int32_t) *((uint8_t*) (ptr + 0))) {
+    case 0: {
+      option.is_some = false;
+      break;
+    }
+    case 1: {
+      option.is_some = true;
+      option.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + sizeof(void*)))), (*((size_t*) (ptr + (2*sizeof(void*))))) };
+      break;
+    }
+  }
+  *ret = option.val;
+  return option.is_some;
+}
+
+bool berth_host_embeddings_embed(plugin_list_string_t *texts, plugin_list_list_s8_t *ret, berth_host_embeddings_error_t *err) {
+  __attribute__((__aligned__(sizeof(void*))))
+  uint8_t ret_area[(8*sizeof(void*))];
+  uint8_t *ptr = (uint8_t *) &ret_area;
+  __wasm_import_berth_host_embeddings_embed((uint8_t *) (*texts).ptr, (*texts).len, ptr);
+  berth_host_embeddings_result_list_list_s8_error_t result;
+  switch ((int32_t) *((uint8_t*) (ptr + 0))) {
+    case 0: {
+      result.is_err = false;
+      result.val.ok = (plugin_list_list_s8_t) { (plugin_list_s8_t*)(*((uint8_t **) (ptr + sizeof(void*)))), (*((size_t*) (ptr + (2*sizeof(void*))))) };
+      break;
+    }
+    case 1: {
+      result.is_err = true;
+      berth_host_types_option_json_t option;
+      switch ((int32_t) *((uint8_t*) (ptr + (5*sizeof(void*))))) {
+        case 0: {
+          option.is_some = false;
+          break;
+        }
+        case 1: {
+          option.is_some = true;
+          option.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (6*sizeof(void*))))), (*((size_t*) (ptr + (7*sizeof(void*))))) };
+          break;
+        }
+      }
+
+      result.val.err = (berth_host_types_error_t) {
+        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + sizeof(void*)))), (*((size_t*) (ptr + (2*sizeof(void*))))) },
+        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (3*sizeof(void*))))), (*((size_t*) (ptr + (4*sizeof(void*))))) },
+        (berth_host_types_option_json_t) option,
       };
       break;
     }

@@ -682,7 +682,7 @@ typedef struct berth_host_index_document_t {
   // What a query can ask for exactly, such as a language or a project: at most 16 tags of 1 to
   // 256 bytes.
   plugin_list_string_t   tags;
-  // A vector of 1 to 4,096 numbers, the same number in each document with a vector.
+  // A vector of 1 to 4,096 numbers. It is compared with those that have as many.
   plugin_option_list_s8_t   vector;
   // What is kept with it and not searched, at most 64 KiB.
   plugin_list_u8_t   data;
@@ -1002,6 +1002,21 @@ typedef struct {
     berth_host_schedule_error_t err;
   } val;
 } berth_host_schedule_result_list_run_error_t;
+
+typedef berth_host_types_error_t berth_host_embeddings_error_t;
+
+typedef struct {
+  plugin_list_s8_t *ptr;
+  size_t len;
+} plugin_list_list_s8_t;
+
+typedef struct {
+  bool is_err;
+  union {
+    plugin_list_list_s8_t ok;
+    berth_host_embeddings_error_t err;
+  } val;
+} berth_host_embeddings_result_list_list_s8_error_t;
 
 typedef berth_tool_types_json_t exports_berth_tool_tools_json_t;
 
@@ -1343,6 +1358,18 @@ extern bool berth_host_schedule_tasks(berth_host_schedule_list_state_t *ret, ber
 // The last 20 runs of a task, the latest first.
 extern bool berth_host_schedule_runs(plugin_string_t *name, berth_host_schedule_list_run_t *ret, berth_host_schedule_error_t *err);
 
+// Imported Functions from `berth:host/embeddings@0.2.0`
+// A name of the model, without asking it. Vectors of different names can't be compared. None:
+// the operator chose no model, and `embed` fails with the code `unavailable`.
+extern bool berth_host_embeddings_model(plugin_string_t *ret);
+// The vector of each text, in their order: 1 to 4,096 numbers, the same number in all of them.
+// 
+// At once at most 64 texts of 1 to 8,192 bytes each; in one call of a tool at most 2,048. The
+// model has ten seconds and one more for each text, at most 30, and no more than half of what
+// the call has left. A model that doesn't answer, or not with vectors, fails with the code
+// `failed`. Go on without vectors then.
+extern bool berth_host_embeddings_embed(plugin_list_string_t *texts, plugin_list_list_s8_t *ret, berth_host_embeddings_error_t *err);
+
 // Exported Functions from `berth:tool/tools@0.2.0`
 bool exports_berth_tool_tools_list_tools(exports_berth_tool_tools_list_definition_t *ret, exports_berth_tool_tools_failure_t *err);
 bool exports_berth_tool_tools_call_tool(exports_berth_tool_tools_invocation_t *call, exports_berth_tool_tools_output_t *ret, exports_berth_tool_tools_failure_t *err);
@@ -1592,6 +1619,12 @@ void berth_host_schedule_result_list_state_error_free(berth_host_schedule_result
 void berth_host_schedule_list_run_free(berth_host_schedule_list_run_t *ptr);
 
 void berth_host_schedule_result_list_run_error_free(berth_host_schedule_result_list_run_error_t *ptr);
+
+void berth_host_embeddings_error_free(berth_host_embeddings_error_t *ptr);
+
+void plugin_list_list_s8_free(plugin_list_list_s8_t *ptr);
+
+void berth_host_embeddings_result_list_list_s8_error_free(berth_host_embeddings_result_list_list_s8_error_t *ptr);
 
 void exports_berth_tool_tools_json_free(exports_berth_tool_tools_json_t *ptr);
 

@@ -47,6 +47,20 @@ fn plugin_without_the_grant_sends_nothing() {
     });
 }
 
+/// One that was built once, for the first release of contract 0.2.
+#[test]
+fn component_of_contract_0_2_gets_vectors() {
+    run(async {
+        let (folder, server) = (folder(), Vectors::new());
+        let component =
+            Path::new(env!("CARGO_MANIFEST_DIR")).join("components/0.2/embeddings.wasm");
+        let path = format!("plugins.{NAME}.path={component:?}");
+        let host = scene(folder.path(), &server, &[&path, GRANT]).await;
+        let came = call(&host, "embed", "deploy", 1).await;
+        assert!(came.contains(": [[127, 0, "), "{came}");
+    });
+}
+
 #[test]
 fn read_only_tool_gets_vectors_and_no_secret_leaves() {
     run(async {

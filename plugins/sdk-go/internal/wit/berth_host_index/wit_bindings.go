@@ -32,7 +32,7 @@ Text string
 // What a query can ask for exactly, such as a language or a project: at most 16 tags of 1 to
 // 256 bytes.
 Tags []string
-// A vector of 1 to 4,096 numbers, the same number in each document with a vector.
+// A vector of 1 to 4,096 numbers. It is compared with those that have as many.
 Vector witTypes.Option[[]int8]
 // What is kept with it and not searched, at most 64 KiB.
 Data []uint8
