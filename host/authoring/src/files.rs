@@ -131,7 +131,9 @@ mod tests {
         let all = sdks.into_iter().chain([WIT, EXAMPLE_RUST, EXAMPLE_PYTHON, EXAMPLE_GO]);
         for file in all.flatten() {
             let parts: Vec<&str> = file.path.split('/').collect();
-            for made in ["target", "node_modules", "__pycache__", "frozen-0.1", "tests"] {
+            for made in
+                ["target", "node_modules", "__pycache__", "frozen-0.1", "frozen-0.2", "tests"]
+            {
                 assert!(!parts.contains(&made), "{}", file.path);
             }
         }

@@ -1,7 +1,8 @@
 //! The versions of the contract that this host knows.
 //!
-//! Released versions never change. A component exports and imports interfaces in exactly a version
-//! that is known; the linker's idea that 0.1.1 is as good as 0.1.0 isn't asked.
+//! What a released version has never changes, and what is added to it keeps its number. A component
+//! exports and imports interfaces in exactly a version that is known; the linker's idea that 0.1.1
+//! is as good as 0.1.0 isn't asked.
 
 /// The newest version.
 pub const CURRENT: &str = "0.2.0";

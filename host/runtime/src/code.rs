@@ -126,7 +126,12 @@ impl Code {
             let engine = &runtime.engine;
             let component = runtime.compiler.component(&engine.wasm, wasm, &digest, compiled)?;
             let pre = engine.linker.instantiate_pre(&component);
-            Self::new(pre.map_err(|error| format!("linking it failed: {error:#}"))?)
+            // Its imports are granted, so one of them is not as this version has it.
+            Self::new(pre.map_err(|error| {
+                format!(
+                    "linking it failed: {error:#}. It was built for a newer contract: update Berth, or build it with an SDK of this version"
+                )
+            })?)
         };
         let made = tokio::task::spawn_blocking(make).await;
         made.map_err(|_| "compiling it failed".to_owned())?.map(Arc::new)

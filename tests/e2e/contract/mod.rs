@@ -3,6 +3,7 @@
 
 mod answers;
 mod frozen;
+mod frozen_0_2;
 mod index;
 mod meta;
 mod parts;

@@ -67,6 +67,22 @@ fn unknown_version_is_refused_with_both_versions_and_what_to_do() {
     });
 }
 
+/// A released version gets new functions, and an older host doesn't have them.
+#[test]
+fn function_that_this_host_lacks_is_refused_with_what_to_do() {
+    run(async {
+        for import in [
+            r#"(import "berth:host/log@0.2.0" (instance (export "whisper" (func))))"#,
+            r#"(import "berth:host/call@0.2.0" (instance (export "cancelled" (func (result u8)))))"#,
+        ] {
+            let why = served_or_why(&Component { in_component: import, ..component() }).await;
+            let why = why.expect_err("it doesn't serve");
+            let interface = import.split('"').nth(1).unwrap_or_default();
+            assert!(why.contains(interface) && why.contains("update Berth"), "{import}: {why}");
+        }
+    });
+}
+
 #[test]
 fn interface_that_a_version_lacks_is_refused() {
     run(async {

@@ -46,6 +46,7 @@ const COMPLETIONS: [(&str, &str); 3] = [
 pub(crate) fn command(arguments: &[OsString]) -> CommandResult {
     no_arguments(arguments)?;
     machine::check()?;
+    check_frozen()?;
     let target = target();
     machine::ensure_target(&target)?;
     let packages = packages::in_binary(&target)?;
@@ -174,11 +175,34 @@ fn add_contract(archive: &Archive) -> Result<(), String> {
     Ok(())
 }
 
+/// The folder of the newest version as it was at its last release, below `wit`.
+const FROZEN: &str = "frozen-0.2/";
+
 /// The files of the contract, by their paths below `wit`.
 fn contract() -> Result<Vec<String>, String> {
     let mut files = Vec::new();
     archive::collect(&cargo::root().join("wit"), "", &mut files)?;
+    // It is the same as what it was copied from.
+    files.retain(|path| !path.starts_with(FROZEN));
     Ok(files)
+}
+
+/// Checks that what this release has of the contract is frozen from now on.
+fn check_frozen() -> Result<(), String> {
+    let (wit, mut frozen) = (cargo::root().join("wit"), Vec::new());
+    archive::collect(&wit.join(FROZEN), "", &mut frozen)?;
+    let mut current = contract()?;
+    current.retain(|path| path.starts_with("tool/") || path.starts_with("host/"));
+    frozen.sort_unstable();
+    current.sort_unstable();
+    let is_same =
+        |path: &String| fs::read(wit.join(path)).ok() == fs::read(wit.join(FROZEN).join(path)).ok();
+    if frozen == current && current.iter().all(is_same) {
+        return Ok(());
+    }
+    Err(format!(
+        "wit/{FROZEN} isn't the contract of this release: see \"Release the contract\" in CONTRIBUTING.md"
+    ))
 }
 
 /// Adds the completions and man pages, which the program prints itself, in the folders where shells

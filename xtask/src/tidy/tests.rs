@@ -498,6 +498,7 @@ const SAMPLES: &[Sample] = &[
         ],
         lines: &["plugins/x/wit/deps/a/i.wit:1", "plugins/x/wit/deps/a/j.wit:1"],
         good: &[
+            ("wit/frozen-1/a/i.wit", "package berth:a@1.0.0;\n// As it was.\n"),
             ("wit/a/i.wit", "package berth:a@1.0.0;\n"),
             ("plugins/x/wit/deps/a/i.wit", "package berth:a@1.0.0;\n"),
             ("plugins/x/wit/x.wit", "package example:x@1.0.0;\n"),
