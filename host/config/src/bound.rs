@@ -1,7 +1,5 @@
 //! What bounds a task: the configuration of whoever made it, in a form that only takes away.
 
-use std::path::Path;
-
 use berth_contract::HostError;
 use berth_settings::Narrowing;
 use serde_json::Value;
@@ -83,7 +81,7 @@ fn collect(value: &Value, path: &mut Vec<String>, leaves: &mut Vec<Leaf>) {
         (Some(Narrowing::Approve), value) if value != "approve" => {}
         (Some(_), value) => {
             if let Ok(value) = toml::Value::try_from(value) {
-                leaves.push(Leaf::new(path.clone(), value, &Source::Default));
+                leaves.push(Leaf::new(path.clone(), value, &Source::TaskBounds));
             }
         }
     }
@@ -129,7 +127,7 @@ pub(super) fn apply(
             .filter(|leaf| is_known(&leaf.path, &current) && !is_same(leaf, &current))
             .collect();
         if applied.is_empty() {
-            own.extend(new_tables(&then, &current, &path));
+            own.extend(new_tables(&then, &current));
         }
         let contents = Loaded::from_leaves(&own)?;
         let bounds: Vec<Leaf> = own.iter().filter(|leaf| !is_rules(leaf)).cloned().collect();
@@ -145,8 +143,7 @@ fn is_same(leaf: &Leaf, current: &Value) -> bool {
 }
 
 /// Disables what was added since: whoever made the task didn't have it.
-fn new_tables(then: &Value, current: &Value, path: &Path) -> Vec<Leaf> {
-    let source = Source::Path(path.to_owned());
+fn new_tables(then: &Value, current: &Value) -> Vec<Leaf> {
     let mut leaves = Vec::new();
     for table in STARTED {
         let [now, then] = [current, then].map(|all| table.iter().fold(all, |at, part| &at[part]));
@@ -154,7 +151,7 @@ fn new_tables(then: &Value, current: &Value, path: &Path) -> Vec<Leaf> {
         for name in names.filter(|name| then.get(name).is_none()) {
             let mut path: Vec<String> = table.iter().map(|part| (*part).to_owned()).collect();
             path.extend([name.clone(), "enabled".to_owned()]);
-            leaves.push(Leaf::new(path, false.into(), &source));
+            leaves.push(Leaf::new(path, false.into(), &Source::TaskBounds));
         }
     }
     leaves
