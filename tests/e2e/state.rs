@@ -189,13 +189,13 @@ impl Soak {
         let expected = &mut self.expected;
         match change {
             Change::Memory(key) => {
-                *expected.memories.entry(key.clone()).or_insert(Known::Done) = Known::Done
+                *expected.memories.entry(key.clone()).or_insert(Known::Done) = Known::Done;
             }
             Change::Task(name) => {
-                *expected.tasks.entry(name.clone()).or_insert(Known::Done) = Known::Done
+                *expected.tasks.entry(name.clone()).or_insert(Known::Done) = Known::Done;
             }
             Change::Far(name) => {
-                expected.far.entry(name.clone()).or_insert((Known::Done, None)).0 = Known::Done
+                expected.far.entry(name.clone()).or_insert((Known::Done, None)).0 = Known::Done;
             }
             Change::Cancel(name) => {
                 expected.far.insert(name.clone(), (Known::Done, Some(Known::Done)));
