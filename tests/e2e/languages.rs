@@ -117,7 +117,7 @@ impl Fixture {
         let found = json!({
             "words": ["a/2", "a/1"], "tagged": ["a/1"], "near": [["a/1", ["vector"]]],
             "whole": ["A quick fox", ["animal"], [1, -128], true, null], "no_key": "invalid",
-            "other_length": "invalid", "quota": "limit", "listed": 1001, "deleted": 1001,
+            "quota": "limit", "listed": 1001, "deleted": 1001,
             "left": [["a/1", 256], ["a/2", 0]],
         });
         self.tries("try_index", &json!({}), &found);
@@ -355,7 +355,7 @@ fn sdk_of_c_works_in_a_host() {
 
     let found = json!({
         "words": ["a/2", "a/1"], "tagged": ["a/1"], "near": ["a/1"], "whole": true, "missing": true,
-        "no_key": "invalid", "other_length": "invalid", "quota": "limit",
+        "no_key": "invalid", "quota": "limit",
         "left": ["b", "a/2", "a/1"], "deleted": true, "then": ["a/2", "a/1"],
     });
     fixture.tries("try_index", &json!({}), &found);

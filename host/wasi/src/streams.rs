@@ -123,6 +123,10 @@ pub(crate) fn read_at(file: &OwnedFd, size: u64, offset: u64) -> Result<Vec<u8>,
 ///
 /// `AGAIN` if the bytes aren't all in memory, or the file system can't say so.
 pub(crate) fn read_at_once(file: &OwnedFd, size: u64, offset: u64) -> Result<Vec<u8>, Errno> {
+    // The kernel takes this offset for the position of the file, and `read_at` refuses it.
+    if offset == u64::MAX {
+        return Err(Errno::AGAIN);
+    }
     let size = usize::try_from(size).unwrap_or(MAX_CHUNK).min(MAX_CHUNK);
     let mut buffer = vec![0; size];
     let mut slices = [IoSliceMut::new(&mut buffer)];

@@ -293,10 +293,12 @@ impl Project {
             let mut file = File { path, size, modified_ms, content: source.content, state };
             let mut known = BTreeMap::new();
             match self.table.get(&file.path) {
-                Some(old) if old.content != file.content => {
+                Some(old) => {
                     let prefix = self.file_prefix(old);
                     known = vectors::of_chunks(&prefix)?;
-                    outdated.push(prefix);
+                    if old.content != file.content {
+                        outdated.push(prefix);
+                    }
                 }
                 // Another process may have left documents of a file that this table lacks.
                 None if self.known => self.delete_documents(&file.path)?,

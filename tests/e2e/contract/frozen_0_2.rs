@@ -96,8 +96,8 @@ fn plugin_with_every_import_searches_makes_tasks_and_runs_parts_and_services() {
         let found = structured(&host, "everything__try_index", json!({})).await;
         let expected = json!({
             "words": ["a/2", "a/1"], "tagged": ["a/1"], "near": ["a/1"], "whole": true,
-            "missing": true, "no_key": "invalid", "other_length": "invalid", "quota": "limit",
-            "left": ["b", "a/2", "a/1"], "deleted": true, "then": ["a/2", "a/1"],
+            "missing": true, "no_key": "invalid", "other_length": "ok", "quota": "limit",
+            "left": ["c", "b", "a/2", "a/1"], "deleted": true, "then": ["c", "a/2", "a/1"],
         });
         assert_eq!(found, expected);
         let own = json!({ "own": "everything__setting" });

@@ -172,19 +172,17 @@ static berth_outcome try_index(berth_call *call) {
         many[i] = (berth_document){.key = berth_format(call, "c/%zu", i), .data = long_data, .length = sizeof long_data};
     }
     const char *no_key = code_of(call, berth_index_put(call, &(berth_document){.key = ""}, 1));
-    const char *other =
-        code_of(call, berth_index_put(call, &(berth_document){.key = "c", .vector = near, .dimensions = 1}, 1));
     const char *quota = code_of(call, berth_index_put(call, many, 40));
     const char *left = keys_of(call, (berth_query){0});
     bool is_deleted = berth_index_delete(call, "b") && berth_index_delete(call, "none");
     return berth_answer_json(
         call,
         "{\"words\":[%s],\"tagged\":[%s],\"near\":[%s],\"whole\":%s,\"missing\":%s,\"no_key\":%s,"
-        "\"other_length\":%s,\"quota\":%s,\"left\":[%s],\"deleted\":%s,\"then\":[%s]}",
+        "\"quota\":%s,\"left\":[%s],\"deleted\":%s,\"then\":[%s]}",
         keys_of(call, (berth_query){.words = "hound FOX"}),
         keys_of(call, (berth_query){.words = "fox", .tags = tags, .limit = 1}),
         keys_of(call, (berth_query){.prefix = "a/", .vector = near, .dimensions = 2, .limit = 1}),
-        is_whole ? "true" : "false", is_missing ? "true" : "false", no_key, other, quota, left,
+        is_whole ? "true" : "false", is_missing ? "true" : "false", no_key, quota, left,
         is_deleted ? "true" : "false", keys_of(call, (berth_query){0}));
 }
 

@@ -63,7 +63,6 @@ func tryIndex(_ *berth.Call, _ struct{}) (map[string]any, error) {
 		"near":         []any{[]any{near[0].Key, near[0].FoundBy}},
 		"whole":        []any{documents[0].Text, documents[0].Tags, documents[0].Vector, bytes.Equal(documents[0].Data, data), documents[1]},
 		"no_key":       codeOf(index.Put(index.Document{})),
-		"other_length": codeOf(index.Put(index.Document{Key: "c", Vector: []int8{1}})),
 		"quota":        codeOf(index.Put(long...)),
 	}
 	must(0, index.Put(many...))

@@ -90,7 +90,6 @@ tool({
       near: index.search("", { vector: Int8Array.of(127, 0), prefix: "a/", limit: 1 }).map(({ key, foundBy }) => [key, foundBy]),
       whole: [first.text, first.tags, first.vector, String(first.data) === String(data), none ?? null],
       no_key: codeOf(() => index.put({ key: "" })),
-      other_length: codeOf(() => index.put({ key: "c", vector: [1] })),
       quota: codeOf(() => index.put(...long)),
     };
     index.put(...Array.from({ length: 1000 }, (_, number) => ({ key: `many/${String(number).padStart(4, "0")}` })));

@@ -85,7 +85,6 @@ def try_index() -> dict:
         "near": [(hit.key, hit.found_by) for hit in index.search(vector=[127, 0], prefix="a/", limit=1)],
         "whole": (first.text, first.tags, first.vector, first.data == every_byte, none),
         "no_key": code_of(index.put, Document("")),
-        "other_length": code_of(index.put, Document("c", vector=[1])),
         "quota": code_of(index.put, *(Document(f"c/{number}", data=bytes(60_000)) for number in range(40))),
     }
     index.put(*(Document(f"many/{number:04}") for number in range(1000)))
