@@ -89,6 +89,10 @@ impl CallTasks {
     /// Whether the call may change tasks.
     fn check(&self) -> Result<(), TaskError> {
         self.check_enabled()?;
+        if self.config.is_of_task() {
+            // A task that makes tasks has no end.
+            return Err(TaskError::new("denied", "a task can't change tasks"));
+        }
         if self.is_sub_agent {
             // Its tools are bounded by its own list, which a task wouldn't have.
             return Err(TaskError::new(

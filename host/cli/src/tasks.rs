@@ -25,6 +25,10 @@ use crate::options::Options;
 /// The command, in the records of what tasks do.
 const FRONT_END: &str = "berth task";
 
+/// What is said of a denial whose remedy is a line of the configuration, which isn't enough.
+const ANEW: &str =
+    "If you allow it, make the task anew: it keeps what was allowed when it was made.\n";
+
 /// Runs `berth daemon`.
 pub(crate) fn daemon(arguments: &DaemonArguments, options: &Options) -> Result<Exit, Error> {
     let folders = Folders::from_environment()?;
@@ -261,7 +265,10 @@ fn result(outcome: Result<berth_core::Output, Failure>) -> RunResult {
             let end = if is_denied { RunEnd::Denied } else { RunEnd::Failed };
             let suggestion = failure.suggestion.as_deref().unwrap_or_default();
             let text = failure.joined_text();
-            RunResult { end, output: format!("{}\n{suggestion}\n{text}", failure.message) }
+            let is_enough = failure.category != Category::PolicyBlocked
+                || failure.message.contains("make the task anew");
+            let anew = if is_enough { "" } else { ANEW };
+            RunResult { end, output: format!("{}\n{anew}{suggestion}\n{text}", failure.message) }
         }
     }
 }

@@ -19,6 +19,11 @@ const RULES: [[&str; 3]; 2] = [["tools", "policy", "rules"], ["tools", "authoriz
 const STARTED: [&[&str]; 2] = [&["plugins"], &["mcp", "servers"]];
 
 impl Loaded {
+    /// Whether it is that of a task: it was loaded with [`Inputs::bounds`](super::Inputs::bounds).
+    pub fn is_of_task(&self) -> bool {
+        self.read_from.as_ref().is_some_and(|(_, inputs)| !inputs.bounds.is_empty())
+    }
+
     /// What this configuration allows, for [`Inputs::bounds`](super::Inputs::bounds) of a later
     /// one: the later one then allows no more, whatever has been added to it meanwhile.
     ///

@@ -62,8 +62,11 @@ fn flags_of_the_maker_are_not_carried_over() {
     let line = ["--allow", &folder, "call", "--yes", "schedule_periodic", &task];
     scene.cli.run(&line).ends(0);
     let _daemon = scene.daemon();
-    scene.wait_for("t", "denied");
+    let denied = scene.wait_for("t", "denied");
     assert!(!outside.join("f").exists());
+    // The line that would grant it now isn't enough.
+    let output = denied["output"].as_str().expect("it is text");
+    assert!(output.contains("allowed_paths") && output.contains("make the task anew"), "{output}");
 }
 
 #[test]

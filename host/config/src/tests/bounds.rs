@@ -152,6 +152,7 @@ fn what_bounds_a_task_says_so_itself() {
         let remedy = origin.remedy(|| panic!("{key}: no line of the user's file would help"));
         assert!(remedy.contains("make the task anew"), "{remedy}");
     }
+    assert!(loaded.is_of_task());
     let policy = loaded.policy().expect("it is valid");
     let rules: Vec<_> = policy.ceiling.iter().flat_map(|rules| &rules.rules).collect();
     assert_eq!(rules.len(), 1);
