@@ -176,7 +176,7 @@ fn spots_in<'h>(search: &Search<'_>, hits: impl Iterator<Item = &'h Hit>, name: 
 
 fn spot(path: String, text: Rc<Text>, line: u32, column: usize) -> Option<Spot> {
     let language = Language::detect(&path, text.content.as_bytes())?;
-    let (server, language) = Server::of(language)?;
+    let (server, language) = Server::for_language(language)?;
     let position = Position::of_byte(line.checked_sub(1)?, text.line(line)?, column);
     Some(Spot { path, server, language, text, position })
 }

@@ -61,9 +61,9 @@ pub(crate) struct Arguments {
     language: Option<String>,
     /// Find where the symbol is used too. Default: false.
     include_references: Option<bool>,
-    /// Whom to ask: `index`, or with it the `language_server` of the symbol's language. It knows what
-    /// macros and types define, and tells the type of the symbol, but takes seconds to start. Default:
-    /// index.
+    /// Whom to ask: `index`, or with it the `language_server` of the symbol's language. It knows
+    /// what macros and types define, and tells the type of the symbol, but takes seconds to start.
+    /// Default: index.
     #[serde(default)]
     source: Source,
     /// For a language server: a line of the file `path` where the symbol stands, from 1. Then the

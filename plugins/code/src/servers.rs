@@ -40,7 +40,7 @@ const FOLDERS: [&str; 3] = [".venv/bin", "venv/bin", "node_modules/.bin"];
 
 impl Server {
     /// The server that knows a language, and the language's name in the protocol.
-    pub(crate) fn of(language: Language) -> Option<(Self, &'static str)> {
+    pub(crate) fn for_language(language: Language) -> Option<(Self, &'static str)> {
         Some(match language {
             Language::C => (Self::C, "c"),
             Language::Cpp => (Self::C, "cpp"),

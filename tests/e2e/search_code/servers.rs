@@ -20,8 +20,8 @@ const MADE: &str = "#define MAKE(name) int name##_made(void) { return 1; }\nMAKE
 const METHODS: &str = "struct A { int run() { return 1; } };\nstruct B { int run() { return 2; } };\n\
                        auto make() { return B{}; }\nint go() { auto x = make(); return x.run(); }\n";
 
-/// What all servers in bash begin with: `each` is called with the method and the ID of each message.
-/// `$file` is the URI of `a.c`.
+/// What all servers in bash begin with: `each` is called with the method and the ID of each
+/// message. `$file` is the URI of `a.c`.
 const SERVER: &str = r#"
 export LC_ALL=C
 file=file://$PWD/a.c
