@@ -205,7 +205,7 @@ fn usual_servers(search: &Search<'_>) -> Vec<Server> {
 }
 
 fn server_of(path: &str) -> Option<Server> {
-    Language::from_file_name(path).and_then(Server::of).map(|(server, _)| server)
+    Language::from_file_name(path).and_then(Server::for_language).map(|(server, _)| server)
 }
 
 struct Asker<'a, 's> {
