@@ -190,7 +190,10 @@ fn every_key_is_bounded_or_refused_in_a_ceiling() {
         };
         // Neither the operator's file nor a flag, which comes later, exceeds the ceiling.
         for (user, settings) in [
-            (format!("plugins.known = {{}}\n{name} = {wide}\n"), Vec::new()),
+            (
+                format!("plugins.known = {{}}\nproviders.known.model = \"m\"\n{name} = {wide}\n"),
+                Vec::new(),
+            ),
             (USER.to_owned(), vec![format!("{name}={wide}")]),
         ] {
             let user = if name.starts_with("plugins.") {
@@ -222,6 +225,19 @@ fn every_key_is_bounded_or_refused_in_a_ceiling() {
                 Source::File { path: loaded.ceilings[0].path.clone(), line: 1 }
             );
         }
+    }
+}
+
+#[test]
+fn ceiling_that_names_a_model_for_vectors_allows_no_other() {
+    let scene = Scene::new();
+    let models = "providers.corp.model = \"m\"\nproviders.other.model = \"m\"\n";
+    for (wanted, held) in [("corp", "corp"), ("other", ""), ("", "")] {
+        let user = format!("{models}tools.memory.embeddings = \"{wanted}\"\n");
+        let loaded = scene
+            .load_under("tools.memory.embeddings = \"corp\"", &user, &[])
+            .expect("it is valid");
+        assert_eq!(loaded.config.tools.memory.embeddings, held, "{wanted}");
     }
 }
 

@@ -169,7 +169,7 @@ fn table_for_every_plugin_bounds_each_one_the_user_has() {
     let ceiling = "[plugins.\"*\"]\nallowed_paths = [\"~/notes\"]\nprograms = [\"git\"]\njudged_programs = false\nservices = 0\nshell = false\nnetwork = false\nenv = [\"LANG\"]\nhosts = [\"*.corp.example\"]\nallowed_private_hosts = []\nhttps_only = true\ncredentials_to = []\nstore_mib = 1\nindex_mib = 1\nparts_cpu_secs = 2\nschedule_tasks = 1\nembeddings = \"\"\ninstance = \"call\"\n";
     let wide = "allowed_paths = [\"/\"]\nprograms = [\"sh\", \"git\"]\njudged_programs = true\nservices = 8\nshell = true\nnetwork = true\nenv = [\"LANG\", \"TOKEN\"]\nhosts = [\"*\", \"api.corp.example\", \"evil.example\"]\nallowed_private_hosts = [\"10.0.0.0/8\"]\nhttps_only = false\ncredentials_to = [\"evil.example\"]\nstore_mib = 1000\nindex_mib = 1000\nparts_cpu_secs = 600\nschedule_tasks = 100\nembeddings = \"known\"\ninstance = \"session\"\n";
     let wide = wide.replace("\"*\", ", "");
-    let user = format!("[plugins.a]\n{wide}[plugins.b]\n{wide}");
+    let user = format!("[providers.known]\n[plugins.a]\n{wide}[plugins.b]\n{wide}");
     let path = scene.company().join("ceiling.toml");
     fs::write(&path, ceiling).expect("it is written");
     scene.write(&user);
