@@ -1,7 +1,5 @@
 //! What bounds a task: the configuration of whoever made it, in a form that only takes away.
 
-use std::path::Path;
-
 use berth_contract::HostError;
 use berth_settings::Narrowing;
 use serde_json::Value;
@@ -21,6 +19,11 @@ const RULES: [[&str; 3]; 2] = [["tools", "policy", "rules"], ["tools", "authoriz
 const STARTED: [&[&str]; 2] = [&["plugins"], &["mcp", "servers"]];
 
 impl Loaded {
+    /// Whether it is that of a task: it was loaded with [`Inputs::bounds`](super::Inputs::bounds).
+    pub fn is_of_task(&self) -> bool {
+        self.read_from.as_ref().is_some_and(|(_, inputs)| !inputs.bounds.is_empty())
+    }
+
     /// What this configuration allows, for [`Inputs::bounds`](super::Inputs::bounds) of a later
     /// one: the later one then allows no more, whatever has been added to it meanwhile.
     ///
@@ -83,7 +86,7 @@ fn collect(value: &Value, path: &mut Vec<String>, leaves: &mut Vec<Leaf>) {
         (Some(Narrowing::Approve), value) if value != "approve" => {}
         (Some(_), value) => {
             if let Ok(value) = toml::Value::try_from(value) {
-                leaves.push(Leaf::new(path.clone(), value, &Source::Default));
+                leaves.push(Leaf::new(path.clone(), value, &Source::TaskBounds));
             }
         }
     }
@@ -129,7 +132,7 @@ pub(super) fn apply(
             .filter(|leaf| is_known(&leaf.path, &current) && !is_same(leaf, &current))
             .collect();
         if applied.is_empty() {
-            own.extend(new_tables(&then, &current, &path));
+            own.extend(new_tables(&then, &current));
         }
         let contents = Loaded::from_leaves(&own)?;
         let bounds: Vec<Leaf> = own.iter().filter(|leaf| !is_rules(leaf)).cloned().collect();
@@ -145,8 +148,7 @@ fn is_same(leaf: &Leaf, current: &Value) -> bool {
 }
 
 /// Disables what was added since: whoever made the task didn't have it.
-fn new_tables(then: &Value, current: &Value, path: &Path) -> Vec<Leaf> {
-    let source = Source::Path(path.to_owned());
+fn new_tables(then: &Value, current: &Value) -> Vec<Leaf> {
     let mut leaves = Vec::new();
     for table in STARTED {
         let [now, then] = [current, then].map(|all| table.iter().fold(all, |at, part| &at[part]));
@@ -154,7 +156,7 @@ fn new_tables(then: &Value, current: &Value, path: &Path) -> Vec<Leaf> {
         for name in names.filter(|name| then.get(name).is_none()) {
             let mut path: Vec<String> = table.iter().map(|part| (*part).to_owned()).collect();
             path.extend([name.clone(), "enabled".to_owned()]);
-            leaves.push(Leaf::new(path, false.into(), &source));
+            leaves.push(Leaf::new(path, false.into(), &Source::TaskBounds));
         }
     }
     leaves

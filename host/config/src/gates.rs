@@ -51,7 +51,9 @@ impl Loaded {
         };
         // A ceiling is read like any other file, so its rules don't know that they are a ceiling's.
         let as_ceiling = |mut rules: RuleSet, path: &Path| {
-            for rule in &mut rules.rules {
+            // The rules of a task's maker say themselves whose they are.
+            let rules_of_file = |rule: &&mut Rule| rule.place.kind != OriginKind::TaskBounds;
+            for rule in rules.rules.iter_mut().filter(rules_of_file) {
                 rule.place.kind = OriginKind::Ceiling(path.display().to_string());
             }
             rules
@@ -158,6 +160,8 @@ impl Loaded {
                 let permission = self.permission(rule, &source, &key, home)?;
                 let file = match &source {
                     Source::File { path, .. } => self.foreign_file(path),
+                    // Their place is no file; it only has to be a list of its own.
+                    Source::TaskBounds => Some(Path::new("")),
                     _ => None,
                 };
                 shell_has_rules |= tool == SHELL_TOOL && file.is_none();

@@ -232,6 +232,7 @@ impl Loaded {
             Source::File { .. } | Source::Path(_) => OriginKind::Own,
             Source::Variable(name) => OriginKind::Variable(name.clone()),
             Source::Flag(text) => OriginKind::Flag(text.clone()),
+            Source::TaskBounds => OriginKind::TaskBounds,
         };
         Origin { text: source.place(key).into(), kind }
     }

@@ -20,6 +20,8 @@ pub enum Source {
     Variable(String),
     /// A flag of the command line, as it was written.
     Flag(String),
+    /// What the configuration allowed when a task was made, which bounds its runs.
+    TaskBounds,
 }
 
 impl Source {
@@ -32,6 +34,7 @@ impl Source {
             Self::Path(path) => format!("[{table}] in {}", path.display()),
             Self::Variable(name) => format!("{name} in the environment"),
             Self::Flag(text) => format!("{text} on the command line"),
+            Self::TaskBounds => format!("[{table}] as it was when the task was made"),
         }
     }
 }
@@ -45,6 +48,7 @@ impl fmt::Display for Source {
             Self::Path(path) => write!(f, "{}", path.display()),
             Self::Variable(name) => f.write_str(name),
             Self::Flag(text) => f.write_str(text),
+            Self::TaskBounds => f.write_str("the time when the task was made"),
         }
     }
 }

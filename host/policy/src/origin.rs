@@ -31,6 +31,8 @@ pub enum OriginKind {
     Flag(String),
     /// An environment variable, by its name.
     Variable(String),
+    /// What the configuration allowed when a task was made, which bounds its runs.
+    TaskBounds,
 }
 
 /// The user's own file, or the path where it would be: what has to be written stands there.
@@ -134,6 +136,9 @@ impl Origin {
             )),
             OriginKind::Flag(text) => Some(format!("To change that, leave out `{text}`.")),
             OriginKind::Variable(name) => Some(format!("To change that, unset {name}.")),
+            OriginKind::TaskBounds => Some(
+                "A task never may more than what was allowed when it was made. To allow it, make the task anew, under a configuration that allows it.".to_owned(),
+            ),
         }
     }
 }

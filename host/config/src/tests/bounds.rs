@@ -3,6 +3,7 @@
 use super::super::keys::rule;
 use super::attempts::{USER, attempt, keys};
 use super::*;
+use berth_policy::OriginKind;
 use berth_settings::Narrowing;
 use serde_json::Value;
 
@@ -130,4 +131,32 @@ fn damaged_bounds_let_nothing_run() {
         };
         assert!(load(&scene.folders, &inputs).is_err(), "{bounds}");
     }
+}
+
+#[test]
+fn what_bounds_a_task_says_so_itself() {
+    let scene = Scene::new();
+    let outside = scene.work.join("outside");
+    fs::create_dir(&outside).expect("a folder is made");
+    let then = "[[tools.policy.rules]]\neffect = \"deny\"\ntools = [\"bash\"]\n";
+    scene.write(then);
+    let there = Inputs { working_directory: Some(scene.work.clone()), ..Inputs::default() };
+    let bounds = load(&scene.folders, &there).expect("it is valid").task_bounds();
+    let bounds = bounds.expect("it isn't too long");
+    scene.write("[tools.file]\nallowed_paths = [\".\", \"/tmp\"]\n[tools.web]\nhttps_only = false\n[plugins.new]\npath = \"x.wasm\"\n");
+    let loaded = load(&scene.folders, &Inputs { bounds, ..there }).expect("it is valid");
+    for key in ["tools.file.allowed_paths", "tools.web.https_only", "plugins.new.enabled"] {
+        let origin = loaded.origin(key);
+        assert_eq!(origin.kind, OriginKind::TaskBounds, "{key}");
+        assert!(origin.text.contains("as it was when the task was made"), "{}", origin.text);
+        let remedy = origin.remedy(|| panic!("{key}: no line of the user's file would help"));
+        assert!(remedy.contains("make the task anew"), "{remedy}");
+    }
+    assert!(loaded.is_of_task());
+    let policy = loaded.policy().expect("it is valid");
+    let rules: Vec<_> = policy.ceiling.iter().flat_map(|rules| &rules.rules).collect();
+    assert_eq!(rules.len(), 1);
+    assert_eq!(rules[0].place.kind, OriginKind::TaskBounds);
+    // What wasn't narrowed has its usual line.
+    assert!(matches!(loaded.origin("tools.memory.enabled").kind, OriginKind::Default(_)));
 }

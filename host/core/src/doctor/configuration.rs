@@ -116,6 +116,7 @@ fn problem(problem: &config::Problem) -> Finding {
         ),
         Source::Variable(name) => format!("unset {name}, or give it a value that fits"),
         Source::Flag(flag) => format!("remove {flag}, or fix it"),
+        Source::TaskBounds => "make the task anew".to_owned(),
         Source::Default => "see docs/configuration.md".to_owned(),
     };
     Finding::failure(problem.source.to_string(), &problem.message, fix)

@@ -192,7 +192,10 @@ impl Reach {
                 .filter(|grant| grant.hosts.matches(&target.host))
         };
         if target.scheme == Scheme::Http && self.https_only.value {
-            let by_ceiling = matches!(self.https_only.place.kind, OriginKind::Ceiling(_));
+            let by_ceiling = matches!(
+                self.https_only.place.kind,
+                OriginKind::Ceiling(_) | OriginKind::TaskBounds
+            );
             if by_ceiling || !grants_of_host().any(|grant| grant.scheme == Some(Scheme::Http)) {
                 return Err(self.http_denied(target, method));
             }
