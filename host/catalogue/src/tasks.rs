@@ -24,12 +24,13 @@ pub struct Tasks {
 }
 
 impl Tasks {
-    /// The tasks of a call's plugin, for a principal (`None`: the user of this machine). `None`: it
-    /// may make none.
+    /// The tasks of a call's plugin, for a principal (`None`: the user of this machine).
+    /// `is_untrusted`: whether the session was given untrusted text. `None`: it may make none.
     pub fn of_call(
         &self,
         context: &CallContext,
         principal: Option<&str>,
+        is_untrusted: impl FnOnce() -> bool,
         tool: &Tool,
         plugins: &Arc<Plugins>,
         config: Arc<Loaded>,
@@ -48,6 +49,7 @@ impl Tasks {
             session: context.session.to_string(),
             phase: context.phase.map(|phase| phase.as_str().to_owned()),
             trust: context.trust,
+            is_untrusted: is_untrusted(),
             is_sub_agent: context.caller.is_some(),
             is_built_in: tool.is_built_in(),
         }))
@@ -64,6 +66,7 @@ struct CallTasks {
     session: String,
     phase: Option<String>,
     trust: Trust,
+    is_untrusted: bool,
     is_sub_agent: bool,
     is_built_in: bool,
 }
@@ -86,6 +89,10 @@ impl CallTasks {
     /// Whether the call may change tasks.
     fn check(&self) -> Result<(), TaskError> {
         self.check_enabled()?;
+        if self.config.is_of_task() {
+            // A task that makes tasks has no end.
+            return Err(TaskError::new("denied", "a task can't change tasks"));
+        }
         if self.is_sub_agent {
             // Its tools are bounded by its own list, which a task wouldn't have.
             return Err(TaskError::new(
@@ -173,6 +180,7 @@ impl TaskBook for CallTasks {
             directory: directory.to_owned(),
             phase: self.phase.clone(),
             trust: self.trust.as_str().to_owned(),
+            untrusted: self.is_untrusted,
             bounds: bounds.map_err(|error| TaskError::new("failed", error.to_string()))?,
         };
         self.schedule

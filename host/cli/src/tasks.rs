@@ -2,7 +2,7 @@
 
 use std::io::Write;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use berth_core::config::{self, Folders, Inputs, Loaded};
 use berth_core::{
@@ -24,6 +24,10 @@ use crate::options::Options;
 
 /// The command, in the records of what tasks do.
 const FRONT_END: &str = "berth task";
+
+/// What is said of a denial whose remedy is a line of the configuration, which isn't enough.
+const ANEW: &str =
+    "If you allow it, make the task anew: it keeps what was allowed when it was made.\n";
 
 /// Runs `berth daemon`.
 pub(crate) fn daemon(arguments: &DaemonArguments, options: &Options) -> Result<Exit, Error> {
@@ -51,12 +55,52 @@ pub(crate) fn tasks(command: &TasksCommand) -> Result<Exit, Error> {
     berth_daemon::tasks(command, &Folders::from_environment()?)
 }
 
+/// Runs tasks while a server lives, if its configuration enables that.
+pub(crate) struct ServedTasks {
+    options: Options,
+    folders: Folders,
+    runner: Mutex<Option<TaskRunner>>,
+}
+
+impl ServedTasks {
+    /// Starts running tasks if they are enabled.
+    pub(crate) fn start(
+        options: &Options,
+        folders: &Folders,
+        loaded: &Loaded,
+    ) -> Result<Arc<Self>, HostError> {
+        let (options, folders) = (options.clone(), folders.clone());
+        let tasks = Self { options, folders, runner: Mutex::default() };
+        tasks.follow(loaded)?;
+        Ok(Arc::new(tasks))
+    }
+
+    /// Starts or ends running tasks, as the configuration says. It blocks while runs end.
+    pub(crate) fn follow(&self, loaded: &Loaded) -> Result<(), HostError> {
+        let mut runner = self.runner.lock().unwrap_or_else(PoisonError::into_inner);
+        match loaded.config.tools.scheduler.enabled {
+            false => *runner = None,
+            true if runner.is_none() => {
+                *runner = Some(start(&self.options, &self.folders, loaded)?);
+            }
+            true => {}
+        }
+        Ok(())
+    }
+
+    /// Ends running tasks. It blocks while runs end.
+    pub(crate) fn end(&self) {
+        *self.runner.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    /// Berth's folders.
+    pub(crate) fn folders(&self) -> &Folders {
+        &self.folders
+    }
+}
+
 /// Starts running tasks in this process, unless another one does.
-pub(crate) fn start(
-    options: &Options,
-    folders: &Folders,
-    loaded: &Loaded,
-) -> Result<TaskRunner, HostError> {
+fn start(options: &Options, folders: &Folders, loaded: &Loaded) -> Result<TaskRunner, HostError> {
     let most = usize::try_from(loaded.config.tools.scheduler.max_running.get()).unwrap_or(1);
     // Directories that were granted to this process are not granted to tasks.
     let options = Options { allow: Vec::new(), allow_read: Vec::new(), ..options.clone() };
@@ -176,7 +220,7 @@ impl Prepared<'_> {
             skills: Arc::new(Skills::find(&loaded, folders, &directory)?),
         };
         let make = async || crate::agent::make(options, &around).await;
-        let work = run_scheduled(prompt, phase, &around, end, make);
+        let work = run_scheduled(prompt, run.maker.untrusted, phase, &around, end, make);
         let done = host::block_on_this_thread(work)?;
         let kind = match (done.is_done(), done.is_denied()) {
             (true, _) => RunEnd::Done,
@@ -221,7 +265,10 @@ fn result(outcome: Result<berth_core::Output, Failure>) -> RunResult {
             let end = if is_denied { RunEnd::Denied } else { RunEnd::Failed };
             let suggestion = failure.suggestion.as_deref().unwrap_or_default();
             let text = failure.joined_text();
-            RunResult { end, output: format!("{}\n{suggestion}\n{text}", failure.message) }
+            let is_enough = failure.category != Category::PolicyBlocked
+                || failure.message.contains("make the task anew");
+            let anew = if is_enough { "" } else { ANEW };
+            RunResult { end, output: format!("{}\n{anew}{suggestion}\n{text}", failure.message) }
         }
     }
 }

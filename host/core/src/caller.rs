@@ -50,8 +50,7 @@ impl CallerSource for SessionCaller {
             session: session_id(name),
             front_end: word(name.split(' ').next().unwrap_or_default()),
             agent: self.agent.as_deref().map(word),
-            // A state that can't be read may say yes.
-            untrusted: self.session.look(|state| state.untrusted).unwrap_or(true),
+            untrusted: self.session.is_untrusted(),
         }
     }
 }

@@ -254,6 +254,7 @@ impl Host {
                 let tasks = self.tasks.of_call(
                     context,
                     session.principal(),
+                    || session.is_untrusted(),
                     &tool,
                     &self.plugins,
                     self.asking.config(),

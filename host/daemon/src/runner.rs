@@ -64,6 +64,8 @@ impl TaskRunner {
 impl Drop for TaskRunner {
     fn drop(&mut self) {
         self.shared.end.cancel();
+        // So that the loop ends, and another process or another loop of this one can begin.
+        self.shared.schedule.ring();
         let busy = self.shared.busy.lock().unwrap_or_else(PoisonError::into_inner);
         // What hasn't ended by then is kept as interrupted.
         drop(self.shared.idle.wait_timeout_while(busy, LAST_RUNS, |busy| !busy.is_empty()));

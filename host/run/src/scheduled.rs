@@ -35,12 +35,14 @@ impl ScheduledEnd {
 }
 
 /// Has the agent work on a prompt in a session of its own. `phase`: that of its calls.
+/// `is_untrusted`: whether the prompt may follow from untrusted text.
 ///
 /// # Errors
 ///
 /// No model is configured, or the session can't be made.
 pub async fn run_scheduled(
     prompt: String,
+    is_untrusted: bool,
     phase: Phase,
     around: &Surroundings<'_>,
     cancel: &CancellationToken,
@@ -55,6 +57,9 @@ pub async fn run_scheduled(
         trust_instructions: false,
     };
     let mut opened = open(&arguments, around, Arc::clone(&around.approver), host).await?;
+    if is_untrusted {
+        opened.agent.mark_untrusted()?;
+    }
     let mut answer = String::new();
     let mut events = |event: RunEvent| {
         if let RunEvent::Answer { text, .. } = event

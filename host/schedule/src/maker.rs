@@ -11,6 +11,14 @@ pub struct Maker {
     pub phase: Option<String>,
     /// How far the call was trusted, by its name.
     pub trust: String,
+    /// Whether the session had been given untrusted text. Of a task that doesn't say it, it is not
+    /// known.
+    #[serde(default = "not_known")]
+    pub untrusted: bool,
     /// What the configuration allowed then, in texts that only take away.
     pub bounds: Vec<String>,
+}
+
+fn not_known() -> bool {
+    true
 }

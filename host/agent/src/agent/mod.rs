@@ -7,7 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use berth_core::config::Prices;
-use berth_core::{CancellationToken, Category, Definition, Reaction, Repetition, RepetitionLimits};
+use berth_core::{
+    CancellationToken, Category, Definition, HostError, Reaction, Repetition, RepetitionLimits,
+};
 use berth_models::{FinishReason, ModelAnswer, ModelEvent, Part, TokenUsage, Turn, TurnMessage};
 use berth_selection::IncludedTool;
 use serde_json::Value;
@@ -186,6 +188,15 @@ impl Agent {
     /// Lets the model answer at most this often in one task.
     pub fn limit_turns(&mut self, turns: u64) {
         self.settings.max_turns = self.settings.max_turns.min(turns);
+    }
+
+    /// Remembers that the task may follow from untrusted text.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Session::mark_untrusted`](berth_core::Session::mark_untrusted).
+    pub fn mark_untrusted(&self) -> Result<(), HostError> {
+        self.outside.session.mark_untrusted()
     }
 
     /// Summarises the older part of the conversation because the person wants it.

@@ -15,6 +15,7 @@ use crate::error::Error;
 use crate::host;
 use crate::options::Options;
 use crate::style::{self, FAINT};
+use crate::tasks::ServedTasks;
 
 /// Delay before a wrong file is read again: it may be half written.
 const AGAIN: Duration = Duration::from_millis(300);
@@ -36,6 +37,7 @@ pub(super) struct ConfigChanges {
 pub(super) struct Follower {
     pub(super) options: Options,
     pub(super) folders: Folders,
+    pub(super) tasks: Arc<ServedTasks>,
     /// The configuration of the present host.
     pub(super) loaded: Loaded,
     pub(super) live: Arc<LiveHost>,
@@ -84,6 +86,7 @@ impl Follower {
                 Ok((host, loaded)) => {
                     let restart = self.needs_restart(&loaded);
                     self.loaded = loaded;
+                    self.follow_tasks().await;
                     retire(self.live.replace(host));
                     told = None;
                     changes.ceilings = ceilings.unwrap_or(changes.ceilings);
@@ -125,6 +128,15 @@ impl Follower {
         }
     }
 
+    /// Has tasks run, or not any more, as the configuration now says.
+    async fn follow_tasks(&self) {
+        let (tasks, loaded) = (Arc::clone(&self.tasks), self.loaded.clone());
+        let followed = tokio::task::spawn_blocking(move || tasks.follow(&loaded)).await;
+        if let Ok(Err(error)) = followed {
+            warn(&format!("tasks don't run: {error}"));
+        }
+    }
+
     /// The files of the ceilings. `None`: nobody knows.
     async fn read_ceilings(&self) -> Option<CeilingFiles> {
         let inputs = self.options.inputs().ok()?;
@@ -152,6 +164,13 @@ impl Follower {
     fn needs_restart(&self, loaded: &Loaded) -> Vec<&'static str> {
         let (before, now) = (&self.loaded.config, &loaded.config);
         let mut tables = Vec::new();
+        let [before_tasks, now_tasks] = [before, now].map(|config| config.tools.scheduler);
+        if before_tasks.max_running != now_tasks.max_running
+            && before_tasks.enabled
+            && now_tasks.enabled
+        {
+            tables.push("max_running in [tools.scheduler]");
+        }
         if before.serve != now.serve {
             tables.push("[serve]");
         }

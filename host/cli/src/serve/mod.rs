@@ -8,7 +8,6 @@ use std::sync::Arc;
 use berth_core::config::{self, Folders, Loaded};
 use berth_core::text::neutral_line;
 use berth_core::{Host, HostBuilder, HostError, Session};
-use berth_daemon::TaskRunner;
 use berth_export::Telemetry;
 use berth_mcp::{Http, Place, ServeError, Server, serve_http, serve_stdio};
 use berth_run::Delegates;
@@ -20,7 +19,7 @@ use crate::error::Error;
 use crate::exit::Exit;
 use crate::host;
 use crate::options::Options;
-use crate::tasks;
+use crate::tasks::ServedTasks;
 use berth_terminal::interrupt;
 use follow::{ConfigChanges, Follower};
 
@@ -33,12 +32,14 @@ pub(crate) fn run(options: &Options, arguments: ServeArguments) -> Result<Exit, 
         None => host::block_on_this_thread(async {
             let (changes, loaded) = load(options, &folders)?;
             let server = server(options, &folders, &loaded, None, &servers).await?;
-            let _tasks = run_tasks(options, &folders, &loaded)?;
-            follow(options, &folders, loaded, changes, &server, None, servers);
+            let tasks = ServedTasks::start(options, &folders, &loaded)?;
+            follow(options, loaded, changes, &server, None, servers, &tasks);
             if std::io::stdin().is_terminal() {
                 tell_that_it_waits()?;
             }
-            serve_stdio(server, Session::new(session()?), end).await.map_err(error_of)?;
+            let served = serve_stdio(server, Session::new(session()?), end).await;
+            tasks.end();
+            served.map_err(error_of)?;
             Ok(Exit::Success)
         }),
         Some(place) => host::block_on(async {
@@ -63,18 +64,13 @@ pub(crate) fn run(options: &Options, arguments: ServeArguments) -> Result<Exit, 
                 begun = begun => begun?,
                 () = end.cancelled() => return Ok(Exit::Success),
             };
-            let _tasks = run_tasks(options, &folders, &loaded)?;
-            follow(
-                options,
-                &folders,
-                loaded,
-                changes,
-                &server,
-                Some(http.place().clone()),
-                servers,
-            );
+            let tasks = ServedTasks::start(options, &folders, &loaded)?;
+            let place = Some(http.place().clone());
+            follow(options, loaded, changes, &server, place, servers, &tasks);
             announce(&http)?;
-            serve_http(server, http, end).await.map_err(error_of)?;
+            let served = serve_http(server, http, end).await;
+            tasks.end();
+            served.map_err(error_of)?;
             Ok(Exit::Success)
         }),
     }
@@ -147,29 +143,20 @@ fn prepare(
     Ok(PreparedHost { builder, delegates })
 }
 
-/// Runs tasks while the server lives, if they are enabled and no other process does.
-fn run_tasks(
-    options: &Options,
-    folders: &Folders,
-    loaded: &Loaded,
-) -> Result<Option<TaskRunner>, HostError> {
-    let enabled = loaded.config.tools.scheduler.enabled;
-    enabled.then(|| tasks::start(options, folders, loaded)).transpose()
-}
-
 /// Has changes of the configuration count while the server runs.
 fn follow(
     options: &Options,
-    folders: &Folders,
     loaded: Loaded,
     changes: ConfigChanges,
     server: &Server,
     place: Option<Place>,
     servers: Servers,
+    tasks: &Arc<ServedTasks>,
 ) {
     let follower = Follower {
         options: options.clone(),
-        folders: folders.clone(),
+        folders: tasks.folders().clone(),
+        tasks: Arc::clone(tasks),
         loaded,
         live: server.live(),
         tells_client: place.is_none(),

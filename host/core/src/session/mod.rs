@@ -120,6 +120,12 @@ impl Session {
         self.change(|state| state.untrusted = true)
     }
 
+    /// Whether the session was given untrusted text.
+    pub(crate) fn is_untrusted(&self) -> bool {
+        // A state that can't be read may say yes.
+        self.look(|state| state.untrusted).unwrap_or(true)
+    }
+
     /// The session's reusable answers and how often one was used. `[tools.result_cache]` limits
     /// them.
     pub fn cache_summary(&self) -> CacheSummary {
