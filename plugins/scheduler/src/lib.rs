@@ -3,10 +3,12 @@
 mod action;
 mod cancel_task;
 mod list_tasks;
+mod made;
 mod schedule;
 mod schedule_deferred;
 mod schedule_periodic;
 mod text;
+mod times;
 
 berth_sdk::plugin! {
     name: "scheduler",

@@ -12,8 +12,10 @@ pub(crate) struct ListTasks;
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Arguments {
-    /// A task, whose last 20 runs are listed too. Default: all tasks.
+    /// A task, whose last runs are listed too. Default: all tasks.
     name: Option<String>,
+    /// The most runs that are listed. Default: all that are kept, 20.
+    limit: Option<u16>,
 }
 
 impl Tool for ListTasks {
@@ -21,7 +23,7 @@ impl Tool for ListTasks {
     const TITLE: Option<&str> = Some("List tasks");
     const DESCRIPTION: &str = "\
         Lists the tasks that schedule_periodic and schedule_deferred have made: when each runs next, what it does, and how its last run ended. \
-        With name, that task alone and its last 20 runs, the latest first.";
+        With name, that task alone and its last runs, the latest first.";
     const ANNOTATIONS: Annotations = Annotations::READ_ONLY;
     const ALIASES: &[&str] = &["cron_list", "cron_runs"];
     const ARGUMENT_ALIASES: &[(&str, &[&str])] = &[NAMES];
@@ -29,16 +31,16 @@ impl Tool for ListTasks {
     type Arguments = Arguments;
 
     fn call(arguments: Arguments, _call: &Call) -> Result<Output, Failure> {
-        list(arguments.name.as_deref())
+        list(arguments.name.as_deref(), arguments.limit)
     }
 }
 
-/// All tasks, or one with its runs.
+/// All tasks, or one with its last runs.
 ///
 /// # Errors
 ///
 /// There is no such task, or they can't be read.
-pub(crate) fn list(name: Option<&str>) -> Result<Output, Failure> {
+pub(crate) fn list(name: Option<&str>, limit: Option<u16>) -> Result<Output, Failure> {
     let tasks = schedule::tasks()?;
     let Some(name) = name else {
         let text: String = tasks.iter().map(text::task).collect();
@@ -55,7 +57,7 @@ pub(crate) fn list(name: Option<&str>) -> Result<Output, Failure> {
     if runs.is_empty() {
         text += "  It has not run yet.\n";
     }
-    for run in &runs {
+    for run in runs.iter().take(limit.map_or(usize::MAX, usize::from)) {
         text += &format!("  {}\n", text::run(run));
     }
     Ok(Output::text(text))

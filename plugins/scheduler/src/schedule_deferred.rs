@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use crate::action::{ARGUMENTS, CHANGES_TASKS, NAMES, action};
+use crate::action::{ARGUMENTS, CHANGES_TASKS, NAMES, Wanted};
 use crate::schedule_periodic::Missed;
 use crate::text;
 
@@ -50,7 +50,7 @@ impl Tool for ScheduleDeferred {
 
     fn call(arguments: Arguments, _call: &Call) -> Result<Output, Failure> {
         let Arguments { name, when, zone, missed, tool, arguments, prompt } = arguments;
-        let action = action(tool, arguments, prompt)?;
+        let action = Wanted { tool, arguments, prompt, ..Wanted::default() }.action()?;
         let missed = Missed::word(missed.as_ref());
         let task = Task { zone, missed, ..Task::once(name, when, action) };
         Ok(Output::text(text::task(&schedule::put(task)?)))

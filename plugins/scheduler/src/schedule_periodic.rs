@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use crate::action::{ARGUMENTS, CHANGES_TASKS, NAMES, action};
+use crate::action::{ARGUMENTS, CHANGES_TASKS, NAMES, Wanted};
 use crate::text;
 
 /// Makes a task that runs again and again.
@@ -61,7 +61,6 @@ impl Tool for SchedulePeriodic {
         prompt, in this working directory. Nobody is there to approve then: what needs approval doesn't run. Returns the task with its \
         next time. Use schedule_deferred for a task that runs once.";
     const ANNOTATIONS: Annotations = CHANGES_TASKS;
-    const ALIASES: &[&str] = &["cron_add", "cron_update"];
     const ARGUMENT_ALIASES: &[(&str, &[&str])] = &[
         NAMES,
         ARGUMENTS,
@@ -72,7 +71,7 @@ impl Tool for SchedulePeriodic {
 
     fn call(arguments: Arguments, _call: &Call) -> Result<Output, Failure> {
         let Arguments { name, cron, zone, missed, tool, arguments, prompt } = arguments;
-        let action = action(tool, arguments, prompt)?;
+        let action = Wanted { tool, arguments, prompt, ..Wanted::default() }.action()?;
         let missed = Missed::word(missed.as_ref());
         let task = Task { zone, missed, ..Task::cron(name, cron, action) };
         Ok(Output::text(text::task(&schedule::put(task)?)))

@@ -1,0 +1,121 @@
+//! Makes and changes tasks as the tools of other programs do.
+
+use berth_sdk::schedule::{self, Action, Task};
+use berth_sdk::{Call, Failure, Output};
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use crate::action::{Wanted, unknown};
+use crate::schedule_periodic::Missed;
+use crate::text;
+use crate::times::{Given, Times};
+
+/// Bytes of a call's ID in the name of a task that got none.
+const NAME: usize = 32;
+
+/// What a task is made of.
+pub(crate) struct NewTask {
+    /// `None`: it gets one.
+    pub(crate) name: Option<String>,
+    pub(crate) given: Given,
+    pub(crate) zone: Option<String>,
+    pub(crate) missed: Option<Missed>,
+    pub(crate) job_type: Option<JobType>,
+    pub(crate) wanted: Wanted,
+}
+
+/// What kind of work a task is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum JobType {
+    Shell,
+    Agent,
+}
+
+/// The changes of a task. What isn't named stays.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Change {
+    enabled: Option<bool>,
+    schedule: Option<Value>,
+    command: Option<String>,
+    prompt: Option<String>,
+    tool: Option<String>,
+    arguments: Option<Map<String, Value>>,
+}
+
+/// Makes a task.
+///
+/// # Errors
+///
+/// Something is missing or contradicts itself, or the host refuses it.
+pub(crate) fn make(new: NewTask, call: &Call) -> Result<Output, Failure> {
+    let NewTask { name, given, zone, missed, job_type, wanted } = new;
+    let is_prompt = wanted.prompt.is_some();
+    if job_type.is_some_and(|kind| (kind == JobType::Agent) != is_prompt) {
+        return Err(Failure::invalid("job_type is shell for a command, and agent for a prompt"));
+    }
+    let Times { kind, when, zone: own } = given.times()?;
+    if own.is_some() && zone.is_some() {
+        return Err(Failure::invalid("the zone is given more than once"));
+    }
+    let action = wanted.action()?;
+    // The call's ID is the task's name, so that a call that is repeated makes no second task.
+    let name = name.unwrap_or_else(|| format!("task-{}", short(&call.id())));
+    let missed = Missed::word(missed.as_ref());
+    let task = Task { zone: own.or(zone), missed, ..Task::once(name, when, action) };
+    let task = Task { kind: kind.to_owned(), ..task };
+    Ok(Output::text(text::task(&schedule::put(task)?)))
+}
+
+/// Changes a task.
+///
+/// # Errors
+///
+/// There is no such task, nothing changes, or the host refuses it.
+pub(crate) fn change(name: &str, change: Change) -> Result<Output, Failure> {
+    let Change { enabled, schedule: times, command, prompt, tool, arguments } = change;
+    if name.is_empty() {
+        return Err(
+            Failure::invalid("name is missing").with_suggestion("list_tasks lists the names.")
+        );
+    }
+    let known = schedule::tasks()?.into_iter().find(|state| state.task.name == name);
+    let task = known.ok_or_else(|| unknown(name))?.task;
+    let wanted = Wanted { tool, arguments, prompt, command };
+    if wanted.is_empty() && times.is_some() {
+        // The task would get what its changer may, and the question wouldn't show what it does.
+        return Err(Failure::invalid(format!(
+            "the patch has to say what it does too; it is: {}",
+            describe(&task.action)
+        ))
+        .with_suggestion("Repeat it in the patch: command, prompt, or tool and arguments."));
+    }
+    if !wanted.is_empty() {
+        let Times { kind, when, zone } = match times {
+            Some(schedule) => Given { schedule: Some(schedule), ..Given::default() }.times()?,
+            None => Times { kind: "", when: String::new(), zone: None },
+        };
+        let mut task = Task { action: wanted.action()?, ..task };
+        if !kind.is_empty() {
+            (task.kind, task.when, task.zone) = (kind.to_owned(), when, zone.or(task.zone));
+        }
+        schedule::put(task)?;
+    } else if enabled.is_none() {
+        return Err(Failure::invalid("the patch changes nothing"));
+    }
+    if let Some(enabled) = enabled {
+        schedule::pause(name, !enabled)?;
+    }
+    let now = schedule::tasks()?.into_iter().find(|state| state.task.name == name);
+    Ok(Output::text(text::task(&now.ok_or_else(|| unknown(name))?)))
+}
+
+/// An action, as the arguments that make it.
+fn describe(action: &Action) -> String {
+    serde_json::to_string(action).unwrap_or_default()
+}
+
+fn short(id: &str) -> String {
+    id.chars().filter(char::is_ascii_alphanumeric).take(NAME).collect()
+}
