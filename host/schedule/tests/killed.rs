@@ -1,16 +1,19 @@
 //! A runner that is killed at any moment: no time of a task has two effects, and each has one,
 //! unless its run is shown as interrupted.
 
+#[path = "../../store/tests/killing/mod.rs"]
+mod killing;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, OpenOptions};
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::io::Write as _;
 use std::path::Path;
-use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use berth_contract::{TaskAction, TaskOrder};
 use berth_schedule::{Maker, Owner, Quotas, RunEnd, RunResult, Schedule};
 use jiff::{SignedDuration, Timestamp};
+use killing::kill_after;
 
 /// The variable that names the folder to a runner, and the one for the moment where it begins.
 const FOLDER: &str = "BERTH_SCHEDULE_TEST_FOLDER";
@@ -76,32 +79,16 @@ fn kill(times: u64) {
     let mut now = begin;
     let mut interrupted = BTreeSet::new();
     for round in 0..times {
-        let mut runner = Command::new(std::env::current_exe().expect("this program"))
-            .args(["--exact", "soak_no_time_runs_twice_or_never", "--nocapture"])
-            .env(FOLDER, folder)
-            .env(NOW, now.as_second().to_string())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("the runner starts");
-        let lines = BufReader::new(runner.stdout.take().expect("it is piped")).lines();
-        let (ticks, moment) = (round % 3, Duration::from_micros(round * 1237 % 9000));
-        let mut seen = 0;
-        let mut waited = None;
-        for line in lines.map_while(Result::ok) {
-            if let Some(second) = line.strip_prefix("tick ").and_then(|text| text.parse().ok()) {
-                now = now.max(Timestamp::from_second(second).unwrap_or(now));
-                seen += 1;
-            }
-            if seen > ticks && waited.is_none() {
-                let since = Instant::now();
-                while since.elapsed() < moment {
-                    std::hint::spin_loop();
-                }
-                runner.kill().expect("it is killed");
-                waited = Some(());
-            }
-        }
-        runner.wait().expect("it ends");
+        let second = now.as_second().to_string();
+        let seen = kill_after(
+            "soak_no_time_runs_twice_or_never",
+            &[(FOLDER, folder.as_os_str()), (NOW, second.as_ref())],
+            "tick ",
+            round % 3 + 1,
+            Duration::from_micros(round * 1237 % 9000),
+        );
+        let seen = seen.and_then(|second| Timestamp::from_second(i64::try_from(second).ok()?).ok());
+        now = now.max(seen.unwrap_or(now));
         // What it was at is shown, whoever takes over.
         schedule.take_over(now).expect("it is written");
         for name in STEADY {

@@ -1,12 +1,13 @@
 //! A process that is killed in the middle of its writes: what it was told is written is there.
 
-use std::io::{BufRead as _, BufReader};
+mod killing;
+
 use std::path::Path;
-use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use berth_contract::CancellationToken;
 use berth_store::{KeyValue, Quota, Stop, Store};
+use killing::kill_after;
 
 /// The variable that names the folder to a writer.
 const FOLDER: &str = "BERTH_STORE_TEST_FOLDER";
@@ -52,41 +53,15 @@ fn kill(times: u64) {
     let folder = root.path().join("stores");
     let mut written = 0;
     for round in 0..times {
-        let mut writer = Command::new(std::env::current_exe().expect("this program"))
-            .args(["--exact", "soak_acknowledged_write_survives_a_kill", "--nocapture"])
-            .env(FOLDER, &folder)
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("the writer starts");
-        let mut lines = BufReader::new(writer.stdout.take().expect("it is piped"));
-        let mut acknowledged = None;
-        let mut line = String::new();
         // After some writes and a piece of one more.
-        let (writes, moment) = (round % 5, Duration::from_micros(round * 97 % 4000));
-        let mut seen = 0;
-        let mut read = |line: &mut String| {
-            line.clear();
-            lines.read_line(line).expect("its output is read") > 0
-        };
-        while seen <= writes && read(&mut line) {
-            if let Some(count) = line.trim().strip_prefix("written ") {
-                acknowledged = count.parse().ok();
-                seen += 1;
-            }
-        }
-        let waited = Instant::now();
-        while waited.elapsed() < moment {
-            std::hint::spin_loop();
-        }
-        writer.kill().expect("it is killed");
-        writer.wait().expect("it ends");
-        while read(&mut line) {
-            if let Some(count) = line.trim().strip_prefix("written ") {
-                // The last line may be cut.
-                acknowledged = count.parse().ok().filter(|_| line.ends_with('\n')).or(acknowledged);
-            }
-        }
-        let acknowledged: u64 = acknowledged.expect("it has written");
+        let acknowledged = kill_after(
+            "soak_acknowledged_write_survives_a_kill",
+            &[(FOLDER, folder.as_os_str())],
+            "written ",
+            round % 5 + 1,
+            Duration::from_micros(round * 97 % 4000),
+        );
+        let acknowledged = acknowledged.expect("it has written");
         let store = open(&folder);
         let (first, last) = (number(&store, "first"), number(&store, "last"));
         assert_eq!(first, last, "a write is whole");
