@@ -84,6 +84,7 @@ mod shell;
 mod signing;
 mod skills;
 mod starting;
+mod state;
 mod supply_chain;
 mod temporary;
 mod tools;

@@ -11,6 +11,7 @@ mod many;
 mod picture;
 mod replay;
 mod resume;
+mod scheduled;
 mod screen;
 mod skills;
 mod tasks;

@@ -50,14 +50,19 @@ impl Client {
         let (stdin, stdout) = (child.stdin.take(), child.stdout.take().expect("it has an output"));
         let (sender, lines) = channel();
         std::thread::spawn(move || {
-            for line in BufReader::new(stdout).lines() {
-                let line = line.expect("the server writes UTF-8");
+            let mut stdout = BufReader::new(stdout);
+            let mut line = String::new();
+            // A line without an end is one of a server that was killed.
+            while stdout.read_line(&mut line).expect("the server writes UTF-8") > 0
+                && line.ends_with('\n')
+            {
                 let message: Value = serde_json::from_str(&line)
                     .unwrap_or_else(|_| panic!("nothing but the protocol: {line:?}"));
                 assert_eq!(message["jsonrpc"], "2.0", "nothing but the protocol: {line}");
                 if sender.send(message).is_err() {
                     return;
                 }
+                line.clear();
             }
         });
         Self { child, stdin, lines, next: 1, aside: Vec::new(), meta: json!({}) }
@@ -180,6 +185,15 @@ impl Client {
         let question = self.notification("elicitation/create");
         self.send(&json!({ "jsonrpc": "2.0", "id": question["id"], "result": result }));
         question["params"].clone()
+    }
+
+    /// Kills the server. Returns what it had said that wasn't awaited.
+    pub(crate) fn kill(mut self) -> Vec<Value> {
+        self.child.kill().expect("it is killed");
+        self.child.wait().expect("it ends");
+        let mut said = std::mem::take(&mut self.aside);
+        said.extend(self.lines.iter());
+        said
     }
 
     /// Closes the client's side. The server may still answer.

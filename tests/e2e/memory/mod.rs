@@ -1,6 +1,7 @@
 //! The built-in memory: what is found again, by whom, and what it never keeps.
 
 mod commands;
+mod many;
 mod poisoned;
 
 use std::fs;

@@ -4,6 +4,7 @@
 use std::fs;
 
 use super::Scene;
+use crate::support::wait_until;
 
 #[test]
 fn task_of_a_narrower_call_stays_narrow() {
@@ -35,8 +36,13 @@ fn task_of_a_narrower_call_stays_narrow() {
     // The same by a call without a narrower bound does it.
     make(&narrow[4..], "wide", "write", &format!(r#"{{"path": "{path}-wide", "content": "x"}}"#));
     let _daemon = scene.daemon();
-    scene.wait_for("file", "denied");
-    super::soon("the shell's has run", || {
+    let denied = scene.wait_for("file", "denied");
+    let output = denied["output"].as_str().expect("it is text");
+    assert!(output.contains("as it was when the task was made"), "{output}");
+    assert!(output.contains("make the task anew"), "{output}");
+    // A line in the user's file would not help.
+    assert!(!output.contains("add to `allowed_paths`"), "{output}");
+    wait_until("the shell's has run", || {
         !scene.runs("shell").is_empty() && scene.runs("shell")[0]["ended"].is_string()
     });
     scene.wait_for("wide", "done");
@@ -56,8 +62,24 @@ fn flags_of_the_maker_are_not_carried_over() {
     let line = ["--allow", &folder, "call", "--yes", "schedule_periodic", &task];
     scene.cli.run(&line).ends(0);
     let _daemon = scene.daemon();
-    scene.wait_for("t", "denied");
+    let denied = scene.wait_for("t", "denied");
     assert!(!outside.join("f").exists());
+    // The line that would grant it now isn't enough.
+    let output = denied["output"].as_str().expect("it is text");
+    assert!(output.contains("allowed_paths") && output.contains("make the task anew"), "{output}");
+}
+
+#[test]
+fn rule_of_the_maker_denies_and_says_whose_it_is() {
+    let rule = "[[tools.policy.rules]]\neffect = \"deny\"\ntools = [\"bash\"]\n";
+    let scene = Scene::new(rule);
+    scene.make_steady("t", "bash", r#"{"command": "echo x > made"}"#);
+    scene.cli.configure(super::ENABLED);
+    let _daemon = scene.daemon();
+    let run = scene.wait_for("t", "denied");
+    let output = run["output"].as_str().expect("it is text");
+    assert!(output.contains("make the task anew") && !output.contains("ask whoever"), "{output}");
+    assert_eq!(scene.read("made"), "");
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! Tasks at a later time, with the real `berth`, its real daemon, and their effects.
 
 mod bounded;
+mod names;
+mod slow;
 
 use std::fs;
 use std::process::{Child, Stdio};
@@ -8,10 +10,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::support::{Cli, Ended};
-
-/// Time limit for something that must happen.
-const PATIENCE: Duration = Duration::from_secs(60);
+use crate::mcp::client::{Client, LEGACY};
+use crate::support::{Cli, Ended, wait_until};
 
 /// A second is the shortest period here, so that tests don't wait.
 const ENABLED: &str = "[tools.scheduler]\nenabled = true\nmin_interval = 1\n";
@@ -74,7 +74,7 @@ impl Scene {
     #[track_caller]
     fn wait_for(&self, name: &str, state: &str) -> Value {
         let mut found = None;
-        soon(&format!("{name} is {state}: {:?}", self.runs(name)), || {
+        wait_until(&format!("{name} is {state}: {:?}", self.runs(name)), || {
             found = self.runs(name).into_iter().find(|run| run["state"] == state);
             found.is_some()
         });
@@ -83,16 +83,6 @@ impl Scene {
 
     fn read(&self, name: &str) -> String {
         fs::read_to_string(self.cli.work().join(name)).unwrap_or_default()
-    }
-}
-
-/// Waits until a condition is true that nothing announces.
-#[track_caller]
-fn soon(what: &str, mut holds: impl FnMut() -> bool) {
-    let end = Instant::now() + PATIENCE;
-    while !holds() {
-        assert!(Instant::now() < end, "it never came to this: {what}");
-        std::thread::yield_now();
     }
 }
 
@@ -140,7 +130,7 @@ fn periodic_task_runs_and_its_results_are_kept() {
     scene.make_steady("t", "bash", r#"{"command": "echo tick >> ticks; echo said"}"#);
     assert_eq!(scene.tasks()[0]["kind"], "cron");
     let _daemon = scene.daemon();
-    soon("it has run twice", || scene.read("ticks").lines().count() >= 2);
+    wait_until("it has run twice", || scene.read("ticks").lines().count() >= 2);
     let run = scene.wait_for("t", "done");
     assert!(run["output"].as_str().expect("it is text").contains("said"), "{run}");
     let seen = scene.cli.run(&["call", "list_tasks", "name=t"]).ends(0).stdout;
@@ -173,7 +163,7 @@ fn second_daemon_waits_and_takes_over() {
     scene.make_steady("t", "bash", r#"{"command": "date +%s.%N >> ticks"}"#);
     let first = scene.daemon();
     let _second = scene.daemon();
-    soon("one of them runs it", || scene.read("ticks").lines().count() >= 3);
+    wait_until("one of them runs it", || scene.read("ticks").lines().count() >= 3);
     let ticks = scene.read("ticks");
     let mut seconds: Vec<&str> =
         ticks.lines().map(|tick| tick.split('.').next().unwrap_or("")).collect();
@@ -183,7 +173,7 @@ fn second_daemon_waits_and_takes_over() {
     assert!(seconds.len() + 1 >= all, "{ticks}");
     drop(first);
     let before = scene.read("ticks").lines().count();
-    soon("the other one goes on", || scene.read("ticks").lines().count() >= before + 2);
+    wait_until("the other one goes on", || scene.read("ticks").lines().count() >= before + 2);
 }
 
 #[test]
@@ -194,7 +184,7 @@ fn killed_daemon_repeats_nothing() {
         r#"{"name": "long", "when": "1s", "tool": "bash", "arguments": {"command": "echo began >> effects; until [ -e go ]; do sleep 0.05; done; echo ended >> effects"}}"#,
     );
     let daemon = scene.daemon();
-    soon("it has begun", || scene.read("effects") == "began\n");
+    wait_until("it has begun", || scene.read("effects") == "began\n");
     drop(daemon);
     let _daemon = scene.daemon();
     let run = scene.wait_for("long", "interrupted");
@@ -202,7 +192,7 @@ fn killed_daemon_repeats_nothing() {
     fs::write(scene.cli.work().join("go"), "").expect("it is written");
     // Another task has its turn afterwards, so the first would have had its second one.
     scene.make_steady("other", "bash", r#"{"command": "echo other >> others"}"#);
-    soon("the other one runs", || scene.read("others").lines().count() >= 2);
+    wait_until("the other one runs", || scene.read("others").lines().count() >= 2);
     assert_eq!(scene.read("effects"), "began\n");
 }
 
@@ -233,7 +223,7 @@ fn daemon_that_waits_does_not_spin() {
     // After the run, until what it needed has ended.
     let mut last = switches();
     let mut quiet = Instant::now();
-    soon("it is quiet for two seconds", || {
+    wait_until("it is quiet for two seconds", || {
         let now = switches();
         if now != last {
             (last, quiet) = (now, Instant::now());
@@ -263,7 +253,31 @@ fn server_runs_tasks_while_it_lives() {
     let mut server = scene.cli.command(&["serve"]);
     let server = server.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
     let _server = Daemon(server.spawn().expect("it starts"));
-    soon("it runs", || scene.read("ticks").lines().count() >= 2);
+    wait_until("it runs", || scene.read("ticks").lines().count() >= 2);
+}
+
+#[test]
+fn server_follows_whether_tasks_run() {
+    let scene = Scene::new("");
+    scene.make_steady("t", "bash", r#"{"command": "echo tick >> ticks"}"#);
+    scene.cli.configure("");
+    let _client = Client::new(&scene.cli, &[], LEGACY, false);
+    assert_eq!(scene.read("ticks"), "");
+    scene.cli.configure(ENABLED);
+    wait_until("it runs", || scene.read("ticks").lines().count() >= 2);
+    scene.cli.configure("");
+    let (mut count, mut since) = (0, Instant::now());
+    wait_until("nothing runs for three of its periods", || {
+        let now = scene.read("ticks").lines().count();
+        if now != count {
+            (count, since) = (now, Instant::now());
+        }
+        since.elapsed() > Duration::from_secs(3)
+    });
+    // The lock is free for others, and the task goes on where it is enabled.
+    scene.cli.configure(ENABLED);
+    let _daemon = scene.daemon();
+    wait_until("it runs again", || scene.read("ticks").lines().count() >= count + 2);
 }
 
 #[test]

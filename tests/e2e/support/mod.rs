@@ -18,6 +18,7 @@ pub(crate) mod server;
 #[allow(dead_code, reason = "shared with the tests of berth-registry, which use more of it")]
 #[path = "../../../host/registry/tests/fetching/shelf.rs"]
 pub(crate) mod shelf;
+mod waiting;
 
 pub(crate) use answers::{failure, loot, refused};
 pub(crate) use artifacts::{
@@ -34,3 +35,4 @@ pub(crate) use not_tried::not_tried;
 pub(crate) use process::descriptors_below;
 pub(crate) use running::{ATTACK_MIB, run, run_alone};
 pub(crate) use scene::{Recorder, Scene, shared_cache, unasked};
+pub(crate) use waiting::wait_until;
