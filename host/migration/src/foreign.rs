@@ -214,14 +214,21 @@ const KEYS: &[(&str, Instead)] = &[
     ("browser.*", NO_BROWSER),
     ("web_search.*", NO_BROWSER),
     ("llm.*", NO_MODEL),
-    ("memory.*", NO_MODEL),
+    ("memory.*", Nothing("[tools.memory] has `enabled` and `embeddings`")),
     ("skills.*", Nothing("[skills] has `enabled`, `folders` and a table `env`")),
     ("cost.*", NO_COSTS),
     (
         "index.*",
-        Nothing("Berth keeps no index of code; `grep` and `find_path` read the files themselves"),
+        Nothing(
+            "[index] has `enabled`, `max_mib`, `max_files`, `update_secs` and `embeddings`, for `search_code`",
+        ),
     ),
-    ("scheduler.*", Nothing("Berth starts nothing by itself; use cron or a timer of systemd")),
+    (
+        "scheduler.*",
+        Nothing(
+            "[tools.scheduler] has `enabled`, `max_tasks` and `min_interval`; `berth daemon` runs the tasks",
+        ),
+    ),
 ];
 
 /// Tools that run without a question.

@@ -78,6 +78,11 @@ pub(crate) struct Hit {
 }
 
 impl Hit {
+    /// Whether a definition stands there, as the index knows it.
+    pub(crate) fn is_definition(&self) -> bool {
+        self.found_by.contains(&FoundBy::Definition)
+    }
+
     /// The hit of a definition.
     pub(crate) fn of_definition(path: &str, definition: &Definition, line: &str) -> Self {
         let Definition { name, kind, container, line: number, column, end, .. } = definition;

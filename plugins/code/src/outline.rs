@@ -1,5 +1,7 @@
 //! The outline of a file: what it defines, in its order.
 
+use std::time::Instant;
+
 use berth_sdk::{Failure, Output, add_notice};
 use code_model::{Language, Parsed, ParserQuestion};
 
@@ -18,7 +20,11 @@ const MOST: usize = 1_000;
 /// # Errors
 ///
 /// The file can't be read, is no text, or has no parser.
-pub(crate) fn of_file(path: &str, paths: &PathShortener) -> Result<Output, Failure> {
+pub(crate) fn of_file(
+    path: &str,
+    paths: &PathShortener,
+    until: Instant,
+) -> Result<Output, Failure> {
     let bytes =
         update::begin_of(path).map_err(|error| Failure::io(format!("reading {path}"), &error))?;
     let shown = paths.show(path);
@@ -33,7 +39,9 @@ pub(crate) fn of_file(path: &str, paths: &PathShortener) -> Result<Output, Failu
             Failure::permanent("language", format!("no parser knows the language of {shown}"));
         return Err(failure.with_suggestion("Use read to see it, or grep to find lines in it."));
     };
-    let parsed = match parse::parse_all(&[Some((language, &bytes))], ParserQuestion::Chunks).pop() {
+    let parsed = match parse::parse_all(&[Some((language, &bytes))], ParserQuestion::Chunks, until)
+        .pop()
+    {
         Some(Answer::Parsed(parsed)) => parsed,
         Some(Answer::Failed(why)) => {
             let failure = Failure::permanent("parser", format!("{shown} can't be parsed: {why}"));

@@ -1,5 +1,7 @@
 //! Asks the parsers of languages, which are parts of this plugin.
 
+use std::time::Instant;
+
 use berth_sdk::parts;
 use code_model::{Language, Parsed, ParserQuestion};
 
@@ -38,10 +40,12 @@ pub(crate) fn availability(language: Language) -> Result<(), String> {
     }
 }
 
-/// Parses sources. The answers are in their order.
+/// Parses sources, until `until`: the first use of a parser compiles it. The answers are in their
+/// order.
 pub(crate) fn parse_all(
     sources: &[Option<(Language, &[u8])>],
     question: ParserQuestion,
+    until: Instant,
 ) -> Vec<Answer> {
     let mut answers = vec![Answer::Unknown; sources.len()];
     for language in Language::ALL {
@@ -58,6 +62,10 @@ pub(crate) fn parse_all(
             });
             let (now, later) = rest.split_at(fit.count().max(1));
             rest = later;
+            if Instant::now() >= until {
+                now.iter().for_each(|place| answers[*place] = Answer::Unreached);
+                continue;
+            }
             let inputs =
                 now.iter().filter_map(|place| Some(question.encode(sources[*place]?.1))).collect();
             let results = parts::run(language.part(), inputs);

@@ -165,7 +165,7 @@ impl Tool for SearchCode {
         let directory = paths::directory().ok();
         let shortener = PathShortener::new(directory.clone());
         if let Some(file) = &arguments.outline {
-            return outline::of_file(file, &shortener);
+            return outline::of_file(file, &shortener, Instant::now() + call.remaining());
         }
         let wanted = Wanted::new(&arguments)?;
         let at = arguments.place()?;
@@ -218,6 +218,12 @@ impl Tool for SearchCode {
                 until,
             };
             let mut hits = search.run()?;
+            // What it stands in may be a module, which is a file in some languages.
+            let elsewhere = !search.containers.is_empty() && !hits.iter().any(Hit::is_definition);
+            if elsewhere {
+                search.containers.clear();
+                hits = search.run()?;
+            }
             // A file changed between the walk and now: its new time shows that to the next walk.
             if round < ROUNDS && !search.files.outdated.is_empty() {
                 project.forget(&search.files.outdated);
@@ -236,6 +242,7 @@ impl Tool for SearchCode {
                 report: &report,
                 vectors: &vectors,
                 said,
+                elsewhere,
             };
             return answer.finish(hits, &project, &filter, &shortener, &arguments, most);
         }
@@ -334,6 +341,8 @@ struct Answer<'a> {
     report: &'a Report,
     vectors: &'a vectors::Report,
     said: Said,
+    /// Whether nothing of the name stands in what was named, so that it was looked for anywhere.
+    elsewhere: bool,
 }
 
 impl Answer<'_> {
@@ -369,6 +378,10 @@ impl Answer<'_> {
                 &mut text,
                 &format!("No definition of `{}` was found.", hit::one_line(name)),
             );
+        } else if let Some(name) = self.wanted.name.as_ref().filter(|_| self.elsewhere) {
+            let outer = self.wanted.containers.join("::");
+            let (name, outer) = (hit::one_line(name), hit::one_line(&outer));
+            add_notice(&mut text, &format!("`{name}` of `{outer}` isn't known; these are others."));
         }
         if !did_you_mean.is_empty() {
             add_notice(&mut text, &format!("Did you mean {}?", did_you_mean.join(" or ")));
@@ -443,8 +456,13 @@ impl Answer<'_> {
             add_notice(text, &notice);
         }
         self.said.notices.iter().for_each(|notice| add_notice(text, notice));
-        for (language, why) in no_parser {
-            add_notice(text, &format!("Definitions in {language} aren't known, only words: {why}"));
+        if let Some((_, why)) = no_parser.first_key_value() {
+            let languages: Vec<&str> = no_parser.keys().copied().collect();
+            let languages = languages.join(", ");
+            add_notice(
+                text,
+                &format!("Definitions in {languages} aren't known, only words: {why}"),
+            );
         }
         if self.walk.denied > 0 {
             let denied = self.walk.denied;

@@ -199,7 +199,7 @@ impl Search<'_> {
                     Language::detect(&file.path, bytes).map(|language| (language, bytes))
                 })
                 .collect();
-            let answers = parse::parse_all(&sources, ParserQuestion::References);
+            let answers = parse::parse_all(&sources, ParserQuestion::References, self.until);
             for ((file, text), answer) in texts.iter().zip(answers) {
                 self.add_references(&mut hits, file, text, &answer, &name);
             }

@@ -411,6 +411,14 @@ fn with_server(tree: &Tree, script: &str) {
 }
 
 #[test]
+fn name_of_a_module_is_found_where_nothing_of_it_stands() {
+    let tree = Tree::new(&[("config.rs", "fn load_config() {}\n")]);
+    let text = tree.search(json!({ "symbol": "config::load_config" }));
+    assert!(text.starts_with("config.rs:1 function load_config (definition)\n"), "{text}");
+    assert!(text.contains("[`load_config` of `config` isn't known; these are others.]"), "{text}");
+}
+
+#[test]
 fn server_finds_what_no_parser_knows() {
     let tree = Tree::new(&[("made.rs", "make!(one)\nlet x = call(made);\n// through made!\n")]);
     with_server(&tree, SERVER);

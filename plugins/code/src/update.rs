@@ -206,7 +206,7 @@ impl Project {
         while !rest.is_empty() && Instant::now() < until && !call.cancelled() {
             let batch = next_batch(rest);
             rest = &rest[batch.len()..];
-            let unreached = self.update_batch(batch, now)?;
+            let unreached = self.update_batch(batch, now, until)?;
             report.waiting = rest.len() + unreached;
             if unreached > 0 {
                 break;
@@ -270,11 +270,16 @@ impl Project {
     }
 
     /// Updates some files. Returns how many of them the time of the call didn't reach.
-    fn update_batch(&mut self, batch: &[&Entry], now: u64) -> Result<usize, IndexError> {
+    fn update_batch(
+        &mut self,
+        batch: &[&Entry],
+        now: u64,
+        until: Instant,
+    ) -> Result<usize, IndexError> {
         let mut sources: Vec<Source<'_>> = batch.iter().map(|entry| self.read(entry)).collect();
         sources.retain(|source| !self.keeps_documents(source, now));
         let to_parse: Vec<_> = sources.iter().map(Source::to_parse).collect();
-        let parsed = parse::parse_all(&to_parse, ParserQuestion::Chunks);
+        let parsed = parse::parse_all(&to_parse, ParserQuestion::Chunks, until);
         let (mut documents, mut outdated, mut unreached) = (Vec::new(), Vec::new(), 0);
         for (source, parsed) in sources.iter().zip(parsed) {
             let Entry { size, modified_ms, .. } = *source.entry;

@@ -104,6 +104,11 @@ impl Checker {
         }
     }
 
+    /// Whether it writes JSON in any case, also where it finds nothing.
+    pub(crate) const fn always_writes_json(self) -> bool {
+        matches!(self, Self::Cargo | Self::Eslint | Self::Ruff)
+    }
+
     /// The nearest folder from `folder` up to `top` that it fits.
     pub(crate) fn root(self, folder: &Path, top: &Path) -> Option<PathBuf> {
         let (names, ends): (&[&str], &str) = match self {

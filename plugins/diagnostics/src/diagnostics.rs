@@ -184,7 +184,8 @@ fn failure(ran: &[report::Ran]) -> Failure {
             let what = match ran.state {
                 State::Missing => "isn't installed",
                 State::Refused => "was not run",
-                _ => "failed",
+                State::Cut | State::Timeout => "didn't finish",
+                State::Ran | State::Failed => "failed",
             };
             format!("{} {what}: {}", ran.checker.name(), ran.detail.as_deref().unwrap_or_default())
         })
@@ -261,6 +262,30 @@ mod tests {
         write(&dir, "exec no-such-program-anywhere");
         let failure = call(&dir, json!({})).unwrap_err();
         assert!(failure.message.contains("tsc isn't installed: Install it in"), "{failure}");
+    }
+
+    #[test]
+    fn checker_that_says_nothing_is_no_clean_project() {
+        let dir = tempfile::tempdir().unwrap();
+        let bin = dir.path().join(".venv/bin");
+        fs::create_dir_all(&bin).unwrap();
+        fs::write(dir.path().join("a.py"), "").unwrap();
+        let run = |script: &str, timeout: u32| {
+            let program = bin.join("ruff");
+            fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
+            fs::set_permissions(program, fs::Permissions::from_mode(0o755)).unwrap();
+            call(&dir, json!({ "checkers": ["ruff"], "timeout": timeout }))
+        };
+        assert_eq!(run("echo '[]'", 60).unwrap().joined_text(), "No diagnostics (ruff).\n");
+        for (script, said) in [
+            ("exit 0", "it wrote nothing"),
+            ("echo not json", "it wrote no JSON: not json"),
+            ("echo 'not json'; exit 2", "exit code 2: not json"),
+        ] {
+            let failure = run(script, 60).unwrap_err();
+            assert_eq!(failure.code.as_deref(), Some("not-checked"));
+            assert!(failure.message.contains(said), "{failure}");
+        }
     }
 
     #[test]

@@ -54,7 +54,12 @@ impl Ran {
 
     /// Whether it says something of the project.
     pub(crate) fn has_checked(&self) -> bool {
-        matches!(self.state, State::Ran | State::Cut | State::Timeout)
+        match self.state {
+            State::Ran => true,
+            // What it didn't come to may have any number of errors.
+            State::Cut | State::Timeout => !self.findings.is_empty(),
+            State::Missing | State::Refused | State::Failed => false,
+        }
     }
 }
 
@@ -142,7 +147,11 @@ fn text(answer: &Answer) -> String {
     diagnostics.iter().for_each(|finding| add_line(&mut text, finding));
     let checked: Vec<&str> = checkers
         .iter()
-        .filter(|checker| matches!(checker.state, State::Ran | State::Cut | State::Timeout))
+        .filter(|checker| match checker.state {
+            State::Ran => true,
+            State::Cut | State::Timeout => *total > 0,
+            State::Missing | State::Refused | State::Failed => false,
+        })
         .map(|checker| checker.name)
         .collect();
     let new = if gone.is_some() { "new " } else { "" };

@@ -51,8 +51,13 @@ pub(crate) fn run(
         }
     };
     child.close_input();
-    let mut reader =
-        Reader { parser: checker.parser(), pieces: Pieces::default(), errors: Vec::new(), size: 0 };
+    let mut reader = Reader {
+        parser: checker.parser(),
+        pieces: Pieces::default(),
+        begin: Vec::new(),
+        errors: Vec::new(),
+        size: 0,
+    };
     let mut is_too_much = false;
     while !child.is_finished() && !is_too_much {
         is_too_much = !reader.take(&mut collector, &child.read(Some(LOOK)));
@@ -64,7 +69,9 @@ pub(crate) fn run(
     if !is_too_much {
         reader.take(&mut collector, &finished.output);
     }
-    let Reader { parser, pieces, errors, .. } = reader;
+    let Reader { parser, pieces, errors, begin, .. } = reader;
+    let begin = String::from_utf8_lossy(&begin).trim().to_owned();
+    let is_its_output = !checker.always_writes_json() || begin.starts_with(['[', '{']);
     let dropped = pieces.finish(|piece| parse(parser, &mut collector, piece));
     collector.left_out += dropped;
     let said = String::from_utf8_lossy(&errors);
@@ -75,11 +82,19 @@ pub(crate) fn run(
             Some(format!("it wrote more than {} MiB and was stopped", MAX_OUTPUT >> 20)),
         ),
         Ending::Exited if is_missing => (State::Missing, Some(checker.install().to_owned())),
+        Ending::Exited if finished.exit_code == Some(0) && !is_its_output => {
+            let begin = one_line(&begin, MAX_DETAIL);
+            let what = if begin.is_empty() { "nothing" } else { "no JSON: " };
+            (State::Failed, Some(format!("it wrote {what}{begin}")))
+        }
         // With findings, a code other than 0 says that there are some.
         Ending::Exited if finished.exit_code == Some(0) || !collector.findings.is_empty() => {
             (State::Ran, None)
         }
-        Ending::Exited => (State::Failed, Some(explain(checker, &said, finished.exit_code))),
+        Ending::Exited => {
+            let said: &str = if said.trim().is_empty() { &begin } else { &said };
+            (State::Failed, Some(explain(checker, said, finished.exit_code)))
+        }
         Ending::Timeout => (
             State::Timeout,
             Some(format!("it was stopped after {} s; set a higher `timeout`", time.as_secs())),
@@ -102,6 +117,8 @@ pub(crate) fn run(
 struct Reader {
     parser: crate::checker::Parser,
     pieces: Pieces,
+    /// The begin of the standard output.
+    begin: Vec<u8>,
     /// The end of the standard error.
     errors: Vec<u8>,
     size: usize,
@@ -116,6 +133,9 @@ impl Reader {
         if collector.is_for(Checker::Go) {
             self.pieces.push(&output.stderr, |piece| parse(parser, collector, piece));
         }
+        let room = MAX_DETAIL - self.begin.len();
+        self.begin
+            .extend(output.stdout.iter().skip_while(|byte| byte.is_ascii_whitespace()).take(room));
         self.errors.extend_from_slice(&output.stderr);
         let too_much = self.errors.len().saturating_sub(MAX_ERRORS);
         self.errors.drain(..too_much);

@@ -41,13 +41,10 @@ pub(crate) enum Category {
 }
 
 impl Category {
-    /// The category with this name. An unknown one is `core`.
-    pub(crate) fn from_name(name: Option<&str>) -> Self {
-        match name.unwrap_or_default().trim().to_ascii_lowercase().as_str() {
-            "daily" => Self::Daily,
-            "conversation" => Self::Conversation,
-            _ => Self::Core,
-        }
+    /// The category with this name.
+    pub(crate) fn from_name(name: &str) -> Option<Self> {
+        let name = name.trim().to_ascii_lowercase();
+        [Self::Core, Self::Daily, Self::Conversation].into_iter().find(|one| one.as_str() == name)
     }
 
     pub(crate) fn as_str(self) -> &'static str {

@@ -61,7 +61,10 @@ impl Tool for Save {
         }
         let caller = call.caller();
         let prefix = arguments.scope.unwrap_or(Scope::Project).prefix(&caller);
-        let category = Category::from_name(arguments.category.as_deref());
+        // Other programs have more categories. An entry is worth more than its category.
+        let named = arguments.category.as_deref().filter(|name| !name.trim().is_empty());
+        let known_category = named.map(Category::from_name);
+        let category = known_category.flatten().unwrap_or(Category::Core);
         let digest = digest(content);
         let same = format!("content:{digest}");
         let query = Query { prefix: prefix.clone(), ..Query::words("").tagged(&same).limit(2) };
@@ -94,6 +97,12 @@ impl Tool for Save {
             index::delete(&others)?;
         }
         let mut text = format!("Stored memory: {key}");
+        if known_category == Some(None) {
+            add_notice(
+                &mut text,
+                "There is no such category, so it was saved as core. The others are daily and conversation.",
+            );
+        }
         match without_vector {
             // The next ones would fail too.
             Some(why) => add_notice(

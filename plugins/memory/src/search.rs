@@ -61,7 +61,13 @@ impl Tool for Search {
         let since = time("since", &arguments.since, false)?;
         let until = time("until", &arguments.until, true)?;
         let is_dated = since.is_some() || until.is_some();
-        let category = arguments.category.as_deref().map(|name| Category::from_name(Some(name)));
+        let category = match arguments.category.as_deref().map(str::trim) {
+            None | Some("") => None,
+            Some(name) => Some(Category::from_name(name).ok_or_else(|| {
+                Failure::invalid("there is no such category")
+                    .with_suggestion("Use core, daily or conversation, or leave it out.")
+            })?),
+        };
         let query = arguments.query.trim();
         if query.is_empty() && !is_dated {
             return Err(Failure::invalid("the query is empty; it needs a word")
@@ -214,7 +220,10 @@ mod tests {
     fn same_content_is_one_entry_in_its_scope() {
         set_caller(caller("p", "s", false));
         let first = save(json!({ "content": "Likes tea" }));
-        assert_eq!(save(json!({ "content": " Likes tea\n", "category": "nonsense" })), first);
+        let other = save(json!({ "content": " Likes tea\n", "category": "nonsense" }));
+        assert!(other.starts_with(&first) && other.contains("saved as core"), "{other}");
+        let wrong = json!({ "query": "tea", "category": "nonsense" });
+        assert!(call::<Search>(wrong).is_err_and(|failure| failure.message.contains("category")));
         assert_eq!(save(json!({ "content": "Likes tea", "key": "tea" })), "Stored memory: tea");
         assert_eq!(save(json!({ "content": "Likes tea", "scope": "user" })), first);
         let text = search(json!({ "query": "tea" })).joined_text();
