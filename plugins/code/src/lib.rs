@@ -23,7 +23,7 @@ berth_sdk::plugin! {
     name: "code",
     description: "Searches in code: definitions, uses, words and outlines",
     capabilities: [
-        files(read) = "to read the code that calls search",
+        files(read_write) = "to read the code that calls search, and to start language servers",
         search = "to find files, and text in them",
         index = "to keep what the code defines, so that only changed files are read again",
         parts = "to parse code",

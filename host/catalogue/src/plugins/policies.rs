@@ -199,11 +199,10 @@ impl Policies {
             )?;
             return Ok(PluginPolicy { schedule: true, ..policy });
         }
-        let policy = self.file_tools()?;
-        if name != CODE {
-            return Ok(policy);
+        if name == CODE {
+            return self.with_language_servers(self.with_code_index(self.file_tools()?));
         }
-        self.with_language_servers(self.with_code_index(policy))
+        self.file_tools()
     }
 
     /// The policy of the tools for files, which the search in code shares.
@@ -241,7 +240,7 @@ impl Policies {
     }
 
     /// Adds what the search in code may start. Without language servers, that is nothing, and all
-    /// calls only read.
+    /// calls only read. It writes no files in any case.
     fn with_language_servers(&self, mut policy: PluginPolicy) -> Result<PluginPolicy, HostError> {
         let settings = &self.config.config.tools.code.lsp;
         let judged = settings.enabled;
@@ -249,11 +248,17 @@ impl Policies {
         let grants = self.shell_grants()?;
         let grants = ProcessGrants { judged, services, shell: false, network, ..grants };
         policy.process = Some(self.processes("tools.shell", grants)?);
-        if settings.enabled {
-            let time = policy.limits.call + Duration::from_secs(settings.timeout.get());
-            policy.limits.call = time.min(policy.limits.max_call);
+        if !settings.enabled {
+            return Ok(PluginPolicy { read_only: true, only_reads: true, ..policy });
         }
-        Ok(PluginPolicy { only_reads: !settings.enabled, ..policy })
+        let mut files = self.config.built_in_files(&self.folders, &self.directory)?;
+        self.add_readable(&mut files);
+        files.grants.iter_mut().for_each(|grant| grant.access = Access::Read);
+        policy.files =
+            if files.grants.is_empty() { None } else { Some(Arc::new(self.open(files)?)) };
+        let time = policy.limits.call + Duration::from_secs(settings.timeout.get());
+        policy.limits.call = time.min(policy.limits.max_call);
+        Ok(policy)
     }
 
     fn shell_grants(&self) -> Result<ProcessGrants, HostError> {
