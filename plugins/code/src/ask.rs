@@ -36,6 +36,9 @@ const RECENT: u64 = 30 * 60_000;
 /// The time in which a new server has to say that it loads its project.
 const GRACE: Duration = Duration::from_millis(500);
 
+/// How often a server is asked while it loads its project.
+const ROUNDS: usize = 3;
+
 /// The time for the answer after the servers.
 const RESERVE: Duration = Duration::from_secs(5);
 
@@ -291,9 +294,26 @@ impl Asker<'_, '_> {
             let opened = client.open(&spot.path, spot.language, &spot.text.content);
             self.answer(opened)?;
         }
-        let (grace, left) =
-            (if is_new { GRACE } else { Duration::ZERO }, self.end - Instant::now().min(self.end));
-        client.settle(grace, left / 2)?;
+        let mut grace = if is_new { GRACE } else { Duration::ZERO };
+        for _ in 0..ROUNDS {
+            // Some servers say that they load only when they are asked.
+            let left = self.end.saturating_duration_since(Instant::now());
+            client.settle(grace, left / 2)?;
+            self.questions(client, spots)?;
+            if !client.is_loading() {
+                break;
+            }
+            grace = Duration::ZERO;
+        }
+        Ok(())
+    }
+
+    fn questions(
+        &mut self,
+        client: &mut Client<Connection>,
+        spots: &[&Spot],
+    ) -> Result<(), LspError> {
+        self.refusal = None;
         for spot in spots {
             let places = client.definition(&spot.path, spot.position);
             for place in self.answer(places)? {
@@ -314,9 +334,11 @@ impl Asker<'_, '_> {
                 }
             }
         }
-        if let (Some(spot), None) = (spots.first(), &self.said.hover) {
+        if let Some(spot) = spots.first() {
             let hover = client.hover(&spot.path, spot.position);
-            self.said.hover = self.answer(hover)?.map(|text| hover_text(&text));
+            if let Some(text) = self.answer(hover)? {
+                self.said.hover = Some(hover_text(&text));
+            }
         }
         Ok(())
     }
