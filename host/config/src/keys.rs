@@ -193,7 +193,7 @@ mod tests {
             "the keys there are: enabled, allowed_paths, deny_read, allow_read, deny_write",
         );
         check("tools.tools", "`tools` belongs in no table: put it above the first [table]");
-        check("a.b.c", "there are no keys there");
+        check("a.b.zzz", "there are no keys there");
     }
 
     #[test]
