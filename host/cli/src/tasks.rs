@@ -145,6 +145,13 @@ fn prepare<'a>(
     run: &'a ClaimedRun,
 ) -> Result<Prepared<'a>, Error> {
     let directory = PathBuf::from(&run.maker.directory);
+    // The maker's directory was a real path. Whoever put a link in its place meant another one.
+    if directory.canonicalize().ok().as_ref() != Some(&directory) {
+        return Err(Error::Unasked(format!(
+            "the directory where the task was made isn't there any more: {}; make the task anew",
+            directory.display()
+        )));
+    }
     let inputs = Inputs {
         working_directory: Some(directory.clone()),
         bounds: run.maker.bounds.clone(),

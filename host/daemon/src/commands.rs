@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use berth_core::config::Folders;
-use berth_core::text::{cut, neutral_line};
+use berth_core::text::{cut, neutral_json, neutral_line};
 use berth_core::{HostError, TaskAction, TaskRun};
 use berth_schedule::{Listed, Owner, Schedule, ScheduleError};
 use berth_terminal::error::CommandError;
@@ -93,7 +93,7 @@ pub fn tasks(command: &TasksCommand, folders: &Folders) -> Result<Exit, CommandE
         TasksCommand::Show { task, json } => {
             let task = find(&all, task)?;
             match json {
-                true => writeln!(out, "{:#}", json!(task))?,
+                true => writeln!(out, "{:#}", neutral_json(json!(task)))?,
                 false => show(&mut out, task)?,
             }
         }
@@ -101,7 +101,11 @@ pub fn tasks(command: &TasksCommand, folders: &Folders) -> Result<Exit, CommandE
             let task = find(&all, task)?;
             let runs = schedule.runs_of(&owner(task), &task.state.order.name).map_err(failed)?;
             if *json {
-                writeln!(out, "{:#}", json!({ "task": task.state.order.name, "runs": runs }))?;
+                writeln!(
+                    out,
+                    "{:#}",
+                    neutral_json(json!({ "task": task.state.order.name, "runs": runs }))
+                )?;
                 return Ok(Exit::Success);
             }
             if runs.is_empty() {
@@ -170,7 +174,7 @@ fn find<'t>(all: &'t [Listed], wanted: &str) -> Result<&'t Listed, CommandError>
 
 fn list(out: &mut impl Write, all: &[Listed], as_json: bool) -> std::io::Result<()> {
     if as_json {
-        return writeln!(out, "{:#}", json!({ "tasks": all }));
+        return writeln!(out, "{:#}", neutral_json(json!({ "tasks": all })));
     }
     if all.is_empty() {
         return writeln!(out, "There are no tasks.");
