@@ -176,6 +176,8 @@ impl Tool for Stash {
         };
         Git::change("stash", repository)
             .args([name])
+            // To check signatures starts a program.
+            .args((action == StashAction::List).then_some("--no-show-signature"))
             .args(message.map(|message| format!("--message={message}")))
             .run()
             .map(|printed| done(printed, otherwise.to_owned()))
@@ -251,7 +253,7 @@ impl Tool for Worktree {
 
 fn has_branch(repository: Option<String>, branch: &str) -> Result<bool, Failure> {
     let listed = Git::look("branch", repository)
-        .args(["--list", "--no-color", "--no-column", "--format=%(refname:short)"])
+        .args(["--list", "--no-color", "--no-column", "--sort=refname", "--format=%(refname:short)"])
         .run()?;
     Ok(listed.text.lines().any(|known| known == branch))
 }

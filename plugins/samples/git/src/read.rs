@@ -211,7 +211,8 @@ impl Tool for Branch {
         _: &Call,
     ) -> Result<Output, Failure> {
         let Printed { text, cut, .. } = Git::look("branch", repository)
-            .args(["--list", "--no-color", "--no-column"])
+            // The repository's order may be by signature, which starts a program.
+            .args(["--list", "--no-color", "--no-column", "--sort=refname"])
             .args(all.then_some("--all"))
             .args(["--format=%(HEAD)%1f%(refname:short)%1f%(objectname)"])
             .run()?;
