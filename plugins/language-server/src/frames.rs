@@ -76,11 +76,11 @@ fn length(headers: &[u8]) -> Result<usize, LspError> {
     let mut named = headers.lines().filter_map(|line| line.split_once(':'));
     let length = named
         .find(|(name, _)| name.trim().eq_ignore_ascii_case("content-length"))
-        .and_then(|(_, length)| length.trim().parse().ok())
+        .and_then(|(_, length)| length.trim().parse::<u64>().ok())
         .ok_or_else(|| wrong("a message has no length".to_owned()))?;
-    match length > MAX_MESSAGE {
-        true => Err(wrong(format!("a message is {length} bytes; the limit is {MAX_MESSAGE}"))),
-        false => Ok(length),
+    match usize::try_from(length) {
+        Ok(length) if length <= MAX_MESSAGE => Ok(length),
+        _ => Err(wrong(format!("a message is {length} bytes; the limit is {MAX_MESSAGE}"))),
     }
 }
 
@@ -125,6 +125,7 @@ mod tests {
     #[test]
     fn hostile_frames_are_refused_before_they_cost_anything() {
         check_wrong(b"Content-Length: 1073741824\r\n\r\n", "the limit is");
+        check_wrong(b"Content-Length: 99999999999\r\n\r\n", "the limit is");
         check_wrong(b"Content-Length: 99999999999999999999\r\n\r\n", "no length");
         check_wrong(b"Content-Length: -1\r\n\r\n", "no length");
         check_wrong(b"Other: 1\r\n\r\n{}", "no length");
