@@ -188,15 +188,10 @@ impl Soak {
         self.tally.acknowledged += 1;
         let expected = &mut self.expected;
         match change {
-            Change::Memory(key) => {
-                *expected.memories.entry(key.clone()).or_insert(Known::Done) = Known::Done
-            }
-            Change::Task(name) => {
-                *expected.tasks.entry(name.clone()).or_insert(Known::Done) = Known::Done
-            }
-            Change::Far(name) => {
-                expected.far.entry(name.clone()).or_insert((Known::Done, None)).0 = Known::Done
-            }
+            Change::Memory(key) => drop(expected.memories.insert(key.clone(), Known::Done)),
+            Change::Task(name) => drop(expected.tasks.insert(name.clone(), Known::Done)),
+            // Nobody cancels it before it is acknowledged.
+            Change::Far(name) => drop(expected.far.insert(name.clone(), (Known::Done, None))),
             Change::Cancel(name) => {
                 expected.far.insert(name.clone(), (Known::Done, Some(Known::Done)));
             }

@@ -42,7 +42,7 @@ fn fill(cli: &Cli, count: u32) {
     let folder = cli.root.path().join("data/indexes");
     let index = DocumentIndex::named(folder, "memory", quota, false);
     let first = index.list("", None, 1, &stop()).expect("it is read").entries.remove(0).key;
-    let saved = index.get(&[first.clone()], &stop()).expect("it is read").remove(0);
+    let saved = index.get(std::slice::from_ref(&first), &stop()).expect("it is read").remove(0);
     let saved = saved.expect("it is there");
     let prefix = first.strip_suffix("first").expect("its key is last").to_owned();
     let mut state = 1;
