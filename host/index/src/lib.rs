@@ -288,8 +288,10 @@ impl DocumentIndex {
         check_prefix(after)?;
         let limit = limit.clamp(1, MAX_DOCUMENTS);
         self.database.run(stop, |connection| {
+            // One bound leads into the index. With two, each page would read all keys before it.
             let mut statement = connection.prepare_cached(
-                "SELECT key, tags, data FROM documents WHERE key >= ?1 AND key > ?2 ORDER BY key",
+                "SELECT key, tags, data FROM documents
+                 WHERE key >= max(?1, ?2) AND +key > ?2 ORDER BY key",
             )?;
             let mut rows = statement.query(params![prefix.as_bytes(), after.as_bytes()])?;
             let (mut entries, mut bytes) = (Vec::<DocumentEntry>::new(), 0);

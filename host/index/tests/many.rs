@@ -56,6 +56,21 @@ fn soak_many_documents_are_kept_and_found() {
             assert_eq!(hits[0].key, format!("{prefix}{number}"), "{query:?}");
         }
     }
+    let started = Instant::now();
+    let (mut seen, mut cursor) = (0, None);
+    loop {
+        let page = index.list("", cursor.as_deref(), 100, &stop()).expect("it is read");
+        seen += page.entries.len();
+        match page.cursor {
+            Some(next) => cursor = Some(next),
+            None => break,
+        }
+    }
+    let listed = started.elapsed();
+    assert_eq!(seen, count as usize);
+    println!("listing {count} documents took {listed:?}");
+    // No page reads those before it.
+    assert!(listed < Duration::from_millis(u64::from(count)), "{listed:?}");
     println!("the slowest search of {count} documents took {slowest:?}");
     // A hundred times what it takes on a quiet machine.
     assert!(slowest < Duration::from_secs(5), "{slowest:?}");

@@ -152,8 +152,10 @@ impl Store {
         }
         let limit = limit.clamp(1, MAX_ENTRIES);
         self.database.run(stop, |connection| {
+            // One bound leads into the index. With two, each page would read all keys before it.
             let mut statement = connection.prepare_cached(
-                "SELECT key, value FROM entries WHERE key >= ?1 AND key > ?2 ORDER BY key",
+                "SELECT key, value FROM entries
+                 WHERE key >= max(?1, ?2) AND +key > ?2 ORDER BY key",
             )?;
             let after = cursor.unwrap_or_default();
             let mut rows = statement.query(params![prefix.as_bytes(), after.as_bytes()])?;
