@@ -253,7 +253,13 @@ impl Tool for Worktree {
 
 fn has_branch(repository: Option<String>, branch: &str) -> Result<bool, Failure> {
     let listed = Git::look("branch", repository)
-        .args(["--list", "--no-color", "--no-column", "--sort=refname", "--format=%(refname:short)"])
+        .args([
+            "--list",
+            "--no-color",
+            "--no-column",
+            "--sort=refname",
+            "--format=%(refname:short)",
+        ])
         .run()?;
     Ok(listed.text.lines().any(|known| known == branch))
 }
