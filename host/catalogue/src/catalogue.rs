@@ -83,7 +83,7 @@ impl Tool {
         let only_reads = plugin.is_some_and(|plugin| plugin.policy().only_reads);
         let tool = |mut definition: Arc<Definition>| {
             if only_reads {
-                Arc::make_mut(&mut definition).annotations.read_only = true;
+                Arc::make_mut(&mut definition).make_read_only();
             }
             let (provider, plugin, tally) =
                 (Arc::clone(provider), plugin.cloned(), Arc::clone(tally));

@@ -109,6 +109,19 @@ impl Definition {
         self.deciding_arguments().next().is_some()
     }
 
+    /// Makes all calls only read. Then no argument decides it, and no default counts for that.
+    pub fn make_read_only(&mut self) {
+        self.annotations.read_only = true;
+        for argument in self.arguments.iter_mut().filter(|one| !one.reads_with.is_empty()) {
+            argument.reads_with.clear();
+            let properties = self.input_schema.get_mut("properties");
+            let property = properties.and_then(|all| all.get_mut(&argument.name));
+            if let Some(property) = property.and_then(Value::as_object_mut) {
+                property.remove("default");
+            }
+        }
+    }
+
     fn deciding_arguments(&self) -> impl Iterator<Item = &ToolArgument> {
         self.arguments.iter().filter(|argument| !argument.reads_with.is_empty())
     }
@@ -364,6 +377,19 @@ mod tests {
         assert!(!two.reads_with(&json!({})), "a missing value without a default doesn't read");
         assert!(two.reads_with(&json!({ "command": "ls" })));
         assert!(!definition(Vec::new()).reads_with(&json!({})));
+    }
+
+    #[test]
+    fn definition_that_only_reads_needs_no_deciding_argument() {
+        let deciding = ToolArgument {
+            name: "method".to_owned(),
+            reads_with: vec![json!("GET")],
+            ..ToolArgument::default()
+        };
+        let mut reading = definition(vec![deciding]);
+        reading.make_read_only();
+        assert!(reading.annotations.read_only && !reading.reads_with_some());
+        assert_eq!(reading.input_schema["properties"]["method"], json!({}));
     }
 
     #[test]

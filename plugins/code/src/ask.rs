@@ -286,7 +286,7 @@ impl Asker<'_, '_> {
         is_new: bool,
     ) -> Result<(), LspError> {
         if is_new {
-            client.initialize(&self.search.project.root)?;
+            client.initialize(&self.search.project.root, &server.options())?;
         } else {
             client.files_changed(&self.changed_files(server))?;
         }
@@ -359,7 +359,10 @@ impl Asker<'_, '_> {
         let Place { path, start, .. } = place;
         let number = start.line.saturating_add(1);
         let key = (path.clone(), number, found_by.name());
-        if self.said.hits.len() >= 4 * self.search.most || self.seen.contains(&key) {
+        // Some servers count a definition among its uses.
+        let is_known = |way: FoundBy| self.seen.contains(&(path.clone(), number, way.name()));
+        let is_known = is_known(found_by) || is_known(FoundBy::ServerDefinition);
+        if self.said.hits.len() >= 4 * self.search.most || is_known {
             return;
         }
         match self.hit(path, number, *start, found_by) {

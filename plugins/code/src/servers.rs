@@ -4,6 +4,7 @@ use std::fs;
 
 use code_model::Language;
 use serde::Deserialize;
+use serde_json::{Value, json};
 
 /// `[tools.code.lsp]`.
 #[derive(Default, Deserialize)]
@@ -67,6 +68,15 @@ impl Server {
         }
     }
 
+    /// What it is told when it starts.
+    pub(crate) fn options(self) -> Value {
+        match self {
+            // While a project loads, its second server would answer from the open files alone.
+            Self::TypeScript => json!({ "tsserver": { "useSyntaxServer": "never" } }),
+            Self::C | Self::Go | Self::Python | Self::Rust => Value::Null,
+        }
+    }
+
     /// How the usual one is installed.
     pub(crate) const fn install(self) -> &'static str {
         match self {
@@ -113,8 +123,6 @@ impl Server {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     #[test]

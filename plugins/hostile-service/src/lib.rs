@@ -7,7 +7,7 @@ use berth_sdk::{Annotations, Call, Failure, Output, Tool};
 use language_server::{Client, Position};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// The time for an answer of a service.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -114,7 +114,7 @@ impl Tool for Define {
         let mut client = Client::new(connection, time);
         if is_new {
             let root = path.rsplit_once('/').map_or("/", |(folder, _)| folder);
-            client.initialize(root)?;
+            client.initialize(root, &Value::Null)?;
         }
         client.open(&path, &language, &text)?;
         let at = Position { line, character };

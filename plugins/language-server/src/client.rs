@@ -81,12 +81,13 @@ impl<T: Transport> Client<T> {
         self.transport
     }
 
-    /// Tells a server that was just started of the project in the folder `root`.
+    /// Tells a server that was just started of the project in the folder `root`. `options` are those
+    /// that only this server knows, or null.
     ///
     /// # Errors
     ///
     /// Those of every request: the server has ended, takes too long, or can't be understood.
-    pub fn initialize(&mut self, root: &str) -> Result<(), LspError> {
+    pub fn initialize(&mut self, root: &str, options: &Value) -> Result<(), LspError> {
         let root = uri(root);
         let parameters = json!({
             "processId": null,
@@ -102,6 +103,7 @@ impl<T: Transport> Client<T> {
                 "window": { "workDoneProgress": true },
                 "experimental": { "serverStatusNotification": true },
             },
+            "initializationOptions": options,
         });
         self.request("initialize", parameters)?;
         self.notify("initialized", json!({}))
@@ -372,7 +374,7 @@ mod tests {
     #[test]
     fn files_are_opened_once_and_closed_for_the_next_client() {
         let mut one = client(|message| ok(message, json!({})));
-        one.initialize("/w").unwrap();
+        one.initialize("/w", &Value::Null).unwrap();
         one.open("/w/a.rs", "rust", "one").unwrap();
         one.open("/w/a.rs", "rust", "one").unwrap();
         let mut next = Client::new(one.finish().unwrap(), Duration::from_secs(1));

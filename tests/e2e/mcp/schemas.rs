@@ -145,13 +145,12 @@ fn openai_takes_every_schema_of_arguments_in_strict_mode() {
         "maximum",
         "multipleOf",
     ];
-    // Objects with unknown fields, and defaults that decide whether a call only reads: these tools
-    // aren't strict.
-    const NOT_STRICT: [(&str, &str); 5] = [
+    // Objects with unknown fields, and a default that decides whether a call only reads: these two
+    // tools aren't strict.
+    const NOT_STRICT: [(&str, &str); 4] = [
         ("http_request.headers", "additionalProperties"),
         ("http_request.json", "additionalProperties"),
         ("http_request.method", "default"),
-        ("search_code.source", "default"),
         ("web_scrape.select.anyOf.1", "additionalProperties"),
     ];
     let mut not_strict = Vec::new();
