@@ -7,6 +7,7 @@
 
 mod best;
 mod filter;
+mod pending;
 mod search;
 mod words;
 mod write;
@@ -14,6 +15,7 @@ mod write;
 use std::path::PathBuf;
 
 use berth_store::{Database, DatabaseForm, Stop, StoreError};
+pub use pending::PendingWrite;
 use rusqlite::{Connection, OptionalExtension as _, Row, TransactionBehavior, params};
 
 /// Most bytes of a key. An empty string is no key.
@@ -152,6 +154,7 @@ const TABLES: &str = "
 pub struct DocumentIndex {
     database: Database,
     quota: IndexQuota,
+    is_derived: bool,
 }
 
 impl DocumentIndex {
@@ -175,7 +178,7 @@ impl DocumentIndex {
                 .saturating_add(quota.documents.saturating_mul(1024)),
             is_derived,
         };
-        Self { database: Database::named(folder, name, form), quota }
+        Self { database: Database::named(folder, name, form), quota, is_derived }
     }
 
     /// The index's file.
@@ -191,8 +194,21 @@ impl DocumentIndex {
     /// Invalid documents, the quota, a file that can't be written, or the stop. Nothing has changed
     /// then.
     pub fn put(&self, documents: &[Document], stop: &Stop) -> Result<(), StoreError> {
+        self.write(documents, stop, || {})
+    }
+
+    /// Writes documents. `begun` is called once nothing but the stop and the disk can fail.
+    fn write(
+        &self,
+        documents: &[Document],
+        stop: &Stop,
+        begun: impl FnOnce(),
+    ) -> Result<(), StoreError> {
         write::check(documents)?;
         self.change(stop, |connection, totals| {
+            if totals.has_room_for(documents, self.quota) {
+                begun();
+            }
             documents.iter().try_for_each(|document| write::put(connection, document, totals))
         })
     }
@@ -381,6 +397,14 @@ impl Totals {
             .prepare_cached("UPDATE totals SET bytes = ?1, documents = ?2, vectors = ?3")?
             .execute(params![used.bytes, used.documents, vectors])?;
         Ok(())
+    }
+
+    /// Whether documents fit, even if they replace none.
+    fn has_room_for(&self, documents: &[Document], quota: IndexQuota) -> bool {
+        let count = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
+        let bytes = documents.iter().map(Document::bytes).sum();
+        self.used.bytes.saturating_add(count(bytes)) <= quota.bytes
+            && self.used.documents.saturating_add(count(documents.len())) <= quota.documents
     }
 
     /// An index over a quota that was lowered may still shrink.

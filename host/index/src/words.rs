@@ -39,8 +39,11 @@ pub(crate) fn parts(text: &str) -> String {
 /// The parts of a word: its humps, and each two letters that follow each other in a script that
 /// writes no spaces between words. None: it is one part alone.
 fn pieces(word: &str) -> Vec<&str> {
-    let mut pieces = humps(word);
     // Most words.
+    if word.bytes().skip(1).all(|byte| byte.is_ascii() && !byte.is_ascii_uppercase()) {
+        return Vec::new();
+    }
+    let mut pieces = humps(word);
     if word.is_ascii() {
         return pieces;
     }

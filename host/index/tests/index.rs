@@ -1,12 +1,13 @@
 //! What an index promises.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use berth_contract::CancellationToken;
 use berth_index::{
     Document, DocumentIndex, IndexHit, IndexQuery, IndexQuota, MAX_DATA, MAX_DOCUMENTS, MAX_HITS,
-    MAX_KEY, MAX_TAG, MAX_TAGS, MAX_TEXT, MAX_VECTOR, MAX_WORDS, MAX_WRITE,
+    MAX_KEY, MAX_TAG, MAX_TAGS, MAX_TEXT, MAX_VECTOR, MAX_WORDS, MAX_WRITE, PendingWrite,
 };
 use berth_store::{Stop, StoreError};
 use proptest::prelude::*;
@@ -297,6 +298,36 @@ fn listing_has_all_pages_in_order() {
         cursor = Some(next);
     }
     assert_eq!(keys, documents.iter().map(|one| one.key.clone()).collect::<Vec<_>>());
+}
+
+#[test]
+fn pending_write_comes_before_all_that_follows() {
+    let (_root, folder) = folder();
+    let quota = IndexQuota { bytes: 4 << 20, documents: 100 };
+    let derived = Arc::new(DocumentIndex::named(&folder, "notes", quota, true));
+    let many = |count: usize, word: &str| -> Vec<Document> {
+        let text = format!("{word} {}", "filler ".repeat(2_000));
+        (0..count).map(|number| document(&format!("{word}{number}"), &text)).collect()
+    };
+    let begun = derived.begin_put(many(40, "first"), &stop()).expect("it begins");
+    assert_eq!(found(&derived, "first").len(), 10, "a search comes after it");
+    begun.expect("it is large, so it goes on").wait().expect("it is written");
+    // What may not fit is answered at once, as are small writes and those to other indexes.
+    let replaced = derived.begin_put(many(70, "first"), &stop()).expect("it fits");
+    assert!(replaced.is_none());
+    let over = derived.begin_put(many(60, "second"), &stop());
+    assert!(matches!(over, Err(StoreError::Limit(_))), "{over:?}");
+    assert_eq!(found(&derived, "second"), [""; 0]);
+    assert!(derived.begin_put(many(1, "small"), &stop()).expect("it fits").is_none());
+    let kept = Arc::new(DocumentIndex::named(&folder, "kept", quota, false));
+    assert!(kept.begin_put(many(40, "first"), &stop()).expect("it fits").is_none());
+    // A write whose call ends writes all of it or nothing.
+    let ending = stop();
+    let begun = derived.begin_put(many(25, "third"), &ending).expect("it begins");
+    ending.cancel.cancel();
+    let result = begun.map_or(Ok(()), PendingWrite::wait);
+    let written = found(&derived, "third").len();
+    assert!(matches!((&result, written), (Ok(()), 10) | (Err(StoreError::Stopped), 0)));
 }
 
 #[test]

@@ -7,7 +7,7 @@ use code_model::{Language, Parsed, ParserQuestion};
 
 use crate::files::Text;
 use crate::hit::Hit;
-use crate::parse::{self, Answer};
+use crate::parse::{self, Answer, Pace};
 use crate::paths::PathShortener;
 use crate::search_code::Found;
 use crate::update::{self, MAX_FILE};
@@ -39,9 +39,9 @@ pub(crate) fn of_file(
             Failure::permanent("language", format!("no parser knows the language of {shown}"));
         return Err(failure.with_suggestion("Use read to see it, or grep to find lines in it."));
     };
-    let parsed = match parse::parse_all(&[Some((language, &bytes))], ParserQuestion::Chunks, until)
-        .pop()
-    {
+    let source = [Some((language, bytes.as_slice()))];
+    let mut pace = Pace::default();
+    let parsed = match parse::parse_all(&source, ParserQuestion::Chunks, until, &mut pace).pop() {
         Some(Answer::Parsed(parsed)) => parsed,
         Some(Answer::Failed(why)) => {
             let failure = Failure::permanent("parser", format!("{shown} can't be parsed: {why}"));

@@ -1,12 +1,24 @@
 //! Asks the parsers of languages, which are parts of this plugin.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use berth_sdk::parts;
 use code_model::{Language, Parsed, ParserQuestion};
 
 /// Bytes that are parsed in one call of the host.
 const TOGETHER: usize = 2 << 20;
+
+/// Sources in one call of the host, at most and at first.
+const MANY: usize = 128;
+const FEW: usize = 2;
+
+/// A call of the host that takes longer is followed by one with few sources.
+const LONG: Duration = Duration::from_secs(1);
+
+/// How many sources are parsed in one call of the host. Each may take seconds where somebody made
+/// them to be slow, and a call of the host that doesn't end in time has no answers at all.
+#[derive(Debug)]
+pub(crate) struct Pace(usize);
 
 /// What is known of one source.
 #[derive(Clone, Debug)]
@@ -21,6 +33,18 @@ pub(crate) enum Answer {
     Unreached,
     /// The parser of its language is missing.
     Missing,
+}
+
+impl Default for Pace {
+    fn default() -> Self {
+        Self(FEW)
+    }
+}
+
+impl Pace {
+    fn adapt(&mut self, took: Duration) {
+        self.0 = if took > LONG { FEW } else { (2 * self.0).min(MANY) };
+    }
 }
 
 /// Whether the parser of a language is there.
@@ -46,6 +70,7 @@ pub(crate) fn parse_all(
     sources: &[Option<(Language, &[u8])>],
     question: ParserQuestion,
     until: Instant,
+    pace: &mut Pace,
 ) -> Vec<Answer> {
     let mut answers = vec![Answer::Unknown; sources.len()];
     for language in Language::ALL {
@@ -56,19 +81,21 @@ pub(crate) fn parse_all(
         let mut rest = &places[..];
         while !rest.is_empty() {
             let mut bytes = 0;
-            let fit = rest.iter().take_while(|place| {
+            let fit = rest.iter().take(pace.0).take_while(|place| {
                 bytes += sources[**place].map_or(0, |(_, source)| source.len());
                 bytes <= TOGETHER
             });
             let (now, later) = rest.split_at(fit.count().max(1));
             rest = later;
-            if Instant::now() >= until {
+            let started = Instant::now();
+            if started >= until {
                 now.iter().for_each(|place| answers[*place] = Answer::Unreached);
                 continue;
             }
             let inputs =
                 now.iter().filter_map(|place| Some(question.encode(sources[*place]?.1))).collect();
             let results = parts::run(language.part(), inputs);
+            pace.adapt(started.elapsed());
             for (place, result) in now.iter().zip(results) {
                 answers[*place] = match result {
                     Ok(bytes) => Parsed::decode(&bytes)
@@ -83,4 +110,19 @@ pub(crate) fn parse_all(
         }
     }
     answers
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slow_sources_come_few_at_a_time() {
+        let mut pace = Pace::default();
+        let mut after = |seconds: &[u64]| {
+            seconds.iter().for_each(|seconds| pace.adapt(Duration::from_secs(*seconds)));
+            pace.0
+        };
+        assert_eq!((after(&[]), after(&[0, 1]), after(&[0; 9]), after(&[2])), (2, 8, 128, 2));
+    }
 }

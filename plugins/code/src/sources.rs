@@ -9,7 +9,7 @@ use code_model::{Definition, Kind, Language, ParserQuestion, words};
 use crate::chunks;
 use crate::files::{Files, Text};
 use crate::hit::{FoundBy, Hit};
-use crate::parse::{self, Answer};
+use crate::parse::{self, Answer, Pace};
 use crate::paths::PathShortener;
 use crate::project::below;
 use crate::table::File;
@@ -180,7 +180,7 @@ impl Search<'_> {
             .take(MAX_FILES)
             .cloned()
             .collect();
-        let mut hits = Vec::new();
+        let (mut hits, mut pace) = (Vec::new(), Pace::default());
         for files in files.chunks(PARSE_TOGETHER) {
             if hits.len() >= self.most || Instant::now() > self.until {
                 break;
@@ -199,7 +199,8 @@ impl Search<'_> {
                     Language::detect(&file.path, bytes).map(|language| (language, bytes))
                 })
                 .collect();
-            let answers = parse::parse_all(&sources, ParserQuestion::References, self.until);
+            let answers =
+                parse::parse_all(&sources, ParserQuestion::References, self.until, &mut pace);
             for ((file, text), answer) in texts.iter().zip(answers) {
                 self.add_references(&mut hits, file, text, &answer, &name);
             }

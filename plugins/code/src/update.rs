@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::chunks;
 use crate::hash::{hash, hex};
-use crate::parse::{self, Answer};
+use crate::parse::{self, Answer, Pace};
 use crate::project::Walk;
 use crate::table::{File, State, Table};
 use crate::vectors;
@@ -61,6 +61,7 @@ pub(crate) struct Project {
     pub(crate) info: Info,
     /// Whether the index had the project before this call.
     known: bool,
+    pace: Pace,
 }
 
 /// What is kept of a project beside its files.
@@ -109,6 +110,7 @@ impl Project {
             table: Table::default(),
             info: Info { root: root.to_owned(), form: FORM, ..Info::default() },
             known: false,
+            pace: Pace::default(),
             id,
         };
         let found = index::get(&[project.info_key()])?.pop().flatten();
@@ -219,7 +221,9 @@ impl Project {
             }
         }
         self.report_missing_parsers(report);
-        self.note_use(now)
+        self.note_use(now)?;
+        // The last write may still go on: its error is that of the next operation.
+        index::get(&[self.info_key()]).map(drop)
     }
 
     /// Whether a file has to be read.
@@ -279,7 +283,7 @@ impl Project {
         let mut sources: Vec<Source<'_>> = batch.iter().map(|entry| self.read(entry)).collect();
         sources.retain(|source| !self.keeps_documents(source, now));
         let to_parse: Vec<_> = sources.iter().map(Source::to_parse).collect();
-        let parsed = parse::parse_all(&to_parse, ParserQuestion::Chunks, until);
+        let parsed = parse::parse_all(&to_parse, ParserQuestion::Chunks, until, &mut self.pace);
         let (mut documents, mut outdated, mut unreached) = (Vec::new(), Vec::new(), 0);
         for (source, parsed) in sources.iter().zip(parsed) {
             let Entry { size, modified_ms, .. } = *source.entry;

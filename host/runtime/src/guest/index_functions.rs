@@ -1,6 +1,9 @@
 //! `berth:host/index` for guests.
 
-use berth_index::{Document, DocumentIndex, IndexQuery};
+use std::sync::Arc;
+
+use berth_index::{Document, DocumentIndex, IndexQuery, PendingWrite};
+use berth_store::{Stop, StoreError};
 
 use crate::guest::bindings::berth::host::index as wit;
 use crate::guest::bindings::berth::host::types::Error;
@@ -26,20 +29,35 @@ fn document_out(document: Document) -> wit::Document {
     wit::Document { key, text, tags, vector, data, meta: None }
 }
 
+impl CallState {
+    /// Runs an operation on the index, after the write that goes on.
+    async fn in_index<T>(
+        &mut self,
+        writes: bool,
+        operation: impl FnOnce(&Arc<DocumentIndex>, &Stop) -> Result<T, StoreError>,
+    ) -> Result<T, Error> {
+        let pending = self.call.index_write.take();
+        self.in_kept(writes, |index: &Arc<DocumentIndex>, stop| {
+            pending.map_or(Ok(()), PendingWrite::wait)?;
+            operation(index, stop)
+        })
+        .await
+    }
+}
+
 impl wit::Host for &mut CallState {
     async fn put(&mut self, documents: Vec<wit::Document>) -> wasmtime::Result<Result<(), Error>> {
         let documents: Vec<Document> = documents.into_iter().map(document_in).collect();
-        Ok(self.in_kept(true, |index: &DocumentIndex, stop| index.put(&documents, stop)).await)
+        let begun = self.in_index(true, |index, stop| index.begin_put(documents, stop)).await;
+        Ok(begun.map(|write| self.call.index_write = write))
     }
 
     async fn delete(&mut self, keys: Vec<String>) -> wasmtime::Result<Result<(), Error>> {
-        Ok(self.in_kept(true, |index: &DocumentIndex, stop| index.delete(&keys, stop)).await)
+        Ok(self.in_index(true, |index, stop| index.delete(&keys, stop)).await)
     }
 
     async fn delete_prefix(&mut self, prefix: String) -> wasmtime::Result<Result<u64, Error>> {
-        let deleted = self
-            .in_kept(true, |index: &DocumentIndex, stop| index.delete_prefix(&prefix, stop))
-            .await;
+        let deleted = self.in_index(true, |index, stop| index.delete_prefix(&prefix, stop)).await;
         Ok(deleted.map(|count| u64::try_from(count).unwrap_or(u64::MAX)))
     }
 
@@ -47,7 +65,7 @@ impl wit::Host for &mut CallState {
         &mut self,
         keys: Vec<String>,
     ) -> wasmtime::Result<Result<Vec<Option<wit::Document>>, Error>> {
-        let found = self.in_kept(false, |index: &DocumentIndex, stop| index.get(&keys, stop)).await;
+        let found = self.in_index(false, |index, stop| index.get(&keys, stop)).await;
         Ok(found.map(|found| found.into_iter().map(|one| one.map(document_out)).collect()))
     }
 
@@ -59,9 +77,7 @@ impl wit::Host for &mut CallState {
     ) -> wasmtime::Result<Result<wit::Page, Error>> {
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
         let page = self
-            .in_kept(false, |index: &DocumentIndex, stop| {
-                index.list(&prefix, cursor.as_deref(), limit, stop)
-            })
+            .in_index(false, |index, stop| index.list(&prefix, cursor.as_deref(), limit, stop))
             .await;
         let entry = |entry: berth_index::DocumentEntry| wit::Entry {
             key: entry.key,
@@ -85,8 +101,7 @@ impl wit::Host for &mut CallState {
             vector: query.vector.as_deref(),
             limit: usize::try_from(query.limit).unwrap_or(usize::MAX),
         };
-        let hits =
-            self.in_kept(false, |index: &DocumentIndex, stop| index.search(&asked, stop)).await;
+        let hits = self.in_index(false, |index, stop| index.search(&asked, stop)).await;
         let hit = |hit: berth_index::IndexHit| wit::Hit {
             key: hit.key,
             score: hit.score,

@@ -33,7 +33,7 @@ impl CallState {
     pub(crate) async fn in_kept<D: KeptData, T>(
         &mut self,
         writes: bool,
-        operation: impl FnOnce(&D, &Stop) -> Result<T, StoreError>,
+        operation: impl FnOnce(&Arc<D>, &Stop) -> Result<T, StoreError>,
     ) -> Result<T, Error> {
         let name = D::NAME;
         let Some(access) = D::of_call(&self.call) else {

@@ -12,7 +12,7 @@ use berth_contract::{
     OutputRecorder, PathRules, Report, ServiceKeeper, ShellSession,
 };
 use berth_egress::Requests;
-use berth_index::DocumentIndex;
+use berth_index::{DocumentIndex, PendingWrite};
 use berth_policy::{CommandLine, OwnTable};
 use berth_store::Store;
 use berth_timing::CallWatch;
@@ -82,6 +82,8 @@ pub(crate) struct RunningCall {
     pub(crate) store: Option<KeptAccess<Store>>,
     /// The plugin's index. `None` if it has none, or the call is over.
     pub(crate) index: Option<KeptAccess<DocumentIndex>>,
+    /// A write to it that goes on.
+    pub(crate) index_write: Option<PendingWrite>,
     /// The plugin's parts. `None` if it may run none, or the call is over.
     pub(crate) parts: Option<PartsAccess>,
     /// The plugin's tasks. `None` if it may make none, or the call is over.
@@ -195,6 +197,7 @@ impl CallState {
                 processes: None,
                 store: None,
                 index: None,
+                index_write: None,
                 parts: None,
                 schedule: None,
                 embeddings: None,
@@ -300,6 +303,7 @@ impl CallState {
         self.call.caller = None;
         self.call.store = None;
         self.call.index = None;
+        self.call.index_write = None;
         self.call.parts = None;
         self.call.schedule = None;
         self.call.embeddings = None;

@@ -1,5 +1,7 @@
 //! `berth:host/store` for guests.
 
+use std::sync::Arc;
+
 use berth_store::{KeyValue, Store};
 
 use crate::guest::bindings::berth::host::store as wit;
@@ -18,7 +20,7 @@ impl KeptData for Store {
 
 impl wit::Host for &mut CallState {
     async fn get(&mut self, key: String) -> wasmtime::Result<Result<Option<Vec<u8>>, Error>> {
-        Ok(self.in_kept(false, |store: &Store, stop| store.get(&key, stop)).await)
+        Ok(self.in_kept(false, |store: &Arc<Store>, stop| store.get(&key, stop)).await)
     }
 
     async fn list(
@@ -29,7 +31,7 @@ impl wit::Host for &mut CallState {
     ) -> wasmtime::Result<Result<wit::Page, Error>> {
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
         let page = self
-            .in_kept(false, |store: &Store, stop| {
+            .in_kept(false, |store: &Arc<Store>, stop| {
                 store.list(&prefix, cursor.as_deref(), limit, stop)
             })
             .await;
@@ -53,6 +55,8 @@ impl wit::Host for &mut CallState {
             .iter()
             .map(|one| KeyValue { key: &one.key, value: one.value.as_deref() })
             .collect();
-        Ok(self.in_kept(true, |store: &Store, stop| store.write(&expected, &changes, stop)).await)
+        Ok(self
+            .in_kept(true, |store: &Arc<Store>, stop| store.write(&expected, &changes, stop))
+            .await)
     }
 }

@@ -1,0 +1,65 @@
+//! Writes to a derived index that go on while the plugin makes the next documents.
+
+use std::panic::resume_unwind;
+use std::sync::{Arc, mpsc};
+use std::thread::{Builder, JoinHandle};
+
+use berth_store::{Stop, StoreError};
+
+use crate::{Document, DocumentIndex};
+
+/// Bytes of documents whose words take longer than the start of a thread.
+const LARGE: usize = 64 << 10;
+
+/// A write that goes on. It has the lock of the index, so all later operations come after it.
+#[derive(Debug)]
+pub struct PendingWrite(JoinHandle<Result<(), StoreError>>);
+
+impl PendingWrite {
+    /// Waits until it ends.
+    ///
+    /// # Errors
+    ///
+    /// It has written nothing: the disk failed, or the stop was due.
+    pub fn wait(self) -> Result<(), StoreError> {
+        self.0.join().unwrap_or_else(|panic| resume_unwind(panic))
+    }
+}
+
+impl DocumentIndex {
+    /// Writes documents as [`put`](Self::put) does. Many in a derived index are written by another
+    /// thread, and this returns as soon as only the disk or the stop can fail. Who gets a write has
+    /// to wait for it before the next one, since that may build on it.
+    ///
+    /// # Errors
+    ///
+    /// As [`put`](Self::put).
+    pub fn begin_put(
+        self: &Arc<Self>,
+        documents: Vec<Document>,
+        stop: &Stop,
+    ) -> Result<Option<PendingWrite>, StoreError> {
+        let bytes: usize = documents.iter().map(Document::bytes).sum();
+        if !self.is_derived || bytes < LARGE {
+            return self.put(&documents, stop).map(|()| None);
+        }
+        let (begin, begun) = mpsc::sync_channel(1);
+        let (index, stop) = (Arc::clone(self), stop.clone());
+        let write = move || {
+            index.write(&documents, &stop, || {
+                // The other side waits for it.
+                let _ = begin.send(());
+            })
+        };
+        let thread = Builder::new().name("berth-index".to_owned()).spawn(write);
+        let write = PendingWrite(thread.map_err(|error| StoreError::Unavailable {
+            path: self.path(),
+            reason: format!("this machine starts no thread: {error}"),
+        })?);
+        // The thread sends nothing if the write may not fit, or has failed.
+        match begun.recv() {
+            Ok(()) => Ok(Some(write)),
+            Err(_) => write.wait().map(|()| None),
+        }
+    }
+}
