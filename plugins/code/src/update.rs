@@ -31,8 +31,9 @@ pub(crate) const MAX_FILE: usize = 1 << 20;
 /// Bytes of a file in no language of a parser whose words are indexed.
 const MAX_PLAIN: usize = 256 << 10;
 
-/// Bytes of the files of one batch.
-const BATCH_BYTES: u64 = 2 << 20;
+/// Bytes of the files of one batch. The documents of most batches fit into one write, which goes on
+/// while the next batch is parsed.
+const BATCH_BYTES: u64 = 640 << 10;
 
 /// Files of one batch.
 const BATCH_FILES: usize = 128;

@@ -101,6 +101,28 @@ fn every_one_of_many_files_is_found() {
 }
 
 #[test]
+fn soak_slow_sources_keep_no_other_from_the_index() {
+    let cli = project();
+    let count = if std::env::var_os("BERTH_SOAK").is_some() { 60 } else { 4 };
+    for number in 0..count {
+        // Each takes the parser more than its limit.
+        write(&cli, format!("slow/{number}.rb"), format!("{number}{}", "%w(".repeat(17_000)));
+    }
+    write(&cli, "slow/zz.rb", "def after_slow_ones\nend\n");
+    let mut text = String::new();
+    for _ in 0..count {
+        text = cli.finds(&["symbol=after_slow_ones"]);
+        if !text.contains("The index isn't complete") {
+            break;
+        }
+    }
+    let first = "slow/zz.rb:1 method after_slow_ones (definition)\n";
+    assert!(text.starts_with(first) && !text.contains("isn't complete"), "{text}");
+    let outline = cli.searches(&["outline=slow/0.rb"]);
+    assert!(outline.stderr.contains("more than 2 s of processor time"), "{}", outline.stderr);
+}
+
+#[test]
 fn names_and_contents_of_others_steer_nothing() {
     let cli = project();
     write(&cli, "esc\u{1b}[2J\u{202e}.rs", "fn steering_name() { \u{1b}[31m \u{202e} }\n");
