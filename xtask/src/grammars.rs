@@ -14,6 +14,10 @@ use crate::{clients, plugins, step};
 /// this name beside it.
 const FOLDER: &str = "parts";
 
+/// How the parsers are compiled. They call many small functions, and their own checks guard nothing
+/// that the sandbox doesn't.
+const C_FLAGS: &str = "-O3 -DNDEBUG -mllvm -inline-threshold=500";
+
 /// Builds the parts for tests, and puts them where the programs of cargo find them. Without the
 /// compiler there are none, which isn't an error: the host says so when one is needed.
 pub(crate) fn build() -> Result<(), String> {
@@ -48,6 +52,7 @@ pub(crate) fn build_with(
     cargo_build
         .env(variable("CC"), compiler?)
         .env(variable("AR"), archiver?)
+        .env(variable("CFLAGS"), C_FLAGS)
         .args(["--examples", "--release", "--target", WASM, "--target-dir"])
         .arg(target);
     step::run("cargo build of the parts", cargo_build)?;
@@ -75,6 +80,7 @@ pub(crate) fn build_comparison() -> Result<PathBuf, String> {
     let target = cargo::plugins().join("target");
     let options = ["--release", "--bin", "compare", "--target-dir"];
     let mut build = cargo::grammars("build");
+    build.env("CFLAGS", "-O3 -DNDEBUG");
     step::run("cargo build of the comparison", build.args(options).arg(&target))?;
     Ok(target.join("release/compare"))
 }
