@@ -73,7 +73,7 @@ impl Pollable for Child {
 impl CallState {
     /// Checks a command, and starts it.
     fn start(&mut self, command: wit::Command, options: &wit::Options) -> Result<Child, Error> {
-        let (command, judged, policy) = self.checked(command, options)?;
+        let (command, judged, policy) = self.checked(command, options, Lifetime::Call)?;
         let call = &self.call;
         let Some(processes) = &call.processes else {
             return Err(host_error("failed", "the call is over"));
@@ -112,7 +112,7 @@ impl CallState {
         command: wit::Command,
         options: &wit::Options,
     ) -> Result<String, Error> {
-        let (mut command, _, policy) = self.checked(command, options)?;
+        let (mut command, _, policy) = self.checked(command, options, Lifetime::Call)?;
         // It may end long after other commands, so it leaves nothing for them.
         command.shell = None;
         let processes = self.call.processes.as_ref();
@@ -157,9 +157,10 @@ impl CallState {
         &mut self,
         command: wit::Command,
         options: &wit::Options,
+        lifetime: Lifetime,
     ) -> Result<(Command, bool, Arc<ProcessPolicy>), Error> {
         let checked = self.processes().and_then(|processes| {
-            let (mut command, line) = processes.command(command, options)?;
+            let (mut command, line) = processes.command(command, options, lifetime)?;
             if let (Some(line), Some(judge)) = (&line, &processes.judge) {
                 let judged = self.call.watch.paused_for(|| judge.judge(line));
                 let judged = judged.map_err(|failure| Refusal::Judged(Box::new(failure)))?;
@@ -294,6 +295,15 @@ fn unavailable(reason: &str, file: &ConfigFile) -> String {
     )
 }
 
+/// How long a program may live.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Lifetime {
+    /// As long as its call, or as a job that reads nothing.
+    Call,
+    /// It goes on after the call, and later calls write to it.
+    Service,
+}
+
 /// Why a command isn't started.
 enum Refusal {
     Denied(Box<Denial>),
@@ -325,10 +335,11 @@ impl Processes {
         &self,
         command: wit::Command,
         options: &wit::Options,
+        lifetime: Lifetime,
     ) -> Result<(Command, Option<String>), Refusal> {
         let (arguments, judged, shell) = match command {
             wit::Command::Program(words) => {
-                let judged = self.program(&words)?;
+                let judged = self.program(&words, lifetime)?;
                 (words, judged, None)
             }
             wit::Command::Shell(text) => (self.shell(text)?, false, self.shell.clone()),
@@ -391,7 +402,7 @@ impl Processes {
     }
 
     /// Checks a program. Returns whether it is to be judged, since no grant names it.
-    fn program(&self, words: &[String]) -> Result<bool, Refusal> {
+    fn program(&self, words: &[String], lifetime: Lifetime) -> Result<bool, Refusal> {
         let size: usize = words.iter().map(|word| word.len() + 1).sum();
         if words.len() > MAX_WORDS || size > MAX_COMMAND {
             return Err(Refusal::invalid(format!(
@@ -411,7 +422,14 @@ impl Processes {
         if let Some(denial) =
             self.policy.programs.refusal(program, arguments, &line, &self.policy.table)
         {
-            if self.policy.judged && self.judge.is_some() {
+            let may_be_judged = match lifetime {
+                Lifetime::Call => self.policy.judged,
+                // A script could come by its standard input.
+                Lifetime::Service => {
+                    self.policy.services.as_ref().is_some_and(|services| services.judged)
+                }
+            };
+            if may_be_judged && self.judge.is_some() {
                 return Ok(true);
             }
             return Err(Refusal::Denied(Box::new(denial)));
@@ -585,7 +603,7 @@ impl wit::Host for &mut CallState {
             Err(error) => return Ok(Err(error)),
         };
         let Child { child, live, .. } = &mut started;
-        child.write(&input, &mut |bytes| live.add(bytes));
+        child.write(&input, None, &mut |bytes| live.add(bytes));
         child.close_input();
         let finished = child.wait_for_end(&mut |bytes| live.add(bytes)).clone();
         live.send(true);
@@ -623,7 +641,7 @@ impl wit::HostChild for &mut CallState {
 
     fn write(&mut self, this: Resource<Child>, bytes: Vec<u8>) -> wasmtime::Result<u64> {
         let Child { child, live, .. } = self.table().get_mut(&this)?;
-        let taken = child.write(&bytes, &mut |bytes| live.add(bytes));
+        let taken = child.write(&bytes, None, &mut |bytes| live.add(bytes));
         Ok(u64::try_from(taken).unwrap_or_default())
     }
 

@@ -1,5 +1,6 @@
 //! `berth:host/service` for guests: programs that outlive a call. They are checked as those of
-//! `process`, each time that somebody connects.
+//! `process`, each time that somebody connects. What a service reads is seen by no gate, so that a
+//! program which only the rules about `bash` allow isn't one.
 
 use std::time::{Duration, Instant};
 
@@ -14,7 +15,7 @@ use crate::guest::bindings::berth::host::process::{Command as Requested, Options
 use crate::guest::bindings::berth::host::service as wit;
 use crate::guest::bindings::berth::host::types::Error;
 use crate::guest::convert::host_error;
-use crate::guest::process_functions::{ending, not_started};
+use crate::guest::process_functions::{Lifetime, ending, not_started};
 use crate::guest::state::CallState;
 
 /// Most bytes that one function returns of each output.
@@ -22,6 +23,10 @@ const MAX_OUTPUT: usize = 1 << 20;
 
 /// Most bytes of a name.
 const MAX_NAME: usize = 64;
+
+/// How long one `write` waits for a program that doesn't read. A client has no other bound on it than
+/// its call.
+const WRITE_TIME: Duration = Duration::from_secs(4);
 
 /// How long a service may run in all.
 const MAX_TIME: Duration = Duration::from_hours(24);
@@ -57,7 +62,8 @@ impl CallState {
             let message = format!("the name of a service has to have 1 to {MAX_NAME} bytes");
             return Err(host_error("invalid", message));
         }
-        let (command, _, policy) = self.checked(Requested::Program(words), options)?;
+        let (command, _, policy) =
+            self.checked(Requested::Program(words), options, Lifetime::Service)?;
         let Some(services) = &policy.services else {
             let denial = Box::new(Denial {
                 capability: "service".to_owned(),
@@ -176,7 +182,8 @@ impl wit::HostConnection for &mut CallState {
 
     fn write(&mut self, this: Resource<Connection>, bytes: Vec<u8>) -> wasmtime::Result<u64> {
         let Some(child) = &mut self.table().get_mut(&this)?.child else { return Ok(0) };
-        Ok(u64::try_from(child.write(&bytes, &mut |_| {})).unwrap_or_default())
+        let until = Some(Instant::now() + WRITE_TIME);
+        Ok(u64::try_from(child.write(&bytes, until, &mut |_| {})).unwrap_or_default())
     }
 
     fn ended(&mut self, this: Resource<Connection>) -> wasmtime::Result<Option<wit::Ended>> {

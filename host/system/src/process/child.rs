@@ -465,10 +465,16 @@ impl Child {
         self.wait_for_end(&mut |_| {}).clone()
     }
 
-    /// Writes to its standard input until all is written or it ends. Returns how many bytes.
-    pub fn write(&mut self, bytes: &[u8], see: &mut dyn FnMut(&[u8])) -> usize {
+    /// Writes to its standard input until all is written or it ends, but at most until `until`.
+    /// Returns how many bytes.
+    pub fn write(
+        &mut self,
+        bytes: &[u8],
+        until: Option<Instant>,
+        see: &mut dyn FnMut(&[u8]),
+    ) -> usize {
         let mut left = Some(bytes);
-        self.wait(left.as_mut(), None, see, |_| false);
+        self.wait(left.as_mut(), until, see, |_| false);
         bytes.len() - left.map_or(0, <[u8]>::len)
     }
 
