@@ -34,10 +34,12 @@ const MAX_BYTES: u64 = 1 << 20;
 /// root down to the directories that its threads are in.
 const MAX_MEMORY: u64 = 64 << 20;
 
-/// The most lines with wildcards of one file that count. Once the time of the search's rules is
-/// over, it is fewer.
+/// The most lines with wildcards of one file that count.
 const MAX_WILD: usize = 1_000;
+
+/// The same, and the most bytes of a file, once the time of the search's rules is over.
 const MAX_WILD_LATE: usize = 50;
+const MAX_BYTES_LATE: usize = 4 << 10;
 
 /// The time that rules may take in one search, on all its threads, beside what is usual: for one
 /// name, and for compiling one file.
@@ -187,9 +189,10 @@ impl IgnoreSource<'_> {
     /// doesn't fit into the memory. A file of which something is left out is counted.
     fn rules(&self, path: &[&CStr]) -> Option<IgnoreFile> {
         let text = self.text(path)?;
-        let most_wild = if self.memory.is_spent() { MAX_WILD_LATE } else { MAX_WILD };
+        let is_late = self.memory.is_spent();
+        let most_wild = if is_late { MAX_WILD_LATE } else { MAX_WILD };
         let bytes = Rules::memory(&text, most_wild, self.memory.threads);
-        if !self.memory.reserve(bytes) {
+        if is_late && text.len() > MAX_BYTES_LATE || !self.memory.reserve(bytes) {
             self.memory.count_left_out();
             return None;
         }

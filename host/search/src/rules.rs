@@ -12,6 +12,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+use berth_policy::MAX_GLOB;
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use regex::bytes::{RegexSet, RegexSetBuilder};
 
@@ -56,16 +57,16 @@ struct Line {
 }
 
 impl Rules {
-    /// Compiles the lines of a file, and the first `most_wild` of those with wildcards. A line that
-    /// isn't a valid glob is skipped. If the automaton would be larger than its limit, all lines
-    /// with wildcards are left out.
+    /// Compiles the lines of a file, and the first `most_wild` of those with wildcards that aren't
+    /// too long. A line that isn't a valid glob is skipped. If the automaton would be larger than
+    /// its limit, all lines with wildcards are left out.
     pub(super) fn new(text: &[u8], most_wild: usize) -> Option<Self> {
         let (mut names, mut names_lines) = (GlobSetBuilder::new(), Vec::new());
         let (mut patterns, mut patterns_lines) = (Vec::new(), Vec::new());
         let (mut lines, mut is_cut) = (Vec::new(), false);
         for (line, glob) in parse(text) {
             let is_plain = is_plain(&glob);
-            if !is_plain && patterns.len() >= most_wild {
+            if !is_plain && (patterns.len() >= most_wild || glob.len() > MAX_GLOB) {
                 is_cut = true;
                 continue;
             }
@@ -106,7 +107,7 @@ impl Rules {
         let (mut sum, mut wild) = (0, 0);
         for (_, glob) in parse(text) {
             let is_plain = is_plain(&glob);
-            if !is_plain && wild >= most_wild {
+            if !is_plain && (wild >= most_wild || glob.len() > MAX_GLOB) {
                 continue;
             }
             let (each, per_byte) = if is_plain { PLAIN } else { WILD };

@@ -15,8 +15,8 @@ pub trait Transport {
     /// [`LspError::Ended`].
     fn read(&mut self, timeout: Duration) -> Result<Vec<u8>, LspError>;
 
-    /// Writes bytes, and waits for a few seconds until the server has read them. Returns how many it
-    /// has read.
+    /// Writes bytes, and waits for a few seconds until the server has read them. Returns how many
+    /// it has read.
     ///
     /// # Errors
     ///

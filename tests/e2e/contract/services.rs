@@ -142,7 +142,7 @@ async fn judged_program_is_no_service() {
         let answer = call(&scene.host, &Session::new("s"), "talk", arguments).await;
         let failure = answer.outcome.expect_err("it is denied");
         assert!(failure.denial.is_some(), "{failure:?}");
-        assert!(failure.to_string().contains("`programs`"), "{failure:?}");
+        assert!(format!("{failure:?}").contains("`programs` is empty"), "{failure:?}");
         assert_eq!(with_word(&mark), 0, "{words}");
     }
 }

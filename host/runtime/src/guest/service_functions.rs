@@ -24,8 +24,8 @@ const MAX_OUTPUT: usize = 1 << 20;
 /// Most bytes of a name.
 const MAX_NAME: usize = 64;
 
-/// How long one `write` waits for a program that doesn't read. A client has no other bound on it than
-/// its call.
+/// How long one `write` waits for a program that doesn't read. A client has no other bound on it
+/// than its call.
 const WRITE_TIME: Duration = Duration::from_secs(4);
 
 /// How long a service may run in all.

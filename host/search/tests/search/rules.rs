@@ -163,6 +163,18 @@ fn lines_that_cost_too_much_are_left_out_and_the_others_hold() {
     }
 }
 
+/// To read them would need more stack than there is.
+#[test]
+fn nested_braces_end_nothing() {
+    let deep = |count: usize| format!("{}a{}", "{".repeat(count), "}".repeat(count));
+    let tree = Tree::with_files(&[".git/", "a.log", "b.rs"]);
+    tree.file(".gitignore", format!("{}\n*.log\n", deep(400_000)));
+    assert_eq!(tree.find_paths(&tree.default_scope()), ["b.rs"]);
+    let scope = Scope { globs: vec![deep(32_000)], ..tree.default_scope() };
+    let refused = find(&tree.view(), &scope, 10, &control());
+    assert!(matches!(refused, Err(SearchError::InvalidPattern(_))), "{refused:?}");
+}
+
 /// No folder's file costs much, and together they would.
 #[test]
 fn time_of_all_ignore_files_together_is_bounded() {

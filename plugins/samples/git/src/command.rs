@@ -3,8 +3,8 @@
 //! A repository says in its own configuration which programs git runs: hooks, a file system
 //! monitor, converters and filters of files, merge drivers, transports. Whoever made the repository
 //! wrote that configuration. So each command switches those programs off, and where git has no
-//! switch, it isn't started: see [`programs`](crate::programs). The operator's grant has the same switches, word for word: without
-//! them, the host doesn't start git either.
+//! switch, it isn't started: see [`programs`](crate::programs). The operator's grant has the same
+//! switches, word for word: without them, the host doesn't start git either.
 
 use berth_sdk::process::{self, Finished};
 use berth_sdk::{Annotations, Failure, config};
