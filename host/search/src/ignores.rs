@@ -23,6 +23,7 @@ use berth_policy::files::Kind;
 use rustix::fs::Stat;
 use rustix::io::Errno;
 
+use super::budget::thread_cpu;
 use super::directory::{self, Names};
 use super::rules::Rules;
 use berth_system::files::FileView;
@@ -41,8 +42,8 @@ const MAX_WILD: usize = 1_000;
 const MAX_WILD_LATE: usize = 50;
 const MAX_BYTES_LATE: usize = 4 << 10;
 
-/// The time that rules may take in one search, on all its threads, beside what is usual: for one
-/// name, and for compiling one file.
+/// The processor time that rules may take in one search, on all its threads, beside what is usual:
+/// for one name, and for compiling one file.
 const MAX_TIME: Duration = Duration::from_secs(1);
 const USUAL_MATCH: Duration = Duration::from_micros(50);
 const USUAL_COMPILATION: Duration = Duration::from_millis(2);
@@ -63,6 +64,9 @@ struct IgnoreFile {
     rules: Option<Rules>,
     /// Whether its lines with wildcards count. They don't once they take too much time.
     wild: AtomicBool,
+    /// Whether a name took long. To ask for the processor time of each would take longer than most
+    /// names do.
+    is_measured: AtomicBool,
     /// The length of the path of its directory, with a slash.
     prefix: usize,
     memory: Arc<RuleMemory>,
@@ -199,13 +203,14 @@ impl IgnoreSource<'_> {
         let mut file = IgnoreFile {
             rules: None,
             wild: AtomicBool::new(false),
+            is_measured: AtomicBool::new(false),
             prefix: self.prefix.len(),
             memory: Arc::clone(self.memory),
             bytes,
         };
-        let begun = Instant::now();
+        let begun = thread_cpu();
         file.rules = Rules::new(&text, most_wild);
-        self.memory.spend(begun.elapsed(), USUAL_COMPILATION);
+        self.memory.spend(begun, USUAL_COMPILATION);
         if file.rules.as_ref().is_none_or(|rules| rules.is_cut) {
             self.memory.count_left_out();
         }
@@ -287,10 +292,10 @@ impl RuleMemory {
         self.left_out.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts time, without what is usual. Returns whether this was more than that, and more than
-    /// is left.
-    fn spend(&self, took: Duration, usual: Duration) -> bool {
-        let Some(more) = took.checked_sub(usual) else { return false };
+    /// Counts the time of this thread since `begun`, without what is usual. Returns whether this was
+    /// more than that, and more than is left.
+    fn spend(&self, begun: Duration, usual: Duration) -> bool {
+        let Some(more) = thread_cpu().checked_sub(begun + usual) else { return false };
         let more = u64::try_from(more.as_nanos()).unwrap_or(u64::MAX);
         // Nobody waits for so long that this overflows.
         self.spent.fetch_add(more, Ordering::Relaxed);
@@ -320,9 +325,17 @@ fn is_ignored_by(file: Option<&IgnoreFile>, path: &[u8], is_directory: bool) -> 
     if !file.wild.load(Ordering::Relaxed) {
         return rules.is_ignored(rest, is_directory, false);
     }
-    let begun = Instant::now();
+    if !file.is_measured.load(Ordering::Relaxed) {
+        let begun = Instant::now();
+        let is_ignored = rules.is_ignored(rest, is_directory, true);
+        if begun.elapsed() > USUAL_MATCH {
+            file.is_measured.store(true, Ordering::Relaxed);
+        }
+        return is_ignored;
+    }
+    let begun = thread_cpu();
     let is_ignored = rules.is_ignored(rest, is_directory, true);
-    if file.memory.spend(begun.elapsed(), USUAL_MATCH) && file.wild.swap(false, Ordering::Relaxed) {
+    if file.memory.spend(begun, USUAL_MATCH) && file.wild.swap(false, Ordering::Relaxed) {
         file.memory.count_left_out();
     }
     is_ignored

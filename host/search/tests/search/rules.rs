@@ -145,21 +145,24 @@ fn linked_huge_or_denied_ignore_files_have_no_effect() {
 #[test]
 fn lines_that_cost_too_much_are_left_out_and_the_others_hold() {
     let many: String = (0..3_000).map(|number| format!("**a**b**{number}**a**b**\n")).collect();
-    let few: String = (0..900).map(|number| format!("**a**b**{number}**a**b**\n")).collect();
-    let long = format!("{}c\n", "**a**b".repeat(20_000));
-    for lines in [many, few, long] {
+    let long = format!("{}c\n", "**a**b".repeat(600)).repeat(100);
+    // These are within the bounds on size.
+    let slow: String = (0..900).map(|number| format!("**a**b**a**b{number}z**\n")).collect();
+    for (lines, are_too_large) in [(many, true), (long, true), (slow, false)] {
         let tree = Tree::with_files(&[".git/", "plain/x"]);
         for number in 0..1_500 {
             tree.file(&format!("{}/abab{}/{number}.rs", "ab".repeat(60), number % 13), "");
         }
-        tree.file(".gitignore", format!("plain/\n{lines}*.rs\n"));
+        tree.file(".gitignore", format!("plain/\n{lines}[0-9]*.rs\n"));
         let begun = Instant::now();
         let found = find(&tree.view(), &tree.default_scope(), 10_000, &control()).expect("found");
         assert!(begun.elapsed() < Duration::from_secs(15), "{:?}", begun.elapsed());
         assert_eq!(found.ending, SearchEnding::Complete);
-        assert_eq!(found.skipped.unreadable, 1, "it is said");
         let paths = tree.relative_paths(&found);
-        assert!(!paths.is_empty() && paths.iter().all(|path| path.ends_with(".rs")), "{paths:?}");
+        assert!(paths.iter().all(|path| path.ends_with(".rs")), "the plain line holds");
+        // A fast machine may be done before the time is over.
+        assert_eq!(found.skipped.unreadable == 0, paths.is_empty(), "it is said");
+        assert!(!are_too_large || paths.len() == 1_500, "{paths:?}");
     }
 }
 
