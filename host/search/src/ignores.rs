@@ -292,8 +292,8 @@ impl RuleMemory {
         self.left_out.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts the time of this thread since `begun`, without what is usual. Returns whether this was
-    /// more than that, and more than is left.
+    /// Counts the time of this thread since `begun`, without what is usual. Returns whether this
+    /// was more than that, and more than is left.
     fn spend(&self, begun: Duration, usual: Duration) -> bool {
         let Some(more) = thread_cpu().checked_sub(begun + usual) else { return false };
         let more = u64::try_from(more.as_nanos()).unwrap_or(u64::MAX);

@@ -84,8 +84,8 @@ impl<T: Transport> Client<T> {
         self.transport
     }
 
-    /// Tells a server that was just started of the project in the folder `root`. `options` are those
-    /// that only this server knows, or null.
+    /// Tells a server that was just started of the project in the folder `root`. `options` are
+    /// those that only this server knows, or null.
     ///
     /// # Errors
     ///

@@ -1,6 +1,5 @@
-//! `berth:host/service` for guests: programs that outlive a call. They are checked as those of
-//! `process`, each time that somebody connects. What a service reads is seen by no gate, so that a
-//! program which only the rules about `bash` allow isn't one.
+//! `berth:host/service` for guests: programs that outlive a call. They are checked each time that
+//! somebody connects, as those of `process`, but by name alone: no gate sees what they read.
 
 use std::time::{Duration, Instant};
 
@@ -15,7 +14,7 @@ use crate::guest::bindings::berth::host::process::{Command as Requested, Options
 use crate::guest::bindings::berth::host::service as wit;
 use crate::guest::bindings::berth::host::types::Error;
 use crate::guest::convert::host_error;
-use crate::guest::process_functions::{Lifetime, ending, not_started};
+use crate::guest::process_functions::{ending, not_started};
 use crate::guest::state::CallState;
 
 /// Most bytes that one function returns of each output.
@@ -24,8 +23,7 @@ const MAX_OUTPUT: usize = 1 << 20;
 /// Most bytes of a name.
 const MAX_NAME: usize = 64;
 
-/// How long one `write` waits for a program that doesn't read. A client has no other bound on it
-/// than its call.
+/// How long one `write` waits for a program that doesn't read, and would hold its client.
 const WRITE_TIME: Duration = Duration::from_secs(4);
 
 /// How long a service may run in all.
@@ -62,8 +60,9 @@ impl CallState {
             let message = format!("the name of a service has to have 1 to {MAX_NAME} bytes");
             return Err(host_error("invalid", message));
         }
-        let (command, _, policy) =
-            self.checked(Requested::Program(words), options, Lifetime::Service)?;
+        let (command, _, policy) = self.checked(Requested::Program(words), options, |policy| {
+            policy.services.as_ref().is_some_and(|services| services.judged)
+        })?;
         let Some(services) = &policy.services else {
             let denial = Box::new(Denial {
                 capability: "service".to_owned(),
