@@ -34,6 +34,8 @@ pub struct ProcessGrants {
     pub judged: bool,
     /// How many of them may outlive a call, in one session.
     pub services: u64,
+    /// Whether these may be programs that are not granted here, but allowed as commands of `bash`.
+    pub judged_services: bool,
     /// Whether a shell may run commands.
     pub shell: bool,
     /// Whether they reach the network. A plugin's processes never need approval for it.
@@ -353,6 +355,7 @@ impl Loaded {
             programs: Programs::default(),
             judged: false,
             services: 0,
+            judged_services: false,
             shell: false,
             network: granted.network,
             sandbox: shell.sandbox.into(),

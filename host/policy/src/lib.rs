@@ -45,6 +45,7 @@ pub use dependencies::{Dependencies, Needs};
 pub use injection::injections;
 pub use network::Network;
 pub use origin::{ConfigFile, Origin, OriginKind, OwnTable, Placed, TablePlace};
+pub use path_globs::MAX_GLOB;
 pub use pattern::{MAX_PATTERN, Pattern, TextGlob, expression, literal};
 pub use permissions::{Permission, Permissions};
 pub use policy::{BUILT_IN_COMMANDS, Definition, GATES, Policy, undecided};

@@ -8,6 +8,20 @@ use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 
 use crate::origin::{Origin, OriginKind};
 
+/// Bytes of a glob. Braces of longer ones could be nested so deep that reading them needs more
+/// stack than there is, which ends the whole program.
+pub const MAX_GLOB: usize = 4096;
+
+/// Checks the length of a glob, before it is read.
+pub(crate) fn check_glob(glob: &str) -> Result<(), String> {
+    match glob.len() {
+        length if length > MAX_GLOB => {
+            Err(format!("a glob is {length} bytes; the limit is {MAX_GLOB}"))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Globs over paths, all from one key of the configuration.
 ///
 /// A glob with a leading `/` is matched with the whole path. Any other glob matches at every depth.
@@ -50,6 +64,7 @@ impl PathGlobs {
         let mut set = GlobSetBuilder::new();
         let mut pattern_of = Vec::new();
         for (index, pattern) in patterns.iter().enumerate() {
+            check_glob(pattern)?;
             let stem = pattern.strip_suffix("/**").unwrap_or(pattern).trim_end_matches('/');
             let stem = stem.strip_prefix("./").unwrap_or(stem);
             let anchored = if stem.starts_with('/') || stem.starts_with("**/") {

@@ -5,6 +5,7 @@ use berth_contract::text::{cut, neutral_line};
 use globset::{GlobBuilder, GlobMatcher};
 
 use crate::origin::{Origin, OwnTable};
+use crate::path_globs::check_glob;
 
 /// The programs that the operator granted. The default grants no program.
 ///
@@ -104,6 +105,7 @@ impl Entry {
             globs.pop();
         }
         let compile = |glob: &&str| {
+            check_glob(glob)?;
             let glob =
                 GlobBuilder::new(glob).literal_separator(false).backslash_escape(true).build();
             glob.map(|glob| glob.compile_matcher())
@@ -128,6 +130,15 @@ impl Entry {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nested_braces_end_nothing() {
+        let deep = format!("{}a{}", "{".repeat(300_000), "}".repeat(300_000));
+        let error = Programs::new([(format!("git {deep}"), "the test")]).unwrap_err();
+        assert!(error.contains("the limit is 4096"), "{error}");
+        let error = crate::files::PathGlobs::new(vec![(deep, "the test")]).unwrap_err();
+        assert!(error.contains("the limit is 4096"), "{error}");
+    }
 
     #[test]
     fn each_argument_is_matched_with_its_glob() {

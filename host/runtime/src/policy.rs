@@ -106,6 +106,9 @@ pub struct ProcessPolicy {
 pub struct ServicePolicy {
     /// How many it may have in one session.
     pub most: usize,
+    /// Whether a judged program may be one. The gates see its command line, and not what it reads
+    /// from its standard input, so this is only for a plugin whose commands the operator wrote.
+    pub judged: bool,
     /// Their sandbox, in which they can only read.
     pub places: Places,
     /// No other policy has this number: a service of another one isn't used again.
@@ -114,9 +117,9 @@ pub struct ServicePolicy {
 
 impl ServicePolicy {
     /// The policy of a plugin that is loaded now.
-    pub fn new(most: usize, places: Places) -> Self {
+    pub fn new(most: usize, judged: bool, places: Places) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
-        Self { most, places, id: NEXT.fetch_add(1, Ordering::Relaxed) }
+        Self { most, judged, places, id: NEXT.fetch_add(1, Ordering::Relaxed) }
     }
 }
 

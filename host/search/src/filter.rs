@@ -5,6 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 
+use berth_policy::MAX_GLOB;
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use ignore::Match;
 use ignore::overrides::{Override, OverrideBuilder};
@@ -54,6 +55,11 @@ impl Filter {
             return Err(SearchError::InvalidPattern(format!(
                 "{count} globs with {bytes} bytes are too many; {limit}"
             )));
+        }
+        if let Some(glob) = scope.globs.iter().find(|glob| glob.len() > MAX_GLOB) {
+            let bytes = glob.len();
+            let message = format!("a glob is {bytes} bytes; the limit is {MAX_GLOB}");
+            return Err(SearchError::InvalidPattern(message));
         }
         let invalid = |error: ignore::Error| SearchError::InvalidPattern(error.to_string());
         let mut globs = OverrideBuilder::new("");

@@ -4,6 +4,10 @@
 //! `.ignore` applies everywhere and goes before both. Of several files of one kind, the deepest
 //! with a matching line decides. Ignore files are read by handle like all files, and only if the
 //! rules allow reading them. So no file outside of the grants affects a search.
+//!
+//! What they cost is bounded: a file that is too long or needs too much memory is left out, and so
+//! are the lines with wildcards of one that takes too much time. Then more is found. Each such file
+//! counts as one entry that couldn't be read.
 
 use std::ffi::{CStr, OsStr};
 use std::io::Read;
@@ -11,13 +15,15 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use berth_contract::Access;
 use berth_policy::files::Kind;
 use rustix::fs::Stat;
 use rustix::io::Errno;
 
+use super::budget::thread_cpu;
 use super::directory::{self, Names};
 use super::rules::Rules;
 use berth_system::files::FileView;
@@ -29,18 +35,38 @@ const MAX_BYTES: u64 = 1 << 20;
 /// root down to the directories that its threads are in.
 const MAX_MEMORY: u64 = 64 << 20;
 
-/// Counts the memory that the ignore rules of a search use.
+/// The most lines with wildcards of one file that count.
+const MAX_WILD: usize = 1_000;
+
+/// The same, and the most bytes of a file, once the time of the search's rules is over.
+const MAX_WILD_LATE: usize = 50;
+const MAX_BYTES_LATE: usize = 4 << 10;
+
+/// The processor time that rules may take in one search, on all its threads, beside what is usual:
+/// for one name, and for compiling one file.
+const MAX_TIME: Duration = Duration::from_secs(1);
+const USUAL_MATCH: Duration = Duration::from_micros(50);
+const USUAL_COMPILATION: Duration = Duration::from_millis(2);
+
+/// Counts the memory that the ignore rules of a search use, and their time.
 #[derive(Debug)]
 pub(super) struct RuleMemory {
     threads: usize,
     used: AtomicU64,
     left_out: AtomicU64,
+    /// Nanoseconds beyond what is usual.
+    spent: AtomicU64,
 }
 
 /// The rules of one file. They count in `memory` until they are dropped.
 #[derive(Debug)]
 struct IgnoreFile {
     rules: Option<Rules>,
+    /// Whether its lines with wildcards count. They don't once they take too much time.
+    wild: AtomicBool,
+    /// Whether a name took long. To ask for the processor time of each would take longer than most
+    /// names do.
+    is_measured: AtomicBool,
     /// The length of the path of its directory, with a slash.
     prefix: usize,
     memory: Arc<RuleMemory>,
@@ -164,24 +190,31 @@ impl Ignores {
 
 impl IgnoreSource<'_> {
     /// The rules in the file at `path`. `None` if it isn't a regular file, can't be read, or
-    /// doesn't fit into the memory; a file that doesn't fit is counted.
+    /// doesn't fit into the memory. A file of which something is left out is counted.
     fn rules(&self, path: &[&CStr]) -> Option<IgnoreFile> {
         let text = self.text(path)?;
-        let bytes = Rules::memory(&text, self.memory.threads);
-        if !self.memory.reserve(bytes) {
+        let is_late = self.memory.is_spent();
+        let most_wild = if is_late { MAX_WILD_LATE } else { MAX_WILD };
+        let bytes = Rules::memory(&text, most_wild, self.memory.threads);
+        if is_late && text.len() > MAX_BYTES_LATE || !self.memory.reserve(bytes) {
             self.memory.count_left_out();
             return None;
         }
         let mut file = IgnoreFile {
             rules: None,
+            wild: AtomicBool::new(false),
+            is_measured: AtomicBool::new(false),
             prefix: self.prefix.len(),
             memory: Arc::clone(self.memory),
             bytes,
         };
-        file.rules = Rules::new(&text);
-        if file.rules.is_none() {
+        let begun = thread_cpu();
+        file.rules = Rules::new(&text, most_wild);
+        self.memory.spend(begun, USUAL_COMPILATION);
+        if file.rules.as_ref().is_none_or(|rules| rules.is_cut) {
             self.memory.count_left_out();
         }
+        *file.wild.get_mut() = file.rules.as_ref().is_some_and(Rules::has_wild);
         Some(file)
     }
 
@@ -245,16 +278,32 @@ impl IgnoreSource<'_> {
 impl RuleMemory {
     /// The memory for a search with `threads` threads.
     pub(super) fn new(threads: usize) -> Arc<Self> {
-        Arc::new(Self { threads, used: AtomicU64::new(0), left_out: AtomicU64::new(0) })
+        let (used, left_out, spent) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
+        Arc::new(Self { threads, used, left_out, spent })
     }
 
-    /// How many ignore files were left out because they are too long or need too much memory.
+    /// How many ignore files were left out, or their lines with wildcards, because they are too
+    /// long or need too much memory or time.
     pub(super) fn left_out(&self) -> u64 {
         self.left_out.load(Ordering::Relaxed)
     }
 
     fn count_left_out(&self) {
         self.left_out.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts the time of this thread since `begun`, without what is usual. Returns whether this
+    /// was more than that, and more than is left.
+    fn spend(&self, begun: Duration, usual: Duration) -> bool {
+        let Some(more) = thread_cpu().checked_sub(begun + usual) else { return false };
+        let more = u64::try_from(more.as_nanos()).unwrap_or(u64::MAX);
+        // Nobody waits for so long that this overflows.
+        self.spent.fetch_add(more, Ordering::Relaxed);
+        self.is_spent()
+    }
+
+    fn is_spent(&self) -> bool {
+        u128::from(self.spent.load(Ordering::Relaxed)) >= MAX_TIME.as_nanos()
     }
 
     fn reserve(&self, bytes: u64) -> bool {
@@ -272,5 +321,22 @@ impl Drop for IgnoreFile {
 /// Whether one ignore file ignores an entry.
 fn is_ignored_by(file: Option<&IgnoreFile>, path: &[u8], is_directory: bool) -> Option<bool> {
     let file = file?;
-    file.rules.as_ref()?.is_ignored(path.get(file.prefix..)?, is_directory)
+    let (rules, rest) = (file.rules.as_ref()?, path.get(file.prefix..)?);
+    if !file.wild.load(Ordering::Relaxed) {
+        return rules.is_ignored(rest, is_directory, false);
+    }
+    if !file.is_measured.load(Ordering::Relaxed) {
+        let begun = Instant::now();
+        let is_ignored = rules.is_ignored(rest, is_directory, true);
+        if begun.elapsed() > USUAL_MATCH {
+            file.is_measured.store(true, Ordering::Relaxed);
+        }
+        return is_ignored;
+    }
+    let begun = thread_cpu();
+    let is_ignored = rules.is_ignored(rest, is_directory, true);
+    if file.memory.spend(begun, USUAL_MATCH) && file.wild.swap(false, Ordering::Relaxed) {
+        file.memory.count_left_out();
+    }
+    is_ignored
 }

@@ -3,19 +3,27 @@
 //! Ignore files are untrusted. Compiled by that crate, a file of 1 MiB took 1.2 GiB, and a file of
 //! ten lines cached 20 MiB of the names that it had matched. Here the cache is bounded, and the
 //! memory of the compiled rules is estimated before they are compiled.
+//!
+//! A thousand lines with wildcards can be made so that each name takes milliseconds. So the lines
+//! with wildcards are bounded in number and size, and may be dropped; the others cost a look into
+//! a table each.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+use berth_policy::MAX_GLOB;
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use regex::bytes::{RegexSet, RegexSetBuilder};
 
-/// The most cache of one file's automaton, on each thread.
+/// The most cache of one file's automaton, on each thread, and for each of its lines: with less,
+/// 600 usual lines took a millisecond for each name.
 const MAX_CACHE: usize = 256 << 10;
+const CACHE_PER_LINE: usize = 1 << 10;
 
-/// The most memory of one file's automaton, without its cache.
-const MAX_AUTOMATON: usize = 32 << 20;
+/// The most memory of one file's automaton, without its cache. A thousand usual lines need 1 MiB.
+/// With this much, the longest path takes at most some 100 ms.
+const MAX_AUTOMATON: usize = 2 << 20;
 
 /// Memory for a line without wildcards, and for each of its bytes. Such a line is looked up in a
 /// table. These numbers are measured.
@@ -37,6 +45,8 @@ pub(super) struct Rules {
     patterns: RegexSet,
     patterns_lines: Vec<usize>,
     lines: Vec<Line>,
+    /// Whether lines with wildcards are missing: there are too many, or they are too long.
+    pub(super) is_cut: bool,
 }
 
 /// What a line means for the entries that it matches.
@@ -47,14 +57,19 @@ struct Line {
 }
 
 impl Rules {
-    /// Compiles the lines of a file. A line that isn't a valid glob is skipped. `None` if the
-    /// automaton would be larger than its limit.
-    pub(super) fn new(text: &[u8]) -> Option<Self> {
+    /// Compiles the lines of a file, and the first `most_wild` of those with wildcards that aren't
+    /// too long. A line that isn't a valid glob is skipped. If the automaton would be larger than
+    /// its limit, all lines with wildcards are left out.
+    pub(super) fn new(text: &[u8], most_wild: usize) -> Option<Self> {
         let (mut names, mut names_lines) = (GlobSetBuilder::new(), Vec::new());
         let (mut patterns, mut patterns_lines) = (Vec::new(), Vec::new());
-        let mut lines = Vec::new();
+        let (mut lines, mut is_cut) = (Vec::new(), false);
         for (line, glob) in parse(text) {
             let is_plain = is_plain(&glob);
+            if !is_plain && (patterns.len() >= most_wild || glob.len() > MAX_GLOB) {
+                is_cut = true;
+                continue;
+            }
             let mut builder = GlobBuilder::new(&glob);
             let Ok(glob) = builder
                 .literal_separator(true)
@@ -73,39 +88,55 @@ impl Rules {
             }
             lines.push(line);
         }
+        let cache = cache(patterns.len());
         let mut patterns = RegexSetBuilder::new(patterns);
         let patterns = patterns
             .dot_matches_new_line(true)
             .size_limit(MAX_AUTOMATON)
-            .dfa_size_limit(MAX_CACHE)
-            .build()
-            .ok()?;
-        Some(Self { names: names.build().ok()?, names_lines, patterns, patterns_lines, lines })
+            .dfa_size_limit(cache)
+            .build();
+        is_cut |= patterns.is_err();
+        let patterns = patterns.unwrap_or_default();
+        let names = names.build().ok()?;
+        Some(Self { names, names_lines, patterns, patterns_lines, lines, is_cut })
     }
 
     /// The most memory, in bytes, that the rules in `text` use, with the caches of `threads`
     /// threads.
-    pub(super) fn memory(text: &[u8], threads: usize) -> u64 {
-        let (mut sum, mut all_are_plain) = (0, true);
+    pub(super) fn memory(text: &[u8], most_wild: usize, threads: usize) -> u64 {
+        let (mut sum, mut wild) = (0, 0);
         for (_, glob) in parse(text) {
             let is_plain = is_plain(&glob);
+            if !is_plain && (wild >= most_wild || glob.len() > MAX_GLOB) {
+                continue;
+            }
             let (each, per_byte) = if is_plain { PLAIN } else { WILD };
             sum += each + per_byte * glob.len() as u64;
-            all_are_plain &= is_plain;
+            wild += usize::from(!is_plain);
         }
-        sum + if all_are_plain { 0 } else { (threads * MAX_CACHE) as u64 }
+        sum + if wild == 0 { 0 } else { (threads * cache(wild)) as u64 }
     }
 
     /// Whether the path `rest` below the file's directory is ignored. The last line that matches
-    /// decides; `None` if no line matches.
-    pub(super) fn is_ignored(&self, rest: &[u8], is_directory: bool) -> Option<bool> {
+    /// decides; `None` if no line matches. `wild`: whether lines with wildcards count.
+    pub(super) fn is_ignored(&self, rest: &[u8], is_directory: bool, wild: bool) -> Option<bool> {
         let path = Path::new(OsStr::from_bytes(rest));
         let names = self.names.matches(path).into_iter().map(|index| self.names_lines[index]);
-        let patterns = self.patterns.matches(rest);
-        let patterns = patterns.iter().map(|index| self.patterns_lines[index]);
+        let patterns = wild.then(|| self.patterns.matches(rest));
+        let patterns = patterns.iter().flatten().map(|index| self.patterns_lines[index]);
         let applies = |line: &usize| is_directory || !self.lines[*line].only_directories;
         names.chain(patterns).filter(applies).max().map(|line| !self.lines[line].is_whitelist)
     }
+
+    /// Whether there are lines with wildcards.
+    pub(super) fn has_wild(&self) -> bool {
+        !self.patterns.is_empty()
+    }
+}
+
+/// The cache for an automaton of this many lines.
+fn cache(lines: usize) -> usize {
+    MAX_CACHE + lines * CACHE_PER_LINE
 }
 
 /// Whether a glob is a plain name, path or extension, which is looked up in a table. Every other
@@ -177,7 +208,7 @@ mod tests {
                 .map(|_| (0..=below(5)).map(|_| PARTS[below(PARTS.len())]).collect::<String>())
                 .collect();
             let text = lines.join("\n");
-            let rules = Rules::new(text.as_bytes()).expect("few lines fit");
+            let rules = Rules::new(text.as_bytes(), usize::MAX).expect("few lines fit");
             let mut builder = GitignoreBuilder::new("/r");
             for line in &lines {
                 let _not_a_glob = builder.add_line(None, line);
@@ -194,7 +225,7 @@ mod tests {
                     Match::Whitelist(_) => Some(false),
                 };
                 assert_eq!(
-                    rules.is_ignored(path.as_bytes(), is_directory),
+                    rules.is_ignored(path.as_bytes(), is_directory, true),
                     expected,
                     "{text:?} of {path:?}, a directory: {is_directory}"
                 );

@@ -61,9 +61,9 @@ section! {
         /// `bash`: all rules about these hold, and where they ask, a person is asked. What the
         /// programs may use is what this table grants.
         pub judged_programs: bool, Narrowing::OnlyFalse;
-        /// Programs of the plugin that may outlive a call, such as language servers, for each
-        /// session. They have no network, can only read, and end when they are idle for ten
-        /// minutes.
+        /// How many programs of the plugin may outlive a call, such as language servers, for each
+        /// session. They have to be in `programs`: no rule sees what is written to them. They have
+        /// no network, can only read, and end when they are idle for ten minutes.
         pub services: Bounded<0, 8> = Bounded::clamped(0), Narrowing::Smaller;
         /// Whether the plugin may run commands with a shell, and so any program.
         pub shell: bool, Narrowing::OnlyFalse;

@@ -32,6 +32,8 @@ const MAX_TASK: usize = 100;
 pub struct Client<T> {
     transport: T,
     frames: Frames,
+    /// Whether a message was begun and not all of it was read in time.
+    is_half_written: bool,
     /// The files that the server has open.
     open: BTreeSet<String>,
     /// The begin of the names of requests. An answer to a request of an earlier client has another
@@ -55,6 +57,7 @@ impl<T: Transport> Client<T> {
         Self {
             transport,
             frames: Frames::default(),
+            is_half_written: false,
             open: BTreeSet::new(),
             prefix: now.as_nanos(),
             last: 0,
@@ -73,7 +76,7 @@ impl<T: Transport> Client<T> {
             let parameters = json!({ "textDocument": { "uri": uri(&path) } });
             self.notify("textDocument/didClose", parameters).ok()?;
         }
-        self.frames.is_between().then_some(self.transport)
+        (self.frames.is_between() && !self.is_half_written).then_some(self.transport)
     }
 
     /// The way to the server, which nobody can go on with.
@@ -81,8 +84,8 @@ impl<T: Transport> Client<T> {
         self.transport
     }
 
-    /// Tells a server that was just started of the project in the folder `root`. `options` are those
-    /// that only this server knows, or null.
+    /// Tells a server that was just started of the project in the folder `root`. `options` are
+    /// those that only this server knows, or null.
     ///
     /// # Errors
     ///
@@ -219,8 +222,25 @@ impl<T: Transport> Client<T> {
         self.send(&json!({ "jsonrpc": "2.0", "method": method, "params": parameters }))
     }
 
+    /// Writes a message, until the client's time is over. Nobody can go on after a part of it.
     fn send(&mut self, message: &Value) -> Result<(), LspError> {
-        self.transport.write(&frame(message))
+        if self.is_half_written {
+            return Err(LspError::Timeout);
+        }
+        let bytes = frame(message);
+        let mut left = bytes.as_slice();
+        self.is_half_written = true;
+        loop {
+            let written = self.transport.write(left)?;
+            left = left.get(written..).unwrap_or_default();
+            if left.is_empty() {
+                self.is_half_written = false;
+                return Ok(());
+            }
+            if Instant::now() >= self.deadline {
+                return Err(LspError::Timeout);
+            }
+        }
     }
 
     /// Sends a request and waits for its answer. Meanwhile the server may say anything.
@@ -329,6 +349,8 @@ mod tests {
     struct Server<F> {
         answer: F,
         got: Frames,
+        /// Bytes that it reads at a time.
+        most: usize,
         said: VecDeque<u8>,
         log: Vec<Value>,
     }
@@ -338,7 +360,8 @@ mod tests {
             Ok(self.said.drain(..self.said.len().min(1_000_000)).collect())
         }
 
-        fn write(&mut self, bytes: &[u8]) -> Result<(), LspError> {
+        fn write(&mut self, bytes: &[u8]) -> Result<usize, LspError> {
+            let bytes = &bytes[..bytes.len().min(self.most)];
             self.got.push(bytes);
             while let Some(message) = self.got.next()? {
                 for answer in (self.answer)(&message) {
@@ -346,12 +369,13 @@ mod tests {
                 }
                 self.log.push(message);
             }
-            Ok(())
+            Ok(bytes.len())
         }
     }
 
     fn server<F: FnMut(&Value) -> Vec<Value>>(answer: F) -> Server<F> {
-        Server { answer, got: Frames::default(), said: VecDeque::new(), log: Vec::new() }
+        let (got, said, log) = (Frames::default(), VecDeque::new(), Vec::new());
+        Server { answer, got, most: usize::MAX, said, log }
     }
 
     fn client<F: FnMut(&Value) -> Vec<Value>>(answer: F) -> Client<Server<F>> {
@@ -471,6 +495,21 @@ mod tests {
         let (silent, time) = (server(|_| Vec::new()), Duration::from_millis(20));
         let mut silent = Client::new(silent, time);
         assert_eq!(silent.workspace_symbols("x"), Err(LspError::Timeout));
+    }
+
+    #[test]
+    fn server_that_reads_slowly_gets_everything_and_one_that_never_reads_ends() {
+        let slow = Server { most: 7, ..server(|message| ok(message, json!([]))) };
+        let mut slow = Client::new(slow, Duration::from_secs(30));
+        slow.open("/w/a.rs", "rust", &"x".repeat(10_000)).unwrap();
+        assert_eq!(slow.workspace_symbols("x"), Ok(Vec::new()));
+        let server = slow.finish().unwrap();
+        assert_eq!(server.log.len(), 3);
+        let deaf = Server { most: 0, ..self::server(|_| Vec::new()) };
+        let mut deaf = Client::new(deaf, Duration::from_millis(20));
+        assert_eq!(deaf.open("/w/a.rs", "rust", "x"), Err(LspError::Timeout));
+        assert_eq!(deaf.workspace_symbols("x"), Err(LspError::Timeout));
+        assert!(deaf.finish().is_none());
     }
 
     #[test]

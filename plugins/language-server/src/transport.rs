@@ -1,7 +1,7 @@
 //! The way to a server, and what can go wrong on it.
 
 use std::fmt::{self, Display};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use berth_sdk::Failure;
 use berth_sdk::service::Connection;
@@ -15,12 +15,13 @@ pub trait Transport {
     /// [`LspError::Ended`].
     fn read(&mut self, timeout: Duration) -> Result<Vec<u8>, LspError>;
 
-    /// Writes all of these bytes.
+    /// Writes bytes, and waits for a few seconds until the server has read them. Returns how many
+    /// it has read.
     ///
     /// # Errors
     ///
     /// [`LspError::Ended`].
-    fn write(&mut self, bytes: &[u8]) -> Result<(), LspError>;
+    fn write(&mut self, bytes: &[u8]) -> Result<usize, LspError>;
 }
 
 /// A server that may outlive the call.
@@ -30,9 +31,14 @@ impl Transport for Connection {
         if bytes.is_empty() && self.has_ended() { Err(LspError::Ended) } else { Ok(bytes) }
     }
 
-    fn write(&mut self, bytes: &[u8]) -> Result<(), LspError> {
-        let written = Self::write(self, bytes);
-        if written < bytes.len() as u64 { Err(LspError::Ended) } else { Ok(()) }
+    fn write(&mut self, bytes: &[u8]) -> Result<usize, LspError> {
+        let begun = Instant::now();
+        let written = usize::try_from(Self::write(self, bytes)).unwrap_or(usize::MAX);
+        // The host gives up after seconds, or else at once: the server has closed its standard
+        // input.
+        let is_closed = || begun.elapsed() < Duration::from_secs(1);
+        let is_over = written < bytes.len() && (is_closed() || self.has_ended());
+        if is_over { Err(LspError::Ended) } else { Ok(written) }
     }
 }
 

@@ -47,8 +47,8 @@ func (c *Connection) Read(timeout time.Duration) []byte {
 // Errors takes the standard error so far: at most 1 MiB.
 func (c *Connection) Errors() []byte { return c.held.Errors() }
 
-// Write writes to standard input, waits until the program has read it, and returns how many bytes it
-// read.
+// Write writes to standard input, waits until the program has read it, at most for 4 s, and returns
+// how many bytes it read.
 func (c *Connection) Write(bytes []byte) int { return int(c.held.Write(bytes)) }
 
 // Ended returns nil while the program runs.

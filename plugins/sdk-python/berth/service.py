@@ -50,7 +50,7 @@ class Connection:
         return self._held.errors()
 
     def write(self, data):
-        """Writes to standard input, waits until the program has read it, and returns how many bytes it read."""
+        """Writes to standard input, waits until the program has read it, at most for 4 s, and returns how many bytes it read."""
         return self._held.write(_host.as_bytes(data, "what is written"))
 
     def ended(self):

@@ -1,6 +1,6 @@
 //! Programs that outlive a call, such as language servers. The plugin asks for them in its
 //! manifest, beside the programs: `service = "reason"`. The operator grants a number of them, and
-//! the programs as for [`process`](crate::process).
+//! the programs by name, as for [`process`](crate::process): none that is only judged.
 //!
 //! ```no_run
 //! use std::time::Duration;
@@ -66,8 +66,8 @@ impl Connection {
         self.0.errors()
     }
 
-    /// Writes to its standard input, and waits until the program has read it. Returns how many
-    /// bytes it read.
+    /// Writes to its standard input, and waits until the program has read it, at most for 4 s.
+    /// Returns how many bytes it read.
     pub fn write(&mut self, bytes: &[u8]) -> u64 {
         self.0.write(bytes)
     }

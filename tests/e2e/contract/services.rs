@@ -4,6 +4,7 @@ use std::fs;
 use std::io::ErrorKind;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use berth_core::{Answer, Host, Request, Session};
 use serde_json::{Value, json};
@@ -127,18 +128,45 @@ async fn number_and_programs_are_bounded() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn judged_service_passes_the_gates_of_bash() {
-    let deny = "tools.permissions.bash=[{ pattern = \"cat*\", action = \"deny\" }, \
-                { pattern = \"*\", action = \"allow\" }]";
+async fn judged_program_is_no_service() {
+    // All words would be allowed.
+    let allow = "tools.permissions.bash=[{ pattern = \"*\", action = \"allow\" }]";
     let judged = "plugins.hostile-service.judged_programs=true";
-    let scene = scene(&[deny, judged, "plugins.hostile-service.programs=[]"]).await;
+    let scene = scene(&[allow, judged, "plugins.hostile-service.programs=[]"]).await;
     let mark = mark(92, 3);
-    let cat = json!({ "name": "a", "words": ["cat", mark], "text": "", "lines": 0, "keep": true });
-    let failure = call(&scene.host, &Session::new("s"), "talk", cat).await.outcome;
-    assert!(failure.expect_err("it is denied").denial.is_some());
-    assert_eq!(with_word(&mark), 0);
-    let said = talk(&scene, &Session::new("s"), &mark, false).await.expect("it is allowed");
+    for words in [json!(["cat", mark]), counter(&mark), json!(["bash"]), json!(["env", "bash"])] {
+        // With a script that would show that it ran, whatever the gates say about the words.
+        let text = format!("echo ran; exec sleep 60 {mark}\n");
+        let arguments =
+            json!({ "name": "a", "words": words, "text": text, "lines": 1, "keep": true });
+        let answer = call(&scene.host, &Session::new("s"), "talk", arguments).await;
+        let failure = answer.outcome.expect_err("it is denied");
+        assert!(failure.denial.is_some(), "{failure:?}");
+        assert!(format!("{failure:?}").contains("`programs` is empty"), "{failure:?}");
+        assert_eq!(with_word(&mark), 0, "{words}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn named_service_is_one_beside_judged_programs() {
+    let scene = scene(&["plugins.hostile-service.judged_programs=true"]).await;
+    let said = talk(&scene, &Session::new("s"), &mark(92, 5), false).await.expect("it is named");
     assert_eq!(said["read"], "1 x\n");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn write_to_a_program_that_never_reads_ends() {
+    let (scene, mark) = (scene(&[]).await, mark(92, 6));
+    let words = json!(["bash", "-c", "echo ready; sleep 600", mark]);
+    let text = "x".repeat(200_000);
+    let arguments = json!({ "name": "a", "words": words, "text": text, "lines": 1, "keep": false });
+    let begun = Instant::now();
+    let answer = call(&scene.host, &Session::new("s"), "talk", arguments).await;
+    let said = answer.outcome.expect("the write ends before the call").structured;
+    assert_eq!(said.unwrap_or_default()["read"], "ready\n");
+    // The call has 60 s.
+    assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", begun.elapsed());
+    assert_gone(&mark);
 }
 
 #[test]

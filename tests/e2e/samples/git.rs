@@ -278,6 +278,117 @@ fn repository_with_a_program_without_a_switch_is_refused() {
     }
 }
 
+/// Git goes on in a new working tree, with the configuration that holds there.
+#[test]
+fn program_for_another_working_tree_is_refused() {
+    let included = |repository: &Repository| {
+        let program = repository.program("smudge");
+        format!("[filter \"own\"]\n smudge = {program}\n clean = {program}\n")
+    };
+    let conditional = |repository: &Repository| {
+        repository.write("included", &included(repository));
+        repository.configure("[includeIf \"gitdir:**/worktrees/**\"]\n path = ../included\n");
+    };
+    // The copy of this configuration lies elsewhere, so that its path means another file.
+    let copied = |repository: &Repository| {
+        repository.git(&["config", "extensions.worktreeConfig", "true"]);
+        repository.write(".git/config.worktree", "[include]\n path = ../included\n");
+        fs::create_dir_all(repository.folder().join(".git/worktrees")).expect("a folder is made");
+        repository.write(".git/worktrees/included", &included(repository));
+    };
+    for prepare in [&conditional as &dyn Fn(&Repository), &copied] {
+        let repository = Repository::new();
+        repository.write(".gitattributes", "*.txt filter=own\n");
+        repository.git(&["add", ".gitattributes"]);
+        repository.git(&["commit", "--quiet", "--message", "Attributes"]);
+        prepare(&repository);
+        repository.git(&["worktree", "add", "--quiet", "-b", "shown", "../shown"]);
+        assert_eq!(repository.take_ran(), set(&["smudge"]), "the counterpart");
+        let path = repository.cli.work().join("tree");
+        let add = json!({ "action": "add", "path": path, "branch": "tree" });
+        let answer = repository.call("worktree", &add);
+        assert_eq!(answer["failure"]["code"], "configured-program", "{answer}");
+        assert!(repository.take_ran().is_empty() && !path.exists(), "{answer}");
+    }
+
+    // One that is there has a configuration of its own, and git looks for changes before it goes.
+    let repository = Repository::new();
+    repository.write(".gitattributes", "*.txt filter=own\n");
+    repository.git(&["config", "extensions.worktreeConfig", "true"]);
+    for tree in ["shown", "tree"] {
+        let path = repository.cli.work().join(tree);
+        repository.git(&["worktree", "add", "--quiet", "-b", tree, &path.display().to_string()]);
+        fs::write(path.join(".gitattributes"), "*.txt filter=own\n").expect("it is written");
+        fs::write(path.join("notes.txt"), "oneXtwo\n").expect("it is written");
+        let configuration = format!(".git/worktrees/{tree}/config.worktree");
+        repository.write(&configuration, &included(&repository));
+    }
+    let _ = repository.try_git(&["worktree", "remove", "../shown"]);
+    assert_eq!(repository.take_ran(), set(&["smudge"]), "the counterpart");
+    let path = repository.cli.work().join("tree");
+    let answer = repository.call("worktree", &json!({ "action": "remove", "path": path }));
+    assert_eq!(answer["failure"]["code"], "configured-program", "{answer}");
+    assert!(repository.take_ran().is_empty() && path.exists(), "{answer}");
+}
+
+/// To see whether a submodule has changed, git starts itself there.
+#[test]
+fn program_of_a_submodule_is_refused() {
+    let submodules = || {
+        let repository = Repository::new();
+        for inner in ["sub", "sub/inner"] {
+            fs::create_dir(repository.folder().join(inner)).expect("a folder is made");
+            let git = |arguments: &[&str]| repository.git(&[&["-C", inner], arguments].concat());
+            git(&["init", "--quiet", "--initial-branch", "main"]);
+            repository.write(&format!("{inner}/notes.txt"), "one\n");
+            repository.write(&format!("{inner}/.gitattributes"), "*.txt filter=own\n");
+            git(&["add", "notes.txt", ".gitattributes"]);
+            git(&["commit", "--quiet", "--message", "Inner"]);
+        }
+        for (outer, inner) in [("sub", "inner"), (".", "sub")] {
+            let git = |arguments: &[&str]| repository.git(&[&["-C", outer], arguments].concat());
+            git(&["-c", "advice.addEmbeddedRepo=false", "add", inner]);
+            git(&["commit", "--quiet", "--message", "Submodule"]);
+        }
+        repository.write("sub/notes.txt", "two\n");
+        repository.write("sub/inner/notes.txt", "two\n");
+        repository.write("notes.txt", "other\n");
+        repository
+    };
+    for inner in ["sub", "sub/inner"] {
+        let repository = submodules();
+        let program = repository.program("clean");
+        repository.git(&["-C", inner, "config", "filter.own.clean", &program]);
+        repository.take_ran();
+        for arguments in [&["add", "sub"] as &[&str], &["commit", "--all", "--dry-run"]] {
+            let _ = repository.try_git(arguments);
+            assert_eq!(repository.take_ran(), set(&["clean"]), "the counterpart: {arguments:?}");
+        }
+        let path = repository.cli.work().join("tree");
+        for (tool, arguments) in [
+            ("add", json!({ "paths": ["sub"] })),
+            ("commit", json!({ "message": "x", "all": true })),
+            ("stash", json!({ "action": "push" })),
+            ("checkout", json!({ "branch": "topic", "create": true })),
+            ("worktree", json!({ "action": "add", "path": path, "branch": "tree" })),
+        ] {
+            let answer = repository.call(tool, &arguments);
+            assert_eq!(answer["failure"]["code"], "configured-program", "{tool}: {answer}");
+            assert!(answer.to_string().contains(inner), "{tool}: {answer}");
+            assert_eq!(repository.take_ran(), BTreeSet::new(), "{tool}: {answer}");
+        }
+        for (tool, arguments) in [("status", json!({})), ("diff", json!({})), ("show", json!({}))] {
+            let answer = repository.call(tool, &arguments);
+            assert!(answer["output"].is_object(), "{tool}: {answer}");
+            assert_eq!(repository.take_ran(), BTreeSet::new(), "{tool}: {answer}");
+        }
+    }
+    let repository = submodules();
+    let arguments = json!({ "message": "x", "all": true, "repository": repository.folder() });
+    let answer = repository.call("commit", &arguments);
+    assert!(answer["output"].is_object(), "without a program it works: {answer}");
+}
+
 #[test]
 fn arguments_are_no_options() {
     let repository = Repository::new();

@@ -4,6 +4,7 @@ use std::fs;
 use std::net::TcpListener;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
@@ -278,6 +279,24 @@ while next; do [ "$id" = none ] || answer "[$all null]"; done
     let cli = with_server(&flood, many, "");
     let text = allowed(&cli, &ASKED);
     assert!(text.starts_with("a.c:2 (server_definition)\n") && text.len() < 2_000, "{text}");
+}
+
+/// It is given a file that no pipe holds. The answer comes long before the call has to end.
+#[test]
+fn server_that_does_not_read_is_ended() {
+    let mark = mark(93, 8);
+    for (script, says) in [
+        ("begin; head -c 1000 > /dev/null; sleep 600", "took too long"),
+        ("begin; exec 0<&-; sleep 600", "has ended"),
+    ] {
+        let cli = with_server(&mark, script, "[tools]\ncall = 300\nmax_call = 600\n");
+        write(&cli, "a.c", format!("{MADE}/* {} */\n", "x".repeat(200_000)));
+        let begun = Instant::now();
+        let text = allowed(&cli, &ASKED);
+        assert!(text.starts_with("a.c:3 ") && text.contains(says), "{script}: {text}");
+        assert!(begun.elapsed() < Duration::from_secs(60), "{script}: {:?}", begun.elapsed());
+        assert_gone(&mark);
+    }
 }
 
 #[test]

@@ -266,7 +266,10 @@ impl Policies {
         let judged = settings.enabled;
         let (services, network) = (LANGUAGE_SERVERS, NetworkGrant::Deny);
         let grants = self.shell_grants()?;
-        let grants = ProcessGrants { judged, services, shell: false, network, ..grants };
+        // Its commands are those of the configuration.
+        let judged_services = judged;
+        let grants =
+            ProcessGrants { judged, services, judged_services, shell: false, network, ..grants };
         policy.process = Some(self.processes("tools.shell", grants)?);
         if !settings.enabled {
             return Ok(PluginPolicy { read_only: true, only_reads: true, ..policy });
@@ -435,6 +438,7 @@ impl Policies {
             programs,
             judged,
             services,
+            judged_services,
             shell,
             network,
             sandbox,
@@ -466,7 +470,7 @@ impl Policies {
                 let (mut files, mut also) = (files.clone(), also.clone());
                 files.grants.iter_mut().for_each(|grant| grant.access = Access::Read);
                 also.iter_mut().for_each(|tree| tree.access = TreeAccess::Read);
-                Some(ServicePolicy::new(most, places(files, also, Vec::new())?))
+                Some(ServicePolicy::new(most, judged_services, places(files, also, Vec::new())?))
             }
         };
         let places = places(files, also, sockets)?;

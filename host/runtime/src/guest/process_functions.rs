@@ -73,7 +73,7 @@ impl Pollable for Child {
 impl CallState {
     /// Checks a command, and starts it.
     fn start(&mut self, command: wit::Command, options: &wit::Options) -> Result<Child, Error> {
-        let (command, judged, policy) = self.checked(command, options)?;
+        let (command, judged, policy) = self.checked(command, options, |policy| policy.judged)?;
         let call = &self.call;
         let Some(processes) = &call.processes else {
             return Err(host_error("failed", "the call is over"));
@@ -112,7 +112,7 @@ impl CallState {
         command: wit::Command,
         options: &wit::Options,
     ) -> Result<String, Error> {
-        let (mut command, _, policy) = self.checked(command, options)?;
+        let (mut command, _, policy) = self.checked(command, options, |policy| policy.judged)?;
         // It may end long after other commands, so it leaves nothing for them.
         command.shell = None;
         let processes = self.call.processes.as_ref();
@@ -152,14 +152,15 @@ impl CallState {
     }
 
     /// Checks a command and its options. A refusal is remembered. Returns also whether the command
-    /// was judged.
+    /// was judged. `is_judged`: whether one that isn't granted may be.
     pub(crate) fn checked(
         &mut self,
         command: wit::Command,
         options: &wit::Options,
+        is_judged: IsJudged,
     ) -> Result<(Command, bool, Arc<ProcessPolicy>), Error> {
         let checked = self.processes().and_then(|processes| {
-            let (mut command, line) = processes.command(command, options)?;
+            let (mut command, line) = processes.command(command, options, is_judged)?;
             if let (Some(line), Some(judge)) = (&line, &processes.judge) {
                 let judged = self.call.watch.paused_for(|| judge.judge(line));
                 let judged = judged.map_err(|failure| Refusal::Judged(Box::new(failure)))?;
@@ -294,6 +295,9 @@ fn unavailable(reason: &str, file: &ConfigFile) -> String {
     )
 }
 
+/// Whether a policy lets programs be judged.
+type IsJudged = fn(&ProcessPolicy) -> bool;
+
 /// Why a command isn't started.
 enum Refusal {
     Denied(Box<Denial>),
@@ -325,10 +329,11 @@ impl Processes {
         &self,
         command: wit::Command,
         options: &wit::Options,
+        is_judged: IsJudged,
     ) -> Result<(Command, Option<String>), Refusal> {
         let (arguments, judged, shell) = match command {
             wit::Command::Program(words) => {
-                let judged = self.program(&words)?;
+                let judged = self.program(&words, is_judged)?;
                 (words, judged, None)
             }
             wit::Command::Shell(text) => (self.shell(text)?, false, self.shell.clone()),
@@ -391,7 +396,7 @@ impl Processes {
     }
 
     /// Checks a program. Returns whether it is to be judged, since no grant names it.
-    fn program(&self, words: &[String]) -> Result<bool, Refusal> {
+    fn program(&self, words: &[String], is_judged: IsJudged) -> Result<bool, Refusal> {
         let size: usize = words.iter().map(|word| word.len() + 1).sum();
         if words.len() > MAX_WORDS || size > MAX_COMMAND {
             return Err(Refusal::invalid(format!(
@@ -411,7 +416,7 @@ impl Processes {
         if let Some(denial) =
             self.policy.programs.refusal(program, arguments, &line, &self.policy.table)
         {
-            if self.policy.judged && self.judge.is_some() {
+            if is_judged(&self.policy) && self.judge.is_some() {
                 return Ok(true);
             }
             return Err(Refusal::Denied(Box::new(denial)));
@@ -585,7 +590,7 @@ impl wit::Host for &mut CallState {
             Err(error) => return Ok(Err(error)),
         };
         let Child { child, live, .. } = &mut started;
-        child.write(&input, &mut |bytes| live.add(bytes));
+        child.write(&input, None, &mut |bytes| live.add(bytes));
         child.close_input();
         let finished = child.wait_for_end(&mut |bytes| live.add(bytes)).clone();
         live.send(true);
@@ -623,7 +628,7 @@ impl wit::HostChild for &mut CallState {
 
     fn write(&mut self, this: Resource<Child>, bytes: Vec<u8>) -> wasmtime::Result<u64> {
         let Child { child, live, .. } = self.table().get_mut(&this)?;
-        let taken = child.write(&bytes, &mut |bytes| live.add(bytes));
+        let taken = child.write(&bytes, None, &mut |bytes| live.add(bytes));
         Ok(u64::try_from(taken).unwrap_or_default())
     }
 

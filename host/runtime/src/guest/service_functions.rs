@@ -1,5 +1,5 @@
-//! `berth:host/service` for guests: programs that outlive a call. They are checked as those of
-//! `process`, each time that somebody connects.
+//! `berth:host/service` for guests: programs that outlive a call. They are checked each time that
+//! somebody connects, as those of `process`, but by name alone: no gate sees what they read.
 
 use std::time::{Duration, Instant};
 
@@ -22,6 +22,9 @@ const MAX_OUTPUT: usize = 1 << 20;
 
 /// Most bytes of a name.
 const MAX_NAME: usize = 64;
+
+/// How long one `write` waits for a program that doesn't read, and would hold its client.
+const WRITE_TIME: Duration = Duration::from_secs(4);
 
 /// How long a service may run in all.
 const MAX_TIME: Duration = Duration::from_hours(24);
@@ -57,7 +60,9 @@ impl CallState {
             let message = format!("the name of a service has to have 1 to {MAX_NAME} bytes");
             return Err(host_error("invalid", message));
         }
-        let (command, _, policy) = self.checked(Requested::Program(words), options)?;
+        let (command, _, policy) = self.checked(Requested::Program(words), options, |policy| {
+            policy.services.as_ref().is_some_and(|services| services.judged)
+        })?;
         let Some(services) = &policy.services else {
             let denial = Box::new(Denial {
                 capability: "service".to_owned(),
@@ -176,7 +181,8 @@ impl wit::HostConnection for &mut CallState {
 
     fn write(&mut self, this: Resource<Connection>, bytes: Vec<u8>) -> wasmtime::Result<u64> {
         let Some(child) = &mut self.table().get_mut(&this)?.child else { return Ok(0) };
-        Ok(u64::try_from(child.write(&bytes, &mut |_| {})).unwrap_or_default())
+        let until = Some(Instant::now() + WRITE_TIME);
+        Ok(u64::try_from(child.write(&bytes, until, &mut |_| {})).unwrap_or_default())
     }
 
     fn ended(&mut self, this: Resource<Connection>) -> wasmtime::Result<Option<wit::Ended>> {

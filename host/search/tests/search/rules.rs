@@ -1,6 +1,8 @@
 //! Entries that are left out: by ignore files, with ripgrep's meaning, and by the operator's rules.
 
-use berth_search::{Scope, SearchError, count, find, grep};
+use std::time::{Duration, Instant};
+
+use berth_search::{Scope, SearchEnding, SearchError, count, find, grep};
 
 use crate::tree::{NO_SKIPS, Tree, control, pattern};
 
@@ -137,6 +139,72 @@ fn linked_huge_or_denied_ignore_files_have_no_effect() {
     let denied =
         find(&tree.view_of("", &["c/.ignore"], &[]), &scope, 10, &control()).expect("an answer");
     assert_eq!(tree.relative_paths(&denied), ["a/x", "b/x", "c/x"]);
+}
+
+/// As they were compiled once, these lines took 20 ms for each name.
+#[test]
+fn lines_that_cost_too_much_are_left_out_and_the_others_hold() {
+    let many: String = (0..3_000).map(|number| format!("**a**b**{number}**a**b**\n")).collect();
+    let long = format!("{}c\n", "**a**b".repeat(600)).repeat(100);
+    // These are within the bounds on size.
+    let slow: String = (0..900).map(|number| format!("**a**b**a**b{number}z**\n")).collect();
+    for (lines, are_too_large) in [(many, true), (long, true), (slow, false)] {
+        let tree = Tree::with_files(&[".git/", "plain/x"]);
+        for number in 0..1_500 {
+            tree.file(&format!("{}/abab{}/{number}.rs", "ab".repeat(60), number % 13), "");
+        }
+        tree.file(".gitignore", format!("plain/\n{lines}[0-9]*.rs\n"));
+        let begun = Instant::now();
+        let found = find(&tree.view(), &tree.default_scope(), 10_000, &control()).expect("found");
+        assert!(begun.elapsed() < Duration::from_secs(15), "{:?}", begun.elapsed());
+        assert_eq!(found.ending, SearchEnding::Complete);
+        let paths = tree.relative_paths(&found);
+        assert!(paths.iter().all(|path| path.ends_with(".rs")), "the plain line holds");
+        // A fast machine may be done before the time is over.
+        assert_eq!(found.skipped.unreadable == 0, paths.is_empty(), "it is said");
+        assert!(!are_too_large || paths.len() == 1_500, "{paths:?}");
+    }
+}
+
+/// To read them would need more stack than there is.
+#[test]
+fn nested_braces_end_nothing() {
+    let deep = |count: usize| format!("{}a{}", "{".repeat(count), "}".repeat(count));
+    let tree = Tree::with_files(&[".git/", "a.log", "b.rs"]);
+    tree.file(".gitignore", format!("{}\n*.log\n", deep(400_000)));
+    assert_eq!(tree.find_paths(&tree.default_scope()), ["b.rs"]);
+    let scope = Scope { globs: vec![deep(32_000)], ..tree.default_scope() };
+    let refused = find(&tree.view(), &scope, 10, &control());
+    assert!(matches!(refused, Err(SearchError::InvalidPattern(_))), "{refused:?}");
+}
+
+/// No folder's file costs much, and together they would.
+#[test]
+fn time_of_all_ignore_files_together_is_bounded() {
+    let tree = Tree::with_files(&[".git/"]);
+    let lines: String = (0..900).map(|number| format!("**a**b**{number}**a**b**\n")).collect();
+    for number in 0..150 {
+        tree.file(&format!("{number}/.gitignore"), &lines);
+        tree.file(&format!("{number}/{}.rs", "ab".repeat(60)), "");
+    }
+    let begun = Instant::now();
+    let found = find(&tree.view(), &tree.default_scope(), 10_000, &control()).expect("found");
+    assert!(begun.elapsed() < Duration::from_secs(15), "{:?}", begun.elapsed());
+    assert_eq!((found.ending, found.items.len()), (SearchEnding::Complete, 150));
+    assert!(found.skipped.unreadable > 100, "{:?}", found.skipped);
+}
+
+#[test]
+fn nothing_is_left_out_of_a_large_usual_file() {
+    let tree = Tree::with_files(&[".git/", "a.l499c", "build499/x.tmp", "kept/a.c"]);
+    let lines = (0..500).map(|number| format!("*.l{number}[cod]\nbuild{number}/*.tmp\n"));
+    tree.file(".gitignore", lines.collect::<String>());
+    for number in 0..2_000 {
+        tree.file(&format!("build{}/{number}.tmp", number % 500), "");
+    }
+    assert_eq!(tree.find_paths(&tree.default_scope()), ["kept/a.c"]);
+    let found = find(&tree.view(), &tree.default_scope(), 10, &control()).expect("found");
+    assert_eq!(found.skipped, NO_SKIPS);
 }
 
 #[test]

@@ -465,10 +465,16 @@ impl Child {
         self.wait_for_end(&mut |_| {}).clone()
     }
 
-    /// Writes to its standard input until all is written or it ends. Returns how many bytes.
-    pub fn write(&mut self, bytes: &[u8], see: &mut dyn FnMut(&[u8])) -> usize {
+    /// Writes to its standard input until all is written or it ends, but at most until `until`.
+    /// Returns how many bytes.
+    pub fn write(
+        &mut self,
+        bytes: &[u8],
+        until: Option<Instant>,
+        see: &mut dyn FnMut(&[u8]),
+    ) -> usize {
         let mut left = Some(bytes);
-        self.wait(left.as_mut(), None, see, |_| false);
+        self.wait(left.as_mut(), until, see, |_| false);
         bytes.len() - left.map_or(0, <[u8]>::len)
     }
 
@@ -548,22 +554,15 @@ impl Child {
             if self.output.written > MAX_WRITTEN {
                 return self.end(Ending::Output);
             }
-            let next = until
-                .unwrap_or(self.end)
-                .min(self.end)
-                .saturating_duration_since(now)
-                .min(self.look);
+            let next = until.map_or(self.end, |until| until.min(self.end));
+            let next = next.saturating_duration_since(now).min(self.look);
             let timeout = Timespec::try_from(next).unwrap_or(Timespec { tv_sec: 0, tv_nsec: 0 });
             let mut fds = vec![PollFd::new(&self.handle, PollFlags::IN)];
             fds.extend(self.control.as_ref().map(|control| PollFd::new(control, PollFlags::IN)));
             fds.extend(self.stdout.as_ref().map(|stream| PollFd::new(stream, PollFlags::IN)));
             fds.extend(self.stderr.as_ref().map(|stream| PollFd::new(stream, PollFlags::IN)));
-            fds.extend(
-                self.stdin
-                    .as_ref()
-                    .filter(|_| !fed)
-                    .map(|stream| PollFd::new(stream, PollFlags::OUT)),
-            );
+            let feeding = self.stdin.as_ref().filter(|_| !fed);
+            fds.extend(feeding.map(|stream| PollFd::new(stream, PollFlags::OUT)));
             let polled = poll(&mut fds, Some(&timeout));
             let ended = !fds[0].revents().is_empty();
             let reported = self.control.is_some() && !fds[1].revents().is_empty();

@@ -5,6 +5,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::command::{CHANGES, Git, Printed, check};
+use crate::programs::{may_exist, refuse_programs};
 
 /// Bytes of a message.
 const MAX_MESSAGE: usize = 16 * 1024;
@@ -235,6 +236,11 @@ impl Tool for Worktree {
             }
             (WorktreeAction::Remove, Some(path), None) => {
                 let otherwise = format!("removed {path}");
+                // Git looks for changes there, and a working tree may have a configuration of its
+                // own.
+                if may_exist(&format!("{path}/.git")) {
+                    refuse_programs(Some(&path), true)?;
+                }
                 (git.args(["remove", "--", &path]), otherwise)
             }
             (WorktreeAction::List, ..) => {

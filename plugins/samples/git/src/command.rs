@@ -3,11 +3,13 @@
 //! A repository says in its own configuration which programs git runs: hooks, a file system
 //! monitor, converters and filters of files, merge drivers, transports. Whoever made the repository
 //! wrote that configuration. So each command switches those programs off, and where git has no
-//! switch, it isn't started. The operator's grant has the same switches, word for word: without
-//! them, the host doesn't start git either.
+//! switch, it isn't started: see [`programs`](crate::programs). The operator's grant has the same
+//! switches, word for word: without them, the host doesn't start git either.
 
 use berth_sdk::process::{self, Finished};
 use berth_sdk::{Annotations, Failure, config};
+
+use crate::programs::refuse_programs;
 
 /// What stands between `git` and each subcommand.
 ///
@@ -33,10 +35,6 @@ pub const PLAIN_DIFF: [&str; 5] = [
     "--submodule=short",
     "--ignore-submodules=dirty",
 ];
-
-/// Keys with programs that have no switch, since their names are free.
-const PROGRAMS: &str =
-    r"^(filter\..*\.(clean|smudge|process)|merge\..*\.driver|hook\..*\.command)$";
 
 /// Bytes of git's standard output that are read.
 const MAX_OUTPUT: u32 = 512 * 1024;
@@ -105,7 +103,7 @@ impl Git {
     ///
     /// If git fails, or if the repository names programs that git would start.
     pub fn run(self) -> Result<Printed, Failure> {
-        refuse_programs(&self.directory)?;
+        refuse_programs(self.directory.as_deref(), self.locks)?;
         let finished = self.start()?;
         if !finished.success() {
             return Err(failure(&finished));
@@ -118,7 +116,21 @@ impl Git {
         })
     }
 
-    fn start(self) -> Result<Finished, Failure> {
+    /// Starts it, whatever the repository names, and waits for its end.
+    ///
+    /// # Errors
+    ///
+    /// If it isn't started.
+    pub fn start(self) -> Result<Finished, Failure> {
+        Ok(self.command()?.run()?)
+    }
+
+    /// The command with its switches.
+    ///
+    /// # Errors
+    ///
+    /// If the settings can't be read.
+    pub fn command(self) -> Result<process::Command, Failure> {
         let mut command = process::Command::program("git")
             .args(SWITCHES)
             .args(self.arguments)
@@ -142,7 +154,7 @@ impl Git {
         if let Some(directory) = self.directory {
             command = command.directory(directory);
         }
-        Ok(command.run()?)
+        Ok(command)
     }
 }
 
@@ -164,41 +176,8 @@ pub fn check(argument: &str, text: &str) -> Result<(), Failure> {
         .with_suggestion("give the name of a branch, a tag or a commit"))
 }
 
-/// Refuses a repository whose configuration names programs that no switch turns off.
-fn refuse_programs(directory: &Option<String>) -> Result<(), Failure> {
-    let listed = Git::look("config", directory.clone())
-        .args(["--show-scope", "--includes", "--null", "--name-only", "--get-regexp", PROGRAMS])
-        .start()?;
-    // Git ends with 1 if there is no such key.
-    if listed.exit_code == Some(1) && listed.output.stdout.is_empty() {
-        return Ok(());
-    }
-    if !listed.success() {
-        return Err(failure(&listed));
-    }
-    let Some(key) = key_of_repository(&String::from_utf8_lossy(&listed.output.stdout)) else {
-        return Ok(());
-    };
-    let message =
-        format!("git wasn't started: the repository's configuration names a program in {key}");
-    Err(Failure::permanent("configured-program", message)
-        .with_suggestion("have a person look at the repository's `.git/config`"))
-}
-
-/// The first of some keys, each behind its scope, that isn't in the configuration of the machine or
-/// its user. Git LFS, for example, has its filter there.
-fn key_of_repository(listed: &str) -> Option<String> {
-    let mut fields = listed.split('\0');
-    while let (Some(scope), Some(key)) = (fields.next(), fields.next()) {
-        if !["system", "global"].contains(&scope) {
-            return Some(key.chars().take(100).collect());
-        }
-    }
-    None
-}
-
 /// The failure of a command that didn't succeed.
-fn failure(finished: &Finished) -> Failure {
+pub fn failure(finished: &Finished) -> Failure {
     let output = &finished.output;
     // Some refusals stand on standard output: that nothing is staged, for example.
     let printed = if output.stderr.is_empty() { &output.stdout } else { &output.stderr };
@@ -219,19 +198,6 @@ fn failure(finished: &Finished) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn only_keys_of_the_machine_are_trusted() {
-        for (listed, key) in [
-            ("", None),
-            ("system\0filter.lfs.clean\0global\0merge.own.driver\0", None),
-            ("system\0filter.lfs.clean\0local\0filter.a.b.clean\0", Some("filter.a.b.clean")),
-            ("worktree\0filter.x.process\0", Some("filter.x.process")),
-            ("unknown\0filter.x.process\0", Some("filter.x.process")),
-        ] {
-            assert_eq!(key_of_repository(listed).as_deref(), key, "{listed:?}");
-        }
-    }
 
     #[test]
     fn names_are_no_options() {

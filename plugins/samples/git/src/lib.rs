@@ -4,6 +4,7 @@
 
 mod change;
 mod command;
+mod programs;
 mod read;
 mod status;
 
