@@ -266,6 +266,14 @@ fn project_can_disable_the_memory() {
     assert!(refused.stderr.contains("enabled = false"), "{}", refused.stderr);
     let tools = cli.run(&["tools", "--json"]).ends(0).stdout;
     assert!(!tools.contains("memory_search"), "{tools}");
+    // One that is named is shown, and not as if it could be called.
+    let shown = cli.run(&["tools", "memory_search"]).ends(0);
+    assert!(shown.stderr.contains("it is disabled by `enabled = false`"), "{}", shown.stderr);
+    let shown = cli.run(&["tools", "memory_search", "--json"]).ends(0).json();
+    assert_eq!(shown["enabled"], false, "{shown}");
+    fs::remove_file(cli.work().join("berth.toml")).expect("it is removed");
+    let shown = cli.run(&["tools", "memory_search"]).ends(0);
+    assert!(!shown.stderr.contains("disabled"), "{}", shown.stderr);
 }
 
 #[test]
