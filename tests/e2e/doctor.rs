@@ -100,6 +100,7 @@ fn doctor_finds_a_healthy_machine_healthy() {
     report.expect("Engine", "built-in `file`", "ok", "compiled ahead");
     report.expect("Plugins", "file", "ok", "10 tools");
     assert_eq!(report.finding("Plugins", "shell")["found"], json!("1 tool"));
+    report.expect("Plugins", "parts of code", "ok", "parts");
     report.expect("Configuration", "file", "ok", "the defaults hold");
     // Now there is a cache from loading; code is added and removed.
     let report = examined(&mut doctor(&cli));
@@ -116,6 +117,39 @@ fn doctor_finds_a_healthy_machine_healthy() {
         told.trim_end().ends_with("Berth works here.") && told.starts_with("Kernel\n"),
         "{told}"
     );
+}
+
+#[test]
+fn missing_parsers_are_named_and_search_code_says_who_tells_more() {
+    let cli = Cli::new();
+    let folder = cli.root.path().join("bin");
+    fs::create_dir_all(folder.join("parts")).expect("folders are made");
+    let program = folder.join("berth");
+    fs::copy(berth(), &program).expect("the program is copied");
+    // One of another build is none.
+    fs::write(folder.join("parts/rust.wasm"), "\0asm").expect("it is written");
+    fs::write(cli.work().join("a.rs"), "fn here() {}\n").expect("it is written");
+    let run = |line: &[&str]| {
+        let from = cli.command(line);
+        let mut command = Command::new(&program);
+        command.args(line).current_dir(cli.work()).env_clear();
+        for (name, value) in from.get_envs() {
+            command.env(name, value.expect("it is set"));
+        }
+        Ended::from_output(command.output().expect("berth starts"))
+    };
+    let found = run(&["call", "search_code", "symbol=here"]).ends(0).stdout;
+    let notice = found.lines().find(|line| line.contains("aren't known")).expect("it says so");
+    assert!(notice.contains("rust") && notice.contains("`berth doctor`"), "{notice}");
+    assert!(notice.len() < 250, "{notice}");
+    let outline = run(&["call", "search_code", "outline=a.rs"]);
+    assert!(outline.stderr.contains("try: ") && outline.stderr.contains("`berth doctor`"));
+    let report = Report::parse(run(&["doctor", "--json"]));
+    let finding =
+        report.expect("Plugins", "parts of code", "warning", &folder.display().to_string());
+    let found = finding["found"].as_str().expect("it is a text");
+    assert!(found.contains("rust") && found.contains("python"), "{found}");
+    assert!(finding["fix"].as_str().is_some_and(|fix| fix.contains("install Berth")), "{finding}");
 }
 
 #[test]

@@ -162,7 +162,7 @@ fn run(Arguments { command, options }: Arguments) -> Result<Exit, Error> {
         Command::AllowHost(allow) => allow::host(&allow, &options),
         Command::Undo(undo) => undo::run(&undo, &options),
         Command::Jobs(jobs) => berth_terminal::jobs::run(&jobs),
-        Command::Tasks(command) => tasks::tasks(&command),
+        Command::Tasks(command) => tasks::tasks(&command, &options),
         Command::Daemon(daemon) => tasks::daemon(&daemon, &options),
         Command::Demo(demo) => demo::run(&demo),
         Command::Doctor(doctor) => doctor::run(&doctor, &options),

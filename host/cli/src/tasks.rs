@@ -21,6 +21,7 @@ use crate::error::Error;
 use crate::exit::Exit;
 use crate::host;
 use crate::options::Options;
+use crate::style::note;
 
 /// The command, in the records of what tasks do.
 const FRONT_END: &str = "berth task";
@@ -38,8 +39,8 @@ pub(crate) fn daemon(arguments: &DaemonArguments, options: &Options) -> Result<E
     let end = interrupt::cancellation()?;
     let loaded = host::load(options, &folders)?;
     if !loaded.config.tools.scheduler.enabled {
-        let lines = loaded.own_table("tools.scheduler").lines("enabled = true");
-        return Err(Error::Usage(format!("tasks are disabled. To enable them, {lines}")));
+        let message = format!("tasks are disabled. To enable them, {}", enable(&loaded));
+        return Err(Error::Usage(message));
     }
     let _runner = start(options, &folders, &loaded)?;
     writeln!(anstream::stderr(), "berth daemon runs the tasks that are due; Ctrl-C ends it")?;
@@ -51,8 +52,20 @@ pub(crate) fn daemon(arguments: &DaemonArguments, options: &Options) -> Result<E
 }
 
 /// Runs `berth tasks`.
-pub(crate) fn tasks(command: &TasksCommand) -> Result<Exit, Error> {
-    berth_daemon::tasks(command, &Folders::from_environment()?)
+pub(crate) fn tasks(command: &TasksCommand, options: &Options) -> Result<Exit, Error> {
+    let folders = Folders::from_environment()?;
+    let loaded = host::load(options, &folders)?;
+    let enabled = loaded.config.tools.scheduler.enabled;
+    let exit = berth_daemon::tasks(command, &folders, enabled)?;
+    if !enabled {
+        note(&format!("tasks are disabled, so none runs. To enable them, {}", enable(&loaded)))?;
+    }
+    Ok(exit)
+}
+
+/// Asks to write the lines that enable tasks.
+fn enable(loaded: &Loaded) -> String {
+    loaded.own_table("tools.scheduler").lines("enabled = true")
 }
 
 /// Runs tasks while a server lives, if its configuration enables that.

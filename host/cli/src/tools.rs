@@ -4,7 +4,7 @@ use std::io::Write;
 
 use berth_core::config::{Folders, Loaded};
 use berth_core::text::{neutral, neutral_line};
-use berth_core::{Access, Annotations, Definition, Host, SubjectKind};
+use berth_core::{Access, Annotations, Decision, Definition, Host, SubjectKind};
 use serde_json::{Value, json};
 
 use crate::arguments::ToolsArguments;
@@ -82,14 +82,20 @@ fn show_tool(host: &Host, name: &str, as_json: bool) -> Result<Exit, Error> {
         return Err(Error::Usage(format!("there is no tool `{name}`; {hint}")));
     };
     let plugin = host.plugin_of(&tool.name);
+    let off = host.switched_off(&tool.name);
     if as_json {
         let mut value = json!(*tool);
         value["plugin"] = json!(plugin.as_deref());
+        value["enabled"] = json!(off.is_none());
         writeln!(std::io::stdout().lock(), "{value:#}")?;
         return Ok(Exit::Success);
     }
     let mut out = anstream::stdout().lock();
     write!(out, "{}", describe(&tool, shown::columns()))?;
+    if let Some(Decision { rule, place, remedy, .. }) = off {
+        let why = neutral(&format!("it is disabled by `{rule}`, {place}. {remedy}")).into_owned();
+        warn(&why)?;
+    }
     if let Some(plugin) = &plugin {
         write!(out, "\n{}{}", Card(plugin), Imports(plugin))?;
     }

@@ -72,6 +72,14 @@ fn siblings<'k>(keys: &'k [Key], table: &[String]) -> Vec<&'k str> {
         .collect()
 }
 
+/// Tables that are often taken for another one: what is written, and the tables that have its keys.
+const MISTAKEN: [(&str, &[&str]); 4] = [
+    ("tools.bash", &["tools.shell"]),
+    ("tools.code", &["index"]),
+    ("tools.index", &["index"]),
+    ("tools.search_code", &["index", "tools.code"]),
+];
+
 /// Advice about an unknown key: the most similar key of its table, the table that it belongs in, or
 /// the keys of its table.
 pub(super) fn advice(unknown: &[String]) -> String {
@@ -82,6 +90,20 @@ pub(super) fn advice(unknown: &[String]) -> String {
         return near;
     }
     let keys = known();
+    for (written, meant) in MISTAKEN {
+        if written == dotted(unknown) {
+            let tables: Vec<String> = meant.iter().map(|table| format!("[{table}]")).collect();
+            return format!("its keys are in {}", tables.join(" and "));
+        }
+        for meant in meant.iter().filter(|_| written == dotted(table)) {
+            let path: Vec<String> = meant.split('.').map(str::to_owned).collect();
+            match nearest(last, siblings(keys, &path).into_iter()) {
+                Some(near) if near == last => return format!("`{last}` belongs in [{meant}]"),
+                Some(near) => return format!("did you mean `{near}` in [{meant}]?"),
+                None => {}
+            }
+        }
+    }
     let siblings = siblings(keys, table);
     let elsewhere = keys.iter().filter(|key| key.path.last() == Some(last) && !key.in_list);
     let holder = |key: &Key| match &key.path[..key.path.len() - 1] {
@@ -184,6 +206,11 @@ mod tests {
         check("plugins.x.limits.memroy_mib", "did you mean `memory_mib`?");
         check("tools.file.allowed_paths.0.acess", "did you mean `access`?");
         check("tools.deny_read", "`deny_read` belongs in [tools.file]");
+        check("tools.code.max_files", "`max_files` belongs in [index]");
+        check("tools.code.enabled", "`enabled` belongs in [index]");
+        check("tools.code.max_fles", "did you mean `max_files` in [index]?");
+        check("tools.search_code", "its keys are in [index] and [tools.code]");
+        check("tools.index", "its keys are in [index]");
         check(
             "tools.memory_mib",
             "`memory_mib` belongs in [tools.shell.limits] or [tools.limits] or [plugins.NAME.limits]",

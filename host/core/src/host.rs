@@ -12,7 +12,7 @@ use berth_contract::{
     CallId, CancellationToken, Category, Content, Definition, Events, Failure, FilterDefinition,
     FilterInput, FilterVerdict, HostError, NoEvents, Offers, Pattern, Purpose,
 };
-use berth_policy::{Phase, Trust};
+use berth_policy::{Decision, Phase, Trust};
 use berth_runtime::PluginInfo;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -268,6 +268,14 @@ impl Host {
     /// [`ToolNotFound`](crate::Category::ToolNotFound).
     pub fn tool(&self, name: &str) -> Option<Arc<Definition>> {
         self.plugins.catalogue().resolve(name).ok().map(|tool| Arc::clone(&tool.definition))
+    }
+
+    /// The rule of the configuration that switches a tool off. `None`: it is on, or there is no such
+    /// tool.
+    pub fn switched_off(&self, name: &str) -> Option<Decision> {
+        let catalogue = self.plugins.catalogue();
+        let provider = catalogue.resolve(name).ok()?.provider.name();
+        self.governor.rules().switches.refusal(provider).cloned()
     }
 
     /// At most three names of tools that resemble `name`, the closest first.

@@ -72,12 +72,16 @@ pub enum TasksCommand {
     },
 }
 
-/// Runs the command. Blocks.
+/// Runs the command. Blocks. `enabled`: whether the configuration lets tasks run.
 ///
 /// # Errors
 ///
 /// There is no such task, or the tasks can't be read or changed.
-pub fn tasks(command: &TasksCommand, folders: &Folders) -> Result<Exit, CommandError> {
+pub fn tasks(
+    command: &TasksCommand,
+    folders: &Folders,
+    enabled: bool,
+) -> Result<Exit, CommandError> {
     let schedule = Schedule::in_data(&folders.data);
     let all = schedule.tasks(None).map_err(failed)?;
     let mut out = anstream::stdout().lock();
@@ -89,12 +93,12 @@ pub fn tasks(command: &TasksCommand, folders: &Folders) -> Result<Exit, CommandE
         }
     };
     match command {
-        TasksCommand::List { json } => list(&mut out, &all, *json)?,
+        TasksCommand::List { json } => list(&mut out, &all, enabled, *json)?,
         TasksCommand::Show { task, json } => {
             let task = find(&all, task)?;
             match json {
                 true => writeln!(out, "{:#}", neutral_json(json!(task)))?,
-                false => show(&mut out, task)?,
+                false => show(&mut out, task, enabled)?,
             }
         }
         TasksCommand::Results { task, json } => {
@@ -172,9 +176,9 @@ fn find<'t>(all: &'t [Listed], wanted: &str) -> Result<&'t Listed, CommandError>
     }
 }
 
-fn list(out: &mut impl Write, all: &[Listed], as_json: bool) -> std::io::Result<()> {
+fn list(out: &mut impl Write, all: &[Listed], enabled: bool, as_json: bool) -> std::io::Result<()> {
     if as_json {
-        return writeln!(out, "{:#}", neutral_json(json!({ "tasks": all })));
+        return writeln!(out, "{:#}", neutral_json(json!({ "enabled": enabled, "tasks": all })));
     }
     if all.is_empty() {
         return writeln!(out, "There are no tasks.");
@@ -186,7 +190,7 @@ fn list(out: &mut impl Write, all: &[Listed], as_json: bool) -> std::io::Result<
             "{STRONG}{}{STRONG:#}  {}, {}",
             order.name,
             neutral_line(&format!("{} {}", order.kind, order.when)),
-            next(task)
+            next(task, enabled)
         )?;
         if let Some(last) = &task.state.last {
             print_run(out, "  ", last)?;
@@ -195,15 +199,16 @@ fn list(out: &mut impl Write, all: &[Listed], as_json: bool) -> std::io::Result<
     Ok(())
 }
 
-fn next(task: &Listed) -> String {
+fn next(task: &Listed, enabled: bool) -> String {
     match (task.state.paused, &task.state.next) {
         (true, _) => "paused".to_owned(),
+        (false, Some(_)) if !enabled => "not run, since tasks are disabled".to_owned(),
         (false, Some(next)) => format!("next at {next}"),
         (false, None) => "never again".to_owned(),
     }
 }
 
-fn show(out: &mut impl Write, task: &Listed) -> std::io::Result<()> {
+fn show(out: &mut impl Write, task: &Listed, enabled: bool) -> std::io::Result<()> {
     let order = &task.state.order;
     let line = |text: &str| neutral_line(cut(text, SHOWN));
     writeln!(out, "{STRONG}{}{STRONG:#}, task {}", order.name, task.id)?;
@@ -213,7 +218,7 @@ fn show(out: &mut impl Write, task: &Listed) -> std::io::Result<()> {
         "when: {} in {}, {}",
         line(&format!("{} {}", order.kind, order.when)),
         line(zone),
-        next(task)
+        next(task, enabled)
     )?;
     writeln!(out, "missed times: {}", order.missed)?;
     match &order.action {

@@ -56,7 +56,7 @@ pub enum MemoryCommand {
         #[arg(long)]
         scope: Option<EntryScope>,
     },
-    /// Delete entries
+    /// Delete entries, and show what they were
     #[command(
         after_help = "Examples:\n  berth memory delete deploy-command\n  berth memory delete --all --scope project --yes"
     )]

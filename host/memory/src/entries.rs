@@ -155,8 +155,17 @@ impl MemoryEntry {
     fn from_document(document: Document) -> Self {
         let Document { key, text, tags, data, vector: _ } = document;
         // What can't be read says nothing, so it is untrusted.
-        let origin = serde_json::from_slice(&data).unwrap_or_default();
-        Self { id: key, content: text, tags, origin }
+        let origin: Map<String, Value> = serde_json::from_slice(&data).unwrap_or_default();
+        let mut entry = Self { id: key, content: text, tags, origin };
+        if let Some((_, content)) = entry.content.split_once('\n').filter(|_| entry.is_keyed()) {
+            entry.content = content.to_owned();
+        }
+        entry
+    }
+
+    /// Whether the plugin has put the key before the content, so that its words are found.
+    fn is_keyed(&self) -> bool {
+        self.origin.get("keyed") == Some(&Value::Bool(true))
     }
 
     pub(crate) fn key(&self) -> &str {
@@ -219,9 +228,13 @@ impl MemoryEntry {
             // The plugin finds the same content by that tag.
             self.tags.retain(|tag| !tag.starts_with("content:"));
         }
+        let text = match self.is_keyed() {
+            true => format!("{}\n{}", self.key(), self.content),
+            false => self.content,
+        };
         Document {
             key: self.id,
-            text: self.content,
+            text,
             tags: self.tags,
             vector: None,
             data: Value::Object(self.origin).to_string().into_bytes(),

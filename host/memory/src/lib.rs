@@ -172,7 +172,12 @@ fn delete(entries: &Entries, keys: &[String], prefix: &str) -> Result<Exit, Comm
     let mut out = anstream::stdout().lock();
     for entry in found {
         entries.delete(&entry.id)?;
+        // Nobody is asked about entries that are named. What is shown can be saved again.
         writeln!(out, "Deleted memory: {}", neutral_line(entry.key()))?;
+        let about = format!("{}, {}, {}", entry.day(), entry.category(), entry.scope());
+        let untrusted = if entry.is_untrusted() { ", untrusted" } else { "" };
+        writeln!(out, "{FAINT}{}{untrusted}{FAINT:#}", neutral_line(&about))?;
+        writeln!(out, "{}", shown(&entry.content).trim_end())?;
     }
     Ok(Exit::Success)
 }

@@ -1,7 +1,6 @@
 //! The parts of a plugin: where their files are, and their code.
 
 use std::borrow::Cow;
-use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
@@ -47,7 +46,7 @@ impl Parts {
         let Some((part, code)) = self.list.iter().find(|(part, _)| part.name == name) else {
             let names: Vec<&str> = self.list.iter().map(|(part, _)| part.name.as_str()).collect();
             let message = match names.is_empty() {
-                true => "the plugin's manifest names no parts".to_owned(),
+                true => "the plugin has no parts".to_owned(),
                 false => format!("the plugin has no such part; it has: {}", names.join(", ")),
             };
             return Err(PartError { kind: PartErrorKind::Invalid, message });
@@ -79,17 +78,22 @@ impl Parts {
 
     /// The component with the part's digest.
     fn read(&self, part: &Part) -> Result<Vec<u8>, String> {
-        let mut tried = String::new();
-        for folder in &self.folders {
-            let path = folder.join(format!("{}.wasm", part.name));
-            let why = match file::open(&path).and_then(file::read) {
-                Ok(wasm) if file::digest(&wasm) == part.sha256 => return Ok(wasm),
-                Ok(_) => "has another SHA-256",
-                Err(_) => "is missing or can't be read",
-            };
-            let _ = write!(tried, "; {} {why}", path.display());
-        }
-        Err(format!("no file has its SHA-256 {}{tried}", part.sha256))
+        let paths = self.folders.iter().map(|folder| folder.join(format!("{}.wasm", part.name)));
+        let found = paths.filter_map(|path| file::open(&path).and_then(file::read).ok());
+        let mut right = found.filter(|wasm| file::digest(wasm) == part.sha256);
+        // The whole story, with folders, is long, and the same for each part.
+        right.next().ok_or_else(|| "its file is missing, or is of another build".to_owned())
+    }
+
+    /// The names of the parts whose files are missing, or have another digest. Blocks.
+    pub fn missing(&self) -> Vec<&str> {
+        let parts = self.list.iter().map(|(part, _)| part);
+        parts.filter(|part| self.read(part).is_err()).map(|part| part.name.as_str()).collect()
+    }
+
+    /// The folders in which files of parts are looked for.
+    pub fn folders(&self) -> &[PathBuf] {
+        &self.folders
     }
 }
 

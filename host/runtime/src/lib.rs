@@ -40,6 +40,7 @@ pub use berth_typed::ComponentKind;
 pub use examine::{EngineExamination, examine};
 pub use limits::Limits;
 pub use load::Candidate;
+pub use parts::of_plugin as parts_of_plugin;
 pub use plugin::{Builtin, Origin, Plugin, PluginInfo};
 pub use policy::{
     CommandAdvisor, FailedCommand, PluginEmbeddings, PluginIndex, PluginPolicy, ProcessPolicy,

@@ -27,7 +27,7 @@ impl LazyPartEngine {
 /// The parts of a plugin. Those of Berth's own are beside the program, or where an installation of
 /// programs keeps such files. Those of others are beside the plugin's file: `NAME.parts` for
 /// `NAME.wasm`. The working directory says nothing.
-pub(crate) fn of_plugin(info: &PluginInfo) -> Arc<Parts> {
+pub fn of_plugin(info: &PluginInfo) -> Arc<Parts> {
     let folders = match &info.origin {
         Origin::BuiltIn => of_program(std::env::current_exe().ok().as_deref()),
         Origin::File(path) => vec![path.with_extension("parts")],

@@ -3,9 +3,11 @@
 use std::time::Instant;
 
 use berth_sdk::index::{self, IndexError};
-use code_model::{Parsed, words};
+use code_model::{Kind, Parsed, words};
 
 use crate::chunks;
+use crate::sources::Filter;
+use crate::table::File;
 use crate::update::Project;
 
 /// Names that are suggested.
@@ -17,7 +19,8 @@ const MAX_DOCUMENTS: usize = 50_000;
 /// The longest name that is compared. The comparison takes quadratic time.
 const MAX_NAME: usize = 64;
 
-/// The names in the project that are most like `name`, the nearest first.
+/// The names in the project that are most like `name`, the nearest first, among those that the
+/// filter lets through.
 ///
 /// # Errors
 ///
@@ -25,6 +28,7 @@ const MAX_NAME: usize = 64;
 pub(crate) fn names(
     project: &Project,
     name: &str,
+    filter: &Filter,
     until: Instant,
 ) -> Result<Vec<String>, IndexError> {
     let wanted: Vec<char> = words::whole(name).chars().collect();
@@ -34,7 +38,10 @@ pub(crate) fn names(
     }
     for entry in index::list(&project.prefix()).take(MAX_DOCUMENTS) {
         let entry = entry?;
-        if !chunks::is_definitions(&entry.key) || project.file_of(&entry.key).is_none() {
+        let is_wanted = |file: &File| filter.allows_file(&file.path);
+        if !chunks::is_definitions(&entry.key)
+            || !project.file_of(&entry.key).is_some_and(is_wanted)
+        {
             continue;
         }
         if Instant::now() > until {
@@ -50,7 +57,11 @@ pub(crate) fn names(
                 continue;
             }
             let distance = distance(&wanted, &other);
-            if distance * 3 <= wanted.len() && near.iter().all(|(_, one)| *one != name) {
+            let is_near = distance * 3 <= wanted.len();
+            if is_near
+                && near.iter().all(|(_, one)| *one != name)
+                && is_of_kind(&entry.data, name, filter.kind)
+            {
                 near.push((distance, name.to_owned()));
             }
         }
@@ -58,6 +69,14 @@ pub(crate) fn names(
         near.truncate(MOST);
     }
     Ok(near.into_iter().map(|(_, name)| name).collect())
+}
+
+/// Whether the data of a document has a definition of that kind with the name.
+fn is_of_kind(data: &[u8], name: &str, kind: Option<Kind>) -> bool {
+    kind.is_none_or(|kind| {
+        let mut all = chunks::definitions(data).into_iter();
+        all.any(|one| one.kind == kind && one.name == name)
+    })
 }
 
 /// How many letters have to be changed, added, left out or exchanged with the next one.

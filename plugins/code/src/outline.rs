@@ -1,5 +1,6 @@
 //! The outline of a file: what it defines, in its order.
 
+use std::path::Path;
 use std::time::Instant;
 
 use berth_sdk::{Failure, Output, add_notice};
@@ -9,7 +10,7 @@ use crate::files::Text;
 use crate::hit::Hit;
 use crate::parse::{self, Answer, Pace};
 use crate::paths::PathShortener;
-use crate::search_code::Found;
+use crate::search_code::{Found, PARSERS};
 use crate::update::{self, MAX_FILE};
 
 /// Definitions that are shown.
@@ -25,14 +26,18 @@ pub(crate) fn of_file(
     paths: &PathShortener,
     until: Instant,
 ) -> Result<Output, Failure> {
-    let bytes =
-        update::begin_of(path).map_err(|error| Failure::io(format!("reading {path}"), &error))?;
+    let bytes = update::begin_of(path).map_err(|error| {
+        let advice = match Path::new(path).is_dir() {
+            true => "An outline is of one file. Use query or symbol, with this as path.",
+            false => "Use find_path to find the file.",
+        };
+        Failure::io(format!("reading {path}"), &error).with_suggestion(advice)
+    })?;
     let shown = paths.show(path);
     if memchr::memchr(0, &bytes).is_some() {
-        return Err(Failure::permanent(
-            "binary",
-            format!("{shown} is binary, so it has no outline"),
-        ));
+        let failure =
+            Failure::permanent("binary", format!("{shown} is binary, so it has no outline"));
+        return Err(failure.with_suggestion("Name a file of source code."));
     }
     let Some(language) = Language::detect(path, &bytes) else {
         let failure =
@@ -53,7 +58,8 @@ pub(crate) fn of_file(
                 "no-parser",
                 format!("the parser of {} is missing: {why}", language.name()),
             );
-            return Err(failure.with_suggestion("Use grep to find lines in the file."));
+            let advice = format!("Use grep to find lines in the file. {PARSERS}");
+            return Err(failure.with_suggestion(advice));
         }
     };
     let text = Text::new(String::from_utf8_lossy(&bytes).into_owned());

@@ -56,10 +56,13 @@ pub(crate) fn is_available(language: Language) -> bool {
 ///
 /// # Errors
 ///
-/// Where the parser would have to be, for people.
+/// What is wrong with the parser, for people.
 pub(crate) fn availability(language: Language) -> Result<(), String> {
     match parts::run(language.part(), vec![Vec::new()]).pop() {
-        Some(Err(error)) if error.code == "unavailable" => Err(error.message),
+        // A parser that fails is there.
+        Some(Err(error)) if !["failed", "limit", "budget"].contains(&&*error.code) => {
+            Err(error.message)
+        }
         _ => Ok(()),
     }
 }

@@ -36,6 +36,12 @@ const TIME_FOR_NAMES: Duration = Duration::from_millis(500);
 /// How often a search begins anew because a file changed under it.
 const ROUNDS: usize = 3;
 
+/// Where to read more about missing parsers.
+pub(crate) const PARSERS: &str = "Run `berth doctor` to see which parsers are missing, and why.";
+
+/// What to do about a path that can't be searched.
+const OTHER_PATH: &str = "Use find_path to find it, or leave path out to search everything.";
+
 /// Searches in code by names and words.
 pub(crate) struct SearchCode;
 
@@ -173,7 +179,9 @@ impl Tool for SearchCode {
             Some(path) => path,
             None => paths::directory()?,
         };
-        fs::metadata(&path).map_err(|error| Failure::io(format!("searching {path}"), &error))?;
+        fs::metadata(&path).map_err(|error| {
+            Failure::io(format!("searching {path}"), &error).with_suggestion(OTHER_PATH)
+        })?;
         let settings: Settings = config::all()?;
         let root = project::root_of(&path, directory.as_deref());
         let until = Instant::now() + call.remaining().saturating_sub(TIME_TO_ANSWER);
@@ -278,7 +286,8 @@ fn ask_servers(
         return Ok(Said { notices: vec![off.to_owned()], is_incomplete: true, ..Said::default() });
     }
     let Some(name) = &wanted.name else {
-        return Err(Failure::invalid("symbol is missing; a language server is asked about one"));
+        let failure = Failure::invalid("symbol is missing; a language server is asked about one");
+        return Err(failure.with_suggestion("Give the symbol's name, or leave out source."));
     };
     let question = Question { name, at, references: wanted.references, settings };
     ask::ask(search, &question, hits, call)
@@ -300,7 +309,8 @@ impl Wanted {
                 Some(text) if text.len() > MAX_QUERY => Err(Failure::invalid(format!(
                     "{what} is {} bytes; the limit is {MAX_QUERY}",
                     text.len()
-                ))),
+                ))
+                .with_suggestion("Give the rarest words of it, or use grep for exact text.")),
                 text => Ok(text.map(str::to_owned)),
             }
         };
@@ -361,7 +371,7 @@ impl Answer<'_> {
             ways.any(|way| matches!(way, FoundBy::Definition | FoundBy::ServerDefinition))
         });
         if let Some(name) = self.wanted.name.as_ref().filter(|_| !is_defined) {
-            did_you_mean = near::names(project, name, Instant::now() + TIME_FOR_NAMES)?
+            did_you_mean = near::names(project, name, filter, Instant::now() + TIME_FOR_NAMES)?
                 .into_iter()
                 .filter(|near| near != name)
                 .map(|near| hit::one_line(&near).into_owned())
@@ -461,7 +471,7 @@ impl Answer<'_> {
             let languages = languages.join(", ");
             add_notice(
                 text,
-                &format!("Definitions in {languages} aren't known, only words: {why}"),
+                &format!("Definitions in {languages} aren't known, only words: {why}. {PARSERS}"),
             );
         }
         if self.walk.denied > 0 {

@@ -174,8 +174,24 @@ fn change_that_hides_its_time_shows_no_old_line() {
 
 #[test]
 fn misspelt_symbol_is_suggested() {
-    let text = two_files().search(json!({ "symbol": "laod_config" }));
+    let tree = two_files();
+    let text = tree.search(json!({ "symbol": "laod_config" }));
     assert!(text.contains("[Did you mean load_config?]"), "{text}");
+    // Nothing is suggested that the search wouldn't find.
+    for (filter, wanted) in [
+        (json!({ "file_pattern": "src/c*.rs" }), true),
+        (json!({ "kind": "function", "language": "rust" }), true),
+        (json!({ "path": tree.path("src") }), true),
+        (json!({ "file_pattern": "src/m*.rs" }), false),
+        (json!({ "kind": "struct" }), false),
+        (json!({ "language": "python" }), false),
+        (json!({ "path": tree.path("src/main.rs") }), false),
+    ] {
+        let mut arguments = filter.clone();
+        arguments["symbol"] = json!("laod_config");
+        let text = tree.search(arguments);
+        assert_eq!(text.contains("Did you mean load_config?"), wanted, "{filter}: {text}");
+    }
 }
 
 #[test]
@@ -204,7 +220,7 @@ fn language_without_its_parser_is_found_by_words_and_said() {
     let text = tree.search(json!({ "symbol": "lonely_name" }));
     assert!(text.starts_with("a.c:1 (words)\n    int lonely_name(void);\n"), "{text}");
     assert!(
-        text.contains("[Definitions in c aren't known, only words: the part `c` is missing]"),
+        text.contains("[Definitions in c aren't known, only words: the part `c` is missing. Run `berth doctor`"),
         "{text}"
     );
 }
@@ -254,6 +270,28 @@ fn outline_lists_definitions() {
     assert_eq!(found["hits"][0]["name"], "load_config");
     let failure = tree.try_search(json!({ "outline": tree.path("notes.md") })).unwrap_err();
     assert_eq!(failure.code.as_deref(), Some("language"));
+}
+
+#[test]
+fn every_failure_says_what_to_do() {
+    let tree = two_files();
+    tree.write("binary.rs", b"\0");
+    tree.write("a.c", "int x;\n");
+    for arguments in [
+        json!({ "outline": tree.path("missing.rs") }),
+        json!({ "outline": tree.path("src") }),
+        json!({ "outline": tree.path("notes.md") }),
+        json!({ "outline": tree.path("binary.rs") }),
+        json!({ "outline": tree.path("a.c") }),
+        json!({ "path": tree.path("missing"), "query": "x" }),
+        json!({}),
+        json!({ "query": "x".repeat(1001) }),
+        json!({ "symbol": "x", "language": "cobol" }),
+        json!({ "symbol": "x", "line": 1 }),
+    ] {
+        let failure = tree.try_search(arguments.clone()).unwrap_err();
+        assert!(failure.suggestion.is_some(), "{arguments}: {failure:?}");
+    }
 }
 
 #[test]

@@ -139,12 +139,9 @@ impl Tool for Diagnostics {
         let gone = if only_new == Some(true) { Some(gone?) } else { None };
         let failed = (!has_checked).then(|| failure(&ran));
         let most = max.unwrap_or(USUAL) as usize;
-        let (text, answer) = report::answer(ran, most, gone);
+        let (content, answer) = report::answer(ran, most, gone);
         match failed {
-            None => {
-                let content = vec![Content::text(text)];
-                Output { content, ..Output::default() }.with_structured(&answer)
-            }
+            None => Output::default().with(content).with_structured(&answer),
             Some(failure) => Err(failure.with_structured(serde_json::to_value(&answer)?)),
         }
     }
@@ -176,25 +173,29 @@ fn nothing_fits(folder: &Path, allowed: &[Checker], wanted: &[Checker]) -> Failu
     .with_suggestion("Set path to the folder of a project.")
 }
 
-/// The failure if no checker could check anything.
+/// The failure if no checker could check anything. What a checker wrote is a part that is marked.
 fn failure(ran: &[report::Ran]) -> Failure {
-    let details: Vec<String> = ran
-        .iter()
-        .map(|ran| {
-            let what = match ran.state {
-                State::Missing => "isn't installed",
-                State::Refused => "was not run",
-                State::Cut | State::Timeout => "didn't finish",
-                State::Ran | State::Failed => "failed",
-            };
-            format!("{} {what}: {}", ran.checker.name(), ran.detail.as_deref().unwrap_or_default())
-        })
-        .collect();
+    let (mut details, mut written) = (Vec::new(), String::new());
+    for ran in ran {
+        let (name, detail) = (ran.checker.name(), ran.detail.as_deref().unwrap_or_default());
+        let what = match ran.state {
+            State::Missing => "isn't installed",
+            State::Refused => "was not run",
+            State::Cut | State::Timeout => "didn't finish",
+            State::Ran | State::Failed => {
+                details.push(format!("{name} failed"));
+                written += &format!("{name}: {detail}\n");
+                continue;
+            }
+        };
+        details.push(format!("{name} {what}: {detail}"));
+    }
     let code = match ran.iter().any(|ran| ran.state == State::Refused) {
         true => "not-permitted",
         false => "not-checked",
     };
-    Failure::permanent(code, details.join("\n"))
+    let failure = Failure::permanent(code, details.join("\n"));
+    if written.is_empty() { failure } else { failure.with_content(Content::untrusted(written)) }
 }
 
 #[cfg(test)]
@@ -239,6 +240,7 @@ mod tests {
             text.contains("a.ts:1:1: error: no [TS1]\n2 errors, 0 warnings (tsc).\n"),
             "{text}"
         );
+        assert!(output.content.iter().all(|part| part.untrusted), "{text}");
         assert!(text.contains("[1 of 2 diagnostics are shown."), "{text}");
         write(&dir, &line(3).replace("a.ts(3", "a.ts(9"));
         let output = call(&dir, json!({ "only_new": true })).unwrap();
@@ -250,6 +252,7 @@ mod tests {
         );
         let output = call(&dir, json!({ "only_new": true })).unwrap();
         assert_eq!(output.joined_text(), "No new diagnostics (tsc).\n");
+        assert!(output.content.iter().all(|part| !part.untrusted), "nobody else wrote it");
         assert_eq!(output.structured.unwrap()["total"], 0);
     }
 
@@ -258,7 +261,9 @@ mod tests {
         let dir = project("echo 'what went wrong' >&2; exit 3");
         let failure = call(&dir, json!({})).unwrap_err();
         assert_eq!(failure.code.as_deref(), Some("not-checked"));
-        assert!(failure.message.contains("exit code 3: what went wrong"), "{failure}");
+        assert_eq!(failure.message, "tsc failed");
+        assert_eq!(failure.joined_text(), "tsc: exit code 3: what went wrong\n");
+        assert!(failure.content[0].untrusted, "a program of the project wrote it");
         write(&dir, "exec no-such-program-anywhere");
         let failure = call(&dir, json!({})).unwrap_err();
         assert!(failure.message.contains("tsc isn't installed: Install it in"), "{failure}");
@@ -284,7 +289,7 @@ mod tests {
         ] {
             let failure = run(script, 60).unwrap_err();
             assert_eq!(failure.code.as_deref(), Some("not-checked"));
-            assert!(failure.message.contains(said), "{failure}");
+            assert!(failure.joined_text().contains(said), "{failure:?}");
         }
     }
 

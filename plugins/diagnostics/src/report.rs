@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use berth_sdk::add_notice;
+use berth_sdk::{Content, add_notice};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -95,8 +95,8 @@ struct CheckerAnswer {
     detail: Option<String>,
 }
 
-/// The answer, as text and for programs. `gone`: with `only_new`, how many are gone.
-pub(crate) fn answer(ran: Vec<Ran>, most: usize, gone: Option<usize>) -> (String, Answer) {
+/// The answer, for models and for programs. `gone`: with `only_new`, how many are gone.
+pub(crate) fn answer(ran: Vec<Ran>, most: usize, gone: Option<usize>) -> (Content, Answer) {
     let (mut findings, mut left_out, mut checkers) = (Vec::new(), 0, Vec::new());
     for ran in ran {
         left_out += ran.left_out;
@@ -111,7 +111,11 @@ pub(crate) fn answer(ran: Vec<Ran>, most: usize, gone: Option<usize>) -> (String
     let total = findings.len() + left_out;
     findings.truncate(most);
     let answer = Answer { diagnostics: findings, total, errors, warnings, gone, checkers };
-    (text(&answer), answer)
+    // The project's sources, and programs that they configure, write what a checker says.
+    let says_something = !answer.diagnostics.is_empty()
+        || answer.checkers.iter().any(|checker| checker.state == State::Failed);
+    let text = text(&answer);
+    (if says_something { Content::untrusted(text) } else { Content::text(text) }, answer)
 }
 
 /// What findings are sorted by.

@@ -12,6 +12,10 @@ pub(crate) const MAX_CONTENT: usize = 4096;
 /// Most characters of a key.
 const MAX_KEY: usize = 64;
 
+/// What keys begin with that are made of the content, and how many digits follow.
+const MADE: &str = "m-";
+const MADE_DIGITS: usize = 12;
+
 /// Where an entry comes from.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Origin {
@@ -29,6 +33,9 @@ pub(crate) struct Origin {
     pub(crate) category: Category,
     /// Whether the session had been given untrusted text.
     pub(crate) untrusted: bool,
+    /// Whether the document's text begins with a line that is the key, so that its words are found.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) keyed: bool,
 }
 
 /// The kind of an entry.
@@ -82,10 +89,33 @@ impl Entry {
             version: String::new(),
             category: Category::Core,
             untrusted: true,
+            keyed: false,
         });
         let key = document.key.strip_prefix(prefix).unwrap_or(&document.key).to_owned();
-        Self { key, scope, content: document.text, origin }
+        let content = content(&document.text, origin.keyed).to_owned();
+        Self { key, scope, content, origin }
     }
+}
+
+/// The content in the text of a document.
+pub(crate) fn content(text: &str, keyed: bool) -> &str {
+    text.split_once('\n').filter(|_| keyed).map_or(text, |(_, content)| content)
+}
+
+/// The text of a document.
+pub(crate) fn with_key(key: &str, content: &str, keyed: bool) -> String {
+    if keyed { format!("{key}\n{content}") } else { content.to_owned() }
+}
+
+/// The key of an entry whose author named none. `digest`: that of its content.
+pub(crate) fn made_key(digest: &str) -> String {
+    format!("{MADE}{}", &digest[..MADE_DIGITS])
+}
+
+/// Whether an author chose a key, so that its words say something of the content.
+pub(crate) fn is_chosen(key: &str) -> bool {
+    let digits = key.strip_prefix(MADE).filter(|digits| digits.len() == MADE_DIGITS);
+    !digits.is_some_and(|digits| digits.bytes().all(|digit| digit.is_ascii_hexdigit()))
 }
 
 /// Checks a key. It has no spaces, so that it is no sentence in an answer.

@@ -3,6 +3,7 @@
 mod date;
 mod entry;
 mod forget;
+mod keys;
 mod save;
 mod scope;
 mod search;

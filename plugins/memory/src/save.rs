@@ -6,9 +6,9 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::date;
-use crate::entry::{Category, MAX_CONTENT, Origin, check_key, digest};
+use crate::entry::{self, Category, MAX_CONTENT, Origin, check_key, digest};
 use crate::scope::Scope;
-use crate::vectors;
+use crate::{keys, vectors};
 
 pub(crate) struct Save;
 
@@ -72,7 +72,7 @@ impl Tool for Save {
         let key = match (&arguments.key, known.first()) {
             (Some(key), _) => key.trim().to_owned(),
             (None, Some(known)) => known.strip_prefix(&prefix).unwrap_or(known).to_owned(),
-            (None, None) => format!("m-{}", &digest[..12]),
+            (None, None) => entry::made_key(&digest),
         };
         check_key(&key)?;
         let origin = Origin {
@@ -83,14 +83,17 @@ impl Tool for Save {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             category,
             untrusted: caller.untrusted,
+            keyed: entry::is_chosen(&key),
         };
         let whole = format!("{prefix}{key}");
+        let mut tags = vec![same, category.tag()];
+        tags.extend(keys::add_to_older(&caller, &prefix, &whole)?);
         let mut document = Document {
-            tags: vec![same, category.tag()],
+            tags,
             data: serde_json::to_vec(&origin)?,
-            ..Document::new(&whole, content)
+            ..Document::new(&whole, entry::with_key(&key, content, origin.keyed))
         };
-        let without_vector = vectors::add_to(&mut document);
+        let without_vector = vectors::add_to(&mut document, content);
         index::put(vec![document])?;
         let others: Vec<String> = known.into_iter().filter(|known| *known != whole).collect();
         if !others.is_empty() {

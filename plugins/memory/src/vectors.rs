@@ -8,6 +8,7 @@ use berth_sdk::Caller;
 use berth_sdk::embeddings;
 use berth_sdk::index::{self, Document, Hit, IndexError, Query};
 
+use crate::entry::{self, Origin};
 use crate::scope::Scope;
 
 /// Bytes of a text that become its vector. Many models read no more.
@@ -25,10 +26,10 @@ const LEAST: f64 = 0.2;
 /// Reciprocal rank fusion: an entry gets `1 / (RANK + its place)` from each ranking.
 const RANK: f64 = 60.0;
 
-/// Gives a document the vector of its text. Returns why it has none, if there is a model.
-pub(crate) fn add_to(document: &mut Document) -> Option<String> {
+/// Gives a document the vector of its content. Returns why it has none, if there is a model.
+pub(crate) fn add_to(document: &mut Document, content: &str) -> Option<String> {
     let model = embeddings::model()?;
-    match embeddings::embed(&[cut(&document.text)]) {
+    match embeddings::embed(&[cut(content)]) {
         Ok(mut vectors) => {
             set(document, &model, vectors.pop());
             None
@@ -53,7 +54,7 @@ pub(crate) fn make_later_ones(caller: &Caller) -> Result<usize, IndexError> {
     }
     let keys = &missing[..missing.len().min(LATER)];
     let found: Vec<Document> = index::get(keys)?.into_iter().flatten().collect();
-    let texts: Vec<String> = found.iter().map(|document| cut(&document.text)).collect();
+    let texts: Vec<String> = found.iter().map(|document| cut(content(document))).collect();
     if texts.is_empty() {
         return Ok(0);
     }
@@ -120,6 +121,11 @@ fn set(document: &mut Document, model: &str, vector: Option<Vec<i8>>) {
 /// The tag of entries with a vector of a model.
 fn tag(model: &str) -> String {
     format!("vector:{model}")
+}
+
+fn content(document: &Document) -> &str {
+    let keyed = serde_json::from_slice(&document.data).is_ok_and(|origin: Origin| origin.keyed);
+    entry::content(&document.text, keyed)
 }
 
 fn cut(text: &str) -> String {

@@ -45,7 +45,10 @@ fn people_search_show_change_export_and_delete_while_a_server_runs() {
 
     let all = lines(&cli.run(&["memory", "export"]).ends(0).stdout);
     assert_eq!(all.len(), 3, "{all:?}");
-    cli.run(&["memory", "delete", "tests"]).ends(0);
+    // Nobody is asked about one that is named, and the answer shows what it was.
+    let deleted = cli.run(&["memory", "delete", "tests"]).ends(0).stdout;
+    assert!(deleted.starts_with("Deleted memory: tests\n"), "{deleted}");
+    assert!(deleted.ends_with("core, project\nThe tests need no database\n"), "{deleted}");
     let refused = cli.run(&["memory", "delete", "--all"]);
     assert_ne!(refused.code, 0, "{}", refused.stdout);
     assert_eq!(lines(&cli.run(&["memory", "export"]).ends(0).stdout).len(), 2);
@@ -86,6 +89,7 @@ fn terminal_gets_no_control_characters_and_no_secrets() {
         &["memory", "search", "--json"],
         &["memory", "show", "bad"],
         &["memory", "export"],
+        &["memory", "delete", "bad"],
     ] {
         let shown = cli.run(line).ends(0).stdout;
         assert!(!shown.contains(['\u{1b}', '\u{7}', '\u{202e}']), "{shown:?}");

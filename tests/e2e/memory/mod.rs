@@ -6,9 +6,13 @@ mod poisoned;
 
 use std::fs;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
+use berth_contract::CancellationToken;
 use berth_core::config::{self, Folders, Inputs};
 use berth_core::{Answer, Audience, Category, Host, Request, Session};
+use berth_index::{Document, DocumentIndex, IndexQuota};
+use berth_store::Stop;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -79,6 +83,73 @@ fn what_one_process_saves_another_one_finds() {
     assert_eq!(forgot.trim(), "Forgot memory: deploy");
     let none = cli.run(&["call", "memory_search", "query=deploy"]).ends(0).stdout;
     assert_eq!(none.trim(), "No matching memories found");
+}
+
+#[test]
+fn entry_is_found_by_its_key() {
+    let cli = Cli::new();
+    let keys = ["deploy-command", "release_day", "lunchPlace", "team.contact", "infra/paging"];
+    for (number, key) in keys.iter().enumerate() {
+        let content = format!("content=fact {number}");
+        cli.run(&["call", "memory_save", &content, &format!("key={key}")]).ends(0);
+    }
+    let find =
+        |query: &str| cli.run(&["call", "memory_search", &format!("query={query}")]).ends(0).stdout;
+    for key in keys {
+        let words = key.split(['-', '_', '.', '/']).chain([key]);
+        let humps = if key == "lunchPlace" { ["lunch", "place"].as_slice() } else { &[] };
+        for query in words.chain(humps.iter().copied()) {
+            let found = find(query);
+            assert!(
+                found.starts_with(&format!("Found 1 memory\n\n1. {key} (")),
+                "{query}: {found}"
+            );
+        }
+    }
+    // One whose key has the word is before one that has it somewhere in a long text.
+    let long = format!("content=what we deploy is {}", "one word and another ".repeat(20));
+    cli.run(&["call", "memory_save", &long, "key=other"]).ends(0);
+    let found = find("deploy");
+    assert!(found.contains("1. deploy-command (") && found.contains("2. other ("), "{found}");
+    // The key is no part of the content, for nobody.
+    cli.run(&["memory", "edit", "deploy-command", "Run make ship"]).ends(0);
+    let shown = cli.run(&["memory", "show", "deploy-command", "--json"]).ends(0).json();
+    assert_eq!(shown["content"], "Run make ship");
+    let found = find("command");
+    assert!(found.ends_with(")\nRun make ship\n"), "{found}");
+    let found = cli.run(&["memory", "search", "paging"]).ends(0).stdout;
+    assert!(found.starts_with("infra/paging ") && found.contains("\n  fact 4"), "{found}");
+}
+
+#[test]
+fn entries_of_an_older_berth_are_found_by_their_keys_after_a_save() {
+    let cli = Cli::new();
+    cli.run(&["call", "memory_save", "content=first", "key=first"]).ends(0);
+    let quota = IndexQuota { bytes: 1 << 20, documents: 100 };
+    let folder = cli.root.path().join("data/indexes");
+    let index = DocumentIndex::named(folder, "memory", quota, false);
+    let stop = Stop {
+        deadline: Instant::now() + Duration::from_secs(60),
+        cancel: CancellationToken::new(),
+    };
+    let listed = index.list("", None, 10, &stop).expect("it is read").entries.remove(0);
+    let mut data: Value = serde_json::from_slice(&listed.data).expect("it is JSON");
+    data.as_object_mut().expect("it is an object").remove("keyed");
+    let prefix = listed.key.strip_suffix("first").expect("its key is last");
+    let older = Document {
+        key: format!("{prefix}deploy-command"),
+        text: "Run make ship".to_owned(),
+        data: data.to_string().into_bytes(),
+        ..Document::default()
+    };
+    index.delete(&[listed.key.clone()], &stop).expect("it is deleted");
+    index.put(&[older], &stop).expect("it is written");
+    let search = ["call", "memory_search", "query=deploy"];
+    assert!(cli.run(&search).ends(0).stdout.starts_with("No matching memories found"));
+    cli.run(&["call", "memory_save", "content=Something else"]).ends(0);
+    let found = cli.run(&search).ends(0).stdout;
+    assert!(found.starts_with("Found 1 memory\n\n1. deploy-command ("), "{found}");
+    assert!(found.ends_with(")\nRun make ship\n"), "{found}");
 }
 
 #[test]
@@ -195,6 +266,14 @@ fn project_can_disable_the_memory() {
     assert!(refused.stderr.contains("enabled = false"), "{}", refused.stderr);
     let tools = cli.run(&["tools", "--json"]).ends(0).stdout;
     assert!(!tools.contains("memory_search"), "{tools}");
+    // One that is named is shown, and not as if it could be called.
+    let shown = cli.run(&["tools", "memory_search"]).ends(0);
+    assert!(shown.stderr.contains("it is disabled by `enabled = false`"), "{}", shown.stderr);
+    let shown = cli.run(&["tools", "memory_search", "--json"]).ends(0).json();
+    assert_eq!(shown["enabled"], false, "{shown}");
+    fs::remove_file(cli.work().join("berth.toml")).expect("it is removed");
+    let shown = cli.run(&["tools", "memory_search"]).ends(0);
+    assert!(!shown.stderr.contains("disabled"), "{}", shown.stderr);
 }
 
 #[test]

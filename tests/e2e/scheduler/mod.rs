@@ -114,6 +114,24 @@ fn tools_are_there_only_where_they_are_enabled() {
 }
 
 #[test]
+fn disabled_tasks_are_not_shown_as_if_they_ran() {
+    let scene = Scene::new("");
+    scene.make("schedule_periodic", r#"{"name": "t", "cron": "@daily", "prompt": "x"}"#);
+    let listed = scene.cli.run(&["tasks", "list"]).ends(0);
+    assert!(listed.stdout.contains("next at "), "{}", listed.stdout);
+    assert!(!listed.stderr.contains("disabled"), "{}", listed.stderr);
+    scene.cli.configure("");
+    for line in [&["tasks", "list"][..], &["tasks", "show", "t"]] {
+        let listed = scene.cli.run(line).ends(0);
+        assert!(listed.stdout.contains("not run, since tasks are disabled"), "{}", listed.stdout);
+        assert!(!listed.stdout.contains("next at "), "{}", listed.stdout);
+        assert!(listed.stderr.contains("[tools.scheduler]\nenabled = true"), "{}", listed.stderr);
+    }
+    let listed = scene.cli.run(&["tasks", "list", "--json"]).ends(0).json();
+    assert_eq!(listed["enabled"], false, "{listed}");
+}
+
+#[test]
 fn making_a_task_needs_approval_that_shows_all_of_it() {
     let scene = Scene::new("");
     let task = r#"{"name": "t", "cron": "@daily", "tool": "bash", "arguments": {"command": "echo all-of-it"}}"#;

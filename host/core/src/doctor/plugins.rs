@@ -3,9 +3,10 @@ use std::time::Duration;
 
 use berth_contract::text::{counted, shell_word};
 use berth_policy::ConfigFile;
+use berth_runtime::{Origin, PluginInfo, parts_of_plugin};
 
 use super::configuration::Read;
-use super::finding::late;
+use super::finding::{late, within};
 use super::{Examination, Finding};
 use crate::{Host, HostError, PluginState};
 
@@ -34,7 +35,7 @@ pub(super) async fn findings(
     }
     // On its own task: if it blocks, waiting for it still ends.
     match tokio::time::timeout(patience, tokio::spawn(builder.build())).await {
-        Ok(Ok(Ok(host))) => findings_of(&host, &file),
+        Ok(Ok(Ok(host))) => within(patience, move || findings_of(&host, &file)).await,
         Ok(Ok(Err(error))) => {
             vec![Finding::failure("loading", error.to_string(), fix(&error, &file))]
         }
@@ -48,15 +49,9 @@ pub(super) async fn findings(
 }
 
 fn findings_of(host: &Host, file: &ConfigFile) -> Vec<Finding> {
-    let tools = host.tools();
-    let count = |name: &str| {
-        tools
-            .iter()
-            .filter(|tool| {
-                host.plugin_of(&tool.name).is_some_and(|plugin| plugin.manifest.name == name)
-            })
-            .count()
-    };
+    let of_tools: Vec<_> =
+        host.tools().iter().filter_map(|tool| host.plugin_of(&tool.name)).collect();
+    let count = |name: &str| of_tools.iter().filter(|plugin| plugin.manifest.name == name).count();
     let finding = |plugin: PluginState| match &plugin.waiting {
         Some(waiting) if waiting.held => Finding::warning(
             &plugin.name,
@@ -69,9 +64,48 @@ fn findings_of(host: &Host, file: &ConfigFile) -> Vec<Finding> {
         }
         None => Finding::ok(&plugin.name, counted(count(&plugin.name), "tool")),
     };
+    let parts = |plugin: &PluginState| {
+        let info = of_tools.iter().find(|info| info.manifest.name == plugin.name)?;
+        parts(info)
+    };
     let unknown =
         host.unknown_names().into_iter().map(|message| Finding::warning("names", message, NAMES));
-    host.plugins().into_iter().map(finding).chain(unknown).collect()
+    let plugins = host.plugins();
+    let parts: Vec<Finding> = plugins.iter().filter_map(parts).collect();
+    plugins.into_iter().map(finding).chain(parts).chain(unknown).collect()
+}
+
+/// Whether the parts of a plugin are there, if it has any.
+fn parts(info: &PluginInfo) -> Option<Finding> {
+    let manifest = &info.manifest;
+    if !manifest.capabilities.iter().any(|request| request.name == "parts") {
+        return None;
+    }
+    let name = format!("parts of {}", manifest.name);
+    let of_files = parts_of_plugin(info);
+    let folders: Vec<String> =
+        of_files.folders().iter().map(|folder| folder.display().to_string()).collect();
+    let fix = match &info.origin {
+        Origin::BuiltIn => "install Berth from a package of it, since each has the parts; from its sources, run `cargo xtask plugins` and build it again".to_owned(),
+        Origin::File(_) => format!("put the parts of the same build into {}", folders.join(" or ")),
+    };
+    if manifest.parts.is_empty() {
+        let found = "none, since it was built without them, so no language is parsed";
+        return match info.origin {
+            Origin::BuiltIn => Some(Finding::warning(name, found, fix)),
+            Origin::File(_) => None,
+        };
+    }
+    let missing = of_files.missing();
+    if missing.is_empty() {
+        return Some(Finding::ok(name, counted(manifest.parts.len(), "part")));
+    }
+    let found = format!(
+        "missing, or of another build: {}; looked in {}",
+        missing.join(", "),
+        folders.join(" and ")
+    );
+    Some(Finding::warning(name, found, fix))
 }
 
 const NAMES: &str = "write the name as `berth tools` and `berth plugin list` have it, or take it out: what names nothing protects nothing";
