@@ -270,8 +270,7 @@ impl Host {
         self.plugins.catalogue().resolve(name).ok().map(|tool| Arc::clone(&tool.definition))
     }
 
-    /// The rule of the configuration that switches a tool off. `None`: it is on, or there is no such
-    /// tool.
+    /// The rule of the configuration that switches a tool off. `None`: it is on, or isn't there.
     pub fn switched_off(&self, name: &str) -> Option<Decision> {
         let catalogue = self.plugins.catalogue();
         let provider = catalogue.resolve(name).ok()?.provider.name();

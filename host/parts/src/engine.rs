@@ -1,6 +1,7 @@
 //! The engine of parts, and what one instance may use.
 
 use std::num::NonZeroUsize;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::available_parallelism;
 
@@ -47,6 +48,22 @@ impl PartEngine {
         };
         let _ = self.spare.fetch_update(Ordering::SeqCst, Ordering::SeqCst, take);
         Threads { spare: &self.spare, taken }
+    }
+}
+
+/// The engine of parts, which is started with the first of them.
+#[derive(Default)]
+pub struct LazyPartEngine(OnceLock<Result<PartEngine, String>>);
+
+impl LazyPartEngine {
+    /// The engine.
+    ///
+    /// # Errors
+    ///
+    /// This machine can't run it.
+    pub fn get(&self) -> Result<&PartEngine, String> {
+        let start = || PartEngine::new().map_err(|error| error.to_string());
+        self.0.get_or_init(start).as_ref().map_err(Clone::clone)
     }
 }
 

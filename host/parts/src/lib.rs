@@ -11,6 +11,6 @@ mod random;
 mod run;
 
 pub use code::Parts;
-pub use engine::PartEngine;
+pub use engine::{LazyPartEngine, PartEngine};
 pub use job::{PartBounds, PartError, PartErrorKind};
 pub use run::MAX_INPUTS;

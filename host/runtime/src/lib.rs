@@ -31,6 +31,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use berth_contract::HostError;
+use berth_parts::LazyPartEngine;
 use berth_timing::Admission;
 
 pub use berth_compiler::{Precompiled, helper_hook, own_helper};
@@ -48,7 +49,6 @@ pub use policy::{
 };
 
 use crate::engine::Engine;
-use crate::parts::LazyPartEngine;
 use crate::session::SessionInstances;
 use berth_compiler::Compiler;
 

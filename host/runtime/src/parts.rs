@@ -1,28 +1,12 @@
-//! Where the parts of plugins are, and the engine that they share.
+//! Where the parts of plugins are.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use berth_component::Part;
-use berth_parts::{PartEngine, Parts};
+use berth_parts::Parts;
 
 use crate::plugin::{Origin, PluginInfo};
-
-/// The engine of parts, which is started with the first of them.
-#[derive(Default)]
-pub(crate) struct LazyPartEngine(OnceLock<Result<PartEngine, String>>);
-
-impl LazyPartEngine {
-    /// The engine.
-    ///
-    /// # Errors
-    ///
-    /// This machine can't run it.
-    pub(crate) fn get(&self) -> Result<&PartEngine, String> {
-        let start = || PartEngine::new().map_err(|error| error.to_string());
-        self.0.get_or_init(start).as_ref().map_err(Clone::clone)
-    }
-}
 
 /// The parts of a plugin. Those of Berth's own are beside the program, or where an installation of
 /// programs keeps such files. Those of others are beside the plugin's file: `NAME.parts` for

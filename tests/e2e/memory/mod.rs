@@ -142,7 +142,7 @@ fn entries_of_an_older_berth_are_found_by_their_keys_after_a_save() {
         data: data.to_string().into_bytes(),
         ..Document::default()
     };
-    index.delete(&[listed.key.clone()], &stop).expect("it is deleted");
+    index.delete(std::slice::from_ref(&listed.key), &stop).expect("it is deleted");
     index.put(&[older], &stop).expect("it is written");
     let search = ["call", "memory_search", "query=deploy"];
     assert!(cli.run(&search).ends(0).stdout.starts_with("No matching memories found"));

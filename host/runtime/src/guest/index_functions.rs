@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use berth_index::{Document, DocumentIndex, IndexQuery, PendingWrite};
+use berth_index::{Document, DocumentEntry, DocumentIndex, IndexQuery, PendingWrite};
 use berth_store::{Stop, StoreError};
 
 use crate::guest::bindings::berth::host::index as wit;
@@ -79,11 +79,7 @@ impl wit::Host for &mut CallState {
         let page = self
             .in_index(false, |index, stop| index.list(&prefix, cursor.as_deref(), limit, stop))
             .await;
-        let entry = |entry: berth_index::DocumentEntry| wit::Entry {
-            key: entry.key,
-            tags: entry.tags,
-            data: entry.data,
-        };
+        let entry = |DocumentEntry { key, tags, data }| wit::Entry { key, tags, data };
         Ok(page.map(|page| wit::Page {
             entries: page.entries.into_iter().map(entry).collect(),
             cursor: page.cursor,
