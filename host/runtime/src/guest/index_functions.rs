@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use berth_index::{Document, DocumentEntry, DocumentIndex, IndexQuery, PendingWrite};
+use berth_index::{Document, DocumentEntry, DocumentIndex, IndexHit, IndexQuery, PendingWrite};
 use berth_store::{Stop, StoreError};
 
 use crate::guest::bindings::berth::host::index as wit;
@@ -98,15 +98,10 @@ impl wit::Host for &mut CallState {
             limit: usize::try_from(query.limit).unwrap_or(usize::MAX),
         };
         let hits = self.in_index(false, |index, stop| index.search(&asked, stop)).await;
-        let hit = |hit: berth_index::IndexHit| wit::Hit {
-            key: hit.key,
-            score: hit.score,
-            found_by: [("words", hit.by_words), ("vector", hit.by_vector)]
-                .into_iter()
-                .filter(|(_, is_why)| *is_why)
-                .map(|(why, _)| why.to_owned())
-                .collect(),
-            meta: None,
+        let hit = |IndexHit { key, score, by_words, by_vector }| {
+            let ways = [("words", by_words), ("vector", by_vector)].into_iter();
+            let found_by = ways.filter(|(_, is_why)| *is_why).map(|(why, _)| why.to_owned());
+            wit::Hit { key, score, found_by: found_by.collect(), meta: None }
         };
         Ok(hits.map(|hits| hits.into_iter().map(hit).collect()))
     }
