@@ -5,11 +5,14 @@
 //! function, this crate doesn't compile until the function is implemented here. A call begins on
 //! a thread that must not block. So every function that may block waits for
 //! [`CallWatch::may_block`] first, except where the kernel's cache has the answer.
+//!
+//! [`Capture`] is what a guest prints to.
 #![allow(unreachable_pub, reason = "the generated bindings export these types, which needs `pub`")]
 
 mod bindings;
 mod descriptor;
 mod errors;
+mod output;
 mod streams;
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -23,6 +26,7 @@ use rustix::io::Errno;
 use wasmtime::component::{HasData, Linker, Resource, ResourceTable, ResourceTableError};
 
 use crate::bindings::wasi::filesystem::{preopens, types};
+pub use crate::output::Capture;
 
 /// A guest's file descriptor.
 #[derive(Debug)]

@@ -11,7 +11,6 @@ mod index_functions;
 pub(crate) mod kept_functions;
 pub(crate) mod linking;
 mod live_output;
-mod output;
 pub(crate) mod parts_functions;
 mod process_functions;
 pub(crate) mod schedule_functions;

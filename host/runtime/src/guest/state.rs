@@ -16,7 +16,7 @@ use berth_index::{DocumentIndex, PendingWrite};
 use berth_policy::{CommandLine, OwnTable};
 use berth_store::Store;
 use berth_timing::CallWatch;
-use berth_wasi::{Descriptor, Files, FilesView};
+use berth_wasi::{Capture, Descriptor, Files, FilesView};
 use wasmtime::component::{HasData, Resource, ResourceTable};
 use wasmtime_wasi::p2::bindings::cli::{stderr, stdout};
 use wasmtime_wasi::p2::pipe::MemoryInputPipe;
@@ -29,7 +29,6 @@ use wasmtime_wasi::{
 use crate::guest::embeddings_functions::EmbeddingsAccess;
 use crate::guest::http::Http;
 use crate::guest::kept_functions::KeptAccess;
-use crate::guest::output::Capture;
 use crate::guest::parts_functions::PartsAccess;
 use crate::guest::schedule_functions::ScheduleAccess;
 use crate::limits::{Limits, MemoryLimiter};

@@ -13,7 +13,7 @@ use wasmtime_wasi::p2::{OutputStream, Pollable, StreamResult};
 
 /// Keeps the first bytes of a stream and counts the rest.
 #[derive(Clone, Debug)]
-pub(crate) struct Capture(Arc<Mutex<CapturedOutput>>);
+pub struct Capture(Arc<Mutex<CapturedOutput>>);
 
 #[derive(Debug)]
 struct CapturedOutput {
@@ -28,7 +28,8 @@ struct CapturedOutput {
 const LAST: usize = 16 * 1024;
 
 impl Capture {
-    pub(crate) fn new(bound: usize) -> Self {
+    /// Keeps at most `bound` bytes.
+    pub fn new(bound: usize) -> Self {
         Self(Arc::new(Mutex::new(CapturedOutput {
             bytes: Vec::new(),
             bound,
@@ -38,13 +39,13 @@ impl Capture {
     }
 
     /// Bytes that were written, kept or not.
-    pub(crate) fn written(&self) -> u64 {
+    pub fn written(&self) -> u64 {
         let output = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         output.bytes.len() as u64 + output.dropped
     }
 
     /// The captured text, with a note if bytes were dropped. Empty if nothing was printed.
-    pub(crate) fn text(&self) -> String {
+    pub fn text(&self) -> String {
         let output = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut text = String::from_utf8_lossy(&output.bytes).into_owned();
         if output.dropped > 0 {
@@ -54,7 +55,7 @@ impl Capture {
     }
 
     /// The end of what was printed: at most `most` bytes, and at most [`LAST`].
-    pub(crate) fn end(&self, most: usize) -> String {
+    pub fn end(&self, most: usize) -> String {
         let output = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let all = output.bytes.iter().chain(&output.last).copied();
         // Bytes that were dropped may lie between the two.
@@ -70,7 +71,7 @@ impl Capture {
     }
 
     /// Forgets what was printed.
-    pub(crate) fn clear(&self) {
+    pub fn clear(&self) {
         let mut output = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         (output.bytes, output.last, output.dropped) = (Vec::new(), VecDeque::new(), 0);
     }
