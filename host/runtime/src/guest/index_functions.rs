@@ -78,11 +78,13 @@ impl wit::Host for &mut CallState {
         &mut self,
         query: wit::Query,
     ) -> wasmtime::Result<Result<Vec<wit::Hit>, Error>> {
+        let near = self.near_by_database(&query).await;
         let asked = IndexQuery {
             words: &query.words,
             tags: &query.tags,
             prefix: &query.prefix,
             vector: query.vector.as_deref(),
+            near: near.as_deref(),
             limit: usize::try_from(query.limit).unwrap_or(usize::MAX),
         };
         let hits =

@@ -29,6 +29,7 @@ use wasmtime_wasi::{
 use crate::guest::embeddings_functions::EmbeddingsAccess;
 use crate::guest::http::Http;
 use crate::guest::kept_functions::KeptAccess;
+use crate::guest::near::VectorsAccess;
 use crate::guest::output::Capture;
 use crate::guest::parts_functions::PartsAccess;
 use crate::guest::schedule_functions::ScheduleAccess;
@@ -82,6 +83,9 @@ pub(crate) struct RunningCall {
     pub(crate) store: Option<KeptAccess<Store>>,
     /// The plugin's index. `None` if it has none, or the call is over.
     pub(crate) index: Option<KeptAccess<DocumentIndex>>,
+    /// The database that says which vectors of the index are near. `None` if the index compares
+    /// them, or the call is over.
+    pub(crate) vectors: Option<VectorsAccess>,
     /// The plugin's parts. `None` if it may run none, or the call is over.
     pub(crate) parts: Option<PartsAccess>,
     /// The plugin's tasks. `None` if it may make none, or the call is over.
@@ -141,6 +145,7 @@ pub(crate) struct Setup<'a> {
     pub(crate) requests: Option<Requests>,
     pub(crate) store: Option<KeptAccess<Store>>,
     pub(crate) index: Option<KeptAccess<DocumentIndex>>,
+    pub(crate) vectors: Option<VectorsAccess>,
     pub(crate) parts: Option<PartsAccess>,
     pub(crate) schedule: Option<ScheduleAccess>,
     pub(crate) embeddings: Option<EmbeddingsAccess>,
@@ -195,6 +200,7 @@ impl CallState {
                 processes: None,
                 store: None,
                 index: None,
+                vectors: None,
                 parts: None,
                 schedule: None,
                 embeddings: None,
@@ -235,6 +241,7 @@ impl CallState {
         call.processes = setup.processes;
         call.store = setup.store;
         call.index = setup.index;
+        call.vectors = setup.vectors;
         call.parts = setup.parts;
         call.schedule = setup.schedule;
         call.embeddings = setup.embeddings;
@@ -300,6 +307,7 @@ impl CallState {
         self.call.caller = None;
         self.call.store = None;
         self.call.index = None;
+        self.call.vectors = None;
         self.call.parts = None;
         self.call.schedule = None;
         self.call.embeddings = None;
