@@ -1,13 +1,15 @@
-//! Which model of the configuration is meant, ready to be asked.
+//! Which model and which database of vectors the configuration means, ready to be asked.
 
 mod choose;
 mod embeddings;
 mod error;
 mod local;
 mod model;
+mod qdrant;
 
 pub use choose::{choose_model, thinking_level};
 pub use embeddings::embedding_models;
 pub use error::ChoiceError;
 pub use local::{LocalServer, find_local_servers};
 pub use model::ChosenModel;
+pub use qdrant::vector_database;

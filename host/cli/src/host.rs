@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use berth_choice::embedding_models;
+use berth_choice::{embedding_models, vector_database};
 use berth_core::config::{self, Folders, Loaded, Project, ProjectTrust};
 use berth_core::text::counted;
 use berth_core::{Builtin, Host, HostBuilder, HostError};
@@ -184,6 +184,7 @@ pub(crate) fn builder_in(
     let servers = servers.providers(&loaded, &folders, &directory, tool)?;
     let reviewer = ModelReviewer::from_config(&loaded, &folders, &directory, front_end);
     let embedding_models = embedding_models(&loaded, &folders, &directory, front_end);
+    let vector_database = vector_database(&loaded, &folders, &directory, front_end);
     let readable = skills.skills.readable.clone();
     let skills = skills.provider(&loaded, &folders, &directory)?;
     let builder = Host::builder()
@@ -192,6 +193,7 @@ pub(crate) fn builder_in(
         .working_directory(directory)
         .front_end(front_end)
         .embedding_models(embedding_models)
+        .vector_database(vector_database)
         .readable(&readable);
     let builder = match reviewer {
         Some(reviewer) => builder.reviewer(Arc::new(reviewer)),

@@ -6,6 +6,7 @@
 mod cache;
 mod compiled;
 mod engine;
+mod limiter;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -31,6 +32,7 @@ use wit_component::ComponentEncoder;
 pub use cache::Cache;
 pub use compiled::{Precompiled, map_built_in, map_from_helper, missing_features};
 pub use engine::settings;
+pub use limiter::{StoreBounds, StoreLimiter};
 
 use crate::cache::{MAX_OFFER, failure_name};
 

@@ -57,11 +57,11 @@ pub use berth_settings::{
     OnReviewDenial, OtherDomains, Overflow, PathAccess, PathGlob, PathPrefix, PermissionAction,
     PermissionRule, Plugin, PluginFolder, PluginLimits, PluginSettings, PolicyAccess, PolicyEffect,
     PolicyPhase, PolicyRule, PolicyRules, PolicySentence, Prefix, PresetName, Prices,
-    ProcessLimits, ProviderSettings, QueryName, Ratio, Redaction, Reload, ResultCache, Retry,
-    SandboxMode, Scheduler, Secret, Serve, Sha256, Shell, Skills, Structured, Tafc, TextTools,
-    ThinkingEffort, ToolFilter, Tools, TrustLevel, Undo, UrlScheme, Utility, VariableName, Web,
-    WithoutProxy, WrittenExpression, WrittenHost, WrittenPattern, WrittenPrivateHosts,
-    WrittenProgram, WrittenProxy, WrittenSecretHost,
+    ProcessLimits, ProviderSettings, Qdrant, QueryName, Ratio, Redaction, Reload, ResultCache,
+    Retry, SandboxMode, Scheduler, Secret, Serve, Sha256, Shell, Skills, Structured, Tafc,
+    TextTools, ThinkingEffort, ToolFilter, Tools, TrustLevel, Undo, UrlScheme, Utility,
+    VariableName, VectorBackend, Web, WithoutProxy, WrittenExpression, WrittenHost, WrittenPattern,
+    WrittenPrivateHosts, WrittenProgram, WrittenProxy, WrittenSecretHost,
 };
 pub use ceiling::check_ceiling;
 pub use describe::{KeyDescription, TableDescription, describe};

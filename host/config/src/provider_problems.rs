@@ -1,4 +1,5 @@
-//! What can't be right in a table of `[providers]`, and in the keys that name one.
+//! What can't be right in a table of `[providers]`, in the keys that name one, and in
+//! `[index.qdrant]`.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +7,10 @@ use berth_contract::text::neutral_line;
 use berth_policy::egress::{Placement, Target};
 
 use super::loaded::is_provider_name;
-use super::{Loaded, Problem, ProviderSettings, dotted_name};
+use super::{Loaded, Problem, ProviderSettings, Qdrant, VectorBackend, dotted_name};
+
+/// Characters of the beginning of a collection's name.
+const MAX_COLLECTION: usize = 64;
 
 impl Loaded {
     /// Problems of the agent and its providers that can't be found in a single value.
@@ -44,7 +48,36 @@ impl Loaded {
             );
             Problem::new(self.source_below(&format!("{table}.{key}")), message)
         });
-        of_providers.chain(of_names).collect()
+        of_providers.chain(of_names).chain(self.qdrant_problem()).collect()
+    }
+
+    /// What is wrong with the keys of `[index.qdrant]`, if it is used.
+    fn qdrant_problem(&self) -> Option<Problem> {
+        let index = &self.config.index;
+        let Qdrant { url, collection, secrets } = &index.qdrant;
+        if index.vector_backend != VectorBackend::Qdrant {
+            return None;
+        }
+        let fits = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+        let (key, why) = if url.is_empty() {
+            ("url", "has no `url`, and `vector_backend` of [index] is \"qdrant\"".to_owned())
+        } else if let Err(why) = Target::with_url(url) {
+            ("url", format!("has a `url` that can't be used: {why}"))
+        } else if url.contains(['?', '#']) {
+            ("url", "has a `url` with a query or a fragment; leave them out".to_owned())
+        } else if !(1..=MAX_COLLECTION).contains(&collection.len()) || !collection.chars().all(fits)
+        {
+            let why = format!(
+                "has an invalid `collection`: names are 1 to {MAX_COLLECTION} of A-Z, a-z, 0-9, `-` and `_`"
+            );
+            ("collection", why)
+        } else if secrets.len() > 1 {
+            ("secrets", "has more than one secret; it takes one key".to_owned())
+        } else {
+            return None;
+        };
+        let source = self.source_below(&format!("index.qdrant.{key}"));
+        Some(Problem::new(source, format!("[index.qdrant] {why}")))
     }
 
     /// The keys of tools and plugins that name a model for vectors: table, key and name.

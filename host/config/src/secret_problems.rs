@@ -13,7 +13,7 @@ const MAX_SECRETS: usize = 64;
 
 impl Loaded {
     /// Every secret, with its table (`tools.web`, `plugins.NAME`, `mcp.servers.NAME`,
-    /// `mcp.servers.NAME.oauth`, `providers.NAME` or `telemetry`) and its name.
+    /// `mcp.servers.NAME.oauth`, `providers.NAME`, `index.qdrant` or `telemetry`) and its name.
     pub fn secrets(&self) -> impl Iterator<Item = (String, &str, &Secret)> {
         let web = self
             .config
@@ -47,7 +47,14 @@ impl Loaded {
                 .iter()
                 .map(move |(name, secret)| (format!("providers.{provider}"), name.as_str(), secret))
         });
-        web.chain(plugin_secrets).chain(server_secrets).chain(provider_secrets).chain(telemetry)
+        let qdrant = self.config.index.qdrant.secrets.iter();
+        let qdrant =
+            qdrant.map(|(name, secret)| ("index.qdrant".to_owned(), name.as_str(), secret));
+        web.chain(plugin_secrets)
+            .chain(server_secrets)
+            .chain(provider_secrets)
+            .chain(qdrant)
+            .chain(telemetry)
     }
 
     /// Problems of secrets that can't be found in a single value.
@@ -88,7 +95,8 @@ impl Loaded {
                 ),
             }
             // It goes to one place, which the table names.
-            let is_of_server = table.starts_with("mcp.servers.") || table.starts_with("providers.");
+            let is_of_server = table == "index.qdrant"
+                || ["mcp.servers.", "providers."].iter().any(|begin| table.starts_with(begin));
             let rules = [
                 ("hosts", secret.hosts.is_empty()),
                 ("methods", secret.methods.is_empty()),

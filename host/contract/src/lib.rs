@@ -30,6 +30,7 @@ mod shell_session;
 mod tasks;
 mod terminal;
 pub mod text;
+mod vectors;
 
 pub use bounded_output::BoundedOutput;
 pub use call::{Call, CallId, Events, NoEvents, Progress, Rollback, Snapshot};
@@ -64,3 +65,4 @@ pub use session_network::SessionNetwork;
 pub use shell_session::ShellSession;
 pub use tasks::{TaskAction, TaskBook, TaskError, TaskOrder, TaskRun, TaskState};
 pub use tokio_util::sync::CancellationToken;
+pub use vectors::{VectorDatabase, VectorPoint, VectorSet};

@@ -14,7 +14,7 @@ use berth_catalogue::Tasks;
 use berth_catalogue::plugins::{Plugins, Policies, Watch, runtime_config};
 use berth_catalogue::subjects::Lookups;
 use berth_config::{Folders, Loaded};
-use berth_contract::{EmbeddingModel, HostError, Offers, Provider};
+use berth_contract::{EmbeddingModel, HostError, Offers, Provider, VectorDatabase};
 use berth_egress::{Network, Resolve};
 use berth_jobs::{JobTools, Jobs};
 use berth_runtime::{Builtin, Runtime};
@@ -72,6 +72,7 @@ pub struct HostBuilder {
     observer: Option<Arc<dyn CallObserver>>,
     reviewer: Option<Arc<dyn CallReviewer>>,
     embedding_models: BTreeMap<String, Arc<dyn EmbeddingModel>>,
+    vector_database: Option<Arc<dyn VectorDatabase>>,
     jobs: Option<Arc<HostJobs>>,
 }
 
@@ -219,6 +220,15 @@ impl HostBuilder {
         self
     }
 
+    /// The database that says which vectors are near, for `search_code`, where `vector_backend` of
+    /// `[index]` names one. `berth-choice` makes that of the configuration. By default there is
+    /// none, and the index compares all vectors itself.
+    #[must_use]
+    pub fn vector_database(mut self, database: Option<Arc<dyn VectorDatabase>>) -> Self {
+        self.vector_database = database;
+        self
+    }
+
     /// The host that this one replaces, after a change of the configuration: commands in the
     /// background go on. By default they end with their host.
     #[must_use]
@@ -275,6 +285,7 @@ impl HostBuilder {
         );
         policies.readable = self.readable;
         policies.embedding_models = self.embedding_models;
+        policies.vector_database = self.vector_database;
         let project = project_id(&policies.directory).into();
         for missing in policies.config.missing_directories(&policies.folders, &policies.directory) {
             tracing::warn!("{missing}");

@@ -294,7 +294,8 @@ pub use berth_contract::{
     Outcome, Output, Pattern, PreviewArguments, ProgramState, Progress, PromptOffer,
     PromptOfferArgument, Provider, ProviderState, Purpose, Report, ReportEntries, ResourceOffer,
     Role, Rollback, Seen, SeenFile, Sight, Snapshot, Subject, SubjectKind, TaskAction, TaskBook,
-    TaskError, TaskOrder, TaskRun, TaskState, ToolArgument, Wanted, text,
+    TaskError, TaskOrder, TaskRun, TaskState, ToolArgument, VectorDatabase, VectorPoint, VectorSet,
+    Wanted, text,
 };
 pub use berth_egress::Resolve;
 pub use berth_policy::{

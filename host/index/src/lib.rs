@@ -1,12 +1,14 @@
 //! Ranked search in documents that a plugin keeps between its calls.
 //!
 //! A plugin has one file, an SQLite database in Berth's own data folder, as its store is one. Words
-//! are searched with FTS5, and vectors are compared one by one. All statements are constants of
+//! are searched with FTS5, and vectors are compared one by one. A database elsewhere may have the
+//! vectors too, and say which ones are near. All statements are constants of
 //! this crate; what a guest gives is only ever bound as a parameter, and its query is made of
 //! letters and digits alone. Several processes may use an index at once.
 
 mod best;
 mod filter;
+mod mirror;
 mod pending;
 mod search;
 mod words;
@@ -15,8 +17,10 @@ mod write;
 use std::path::PathBuf;
 
 use berth_store::{Database, DatabaseForm, Stop, StoreError};
-pub use pending::PendingWrite;
 use rusqlite::{Connection, OptionalExtension as _, Row, TransactionBehavior, params};
+
+pub use mirror::{Mirror, UnsentVector, group};
+pub use pending::PendingWrite;
 
 /// Most bytes of a key. An empty string is no key.
 pub const MAX_KEY: usize = 512;
@@ -111,6 +115,9 @@ pub struct IndexQuery<'a> {
     pub prefix: &'a str,
     /// A vector to which those of documents are near.
     pub vector: Option<&'a [i8]>,
+    /// The numbers of documents whose vectors are compared. Any number may stand here. `None`: all
+    /// vectors are compared.
+    pub near: Option<&'a [i64]>,
     /// Hits, at most [`MAX_HITS`].
     pub limit: usize,
 }
@@ -169,6 +176,7 @@ impl DocumentIndex {
         let form = DatabaseForm {
             application: 0x6265_7249,
             tables: TABLES,
+            upgrades: &[mirror::TABLES],
             // The longest value is the parts of a text.
             longest: 3 * MAX_TEXT,
             // The words of a text take about as much as the text, and twice that while they merge.
@@ -365,6 +373,7 @@ impl DocumentIndex {
             let before = Totals::read(&transaction)?;
             let mut now = before;
             let result = change(&transaction, &mut now)?;
+            mirror::bound(&transaction, now.vectors)?;
             now.check(before.used, self.quota)?;
             now.write(&transaction)?;
             transaction.commit()?;

@@ -1,7 +1,7 @@
 //! Ranks documents: by words, by a vector, or by both.
 
 use std::cmp::Reverse;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use berth_store::StoreError;
 use rusqlite::{Connection, params};
@@ -46,7 +46,7 @@ pub(crate) fn search(
         false => rank_by_words(connection, query, &filter, totals, depth)?,
     };
     let by_vector = match query.vector {
-        Some(vector) => rank_by_vector(connection, vector, &filter, totals, depth)?,
+        Some(vector) => rank_by_vector(connection, vector, query.near, &filter, totals, depth)?,
         None => Vec::new(),
     };
     if query.words.is_empty() && query.vector.is_none() {
@@ -182,6 +182,7 @@ fn rarest(
 fn rank_by_vector(
     connection: &Connection,
     vector: &[i8],
+    near: Option<&[i64]>,
     filter: &Filter<'_>,
     totals: Totals,
     depth: usize,
@@ -204,19 +205,25 @@ fn rank_by_vector(
         Ok::<(), StoreError>(())
     };
     let blob = |error| StoreError::Sqlite(rusqlite::Error::from(error));
-    match &filter.few {
-        // To look each of them up is faster than to read all.
-        Some(few) if few.len() as u64 * 8 < totals.vectors => {
+    // To look few of them up is faster than to read all.
+    let few = filter.few.as_ref().filter(|few| few.len() as u64 * 8 < totals.vectors);
+    let looked_up: Option<BTreeSet<i64>> = match near {
+        // Each counts once, however often it is named.
+        Some(near) => Some(near.iter().copied().collect()),
+        None => few.map(|few| few.iter().copied().collect()),
+    };
+    match looked_up {
+        Some(ids) => {
             let mut statement =
                 connection.prepare_cached("SELECT norm, numbers FROM vectors WHERE id = ?1")?;
-            for id in few {
+            for id in ids {
                 let mut rows = statement.query([id])?;
                 if let Some(row) = rows.next()? {
-                    compare(*id, row.get_ref(1)?.as_blob().map_err(blob)?, row.get(0)?)?;
+                    compare(id, row.get_ref(1)?.as_blob().map_err(blob)?, row.get(0)?)?;
                 }
             }
         }
-        _ => {
+        None => {
             let mut statement =
                 connection.prepare_cached("SELECT id, norm, numbers FROM vectors")?;
             let mut rows = statement.query([])?;

@@ -5,7 +5,7 @@ use rusqlite::{Connection, OptionalExtension as _, params};
 
 use crate::{
     Document, MAX_DATA, MAX_TEXT, MAX_WRITE, Totals, check_count, check_key, check_size,
-    check_tags, check_vector, words,
+    check_tags, check_vector, mirror, words,
 };
 
 /// Whether the documents of a write are valid.
@@ -56,6 +56,7 @@ pub(crate) fn put(
         connection
             .prepare_cached("INSERT INTO vectors (id, norm, numbers) VALUES (?1, ?2, ?3)")?
             .execute(params![id, norm(vector), numbers])?;
+        mirror::note(connection, id, numbers.len())?;
         totals.vectors += 1;
     }
     totals.used.bytes = totals.used.bytes.saturating_add(size);
@@ -76,8 +77,14 @@ pub(crate) fn delete(
     let Some((id, size)) = old else { return Ok(()) };
     connection.prepare_cached("DELETE FROM documents WHERE id = ?1")?.execute([id])?;
     connection.prepare_cached("DELETE FROM words WHERE rowid = ?1")?.execute([id])?;
-    let vectors = connection.prepare_cached("DELETE FROM vectors WHERE id = ?1")?.execute([id])?;
-    totals.vectors = totals.vectors.saturating_sub(u64::try_from(vectors).unwrap_or(0));
+    let numbers: Option<usize> = connection
+        .prepare_cached("DELETE FROM vectors WHERE id = ?1 RETURNING length(numbers)")?
+        .query_row([id], |row| row.get(0))
+        .optional()?;
+    if let Some(numbers) = numbers {
+        mirror::note(connection, id, numbers)?;
+        totals.vectors = totals.vectors.saturating_sub(1);
+    }
     totals.used.bytes = totals.used.bytes.saturating_sub(size);
     totals.used.documents = totals.used.documents.saturating_sub(1);
     Ok(())

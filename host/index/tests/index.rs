@@ -249,7 +249,7 @@ fn filter_holds_for_many_documents_and_for_few() {
             ("", None),
             ("common", Some(&vector[..])),
         ] {
-            let query = IndexQuery { words, tags: &tags, prefix, vector, limit: 500 };
+            let query = IndexQuery { words, tags: &tags, prefix, vector, near: None, limit: 500 };
             let all = hits(&index, &query);
             assert!(all.len() >= least.min(500), "{tags:?} {prefix} {words}: {}", all.len());
             let keys: Vec<String> = all.iter().map(|hit| hit.key.clone()).collect();

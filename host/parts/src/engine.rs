@@ -5,19 +5,23 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::available_parallelism;
 
-use berth_compiler::settings;
+use berth_compiler::{StoreBounds, StoreLimiter, settings};
 use berth_contract::HostError;
-use wasmtime::ResourceLimiter;
 
 use crate::job::Meter;
 use crate::random::Random;
 
 /// Most bytes of all memories of an instance.
 pub(crate) const MEMORY: usize = 256 << 20;
-/// Most elements of all tables of an instance.
-const TABLE_ELEMENTS: usize = 100_000;
-/// Most core instances, memories and tables of one component.
-const MAX_ITEMS: usize = 16;
+
+/// What the store of an instance may have.
+const BOUNDS: StoreBounds = StoreBounds {
+    memory: MEMORY,
+    table_elements: 100_000,
+    instances: 16,
+    memories: 16,
+    tables: 16,
+};
 
 /// The engine of parts. Plugins share it.
 pub struct PartEngine {
@@ -82,80 +86,18 @@ impl Drop for Threads<'_> {
 /// The host's side of one instance.
 pub(crate) struct PartState {
     pub(crate) random: Random,
-    pub(crate) limiter: PartLimiter,
+    pub(crate) limiter: StoreLimiter,
     pub(crate) meter: Meter,
 }
 
 impl PartState {
     pub(crate) fn new(meter: Meter) -> Self {
-        let limiter = PartLimiter { left: MEMORY, elements_left: TABLE_ELEMENTS, refused: false };
-        Self { random: Random::default(), limiter, meter }
+        Self { random: Random::default(), limiter: StoreLimiter::new(BOUNDS), meter }
     }
 
     /// Prepares the instance for its next input, which finds everything as the first did.
     pub(crate) fn begin(&mut self, meter: Meter) {
         self.random = Random::default();
         self.meter = meter;
-    }
-}
-
-/// Limits all memories of an instance together.
-pub(crate) struct PartLimiter {
-    left: usize,
-    elements_left: usize,
-    /// Whether the instance was refused memory. If it crashes after that, the limit is the reason.
-    pub(crate) refused: bool,
-}
-
-impl PartLimiter {
-    /// Bytes that the instance uses.
-    pub(crate) fn used(&self) -> usize {
-        MEMORY - self.left
-    }
-}
-
-impl ResourceLimiter for PartLimiter {
-    fn memory_growing(
-        &mut self,
-        current: usize,
-        desired: usize,
-        _maximum: Option<usize>,
-    ) -> wasmtime::Result<bool> {
-        let more = desired.saturating_sub(current);
-        match self.left.checked_sub(more) {
-            Some(left) => self.left = left,
-            None => self.refused = true,
-        }
-        Ok(!self.refused)
-    }
-
-    fn memory_grow_failed(&mut self, _error: wasmtime::Error) -> wasmtime::Result<()> {
-        self.refused = true;
-        Ok(())
-    }
-
-    fn table_growing(
-        &mut self,
-        current: usize,
-        desired: usize,
-        _maximum: Option<usize>,
-    ) -> wasmtime::Result<bool> {
-        match self.elements_left.checked_sub(desired.saturating_sub(current)) {
-            Some(left) => self.elements_left = left,
-            None => self.refused = true,
-        }
-        Ok(!self.refused)
-    }
-
-    fn instances(&self) -> usize {
-        MAX_ITEMS
-    }
-
-    fn tables(&self) -> usize {
-        MAX_ITEMS
-    }
-
-    fn memories(&self) -> usize {
-        MAX_ITEMS
     }
 }

@@ -129,14 +129,14 @@ fn answer(
     state.meter.charge();
     match answer {
         Ok((answer, function)) => {
-            if state.limiter.used() <= KEPT_MEMORY && !state.limiter.refused {
+            if state.limiter.used() <= KEPT_MEMORY && !state.limiter.refused() {
                 *kept = Some((store, function));
             }
             answer.map_err(|error| failed(neutral(cut(&error, MAX_ERROR)).into_owned()))
         }
         Err(error) => Err(match state.meter.stopped.take() {
             Some(stopped) => stopped,
-            None if state.limiter.refused => {
+            None if state.limiter.refused() => {
                 limit(format!("it needs more than {} MiB of memory, the limit", MEMORY >> 20))
             }
             None => {

@@ -1,11 +1,11 @@
-//! The limits of one call, and the limiter for its memory.
+//! The limits of one call.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use berth_compiler::StoreBounds;
 use berth_policy::OwnTable;
 use berth_timing::CallBounds;
-use wasmtime::ResourceLimiter;
 
 /// Most tools of one plugin.
 pub(crate) const MAX_TOOLS: usize = 128;
@@ -101,121 +101,16 @@ impl Limits {
     }
 }
 
-/// Most core instances, memories and tables of one component. Components from Python and JavaScript
-/// tools need fewer.
+/// Most core instances of one component. Components from Python and JavaScript tools need fewer.
 pub(crate) const MAX_INSTANCES: usize = 64;
-const MAX_MEMORIES: usize = 16;
-const MAX_TABLES: usize = 64;
 
-/// Most elements of all tables together, 8 bytes each.
-const MAX_TABLE_ELEMENTS: usize = 500_000;
-
-/// Limits all memories of a store together. Wasmtime's own limit is for each memory.
-#[derive(Debug)]
-pub(crate) struct MemoryLimiter {
-    bound: usize,
-    left: usize,
-    table_elements_left: usize,
-    /// Bytes of the last allowed growth. They are given back if the growth fails.
-    last: usize,
-    refused: bool,
-}
-
-impl MemoryLimiter {
-    pub(crate) fn new(bytes: usize) -> Self {
-        Self {
-            bound: bytes,
-            left: bytes,
-            table_elements_left: MAX_TABLE_ELEMENTS,
-            last: 0,
-            refused: false,
-        }
-    }
-
-    /// Bytes that the guest uses.
-    pub(crate) fn used(&self) -> usize {
-        self.bound - self.left
-    }
-
-    /// Whether the guest was refused memory. If it crashes after that, the limit is the reason.
-    pub(crate) fn refused(&self) -> bool {
-        self.refused
-    }
-}
-
-impl ResourceLimiter for MemoryLimiter {
-    fn memory_growing(
-        &mut self,
-        current: usize,
-        desired: usize,
-        _maximum: Option<usize>,
-    ) -> wasmtime::Result<bool> {
-        let more = desired.saturating_sub(current);
-        self.last = more;
-        match self.left.checked_sub(more) {
-            Some(left) => self.left = left,
-            None => self.refused = true,
-        }
-        Ok(!self.refused)
-    }
-
-    fn memory_grow_failed(&mut self, _error: wasmtime::Error) -> wasmtime::Result<()> {
-        if !self.refused {
-            self.left += std::mem::take(&mut self.last);
-        }
-        self.refused = true;
-        Ok(())
-    }
-
-    fn table_growing(
-        &mut self,
-        current: usize,
-        desired: usize,
-        _maximum: Option<usize>,
-    ) -> wasmtime::Result<bool> {
-        match self.table_elements_left.checked_sub(desired.saturating_sub(current)) {
-            Some(left) => self.table_elements_left = left,
-            None => self.refused = true,
-        }
-        Ok(!self.refused)
-    }
-
-    fn table_grow_failed(&mut self, _error: wasmtime::Error) -> wasmtime::Result<()> {
-        self.refused = true;
-        Ok(())
-    }
-
-    fn instances(&self) -> usize {
-        MAX_INSTANCES
-    }
-
-    fn tables(&self) -> usize {
-        MAX_TABLES
-    }
-
-    fn memories(&self) -> usize {
-        MAX_MEMORIES
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn memory_limit_is_for_all_memories_together() {
-        let mut limiter = MemoryLimiter::new(100);
-        assert!(limiter.memory_growing(0, 60, None).expect("decides"));
-        assert!(limiter.memory_growing(0, 40, None).expect("decides"));
-        assert!(!limiter.refused());
-        assert!(!limiter.memory_growing(40, 41, None).expect("decides"));
-        assert!(limiter.refused());
-    }
-
-    #[test]
-    fn element_limit_is_for_all_tables_together() {
-        let mut limiter = MemoryLimiter::new(100);
-        assert!(limiter.table_growing(0, MAX_TABLE_ELEMENTS, None).expect("decides"));
-        assert!(!limiter.table_growing(0, 1, None).expect("decides"));
+/// What the store of a guest may have, with `memory` bytes.
+pub(crate) const fn store_bounds(memory: usize) -> StoreBounds {
+    StoreBounds {
+        memory,
+        table_elements: 500_000,
+        instances: MAX_INSTANCES,
+        memories: 16,
+        tables: 64,
     }
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use berth_component::PluginConfig;
-use berth_contract::{Denial, EmbeddingModel, PathRules};
+use berth_contract::{Denial, EmbeddingModel, PathRules, VectorDatabase};
 use berth_egress::Egress;
 use berth_index::DocumentIndex;
 use berth_policy::{CommandTemplate, OwnTable, Programs};
@@ -69,6 +69,8 @@ pub struct PluginIndex {
     /// Whether they are derived from what the plugin may read, so that calls that only read may
     /// write them. Only a built-in plugin has that.
     pub is_derived: bool,
+    /// The database elsewhere that says which vectors are near. `None`: the index compares them.
+    pub vectors: Option<Arc<dyn VectorDatabase>>,
 }
 
 /// How a plugin gets vectors of texts.

@@ -26,6 +26,7 @@ use crate::guest::contract::ToolExports;
 use crate::guest::convert;
 use crate::guest::embeddings_functions::EmbeddingsAccess;
 use crate::guest::kept_functions::KeptAccess;
+use crate::guest::near::VectorsAccess;
 use crate::guest::parts_functions::PartsAccess;
 use crate::guest::schedule_functions::ScheduleAccess;
 use crate::guest::state::{CallState, Emitted, Processes, Setup};
@@ -273,6 +274,11 @@ async fn execute(job: Job) -> Outcome {
                     && (tool.definition.annotations.read_only || call.read_only),
                 report: Arc::clone(&call.report),
             });
+            let vectors = plugin
+                .policy
+                .index
+                .as_ref()
+                .and_then(|kept| Some(VectorsAccess::new(kept.vectors.clone()?, &call.report)));
             let parts = plugin.policy.parts.map(|left| PartsAccess {
                 runtime: Arc::clone(&plugin.runtime),
                 parts: Arc::clone(&plugin.parts),
@@ -300,6 +306,7 @@ async fn execute(job: Job) -> Outcome {
                 requests,
                 store: access,
                 index,
+                vectors,
                 parts,
                 schedule,
                 embeddings,

@@ -34,6 +34,7 @@ const FORM: DatabaseForm = DatabaseForm {
         CREATE INDEX IF NOT EXISTS runs_open ON runs (state) WHERE ended IS NULL;
         PRAGMA application_id = 0x62657254;
         PRAGMA user_version = 1;",
+    upgrades: &[],
     // A task has its arguments and what bounds it.
     longest: 1 << 20,
     // More than all tasks with all their runs take.

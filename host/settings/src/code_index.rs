@@ -1,10 +1,12 @@
 //! `[index]`: what `search_code` keeps of the code that it searches.
 
+use std::collections::BTreeMap;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::Bounded;
 use crate::narrowing::{Narrowing, section};
+use crate::{Bounded, Secret};
 
 section! {
     /// The index of `search_code`: what the code of your projects defines, and its words. It is
@@ -27,5 +29,37 @@ section! {
         /// `search_code` also finds what means the same. It needs an `/embeddings`, and gets the
         /// code of your projects, without what looks like a secret. If empty, nothing is sent.
         pub embeddings: String, Narrowing::OnlyEmpty;
+        /// What says which vectors are near that of a query.
+        pub vector_backend: VectorBackend, Narrowing::Stricter(&["embedded", "qdrant"]);
+        /// The server of `vector_backend = "qdrant"`.
+        pub qdrant: Qdrant, Narrowing::Table(Qdrant::RULES);
+    }
+}
+
+/// What says which vectors are near.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+#[schemars(inline)]
+pub enum VectorBackend {
+    /// The index, which compares all of its vectors.
+    #[default]
+    Embedded,
+    /// The server of `[index.qdrant]`, which gets the vectors too, and no texts and paths.
+    Qdrant,
+}
+
+section! {
+    /// A Qdrant server. It is asked by its REST interface.
+    #[derive(Eq)]
+    pub struct Qdrant {
+        /// Its address: https, or http on this machine.
+        #[schemars(extend("examples" = ["http://localhost:6333"]))]
+        pub url: String, Narrowing::Ignored;
+        /// The beginning of the names of its collections. `-` and the number of numbers of a
+        /// vector follow. A collection that is missing is made.
+        pub collection: String = "berth-code".to_owned(), Narrowing::Ignored;
+        /// Its API key, as a secret with a name that you choose. If it names no header, `api-key`
+        /// carries it.
+        pub secrets: BTreeMap<String, Secret>, Narrowing::Named(Secret::RULES);
     }
 }

@@ -58,7 +58,7 @@ pub use approvals::{Approvals, McpApprovals};
 pub use audit::{Audit, OnFailure};
 pub use bounded::Bounded;
 pub use code::{CodeSearch, LanguageServers, ServerCommands};
-pub use code_index::CodeIndex;
+pub use code_index::{CodeIndex, Qdrant, VectorBackend};
 pub use dependencies::{Dependencies, DependencyRule, Ratio};
 pub use diagnostics::{Checker, CheckerArguments, Diagnostics};
 pub use file::FileTools;

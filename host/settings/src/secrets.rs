@@ -276,6 +276,7 @@ pub fn is_in_secrets(path: &[String]) -> bool {
         path[..],
         ["tools", "web", "secrets", ..]
             | ["telemetry", "secrets", ..]
+            | ["index", "qdrant", "secrets", ..]
             | ["plugins", _, "secrets", ..]
             | ["mcp", "servers", _, "secrets", ..]
             | ["providers", _, "secrets", ..]

@@ -13,8 +13,8 @@ use rusqlite::{Connection, OpenFlags};
 use crate::Stop;
 use crate::error::StoreError;
 
-/// The version of the tables.
-const VERSION: i32 = 1;
+/// The version of the tables of a new form. Each upgrade raises it.
+const FIRST_VERSION: i32 = 1;
 
 /// How long an operation waits for another process that writes, at most.
 const BUSY: Duration = Duration::from_secs(5);
@@ -30,9 +30,12 @@ const PAGE: u64 = 4096;
 pub struct DatabaseForm {
     /// Marks the file as one of this kind, in its header.
     pub application: i32,
-    /// Statements that create the tables and set `application_id` and `user_version`. Two processes
-    /// may run them, one after the other.
+    /// Statements that create the tables and set `application_id` and the `user_version` 1. Two
+    /// processes may run them, one after the other.
     pub tables: &'static str,
+    /// Statements that make the tables of version 2 of those of version 1, and so on. A new file
+    /// runs them too.
+    pub upgrades: &'static [&'static str],
     /// Most bytes of a row.
     pub longest: usize,
     /// Most bytes of the file.
@@ -135,7 +138,7 @@ impl Database {
     }
 }
 
-/// Creates the tables of a new file, and checks those of an old one.
+/// Creates the tables of a new file, and checks and upgrades those of an old one.
 fn prepare(connection: &Connection, path: &Path, form: &DatabaseForm) -> Result<(), StoreError> {
     let unusable = |reason| StoreError::Unavailable { path: path.to_owned(), reason };
     let number = |name: &str| connection.pragma_query_value(None, name, |row| row.get::<_, i32>(0));
@@ -143,12 +146,30 @@ fn prepare(connection: &Connection, path: &Path, form: &DatabaseForm) -> Result<
         // Two processes may create it at once: the second finds the tables.
         connection.execute_batch(&format!("BEGIN IMMEDIATE;{}COMMIT;", form.tables))?;
     }
-    match (number("application_id")?, number("user_version")?) {
-        (application, VERSION) if application == form.application => Ok(()),
-        (application, version) if application == form.application => Err(unusable(format!(
-            "it has version {version}; this Berth reads version {VERSION}. Use a newer Berth"
+    if number("application_id")? != form.application {
+        return Err(unusable("another program has made it. Move it away".into()));
+    }
+    for (upgrade, before) in form.upgrades.iter().zip(FIRST_VERSION..) {
+        if number("user_version")? != before {
+            continue;
+        }
+        connection.execute_batch("BEGIN IMMEDIATE")?;
+        // Another process may have been faster.
+        let upgraded = number("user_version").and_then(|version| match version == before {
+            true => connection
+                .execute_batch(&format!("{upgrade};PRAGMA user_version = {};", before + 1)),
+            false => Ok(()),
+        });
+        let ended = if upgraded.is_ok() { "COMMIT" } else { "ROLLBACK" };
+        connection.execute_batch(ended)?;
+        upgraded?;
+    }
+    let newest = FIRST_VERSION.saturating_add(i32::try_from(form.upgrades.len()).unwrap_or(0));
+    match number("user_version")? {
+        version if version == newest => Ok(()),
+        version => Err(unusable(format!(
+            "it has version {version}; this Berth reads version {newest}. Use a newer Berth"
         ))),
-        _ => Err(unusable("another program has made it. Move it away".into())),
     }
 }
 

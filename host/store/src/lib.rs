@@ -103,6 +103,7 @@ impl Store {
         let form = DatabaseForm {
             application: 0x6265_7253,
             tables: TABLES,
+            upgrades: &[],
             // The row of an entry has its key and its value.
             longest: MAX_KEY + MAX_VALUE + 64,
             // Entries take at most twice their size, and some pages for the index.

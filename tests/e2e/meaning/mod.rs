@@ -5,6 +5,7 @@
 mod code;
 mod memory;
 mod plugins;
+mod qdrant;
 
 use std::fs;
 use std::io::{Read, Write};

@@ -167,7 +167,10 @@ const EDGES: &[(&str, &[&str])] = &[
         ],
     ),
     ("berth-texts", &["berth-core"]),
-    ("berth-choice", &["berth-core", "berth-egress", "berth-models", "berth-policy"]),
+    (
+        "berth-choice",
+        &["berth-core", "berth-egress", "berth-models", "berth-policy", "berth-requests"],
+    ),
     ("berth-screen", &["berth-agent", "berth-core", "berth-terminal"]),
     (
         "berth-run",

@@ -9,7 +9,7 @@ use berth_config::{
     self as config, FilePolicy, Folders, InstanceLifetime, Loaded, NetworkGrant, Problem,
     ProcessGrants,
 };
-use berth_contract::{Access, EmbeddingModel, HostError};
+use berth_contract::{Access, EmbeddingModel, HostError, VectorDatabase};
 use berth_egress::{Egress, Network, Settings};
 use berth_index::{DocumentIndex, IndexQuota};
 use berth_policy::files::{Grant, OwnFolder};
@@ -74,6 +74,8 @@ pub struct Policies {
     pub readable: Vec<PathBuf>,
     /// The models that make vectors, by their tables of `[providers]`.
     pub embedding_models: BTreeMap<String, Arc<dyn EmbeddingModel>>,
+    /// The database of vectors of the search in code. `None`: the index compares them.
+    pub vector_database: Option<Arc<dyn VectorDatabase>>,
     /// Berth's own files and folders, which no grant includes.
     own: Vec<OwnFolder>,
     /// What the commands of the built-in shell may use, once it was looked up: that reads many
@@ -164,6 +166,7 @@ impl Policies {
             directory,
             readable: Vec::new(),
             embedding_models: BTreeMap::new(),
+            vector_database: None,
             own,
             shell: OnceLock::new(),
             file: OnceLock::new(),
@@ -198,7 +201,7 @@ impl Policies {
                 self.config.config.tools.limits,
             )?;
             let documents = Arc::new(memory(&self.config, &self.folders));
-            let index = Some(PluginIndex { documents, is_derived: false });
+            let index = Some(PluginIndex { documents, is_derived: false, vectors: None });
             let embeddings = Some(self.embeddings(&self.config.config.tools.memory.embeddings));
             return Ok(PluginPolicy { index, embeddings, ..policy });
         }
@@ -238,7 +241,8 @@ impl Policies {
         let quota = IndexQuota { bytes, documents: bytes / 512 };
         let documents =
             Arc::new(DocumentIndex::named(self.folders.data.join(INDEXES), CODE, quota, true));
-        policy.index = Some(PluginIndex { documents, is_derived: true });
+        let vectors = self.vector_database.clone();
+        policy.index = Some(PluginIndex { documents, is_derived: true, vectors });
         policy.embeddings = Some(self.embeddings(&settings.embeddings));
         let time = Duration::from_secs(settings.update_secs.get());
         policy.limits.cpu += time;
@@ -410,7 +414,11 @@ impl Policies {
         let quota = IndexQuota { bytes, documents: plugin.index_documents.get() };
         let folder = self.folders.data.join(INDEXES);
         let documents = || Arc::new(DocumentIndex::named(folder, name, quota, false));
-        (bytes > 0).then(|| PluginIndex { documents: documents(), is_derived: false })
+        (bytes > 0).then(|| PluginIndex {
+            documents: documents(),
+            is_derived: false,
+            vectors: None,
+        })
     }
 
     /// The egress of a plugin's requests.

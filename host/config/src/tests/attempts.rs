@@ -68,6 +68,8 @@ written_mib = 64
 handles = 64
 [index]
 enabled = false
+[index.qdrant.secrets.known]
+env = "KNOWN"
 [tools.file]
 enabled = false
 allowed_paths = [".", { path = "~/notes", access = "read" }]
@@ -531,6 +533,26 @@ pub(super) fn attempt(key: &str) -> Option<&'static str> {
         "index.max_files" => "index.max_files = 1000000",
         "index.update_secs" => "index.update_secs = 3600",
         "index.embeddings" => "index.embeddings = \"known\"",
+        "index.vector_backend" => "index.vector_backend = \"qdrant\"",
+        "index.qdrant.url" => "index.qdrant.url = \"https://evil.example\"",
+        "index.qdrant.collection" => "index.qdrant.collection = \"evil\"",
+        "index.qdrant.secrets.*.env" => {
+            "index.qdrant.secrets.known.env = \"AWS_SECRET_ACCESS_KEY\""
+        }
+        "index.qdrant.secrets.*.file" => "index.qdrant.secrets.known.file = \"~/.ssh/id_rsa\"",
+        "index.qdrant.secrets.*.command" => "index.qdrant.secrets.known.command = [\"./evil\"]",
+        "index.qdrant.secrets.*.keyring.service" => {
+            "index.qdrant.secrets.known.keyring.service = \"bank\""
+        }
+        "index.qdrant.secrets.*.keyring.account" => {
+            "index.qdrant.secrets.known.keyring.account = \"me\""
+        }
+        "index.qdrant.secrets.*.hosts" => "index.qdrant.secrets.known.hosts = [\"evil.example\"]",
+        "index.qdrant.secrets.*.methods" => "index.qdrant.secrets.known.methods = [\"POST\"]",
+        "index.qdrant.secrets.*.paths" => "index.qdrant.secrets.known.paths = [\"/\"]",
+        "index.qdrant.secrets.*.header" => "index.qdrant.secrets.known.header = \"X-Logged\"",
+        "index.qdrant.secrets.*.prefix" => "index.qdrant.secrets.known.prefix = \"\"",
+        "index.qdrant.secrets.*.query" => "index.qdrant.secrets.known.query = \"q\"",
         "tools.memory.embeddings" => "tools.memory.embeddings = \"known\"",
         "plugins.*.embeddings" => "plugins.known.embeddings = \"known\"",
         "providers.*.dimensions" => "providers.known.dimensions = 8",

@@ -31,7 +31,7 @@ fn document_out(document: Document) -> wit::Document {
 
 impl CallState {
     /// Runs an operation on the index, after the write that goes on.
-    async fn in_index<T>(
+    pub(crate) async fn in_index<T>(
         &mut self,
         writes: bool,
         operation: impl FnOnce(&Arc<DocumentIndex>, &Stop) -> Result<T, StoreError>,
@@ -90,11 +90,13 @@ impl wit::Host for &mut CallState {
         &mut self,
         query: wit::Query,
     ) -> wasmtime::Result<Result<Vec<wit::Hit>, Error>> {
+        let near = self.near_by_database(&query).await;
         let asked = IndexQuery {
             words: &query.words,
             tags: &query.tags,
             prefix: &query.prefix,
             vector: query.vector.as_deref(),
+            near: near.as_deref(),
             limit: usize::try_from(query.limit).unwrap_or(usize::MAX),
         };
         let hits = self.in_index(false, |index, stop| index.search(&asked, stop)).await;

@@ -11,6 +11,7 @@ mod index_functions;
 pub(crate) mod kept_functions;
 pub(crate) mod linking;
 mod live_output;
+pub(crate) mod near;
 pub(crate) mod parts_functions;
 mod process_functions;
 pub(crate) mod schedule_functions;

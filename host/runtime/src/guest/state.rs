@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::time::Duration;
 
+use berth_compiler::StoreLimiter;
 use berth_component::PluginConfig;
 use berth_contract::{
     CallId, CallerSource, ChangeRecorder, CommandJudge, Content, Events, JobStarter, NoEvents,
@@ -29,9 +30,10 @@ use wasmtime_wasi::{
 use crate::guest::embeddings_functions::EmbeddingsAccess;
 use crate::guest::http::Http;
 use crate::guest::kept_functions::KeptAccess;
+use crate::guest::near::VectorsAccess;
 use crate::guest::parts_functions::PartsAccess;
 use crate::guest::schedule_functions::ScheduleAccess;
-use crate::limits::{Limits, MemoryLimiter};
+use crate::limits::{Limits, store_bounds};
 use crate::policy::{PluginPolicy, ProcessPolicy};
 
 /// The host's side of one instance and of its call. It is always dropped with its store.
@@ -42,7 +44,7 @@ pub(crate) struct CallState {
     table: ResourceTable,
     /// The streams in the table that print, by their handles.
     printing: BTreeMap<u32, Capture>,
-    pub(crate) memory: MemoryLimiter,
+    pub(crate) memory: StoreLimiter,
     pub(crate) files: Files,
     pub(crate) http: Http,
     pub(crate) call: RunningCall,
@@ -83,6 +85,9 @@ pub(crate) struct RunningCall {
     pub(crate) index: Option<KeptAccess<DocumentIndex>>,
     /// A write to it that goes on.
     pub(crate) index_write: Option<PendingWrite>,
+    /// The database that says which vectors of the index are near. `None` if the index compares
+    /// them, or the call is over.
+    pub(crate) vectors: Option<VectorsAccess>,
     /// The plugin's parts. `None` if it may run none, or the call is over.
     pub(crate) parts: Option<PartsAccess>,
     /// The plugin's tasks. `None` if it may make none, or the call is over.
@@ -142,6 +147,7 @@ pub(crate) struct Setup<'a> {
     pub(crate) requests: Option<Requests>,
     pub(crate) store: Option<KeptAccess<Store>>,
     pub(crate) index: Option<KeptAccess<DocumentIndex>>,
+    pub(crate) vectors: Option<VectorsAccess>,
     pub(crate) parts: Option<PartsAccess>,
     pub(crate) schedule: Option<ScheduleAccess>,
     pub(crate) embeddings: Option<EmbeddingsAccess>,
@@ -174,7 +180,7 @@ impl CallState {
             directory: directory.map(str::to_owned),
             table,
             printing: BTreeMap::new(),
-            memory: MemoryLimiter::new(limits.memory),
+            memory: StoreLimiter::new(store_bounds(limits.memory)),
             files,
             http: Http::default(),
             call: RunningCall {
@@ -197,6 +203,7 @@ impl CallState {
                 store: None,
                 index: None,
                 index_write: None,
+                vectors: None,
                 parts: None,
                 schedule: None,
                 embeddings: None,
@@ -237,6 +244,7 @@ impl CallState {
         call.processes = setup.processes;
         call.store = setup.store;
         call.index = setup.index;
+        call.vectors = setup.vectors;
         call.parts = setup.parts;
         call.schedule = setup.schedule;
         call.embeddings = setup.embeddings;
@@ -303,6 +311,7 @@ impl CallState {
         self.call.store = None;
         self.call.index = None;
         self.call.index_write = None;
+        self.call.vectors = None;
         self.call.parts = None;
         self.call.schedule = None;
         self.call.embeddings = None;

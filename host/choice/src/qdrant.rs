@@ -1,0 +1,370 @@
+//! Qdrant, by its REST interface.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use berth_core::config::{Folders, Loaded, VectorBackend, dotted_name};
+use berth_core::{BoxFuture, VectorDatabase, VectorPoint, VectorSet, door};
+use berth_egress::{SecretSource, read};
+use berth_policy::egress::Placement;
+use berth_requests::{Credential, Door, Limits, Request};
+use http::header::CONTENT_TYPE;
+use http::{HeaderName, HeaderValue, Method, StatusCode};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+use tokio::sync::OnceCell;
+
+/// The header that carries the key, unless the configuration names one.
+const KEY: &str = "api-key";
+
+/// Digits of what is derived from the secret of an index.
+const DIGITS: usize = 16;
+
+/// The database of `[index]` that says which vectors are near, if it names one. It is not asked
+/// before its first vectors, and its key is read then. `front_end` stands in the records of the
+/// requests.
+pub fn vector_database(
+    config: &Loaded,
+    folders: &Folders,
+    directory: &Path,
+    front_end: &str,
+) -> Option<Arc<dyn VectorDatabase>> {
+    let index = &config.config.index;
+    if index.vector_backend != VectorBackend::Qdrant {
+        return None;
+    }
+    let secret = index.qdrant.secrets.first_key_value().map(|(name, secret)| {
+        let table = format!("index.qdrant.secrets.{}", dotted_name(name));
+        let source = config.source_of(&table, secret, folders, directory);
+        let (header, prefix) = match secret.header.as_ref().map(|_| secret.placement()) {
+            Some(Placement::Header { name, prefix }) => (name, prefix),
+            Some(Placement::Query { .. }) | None => (KEY.to_owned(), String::new()),
+        };
+        Secret { name: name.clone(), source, header, prefix }
+    });
+    Some(Arc::new(Qdrant {
+        door: door(config, folders, front_end),
+        url: index.qdrant.url.trim_end_matches('/').to_owned(),
+        collection: index.qdrant.collection.clone(),
+        secret,
+        key: Arc::default(),
+    }))
+}
+
+/// A Qdrant server.
+#[derive(Debug)]
+struct Qdrant {
+    door: Door,
+    /// Without a `/` at its end.
+    url: String,
+    /// The beginning of the names of its collections.
+    collection: String,
+    secret: Option<Secret>,
+    /// The header with the key. In an [`Arc`], since the reading goes on if the first request is
+    /// over before.
+    key: Arc<OnceCell<Option<(HeaderName, HeaderValue)>>>,
+}
+
+/// Where its key comes from.
+#[derive(Clone, Debug)]
+struct Secret {
+    name: String,
+    source: SecretSource,
+    header: String,
+    prefix: String,
+}
+
+impl Secret {
+    /// The header with the key. Blocks: a program may have to print it.
+    fn header(&self) -> Result<(HeaderName, HeaderValue), String> {
+        let wrong = |why: String| format!("secret `{}`: {why}", self.name);
+        let key = read(&self.source).map_err(wrong)?;
+        let name = HeaderName::try_from(&self.header).map_err(|error| wrong(error.to_string()))?;
+        let value = HeaderValue::try_from(format!("{}{}", self.prefix, key.expose()));
+        // The error would not show the key, and says nothing that helps.
+        let value = value.map_err(|_| wrong("it can't stand in a header".to_owned()))?;
+        Ok((name, value))
+    }
+}
+
+#[derive(Deserialize)]
+struct Answer<T> {
+    result: T,
+}
+
+#[derive(Deserialize)]
+struct Collection {
+    config: CollectionConfig,
+}
+
+#[derive(Deserialize)]
+struct CollectionConfig {
+    params: CollectionParameters,
+}
+
+#[derive(Deserialize)]
+struct CollectionParameters {
+    /// With names, there are several vectors, and this one isn't of Berth.
+    vectors: Value,
+}
+
+#[derive(Deserialize)]
+struct Count {
+    count: u64,
+}
+
+#[derive(Deserialize)]
+struct Nearest {
+    points: Vec<Near>,
+}
+
+#[derive(Deserialize)]
+struct Near {
+    /// A number, or a text with a UUID.
+    id: Value,
+}
+
+impl Qdrant {
+    /// A request about the collection of a set. `None`: it is missing.
+    async fn ask(
+        &self,
+        method: Method,
+        set: &VectorSet,
+        path: &str,
+        body: Option<Value>,
+    ) -> Result<Option<Vec<u8>>, String> {
+        let url = format!("{}/collections/{}{path}", self.url, self.name_of(set));
+        let request = Request::new("qdrant", method, &url).map_err(|error| error.to_string())?;
+        let credential = self
+            .key()
+            .await?
+            .map(|(name, value)| Credential::in_header(request.url(), name, value));
+        let mut request = request.stay().credential(credential).limits(Limits::default());
+        if let Some(body) = body {
+            request = request
+                .header(CONTENT_TYPE, HeaderValue::from_static("application/json"))
+                .body(body.to_string());
+        }
+        let answer = self.door.send(request).await.map_err(|error| error.to_string())?;
+        let status = answer.status();
+        if status == StatusCode::NOT_FOUND {
+            return Ok(None);
+        }
+        if !status.is_success() {
+            // Its text may say anything, and would reach a model.
+            return Err(format!("it answered with status {}", status.as_u16()));
+        }
+        answer.bytes(&|_, _| ()).await.map(Some).map_err(|error| error.to_string())
+    }
+
+    /// The same, where the collection has to exist.
+    async fn ask_existing(
+        &self,
+        method: Method,
+        set: &VectorSet,
+        path: &str,
+        body: Value,
+    ) -> Result<Vec<u8>, String> {
+        let answer = self.ask(method, set, path, Some(body)).await?;
+        answer.ok_or_else(|| format!("the collection `{}` is gone", self.name_of(set)))
+    }
+
+    async fn key(&self) -> Result<Option<(HeaderName, HeaderValue)>, String> {
+        let Some(secret) = self.secret.clone() else { return Ok(None) };
+        let key = Arc::clone(&self.key);
+        let read = async move {
+            let read = || async {
+                let read = tokio::task::spawn_blocking(move || secret.header()).await;
+                read.map_err(|error| error.to_string())?.map(Some)
+            };
+            key.get_or_try_init(read).await.cloned()
+        };
+        tokio::spawn(read).await.map_err(|error| error.to_string())?
+    }
+
+    fn name_of(&self, set: &VectorSet) -> String {
+        format!("{}-{}", self.collection, set.numbers)
+    }
+
+    /// Makes the collection of a set, if it is missing.
+    async fn ensure(&self, set: &VectorSet) -> Result<(), String> {
+        if let Some(found) = self.ask(Method::GET, set, "", None).await? {
+            return self.check(set, &found);
+        }
+        let body = json!({ "vectors": { "size": set.numbers, "distance": "Cosine" } });
+        self.ask_existing(Method::PUT, set, "", body).await?;
+        for field in ["index", "group"] {
+            let body = json!({ "field_name": field, "field_schema": "keyword" });
+            self.ask_existing(Method::PUT, set, "/index?wait=true", body).await?;
+        }
+        Ok(())
+    }
+
+    /// Whether a collection is one for vectors of a set.
+    fn check(&self, set: &VectorSet, found: &[u8]) -> Result<(), String> {
+        let vectors = parsed::<Collection>(found)?.config.params.vectors;
+        let is_right = vectors["size"].as_u64() == u64::try_from(set.numbers).ok()
+            && vectors["distance"].as_str() == Some("Cosine");
+        match is_right {
+            true => Ok(()),
+            false => Err(format!(
+                "its collection `{}` isn't for vectors of {} numbers by cosine; remove it, or write another `collection` in [index.qdrant]",
+                self.name_of(set),
+                set.numbers
+            )),
+        }
+    }
+}
+
+impl VectorDatabase for Qdrant {
+    fn name(&self) -> String {
+        "Qdrant".to_owned()
+    }
+
+    fn place(&self) -> String {
+        digits(&[&self.url, &self.collection])
+    }
+
+    fn count<'a>(&'a self, set: &'a VectorSet) -> BoxFuture<'a, Result<u64, String>> {
+        Box::pin(async move {
+            self.ensure(set).await?;
+            let body = json!({ "filter": filter(set, None), "exact": true });
+            let answer = self.ask_existing(Method::POST, set, "/points/count", body).await?;
+            Ok(parsed::<Count>(&answer)?.count)
+        })
+    }
+
+    fn clear<'a>(&'a self, set: &'a VectorSet) -> BoxFuture<'a, Result<(), String>> {
+        Box::pin(async move {
+            let body = json!({ "filter": filter(set, None) });
+            self.ask_existing(Method::POST, set, "/points/delete?wait=true", body).await.map(drop)
+        })
+    }
+
+    fn put<'a>(
+        &'a self,
+        set: &'a VectorSet,
+        points: Vec<VectorPoint>,
+    ) -> BoxFuture<'a, Result<(), String>> {
+        Box::pin(async move {
+            let points = points.iter().map(|point| {
+                let payload = json!({ "index": index(set), "group": group(set, &point.group) });
+                json!({ "id": point_id(set, point.id), "vector": point.vector, "payload": payload })
+            });
+            let body = json!({ "points": points.collect::<Vec<Value>>() });
+            self.ask_existing(Method::PUT, set, "/points?wait=true", body).await.map(drop)
+        })
+    }
+
+    fn remove<'a>(
+        &'a self,
+        set: &'a VectorSet,
+        ids: Vec<i64>,
+    ) -> BoxFuture<'a, Result<(), String>> {
+        Box::pin(async move {
+            let ids: Vec<String> = ids.into_iter().map(|id| point_id(set, id)).collect();
+            let body = json!({ "points": ids });
+            self.ask_existing(Method::POST, set, "/points/delete?wait=true", body).await.map(drop)
+        })
+    }
+
+    fn nearest<'a>(
+        &'a self,
+        set: &'a VectorSet,
+        group: Option<&'a str>,
+        vector: &'a [i8],
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Vec<i64>, String>> {
+        Box::pin(async move {
+            let body = json!({
+                "query": vector, "filter": filter(set, group), "limit": limit,
+                "with_payload": false,
+            });
+            let answer = self.ask_existing(Method::POST, set, "/points/query", body).await?;
+            let near = parsed::<Nearest>(&answer)?.points.into_iter();
+            Ok(near.filter_map(|near| id_of_point(set, near.id.as_str()?)).take(limit).collect())
+        })
+    }
+}
+
+fn parsed<'a, T: Deserialize<'a>>(answer: &'a [u8]) -> Result<T, String> {
+    let answer = serde_json::from_slice::<Answer<T>>(answer);
+    answer.map(|answer| answer.result).map_err(|_| "it gave no answer of a Qdrant".to_owned())
+}
+
+/// The points of a set, or those of one group.
+fn filter(set: &VectorSet, of_group: Option<&str>) -> Value {
+    let has = |key: &str, value: String| json!({ "key": key, "match": { "value": value } });
+    let mut must = vec![has("index", index(set))];
+    must.extend(of_group.map(|name| has("group", group(set, name))));
+    json!({ "must": must })
+}
+
+/// What all points of an index have in common, and those of no other one.
+fn index(set: &VectorSet) -> String {
+    digits(&[&set.secret, "index"])
+}
+
+fn group(set: &VectorSet, name: &str) -> String {
+    digits(&[&set.secret, "group", name])
+}
+
+/// A UUID in its simple form: which index, and which document.
+fn point_id(set: &VectorSet, id: i64) -> String {
+    format!("{}{id:016x}", index(set))
+}
+
+/// The document of a point. `None`: it is none of this index.
+fn id_of_point(set: &VectorSet, id: &str) -> Option<i64> {
+    let simple = id.replace('-', "").to_ascii_lowercase();
+    let number = simple.strip_prefix(&index(set))?;
+    if number.len() != DIGITS {
+        return None;
+    }
+    u64::from_str_radix(number, 16).ok().map(u64::cast_signed)
+}
+
+/// A short hash of some texts.
+fn digits(texts: &[&str]) -> String {
+    let digest = Sha256::digest(texts.join("\n"));
+    digest[..DIGITS / 2].iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(secret: &str) -> VectorSet {
+        VectorSet { secret: secret.to_owned(), numbers: 3 }
+    }
+
+    #[test]
+    fn point_leads_back_to_its_document_and_to_no_other_index() {
+        let set = set("a");
+        for id in [0, 1, -1, i64::MIN, i64::MAX] {
+            let written = point_id(&set, id);
+            assert_eq!((written.len(), id_of_point(&set, &written)), (32, Some(id)));
+            // As Qdrant writes it.
+            let (one, rest) = written.split_at(8);
+            let (two, rest) = rest.split_at(4);
+            let (three, rest) = rest.split_at(4);
+            let (four, five) = rest.split_at(4);
+            let answered = format!("{one}-{two}-{three}-{four}-{five}").to_uppercase();
+            assert_eq!(id_of_point(&set, &answered), Some(id));
+            assert_eq!(id_of_point(&super::tests::set("b"), &written), None);
+        }
+        let begin = index(&set);
+        for wrong in ["", "7", &begin, &format!("{begin}+000000000000001"), &format!("{begin}1")] {
+            assert_eq!(id_of_point(&set, wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn nothing_that_is_sent_names_the_secret_or_the_group() {
+        let set = set("0123456789abcdef");
+        let sent = filter(&set, Some("c/project/")).to_string() + &point_id(&set, 1);
+        assert!(!sent.contains("project") && !sent.contains(&set.secret), "{sent}");
+        assert_ne!(group(&set, "c/project/"), group(&super::tests::set("b"), "c/project/"));
+    }
+}

@@ -1,0 +1,130 @@
+//! Limits what the instances of a store allocate.
+
+use wasmtime::ResourceLimiter;
+
+/// What a store may have.
+#[derive(Clone, Copy, Debug)]
+pub struct StoreBounds {
+    /// Bytes of all memories together. Wasmtime's own limit is for each memory.
+    pub memory: usize,
+    /// Elements of all tables together, 8 bytes each.
+    pub table_elements: usize,
+    /// Core instances.
+    pub instances: usize,
+    /// Memories.
+    pub memories: usize,
+    /// Tables.
+    pub tables: usize,
+}
+
+/// Limits a store. No engine has an untrusted guest in a store without one.
+#[derive(Debug)]
+pub struct StoreLimiter {
+    bounds: StoreBounds,
+    left: usize,
+    table_elements_left: usize,
+    /// Bytes of the last allowed growth. They are given back if the growth fails.
+    last: usize,
+    refused: bool,
+}
+
+impl StoreLimiter {
+    /// A limiter for a new store.
+    pub fn new(bounds: StoreBounds) -> Self {
+        let (left, table_elements_left) = (bounds.memory, bounds.table_elements);
+        Self { bounds, left, table_elements_left, last: 0, refused: false }
+    }
+
+    /// Bytes that the guest uses.
+    pub fn used(&self) -> usize {
+        self.bounds.memory - self.left
+    }
+
+    /// Whether the guest was refused memory. If it crashes after that, the limit is the reason.
+    pub fn refused(&self) -> bool {
+        self.refused
+    }
+}
+
+impl ResourceLimiter for StoreLimiter {
+    fn memory_growing(
+        &mut self,
+        current: usize,
+        desired: usize,
+        _maximum: Option<usize>,
+    ) -> wasmtime::Result<bool> {
+        let more = desired.saturating_sub(current);
+        self.last = more;
+        match self.left.checked_sub(more) {
+            Some(left) => self.left = left,
+            None => self.refused = true,
+        }
+        Ok(!self.refused)
+    }
+
+    fn memory_grow_failed(&mut self, _error: wasmtime::Error) -> wasmtime::Result<()> {
+        if !self.refused {
+            self.left += std::mem::take(&mut self.last);
+        }
+        self.refused = true;
+        Ok(())
+    }
+
+    fn table_growing(
+        &mut self,
+        current: usize,
+        desired: usize,
+        _maximum: Option<usize>,
+    ) -> wasmtime::Result<bool> {
+        match self.table_elements_left.checked_sub(desired.saturating_sub(current)) {
+            Some(left) => self.table_elements_left = left,
+            None => self.refused = true,
+        }
+        Ok(!self.refused)
+    }
+
+    fn table_grow_failed(&mut self, _error: wasmtime::Error) -> wasmtime::Result<()> {
+        self.refused = true;
+        Ok(())
+    }
+
+    fn instances(&self) -> usize {
+        self.bounds.instances
+    }
+
+    fn tables(&self) -> usize {
+        self.bounds.tables
+    }
+
+    fn memories(&self) -> usize {
+        self.bounds.memories
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn limiter() -> StoreLimiter {
+        let (memory, table_elements) = (100, 50);
+        let bounds = StoreBounds { memory, table_elements, instances: 1, memories: 2, tables: 2 };
+        StoreLimiter::new(bounds)
+    }
+
+    #[test]
+    fn memory_limit_is_for_all_memories_together() {
+        let mut limiter = limiter();
+        assert!(limiter.memory_growing(0, 60, None).expect("decides"));
+        assert!(limiter.memory_growing(0, 40, None).expect("decides"));
+        assert!(!limiter.refused());
+        assert!(!limiter.memory_growing(40, 41, None).expect("decides"));
+        assert!(limiter.refused());
+    }
+
+    #[test]
+    fn element_limit_is_for_all_tables_together() {
+        let mut limiter = limiter();
+        assert!(limiter.table_growing(0, 50, None).expect("decides"));
+        assert!(!limiter.table_growing(0, 1, None).expect("decides"));
+    }
+}

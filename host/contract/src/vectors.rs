@@ -1,0 +1,64 @@
+use std::fmt;
+
+use crate::BoxFuture;
+
+/// A database of vectors, beside an index that has them too. It says which ones are near, and gets
+/// numbers alone: no texts, no names.
+///
+/// The caller bounds the time, and drops a future when it is over. What was sent then may have been
+/// written or not; to send it again changes nothing.
+pub trait VectorDatabase: fmt::Debug + Send + Sync + 'static {
+    /// Its name, for people.
+    fn name(&self) -> String;
+
+    /// What tells its place from others, without asking it.
+    fn place(&self) -> String;
+
+    /// How many points a set has. Makes the place for them, if it is missing.
+    fn count<'a>(&'a self, set: &'a VectorSet) -> BoxFuture<'a, Result<u64, String>>;
+
+    /// Removes all points of a set.
+    fn clear<'a>(&'a self, set: &'a VectorSet) -> BoxFuture<'a, Result<(), String>>;
+
+    /// Writes points, each in the place of the one with its number.
+    fn put<'a>(
+        &'a self,
+        set: &'a VectorSet,
+        points: Vec<VectorPoint>,
+    ) -> BoxFuture<'a, Result<(), String>>;
+
+    /// Removes points. They need not exist.
+    fn remove<'a>(&'a self, set: &'a VectorSet, ids: Vec<i64>)
+    -> BoxFuture<'a, Result<(), String>>;
+
+    /// The numbers of the points that are nearest to a vector, at most `limit`. `group`: only those
+    /// of this group. What it answers is untrusted: a number may be of no point.
+    fn nearest<'a>(
+        &'a self,
+        set: &'a VectorSet,
+        group: Option<&'a str>,
+        vector: &'a [i8],
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Vec<i64>, String>>;
+}
+
+/// The vectors with the same number of numbers in one index.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VectorSet {
+    /// A random text of the index. It isn't sent; what is sent is derived from it, so that nobody
+    /// can guess a group by its hash.
+    pub secret: String,
+    /// The numbers of each vector.
+    pub numbers: usize,
+}
+
+/// A vector as a database gets it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VectorPoint {
+    /// Its number in the index.
+    pub id: i64,
+    /// What a search can be narrowed to, such as a project.
+    pub group: String,
+    /// The vector.
+    pub vector: Vec<i8>,
+}

@@ -1,0 +1,162 @@
+//! Near vectors by a database elsewhere, where the operator named one.
+//!
+//! The index has all vectors too. The database only says which ones to compare: the index compares
+//! them itself, and decides on prefix and tags. So a wrong answer leaves out what is near, and adds
+//! nothing.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use berth_contract::text::{cut, neutral_line};
+use berth_contract::{Report, VectorDatabase, VectorPoint, VectorSet};
+use berth_index::{DocumentIndex, MAX_HITS, MAX_VECTOR, UnsentVector, group};
+use berth_store::{Stop, StoreError};
+
+use crate::guest::bindings::berth::host::index as wit;
+use crate::guest::state::CallState;
+
+/// The time of the database for one search, with what it still has to get. The call needs the rest.
+const TIME: Duration = Duration::from_secs(5);
+
+/// Changes that are sent together.
+const BATCH: usize = 256;
+
+/// How many are near, at least: some of them may have other tags.
+const NEAR: usize = 200;
+
+/// Bytes of what is said of a failure.
+const MAX_REASON: usize = 400;
+
+/// The database of a call's index.
+pub(crate) struct VectorsAccess {
+    database: Arc<dyn VectorDatabase>,
+    /// Whether it has failed in this call. It would take as long to fail again.
+    has_failed: bool,
+    report: Arc<Report>,
+}
+
+impl VectorsAccess {
+    pub(crate) fn new(database: Arc<dyn VectorDatabase>, report: &Arc<Report>) -> Self {
+        Self { database, has_failed: false, report: Arc::clone(report) }
+    }
+}
+
+impl CallState {
+    /// The documents whose vectors may be near that of a query. `None`: the index has to compare
+    /// all. If the database fails, a notice says so.
+    pub(crate) async fn near_by_database(&mut self, query: &wit::Query) -> Option<Vec<i64>> {
+        let access = self.call.vectors.as_ref().filter(|access| !access.has_failed)?;
+        let vector = query.vector.as_deref()?;
+        // The index refuses it.
+        if !(1..=MAX_VECTOR).contains(&vector.len()) {
+            return None;
+        }
+        let (database, report) = (Arc::clone(&access.database), Arc::clone(&access.report));
+        let limit = usize::try_from(query.limit).unwrap_or(usize::MAX).clamp(NEAR, MAX_HITS);
+        let watch = Arc::clone(&self.call.watch);
+        let time = TIME.min(watch.deadline().saturating_duration_since(Instant::now()) / 4);
+        let found = self.nearest(&*database, vector, group(&query.prefix), limit, time);
+        let found = watch.cancel.run_until_cancelled(tokio::time::timeout(time, found)).await?;
+        let late = |_| Err(format!("no answer within {:.1} s", time.as_secs_f64()));
+        match found.unwrap_or_else(late) {
+            Ok(near) => Some(near),
+            Err(why) => {
+                let name = database.name();
+                let why = neutral_line(cut(&why, MAX_REASON));
+                tracing::warn!(plugin = &*self.call.plugin, "{name} found no vectors: {why}");
+                report.notice(&format!(
+                    "{name} found no vectors, so the index compared all of its own: {why}"
+                ));
+                if let Some(access) = &mut self.call.vectors {
+                    access.has_failed = true;
+                }
+                None
+            }
+        }
+    }
+
+    /// Sends the database what it doesn't have yet, and asks it.
+    async fn nearest(
+        &mut self,
+        database: &dyn VectorDatabase,
+        vector: &[i8],
+        group: Option<&str>,
+        limit: usize,
+        time: Duration,
+    ) -> Result<Vec<i64>, String> {
+        // Half of the time is for sending, in batches that need much less than the other half.
+        let until = Instant::now() + time / 2;
+        let (numbers, place) = (vector.len(), database.place());
+        let set = self.bring_up_to_date(database, numbers, &place).await?;
+        loop {
+            let changes = self.noted(|index, stop| index.unsent(numbers, BATCH, stop)).await?;
+            if changes.is_empty() {
+                return database.nearest(&set, group, vector, limit).await;
+            }
+            if Instant::now() >= until {
+                let left = self.noted(|index, stop| index.mirror(numbers, &place, stop)).await?;
+                return Err(format!(
+                    "{} vectors aren't sent to it yet; the next search goes on",
+                    left.unsent
+                ));
+            }
+            send(database, &set, &changes).await?;
+            self.noted(|index, stop| index.sent(&changes, stop)).await?;
+        }
+    }
+
+    /// Begins anew if the database has fewer or more vectors than it got: it was wiped, or someone
+    /// changed it.
+    async fn bring_up_to_date(
+        &mut self,
+        database: &dyn VectorDatabase,
+        numbers: usize,
+        place: &str,
+    ) -> Result<VectorSet, String> {
+        let mirror = self.noted(|index, stop| index.mirror(numbers, place, stop)).await?;
+        let set = VectorSet { secret: mirror.secret.clone(), numbers };
+        let count = database.count(&set).await?;
+        let mut is_right = mirror.is_begun && count.abs_diff(mirror.vectors) <= mirror.unsent;
+        if mirror.is_begun && !is_right {
+            // Another process may have sent some since.
+            let now = self.noted(|index, stop| index.mirror(numbers, place, stop)).await?;
+            is_right = now != mirror;
+        }
+        if !is_right {
+            if count > 0 {
+                database.clear(&set).await?;
+            }
+            self.noted(|index, stop| index.begin_mirror(numbers, place, stop)).await?;
+        }
+        Ok(set)
+    }
+
+    /// An operation on the index for the host's own notes.
+    async fn noted<T>(
+        &mut self,
+        operation: impl FnOnce(&Arc<DocumentIndex>, &Stop) -> Result<T, StoreError>,
+    ) -> Result<T, String> {
+        self.in_index(false, operation).await.map_err(|error| error.message)
+    }
+}
+
+async fn send(
+    database: &dyn VectorDatabase,
+    set: &VectorSet,
+    changes: &[UnsentVector],
+) -> Result<(), String> {
+    let gone: Vec<i64> =
+        changes.iter().filter(|one| one.vector.is_none()).map(|one| one.id).collect();
+    let points = changes.iter().filter_map(|UnsentVector { id, vector, .. }| {
+        let (group, vector) = vector.clone()?;
+        Some(VectorPoint { id: *id, group, vector })
+    });
+    let points: Vec<VectorPoint> = points.collect();
+    if !gone.is_empty() {
+        database.remove(set, gone).await?;
+    }
+    if !points.is_empty() {
+        database.put(set, points).await?;
+    }
+    Ok(())
+}
