@@ -165,7 +165,9 @@ impl DocumentIndex {
     ) -> Self {
         let form = DatabaseForm {
             application: 0x6265_7249,
+            version: 1,
             tables: TABLES,
+            upgrade: "",
             // The longest value is the parts of a text.
             longest: 3 * MAX_TEXT,
             // The words of a text take about as much as the text, and twice that while they merge.

@@ -8,13 +8,10 @@ use std::time::{Duration, Instant};
 use berth_private::PrivateFolder;
 use rusqlite::config::DbConfig;
 use rusqlite::limits::Limit;
-use rusqlite::{Connection, OpenFlags};
+use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
 
 use crate::Stop;
 use crate::error::StoreError;
-
-/// The version of the tables.
-const VERSION: i32 = 1;
 
 /// How long an operation waits for another process that writes, at most.
 const BUSY: Duration = Duration::from_secs(5);
@@ -30,9 +27,14 @@ const PAGE: u64 = 4096;
 pub struct DatabaseForm {
     /// Marks the file as one of this kind, in its header.
     pub application: i32,
+    /// The version of the tables.
+    pub version: i32,
     /// Statements that create the tables and set `application_id` and `user_version`. Two processes
     /// may run them, one after the other.
     pub tables: &'static str,
+    /// Statements that make a file of the version before one of this version, and set
+    /// `user_version`. Empty if there was none.
+    pub upgrade: &'static str,
     /// Most bytes of a row.
     pub longest: usize,
     /// Most bytes of the file.
@@ -135,7 +137,7 @@ impl Database {
     }
 }
 
-/// Creates the tables of a new file, and checks those of an old one.
+/// Creates the tables of a new file, upgrades those of the version before, and checks them.
 fn prepare(connection: &Connection, path: &Path, form: &DatabaseForm) -> Result<(), StoreError> {
     let unusable = |reason| StoreError::Unavailable { path: path.to_owned(), reason };
     let number = |name: &str| connection.pragma_query_value(None, name, |row| row.get::<_, i32>(0));
@@ -143,10 +145,29 @@ fn prepare(connection: &Connection, path: &Path, form: &DatabaseForm) -> Result<
         // Two processes may create it at once: the second finds the tables.
         connection.execute_batch(&format!("BEGIN IMMEDIATE;{}COMMIT;", form.tables))?;
     }
+    let is_older = || {
+        Ok::<_, rusqlite::Error>(
+            (number("application_id")?, number("user_version")?)
+                == (form.application, form.version - 1),
+        )
+    };
+    if !form.upgrade.is_empty() && is_older()? {
+        // A table that is exchanged would take along the rows that refer to it.
+        connection.pragma_update(None, "foreign_keys", false)?;
+        let transaction = Transaction::new_unchecked(connection, TransactionBehavior::Immediate)?;
+        // Two processes may upgrade it at once: the second finds the new version.
+        if is_older()? {
+            transaction.execute_batch(form.upgrade)?;
+        }
+        transaction.commit()?;
+    }
     match (number("application_id")?, number("user_version")?) {
-        (application, VERSION) if application == form.application => Ok(()),
+        (application, version) if (application, version) == (form.application, form.version) => {
+            Ok(())
+        }
         (application, version) if application == form.application => Err(unusable(format!(
-            "it has version {version}; this Berth reads version {VERSION}. Use a newer Berth"
+            "it has version {version}; this Berth reads version {}. Use a newer Berth",
+            form.version
         ))),
         _ => Err(unusable("another program has made it. Move it away".into())),
     }

@@ -102,7 +102,9 @@ impl Store {
     pub fn named(folder: impl Into<PathBuf>, name: impl Into<String>, quota: Quota) -> Self {
         let form = DatabaseForm {
             application: 0x6265_7253,
+            version: 1,
             tables: TABLES,
+            upgrade: "",
             // The row of an entry has its key and its value.
             longest: MAX_KEY + MAX_VALUE + 64,
             // Entries take at most twice their size, and some pages for the index.
