@@ -2,17 +2,23 @@
 
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use berth_config::Loaded;
 use berth_contract::{TaskAction, TaskBook, TaskError, TaskOrder, TaskRun, TaskState};
 use berth_policy::Trust;
-use berth_schedule::{MAX_ARGUMENTS, MAX_TASKS, Maker, Owner, Quotas, Schedule, ScheduleError};
+use berth_schedule::{
+    Listed, MAX_ARGUMENTS, MAX_TASKS, Maker, NO_RUNNER, Owner, Quotas, Schedule, ScheduleError,
+    clock_change,
+};
 use jiff::Timestamp;
 
 use crate::context::CallContext;
 use crate::plugins::Plugins;
 use crate::{Tool, validate};
+
+/// Most notices of one call.
+const MAX_NOTICES: usize = 8;
 
 /// What the calls of a host need to make tasks.
 #[derive(Debug)]
@@ -42,38 +48,43 @@ impl Tasks {
         let plugin = tool.provider.name().to_owned();
         Some(Arc::new(CallTasks {
             schedule: Arc::clone(&self.schedule),
-            directory: self.directory.clone(),
             plugins: Arc::clone(plugins),
             config,
-            owner: Owner { plugin, principal: principal.unwrap_or(Owner::USER).to_owned() },
+            plugin,
+            principal: principal.unwrap_or(Owner::USER).to_owned(),
+            directory: self.directory.to_str().map(str::to_owned),
             session: context.session.to_string(),
             phase: context.phase.map(|phase| phase.as_str().to_owned()),
             trust: context.trust,
             is_untrusted: is_untrusted(),
             is_sub_agent: context.caller.is_some(),
             is_built_in: tool.is_built_in(),
+            notices: Mutex::default(),
         }))
     }
 }
 
-/// The tasks of one plugin, for the principal of a call.
+/// The tasks of one plugin, for the principal and the directory of a call.
 struct CallTasks {
     schedule: Arc<Schedule>,
-    directory: PathBuf,
     plugins: Arc<Plugins>,
     config: Arc<Loaded>,
-    owner: Owner,
+    plugin: String,
+    principal: String,
+    /// `None`: its path isn't UTF-8.
+    directory: Option<String>,
     session: String,
     phase: Option<String>,
     trust: Trust,
     is_untrusted: bool,
     is_sub_agent: bool,
     is_built_in: bool,
+    notices: Mutex<Vec<String>>,
 }
 
 impl fmt::Debug for CallTasks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CallTasks").field("owner", &self.owner).finish_non_exhaustive()
+        f.debug_struct("CallTasks").field("plugin", &self.plugin).finish_non_exhaustive()
     }
 }
 
@@ -86,9 +97,35 @@ impl CallTasks {
         Err(TaskError::new("unavailable", format!("tasks are disabled. To enable them, {lines}")))
     }
 
-    /// Whether the call may change tasks.
-    fn check(&self) -> Result<(), TaskError> {
+    /// Whose tasks the call sees: those of the directory that it is made in, since what they do is
+    /// said in them and what came of it, and another project's agent has no business there.
+    fn owner(&self) -> Result<Owner, TaskError> {
         self.check_enabled()?;
+        let Some(directory) = self.directory.clone() else {
+            return Err(TaskError::new("invalid", "the working directory's path isn't UTF-8"));
+        };
+        let (plugin, principal) = (self.plugin.clone(), self.principal.clone());
+        Ok(Owner { plugin, principal, directory })
+    }
+
+    /// Notes that no process runs tasks, where that is so.
+    fn look_for_runner(&self) {
+        // Whether it can't be looked up is seen where tasks are kept and run.
+        if let Ok(None) = self.schedule.runner() {
+            self.notice(NO_RUNNER.to_owned());
+        }
+    }
+
+    fn notice(&self, notice: String) {
+        let mut notices = self.notices.lock().unwrap_or_else(PoisonError::into_inner);
+        if notices.len() < MAX_NOTICES && !notices.contains(&notice) {
+            notices.push(notice);
+        }
+    }
+
+    /// Whose tasks the call may change.
+    fn changed_owner(&self) -> Result<Owner, TaskError> {
+        let owner = self.owner()?;
         if self.config.is_of_task() {
             // A task that makes tasks has no end.
             return Err(TaskError::new("denied", "a task can't change tasks"));
@@ -100,17 +137,17 @@ impl CallTasks {
                 "a sub-agent can't change tasks; the main agent can",
             ));
         }
-        Ok(())
+        Ok(owner)
     }
 
     /// Checks what a task does, as far as that can be known before it runs.
-    fn check_action(&self, action: &mut TaskAction) -> Result<(), TaskError> {
+    fn check_action(&self, owner: &Owner, action: &mut TaskAction) -> Result<(), TaskError> {
         let denied = |why: &str| Err(TaskError::new("denied", why));
         let (name, arguments) = match action {
             TaskAction::Prompt(_) if !self.is_built_in => {
                 return denied("a plugin of a third party can make tasks of its own tools only");
             }
-            TaskAction::Prompt(_) if self.owner.served().is_some() => {
+            TaskAction::Prompt(_) if owner.served().is_some() => {
                 return denied("a caller of a server can't give the agent a task");
             }
             TaskAction::Prompt(_) if self.trust != Trust::Trusted => {
@@ -122,7 +159,7 @@ impl CallTasks {
         let invalid = |message: String| TaskError::new("invalid", message);
         let catalogue = self.plugins.catalogue();
         let tool = catalogue.resolve(name).map_err(|failure| invalid(failure.message))?;
-        if !self.is_built_in && tool.provider.name() != self.owner.plugin {
+        if !self.is_built_in && tool.provider.name() != self.plugin {
             return denied("a plugin of a third party can make tasks of its own tools only");
         }
         let makes_tasks = tool.plugin.as_ref().is_some_and(|plugin| plugin.policy().schedule);
@@ -141,7 +178,7 @@ impl CallTasks {
 
     fn quotas(&self) -> Quotas {
         let settings = self.config.config.tools.scheduler;
-        let granted = self.config.config.plugins.get(&self.owner.plugin);
+        let granted = self.config.config.plugins.get(&self.plugin);
         let of_plugin = match self.is_built_in {
             true => MAX_TASKS,
             false => granted.map_or(0, |plugin| plugin.schedule_tasks.get()),
@@ -169,48 +206,59 @@ fn error(error: ScheduleError) -> TaskError {
 
 impl TaskBook for CallTasks {
     fn put(&self, mut order: TaskOrder) -> Result<TaskState, TaskError> {
-        self.check()?;
-        self.check_action(&mut order.action)?;
-        let Some(directory) = self.directory.to_str() else {
-            return Err(TaskError::new("invalid", "the working directory's path isn't UTF-8"));
-        };
+        let owner = self.changed_owner()?;
+        self.check_action(&owner, &mut order.action)?;
+        let change = clock_change(&order.kind, &order.when, order.zone.as_deref());
         let bounds = self.config.task_bounds();
         let maker = Maker {
             session: self.session.clone(),
-            directory: directory.to_owned(),
             phase: self.phase.clone(),
             trust: self.trust.as_str().to_owned(),
             untrusted: self.is_untrusted,
             bounds: bounds.map_err(|error| TaskError::new("failed", error.to_string()))?,
         };
-        self.schedule
-            .put(&self.owner, &maker, order, self.quotas(), Timestamp::now())
-            .map_err(error)
+        let (quotas, now) = (self.quotas(), Timestamp::now());
+        let state = self.schedule.put(&owner, &maker, order, quotas, now).map_err(error)?;
+        change.into_iter().for_each(|change| self.notice(change));
+        self.look_for_runner();
+        Ok(state)
     }
 
     fn remove(&self, name: &str) -> Result<bool, TaskError> {
-        self.check()?;
-        self.schedule.remove(&self.owner, name).map_err(error)
+        self.schedule.remove(&self.changed_owner()?, name).map_err(error)
     }
 
     fn pause(&self, name: &str, paused: bool) -> Result<bool, TaskError> {
-        self.check()?;
-        self.schedule.pause(&self.owner, name, paused, Timestamp::now()).map_err(error)
+        let owner = self.changed_owner()?;
+        let is_known =
+            self.schedule.pause(&owner, name, paused, Timestamp::now()).map_err(error)?;
+        if is_known && !paused {
+            self.look_for_runner();
+        }
+        Ok(is_known)
     }
 
     fn run_soon(&self, name: &str) -> Result<bool, TaskError> {
-        self.check()?;
-        self.schedule.run_soon(&self.owner, name).map_err(error)
+        let is_known = self.schedule.run_soon(&self.changed_owner()?, name).map_err(error)?;
+        if is_known {
+            self.look_for_runner();
+        }
+        Ok(is_known)
     }
 
     fn tasks(&self) -> Result<Vec<TaskState>, TaskError> {
-        self.check_enabled()?;
-        let tasks = self.schedule.tasks(Some(&self.owner)).map_err(error)?;
+        let tasks = self.schedule.tasks(Some(&self.owner()?)).map_err(error)?;
+        if tasks.iter().any(Listed::is_waiting) {
+            self.look_for_runner();
+        }
         Ok(tasks.into_iter().map(|listed| listed.state).collect())
     }
 
     fn runs(&self, name: &str) -> Result<Vec<TaskRun>, TaskError> {
-        self.check_enabled()?;
-        self.schedule.runs_of(&self.owner, name).map_err(error)
+        self.schedule.runs_of(&self.owner()?, name).map_err(error)
+    }
+
+    fn take_notices(&self) -> Vec<String> {
+        std::mem::take(&mut *self.notices.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }

@@ -42,8 +42,17 @@ pub(crate) fn daemon(arguments: &DaemonArguments, options: &Options) -> Result<E
         let message = format!("tasks are disabled. To enable them, {}", enable(&loaded));
         return Err(Error::Usage(message));
     }
-    let _runner = start(options, &folders, &loaded)?;
-    writeln!(anstream::stderr(), "berth daemon runs the tasks that are due; Ctrl-C ends it")?;
+    // The tasks run even where nobody reads what is said.
+    let say = |text: &str| drop(writeln!(anstream::stderr(), "{text}"));
+    let schedule = Schedule::in_data(&folders.data);
+    match schedule.runner().map_err(|error| HostError::Config(error.to_string()))? {
+        None => {}
+        Some(other) => say(&format!(
+            "The tasks are run by {other} already; this one waits, and takes over when that one ends. Ctrl-C ends it"
+        )),
+    }
+    let begun = move || say("berth daemon runs the tasks that are due; Ctrl-C ends it");
+    let _runner = start(options, &folders, &loaded, Box::new(begun))?;
     host::block_on_this_thread(async {
         end.cancelled().await;
         Ok(())
@@ -94,7 +103,7 @@ impl ServedTasks {
         match loaded.config.tools.scheduler.enabled {
             false => *runner = None,
             true if runner.is_none() => {
-                *runner = Some(start(&self.options, &self.folders, loaded)?);
+                *runner = Some(start(&self.options, &self.folders, loaded, Box::new(|| {}))?);
             }
             true => {}
         }
@@ -113,13 +122,18 @@ impl ServedTasks {
 }
 
 /// Starts running tasks in this process, unless another one does.
-fn start(options: &Options, folders: &Folders, loaded: &Loaded) -> Result<TaskRunner, HostError> {
+fn start(
+    options: &Options,
+    folders: &Folders,
+    loaded: &Loaded,
+    begun: Box<dyn Fn() + Send + Sync>,
+) -> Result<TaskRunner, HostError> {
     let most = usize::try_from(loaded.config.tools.scheduler.max_running.get()).unwrap_or(1);
     // Directories that were granted to this process are not granted to tasks.
     let options = Options { allow: Vec::new(), allow_read: Vec::new(), ..options.clone() };
     let of_runs = folders.clone();
     let run: RunTask = Arc::new(move |claimed, end| run_task(&options, &of_runs, claimed, &end));
-    TaskRunner::start(Schedule::in_data(&folders.data), most, run)
+    TaskRunner::start(Schedule::in_data(&folders.data), most, run, begun)
 }
 
 /// Makes one run. It blocks.
@@ -157,7 +171,7 @@ fn prepare<'a>(
     folders: &'a Folders,
     run: &'a ClaimedRun,
 ) -> Result<Prepared<'a>, Error> {
-    let directory = PathBuf::from(&run.maker.directory);
+    let directory = PathBuf::from(&run.owner.directory);
     // The maker's directory was a real path. Whoever put a link in its place meant another one.
     if directory.canonicalize().ok().as_ref() != Some(&directory) {
         return Err(Error::Unasked(format!(

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use berth_policy::{Decision, Dependencies, Gate, Needs, Switches, Verdict};
+use berth_policy::{Decision, Dependencies, Gate, Needs, OriginKind, Switches, Verdict};
 
 use super::Loaded;
 
@@ -11,12 +11,18 @@ impl Loaded {
     pub fn switches(&self) -> Switches {
         let off = |key: &str| {
             let place = self.origin(key);
+            let table = key.trim_end_matches(".enabled");
             Decision {
                 verdict: Verdict::Deny,
                 gate: Gate::Switches,
                 rule: Cow::Borrowed("enabled = false"),
-                remedy: place.remedy(|| {
-                    "To enable it, set `enabled` to true there, or remove the line.".to_owned()
+                remedy: place.remedy(|| match &place.kind {
+                    // There is no line yet.
+                    OriginKind::Default(_) => {
+                        let lines = self.own_table(table).lines("enabled = true");
+                        format!("To enable it, {lines}")
+                    }
+                    _ => "To enable it, set `enabled` to true there.".to_owned(),
                 }),
                 place: place.text,
             }

@@ -3,8 +3,8 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// The tasks that one plugin has made for one principal: calls at a later time. Its functions
-/// block.
+/// The tasks that one plugin has made for one principal in one directory: calls at a later time.
+/// Its functions block.
 pub trait TaskBook: fmt::Debug + Send + Sync + 'static {
     /// Keeps a task. It replaces the one with the same name.
     ///
@@ -48,6 +48,9 @@ pub trait TaskBook: fmt::Debug + Send + Sync + 'static {
     ///
     /// They can't be read.
     fn runs(&self, name: &str) -> Result<Vec<TaskRun>, TaskError>;
+
+    /// What whoever reads the answer has to know about what was done, each time only once.
+    fn take_notices(&self) -> Vec<String>;
 }
 
 /// What a task does, and when.

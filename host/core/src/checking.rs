@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use berth_catalogue::{CallContext, subjects, validate};
+use berth_catalogue::{CallContext, Catalogue, subjects, validate};
 use berth_contract::Failure;
 use berth_policy::{Decision, Gate, ResolvedSubject, Verdict};
 use berth_system::files::{FileError, FileView};
@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use crate::dependencies;
 use crate::host::{Host, Request};
+use crate::planned_task::planned_call;
 use crate::session::Session;
 
 /// What would happen to a call. For it, nothing was run, asked, counted or recorded.
@@ -145,6 +146,7 @@ impl Host {
         }
         self.carry(context, session);
         self.shaping.check(context)?;
+        let refused = self.refuse_planned(context, session, &catalogue)?;
         if let Some(action) = context.action() {
             for (gate, said) in rules.policy.explain(&action) {
                 say(gates, gate, said);
@@ -169,7 +171,32 @@ impl Host {
         for gate in [Gate::Quota, Gate::Rate] {
             say(gates, gate, counted.clone().filter(|decision| decision.gate == gate));
         }
-        Ok(deciding(gates))
+        Ok(refused.unwrap_or_else(|| deciding(gates)))
+    }
+
+    /// The refusal of what a call would have a task do. `None`: it may, or makes no task.
+    fn refuse_planned(
+        &self,
+        context: &CallContext,
+        session: &Session,
+        catalogue: &Catalogue,
+    ) -> Result<Option<Decision>, Failure> {
+        let Some(planned) = planned_call(context)? else { return Ok(None) };
+        let begun = self.begin_planned(context, session, planned, catalogue)?;
+        let Some((mut call, tool)) =
+            begun.and_then(|call| call.tool.clone().map(|tool| (call, tool)))
+        else {
+            return Ok(None);
+        };
+        let decision =
+            match self.lookups.decide_here(&tool, &mut call.arguments, &mut call.subjects) {
+                Ok(()) => self.decide_planned(&call),
+                Err(failure) => match &failure.denial {
+                    Some(denial) => Decision::from_grants(denial),
+                    None => return Err(failure),
+                },
+            };
+        Ok(Some(decision).filter(|decision| decision.verdict == Verdict::Deny))
     }
 }
 

@@ -197,6 +197,7 @@ impl Host {
         self.shaping.check(context)?;
         self.shaping.redact_kept(context);
         let context = &*context;
+        let planned = self.check_planned_task(governance, context, session, &inputs.cancel).await?;
         self.govern(governance, context, session, &catalogue, &inputs, steps).await?;
 
         if context.acts() {
@@ -244,6 +245,7 @@ impl Host {
         let mut relies = decision
             .is_some_and(|decision| self.governor.relies_on_undo(context, decision))
             || chosen.is_some() && self.governor.rules().policy.is_sandboxed();
+        let mut tasks;
         let (outcome, changes, time) = loop {
             let first_run_at = Instant::now();
             run.journal = self.undo.as_ref().and_then(|undo| undo.journal(context, relies));
@@ -251,7 +253,7 @@ impl Host {
                 run.attempts += 1;
                 run.spool = self.shaping.spool(context);
                 run.job = self.job_start(context, session).map(Arc::new);
-                let tasks = self.tasks.of_call(
+                tasks = self.tasks.of_call(
                     context,
                     session.principal(),
                     || session.is_untrusted(),
@@ -273,7 +275,7 @@ impl Host {
                     &self.settings.project,
                 );
                 let services = self.services(context, session);
-                let provided = Call { services, tasks, ..provided };
+                let provided = Call { services, tasks: tasks.clone(), ..provided };
                 let outcome = match &mut chosen {
                     None => tool.provider.call(provided).await,
                     Some(chosen) => {
@@ -349,6 +351,8 @@ impl Host {
         let carried = run.shell.take().map(|shell| shell.take_notices());
         let notices = notices.into_iter().chain(carried.into_iter().flatten());
         let notices = notices.chain(session.job_news());
+        let notices = notices.chain(planned.filter(|_| outcome.is_ok()));
+        let notices = notices.chain(tasks.into_iter().flat_map(|tasks| tasks.take_notices()));
         match outcome {
             Ok(mut output) => {
                 let notices = left_out(&run.report).into_iter().chain(notices);

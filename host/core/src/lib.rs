@@ -260,6 +260,7 @@ pub mod jobs;
 mod journey;
 pub mod news;
 mod outer;
+mod planned_task;
 mod programs;
 mod record;
 mod retry;

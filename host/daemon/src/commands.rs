@@ -5,7 +5,7 @@ use std::io::Write;
 use berth_core::config::Folders;
 use berth_core::text::{cut, neutral_json, neutral_line};
 use berth_core::{HostError, TaskAction, TaskRun};
-use berth_schedule::{Listed, Owner, Schedule, ScheduleError};
+use berth_schedule::{Listed, NO_RUNNER, Owner, RunnerProcess, Schedule, ScheduleError, zone_name};
 use berth_terminal::error::CommandError;
 use berth_terminal::exit::Exit;
 use berth_terminal::style::{BAD, FAINT, GOOD, STRONG, WARNING};
@@ -93,7 +93,10 @@ pub fn tasks(
         }
     };
     match command {
-        TasksCommand::List { json } => list(&mut out, &all, enabled, *json)?,
+        TasksCommand::List { json } => {
+            let runner = schedule.runner().map_err(failed)?;
+            list(&mut out, &all, enabled, runner, *json)?;
+        }
         TasksCommand::Show { task, json } => {
             let task = find(&all, task)?;
             match json {
@@ -103,7 +106,7 @@ pub fn tasks(
         }
         TasksCommand::Results { task, json } => {
             let task = find(&all, task)?;
-            let runs = schedule.runs_of(&owner(task), &task.state.order.name).map_err(failed)?;
+            let runs = schedule.runs_of(&task.owner, &task.state.order.name).map_err(failed)?;
             if *json {
                 writeln!(
                     out,
@@ -122,24 +125,26 @@ pub fn tasks(
         TasksCommand::Run { task } => {
             let task = find(&all, task)?;
             let name = &task.state.order.name;
-            let known = schedule.run_soon(&owner(task), name).map_err(failed)?;
+            let known = schedule.run_soon(&task.owner, name).map_err(failed)?;
             done(known, "runs as soon as `berth daemon` or `berth serve` does", task)?;
+            say_if_no_runner(&schedule, &mut out)?;
         }
         TasksCommand::Pause { task } => {
             let task = find(&all, task)?;
-            let (owner, name) = (owner(task), &task.state.order.name);
-            let known = schedule.pause(&owner, name, true, Timestamp::now()).map_err(failed)?;
+            let (owner, name) = (&task.owner, &task.state.order.name);
+            let known = schedule.pause(owner, name, true, Timestamp::now()).map_err(failed)?;
             done(known, "is paused", task)?;
         }
         TasksCommand::Resume { task } => {
             let task = find(&all, task)?;
-            let (owner, name) = (owner(task), &task.state.order.name);
-            let known = schedule.pause(&owner, name, false, Timestamp::now()).map_err(failed)?;
+            let (owner, name) = (&task.owner, &task.state.order.name);
+            let known = schedule.pause(owner, name, false, Timestamp::now()).map_err(failed)?;
             done(known, "is resumed", task)?;
+            say_if_no_runner(&schedule, &mut out)?;
         }
         TasksCommand::Remove { task } => {
             let task = find(&all, task)?;
-            let known = schedule.remove(&owner(task), &task.state.order.name).map_err(failed)?;
+            let known = schedule.remove(&task.owner, &task.state.order.name).map_err(failed)?;
             done(known, "is removed", task)?;
         }
     }
@@ -150,8 +155,11 @@ fn failed(error: ScheduleError) -> CommandError {
     CommandError::Host(HostError::Config(error.to_string()))
 }
 
-fn owner(task: &Listed) -> Owner {
-    Owner { plugin: task.plugin.clone(), principal: task.principal.clone() }
+fn say_if_no_runner(schedule: &Schedule, out: &mut impl Write) -> Result<(), CommandError> {
+    if schedule.runner().map_err(failed)?.is_none() {
+        writeln!(out, "{NO_RUNNER}")?;
+    }
+    Ok(())
 }
 
 /// The task of a name, or of a number.
@@ -166,37 +174,61 @@ fn find<'t>(all: &'t [Listed], wanted: &str) -> Result<&'t Listed, CommandError>
             ))
         }),
         _ => {
-            let numbers: Vec<String> = named.iter().map(|task| task.id.to_string()).collect();
+            let which = |task: &&Listed| {
+                let Owner { plugin, principal, directory } = &task.owner;
+                let by = format!("by {plugin} for {principal}, in {directory}");
+                format!("{} ({})", task.id, neutral_line(cut(&by, SHOWN)))
+            };
+            let numbers: Vec<String> = named.iter().map(which).collect();
             Err(CommandError::Usage(format!(
-                "there are {} tasks `{shown}`, of several plugins or callers; name one by its number: {}",
+                "there are {} tasks `{shown}`; name one by its number: {}",
                 named.len(),
-                numbers.join(", ")
+                numbers.join("; ")
             )))
         }
     }
 }
 
-fn list(out: &mut impl Write, all: &[Listed], enabled: bool, as_json: bool) -> std::io::Result<()> {
+fn list(
+    out: &mut impl Write,
+    all: &[Listed],
+    enabled: bool,
+    runner: Option<RunnerProcess>,
+    as_json: bool,
+) -> std::io::Result<()> {
     if as_json {
-        return writeln!(out, "{:#}", neutral_json(json!({ "enabled": enabled, "tasks": all })));
+        let runner = runner.map(|runner| runner.id);
+        let all = json!({ "enabled": enabled, "runner": runner, "tasks": all });
+        return writeln!(out, "{:#}", neutral_json(all));
     }
     if all.is_empty() {
         return writeln!(out, "There are no tasks.");
     }
     for task in all {
         let order = &task.state.order;
-        writeln!(
-            out,
-            "{STRONG}{}{STRONG:#}  {}, {}",
-            order.name,
-            neutral_line(&format!("{} {}", order.kind, order.when)),
-            next(task, enabled)
-        )?;
+        let (when, next) = (when(task), next(task, enabled));
+        writeln!(out, "{STRONG}{}{STRONG:#}  {when}, {next}", order.name)?;
+        let directory = neutral_line(cut(&task.owner.directory, SHOWN));
+        writeln!(out, "  {FAINT}in {directory}{FAINT:#}")?;
         if let Some(last) = &task.state.last {
             print_run(out, "  ", last)?;
         }
     }
-    Ok(())
+    match runner {
+        Some(runner) => writeln!(out, "They are run by {runner}."),
+        None if enabled => writeln!(out, "{WARNING}{NO_RUNNER}{WARNING:#}"),
+        None => Ok(()),
+    }
+}
+
+/// When a task runs, with its zone where that counts.
+fn when(task: &Listed) -> String {
+    let order = &task.state.order;
+    let zone = match &*order.kind {
+        "every" => String::new(),
+        _ => format!(" ({})", zone_name(order.zone.as_deref())),
+    };
+    neutral_line(cut(&format!("{} {}{zone}", order.kind, order.when), SHOWN))
 }
 
 fn next(task: &Listed, enabled: bool) -> String {
@@ -212,14 +244,7 @@ fn show(out: &mut impl Write, task: &Listed, enabled: bool) -> std::io::Result<(
     let order = &task.state.order;
     let line = |text: &str| neutral_line(cut(text, SHOWN));
     writeln!(out, "{STRONG}{}{STRONG:#}, task {}", order.name, task.id)?;
-    let zone = order.zone.as_deref().unwrap_or("the machine's zone");
-    writeln!(
-        out,
-        "when: {} in {}, {}",
-        line(&format!("{} {}", order.kind, order.when)),
-        line(zone),
-        next(task, enabled)
-    )?;
+    writeln!(out, "when: {}, {}", when(task), next(task, enabled))?;
     writeln!(out, "missed times: {}", order.missed)?;
     match &order.action {
         TaskAction::Call { tool, arguments } => {
@@ -227,8 +252,9 @@ fn show(out: &mut impl Write, task: &Listed, enabled: bool) -> std::io::Result<(
         }
         TaskAction::Prompt(prompt) => writeln!(out, "has the agent do: {}", line(prompt))?,
     }
-    writeln!(out, "in: {}", line(&task.directory))?;
-    writeln!(out, "made by: the plugin {}, for {}", line(&task.plugin), line(&task.principal))?;
+    let Owner { plugin, principal, directory } = &task.owner;
+    writeln!(out, "in: {}", line(directory))?;
+    writeln!(out, "made by: the plugin {}, for {}", line(plugin), line(principal))?;
     match &task.state.last {
         Some(last) => print_run(out, "last run: ", last),
         None => writeln!(out, "It has not run yet."),

@@ -30,23 +30,32 @@ struct Shared {
     /// Runs at the same time, at most.
     most: usize,
     end: CancellationToken,
+    /// Says that this process is the one that runs the tasks from now on.
+    begun: Box<dyn Fn() + Send + Sync>,
     /// The tasks that run.
     busy: Mutex<Vec<i64>>,
     idle: Condvar,
 }
 
 impl TaskRunner {
-    /// Starts it, on a thread of its own. `most`: how many tasks run at the same time.
+    /// Starts it, on a thread of its own. `most`: how many tasks run at the same time. `begun` is
+    /// called when this process runs the tasks: at once, or when the one that does has ended.
     ///
     /// # Errors
     ///
     /// There is no thread for it.
-    pub fn start(schedule: Schedule, most: usize, run: RunTask) -> Result<Self, HostError> {
+    pub fn start(
+        schedule: Schedule,
+        most: usize,
+        run: RunTask,
+        begun: Box<dyn Fn() + Send + Sync>,
+    ) -> Result<Self, HostError> {
         let shared = Arc::new(Shared {
             schedule,
             run,
             most: most.max(1),
             end: CancellationToken::new(),
+            begun,
             busy: Mutex::default(),
             idle: Condvar::new(),
         });
@@ -86,6 +95,9 @@ impl Shared {
     fn run_all(self: &Arc<Self>) -> Result<(), ScheduleError> {
         let _lock = self.schedule.become_runner()?;
         let alarm = self.schedule.alarm()?;
+        if !self.end.is_cancelled() {
+            (self.begun)();
+        }
         let interrupted = self.schedule.take_over(Timestamp::now())?;
         if interrupted > 0 {
             tracing::warn!("{interrupted} runs of tasks were interrupted; they aren't repeated");

@@ -1,7 +1,8 @@
 //! The tasks of a user: made, changed, listed and removed.
 
 use std::fmt;
-use std::io;
+use std::fs::{File, TryLockError};
+use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
@@ -26,12 +27,14 @@ const FILE: &str = "tasks.db";
 const RUNNER: &str = "runner.lock";
 
 /// Whose tasks: they see and change no others.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Owner {
     /// The plugin that makes them.
     pub plugin: String,
     /// The principal whose calls it serves.
     pub principal: String,
+    /// The real path of the working directory where they are made, and where they run. UTF-8.
+    pub directory: String,
 }
 
 impl Owner {
@@ -60,15 +63,36 @@ pub struct Quotas {
 pub struct Listed {
     /// A number that no other task ever has.
     pub id: i64,
-    /// The plugin that made it.
-    pub plugin: String,
-    /// The principal whose call made it.
-    pub principal: String,
-    /// Where it runs.
-    pub directory: String,
+    /// Whose it is.
+    #[serde(flatten)]
+    pub owner: Owner,
     /// The task.
     #[serde(flatten)]
     pub state: TaskState,
+}
+
+impl Listed {
+    /// Whether it has a time at which it runs.
+    pub fn is_waiting(&self) -> bool {
+        !self.state.paused && self.state.next.is_some()
+    }
+}
+
+/// The process that runs the tasks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct RunnerProcess {
+    /// Its number. `None`: it takes over at this moment.
+    pub id: Option<u32>,
+}
+
+/// `process 4711`.
+impl fmt::Display for RunnerProcess {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.id {
+            Some(id) => write!(f, "process {id}"),
+            None => f.write_str("another process"),
+        }
+    }
 }
 
 /// The tasks of a user. The file is opened, or created, by the first operation. All operations
@@ -85,8 +109,10 @@ impl fmt::Debug for Schedule {
 }
 
 /// The columns that [`state_of`] reads, after the ID.
-pub(crate) const COLUMNS: &str =
-    "id, owner, principal, name, maker, made, kind, spec, zone, missed, action, next, paused";
+pub(crate) const COLUMNS: &str = "id, owner, principal, directory, name, maker, made, kind, spec, zone, missed, action, next, paused";
+
+/// Which tasks are an owner's.
+const OF_OWNER: &str = "owner = ?1 AND principal = ?2 AND directory = ?3";
 
 impl Schedule {
     /// The tasks in Berth's data folder.
@@ -100,17 +126,45 @@ impl Schedule {
     /// # Errors
     ///
     /// The folder can't be used.
-    pub fn become_runner(&self) -> Result<std::fs::File, ScheduleError> {
-        self.private()?.lock(RUNNER).map_err(|error| self.unusable(&error))
+    pub fn become_runner(&self) -> Result<File, ScheduleError> {
+        let unusable = |error| self.unusable(&error);
+        let mut lock = self.private()?.lock(RUNNER).map_err(unusable)?;
+        // Whoever finds it locked reads who holds it.
+        let number = std::process::id().to_string();
+        let write = lock.set_len(0).and_then(|()| lock.write_all(number.as_bytes()));
+        write.map_err(unusable)?;
+        Ok(lock)
     }
 
-    /// The same without waiting. `None`: another process runs them.
+    /// The process that runs the tasks at this moment. `None`: there is none. It creates nothing.
     ///
     /// # Errors
     ///
     /// The folder can't be used.
-    pub fn try_become_runner(&self) -> Result<Option<std::fs::File>, ScheduleError> {
-        self.private()?.try_lock(RUNNER).map_err(|error| self.unusable(&error))
+    pub fn runner(&self) -> Result<Option<RunnerProcess>, ScheduleError> {
+        let file = PrivateFolder::open(&self.folder).and_then(|folder| folder.file(RUNNER));
+        let mut file = match file {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(self.unusable(&error)),
+        };
+        // Shared, so that two that look don't take each other for the runner.
+        match file.try_lock_shared() {
+            Ok(()) => Ok(None),
+            Err(TryLockError::Error(error)) => Err(self.unusable(&error)),
+            Err(TryLockError::WouldBlock) => {
+                let mut number = String::new();
+                let read = (&mut file).take(20).read_to_string(&mut number);
+                read.map_err(|error| self.unusable(&error))?;
+                Ok(Some(RunnerProcess { id: number.parse().ok() }))
+            }
+        }
+    }
+
+    /// Whether the user has ever had a task.
+    pub fn is_there(&self) -> bool {
+        // It isn't opened: closing it would end the locks of this process's connection.
+        self.folder.join(FILE).exists()
     }
 
     /// What wakes the runner.
@@ -146,19 +200,18 @@ impl Schedule {
             let transaction =
                 connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
             let is_new = !transaction
-                .prepare_cached(
-                    "SELECT 1 FROM tasks WHERE owner = ?1 AND principal = ?2 AND name = ?3",
-                )?
-                .exists(params![owner.plugin, owner.principal, order.name])?;
+                .prepare_cached(&format!("SELECT 1 FROM tasks WHERE {OF_OWNER} AND name = ?4"))?
+                .exists(params![owner.plugin, owner.principal, owner.directory, order.name])?;
             if is_new {
                 check_quotas(&transaction, owner, quotas)?;
             }
             transaction
                 .prepare_cached(
                     "INSERT INTO tasks
-                         (owner, principal, name, maker, made, kind, spec, zone, missed, action, next)
-                     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)
-                     ON CONFLICT (owner, principal, name) DO UPDATE SET
+                         (owner, principal, directory, name, maker, made, kind, spec, zone, missed,
+                          action, next)
+                     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)
+                     ON CONFLICT (owner, principal, directory, name) DO UPDATE SET
                          maker = excluded.maker, made = excluded.made, kind = excluded.kind,
                          spec = excluded.spec, zone = excluded.zone, missed = excluded.missed,
                          action = excluded.action, next = excluded.next, last = NULL,
@@ -167,6 +220,7 @@ impl Schedule {
                 .execute(params![
                     owner.plugin,
                     owner.principal,
+                    owner.directory,
                     order.name,
                     maker,
                     now.as_millisecond(),
@@ -194,10 +248,10 @@ impl Schedule {
     /// The file can't be written.
     pub fn remove(&self, owner: &Owner, name: &str) -> Result<bool, ScheduleError> {
         self.run(|connection| {
-            let mut statement = connection.prepare_cached(
-                "DELETE FROM tasks WHERE owner = ?1 AND principal = ?2 AND name = ?3",
-            )?;
-            Ok(statement.execute(params![owner.plugin, owner.principal, name])? > 0)
+            let mut statement = connection
+                .prepare_cached(&format!("DELETE FROM tasks WHERE {OF_OWNER} AND name = ?4"))?;
+            let parameters = params![owner.plugin, owner.principal, owner.directory, name];
+            Ok(statement.execute(parameters)? > 0)
         })
     }
 
@@ -246,10 +300,11 @@ impl Schedule {
     /// The file can't be written.
     pub fn run_soon(&self, owner: &Owner, name: &str) -> Result<bool, ScheduleError> {
         let changed = self.run(|connection| {
-            let mut statement = connection.prepare_cached(
-                "UPDATE tasks SET asked = 1 WHERE owner = ?1 AND principal = ?2 AND name = ?3",
-            )?;
-            Ok(statement.execute(params![owner.plugin, owner.principal, name])? > 0)
+            let mut statement = connection.prepare_cached(&format!(
+                "UPDATE tasks SET asked = 1 WHERE {OF_OWNER} AND name = ?4"
+            ))?;
+            let parameters = params![owner.plugin, owner.principal, owner.directory, name];
+            Ok(statement.execute(parameters)? > 0)
         })?;
         self.ring();
         Ok(changed)
@@ -261,17 +316,19 @@ impl Schedule {
     ///
     /// The file can't be read.
     pub fn tasks(&self, owner: Option<&Owner>) -> Result<Vec<Listed>, ScheduleError> {
-        let (plugin, principal) = match owner {
-            Some(owner) => (Some(&owner.plugin), Some(&owner.principal)),
-            None => (None, None),
-        };
         self.run(|connection| {
+            let which = if owner.is_some() { OF_OWNER } else { "true" };
             let mut statement = connection.prepare_cached(&format!(
-                "SELECT {COLUMNS} FROM tasks
-                 WHERE (?1 IS NULL OR owner = ?1) AND (?2 IS NULL OR principal = ?2)
-                 ORDER BY name, owner, principal"
+                "SELECT {COLUMNS} FROM tasks WHERE {which}
+                 ORDER BY name, directory, owner, principal"
             ))?;
-            let rows = statement.query_map(params![plugin, principal], listed_of)?;
+            let rows = match owner {
+                Some(owner) => statement.query_map(
+                    params![owner.plugin, owner.principal, owner.directory],
+                    listed_of,
+                )?,
+                None => statement.query_map([], listed_of)?,
+            };
             let mut tasks = rows.collect::<Result<Vec<_>, _>>()?;
             for task in &mut tasks {
                 task.state.last = runs(connection, task.id, 1)?.pop();
@@ -392,17 +449,18 @@ fn check_quotas(
     owner: &Owner,
     quotas: Quotas,
 ) -> Result<(), ScheduleError> {
-    let (all, of_plugin, of_principal): (u64, u64, u64) = connection
-        .prepare_cached(
+    let (all, of_plugin, of_principal, here): (u64, u64, u64, u64) = connection
+        .prepare_cached(&format!(
             "SELECT count(*), count(*) FILTER (WHERE owner = ?1),
-                 count(*) FILTER (WHERE principal = ?2) FROM tasks",
-        )?
-        .query_row([&owner.plugin, &owner.principal], |row| {
-            Ok((row.get(0)?, row.get(1)?, row.get(2)?))
+                 count(*) FILTER (WHERE principal = ?2), count(*) FILTER (WHERE {OF_OWNER})
+                 FROM tasks"
+        ))?
+        .query_row([&owner.plugin, &owner.principal, &owner.directory], |row| {
+            Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))
         })?;
     let reached = |what: &str, limit: u64| {
         Err(ScheduleError::Limit(format!(
-            "{what} {limit} tasks, the limit; remove one that is no longer needed"
+            "{what} {limit} tasks, the limit, and {here} of them are listed here. Remove one that is no longer needed; a person sees all with `berth tasks list`"
         )))
     };
     match () {
@@ -420,10 +478,9 @@ fn find(
     owner: &Owner,
     name: &str,
 ) -> Result<Option<Listed>, ScheduleError> {
-    let mut statement = connection.prepare_cached(&format!(
-        "SELECT {COLUMNS} FROM tasks WHERE owner = ?1 AND principal = ?2 AND name = ?3"
-    ))?;
-    let parameters = params![owner.plugin, owner.principal, name];
+    let mut statement = connection
+        .prepare_cached(&format!("SELECT {COLUMNS} FROM tasks WHERE {OF_OWNER} AND name = ?4"))?;
+    let parameters = params![owner.plugin, owner.principal, owner.directory, name];
     Ok(statement.query_row(parameters, listed_of).optional()?)
 }
 
@@ -449,28 +506,25 @@ fn shown(milliseconds: i64, zone: &TimeZone) -> String {
 }
 
 pub(crate) fn listed_of(row: &Row<'_>) -> rusqlite::Result<Listed> {
-    let maker: Maker = serde_json::from_str(&row.get::<_, String>(4)?).unwrap_or_default();
-    let zone: Option<String> = row.get(8)?;
-    let next: Option<i64> = row.get(11)?;
+    let zone: Option<String> = row.get(9)?;
+    let next: Option<i64> = row.get(12)?;
     let in_zone = find_zone(zone.as_deref()).unwrap_or(TimeZone::UTC);
-    let action = serde_json::from_str(&row.get::<_, String>(10)?)
+    let action = serde_json::from_str(&row.get::<_, String>(11)?)
         .unwrap_or_else(|_| TaskAction::Prompt(String::new()));
     Ok(Listed {
         id: row.get(0)?,
-        plugin: row.get(1)?,
-        principal: row.get(2)?,
-        directory: maker.directory,
+        owner: Owner { plugin: row.get(1)?, principal: row.get(2)?, directory: row.get(3)? },
         state: TaskState {
             order: TaskOrder {
-                name: row.get(3)?,
-                kind: row.get(6)?,
-                when: row.get(7)?,
+                name: row.get(4)?,
+                kind: row.get(7)?,
+                when: row.get(8)?,
                 zone,
-                missed: row.get(9)?,
+                missed: row.get(10)?,
                 action,
             },
             next: next.map(|next| shown(next, &in_zone)),
-            paused: row.get(12)?,
+            paused: row.get(13)?,
             last: None,
         },
     })

@@ -34,7 +34,30 @@ const FORM: DatabaseForm = DatabaseForm {
         CREATE INDEX IF NOT EXISTS runs_open ON runs (state) WHERE ended IS NULL;
         PRAGMA application_id = 0x62657254;
         PRAGMA user_version = 1;",
-    upgrades: &[],
+    // Of version 1, the names of a user's tasks were those of all directories. The directory was a
+    // part of the maker. Numbers stay: runs refer to them, and no number is given twice.
+    upgrades: &["
+        CREATE TABLE moved (
+            id INTEGER PRIMARY KEY AUTOINCREMENT,
+            owner TEXT NOT NULL, principal TEXT NOT NULL, directory TEXT NOT NULL,
+            name TEXT NOT NULL,
+            maker TEXT NOT NULL, made INTEGER NOT NULL,
+            kind TEXT NOT NULL, spec TEXT NOT NULL, zone TEXT, missed TEXT NOT NULL,
+            action TEXT NOT NULL,
+            next INTEGER, last INTEGER,
+            paused INTEGER NOT NULL DEFAULT 0, asked INTEGER NOT NULL DEFAULT 0,
+            UNIQUE (owner, principal, directory, name)
+        ) STRICT;
+        INSERT INTO moved SELECT id, owner, principal,
+            coalesce(CASE WHEN json_valid(maker) THEN maker ->> '$.directory' END, ''),
+            name, maker, made, kind, spec, zone, missed, action, next, last, paused, asked
+            FROM tasks;
+        DELETE FROM sqlite_sequence WHERE name = 'moved';
+        INSERT INTO sqlite_sequence (name, seq)
+            SELECT 'moved', seq FROM sqlite_sequence WHERE name = 'tasks';
+        DROP TABLE tasks;
+        ALTER TABLE moved RENAME TO tasks;
+        CREATE INDEX tasks_next ON tasks (next);"],
     // A task has its arguments and what bounds it.
     longest: 1 << 20,
     // More than all tasks with all their runs take.

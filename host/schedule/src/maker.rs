@@ -5,8 +5,6 @@ use serde::{Deserialize, Serialize};
 pub struct Maker {
     /// The session of the call.
     pub session: String,
-    /// Its working directory, where the task runs too. UTF-8.
-    pub directory: String,
     /// The part of an agent's work that made it, by its name.
     pub phase: Option<String>,
     /// How far the call was trusted, by its name.

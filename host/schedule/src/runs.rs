@@ -353,7 +353,7 @@ fn claimed(connection: &Connection, id: i64, task: i64) -> Result<ClaimedRun, Sc
     let mut statement = connection
         .prepare_cached(&format!("SELECT {} FROM tasks WHERE id = ?1", crate::book::COLUMNS))?;
     let found = statement
-        .query_row([task], |row| Ok((listed_of(row)?, row.get::<_, String>(4)?)))
+        .query_row([task], |row| Ok((listed_of(row)?, row.get::<_, String>(5)?)))
         .optional()?;
     let Some((listed, maker)) = found else {
         return Err(ScheduleError::Invalid("the task was removed".into()));
@@ -363,7 +363,7 @@ fn claimed(connection: &Connection, id: i64, task: i64) -> Result<ClaimedRun, Sc
     Ok(ClaimedRun {
         id,
         task,
-        owner: Owner { plugin: listed.plugin, principal: listed.principal },
+        owner: listed.owner,
         name: listed.state.order.name,
         maker,
         action: listed.state.order.action,

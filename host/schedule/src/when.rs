@@ -1,7 +1,7 @@
 //! When a task runs: once, every so many seconds, or by a cron expression.
 
-use jiff::civil::DateTime;
-use jiff::tz::TimeZone;
+use jiff::civil::{Date, DateTime};
+use jiff::tz::{AmbiguousOffset, TimeZone};
 use jiff::{SignedDuration, Span, Timestamp};
 
 use crate::MAX_MISSED;
@@ -18,6 +18,9 @@ const LOOKED_AT: usize = 200;
 
 /// The longest period and delay, in seconds: ten years.
 const LONGEST: i64 = 10 * 366 * 24 * 3600;
+
+/// The same in words.
+const TOO_FAR: &str = "is more than ten years away; the limit is ten years";
 
 /// When a task runs.
 #[derive(Clone, Debug)]
@@ -65,7 +68,10 @@ impl When {
                 let seconds = text.trim().parse::<i64>().ok();
                 let seconds = seconds.filter(|seconds| (1..=LONGEST).contains(seconds));
                 let seconds = seconds.ok_or_else(|| {
-                    format!("`{}` is no period: write seconds, 1 to {LONGEST}", text.trim())
+                    format!(
+                        "`{}` is no period: write seconds, 1 to {LONGEST}, which are ten years",
+                        text.trim()
+                    )
                 })?;
                 Ok(Self::Every { seconds, since: now })
             }
@@ -159,31 +165,74 @@ pub fn find_zone(name: Option<&str>) -> Result<TimeZone, String> {
     })
 }
 
+/// The name of a zone, for people. `None`: the machine's.
+pub fn zone_name(name: Option<&str>) -> String {
+    match (name, TimeZone::try_system()) {
+        (Some(name), _) => name.to_owned(),
+        (None, Ok(zone)) => match zone.iana_name() {
+            Some(name) => format!("{name}, the machine's zone"),
+            None => "the machine's zone".to_owned(),
+        },
+        (None, Err(_)) => "UTC, since the machine names no zone".to_owned(),
+    }
+}
+
+/// What a change of the clock makes of a time without an offset: it doesn't exist in its zone, or
+/// twice. `None`: it is one moment, or no such time.
+pub fn clock_change(kind: &str, text: &str, zone: Option<&str>) -> Option<String> {
+    let text = text.trim();
+    if kind != "once" || text.len() > MAX_TIME || text.parse::<Timestamp>().is_ok() {
+        return None;
+    }
+    let (civil, in_zone) = (text.parse::<DateTime>().ok()?, find_zone(zone).ok()?);
+    let ambiguous = in_zone.to_ambiguous_timestamp(civil);
+    let why = match ambiguous.offset() {
+        AmbiguousOffset::Unambiguous { .. } => return None,
+        AmbiguousOffset::Gap { .. } => "doesn't exist, since the clock is put forward then",
+        AmbiguousOffset::Fold { .. } => "comes twice, since the clock is put back then",
+    };
+    let at = ambiguous.compatible().ok()?;
+    let shown = at.display_with_offset(in_zone.to_offset(at));
+    Some(format!("{civil} {why} ({}): the task runs at {shown}", zone_name(zone)))
+}
+
 /// A moment: a time, or a duration from now.
 fn moment(text: &str, zone: Option<&str>, now: Timestamp) -> Result<Timestamp, String> {
     let text = text.trim();
     let zone = find_zone(zone)?;
+    let shown = || berth_contract::text::neutral_line(berth_contract::text::cut(text, MAX_TIME));
     let at = if text.len() > MAX_TIME {
         None
     } else if let Ok(at) = text.parse::<Timestamp>() {
         Some(at)
     } else if let Ok(civil) = text.parse::<DateTime>() {
         zone.to_ambiguous_timestamp(civil).compatible().ok()
-    } else {
-        let later = |span: Span| match now.checked_add(span) {
+    } else if let Ok(span) = text.parse::<Span>() {
+        let later = match now.checked_add(span) {
             Ok(later) => Some(later),
             // Days and longer are those of the calendar.
-            Err(_) => {
-                let civil = zone.to_datetime(now).checked_add(span).ok()?;
-                zone.to_ambiguous_timestamp(civil).compatible().ok()
-            }
+            Err(_) => zone
+                .to_datetime(now)
+                .checked_add(span)
+                .ok()
+                .and_then(|civil| zone.to_ambiguous_timestamp(civil).compatible().ok()),
         };
-        text.parse::<Span>().ok().and_then(later)
+        if later.is_none() && span.is_positive() {
+            return Err(format!("`{}` {TOO_FAR}", shown()));
+        }
+        later
+    } else {
+        None
     };
     let at = at.ok_or_else(|| {
-        let shown = berth_contract::text::neutral_line(berth_contract::text::cut(text, MAX_TIME));
+        // The last days of the year 9999 are beyond what a moment can be.
+        let date = text.get(..10).and_then(|date| date.parse::<Date>().ok());
+        if date.is_some_and(|date| date.year() == Date::MAX.year()) {
+            return format!("`{}` {TOO_FAR}", shown());
+        }
         format!(
-            "`{shown}` is no time: write one such as 2030-05-01T09:00:00Z, or a duration from now such as PT15M or 15m"
+            "`{}` is no time: write one such as 2030-05-01T09:00:00Z, or a duration from now such as PT15M or 15m",
+            shown()
         )
     })?;
     // Times are kept in milliseconds. A part of one would be another moment after it was kept.
@@ -192,7 +241,7 @@ fn moment(text: &str, zone: Option<&str>, now: Timestamp) -> Result<Timestamp, S
         return Err(format!("{at} is in the past; it is {now} now"));
     }
     if at.duration_since(now).as_secs() > LONGEST {
-        return Err(format!("{at} is more than ten years away, the limit"));
+        return Err(format!("{at} {TOO_FAR}"));
     }
     Ok(at)
 }

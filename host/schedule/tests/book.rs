@@ -1,8 +1,10 @@
 //! Tasks and their runs, with the time as a parameter.
 
+use std::os::unix::fs::DirBuilderExt as _;
+
 use berth_contract::{TaskAction, TaskOrder, TaskRun};
 use berth_schedule::{
-    ClaimedRun, Maker, Owner, Quotas, RunEnd, RunResult, Schedule, ScheduleError,
+    ClaimedRun, Maker, Owner, Quotas, RunEnd, RunResult, RunnerProcess, Schedule, ScheduleError,
 };
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
@@ -54,7 +56,11 @@ impl Scene {
 }
 
 fn owner() -> Owner {
-    Owner { plugin: "scheduler".to_owned(), principal: "user".to_owned() }
+    Owner {
+        plugin: "scheduler".to_owned(),
+        principal: "user".to_owned(),
+        directory: "/project".to_owned(),
+    }
 }
 
 fn order(name: &str, kind: &str, when: &str, missed: &str) -> TaskOrder {
@@ -235,6 +241,7 @@ fn owner_sees_and_changes_no_other_tasks() {
     let others = [
         Owner { plugin: "notes".to_owned(), ..owner() },
         Owner { principal: "mcp someone".to_owned(), ..owner() },
+        Owner { directory: "/other".to_owned(), ..owner() },
     ];
     for other in others {
         assert!(scene.schedule.tasks(Some(&other)).expect("read").is_empty());
@@ -247,7 +254,7 @@ fn owner_sees_and_changes_no_other_tasks() {
         scene.schedule.put(&other, &Maker::default(), order, QUOTAS, at("00:00:00")).expect("kept");
     }
     let all = scene.schedule.tasks(None).expect("read");
-    assert_eq!(all.len(), 3);
+    assert_eq!(all.len(), 4);
     assert!(all.iter().all(|task| !task.state.paused));
     assert_eq!(scene.schedule.tasks(Some(&owner())).expect("read")[0].state.order.when, "60");
 }
@@ -275,6 +282,8 @@ fn ten_thousand_tasks_stop_at_the_limits() {
         put(name, &owner(), more).expect("there is room");
     }
     refused(put(2, &owner(), more), "you have 5 tasks");
+    let elsewhere = Owner { directory: "/other".to_owned(), ..owner() };
+    refused(put(2, &elsewhere, more), "you have 5 tasks, the limit, and 0 of them are listed here");
     let mut kept = 5;
     for name in 2..10_000 {
         match put(name, &owner(), QUOTAS) {
@@ -326,11 +335,83 @@ fn invalid_tasks_are_refused() {
 #[test]
 fn two_runners_are_one() {
     let scene = Scene::new();
-    let lock = scene.schedule.try_become_runner().expect("it can be tried").expect("it is free");
     let other = Schedule::in_data(scene.folder.path());
-    assert!(other.try_become_runner().expect("it can be tried").is_none());
+    let runner = || other.runner().expect("it is looked up");
+    assert_eq!(runner(), None);
+    assert!(!scene.folder.path().join("schedule").exists(), "a look creates nothing");
+    let lock = scene.schedule.become_runner().expect("it is free");
+    assert_eq!(runner(), Some(RunnerProcess { id: Some(std::process::id()) }));
     drop(lock);
-    assert!(other.try_become_runner().expect("it can be tried").is_some());
+    assert_eq!(runner(), None);
+    drop(other.become_runner().expect("it is free again"));
+}
+
+/// A file as the first version of the tables was.
+const FIRST: &str = "
+    CREATE TABLE tasks (
+        id INTEGER PRIMARY KEY AUTOINCREMENT,
+        owner TEXT NOT NULL, principal TEXT NOT NULL, name TEXT NOT NULL,
+        maker TEXT NOT NULL, made INTEGER NOT NULL,
+        kind TEXT NOT NULL, spec TEXT NOT NULL, zone TEXT, missed TEXT NOT NULL,
+        action TEXT NOT NULL,
+        next INTEGER, last INTEGER,
+        paused INTEGER NOT NULL DEFAULT 0, asked INTEGER NOT NULL DEFAULT 0,
+        UNIQUE (owner, principal, name)
+    ) STRICT;
+    CREATE INDEX tasks_next ON tasks (next);
+    CREATE TABLE runs (
+        id INTEGER PRIMARY KEY AUTOINCREMENT,
+        task INTEGER NOT NULL REFERENCES tasks (id) ON DELETE CASCADE,
+        due INTEGER NOT NULL, started INTEGER, ended INTEGER,
+        state TEXT NOT NULL, missed INTEGER NOT NULL, output TEXT NOT NULL
+    ) STRICT;
+    CREATE INDEX runs_task ON runs (task, id);
+    CREATE INDEX runs_open ON runs (state) WHERE ended IS NULL;
+    PRAGMA application_id = 0x62657254;
+    PRAGMA user_version = 1;
+    INSERT INTO tasks VALUES
+        (3, 'scheduler', 'user', 't', '{\"session\":\"s\",\"directory\":\"/project\",\"phase\":null,\"trust\":\"trusted\",\"untrusted\":false,\"bounds\":[\"x\"]}',
+         0, 'every', '60', 'UTC', 'once', '{\"call\":{\"tool\":\"read\",\"arguments\":{}}}', 1780272060000, NULL, 0, 0),
+        (5, 'scheduler', 'user', 'broken', 'no JSON', 0, 'every', '60', NULL, 'once', '{}', NULL, NULL, 1, 0),
+        (9, 'scheduler', 'user', 'gone', '{}', 0, 'every', '60', NULL, 'once', '{}', NULL, NULL, 1, 0);
+    INSERT INTO runs VALUES
+        (7, 3, 1780272000000, 1780272000000, 1780272000000, 'done', 0, 'kept'),
+        (8, 3, 1780272060000, NULL, NULL, 'waiting', 0, '');
+    DELETE FROM tasks WHERE id = 9;";
+
+#[test]
+fn tasks_of_the_first_version_are_kept_with_their_runs() {
+    let scene = Scene::new();
+    let folder = scene.folder.path().join("schedule");
+    std::fs::DirBuilder::new().mode(0o700).create(&folder).expect("it is made");
+    let first = rusqlite::Connection::open(folder.join("tasks.db")).expect("it is made");
+    first.execute_batch(FIRST).expect("it is written");
+    drop(first);
+    // Several processes may be the first ones of the new version.
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                let schedule = Schedule::in_data(scene.folder.path());
+                assert_eq!(schedule.tasks(None).expect("they are read").len(), 2);
+            });
+        }
+    });
+    let runs = scene.runs("t");
+    assert_eq!((runs.len(), &*runs[1].output, &*runs[0].state), (2, "kept", "waiting"));
+    let listed = scene.schedule.tasks(Some(&owner())).expect("read");
+    assert_eq!((listed.len(), listed[0].id), (1, 3));
+    // What was claimed runs, within its bounds.
+    let run = scene.schedule.claim(at("00:01:00"), &[]).expect("read").expect("it waits");
+    assert_eq!((run.id, run.task, &run.owner), (8, 3, &owner()));
+    assert_eq!((run.maker.bounds, run.maker.untrusted), (vec!["x".to_owned()], false));
+    // A number that was given stays given, and a removed task takes its runs along.
+    scene.put("new", "every", "60", "once", at("00:00:00"));
+    let listed = scene.schedule.tasks(None).expect("read");
+    assert_eq!(listed.iter().map(|task| task.id).max(), Some(10));
+    assert!(scene.schedule.remove(&owner(), "t").expect("written"));
+    let left = rusqlite::Connection::open(folder.join("tasks.db")).expect("it opens");
+    let count = left.query_row("SELECT count(*) FROM runs", [], |row| row.get::<_, i64>(0));
+    assert_eq!(count.expect("it is read"), 0);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use berth_schedule::{Cron, When, find_zone};
+use berth_schedule::{Cron, When, clock_change, find_zone};
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp, ToSpan};
@@ -310,5 +310,38 @@ fn many_missed_times_are_cut_to_the_latest() {
         assert!(when.next(last).expect("it runs") > now, "{text}");
         let close = when.pending(last, now);
         assert_eq!((close.times, close.more), (vec![last], false), "{text}");
+    }
+}
+
+#[test]
+fn time_that_is_too_far_away_gets_the_limit() {
+    let now = "2026-06-01T00:00:00Z".parse().expect("it is a time");
+    for far in [
+        "9999-12-31T23:59:59Z",
+        "9999-12-31",
+        "9999-01-01T00:00:00",
+        "2037-06-01T00:00:00Z",
+        "P11Y",
+        "P9000Y",
+        "99999999h",
+    ] {
+        let error = When::parse("once", far, Some("UTC"), now).expect_err(far);
+        assert!(error.contains("the limit is ten years"), "{error}");
+    }
+    assert!(When::parse("once", "2036-05-01T00:00:00Z", None, now).is_ok());
+    let error = When::parse("once", "9999-99-99", None, now).expect_err("it is no time");
+    assert!(error.contains("is no time"), "{error}");
+}
+
+#[test]
+fn time_in_a_change_of_the_clock_is_explained() {
+    let berlin = Some("Europe/Berlin");
+    let said = |text: &str| clock_change("once", text, berlin);
+    let gap = said("2027-03-28T02:30:00").expect("it doesn't exist");
+    assert!(gap.contains("doesn't exist") && gap.contains("2027-03-28T03:30:00+02:00"), "{gap}");
+    let fold = said("2027-10-31 02:30").expect("it comes twice");
+    assert!(fold.contains("twice") && fold.contains("2027-10-31T02:30:00+02:00"), "{fold}");
+    for clear in ["2027-03-28T01:30:00", "2027-03-28T02:30:00+01:00", "PT15M", "nonsense"] {
+        assert_eq!(said(clear), None, "{clear}");
     }
 }

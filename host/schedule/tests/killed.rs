@@ -22,7 +22,11 @@ const NOW: &str = "BERTH_SCHEDULE_TEST_NOW";
 const STEADY: [&str; 3] = ["a", "b", "c"];
 
 fn owner() -> Owner {
-    Owner { plugin: "scheduler".to_owned(), principal: "user".to_owned() }
+    Owner {
+        plugin: "scheduler".to_owned(),
+        principal: "user".to_owned(),
+        directory: "/project".to_owned(),
+    }
 }
 
 fn put(schedule: &Schedule, name: &str, now: Timestamp) {

@@ -116,7 +116,9 @@ fn always_on() -> Vec<String> {
         "memory_search",
         "memory_save",
         "load_skill",
-        "scheduler",
+        "schedule_periodic",
+        "schedule_deferred",
+        "list_tasks",
     ];
     names.map(str::to_owned).to_vec()
 }
@@ -292,7 +294,7 @@ mod tests {
 
     #[test]
     fn memory_and_skills_are_always_on() {
-        for name in ["memory_search", "memory_save", "load_skill", "scheduler", "read", "bash"] {
+        for name in ["memory_search", "memory_save", "load_skill", "list_tasks", "read", "bash"] {
             assert!(ToolFilter::default().always_on.contains(&name.to_owned()), "{name}");
         }
     }

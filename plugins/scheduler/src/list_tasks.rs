@@ -22,7 +22,7 @@ impl Tool for ListTasks {
     const NAME: &str = "list_tasks";
     const TITLE: Option<&str> = Some("List tasks");
     const DESCRIPTION: &str = "\
-        Lists the tasks that schedule_periodic and schedule_deferred have made: when each runs next, what it does, and how its last run ended. \
+        Lists the tasks that schedule_periodic and schedule_deferred have made in this working directory: when each runs next, what it does, and how its last run ended. \
         With name, that task alone and its last runs, the latest first.";
     const ANNOTATIONS: Annotations = Annotations::READ_ONLY;
     const ALIASES: &[&str] = &["cron_list", "cron_runs"];
@@ -44,11 +44,11 @@ pub(crate) fn list(name: Option<&str>, limit: Option<u16>) -> Result<Output, Fai
     let tasks = schedule::tasks()?;
     let Some(name) = name else {
         let text: String = tasks.iter().map(text::task).collect();
-        return Ok(Output::text(if text.is_empty() {
-            "There are no tasks.\n".to_owned()
+        return Ok(if text.is_empty() {
+            Output::text("No task was made in this directory.\n")
         } else {
-            text
-        }));
+            text::stored(text)
+        });
     };
     let task = tasks.into_iter().find(|state| state.task.name == name);
     let task: TaskState = task.ok_or_else(|| unknown(name))?;
@@ -60,5 +60,5 @@ pub(crate) fn list(name: Option<&str>, limit: Option<u16>) -> Result<Output, Fai
     for run in runs.iter().take(limit.map_or(usize::MAX, usize::from)) {
         text += &format!("  {}\n", text::run(run));
     }
-    Ok(Output::text(text))
+    Ok(text::stored(text))
 }

@@ -1,7 +1,7 @@
 //! Makes and changes tasks as the tools of other programs do.
 
 use berth_sdk::schedule::{self, Action, Task};
-use berth_sdk::{Call, Failure, Output};
+use berth_sdk::{Call, Content, Failure, Output};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
@@ -85,11 +85,9 @@ pub(crate) fn change(name: &str, change: Change) -> Result<Output, Failure> {
     let wanted = Wanted { tool, arguments, prompt, command };
     if wanted.is_empty() && times.is_some() {
         // The task would get what its changer may, and the question wouldn't show what it does.
-        return Err(Failure::invalid(format!(
-            "the patch has to say what it does too; it is: {}",
-            describe(&task.action)
-        ))
-        .with_suggestion("Repeat it in the patch: command, prompt, or tool and arguments."));
+        return Err(Failure::invalid("the patch has to say what the task does too")
+            .with_suggestion("Repeat it in the patch: command, prompt, or tool and arguments.")
+            .with_content(Content::untrusted(describe(&task.action))));
     }
     if !wanted.is_empty() {
         let Times { kind, when, zone } = match times {
@@ -108,7 +106,7 @@ pub(crate) fn change(name: &str, change: Change) -> Result<Output, Failure> {
         schedule::pause(name, !enabled)?;
     }
     let now = schedule::tasks()?.into_iter().find(|state| state.task.name == name);
-    Ok(Output::text(text::task(&now.ok_or_else(|| unknown(name))?)))
+    Ok(text::stored(text::task(&now.ok_or_else(|| unknown(name))?)))
 }
 
 /// An action, as the arguments that make it.

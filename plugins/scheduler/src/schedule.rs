@@ -185,7 +185,7 @@ mod tests {
     fn refused(arguments: Value) -> String {
         match testing::call::<Schedule>(arguments.clone()) {
             Ok(output) => panic!("{arguments}: {}", output.joined_text()),
-            Err(failure) => failure.message,
+            Err(failure) => format!("{}\n{}", failure.message, failure.joined_text()),
         }
     }
 
@@ -336,7 +336,7 @@ mod tests {
         assert!(now.paused);
         // Whoever approves it has to see what the task will do.
         let message = refused(json!({ "name": "t", "patch": { "schedule": "@hourly" } }));
-        assert!(message.contains("what it does") && message.contains("\"x\""), "{message}");
+        assert!(message.contains("what the task does") && message.contains("\"x\""), "{message}");
         assert_eq!(task("t").task.when, "60");
         for (arguments, why) in [
             (json!({ "name": "t", "patch": {} }), "changes nothing"),

@@ -17,7 +17,7 @@ pub(crate) struct Arguments {
     /// The task's name: letters, digits, `.`, `_`, `-` and spaces. It replaces a task of that name.
     name: String,
     /// When it runs, in ISO 8601: a time such as 2030-05-01T09:00:00Z, or a duration from now such
-    /// as PT15M or 15m. A time without an offset is one of the zone.
+    /// as PT15M or 15m, at most ten years. A time without an offset is one of the zone.
     when: String,
     /// The time zone, as in Europe/Berlin. Default: the machine's.
     zone: Option<String>,

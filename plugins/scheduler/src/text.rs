@@ -3,9 +3,16 @@
 use std::fmt::Write;
 
 use berth_sdk::schedule::{Action, Run, TaskState};
+use berth_sdk::{Content, Output};
 
 /// Bytes of a call's arguments, of a prompt and of an output that a list shows.
 const SHOWN: usize = 500;
+
+/// An answer of what was kept. A run's output may be a page, and a prompt what a model wrote after
+/// it had read one: nobody may take it for the host's or the user's words.
+pub(crate) fn stored(text: String) -> Output {
+    Output::from(Content::untrusted(text))
+}
 
 /// A task in some lines.
 pub(crate) fn task(state: &TaskState) -> String {

@@ -159,7 +159,7 @@ pub fn run_soon(name: &str) -> Result<bool, ScheduleError> {
     host::run_soon(name)
 }
 
-/// The plugin's tasks for the principal of the call, sorted by name.
+/// The plugin's tasks for the principal and the working directory of the call, sorted by name.
 ///
 /// # Errors
 ///

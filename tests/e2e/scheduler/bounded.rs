@@ -2,18 +2,36 @@
 //! Each test looks at the effect outside.
 
 use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
 
 use super::Scene;
 use crate::support::wait_until;
+
+/// A task that could never run isn't made. So `link` is a folder of the project until the task is
+/// made, and leads out of it when the task runs.
+impl Scene {
+    /// Makes the folder `link`, and one outside, whose path is returned.
+    fn outside(&self) -> PathBuf {
+        fs::create_dir(self.cli.work().join("link")).expect("a folder is made");
+        let outside = self.cli.work().parent().expect("it has a parent").join("outside");
+        fs::create_dir(&outside).expect("a folder is made");
+        outside
+    }
+
+    fn lead_outside(&self, outside: &Path) {
+        let link = self.cli.work().join("link");
+        fs::remove_dir(&link).expect("it is empty");
+        symlink(outside, link).expect("it is made");
+    }
+}
 
 #[test]
 fn task_of_a_narrower_call_stays_narrow() {
     let scene = Scene::new(
         "[tools.file]\nallowed_paths = [\".\", \"~/outside\"]\n[tools.shell]\nallowed_paths = [\".\", \"~/outside\"]\n",
     );
-    let outside = scene.cli.root.path().join("outside");
-    fs::create_dir(&outside).expect("a folder is made");
-    let path = outside.join("stolen").display().to_string();
+    let outside = scene.outside();
     // The maker was started with less than the daemon has.
     let narrow = [
         "--set",
@@ -31,10 +49,11 @@ fn task_of_a_narrower_call_stays_narrow() {
         let line: Vec<&str> = narrow.iter().copied().chain([&*task]).collect();
         scene.cli.run(&line).ends(0);
     };
-    make(&narrow, "file", "write", &format!(r#"{{"path": "{path}-file", "content": "x"}}"#));
-    make(&narrow, "shell", "bash", &format!(r#"{{"command": "echo x > {path}-shell"}}"#));
+    make(&narrow, "file", "write", r#"{"path": "link/stolen-file", "content": "x"}"#);
+    make(&narrow, "shell", "bash", r#"{"command": "echo x > link/stolen-shell"}"#);
     // The same by a call without a narrower bound does it.
-    make(&narrow[4..], "wide", "write", &format!(r#"{{"path": "{path}-wide", "content": "x"}}"#));
+    make(&narrow[4..], "wide", "write", r#"{"path": "link/stolen-wide", "content": "x"}"#);
+    scene.lead_outside(&outside);
     let _daemon = scene.daemon();
     let denied = scene.wait_for("file", "denied");
     let output = denied["output"].as_str().expect("it is text");
@@ -71,15 +90,26 @@ fn flags_of_the_maker_are_not_carried_over() {
 
 #[test]
 fn rule_of_the_maker_denies_and_says_whose_it_is() {
-    let rule = "[[tools.policy.rules]]\neffect = \"deny\"\ntools = [\"bash\"]\n";
-    let scene = Scene::new(rule);
-    scene.make_steady("t", "bash", r#"{"command": "echo x > made"}"#);
-    scene.cli.configure(super::ENABLED);
+    let scene = Scene::new("");
+    let outside = scene.outside();
+    let rule = format!(
+        "[[tools.policy.rules]]\neffect = \"deny\"\ntools = [\"write\"]\npaths = [\"{}/**\"]\n",
+        outside.display()
+    );
+    let granted = format!(
+        "[tools.file]\nallowed_paths = [\".\", \"{}\"]\n{}",
+        outside.display(),
+        super::ENABLED
+    );
+    scene.cli.configure(&format!("{granted}{rule}"));
+    scene.make_steady("t", "write", r#"{"path": "link/made", "content": "x"}"#);
+    scene.cli.configure(&granted);
+    scene.lead_outside(&outside);
     let _daemon = scene.daemon();
     let run = scene.wait_for("t", "denied");
     let output = run["output"].as_str().expect("it is text");
     assert!(output.contains("make the task anew") && !output.contains("ask whoever"), "{output}");
-    assert_eq!(scene.read("made"), "");
+    assert!(!outside.join("made").exists());
 }
 
 #[test]
@@ -99,9 +129,10 @@ fn rule_that_came_later_denies() {
 #[test]
 fn project_widens_nothing_and_may_narrow() {
     let scene = Scene::new("");
-    let outside = scene.cli.root.path().join("outside-file");
-    let path = outside.display().to_string();
-    scene.make_steady("out", "write", &format!(r#"{{"path": "{path}", "content": "x"}}"#));
+    let folder = scene.outside();
+    let outside = folder.join("file");
+    scene.make_steady("out", "write", r#"{"path": "link/file", "content": "x"}"#);
+    scene.lead_outside(&folder);
     let project = scene.cli.work().join("berth.toml");
     fs::write(&project, "tools.file.allowed_paths = [\"/\"]\ntools.autonomy = \"full\"\n")
         .expect("it is written");

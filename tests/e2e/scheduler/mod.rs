@@ -2,7 +2,9 @@
 
 mod bounded;
 mod names;
+mod projects;
 mod slow;
+mod told;
 
 use std::fs;
 use std::process::{Child, Stdio};

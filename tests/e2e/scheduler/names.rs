@@ -16,7 +16,7 @@ impl Scene {
     fn refuses(&self, tool: &str, arguments: &Value) -> String {
         let ended = self.cli.run(&["call", "--yes", tool, &arguments.to_string()]);
         assert_ne!(ended.code, 0, "{tool} {arguments}: {}", ended.stdout);
-        ended.stderr
+        format!("{}{}", ended.stdout, ended.stderr)
     }
 
     /// The task of a name.

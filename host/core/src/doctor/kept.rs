@@ -1,13 +1,14 @@
 use berth_catalogue::plugins::Approvals;
-use berth_config::{self as config, Folders};
+use berth_config::{self as config, Folders, Loaded};
 use berth_contract::HostError;
+use berth_schedule::Schedule;
 
 use super::Finding;
 use crate::approvals::Questions;
 use crate::session;
 
 /// State that is stored between runs: whether it can be read and trusted.
-pub(super) fn findings(folders: &Folders) -> Vec<Finding> {
+pub(super) fn findings(folders: &Folders, loaded: &Loaded) -> Vec<Finding> {
     let approved = Approvals::open(folders).all().map(|all| (all.len(), Vec::new()));
     let questions =
         Questions::open(folders).waiting().map(|(waiting, wrong)| (waiting.len(), wrong));
@@ -17,8 +18,36 @@ pub(super) fn findings(folders: &Folders) -> Vec<Finding> {
         finding("questions", "waiting", questions),
         finding("approved plugins", "approved", approved),
         finding("trusted files", "trusted", trusted),
+        vec![tasks(folders, loaded)],
     ]
     .concat()
+}
+
+/// Whether what waits for its time runs then.
+fn tasks(folders: &Folders, loaded: &Loaded) -> Finding {
+    let name = "tasks";
+    let schedule = Schedule::in_data(&folders.data);
+    if !schedule.is_there() {
+        return Finding::ok(name, "0 waiting");
+    }
+    let looked = schedule.tasks(None).and_then(|tasks| Ok((tasks, schedule.runner()?)));
+    let (tasks, runner) = match looked {
+        Ok(looked) => looked,
+        Err(error) => return Finding::failure(name, error.to_string(), "do what it says"),
+    };
+    let waiting = tasks.iter().filter(|task| task.is_waiting()).count();
+    match runner {
+        Some(runner) => Finding::ok(name, format!("{waiting} waiting, run by {runner}")),
+        None if waiting == 0 => Finding::ok(name, "0 waiting"),
+        None if !loaded.config.tools.scheduler.enabled => {
+            Finding::ok(name, format!("{waiting} waiting; tasks are disabled, so none runs"))
+        }
+        None => Finding::warning(
+            name,
+            format!("{waiting} waiting, and no process runs them"),
+            "berth daemon, or berth daemon --install, or berth serve",
+        ),
+    }
 }
 
 fn finding(

@@ -82,8 +82,8 @@ impl Examination {
                 "Requests",
                 finding::within(PATIENCE, move || network::findings(&own, &all)).await,
             );
-            let own = folders.clone();
-            report.add("Kept", finding::within(PATIENCE, move || kept::findings(&own)).await);
+            let (own, all) = (folders.clone(), loaded.clone());
+            report.add("Kept", finding::within(PATIENCE, move || kept::findings(&own, &all)).await);
             report.add(
                 "Audit",
                 finding::within(PATIENCE, move || audit::findings(&folders, &loaded)).await,
