@@ -41,11 +41,16 @@ async fn call(scene: &Scene, arguments: Value) -> Answer {
     scene.host.call(Request::new("diagnostics", arguments)).await
 }
 
-/// The text and the structured part of an answer.
+/// The text, without the fence that is around what a checker says, and the structured part of an
+/// answer.
 async fn found(scene: &Scene, arguments: Value) -> (String, Value) {
     let answer = call(scene, arguments.clone()).await;
     let output = answer.outcome.unwrap_or_else(|failure| panic!("{arguments}: {failure:?}"));
-    (output.joined_text(), output.structured.unwrap_or_default())
+    let text = output.joined_text();
+    let is_own = |line: &&str| !line.trim_start_matches(['<', '/']).starts_with("external-data ");
+    let own: String = text.split_inclusive('\n').filter(is_own).collect();
+    assert_eq!(own != text, answer.untrusted, "{text}");
+    (own, output.structured.unwrap_or_default())
 }
 
 /// Path, line, column and code of each diagnostic.

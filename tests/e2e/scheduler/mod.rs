@@ -127,7 +127,11 @@ fn disabled_tasks_are_not_shown_as_if_they_ran() {
         let listed = scene.cli.run(line).ends(0);
         assert!(listed.stdout.contains("not run, since tasks are disabled"), "{}", listed.stdout);
         assert!(!listed.stdout.contains("next at "), "{}", listed.stdout);
-        assert!(listed.stderr.contains("[tools.scheduler]\nenabled = true"), "{}", listed.stderr);
+        assert!(
+            listed.stderr.contains("  [tools.scheduler]\n  enabled = true"),
+            "{}",
+            listed.stderr
+        );
     }
     let listed = scene.cli.run(&["tasks", "list", "--json"]).ends(0).json();
     assert_eq!(listed["enabled"], false, "{listed}");

@@ -86,7 +86,7 @@ fn parts(info: &PluginInfo) -> Option<Finding> {
     let folders: Vec<String> =
         of_files.folders().iter().map(|folder| folder.display().to_string()).collect();
     let fix = match &info.origin {
-        Origin::BuiltIn => "install Berth from a package of it, since each has the parts; from its sources, run `cargo xtask plugins` and build it again".to_owned(),
+        Origin::BuiltIn => "install Berth from one of its packages, which have the parts; from its sources, `cargo xtask plugins` builds them".to_owned(),
         Origin::File(_) => format!("put the parts of the same build into {}", folders.join(" or ")),
     };
     if manifest.parts.is_empty() {
