@@ -103,7 +103,7 @@ attacks! {
                 fs::create_dir_all(at.join(".git")).expect("a repository is made");
                 for _ in 0..depth {
                     fs::write(at.join(".gitignore"), file).expect("it is written");
-                    at.push("d");
+                    at.push("dd");
                     fs::create_dir(&at).expect("a folder is made");
                 }
                 for number in 0_u64..1_000 {

@@ -45,11 +45,10 @@ pub(crate) fn daemon(arguments: &DaemonArguments, options: &Options) -> Result<E
     // The tasks run even where nobody reads what is said.
     let say = |text: &str| drop(writeln!(anstream::stderr(), "{text}"));
     let schedule = Schedule::in_data(&folders.data);
-    match schedule.runner().map_err(|error| HostError::Config(error.to_string()))? {
-        None => {}
-        Some(other) => say(&format!(
+    if let Some(other) = schedule.runner().map_err(|error| HostError::Config(error.to_string()))? {
+        say(&format!(
             "The tasks are run by {other} already; this one waits, and takes over when that one ends. Ctrl-C ends it"
-        )),
+        ));
     }
     let begun = move || say("berth daemon runs the tasks that are due; Ctrl-C ends it");
     let _runner = start(options, &folders, &loaded, Box::new(begun))?;

@@ -30,8 +30,7 @@ const PAGE: u64 = 4096;
 pub struct DatabaseForm {
     /// Marks the file as one of this kind, in its header.
     pub application: i32,
-    /// Statements that create the tables and set `application_id` and the `user_version` 1. Two
-    /// processes may run them, one after the other.
+    /// Statements that create the tables and set `application_id` and the `user_version` 1.
     pub tables: &'static str,
     /// Statements that make the tables of version 2 of those of version 1, and so on. A new file
     /// runs them too.
@@ -141,38 +140,50 @@ impl Database {
 /// Creates the tables of a new file, and checks and upgrades those of an old one.
 fn prepare(connection: &Connection, path: &Path, form: &DatabaseForm) -> Result<(), StoreError> {
     let unusable = |reason| StoreError::Unavailable { path: path.to_owned(), reason };
-    let number = |name: &str| connection.pragma_query_value(None, name, |row| row.get::<_, i32>(0));
-    if (number("application_id")?, number("user_version")?) == (0, 0) {
-        // Two processes may create it at once: the second finds the tables.
-        connection.execute_batch(&format!("BEGIN IMMEDIATE;{}COMMIT;", form.tables))?;
+    step(connection, (0, 0), form.tables)?;
+    let mut newest = FIRST_VERSION;
+    for upgrade in form.upgrades {
+        let next = newest.saturating_add(1);
+        let upgrade = format!("{upgrade};PRAGMA user_version = {next};");
+        step(connection, (form.application, newest), &upgrade)?;
+        newest = next;
     }
-    if number("application_id")? != form.application {
-        return Err(unusable("another program has made it. Move it away".into()));
-    }
-    for (upgrade, before) in form.upgrades.iter().zip(FIRST_VERSION..) {
-        if number("user_version")? != before {
-            continue;
+    match state(connection)? {
+        (application, _) if application != form.application => {
+            Err(unusable("another program has made it. Move it away".into()))
         }
-        // A table that is exchanged would take along the rows that refer to it.
-        connection.pragma_update(None, "foreign_keys", false)?;
-        connection.execute_batch("BEGIN IMMEDIATE")?;
-        // Another process may have been faster.
-        let upgraded = number("user_version").and_then(|version| match version == before {
-            true => connection
-                .execute_batch(&format!("{upgrade};PRAGMA user_version = {};", before + 1)),
-            false => Ok(()),
-        });
-        let ended = if upgraded.is_ok() { "COMMIT" } else { "ROLLBACK" };
-        connection.execute_batch(ended)?;
-        upgraded?;
-    }
-    let newest = FIRST_VERSION.saturating_add(i32::try_from(form.upgrades.len()).unwrap_or(0));
-    match number("user_version")? {
-        version if version == newest => Ok(()),
-        version => Err(unusable(format!(
+        (_, version) if version != newest => Err(unusable(format!(
             "it has version {version}; this Berth reads version {newest}. Use a newer Berth"
         ))),
+        _ => Ok(()),
     }
+}
+
+/// Runs statements on a file in the state `before`. Of several processes, one does: the others find
+/// the next state.
+fn step(
+    connection: &Connection,
+    before: (i32, i32),
+    statements: &str,
+) -> Result<(), rusqlite::Error> {
+    if state(connection)? != before {
+        return Ok(());
+    }
+    // A table that is exchanged would take along the rows that refer to it.
+    connection.pragma_update(None, "foreign_keys", false)?;
+    connection.execute_batch("BEGIN IMMEDIATE")?;
+    let done = state(connection).and_then(|now| match now == before {
+        true => connection.execute_batch(statements),
+        false => Ok(()),
+    });
+    connection.execute_batch(if done.is_ok() { "COMMIT" } else { "ROLLBACK" })?;
+    done
+}
+
+/// Which program's file it is, and the version of its tables.
+fn state(connection: &Connection) -> Result<(i32, i32), rusqlite::Error> {
+    let number = |name: &str| connection.pragma_query_value(None, name, |row| row.get(0));
+    Ok((number("application_id")?, number("user_version")?))
 }
 
 /// Runs an operation that stops when `stop` is due, and waits at most `busy` for other processes.

@@ -126,7 +126,21 @@ const EDGES: &[(&str, &[&str])] = &[
             "berth-services",
             "berth-schedule",
             "berth-audit",
+            "berth-doctor",
             "berth-undo",
+        ],
+    ),
+    (
+        "berth-doctor",
+        &[
+            "berth-catalogue",
+            "berth-config",
+            "berth-contract",
+            "berth-egress",
+            "berth-policy",
+            "berth-private",
+            "berth-runtime",
+            "berth-system",
         ],
     ),
     ("berth-schedule", &["berth-contract", "berth-private", "berth-store"]),
@@ -311,7 +325,7 @@ const OPEN_BENEATH: [&str; 9] = [
 ];
 
 /// The files that open other paths, and what these are. A front end opens the paths of its user.
-const OPEN_OWN: [&str; 46] = [
+const OPEN_OWN: [&str; 47] = [
     "host/memory/src/lib.rs",           // the working directory, for its name
     "host/agent/src/instructions.rs",   // AGENTS.md in the working directory and above
     "host/agent/src/record/store.rs",   // Berth's own sessions
@@ -335,7 +349,8 @@ const OPEN_OWN: [&str; 46] = [
     "host/config/",    // the configuration, and the folders in it
     "host/presets/",   // the places of presets in the home
     "host/core/src/builder.rs", // the working directory
-    "host/core/src/doctor/folders.rs", // Berth's own folders behind links
+    "host/doctor/src/folders.rs", // Berth's own folders behind links
+    "host/schedule/src/book.rs", // Berth's own tasks
     "host/catalogue/src/plugins/folder.rs", // components that the operator names
     "host/mcp/src/http/connections.rs", // the socket that the operator names
     "host/mcp/src/http/keys.rs", // the keys that the operator names

@@ -2,8 +2,8 @@ use berth_config::{Folders, Loaded};
 use berth_contract::text::{counted, shell_word};
 
 use super::Finding;
-use super::finding::size;
 use crate::audit::Trail;
+use berth_doctor::size;
 
 /// The record of calls: whether it is on, whether it can be written, and whether its newest part is
 /// unchanged.

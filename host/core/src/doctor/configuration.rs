@@ -7,7 +7,7 @@ use berth_policy::Autonomy;
 use berth_runtime::RuntimeConfig;
 
 use super::Finding;
-use super::finding::within_or;
+use berth_doctor::within_or;
 
 /// The configuration for the other checks; the defaults if it is broken.
 #[derive(Clone, Debug, Default)]

@@ -14,15 +14,8 @@
 
 mod audit;
 mod configuration;
-mod engine;
-mod finding;
-mod folders;
 mod kept;
-mod kernel;
-mod limits;
-mod network;
 mod plugins;
-mod processes;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -31,7 +24,8 @@ use berth_runtime::Builtin;
 
 use berth_config::Inputs;
 
-pub use finding::{Finding, Report, State};
+pub use berth_doctor::{Finding, Report, State};
+use berth_doctor::{engine, folders, kernel, limits, network, processes, within};
 
 /// Time for one group of checks. A folder on a server that is gone may never answer.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -58,43 +52,34 @@ impl Examination {
     /// reactor with time.
     pub async fn run(self) -> Report {
         let mut report = Report::default();
-        report.add("Kernel", finding::within(PATIENCE, kernel::findings).await);
+        report.add("Kernel", within(PATIENCE, kernel::findings).await);
         let inputs = self.inputs.clone();
         let (read, mut found) = configuration::read(inputs, PATIENCE).await;
         let (helper, table) = (self.helper.clone(), read.loaded.own_table("tools.shell"));
         report.add(
             "Process sandbox",
-            finding::within(PATIENCE, move || processes::findings(helper, &table)).await,
+            within(PATIENCE, move || processes::findings(helper, &table)).await,
         );
         found.extend(processes::configured(&read.loaded));
         report.add("Configuration", found);
 
         let loaded = read.loaded.clone();
-        report.add("Limits", finding::within(PATIENCE, move || limits::findings(&loaded)).await);
+        report.add("Limits", within(PATIENCE, move || limits::findings(&loaded)).await);
         if let (Some(folders), loaded) = (read.folders.clone(), read.loaded.clone()) {
             let (own, all) = (folders.clone(), loaded.clone());
-            report.add(
-                "Folders",
-                finding::within(PATIENCE, move || folders::findings(&own, &all)).await,
-            );
+            report.add("Folders", within(PATIENCE, move || folders::findings(&own, &all)).await);
             let (own, all) = (folders.clone(), loaded.clone());
-            report.add(
-                "Requests",
-                finding::within(PATIENCE, move || network::findings(&own, &all)).await,
-            );
+            report.add("Requests", within(PATIENCE, move || network::findings(&own, &all)).await);
             let (own, all) = (folders.clone(), loaded.clone());
-            report.add("Kept", finding::within(PATIENCE, move || kept::findings(&own, &all)).await);
-            report.add(
-                "Audit",
-                finding::within(PATIENCE, move || audit::findings(&folders, &loaded)).await,
-            );
+            report.add("Kept", within(PATIENCE, move || kept::findings(&own, &all)).await);
+            report.add("Audit", within(PATIENCE, move || audit::findings(&folders, &loaded)).await);
         }
 
         let (runtime, builtins) = (read.runtime(self.helper.clone()), self.builtins.clone());
         let table = read.loaded.own_table("tools");
         report.add(
             "Engine",
-            finding::within(PATIENCE, move || engine::findings(runtime, &builtins, &table)).await,
+            within(PATIENCE, move || engine::findings(runtime, &builtins, &table)).await,
         );
         report.add("Plugins", plugins::findings(self, read, LOADING).await);
         report

@@ -6,9 +6,9 @@ use berth_policy::ConfigFile;
 use berth_runtime::{Origin, PluginInfo, parts_of_plugin};
 
 use super::configuration::Read;
-use super::finding::{late, within};
 use super::{Examination, Finding};
 use crate::{Host, HostError, PluginState};
+use berth_doctor::{late, within};
 
 /// Whether a host starts with every plugin.
 pub(super) async fn findings(

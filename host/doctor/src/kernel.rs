@@ -1,6 +1,6 @@
 use berth_system::machine;
 
-use super::Finding;
+use crate::Finding;
 
 /// The oldest kernel with everything that Berth needs: `openat2`.
 const OLDEST: (u32, u32) = (5, 6);
@@ -11,7 +11,7 @@ const FEW_WATCHERS: u64 = 64;
 const FEW_WATCHES: u64 = 8192;
 
 /// What Berth needs of the kernel.
-pub(super) fn findings() -> Vec<Finding> {
+pub fn findings() -> Vec<Finding> {
     vec![version(), proc(), resolving(), filter(), watching()]
 }
 

@@ -13,7 +13,7 @@ use berth_system::files::Grants;
 use berth_system::machine;
 use berth_system::process::{Child, Command, Places, RememberedPlaces, StartError};
 
-use super::Finding;
+use crate::Finding;
 
 /// Time for the harmless program.
 const TIME: Duration = Duration::from_secs(20);
@@ -25,7 +25,7 @@ const BOUNDS_PROCESSES: (u32, u32) = (6, 14);
 const SCOPES: u32 = 6;
 
 /// Every part of the sandbox.
-pub(super) fn findings(helper: Option<PathBuf>, table: &OwnTable) -> Vec<Finding> {
+pub fn findings(helper: Option<PathBuf>, table: &OwnTable) -> Vec<Finding> {
     let Some(helper) = helper.or_else(own_helper) else {
         let found = "not tried: this program can't confine itself, so it starts no processes";
         return vec![Finding::warning(
@@ -60,7 +60,7 @@ pub(super) fn findings(helper: Option<PathBuf>, table: &OwnTable) -> Vec<Finding
 }
 
 /// Missing parts that the configuration accepts.
-pub(super) fn configured(loaded: &Loaded) -> Vec<Finding> {
+pub fn configured(loaded: &Loaded) -> Vec<Finding> {
     let shell = &loaded.config.tools.shell;
     let table = loaded.own_table("tools.shell");
     let remedy = format!("set `sandbox = \"strict\"` in {table}, the default");

@@ -3,8 +3,8 @@ use berth_config::Loaded;
 use berth_contract::text::counted;
 use berth_system::machine;
 
-use super::Finding;
-use super::finding::size;
+use crate::Finding;
+use crate::finding::size;
 
 /// With fewer descriptors than the first, a search leaves out files; with fewer than the second,
 /// parallel calls may.
@@ -15,7 +15,7 @@ const FEW_FILES: u64 = 1024;
 const FEW_PROCESSES: u64 = 256;
 
 /// The limits of this process.
-pub(super) fn findings(loaded: &Loaded) -> Vec<Finding> {
+pub fn findings(loaded: &Loaded) -> Vec<Finding> {
     let bounds = machine::bounds();
     vec![files(bounds.open_files), processes(bounds.processes), stack(bounds.stack), memory(loaded)]
 }

@@ -8,9 +8,10 @@ use berth_contract::text::counted;
 use berth_egress::examine;
 use berth_policy::OwnTable;
 
-use super::Finding;
+use crate::Finding;
 
-pub(super) fn findings(folders: &Folders, loaded: &Loaded) -> Vec<Finding> {
+/// What requests need: certificates, resolvers and addresses.
+pub fn findings(folders: &Folders, loaded: &Loaded) -> Vec<Finding> {
     let directory = loaded.directory();
     let mut found = vec![proxy(loaded)];
     let table = loaded.own_table("network");

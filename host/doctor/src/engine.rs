@@ -3,15 +3,11 @@ use berth_policy::OwnTable;
 use berth_runtime::{Builtin, EngineExamination, RuntimeConfig, examine};
 use berth_system::machine;
 
-use super::Finding;
-use super::finding::size;
+use crate::Finding;
+use crate::finding::size;
 
 /// Whether components run and are compiled here. `table`: the one of concurrent calls.
-pub(super) fn findings(
-    config: RuntimeConfig,
-    builtins: &[Builtin],
-    table: &OwnTable,
-) -> Vec<Finding> {
+pub fn findings(config: RuntimeConfig, builtins: &[Builtin], table: &OwnTable) -> Vec<Finding> {
     let examined = match examine(config, builtins) {
         Ok(examined) => examined,
         Err(error) => {

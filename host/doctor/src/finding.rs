@@ -81,7 +81,7 @@ impl Report {
 }
 
 /// Runs blocking checks on a thread for them and waits at most `patience`.
-pub(super) async fn within(
+pub async fn within(
     patience: Duration,
     checks: impl FnOnce() -> Vec<Finding> + Send + 'static,
 ) -> Vec<Finding> {
@@ -89,7 +89,11 @@ pub(super) async fn within(
 }
 
 /// The same for any value.
-pub(super) async fn within_or<T: Send + 'static>(
+///
+/// # Errors
+///
+/// The finding that the work broke or took too long.
+pub async fn within_or<T: Send + 'static>(
     patience: Duration,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, Finding> {
@@ -104,7 +108,8 @@ pub(super) async fn within_or<T: Send + 'static>(
     }
 }
 
-pub(super) fn late(patience: Duration) -> Finding {
+/// What is found where something takes longer than this.
+pub fn late(patience: Duration) -> Finding {
     let found = format!("no answer within {} s", patience.as_secs());
     Finding::failure(
         "this check",
@@ -114,7 +119,7 @@ pub(super) fn late(patience: Duration) -> Finding {
 }
 
 /// Bytes as people read them.
-pub(super) fn size(bytes: u64) -> String {
+pub fn size(bytes: u64) -> String {
     let units = ["bytes", "KiB", "MiB", "GiB", "TiB"];
     let mut unit = 0;
     while unit + 1 < units.len() && bytes >> (10 * (unit + 1)) > 0 {

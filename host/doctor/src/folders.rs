@@ -5,8 +5,8 @@ use berth_config::{Folders, Loaded};
 use berth_contract::text::{counted, shell_word};
 use berth_private::folder::{self, Folder, FolderStatus};
 
-use super::Finding;
-use super::finding::size;
+use crate::Finding;
+use crate::finding::size;
 
 /// Bytes that compiled plugins may soon need.
 const LITTLE_SPACE: u64 = 256 << 20;
@@ -26,7 +26,7 @@ enum Purpose {
 }
 
 /// Berth's own folders.
-pub(super) fn findings(folders: &Folders, loaded: &Loaded) -> Vec<Finding> {
+pub fn findings(folders: &Folders, loaded: &Loaded) -> Vec<Finding> {
     let compiled = compiled_folder(folders);
     // Without a working directory, relative paths lead nowhere.
     let plugins = loaded.plugin_folder(folders, &std::env::current_dir().unwrap_or_default());
@@ -191,8 +191,8 @@ fn quoted(path: &Path) -> String {
 mod tests {
     use berth_private::folder::FileSystem;
 
-    use super::super::State;
     use super::*;
+    use crate::State;
 
     #[test]
     fn full_disk_is_a_failure_if_calls_are_recorded() {

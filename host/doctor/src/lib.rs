@@ -1,0 +1,18 @@
+//! Examines a machine for what Berth needs of it, and says how to fix what is missing.
+//!
+//! `berth_core::doctor` adds what only a host knows: its configuration, its plugins and what it
+//! keeps.
+
+/// The engine: whether components run and are compiled.
+pub mod engine;
+mod finding;
+/// Berth's own folders.
+pub mod folders;
+/// The kernel.
+pub mod kernel;
+/// The limits of this process.
+pub mod limits;
+pub mod network;
+pub mod processes;
+
+pub use finding::{Finding, Report, State, late, size, within, within_or};
