@@ -136,6 +136,8 @@ fn missing_parsers_are_named_and_search_code_says_who_tells_more() {
         for (name, value) in from.get_envs() {
             command.env(name, value.expect("it is set"));
         }
+        // Another test has left the code of the parsers in the shared one.
+        command.env("BERTH_CACHE_DIR", cli.root.path().join("cache"));
         Ended::from_output(command.output().expect("berth starts"))
     };
     let found = run(&["call", "search_code", "symbol=here"]).ends(0).stdout;

@@ -96,7 +96,7 @@ attacks! {
         // Lines that need much memory for their length, and files that store much of the names they
         // have seen.
         let long = "?\n".repeat((1 << 20) / 2);
-        let deep: String = (10..18).map(|wide| format!("*a{}*b\n", "?".repeat(wide))).collect();
+        let deep: String = (2..10).map(|wide| format!("*a{}*b\n", "?".repeat(wide))).collect();
         for (folder, file, depth, left_out) in [("long", &long, 1, 1), ("many", &deep, 20, 0)] {
             let scene = Scene::with(&["tools.call=60", "tools.limits.cpu_secs=60"], |root| {
                 let mut at = root.join("granted").join(folder);

@@ -28,6 +28,8 @@ pub struct ReportEntries {
     pub job: Option<String>,
     /// The host's notices about those programs, for whoever reads the answer.
     pub notices: Vec<String>,
+    /// Notices that the tool doesn't know of. They are added to its answer.
+    pub unsaid: Vec<String>,
     /// The variables that the session's later commands get, in place of those of an earlier call.
     /// Counts for providers of the operator. `None`: they stay.
     pub variables: Option<Vec<(String, String)>>,
@@ -210,6 +212,14 @@ impl Report {
         let notices = &mut self.entries().notices;
         if notices.len() < MAX_NOTICES && !notices.iter().any(|known| known == notice) {
             notices.push(notice.to_owned());
+        }
+    }
+
+    /// Adds a notice that the tool doesn't know of. It stands in the answer, once.
+    pub fn say(&self, notice: String) {
+        let unsaid = &mut self.entries().unsaid;
+        if unsaid.len() < MAX_NOTICES && !unsaid.contains(&notice) {
+            unsaid.push(notice);
         }
     }
 

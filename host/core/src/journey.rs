@@ -351,7 +351,8 @@ impl Host {
         let carried = run.shell.take().map(|shell| shell.take_notices());
         let notices = notices.into_iter().chain(carried.into_iter().flatten());
         let notices = notices.chain(session.job_news());
-        let notices = notices.chain(planned.filter(|_| outcome.is_ok()));
+        let unsaid = std::mem::take(&mut run.report.entries().unsaid);
+        let notices = notices.chain(unsaid).chain(planned.filter(|_| outcome.is_ok()));
         let notices = notices.chain(tasks.into_iter().flat_map(|tasks| tasks.take_notices()));
         match outcome {
             Ok(mut output) => {

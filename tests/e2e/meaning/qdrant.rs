@@ -422,6 +422,8 @@ fn points_of_others_are_no_hits() {
 #[test]
 fn wiped_or_changed_collection_is_written_again() {
     let (cli, _model, server) = scene();
+    // A file that was written a moment ago is read again by the second one.
+    search(&cli, "try it again");
     search(&cli, "try it again");
     let whole = server.points();
     let found = |server: &Qdrant| {

@@ -325,7 +325,7 @@ const OPEN_BENEATH: [&str; 9] = [
 ];
 
 /// The files that open other paths, and what these are. A front end opens the paths of its user.
-const OPEN_OWN: [&str; 47] = [
+const OPEN_OWN: [&str; 45] = [
     "host/memory/src/lib.rs",           // the working directory, for its name
     "host/agent/src/instructions.rs",   // AGENTS.md in the working directory and above
     "host/agent/src/record/store.rs",   // Berth's own sessions
@@ -342,9 +342,7 @@ const OPEN_OWN: [&str; 47] = [
     "host/conformance/src/world.rs", // the temporary world of a test
     "host/dev/",       // the sources of an author
     "host/packaging/src/main.rs", // the files of a release
-    "host/export/src/export.rs", // the folder of the file that the user exports to
-    "host/export/src/lines.rs", // that file
-    "host/export/src/machine.rs", // /proc
+    "host/export/src/", // the file that the user exports to, and /proc
     "host/core/src/approvals/outdated.rs", // the file of a question, for the person who approves
     "host/config/",    // the configuration, and the folders in it
     "host/presets/",   // the places of presets in the home

@@ -64,7 +64,7 @@ impl CallState {
                 let name = database.name();
                 let why = neutral_line(cut(&why, MAX_REASON));
                 tracing::warn!(plugin = &*self.call.plugin, "{name} found no vectors: {why}");
-                report.notice(&format!(
+                report.say(format!(
                     "{name} found no vectors, so the index compared all of its own: {why}"
                 ));
                 if let Some(access) = &mut self.call.vectors {
