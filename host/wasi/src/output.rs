@@ -54,7 +54,7 @@ impl Capture {
         text
     }
 
-    /// The end of what was printed: at most `most` bytes, and at most [`LAST`].
+    /// The end of what was printed: at most `most` bytes, and at most 16 KiB.
     pub fn end(&self, most: usize) -> String {
         let output = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let all = output.bytes.iter().chain(&output.last).copied();
