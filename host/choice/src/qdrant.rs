@@ -319,7 +319,7 @@ fn point_id(set: &VectorSet, id: i64) -> String {
 fn id_of_point(set: &VectorSet, id: &str) -> Option<i64> {
     let simple = id.replace('-', "").to_ascii_lowercase();
     let number = simple.strip_prefix(&index(set))?;
-    if number.len() != DIGITS {
+    if number.len() != DIGITS || !number.bytes().all(|digit| digit.is_ascii_hexdigit()) {
         return None;
     }
     u64::from_str_radix(number, 16).ok().map(u64::cast_signed)
