@@ -199,7 +199,11 @@ fn every_key_is_bounded_or_refused_in_a_ceiling() {
             let user = if name.starts_with("plugins.") {
                 user.replace("plugins.known = {}\n", "")
             } else if name == "index.vector_backend" {
-                format!("index.qdrant.url = \"http://localhost:1\"\n{user}")
+                let url = "qdrant.url = \"http://localhost:1\"\n";
+                match user.split_once("[index]\n") {
+                    Some((before, after)) => format!("{before}[index]\n{url}{after}"),
+                    None => format!("index.{url}{user}"),
+                }
             } else {
                 user
             };
