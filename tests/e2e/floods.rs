@@ -96,8 +96,12 @@ attacks! {
         // Lines that need much memory for their length, and files that store much of the names they
         // have seen.
         let long = "?\n".repeat((1 << 20) / 2);
-        let deep: String = (2..10).map(|wide| format!("*a{}*b\n", "?".repeat(wide))).collect();
-        for (folder, file, depth, left_out) in [("long", &long, 1, 1), ("many", &deep, 20, 0)] {
+        // Wider ones need more than a file's automaton may have, and are left out.
+        let lines = |widths: std::ops::Range<usize>| -> String {
+            widths.map(|wide| format!("*a{}*b\n", "?".repeat(wide))).collect()
+        };
+        let (deep, wide) = (lines(2..10), lines(10..18));
+        for (folder, file, depth, left_out) in [("long", &long, 1, 1), ("many", &deep, 20, 0), ("wide", &wide, 20, 20)] {
             let scene = Scene::with(&["tools.call=60", "tools.limits.cpu_secs=60"], |root| {
                 let mut at = root.join("granted").join(folder);
                 fs::create_dir_all(at.join(".git")).expect("a repository is made");
