@@ -227,7 +227,8 @@ typedef struct {
     const char *kind, *when;
     // The full name of one of the plugin's own tools, and its arguments as JSON. NULL: `{}`.
     const char *tool, *arguments;
-    // A name of the time zone database. NULL: the machine's zone.
+    // A name of the time zone database. NULL: the machine's zone, by the name that it has when
+    // the task is made.
     const char *zone;
     // What becomes of times that passed while nothing ran: `once` (also if it is NULL), `all`,
     // `skip`.

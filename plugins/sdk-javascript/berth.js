@@ -332,7 +332,7 @@ export const service = {
    * service ends with the connection, unless `keep` was called. The options: `directory`, `environment`.
    *
    * The connection has `isNew()`, `read(seconds)` and `errors()`, which return bytes, `write(data)`, which
-   * returns how many bytes were read, `ended()`, and `keep()`.
+   * waits until they are read, at most for 4 s, and returns how many were, `ended()`, and `keep()`.
    */
   connect(name, command, work, options = {}) {
     const held = checked(() => imported("service", "service").connect(name, command.map(String), toOptions(options)));

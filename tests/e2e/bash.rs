@@ -13,7 +13,7 @@ use crate::mcp::client::{Client, LEGACY, text};
 use crate::support::{Cli, not_tried, run, soon};
 
 /// Commands run without approval here.
-fn unasked() -> Cli {
+pub(crate) fn unasked() -> Cli {
     let cli = Cli::new();
     cli.configure("tools.autonomy = \"full\"\n");
     cli
@@ -146,7 +146,7 @@ fn terminal_shows_output_live_and_once() {
 }
 
 /// `None`, with a notice, if this machine has no `script`, which creates terminals.
-fn at_a_terminal(cli: &Cli, line: &[String]) -> Option<(Child, impl Read)> {
+pub(crate) fn at_a_terminal(cli: &Cli, line: &[String]) -> Option<(Child, impl Read)> {
     let command = cli.command(&[]);
     let words = std::iter::once(command.get_program().to_string_lossy().into_owned())
         .chain(line.iter().cloned());

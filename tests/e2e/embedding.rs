@@ -1,6 +1,7 @@
 //! Berth as a library: its examples work, and a host works on every promised kind of runtime.
 
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::process::Command;
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use berth_core::{CancellationToken, Category, Host, Request};
 use serde_json::json;
 use tempfile::TempDir;
 
-use crate::support::{berth, builtin, example, failure, plugin, shared_cache, unasked};
+use crate::support::{berth, builtin, example, failure, plugin, run, shared_cache, unasked};
 
 /// Runs an example of the library with a folder, and returns what it prints.
 #[track_caller]
@@ -119,4 +120,24 @@ fn host_works_on_a_runtime_of_one_thread() {
         failure(&ended, Category::Cancelled, None);
     });
     reactor.shutdown_background();
+}
+
+/// Whoever can change a part of the path would choose which folder is granted.
+#[test]
+fn working_directory_that_is_a_link_is_refused() {
+    let folder = TempDir::new().expect("a temporary folder is made");
+    let real = folder.path().canonicalize().expect("it is there");
+    fs::create_dir(real.join("others")).expect("a folder is made");
+    symlink("others", real.join("link")).expect("a link is made");
+    let folders =
+        Folders { cache: shared_cache(), ..Folders::inside(&folder.path().join("berth")) };
+    run(async move {
+        let build = |directory| {
+            Host::builder().folders(folders.clone()).working_directory(directory).build()
+        };
+        let refused = build(real.join("link")).await.err().expect("it is a link").to_string();
+        let told = format!("isn't a real path; give {}", real.join("others").display());
+        assert!(refused.contains(&told), "{refused}");
+        build(real.join("others")).await.expect("it is a real path");
+    });
 }

@@ -1,13 +1,14 @@
 //! Nested grants, and what is unreachable whatever is granted.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use berth_core::config::Folders;
 use serde_json::json;
 
-use crate::support::{Cli, Scene, loot, refused, run};
+use crate::support::{Cli, Ended, Scene, loot, refused, run, wait_until};
 
 /// A vendored folder with content to change.
 fn with_vendor(root: &Path) {
@@ -364,4 +365,279 @@ fn vanished_directory_is_told_and_ends_nothing_else() {
     assert!(doctor.contains("/none/at/all doesn't exist"), "{doctor}");
     // What was typed just now is an error.
     cli.run(&["--allow", "/none/at/all", "call", "read", "notes.txt"]).ends(4);
+}
+
+/// Runs calls that reach for a folder of somebody else by names in the project.
+#[track_caller]
+fn nothing_comes_from(cli: &Cli, others: &Path, calls: &[&[&str]]) {
+    for call in calls {
+        let ended = cli.run(call);
+        let said = format!("{}{}", ended.stdout, ended.stderr);
+        assert!(!said.contains("of somebody else"), "{call:?}: {said}");
+        assert!(said.contains("link"), "{call:?}: {said}");
+    }
+    let names: Vec<_> = fs::read_dir(others).expect("it is listed").collect();
+    assert_eq!(names.len(), 1, "nothing is made there: {names:?}");
+    let text = fs::read_to_string(others.join("key")).expect("it is read");
+    assert_eq!(text, "of somebody else");
+}
+
+/// A folder that no configuration names.
+fn somebody_elses(cli: &Cli) -> PathBuf {
+    let others = cli.work().with_file_name("others");
+    fs::create_dir(&others).expect("a folder is made");
+    fs::write(others.join("key"), "of somebody else").expect("a file is written");
+    others
+}
+
+#[test]
+fn link_that_a_project_brings_along_is_no_grant() {
+    for configuration in [
+        "[tools.file]\nallowed_paths = [\".\", \"src\"]\n",
+        "[tools.file]\nallowed_paths = [{ path = \".\", access = \"read\" }, \"src/deep/..\"]\n",
+        "[tools.shell]\nallowed_paths = [{ path = \".\", access = \"read\" }, \"src\"]\n",
+        "[plugins.file]\nallowed_paths = [\"src\"]\n[tools.file]\nallowed_paths = [\"src\"]\n",
+    ] {
+        let cli = Cli::new();
+        let others = somebody_elses(&cli);
+        symlink(&others, cli.work().join("src")).expect("a link is made");
+        cli.configure(configuration);
+        let calls: [&[&str]; 3] = [
+            &["call", "read", "path=src/key"],
+            &["call", "write", "path=src/made", "content=x"],
+            &["call", "bash", "command=cat src/key; touch src/made"],
+        ];
+        let calls = if configuration.contains("shell") { &calls[2..] } else { &calls[..2] };
+        nothing_comes_from(&cli, &others, calls);
+    }
+}
+
+/// Names that lead through a project, although they don't begin with it.
+#[test]
+fn link_is_found_on_every_way() {
+    for (configuration, links) in [
+        // A link of the person's own, to what tools may exchange.
+        ("[tools.file]\nallowed_paths = [\".\", \"~/current\"]\n", &[("work/src", "current")][..]),
+        // The home has two names.
+        ("[tools.file]\nallowed_paths = [\".\", \"{root}/twin/work/src\"]\n", &[("", "twin")]),
+        // A folder above what a link leads to.
+        (
+            "[tools.file]\nallowed_paths = [\".\", { path = \"src/../others\", access = \"read\" }]\n",
+            &[],
+        ),
+    ] {
+        let cli = Cli::new();
+        let others = somebody_elses(&cli);
+        let root = cli.work().with_file_name("");
+        symlink(&others, cli.work().join("src")).expect("a link is made");
+        for (target, link) in links {
+            symlink(root.join(target), root.join(link)).expect("a link is made");
+        }
+        cli.configure(&configuration.replace("{root}/", root.to_str().expect("it is text")));
+        let key = format!("path={}", others.join("key").display());
+        nothing_comes_from(
+            &cli,
+            &others,
+            &[&["call", "read", &key], &["call", "bash", "command=ls"]],
+        );
+    }
+}
+
+/// Tools may write elsewhere in another working directory.
+#[test]
+fn link_of_a_person_is_named_by_where_it_leads() {
+    let cli = Cli::new();
+    let others = somebody_elses(&cli);
+    let root = cli.work().with_file_name("");
+    symlink(&others, root.join("shared")).expect("a link is made");
+    let key = format!("path={}", others.join("key").display());
+    for entry in ["~/shared", "~/shared/", "~/work/../shared"] {
+        cli.configure(&format!("[tools.file]\nallowed_paths = [\".\", \"{entry}\"]\n"));
+        let refused = cli.run(&["call", "read", &key]).ends(4).stderr;
+        let link =
+            format!("through the link {}, to {}", root.join("shared").display(), others.display());
+        assert!(refused.contains(&link), "{refused}");
+    }
+    cli.configure("[tools.file]\nallowed_paths = [\".\", \"~/others\"]\n");
+    assert!(cli.run(&["call", "read", &key]).ends(0).stdout.contains("of somebody else"));
+}
+
+/// Where a tool writes, by another working directory or another configuration, it makes links for
+/// all others.
+#[test]
+fn link_that_was_made_elsewhere_is_no_grant() {
+    let cli = Cli::new();
+    let others = somebody_elses(&cli);
+    let entry = cli.work().join("data");
+    fs::create_dir(&entry).expect("a folder is made");
+    let project = cli.work().with_file_name("project");
+    fs::create_dir(&project).expect("a folder is made");
+    cli.configure("[tools.file]\nallowed_paths = [\".\", { path = \"~/work/data\", access = \"read\" }]\n[tools.shell]\nallowed_paths = [\".\"]\n[tools.scheduler]\nenabled = true\n");
+    let key = format!("path={}", others.join("key").display());
+    let read = |line: &[&str]| {
+        let output = cli.command(line).current_dir(&project).output().expect("it runs");
+        String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned()
+    };
+    assert!(!read(&["call", "read", &format!("path={}", entry.display())]).contains("link"));
+    let exchange = format!("command=rmdir data; ln -s {} data", others.display());
+    cli.run(&["call", "bash", &exchange]).ends(0);
+    assert!(entry.is_symlink());
+    let said = read(&["call", "read", &key]);
+    assert!(said.contains("through the link") && !said.contains("of somebody else"), "{said}");
+    // A project that narrows what tools write switches nothing off.
+    fs::write(project.join("berth.toml"), "[tools.file]\nallowed_paths = [\"~/work/data\"]\n")
+        .expect("it is written");
+    let said = read(&["call", "read", &key]);
+    assert!(said.contains("through the link") && !said.contains("of somebody else"), "{said}");
+}
+
+/// What one tool may move is a grant of another one.
+#[test]
+fn grant_that_tools_exchange_for_a_link_ends() {
+    let cli = Cli::new();
+    let others = somebody_elses(&cli);
+    fs::create_dir(cli.work().join("data")).expect("a folder is made");
+    cli.configure("[tools.file]\nallowed_paths = [\".\", \"data\"]\n[tools.shell]\nallowed_paths = [\".\"]\n[tools.scheduler]\nenabled = true\n");
+    let task = |name: &str, tool: &str, arguments: &str| {
+        let task = format!(
+            r#"{{"name": "{name}", "when": "1h", "tool": "{tool}", "arguments": {arguments}}}"#
+        );
+        cli.run(&["call", "--yes", "schedule_deferred", &task]).ends(0);
+    };
+    task("reads", "read", r#"{"path": "data/key"}"#);
+    task("writes", "write", r#"{"path": "data/made", "content": "x"}"#);
+    let exchange = format!("command=mv data kept && ln -s {} data", others.display());
+    cli.run(&["call", "bash", &exchange]).ends(0);
+    assert!(cli.work().join("data").is_symlink());
+    nothing_comes_from(
+        &cli,
+        &others,
+        &[
+            &["call", "read", "path=data/key"],
+            &["call", "write", "path=data/made", "content=x"],
+            &["call", "search_code", "query=somebody", "path=data"],
+        ],
+    );
+    for name in ["reads", "writes"] {
+        cli.run(&["tasks", "run", name]).ends(0);
+    }
+    let mut daemon = cli.command(&["daemon"]).spawn().expect("it starts");
+    let ended = |name: &str| {
+        let listed = cli.run(&["tasks", "results", name, "--json"]).ends(0).json();
+        listed["runs"].as_array().is_some_and(|runs| !runs.is_empty()).then(|| listed.to_string())
+    };
+    let mut results = String::new();
+    wait_until("both have run", || {
+        results = ["reads", "writes"].map(|name| ended(name).unwrap_or_default()).concat();
+        results.matches("through the link").count() >= 2
+    });
+    daemon.kill().and_then(|()| daemon.wait()).expect("it ends");
+    assert!(!results.contains("of somebody else"), "{results}");
+    assert_eq!(fs::read_dir(&others).expect("it is listed").count(), 1);
+}
+
+/// A link that is exchanged while calls begin: what was decided on is what they get.
+#[test]
+fn link_that_is_exchanged_all_the_time_opens_nothing() {
+    let cli = Cli::new();
+    let others = somebody_elses(&cli);
+    let cargo = cli.work().join(".cargo");
+    for folder in [others.join("registry"), cli.work().join(".real/registry")] {
+        fs::create_dir_all(folder).expect("folders are made");
+    }
+    fs::write(others.join("registry/key"), "of somebody else").expect("a file is written");
+    symlink(".real", &cargo).expect("a link is made");
+    cli.configure("[tools.shell]\npresets = [\"cargo\"]\n");
+    let ended = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let next = cli.work().join("next");
+            while !ended.load(Ordering::Relaxed) {
+                for target in [others.as_path(), Path::new(".real")] {
+                    symlink(target, &next)
+                        .and_then(|()| fs::rename(&next, &cargo))
+                        .expect("the link is exchanged");
+                }
+            }
+        });
+        let reads =
+            format!("command=cat {0}/registry/key; touch {0}/registry/made", others.display());
+        for _ in 0..30 {
+            let mut call = cli.command(&["call", "bash", &reads]);
+            let said = call.env("CARGO_HOME", &cargo).output().expect("it runs").stdout;
+            let said = String::from_utf8_lossy(&said).into_owned();
+            if said.contains("of somebody else") || others.join("registry/made").exists() {
+                ended.store(true, Ordering::Relaxed);
+                panic!("{said}");
+            }
+        }
+        ended.store(true, Ordering::Relaxed);
+    });
+}
+
+/// The host makes missing caches. Where a tool made a link, it makes none behind it.
+#[test]
+fn cache_is_not_made_behind_a_link_of_a_tool() {
+    for target in ["others", "others/deep"] {
+        let cli = Cli::new();
+        let others = somebody_elses(&cli);
+        let cargo = cli.work().join(".cargo");
+        cli.configure("[tools.shell]\npresets = [\"cargo\"]\n");
+        let run = |line: &str| {
+            let mut call = cli.command(&["call", "bash", &format!("command={line}")]);
+            Ended::from_output(call.env("CARGO_HOME", &cargo).output().expect("it runs")).ends(0)
+        };
+        run("test -d .cargo/registry && touch .cargo/registry/made");
+        assert!(cargo.join("registry/made").exists(), "a place in the project is made");
+        run(&format!("rm -rf .cargo; ln -s {} .cargo", others.with_file_name(target).display()));
+        assert!(cargo.is_symlink());
+        run("true");
+        assert_eq!(names_and_texts(&others), [(others.join("key"), "of somebody else".into())]);
+        let names: Vec<_> = fs::read_dir(&others).expect("it is listed").collect();
+        assert_eq!(names.len(), 1, "{names:?}");
+    }
+}
+
+/// A cache of a preset is written by commands, although no `allowed_paths` names it.
+#[test]
+fn link_in_a_cache_of_a_preset_is_no_grant() {
+    let cli = Cli::new();
+    let others = somebody_elses(&cli);
+    let source = cli.work().with_file_name(".cargo").join("registry/src");
+    cli.configure("[tools.file]\nallowed_paths = [\".\", { path = \"~/.cargo/registry/src\", access = \"read\" }]\n[tools.shell]\npresets = [\"cargo\"]\n");
+    let link = format!("command=ln -s {} {}", others.display(), source.display());
+    cli.run(&["call", "bash", &link]).ends(0);
+    assert!(source.is_symlink());
+    let key = format!("path={}", others.join("key").display());
+    nothing_comes_from(
+        &cli,
+        &others,
+        &[
+            &["call", "read", &key],
+            &["call", "read", &format!("path={}", source.join("key").display())],
+            &["call", "bash", &format!("command=cat {0}/key; touch {0}/made", others.display())],
+        ],
+    );
+}
+
+/// What a refusal says to write is written, and the next calls work.
+#[test]
+fn line_of_a_refusal_is_a_valid_configuration() {
+    for (name, has_line) in
+        [("Makefile", false), (".netrc", false), ("todo.txt", false), ("own/todo.txt", true)]
+    {
+        let cli = Cli::new();
+        let path = cli.work().with_file_name(name);
+        fs::create_dir_all(cli.work().with_file_name("own")).expect("a folder is made");
+        fs::write(&path, "to do").expect("a file is written");
+        let read = ["call", "read", &format!("path={}", path.display())];
+        let refused = cli.run(&read).ends(3).stderr;
+        assert!(refused.contains("To allow it"), "{refused}");
+        let lines = refused.split_once("    [tools.file]\n");
+        assert_eq!(lines.is_some(), has_line, "{name}: {refused}");
+        let Some((_, line)) = lines else { continue };
+        cli.configure(&format!("[tools.file]\n{line}"));
+        assert!(cli.run(&read).ends(0).stdout.contains("to do"));
+        cli.run(&["call", "read", "path=notes.txt"]).ends(0);
+    }
 }

@@ -74,8 +74,9 @@ impl Fixture {
         let (name, arguments) = (format!("{}__{tool}", self.name), arguments.to_string());
         let line = ["call", "--yes", "--json", &name, &arguments];
         let path = std::env::var_os("PATH").unwrap_or_default();
-        let output = self.cli.command(&line).env("PATH", path).output().expect("berth starts");
-        let ended = Ended::from_output(output);
+        let mut command = self.cli.command(&line);
+        let output = command.env("PATH", path).env("TZ", "Europe/Lisbon").output();
+        let ended = Ended::from_output(output.expect("berth starts"));
         (ended.json(), ended.stderr)
     }
 
@@ -128,7 +129,7 @@ impl Fixture {
             "quota": "limit", "paused": [true, false],
             "tasks": [
                 ["again", "every", "3600", "Europe/Berlin", "skip", true],
-                ["tidy", "cron", "0 4 * * *", null, "once", false],
+                ["tidy", "cron", "0 4 * * *", "Europe/Lisbon", "once", false],
             ],
             "arguments": { "key": "colour" }, "removed": [true, false], "soon": [true, false],
             "runs": [],
@@ -363,7 +364,7 @@ fn sdk_of_c_works_in_a_host() {
         "other": "denied", "invalid": "invalid", "quota": "limit",
         "tasks": [
             ["again", "every", "3600", "Europe/Berlin", "skip", {}, true],
-            ["tidy", "cron", "0 4 * * *", null, "once", { "key": "colour" }, true],
+            ["tidy", "cron", "0 4 * * *", "Europe/Lisbon", "once", { "key": "colour" }, true],
         ],
         "removed": [true, false],
     });

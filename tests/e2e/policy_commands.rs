@@ -34,6 +34,45 @@ fn files(folder: &Path) -> Vec<(String, Vec<u8>)> {
 }
 
 #[test]
+fn commands_that_a_tool_chooses_are_said_to_be_decided_on_later() {
+    let cli = Cli::new();
+    let check = |flag: &str| {
+        let line = ["--set", flag, "policy", "check", "diagnostics"];
+        cli.run(&line).ends(0).stdout.replace('\n', " ")
+    };
+    for (autonomy, said) in [
+        (
+            "ask",
+            "as a call of `bash`: unless a permission decides, it needs approval, by autonomy = \"ask\" (--set",
+        ),
+        ("read-only", "as a call of `bash`: it is refused, by autonomy = \"read-only\" (--set"),
+        ("sandboxed", "as a call of `bash`. "),
+        ("full", "as a call of `bash`. "),
+    ] {
+        let text = check(&format!("tools.autonomy={autonomy}"));
+        assert!(text.starts_with("allow: this call of `diagnostics` would begin."), "{text}");
+        assert!(text.contains(said), "{text}");
+        assert!(!text.contains("leave out"), "the autonomy isn't what allows it: {text}");
+        let found = cli.run(&[
+            "--set",
+            &format!("tools.autonomy={autonomy}"),
+            "policy",
+            "check",
+            "diagnostics",
+            "--json",
+        ]);
+        assert!(found.ends(0).json()["open"].is_string());
+    }
+    let allow = "tools.permissions.bash=[{ pattern = \"*\", action = \"allow\" }]";
+    assert!(check(allow).contains("as a call of `bash`. "));
+    let off = ["--set", "tools.shell.enabled=false", "policy", "check", "diagnostics"];
+    let off = cli.run(&off).ends(3).stdout;
+    assert!(off.starts_with("deny: ") && !off.contains("Each command"), "{off}");
+    let reads = cli.run(&["policy", "check", "search_code", "query=x"]).ends(0).stdout;
+    assert!(reads.starts_with("allow: this call of `search_code` would run."), "{reads}");
+}
+
+#[test]
 fn policy_check_shows_the_verdict_and_runs_nothing() {
     let cli = Cli::asking();
     let config = "[tools]\nmax_tool_calls_per_session = 5\n[[tools.permissions.write]]\npattern = \"*.lock\"\naction = \"deny\"\n";

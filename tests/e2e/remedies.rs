@@ -168,8 +168,10 @@ fn remedy_names_the_file_that_holds_the_rule() {
     assert!(remedy(&refused).contains("--allow instead of --allow-read"), "{}", refused.stderr);
     cli.run(&["--allow", "../out \"side", "call", "--yes", "write", &outside, "content=x"]).ends(0);
     // Beside an option that adds a directory, the default is written in full.
-    let other = cli.root.path().join("secret.txt");
-    let line = format!("path={}", other.display());
+    let other = cli.root.path().join("others");
+    fs::create_dir(&other).expect("a folder is made");
+    fs::write(other.join("public.txt"), "x").expect("a file is written");
+    let line = format!("path={}/public.txt", other.display());
     let refused = cli.run(&["--allow", "../out \"side", "call", "read", &line]).ends(3);
     cli.configure(&lines(&refused));
     cli.run(&["--allow", "../out \"side", "call", "read", &line]).ends(0);

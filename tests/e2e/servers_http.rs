@@ -154,7 +154,7 @@ fn changes_progress_and_cancellation_pass_through() {
         |tool: &str| json!({ "name": tool, "arguments": {}, "_meta": { "progressToken": "p" } });
     let echo = client.ask("tools/call", ask("far__echo"));
     let progress = client.notification("notifications/progress");
-    assert_eq!(progress["params"]["message"], "a�half", "{progress}");
+    assert_eq!(progress["params"]["message"], "a\u{fffd}half", "{progress}");
     client.answer(echo);
     let silent = client.ask("tools/call", ask("far__silent"));
     until("the server has it", || scene.log().matches("tools/call").count() == 2);

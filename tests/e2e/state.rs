@@ -157,7 +157,9 @@ impl Soak {
             }
             (6, _) | (7, None) => {
                 let name = self.name("far");
-                let task = json!({ "name": name, "cron": "@yearly", "prompt": "x" });
+                let path = json!({ "path": "x" });
+                let task =
+                    json!({ "name": name, "cron": "@yearly", "tool": "read", "arguments": path });
                 self.expected.far.insert(name.clone(), (Known::Asked, None));
                 (Change::Far(name), call("schedule_periodic", task))
             }

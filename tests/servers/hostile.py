@@ -248,7 +248,7 @@ def call(id, name, arguments, meta):
     elif name == "slow":
         token = meta.get("progressToken")
         send({"method": "notifications/progress",
-              "params": {"progressToken": token, "progress": 1, "total": 4, "message": "a\u001bquarter"}})
+              "params": {"progressToken": token, "progress": 1, "total": 4, "message": "a\u001b[31mquarter"}})
         until = time.time() + 20
         while not there("go") and time.time() < until:
             time.sleep(0.01)

@@ -162,7 +162,7 @@ class Server(http.server.BaseHTTPRequestHandler):
             self.wfile.write(b": hello\r\n\r\n")
             self.event({"method": "notifications/progress", "params": {
                 "progressToken": meta.get("progressToken"), "progress": 1, "total": 2,
-                "message": "a\u001bhalf"}})
+                "message": "a\u001b[31m\u202ehalf"}})
             self.event({"id": id, "result": result(arguments.get("text", ""))})
         elif name == "headers":
             self.text(id, json.dumps(dict(self.headers)))

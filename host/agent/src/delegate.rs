@@ -426,7 +426,7 @@ impl RunEvents for Watcher {
             _ => return,
         };
         let message = neutral_line(cut(&message, MAX_PROGRESS));
-        self.events.progress(Progress { fraction: None, message });
+        self.events.progress(Progress { fraction: None, message, untrusted: true });
     }
 }
 

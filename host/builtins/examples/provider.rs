@@ -81,7 +81,8 @@ async fn remind(call: Call) -> Outcome {
             return Err(Failure::new(Category::Cancelled, "the reminder was cancelled"));
         }
         let fraction = Some(f64::from(quarter) / 4.0);
-        call.events.progress(Progress { fraction, message: format!("{quarter} of 4 quarters") });
+        let message = format!("{quarter} of 4 quarters");
+        call.events.progress(Progress { fraction, message, untrusted: false });
     }
     Ok(Output::text(arguments.note))
 }

@@ -4,21 +4,29 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use berth_config::Loaded;
+use berth_config::{Loaded, TaskBounds};
+use berth_contract::text::counted;
 use berth_contract::{TaskAction, TaskBook, TaskError, TaskOrder, TaskRun, TaskState};
 use berth_policy::Trust;
 use berth_schedule::{
-    Listed, MAX_ARGUMENTS, MAX_TASKS, Maker, NO_RUNNER, Owner, Quotas, Schedule, ScheduleError,
-    clock_change,
+    KeptTask, Listed, MAX_ARGUMENTS, MAX_TASKS, Maker, NO_RUNNER, Owner, Quotas, Schedule,
+    ScheduleError, clock_change,
 };
 use jiff::Timestamp;
+use serde_json::Value;
 
 use crate::context::CallContext;
 use crate::plugins::Plugins;
 use crate::{Tool, validate};
 
+/// The keys of a patch that say what a task does.
+const ACTION: [&str; 4] = ["command", "prompt", "tool", "arguments"];
+
 /// Most notices of one call.
 const MAX_NOTICES: usize = 8;
+
+/// Most tasks or keys that a notice names.
+const MAX_NAMED: usize = 10;
 
 /// What the calls of a host need to make tasks.
 #[derive(Debug)]
@@ -46,6 +54,10 @@ impl Tasks {
             return None;
         }
         let plugin = tool.provider.name().to_owned();
+        let patch =
+            context.arguments.get("patch").filter(|patch| tool.is_built_in() && patch.is_object());
+        let is_left_out =
+            |patch: &Value| ACTION.iter().all(|key| patch.get(*key).is_none_or(Value::is_null));
         Some(Arc::new(CallTasks {
             schedule: Arc::clone(&self.schedule),
             plugins: Arc::clone(plugins),
@@ -59,6 +71,8 @@ impl Tasks {
             is_untrusted: is_untrusted(),
             is_sub_agent: context.caller.is_some(),
             is_built_in: tool.is_built_in(),
+            is_patch: patch.is_some(),
+            keeps_action: patch.is_some_and(is_left_out),
             notices: Mutex::default(),
         }))
     }
@@ -79,6 +93,10 @@ struct CallTasks {
     is_untrusted: bool,
     is_sub_agent: bool,
     is_built_in: bool,
+    /// Whether it changes a task that exists, and may not say that it replaces it.
+    is_patch: bool,
+    /// Whether it changes a task without saying what the task does.
+    keeps_action: bool,
     notices: Mutex<Vec<String>>,
 }
 
@@ -93,8 +111,9 @@ impl CallTasks {
         if self.config.config.tools.scheduler.enabled {
             return Ok(());
         }
-        let lines = self.config.own_table("tools.scheduler").lines("enabled = true");
-        Err(TaskError::new("unavailable", format!("tasks are disabled. To enable them, {lines}")))
+        let off = self.config.disabled("tools.scheduler.enabled");
+        let message = format!("tasks are disabled: {} ({}). {}", off.rule, off.place, off.remedy);
+        Err(TaskError::new("unavailable", message))
     }
 
     /// Whose tasks the call sees: those of the directory that it is made in, since what they do is
@@ -113,6 +132,29 @@ impl CallTasks {
         // Whether it can't be looked up is seen where tasks are kept and run.
         if let Ok(None) = self.schedule.runner() {
             self.notice(NO_RUNNER.to_owned());
+        }
+    }
+
+    /// Notes which finished tasks gave way to a new one. The names of other directories are theirs.
+    fn tell_of_removed(&self, owner: &Owner, gave_way: &[Listed]) {
+        let (here, elsewhere): (Vec<_>, Vec<_>) =
+            gave_way.iter().partition(|task| task.owner.directory == owner.directory);
+        let mut removed: Vec<String> = here
+            .iter()
+            .take(MAX_NAMED)
+            .map(|task| format!("`{}`", task.state.order.name))
+            .collect();
+        if here.len() > MAX_NAMED {
+            removed.push(format!("{} more", here.len() - MAX_NAMED));
+        }
+        if !elsewhere.is_empty() {
+            removed.push(format!("{} of other directories", elsewhere.len()));
+        }
+        if !removed.is_empty() {
+            self.notice(format!(
+                "The limit of tasks was reached, so finished tasks were removed with their results: {}.",
+                removed.join(", ")
+            ));
         }
     }
 
@@ -176,9 +218,33 @@ impl CallTasks {
         Ok(())
     }
 
-    fn quotas(&self) -> Quotas {
-        let settings = self.config.config.tools.scheduler;
-        let granted = self.config.config.plugins.get(&self.plugin);
+    /// The quotas of the configuration, and what to add to a refusal if they are so only without
+    /// the flags of this command, which would outlast it. Blocks.
+    fn lasting_quotas(&self) -> Result<(Quotas, String), TaskError> {
+        let with = self.quotas(&self.config);
+        let without = self.config.without_flags();
+        let without = without.map_err(|error| TaskError::new("failed", error.to_string()))?;
+        let Some(without) = without.map(|config| self.quotas(&config)) else {
+            return Ok((with, String::new()));
+        };
+        let both = Quotas {
+            // Whether a plugin may make tasks is a grant, as what else it may.
+            of_plugin: with.of_plugin,
+            of_principal: with.of_principal.min(without.of_principal),
+            interval: with.interval.max(without.interval),
+        };
+        if both == with {
+            return Ok((both, String::new()));
+        }
+        let flags = self.config.flags().into_iter().take(MAX_NAMED);
+        let flags: Vec<String> = flags.map(|flag| format!("`{flag}`")).collect();
+        let flags = flags.join(", ");
+        Ok((both, format!(". Flags of this command don't count for tasks: {flags}")))
+    }
+
+    fn quotas(&self, config: &Loaded) -> Quotas {
+        let settings = config.config.tools.scheduler;
+        let granted = config.config.plugins.get(&self.plugin);
         let of_plugin = match self.is_built_in {
             true => MAX_TASKS,
             false => granted.map_or(0, |plugin| plugin.schedule_tasks.get()),
@@ -198,28 +264,59 @@ fn error(error: ScheduleError) -> TaskError {
         ScheduleError::Unavailable { .. } => {
             // The reason names a path of the user's, which a plugin may not know.
             tracing::warn!("{error}");
-            TaskError::new("unavailable", "they can't be used; the host's log says why")
+            TaskError::new("unavailable", "the tasks can't be used; the host's log says why")
         }
-        error => TaskError::new("failed", error.to_string()),
+        ScheduleError::Busy => TaskError::new("busy", error.to_string()),
+        ScheduleError::Sqlite(_) => TaskError::new("failed", error.to_string()),
     }
 }
 
 impl TaskBook for CallTasks {
     fn put(&self, mut order: TaskOrder) -> Result<TaskState, TaskError> {
         let owner = self.changed_owner()?;
-        self.check_action(&owner, &mut order.action)?;
         let change = clock_change(&order.kind, &order.when, order.zone.as_deref());
-        let bounds = self.config.task_bounds();
+        let ((quotas, note), now) = (self.lasting_quotas()?, Timestamp::now());
+        let refused = |failed: ScheduleError| match failed {
+            ScheduleError::Limit(message) => TaskError::new("limit", message + &note),
+            failed => error(failed),
+        };
+        if self.keeps_action {
+            // Nobody saw what the task does, so it gets no rights of this call.
+            let state = self.schedule.change_times(&owner, order, quotas, now).map_err(refused)?;
+            change.into_iter().for_each(|change| self.notice(change));
+            self.look_for_runner();
+            return Ok(state);
+        }
+        self.check_action(&owner, &mut order.action)?;
+        let TaskBounds { texts, by_flags } = self
+            .config
+            .task_bounds()
+            .map_err(|error| TaskError::new("failed", error.to_string()))?;
         let maker = Maker {
             session: self.session.clone(),
             phase: self.phase.clone(),
             trust: self.trust.as_str().to_owned(),
             untrusted: self.is_untrusted,
-            bounds: bounds.map_err(|error| TaskError::new("failed", error.to_string()))?,
+            bounds: texts,
         };
-        let (quotas, now) = (self.quotas(), Timestamp::now());
-        let state = self.schedule.put(&owner, &maker, order, quotas, now).map_err(error)?;
+        let KeptTask { state, has_replaced, gave_way } =
+            self.schedule.put(&owner, &maker, order, quotas, now).map_err(refused)?;
+        if has_replaced && !self.is_patch {
+            self.notice("It replaces the task that had this name.".to_owned());
+        }
+        self.tell_of_removed(&owner, &gave_way);
         change.into_iter().for_each(|change| self.notice(change));
+        if !by_flags.is_empty() {
+            let mut keys: Vec<String> =
+                by_flags.iter().take(MAX_NAMED).map(|key| format!("`{key}`")).collect();
+            if by_flags.len() > MAX_NAMED {
+                keys.push(counted(by_flags.len() - MAX_NAMED, "other key"));
+            }
+            self.notice(format!(
+                "The task goes without what flags of this command allow: {}. It may do what the configuration allows without them.",
+                keys.join(", ")
+            ));
+        }
         self.look_for_runner();
         Ok(state)
     }

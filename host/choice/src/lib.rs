@@ -6,6 +6,7 @@ mod error;
 mod local;
 mod model;
 mod qdrant;
+mod rest;
 
 pub use choose::{choose_model, thinking_level};
 pub use embeddings::embedding_models;

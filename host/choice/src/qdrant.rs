@@ -7,13 +7,15 @@ use berth_core::config::{Folders, Loaded, VectorBackend, dotted_name};
 use berth_core::{BoxFuture, VectorDatabase, VectorPoint, VectorSet, door};
 use berth_egress::{SecretSource, read};
 use berth_policy::egress::Placement;
-use berth_requests::{Credential, Door, Limits, Request};
+use berth_requests::{Credential, Door, DoorError, Limits, Request};
 use http::header::CONTENT_TYPE;
 use http::{HeaderName, HeaderValue, Method, StatusCode};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use tokio::sync::OnceCell;
+
+use crate::rest::Rest;
 
 /// The header that carries the key, unless the configuration names one.
 const KEY: &str = "api-key";
@@ -49,6 +51,7 @@ pub fn vector_database(
         collection: index.qdrant.collection.clone(),
         secret,
         key: Arc::default(),
+        rest: Rest::default(),
     }))
 }
 
@@ -64,6 +67,7 @@ struct Qdrant {
     /// The header with the key. In an [`Arc`], since the reading goes on if the first request is
     /// over before.
     key: Arc<OnceCell<Option<(HeaderName, HeaderValue)>>>,
+    rest: Rest,
 }
 
 /// Where its key comes from.
@@ -146,16 +150,27 @@ impl Qdrant {
                 .header(CONTENT_TYPE, HeaderValue::from_static("application/json"))
                 .body(body.to_string());
         }
-        let answer = self.door.send(request).await.map_err(|error| error.to_string())?;
-        let status = answer.status();
-        if status == StatusCode::NOT_FOUND {
-            return Ok(None);
-        }
-        if !status.is_success() {
+        self.rest.check()?;
+        let asked = self.rest.begin();
+        let read = async {
+            let answer = self.door.send(request).await?;
+            let status = answer.status();
+            let is_read = status.is_success();
+            let bytes = if is_read { answer.bytes(&|_, _| ()).await? } else { Vec::new() };
+            Ok((status, bytes))
+        };
+        let read = read.await.map_err(|error: DoorError| error.to_string());
+        asked.end(read.as_ref().err().cloned());
+        match read? {
+            (StatusCode::NOT_FOUND, _) => Ok(None),
+            (status, bytes) if status.is_success() => Ok(Some(bytes)),
             // Its text may say anything, and would reach a model.
-            return Err(format!("it answered with status {}", status.as_u16()));
+            (status @ (StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN), _) => Err(format!(
+                "it answered with status {}; its key is that of [index.qdrant.secrets]",
+                status.as_u16()
+            )),
+            (status, _) => Err(format!("it answered with status {}", status.as_u16())),
         }
-        answer.bytes(&|_, _| ()).await.map(Some).map_err(|error| error.to_string())
     }
 
     /// The same, where the collection has to exist.
@@ -167,7 +182,7 @@ impl Qdrant {
         body: Value,
     ) -> Result<Vec<u8>, String> {
         let answer = self.ask(method, set, path, Some(body)).await?;
-        answer.ok_or_else(|| format!("the collection `{}` is gone", self.name_of(set)))
+        answer.ok_or_else(|| format!("it has no collection `{}`", self.name_of(set)))
     }
 
     async fn key(&self) -> Result<Option<(HeaderName, HeaderValue)>, String> {
@@ -229,7 +244,7 @@ impl VectorDatabase for Qdrant {
     fn count<'a>(&'a self, set: &'a VectorSet) -> BoxFuture<'a, Result<u64, String>> {
         Box::pin(async move {
             self.ensure(set).await?;
-            let body = json!({ "filter": filter(set, None), "exact": true });
+            let body = json!({ "filter": filter(set), "exact": true });
             let answer = self.ask_existing(Method::POST, set, "/points/count", body).await?;
             Ok(parsed::<Count>(&answer)?.count)
         })
@@ -237,7 +252,7 @@ impl VectorDatabase for Qdrant {
 
     fn clear<'a>(&'a self, set: &'a VectorSet) -> BoxFuture<'a, Result<(), String>> {
         Box::pin(async move {
-            let body = json!({ "filter": filter(set, None) });
+            let body = json!({ "filter": filter(set) });
             self.ask_existing(Method::POST, set, "/points/delete?wait=true", body).await.map(drop)
         })
     }
@@ -249,7 +264,7 @@ impl VectorDatabase for Qdrant {
     ) -> BoxFuture<'a, Result<(), String>> {
         Box::pin(async move {
             let points = points.iter().map(|point| {
-                let payload = json!({ "index": index(set), "group": group(set, &point.group) });
+                let payload = json!({ "index": index(set), "group": group(set) });
                 json!({ "id": point_id(set, point.id), "vector": point.vector, "payload": payload })
             });
             let body = json!({ "points": points.collect::<Vec<Value>>() });
@@ -272,13 +287,12 @@ impl VectorDatabase for Qdrant {
     fn nearest<'a>(
         &'a self,
         set: &'a VectorSet,
-        group: Option<&'a str>,
         vector: &'a [i8],
         limit: usize,
     ) -> BoxFuture<'a, Result<Vec<i64>, String>> {
         Box::pin(async move {
             let body = json!({
-                "query": vector, "filter": filter(set, group), "limit": limit,
+                "query": vector, "filter": filter(set), "limit": limit,
                 "with_payload": false,
             });
             let answer = self.ask_existing(Method::POST, set, "/points/query", body).await?;
@@ -290,15 +304,15 @@ impl VectorDatabase for Qdrant {
 
 fn parsed<'a, T: Deserialize<'a>>(answer: &'a [u8]) -> Result<T, String> {
     let answer = serde_json::from_slice::<Answer<T>>(answer);
-    answer.map(|answer| answer.result).map_err(|_| "it gave no answer of a Qdrant".to_owned())
+    answer
+        .map(|answer| answer.result)
+        .map_err(|_| "its answer has another form than those of Qdrant".to_owned())
 }
 
-/// The points of a set, or those of one group.
-fn filter(set: &VectorSet, of_group: Option<&str>) -> Value {
+/// The points of a set.
+fn filter(set: &VectorSet) -> Value {
     let has = |key: &str, value: String| json!({ "key": key, "match": { "value": value } });
-    let mut must = vec![has("index", index(set))];
-    must.extend(of_group.map(|name| has("group", group(set, name))));
-    json!({ "must": must })
+    json!({ "must": [has("index", index(set)), has("group", group(set))] })
 }
 
 /// What all points of an index have in common, and those of no other one.
@@ -306,8 +320,8 @@ fn index(set: &VectorSet) -> String {
     digits(&[&set.secret, "index"])
 }
 
-fn group(set: &VectorSet, name: &str) -> String {
-    digits(&[&set.secret, "group", name])
+fn group(set: &VectorSet) -> String {
+    digits(&[&set.secret, "group", &set.group])
 }
 
 /// A UUID in its simple form: which index, and which document.
@@ -336,7 +350,7 @@ mod tests {
     use super::*;
 
     fn set(secret: &str) -> VectorSet {
-        VectorSet { secret: secret.to_owned(), numbers: 3 }
+        VectorSet { secret: secret.to_owned(), group: "c/project/".to_owned(), numbers: 3 }
     }
 
     #[test]
@@ -363,8 +377,8 @@ mod tests {
     #[test]
     fn nothing_that_is_sent_names_the_secret_or_the_group() {
         let set = set("0123456789abcdef");
-        let sent = filter(&set, Some("c/project/")).to_string() + &point_id(&set, 1);
+        let sent = filter(&set).to_string() + &point_id(&set, 1);
         assert!(!sent.contains("project") && !sent.contains(&set.secret), "{sent}");
-        assert_ne!(group(&set, "c/project/"), group(&super::tests::set("b"), "c/project/"));
+        assert_ne!(group(&set), group(&super::tests::set("b")));
     }
 }

@@ -113,7 +113,7 @@ fn list(waiting: &[PostedQuestion]) -> Result<(), Error> {
         write!(out, "{}{}", head(posted), shown::question(&posted.question))?;
         writeln!(out)?;
     }
-    writeln!(out, "`berth approvals allow ID` says yes, `berth approvals deny ID` no.")?;
+    writeln!(out, "`berth approvals allow ID` approves, `berth approvals deny ID` denies.")?;
     Ok(())
 }
 

@@ -26,21 +26,20 @@ use crate::style::note;
 /// The command, in the records of what tasks do.
 const FRONT_END: &str = "berth task";
 
-/// What is said of a denial whose remedy is a line of the configuration, which isn't enough.
-const ANEW: &str =
-    "If you allow it, make the task anew: it keeps what was allowed when it was made.\n";
+/// What is said of a denial whose remedy is a line of the configuration, which may not be enough.
+const ANEW: &str = "If this held when the task was made, flags aside, make the task anew too: it keeps what was allowed then.\n";
 
 /// Runs `berth daemon`.
 pub(crate) fn daemon(arguments: &DaemonArguments, options: &Options) -> Result<Exit, Error> {
     let folders = Folders::from_environment()?;
-    if let Some(exit) = manage_unit(arguments, &folders)? {
+    let file = options.config.as_deref();
+    if let Some(exit) = manage_unit(arguments, &folders, file, &options.set)? {
         return Ok(exit);
     }
     let end = interrupt::cancellation()?;
     let loaded = host::load(options, &folders)?;
     if !loaded.config.tools.scheduler.enabled {
-        let message = format!("tasks are disabled. To enable them, {}", enable(&loaded));
-        return Err(Error::Usage(message));
+        return Err(Error::Usage(format!("tasks are disabled: {}", disabled(&loaded))));
     }
     // The tasks run even where nobody reads what is said.
     let say = |text: &str| drop(writeln!(anstream::stderr(), "{text}"));
@@ -66,14 +65,15 @@ pub(crate) fn tasks(command: &TasksCommand, options: &Options) -> Result<Exit, E
     let enabled = loaded.config.tools.scheduler.enabled;
     let exit = berth_daemon::tasks(command, &folders, enabled)?;
     if !enabled {
-        note(&format!("tasks are disabled, so none runs. To enable them, {}", enable(&loaded)))?;
+        note(&format!("tasks are disabled, so none runs: {}", disabled(&loaded)))?;
     }
     Ok(exit)
 }
 
-/// Asks to write the lines that enable tasks.
-fn enable(loaded: &Loaded) -> String {
-    loaded.own_table("tools.scheduler").lines("enabled = true")
+/// What disables tasks, and how to enable them.
+fn disabled(loaded: &Loaded) -> String {
+    let off = loaded.disabled("tools.scheduler.enabled");
+    format!("{} ({}). {}", off.rule, off.place, off.remedy)
 }
 
 /// Runs tasks while a server lives, if its configuration enables that.
@@ -185,10 +185,7 @@ fn prepare<'a>(
     };
     let loaded = config::load(folders, &inputs).map_err(HostError::from)?;
     if !loaded.config.tools.scheduler.enabled {
-        return Err(Error::Unasked(format!(
-            "tasks are disabled: `enabled` in [tools.scheduler], {}",
-            loaded.place("tools.scheduler.enabled")
-        )));
+        return Err(Error::Unasked(format!("tasks are disabled: {}", disabled(&loaded))));
     }
     Ok(Prepared { options, folders, run, loaded, directory })
 }

@@ -37,6 +37,8 @@ pub fn settings() -> Config {
 pub(crate) fn compiler(baseline: bool) -> Result<wasmtime::Engine, HostError> {
     let mut config = settings();
     if baseline {
+        // Code that is carried in a program has no lines that a backtrace could name.
+        config.generate_address_map(false);
         compiled::for_baseline(&mut config)
             .map_err(|error| HostError::Engine(format!("{error:#}")))?;
     }

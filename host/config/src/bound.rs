@@ -24,13 +24,12 @@ impl Loaded {
         self.read_from.as_ref().is_some_and(|(_, inputs)| !inputs.bounds.is_empty())
     }
 
-    /// What this configuration allows, for [`Inputs::bounds`](super::Inputs::bounds) of a later
-    /// one: the later one then allows no more, whatever has been added to it meanwhile.
+    /// What this configuration allows, with its flags.
     ///
     /// # Errors
     ///
     /// [`HostError::Config`] if it is too long.
-    pub fn task_bounds(&self) -> Result<Vec<String>, HostError> {
+    pub(super) fn bounds_with_flags(&self) -> Result<Vec<String>, HostError> {
         let mut leaves = Vec::new();
         let all = serde_json::to_value(effective(self)).unwrap_or_default();
         collect(&all, &mut Vec::new(), &mut leaves);

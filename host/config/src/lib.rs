@@ -37,12 +37,14 @@ mod processes;
 mod project;
 mod provider_problems;
 mod renamed;
+mod resolved;
 mod secret_problems;
 mod server_problems;
 mod signed;
 mod skills;
 mod source;
 mod switches;
+mod task_bounds;
 mod variables;
 
 pub use berth_migration::Migration;
@@ -77,9 +79,11 @@ pub use policy::FilePolicy;
 pub use problem::{Problem, Problems};
 pub use processes::{ProcessContext, ProcessGrants};
 pub use project::{add_trust, forget, trusted};
+pub use provider_problems::FIRST_PROVIDER;
 pub use renamed::Renamed;
 pub use signed::CeilingFiles;
 pub use source::Source;
+pub use task_bounds::TaskBounds;
 pub use watch::ConfigWatch;
 
 #[cfg(test)]

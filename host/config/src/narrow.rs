@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::keys::{dotted, rule};
 use super::leaf::{Leaf, document};
-use super::policy::expand;
+use super::resolved::{Resolved, expand, resolve};
 use super::{
     AllowedPath, Bounded, Config, FileTools, Folders, Ignored, Loaded, PathAccess, Problem, Source,
 };
@@ -552,21 +552,26 @@ impl Comparison<'_> {
         // compared with it, so here it is an error.
         let lost = lost.chain(missing.iter().filter(|_| self.narrower == Narrower::Ceiling));
         let problem = |granted: &Granted| {
-            Problem::new(
-                granted.source.clone(),
-                format!("{granted} isn't an existing directory; create it, or remove the entry"),
-            )
+            let why = match &granted.link {
+                Some(link) => format!("leads through the link {}; name its target", link.display()),
+                None => "isn't an existing directory; create it, or remove the entry".to_owned(),
+            };
+            Problem::new(granted.source.clone(), format!("{granted} {why}"))
         };
         let problems: Vec<Problem> = lost.map(problem).collect();
         if !problems.is_empty() {
             return Err(problems);
         }
 
+        let (mut kept, mut refused): (Vec<(&Granted, PathAccess)>, _) = (Vec::new(), Vec::new());
+        // What leads through a link isn't asked for: whoever exchanges the link would choose.
+        let linked = absent.iter().filter(|granted| granted.link.is_some());
+        refused.extend(linked.map(|granted| format!("{granted} leads through a link")));
+        let absent = absent.into_iter().filter(|granted| !granted.real.exists());
         let proposed: Vec<Granted> = match self.narrower {
             Narrower::Project => existing.into_iter().chain(absent).collect(),
             Narrower::Ceiling => existing,
         };
-        let (mut kept, mut refused): (Vec<(&Granted, PathAccess)>, _) = (Vec::new(), Vec::new());
         // In the file's order. A directory in both lists has the file's line.
         for granted in proposed.iter().chain(&current) {
             let (Some(asked), held) =
@@ -646,7 +651,10 @@ struct Granted {
     written: AllowedPath,
     source: Source,
     real: PathBuf,
+    /// Whether it is a directory whose path no tool could have lead elsewhere.
     exists: bool,
+    /// The link on its way that a tool could exchange.
+    link: Option<PathBuf>,
     /// Whether `real` differs from the written path, so that a message has to show it.
     leads_elsewhere: bool,
 }
@@ -658,11 +666,13 @@ impl Granted {
         Bases { folders, working_directory }: Bases<'_>,
     ) -> Self {
         let path = expand(&written.path, working_directory, folders);
+        let (real, link) = match resolve(&path) {
+            Ok(Resolved { real, link }) => (real, link),
+            Err(_) => (real_or_given(&path), None),
+        };
         // A path that isn't UTF-8 can't be written to a list.
-        let real = path.canonicalize().ok().filter(|real| real.is_dir() && real.to_str().is_some());
-        let exists = real.is_some();
-        let real = real.unwrap_or_else(|| real_or_given(&path));
-        Self { leads_elsewhere: real != path, exists, real, written, source }
+        let exists = link.is_none() && real.is_dir() && real.to_str().is_some();
+        Self { leads_elsewhere: real != path, exists, link, real, written, source }
     }
 }
 

@@ -5,12 +5,14 @@ use std::path::{Path, PathBuf};
 
 use berth_contract::{Access, HostError};
 use berth_egress::SecretSource;
-use berth_policy::files::{Grant, OwnFolder, PathGlobs};
+use berth_policy::files::{FileRules, Grant, OwnFolder, PathGlobs};
 use berth_policy::literal;
-use berth_system::files::real_or_given;
+use berth_system::files::{real_or_given, with_its_links};
 
+use super::resolved::{Resolved, expand, resolve};
 use super::{
-    AllowedPath, Folders, Limits, Loaded, PathAccess, PathGlob, Problem, Problems, Reload, Source,
+    AllowedPath, Folders, Limits, Loaded, PathAccess, PathGlob, PolicyEffect, Problem, Problems,
+    Reload, Source,
 };
 
 /// The path rules for one set of tools.
@@ -42,6 +44,28 @@ impl Loaded {
         let file = &self.config.tools.file;
         let paths = if file.enabled { file.granted_paths() } else { Vec::new() };
         self.file_policy("tools.file.allowed_paths", &paths, &|_| true, folders, working_directory)
+    }
+
+    /// The path rules of the tools to which a table grants, as they decide. `table`: `tools.file`,
+    /// `tools.shell` or that of a plugin.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::built_in_files`].
+    pub fn file_rules(
+        &self,
+        table: &str,
+        folders: &Folders,
+        working_directory: &Path,
+    ) -> Result<FileRules, HostError> {
+        let FilePolicy { grants, deny_read, allow_read, deny_write } =
+            match table.strip_prefix("plugins.") {
+                Some(name) => self.plugin_files(name, folders, working_directory)?,
+                None if table == "tools.shell" => self.shell_files(folders, working_directory)?,
+                None => self.built_in_files(folders, working_directory)?,
+            };
+        let rules = FileRules::new(grants, self.protected(folders, working_directory));
+        Ok(rules.with_globs(deny_read, allow_read, deny_write))
     }
 
     /// The path rules of the plugin `name`. They grant nothing if the configuration doesn't name
@@ -171,6 +195,25 @@ impl Loaded {
         folders.own().into_iter().chain(files).chain(secret_files).collect()
     }
 
+    /// The paths that no tool may change: [`own`](Self::own), and all links that lead there or to
+    /// what a rule denies. Whoever exchanges such a link would choose another configuration, or
+    /// lift the denial, from the next start on.
+    pub fn protected(&self, folders: &Folders, working_directory: &Path) -> Vec<OwnFolder> {
+        let tools = &self.config.tools;
+        let rules = tools.policy.rules.iter().chain(&tools.authorization.rules);
+        let denied = rules.filter(|rule| rule.effect == PolicyEffect::Deny);
+        let globs = denied.flat_map(|rule| &rule.paths);
+        let globs = globs.chain(&tools.file.deny_read).chain(&tools.file.deny_write);
+        let links = globs
+            .map(|glob| absolute(glob.as_str(), folders.home.as_deref()))
+            .filter(|glob| glob.starts_with('/'))
+            .map(|glob| OwnFolder { path: plain_part(&glob).0, secret: false })
+            // What the rule denies isn't Berth's own.
+            .flat_map(|denied| with_its_links(denied).skip(1));
+        let own = self.own(folders, working_directory);
+        own.into_iter().flat_map(with_its_links).chain(links).collect()
+    }
+
     /// The limits of one call of the plugin `name`.
     pub fn plugin_limits(&self, name: &str) -> Limits {
         let all = self.config.tools.limits;
@@ -273,8 +316,20 @@ impl Loaded {
             let element = format!("{key}.{index}");
             let source = self.source(&element);
             let written = expand(&allowed.path, base, folders);
-            let path = match written.canonicalize() {
-                Ok(path) if path.is_dir() => path,
+            let path = match resolve(&written) {
+                Ok(Resolved { real, link: None }) if real.is_dir() => real,
+                Ok(Resolved { real, link: Some(link) }) if real.is_dir() => {
+                    problems.push(Problem::new(
+                        source,
+                        format!(
+                            "{} leads through the link {}, to {}. A tool could exchange the link, or a project brought it along. Write where it leads, if that is what you mean, or remove the entry",
+                            written.display(),
+                            link.display(),
+                            real.display()
+                        ),
+                    ));
+                    continue;
+                }
                 // A writable directory below the working directory, for commands only. It is
                 // skipped because another working directory may not have it.
                 Err(_) | Ok(_)
@@ -364,32 +419,66 @@ fn same_origin(a: &Source, b: &Source) -> bool {
     std::mem::discriminant(a) == std::mem::discriminant(b)
 }
 
-pub(super) fn expand(path: &str, base: &Path, folders: &Folders) -> PathBuf {
-    match (&folders.home, path.strip_prefix('~')) {
-        (Some(home), Some(rest)) => home.join(rest.trim_start_matches('/')),
-        _ => base.join(path),
-    }
-}
-
 /// The spellings of a glob that the rules compare. `~` is replaced. For a glob that begins at the
 /// root, a second spelling has the links in its plain part resolved, since the rules compare real
 /// paths: otherwise a denial of `/data/keys` would do nothing if `/data` is a link.
 pub(super) fn spellings(glob: &str, home: Option<&Path>) -> Vec<String> {
-    let glob = match (home, glob.strip_prefix('~')) {
-        (Some(home), Some(rest)) => format!("{}{rest}", literal(&home.to_string_lossy())),
-        _ => glob.to_owned(),
-    };
+    let glob = absolute(glob, home);
     if !glob.starts_with('/') {
         return vec![glob];
     }
-    let wild = |part: &str| part.contains(['*', '?', '[', '{', '\\']);
-    let parts: Vec<&str> = glob.split('/').collect();
-    let plain = parts.iter().position(|part| wild(part)).unwrap_or(parts.len());
-    let resolved = real_or_given(Path::new(&parts[..plain].join("/")));
-    let mut other = literal(resolved.to_string_lossy().trim_end_matches('/'));
-    for part in &parts[plain..] {
-        other.push('/');
-        other.push_str(part);
-    }
+    let (plain, rest) = plain_part(&glob);
+    let resolved = literal(real_or_given(&plain).to_string_lossy().trim_end_matches('/'));
+    let other = resolved + rest;
     if other == glob || other.is_empty() { vec![glob] } else { vec![glob, other] }
+}
+
+/// A glob with the home in the place of its `~`.
+fn absolute(glob: &str, home: Option<&Path>) -> String {
+    match (home, glob.strip_prefix('~')) {
+        (Some(home), Some(rest)) => format!("{}{rest}", literal(&home.to_string_lossy())),
+        _ => glob.to_owned(),
+    }
+}
+
+/// The path of the whole names at the begin of a glob that begins at the root, and the rest of it.
+fn plain_part(glob: &str) -> (PathBuf, &str) {
+    let (mut plain, mut length) = (PathBuf::from("/"), 0);
+    for name in glob.split('/').map_while(|name| Some((name, plain_name(name)?))) {
+        plain.push(name.1);
+        length += name.0.len() + 1;
+    }
+    (plain, &glob[length.saturating_sub(1).min(glob.len())..])
+}
+
+/// A name without its escapes. `None`: it has a wildcard.
+fn plain_name(name: &str) -> Option<String> {
+    let (mut plain, mut letters) = (String::new(), name.chars());
+    while let Some(letter) = letters.next() {
+        match letter {
+            '*' | '?' | '[' | '{' => return None,
+            '\\' => plain.push(letters.next()?),
+            letter => plain.push(letter),
+        }
+    }
+    Some(plain)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn plain_part_ends_before_a_wildcard() {
+        for (glob, plain, rest) in [
+            ("/a/b/*.x", "/a/b", "/*.x"),
+            ("/a/b", "/a/b", ""),
+            ("/*", "/", "/*"),
+            (r"/h\[1\]/w/**", "/h[1]/w", "/**"),
+            (r"/h[1]/w/**", "/", "/h[1]/w/**"),
+            (r"/a\*/b", "/a*/b", ""),
+        ] {
+            assert_eq!(plain_part(glob), (PathBuf::from(plain), rest), "{glob}");
+        }
+    }
 }

@@ -10,8 +10,8 @@ use berth_redaction::{self as redaction, Keys};
 use berth_system::confine::{Limits, Sandbox, Tree};
 use berth_system::files::real_or_given;
 
-use super::policy::expand;
 use super::presets::{CREDENTIALS, PRESETS, Preset, Roots, with_all};
+use super::resolved::{Resolved, expand, resolve};
 use super::{
     AllowedPath, ArgumentPart, FilePolicy, Folders, Loaded, NetworkGrant, PathGlob, PresetName,
     Problem, Problems, SandboxMode, Source, VariableName,
@@ -119,19 +119,11 @@ impl Loaded {
         working_directory: &Path,
     ) -> Result<ProcessGrants, HostError> {
         let shell = &self.config.tools.shell;
-        let (key, paths) = match shell.enabled {
-            true if shell.allowed_paths.is_empty() => {
-                ("tools.file.allowed_paths", self.config.tools.file.granted_paths())
-            }
-            true => ("tools.shell.allowed_paths", shell.allowed_paths.clone()),
-            false => ("tools.shell.allowed_paths", Vec::new()),
-        };
-        let paths = &paths;
-        let files = self.process_files(key, paths, folders, working_directory)?;
+        let files = self.shell_files(folders, working_directory)?;
         let granted = ProcessTable {
             table: "tools.shell".to_owned(),
             network: shell.network,
-            allowed: paths,
+            allowed: &self.paths_of_shell().1,
             env: &shell.env,
             presets: &shell.presets,
         };
@@ -139,6 +131,32 @@ impl Loaded {
             shell: shell.enabled,
             ..self.processes(files, &granted, folders, working_directory)
         })
+    }
+
+    /// The files of the commands of the built-in shell.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::processes_of_shell`].
+    pub(crate) fn shell_files(
+        &self,
+        folders: &Folders,
+        working_directory: &Path,
+    ) -> Result<FilePolicy, HostError> {
+        let (key, paths) = self.paths_of_shell();
+        self.process_files(key, &paths, folders, working_directory)
+    }
+
+    /// The directories of the built-in shell, and the key that grants them.
+    fn paths_of_shell(&self) -> (&'static str, Vec<AllowedPath>) {
+        let shell = &self.config.tools.shell;
+        match shell.enabled {
+            true if shell.allowed_paths.is_empty() => {
+                ("tools.file.allowed_paths", self.config.tools.file.granted_paths())
+            }
+            true => ("tools.shell.allowed_paths", shell.allowed_paths.clone()),
+            false => ("tools.shell.allowed_paths", Vec::new()),
+        }
     }
 
     /// The template of a plugin's command. `None`: the plugin isn't run as a command.
@@ -295,9 +313,13 @@ impl Loaded {
             }
         }
         let roots = home.as_deref().map(|home| Roots { home, variables: &variables });
+        let trusted = |place: &Path| {
+            let Resolved { real, link } = resolve(place).ok()?;
+            link.is_none().then_some(real)
+        };
         let also: Vec<Tree> = roots
             .iter()
-            .flat_map(|roots| presets.iter().flat_map(|preset| roots.trees(preset)))
+            .flat_map(|roots| presets.iter().flat_map(|preset| roots.trees(preset, trusted)))
             .collect();
         let credentials = roots.iter().flat_map(Roots::credentials);
         // Credentials in a directory that the operator grants explicitly are granted.
@@ -365,6 +387,30 @@ impl Loaded {
             files,
             context,
         }
+    }
+
+    /// The places of presets that commands don't see, since a tool could exchange a link on the
+    /// way, each with the preset's line.
+    pub fn linked_places(&self, folders: &Folders) -> Vec<Problem> {
+        let (home, variables) = (folders.home.as_deref().map(real_or_given), self.variables());
+        let Some(home) = home else { return Vec::new() };
+        let roots = Roots { home: &home, variables: &variables };
+        let mut linked = Vec::new();
+        for (index, name) in self.config.tools.shell.presets.iter().enumerate() {
+            let places = name.preset().into_iter().flat_map(with_all).flat_map(Preset::places);
+            for path in places.filter_map(|(place, _)| roots.find(place)) {
+                let Ok(Resolved { real, link: Some(link) }) = resolve(&path) else { continue };
+                let message = format!(
+                    "{} leads to {} through the link {}, which a tool could exchange: it isn't granted",
+                    path.display(),
+                    real.display(),
+                    link.display()
+                );
+                let source = self.source(&format!("tools.shell.presets.{index}"));
+                linked.push(Problem::new(source, message));
+            }
+        }
+        linked
     }
 
     /// The environment that the configuration was read with, without variables that aren't UTF-8.

@@ -9,6 +9,10 @@ use berth_policy::egress::{Placement, Target};
 use super::loaded::is_provider_name;
 use super::{Loaded, Problem, ProviderSettings, Qdrant, VectorBackend, dotted_name};
 
+/// The lines that add a first provider of models, where none listens on this machine.
+pub const FIRST_PROVIDER: &str =
+    "[providers.anthropic]\nmodel = \"MODEL\"\nsecrets.key.env = \"ANTHROPIC_API_KEY\"";
+
 /// Characters of the beginning of a collection's name.
 const MAX_COLLECTION: usize = 64;
 
@@ -60,24 +64,30 @@ impl Loaded {
         }
         let fits = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
         let (key, why) = if url.is_empty() {
-            ("url", "has no `url`, and `vector_backend` of [index] is \"qdrant\"".to_owned())
+            // What asks for it has a line.
+            (
+                "index.vector_backend",
+                "has no `url`, and `vector_backend` of [index] is \"qdrant\"".to_owned(),
+            )
         } else if let Err(why) = Target::with_url(url) {
-            ("url", format!("has a `url` that can't be used: {why}"))
+            ("index.qdrant.url", format!("has a `url` that can't be used: {why}"))
         } else if url.contains(['?', '#']) {
-            ("url", "has a `url` with a query or a fragment; leave them out".to_owned())
+            (
+                "index.qdrant.url",
+                "has a `url` with a query or a fragment; leave them out".to_owned(),
+            )
         } else if !(1..=MAX_COLLECTION).contains(&collection.len()) || !collection.chars().all(fits)
         {
             let why = format!(
                 "has an invalid `collection`: names are 1 to {MAX_COLLECTION} of A-Z, a-z, 0-9, `-` and `_`"
             );
-            ("collection", why)
+            ("index.qdrant.collection", why)
         } else if secrets.len() > 1 {
-            ("secrets", "has more than one secret; it takes one key".to_owned())
+            ("index.qdrant.secrets", "has more than one secret; it takes one key".to_owned())
         } else {
             return None;
         };
-        let source = self.source_below(&format!("index.qdrant.{key}"));
-        Some(Problem::new(source, format!("[index.qdrant] {why}")))
+        Some(Problem::new(self.source_below(key), format!("[index.qdrant] {why}")))
     }
 
     /// The keys of tools and plugins that name a model for vectors: table, key and name.

@@ -7,26 +7,29 @@ use berth_policy::{Decision, Dependencies, Gate, Needs, OriginKind, Switches, Ve
 use super::Loaded;
 
 impl Loaded {
+    /// The denial of what the key `key`, which ends in `enabled`, disables.
+    pub fn disabled(&self, key: &str) -> Decision {
+        let place = self.origin(key);
+        let table = key.trim_end_matches(".enabled");
+        Decision {
+            verdict: Verdict::Deny,
+            gate: Gate::Switches,
+            rule: Cow::Borrowed("enabled = false"),
+            remedy: place.remedy(|| match &place.kind {
+                // There is no line yet.
+                OriginKind::Default(_) => {
+                    let lines = self.own_table(table).lines("enabled = true");
+                    format!("To enable it, {lines}")
+                }
+                _ => "To enable it, set `enabled` to true there.".to_owned(),
+            }),
+            place: place.text,
+        }
+    }
+
     /// The tools that are disabled.
     pub fn switches(&self) -> Switches {
-        let off = |key: &str| {
-            let place = self.origin(key);
-            let table = key.trim_end_matches(".enabled");
-            Decision {
-                verdict: Verdict::Deny,
-                gate: Gate::Switches,
-                rule: Cow::Borrowed("enabled = false"),
-                remedy: place.remedy(|| match &place.kind {
-                    // There is no line yet.
-                    OriginKind::Default(_) => {
-                        let lines = self.own_table(table).lines("enabled = true");
-                        format!("To enable it, {lines}")
-                    }
-                    _ => "To enable it, set `enabled` to true there.".to_owned(),
-                }),
-                place: place.text,
-            }
-        };
+        let off = |key: &str| self.disabled(key);
         let tools = &self.config.tools;
         let mut switches =
             Switches { all: (!tools.enabled).then(|| off("tools.enabled")), ..Switches::default() };

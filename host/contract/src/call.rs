@@ -115,6 +115,8 @@ pub struct Progress {
     pub fraction: Option<f64>,
     /// The current activity. From a plugin: at most 200 characters, without control characters.
     pub message: String,
+    /// Whether others wrote the message. The host also sets it if the answer will be untrusted.
+    pub untrusted: bool,
 }
 
 /// Receives the events of a running call.
@@ -128,6 +130,15 @@ pub trait Events: Send + Sync + 'static {
     /// A part of the answer is available. It is repeated in the answer only if the call
     /// fails, or if the tool says that its answer begins with what it emitted.
     fn emitted(&self, part: &Content);
+
+    /// A command begins whose output is shown while it runs. Returns who gets it, and is dropped at
+    /// the command's end. It also gets no bytes now and then, so that it can pass on what waits.
+    ///
+    /// The host answers here, and passes text on as [`emitted`](Self::emitted). By default nobody
+    /// gets anything.
+    fn command(&self) -> Option<Box<dyn OutputRecorder>> {
+        None
+    }
 
     /// The old state of what the call changed in files is saved. By default ignored.
     fn snapshot(&self, _snapshot: Snapshot) {}

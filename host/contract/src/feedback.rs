@@ -33,7 +33,7 @@ impl Category {
                 "Don't try it again: a rule of the operator forbids it. Go another way, or say what is needed and why."
             }
             Self::ConfirmationRequired => {
-                "Ask the person whether it may be done; the same call again needs their yes as well."
+                "Ask the person whether it may be done; the same call again needs their approval as well."
             }
             Self::PermanentFailure => {
                 "Don't repeat the call as it is: it would fail in the same way."

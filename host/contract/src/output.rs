@@ -47,6 +47,14 @@ pub struct Content {
 }
 
 impl Content {
+    /// The key in `meta` that marks text of others.
+    pub const UNTRUSTED: &str = "berth:untrusted";
+
+    /// Whether it is marked as text of others.
+    pub fn is_untrusted(&self) -> bool {
+        self.meta.as_ref().is_some_and(|meta| meta[Self::UNTRUSTED] == true)
+    }
+
     /// Plain text.
     pub fn text(text: impl Into<String>) -> Self {
         Self { body: Body::Text(text.into()), media_type: None, meta: None }

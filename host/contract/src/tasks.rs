@@ -62,7 +62,8 @@ pub struct TaskOrder {
     pub kind: String,
     /// When it runs.
     pub when: String,
-    /// A name of the time zone database. `None`: the machine's zone.
+    /// A name of the time zone database. `None`: the machine's zone, by the name that it has when
+    /// the task is made.
     pub zone: Option<String>,
     /// What becomes of times that passed while nothing ran: `once`, `all` or `skip`.
     pub missed: String,
@@ -120,8 +121,8 @@ pub struct TaskRun {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct TaskError {
-    /// One of the codes of `berth:host/types`: `denied`, `invalid`, `limit`, `unavailable` or
-    /// `failed`.
+    /// One of the codes of `berth:host/types`: `denied`, `invalid`, `limit`, `busy`, `unavailable`
+    /// or `failed`.
     pub code: &'static str,
     /// What was wrong, the limit, and what to do.
     pub message: String,

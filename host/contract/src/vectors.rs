@@ -20,7 +20,7 @@ pub trait VectorDatabase: fmt::Debug + Send + Sync + 'static {
     /// Removes all points of a set.
     fn clear<'a>(&'a self, set: &'a VectorSet) -> BoxFuture<'a, Result<(), String>>;
 
-    /// Writes points, each in the place of the one with its number.
+    /// Writes points into a set, each in the place of the one with its number.
     fn put<'a>(
         &'a self,
         set: &'a VectorSet,
@@ -31,23 +31,24 @@ pub trait VectorDatabase: fmt::Debug + Send + Sync + 'static {
     fn remove<'a>(&'a self, set: &'a VectorSet, ids: Vec<i64>)
     -> BoxFuture<'a, Result<(), String>>;
 
-    /// The numbers of the points that are nearest to a vector, at most `limit`. `group`: only those
-    /// of this group. What it answers is untrusted: a number may be of no point.
+    /// The numbers of the points of a set that are nearest to a vector, at most `limit`. What it
+    /// answers is untrusted: a number may be of no point.
     fn nearest<'a>(
         &'a self,
         set: &'a VectorSet,
-        group: Option<&'a str>,
         vector: &'a [i8],
         limit: usize,
     ) -> BoxFuture<'a, Result<Vec<i64>, String>>;
 }
 
-/// The vectors with the same number of numbers in one index.
+/// The vectors of one index with the same number of numbers, in the same group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VectorSet {
     /// A random text of the index. It isn't sent; what is sent is derived from it, so that nobody
     /// can guess a group by its hash.
     pub secret: String,
+    /// What its searches are narrowed to, such as a project. It isn't sent either.
+    pub group: String,
     /// The numbers of each vector.
     pub numbers: usize,
 }
@@ -57,8 +58,6 @@ pub struct VectorSet {
 pub struct VectorPoint {
     /// Its number in the index.
     pub id: i64,
-    /// What a search can be narrowed to, such as a project.
-    pub group: String,
     /// The vector.
     pub vector: Vec<i8>,
 }

@@ -95,7 +95,8 @@ impl HostBuilder {
     }
 
     /// The folder that relative paths start from, and that the file tools may use if the
-    /// configuration grants nothing. By default the directory of this process.
+    /// configuration grants nothing: its real path, or a path that begins at the directory of this
+    /// process, which is the default.
     #[must_use]
     pub fn working_directory(mut self, directory: impl Into<PathBuf>) -> Self {
         self.working_directory = Some(directory.into());
@@ -247,7 +248,8 @@ impl HostBuilder {
     ///
     /// # Errors
     ///
-    /// * [`HostError::Config`]: a grant names a directory that doesn't exist, `replaces` names no
+    /// * [`HostError::Config`]: a grant names a directory that doesn't exist, the working directory
+    ///   is given as a link, `replaces` names no
     ///   built-in plugin, or a pattern can match no path of its tool.
     /// * [`HostError::Load`]: a built-in plugin or one of [`plugin_file`](Self::plugin_file)
     ///   doesn't load, two tools have the same name, or a provider's schema isn't valid.
@@ -264,9 +266,18 @@ impl HostBuilder {
             Some(directory) => directory,
             None => berth_config::working_directory()?,
         };
-        let directory = directory
+        let real = directory
             .canonicalize()
             .map_err(HostError::io(format!("opening {}", directory.display())))?;
+        // Whoever puts a link into an absolute path means another directory.
+        if directory.is_absolute() && directory != real {
+            return Err(HostError::Config(format!(
+                "the working directory {} isn't a real path; give {}",
+                directory.display(),
+                real.display()
+            )));
+        }
+        let directory = real;
         let governor = Arc::new(Governor::new(Rules::from_config(&self.config)?));
         let helper = self.helper.or_else(berth_runtime::own_helper);
         let network = Network {

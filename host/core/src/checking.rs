@@ -9,9 +9,10 @@ use berth_system::files::{FileError, FileView};
 use rustix::io::Errno;
 use serde_json::Value;
 
+use crate::chosen_commands::{BASH, ChosenCommands};
 use crate::dependencies;
 use crate::host::{Host, Request};
-use crate::planned_task::planned_call;
+use crate::planned_task::{LastingRules, planned_call};
 use crate::session::Session;
 
 /// What would happen to a call. For it, nothing was run, asked, counted or recorded.
@@ -30,6 +31,8 @@ pub struct Check {
     pub outcome: Result<Decision, Failure>,
     /// Who approved it for the session already, if it would need approval otherwise.
     pub approved_by: Option<String>,
+    /// What is decided on only while it runs, as a sentence. `None`: nothing is.
+    pub open: Option<String>,
 }
 
 /// The result of one gate.
@@ -53,6 +56,9 @@ pub enum GateAnswer {
     /// A model decides, which isn't asked now: which one, and by what.
     Unasked(String),
 }
+
+/// Stands for a command that isn't known yet.
+const ANY_COMMAND: &str = "unknown-command";
 
 /// The gates that look at what a call acts on, and so come after [`Gate::Grants`].
 const AFTER_GRANTS: [Gate; 13] = [
@@ -90,7 +96,10 @@ impl Host {
             }
             outcome => (outcome, None),
         };
+        let begins = outcome.as_ref().is_ok_and(|decision| decision.verdict != Verdict::Deny);
+        let open = begins.then(|| self.judged_later(&context)).flatten();
         Check {
+            open,
             tool: context.tool.as_ref().map(|tool| tool.definition.name.clone()),
             arguments: Arc::unwrap_or_clone(std::mem::take(&mut context.arguments)),
             subjects: context.subjects,
@@ -98,6 +107,33 @@ impl Host {
             outcome,
             approved_by,
         }
+    }
+
+    /// What the gates of `bash` say of any command that the call's tool chooses, if it may choose
+    /// some.
+    fn judged_later(&self, context: &CallContext) -> Option<String> {
+        let tool = context.tool.as_ref().filter(|_| context.acts())?;
+        ChosenCommands::for_tool(tool)?;
+        let begin = "Each command that it chooses is decided on as a call of `bash`";
+        let catalogue = self.plugins.catalogue();
+        let bash = catalogue.resolve(BASH).ok()?;
+        // No rule knows it, so what decides on it decides on any command.
+        let mut any = self.as_command(context, bash, ANY_COMMAND.to_owned());
+        let found = self.lookups.decide_here(bash, &mut any.arguments, &mut any.subjects);
+        if found.is_err() {
+            return Some(format!("{begin}."));
+        }
+        let (decision, _) = self.governor.decide(&any, false);
+        let Decision { verdict, gate, rule, place, .. } = decision;
+        Some(match (verdict, gate) {
+            (Verdict::Ask, Gate::Autonomy) => format!(
+                "{begin}: unless a permission decides, it needs approval, by {rule} ({place})."
+            ),
+            (Verdict::Deny, Gate::Autonomy) => {
+                format!("{begin}: it is refused, by {rule} ({place}).")
+            }
+            _ => format!("{begin}."),
+        })
     }
 
     /// Whether a call would run without a question, and names a path that doesn't exist. As with
@@ -181,7 +217,7 @@ impl Host {
         session: &Session,
         catalogue: &Catalogue,
     ) -> Result<Option<Decision>, Failure> {
-        let Some(planned) = planned_call(context)? else { return Ok(None) };
+        let Some(planned) = planned_call(context, &self.asking.config())? else { return Ok(None) };
         let begun = self.begin_planned(context, session, planned, catalogue)?;
         let Some((mut call, tool)) =
             begun.and_then(|call| call.tool.clone().map(|tool| (call, tool)))
@@ -190,7 +226,16 @@ impl Host {
         };
         let decision =
             match self.lookups.decide_here(&tool, &mut call.arguments, &mut call.subjects) {
-                Ok(()) => self.decide_planned(&call),
+                Ok(()) => {
+                    let plugin = tool.plugin.as_ref();
+                    let lasting = LastingRules::load(
+                        &self.asking.config(),
+                        plugin.map(|plugin| &*plugin.policy().table.name),
+                        &self.asking.folders,
+                        &self.tasks.directory,
+                    )?;
+                    self.decide_planned(&call, lasting.as_ref()).0
+                }
                 Err(failure) => match &failure.denial {
                     Some(denial) => Decision::from_grants(denial),
                     None => return Err(failure),

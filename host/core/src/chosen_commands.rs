@@ -19,7 +19,7 @@ use crate::record::{Governance, call_record};
 use crate::session::Session;
 
 /// The tool whose rules decide.
-const BASH: &str = "bash";
+pub(crate) const BASH: &str = "bash";
 
 /// Most commands that one call may choose. Each may ask a person.
 const MAX_CHOSEN: usize = 32;
@@ -187,7 +187,12 @@ impl Host {
     }
 
     /// The command as a call of `bash`, with the ID and the origin of the call that chose it.
-    fn as_command(&self, outer: &CallContext, tool: &Arc<Tool>, line: String) -> CallContext {
+    pub(crate) fn as_command(
+        &self,
+        outer: &CallContext,
+        tool: &Arc<Tool>,
+        line: String,
+    ) -> CallContext {
         let rules = self.governor.rules();
         let trust = outer.action().map_or(outer.trust, |action| rules.policy.trust_in(&action));
         CallContext {

@@ -67,12 +67,8 @@ impl Host {
             .shaping
             .shape(&catalogue.filters, &call.context, &call.run.report, outcome, spool, &cancel)
             .await;
-        if shape.has_untrusted
-            && (call.run.attempts > 0 || call.run.cached)
-            && let Err(error) = session.mark_untrusted()
-        {
-            // Whoever can't read the state later assumes the worst.
-            tracing::warn!("the session's state can't be written: {error}");
+        if shape.has_untrusted && (call.run.attempts > 0 || call.run.cached) {
+            remember_untrusted(&session);
         }
         steps.finish_step("shape");
         // It is written before any waiting.
@@ -234,9 +230,7 @@ impl Host {
         let time = asked_time(&tool.definition, &context.arguments)
             .map(|time| time.min(self.settings.max_call));
         let watcher = Arc::clone(&inputs.events);
-        let events = self
-            .retry
-            .dedup_events(context, self.shaping.redact_events(context, Arc::clone(&inputs.events)));
+        let events = self.retry.dedup_events(context, Arc::clone(&inputs.events));
         let network = self.governor.reaches_network(context);
         let decision = governance.decision.as_ref();
         let inquirer = self.inquirer(context, &tool, inputs.approver.clone()).map(Arc::new);
@@ -261,6 +255,9 @@ impl Host {
                     &self.plugins,
                     self.asking.config(),
                 );
+                // A call that is cancelled has no answer that marks the session.
+                let reader = session.clone();
+                let on_untrusted = Box::new(move || remember_untrusted(&reader));
                 let provided = provider_call(
                     context,
                     governance,
@@ -268,7 +265,7 @@ impl Host {
                     &tool,
                     time,
                     network,
-                    events.attempt(),
+                    self.shaping.redact_events(context, events.attempt(), on_untrusted),
                     inquirer.clone().map(|inquirer| inquirer as _),
                     &inputs.cancel,
                     session,
@@ -603,6 +600,14 @@ fn provider_call(
 /// The time limit that a call asks for, if the tool has an argument for it.
 fn asked_time(tool: &Definition, arguments: &Value) -> Option<Duration> {
     tool.requested_seconds(arguments).and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
+}
+
+/// Marks a session that is given untrusted text.
+fn remember_untrusted(session: &Session) {
+    if let Err(error) = session.mark_untrusted() {
+        // Whoever can't read the state later assumes the worst.
+        tracing::warn!("the session's state can't be written: {error}");
+    }
 }
 
 /// What the caller sent without keys that only the host may write.

@@ -1,15 +1,20 @@
 //! The task that a call of the built-in scheduler would make: whether it could run at all. It is
 //! checked before anybody is asked about it, and nobody is there when it runs.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use berth_catalogue::{CallContext, Catalogue, validate};
-use berth_contract::{CancellationToken, Category, Failure};
+use berth_config::{FIRST_PROVIDER, Folders, Loaded};
+use berth_contract::text::{cut, neutral_line};
+use berth_contract::{CancellationToken, Category, Failure, HostError};
+use berth_policy::files::{FileRules, Kind};
 use berth_policy::{Decision, Verdict};
-use berth_schedule::{When, find_zone};
+use berth_schedule::{Owner, When, find_zone};
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
+use crate::governor::{Governor, Rules};
 use crate::host::{Host, Request};
 use crate::record::Governance;
 use crate::session::Session;
@@ -26,31 +31,49 @@ const ONCE: [&str; 5] = ["when", "run_at", "at", "delay", "after"];
 const ZONE: [&str; 4] = ["zone", "tz", "timezone", "time_zone"];
 const ARGUMENTS: [&str; 3] = ["arguments", "args", "input"];
 
+/// What `schedule` does, by its name. `None` in the call: it runs the task that is named.
+const CHANGES: [&str; 5] = ["run", "pause", "resume", "cancel", "remove"];
+const OTHERS: [&str; 5] = ["create", "add", "once", "list", "get"];
+
+/// Most flags that a refusal names.
+const MAX_FLAGS: usize = 5;
+
 /// A tool that a task would call, with its arguments.
 pub(crate) struct PlannedCall {
     pub(crate) tool: String,
     arguments: Value,
 }
 
+/// The arguments of a call of the built-in scheduler.
+fn scheduler_arguments(context: &CallContext) -> Option<&Map<String, Value>> {
+    let tool = context.tool.as_deref()?;
+    let is_scheduler = tool.is_built_in() && tool.provider.name() == SCHEDULER;
+    context.arguments.as_object().filter(|_| is_scheduler)
+}
+
 /// What a call would have a task do. `None`: it makes no task, or one of the agent.
 ///
 /// # Errors
 ///
-/// The task has no valid time.
-pub(crate) fn planned_call(context: &CallContext) -> Result<Option<PlannedCall>, Failure> {
-    let makes_tasks = context
-        .tool
-        .as_deref()
-        .is_some_and(|tool| tool.is_built_in() && tool.provider.name() == SCHEDULER);
-    let Some(arguments) = context.arguments.as_object().filter(|_| makes_tasks) else {
-        return Ok(None);
-    };
+/// The task has no valid time, or is one of the agent without a model.
+pub(crate) fn planned_call(
+    context: &CallContext,
+    config: &Loaded,
+) -> Result<Option<PlannedCall>, Failure> {
+    let Some(arguments) = scheduler_arguments(context) else { return Ok(None) };
+    if arguments.contains_key("approved") {
+        return Err(invalid("`approved` is refused, since a person approves".to_owned()));
+    }
     let patch = arguments.get("patch").and_then(Value::as_object);
     let tables = [Some(arguments), patch];
     for table in tables.into_iter().flatten() {
-        let form = table.get("schedule").and_then(Value::as_object);
-        for times in [Some(table), form].into_iter().flatten() {
-            check_times(times, text(times, &ZONE).or_else(|| text(table, &ZONE)))?;
+        let zone = text(table, &ZONE);
+        check_times(table, zone)?;
+        if let Some(form) = table.get("schedule").and_then(Value::as_object) {
+            check_form(form, text(form, &ZONE).or(zone))?;
+        }
+        if text(table, &["prompt"]).is_some() && config.config.providers.is_empty() {
+            return Err(no_model(config));
         }
     }
     Ok(tables.into_iter().flatten().find_map(|table| {
@@ -69,8 +92,50 @@ fn text<'t>(table: &'t Map<String, Value>, names: &[&str]) -> Option<&'t str> {
     names.iter().find_map(|name| table.get(*name).and_then(Value::as_str))
 }
 
+fn invalid(message: String) -> Failure {
+    Failure::new(Category::InvalidParameters, message)
+}
+
+/// As the agent itself says it.
+fn no_model(config: &Loaded) -> Failure {
+    invalid("the task can't run: no provider of models is configured".to_owned())
+        .with_suggestion(format!("Write this into {}:\n\n{FIRST_PROVIDER}", config.own_file()))
+}
+
+/// Checks the object of `schedule`.
+fn check_form(form: &Map<String, Value>, zone: Option<&str>) -> Result<(), Failure> {
+    find_zone(zone).map_err(invalid)?;
+    let word = |names: &[&str]| text(form, names).map(str::to_owned);
+    let number = |name: &str| form.get(name).and_then(Value::as_u64);
+    let (kind, when, example) = match text(form, &["kind"]) {
+        Some("cron") => {
+            ("cron", word(&["expr", "expression"]), r#""cron", "expr": "30 9 * * 1-5""#)
+        }
+        Some("at") => ("once", word(&["at"]), r#""at", "at": "2030-05-01T09:00:00Z""#),
+        Some("after") => {
+            let when = number("seconds").map(|seconds| format!("PT{seconds}S"));
+            ("once", when, r#""after", "seconds": 900"#)
+        }
+        Some("every") => {
+            let whole = number("every_ms").filter(|period| period % 1000 == 0);
+            let when = whole.map(|period| (period / 1000).to_string());
+            ("every", when, r#""every", "every_ms": 3600000"#)
+        }
+        _ => {
+            return Err(invalid(
+                "`schedule` has no known kind: write cron, at, after or every".to_owned(),
+            ));
+        }
+    };
+    let when = when.ok_or_else(|| {
+        let whole = if kind == "every" { ", in whole seconds" } else { "" };
+        invalid(format!("`schedule` isn't complete: write it as {{\"kind\": {example}}}{whole}"))
+    })?;
+    When::parse(kind, &when, zone, Timestamp::now()).map_err(invalid)?;
+    Ok(())
+}
+
 fn check_times(times: &Map<String, Value>, zone: Option<&str>) -> Result<(), Failure> {
-    let invalid = |message: String| Failure::new(Category::InvalidParameters, message);
     find_zone(zone).map_err(invalid)?;
     for (kind, names) in [("cron", &CRON[..]), ("once", &ONCE[..])] {
         if let Some(when) = text(times, names) {
@@ -94,7 +159,10 @@ impl Host {
         session: &Session,
         cancel: &CancellationToken,
     ) -> Result<Option<String>, Failure> {
-        let Some(planned) = planned_call(context)? else { return Ok(None) };
+        let config = self.asking.config();
+        let planned = planned_call(context, &config)?;
+        self.check_changed(context, session).await?;
+        let Some(planned) = planned else { return Ok(None) };
         let catalogue = self.plugins.catalogue_for(&planned.tool, cancel).await;
         let Some(mut call) = self.begin_planned(context, session, planned, &catalogue)? else {
             return Ok(None);
@@ -105,7 +173,14 @@ impl Host {
             governance.decision = failure.denial.as_ref().map(Decision::from_grants);
             return Err(failure);
         }
-        let decision = self.decide_planned(&call);
+        let (folders, directory) = (self.asking.folders.clone(), self.tasks.directory.clone());
+        let table = tool.plugin.as_ref().map(|plugin| plugin.policy().table.name.clone());
+        let load = move || LastingRules::load(&config, table.as_deref(), &folders, &directory);
+        let lasting = tokio::task::spawn_blocking(load).await;
+        let lasting = lasting.map_err(|error| {
+            Failure::new(Category::PermanentFailure, format!("reading what lasts failed: {error}"))
+        })??;
+        let (decision, without) = self.decide_planned(&call, lasting.as_ref());
         let name = &tool.definition.name;
         match decision.verdict {
             Verdict::Allow => Ok(None),
@@ -114,7 +189,7 @@ impl Host {
                 decision.rule, decision.place
             ))),
             Verdict::Deny => {
-                let denial = decision.denial(format!("make a task that calls {name}"));
+                let denial = decision.denial(format!("make a task that calls {name}{without}"));
                 governance.decision = Some(decision);
                 Err(Failure::denied(denial))
             }
@@ -156,10 +231,124 @@ impl Host {
         Ok(Some(call))
     }
 
-    /// What the gates that ask nobody say of a task's call.
-    pub(crate) fn decide_planned(&self, call: &CallContext) -> Decision {
-        let provider = call.tool.as_ref().map_or("", |tool| tool.provider.name());
-        let off = self.governor.rules().switches.refusal(provider).cloned();
-        off.unwrap_or_else(|| self.governor.decide(call, false).0)
+    /// Checks that the task which a call changes is there.
+    ///
+    /// # Errors
+    ///
+    /// It isn't, or the call has no known action.
+    async fn check_changed(&self, context: &CallContext, session: &Session) -> Result<(), Failure> {
+        let (Some(arguments), Some(tool)) = (scheduler_arguments(context), &context.tool) else {
+            return Ok(());
+        };
+        let is_change = match (&*tool.definition.name, text(arguments, &["action"])) {
+            ("cancel_task", _) => true,
+            ("schedule", None) => arguments.keys().all(|key| key == "name" || key == "patch"),
+            ("schedule", Some(action)) if CHANGES.contains(&action) => true,
+            ("schedule", Some(action)) if !OTHERS.contains(&action) => {
+                let action = neutral_line(cut(action, 100));
+                let message = format!(
+                    "`{action}` is no action: use run, pause, resume, list or cancel; create, add or once make a task"
+                );
+                return Err(invalid(message));
+            }
+            _ => false,
+        };
+        let Some(name) = text(arguments, &["name"]).filter(|_| is_change) else { return Ok(()) };
+        let Some(directory) = self.tasks.directory.to_str().map(str::to_owned) else {
+            return Ok(());
+        };
+        let principal = session.principal().unwrap_or(Owner::USER).to_owned();
+        let owner = Owner { plugin: SCHEDULER.to_owned(), principal, directory };
+        let schedule = Arc::clone(&self.tasks.schedule);
+        let tasks = tokio::task::spawn_blocking(move || schedule.tasks(Some(&owner))).await;
+        // If they can't be read, the call itself says why.
+        let Ok(Ok(tasks)) = tasks else { return Ok(()) };
+        match tasks.iter().any(|task| task.state.order.name == name) {
+            true => Ok(()),
+            false => {
+                let name = neutral_line(cut(name, 100));
+                Err(invalid(format!("there is no task \"{name}\""))
+                    .with_suggestion("list_tasks lists the tasks."))
+            }
+        }
+    }
+
+    /// What the gates that ask nobody say of a task's call, and what to add to a refusal if that
+    /// is so only without flags.
+    pub(crate) fn decide_planned(
+        &self,
+        call: &CallContext,
+        lasting: Option<&LastingRules>,
+    ) -> (Decision, String) {
+        let now = decide(&self.governor, call);
+        let lasting = lasting.map(|rules| (rules.decide(call), &rules.flags));
+        match lasting.filter(|(decision, _)| decision.verdict > now.verdict) {
+            Some((decision, flags)) => (decision, format!(" and goes without {flags}")),
+            None => (now, String::new()),
+        }
+    }
+}
+
+fn decide(governor: &Governor, call: &CallContext) -> Decision {
+    let provider = call.tool.as_ref().map_or("", |tool| tool.provider.name());
+    let off = governor.rules().switches.refusal(provider).cloned();
+    off.unwrap_or_else(|| governor.decide(call, false).0)
+}
+
+/// The rules without the flags of this command, which a task goes without.
+pub(crate) struct LastingRules {
+    governor: Governor,
+    /// The path rules with the flags, and without them. `None`: the call's paths are its server's.
+    files: Option<[FileRules; 2]>,
+    /// The flags, for people.
+    flags: String,
+}
+
+impl LastingRules {
+    /// The rules for calls of a plugin to which this table of the configuration grants, or for
+    /// those of a server. `None`: there are no such flags. Blocks.
+    ///
+    /// # Errors
+    ///
+    /// Without them, the configuration isn't valid.
+    pub(crate) fn load(
+        config: &Loaded,
+        table: Option<&str>,
+        folders: &Folders,
+        directory: &Path,
+    ) -> Result<Option<Self>, Failure> {
+        let failed = |error: HostError| invalid(error.to_string());
+        let Some(without) = config.without_flags().map_err(failed)? else { return Ok(None) };
+        let mut flags: Vec<String> =
+            config.flags().into_iter().map(|flag| format!("`{flag}`")).collect();
+        if flags.len() > MAX_FLAGS {
+            flags.truncate(MAX_FLAGS);
+            flags.push("others".to_owned());
+        }
+        let files = table.map(|table| {
+            let files =
+                |config: &Loaded| config.file_rules(table, folders, directory).map_err(failed);
+            Ok::<_, Failure>([files(config)?, files(&without)?])
+        });
+        Ok(Some(Self {
+            governor: Governor::new(Rules::from_config(&without).map_err(failed)?),
+            files: files.transpose()?,
+            flags: flags.join(", "),
+        }))
+    }
+
+    fn decide(&self, call: &CallContext) -> Decision {
+        let Some([with_flags, without]) = &self.files else { return decide(&self.governor, call) };
+        for subject in call.subjects.iter().filter(|subject| subject.kind.is_path()) {
+            let path = Path::new(&subject.text);
+            let kind = if path.is_dir() { Kind::Directory } else { Kind::Other };
+            let refusal = without.decide(path, kind, subject.access).err();
+            // What is refused in any case has been, and what reaches further isn't of these rules.
+            let is_by_flags = with_flags.decide(path, kind, subject.access).is_ok();
+            if let Some(refusal) = refusal.filter(|_| is_by_flags) {
+                return Decision::from_grants(&without.explain(refusal, path, subject.access));
+            }
+        }
+        decide(&self.governor, call)
     }
 }

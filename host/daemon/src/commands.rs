@@ -3,9 +3,12 @@
 use std::io::Write;
 
 use berth_core::config::Folders;
-use berth_core::text::{cut, neutral_json, neutral_line};
-use berth_core::{HostError, TaskAction, TaskRun};
-use berth_schedule::{Listed, NO_RUNNER, Owner, RunnerProcess, Schedule, ScheduleError, zone_name};
+use berth_core::text::{counted, cut, neutral_json, neutral_line};
+use berth_core::{HostError, TaskAction, TaskRun, TaskState};
+use berth_schedule::{
+    Listed, MAX_MISSED, NO_RUNNER, Owner, RunnerProcess, Schedule, ScheduleError, hide_secrets,
+    hide_secrets_of_run, zone_name,
+};
 use berth_terminal::error::CommandError;
 use berth_terminal::exit::Exit;
 use berth_terminal::style::{BAD, FAINT, GOOD, STRONG, WARNING};
@@ -15,6 +18,9 @@ use serde_json::json;
 
 /// Characters of an output, a prompt and of arguments that are shown.
 const SHOWN: usize = 500;
+
+/// Missed times of a run that are counted for certain; there may be more.
+const ALL_COUNTED: u32 = MAX_MISSED as u32 - 1;
 
 /// `berth tasks`.
 #[derive(Debug, Subcommand)]
@@ -83,7 +89,8 @@ pub fn tasks(
     enabled: bool,
 ) -> Result<Exit, CommandError> {
     let schedule = Schedule::in_data(&folders.data);
-    let all = schedule.tasks(None).map_err(failed)?;
+    let mut all = schedule.tasks(None).map_err(failed)?;
+    all.iter_mut().for_each(hide_secrets);
     let mut out = anstream::stdout().lock();
     let done = |known: bool, what: &str, task: &Listed| {
         let name = &task.state.order.name;
@@ -106,7 +113,9 @@ pub fn tasks(
         }
         TasksCommand::Results { task, json } => {
             let task = find(&all, task)?;
-            let runs = schedule.runs_of(&task.owner, &task.state.order.name).map_err(failed)?;
+            let runs = schedule.runs_of(&task.owner, &task.state.order.name);
+            let mut runs = runs.map_err(failed)?;
+            runs.iter_mut().for_each(hide_secrets_of_run);
             if *json {
                 writeln!(
                     out,
@@ -126,7 +135,7 @@ pub fn tasks(
             let task = find(&all, task)?;
             let name = &task.state.order.name;
             let known = schedule.run_soon(&task.owner, name).map_err(failed)?;
-            done(known, "runs as soon as `berth daemon` or `berth serve` does", task)?;
+            done(known, "runs as soon as possible", task)?;
             say_if_no_runner(&schedule, &mut out)?;
         }
         TasksCommand::Pause { task } => {
@@ -215,20 +224,23 @@ fn list(
         }
     }
     match runner {
+        _ if !enabled => Ok(()),
         Some(runner) => writeln!(out, "They are run by {runner}."),
-        None if enabled => writeln!(out, "{WARNING}{NO_RUNNER}{WARNING:#}"),
-        None => Ok(()),
+        None => writeln!(out, "{WARNING}{NO_RUNNER}{WARNING:#}"),
     }
 }
 
 /// When a task runs, with its zone where that counts.
 fn when(task: &Listed) -> String {
-    let order = &task.state.order;
-    let zone = match &*order.kind {
-        "every" => String::new(),
-        _ => format!(" ({})", zone_name(order.zone.as_deref())),
+    let TaskState { order, next, paused, .. } = &task.state;
+    let zone = || zone_name(order.zone.as_deref());
+    let shown = match &*order.kind {
+        "every" => format!("every {} s", order.when),
+        // When it runs next is the same moment.
+        "once" if next.is_some() && !paused => format!("once ({})", zone()),
+        kind => format!("{kind} {} ({})", order.when, zone()),
     };
-    neutral_line(cut(&format!("{} {}{zone}", order.kind, order.when), SHOWN))
+    neutral_line(cut(&shown, SHOWN))
 }
 
 fn next(task: &Listed, enabled: bool) -> String {
@@ -270,7 +282,8 @@ fn print_run(out: &mut impl Write, before: &str, run: &TaskRun) -> std::io::Resu
     };
     let missed = match run.missed {
         0 => String::new(),
-        missed => format!(", and {missed} missed times before it"),
+        ALL_COUNTED.. => format!(", and {ALL_COUNTED} or more missed times before it"),
+        missed => format!(", and {} before it", counted(missed, "missed time")),
     };
     writeln!(out, "{before}{style}{}{style:#} for {}{missed}", run.state, run.due)?;
     let output: String = run.output.chars().take(SHOWN).collect();

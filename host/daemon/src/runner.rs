@@ -5,8 +5,9 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use berth_core::text::counted;
 use berth_core::{CancellationToken, HostError};
-use berth_schedule::{ClaimedRun, RunEnd, RunResult, Schedule, ScheduleError};
+use berth_schedule::{ClaimedRun, INTERRUPTED, RunEnd, RunResult, Schedule, ScheduleError};
 use jiff::Timestamp;
 
 /// How long the end waits for runs that were told to end.
@@ -32,8 +33,8 @@ struct Shared {
     end: CancellationToken,
     /// Says that this process is the one that runs the tasks from now on.
     begun: Box<dyn Fn() + Send + Sync>,
-    /// The tasks that run.
-    busy: Mutex<Vec<i64>>,
+    /// The tasks that run, and what ends each run.
+    busy: Mutex<Vec<(i64, CancellationToken)>>,
     idle: Condvar,
 }
 
@@ -100,10 +101,12 @@ impl Shared {
         }
         let interrupted = self.schedule.take_over(Timestamp::now())?;
         if interrupted > 0 {
-            tracing::warn!("{interrupted} runs of tasks were interrupted; they aren't repeated");
+            let runs = counted(interrupted, "interrupted run");
+            tracing::warn!("{runs} of tasks: what was interrupted isn't repeated");
         }
         while !self.end.is_cancelled() {
             let now = Timestamp::now();
+            self.end_removed()?;
             let is_full = self.start_due(now)?;
             let busy = self.busy();
             // If all places are taken, the end of a run wakes it.
@@ -112,6 +115,14 @@ impl Shared {
             alarm.set(next, now).map_err(failed)?;
             alarm.wait().map_err(failed)?;
         }
+        Ok(())
+    }
+
+    /// Ends the runs of tasks that were removed.
+    fn end_removed(&self) -> Result<(), ScheduleError> {
+        let removed = self.schedule.removed(&self.busy())?;
+        let busy = self.busy.lock().unwrap_or_else(PoisonError::into_inner);
+        busy.iter().filter(|(task, _)| removed.contains(task)).for_each(|(_, end)| end.cancel());
         Ok(())
     }
 
@@ -126,10 +137,13 @@ impl Shared {
             if !self.schedule.start(&run, now)? {
                 continue;
             }
-            self.busy.lock().unwrap_or_else(PoisonError::into_inner).push(run.task);
+            let end = self.end.child_token();
+            let mut all = self.busy.lock().unwrap_or_else(PoisonError::into_inner);
+            all.push((run.task, end.clone()));
+            drop(all);
             let shared = Arc::clone(self);
             let of_thread = run.clone();
-            let make = move || shared.make(&of_thread);
+            let make = move || shared.make(&of_thread, end);
             if let Err(error) = thread::Builder::new().name("task".to_owned()).spawn(make) {
                 let output = format!("there is no thread for it: {error}");
                 self.schedule.end(&run, &RunResult { end: RunEnd::Failed, output }, now)?;
@@ -139,12 +153,17 @@ impl Shared {
     }
 
     /// Makes a run, and keeps how it ended.
-    fn make(&self, run: &ClaimedRun) {
-        let result = catch_unwind(AssertUnwindSafe(|| (self.run)(run, self.end.clone())));
-        let result = result.unwrap_or_else(|_| RunResult {
+    fn make(&self, run: &ClaimedRun, end: CancellationToken) {
+        let result = catch_unwind(AssertUnwindSafe(|| (self.run)(run, end)));
+        let mut result = result.unwrap_or_else(|_| RunResult {
             end: RunEnd::Failed,
             output: "Berth itself failed while it ran; the log says more".to_owned(),
         });
+        if result.end == RunEnd::Failed && self.end.is_cancelled() {
+            // It was told to end, and what it answers then is mostly about that.
+            let output = format!("{INTERRUPTED}\n{}", result.output);
+            result = RunResult { end: RunEnd::Interrupted, output };
+        }
         if let Err(error) = self.schedule.end(run, &result, Timestamp::now()) {
             tracing::error!("the end of a run of the task {} is lost: {error}", run.name);
         }
@@ -153,11 +172,12 @@ impl Shared {
     }
 
     fn forget(&self, task: i64) {
-        self.busy.lock().unwrap_or_else(PoisonError::into_inner).retain(|busy| *busy != task);
+        self.busy.lock().unwrap_or_else(PoisonError::into_inner).retain(|busy| busy.0 != task);
         self.idle.notify_all();
     }
 
     fn busy(&self) -> Vec<i64> {
-        self.busy.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        let busy = self.busy.lock().unwrap_or_else(PoisonError::into_inner);
+        busy.iter().map(|(task, _)| *task).collect()
     }
 }

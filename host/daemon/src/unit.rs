@@ -1,5 +1,6 @@
 //! `berth daemon`: its arguments, and its unit for systemd.
 
+use std::ffi::{OsStr, OsString};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -12,6 +13,9 @@ use clap::Args;
 
 /// The name of the unit.
 const UNIT: &str = "berth.service";
+
+/// The variable that names a ceiling. Without it, tasks would be allowed more.
+const CEILING: &str = "BERTH_CEILING";
 
 /// `berth daemon`.
 #[derive(Args, Debug)]
@@ -31,17 +35,20 @@ pub struct DaemonArguments {
 }
 
 /// Does what the arguments say about the unit. `None`: they say nothing, and the tasks have to run.
+/// `config` and `settings` are those of `--config` and `--set`: the unit has them too.
 ///
 /// # Errors
 ///
-/// The unit can't be written or removed.
+/// The unit can't be written or removed, or can't have what it needs.
 pub fn manage_unit(
     arguments: &DaemonArguments,
     folders: &Folders,
+    config: Option<&Path>,
+    settings: &[String],
 ) -> Result<Option<Exit>, CommandError> {
     let mut out = anstream::stdout().lock();
     if arguments.print {
-        write!(out, "{}", unit()?)?;
+        write!(out, "{}", unit(folders, config, settings)?)?;
         return Ok(Some(Exit::Success));
     }
     if !arguments.install && !arguments.uninstall {
@@ -53,8 +60,9 @@ pub fn manage_unit(
     let private = berth_private::PrivateFolder::make(&folder)
         .map_err(HostError::io(format!("opening {}", folder.display())))?;
     if arguments.install {
+        let text = unit(folders, config, settings)?;
         private
-            .put_with_mode(UNIT, unit()?.as_bytes(), 0o644)
+            .put_with_mode(UNIT, text.as_bytes(), 0o644)
             .map_err(HostError::io(format!("writing {}", path.display())))?;
         writeln!(
             out,
@@ -88,36 +96,86 @@ fn folder(folders: &Folders) -> Result<PathBuf, CommandError> {
     Ok(config.join("systemd/user"))
 }
 
-fn unit() -> Result<String, CommandError> {
+/// The unit of this program with this configuration. Without its folders, it would run other tasks
+/// than those that this process sees.
+fn unit(
+    folders: &Folders,
+    config: Option<&Path>,
+    settings: &[String],
+) -> Result<String, CommandError> {
     let program = std::env::current_exe().map_err(HostError::io("finding this program"))?;
-    Ok(text(&quoted(&program).map_err(CommandError::Usage)?))
+    let absolute = |path: &Path| {
+        std::path::absolute(path).map_err(HostError::io(format!("finding {}", path.display())))
+    };
+    let mut words = vec![program.into_os_string()];
+    if let Some(file) = config {
+        words.extend(["--config".into(), absolute(file)?.into_os_string()]);
+    }
+    words.extend(settings.iter().flat_map(|setting| ["--set".into(), setting.into()]));
+    let mut variables = Vec::new();
+    for (names, folder) in [
+        (["BERTH_CONFIG_DIR", "XDG_CONFIG_HOME"], &folders.config),
+        (["BERTH_DATA_DIR", "XDG_DATA_HOME"], &folders.data),
+        (["BERTH_CACHE_DIR", "XDG_CACHE_HOME"], &folders.cache),
+    ] {
+        if names.into_iter().any(is_set) {
+            variables.push((names[0], folder.clone()));
+        }
+    }
+    if let Some(ceiling) = std::env::var_os(CEILING).filter(|path| !path.is_empty()) {
+        variables.push((CEILING, absolute(Path::new(&ceiling))?));
+    }
+    text(&words, &variables).map_err(CommandError::Usage)
 }
 
-fn text(program: &str) -> String {
-    format!(
+fn is_set(name: &str) -> bool {
+    std::env::var_os(name).is_some_and(|value| !value.is_empty())
+}
+
+/// # Errors
+///
+/// systemd couldn't read a word or a variable.
+fn text(words: &[OsString], variables: &[(&str, PathBuf)]) -> Result<String, String> {
+    let words: Result<Vec<_>, _> =
+        words.iter().map(|word| Ok::<_, String>(quoted(word)?.replace('$', "$$"))).collect();
+    let mut environment = String::new();
+    for (name, value) in variables {
+        let mut variable = OsString::from(format!("{name}="));
+        variable.push(value);
+        // Here, a `$` means itself.
+        environment += &format!("Environment={}\n", quoted(&variable)?);
+    }
+    Ok(format!(
         "[Unit]\n\
          Description=Berth: tasks at a later time\n\
          \n\
          [Service]\n\
-         ExecStart={program} daemon\n\
+         {environment}\
+         ExecStart={} daemon\n\
          Restart=on-failure\n\
          RestartSec=5\n\
          \n\
          [Install]\n\
-         WantedBy=default.target\n"
-    )
+         WantedBy=default.target\n",
+        words?.join(" ")
+    ))
 }
 
-/// A path as one word of a unit.
+/// A text as one word of a unit.
 ///
 /// # Errors
 ///
 /// systemd couldn't read it.
-fn quoted(path: &Path) -> Result<String, String> {
-    let text = path.to_str().filter(|text| !text.chars().any(char::is_control));
-    let text = text.ok_or("the program's path has characters that a unit can't have")?;
+fn quoted(word: &OsStr) -> Result<String, String> {
+    let text = word.to_str().filter(|text| !text.chars().any(char::is_control));
+    let text = text.ok_or_else(|| {
+        let shown = neutral_line(&word.to_string_lossy());
+        format!(
+            "`{shown}` can't be in a unit: it has a control character, such as the end of a line, or isn't UTF-8"
+        )
+    })?;
     let text = text.replace('\\', "\\\\").replace('"', "\\\"");
-    Ok(format!("\"{}\"", text.replace('%', "%%").replace('$', "$$")))
+    Ok(format!("\"{}\"", text.replace('%', "%%")))
 }
 
 #[cfg(test)]
@@ -125,12 +183,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn path_is_one_word_of_a_unit() {
-        let check = |path: &str, expected: &str| {
-            assert_eq!(quoted(Path::new(path)).as_deref(), Ok(expected));
+    fn word_of_a_unit_is_one() {
+        let unit = |word: &str| text(&[word.into()], &[("A", word.into())]);
+        let check = |word: &str, command: &str, variable: &str| {
+            let unit = unit(word).expect("systemd can read it");
+            assert!(unit.contains(&format!("ExecStart=\"{command}\" daemon\n")), "{unit}");
+            assert!(unit.contains(&format!("Environment=\"A={variable}\"\n")), "{unit}");
         };
-        check("/usr/bin/berth", "\"/usr/bin/berth\"");
-        check("/a b/$x/50%/\"q\"/\\", "\"/a b/$$x/50%%/\\\"q\\\"/\\\\\"");
-        assert!(quoted(Path::new("/a\nExecStart=/bin/evil")).is_err());
+        check("/usr/bin/berth", "/usr/bin/berth", "/usr/bin/berth");
+        check(
+            "/a b/$x/50%/\"q\"/\\",
+            "/a b/$$x/50%%/\\\"q\\\"/\\\\",
+            "/a b/$x/50%%/\\\"q\\\"/\\\\",
+        );
+        let refused = unit("/a\nExecStart=/bin/evil").expect_err("it would be a line of its own");
+        assert!(refused.contains("control character") && !refused.contains('\n'), "{refused}");
     }
 }

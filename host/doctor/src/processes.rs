@@ -126,7 +126,7 @@ fn tried(helper: &std::path::Path, sandbox: Sandbox) -> Result<Vec<String>, Stri
         StartError::Sandbox(reason) => reason,
         other => other.to_string(),
     })?;
-    child.wait_for_end(&mut |_| {});
+    child.wait_for_end(&mut |_, _| {});
     Ok(child.missing().to_vec())
 }
 

@@ -176,7 +176,7 @@ impl DocumentIndex {
         let form = DatabaseForm {
             application: 0x6265_7249,
             tables: TABLES,
-            upgrades: &[mirror::TABLES],
+            upgrades: &[mirror::TABLES, mirror::GROUPS],
             // The longest value is the parts of a text.
             longest: 3 * MAX_TEXT,
             // The words of a text take about as much as the text, and twice that while they merge.

@@ -25,14 +25,41 @@ pub(crate) const TABLES: &str = "
     CREATE TABLE secret (one INTEGER PRIMARY KEY CHECK (one = 1), text TEXT NOT NULL) STRICT;
     INSERT INTO secret VALUES (1, lower(hex(randomblob(16))))";
 
-/// How far a database elsewhere has the vectors of one length.
+/// The same, apart for each [group]: a database gets the vectors of those that were searched with
+/// it, and no others. With the numbers of vectors, which no search has to count so. A change
+/// without a group is a vector that is gone.
+pub(crate) const GROUPS: &str = "
+    DROP TABLE mirrors;
+    DROP TABLE unsent;
+    CREATE TABLE mirrors (
+        numbers INTEGER NOT NULL, part TEXT NOT NULL, place TEXT NOT NULL,
+        PRIMARY KEY (numbers, part)
+    ) STRICT;
+    CREATE TABLE unsent (
+        change INTEGER PRIMARY KEY AUTOINCREMENT, id INTEGER NOT NULL UNIQUE,
+        numbers INTEGER NOT NULL, part TEXT NOT NULL
+    ) STRICT;
+    CREATE INDEX unsent_parts ON unsent (numbers, part, change);
+    CREATE TABLE vector_counts (
+        numbers INTEGER NOT NULL, part TEXT NOT NULL, vectors INTEGER NOT NULL,
+        PRIMARY KEY (numbers, part)
+    ) STRICT;
+    INSERT INTO vector_counts
+    SELECT length(numbers), CAST(substr(key, 1, first + second) AS TEXT), count(*) FROM (
+        SELECT *, instr(substr(key, first + 1), x'2f') AS second FROM (
+            SELECT key, numbers, instr(key, x'2f') AS first FROM documents JOIN vectors USING (id)
+        )
+    ) WHERE first > 0 AND second > 0 GROUP BY 1, 2";
+
+/// How far a database elsewhere has the vectors of one length and [group].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mirror {
     /// A random text, which no other index has.
     pub secret: String,
-    /// Vectors of this length that the index has.
+    /// The vectors that the index has.
     pub vectors: u64,
-    /// Changes that the database doesn't have yet.
+    /// Changes that the database doesn't have yet. Some may be of vectors of other groups that are
+    /// gone.
     pub unsent: u64,
     /// Whether it has got vectors at this place before.
     pub is_begun: bool,
@@ -44,8 +71,8 @@ pub struct UnsentVector {
     change: i64,
     /// The number of the document.
     pub id: i64,
-    /// The [group] of its key, and its vector. `None`: it has no vector of this length any more.
-    pub vector: Option<(String, Vec<i8>)>,
+    /// Its vector. `None`: it has none of this length any more.
+    pub vector: Option<Vec<i8>>,
 }
 
 /// The first two parts of a key, each with its `/`. All documents with a prefix that has them are
@@ -56,23 +83,31 @@ pub fn group(key: &str) -> Option<&str> {
 }
 
 impl DocumentIndex {
-    /// How far the database at `place` has the vectors with so many numbers.
+    /// How far the database at `place` has the vectors with so many numbers of a [group].
     ///
     /// # Errors
     ///
     /// A file that can't be read, or the stop.
-    pub fn mirror(&self, numbers: usize, place: &str, stop: &Stop) -> Result<Mirror, StoreError> {
+    pub fn mirror(
+        &self,
+        numbers: usize,
+        group: &str,
+        place: &str,
+        stop: &Stop,
+    ) -> Result<Mirror, StoreError> {
         self.database.run(stop, |connection| {
             let transaction = connection.transaction()?;
             let mirror = transaction
                 .prepare_cached(
                     "SELECT text,
-                        (SELECT count(*) FROM vectors WHERE length(numbers) = ?1),
-                        (SELECT count(*) FROM unsent WHERE numbers = ?1),
-                        EXISTS (SELECT 1 FROM mirrors WHERE numbers = ?1 AND place = ?2)
+                        ifnull((SELECT vectors FROM vector_counts
+                            WHERE numbers = ?1 AND part = ?2), 0),
+                        (SELECT count(*) FROM unsent WHERE numbers = ?1 AND part IN ('', ?2)),
+                        EXISTS (SELECT 1 FROM mirrors
+                            WHERE numbers = ?1 AND part = ?2 AND place = ?3)
                      FROM secret",
                 )?
-                .query_row(params![numbers, place], |row| {
+                .query_row(params![numbers, group, place], |row| {
                     Ok(Mirror {
                         secret: row.get(0)?,
                         vectors: row.get(1)?,
@@ -84,32 +119,52 @@ impl DocumentIndex {
         })
     }
 
-    /// Notes that the database at `place` has none of the vectors with so many numbers, and gets
-    /// all of them.
+    /// Notes that the database at `place` has none of the vectors with so many numbers of a
+    /// [group], and gets all of them.
     ///
     /// # Errors
     ///
     /// A file that can't be written, or the stop. Nothing has changed then.
-    pub fn begin_mirror(&self, numbers: usize, place: &str, stop: &Stop) -> Result<(), StoreError> {
+    pub fn begin_mirror(
+        &self,
+        numbers: usize,
+        group: &str,
+        place: &str,
+        stop: &Stop,
+    ) -> Result<(), StoreError> {
         self.database.run(stop, |connection| {
             let transaction =
                 connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-            transaction.execute("DELETE FROM unsent WHERE numbers = ?1", [numbers])?;
             transaction.execute(
-                "INSERT OR REPLACE INTO unsent (id, numbers)
-                 SELECT id, length(numbers) FROM vectors WHERE length(numbers) = ?1",
-                [numbers],
+                "DELETE FROM unsent WHERE numbers = ?1 AND part = ?2",
+                params![numbers, group],
             )?;
+            let mut statement = transaction
+                .prepare_cached("SELECT id, key FROM documents WHERE key >= ?1 ORDER BY key")?;
+            let mut rows = statement.query([group.as_bytes()])?;
+            while let Some(row) = rows.next()?
+                && text(row, 1)?.starts_with(group)
+            {
+                transaction
+                    .prepare_cached(
+                        "INSERT OR REPLACE INTO unsent (id, numbers, part)
+                         SELECT id, ?2, ?3 FROM vectors WHERE id = ?1 AND length(numbers) = ?2",
+                    )?
+                    .execute(params![row.get::<_, i64>(0)?, numbers, group])?;
+            }
+            drop(rows);
+            drop(statement);
             transaction.execute(
-                "INSERT OR REPLACE INTO mirrors VALUES (?1, ?2)",
-                params![numbers, place],
+                "INSERT OR REPLACE INTO mirrors VALUES (?1, ?2, ?3)",
+                params![numbers, group, place],
             )?;
             transaction.commit()?;
             Ok(())
         })
     }
 
-    /// The first changes of vectors with so many numbers, at most `limit`.
+    /// The first changes of vectors with so many numbers of a [group], at most `limit`. Vectors of
+    /// other groups that are gone are among them.
     ///
     /// # Errors
     ///
@@ -117,28 +172,22 @@ impl DocumentIndex {
     pub fn unsent(
         &self,
         numbers: usize,
+        group: &str,
         limit: usize,
         stop: &Stop,
     ) -> Result<Vec<UnsentVector>, StoreError> {
         self.database.run(stop, |connection| {
             let mut statement = connection.prepare_cached(
-                "SELECT change, unsent.id, key, vectors.numbers FROM unsent
-                 LEFT JOIN vectors ON vectors.id = unsent.id AND length(vectors.numbers) = ?1
-                 LEFT JOIN documents ON documents.id = vectors.id
-                 WHERE unsent.numbers = ?1 ORDER BY change LIMIT ?2",
+                "SELECT change, unsent.id, vectors.numbers FROM unsent
+                 LEFT JOIN vectors
+                    ON part != '' AND vectors.id = unsent.id AND length(vectors.numbers) = ?1
+                 WHERE unsent.numbers = ?1 AND part IN ('', ?2) ORDER BY change LIMIT ?3",
             )?;
-            let rows = statement.query_map(params![numbers, limit], |row| {
-                let numbers: Option<Vec<u8>> = row.get(3)?;
-                let vector = numbers.map(|numbers| {
-                    let key = text(row, 2)?;
-                    let vector = numbers.into_iter().map(u8::cast_signed).collect();
-                    Ok::<_, rusqlite::Error>((group(&key).unwrap_or_default().to_owned(), vector))
-                });
-                Ok(UnsentVector {
-                    change: row.get(0)?,
-                    id: row.get(1)?,
-                    vector: vector.transpose()?,
-                })
+            let rows = statement.query_map(params![numbers, group, limit], |row| {
+                let numbers: Option<Vec<u8>> = row.get(2)?;
+                let vector =
+                    numbers.map(|numbers| numbers.into_iter().map(u8::cast_signed).collect());
+                Ok(UnsentVector { change: row.get(0)?, id: row.get(1)?, vector })
             })?;
             Ok(rows.collect::<Result<_, _>>()?)
         })
@@ -164,14 +213,28 @@ impl DocumentIndex {
     }
 }
 
-/// Notes that the vector of a document changed, if a database has vectors.
-pub(crate) fn note(connection: &Connection, id: i64, numbers: usize) -> Result<(), StoreError> {
+/// Notes that a document got a vector, or that it has none any more.
+pub(crate) fn note(
+    connection: &Connection,
+    key: &str,
+    id: i64,
+    numbers: usize,
+    is_gone: bool,
+) -> Result<(), StoreError> {
+    let Some(group) = group(key) else { return Ok(()) };
     connection
         .prepare_cached(
-            "INSERT OR REPLACE INTO unsent (id, numbers)
-             SELECT ?1, ?2 WHERE EXISTS (SELECT 1 FROM mirrors)",
+            "INSERT INTO vector_counts VALUES (?1, ?2, ?3)
+             ON CONFLICT DO UPDATE SET vectors = vectors + ?3",
         )?
-        .execute(params![id, numbers])?;
+        .execute(params![numbers, group, if is_gone { -1 } else { 1 }])?;
+    // Without a database that has the group, no changes are kept.
+    connection
+        .prepare_cached(
+            "INSERT OR REPLACE INTO unsent (id, numbers, part) SELECT ?1, ?2, ?4
+             WHERE EXISTS (SELECT 1 FROM mirrors WHERE numbers = ?2 AND part = ?3)",
+        )?
+        .execute(params![id, numbers, group, if is_gone { "" } else { group }])?;
     Ok(())
 }
 

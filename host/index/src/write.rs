@@ -56,7 +56,7 @@ pub(crate) fn put(
         connection
             .prepare_cached("INSERT INTO vectors (id, norm, numbers) VALUES (?1, ?2, ?3)")?
             .execute(params![id, norm(vector), numbers])?;
-        mirror::note(connection, id, numbers.len())?;
+        mirror::note(connection, &document.key, id, numbers.len(), false)?;
         totals.vectors += 1;
     }
     totals.used.bytes = totals.used.bytes.saturating_add(size);
@@ -82,7 +82,7 @@ pub(crate) fn delete(
         .query_row([id], |row| row.get(0))
         .optional()?;
     if let Some(numbers) = numbers {
-        mirror::note(connection, id, numbers)?;
+        mirror::note(connection, key, id, numbers, true)?;
         totals.vectors = totals.vectors.saturating_sub(1);
     }
     totals.used.bytes = totals.used.bytes.saturating_sub(size);

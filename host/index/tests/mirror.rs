@@ -9,6 +9,9 @@ use berth_index::{Document, DocumentIndex, IndexQuery, IndexQuota, UnsentVector,
 use berth_store::Stop;
 use rusqlite::Connection;
 
+/// The group of most keys.
+const P: &str = "c/p/";
+
 fn stop() -> Stop {
     Stop { deadline: Instant::now() + Duration::from_secs(60), cancel: CancellationToken::new() }
 }
@@ -31,12 +34,12 @@ fn put(index: &DocumentIndex, key: &str, vector: &[i8]) {
 }
 
 fn unsent(index: &DocumentIndex, numbers: usize) -> Vec<UnsentVector> {
-    index.unsent(numbers, 100, &stop()).expect("it is read")
+    index.unsent(numbers, P, 100, &stop()).expect("it is read")
 }
 
 /// The vectors that aren't sent.
 fn vectors(index: &DocumentIndex, numbers: usize) -> Vec<Option<Vec<i8>>> {
-    unsent(index, numbers).into_iter().map(|one| one.vector.map(|(_, vector)| vector)).collect()
+    unsent(index, numbers).into_iter().map(|one| one.vector).collect()
 }
 
 fn send_all(index: &DocumentIndex, numbers: usize) {
@@ -62,7 +65,7 @@ fn nothing_is_noted_without_a_database() {
     let index = open(&folder);
     put(&index, "c/p/a", &[1, 2]);
     assert_eq!(unsent(&index, 2), []);
-    let mirror = index.mirror(2, "here", &stop()).expect("it is read");
+    let mirror = index.mirror(2, P, "here", &stop()).expect("it is read");
     assert_eq!((mirror.vectors, mirror.unsent, mirror.is_begun), (1, 0, false));
     assert_eq!(mirror.secret.len(), 32);
 }
@@ -73,9 +76,9 @@ fn changes_are_noted_until_they_are_sent() {
     let index = open(&folder);
     put(&index, "c/p/a", &[1, 2]);
     put(&index, "c/p/b", &[1, 2, 3]);
-    index.begin_mirror(2, "here", &stop()).expect("it begins");
+    index.begin_mirror(2, P, "here", &stop()).expect("it begins");
     let first = unsent(&index, 2);
-    assert_eq!(first[0].vector, Some(("c/p/".to_owned(), vec![1, 2])));
+    assert_eq!(first[0].vector, Some(vec![1, 2]));
     send_all(&index, 2);
     // In the next process as well.
     drop(index);
@@ -90,10 +93,10 @@ fn changes_are_noted_until_they_are_sent() {
     send_all(&index, 2);
     index.delete_prefix("c/p/", &stop()).expect("they are deleted");
     assert_eq!(vectors(&index, 2), [None, None]);
-    let mirror = index.mirror(2, "here", &stop()).expect("it is read");
+    let mirror = index.mirror(2, P, "here", &stop()).expect("it is read");
     assert_eq!((mirror.vectors, mirror.unsent, mirror.is_begun), (0, 2, true));
     // Elsewhere, all begins anew.
-    let other = index.mirror(2, "there", &stop()).expect("it is read");
+    let other = index.mirror(2, P, "there", &stop()).expect("it is read");
     assert_eq!((other.secret == mirror.secret, other.is_begun), (true, false));
 }
 
@@ -101,7 +104,7 @@ fn changes_are_noted_until_they_are_sent() {
 fn change_while_another_is_sent_stays() {
     let (_root, folder) = folder();
     let (index, other) = (open(&folder), open(&folder));
-    index.begin_mirror(2, "here", &stop()).expect("it begins");
+    index.begin_mirror(2, P, "here", &stop()).expect("it begins");
     put(&index, "c/p/a", &[1, 2]);
     let sending = unsent(&index, 2);
     other.delete(&["c/p/a".to_owned()], &stop()).expect("it is deleted");
@@ -114,10 +117,11 @@ fn write_that_fails_notes_nothing() {
     let (_root, folder) = folder();
     let quota = IndexQuota { bytes: 1000, documents: 1 };
     let index = DocumentIndex::named(&folder, "code", quota, true);
-    index.begin_mirror(2, "here", &stop()).expect("it begins");
-    put(&index, "a", &[1, 2]);
+    index.begin_mirror(2, P, "here", &stop()).expect("it begins");
+    put(&index, "c/p/a", &[1, 2]);
     send_all(&index, 2);
-    let more = Document { key: "b".to_owned(), vector: Some(vec![1, 2]), ..Document::default() };
+    let more =
+        Document { key: "c/p/b".to_owned(), vector: Some(vec![1, 2]), ..Document::default() };
     index.put(&[more], &stop()).expect_err("it is one too many");
     assert_eq!(unsent(&index, 2), []);
 }
@@ -129,8 +133,12 @@ fn only_what_is_named_is_compared() {
     for (key, vector) in [("c/p/a", [1, 2]), ("c/p/b", [2, 1]), ("c/q/c", [1, 2])] {
         put(&index, key, &vector);
     }
-    index.begin_mirror(2, "here", &stop()).expect("it begins");
-    let ids: Vec<i64> = unsent(&index, 2).iter().map(|one| one.id).collect();
+    index.begin_mirror(2, P, "here", &stop()).expect("it begins");
+    index.begin_mirror(2, "c/q/", "here", &stop()).expect("it begins");
+    let other = index.unsent(2, "c/q/", 100, &stop()).expect("it is read");
+    let all = unsent(&index, 2).into_iter().chain(other);
+    let ids: Vec<i64> = all.map(|one| one.id).collect();
+    assert_eq!(ids.len(), 3);
     let found = |near: &[i64]| -> Vec<String> {
         let query = IndexQuery {
             vector: Some(&[1, 2]),
@@ -150,15 +158,64 @@ fn only_what_is_named_is_compared() {
 }
 
 #[test]
+fn vectors_of_other_groups_are_not_sent() {
+    let (_root, folder) = folder();
+    let index = open(&folder);
+    put(&index, "c/p/a", &[1, 2]);
+    put(&index, "c/q/b", &[1, 2]);
+    index.begin_mirror(2, P, "here", &stop()).expect("it begins");
+    put(&index, "c/q/c", &[3, 4]);
+    put(&index, "c/p/d", &[5, 6]);
+    assert_eq!(vectors(&index, 2), [Some(vec![1, 2]), Some(vec![5, 6])]);
+    send_all(&index, 2);
+    index.begin_mirror(2, "c/q/", "here", &stop()).expect("it begins");
+    assert_eq!(vectors(&index, 2), []);
+    // But that one of them is gone is said at once: its group may not be searched again.
+    let other = index.unsent(2, "c/q/", 100, &stop()).expect("it is read");
+    index.sent(&other, &stop()).expect("it is noted");
+    index.delete_prefix("c/q/", &stop()).expect("they are deleted");
+    assert_eq!(vectors(&index, 2), [None, None]);
+}
+
+#[test]
+fn vectors_of_each_length_are_counted() {
+    let (_root, folder) = folder();
+    let index = open(&folder);
+    let counts = || {
+        [2, 3].map(|numbers| index.mirror(numbers, P, "here", &stop()).expect("it is read").vectors)
+    };
+    assert_eq!(counts(), [0, 0]);
+    for (key, vector) in [
+        ("c/p/a", &[1, 2][..]),
+        ("c/p/b", &[1, 2]),
+        ("c/p/c", &[1, 2, 3]),
+        ("c/p/d", &[]),
+        ("c/q/e", &[1, 2]),
+        ("c/f", &[1, 2]),
+    ] {
+        put(&index, key, vector);
+    }
+    assert_eq!(counts(), [2, 1]);
+    // Another length, another vector of the same one, none any more, and a key that isn't there.
+    put(&index, "c/p/a", &[1, 2, 3]);
+    put(&index, "c/p/b", &[2, 1]);
+    put(&index, "c/p/c", &[]);
+    index.delete(&["c/p/d".to_owned(), "c/p/x".to_owned()], &stop()).expect("it is deleted");
+    assert_eq!(counts(), [1, 1]);
+    assert_eq!(index.delete_prefix("", &stop()).expect("all are deleted"), 5);
+    assert_eq!(counts(), [0, 0]);
+}
+
+#[test]
 fn too_many_changes_are_forgotten() {
     let (_root, folder) = folder();
     let index = open(&folder);
-    index.begin_mirror(2, "here", &stop()).expect("it begins");
-    put(&index, "a", &[1, 2]);
+    index.begin_mirror(2, P, "here", &stop()).expect("it begins");
+    put(&index, "c/p/a", &[1, 2]);
     let file = Connection::open(index.path()).expect("it opens");
     file.execute("UPDATE unsent SET change = -2000000", []).expect("it is long ago");
-    put(&index, "b", &[1, 2]);
-    let mirror = index.mirror(2, "here", &stop()).expect("it is read");
+    put(&index, "c/p/b", &[1, 2]);
+    let mirror = index.mirror(2, P, "here", &stop()).expect("it is read");
     assert_eq!((mirror.unsent, mirror.is_begun), (0, false));
 }
 
@@ -166,12 +223,15 @@ fn too_many_changes_are_forgotten() {
 fn file_of_an_older_version_is_upgraded() {
     let (_root, folder) = folder();
     let index = open(&folder);
-    put(&index, "c/p/a", &[1, 2]);
+    for key in ["c/p/a", "c/q/b", "c/p", "c"] {
+        put(&index, key, &[1, 2]);
+    }
     let path = index.path();
     drop(index);
     let old = Connection::open(&path).expect("it opens");
     old.execute_batch(
-        "DROP TABLE mirrors; DROP TABLE unsent; DROP TABLE secret; PRAGMA user_version = 1;",
+        "DROP TABLE mirrors; DROP TABLE unsent; DROP TABLE secret; DROP TABLE vector_counts;
+         PRAGMA user_version = 1;",
     )
     .expect("it is as it was");
     drop(old);
@@ -180,7 +240,7 @@ fn file_of_an_older_version_is_upgraded() {
         let threads: Vec<_> = (0..4)
             .map(|_| {
                 scope.spawn(|| {
-                    let mirror = open(&folder).mirror(2, "here", &stop()).expect("it is read");
+                    let mirror = open(&folder).mirror(2, P, "here", &stop()).expect("it is read");
                     assert_eq!(mirror.vectors, 1);
                     mirror.secret
                 })
@@ -190,7 +250,7 @@ fn file_of_an_older_version_is_upgraded() {
     });
     assert_eq!(secrets.len(), 1);
     let newer = Connection::open(&path).expect("it opens");
-    newer.execute_batch("PRAGMA user_version = 3").expect("it is written");
+    newer.execute_batch("PRAGMA user_version = 4").expect("it is written");
     let error = open(&folder).used(&stop()).expect_err("it is newer").to_string();
-    assert!(error.contains("version 3; this Berth reads version 2"), "{error}");
+    assert!(error.contains("version 4; this Berth reads version 3"), "{error}");
 }

@@ -21,7 +21,7 @@ const NOTHING: &str = "(no output)";
 const BLANK: &str = "(nothing but white space)";
 
 /// Keys of the protocol's `_meta` for Berth's additional data.
-const META: &str = "berth";
+pub(crate) const META: &str = "berth";
 
 /// The client's answer to a call of `tool`. A failure is a tool's result too, so that the model
 /// sees it; only an unknown tool is the protocol's error. A client that was promised a structured

@@ -4,13 +4,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use berth_core::text::cut;
-use berth_core::{Content, Events, Progress};
+use berth_core::{Content, Events, Progress, fenced};
 use rmcp::RoleServer;
-use rmcp::model::{ProgressNotificationParam, ProgressToken};
+use rmcp::model::{MetaObject, NotificationMetaObject, ProgressNotificationParam, ProgressToken};
 use rmcp::service::Peer;
+use serde_json::json;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::task::JoinHandle;
 
+use crate::answer::META;
 use crate::tasks::StartedTask;
 
 /// Notifications that wait for a slow client. Further ones are dropped: the answer has everything.
@@ -19,14 +21,21 @@ const WAITING: usize = 64;
 /// Bytes of one message.
 const MESSAGE: usize = 4096;
 
+struct Notification {
+    step: f64,
+    message: String,
+    untrusted: bool,
+}
+
 /// Notifies the client that asked for it.
 pub(crate) struct ProgressSender {
     /// `None` after the end of the call.
-    sender: Mutex<Option<Sender<(f64, String)>>>,
+    sender: Mutex<Option<Sender<Notification>>>,
     /// Number of notifications. The protocol requires that progress only grows.
     told: AtomicU64,
     /// The call, if its client takes tasks.
     begun: Option<Arc<StartedTask>>,
+    tool: String,
 }
 
 impl ProgressSender {
@@ -36,6 +45,7 @@ impl ProgressSender {
         peer: &Peer<RoleServer>,
         token: Option<ProgressToken>,
         begun: Option<Arc<StartedTask>>,
+        tool: String,
     ) -> (Self, Option<JoinHandle<()>>) {
         let (sender, task) = token
             .map(|token| {
@@ -43,7 +53,7 @@ impl ProgressSender {
                 (sender, tokio::spawn(send_progress(peer.clone(), token, receiver)))
             })
             .unzip();
-        (Self { sender: Mutex::new(sender), told: AtomicU64::new(0), begun }, task)
+        (Self { sender: Mutex::new(sender), told: AtomicU64::new(0), begun, tool }, task)
     }
 
     /// Stops sending.
@@ -51,27 +61,31 @@ impl ProgressSender {
         drop(self.sender.lock().unwrap_or_else(PoisonError::into_inner).take());
     }
 
-    fn say(&self, message: &str) {
+    fn say(&self, message: &str, untrusted: bool) {
         let message = cut(message, MESSAGE);
-        if let Some(begun) = &self.begun {
-            begun.say(message);
+        match &self.begun {
+            // The state of a task has no metadata, and may be shown to a model.
+            Some(begun) if untrusted => begun.say(&fenced(&self.tool, message)),
+            Some(begun) => begun.say(message),
+            None => {}
         }
         let sender = self.sender.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(sender) = &*sender else { return };
         let step = self.told.fetch_add(1, Ordering::Relaxed) + 1;
         // A call may report a fraction that falls, or none; steps only grow.
-        let _ = sender.try_send((step as f64, message.to_owned()));
+        let (step, message) = (step as f64, message.to_owned());
+        let _ = sender.try_send(Notification { step, message, untrusted });
     }
 }
 
 impl Events for ProgressSender {
     fn progress(&self, progress: Progress) {
-        self.say(&progress.message);
+        self.say(&progress.message, progress.untrusted);
     }
 
     fn emitted(&self, part: &Content) {
         if let Some(text) = part.as_text() {
-            self.say(text);
+            self.say(text, part.is_untrusted());
         }
     }
 }
@@ -79,11 +93,17 @@ impl Events for ProgressSender {
 async fn send_progress(
     peer: Peer<RoleServer>,
     token: ProgressToken,
-    mut receiver: Receiver<(f64, String)>,
+    mut receiver: Receiver<Notification>,
 ) {
-    while let Some((progress, message)) = receiver.recv().await {
-        let notification =
-            ProgressNotificationParam::new(token.clone(), progress).with_message(message);
+    while let Some(Notification { step, message, untrusted }) = receiver.recv().await {
+        let mut notification =
+            ProgressNotificationParam::new(token.clone(), step).with_message(message);
+        if untrusted {
+            // Where an answer has it.
+            let meta = json!({ "tool": { (Content::UNTRUSTED): true } });
+            let meta = MetaObject([(META.to_owned(), meta)].into_iter().collect());
+            notification.meta = Some(NotificationMetaObject(meta));
+        }
         if peer.notify_progress(notification).await.is_err() {
             return;
         }

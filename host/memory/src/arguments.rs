@@ -42,9 +42,10 @@ pub enum MemoryCommand {
         key: String,
         /// The new text, 1 to 4096 characters. What you write is trusted
         text: Option<String>,
-        /// Let models get it as trusted text, without a fence
-        #[arg(long)]
-        trusted: bool,
+        /// Let models get it as trusted text, without a fence. You are shown the text and asked,
+        /// unless you give the hash that `berth memory show` prints: it may change meanwhile
+        #[arg(long, value_name = "HASH", num_args = 0..=1, require_equals = true, default_missing_value = "")]
+        trusted: Option<String>,
         /// Only this scope [default: all]
         #[arg(long)]
         scope: Option<EntryScope>,

@@ -10,6 +10,7 @@ use berth_store::{Stop, StoreError};
 use berth_terminal::error::CommandError;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
+use sha2::{Digest as _, Sha256};
 
 /// Most characters of an entry.
 pub(crate) const MAX_CONTENT: usize = 4096;
@@ -176,6 +177,11 @@ impl MemoryEntry {
         self.id.split('/').next().unwrap_or_default()
     }
 
+    /// The opaque name of its project. `None`: it isn't one of a project.
+    pub(crate) fn project(&self) -> Option<&str> {
+        self.id.strip_prefix("project/")?.split('/').nth(1)
+    }
+
     pub(crate) fn is_untrusted(&self) -> bool {
         self.origin.get("untrusted") != Some(&Value::Bool(false))
     }
@@ -197,6 +203,12 @@ impl MemoryEntry {
     /// The day on which it was saved, in UTC.
     pub(crate) fn day(&self) -> String {
         self.time().to_string().chars().take(10).collect()
+    }
+
+    /// Tells its content from any other one.
+    pub(crate) fn hash(&self) -> String {
+        let digest = Sha256::digest(&self.content);
+        digest[..8].iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
     pub(crate) fn json(&self) -> Value {
@@ -224,6 +236,9 @@ impl MemoryEntry {
         if let Some(text) = text {
             self.content = text;
             self.origin.insert("front_end".to_owned(), "berth memory edit".into());
+            // The call and its agent wrote the other text.
+            self.origin.insert("call".to_owned(), "".into());
+            self.origin.remove("agent");
             self.origin.insert("time".to_owned(), Timestamp::now().as_second().into());
             // The plugin finds the same content by that tag.
             self.tags.retain(|tag| !tag.starts_with("content:"));

@@ -33,37 +33,36 @@ pub fn run(
     directory: &Path,
 ) -> Result<Exit, CommandError> {
     let entries = Entries::new(berth_core::memory(config, folders));
-    let prefix = |scope: Option<EntryScope>| prefix(scope, directory);
+    let here = project_id(&directory.canonicalize()?);
+    let prefix = |scope: Option<EntryScope>| prefix(scope, &here);
     match command {
         MemoryCommand::Search { words, scope, limit, json } => {
-            search(&entries, &words.join(" "), &prefix(*scope)?, *limit, *json)
+            search(&entries, &words.join(" "), &prefix(*scope), *limit, &here, *json)
         }
         MemoryCommand::Show { key, scope, json } => {
-            show(&entries.one(key, &prefix(*scope)?)?, *json)
+            show(&entries.one(key, &prefix(*scope))?, &here, *json)
         }
         MemoryCommand::Edit { key, text, trusted, scope } => {
-            edit(&entries, entries.one(key, &prefix(*scope)?)?, text.as_deref(), *trusted)
+            edit(&entries, entries.one(key, &prefix(*scope))?, text.as_deref(), trusted.as_deref())
         }
-        MemoryCommand::Export { scope } => export(&entries, &prefix(*scope)?),
+        MemoryCommand::Export { scope } => export(&entries, &prefix(*scope)),
         MemoryCommand::Delete { keys, all, scope, yes } => match all {
-            true => delete_all(&entries, &prefix(*scope)?, *scope, *yes),
-            false => delete(&entries, keys, &prefix(*scope)?),
+            true => delete_all(&entries, &prefix(*scope), *scope, *yes),
+            false => delete(&entries, keys, &prefix(*scope), &here),
         },
     }
 }
 
-/// What the keys of a scope begin with. None: those of all scopes, projects and principals.
-fn prefix(scope: Option<EntryScope>, directory: &Path) -> Result<String, CommandError> {
+/// What the keys of a scope begin with, in the project `here`. None: those of all scopes, projects
+/// and principals.
+fn prefix(scope: Option<EntryScope>, here: &str) -> String {
     let user = user_id(None);
-    Ok(match scope {
+    match scope {
         None => String::new(),
         Some(EntryScope::User) => format!("user/{user}/"),
         Some(EntryScope::Session) => "session/".to_owned(),
-        Some(EntryScope::Project) => {
-            let directory = directory.canonicalize()?;
-            format!("project/{user}/{}/", project_id(&directory))
-        }
-    })
+        Some(EntryScope::Project) => format!("project/{user}/{here}/"),
+    }
 }
 
 fn search(
@@ -71,6 +70,7 @@ fn search(
     words: &str,
     prefix: &str,
     limit: u32,
+    here: &str,
     as_json: bool,
 ) -> Result<Exit, CommandError> {
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
@@ -86,7 +86,7 @@ fn search(
         writeln!(out, "No matching memories found")?;
     }
     for entry in &found {
-        print_head(&mut out, entry)?;
+        print_head(&mut out, entry, here)?;
         let content = shown(&entry.content);
         let first: String = content.lines().next().unwrap_or_default().chars().take(200).collect();
         let more = if first.len() < content.trim_end().len() { " …" } else { "" };
@@ -100,9 +100,8 @@ fn shown(text: &str) -> String {
     neutral(&redacted(text, Keys::Text)).into_owned()
 }
 
-fn print_head(out: &mut impl Write, entry: &MemoryEntry) -> std::io::Result<()> {
-    let key = neutral_line(entry.key());
-    let about = neutral_line(&format!("{}, {}, {}", entry.day(), entry.category(), entry.scope()));
+fn print_head(out: &mut impl Write, entry: &MemoryEntry, here: &str) -> std::io::Result<()> {
+    let (key, about) = (neutral_line(entry.key()), about(entry, here));
     write!(out, "{STRONG}{key}{STRONG:#}  {FAINT}{about}{FAINT:#}")?;
     if entry.is_untrusted() {
         write!(out, "  {WARNING}untrusted{WARNING:#}")?;
@@ -110,21 +109,35 @@ fn print_head(out: &mut impl Write, entry: &MemoryEntry) -> std::io::Result<()> 
     writeln!(out)
 }
 
-fn show(entry: &MemoryEntry, as_json: bool) -> Result<Exit, CommandError> {
+/// When it was saved, of which kind it is, and where it counts.
+fn about(entry: &MemoryEntry, here: &str) -> String {
+    let scope = match entry.project() {
+        Some(project) if project == here => "this project",
+        Some(_) => "another project",
+        None => entry.scope(),
+    };
+    neutral_line(&format!("{}, {}, {scope}", entry.day(), entry.category()))
+}
+
+fn show(entry: &MemoryEntry, here: &str, as_json: bool) -> Result<Exit, CommandError> {
     let mut out = anstream::stdout().lock();
     if as_json {
         writeln!(out, "{:#}", entry.json())?;
         return Ok(Exit::Success);
     }
-    print_head(&mut out, entry)?;
+    print_head(&mut out, entry, here)?;
     let line = |name: &str| neutral_line(&entry.text_of(name));
     writeln!(out, "ID: {}", neutral_line(&entry.id))?;
-    writeln!(out, "saved by: {} in call {}", line("front_end"), line("call"))?;
+    match line("call") {
+        call if call.is_empty() => writeln!(out, "saved by: {}", line("front_end"))?,
+        call => writeln!(out, "saved by: {} in call {call}", line("front_end"))?,
+    }
     if entry.is_untrusted() {
         writeln!(
             out,
-            "It was saved after the session had read text of others, so models get it fenced. If it is right, run `berth memory edit {} --trusted`.",
-            neutral_line(&entry.id)
+            "It was saved after the session had read text of others, so models get it fenced. If it is right, run `berth memory edit {} --trusted={}`.",
+            neutral_line(&entry.id),
+            entry.hash()
         )?;
     }
     writeln!(out, "\n{}", shown(&entry.content).trim_end())?;
@@ -135,13 +148,16 @@ fn edit(
     entries: &Entries,
     entry: MemoryEntry,
     text: Option<&str>,
-    trusted: bool,
+    trusted: Option<&str>,
 ) -> Result<Exit, CommandError> {
     let text = text.map(|text| redacted(text.trim(), Keys::Text).into_owned());
-    if text.is_none() && !trusted {
-        return Err(CommandError::Usage(
-            "nothing to change: give the new text, or `--trusted`".to_owned(),
-        ));
+    if text.is_none() {
+        let Some(hash) = trusted else {
+            return Err(CommandError::Usage(
+                "nothing to change: give the new text, or `--trusted`".to_owned(),
+            ));
+        };
+        check_seen(&entry, hash)?;
     }
     if let Some(text) = &text {
         let length = text.chars().count();
@@ -158,13 +174,41 @@ fn edit(
     Ok(Exit::Success)
 }
 
+/// Whether a person has seen the text that they vouch for: a session may have exchanged it.
+fn check_seen(entry: &MemoryEntry, hash: &str) -> Result<(), CommandError> {
+    let show = format!("berth memory show {}", neutral_line(&entry.id));
+    if !hash.is_empty() {
+        return match hash == entry.hash() {
+            true => Ok(()),
+            false => Err(CommandError::Unasked(format!(
+                "nothing is changed: it isn't the text with that hash. Look at it again: `{show}`"
+            ))),
+        };
+    }
+    let Some(mut dialogue) = ask::open_dialogue("nothing is changed") else {
+        return Err(CommandError::Unasked(format!(
+            "vouching for a text needs a person who has seen it: run `{show}`, and repeat the command with the hash that it prints, `--trusted=HASH`"
+        )));
+    };
+    let question = format!("{}\nIs this right for every model?", shown(&entry.content).trim_end());
+    match dialogue.yes_or_no(&question, false)? {
+        true => Ok(()),
+        false => Err(CommandError::Unasked("nothing is changed".to_owned())),
+    }
+}
+
 fn export(entries: &Entries, prefix: &str) -> Result<Exit, CommandError> {
     let mut out = anstream::stdout().lock();
     entries.each(prefix, |entry| Ok(writeln!(out, "{}", entry.json())?))?;
     Ok(Exit::Success)
 }
 
-fn delete(entries: &Entries, keys: &[String], prefix: &str) -> Result<Exit, CommandError> {
+fn delete(
+    entries: &Entries,
+    keys: &[String],
+    prefix: &str,
+    here: &str,
+) -> Result<Exit, CommandError> {
     let mut found = Vec::new();
     for key in keys {
         found.push(entries.one(key, prefix)?);
@@ -174,9 +218,9 @@ fn delete(entries: &Entries, keys: &[String], prefix: &str) -> Result<Exit, Comm
         entries.delete(&entry.id)?;
         // Nobody is asked about entries that are named. What is shown can be saved again.
         writeln!(out, "Deleted memory: {}", neutral_line(entry.key()))?;
-        let about = format!("{}, {}, {}", entry.day(), entry.category(), entry.scope());
+        let about = about(&entry, here);
         let untrusted = if entry.is_untrusted() { ", untrusted" } else { "" };
-        writeln!(out, "{FAINT}{}{untrusted}{FAINT:#}", neutral_line(&about))?;
+        writeln!(out, "{FAINT}{about}{untrusted}{FAINT:#}")?;
         writeln!(out, "{}", shown(&entry.content).trim_end())?;
     }
     Ok(Exit::Success)

@@ -44,7 +44,7 @@ impl Autonomy {
         }
     }
 
-    const fn rule(self) -> &'static str {
+    pub(crate) const fn rule(self) -> &'static str {
         match self {
             Self::ReadOnly => "autonomy = \"read-only\"",
             Self::Ask => "autonomy = \"ask\"",

@@ -34,7 +34,8 @@ pub struct Grant {
 /// One of Berth's own folders. No grant reaches it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OwnFolder {
-    /// Real path.
+    /// Real path. With `..` at its end, it stands for the name of the directory before that alone,
+    /// which a path of Berth's own leads through.
     pub path: PathBuf,
     /// Whether reading it is refused too.
     pub secret: bool,
@@ -139,7 +140,10 @@ impl FileRules {
     ///
     /// The rule that refuses.
     pub fn decide(&self, path: &Path, kind: Kind, access: Access) -> Result<(), Refusal> {
-        if self.is_own(path, access) {
+        // Where a folder of Berth's own may be made later, nothing but folders is made.
+        let is_above = || self.own.iter().any(|own| own.path != path && own.path.starts_with(path));
+        let has_no_room = kind == Kind::Other && access == Access::Write && is_above();
+        if has_no_room || self.is_own(path, access) {
             return Err(Refusal::Own);
         }
         let (index, grant) = self
@@ -326,8 +330,11 @@ impl FileRules {
                 .into();
         }
         place.remedy(|| {
-            let holder =
-                plain.parent().filter(|parent| parent.parent().is_some()).unwrap_or(&plain);
+            let narrow = |parent: &&Path| parent.parent().is_some() && !self.is_too_wide(parent);
+            let Some(holder) = plain.parent().filter(narrow) else {
+                // Whether it is a directory isn't known, and its parent directory holds too much.
+                return "To allow it if it is a directory, grant it in `allowed_paths`. If it is a file, move it into a directory of its own and grant that.".to_owned();
+            };
             let Some(holder) = to_toml(holder, str::to_owned) else {
                 return "To allow it, grant its parent directory.".to_owned();
             };
@@ -340,13 +347,21 @@ impl FileRules {
                 OriginKind::Default(ref table) => {
                     let lines =
                         table.lines("tools.file", &format!("allowed_paths = [\".\", {grant}]"));
-                    format!("To allow it (the directory has to exist), {lines}")
+                    format!("To allow it (the path has to be an existing directory), {lines}")
                 }
                 _ => format!(
-                    "To allow it, add to `allowed_paths` (the directory has to exist): {grant}"
+                    "To allow it, add to `allowed_paths` (the path has to be an existing directory): {grant}"
                 ),
             }
         })
+    }
+
+    /// Whether a directory holds more than somebody means who grants one thing in it: a home with
+    /// Berth's secrets, or a granted directory.
+    fn is_too_wide(&self, path: &Path) -> bool {
+        let secrets = self.own.iter().filter(|own| own.secret).map(|own| &own.path);
+        let grants = self.grants.iter().map(|grant| &grant.path);
+        secrets.chain(grants).any(|inner| inner.starts_with(path))
     }
 
     fn is_own(&self, path: &Path, access: Access) -> bool {
@@ -402,6 +417,7 @@ mod tests {
         let own = vec![
             OwnFolder { path: "/work/.berth/config".into(), secret: false },
             OwnFolder { path: "/work/.berth/cache".into(), secret: true },
+            OwnFolder { path: "/home/u/.local/share/berth".into(), secret: true },
         ];
         FileRules::new(
             vec![
@@ -541,21 +557,33 @@ mod tests {
     #[test]
     fn remedy_names_smallest_grant() {
         for (path, remedy) in [
-            ("/etc/passwd", "exist): { path = \"/etc\", access = \"read\" }"),
-            ("/etc", "exist): { path = \"/etc\", access = \"read\" }"),
+            ("/etc/passwd", "directory): { path = \"/etc\", access = \"read\" }"),
+            (
+                "/home/u/notes/todo.txt",
+                "directory): { path = \"/home/u/notes\", access = \"read\" }",
+            ),
+            ("/home/u/.ssh/id", "directory): { path = \"/home/u/.ssh\", access = \"read\" }"),
             (
                 "/work/../srv/a \\\"b\"/x",
-                "exist): { path = \"/srv/a \\\\\\\"b\\\"\", access = \"read\" }",
+                "directory): { path = \"/srv/a \\\\\\\"b\\\"\", access = \"read\" }",
             ),
             (
                 "/work/../srv/\u{1b}\u{202e}/x",
-                "exist): { path = \"/srv/\\u001b\\U0000202E\", access = \"read\" }",
+                "directory): { path = \"/srv/\\u001b\\U0000202E\", access = \"read\" }",
             ),
             ("/work/link/passwd", "a link that leads out"),
             ("/work/.berth/cache/../../../work/.berth/cache/x/y", "a link that leads out"),
         ] {
             let denial = rules().explain(Refusal::Outside, Path::new(path), Access::Read);
             assert!(denial.remedy.contains(remedy), "{path}: {}", denial.remedy);
+        }
+        // Each may be a file, and a line that grants a file ends every call.
+        for path in
+            ["/etc", "/home/u/notes", "/home/u/todo.txt", "/home/u/Makefile", "/home/u/.netrc"]
+        {
+            let denial = rules().explain(Refusal::Outside, Path::new(path), Access::Read);
+            assert!(denial.remedy.contains("a directory of its own"), "{path}: {}", denial.remedy);
+            assert!(!denial.remedy.contains("path ="), "{path}: {}", denial.remedy);
         }
         let long = rules().explain(
             Refusal::Outside,

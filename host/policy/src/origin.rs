@@ -137,7 +137,7 @@ impl Origin {
             OriginKind::Flag(text) => Some(format!("To change that, leave out `{text}`.")),
             OriginKind::Variable(name) => Some(format!("To change that, unset {name}.")),
             OriginKind::TaskBounds => Some(
-                "A task never may more than what was allowed when it was made. To allow it, make the task anew, under a configuration that allows it.".to_owned(),
+                "A task can never do more than what was allowed when it was made. To allow it, make the task anew, under a configuration that allows it.".to_owned(),
             ),
         }
     }

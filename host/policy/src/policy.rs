@@ -112,10 +112,13 @@ impl Policy {
         let inputs = GateInputs::new(self, action);
         let decide = |gate: &Gate| {
             let mut decision = self.decide_at(*gate, action, &inputs);
-            let acts = *gate == Gate::Autonomy && action.acts();
-            if let Some(allowed) =
-                decision.as_mut().filter(|it| it.verdict == Verdict::Allow && acts)
-            {
+            // What is allowed by another rule doesn't change with the autonomy.
+            let by_autonomy = |it: &&mut Decision| {
+                *gate == Gate::Autonomy
+                    && it.verdict == Verdict::Allow
+                    && it.rule == self.autonomy.value.rule()
+            };
+            if let Some(allowed) = decision.as_mut().filter(by_autonomy) {
                 allowed.remedy = self.autonomy.to_be_asked();
             }
             (*gate, decision)

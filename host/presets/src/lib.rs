@@ -7,6 +7,8 @@
 //! To add a tool, add an entry to [`PRESETS`] with the places of its caches and programs. The
 //! tool's own documentation names them.
 
+mod caches;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -361,19 +363,24 @@ impl Roots<'_> {
 
     /// The existing trees that a preset grants, by their real paths. Makes missing caches.
     ///
-    /// A place that contains the home directory itself is left out: a variable may have an odd
-    /// value.
-    pub fn trees(&self, preset: &Preset) -> Vec<Tree> {
-        for cache in preset.caches.iter().filter_map(|place| self.find(place)) {
-            // If it can't be made, the tool uses the sandbox's private folder instead.
-            let _ = std::fs::create_dir_all(cache);
-        }
+    /// `trusted` gives the real path of what has a path, or `None` for what tools may have made a
+    /// link. What it has decided on is what is granted: a path isn't followed twice. A place that
+    /// contains the home directory itself is left out too: a variable may have an odd value.
+    pub fn trees(&self, preset: &Preset, trusted: impl Fn(&Path) -> Option<PathBuf>) -> Vec<Tree> {
+        let real = |place: &'static str| {
+            let path = self.find(place)?;
+            // Where a link leads to nothing, the link itself is what exists.
+            let existing = path.ancestors().find(|above| above.symlink_metadata().is_ok())?;
+            let real = trusted(existing)?;
+            match path.strip_prefix(existing).ok()? {
+                missing if missing.as_os_str().is_empty() => Some(real),
+                // If it can't be made, the tool uses the sandbox's private folder instead.
+                missing if preset.caches.contains(&place) => caches::make(&real, missing).ok(),
+                _ => None,
+            }
+        };
         let tree = |(place, access)| {
-            let path = self
-                .find(place)?
-                .canonicalize()
-                .ok()
-                .filter(|path| !self.home.starts_with(path))?;
+            let path = real(place).filter(|path| !self.home.starts_with(path))?;
             Some(Tree { path: path.into_os_string().into_string().ok()?, access })
         };
         preset.places().filter_map(tree).collect()

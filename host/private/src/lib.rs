@@ -1,7 +1,10 @@
-//! Folders that only the user who runs Berth can change, so their content is trusted.
+//! Folders that only the user who runs Berth can change, so their content is trusted, and the ways
+//! of paths to them.
 
 pub mod folder;
+mod repository;
 pub mod state;
+mod way;
 
 use std::fs::{File, TryLockError};
 use std::io::{self, ErrorKind, Write};
@@ -12,6 +15,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use cap_std::fs::{Dir, DirBuilder, DirBuilderExt as _, OpenOptions, OpenOptionsExt};
 use rustix::fs::{FileType, Mode, OFlags};
+
+pub use repository::Repository;
+pub use way::{Way, is_blocked};
 
 /// The mode of private files.
 const PRIVATE: u32 = 0o600;

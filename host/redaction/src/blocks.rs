@@ -1,11 +1,16 @@
 //! Private keys as text blocks: PEM, OpenSSH, PGP.
 
+use std::ops::Range;
+
 use super::found::{Found, count_examined};
 use super::mark;
 use super::shapes::begins;
 
 /// Base64 characters that a private key has at least.
 pub(super) const MIN_KEY: usize = 40;
+
+/// Bytes of the line with which a block begins.
+const MAX_FIRST_LINE: usize = 128;
 
 /// Lines in a row after which a block ends, if they are neither a header nor part of a key.
 const MAX_OTHER_LINES: usize = 3;
@@ -40,6 +45,16 @@ pub(super) fn block_from_begin(text: &[u8], at: usize) -> Option<Found> {
         at = next;
     }
     (key_length >= MIN_KEY).then_some(Found { start, end, kind: mark::PRIVATE_KEY })
+}
+
+/// The first line of the last block of a text, if a key is found in it and it goes on at the end.
+pub(super) fn open_block(text: &str) -> Option<Range<usize>> {
+    let found = block_from_begin(text.as_bytes(), text.rfind("-BEGIN")?)?;
+    let (key, rest) = (&text[found.start..found.end], &text[found.end..]);
+    let goes_on = !key.contains("-----END") && rest.lines().count() <= MAX_OTHER_LINES;
+    let (first, next) = line(text.as_bytes(), found.start);
+    // The line of a key that begins elsewhere isn't longer.
+    (goes_on && first.len() <= MAX_FIRST_LINE).then_some(found.start..next)
 }
 
 /// The key whose block ends with the `-EN` at `at`, and begins before the text. The text before

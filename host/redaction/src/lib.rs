@@ -20,6 +20,7 @@ mod stand_ins;
 mod tests;
 
 use std::borrow::Cow;
+use std::ops::Range;
 
 use berth_contract::{Body, Content};
 use serde_json::{Map, Value};
@@ -240,6 +241,12 @@ pub fn part(text: &str, start: usize, end: usize, keys: Keys) -> String {
     out.push_str(&text[at..end]);
     // A mark may uncover a secret that the replaced text had hidden.
     owned(out, keys)
+}
+
+/// The first line of a private key that goes on at the end of a text. Whoever drops the text before
+/// its end has to keep this line, so that the rest of the key is still found.
+pub fn open_key(text: &str) -> Option<Range<usize>> {
+    blocks::open_block(text)
 }
 
 fn put_marks(text: &str, found: &[Found], moved: &mut Vec<Vec<Moved>>) -> String {

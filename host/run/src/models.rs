@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use berth_choice::{ChosenModel, choose_model, find_local_servers};
 use berth_core::CancellationToken;
+use berth_core::config::FIRST_PROVIDER;
 use berth_core::text::{neutral, neutral_line};
 use berth_models::{ModelEvent, ModelTool, Part, RawJson, ThinkingLevel, Turn, TurnMessage};
 use berth_terminal::error::CommandError;
@@ -202,8 +203,7 @@ pub(crate) async fn how_to_begin(around: &Surroundings<'_>) -> String {
                 json!(model)
             )
         }
-        None => "[providers.anthropic]\nmodel = \"MODEL\"\nsecrets.key.env = \"ANTHROPIC_API_KEY\""
-            .to_owned(),
+        None => FIRST_PROVIDER.to_owned(),
     };
     let _ = write!(text, ". Write this into {file}:\n\n{table}");
     text

@@ -17,7 +17,7 @@ use serde::Serialize;
 use crate::alarm::Alarm;
 use crate::error::ScheduleError;
 use crate::maker::Maker;
-use crate::when::{When, find_zone};
+use crate::when::{When, find_zone, machine_zone};
 use crate::{MAX_ARGUMENTS, MAX_NAME, MAX_PROMPT, MAX_RUNS, MAX_TASKS, connection};
 
 /// The file in the folder.
@@ -56,6 +56,17 @@ pub struct Quotas {
     pub of_principal: u64,
     /// The shortest time between two runs of a task, in seconds.
     pub interval: u64,
+}
+
+/// A task that was kept.
+#[derive(Clone, Debug, PartialEq)]
+pub struct KeptTask {
+    /// The task.
+    pub state: TaskState,
+    /// Whether it replaced one that had its name.
+    pub has_replaced: bool,
+    /// Finished tasks that gave way to it, since a quota was reached. They are removed.
+    pub gave_way: Vec<Listed>,
 }
 
 /// A task with its owner, for the operator.
@@ -177,7 +188,8 @@ impl Schedule {
         Alarm::new(&self.folder).map_err(|error| self.unusable(&error))
     }
 
-    /// Keeps a task. It replaces the owner's task with the same name, whose runs stay.
+    /// Keeps a task. It replaces the owner's task with the same name, whose runs stay. If a quota
+    /// is reached, finished tasks of the plugin and the principal give way.
     ///
     /// # Errors
     ///
@@ -189,22 +201,23 @@ impl Schedule {
         mut order: TaskOrder,
         quotas: Quotas,
         now: Timestamp,
-    ) -> Result<TaskState, ScheduleError> {
+    ) -> Result<KeptTask, ScheduleError> {
         let next = check(&mut order, quotas, now)?;
         let text = |value: serde_json::Result<String>| {
             value.map_err(|error| ScheduleError::Invalid(error.to_string()))
         };
         let (action, maker) =
             (text(serde_json::to_string(&order.action))?, text(serde_json::to_string(maker))?);
-        let state = self.run(|connection| {
+        let kept = self.run(|connection| {
             let transaction =
                 connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
             let is_new = !transaction
                 .prepare_cached(&format!("SELECT 1 FROM tasks WHERE {OF_OWNER} AND name = ?4"))?
                 .exists(params![owner.plugin, owner.principal, owner.directory, order.name])?;
-            if is_new {
-                check_quotas(&transaction, owner, quotas)?;
-            }
+            let gave_way = match is_new {
+                true => make_room(&transaction, owner, quotas)?,
+                false => Vec::new(),
+            };
             transaction
                 .prepare_cached(
                     "INSERT INTO tasks
@@ -233,6 +246,50 @@ impl Schedule {
                 ])?;
             let found = find(&transaction, owner, &order.name)?;
             transaction.commit()?;
+            let listed = found.ok_or_else(|| {
+                ScheduleError::Invalid("the task was removed at the same time".into())
+            })?;
+            Ok(KeptTask { state: listed.state, has_replaced: !is_new, gave_way })
+        })?;
+        self.ring();
+        Ok(kept)
+    }
+
+    /// Changes when a task runs, and nothing else: its maker, its action and what bounds it stay,
+    /// and it stays paused. Of the order, its name and its times count.
+    ///
+    /// # Errors
+    ///
+    /// The owner has no such task, the times aren't valid, or the file can't be written.
+    pub fn change_times(
+        &self,
+        owner: &Owner,
+        mut order: TaskOrder,
+        quotas: Quotas,
+        now: Timestamp,
+    ) -> Result<TaskState, ScheduleError> {
+        let next = check(&mut order, quotas, now)?;
+        let state = self.run(|connection| {
+            let transaction =
+                connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            transaction
+                .prepare_cached(&format!(
+                    "UPDATE tasks SET made = ?5, kind = ?6, spec = ?7, zone = ?8, next = ?9,
+                         last = NULL WHERE {OF_OWNER} AND name = ?4"
+                ))?
+                .execute(params![
+                    owner.plugin,
+                    owner.principal,
+                    owner.directory,
+                    order.name,
+                    now.as_millisecond(),
+                    order.kind,
+                    order.when,
+                    order.zone,
+                    next.as_millisecond(),
+                ])?;
+            let found = find(&transaction, owner, &order.name)?;
+            transaction.commit()?;
             found.map(|listed| listed.state).ok_or_else(|| {
                 ScheduleError::Invalid("the task was removed at the same time".into())
             })
@@ -247,12 +304,14 @@ impl Schedule {
     ///
     /// The file can't be written.
     pub fn remove(&self, owner: &Owner, name: &str) -> Result<bool, ScheduleError> {
-        self.run(|connection| {
+        let removed = self.run(|connection| {
             let mut statement = connection
                 .prepare_cached(&format!("DELETE FROM tasks WHERE {OF_OWNER} AND name = ?4"))?;
             let parameters = params![owner.plugin, owner.principal, owner.directory, name];
             Ok(statement.execute(parameters)? > 0)
-        })
+        })?;
+        self.ring();
+        Ok(removed)
     }
 
     /// Has a task wait, or resumes it. The times of a pause are not made up for. False: the owner
@@ -386,7 +445,8 @@ impl Schedule {
     }
 }
 
-/// Checks a task, and makes a duration the time that it means. Returns when it runs first.
+/// Checks a task. Makes a duration the time that it means, and no zone the machine's. Returns when
+/// it runs first.
 fn check(
     order: &mut TaskOrder,
     quotas: Quotas,
@@ -416,6 +476,8 @@ fn check(
         let shown = neutral_line(cut(&order.missed, MAX_NAME));
         return Err(invalid(format!("`{shown}` is no way to make up: use once, all or skip")));
     }
+    // Whoever runs or shows the task may have another zone.
+    order.zone = order.zone.take().or_else(machine_zone);
     let zone = order.zone.as_deref();
     let when = When::parse(&order.kind, &order.when, zone, now).map_err(invalid)?;
     match &when {
@@ -444,6 +506,42 @@ fn check_name(name: &str) -> Result<(), ScheduleError> {
     Ok(())
 }
 
+/// Removes finished tasks of the plugin and the principal until a new one is within the quotas:
+/// those whose last run was denied last, since a person may still allow it; those of its directory
+/// first, and of these the one that ended first. A task that has a time, or a run that hasn't
+/// ended, is never removed.
+fn make_room(
+    connection: &Connection,
+    owner: &Owner,
+    quotas: Quotas,
+) -> Result<Vec<Listed>, ScheduleError> {
+    let mut gave_way = Vec::new();
+    loop {
+        let reached = match check_quotas(connection, owner, quotas) {
+            Err(ScheduleError::Limit(reached)) => reached,
+            checked => return checked.map(|()| gave_way),
+        };
+        let oldest = connection
+            .prepare_cached(&format!(
+                "SELECT {COLUMNS} FROM tasks
+                 WHERE owner = ?1 AND principal = ?2 AND kind = 'once' AND next IS NULL
+                     AND asked = 0 AND NOT EXISTS
+                         (SELECT 1 FROM runs WHERE task = tasks.id AND ended IS NULL)
+                 ORDER BY
+                     (SELECT state FROM runs WHERE task = tasks.id ORDER BY id DESC LIMIT 1)
+                         = 'denied',
+                     directory != ?3,
+                     (SELECT max(ended) FROM runs WHERE task = tasks.id), last, id LIMIT 1"
+            ))?
+            .query_row([&owner.plugin, &owner.principal, &owner.directory], listed_of)
+            .optional()?;
+        // Its caller rolls back, so that nothing is removed for a task that isn't kept.
+        let oldest = oldest.ok_or(ScheduleError::Limit(reached))?;
+        connection.prepare_cached("DELETE FROM tasks WHERE id = ?1")?.execute([oldest.id])?;
+        gave_way.push(oldest);
+    }
+}
+
 fn check_quotas(
     connection: &Connection,
     owner: &Owner,
@@ -458,18 +556,23 @@ fn check_quotas(
         .query_row([&owner.plugin, &owner.principal, &owner.directory], |row| {
             Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))
         })?;
-    let reached = |what: &str, limit: u64| {
+    let reached = |what: &str, limit: &str| {
         Err(ScheduleError::Limit(format!(
-            "{what} {limit} tasks, the limit, and {here} of them are listed here. Remove one that is no longer needed; a person sees all with `berth tasks list`"
+            "{what}, and the limit is {limit}; {here} of them are listed here. Remove one that is no longer needed; a person sees all with `berth tasks list`"
         )))
     };
-    match () {
-        () if all >= MAX_TASKS => reached("there are", MAX_TASKS),
-        () if of_plugin >= quotas.of_plugin => {
-            reached(&format!("the plugin `{}` has", owner.plugin), quotas.of_plugin)
-        }
-        () if of_principal >= quotas.of_principal => reached("you have", quotas.of_principal),
-        () => Ok(()),
+    let Quotas { of_plugin: most_of_plugin, of_principal: most, .. } = quotas;
+    match &owner.plugin {
+        _ if all >= MAX_TASKS => reached(&format!("there are {all} tasks"), &MAX_TASKS.to_string()),
+        plugin if of_plugin >= most_of_plugin => reached(
+            &format!("the plugin `{plugin}` has {of_plugin} tasks"),
+            &format!("{most_of_plugin} (`schedule_tasks` in [plugins.{plugin}])"),
+        ),
+        _ if of_principal >= most => reached(
+            &format!("you have {of_principal} tasks"),
+            &format!("{most} (`max_tasks` in [tools.scheduler])"),
+        ),
+        _ => Ok(()),
     }
 }
 
@@ -489,9 +592,11 @@ pub(crate) fn when(
     connection: &Connection,
     id: i64,
 ) -> Result<Result<When, String>, ScheduleError> {
-    let (kind, spec, zone, made): (String, String, Option<String>, i64) = connection
+    let (kind, spec, zone, made) = connection
         .prepare_cached("SELECT kind, spec, zone, made FROM tasks WHERE id = ?1")?
-        .query_row([id], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))?;
+        .query_row([id], |row| {
+            Ok((text(row, 0)?, text(row, 1)?, optional_text(row, 2)?, row.get(3)?))
+        })?;
     Ok(When::parse(&kind, &spec, zone.as_deref(), moment(made)))
 }
 
@@ -499,28 +604,45 @@ pub(crate) fn moment(milliseconds: i64) -> Timestamp {
     Timestamp::from_millisecond(milliseconds).unwrap_or(Timestamp::UNIX_EPOCH)
 }
 
-/// A moment as people read it, in the zone.
+/// A moment as people read it: in the zone, with its second.
 fn shown(milliseconds: i64, zone: &TimeZone) -> String {
-    let moment = moment(milliseconds);
+    let moment = moment(milliseconds.div_euclid(1000).saturating_mul(1000));
     moment.display_with_offset(zone.to_offset(moment)).to_string()
 }
 
+/// A text of a row. One that isn't UTF-8 must not hide the other tasks, nor stop them.
+pub(crate) fn text(row: &Row<'_>, column: usize) -> rusqlite::Result<String> {
+    Ok(optional_text(row, column)?.unwrap_or_default())
+}
+
+fn optional_text(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<String>> {
+    let bytes = row.get_ref(column)?.as_bytes_or_null().map_err(rusqlite::Error::from)?;
+    Ok(bytes.map(|bytes| String::from_utf8_lossy(bytes).into_owned()))
+}
+
 pub(crate) fn listed_of(row: &Row<'_>) -> rusqlite::Result<Listed> {
-    let zone: Option<String> = row.get(9)?;
+    let zone = optional_text(row, 9)?;
     let next: Option<i64> = row.get(12)?;
     let in_zone = find_zone(zone.as_deref()).unwrap_or(TimeZone::UTC);
-    let action = serde_json::from_str(&row.get::<_, String>(11)?)
-        .unwrap_or_else(|_| TaskAction::Prompt(String::new()));
+    let (kind, mut when) = (text(row, 7)?, text(row, 8)?);
+    // It is kept in UTC.
+    if kind == "once"
+        && let Ok(at) = when.parse::<Timestamp>()
+    {
+        when = shown(at.as_millisecond(), &in_zone);
+    }
+    let action =
+        serde_json::from_str(&text(row, 11)?).unwrap_or_else(|_| TaskAction::Prompt(String::new()));
     Ok(Listed {
         id: row.get(0)?,
-        owner: Owner { plugin: row.get(1)?, principal: row.get(2)?, directory: row.get(3)? },
+        owner: Owner { plugin: text(row, 1)?, principal: text(row, 2)?, directory: text(row, 3)? },
         state: TaskState {
             order: TaskOrder {
-                name: row.get(4)?,
-                kind: row.get(7)?,
-                when: row.get(8)?,
+                name: text(row, 4)?,
+                kind,
+                when,
                 zone,
-                missed: row.get(10)?,
+                missed: text(row, 10)?,
                 action,
             },
             next: next.map(|next| shown(next, &in_zone)),
@@ -531,9 +653,9 @@ pub(crate) fn listed_of(row: &Row<'_>) -> rusqlite::Result<Listed> {
 }
 
 fn runs(connection: &Connection, task: i64, most: usize) -> Result<Vec<TaskRun>, ScheduleError> {
-    let zone: Option<String> = connection
+    let zone = connection
         .prepare_cached("SELECT zone FROM tasks WHERE id = ?1")?
-        .query_row([task], |row| row.get(0))?;
+        .query_row([task], |row| optional_text(row, 0))?;
     let zone = find_zone(zone.as_deref()).unwrap_or(TimeZone::UTC);
     let mut statement = connection.prepare_cached(
         "SELECT due, started, ended, state, missed, output FROM runs
@@ -545,9 +667,9 @@ fn runs(connection: &Connection, task: i64, most: usize) -> Result<Vec<TaskRun>,
             due: shown(row.get(0)?, &zone),
             started: time(row.get(1)?),
             ended: time(row.get(2)?),
-            state: row.get(3)?,
-            missed: row.get(4)?,
-            output: row.get(5)?,
+            state: text(row, 3)?,
+            missed: u32::try_from(row.get::<_, i64>(4)?).unwrap_or(u32::MAX),
+            output: text(row, 5)?,
         })
     })?;
     Ok(rows.collect::<Result<_, _>>()?)

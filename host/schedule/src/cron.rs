@@ -248,6 +248,7 @@ impl Field {
             None => (text, None),
             Some((range, step)) => {
                 let step = number(step).filter(|step| (1..=self.to).contains(step));
+                let wrong = || format!("in `{text}`, the step isn't 1 to {}", self.to);
                 (range, Some(step.ok_or_else(wrong)?))
             }
         };

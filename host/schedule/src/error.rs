@@ -13,7 +13,7 @@ pub enum ScheduleError {
     #[error("{0}")]
     Limit(String),
     /// Another process writes all the time.
-    #[error("other processes write to the tasks; try again")]
+    #[error("other processes write to the tasks; repeat the call")]
     Busy,
     /// The file can't be used.
     #[error("the tasks in {} can't be used: {reason}", path.display())]

@@ -14,14 +14,16 @@ mod cron;
 mod error;
 mod maker;
 mod runs;
+mod secrets;
 mod when;
 
 pub use alarm::Alarm;
-pub use book::{Listed, Owner, Quotas, RunnerProcess, Schedule};
+pub use book::{KeptTask, Listed, Owner, Quotas, RunnerProcess, Schedule};
 pub use cron::Cron;
 pub use error::ScheduleError;
 pub use maker::Maker;
 pub use runs::{ClaimedRun, RunEnd, RunResult};
+pub use secrets::{hide_secrets, hide_secrets_of_run};
 pub use when::{Pending, When, clock_change, find_zone, zone_name};
 
 /// Most times that passed while nothing ran and that are run or counted.
@@ -38,5 +40,8 @@ pub const MAX_NAME: usize = 64;
 pub const MAX_PROMPT: usize = 16 * 1024;
 /// Most bytes of a call's arguments, as JSON text.
 pub const MAX_ARGUMENTS: usize = 64 * 1024;
+/// The output of a run that was interrupted.
+pub const INTERRUPTED: &str =
+    "The process that runs tasks ended during this run. It is not repeated.";
 /// What is said where no process runs the tasks, and what starts one.
 pub const NO_RUNNER: &str = "No process runs tasks at the moment. To have them run, start `berth daemon`, or set it up for good with `berth daemon --install`; `berth serve` runs them too while it lives.";

@@ -1,6 +1,6 @@
 use serde::{Deserialize, Serialize};
 
-/// Who made a task, and what bounds it: it never may more than the call that made it.
+/// Who made a task, and what bounds it: it can never do more than the call that made it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Maker {
     /// The session of the call.

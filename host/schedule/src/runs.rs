@@ -1,15 +1,15 @@
 //! Runs of tasks: claimed, started, ended. Only the process that holds the runner's lock does this.
 
 use berth_contract::TaskAction;
-use berth_contract::text::{cut, neutral};
+use berth_contract::text::{counted, cut, neutral};
 use jiff::{SignedDuration, Timestamp};
 use rusqlite::{Connection, OptionalExtension as _, TransactionBehavior, params};
 
-use crate::book::{Owner, Schedule, listed_of, moment, when};
+use crate::book::{Owner, Schedule, listed_of, moment, text, when};
 use crate::error::ScheduleError;
 use crate::maker::Maker;
 use crate::when::Pending;
-use crate::{MAX_OUTPUT, MAX_RUNS};
+use crate::{INTERRUPTED, MAX_MISSED, MAX_OUTPUT, MAX_RUNS};
 
 /// How late a run may be without counting as missed.
 const LATE: SignedDuration = SignedDuration::from_secs(60);
@@ -46,6 +46,8 @@ pub enum RunEnd {
     Failed,
     /// A rule denied it, or it needed approval.
     Denied,
+    /// It was told to end. Nobody knows how far it got, so it isn't repeated.
+    Interrupted,
 }
 
 /// The result of a run.
@@ -64,6 +66,7 @@ impl RunEnd {
             Self::Done => "done",
             Self::Failed => "failed",
             Self::Denied => "denied",
+            Self::Interrupted => "interrupted",
         }
     }
 }
@@ -79,11 +82,10 @@ impl Schedule {
         self.run(|connection| {
             Ok(connection
                 .prepare_cached(
-                    "UPDATE runs SET state = 'interrupted', ended = ?1,
-                         output = 'Berth ended while it ran. It is not repeated.'
+                    "UPDATE runs SET state = 'interrupted', ended = ?1, output = ?2
                      WHERE state = 'running'",
                 )?
-                .execute([now.as_millisecond()])?)
+                .execute(params![now.as_millisecond(), INTERRUPTED])?)
         })
     }
 
@@ -148,6 +150,24 @@ impl Schedule {
         })
     }
 
+    /// Which of these tasks are no longer kept.
+    ///
+    /// # Errors
+    ///
+    /// The file can't be read.
+    pub fn removed(&self, tasks: &[i64]) -> Result<Vec<i64>, ScheduleError> {
+        self.run(|connection| {
+            let mut statement = connection.prepare_cached("SELECT 1 FROM tasks WHERE id = ?1")?;
+            let mut removed = Vec::new();
+            for task in tasks {
+                if !statement.exists([task])? {
+                    removed.push(*task);
+                }
+            }
+            Ok(removed)
+        })
+    }
+
     /// When the next task is due that isn't `busy`. `None`: none ever is.
     ///
     /// # Errors
@@ -189,25 +209,34 @@ fn claim(
     now: Timestamp,
     busy: &[i64],
 ) -> Result<Option<ClaimedRun>, ScheduleError> {
-    if let Some((id, task)) = first_free(
-        connection,
-        "SELECT id, task FROM runs WHERE state = 'waiting' ORDER BY id",
-        None,
-        busy,
-    )? {
-        return claimed(connection, id, task).map(Some);
+    while let Some((id, task)) = claim_next(connection, now, busy)? {
+        match claimed(connection, id, task)? {
+            Ok(run) => return Ok(Some(run)),
+            Err(why) => set_aside(connection, id, task, &why, now)?,
+        }
     }
-    if let Some((task, _)) =
-        first_free(connection, "SELECT id, id FROM tasks WHERE asked = 1 ORDER BY id", None, busy)?
-    {
+    Ok(None)
+}
+
+/// Claims the next run. Returns its number and its task's.
+fn claim_next(
+    connection: &Connection,
+    now: Timestamp,
+    busy: &[i64],
+) -> Result<Option<(i64, i64)>, ScheduleError> {
+    let waiting = "SELECT id, task FROM runs WHERE state = 'waiting' ORDER BY id";
+    if let Some(run) = first_free(connection, waiting, None, busy)? {
+        return Ok(Some(run));
+    }
+    let asked = "SELECT id, id FROM tasks WHERE asked = 1 ORDER BY id";
+    if let Some((task, _)) = first_free(connection, asked, None, busy)? {
         connection.prepare_cached("UPDATE tasks SET asked = 0 WHERE id = ?1")?.execute([task])?;
-        let id = insert(connection, task, now, 0)?;
-        return claimed(connection, id, task).map(Some);
+        return Ok(Some((insert(connection, task, now, 0)?, task)));
     }
     let due = "SELECT next, id FROM tasks WHERE next <= ?1 AND paused = 0 ORDER BY next, id";
     while let Some((first, task)) = first_free(connection, due, Some(now.as_millisecond()), busy)? {
         if let Some(id) = claim_due(connection, task, moment(first), now)? {
-            return claimed(connection, id, task).map(Some);
+            return Ok(Some((id, task)));
         }
     }
     Ok(None)
@@ -251,17 +280,17 @@ fn claim_due(
             return Ok(None);
         }
     };
-    let missed: String = connection
+    let missed = connection
         .prepare_cached("SELECT missed FROM tasks WHERE id = ?1")?
-        .query_row([task], |row| row.get(0))?;
-    let Pending { mut times, .. } = when.pending(first, now);
+        .query_row([task], |row| text(row, 0))?;
+    let Pending { mut times, more } = when.pending(first, now);
     if times.is_empty() {
         // Its expression says another time than what was kept, as after a change of the zone's
         // rules: the time that was kept counts.
         times.push(first);
     }
     let (earliest, latest) = (times[0], times[times.len() - 1]);
-    let others = u32::try_from(times.len() - 1).unwrap_or(u32::MAX);
+    let others = u32::try_from(times.len() - 1).unwrap_or(u32::MAX) + u32::from(more);
     let due = match &*missed {
         "all" => {
             let next = times.get(1).copied().or_else(|| when.next(earliest));
@@ -277,8 +306,13 @@ fn claim_due(
             Some(_) => (others, times[times.len() - 2]),
             None => (others + 1, latest),
         };
-        let why = format!("its time passed while nothing ran, {skipped} times at least once");
-        note(connection, task, last, now, "skipped", skipped, &why)?;
+        let passed = match more {
+            true => format!("{MAX_MISSED} times or more"),
+            false => counted(skipped, "time"),
+        };
+        let why = format!("nothing ran, and {passed} passed");
+        // The last of them is the one that the note is for.
+        note(connection, task, last, now, "skipped", skipped.saturating_sub(1), &why)?;
     }
     let counted = if missed == "skip" { 0 } else { others };
     due.map(|due| insert(connection, task, due, counted)).transpose()
@@ -346,27 +380,51 @@ fn prune(connection: &Connection, task: i64) -> Result<(), ScheduleError> {
     Ok(())
 }
 
-fn claimed(connection: &Connection, id: i64, task: i64) -> Result<ClaimedRun, ScheduleError> {
+/// A claimed run. The inner error: its task can't be read.
+fn claimed(
+    connection: &Connection,
+    id: i64,
+    task: i64,
+) -> Result<Result<ClaimedRun, String>, ScheduleError> {
     let due: i64 = connection
         .prepare_cached("SELECT due FROM runs WHERE id = ?1")?
         .query_row([id], |row| row.get(0))?;
     let mut statement = connection
         .prepare_cached(&format!("SELECT {} FROM tasks WHERE id = ?1", crate::book::COLUMNS))?;
     let found = statement
-        .query_row([task], |row| Ok((listed_of(row)?, row.get::<_, String>(5)?)))
+        .query_row([task], |row| Ok((listed_of(row)?, text(row, 5)?, text(row, 11)?)))
         .optional()?;
-    let Some((listed, maker)) = found else {
+    let Some((listed, maker, action)) = found else {
         return Err(ScheduleError::Invalid("the task was removed".into()));
     };
-    let maker: Maker = serde_json::from_str(&maker)
-        .map_err(|error| ScheduleError::Invalid(format!("the task can't be read: {error}")))?;
-    Ok(ClaimedRun {
+    let read = serde_json::from_str(&maker).map_err(|error| format!("its maker: {error}"));
+    let read = read.and_then(|maker| {
+        let action = serde_json::from_str(&action).map_err(|error| format!("its action: {error}"));
+        Ok((maker, action?))
+    });
+    Ok(read.map(|(maker, action)| ClaimedRun {
         id,
         task,
         owner: listed.owner,
         name: listed.state.order.name,
         maker,
-        action: listed.state.order.action,
+        action,
         due: moment(due),
-    })
+    }))
+}
+
+/// Pauses a task that can't be read, and keeps why: the others go on.
+fn set_aside(
+    connection: &Connection,
+    id: i64,
+    task: i64,
+    why: &str,
+    now: Timestamp,
+) -> Result<(), ScheduleError> {
+    let why = format!("the task can't be read, so it is paused; make it anew: {why}");
+    connection
+        .prepare_cached("UPDATE runs SET state = 'failed', ended = ?2, output = ?3 WHERE id = ?1")?
+        .execute(params![id, now.as_millisecond(), cut(&neutral(&why), MAX_OUTPUT)])?;
+    connection.prepare_cached("UPDATE tasks SET paused = 1 WHERE id = ?1")?.execute([task])?;
+    prune(connection, task)
 }

@@ -1,6 +1,7 @@
 //! When a task runs: once, every so many seconds, or by a cron expression.
 
 use jiff::civil::{Date, DateTime};
+use jiff::fmt::temporal::Pieces;
 use jiff::tz::{AmbiguousOffset, TimeZone};
 use jiff::{SignedDuration, Span, Timestamp};
 
@@ -165,6 +166,13 @@ pub fn find_zone(name: Option<&str>) -> Result<TimeZone, String> {
     })
 }
 
+/// The name of the machine's zone. `None`: it names none that the time zone database has.
+pub(crate) fn machine_zone() -> Option<String> {
+    let zone = TimeZone::try_system().ok()?;
+    let name = zone.iana_name()?;
+    find_zone(Some(name)).is_ok().then(|| name.to_owned())
+}
+
 /// The name of a zone, for people. `None`: the machine's.
 pub fn zone_name(name: Option<&str>) -> String {
     match (name, TimeZone::try_system()) {
@@ -196,12 +204,27 @@ pub fn clock_change(kind: &str, text: &str, zone: Option<&str>) -> Option<String
     Some(format!("{civil} {why} ({}): the task runs at {shown}", zone_name(zone)))
 }
 
+/// Whether a text is a date but for its day, such as the 30th of February.
+fn is_no_day(date: &str) -> bool {
+    let first = date.get(..8).map(|month| format!("{month}01"));
+    let day = date.get(8..).and_then(|day| day.parse::<u8>().ok());
+    first.is_some_and(|first| first.parse::<Date>().is_ok())
+        && day.is_some_and(|day| (1..=31).contains(&day))
+        && date.parse::<Date>().is_err()
+}
+
+/// Whether the offset of a time, if it has one, is less than a day, as ISO 8601 has it.
+fn has_possible_offset(text: &str) -> bool {
+    let offset = Pieces::parse(text).ok().and_then(|pieces| pieces.to_numeric_offset());
+    offset.is_none_or(|offset| offset.seconds().abs() < 24 * 60 * 60)
+}
+
 /// A moment: a time, or a duration from now.
 fn moment(text: &str, zone: Option<&str>, now: Timestamp) -> Result<Timestamp, String> {
     let text = text.trim();
     let zone = find_zone(zone)?;
     let shown = || berth_contract::text::neutral_line(berth_contract::text::cut(text, MAX_TIME));
-    let at = if text.len() > MAX_TIME {
+    let at = if text.len() > MAX_TIME || !has_possible_offset(text) {
         None
     } else if let Ok(at) = text.parse::<Timestamp>() {
         Some(at)
@@ -230,6 +253,9 @@ fn moment(text: &str, zone: Option<&str>, now: Timestamp) -> Result<Timestamp, S
         if date.is_some_and(|date| date.year() == Date::MAX.year()) {
             return format!("`{}` {TOO_FAR}", shown());
         }
+        if text.get(..10).is_some_and(is_no_day) {
+            return format!("`{}` is no time: its month has no such day", shown());
+        }
         format!(
             "`{}` is no time: write one such as 2030-05-01T09:00:00Z, or a duration from now such as PT15M or 15m",
             shown()
@@ -238,6 +264,7 @@ fn moment(text: &str, zone: Option<&str>, now: Timestamp) -> Result<Timestamp, S
     // Times are kept in milliseconds. A part of one would be another moment after it was kept.
     let at = Timestamp::from_millisecond(at.as_millisecond()).unwrap_or(at);
     if at <= now {
+        let now = Timestamp::from_second(now.as_second()).unwrap_or(now);
         return Err(format!("{at} is in the past; it is {now} now"));
     }
     if at.duration_since(now).as_secs() > LONGEST {

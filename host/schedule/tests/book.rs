@@ -41,7 +41,11 @@ impl Scene {
     }
 
     fn end(&self, run: &ClaimedRun, now: Timestamp) {
-        let result = RunResult { end: RunEnd::Done, output: "done\u{1b}[31m".to_owned() };
+        self.end_as(run, RunEnd::Done, now);
+    }
+
+    fn end_as(&self, run: &ClaimedRun, end: RunEnd, now: Timestamp) {
+        let result = RunResult { end, output: "done\u{1b}[31m".to_owned() };
         self.schedule.end(run, &result, now).expect("its end is kept");
     }
 
@@ -119,7 +123,7 @@ fn missed_times_follow_the_policy() {
     let runs = scene.runs("skip");
     assert_eq!(
         (&*runs[0].state, runs[0].missed, &*runs[0].due),
-        ("skipped", 10, "2026-06-01T10:00:00+00:00")
+        ("skipped", 9, "2026-06-01T10:00:00+00:00")
     );
     assert_eq!(scene.run_all(at("11:00:20")), ["2026-06-01T11:00:00Z"]);
 
@@ -130,6 +134,36 @@ fn missed_times_follow_the_policy() {
         assert_eq!(scene.next("late"), None, "{missed}");
         assert!(scene.run_all(at("12:00:00")).is_empty(), "{missed}");
     }
+}
+
+#[test]
+fn one_skipped_time_has_no_other_before_it() {
+    let scene = Scene::new();
+    scene.put("once", "once", "15m", "skip", at("00:00:00"));
+    assert!(scene.run_all(at("01:00:00")).is_empty());
+    scene.put("two", "cron", "0 * * * *", "skip", at("01:30:00"));
+    // The one at two o'clock passed, and the one at three runs.
+    assert_eq!(scene.run_all(at("03:00:10")), ["2026-06-01T03:00:00Z"]);
+    for (name, due) in [("once", "00:15:00"), ("two", "02:00:00")] {
+        let skipped = scene.runs(name).into_iter().find(|run| run.state == "skipped");
+        let skipped = skipped.expect("it is noted");
+        assert_eq!((skipped.missed, skipped.due), (0, format!("2026-06-01T{due}+00:00")), "{name}");
+        assert_eq!(skipped.output, "nothing ran, and 1 time passed");
+    }
+}
+
+#[test]
+fn more_missed_times_than_are_counted_are_said_to_be_more() {
+    let scene = Scene::new();
+    for missed in ["once", "skip"] {
+        scene.put(missed, "cron", "* * * * *", missed, at("00:30:00"));
+    }
+    assert_eq!(scene.run_all(at("10:10:30")), ["2026-06-01T10:10:00Z"; 2]);
+    assert_eq!(scene.runs("once")[0].missed, 100);
+    let skipped = scene.runs("skip").into_iter().find(|run| run.state == "skipped");
+    let skipped = skipped.expect("it is noted");
+    assert_eq!(skipped.missed, 99, "those before the one that it is for");
+    assert_eq!(skipped.output, "nothing ran, and 100 times or more passed");
 }
 
 #[test]
@@ -283,7 +317,10 @@ fn ten_thousand_tasks_stop_at_the_limits() {
     }
     refused(put(2, &owner(), more), "you have 5 tasks");
     let elsewhere = Owner { directory: "/other".to_owned(), ..owner() };
-    refused(put(2, &elsewhere, more), "you have 5 tasks, the limit, and 0 of them are listed here");
+    refused(
+        put(2, &elsewhere, more),
+        "you have 5 tasks, and the limit is 5 (`max_tasks` in [tools.scheduler]); 0 of them are listed here",
+    );
     let mut kept = 5;
     for name in 2..10_000 {
         match put(name, &owner(), QUOTAS) {
@@ -295,6 +332,122 @@ fn ten_thousand_tasks_stop_at_the_limits() {
         }
     }
     assert_eq!(kept, 1000);
+}
+
+#[test]
+fn finished_task_gives_way_and_no_other() {
+    let scene = Scene::new();
+    let put = |owner: &Owner, name: &str, kind: &str, when: &str, most: u64| {
+        let quotas = Quotas { of_plugin: 2000, of_principal: most, interval: 60 };
+        let order = order(name, kind, when, "once");
+        let kept = scene.schedule.put(owner, &Maker::default(), order, quotas, at("00:00:00"))?;
+        let names = kept.gave_way.into_iter().map(|task| task.state.order.name);
+        Ok::<_, ScheduleError>(names.collect::<Vec<_>>())
+    };
+    let elsewhere = Owner { directory: "/other".to_owned(), ..owner() };
+    let notes = Owner { plugin: "notes".to_owned(), ..owner() };
+    let caller = Owner { principal: "caller".to_owned(), ..owner() };
+    for (owner, name, kind, when) in [
+        (&elsewhere, "first", "once", "1m"),
+        (&owner(), "third", "once", "3m"),
+        (&owner(), "second", "once", "2m"),
+        (&owner(), "paused", "once", "4m"),
+        (&owner(), "again", "once", "5m"),
+        (&owner(), "later", "once", "2h"),
+        (&owner(), "daily", "cron", "@daily"),
+        (&notes, "of another plugin", "once", "1m"),
+        (&caller, "of another principal", "once", "1m"),
+    ] {
+        put(owner, name, kind, when, 100).expect("there is room");
+    }
+    scene.schedule.pause(&owner(), "paused", true, at("00:00:00")).expect("it is paused");
+    scene.run_all(at("01:00:00"));
+    scene.schedule.run_soon(&owner(), "again").expect("it runs once more");
+    let names = || {
+        let tasks = scene.schedule.tasks(None).expect("they are read");
+        tasks.into_iter().map(|task| task.state.order.name).collect::<Vec<_>>()
+    };
+    let before = names();
+    // A quota that stays reached removes nothing.
+    assert!(put(&owner(), "a", "cron", "@daily", 1).is_err());
+    assert_eq!(names(), before);
+    // Those of this directory go first, by their time.
+    for (name, gone) in [("a", "second"), ("b", "third"), ("c", "first")] {
+        assert_eq!(put(&owner(), name, "cron", "@daily", 8).expect("there is room"), [gone]);
+        assert!(scene.runs(gone).is_empty(), "{gone}: its results are removed");
+    }
+    // What is left has a time, waits for a run, or is another's.
+    assert!(put(&owner(), "d", "cron", "@daily", 8).is_err());
+    let run = scene.schedule.claim(at("01:00:00"), &[]).expect("it is read").expect("it is due");
+    assert!(scene.schedule.start(&run, at("01:00:00")).expect("it starts"));
+    assert!(put(&owner(), "d", "cron", "@daily", 8).is_err(), "one runs");
+    scene.end(&run, at("01:00:01"));
+    assert_eq!(put(&owner(), "d", "cron", "@daily", 8).expect("there is room"), ["again"]);
+    let expected = [
+        "a",
+        "b",
+        "c",
+        "d",
+        "daily",
+        "later",
+        "of another plugin",
+        "of another principal",
+        "paused",
+    ];
+    assert_eq!(names(), expected);
+    let of_plugin = Quotas { of_plugin: 1, of_principal: 100, interval: 60 };
+    let next = order("e", "cron", "@daily", "once");
+    let kept = scene.schedule.put(&notes, &Maker::default(), next, of_plugin, at("02:00:00"));
+    assert_eq!(kept.expect("there is room").gave_way[0].state.order.name, "of another plugin");
+    assert_eq!(names().iter().filter(|name| name.starts_with("of another")).count(), 1);
+}
+
+/// Its call waits for a person's answer.
+#[test]
+fn denied_task_gives_way_last() {
+    let scene = Scene::new();
+    let put = |name: &str, kind: &str, when: &str, most: u64| {
+        let quotas = Quotas { of_plugin: 2000, of_principal: most, interval: 60 };
+        let order = order(name, kind, when, "once");
+        scene.schedule.put(&owner(), &Maker::default(), order, quotas, at("00:00:00"))
+    };
+    for (name, when) in [("denied", "1m"), ("failed", "2m"), ("done", "3m")] {
+        put(name, "once", when, 100).expect("there is room");
+    }
+    for end in [RunEnd::Denied, RunEnd::Failed, RunEnd::Done] {
+        let now = at("01:00:00");
+        let run = scene.schedule.claim(now, &[]).expect("it is read").expect("it is due");
+        assert!(scene.schedule.start(&run, now).expect("it starts"));
+        scene.end_as(&run, end, now);
+    }
+    for (name, gone) in [("a", "failed"), ("b", "done"), ("c", "denied")] {
+        let kept = put(name, "cron", "@daily", 3).expect("there is room");
+        let names = kept.gave_way.into_iter().map(|task| task.state.order.name);
+        assert_eq!(names.collect::<Vec<_>>(), [gone]);
+    }
+}
+
+#[test]
+fn task_without_a_zone_keeps_the_machine_s() {
+    let scene = Scene::new();
+    let order = TaskOrder { zone: None, ..order("t", "cron", "@daily", "once") };
+    let kept = scene.schedule.put(&owner(), &Maker::default(), order, QUOTAS, at("00:00:00"));
+    let machine = jiff::tz::TimeZone::try_system().ok();
+    let machine = machine.as_ref().and_then(|zone| zone.iana_name());
+    assert_eq!(kept.expect("it is kept").state.order.zone.as_deref(), machine);
+}
+
+#[test]
+fn time_of_a_finished_task_is_in_its_zone() {
+    let scene = Scene::new();
+    let berlin = Some("Europe/Berlin".to_owned());
+    let made = at("00:00:00.123");
+    let order = TaskOrder { zone: berlin, ..order("t", "once", "15m", "once") };
+    scene.schedule.put(&owner(), &Maker::default(), order, QUOTAS, made).expect("it is kept");
+    assert_eq!(scene.run_all(at("00:20:00")).len(), 1);
+    let task = scene.schedule.tasks(Some(&owner())).expect("they are read").remove(0).state;
+    assert_eq!(task.order.when, "2026-06-01T02:15:00+02:00");
+    assert_eq!(task.last.expect("it ran").due, task.order.when);
 }
 
 #[test]
@@ -412,6 +565,41 @@ fn tasks_of_the_first_version_are_kept_with_their_runs() {
     let left = rusqlite::Connection::open(folder.join("tasks.db")).expect("it opens");
     let count = left.query_row("SELECT count(*) FROM runs", [], |row| row.get::<_, i64>(0));
     assert_eq!(count.expect("it is read"), 0);
+}
+
+#[test]
+fn task_that_cannot_be_read_is_paused_and_stops_no_other() {
+    let scene = Scene::new();
+    for name in ["asked", "bytes", "made", "what", "when", "good"] {
+        scene.put(name, "every", "60", "once", at("00:00:00"));
+    }
+    let file = rusqlite::Connection::open(scene.folder.path().join("schedule/tasks.db"));
+    let damaged = "
+        UPDATE tasks SET maker = '{}', next = NULL, asked = 1 WHERE name = 'asked';
+        UPDATE tasks SET maker = CAST(x'7bff' AS TEXT), next = 1 WHERE name = 'bytes';
+        UPDATE tasks SET maker = '{}', next = 1 WHERE name = 'made';
+        UPDATE tasks SET action = '\"x\"' WHERE name = 'what';
+        UPDATE tasks SET kind = CAST(x'ff' AS TEXT) WHERE name = 'when';
+        INSERT INTO runs (task, due, state, missed, output)
+            SELECT id, -1, 'waiting', -1, '' FROM tasks WHERE name = 'what';";
+    file.expect("it opens").execute_batch(damaged).expect("it is written");
+    let now = at("00:01:30");
+    let mut ran = Vec::new();
+    while let Some(run) = scene.schedule.claim(now, &[]).expect("it is claimed") {
+        assert!(scene.schedule.start(&run, now).expect("it starts"));
+        scene.end(&run, now);
+        ran.push(run.name);
+    }
+    assert_eq!(ran, ["good"]);
+    let listed = scene.schedule.tasks(Some(&owner())).expect("they are read");
+    assert_eq!(listed.len(), 6);
+    for task in listed.into_iter().filter(|task| task.state.order.name != "good") {
+        let name = task.state.order.name;
+        assert!(task.state.paused || task.state.next.is_none(), "{name}");
+        let last = &scene.runs(&name)[0];
+        assert!(last.state == "failed" && !last.output.is_empty(), "{name}: {last:?}");
+    }
+    assert!(scene.runs("made")[0].output.contains("so it is paused"));
 }
 
 #[test]

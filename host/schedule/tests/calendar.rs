@@ -329,6 +329,12 @@ fn time_that_is_too_far_away_gets_the_limit() {
         assert!(error.contains("the limit is ten years"), "{error}");
     }
     assert!(When::parse("once", "2036-05-01T00:00:00Z", None, now).is_ok());
+    for offset in ["+25:00", "-24:00", "+24"] {
+        let text = format!("2030-05-01T09:00:00{offset}");
+        let error = When::parse("once", &text, None, now).expect_err(offset);
+        assert!(error.contains("is no time"), "{error}");
+    }
+    assert!(When::parse("once", "2030-05-01T09:00:00+23:59", None, now).is_ok());
     let error = When::parse("once", "9999-99-99", None, now).expect_err("it is no time");
     assert!(error.contains("is no time"), "{error}");
 }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use berth_core::text::{cut, neutral_line};
+use berth_core::text::{cut, neutral_line, shown};
 use berth_core::{Events, Progress};
 use rmcp::model::{
     ClientCapabilities, ClientConfig, ElicitRequestParams, ElicitResult, ElicitationCapability,
@@ -73,8 +73,9 @@ impl ClientHandler for Client {
             .map(|total| params.progress / total)
             .filter(|fraction| (0.0..=1.0).contains(fraction));
         let message = params.message.unwrap_or_default();
-        let message = neutral_line(cut(&message, MAX_PROGRESS));
-        events.progress(Progress { fraction, message });
+        let message = shown(cut(&message, MAX_PROGRESS).to_owned(), false);
+        let message = neutral_line(&message);
+        events.progress(Progress { fraction, message, untrusted: true });
     }
 
     async fn on_tool_list_changed(&self, _context: NotificationContext<RoleClient>) {

@@ -85,7 +85,7 @@ impl Process {
         let has_ended = ended.reason() == Some(ENDED);
         let looked = tokio::task::spawn_blocking(move || {
             let wait = if has_ended { GRACE } else { Duration::ZERO };
-            child.wait_for_output(Some(Instant::now() + wait), &mut |_| {});
+            child.wait_for_output(Some(Instant::now() + wait), &mut |_, _| {});
             let result = child.finished().filter(|_| has_ended).cloned();
             drop(Self(Some(child)));
             let result = result?;
@@ -103,7 +103,7 @@ impl Drop for Process {
         let Some(mut child) = self.0.take() else { return };
         let mut end = move || {
             // Its standard input is closed by now, so it can end by itself.
-            child.wait_for_output(Some(Instant::now() + GRACE), &mut |_| {});
+            child.wait_for_output(Some(Instant::now() + GRACE), &mut |_, _| {});
             child.end(Ending::Cancelled);
         };
         match Handle::try_current() {

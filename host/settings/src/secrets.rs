@@ -34,8 +34,9 @@ section! {
         #[serde(skip_serializing_if = "Keyring::is_none")]
         pub keyring: Keyring, Narrowing::Table(Keyring::RULES);
         /// The hosts that it is sent to: `"api.example.com"` and `"*.example.com"` with https on
-        /// port 443, `"api.example.com:8443"` or `"localhost:3000"` on that port. At least one host
-        /// is needed. After a `*`, the name needs at least two parts.
+        /// port 443, `"api.example.com:8443"` or `"localhost:3000"` on that port. After a `*`, the
+        /// name needs at least two parts. At least one host is needed, but a secret of a provider,
+        /// of an MCP server or of Qdrant has none: it goes to that server alone.
         pub hosts: Vec<WrittenSecretHost>, Narrowing::Ignored;
         /// The methods of requests that carry it. If empty, all.
         #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -46,7 +47,7 @@ section! {
         #[serde(skip_serializing_if = "Vec::is_empty")]
         #[schemars(extend("examples" = [["/v1"]]))]
         pub paths: Vec<PathPrefix>, Narrowing::Ignored;
-        /// The header that carries it. If absent, `Authorization`.
+        /// The header that carries it. If absent, `Authorization`, or what that server expects.
         #[serde(skip_serializing_if = "Option::is_none")]
         #[schemars(extend("examples" = ["X-Api-Key"]))]
         pub header: Option<HeaderName>, Narrowing::Ignored;

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use berth_private::PrivateFolder;
 use rusqlite::config::DbConfig;
 use rusqlite::limits::Limit;
-use rusqlite::{Connection, OpenFlags};
+use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use crate::Stop;
 use crate::error::StoreError;
@@ -18,6 +18,9 @@ const FIRST_VERSION: i32 = 1;
 
 /// How long an operation waits for another process that writes, at most.
 const BUSY: Duration = Duration::from_secs(5);
+
+/// How long to wait before what SQLite doesn't wait for is tried again.
+const PAUSE: Duration = Duration::from_millis(2);
 
 /// Instructions of SQLite's machine between two looks at the deadline.
 const STEPS: i32 = 1000;
@@ -64,7 +67,7 @@ impl DatabaseForm {
         connection.set_limit(Limit::SQLITE_LIMIT_ATTACHED, 0)?;
         connection.busy_timeout(BUSY)?;
         // Readers don't wait for a writer. What a write has returned is on disk.
-        connection.pragma_update(None, "journal_mode", "WAL")?;
+        keep_log(&connection)?;
         let synchronous = if self.is_derived { "NORMAL" } else { "FULL" };
         connection.pragma_update(None, "synchronous", synchronous)?;
         connection.pragma_update(None, "journal_size_limit", 4 << 20)?;
@@ -119,21 +122,38 @@ impl Database {
     }
 
     fn open(&self, path: &Path) -> Result<Connection, StoreError> {
-        let unusable = |error: io::Error| StoreError::Unavailable {
-            path: path.to_owned(),
-            reason: error.to_string(),
-        };
+        let unusable =
+            |path: &Path, reason: String| StoreError::Unavailable { path: path.to_owned(), reason };
         let well_formed = !self.name.is_empty()
             && self.name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
         if !well_formed {
-            return Err(unusable(io::Error::other("it needs the name of a plugin")));
+            return Err(unusable(path, "it needs the name of a plugin".to_owned()));
         }
-        let private = PrivateFolder::make(&self.folder).map_err(unusable)?;
+        // What is wrong with the folder is no fault of the file.
+        let of_folder = |error: io::Error| unusable(&self.folder, error.to_string());
+        let private = PrivateFolder::make(&self.folder).map_err(of_folder)?;
         // SQLite opens the file by its path. Nobody else can even enter the folder, so nobody can
         // exchange it. The file is not opened here: closing it would end the locks of other
         // connections of this process.
-        private.check_closed().map_err(unusable)?;
+        private.check_closed().map_err(of_folder)?;
         self.form.open(path)
+    }
+}
+
+/// Switches the file to a write-ahead log. SQLite doesn't wait when several processes do this to a
+/// new file at once, so this waits for it.
+fn keep_log(connection: &Connection) -> Result<(), rusqlite::Error> {
+    let deadline = Instant::now() + BUSY;
+    loop {
+        match connection.pragma_update(None, "journal_mode", "WAL") {
+            Err(error)
+                if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy)
+                    && Instant::now() < deadline =>
+            {
+                std::thread::sleep(PAUSE);
+            }
+            done => return done,
+        }
     }
 }
 

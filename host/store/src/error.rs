@@ -18,10 +18,10 @@ pub enum StoreError {
     /// Another process writes to it all the time.
     #[error("other processes write to it; repeat the call")]
     Busy,
-    /// The file can't be used.
+    /// The file, or the folder that it is in, can't be used.
     #[error("{} can't be used: {reason}", path.display())]
     Unavailable {
-        /// The file.
+        /// The file or the folder.
         path: PathBuf,
         /// Why, and what to do.
         reason: String,

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
 use berth_contract::CancellationToken;
@@ -215,6 +216,25 @@ fn writers_in_several_connections_lose_nothing() {
 }
 
 #[test]
+fn first_users_of_a_new_file_wait_for_each_other() {
+    for _ in 0..20 {
+        let (_root, folder) = folder();
+        let together = Barrier::new(4);
+        std::thread::scope(|scope| {
+            for key in ["a", "b", "c", "d"] {
+                let (folder, together) = (&folder, &together);
+                scope.spawn(move || {
+                    let store = open(folder);
+                    together.wait();
+                    set(&store, key, b"1");
+                });
+            }
+        });
+        assert_eq!(open(&folder).used(&stop()).expect("it is read").keys, 4);
+    }
+}
+
+#[test]
 fn damaged_or_foreign_file_is_named_and_kept() {
     let (_root, folder) = folder();
     set(&open(&folder), "a", b"1");
@@ -235,6 +255,8 @@ fn folder_that_others_may_enter_is_refused() {
     std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o755)).expect("its mode");
     let error = open(&folder).get("a", &stop()).expect_err("it is refused").to_string();
     assert!(error.contains("chmod go-rwx"), "{error}");
+    let named = format!("{} can't be used", folder.display());
+    assert!(error.contains(&named), "the folder is named, and no file in it: {error}");
 }
 
 proptest! {

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use berth_contract::Access;
 use berth_policy::files::{Grant, OwnFolder, PathGlobs};
 use berth_system::files::{
-    FileError, FileView, Grants, LastLink, OpenOptions, ResolvedPath, with_its_name,
+    FileError, FileView, Grants, LastLink, OpenOptions, ResolvedPath, with_its_links,
 };
 use rustix::fs::{FileType, Mode, Timestamps};
 use rustix::io::Errno;
@@ -91,7 +91,7 @@ fn open(grants: Vec<(PathBuf, Access)>, inside: &Path) -> Arc<Grants> {
         .map(|(path, access)| Grant { path, access, place: "[tools.file]".into() })
         .collect();
     let own = |name| OwnFolder { path: inside.join(name), secret: true };
-    let own = ["own", "later/own"].map(own).into_iter().flat_map(with_its_name).collect();
+    let own = ["own", "later/own"].map(own).into_iter().flat_map(with_its_links).collect();
     let globs = |patterns: &[&str]| {
         let patterns =
             patterns.iter().map(|pattern| ((*pattern).to_owned(), "[tools.file]".to_owned()));
@@ -326,7 +326,7 @@ fn own_folders_and_files_are_unreachable() {
     let own = OwnFolder { path: world.inside.join("named"), secret: false };
     let grant =
         Grant { path: world.inside.clone(), access: Access::Write, place: "[tools.file]".into() };
-    let own = with_its_name(own).collect();
+    let own = with_its_links(own).collect();
     let grants = Grants::open(vec![grant], own, |rules| rules).expect("granted");
     let view = FileView::new(Arc::new(grants), false);
     denied(view.rename((world.dir(), "locked/f"), (world.dir(), "named")), "Berth's own");
@@ -654,7 +654,7 @@ fn look_up_at_once_finds_no_more_than_one_that_may_block() {
     let world = World::with(|inside| {
         vec![
             (inside.to_owned(), Access::Write),
-            ("/proc/self".into(), Access::Read),
+            (format!("/proc/{}", std::process::id()).into(), Access::Read),
             ("/dev".into(), Access::Read),
         ]
     });

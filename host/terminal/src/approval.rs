@@ -23,7 +23,7 @@ pub fn before_asking(questions: &Questions, question: &Question) -> Option<Reply
 pub fn withdraw(questions: &Questions, question: &Question) {
     if let Err(error) = questions.withdraw(question) {
         tracing::warn!(
-            "`berth approvals` may still ask about this call, and a yes there would count: {error}"
+            "`berth approvals` may still ask about this call, and approving it there counts: {error}"
         );
     }
 }

@@ -136,7 +136,7 @@ mod tests {
     #[test]
     fn progress_is_one_neutral_line() {
         let line = |fraction, message: &str| {
-            progress_line(&Progress { fraction, message: message.to_owned() })
+            progress_line(&Progress { fraction, message: message.to_owned(), untrusted: false })
         };
         assert_eq!(line(Some(0.256), "reading"), "… 26% reading");
         assert_eq!(line(Some(7.0), "x"), "… 100% x");

@@ -61,6 +61,8 @@ pub(crate) struct Said {
     pub(crate) notices: Vec<String>,
     /// Whether a server that fits said less than it could, or nothing.
     pub(crate) is_incomplete: bool,
+    /// Whether a server was asked, so that a stranger wrote some of the answer.
+    pub(crate) is_asked: bool,
 }
 
 /// What is asked.
@@ -114,7 +116,7 @@ pub(crate) fn ask(
         search,
         question,
         is_defined,
-        said: Said::default(),
+        said: Said { is_asked: !servers.is_empty(), ..Said::default() },
         texts: BTreeMap::new(),
         seen: BTreeSet::new(),
         hidden: BTreeSet::new(),
@@ -251,7 +253,7 @@ impl Asker<'_, '_> {
                     .with_suggestion("Leave out `source` to search without a language server."));
             }
             Err(error) => {
-                self.tell(format!("{program}: {}", one_line(&error.to_string())));
+                self.tell(format!("{program}: {}", first_lines(&error.to_string())));
                 return Ok(());
             }
         };
@@ -269,7 +271,7 @@ impl Asker<'_, '_> {
             if is_loading {
                 self.tell(format!("{program} still loads the project. Repeat the call."));
             } else if let Some(why) = self.refusal.take().filter(|_| self.said.hits.is_empty()) {
-                self.tell(format!("{program} refused: {}", one_line(&why)));
+                self.tell(format!("{program} refused: {}", first_lines(&why)));
             }
         } else if let Err(error) = talked {
             let why = explain(&error, server, client.into_transport());
@@ -446,17 +448,27 @@ fn explain(error: &LspError, server: Server, mut connection: Connection) -> Stri
         connection.read(Some(LAST_WORDS));
     }
     let said = connection.errors();
-    let said = String::from_utf8_lossy(&said[said.len().saturating_sub(MAX_ERRORS)..]);
-    let said = said.trim();
-    if *error == LspError::Ended && said.ends_with("not found") {
+    let said = String::from_utf8_lossy(&said);
+    if *error == LspError::Ended && said.trim_end().ends_with("not found") {
         return format!(
             "it isn't installed. {} Another one is set with `{}` in [tools.code.lsp.servers].",
             server.install(),
             server.key()
         );
     }
-    let error = one_line(&error.to_string()).into_owned();
-    if said.is_empty() { format!("{error}.") } else { format!("{error}: {}", one_line(said)) }
+    let (error, said) = (first_lines(&error.to_string()), first_lines(&said));
+    if said.is_empty() { format!("{error}.") } else { format!("{error}: {said}") }
+}
+
+/// The begin of a text, as one line: what comes later is a backtrace.
+fn first_lines(text: &str) -> String {
+    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    let mut line = lines.collect::<Vec<_>>().join(" ");
+    if line.len() > MAX_ERRORS {
+        line.truncate(line.floor_char_boundary(MAX_ERRORS));
+        line.push('…');
+    }
+    one_line(&line).into_owned()
 }
 
 /// What a server says about a name, bounded as lines of files are.
@@ -493,6 +505,15 @@ mod tests {
         ] {
             assert_eq!(own_name(symbol), name, "{symbol}");
         }
+    }
+
+    #[test]
+    fn error_of_a_server_begins_with_its_first_lines() {
+        assert_eq!(first_lines("Error: no\r\n\n    at x:1\n"), "Error: no at x:1");
+        let long = first_lines(&format!("Error: é\u{1b}[31m\n{}", "    at x\n".repeat(999)));
+        assert!(long.starts_with("Error: é\u{fffd}[31m at x at x"), "{long}");
+        assert!(long.ends_with('…') && long.len() < 450, "{long}");
+        assert_eq!(first_lines(" \n"), "");
     }
 
     #[test]

@@ -184,9 +184,10 @@ pub(crate) fn ranked(hits: Vec<Hit>, most: usize) -> Vec<Hit> {
     ranked
 }
 
-/// A line as it is shown: without indentation, cut, and without characters that steer a terminal.
+/// A line as it is shown: without indentation and a byte order mark, cut, and without characters
+/// that steer a terminal.
 pub(crate) fn shown(line: &str) -> String {
-    let line = line.trim();
+    let line = line.trim_start_matches('\u{feff}').trim();
     let Some((end, _)) = line.char_indices().nth(MAX_SHOWN) else {
         return one_line(line).into_owned();
     };

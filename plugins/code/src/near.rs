@@ -2,10 +2,12 @@
 
 use std::time::Instant;
 
-use berth_sdk::index::{self, IndexError};
+use berth_sdk::HostError;
+use berth_sdk::index;
 use code_model::{Kind, Parsed, words};
 
 use crate::chunks;
+use crate::files::Files;
 use crate::sources::Filter;
 use crate::table::File;
 use crate::update::Project;
@@ -20,7 +22,8 @@ const MAX_DOCUMENTS: usize = 50_000;
 const MAX_NAME: usize = 64;
 
 /// The names in the project that are most like `name`, the nearest first, among those that the
-/// filter lets through.
+/// filter lets through. Each stands in a file that was read for it: the index may still have names
+/// of files that may no longer be read.
 ///
 /// # Errors
 ///
@@ -30,7 +33,7 @@ pub(crate) fn names(
     name: &str,
     filter: &Filter,
     until: Instant,
-) -> Result<Vec<String>, IndexError> {
+) -> Result<Vec<String>, HostError> {
     let wanted: Vec<char> = words::whole(name).chars().collect();
     let mut near: Vec<(usize, String)> = Vec::new();
     if !(2..=MAX_NAME).contains(&wanted.len()) {
@@ -38,15 +41,16 @@ pub(crate) fn names(
     }
     for entry in index::list(&project.prefix()).take(MAX_DOCUMENTS) {
         let entry = entry?;
-        let is_wanted = |file: &File| filter.allows_file(&file.path);
-        if !chunks::is_definitions(&entry.key)
-            || !project.file_of(&entry.key).is_some_and(is_wanted)
-        {
-            continue;
-        }
+        let is_wanted = |file: &&File| filter.allows_file(&file.path);
+        let file = project.file_of(&entry.key).filter(is_wanted);
+        let Some(file) = file.filter(|_| chunks::is_definitions(&entry.key)) else { continue };
         if Instant::now() > until {
             break;
         }
+        // Its text isn't kept: there may be very many files.
+        let mut is_there = None;
+        let mut is_there =
+            || *is_there.get_or_insert_with(|| Files::default().text(project, file).is_some());
         for name in Parsed::decode_names(&entry.data).unwrap_or_default() {
             // Most are too short for a closer look.
             if name.len() * 3 < wanted.len() * 2 {
@@ -61,6 +65,7 @@ pub(crate) fn names(
             if is_near
                 && near.iter().all(|(_, one)| *one != name)
                 && is_of_kind(&entry.data, name, filter.kind)
+                && is_there()
             {
                 near.push((distance, name.to_owned()));
             }

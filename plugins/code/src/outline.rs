@@ -7,7 +7,7 @@ use berth_sdk::{Failure, Output, add_notice};
 use code_model::{Language, Parsed, ParserQuestion};
 
 use crate::files::Text;
-use crate::hit::Hit;
+use crate::hit::{Hit, one_line};
 use crate::parse::{self, Answer, Pace};
 use crate::paths::PathShortener;
 use crate::search_code::{Found, PARSERS};
@@ -69,14 +69,29 @@ pub(crate) fn of_file(
 fn describe(path: &str, parsed: &Parsed, text: &Text, cut: bool) -> Result<Output, Failure> {
     let mut answer = String::new();
     let mut found = Found { complete: !cut && !parsed.limited, ..Found::default() };
+    // Those around the next one: where they end, and their names with what they stand in.
+    let mut around: Vec<(u32, String)> = Vec::new();
     for definition in parsed.definitions.iter().take(MOST) {
         let hit =
             Hit::of_definition(path, definition, text.line(definition.line).unwrap_or_default());
-        let depth = definition.container.split('.').filter(|part| !part.is_empty()).count();
+        around.retain(|(end, _)| *end >= definition.start);
         let range = format!("{}-{}", definition.start, definition.end);
         let name = hit.name.as_deref().unwrap_or_default();
+        let container = &definition.container;
+        let whole = match container.is_empty() {
+            true => name.to_owned(),
+            false => one_line(&format!("{container}.{name}")).into_owned(),
+        };
+        let (depth, shown) = match around.iter().rposition(|(_, outer)| outer == container) {
+            Some(outer) => (outer + 1, name),
+            // A method of a type that is defined elsewhere has its whole name.
+            None => (around.iter().filter(|(end, _)| *end > definition.start).count(), &*whole),
+        };
+        around.truncate(depth);
         let kind = definition.kind.name();
-        answer.push_str(&format!("{range:>11} {}{kind} {name}\n", "  ".repeat(depth.min(8))));
+        let indent = "  ".repeat(depth.min(8));
+        answer.push_str(&format!("{range:>11} {indent}{kind} {shown}\n"));
+        around.push((definition.end, whole));
         found.hits.push(hit);
     }
     if parsed.definitions.is_empty() {
@@ -99,4 +114,53 @@ fn describe(path: &str, parsed: &Parsed, text: &Text, cut: bool) -> Result<Outpu
         add_notice(&mut answer, "The file is too large; what is in its end is missing.");
     }
     Output::text(answer).with_structured(&found)
+}
+
+#[cfg(test)]
+mod tests {
+    use code_model::{Definition, Kind};
+
+    use super::*;
+
+    #[test]
+    fn methods_stand_below_their_type_or_name_it() {
+        let definition = |name: &str, kind, container: &str, (start, end)| Definition {
+            name: name.to_owned(),
+            kind,
+            container: container.to_owned(),
+            line: start,
+            column: 0,
+            start,
+            end,
+        };
+        let parsed = Parsed {
+            definitions: vec![
+                definition("Runner", Kind::Interface, "", (1, 1)),
+                definition("run", Kind::Method, "Runner", (1, 1)),
+                definition("stop", Kind::Method, "Runner", (1, 1)),
+                definition("Server", Kind::Struct, "", (1, 2)),
+                definition("run", Kind::Method, "Server", (4, 6)),
+                definition("inner", Kind::Function, "Server.run", (5, 5)),
+                definition("tests", Kind::Module, "", (8, 20)),
+                definition("new", Kind::Method, "tests.Fake", (9, 9)),
+            ],
+            ..Parsed::default()
+        };
+        let output = describe("a.rs", &parsed, &Text::new(String::new()), false).unwrap();
+        let text = output.joined_text();
+        let shown: Vec<&str> = text.lines().map(|line| &line[12..]).collect();
+        assert_eq!(
+            shown,
+            [
+                "interface Runner",
+                "  method run",
+                "  method stop",
+                "struct Server",
+                "method Server.run",
+                "  function inner",
+                "module tests",
+                "  method tests.Fake.new",
+            ]
+        );
+    }
 }

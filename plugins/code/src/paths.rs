@@ -1,6 +1,7 @@
 //! Paths in arguments and answers.
 
 use std::borrow::Cow;
+use std::path::{Component, Path, PathBuf};
 
 use berth_sdk::{Failure, working_directory};
 
@@ -16,6 +17,23 @@ pub(crate) fn directory() -> Result<String, Failure> {
     working_directory()?.into_os_string().into_string().map_err(|_| {
         Failure::permanent("invalid-name", "the working directory's name is not UTF-8")
     })
+}
+
+/// A path without `.` and `..`. One that leaves a link by `..` stays as it is: what is above
+/// depends on where the link leads.
+pub(crate) fn without_dots(path: String) -> String {
+    let mut plain = PathBuf::new();
+    for part in Path::new(&path).components() {
+        match part {
+            Component::CurDir => {}
+            Component::ParentDir if plain.is_symlink() => return path,
+            Component::ParentDir => {
+                plain.pop();
+            }
+            part => plain.push(part),
+        }
+    }
+    plain.into_os_string().into_string().unwrap_or(path)
 }
 
 /// Shows paths below the working directory without it. They mean the same in the next call.

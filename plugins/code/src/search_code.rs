@@ -4,7 +4,9 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use berth_sdk::search::{self, Pattern, Scope};
-use berth_sdk::{Annotations, Call, Failure, Output, Subject, Tool, add_notice, config, schema};
+use berth_sdk::{
+    Annotations, Call, Content, Failure, Output, Subject, Tool, add_notice, config, schema,
+};
 use code_model::{Kind, Language, words};
 use schemars::{JsonSchema, Schema};
 use serde::{Deserialize, Serialize};
@@ -167,7 +169,9 @@ impl Tool for SearchCode {
         Some(schema::for_type::<Found>())
     }
 
-    fn call(arguments: Arguments, call: &Call) -> Result<Output, Failure> {
+    fn call(mut arguments: Arguments, call: &Call) -> Result<Output, Failure> {
+        // Files of the index are compared by their spelling.
+        arguments.path = arguments.path.map(paths::without_dots);
         let directory = paths::directory().ok();
         let shortener = PathShortener::new(directory.clone());
         if let Some(file) = &arguments.outline {
@@ -227,10 +231,19 @@ impl Tool for SearchCode {
             };
             let mut hits = search.run()?;
             // What it stands in may be a module, which is a file in some languages.
-            let elsewhere = !search.containers.is_empty() && !hits.iter().any(Hit::is_definition);
+            let mut elsewhere =
+                !search.containers.is_empty() && !hits.iter().any(Hit::is_definition);
             if elsewhere {
-                search.containers.clear();
-                hits = search.run()?;
+                let mut declared = search.declared()?;
+                elsewhere = declared.is_empty();
+                if elsewhere {
+                    search.containers.clear();
+                    hits = search.run()?;
+                } else if search.query.is_none() {
+                    // A name that is defined needs no other lines with its word.
+                    hits.retain(|hit| hit.found_by != [FoundBy::Words]);
+                }
+                hits.append(&mut declared);
             }
             // A file changed between the walk and now: its new time shows that to the next walk.
             if round < ROUNDS && !search.files.outdated.is_empty() {
@@ -317,16 +330,25 @@ impl Wanted {
         let query = given(&arguments.query, "query")?;
         let symbol = given(&arguments.symbol, "symbol")?;
         if query.is_none() && symbol.is_none() {
-            return Err(Failure::invalid("query and symbol are missing; one of them is needed")
-                .with_suggestion("Give the symbol's name, or words of what you look for."));
+            return Err(Failure::invalid(
+                "query, symbol and outline are missing; one of them is needed",
+            )
+            .with_suggestion(
+                "Give the symbol's name, words of what you look for, or a file for its outline.",
+            ));
         }
         let symbol = symbol.unwrap_or_default();
         let mut parts: Vec<&str> = symbol
-            .split(|char: char| matches!(char, ':' | '.' | '#' | '/') || char.is_whitespace())
+            .split(|char: char| {
+                matches!(char, ':' | '.' | '#' | '/' | '\\') || char.is_whitespace()
+            })
             .filter(|part| !words::whole(part).is_empty())
             .collect();
         let mut name = parts.pop().map(|name| name.trim_end_matches(['(', ')', '!']).to_owned());
-        let containers = parts.into_iter().map(words::whole).collect();
+        // These name no module.
+        let own =
+            parts.iter().take_while(|part| ["crate", "self", "super"].contains(*part)).count();
+        let containers = parts.into_iter().skip(own).map(words::whole).collect();
         let references = arguments.include_references.unwrap_or(false);
         if let (true, None, Some(query)) = (references, &name, &query) {
             // The uses of a query are those of its only word.
@@ -371,23 +393,29 @@ impl Answer<'_> {
             ways.any(|way| matches!(way, FoundBy::Definition | FoundBy::ServerDefinition))
         });
         if let Some(name) = self.wanted.name.as_ref().filter(|_| !is_defined) {
-            did_you_mean = near::names(project, name, filter, Instant::now() + TIME_FOR_NAMES)?
+            let until = Instant::now() + TIME_FOR_NAMES;
+            did_you_mean = near::names(project, name, filter, until)?
                 .into_iter()
                 .filter(|near| near != name)
                 .map(|near| hit::one_line(&near).into_owned())
                 .collect();
         }
-        if hits.is_empty() && filter.kind.is_none() {
+        let is_of_lines = hits.is_empty() && filter.kind.is_none();
+        if is_of_lines {
             hits = grep(self.wanted, self.path, arguments, filter, shortener, most)?;
         }
         let mut text: String = hits.iter().map(Hit::describe).collect();
         if hits.is_empty() {
             text = format!("Nothing found for {}.\n", self.wanted.describe());
         } else if let Some(name) = self.wanted.name.as_ref().filter(|_| !is_defined) {
-            add_notice(
-                &mut text,
-                &format!("No definition of `{}` was found.", hit::one_line(name)),
-            );
+            let place = match is_of_lines {
+                true => {
+                    " in files that are parsed. These lines are of other files: ignored ones, links, or large ones. With `outline`, a file is parsed"
+                }
+                false => "",
+            };
+            let name = hit::one_line(name);
+            add_notice(&mut text, &format!("No definition of `{name}` was found{place}."));
         } else if let Some(name) = self.wanted.name.as_ref().filter(|_| self.elsewhere) {
             let outer = self.wanted.containers.join("::");
             let (name, outer) = (hit::one_line(name), hit::one_line(&outer));
@@ -412,7 +440,9 @@ impl Answer<'_> {
             did_you_mean,
             hover: self.said.hover.clone(),
         };
-        Output::text(text).with_structured(&found)
+        let content =
+            if self.said.is_asked { Content::untrusted(text) } else { Content::text(text) };
+        Output::from(content).with_structured(&found)
     }
 
     fn add_notices(
@@ -443,7 +473,11 @@ impl Answer<'_> {
             None => {}
         }
         let files = self.walk.files.len();
-        match &self.walk.crowded {
+        let searched = Path::new(self.path);
+        let is_near = |folder: &&String| {
+            searched.starts_with(folder) || Path::new(folder).starts_with(searched)
+        };
+        match self.walk.crowded.as_ref().filter(is_near) {
             Some(folder) => {
                 let folder = shortener.show(folder);
                 let folder = hit::one_line(&folder);
@@ -454,7 +488,7 @@ impl Answer<'_> {
                     ),
                 );
             }
-            None if self.walk.incomplete => add_notice(
+            None if self.walk.incomplete && self.walk.crowded.is_none() => add_notice(
                 text,
                 &format!(
                     "The project has too many files: only {files} are searched. See `max_files` in `[index]`."

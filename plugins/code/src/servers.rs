@@ -88,7 +88,7 @@ impl Server {
                 "Install pyright: `npm install --save-dev pyright`, or `pip install pyright` in .venv."
             }
             Self::Rust => {
-                "Install rust-analyzer: `rustup component add rust-analyzer`, and grant it to commands: `presets = [\"rust\"]` in [tools.shell]."
+                "Install rust-analyzer: `rustup component add rust-analyzer`, and grant it to commands: `presets = [\"cargo\"]` in [tools.shell]."
             }
             Self::TypeScript => {
                 "Install it in the project: `npm install --save-dev typescript-language-server typescript`."

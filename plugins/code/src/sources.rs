@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 use std::time::Instant;
 
-use berth_sdk::index::{self, IndexError, Query};
+use berth_sdk::HostError;
+use berth_sdk::index::{self, Query};
 use code_model::{Definition, Kind, Language, ParserQuestion, words};
 
 use crate::chunks;
@@ -15,6 +16,10 @@ use crate::project::below;
 use crate::table::File;
 use crate::update::Project;
 use crate::vectors;
+
+/// Names of files and folders that stand for the folder that they are in, unless they are asked
+/// for.
+const OF_FOLDER: [&str; 6] = ["mod", "lib", "main", "index", "__init__", "src"];
 
 /// Hits of the index that are looked at first, and at most.
 const FEW: u32 = 100;
@@ -82,9 +87,9 @@ impl Search<'_> {
     /// # Errors
     ///
     /// The index can't be read.
-    pub(crate) fn run(&mut self) -> Result<Vec<Hit>, IndexError> {
+    pub(crate) fn run(&mut self) -> Result<Vec<Hit>, HostError> {
         // The surest way first. Each yields hits, the best first.
-        let mut hits = self.definitions()?;
+        let mut hits = self.definitions(Standing::Place)?;
         hits.append(&mut self.references()?);
         hits.append(&mut self.meaning()?);
         // A name that is defined needs no other lines with its word.
@@ -94,8 +99,18 @@ impl Search<'_> {
         Ok(hits)
     }
 
+    /// Definitions with the name in files that declare what is named before it, as a namespace of
+    /// C# or a package of Go, whatever their place is.
+    ///
+    /// # Errors
+    ///
+    /// The index can't be read.
+    pub(crate) fn declared(&mut self) -> Result<Vec<Hit>, HostError> {
+        self.definitions(Standing::Declared)
+    }
+
     /// Definitions with the name, or whose names have all words of the query.
-    fn definitions(&mut self) -> Result<Vec<Hit>, IndexError> {
+    fn definitions(&mut self, standing: Standing) -> Result<Vec<Hit>, HostError> {
         let (query, wanted) = match (&self.name, &self.query) {
             (Some(name), _) => {
                 (words::query_of_name(name), Wanted::Name(name.clone(), words::whole(name)))
@@ -115,17 +130,25 @@ impl Search<'_> {
         let mut limit = FEW;
         loop {
             let keys = self.search(&query, limit)?;
-            let mut found = self.matching(&keys, &wanted)?;
+            let mut found = self.matching(&keys, &wanted, standing)?;
             if found.len() < self.most && keys.len() >= limit as usize && limit < MANY {
                 limit = MANY;
                 continue;
             }
             found.sort_by_cached_key(|(file, one)| order(file, one, &wanted));
-            found.truncate(self.most);
+            found.truncate(if standing == Standing::Declared { MAX_FILES } else { self.most });
             let mut hits = Vec::new();
             for (file, definition) in found {
+                if hits.len() >= self.most || Instant::now() > self.until {
+                    break;
+                }
                 let Some(text) = self.files.text(self.project, &file) else { continue };
                 let Some(line) = text.line(definition.line) else { continue };
+                let is_declared =
+                    || declares(&file.path, &text.content, &definition.container, &self.containers);
+                if standing == Standing::Declared && !is_declared() {
+                    continue;
+                }
                 hits.push(Hit::of_definition(&self.show(&file), &definition, line));
             }
             return Ok(hits);
@@ -137,7 +160,8 @@ impl Search<'_> {
         &self,
         keys: &[String],
         wanted: &Wanted,
-    ) -> Result<Vec<(File, Definition)>, IndexError> {
+        standing: Standing,
+    ) -> Result<Vec<(File, Definition)>, HostError> {
         let keys: Vec<String> = keys
             .iter()
             .filter(|key| chunks::is_definitions(key))
@@ -153,7 +177,9 @@ impl Search<'_> {
                     definitions
                         .filter(|one| wanted.is_met(&one.name))
                         .filter(|one| self.filter.kind.is_none_or(|kind| one.kind == kind))
-                        .filter(|one| self.is_in_containers(one))
+                        .filter(|one| {
+                            standing == Standing::Declared || self.is_in_containers(file, one)
+                        })
                         .map(|one| (file.clone(), one)),
                 );
             }
@@ -161,13 +187,37 @@ impl Search<'_> {
         Ok(found)
     }
 
-    fn is_in_containers(&self, definition: &Definition) -> bool {
-        let mut outer: Vec<String> = definition.container.split('.').map(words::whole).collect();
+    /// Whether a definition is in what is named before it: `Loader::load`, `config::load`. A file
+    /// is a module of its name, and so are its folders.
+    fn is_in_containers(&self, file: &File, definition: &Definition) -> bool {
+        if self.containers.is_empty() {
+            return true;
+        }
+        let (folders, name) = file.path.rsplit_once('/').unwrap_or(("", &file.path));
+        let (stem, ending) = name.rsplit_once('.').unwrap_or((name, ""));
+        let outermost = match definition.container.split('.').next() {
+            None | Some("") => &*definition.name,
+            Some(outermost) => outermost,
+        };
+        let is_module = match ending {
+            // A package of Go is a folder.
+            "go" => false,
+            // A file has the name of its class, which isn't in a module of that name.
+            "java" | "cs" | "php" => words::whole(stem) != words::whole(outermost),
+            _ => true,
+        };
+        let stem = Some(stem).filter(|_| is_module);
+        let is_named = |part: &&str| {
+            !OF_FOLDER.contains(part) || self.containers.contains(&words::whole(part))
+        };
+        let modules = folders.split('/').chain(stem).filter(is_named);
+        let outer = definition.container.split('.').filter(|outer| !outer.is_empty());
+        let mut outer: Vec<String> = modules.chain(outer).map(words::whole).collect();
         self.containers.iter().rev().all(|wanted| outer.pop().is_some_and(|one| one == *wanted))
     }
 
     /// Uses of the name, as the parsers see them: no comments, no texts.
-    pub(crate) fn references(&mut self) -> Result<Vec<Hit>, IndexError> {
+    pub(crate) fn references(&mut self) -> Result<Vec<Hit>, HostError> {
         let Some(name) = self.name.clone().filter(|_| self.references) else {
             return Ok(Vec::new());
         };
@@ -238,7 +288,7 @@ impl Search<'_> {
     }
 
     /// Chunks that are near the query. Something always is, so they get half of the answer at most.
-    fn meaning(&mut self) -> Result<Vec<Hit>, IndexError> {
+    fn meaning(&mut self) -> Result<Vec<Hit>, HostError> {
         let Some((vector, tag)) = self.vector.clone() else { return Ok(Vec::new()) };
         let query = Query {
             vector: Some(vector),
@@ -253,7 +303,7 @@ impl Search<'_> {
     }
 
     /// Chunks with the words of the query, or with the name if it is defined nowhere.
-    fn words(&mut self) -> Result<Vec<Hit>, IndexError> {
+    fn words(&mut self) -> Result<Vec<Hit>, HostError> {
         let words = match (&self.query, &self.name) {
             (Some(query), _) => words::of_query(query),
             (None, Some(name)) => vec![words::whole(name)],
@@ -277,7 +327,7 @@ impl Search<'_> {
         words: &[String],
         found_by: FoundBy,
         most: usize,
-    ) -> Result<Vec<Hit>, IndexError> {
+    ) -> Result<Vec<Hit>, HostError> {
         let mut hits = Vec::new();
         // A chunk has no kind.
         if self.filter.kind.is_some() {
@@ -292,8 +342,8 @@ impl Search<'_> {
             let Some(text) = self.files.text(self.project, &file) else { continue };
             let lines = (first..=last).filter_map(|number| Some((number, text.line(number)?)));
             let best = lines
-                .map(|(number, line)| (count(line, words), number, line))
-                .max_by_key(|(count, number, _)| (*count, std::cmp::Reverse(*number)));
+                .map(|(number, line)| ((count(line, words), pairs(line, words)), number, line))
+                .max_by_key(|(counts, number, _)| (*counts, std::cmp::Reverse(*number)));
             let Some((_, number, line)) = best else { continue };
             let definitions = self.definitions_of(&file)?;
             hits.push(Hit::of_line(&self.show(&file), number, line, found_by, &definitions));
@@ -302,7 +352,7 @@ impl Search<'_> {
     }
 
     /// The definitions of a file, from the index.
-    pub(crate) fn definitions_of(&self, file: &File) -> Result<Vec<Definition>, IndexError> {
+    pub(crate) fn definitions_of(&self, file: &File) -> Result<Vec<Definition>, HostError> {
         let mut definitions = Vec::new();
         for entry in index::list(&format!("{}d", self.project.file_prefix(file))) {
             definitions.append(&mut chunks::definitions(&entry?.data));
@@ -311,7 +361,7 @@ impl Search<'_> {
     }
 
     /// The keys of the project's documents with these words, the best first.
-    fn search(&self, words: &str, limit: u32) -> Result<Vec<String>, IndexError> {
+    fn search(&self, words: &str, limit: u32) -> Result<Vec<String>, HostError> {
         if words.trim().is_empty() {
             return Ok(Vec::new());
         }
@@ -327,6 +377,36 @@ impl Search<'_> {
     pub(crate) fn show(&self, file: &File) -> String {
         self.paths.show(&self.project.absolute(&file.path)).into_owned()
     }
+}
+
+/// How a definition has to stand in what is named before it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Standing {
+    /// By its place: its folders, its file, and the definitions around it.
+    Place,
+    /// By what its file declares.
+    Declared,
+}
+
+/// Whether a file declares a namespace or a package such that what stands in `container` there
+/// stands in all of `wanted`.
+fn declares(path: &str, text: &str, container: &str, wanted: &[String]) -> bool {
+    let word = match path.rsplit_once('.') {
+        Some((_, "go" | "java")) => "package",
+        Some((_, "cs" | "php")) => "namespace",
+        _ => return false,
+    };
+    let declared = text.lines().filter_map(|line| {
+        let rest = line.trim_start().strip_prefix(word)?;
+        let name = rest.trim_start_matches([' ', '\t']);
+        (name.len() < rest.len()).then(|| name.split([' ', '\t', ';', '{']).next())?
+    });
+    declared.into_iter().any(|name| {
+        let inner = container.split('.').filter(|outer| !outer.is_empty());
+        let mut outer: Vec<String> =
+            name.split(['.', '\\']).chain(inner).map(words::whole).collect();
+        wanted.iter().rev().all(|wanted| outer.pop().is_some_and(|one| one == *wanted))
+    })
 }
 
 /// The names of definitions that are wanted.
@@ -378,13 +458,84 @@ fn order(
     (wanted.distance(&definition.name), is_test, rank, depth, file.path.clone(), definition.line)
 }
 
-/// How many of the words a line has.
+/// How many of the words a line has, in any form.
 fn count(line: &str, words: &[String]) -> usize {
     let of_line = words::of_lines(std::iter::once(line));
-    let of_line: BTreeSet<&str> = of_line.split(' ').collect();
+    let of_line: BTreeSet<&str> = of_line.split(' ').map(stem).collect();
     // A text without spaces is one word.
     let has = |word: &&String| {
-        of_line.contains(word.as_str()) || !word.is_ascii() && line.contains(word.as_str())
+        of_line.contains(stem(word)) || !word.is_ascii() && line.contains(word.as_str())
     };
     words.iter().filter(has).count()
+}
+
+/// How many pairs of letters of the words a line has, where a script has no spaces between words:
+/// the index finds a text by them.
+fn pairs(line: &str, words: &[String]) -> usize {
+    let pairs = words.iter().filter(|word| !word.is_ascii()).flat_map(|word| {
+        let letters = word.char_indices();
+        let ends = letters.clone().skip(1).map(|(at, letter)| at + letter.len_utf8());
+        letters.zip(ends).map(|((start, _), end)| &word[start..end])
+    });
+    pairs.filter(|pair| !pair.is_ascii() && line.contains(pair)).count()
+}
+
+/// What the usual forms of an English word have in common: the index finds `retries` by `retry`.
+fn stem(word: &str) -> &str {
+    let ends = ["ing", "ed", "es", "s"].into_iter();
+    let mut without = ends.filter_map(|end| word.strip_suffix(end));
+    let stem = without.find(|stem| stem.len() >= 3).unwrap_or(word);
+    let short = stem.trim_end_matches(['e', 'i', 'y']);
+    if short.len() >= 3 { short } else { stem }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn file_declares_its_namespace() {
+        for (path, text, container, wanted, expected) in [
+            ("a/b.cs", "using X;\nnamespace My.App;\n", "", "my app", true),
+            ("a/b.cs", "namespace My.App {", "Svc", "my app svc", true),
+            ("a/b.cs", "namespace My.App;", "", "app", true),
+            ("a/b.cs", "namespace My.App;", "", "my", false),
+            ("a/b.cs", "namespace My.App;", "", "other app", false),
+            ("a/b.cs", "// namespace My.App;\nnamespaces My;", "", "my app", false),
+            ("b.php", "<?php\nnamespace App\\Models;", "User", "app models user", true),
+            ("b.go", "package srv // x", "", "srv", true),
+            ("B.java", "package com.ex;", "", "com ex", true),
+            ("b.rs", "namespace My.App;", "", "my app", false),
+        ] {
+            let wanted: Vec<String> = wanted.split(' ').map(str::to_owned).collect();
+            assert_eq!(declares(path, text, container, &wanted), expected, "{text} {wanted:?}");
+        }
+    }
+
+    #[test]
+    fn line_has_pairs_of_letters() {
+        let words = ["加载配置文件".to_owned(), "config".to_owned()];
+        for (line, expected) in [
+            ("// 从磁盘加载用户的配置", 2),
+            ("// 配置文件", 3),
+            ("// 说明", 0),
+            ("let config = 1;", 0),
+        ] {
+            assert_eq!(pairs(line, &words), expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn line_has_a_word_in_any_form() {
+        let words = ["retry", "caching"].map(str::to_owned);
+        for (line, expected) in [
+            ("const MAX_RETRIES: u32 = 3;", 1),
+            ("fn retry(cache: &Cache) {", 2),
+            ("self.retried += caches.len();", 2),
+            ("//! Main program", 0),
+            ("let ret = cat;", 0),
+        ] {
+            assert_eq!(count(line, &words), expected, "{line}");
+        }
+    }
 }

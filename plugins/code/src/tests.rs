@@ -56,6 +56,9 @@ impl Tree {
     fn new(files: &[(&str, &str)]) -> Self {
         testing::set_part("rust", parse);
         testing::set_part("python", parse);
+        testing::set_part("php", parse);
+        testing::set_part("go", parse);
+        testing::set_part("java", parse);
         let tree = Self(tempfile::tempdir().unwrap());
         files.iter().for_each(|(path, text)| tree.write(path, text));
         tree
@@ -112,6 +115,46 @@ fn symbol_is_found_in_any_style() {
             "src/config.rs:2 function load_config (definition)\n    fn load_config(path) {\n";
         assert!(text.starts_with(expected), "{symbol}: {text}");
     }
+}
+
+#[test]
+fn name_with_its_namespace_is_found() {
+    let tree = Tree::new(&[
+        ("app/Models/User.php", "<?php\nnamespace App\\Models;\nfn User() {}\n"),
+        ("src/Other/Post.php", "<?php\nnamespace App\\Blog;\nfn Post() {}\n"),
+        ("server/run.go", "package srv\nfn Start() {}\n"),
+        ("tools/run.go", "package tools\nfn Start() {}\n"),
+        ("src/main/java/com/ex/Foo.java", "package com.ex;\nfn Foo() {}\n"),
+    ]);
+    for (symbol, place) in [
+        ("App\\Models\\User", "app/Models/User.php:3 "),
+        ("\\App\\Blog\\Post", "src/Other/Post.php:3 "),
+        ("srv.Start", "server/run.go:2 "),
+        ("com.ex.Foo", "src/main/java/com/ex/Foo.java:2 "),
+    ] {
+        let text = tree.search(json!({ "symbol": symbol }));
+        assert!(text.starts_with(place), "{symbol}: {text}");
+        assert!(!text.contains("isn't known") && !text.contains("tools/"), "{symbol}: {text}");
+    }
+    let text = tree.search(json!({ "symbol": "none.Start" }));
+    assert!(text.contains("`Start` of `none` isn't known; these are others."), "{text}");
+}
+
+#[test]
+fn path_with_dots_is_the_same_folder() {
+    let tree = two_files();
+    let text =
+        |path: &str| tree.search(json!({ "symbol": "load_config", "path": tree.path(path) }));
+    let expected = text("src");
+    assert!(expected.starts_with("src/config.rs:2 function load_config"), "{expected}");
+    for path in ["src/../src", "./src/.", "src/../src/config.rs", "src/../src/../src/"] {
+        assert_eq!(text(path), expected, "{path}");
+    }
+    // Above a link is what is above its target.
+    tree.write("other/deep/a.rs", "fn far() {}\n");
+    std::os::unix::fs::symlink(tree.path("other/deep"), tree.path("src/link")).unwrap();
+    let text = tree.search(json!({ "symbol": "far", "path": tree.path("src/link/../deep") }));
+    assert!(text.contains("fn far() {}"), "{text}");
 }
 
 #[test]
@@ -449,11 +492,33 @@ fn with_server(tree: &Tree, script: &str) {
 }
 
 #[test]
-fn name_of_a_module_is_found_where_nothing_of_it_stands() {
-    let tree = Tree::new(&[("config.rs", "fn load_config() {}\n")]);
-    let text = tree.search(json!({ "symbol": "config::load_config" }));
-    assert!(text.starts_with("config.rs:1 function load_config (definition)\n"), "{text}");
-    assert!(text.contains("[`load_config` of `config` isn't known; these are others.]"), "{text}");
+fn file_is_the_module_of_what_it_defines() {
+    let tree = Tree::new(&[
+        ("config.rs", "fn load_config() {}\n"),
+        ("deep/mod.rs", "fn load_config() {}\n"),
+        ("core/src/lib.rs", "fn start() {}\n"),
+        ("sdk/src/index.rs", "fn put() {}\n"),
+        ("sdk/src/store.rs", "fn put() {}\n"),
+        ("a/index/mod.rs", "fn get() {}\n"),
+        ("a/store/mod.rs", "fn get() {}\n"),
+    ]);
+    for (symbol, place) in [
+        ("index::put", "sdk/src/index.rs:1"),
+        ("sdk::index::put", "sdk/src/index.rs:1"),
+        ("sdk::store::put", "sdk/src/store.rs:1"),
+        ("index::get", "a/index/mod.rs:1"),
+        ("config::load_config", "config.rs:1"),
+        ("crate::config::load_config", "config.rs:1"),
+        ("deep::load_config", "deep/mod.rs:1"),
+        ("core::start", "core/src/lib.rs:1"),
+    ] {
+        let (text, found) = tree.try_search(json!({ "symbol": symbol })).unwrap();
+        assert!(text.starts_with(&format!("{place} ")), "{symbol}: {text}");
+        assert_eq!(found["hits"].as_array().unwrap().len(), 1, "{symbol}: {text}");
+    }
+    let text = tree.search(json!({ "symbol": "other::load_config" }));
+    assert!(text.contains("config.rs:1 ") && text.contains("deep/mod.rs:1 "), "{text}");
+    assert!(text.contains("[`load_config` of `other` isn't known; these are others.]"), "{text}");
 }
 
 #[test]

@@ -9,9 +9,9 @@ use std::fs;
 use std::io::Read;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use berth_sdk::Call;
-use berth_sdk::index::{self, Document, IndexError};
+use berth_sdk::index::{self, Document};
 use berth_sdk::search::Entry;
+use berth_sdk::{Call, HostError};
 use code_model::{Language, Parsed, ParserQuestion};
 use serde::{Deserialize, Serialize};
 
@@ -104,7 +104,7 @@ impl Project {
     /// # Errors
     ///
     /// The index can't be read.
-    pub(crate) fn open(root: &str) -> Result<Self, IndexError> {
+    pub(crate) fn open(root: &str) -> Result<Self, HostError> {
         let id = hex(root.as_bytes());
         let mut project = Self {
             root: root.to_owned(),
@@ -191,7 +191,7 @@ impl Project {
         call: &Call,
         until: Instant,
         report: &mut Report,
-    ) -> Result<(), IndexError> {
+    ) -> Result<(), HostError> {
         let now = now_ms();
         if !walk.incomplete {
             self.remove_missing(walk)?;
@@ -257,7 +257,7 @@ impl Project {
     }
 
     /// Takes files out of the index that are gone, or that may no longer be read.
-    fn remove_missing(&mut self, walk: &Walk) -> Result<(), IndexError> {
+    fn remove_missing(&mut self, walk: &Walk) -> Result<(), HostError> {
         let known = walk.files.iter().filter(|entry| self.table.get(&entry.path).is_some());
         if known.count() == self.table.len() {
             return Ok(());
@@ -280,7 +280,7 @@ impl Project {
         batch: &[&Entry],
         now: u64,
         until: Instant,
-    ) -> Result<usize, IndexError> {
+    ) -> Result<usize, HostError> {
         let mut sources: Vec<Source<'_>> = batch.iter().map(|entry| self.read(entry)).collect();
         sources.retain(|source| !self.keeps_documents(source, now));
         let to_parse: Vec<_> = sources.iter().map(Source::to_parse).collect();
@@ -361,7 +361,7 @@ impl Project {
 
     /// Writes documents, and then the shards of the table that changed with them: a file in the
     /// table has all of its documents.
-    pub(crate) fn write(&mut self, documents: Vec<Document>) -> Result<(), IndexError> {
+    pub(crate) fn write(&mut self, documents: Vec<Document>) -> Result<(), HostError> {
         let mut all = documents;
         if self.info.used_ms == 0 {
             self.info.used_ms = now_ms();
@@ -390,7 +390,7 @@ impl Project {
     }
 
     /// Writes, and makes room for it where the index is full.
-    fn put(&self, documents: Vec<Document>) -> Result<(), IndexError> {
+    fn put(&self, documents: Vec<Document>) -> Result<(), HostError> {
         loop {
             match index::put(documents.clone()) {
                 Err(error) if error.code == "limit" => {
@@ -403,7 +403,7 @@ impl Project {
         }
     }
 
-    fn delete_documents(&self, path: &str) -> Result<(), IndexError> {
+    fn delete_documents(&self, path: &str) -> Result<(), HostError> {
         index::delete_prefix(&format!("c/{}/{}/", self.id, hex(path.as_bytes()))).map(drop)
     }
 
@@ -413,7 +413,7 @@ impl Project {
     }
 
     /// Notes that the project was used, so that others go first.
-    fn note_use(&mut self, now: u64) -> Result<(), IndexError> {
+    fn note_use(&mut self, now: u64) -> Result<(), HostError> {
         if now.saturating_sub(self.info.used_ms) < USE_NOTED {
             return Ok(());
         }
@@ -447,7 +447,7 @@ impl Source<'_> {
 }
 
 /// Takes the project that wasn't used for longest out of the index. False: there is no other.
-fn remove_oldest_project(own: &str) -> Result<bool, IndexError> {
+fn remove_oldest_project(own: &str) -> Result<bool, HostError> {
     let mut oldest: Option<(u64, String)> = None;
     for entry in index::list("p/") {
         let entry = entry?;
@@ -463,7 +463,7 @@ fn remove_oldest_project(own: &str) -> Result<bool, IndexError> {
 }
 
 /// Takes a project out of the index: first the table, without which nothing of it counts.
-fn remove_project(id: &str) -> Result<(), IndexError> {
+fn remove_project(id: &str) -> Result<(), HostError> {
     index::delete_prefix(&format!("t/{id}/"))?;
     index::delete_prefix(&format!("c/{id}/"))?;
     index::delete(&[format!("p/{id}")])

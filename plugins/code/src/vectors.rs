@@ -6,9 +6,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use berth_sdk::Call;
 use berth_sdk::embeddings;
-use berth_sdk::index::{self, Document, IndexError, Query};
+use berth_sdk::index::{self, Document, Query};
+use berth_sdk::{Call, HostError};
 
 use crate::chunks;
 use crate::files::Files;
@@ -74,7 +74,7 @@ impl Report {
 }
 
 /// The chunks below a prefix that have a vector of the model: their data, and their keys.
-pub(crate) fn of_chunks(prefix: &str) -> Result<BTreeMap<Vec<u8>, String>, IndexError> {
+pub(crate) fn of_chunks(prefix: &str) -> Result<BTreeMap<Vec<u8>, String>, HostError> {
     let mut known = BTreeMap::new();
     let Some(model) = embeddings::model() else { return Ok(known) };
     let tag = tag(&model);
@@ -91,7 +91,7 @@ pub(crate) fn of_chunks(prefix: &str) -> Result<BTreeMap<Vec<u8>, String>, Index
 pub(crate) fn keep(
     documents: &mut [Document],
     known: &BTreeMap<Vec<u8>, String>,
-) -> Result<(), IndexError> {
+) -> Result<(), HostError> {
     let same = documents.iter_mut().filter(|one| one.tags.iter().any(|tag| tag == NONE));
     let mut same: Vec<_> =
         same.filter_map(|one| known.get(&one.data).cloned().map(|key| (one, key))).collect();
@@ -161,7 +161,7 @@ impl Project {
     }
 
     /// The keys of chunks without a vector of a model.
-    fn without_vector(&mut self, model: &str) -> Result<Vec<String>, IndexError> {
+    fn without_vector(&mut self, model: &str) -> Result<Vec<String>, HostError> {
         let others = self.info.models.iter().filter(|other| *other != model);
         let tags: Vec<String> = others.map(|other| tag(other)).chain([NONE.to_owned()]).collect();
         let mut keys = BTreeSet::new();

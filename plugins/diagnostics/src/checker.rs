@@ -11,7 +11,7 @@ use crate::finding::Collector;
 use crate::parse::{cargo, eslint, go, mypy, ruff, tsc};
 
 /// Most entries of a folder that are looked at for files of a language.
-const MAX_ENTRIES: usize = 2_000;
+pub(crate) const MAX_ENTRIES: usize = 2_000;
 
 /// A program that checks a project.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
@@ -33,7 +33,27 @@ pub(crate) struct Parser {
     pub(crate) line: fn(&mut Collector, &str),
 }
 
-/// Files by which a folder is known to be for a checker: names, and the ends of names.
+/// What a project is written in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Language {
+    Rust,
+    JavaScript,
+    Python,
+    Go,
+}
+
+impl Language {
+    pub(crate) const ALL: [Self; 4] = [Self::Rust, Self::JavaScript, Self::Python, Self::Go];
+
+    /// The names of files by which a folder is known to be a project of it.
+    pub(crate) fn files(self) -> impl Iterator<Item = &'static str> {
+        let more: &[&str] = if self == Self::JavaScript { &["package.json"] } else { &[] };
+        let checkers = Checker::ALL.into_iter().filter(move |one| one.language() == self);
+        checkers.flat_map(Checker::files).chain(more.iter().copied())
+    }
+}
+
+/// Files by which a folder is known to be for several checkers, and for eslint.
 const PYTHON: &[&str] = &["pyproject.toml", "setup.cfg", "setup.py"];
 const ESLINT: &[&str] = &[
     "eslint.config.js",
@@ -48,6 +68,21 @@ const ESLINT: &[&str] = &[
     ".eslintrc.json",
     ".eslintrc.yml",
     ".eslintrc.yaml",
+];
+
+/// What programs write, in lower case, if they don't find or may not use something.
+const MISSING: &[&str] = &[
+    "not found",
+    "no such file",
+    "cannot find",
+    "can't find",
+    "could not find",
+    "couldn't find",
+    "could not be found",
+    "no module named",
+    "not installed",
+    "not permitted",
+    "permission denied",
 ];
 
 impl Checker {
@@ -77,20 +112,70 @@ impl Checker {
         }
     }
 
+    pub(crate) const fn language(self) -> Language {
+        match self {
+            Self::Cargo => Language::Rust,
+            Self::Tsc | Self::Eslint => Language::JavaScript,
+            Self::Ruff | Self::Mypy => Language::Python,
+            Self::Go => Language::Go,
+        }
+    }
+
     /// How it is installed.
     pub(crate) const fn install(self) -> &'static str {
         match self {
-            Self::Cargo => {
-                "Install Rust from rustup.rs, and grant it to commands: `presets = [\"rust\"]` in [tools.shell]."
-            }
+            Self::Cargo => "Install Rust from rustup.rs.",
             Self::Tsc => "Install it in the project: `npm install --save-dev typescript`.",
             Self::Eslint => "Install it in the project: `npm install --save-dev eslint`.",
             Self::Ruff => "Install it: `pip install ruff` in .venv.",
             Self::Mypy => "Install it: `pip install mypy` in .venv.",
+            Self::Go => "Install Go from go.dev.",
+        }
+    }
+
+    /// How commands see what is installed outside the granted folders. Whether it is granted
+    /// already isn't known here.
+    pub(crate) const fn grant(self) -> &'static str {
+        match self {
+            Self::Cargo => {
+                "What isn't granted to commands looks as if it was missing: unless it is set, `presets = [\"cargo\"]` in [tools.shell] grants the toolchains of rustup."
+            }
+            Self::Tsc | Self::Eslint => {
+                "What isn't granted to commands looks as if it was missing: unless it is set, `presets = [\"node\"]` in [tools.shell] grants the usual places of Node.js, and `allowed_paths` a folder, such as one above with node_modules."
+            }
+            Self::Ruff | Self::Mypy => {
+                "What isn't granted to commands looks as if it was missing: unless it is set, `presets = [\"python\"]` in [tools.shell] grants the usual places of Python (`\"uv\"` those of uv), and `allowed_paths` any other folder."
+            }
             Self::Go => {
-                "Install Go from go.dev, and grant it to commands: `presets = [\"go\"]` in [tools.shell]."
+                "What isn't granted to commands looks as if it was missing: unless it is set, `presets = [\"go\"]` in [tools.shell] grants the usual places of Go."
             }
         }
+    }
+
+    /// What to do about the failure that its output tells of, if that is known.
+    pub(crate) fn hint(self, said: &str) -> Option<&'static str> {
+        let said = said.to_ascii_lowercase();
+        let has = |parts: &[&str]| parts.iter().any(|part| said.contains(part));
+        let is_cargo = self == Self::Cargo;
+        if is_cargo && has(&["offline"]) {
+            return Some("It has no network here: run `cargo fetch` with bash first.");
+        }
+        if has(&["read-only file system"]) {
+            return Some(match is_cargo {
+                true => {
+                    "It has to write there: grant the folder to commands without `access = \"read\"`, or set CARGO_TARGET_DIR to one that they may write, and name that variable in `env` of [tools.shell]."
+                }
+                false => {
+                    "It has to write there: grant the folder to commands without `access = \"read\"`."
+                }
+            });
+        }
+        if is_cargo && has(&["no default is configured"]) {
+            return Some(
+                "If rustup has no default toolchain, `rustup default stable` in a terminal of yours sets one. If it has, commands don't see it: `presets = [\"cargo\"]` in [tools.shell] grants the toolchains of rustup.",
+            );
+        }
+        has(MISSING).then(|| self.grant())
     }
 
     pub(crate) const fn parser(self) -> Parser {
@@ -109,53 +194,63 @@ impl Checker {
         matches!(self, Self::Cargo | Self::Eslint | Self::Ruff)
     }
 
+    /// The names of files by which a folder is known to be for it.
+    fn files(self) -> impl Iterator<Item = &'static str> {
+        let (names, python): (&[&str], &[&str]) = match self {
+            Self::Cargo => (&["Cargo.toml"], &[]),
+            Self::Tsc => (&["tsconfig.json"], &[]),
+            Self::Eslint => (ESLINT, &[]),
+            Self::Ruff => (&["ruff.toml", ".ruff.toml"], PYTHON),
+            Self::Mypy => (&["mypy.ini", ".mypy.ini"], PYTHON),
+            Self::Go => (&["go.mod"], &[]),
+        };
+        names.iter().chain(python).copied()
+    }
+
+    /// Whether a folder with a file of this name is for it.
+    pub(crate) fn is_marked_by(self, name: &str) -> bool {
+        self.files().any(|file| file == name)
+    }
+
     /// The nearest folder from `folder` up to `top` that it fits.
     pub(crate) fn root(self, folder: &Path, top: &Path) -> Option<PathBuf> {
-        let (names, ends): (&[&str], &str) = match self {
-            Self::Cargo => (&["Cargo.toml"], ""),
-            Self::Tsc => (&["tsconfig.json"], ""),
-            Self::Eslint => (ESLINT, ""),
-            Self::Ruff => (&["ruff.toml", ".ruff.toml"], ".py"),
-            Self::Mypy => (&["mypy.ini", ".mypy.ini"], ".py"),
-            Self::Go => (&["go.mod"], ""),
-        };
-        let python: &[&str] = if ends.is_empty() { &[] } else { PYTHON };
-        let has_name =
-            |folder: &Path| names.iter().chain(python).any(|name| folder.join(name).is_file());
-        let above = up(folder, top).find(|folder| has_name(folder)).map(Path::to_owned);
-        above.or_else(|| (!ends.is_empty() && has_ending(folder, ends)).then(|| folder.to_owned()))
+        let has_name = |folder: &&Path| self.files().any(|name| folder.join(name).is_file());
+        let above = up(folder, top).find(has_name).map(Path::to_owned);
+        let is_python = self.language() == Language::Python;
+        above.or_else(|| (is_python && has_ending(folder, ".py")).then(|| folder.to_owned()))
     }
 
     /// The command, for the folder that it runs in. A program that the project brings along is
     /// preferred: it has the version that the project wants.
-    pub(crate) fn command(
-        self,
-        level: Level,
-        folder: &Path,
-        top: &Path,
-        more: &[String],
-    ) -> Vec<String> {
-        let node = || brought(folder, top, &["node_modules/.bin"], self.name());
-        let python = || brought(folder, top, &[".venv/bin", "venv/bin"], self.name());
-        let (program, arguments): (String, &[&str]) = match self {
+    pub(crate) fn command(self, level: Level, folder: &Path, more: &[String]) -> Vec<String> {
+        let node = || brought(folder, &["node_modules/.bin"], self.name());
+        let python = || brought(folder, &[".venv/bin", "venv/bin"], self.name());
+        match self {
             Self::Cargo => {
                 let command = match level {
                     Level::Check => "check",
                     Level::Clippy => "clippy",
                 };
-                // There is no network, and with this cargo says so at once.
-                return words(
+                // There is no network, and with this cargo says so at once. With `--quiet` it would
+                // leave out the warnings of build scripts.
+                words(
                     "cargo".to_owned(),
-                    &[command, "--offline", "--quiet", "--message-format=json"],
+                    &[command, "--offline", "--message-format=json"],
                     more,
                     &[],
-                );
+                )
             }
-            Self::Tsc => (node(), &["--noEmit", "--pretty", "false"]),
-            Self::Eslint => return words(node(), &["--format", "json"], more, &["."]),
+            // A configuration with `composite` or `incremental` would have it write its build
+            // information into the project.
+            Self::Tsc => {
+                let arguments = ["--noEmit", "--pretty", "false"];
+                let nowhere = ["--incremental", "--tsBuildInfoFile", "/dev/null"];
+                words(node(), &[arguments, nowhere].concat(), more, &[])
+            }
+            Self::Eslint => words(node(), &["--format", "json"], more, &["."]),
             Self::Ruff => {
                 let arguments = ["check", "--output-format", "json", "--no-cache"];
-                return words(python(), &arguments, more, &["."]);
+                words(python(), &arguments, more, &["."])
             }
             Self::Mypy => {
                 let arguments = [
@@ -165,11 +260,10 @@ impl Checker {
                     "--no-color-output",
                     "--no-pretty",
                 ];
-                return words(python(), &arguments, more, &["."]);
+                words(python(), &arguments, more, &["."])
             }
-            Self::Go => return words("go".to_owned(), &["vet", "-json"], more, &["./..."]),
-        };
-        words(program, arguments, more, &[])
+            Self::Go => words("go".to_owned(), &["vet", "-json"], more, &["./..."]),
+        }
     }
 }
 
@@ -180,14 +274,15 @@ fn words(program: String, arguments: &[&str], more: &[String], last: &[&str]) ->
 }
 
 /// `folder` and the folders above it, up to `top`. Only `folder` if it isn't below `top`.
-fn up<'a>(folder: &'a Path, top: &'a Path) -> impl Iterator<Item = &'a Path> {
+pub(crate) fn up<'a>(folder: &'a Path, top: &'a Path) -> impl Iterator<Item = &'a Path> {
     let count = folder.strip_prefix(top).map_or(0, |below| below.components().count());
     folder.ancestors().take(count + 1)
 }
 
-/// The program in one of these folders of the project; otherwise its name alone.
-fn brought(folder: &Path, top: &Path, folders: &[&str], name: &str) -> String {
-    for at in up(folder, top) {
+/// The program in one of these folders of the project, or of one above, as far as folders are
+/// granted; otherwise its name alone.
+fn brought(folder: &Path, folders: &[&str], name: &str) -> String {
+    for at in folder.ancestors() {
         for bin in folders {
             let program = Path::new(bin).join(name);
             // A link into a folder that isn't granted looks as if it was missing.
@@ -200,7 +295,7 @@ fn brought(folder: &Path, top: &Path, folders: &[&str], name: &str) -> String {
     name.to_owned()
 }
 
-fn has_ending(folder: &Path, ending: &str) -> bool {
+pub(crate) fn has_ending(folder: &Path, ending: &str) -> bool {
     let entries = fs::read_dir(folder).into_iter().flatten().take(MAX_ENTRIES).flatten();
     entries.into_iter().any(|entry| entry.file_name().to_string_lossy().ends_with(ending))
 }
@@ -237,8 +332,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (top, sub) = (dir.path(), dir.path().join("sub"));
         fs::create_dir_all(&sub).unwrap();
-        let program =
-            |folder: &Path| Checker::Tsc.command(Level::Check, folder, top, &[])[0].clone();
+        let program = |folder: &Path| Checker::Tsc.command(Level::Check, folder, &[])[0].clone();
         assert_eq!(program(&sub), "tsc");
         write(top.join("node_modules/.bin/tsc"));
         assert_eq!(program(top), "node_modules/.bin/tsc");
@@ -246,11 +340,43 @@ mod tests {
     }
 
     #[test]
+    fn hint_is_about_what_was_said() {
+        let preset = Some("looks as if it was missing");
+        for (checker, said, expected) in [
+            (Checker::Cargo, "error: expected `=`\n --> Cargo.toml:2:5", None),
+            (Checker::Cargo, "error: no such file or directory (os error 2)", preset),
+            (
+                Checker::Cargo,
+                "error: failed to create /w/target\n\nCaused by:\n  Read-only file system (os error 30)",
+                Some("CARGO_TARGET_DIR"),
+            ),
+            (Checker::Eslint, "Error: EROFS: read-only file system, open 'x'", Some("write there")),
+            (
+                Checker::Cargo,
+                "error: rustup could not choose a version of cargo to run, because one wasn't specified explicitly, and no default is configured.",
+                Some("`rustup default stable`"),
+            ),
+            (Checker::Cargo, "error: in offline mode, x can't be found", Some("`cargo fetch`")),
+            (Checker::Eslint, "SyntaxError: Unexpected token ')'", None),
+            (Checker::Eslint, "Error: Cannot find module 'x'", preset),
+            (Checker::Mypy, "No module named mypy", preset),
+            (Checker::Go, "go: open /x: permission denied", preset),
+        ] {
+            let hint = checker.hint(said);
+            let fits = match (hint, expected) {
+                (Some(hint), Some(part)) => hint.contains(part),
+                (hint, part) => hint == part,
+            };
+            assert!(fits, "{said}: {hint:?}");
+        }
+    }
+
+    #[test]
     fn further_arguments_come_before_what_is_checked() {
         let more = ["--strict".to_owned()];
-        let command = Checker::Mypy.command(Level::Check, Path::new("/w"), Path::new("/w"), &more);
+        let command = Checker::Mypy.command(Level::Check, Path::new("/w"), &more);
         assert_eq!(command[command.len() - 2..], ["--strict", "."]);
-        let clippy = Checker::Cargo.command(Level::Clippy, Path::new("/w"), Path::new("/w"), &[]);
+        let clippy = Checker::Cargo.command(Level::Clippy, Path::new("/w"), &[]);
         assert_eq!(clippy[..2], ["cargo", "clippy"]);
     }
 }

@@ -7,8 +7,15 @@ use schemars::{JsonSchema, Schema};
 use serde::Deserialize;
 
 use crate::checker::Checker;
-use crate::report::{self, Answer, State};
-use crate::{run, seen};
+use crate::finding::one_line;
+use crate::project::{self, Other};
+use crate::references::{self, Configs};
+use crate::report::{self, Answer, Ran, State};
+use crate::run::{self, Time};
+use crate::seen;
+
+/// Most bytes of the names of configurations that were left out.
+const MAX_NAMES: usize = 500;
 
 /// The number of diagnostics of a call that names none.
 const USUAL: u32 = 50;
@@ -23,16 +30,16 @@ pub(crate) struct Arguments {
     path: Option<String>,
     /// For Rust: `check` compiles, `clippy` also lints. Default: check.
     level: Option<Level>,
-    /// The checkers to run. Default: those that fit the folder.
+    /// The checkers to run. Default: those that fit the nearest project, from the folder upwards.
     checkers: Option<Vec<Checker>>,
     /// Set it to true to see only what the last call in this folder didn't find. Default: false.
     only_new: Option<bool>,
     /// The number of diagnostics that are shown. Default: 50.
     #[schemars(range(min = 1, max = 1000))]
     max: Option<u32>,
-    /// Seconds after which the checkers are stopped. Default: 300, unless the operator changed it.
+    /// Seconds after which the checkers are stopped. They run one after the other, and it is the
+    /// time of all of them. Default: 300, unless the operator changed it.
     #[schemars(range(min = 1, max = 86_400))]
-    #[expect(dead_code, reason = "the host reads it, and sets the deadline")]
     timeout: Option<u32>,
 }
 
@@ -51,6 +58,13 @@ impl Level {
         match self {
             Self::Check => "check",
             Self::Clippy => "clippy",
+        }
+    }
+
+    pub(crate) const fn other(self) -> Self {
+        match self {
+            Self::Check => Self::Clippy,
+            Self::Clippy => Self::Check,
         }
     }
 }
@@ -108,7 +122,7 @@ impl Tool for Diagnostics {
     }
 
     fn call(arguments: Arguments, call: &Call) -> Result<Output, Failure> {
-        let Arguments { path, level, checkers, only_new, max, .. } = arguments;
+        let Arguments { path, level, checkers, only_new, max, timeout } = arguments;
         let top = working_directory()?;
         let folder = folder(path.map_or_else(|| top.clone(), PathBuf::from))?;
         let level = level.unwrap_or_default();
@@ -119,27 +133,37 @@ impl Tool for Diagnostics {
             return Err(Failure::permanent("off", format!("{} is off", off.name()))
                 .with_suggestion("The operator can add it to `checkers` in [tools.diagnostics]."));
         }
-        let fitting: Vec<(Checker, PathBuf)> = Checker::ALL
-            .into_iter()
-            .filter(|checker| allowed.contains(checker) && wanted.contains(checker))
-            .filter_map(|checker| Some((checker, checker.root(&folder, &top)?)))
-            .collect();
+        let is_tried = |checker: &Checker| allowed.contains(checker) && wanted.contains(checker);
+        let tried: Vec<Checker> = Checker::ALL.into_iter().filter(is_tried).collect();
+        let fitting = match checkers {
+            // What is named runs, whatever the nearest project is.
+            Some(_) => project::roots(&folder, &top, &tried),
+            None => project::fitting(&folder, &top, &tried),
+        };
+        let runs = |checker: &Checker| fitting.iter().any(|(fits, _)| fits == checker);
+        // A module of Go below another one isn't checked with it.
+        let is_apart = |checker: &Checker| !runs(checker) || *checker == Checker::Go;
+        let apart: Vec<Checker> = tried.iter().copied().filter(is_apart).collect();
+        let others = project::others(&folder, &top, &apart);
         if fitting.is_empty() {
-            return Err(nothing_fits(&folder, allowed, wanted));
+            return Err(nothing_fits(&folder, &top, &tried, &others));
         }
+        let time = Time::new(call, timeout);
         let mut ran = Vec::new();
         for (number, (checker, root)) in fitting.iter().enumerate() {
             call.progress(number as f64 / fitting.len() as f64, checker.name());
             let more = settings.arguments.for_checker(*checker);
-            let command = checker.command(level, root, &top, more);
-            ran.push(run::run(*checker, &command, root, &top, call));
+            ran.push(match checker {
+                Checker::Tsc => run_tsc(level, root, &top, more, &time),
+                _ => run::run(*checker, &[checker.command(level, root, more)], root, &top, &time),
+            });
         }
         let has_checked = ran.iter().any(report::Ran::has_checked);
         let gone = seen::compare(&folder, level, &mut ran);
         let gone = if only_new == Some(true) { Some(gone?) } else { None };
         let failed = (!has_checked).then(|| failure(&ran));
         let most = max.unwrap_or(USUAL) as usize;
-        let (content, answer) = report::answer(ran, most, gone);
+        let (content, answer) = report::answer(ran, most, gone, others);
         match failed {
             None => Output::default().with(content).with_structured(&answer),
             Some(failure) => Err(failure.with_structured(serde_json::to_value(&answer)?)),
@@ -157,20 +181,69 @@ fn folder(path: PathBuf) -> Result<PathBuf, Failure> {
     }
 }
 
+/// Runs `tsc` for each configuration of a project.
+fn run_tsc(level: Level, root: &Path, top: &Path, more: &[String], time: &Time<'_>) -> Ran {
+    let is_project =
+        |word: &String| ["-p", "--project"].iter().any(|name| word.eq_ignore_ascii_case(name));
+    if more.iter().any(is_project) {
+        // The operator names what is checked.
+        return run::run(Checker::Tsc, &[Checker::Tsc.command(level, root, more)], root, top, time);
+    }
+    let Configs { checked, left_out } = references::configs(root);
+    let has_one = checked == [references::CONFIG];
+    let with = |config: &String| {
+        let chosen = ["-p".to_owned(), config.clone()];
+        let more = if has_one { more.to_vec() } else { [&chosen, more].concat() };
+        Checker::Tsc.command(level, root, &more)
+    };
+    let commands: Vec<Vec<String>> = checked.iter().map(with).collect();
+    let mut ran = run::run(Checker::Tsc, &commands, root, top, time);
+    let names = one_line(&left_out.join(", "), MAX_NAMES);
+    if checked.is_empty() {
+        ran.state = State::Failed;
+        let others = match left_out.is_empty() {
+            true => "it refers to no other configuration".to_owned(),
+            false => format!("these aren't in its folder: {names}"),
+        };
+        ran.detail = Some(format!("tsconfig.json has no files, and {others}"));
+    } else if !left_out.is_empty() && ran.state == State::Ran {
+        ran.detail = Some(format!("these configurations were left out: {names}"));
+    }
+    ran
+}
+
 /// The failure if no checker fits.
-fn nothing_fits(folder: &Path, allowed: &[Checker], wanted: &[Checker]) -> Failure {
-    let tried = allowed.iter().filter(|checker| wanted.contains(checker));
-    let looked_for: Vec<String> =
-        tried.map(|checker| format!("{} ({})", checker.looks_for(), checker.name())).collect();
+fn nothing_fits(
+    folder: &Path,
+    top: &Path,
+    tried: &[Checker],
+    others: &(Vec<Other>, bool),
+) -> Failure {
+    let languages = project::languages(folder, top, tried);
+    let counts =
+        |checker: &&Checker| languages.is_empty() || languages.contains(&checker.language());
+    let looked_for: Vec<String> = tried
+        .iter()
+        .filter(counts)
+        .map(|checker| format!("{} ({})", checker.looks_for(), checker.name()))
+        .collect();
     let looked_for = match looked_for.is_empty() {
         true => "no checker is on".to_owned(),
         false => format!("it has none of: {}", looked_for.join(", ")),
     };
-    Failure::permanent(
+    let failure = Failure::permanent(
         "nothing-fits",
         format!("no checker fits {}: {looked_for}", folder.display()),
     )
-    .with_suggestion("Set path to the folder of a project.")
+    .with_suggestion("Set path to the folder of a project.");
+    // Others chose the names.
+    match others.0.is_empty() {
+        true => failure,
+        false => {
+            let named = project::named(others);
+            failure.with_content(Content::untrusted(format!("Projects below: {named}.\n")))
+        }
+    }
 }
 
 /// The failure if no checker could check anything. What a checker wrote is a part that is marked.
@@ -183,12 +256,14 @@ fn failure(ran: &[report::Ran]) -> Failure {
             State::Refused => "was not run",
             State::Cut | State::Timeout => "didn't finish",
             State::Ran | State::Failed => {
-                details.push(format!("{name} failed"));
+                let hint = ran.hint.map(|hint| format!(". {hint}")).unwrap_or_default();
+                details.push(format!("{name} failed{hint}"));
                 written += &format!("{name}: {detail}\n");
                 continue;
             }
         };
-        details.push(format!("{name} {what}: {detail}"));
+        let hint = ran.hint.map(|hint| format!(" {hint}")).unwrap_or_default();
+        details.push(format!("{name} {what}: {detail}{hint}"));
     }
     let code = match ran.iter().any(|ran| ran.state == State::Refused) {
         true => "not-permitted",
@@ -252,6 +327,9 @@ mod tests {
         );
         let output = call(&dir, json!({ "only_new": true })).unwrap();
         assert_eq!(output.joined_text(), "No new diagnostics (tsc).\n");
+        // The first call of another level is compared with the last one too.
+        let output = call(&dir, json!({ "level": "clippy", "only_new": true })).unwrap();
+        assert_eq!(output.joined_text(), "No new diagnostics (tsc).\n");
         assert!(output.content.iter().all(|part| !part.untrusted), "nobody else wrote it");
         assert_eq!(output.structured.unwrap()["total"], 0);
     }
@@ -261,12 +339,17 @@ mod tests {
         let dir = project("echo 'what went wrong' >&2; exit 3");
         let failure = call(&dir, json!({})).unwrap_err();
         assert_eq!(failure.code.as_deref(), Some("not-checked"));
-        assert_eq!(failure.message, "tsc failed");
+        assert_eq!(failure.message, "tsc failed", "nothing says that a grant is missing");
         assert_eq!(failure.joined_text(), "tsc: exit code 3: what went wrong\n");
         assert!(failure.content[0].untrusted, "a program of the project wrote it");
+        write(&dir, "echo 'x: No such file or directory' >&2; exit 3");
+        let failure = call(&dir, json!({})).unwrap_err();
+        let grant = "tsc failed. What isn't granted to commands looks as if it was missing: unless it is set, `presets = [\"node\"]`";
+        assert!(failure.message.starts_with(grant), "{failure}");
         write(&dir, "exec no-such-program-anywhere");
         let failure = call(&dir, json!({})).unwrap_err();
-        assert!(failure.message.contains("tsc isn't installed: Install it in"), "{failure}");
+        assert!(failure.joined_text().contains("bin/tsc or its interpreter can't be seen"));
+        assert!(failure.message.contains("`presets = [\"node\"]` in [tools.shell]"), "{failure}");
     }
 
     #[test]
@@ -291,6 +374,74 @@ mod tests {
             assert_eq!(failure.code.as_deref(), Some("not-checked"));
             assert!(failure.joined_text().contains(said), "{failure:?}");
         }
+    }
+
+    #[test]
+    fn referenced_configurations_are_checked_one_after_the_other() {
+        let script = "while [ $# -gt 0 ]; do [ \"$1\" = -p ] && C=$2; shift; done
+                      echo \"$C\" >> ran; echo \"${C%.json}.ts(1,1): error TS1: no\"; exit 2";
+        let dir = project(script);
+        let references = |files, names: &[&str]| {
+            let named = names.iter().map(|name| format!("{{\"path\":\"{name}\"}}"));
+            let named = named.collect::<Vec<_>>().join(",");
+            let text = format!("{{{files}\"references\":[{named}]}}");
+            fs::write(dir.path().join("tsconfig.json"), text).unwrap();
+        };
+        let ran = || fs::read_to_string(dir.path().join("ran")).unwrap_or_default();
+        references("\"files\":[],", &["./a.json", "b.json", "../outside"]);
+        let text = call(&dir, json!({})).unwrap().joined_text();
+        assert_eq!(ran(), "a.json\nb.json\n");
+        assert!(text.contains("2 errors, 0 warnings (tsc)."), "{text}");
+        assert!(text.contains("outside/tsconfig.json") && text.contains("only a part"), "{text}");
+        fs::remove_file(dir.path().join("ran")).unwrap();
+        references("", &["b.json"]);
+        call(&dir, json!({})).unwrap();
+        assert_eq!(ran(), "tsconfig.json\nb.json\n");
+        // A name with a space is one word for the program, and quoted where it is shown.
+        fs::remove_file(dir.path().join("ran")).unwrap();
+        references("\"files\":[],", &["my app"]);
+        let output = call(&dir, json!({})).unwrap();
+        assert_eq!(ran(), "my app/tsconfig.json\n");
+        let answer = output.structured.unwrap();
+        let command = answer["checkers"][0]["command"].as_str().unwrap();
+        assert!(command.ends_with("-p 'my app/tsconfig.json'"), "{command}");
+        fs::remove_file(dir.path().join("ran")).unwrap();
+        references("\"files\":[],", &["../outside"]);
+        let failure = call(&dir, json!({})).unwrap_err();
+        assert_eq!((failure.code.as_deref(), &*ran()), (Some("not-checked"), ""));
+        assert!(failure.joined_text().contains("outside/tsconfig.json"), "{failure:?}");
+        // Nothing to check is no clean project.
+        for (files, names) in [("\"files\":[],", &[][..]), ("\"files\":[],", &["."])] {
+            references(files, names);
+            let failure = call(&dir, json!({})).unwrap_err();
+            assert_eq!((failure.code.as_deref(), &*ran()), (Some("not-checked"), ""));
+            assert!(failure.joined_text().contains("no other configuration"), "{failure:?}");
+        }
+        // The operator's own configuration is the only one.
+        references("\"files\":[],", &["b.json"]);
+        testing::set_config(json!({ "arguments": { "tsc": ["-p", "own.json"] } }));
+        call(&dir, json!({})).unwrap();
+        assert_eq!(ran(), "own.json\n");
+    }
+
+    #[test]
+    fn projects_below_are_named() {
+        let dir = project("exit 0");
+        fs::create_dir(dir.path().join("back")).unwrap();
+        fs::write(dir.path().join("back/go.mod"), "").unwrap();
+        let output = call(&dir, json!({})).unwrap();
+        let text = output.joined_text();
+        assert!(
+            text.starts_with("No diagnostics (tsc).\n") && text.contains("back (go)"),
+            "{text}"
+        );
+        assert!(output.content.iter().all(|part| part.untrusted), "the project names its folders");
+        assert_eq!(output.structured.unwrap()["unchecked"][0]["checkers"], json!(["go"]));
+        fs::remove_file(dir.path().join("tsconfig.json")).unwrap();
+        let failure = call(&dir, json!({})).unwrap_err();
+        assert_eq!(failure.code.as_deref(), Some("nothing-fits"));
+        assert!(failure.joined_text().contains("back (go)"), "{failure:?}");
+        assert!(failure.content[0].untrusted);
     }
 
     #[test]

@@ -86,6 +86,8 @@ pub(crate) struct Collector {
     pub(crate) findings: Vec<Finding>,
     /// How many were left out.
     pub(crate) left_out: usize,
+    /// How many were written, with repetitions.
+    pub(crate) written: usize,
 }
 
 impl Collector {
@@ -97,11 +99,13 @@ impl Collector {
             seen: HashSet::new(),
             findings: Vec::new(),
             left_out: 0,
+            written: 0,
         }
     }
 
     /// Adds a diagnostic, unless it is known.
     pub(crate) fn add(&mut self, written: Written<'_>) {
+        self.written += 1;
         if self.findings.len() >= MAX_KEPT {
             self.left_out += 1;
             return;
@@ -134,7 +138,7 @@ impl Collector {
 }
 
 /// A path without `.` and `..`, by its spelling.
-fn plain(path: &Path) -> PathBuf {
+pub(crate) fn plain(path: &Path) -> PathBuf {
     let mut plain = PathBuf::new();
     for part in path.components() {
         match part {

@@ -5,6 +5,8 @@ mod diagnostics;
 mod finding;
 mod parse;
 mod pieces;
+mod project;
+mod references;
 mod report;
 mod run;
 mod seen;

@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use crate::checker::Checker;
 use crate::finding::{Collector, Finding, Severity, one_line};
+use crate::project::{self, Other};
 
 /// A checker that was tried.
 #[derive(Debug)]
@@ -16,9 +17,25 @@ pub(crate) struct Ran {
     command: String,
     pub(crate) state: State,
     pub(crate) detail: Option<String>,
+    /// What to do about it.
+    pub(crate) hint: Option<&'static str>,
     /// The findings, each with whether it is new.
     pub(crate) findings: Vec<(Finding, bool)>,
     left_out: usize,
+}
+
+/// How a checker ended.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    pub(crate) state: State,
+    pub(crate) detail: Option<String>,
+    pub(crate) hint: Option<&'static str>,
+}
+
+impl Ended {
+    pub(crate) const fn new(state: State, detail: Option<String>) -> Self {
+        Self { state, detail, hint: None }
+    }
 }
 
 /// What became of a checker.
@@ -42,14 +59,20 @@ pub(crate) enum State {
 impl Ran {
     pub(crate) fn new(
         checker: Checker,
-        command: &[String],
+        commands: &[Vec<String>],
         collector: Collector,
-        state: State,
-        detail: Option<String>,
+        ended: Ended,
     ) -> Self {
         let left_out = collector.left_out;
         let findings = collector.findings.into_iter().map(|finding| (finding, true)).collect();
-        Self { checker, command: command.join(" "), state, detail, findings, left_out }
+        let quoted = |word: &String| match word.contains(' ') {
+            true => format!("'{}'", word.replace('\'', r"'\''")),
+            false => word.clone(),
+        };
+        let command = |words: &Vec<String>| words.iter().map(quoted).collect::<Vec<_>>().join(" ");
+        let commands: Vec<String> = commands.iter().map(command).collect();
+        let Ended { state, detail, hint } = ended;
+        Self { checker, command: commands.join("; "), state, detail, hint, findings, left_out }
     }
 
     /// Whether it says something of the project.
@@ -57,8 +80,7 @@ impl Ran {
         match self.state {
             State::Ran => true,
             // What it didn't come to may have any number of errors.
-            State::Cut | State::Timeout => !self.findings.is_empty(),
-            State::Missing | State::Refused | State::Failed => false,
+            _ => !self.findings.is_empty(),
         }
     }
 }
@@ -79,6 +101,9 @@ pub(crate) struct Answer {
     gone: Option<usize>,
     /// What became of each checker.
     checkers: Vec<CheckerAnswer>,
+    /// Projects in folders below that no checker has checked: the first ones.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    unchecked: Vec<Other>,
 }
 
 /// What became of a checker.
@@ -86,35 +111,61 @@ pub(crate) struct Answer {
 struct CheckerAnswer {
     /// Its name.
     name: &'static str,
-    /// The command.
+    /// The command, or several with `; ` between them.
     command: String,
     /// `ran`, or why it says not everything.
     state: State,
     /// More about that.
     #[serde(skip_serializing_if = "Option::is_none")]
     detail: Option<String>,
+    /// Whether it says something of the project.
+    #[serde(skip)]
+    has_checked: bool,
 }
 
-/// The answer, for models and for programs. `gone`: with `only_new`, how many are gone.
-pub(crate) fn answer(ran: Vec<Ran>, most: usize, gone: Option<usize>) -> (Content, Answer) {
+/// The answer, for models and for programs. `gone`: with `only_new`, how many are gone. `others`:
+/// the projects below that aren't checked, and whether there are more.
+pub(crate) fn answer(
+    ran: Vec<Ran>,
+    most: usize,
+    gone: Option<usize>,
+    others: (Vec<Other>, bool),
+) -> (Content, Answer) {
     let (mut findings, mut left_out, mut checkers) = (Vec::new(), 0, Vec::new());
     for ran in ran {
         left_out += ran.left_out;
+        let has_checked = ran.has_checked();
         let shown = ran.findings.into_iter().filter(|(_, is_new)| *is_new || gone.is_none());
         findings.extend(shown.map(|(finding, _)| finding));
-        let Ran { checker, command, state, detail, .. } = Ran { findings: Vec::new(), ..ran };
-        checkers.push(CheckerAnswer { name: checker.name(), command, state, detail });
+        let Ran { checker, command, state, detail, hint, .. } = Ran { findings: Vec::new(), ..ran };
+        let detail = match (detail, hint) {
+            (Some(detail), Some(hint)) => Some(ended_sentence(&detail) + " " + hint),
+            (detail, _) => detail,
+        };
+        let name = checker.name();
+        checkers.push(CheckerAnswer { name, command, state, detail, has_checked });
     }
     findings.sort_by(|one, other| order(one).cmp(&order(other)));
     let count = |severity| findings.iter().filter(|finding| finding.severity == severity).count();
     let (errors, warnings) = (count(Severity::Error), count(Severity::Warning));
     let total = findings.len() + left_out;
     findings.truncate(most);
-    let answer = Answer { diagnostics: findings, total, errors, warnings, gone, checkers };
-    // The project's sources, and programs that they configure, write what a checker says.
+    let named = project::named(&others);
+    let (diagnostics, unchecked) = (findings, others.0);
+    let answer = Answer { diagnostics, total, errors, warnings, gone, checkers, unchecked };
+    // The project's sources and names, and programs that they configure, write what a checker says.
+    let quotes = |checker: &CheckerAnswer| match checker.state {
+        State::Ran => checker.detail.is_some(),
+        state => matches!(state, State::Failed | State::Refused),
+    };
     let says_something = !answer.diagnostics.is_empty()
-        || answer.checkers.iter().any(|checker| checker.state == State::Failed);
-    let text = text(&answer);
+        || !answer.unchecked.is_empty()
+        || answer.checkers.iter().any(quotes);
+    let mut text = text(&answer);
+    if !named.is_empty() {
+        let notice = "There are other projects below, which weren't checked";
+        add_notice(&mut text, &format!("{notice}: {named}. To check one, set `path` to it."));
+    }
     (if says_something { Content::untrusted(text) } else { Content::text(text) }, answer)
 }
 
@@ -146,18 +197,11 @@ pub(crate) fn add_line(text: &mut String, finding: &Finding) {
 }
 
 fn text(answer: &Answer) -> String {
-    let Answer { diagnostics, total, errors, warnings, gone, checkers } = answer;
+    let Answer { diagnostics, total, errors, warnings, gone, checkers, .. } = answer;
     let mut text = String::new();
     diagnostics.iter().for_each(|finding| add_line(&mut text, finding));
-    let checked: Vec<&str> = checkers
-        .iter()
-        .filter(|checker| match checker.state {
-            State::Ran => true,
-            State::Cut | State::Timeout => *total > 0,
-            State::Missing | State::Refused | State::Failed => false,
-        })
-        .map(|checker| checker.name)
-        .collect();
+    let checked: Vec<&str> =
+        checkers.iter().filter(|checker| checker.has_checked).map(|checker| checker.name).collect();
     let new = if gone.is_some() { "new " } else { "" };
     if !checked.is_empty() {
         let by = checked.join(", ");
@@ -181,7 +225,8 @@ fn text(answer: &Answer) -> String {
     }
     for CheckerAnswer { name, state, detail, .. } in checkers {
         let what = match state {
-            State::Ran => continue,
+            State::Ran if detail.is_none() => continue,
+            State::Ran => "checked only a part",
             State::Cut | State::Timeout => "didn't finish",
             State::Missing => "isn't installed",
             State::Refused => "was not run",
@@ -193,10 +238,52 @@ fn text(answer: &Answer) -> String {
     text
 }
 
+/// A sentence with its end.
+pub(crate) fn ended_sentence(text: &str) -> String {
+    let is_ended = text.ends_with(['.', '!', '?', '…']);
+    if is_ended { text.to_owned() } else { format!("{text}.") }
+}
+
 fn counted(count: usize, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
 fn are(count: usize) -> String {
     if count == 1 { "1 diagnostic is".to_owned() } else { format!("{count} diagnostics are") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn checker_that_found_nothing_before_its_end_has_not_checked() {
+        let finding = Finding {
+            path: None,
+            line: None,
+            column: None,
+            severity: Severity::Warning,
+            code: None,
+            message: "unused".to_owned(),
+            checker: "cargo",
+            suggestion: None,
+        };
+        let ran = |checker, state, findings: Vec<Finding>| {
+            let findings = findings.into_iter().map(|finding| (finding, true)).collect();
+            let (command, detail, hint) = (String::new(), None, None);
+            Ran { checker, command, state, detail, hint, findings, left_out: 0 }
+        };
+        let all = vec![
+            ran(Checker::Cargo, State::Ran, vec![finding.clone()]),
+            ran(Checker::Tsc, State::Timeout, vec![finding]),
+            ran(Checker::Ruff, State::Timeout, Vec::new()),
+        ];
+        let text = answer(all, 50, None, (Vec::new(), false))
+            .0
+            .as_text()
+            .expect("it is a text")
+            .to_owned();
+        assert!(text.contains("0 errors, 2 warnings (cargo, tsc).\n"), "{text}");
+        assert!(text.contains("[ruff didn't finish]"), "{text}");
+    }
 }

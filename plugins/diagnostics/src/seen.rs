@@ -15,18 +15,21 @@ type Seen = BTreeMap<String, BTreeMap<String, u32>>;
 
 /// Marks the findings of this call that the last one in the same folder didn't have, and remembers
 /// those of this call. Returns also how many of the last one are gone. A checker that didn't finish
-/// keeps what is known of it.
+/// keeps what is known of it. Each level is compared with itself, and its first call with the other
+/// one: clippy finds more than a check.
 ///
 /// # Errors
 ///
 /// The store can't be used.
 pub(crate) fn compare(folder: &Path, level: Level, ran: &mut [Ran]) -> Result<usize, Failure> {
-    let key = format!("seen/{:016x}", hash(&(folder, level.as_str())));
+    let key = |level: Level| format!("seen/{:016x}", hash(&(folder, level.as_str())));
     // What an older version wrote, or a damaged value, counts as nothing.
-    let mut seen: Seen = store::get_json(&key).unwrap_or_default().unwrap_or_default();
+    let read = |level: Level| store::get_json::<Seen>(&key(level)).unwrap_or_default();
+    let mut seen = read(level).unwrap_or_default();
+    let other = read(level.other()).unwrap_or_default();
     let mut gone = 0;
     for ran in ran {
-        let known = seen.get(ran.checker.name());
+        let known = seen.get(ran.checker.name()).or_else(|| other.get(ran.checker.name()));
         let mut left = known.cloned().unwrap_or_default();
         let mut now: BTreeMap<String, u32> = BTreeMap::new();
         for (finding, is_new) in &mut ran.findings {
@@ -45,7 +48,7 @@ pub(crate) fn compare(folder: &Path, level: Level, ran: &mut [Ran]) -> Result<us
             seen.insert(ran.checker.name().to_owned(), now);
         }
     }
-    store::put(&key, serde_json::to_vec(&seen)?)?;
+    store::put(&key(level), serde_json::to_vec(&seen)?)?;
     Ok(gone)
 }
 

@@ -44,11 +44,13 @@ impl Tool for Talk {
         let (is_new, end) = (connection.is_new(), Instant::now() + PATIENCE);
         connection.write(text.as_bytes());
         let mut read = Vec::new();
-        while read.iter().filter(|byte| **byte == b'\n').count() < lines
-            && Instant::now() < end
-            && !connection.has_ended()
-        {
+        while read.iter().filter(|byte| **byte == b'\n').count() < lines && Instant::now() < end {
+            // What it wrote before its end is read after it.
+            let has_ended = connection.has_ended();
             read.extend(connection.read(Some(Duration::from_millis(100))));
+            if has_ended {
+                break;
+            }
         }
         let read = String::from_utf8_lossy(&read).into_owned();
         let has_ended = connection.has_ended();

@@ -124,15 +124,19 @@ pub(crate) fn is_chosen(key: &str) -> bool {
 ///
 /// It is empty, too long, or has other characters.
 pub(crate) fn check_key(key: &str) -> Result<(), Failure> {
-    let is_valid = |c: char| c.is_ascii_alphanumeric() || "._-/".contains(c);
-    if key.is_empty() || key.len() > MAX_KEY || !key.chars().all(is_valid) {
-        return Err(Failure::invalid(format!(
-            "the key is {} characters; it needs 1 to {MAX_KEY} of letters, digits, `.`, `_`, `-` and `/`",
-            key.chars().count()
-        ))
-        .with_suggestion("Use a short name such as `deploy-command`, or leave the key out."));
-    }
-    Ok(())
+    let is_valid = |c: &char| c.is_ascii_alphanumeric() || "._-/".contains(*c);
+    let length = key.chars().count();
+    let wrong = match key.chars().find(|c| !is_valid(c)) {
+        // The host has removed a secret before.
+        Some('[') if key.contains("[REDACTED:") => "looks like a secret".to_owned(),
+        Some(wrong) => format!("has {wrong:?}"),
+        None if (1..=MAX_KEY).contains(&length) => return Ok(()),
+        None => format!("is {length} characters"),
+    };
+    Err(Failure::invalid(format!(
+        "the key {wrong}; it needs 1 to {MAX_KEY} of letters, digits, `.`, `_`, `-` and `/`"
+    ))
+    .with_suggestion("Use a short name such as `deploy-command`, or leave the key out."))
 }
 
 /// A short name of a content, the same for the same content.

@@ -3,8 +3,8 @@
 //! An entry is found by the words of its key too, since its text begins with the key. A search
 //! can't write, so older entries get that when their user saves something.
 
-use berth_sdk::Caller;
-use berth_sdk::index::{self, Document, IndexError, Query};
+use berth_sdk::index::{self, Document, Query};
+use berth_sdk::{Caller, HostError};
 
 use crate::entry::{self, Origin};
 use crate::scope::Scope;
@@ -29,7 +29,7 @@ pub(crate) fn add_to_older(
     caller: &Caller,
     prefix: &str,
     saved: &str,
-) -> Result<Option<String>, IndexError> {
+) -> Result<Option<String>, HostError> {
     let done = Query { prefix: prefix.to_owned(), ..Query::words("").tagged(DONE).limit(1) };
     if let Some(known) = index::search(done)?.first() {
         return Ok((known.key == saved).then(|| DONE.to_owned()));

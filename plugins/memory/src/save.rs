@@ -1,6 +1,6 @@
 use berth_sdk::index::{self, Document, Query};
 use berth_sdk::{
-    Access, Annotations, Call, Failure, Output, Subject, SubjectKind, Tool, add_notice,
+    Access, Annotations, Call, Failure, HostError, Output, Subject, SubjectKind, Tool, add_notice,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -75,7 +75,16 @@ impl Tool for Save {
             (None, None) => entry::made_key(&digest),
         };
         check_key(&key)?;
-        let origin = Origin {
+        let whole = format!("{prefix}{key}");
+        // Who has untrusted text and saves the same changes no trusted entry.
+        let trusted = |whole: &str| match caller.untrusted {
+            true => trusted_origin(whole, content),
+            false => Ok(None),
+        };
+        let kept = trusted(&whole)?;
+        let is_other = |own: &Category| known_category.flatten().is_some_and(|one| one != *own);
+        let stays_in = kept.as_ref().map(|kept| kept.category).filter(is_other);
+        let origin = kept.unwrap_or_else(|| Origin {
             time: date::now(),
             call: call.id(),
             front_end: caller.front_end.clone(),
@@ -84,9 +93,8 @@ impl Tool for Save {
             category,
             untrusted: caller.untrusted,
             keyed: entry::is_chosen(&key),
-        };
-        let whole = format!("{prefix}{key}");
-        let mut tags = vec![same, category.tag()];
+        });
+        let mut tags = vec![same, origin.category.tag()];
         tags.extend(keys::add_to_older(&caller, &prefix, &whole)?);
         let mut document = Document {
             tags,
@@ -94,12 +102,25 @@ impl Tool for Save {
             ..Document::new(&whole, entry::with_key(&key, content, origin.keyed))
         };
         let without_vector = vectors::add_to(&mut document, content);
-        index::put(vec![document])?;
-        let others: Vec<String> = known.into_iter().filter(|known| *known != whole).collect();
-        if !others.is_empty() {
-            index::delete(&others)?;
-        }
+        index::put(vec![document]).map_err(full)?;
         let mut text = format!("Stored memory: {key}");
+        for other in known.into_iter().filter(|known| *known != whole) {
+            let name = other.strip_prefix(&prefix).unwrap_or(&other);
+            let notice = match trusted(&other)? {
+                Some(_) => {
+                    format!("`{name}` has the same content, and stays, since it is trusted.")
+                }
+                None => {
+                    index::delete(std::slice::from_ref(&other))?;
+                    format!("`{name}` had the same content, so it is gone.")
+                }
+            };
+            add_notice(&mut text, &notice);
+        }
+        if let Some(own) = stays_in {
+            let notice = format!("It was there and is trusted, so it stays in {}.", own.as_str());
+            add_notice(&mut text, &notice);
+        }
         if known_category == Some(None) {
             add_notice(
                 &mut text,
@@ -122,4 +143,25 @@ impl Tool for Save {
         }
         Ok(Output::text(text))
     }
+}
+
+/// A failed write, with what makes room.
+fn full(error: HostError) -> Failure {
+    let is_full = error.code == "limit";
+    let failure = Failure::from(error);
+    match is_full {
+        true => failure.with_suggestion(
+            "Forget what no longer counts with memory_forget. A person does that with `berth memory delete`.",
+        ),
+        false => failure,
+    }
+}
+
+/// The origin of an entry, if it has this very content and is trusted, perhaps since a person has
+/// vouched for it. Who says the same again, by any name, doesn't change that.
+fn trusted_origin(whole: &str, content: &str) -> Result<Option<Origin>, HostError> {
+    let Some(known) = index::get(&[whole.to_owned()])?.pop().flatten() else { return Ok(None) };
+    let origin: Option<Origin> = serde_json::from_slice(&known.data).ok();
+    Ok(origin
+        .filter(|origin| !origin.untrusted && entry::content(&known.text, origin.keyed) == content))
 }

@@ -4,9 +4,9 @@
 //! compared. An entry without that tag is found by its words, and gets its vector when its user
 //! saves something.
 
-use berth_sdk::Caller;
 use berth_sdk::embeddings;
-use berth_sdk::index::{self, Document, Hit, IndexError, Query};
+use berth_sdk::index::{self, Document, Hit, Query};
+use berth_sdk::{Caller, HostError};
 
 use crate::entry::{self, Origin};
 use crate::scope::Scope;
@@ -40,7 +40,7 @@ pub(crate) fn add_to(document: &mut Document, content: &str) -> Option<String> {
 
 /// Gives vectors to some of the caller's entries that have none of the model. Returns how many are
 /// left, as far as they were looked for.
-pub(crate) fn make_later_ones(caller: &Caller) -> Result<usize, IndexError> {
+pub(crate) fn make_later_ones(caller: &Caller) -> Result<usize, HostError> {
     let Some(model) = embeddings::model() else { return Ok(0) };
     let tag = tag(&model);
     let mut missing = Vec::new();
@@ -80,7 +80,7 @@ pub(crate) fn of_query(words: &str) -> Result<Option<(Vec<i8>, String)>, String>
 }
 
 /// The entries of a scope that are near a vector, the nearest first.
-pub(crate) fn near(vector: &[i8], tag: &str, query: &Query) -> Result<Vec<Hit>, IndexError> {
+pub(crate) fn near(vector: &[i8], tag: &str, query: &Query) -> Result<Vec<Hit>, HostError> {
     let query = Query { words: String::new(), vector: Some(vector.to_vec()), ..query.clone() };
     let hits = index::search(query.tagged(tag))?;
     Ok(hits.into_iter().filter(|hit| hit.score >= LEAST).collect())

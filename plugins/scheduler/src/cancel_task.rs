@@ -19,7 +19,7 @@ impl Tool for CancelTask {
     const NAME: &str = "cancel_task";
     const TITLE: Option<&str> = Some("Remove a task");
     const DESCRIPTION: &str = "\
-        Removes a task, so that it never runs again, and the record of its runs. A run that has begun goes on.";
+        Removes a task, so that it never runs again, and the record of its runs. A run that has begun is ended.";
     const ANNOTATIONS: Annotations = CHANGES_TASKS;
     const ALIASES: &[&str] = &["cron_remove"];
     const ARGUMENT_ALIASES: &[(&str, &[&str])] = &[NAMES];

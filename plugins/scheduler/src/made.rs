@@ -1,7 +1,7 @@
 //! Makes and changes tasks as the tools of other programs do.
 
-use berth_sdk::schedule::{self, Action, Task};
-use berth_sdk::{Call, Content, Failure, Output};
+use berth_sdk::schedule::{self, Task, TaskState};
+use berth_sdk::{Call, Failure, Output};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
@@ -81,37 +81,30 @@ pub(crate) fn change(name: &str, change: Change) -> Result<Output, Failure> {
         );
     }
     let known = schedule::tasks()?.into_iter().find(|state| state.task.name == name);
-    let task = known.ok_or_else(|| unknown(name))?.task;
+    let TaskState { task, paused, .. } = known.ok_or_else(|| unknown(name))?;
     let wanted = Wanted { tool, arguments, prompt, command };
-    if wanted.is_empty() && times.is_some() {
-        // The task would get what its changer may, and the question wouldn't show what it does.
-        return Err(Failure::invalid("the patch has to say what the task does too")
-            .with_suggestion("Repeat it in the patch: command, prompt, or tool and arguments.")
-            .with_content(Content::untrusted(describe(&task.action))));
-    }
-    if !wanted.is_empty() {
-        let Times { kind, when, zone } = match times {
-            Some(schedule) => Given { schedule: Some(schedule), ..Given::default() }.times()?,
-            None => Times { kind: "", when: String::new(), zone: None },
-        };
-        let mut task = Task { action: wanted.action()?, ..task };
-        if !kind.is_empty() {
+    let is_changed = times.is_some() || !wanted.is_empty();
+    if is_changed {
+        let mut task = task;
+        if let Some(schedule) = times {
+            let given = Given { schedule: Some(schedule), ..Given::default() };
+            let Times { kind, when, zone } = given.times()?;
             (task.kind, task.when, task.zone) = (kind.to_owned(), when, zone.or(task.zone));
+        }
+        if !wanted.is_empty() {
+            task.action = wanted.action()?;
         }
         schedule::put(task)?;
     } else if enabled.is_none() {
         return Err(Failure::invalid("the patch changes nothing"));
     }
+    // A task that replaces another one isn't paused.
+    let enabled = enabled.or(Some(false).filter(|_| paused && is_changed));
     if let Some(enabled) = enabled {
         schedule::pause(name, !enabled)?;
     }
     let now = schedule::tasks()?.into_iter().find(|state| state.task.name == name);
     Ok(text::stored(text::task(&now.ok_or_else(|| unknown(name))?)))
-}
-
-/// An action, as the arguments that make it.
-fn describe(action: &Action) -> String {
-    serde_json::to_string(action).unwrap_or_default()
 }
 
 fn short(id: &str) -> String {

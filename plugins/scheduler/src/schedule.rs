@@ -222,7 +222,10 @@ mod tests {
             ("create", json!({ "delay": "2h" })),
             ("once", json!({ "run_at": "2090-01-01T00:00:00Z" })),
             ("create", json!({ "run_at": "2090-01-01T00:00:00Z" })),
+            ("once", json!({ "schedule": { "kind": "after", "seconds": 900 } })),
+            ("once", json!({ "schedule": { "kind": "at", "at": "2090-01-01T00:00:00Z" } })),
             ("add", json!({ "expression": "@daily" })),
+            ("add", json!({ "schedule": { "kind": "cron", "expr": "@daily" } })),
         ] {
             let mut arguments = json!({ "action": action, "name": "t", "command": "echo b" });
             arguments.as_object_mut().unwrap().extend(when.as_object().unwrap().clone());
@@ -239,6 +242,11 @@ mod tests {
         for (arguments, why) in [
             (json!({ "action": "add", "delay": "1h", "command": command }), "repeats"),
             (json!({ "action": "once", "expression": "@daily", "command": command }), "once"),
+            (json!({ "action": "once", "schedule": "@daily", "command": command }), "runs once"),
+            (
+                json!({ "action": "once", "schedule": { "kind": "every", "every_ms": 60_000 }, "command": command }),
+                "runs once",
+            ),
             (json!({ "action": "create", "command": command }), "when it runs"),
             (
                 json!({ "action": "create", "expression": "@daily", "delay": "1h", "command": command }),
@@ -334,10 +342,13 @@ mod tests {
         assert_eq!((&*now.task.kind, &*now.task.when), ("every", "60"));
         assert_eq!(now.task.action, Action::Prompt("x".into()));
         assert!(now.paused);
-        // Whoever approves it has to see what the task will do.
-        let message = refused(json!({ "name": "t", "patch": { "schedule": "@hourly" } }));
-        assert!(message.contains("what the task does") && message.contains("\"x\""), "{message}");
-        assert_eq!(task("t").task.when, "60");
+        said(json!({ "name": "t", "patch": { "schedule": "@hourly" } }));
+        let now = task("t");
+        assert_eq!((&*now.task.kind, &*now.task.when), ("cron", "@hourly"));
+        assert_eq!(now.task.action, Action::Prompt("x".into()));
+        assert!(now.paused);
+        said(json!({ "name": "t", "patch": { "command": "echo c" } }));
+        assert!(task("t").paused);
         for (arguments, why) in [
             (json!({ "name": "t", "patch": {} }), "changes nothing"),
             (json!({ "name": "t", "patch": { "model": "m" } }), "model"),

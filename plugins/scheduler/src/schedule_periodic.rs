@@ -96,6 +96,9 @@ mod tests {
         assert!(made.joined_text().contains("calls read {\"path\":\"a\"}"));
         let made = make(json!({ "prompt": "tidy up" })).unwrap();
         assert!(made.joined_text().contains("has the agent do: tidy up"));
+        assert!(made.joined_text().starts_with("t: cron @daily (the machine's zone)"));
+        let made = make(json!({ "prompt": "x", "zone": "Asia/Tokyo" })).unwrap();
+        assert!(made.joined_text().starts_with("t: cron @daily (Asia/Tokyo)"));
         for wrong in [
             json!({}),
             json!({ "tool": "read", "prompt": "x" }),

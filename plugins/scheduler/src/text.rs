@@ -8,6 +8,9 @@ use berth_sdk::{Content, Output};
 /// Bytes of a call's arguments, of a prompt and of an output that a list shows.
 const SHOWN: usize = 500;
 
+/// Missed times of a run that are counted for certain; there may be more.
+const ALL_COUNTED: u32 = 99;
+
 /// An answer of what was kept. A run's output may be a page, and a prompt what a model wrote after
 /// it had read one: nobody may take it for the host's or the user's words.
 pub(crate) fn stored(text: String) -> Output {
@@ -17,10 +20,15 @@ pub(crate) fn stored(text: String) -> Output {
 /// A task in some lines.
 pub(crate) fn task(state: &TaskState) -> String {
     let task = &state.task;
-    let mut text = format!("{}: {} {}", task.name, task.kind, task.when);
-    if let Some(zone) = &task.zone {
-        let _ = write!(text, " ({zone})");
-    }
+    let mut text = format!("{}: {}", task.name, task.kind);
+    // The host leaves the zone out if the machine's has no name.
+    let zone = task.zone.as_deref().unwrap_or("the machine's zone");
+    let _ = match &*task.kind {
+        "every" => write!(text, " {} s", task.when),
+        // When it runs next is the same moment.
+        "once" if state.next.is_some() && !state.paused => write!(text, " ({zone})"),
+        _ => write!(text, " {} ({zone})", task.when),
+    };
     match (state.paused, &state.next) {
         (true, _) => text.push_str(", paused"),
         (false, Some(next)) => {
@@ -46,9 +54,12 @@ pub(crate) fn task(state: &TaskState) -> String {
 /// A run in a line or two.
 pub(crate) fn run(run: &Run) -> String {
     let mut text = format!("{} for {}", run.state, run.due);
-    if run.missed > 0 {
-        let _ = write!(text, " and {} missed times before it", run.missed);
-    }
+    let _ = match run.missed {
+        0 => Ok(()),
+        1 => write!(text, " and 1 missed time before it"),
+        ALL_COUNTED.. => write!(text, " and {ALL_COUNTED} or more missed times before it"),
+        missed => write!(text, " and {missed} missed times before it"),
+    };
     if !run.output.is_empty() {
         let _ = write!(text, ": {}", cut(run.output.trim_end()));
     }

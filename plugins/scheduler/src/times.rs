@@ -72,7 +72,8 @@ impl Given {
     ///
     /// It isn't a time or a duration.
     pub(crate) fn check_once(&self) -> Result<(), Failure> {
-        match self.cron.is_some() || self.schedule.is_some() {
+        let repeats = |form: &Value| !matches!(form["kind"].as_str(), Some("at" | "after"));
+        match self.cron.is_some() || self.schedule.as_ref().is_some_and(repeats) {
             false => Ok(()),
             true => Err(Failure::invalid("once makes a task that runs once")
                 .with_suggestion("Give run_at or delay, or use the action add.")),

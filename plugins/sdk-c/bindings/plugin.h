@@ -220,6 +220,7 @@ typedef struct berth_host_types_error_t {
   // * `invalid`: an argument isn't valid.
   // * `not-found`: what an argument names doesn't exist.
   // * `limit`: a limit is reached, which the message names.
+  // * `busy`: others hold it all the time. The same call may work later.
   // * `unavailable`: this machine or this configuration doesn't have it. The message says what
   //   to do.
   // * `failed`: anything else.
@@ -909,7 +910,8 @@ typedef struct berth_host_schedule_task_t {
   plugin_string_t   kind;
   // When it runs.
   plugin_string_t   when;
-  // A name of the time zone database. None: the machine's zone.
+  // A name of the time zone database. None: the machine's zone, by the name that it has when
+  // the task is made.
   plugin_option_string_t   zone;
   // What becomes of times that passed while nothing ran:
   // 
@@ -1326,8 +1328,8 @@ extern bool berth_host_service_method_connection_is_new(berth_host_service_borro
 extern void berth_host_service_method_connection_read(berth_host_service_borrow_connection_t self, uint64_t *maybe_timeout_ms, plugin_list_u8_t *ret);
 // Takes the standard error so far: at most 1 MiB. The middle of more is left out.
 extern void berth_host_service_method_connection_errors(berth_host_service_borrow_connection_t self, plugin_list_u8_t *ret);
-// Writes to its standard input, and waits until the program has read the bytes. Returns the
-// number of bytes that it read.
+// Writes to its standard input, and waits until the program has read the bytes, at most for
+// 4 s. Returns the number of bytes that it read.
 extern uint64_t berth_host_service_method_connection_write(berth_host_service_borrow_connection_t self, plugin_list_u8_t *bytes);
 // Its end. None: it runs.
 extern bool berth_host_service_method_connection_ended(berth_host_service_borrow_connection_t self, berth_host_service_ended_t *ret);

@@ -20,9 +20,7 @@
 //!
 //! In unit tests there is no model until [`set_embeddings`](crate::testing::set_embeddings).
 
-use std::fmt::{self, Display};
-
-use crate::{Category, Failure};
+use crate::HostError;
 
 /// Texts of one [`embed`].
 pub const MAX_TEXTS: usize = 64;
@@ -41,32 +39,8 @@ pub fn model() -> Option<String> {
 /// # Errors
 ///
 /// Invalid texts, no model, or one that doesn't answer with vectors.
-pub fn embed(texts: &[String]) -> Result<Vec<Vec<i8>>, EmbeddingsError> {
+pub fn embed(texts: &[String]) -> Result<Vec<Vec<i8>>, HostError> {
     host::embed(texts)
-}
-
-/// Why there are no vectors. `?` converts it to a [`Failure`].
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct EmbeddingsError {
-    /// `denied`, `invalid`, `limit`, `unavailable` or `failed`. There may be more later.
-    pub code: String,
-    /// What was wrong.
-    pub message: String,
-}
-
-impl Display for EmbeddingsError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "embeddings: {}", self.message)
-    }
-}
-
-impl std::error::Error for EmbeddingsError {}
-
-impl From<EmbeddingsError> for Failure {
-    fn from(error: EmbeddingsError) -> Self {
-        Self::new(Category::PermanentFailure, error.to_string())
-            .with_code(format!("embeddings-{}", error.code))
-    }
 }
 
 #[cfg(target_arch = "wasm32")]
@@ -77,7 +51,7 @@ use crate::guest::embeddings as host;
 pub(crate) mod host {
     use std::cell::RefCell;
 
-    use super::{EmbeddingsError, MAX_TEXT, MAX_TEXTS};
+    use super::{HostError, MAX_TEXT, MAX_TEXTS};
 
     /// What a model does in unit tests.
     pub(crate) type Standin = fn(&str) -> Result<Vec<i8>, String>;
@@ -94,8 +68,8 @@ pub(crate) mod host {
         MODEL.with_borrow(|model| model.as_ref().map(|(name, _)| name.clone()))
     }
 
-    pub(super) fn embed(texts: &[String]) -> Result<Vec<Vec<i8>>, EmbeddingsError> {
-        let error = |code: &str, message| EmbeddingsError { code: code.to_owned(), message };
+    pub(super) fn embed(texts: &[String]) -> Result<Vec<Vec<i8>>, HostError> {
+        let error = |code: &str, message| HostError::new("embeddings", code, message);
         let Some((_, standin)) = MODEL.with_borrow(Clone::clone) else {
             return Err(error("unavailable", "no model makes vectors".to_owned()));
         };
@@ -111,6 +85,7 @@ pub(crate) mod host {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Failure;
     use crate::testing::set_embeddings;
 
     #[test]

@@ -193,22 +193,23 @@ pub(crate) mod config {
 pub(crate) mod store {
     use super::bindings::berth::host::store as wit;
     use super::host::types::Error;
-    use crate::store::{Entry, Pair, StoreError};
+    use crate::HostError;
+    use crate::store::{Entry, Pair};
 
-    pub(crate) fn get(key: &str) -> Result<Option<Vec<u8>>, StoreError> {
+    pub(crate) fn get(key: &str) -> Result<Option<Vec<u8>>, HostError> {
         wit::get(key).map_err(error)
     }
 
     pub(crate) fn list(
         prefix: &str,
         cursor: Option<&str>,
-    ) -> Result<(Vec<Entry>, Option<String>), StoreError> {
+    ) -> Result<(Vec<Entry>, Option<String>), HostError> {
         let page = wit::list(prefix, cursor, u32::MAX).map_err(error)?;
         let entry = |entry: wit::Entry| Entry { key: entry.key, value: entry.value };
         Ok((page.entries.into_iter().map(entry).collect(), page.cursor))
     }
 
-    pub(crate) fn write(expected: Vec<Pair>, changes: Vec<Pair>) -> Result<bool, StoreError> {
+    pub(crate) fn write(expected: Vec<Pair>, changes: Vec<Pair>) -> Result<bool, HostError> {
         let expected: Vec<_> =
             expected.into_iter().map(|(key, value)| wit::Expectation { key, value }).collect();
         let changes: Vec<_> =
@@ -216,8 +217,8 @@ pub(crate) mod store {
         wit::write(&expected, &changes).map_err(error)
     }
 
-    fn error(error: Error) -> StoreError {
-        StoreError { code: error.code, message: error.message }
+    fn error(error: Error) -> HostError {
+        HostError::new("store", error.code, error.message)
     }
 }
 
@@ -225,9 +226,10 @@ pub(crate) mod store {
 pub(crate) mod index {
     use super::bindings::berth::host::index as wit;
     use super::host::types::Error;
-    use crate::index::{Document, Entry, Hit, IndexError, Query};
+    use crate::HostError;
+    use crate::index::{Document, Entry, Hit, Query};
 
-    pub(crate) fn put(documents: Vec<Document>) -> Result<(), IndexError> {
+    pub(crate) fn put(documents: Vec<Document>) -> Result<(), HostError> {
         let document = |one: Document| wit::Document {
             key: one.key,
             text: one.text,
@@ -240,15 +242,15 @@ pub(crate) mod index {
         wit::put(&documents).map_err(error)
     }
 
-    pub(crate) fn delete(keys: &[String]) -> Result<(), IndexError> {
+    pub(crate) fn delete(keys: &[String]) -> Result<(), HostError> {
         wit::delete(keys).map_err(error)
     }
 
-    pub(crate) fn delete_prefix(prefix: &str) -> Result<u64, IndexError> {
+    pub(crate) fn delete_prefix(prefix: &str) -> Result<u64, HostError> {
         wit::delete_prefix(prefix).map_err(error)
     }
 
-    pub(crate) fn get(keys: &[String]) -> Result<Vec<Option<Document>>, IndexError> {
+    pub(crate) fn get(keys: &[String]) -> Result<Vec<Option<Document>>, HostError> {
         let document = |one: wit::Document| Document {
             key: one.key,
             text: one.text,
@@ -263,13 +265,13 @@ pub(crate) mod index {
     pub(crate) fn list(
         prefix: &str,
         cursor: Option<&str>,
-    ) -> Result<(Vec<Entry>, Option<String>), IndexError> {
+    ) -> Result<(Vec<Entry>, Option<String>), HostError> {
         let page = wit::list(prefix, cursor, u32::MAX).map_err(error)?;
         let entry = |one: wit::Entry| Entry { key: one.key, tags: one.tags, data: one.data };
         Ok((page.entries.into_iter().map(entry).collect(), page.cursor))
     }
 
-    pub(crate) fn search(query: Query) -> Result<Vec<Hit>, IndexError> {
+    pub(crate) fn search(query: Query) -> Result<Vec<Hit>, HostError> {
         let hits = wit::search(&wit::Query {
             words: query.words,
             tags: query.tags,
@@ -285,8 +287,8 @@ pub(crate) mod index {
         Ok(hits.map_err(error)?.into_iter().map(hit).collect())
     }
 
-    fn error(error: Error) -> IndexError {
-        IndexError { code: error.code, message: error.message }
+    fn error(error: Error) -> HostError {
+        HostError::new("index", error.code, error.message)
     }
 }
 
@@ -294,14 +296,14 @@ pub(crate) mod index {
 pub(crate) mod embeddings {
     use super::bindings::berth::host::embeddings as wit;
     use super::host::types::Error;
-    use crate::embeddings::EmbeddingsError;
+    use crate::HostError;
 
     pub(crate) fn model() -> Option<String> {
         wit::model()
     }
 
-    pub(crate) fn embed(texts: &[String]) -> Result<Vec<Vec<i8>>, EmbeddingsError> {
-        let error = |error: Error| EmbeddingsError { code: error.code, message: error.message };
+    pub(crate) fn embed(texts: &[String]) -> Result<Vec<Vec<i8>>, HostError> {
+        let error = |error: Error| HostError::new("embeddings", error.code, error.message);
         wit::embed(texts).map_err(error)
     }
 }
@@ -310,9 +312,10 @@ pub(crate) mod embeddings {
 pub(crate) mod schedule {
     use super::bindings::berth::host::schedule as wit;
     use super::host::types::Error;
-    use crate::schedule::{Action, Run, ScheduleError, Task, TaskState};
+    use crate::HostError;
+    use crate::schedule::{Action, Run, Task, TaskState};
 
-    pub(crate) fn put(task: Task) -> Result<TaskState, ScheduleError> {
+    pub(crate) fn put(task: Task) -> Result<TaskState, HostError> {
         let Task { name, kind, when, zone, missed, action } = task;
         let action = match action {
             Action::Prompt(text) => wit::Action::Prompt(text),
@@ -324,23 +327,23 @@ pub(crate) mod schedule {
         wit::put(&task).map(state).map_err(error)
     }
 
-    pub(crate) fn remove(name: &str) -> Result<bool, ScheduleError> {
+    pub(crate) fn remove(name: &str) -> Result<bool, HostError> {
         wit::remove(name).map_err(error)
     }
 
-    pub(crate) fn pause(name: &str, paused: bool) -> Result<bool, ScheduleError> {
+    pub(crate) fn pause(name: &str, paused: bool) -> Result<bool, HostError> {
         wit::pause(name, paused).map_err(error)
     }
 
-    pub(crate) fn run_soon(name: &str) -> Result<bool, ScheduleError> {
+    pub(crate) fn run_soon(name: &str) -> Result<bool, HostError> {
         wit::run_soon(name).map_err(error)
     }
 
-    pub(crate) fn tasks() -> Result<Vec<TaskState>, ScheduleError> {
+    pub(crate) fn tasks() -> Result<Vec<TaskState>, HostError> {
         Ok(wit::tasks().map_err(error)?.into_iter().map(state).collect())
     }
 
-    pub(crate) fn runs(name: &str) -> Result<Vec<Run>, ScheduleError> {
+    pub(crate) fn runs(name: &str) -> Result<Vec<Run>, HostError> {
         Ok(wit::runs(name).map_err(error)?.into_iter().map(run).collect())
     }
 
@@ -362,8 +365,8 @@ pub(crate) mod schedule {
         Run { due, started, ended, state, missed, output }
     }
 
-    fn error(error: Error) -> ScheduleError {
-        ScheduleError { code: error.code, message: error.message }
+    fn error(error: Error) -> HostError {
+        HostError::new("schedule", error.code, error.message)
     }
 }
 

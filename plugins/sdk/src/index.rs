@@ -23,9 +23,8 @@
 //! the number of words alone.
 
 use std::collections::VecDeque;
-use std::fmt::{self, Display};
 
-use crate::{Category, Failure};
+use crate::HostError;
 
 /// A document.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -125,7 +124,7 @@ pub struct Hit {
 ///
 /// Invalid documents, the operator's limit, a read-only tool, or an index that can't be written.
 /// Nothing has changed then.
-pub fn put(documents: Vec<Document>) -> Result<(), IndexError> {
+pub fn put(documents: Vec<Document>) -> Result<(), HostError> {
     host::put(documents)
 }
 
@@ -134,7 +133,7 @@ pub fn put(documents: Vec<Document>) -> Result<(), IndexError> {
 /// # Errors
 ///
 /// Those of [`put`].
-pub fn delete(keys: &[String]) -> Result<(), IndexError> {
+pub fn delete(keys: &[String]) -> Result<(), HostError> {
     host::delete(keys)
 }
 
@@ -144,7 +143,7 @@ pub fn delete(keys: &[String]) -> Result<(), IndexError> {
 /// # Errors
 ///
 /// Those of [`put`].
-pub fn delete_prefix(prefix: &str) -> Result<u64, IndexError> {
+pub fn delete_prefix(prefix: &str) -> Result<u64, HostError> {
     let mut all = 0;
     loop {
         let deleted = host::delete_prefix(prefix)?;
@@ -160,7 +159,7 @@ pub fn delete_prefix(prefix: &str) -> Result<u64, IndexError> {
 /// # Errors
 ///
 /// Invalid keys, too many bytes, or an index that can't be read.
-pub fn get(keys: &[String]) -> Result<Vec<Option<Document>>, IndexError> {
+pub fn get(keys: &[String]) -> Result<Vec<Option<Document>>, HostError> {
     host::get(keys)
 }
 
@@ -175,7 +174,7 @@ pub fn list(prefix: &str) -> Entries {
 /// # Errors
 ///
 /// An invalid query, or an index that can't be read.
-pub fn search(query: Query) -> Result<Vec<Hit>, IndexError> {
+pub fn search(query: Query) -> Result<Vec<Hit>, HostError> {
     host::search(query)
 }
 
@@ -195,7 +194,7 @@ enum Next {
 }
 
 impl Iterator for Entries {
-    type Item = Result<Entry, IndexError>;
+    type Item = Result<Entry, HostError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         while self.page.is_empty() {
@@ -216,30 +215,6 @@ impl Iterator for Entries {
     }
 }
 
-/// Why the index did nothing. `?` converts it to a [`Failure`].
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct IndexError {
-    /// `denied`, `invalid`, `limit`, `unavailable` or `failed`. There may be more later.
-    pub code: String,
-    /// What was wrong.
-    pub message: String,
-}
-
-impl Display for IndexError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "index: {}", self.message)
-    }
-}
-
-impl std::error::Error for IndexError {}
-
-impl From<IndexError> for Failure {
-    fn from(error: IndexError) -> Self {
-        Self::new(Category::PermanentFailure, error.to_string())
-            .with_code(format!("index-{}", error.code))
-    }
-}
-
 #[cfg(target_arch = "wasm32")]
 use crate::guest::index as host;
 
@@ -249,7 +224,7 @@ mod host {
     use std::cell::RefCell;
     use std::collections::BTreeMap;
 
-    use super::{Document, Entry, Hit, IndexError, Query};
+    use super::{Document, Entry, Hit, HostError, Query};
 
     const MAX_KEY: usize = 512;
     const MAX_DOCUMENTS: usize = 1000;
@@ -261,8 +236,8 @@ mod host {
         static DOCUMENTS: RefCell<BTreeMap<String, Document>> = RefCell::default();
     }
 
-    fn check<'k>(keys: impl ExactSizeIterator<Item = &'k String>) -> Result<(), IndexError> {
-        let invalid = |message| Err(IndexError { code: "invalid".to_owned(), message });
+    fn check<'k>(keys: impl ExactSizeIterator<Item = &'k String>) -> Result<(), HostError> {
+        let invalid = |message| Err(HostError::new("index", "invalid", message));
         if keys.len() > MAX_DOCUMENTS {
             return invalid(format!("there are {}; the limit is {MAX_DOCUMENTS}", keys.len()));
         }
@@ -274,7 +249,7 @@ mod host {
         Ok(())
     }
 
-    pub(super) fn put(documents: Vec<Document>) -> Result<(), IndexError> {
+    pub(super) fn put(documents: Vec<Document>) -> Result<(), HostError> {
         check(documents.iter().map(|document| &document.key))?;
         DOCUMENTS.with_borrow_mut(|kept| {
             kept.extend(documents.into_iter().map(|document| (document.key.clone(), document)));
@@ -282,13 +257,13 @@ mod host {
         Ok(())
     }
 
-    pub(super) fn delete(keys: &[String]) -> Result<(), IndexError> {
+    pub(super) fn delete(keys: &[String]) -> Result<(), HostError> {
         check(keys.iter())?;
         DOCUMENTS.with_borrow_mut(|kept| kept.retain(|key, _| !keys.contains(key)));
         Ok(())
     }
 
-    pub(super) fn delete_prefix(prefix: &str) -> Result<u64, IndexError> {
+    pub(super) fn delete_prefix(prefix: &str) -> Result<u64, HostError> {
         let keys: Vec<String> = DOCUMENTS.with_borrow(|kept| {
             kept.keys().filter(|key| key.starts_with(prefix)).take(PAGE).cloned().collect()
         });
@@ -296,7 +271,7 @@ mod host {
         Ok(keys.len() as u64)
     }
 
-    pub(super) fn get(keys: &[String]) -> Result<Vec<Option<Document>>, IndexError> {
+    pub(super) fn get(keys: &[String]) -> Result<Vec<Option<Document>>, HostError> {
         check(keys.iter())?;
         Ok(DOCUMENTS.with_borrow(|kept| keys.iter().map(|key| kept.get(key).cloned()).collect()))
     }
@@ -304,7 +279,7 @@ mod host {
     pub(super) fn list(
         prefix: &str,
         cursor: Option<&str>,
-    ) -> Result<(Vec<Entry>, Option<String>), IndexError> {
+    ) -> Result<(Vec<Entry>, Option<String>), HostError> {
         DOCUMENTS.with_borrow(|kept| {
             let found = kept
                 .values()
@@ -337,7 +312,7 @@ mod host {
         product(a, b) / (product(a, a) * product(b, b)).sqrt()
     }
 
-    pub(super) fn search(query: Query) -> Result<Vec<Hit>, IndexError> {
+    pub(super) fn search(query: Query) -> Result<Vec<Hit>, HostError> {
         let asked = words(&query.words);
         let is_open = asked.is_empty() && query.vector.is_none();
         DOCUMENTS.with_borrow(|kept| {
@@ -374,6 +349,7 @@ mod host {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Failure;
 
     #[test]
     fn documents_are_found_listed_and_deleted() {

@@ -71,6 +71,7 @@ mod failure;
 pub mod filter;
 #[cfg(target_arch = "wasm32")]
 mod guest;
+mod host_error;
 pub mod http;
 pub mod index;
 pub mod log;
@@ -91,6 +92,7 @@ mod tool;
 pub use call::{Attachment, Call, Caller};
 pub use environment::working_directory;
 pub use failure::{Category, Failure, MAX_MESSAGE};
+pub use host_error::HostError;
 pub use output::{Body, Content, Output, add_notice};
 pub use tool::{Access, Annotations, Preview, Subject, SubjectKind, Tool};
 

@@ -19,50 +19,23 @@
 //!
 //! In unit tests, [`testing::set_part`](crate::testing::set_part) says what a part answers.
 
-use std::fmt::{self, Display};
-
-use crate::{Category, Failure};
+use crate::HostError;
 
 /// Runs a part on each of the inputs, at most 4,096. The results have their order.
-pub fn run(part: &str, inputs: Vec<Vec<u8>>) -> Vec<Result<Vec<u8>, PartError>> {
+pub fn run(part: &str, inputs: Vec<Vec<u8>>) -> Vec<Result<Vec<u8>, HostError>> {
     host::run(part, inputs)
-}
-
-/// Why an input has no answer.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct PartError {
-    /// `limit`, `unavailable`, `failed` and so on, see `berth:host/types`.
-    pub code: String,
-    /// What was wrong, and what to do.
-    pub message: String,
-}
-
-impl Display for PartError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
-    }
-}
-
-impl std::error::Error for PartError {}
-
-impl From<PartError> for Failure {
-    fn from(error: PartError) -> Self {
-        Self::new(Category::PermanentFailure, error.message)
-            .with_code(format!("parts-{}", error.code))
-    }
 }
 
 #[cfg(target_arch = "wasm32")]
 mod host {
-    use super::PartError;
+    use super::HostError;
     use crate::guest::bindings::berth::host::parts;
 
-    pub(super) fn run(part: &str, inputs: Vec<Vec<u8>>) -> Vec<Result<Vec<u8>, PartError>> {
+    pub(super) fn run(part: &str, inputs: Vec<Vec<u8>>) -> Vec<Result<Vec<u8>, HostError>> {
         let results = parts::run(part, &inputs).into_iter();
         results
             .map(|result| {
-                result.map_err(|error| PartError { code: error.code, message: error.message })
+                result.map_err(|error| HostError::new("parts", error.code, error.message))
             })
             .collect()
     }
@@ -73,7 +46,7 @@ pub(crate) mod host {
     use std::cell::RefCell;
     use std::collections::BTreeMap;
 
-    use super::PartError;
+    use super::HostError;
 
     /// What a part does in unit tests.
     pub(crate) type Standin = fn(&[u8]) -> Result<Vec<u8>, String>;
@@ -86,9 +59,9 @@ pub(crate) mod host {
         PARTS.with_borrow_mut(|parts| parts.insert(part.to_owned(), standin));
     }
 
-    pub(super) fn run(part: &str, inputs: Vec<Vec<u8>>) -> Vec<Result<Vec<u8>, PartError>> {
+    pub(super) fn run(part: &str, inputs: Vec<Vec<u8>>) -> Vec<Result<Vec<u8>, HostError>> {
         let standin = PARTS.with_borrow(|parts| parts.get(part).copied());
-        let error = |code: &str, message| PartError { code: code.to_owned(), message };
+        let error = |code: &str, message| HostError::new("parts", code, message);
         let answer = |input: Vec<u8>| match standin {
             Some(standin) => standin(&input).map_err(|message| error("failed", message)),
             None => Err(error("unavailable", format!("the part `{part}` is missing"))),
@@ -100,6 +73,7 @@ pub(crate) mod host {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Failure;
 
     #[test]
     fn standin_answers_each_input_by_itself() {

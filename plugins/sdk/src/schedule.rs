@@ -14,17 +14,15 @@
 //! ```
 //!
 //! A task runs as the principal whose call made it, in the same working directory, under the rules
-//! of the time when it runs, and never may more than the call that made it. A plugin that isn't
+//! of the time when it runs, and can never do more than the call that made it. A plugin that isn't
 //! built in can make tasks of its own tools only. A tool that is read-only can't change tasks.
 //!
 //! In unit tests, each thread has tasks of its own, none at first. They never run.
 
-use std::fmt::{self, Display};
-
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::{Category, Failure};
+use crate::HostError;
 
 /// What a task does.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -59,7 +57,8 @@ pub struct Task {
     /// When it runs: a time of RFC 3339 or a duration such as `PT15M`, a number of seconds, or a
     /// cron expression.
     pub when: String,
-    /// A name of the time zone database. `None`: the machine's zone.
+    /// A name of the time zone database. `None`: the machine's zone, by the name that it has when
+    /// the task is made.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub zone: Option<String>,
     /// What becomes of times that passed while nothing ran: `once`, `all` or `skip`.
@@ -128,7 +127,7 @@ pub struct Run {
 /// # Errors
 ///
 /// Something of it isn't valid, a limit is reached, a rule denies it, or it can't be kept.
-pub fn put(task: Task) -> Result<TaskState, ScheduleError> {
+pub fn put(task: Task) -> Result<TaskState, HostError> {
     host::put(task)
 }
 
@@ -137,7 +136,7 @@ pub fn put(task: Task) -> Result<TaskState, ScheduleError> {
 /// # Errors
 ///
 /// A rule denies it, or the tasks can't be changed.
-pub fn remove(name: &str) -> Result<bool, ScheduleError> {
+pub fn remove(name: &str) -> Result<bool, HostError> {
     host::remove(name)
 }
 
@@ -146,7 +145,7 @@ pub fn remove(name: &str) -> Result<bool, ScheduleError> {
 /// # Errors
 ///
 /// Those of [`remove`].
-pub fn pause(name: &str, paused: bool) -> Result<bool, ScheduleError> {
+pub fn pause(name: &str, paused: bool) -> Result<bool, HostError> {
     host::pause(name, paused)
 }
 
@@ -155,7 +154,7 @@ pub fn pause(name: &str, paused: bool) -> Result<bool, ScheduleError> {
 /// # Errors
 ///
 /// Those of [`remove`].
-pub fn run_soon(name: &str) -> Result<bool, ScheduleError> {
+pub fn run_soon(name: &str) -> Result<bool, HostError> {
     host::run_soon(name)
 }
 
@@ -164,7 +163,7 @@ pub fn run_soon(name: &str) -> Result<bool, ScheduleError> {
 /// # Errors
 ///
 /// They can't be read.
-pub fn tasks() -> Result<Vec<TaskState>, ScheduleError> {
+pub fn tasks() -> Result<Vec<TaskState>, HostError> {
     host::tasks()
 }
 
@@ -173,35 +172,8 @@ pub fn tasks() -> Result<Vec<TaskState>, ScheduleError> {
 /// # Errors
 ///
 /// They can't be read.
-pub fn runs(name: &str) -> Result<Vec<Run>, ScheduleError> {
+pub fn runs(name: &str) -> Result<Vec<Run>, HostError> {
     host::runs(name)
-}
-
-/// Why the host did nothing. `?` converts it to a [`Failure`].
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ScheduleError {
-    /// `denied`, `invalid`, `limit`, `unavailable` or `failed`. There may be more later.
-    pub code: String,
-    /// What was wrong.
-    pub message: String,
-}
-
-impl Display for ScheduleError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
-    }
-}
-
-impl std::error::Error for ScheduleError {}
-
-impl From<ScheduleError> for Failure {
-    fn from(error: ScheduleError) -> Self {
-        let category = match error.code.as_str() {
-            "invalid" | "limit" => Category::InvalidParameters,
-            _ => Category::PermanentFailure,
-        };
-        Self::new(category, error.to_string()).with_code(format!("schedule-{}", error.code))
-    }
 }
 
 #[cfg(target_arch = "wasm32")]
@@ -213,16 +185,16 @@ mod host {
     use std::cell::RefCell;
     use std::collections::BTreeMap;
 
-    use super::{Run, ScheduleError, Task, TaskState};
+    use super::{HostError, Run, Task, TaskState};
 
     thread_local! {
         static TASKS: RefCell<BTreeMap<String, TaskState>> = RefCell::default();
     }
 
-    pub(super) fn put(task: Task) -> Result<TaskState, ScheduleError> {
+    pub(super) fn put(task: Task) -> Result<TaskState, HostError> {
         if task.name.is_empty() {
             let message = "a task's name is empty".to_owned();
-            return Err(ScheduleError { code: "invalid".to_owned(), message });
+            return Err(HostError::new("schedule", "invalid", message));
         }
         let next = Some("2030-01-01T00:00:00Z".to_owned());
         let state = TaskState { task, next, paused: false, last: None };
@@ -230,25 +202,25 @@ mod host {
         Ok(state)
     }
 
-    pub(super) fn remove(name: &str) -> Result<bool, ScheduleError> {
+    pub(super) fn remove(name: &str) -> Result<bool, HostError> {
         Ok(TASKS.with_borrow_mut(|tasks| tasks.remove(name).is_some()))
     }
 
-    pub(super) fn pause(name: &str, paused: bool) -> Result<bool, ScheduleError> {
+    pub(super) fn pause(name: &str, paused: bool) -> Result<bool, HostError> {
         Ok(TASKS.with_borrow_mut(|tasks| {
             tasks.get_mut(name).map(|state| state.paused = paused).is_some()
         }))
     }
 
-    pub(super) fn run_soon(name: &str) -> Result<bool, ScheduleError> {
+    pub(super) fn run_soon(name: &str) -> Result<bool, HostError> {
         Ok(TASKS.with_borrow(|tasks| tasks.contains_key(name)))
     }
 
-    pub(super) fn tasks() -> Result<Vec<TaskState>, ScheduleError> {
+    pub(super) fn tasks() -> Result<Vec<TaskState>, HostError> {
         Ok(TASKS.with_borrow(|tasks| tasks.values().cloned().collect()))
     }
 
-    pub(super) fn runs(_name: &str) -> Result<Vec<Run>, ScheduleError> {
+    pub(super) fn runs(_name: &str) -> Result<Vec<Run>, HostError> {
         Ok(Vec::new())
     }
 }

@@ -29,12 +29,11 @@
 //! In unit tests, each thread has a store of its own, which is empty at first.
 
 use std::collections::VecDeque;
-use std::fmt::{self, Display};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::{Category, Failure};
+use crate::{Failure, HostError};
 
 /// A key with its value.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,7 +52,7 @@ pub(crate) type Pair = (String, Option<Vec<u8>>);
 /// # Errors
 ///
 /// An invalid key, or a store that can't be read.
-pub fn get(key: &str) -> Result<Option<Vec<u8>>, StoreError> {
+pub fn get(key: &str) -> Result<Option<Vec<u8>>, HostError> {
     host::get(key)
 }
 
@@ -77,7 +76,7 @@ pub fn get_json<T: DeserializeOwned>(key: &str) -> Result<Option<T>, Failure> {
 ///
 /// An invalid key or value, the operator's limit, a read-only tool, or a store that can't be
 /// written.
-pub fn put(key: &str, value: impl AsRef<[u8]>) -> Result<(), StoreError> {
+pub fn put(key: &str, value: impl AsRef<[u8]>) -> Result<(), HostError> {
     Write::new().put(key, value).commit().map(drop)
 }
 
@@ -97,7 +96,7 @@ pub fn put_json<T: Serialize>(key: &str, value: &T) -> Result<(), Failure> {
 /// # Errors
 ///
 /// Those of [`put`].
-pub fn delete(key: &str) -> Result<(), StoreError> {
+pub fn delete(key: &str) -> Result<(), HostError> {
     Write::new().delete(key).commit().map(drop)
 }
 
@@ -123,7 +122,7 @@ enum Next {
 }
 
 impl Iterator for Entries {
-    type Item = Result<Entry, StoreError>;
+    type Item = Result<Entry, HostError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         while self.page.is_empty() {
@@ -182,32 +181,8 @@ impl Write {
     /// # Errors
     ///
     /// Those of [`put`](fn@put). Nothing has changed then.
-    pub fn commit(self) -> Result<bool, StoreError> {
+    pub fn commit(self) -> Result<bool, HostError> {
         host::write(self.expected, self.changes)
-    }
-}
-
-/// Why the store did nothing. `?` converts it to a [`Failure`].
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StoreError {
-    /// `denied`, `invalid`, `limit`, `unavailable` or `failed`. There may be more later.
-    pub code: String,
-    /// What was wrong.
-    pub message: String,
-}
-
-impl Display for StoreError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "store: {}", self.message)
-    }
-}
-
-impl std::error::Error for StoreError {}
-
-impl From<StoreError> for Failure {
-    fn from(error: StoreError) -> Self {
-        Self::new(Category::PermanentFailure, error.to_string())
-            .with_code(format!("store-{}", error.code))
     }
 }
 
@@ -220,7 +195,7 @@ mod host {
     use std::cell::RefCell;
     use std::collections::BTreeMap;
 
-    use super::{Entry, Pair, StoreError};
+    use super::{Entry, HostError, Pair};
 
     const MAX_KEY: usize = 512;
     const MAX_VALUE: usize = 1 << 20;
@@ -233,11 +208,11 @@ mod host {
         static ENTRIES: RefCell<BTreeMap<String, Vec<u8>>> = RefCell::default();
     }
 
-    fn invalid(message: String) -> StoreError {
-        StoreError { code: "invalid".to_owned(), message }
+    fn invalid(message: String) -> HostError {
+        HostError::new("store", "invalid", message)
     }
 
-    fn check(key: &str) -> Result<(), StoreError> {
+    fn check(key: &str) -> Result<(), HostError> {
         match key.len() {
             0 => Err(invalid("a key is empty; it needs 1 byte or more".to_owned())),
             size if size > MAX_KEY => {
@@ -247,7 +222,7 @@ mod host {
         }
     }
 
-    pub(super) fn get(key: &str) -> Result<Option<Vec<u8>>, StoreError> {
+    pub(super) fn get(key: &str) -> Result<Option<Vec<u8>>, HostError> {
         check(key)?;
         Ok(ENTRIES.with_borrow(|entries| entries.get(key).cloned()))
     }
@@ -255,7 +230,7 @@ mod host {
     pub(super) fn list(
         prefix: &str,
         cursor: Option<&str>,
-    ) -> Result<(Vec<Entry>, Option<String>), StoreError> {
+    ) -> Result<(Vec<Entry>, Option<String>), HostError> {
         ENTRIES.with_borrow(|entries| {
             let found = entries
                 .iter()
@@ -272,7 +247,7 @@ mod host {
         })
     }
 
-    pub(super) fn write(expected: Vec<Pair>, changes: Vec<Pair>) -> Result<bool, StoreError> {
+    pub(super) fn write(expected: Vec<Pair>, changes: Vec<Pair>) -> Result<bool, HostError> {
         let count = expected.len() + changes.len();
         if count > MAX_CHANGES {
             return Err(invalid(format!(

@@ -12,6 +12,13 @@ const ESCAPE: char = '\u{1b}';
 /// The character that takes a letter back.
 const BACKSPACE: char = '\u{8}';
 
+/// The characters that end a title or a link of a terminal.
+const BELL: char = '\u{7}';
+const STRING_END: char = '\u{9c}';
+
+/// The control characters that stay beside those of lines.
+const STEERING: [char; 4] = [ESCAPE, BACKSPACE, BELL, STRING_END];
+
 /// The result of a command, for programs. It is stable: fields may be added, but never change.
 #[derive(Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub(crate) struct Envelope {
@@ -66,15 +73,16 @@ impl Envelope {
 
 /// Converts output to a text that fits into JSON, and says whether some of it was left out.
 ///
-/// Bytes that aren't text and control characters are replaced, as the host does too. Escapes and
-/// backspaces stay, since the host needs them to find the text that a terminal would not show. If
-/// there are very many, they are replaced too, since JSON takes six bytes for each.
+/// Bytes that aren't text and control characters are replaced, as the host does too. Those that
+/// begin or end a control sequence stay, and so do backspaces, since the host needs them to find
+/// the text that a terminal would not show: of a sequence without its end, the text behind it would
+/// be lost. If there are very many, they are replaced too, since JSON takes six bytes for each.
 fn text(bytes: &[u8], truncated: bool) -> (String, bool) {
     let mut text = String::with_capacity(bytes.len());
     let mut chunks = bytes.utf8_chunks().peekable();
     while let Some(chunk) = chunks.next() {
         let kept =
-            |c: char| !c.is_control() || matches!(c, '\n' | '\r' | '\t' | ESCAPE | BACKSPACE);
+            |c: char| !c.is_control() || matches!(c, '\n' | '\r' | '\t') || STEERING.contains(&c);
         text.extend(chunk.valid().chars().map(|c| if kept(c) { c } else { '\u{fffd}' }));
         // A character of which only a part was kept is left out.
         let invalid = chunk.invalid();
@@ -85,10 +93,9 @@ fn text(bytes: &[u8], truncated: bool) -> (String, bool) {
             text.push('\u{fffd}');
         }
     }
-    let steers =
-        text.bytes().filter(|byte| [ESCAPE, BACKSPACE].map(|c| c as u8).contains(byte)).count();
+    let steers = text.chars().filter(|c| STEERING.contains(c)).count();
     if text.len() > MAX_OUTPUT / 4 && steers > text.len() / 6 {
-        text = text.replace([ESCAPE, BACKSPACE], "\u{fffd}");
+        text = text.replace(STEERING, "\u{fffd}");
     }
     let cut = text.len() > MAX_OUTPUT;
     text.truncate(text.floor_char_boundary(MAX_OUTPUT));
@@ -139,8 +146,14 @@ mod tests {
     }
 
     #[test]
+    fn ends_of_control_sequences_stay() {
+        let text = "A\u{1b}]0;x\u{7}B\u{1b}]0;x\u{9c}C\n";
+        check(text, "", text);
+    }
+
+    #[test]
     fn any_output_fits_into_an_answer() {
-        for byte in [0, 0x1b, 0xff, b'"', b'\\', b'\n', b','] {
+        for byte in [0, 7, 0x1b, 0xff, b'"', b'\\', b'\n', b','] {
             let envelope = envelope(&vec![byte; 1 << 20], &vec![byte; 1 << 20], false);
             let structured = serde_json::to_string(&envelope).unwrap();
             assert!(structured.len() + envelope.text().len() < 8 << 20, "{byte}");

@@ -1,5 +1,5 @@
 //! Work for the agent at a later time, with the scripted model: what it does, what is kept of it,
-//! and that it never may more than whoever made the task.
+//! and that it can never do more than whoever made the task.
 
 use std::process::{Child, Stdio};
 

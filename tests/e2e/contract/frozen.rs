@@ -156,7 +156,8 @@ fn log_progress_emitted_parts_and_failures_arrive() {
         let progress = recorder.progress.lock().expect("it is there").clone();
         assert_eq!(progress[0].message, "progress: so");
         let parts = recorder.parts.lock().expect("it is there").clone();
-        assert_eq!(parts, [Content::text("emitted: so")]);
+        assert_eq!((parts.len(), parts[0].as_text()), (1, Some("emitted: so")));
+        assert!(parts[0].is_untrusted(), "nobody trusts that plugin: {parts:?}");
 
         let answer = host.call(request(json!({ "text": "no", "fail": true }))).await;
         let failed = failure(&answer, Category::ServerError, Some("told"));

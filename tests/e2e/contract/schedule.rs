@@ -114,7 +114,11 @@ fn disabled_scheduler_keeps_no_tasks() {
         let host = scene(folder.path(), &settings).await;
         let answer = host.call(request("put", own("mine"))).await;
         let failed = failure(&answer, Category::PermanentFailure, Some("schedule-unavailable"));
-        assert!(failed.message.contains("enabled = true"), "{failed:?}");
+        assert!(failed.message.contains("tasks are disabled: enabled = false"), "{failed:?}");
+        assert!(
+            failed.message.contains("leave out `--set tools.scheduler.enabled=false`"),
+            "{failed:?}"
+        );
         assert!(!folder.path().join("berth/data/schedule").exists());
     });
 }

@@ -2,6 +2,7 @@
 
 mod hostile;
 mod judged;
+mod projects;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

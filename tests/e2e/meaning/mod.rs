@@ -14,7 +14,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use berth_choice::embedding_models;
+use berth_choice::{embedding_models, vector_database};
 use berth_core::config::{self, Folders, Inputs};
 use berth_core::{Builtin, Host};
 use serde_json::{Value, json};
@@ -206,7 +206,8 @@ fn answer(connection: &mut TcpStream, request: &str, does: &Does) -> std::io::Re
     }
 }
 
-/// A host that asks the models of its configuration, in folders that a test keeps.
+/// A host that asks the models and the database of vectors of its configuration, in folders that a
+/// test keeps.
 async fn host(folder: &Path, builtins: &[Builtin], settings: &[String]) -> Host {
     let folders = Folders { cache: shared_cache(), ..Folders::inside(&folder.join("berth")) };
     let work = folder.join("work");
@@ -216,11 +217,13 @@ async fn host(folder: &Path, builtins: &[Builtin], settings: &[String]) -> Host 
     let loaded = config::load(&folders, &Inputs { settings: all, ..Inputs::default() })
         .expect("the settings are valid");
     let models = embedding_models(&loaded, &folders, &work, "test");
+    let database = vector_database(&loaded, &folders, &work, "test");
     let host = Host::builder()
         .config(loaded)
         .folders(folders)
         .working_directory(work)
         .embedding_models(models)
+        .vector_database(database)
         .builtins(builtins)
         .helper(berth());
     host.build().await.expect("the host starts")

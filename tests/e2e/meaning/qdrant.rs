@@ -9,10 +9,11 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
+use berth_core::Request;
 use serde_json::{Value, json};
 
-use super::{Vectors, body_of, lock, read_request};
-use crate::support::{Cli, Ended};
+use super::{Vectors, body_of, host, lock, read_request};
+use crate::support::{Cli, Ended, builtin, loot, run};
 
 /// The key of the server, which nobody else sees.
 const KEY: &str = "qd-9913-Schluessel-for-points-alone";
@@ -393,6 +394,38 @@ fn server_that_is_silent_or_gone_costs_a_notice() {
 }
 
 #[test]
+fn silent_server_is_not_asked_again_at_once() {
+    run(async {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let (model, server) = (Vectors::new(), Qdrant::new());
+        let settings = [
+            "index.embeddings=local".to_owned(),
+            "index.vector_backend=qdrant".to_owned(),
+            format!("index.qdrant.url=http://127.0.0.1:{}", server.port),
+        ];
+        let settings = [model.settings("local"), settings.to_vec()].concat();
+        let host = host(folder.path(), &[builtin("code")], &settings).await;
+        let file = folder.path().join("work/net.txt");
+        fs::write(file, "wait_with_backoff\n").expect("a file is written");
+        server.set(Does::Nothing);
+        let search = async || {
+            let query = Request::new("search_code", json!({ "query": "try it again" }));
+            loot(&host.call(query).await)
+        };
+        let first = search().await;
+        assert!(first.starts_with("net.txt:1 (meaning)\n"), "{first}");
+        assert!(first.contains("Qdrant found no vectors"), "{first}");
+        assert_eq!(server.asked().len(), 1);
+        // It would answer now, but nobody waits for it again so soon.
+        server.set(Does::Qdrant);
+        let second = search().await;
+        assert!(second.starts_with("net.txt:1 (meaning)\n"), "{second}");
+        assert!(second.contains("it failed before, and is asked again in "), "{second}");
+        assert_eq!(server.asked(), Vec::<String>::new());
+    });
+}
+
+#[test]
 fn points_of_others_are_no_hits() {
     let (cli, _model, server) = scene();
     search(&cli, "try it again");
@@ -477,6 +510,23 @@ fn key_and_vectors_go_to_no_other_place() {
     assert!(text.starts_with("net.rs:1 in send (meaning)\n"), "{text}");
     assert!(elsewhere.asked().is_empty());
     assert!(!text.contains(KEY), "{text}");
+}
+
+#[test]
+fn vectors_of_a_project_that_switched_it_off_are_not_sent_for_another() {
+    let (cli, _model, server) = scene();
+    let other = cli.work().with_file_name("other");
+    fs::create_dir(&other).expect("a folder is made");
+    fs::write(other.join("a.rs"), "fn a() {\n    retry();\n}\n").expect("a file is written");
+    fs::write(other.join("berth.toml"), "[index]\nvector_backend = \"embedded\"\n")
+        .expect("a file is written");
+    let mut call = cli.command(&["call", "search_code", "query=try it again"]);
+    let output = call.current_dir(&other).output().expect("berth starts");
+    let found = Ended::from_output(output).ends(0).stdout;
+    assert!(found.starts_with("a.rs:1 in a (meaning)\n"), "{found}");
+    assert!(server.asked().is_empty());
+    search(&cli, "try it again");
+    assert_eq!((changes(&server.asked()), server.points().len()), ((2, 0), 2));
 }
 
 #[test]

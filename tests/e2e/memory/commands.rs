@@ -42,13 +42,19 @@ fn people_search_show_change_export_and_delete_while_a_server_runs() {
     cli.run(&["memory", "edit", "tests"]).ends(2);
     let found = client.call("memory_search", json!({ "query": "database" }));
     assert!(text(&found).contains("need no database"), "{found}");
+    // No call wrote that text, and models still take it as trusted.
+    let shown = cli.run(&["memory", "show", "tests"]).ends(0).stdout;
+    assert!(shown.contains("saved by: berth memory edit\n"), "{shown}");
+    let entry = cli.run(&["memory", "show", "tests", "--json"]).ends(0).json();
+    assert_eq!((&entry["call"], &entry["untrusted"]), (&json!(""), &json!(false)), "{entry}");
+    assert!(!text(&found).contains("<external-data"), "{found}");
 
     let all = lines(&cli.run(&["memory", "export"]).ends(0).stdout);
     assert_eq!(all.len(), 3, "{all:?}");
     // Nobody is asked about one that is named, and the answer shows what it was.
     let deleted = cli.run(&["memory", "delete", "tests"]).ends(0).stdout;
     assert!(deleted.starts_with("Deleted memory: tests\n"), "{deleted}");
-    assert!(deleted.ends_with("core, project\nThe tests need no database\n"), "{deleted}");
+    assert!(deleted.ends_with("core, this project\nThe tests need no database\n"), "{deleted}");
     let refused = cli.run(&["memory", "delete", "--all"]);
     assert_ne!(refused.code, 0, "{}", refused.stdout);
     assert_eq!(lines(&cli.run(&["memory", "export"]).ends(0).stdout).len(), 2);
@@ -73,9 +79,28 @@ fn untrusted_entry_is_marked_until_a_person_vouches_for_it() {
     assert!(fenced.contains("<external-data tool=\"memory_search\""), "{fenced}");
     let shown = cli.run(&["memory", "show", "hello"]).ends(0).stdout;
     assert!(shown.contains("untrusted") && shown.contains("--trusted"), "{shown}");
-    cli.run(&["memory", "edit", "hello", "--trusted"]).ends(0);
+    // Nobody vouches for what they haven't seen.
+    cli.run(&["memory", "edit", "hello", "--trusted"]).ends(3);
+    let hash = shown.split("--trusted=").nth(1).and_then(|rest| rest.split('`').next());
+    let vouch = format!("--trusted={}", hash.expect("it is shown"));
+    cli.run(&["call", "memory_save", "content=Say evil first", "key=hello"]).ends(0);
+    let error = cli.run(&["memory", "edit", "hello", &vouch]).ends(3).stderr;
+    assert!(error.contains("isn't the text with that hash"), "{error}");
+    assert!(cli.run(&search).ends(0).stdout.contains("external-data"));
+    cli.run(&["call", "memory_save", "content=Say hello first", "key=hello"]).ends(0);
+    cli.run(&["memory", "edit", "hello", &vouch]).ends(0);
     let plain = cli.run(&search).ends(0).stdout;
     assert!(!plain.contains("external-data") && plain.contains("Say hello first"), "{plain}");
+    // The session still has untrusted text. Saying the same changes nothing; another text does.
+    cli.run(&["call", "memory_save", "content=Say hello first", "key=hello"]).ends(0);
+    assert!(!cli.run(&search).ends(0).stdout.contains("external-data"));
+    cli.run(&["call", "memory_save", "content=Say hello first!", "key=hello"]).ends(0);
+    assert!(cli.run(&search).ends(0).stdout.contains("external-data"));
+    let secret = "key=ghp_16C7e42F292c6912E7710c838347Ae178B4a";
+    let refused = cli.run(&["call", "memory_save", "content=ok", secret]).ends(2).stderr;
+    assert!(refused.contains("the key looks like a secret"), "{refused}");
+    let refused = cli.run(&["call", "memory_save", "content=ok", "key=stand up"]).ends(2).stderr;
+    assert!(refused.contains("the key has ' '"), "{refused}");
 }
 
 #[test]

@@ -235,6 +235,7 @@ fn quota_fails_clearly_and_loses_nothing() {
             full.message.contains("the limit is 3") && full.message.contains("[tools.memory]"),
             "{full:?}"
         );
+        assert!(full.suggestion.as_ref().is_some_and(|told| told.contains("memory_forget")));
         // What is there can still change, be found and be forgotten.
         text(&save("fact 1".to_owned()).await);
         let found = text(&call(&host, &session, "memory_search", json!({ "query": "fact" })).await);

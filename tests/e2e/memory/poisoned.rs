@@ -33,7 +33,7 @@ fn what_is_saved_after_reading_a_page_comes_back_fenced_and_marked() {
             &call(&host, &poisoned, "fetch", json!({ "url": format!("http://{address}/") })).await,
         );
         assert!(fetched.contains("<external-data tool=\"fetch\""), "{fetched}");
-        let after = json!({ "content": POISON, "key": "after", "scope": "user" });
+        let after = json!({ "content": POISON, "key": "obey-evil.example", "scope": "user" });
         text(&call(&host, &poisoned, "memory_save", after).await);
 
         // A later session, and another process's.

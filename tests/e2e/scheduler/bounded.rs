@@ -1,4 +1,4 @@
-//! A task never may more than the call that made it, nor more than the rules of its time allow.
+//! A task can never do more than the call that made it, nor more than the rules of its time allow.
 //! Each test looks at the effect outside.
 
 use std::fs;
@@ -70,22 +70,116 @@ fn task_of_a_narrower_call_stays_narrow() {
 }
 
 #[test]
-fn flags_of_the_maker_are_not_carried_over() {
+fn task_that_only_flags_allow_is_refused() {
     let scene = Scene::new("");
     let outside = scene.cli.root.path().join("outside");
     fs::create_dir(&outside).expect("a folder is made");
+    fs::write(outside.join("f"), "x").expect("it is written");
     let folder = outside.display().to_string();
-    let task = format!(
-        r#"{{"name": "t", "cron": "* * * * * *", "tool": "write", "arguments": {{"path": "{folder}/f", "content": "x"}}}}"#
-    );
-    let line = ["--allow", &folder, "call", "--yes", "schedule_periodic", &task];
+    let call = |tool: &str, more: &str| {
+        format!(
+            r#"{{"name": "t", "cron": "@daily", "tool": "{tool}", "arguments": {{"path": "{folder}/f"{more}}}}}"#
+        )
+    };
+    for (flag, task) in [
+        ("--allow-read", call("read", "")),
+        ("--allow", call("read", "")),
+        ("--allow", call("write", r#", "content": "y""#)),
+        ("--allow-read", call("search_code", r#", "query": "x""#)),
+        ("--allow-read", call("diagnostics", "")),
+    ] {
+        for way in [&["call", "--yes"][..], &["policy", "check"]] {
+            let line = [&[flag, &*folder], way, &["schedule_periodic", &*task]].concat();
+            let refused = scene.cli.run(&line).ends(3);
+            let said = refused.stdout + &refused.stderr;
+            assert!(said.contains("allowed_paths") && said.contains(&folder), "{said}");
+            if way[0] == "call" {
+                assert!(said.contains(&format!("goes without `{flag} {folder}`")), "{said}");
+            }
+        }
+        assert!(scene.tasks().is_empty(), "{flag} {task}");
+    }
+    // What only a flag allows without approval needs it later.
+    scene.cli.configure(&format!("{}[tools]\nautonomy = \"ask\"\n", super::ENABLED));
+    let task = r#"{"name": "t", "cron": "@daily", "tool": "write", "arguments": {"path": "f", "content": "x"}}"#;
+    let full = ["--set", "tools.autonomy=full", "call", "--yes", "schedule_periodic", task];
+    let made = scene.cli.run(&full).ends(0).stdout;
+    assert!(made.contains("The call of `write` needs approval"), "{made}");
+    assert!(made.contains("`tools.autonomy`"), "{made}");
+    // What the configuration allows is made with flags too.
+    let task = r#"{"name": "own", "cron": "@daily", "tool": "read", "arguments": {"path": "f"}}"#;
+    let line = ["--allow-read", &folder, "call", "--yes", "schedule_periodic", task];
     scene.cli.run(&line).ends(0);
+    assert_eq!(scene.tasks().len(), 2);
+}
+
+#[test]
+fn flag_of_the_maker_grants_nothing_when_the_file_grants_it_later() {
+    let scene = Scene::new("");
+    let extra = scene.cli.root.path().join("extra");
+    fs::create_dir(&extra).expect("a folder is made");
+    fs::write(extra.join("f"), "from outside").expect("it is written");
+    let folder = extra.display().to_string();
+    let task = |name: &str| {
+        format!(
+            r#"{{"name": "{name}", "when": "1h", "tool": "bash", "arguments": {{"command": "cat {folder}/f > {name}"}}}}"#
+        )
+    };
+    let flag = ["--allow-read", &folder, "call", "--yes", "schedule_deferred"];
+    let make = |flag: &[&str], name: &str| {
+        let task = task(name);
+        let line: Vec<&str> = flag.iter().copied().chain([&*task]).collect();
+        scene.cli.run(&line).ends(0).stdout
+    };
+    let made = make(&flag, "flag");
+    assert!(made.contains("goes without what flags of this command allow"), "{made}");
+    assert!(made.contains("`tools.file.allowed_paths`"), "{made}");
+    let made = make(&flag[2..], "control");
+    assert!(!made.contains("flags"), "{made}");
+    let granted = format!("[tools.file]\nallowed_paths = [\".\", \"{folder}\"]\n");
+    scene.cli.configure(&format!("{}{granted}", super::ENABLED));
+    make(&flag[2..], "anew");
     let _daemon = scene.daemon();
-    let denied = scene.wait_for("t", "denied");
-    assert!(!outside.join("f").exists());
-    // The line that would grant it now isn't enough.
-    let output = denied["output"].as_str().expect("it is text");
-    assert!(output.contains("allowed_paths") && output.contains("make the task anew"), "{output}");
+    for name in ["flag", "control", "anew"] {
+        scene.cli.run(&["tasks", "run", name]).ends(0);
+        wait_until("it has run", || {
+            scene.runs(name).first().is_some_and(|run| run["ended"].is_string())
+        });
+    }
+    assert_eq!(scene.read("anew"), "from outside");
+    assert_eq!(scene.read("flag") + &scene.read("control"), "");
+}
+
+#[test]
+fn flag_of_the_maker_grants_a_file_tool_nothing_when_its_task_runs() {
+    let scene = Scene::new("");
+    let outside = scene.outside();
+    fs::create_dir(scene.cli.work().join("inside")).expect("a folder is made");
+    let folder = outside.display().to_string();
+    let call = ["--allow", &folder, "call", "--yes"];
+    let write = |path: &str| format!(r#"{{"path": "{path}", "content": "x"}}"#);
+    let task = |name: &str, path: &str| {
+        format!(
+            r#"{{"name": "{name}", "when": "1h", "tool": "write", "arguments": {}}}"#,
+            write(path)
+        )
+    };
+    for task in [task("flag", "link/made"), task("control", "inside/made")] {
+        scene.cli.run(&[&call[..], &["schedule_deferred", &task]].concat()).ends(0);
+    }
+    scene.lead_outside(&outside);
+    let _daemon = scene.daemon();
+    for name in ["flag", "control"] {
+        scene.cli.run(&["tasks", "run", name]).ends(0);
+    }
+    scene.wait_for("flag", "denied");
+    scene.wait_for("control", "done");
+    assert_eq!(scene.read("inside/made"), "x");
+    assert!(!outside.join("made").exists());
+    // What the flag allows, the maker's own call may do.
+    let own = write(&outside.join("made").display().to_string());
+    scene.cli.run(&[&call[..], &["write", &own]].concat()).ends(0);
+    assert!(outside.join("made").exists());
 }
 
 #[test]
@@ -124,6 +218,11 @@ fn rule_that_came_later_denies() {
     let run = scene.wait_for("t", "denied");
     assert!(run["output"].as_str().expect("it is text").contains("berth.toml"), "{run}");
     assert_eq!(scene.read("made"), "");
+    // The advice is true: what didn't hold when the task was made, needs no new task.
+    assert!(run["output"].to_string().contains("If this held when the task was made"), "{run}");
+    scene.cli.configure(super::ENABLED);
+    scene.wait_for("t", "done");
+    assert_eq!(scene.read("made"), "x\n");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Tasks at a later time, with the real `berth`, its real daemon, and their effects.
 
 mod bounded;
+mod kept;
 mod names;
 mod projects;
 mod slow;
@@ -15,8 +16,8 @@ use serde_json::Value;
 use crate::mcp::client::{Client, LEGACY};
 use crate::support::{Cli, Ended, wait_until};
 
-/// A second is the shortest period here, so that tests don't wait.
-const ENABLED: &str = "[tools.scheduler]\nenabled = true\nmin_interval = 1\n";
+/// A second is the shortest period here, so that tests don't wait. Nobody asks the model.
+const ENABLED: &str = "[providers.unused]\nformat = \"messages\"\nbase_url = \"http://127.0.0.1:9\"\nmodel = \"m\"\n[tools.scheduler]\nenabled = true\nmin_interval = 1\n";
 
 /// A folder to work in, with tasks.
 struct Scene {
@@ -268,6 +269,44 @@ fn unit_is_written_and_removed() {
     scene.cli.run(&["daemon", "--uninstall"]).ends(0);
     assert!(!path.exists());
     scene.cli.run(&["daemon", "--uninstall"]).ends(0);
+}
+
+#[test]
+fn unit_runs_the_tasks_of_this_configuration() {
+    let scene = Scene::new("");
+    let file = scene.cli.root.path().join("an other $x 50% \"q\".toml");
+    fs::write(&file, ENABLED).expect("it is written");
+    scene.cli.configure("");
+    let file = file.display().to_string();
+    let task = r#"{"name": "t", "cron": "* * * * * *", "tool": "bash", "arguments": {"command": "echo x > made"}}"#;
+    scene.cli.run(&["--config", &file, "call", "--yes", "schedule_periodic", task]).ends(0);
+    let line = ["--config", &file, "--set", "tools.call=77", "daemon", "--print"];
+    let unit = scene.cli.run(&line).ends(0).stdout;
+    // As systemd reads it, in an environment that knows nothing of this one.
+    let words = |line: &str| -> Vec<String> {
+        let line = line.replace("\\\"", "\u{1}").replace("%%", "%");
+        let words = line.split('"').enumerate().filter(|(at, _)| at % 2 == 1);
+        words.map(|(_, word)| word.replace('\u{1}', "\"").replace("\\\\", "\\")).collect()
+    };
+    let command = unit.lines().find_map(|line| line.strip_prefix("ExecStart=")).expect("a line");
+    let command: Vec<String> = words(command).iter().map(|word| word.replace("$$", "$")).collect();
+    assert_eq!(command[1..], line[..4], "{unit}");
+    let mut daemon = std::process::Command::new(&command[0]);
+    daemon
+        .args(&command[1..])
+        .arg("daemon")
+        .env_clear()
+        .env("PATH", "/usr/bin:/bin")
+        .env("HOME", scene.cli.root.path());
+    for line in unit.lines().filter_map(|line| line.strip_prefix("Environment=")) {
+        let variable = words(line).pop().expect("it has one");
+        let (name, value) = variable.split_once('=').expect("it has a value");
+        daemon.env(name, value);
+    }
+    let _daemon = Daemon(daemon.stderr(Stdio::null()).spawn().expect("it starts"));
+    wait_until("it runs", || scene.read("made") == "x\n");
+    let evil = scene.cli.run(&["--config", "/a\nExecStart=/bin/evil", "daemon", "--print"]);
+    assert!(evil.ends(2).stdout.is_empty());
 }
 
 #[test]

@@ -150,12 +150,7 @@ fn names_of_other_programs_open_no_other_door() {
     sneaked["action"] = json!("list");
     assert_ne!(line(sneaked).code, 0);
     assert!(scene.tasks().is_empty());
-    // What a task does may not change without being shown.
     scene.calls("cron_add", &add);
-    let patch = json!({ "job_id": "u", "patch": { "schedule": "@hourly" } });
-    let told = scene.refuses("cron_update", &patch);
-    assert!(told.contains("echo all-of-that"), "{told}");
-    assert_eq!(scene.tasks()[0]["kind"], "every");
     // A rule about the tool holds for all of its names.
     scene.cli.configure(&format!(
         "{}[[tools.policy.rules]]\neffect = \"deny\"\ntools = [\"schedule\"]\n",
@@ -164,4 +159,43 @@ fn names_of_other_programs_open_no_other_door() {
     for tool in ["schedule", "cron_add", "cron_update", "cron_run"] {
         scene.cli.run(&["call", "--yes", tool, &add.to_string()]).ends(3);
     }
+}
+
+#[test]
+fn patch_changes_what_it_names_and_gives_no_rights() {
+    let scene = Scene::new("");
+    let extra = scene.cli.root.path().join("extra");
+    std::fs::create_dir(&extra).expect("a folder is made");
+    std::fs::write(extra.join("f"), "from outside").expect("it is written");
+    let folder = extra.display().to_string();
+    for name in ["patched", "anew"] {
+        let command = format!("cat {folder}/f > {name}; echo ran >> {name}");
+        let add = json!({ "name": name, "schedule": "@daily", "command": command });
+        assert!(!scene.calls("cron_add", &add).contains("replaces"));
+    }
+    scene.calls("schedule", &json!({ "action": "pause", "name": "patched" }));
+    let before = scene.task("patched").expect("it is there");
+    let granted = format!("[tools.file]\nallowed_paths = [\".\", \"{folder}\"]\n");
+    scene.cli.configure(&format!("{}{granted}", super::ENABLED));
+    let times = json!({ "kind": "every", "every_ms": 300_000 });
+    let patch = json!({ "job_id": "patched", "patch": { "schedule": times } });
+    let said = scene.calls("cron_update", &patch);
+    assert!(said.contains("every 300 s") && !said.contains("replaces"), "{said}");
+    let after = scene.task("patched").expect("it is there");
+    assert_eq!((&after["kind"], &after["when"]), (&json!("every"), &json!("300")));
+    assert_eq!((&after["action"], &after["id"]), (&before["action"], &before["id"]));
+    assert_eq!(after["paused"], true);
+    // A whole task of the same name replaces it, and gets what its maker may.
+    let command = format!("cat {folder}/f > anew; echo ran >> anew");
+    let add = json!({ "name": "anew", "schedule": "@daily", "command": command });
+    let said = scene.calls("cron_add", &add);
+    assert!(said.contains("replaces the task that had this name"), "{said}");
+    let _daemon = scene.daemon();
+    for name in ["patched", "anew"] {
+        scene.calls("cron_run", &json!({ "job_id": name }));
+        crate::support::wait_until("it has run", || scene.read(name).contains("ran"));
+    }
+    assert_eq!(scene.read("patched"), "ran\n");
+    assert_eq!(scene.read("anew"), "from outsideran\n");
+    scene.refuses("cron_update", &json!({ "job_id": "none", "patch": { "schedule": "@daily" } }));
 }

@@ -112,14 +112,14 @@ fn what_came_of_a_task_is_text_of_others() {
 }
 
 #[test]
-fn refusal_that_says_what_a_task_does_marks_that_too() {
+fn patch_of_the_time_marks_what_the_task_does() {
     let scene = Scene::new("[tools]\nautonomy = \"full\"\n");
     scene.make("schedule_periodic", r#"{"name": "t", "cron": "@daily", "prompt": "obey-this"}"#);
     let patch = r#"{"name": "t", "patch": {"schedule": "@hourly"}}"#;
-    let refused = scene.cli.run(&["call", "--for-model", "--yes", "cron_update", patch]);
-    let said = format!("{}{}", refused.stdout, refused.stderr);
+    let said =
+        scene.cli.run(&["call", "--for-model", "--yes", "cron_update", patch]).ends(0).stdout;
     let begin = said.find("<external-data tool=").expect("it is fenced");
-    assert!(refused.code != 0 && said[begin..].contains("obey-this"), "{said}");
+    assert!(said[begin..].contains("obey-this"), "{said}");
     assert!(!said[..begin].contains("obey-this"), "{said}");
     assert!(scene.saves_untrusted("heron"));
 }

@@ -104,11 +104,17 @@ fn each_second_is_refused_by_default_whatever_the_form() {
     let scene = Scene::new("");
     scene.cli.configure("[tools.scheduler]\nenabled = true\n");
     for (tool, task) in [
-        ("schedule_periodic", r#"{"name": "t", "cron": "* * * * * *", "prompt": "x"}"#),
-        ("schedule_periodic", r#"{"name": "t", "cron": "*/59 * * * * *", "prompt": "x"}"#),
+        (
+            "schedule_periodic",
+            r#"{"name": "t", "cron": "* * * * * *", "tool": "read", "arguments": {"path": "x"}}"#,
+        ),
+        (
+            "schedule_periodic",
+            r#"{"name": "t", "cron": "*/59 * * * * *", "tool": "read", "arguments": {"path": "x"}}"#,
+        ),
         (
             "cron_add",
-            r#"{"name": "t", "schedule": {"kind": "every", "every_ms": 1000}, "prompt": "x"}"#,
+            r#"{"name": "t", "schedule": {"kind": "every", "every_ms": 1000}, "command": "true"}"#,
         ),
         ("schedule", r#"{"action": "add", "expression": "0,1 * * * * *", "command": "true"}"#),
     ] {
@@ -117,6 +123,44 @@ fn each_second_is_refused_by_default_whatever_the_form() {
         assert!(failed.stderr.contains("min_interval"), "{}", failed.stderr);
     }
     assert!(scene.tasks().is_empty());
+}
+
+#[test]
+fn flag_of_the_maker_lifts_no_quota_of_what_lasts() {
+    let scene = Scene::new("");
+    scene.cli.configure("[tools.scheduler]\nenabled = true\nmax_tasks = 1\n");
+    let task = |cron: &str, name: &str| {
+        format!(
+            r#"{{"name": "{name}", "cron": "{cron}", "tool": "read", "arguments": {{"path": "x"}}}}"#
+        )
+    };
+    let make = |flag: &str, task: &str| {
+        scene.cli.run(&["--set", flag, "call", "--yes", "schedule_periodic", task])
+    };
+    let each_second = task("* * * * * *", "t");
+    let refused = make("tools.scheduler.min_interval=1", &each_second).ends(1).stderr;
+    assert!(refused.contains("the shortest period is 60 s"), "{refused}");
+    assert!(refused.contains("`--set tools.scheduler.min_interval`"), "{refused}");
+    let form = r#"{"name": "t", "patch": {"schedule": {"kind": "every", "every_ms": 5000}}}"#;
+    scene.make("schedule_periodic", &task("@daily", "t"));
+    let line = ["--set", "tools.scheduler.min_interval=5", "call", "--yes", "cron_update", form];
+    assert!(scene.cli.run(&line).ends(1).stderr.contains("the shortest period is 60 s"));
+    let refused = make("tools.scheduler.max_tasks=9", &task("@daily", "u")).ends(1).stderr;
+    assert!(refused.contains("the limit is 1 (`max_tasks`"), "{refused}");
+    assert!(refused.contains("`--set tools.scheduler.max_tasks`"), "{refused}");
+    let [kept] = &scene.tasks()[..] else { panic!("one is kept") };
+    assert_eq!(kept["when"], "@daily", "{kept}");
+    // One that takes something away holds, and one that enables tasks too.
+    scene.cli.configure("");
+    let make = |flags: &[&str]| {
+        let task = task("@hourly", "v");
+        scene.cli.run(&[flags, &["call", "--yes", "schedule_periodic", &*task]].concat())
+    };
+    let enabled = ["--set", "tools.scheduler.enabled=true"];
+    let rare = [&enabled[..], &["--set", "tools.scheduler.min_interval=7200"]].concat();
+    assert!(make(&rare).ends(1).stderr.contains("the shortest period is 7200 s"));
+    make(&enabled).ends(0);
+    assert_eq!(scene.tasks().len(), 2);
 }
 
 #[test]

@@ -8,7 +8,8 @@ use serde_json::json;
 use super::{Daemon, ENABLED, Scene};
 use crate::support::Cli;
 
-const DAILY: &str = r#"{"name": "t", "cron": "@daily", "prompt": "x"}"#;
+const DAILY: &str =
+    r#"{"name": "t", "cron": "@daily", "tool": "read", "arguments": {"path": "x"}}"#;
 
 impl Scene {
     /// A call that fails without a question: nobody is asked, with or without an approval.
@@ -122,18 +123,61 @@ fn remedy_of_a_disabled_scheduler_works_as_it_is_written() {
 }
 
 #[test]
+fn disabled_tasks_are_run_by_nobody_and_the_remedy_names_what_disables_them() {
+    let scene = Scene::new("");
+    scene.make("schedule_periodic", DAILY);
+    let daemon = scene.daemon();
+    let number = format!("process {}", daemon.0.id());
+    crate::support::wait_until("it runs", || {
+        scene.cli.run(&["tasks", "list"]).ends(0).stdout.contains(&number)
+    });
+    let flag = "tools.scheduler.enabled=false";
+    let off = scene.cli.run(&["--set", flag, "tasks", "list"]).ends(0).stderr;
+    assert!(off.contains(&format!("leave out `--set {flag}`")), "{off}");
+    assert!(!off.contains("write in"), "{off}");
+    scene.cli.configure("[tools.scheduler]\nenabled = false\n");
+    let listed = scene.cli.run(&["tasks", "list"]).ends(0);
+    assert!(!listed.stdout.contains("run by"), "{}", listed.stdout);
+    let said = listed.stderr;
+    assert!(said.contains("line 2") && said.contains("set `enabled` to true there"), "{said}");
+    assert!(!said.contains("enabled = true"), "{said}");
+    let doctor = scene.cli.run(&["doctor", "--json"]).json().to_string();
+    assert!(doctor.contains("1 waiting; tasks are disabled, so none runs"), "{doctor}");
+}
+
+#[test]
+fn quota_is_refused_with_its_key_and_the_true_count() {
+    let scene = Scene::new("");
+    for name in ["a", "b", "c"] {
+        let task = json!({ "name": name, "cron": "@daily", "prompt": "x" });
+        scene.make("schedule_periodic", &task.to_string());
+    }
+    let line = ["--set", "tools.scheduler.max_tasks=2", "call", "--yes", "schedule_periodic"];
+    let line: Vec<&str> = line.into_iter().chain([DAILY]).collect();
+    let said = scene.cli.run(&line).ends(1).stderr;
+    assert!(said.contains("you have 3 tasks, and the limit is 2"), "{said}");
+    assert!(said.contains("`max_tasks` in [tools.scheduler]"), "{said}");
+    assert_eq!(scene.tasks().len(), 3);
+}
+
+#[test]
 fn wrong_time_is_refused_before_anybody_is_asked() {
     let scene = Scene::new("[tools]\nautonomy = \"ask\"\n");
     let periodic = |cron: &str, zone: &str| {
         json!({ "name": "t", "cron": cron, "zone": zone, "prompt": "x" }).to_string()
     };
     let deferred = |when: &str| json!({ "name": "t", "when": when, "prompt": "x" }).to_string();
+    let form = |form: serde_json::Value| json!({ "schedule": form, "command": "true" }).to_string();
     for (tool, arguments, why) in [
         ("schedule_periodic", periodic("each day", "UTC"), "30 9 * * 1-5"),
         ("schedule_periodic", periodic("61 * * * *", "UTC"), "61"),
         ("schedule_periodic", periodic("@daily", "Europe/Nowhere"), "Europe/Nowhere"),
         ("schedule_deferred", deferred("soon"), "is no time"),
         ("schedule_deferred", deferred("2020-01-01T00:00:00Z"), "in the past"),
+        ("schedule_deferred", deferred("2030-02-30T09:00:00Z"), "its month has no such day"),
+        ("schedule_deferred", deferred("2030-04-31"), "its month has no such day"),
+        ("schedule_deferred", deferred("2030-13-01T09:00:00Z"), "is no time: write one"),
+        ("schedule_periodic", periodic("*/0 * * * *", "UTC"), "the step isn't 1 to 59"),
         ("schedule_deferred", deferred("9999-12-31T23:59:59Z"), "the limit is ten years"),
         ("schedule_deferred", deferred("P11Y"), "the limit is ten years"),
         (
@@ -153,6 +197,12 @@ fn wrong_time_is_refused_before_anybody_is_asked() {
                 .to_string(),
             "30 9 * * 1-5",
         ),
+        ("cron_add", form(json!({ "kind": "every", "every": "1h" })), r#""every_ms": 3600000"#),
+        ("cron_add", form(json!({ "kind": "every", "every_ms": 1500 })), "in whole seconds"),
+        ("cron_add", form(json!({ "kind": "after" })), r#""seconds": 900"#),
+        ("cron_add", form(json!({ "kind": "at", "at": "soon" })), "is no time"),
+        ("cron_add", form(json!({ "kind": "bogus" })), "cron, at, after or every"),
+        ("cron_add", form(json!({})), "cron, at, after or every"),
     ] {
         let said = scene.fails(tool, &arguments, 2);
         assert!(said.contains(why), "{arguments}: {said}");
@@ -162,6 +212,44 @@ fn wrong_time_is_refused_before_anybody_is_asked() {
     // One that is right is asked about.
     scene.cli.run(&["call", "schedule_periodic", &periodic("@daily", "UTC")]).ends(3);
     scene.cli.run(&["policy", "check", "schedule_periodic", &periodic("@daily", "UTC")]).ends(3);
+}
+
+#[test]
+fn nobody_is_asked_about_a_task_that_is_not_there() {
+    let scene = Scene::new("[tools]\nautonomy = \"ask\"\n");
+    let ghost = json!({ "name": "ghost" }).to_string();
+    let add = json!({ "schedule": "@daily", "command": "true", "approved": true }).to_string();
+    for (tool, arguments, why) in [
+        ("cancel_task", &*ghost, "there is no task \"ghost\""),
+        ("cron_remove", r#"{"job_id": "ghost"}"#, "there is no task \"ghost\""),
+        ("schedule", r#"{"action": "pause", "name": "ghost"}"#, "there is no task \"ghost\""),
+        ("cron_run", r#"{"job_id": "ghost"}"#, "there is no task \"ghost\""),
+        ("cron_update", r#"{"job_id": "ghost", "patch": {"enabled": false}}"#, "there is no task"),
+        ("schedule", r#"{"action": "frob", "name": "ghost"}"#, "`frob` is no action"),
+        ("cron_add", &*add, "a person approves"),
+    ] {
+        let said = scene.fails(tool, arguments, 2);
+        assert!(said.contains(why), "{arguments}: {said}");
+    }
+    // One that is there is asked about.
+    scene.make("schedule_periodic", DAILY);
+    scene.cli.run(&["call", "cancel_task", r#"{"name": "t"}"#]).ends(3);
+    assert_eq!(scene.tasks().len(), 1);
+}
+
+#[test]
+fn task_of_the_agent_needs_a_model() {
+    let scene = Scene::new("");
+    scene.cli.configure("[tools.scheduler]\nenabled = true\n");
+    for (tool, arguments) in [
+        ("schedule_periodic", r#"{"name": "t", "cron": "@daily", "prompt": "look at news"}"#),
+        ("cron_add", r#"{"schedule": "@daily", "prompt": "look at news"}"#),
+    ] {
+        let said = scene.fails(tool, arguments, 2);
+        assert!(said.contains("no provider of models is configured"), "{said}");
+        assert!(said.contains("[providers.anthropic]"), "{said}");
+    }
+    scene.make("schedule_periodic", DAILY);
 }
 
 #[test]
@@ -209,11 +297,18 @@ fn change_of_the_clock_and_the_zone_are_said() {
     let made = scene.make("schedule_deferred", task).stdout;
     assert!(made.contains("doesn't exist"), "{made}");
     assert!(made.contains("the task runs at 2035-03-25T03:30:00+02:00"), "{made}");
-    scene.make("schedule_periodic", r#"{"name": "u", "cron": "@daily", "prompt": "x"}"#);
     let listed = scene.cli.run(&["tasks", "list"]).ends(0).stdout;
-    assert!(listed.contains("(Europe/Berlin)"), "{listed}");
-    let daily = listed.lines().find(|line| line.contains("@daily")).expect("it is listed");
-    assert!(daily.contains("the machine"), "{daily}");
+    // The moment is said once, in the zone.
+    assert!(
+        listed.contains("  once (Europe/Berlin), next at 2035-03-25T03:30:00+02:00"),
+        "{listed}"
+    );
+    let said = scene.cli.run(&["call", "list_tasks", "name=t"]).ends(0).stdout;
+    assert!(said.contains("t: once (Europe/Berlin), next at 2035-03-25T03:30:00+02:00"), "{said}");
+    let past = r#"{"name": "v", "when": "2020-01-01T00:00:00Z", "prompt": "x"}"#;
+    let said = scene.cli.run(&["call", "--yes", "schedule_deferred", past]).ends(2).stderr;
+    let (_, now) = said.split_once("it is ").expect("it says the time");
+    assert!(!now.split_once('Z').expect("it is one of UTC").0.contains('.'), "{said}");
 }
 
 #[test]
@@ -226,4 +321,66 @@ fn tools_that_are_always_on_exist() {
         assert!(shown.contains(&format!("\"{name}\"")) && tools.contains(name), "{shown}");
     }
     assert!(!shown.contains("\"scheduler\","), "{shown}");
+}
+
+#[test]
+fn task_that_cannot_be_read_stops_no_other() {
+    let scene = Scene::new("");
+    for name in ["bad", "good"] {
+        let task = json!({ "name": name, "when": "1h", "tool": "bash", "arguments": { "command": format!("echo x > {name}") } });
+        scene.make("schedule_deferred", &task.to_string());
+    }
+    let file = scene.cli.root.path().join("data/schedule/tasks.db");
+    rusqlite::Connection::open(file)
+        .expect("it opens")
+        .execute_batch(
+            "UPDATE tasks SET next = 1; UPDATE tasks SET maker = '{}' WHERE name = 'bad'",
+        )
+        .expect("they change");
+    let _daemon = scene.daemon();
+    scene.wait_for("good", "done");
+    assert_eq!(scene.read("good"), "x\n");
+    let failed = scene.wait_for("bad", "failed");
+    assert!(failed["output"].to_string().contains("can't be read, so it is paused"), "{failed}");
+    let listed = scene.cli.run(&["tasks", "list"]).ends(0).stdout;
+    assert!(listed.contains("paused"), "{listed}");
+    assert_eq!(scene.read("bad"), "");
+}
+
+#[test]
+fn secrets_of_tasks_are_not_shown() {
+    let scene = Scene::new("");
+    let (key, token) = ("AKIAIOSFODNN7QZ3KLMP", "ghp_16C7e42F292c6912E7710c838347Ae178B4a");
+    let by_call = json!({ "name": "c", "when": "1h", "tool": "bash", "arguments": { "command": format!("echo {key}; echo {token}") } });
+    let by_prompt =
+        json!({ "name": "p", "when": "1h", "prompt": format!("log in with {key} and {token}") });
+    scene.make("schedule_deferred", &by_call.to_string());
+    scene.make("schedule_deferred", &by_prompt.to_string());
+    let file = scene.cli.root.path().join("data/schedule/tasks.db");
+    rusqlite::Connection::open(file)
+        .expect("it opens")
+        .execute(
+            "INSERT INTO runs (task, due, state, missed, output)
+             SELECT id, 0, 'done', 0, ?1 FROM tasks",
+            [format!("{key} and {token}")],
+        )
+        .expect("they change");
+    for line in [
+        &["tasks", "list"][..],
+        &["tasks", "list", "--json"],
+        &["tasks", "show", "c"],
+        &["tasks", "show", "c", "--json"],
+        &["tasks", "show", "p"],
+        &["tasks", "show", "p", "--json"],
+        &["tasks", "results", "c"],
+        &["tasks", "results", "p", "--json"],
+        &["call", "list_tasks"],
+        &["call", "list_tasks", "name=p"],
+        &["call", "list_tasks", "name=c"],
+    ] {
+        let ended = scene.cli.run(line).ends(0);
+        let said = ended.stdout + &ended.stderr;
+        assert!(!said.contains(key) && !said.contains(token), "{line:?}: {said}");
+        assert!(said.contains("[REDACTED:"), "{line:?}: {said}");
+    }
 }

@@ -46,6 +46,17 @@ fn denied_file_never_appears_whenever_the_rule_came() {
 }
 
 #[test]
+fn names_of_a_denied_file_are_not_suggested_where_files_are_left_out() {
+    let cli = project();
+    write(&cli, "secrets/vault.rs", format!("pub fn {TOKEN}() {{}}\n"));
+    let typo = format!("symbol={}", TOKEN.trim_end_matches('t'));
+    assert!(cli.finds(&[&typo]).contains(TOKEN));
+    cli.configure("[tools.file]\ndeny_read = [\"secrets/**\"]\n[index]\nmax_files = 1\n");
+    let text = cli.finds(&[&typo]);
+    assert!(text.contains("only 1 ") && !text.contains(TOKEN), "{text}");
+}
+
+#[test]
 fn links_lead_nowhere() {
     let cli = project();
     let outside = cli.root.path().join("outside");

@@ -109,7 +109,7 @@ fn outline_lists_what_a_file_defines() {
     let lines: Vec<&str> = text.lines().map(str::trim).collect();
     assert_eq!(
         lines,
-        ["3-5 struct Config", "4-4   field name", "8-11   method load_config"],
+        ["3-5 struct Config", "4-4   field name", "8-11 method Config.load_config"],
         "{text}"
     );
 }

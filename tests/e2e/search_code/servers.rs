@@ -173,8 +173,15 @@ done
         assert!(said.contains(&format!("asked {number} times, last with EDIT{number}")), "{said}");
         assert_eq!(with_word(&mark), 1, "the same one runs on");
     }
+    // What it said is that of a stranger, and so is what is remembered after it.
+    client.call("memory_save", json!({ "key": "after", "content": "It counts." }));
     let mut other = Client::new(&cli, &[], LEGACY, false);
     let plain = other.call("search_code", json!({ "symbol": "one_made" })).to_string();
+    other.call("memory_save", json!({ "key": "other", "content": "It is plain." }));
+    for (key, untrusted) in [("after", true), ("other", false)] {
+        let entry = cli.run(&["memory", "show", key, "--json"]).json();
+        assert_eq!(entry["untrusted"], json!(untrusted), "{entry}");
+    }
     assert!(!plain.contains("server_definition") && with_word(&mark) == 1, "{plain}");
     drop((client, other));
     assert_gone(&mark);

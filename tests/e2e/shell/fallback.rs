@@ -5,11 +5,14 @@ use std::net::TcpListener;
 use std::os::unix::net::UnixListener;
 use std::process::{Command, Stdio};
 
+use serde_json::json;
+
+use crate::mcp::client::{Client, LEGACY, text};
 use crate::support::{Cli, Ended, not_tried};
 
-/// Runs `berth` where no further user namespace can be created. `None` if this machine can't be
-/// changed that way.
-fn without_namespaces(cli: &Cli, line: &[&str]) -> Option<Ended> {
+/// `berth` where no further user namespace can be created. `None` if this machine can't be changed
+/// that way.
+fn without_namespaces(cli: &Cli, line: &[&str]) -> Option<Command> {
     let berth = cli.command(line);
     let mut command = Command::new("unshare");
     command.args([
@@ -30,6 +33,11 @@ fn without_namespaces(cli: &Cli, line: &[&str]) -> Option<Ended> {
         not_tried("unshare");
         return None;
     }
+    Some(command)
+}
+
+fn ended_without_namespaces(cli: &Cli, line: &[&str]) -> Option<Ended> {
+    let mut command = without_namespaces(cli, line)?;
     Some(Ended::from_output(command.output().expect("it starts")))
 }
 
@@ -52,9 +60,10 @@ fn line<'l>(sandbox: &'l str, command: &'l str) -> [&'l str; 11] {
 #[test]
 fn strict_sandbox_refuses_to_start_with_a_missing_part() {
     let cli = Cli::new();
-    let Some(ended) =
-        without_namespaces(&cli, &line("tools.shell.sandbox=strict", "command=echo x > made"))
-    else {
+    let Some(ended) = ended_without_namespaces(
+        &cli,
+        &line("tools.shell.sandbox=strict", "command=echo x > made"),
+    ) else {
         return;
     };
     assert_ne!(ended.code, 0);
@@ -81,7 +90,8 @@ fn best_effort_sandbox_starts_and_reports_missing_parts() {
         outside.display(),
         socket.display()
     );
-    let Some(ended) = without_namespaces(&cli, &line("tools.shell.sandbox=best-effort", &command))
+    let Some(ended) =
+        ended_without_namespaces(&cli, &line("tools.shell.sandbox=best-effort", &command))
     else {
         return;
     };
@@ -101,7 +111,8 @@ fn no_process_stays_without_namespaces_either() {
     let command = format!(
         "command=setsid sleep {mark} & (setsid sh -c 'trap \"\" TERM; sleep {mark}' &) ; sleep {mark} & echo begun"
     );
-    let Some(ended) = without_namespaces(&cli, &line("tools.shell.sandbox=best-effort", &command))
+    let Some(ended) =
+        ended_without_namespaces(&cli, &line("tools.shell.sandbox=best-effort", &command))
     else {
         return;
     };
@@ -114,4 +125,40 @@ fn no_process_stays_without_namespaces_either() {
             .count(),
         0
     );
+}
+
+/// Without a view, nothing keeps a granted directory in its place.
+#[test]
+fn link_in_the_place_of_a_granted_directory_opens_nothing() {
+    for (granted, exchange) in [
+        ("data", "mv data kept && ln -s ../others/data data"),
+        ("sub/data", "mv sub kept && ln -s ../others sub"),
+    ] {
+        let cli = Cli::new();
+        let others = cli.work().with_file_name("others");
+        for folder in [others.join("data"), cli.work().join(granted)] {
+            fs::create_dir_all(folder).expect("folders are made");
+        }
+        let key = others.join("data/key");
+        fs::write(&key, "of somebody else").expect("a file is written");
+        cli.configure(&format!(
+            "[tools]\nautonomy = \"full\"\n[tools.shell]\nnetwork = \"deny\"\nsandbox = \"best-effort\"\nallowed_paths = [\".\", {{ path = \"{granted}\", access = \"read\" }}]\n"
+        ));
+        let Some(berth) = without_namespaces(&cli, &["serve"]) else { return };
+        let mut client = Client::start(berth);
+        client.begin(LEGACY, false);
+        let mut run = |command: &str| text(&client.call("bash", json!({ "command": command })));
+        let exchanged = run(&format!("{exchange} && echo exchanged"));
+        assert!(exchanged.contains("exchanged\n"), "{exchanged}");
+        for _ in 0..2 {
+            let said = run(&format!("cat {0} {granted}/key; echo x >> {0}", key.display()));
+            assert!(!said.contains("of somebody else"), "{said}");
+            assert!(
+                said.contains("Permission denied") || said.contains("moved meanwhile"),
+                "{said}"
+            );
+        }
+        assert_eq!(fs::read_to_string(&key).expect("it is there"), "of somebody else");
+        assert_eq!(client.leave(), 0);
+    }
 }

@@ -53,6 +53,7 @@ pub(crate) fn command(arguments: &[OsString]) -> CommandResult {
     let paths = Paths::of_this_machine(&target)?;
     let berth = build(&target, &paths)?;
     verify::check_static(&berth)?;
+    verify::check_stripped(&berth)?;
     paths.check_absent_from(&berth)?;
 
     step::headline("pack");

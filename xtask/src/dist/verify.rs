@@ -9,12 +9,30 @@ use super::archive::Archive;
 use super::{read, stdout_of};
 use crate::{cargo, step};
 
+/// Most bytes of a release that are never loaded. The table of sections and its names need some.
+const MOST_UNUSED: usize = 1 << 20;
+
 /// Fails if a binary asks for a loader, and so for libraries of the machine.
 pub(crate) fn check_static(binary: &Path) -> Result<(), String> {
     match interpreter(&read(binary)?) {
         Some(false) => Ok(()),
         Some(true) => Err(format!("{} is not static: it names a loader", binary.display())),
         None => Err(format!("{} isn't a 64-bit little-endian ELF file", binary.display())),
+    }
+}
+
+/// Fails if a binary has symbols or the like: what is never loaded makes a release larger for
+/// nothing.
+pub(crate) fn check_stripped(binary: &Path) -> Result<(), String> {
+    let elf = read(binary)?;
+    let used: usize = loaded(&elf).unwrap_or_default().into_iter().map(<[u8]>::len).sum();
+    let rest = elf.len().saturating_sub(used);
+    match rest > MOST_UNUSED {
+        true => Err(format!(
+            "{} has {rest} bytes that are never loaded: its profile has to strip symbols",
+            binary.display()
+        )),
+        false => Ok(()),
     }
 }
 

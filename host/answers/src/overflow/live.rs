@@ -1,11 +1,8 @@
 //! The output of a command that goes on after its call: it becomes text without secrets while it
 //! runs.
 
-use berth_contract::OutputStream;
-use berth_redaction::Keys;
-
 use super::spool::{AROUND, RedactedText, TextRules, unfinished};
-use crate::terminal::Kind;
+use berth_contract::OutputStream;
 
 /// Most bytes of an unfinished line that wait for its end.
 const MAX_LINE: usize = 64 << 10;
@@ -17,13 +14,14 @@ pub struct LiveOutput {
     rules: TextRules,
     /// The unfinished lines of standard output and of standard error.
     lines: [Vec<u8>; 2],
+    /// Whether the beginning of the line went on already, since the line is long.
+    cut: [bool; 2],
     text: RedactedText,
 }
 
 impl LiveOutput {
-    pub(crate) fn new(kind: Kind, keys: Option<Keys>) -> Self {
-        let rules = TextRules { kind, keys };
-        Self { rules, lines: Default::default(), text: RedactedText::default() }
+    pub(crate) fn new(rules: TextRules) -> Self {
+        Self { rules, lines: Default::default(), cut: [false; 2], text: RedactedText::default() }
     }
 
     /// Adds what the command wrote. Returns the text that is ready: the lines that are farther from
@@ -34,12 +32,15 @@ impl LiveOutput {
             OutputStream::Stderr => 1,
         };
         let line = &mut self.lines[at];
+        let before = line.len();
         line.extend_from_slice(bytes);
-        let end = match line.iter().rposition(|byte| *byte == b'\n') {
-            Some(end) => end + 1,
+        let newline = bytes.iter().rposition(|byte| *byte == b'\n');
+        let end = match newline {
+            Some(end) => before + end + 1,
             None if line.len() > MAX_LINE => line.len() - unfinished(line),
             None => return String::new(),
         };
+        self.cut[at] = newline.is_none();
         let whole: Vec<u8> = line.drain(..end).collect();
         self.add(whole);
         if self.text.waiting() < 4 * AROUND {
@@ -49,9 +50,10 @@ impl LiveOutput {
         }
     }
 
-    /// The text of all whole lines so far, which a reader wants now.
+    /// The text of all whole lines so far, which a reader wants now. The end of a long line waits
+    /// for more of it.
     pub fn lines(&mut self) -> String {
-        self.text.next(true, self.rules.keys)
+        self.text.next(self.cut == [false; 2], self.rules.keys)
     }
 
     /// The rest. The command has ended.
@@ -61,7 +63,7 @@ impl LiveOutput {
                 self.add(line);
             }
         }
-        self.lines()
+        self.text.next(true, self.rules.keys)
     }
 
     fn add(&mut self, bytes: Vec<u8>) {
@@ -72,12 +74,15 @@ impl LiveOutput {
 
 #[cfg(test)]
 mod tests {
+    use berth_redaction::Keys;
+
     use super::*;
+    use crate::terminal::Kind;
 
     const TOKEN: &str = "ghp_0123456789abcdefghijklmnopqrstuvwxyzAB";
 
     fn live() -> LiveOutput {
-        LiveOutput::new(Kind::Lines, Some(Keys::Text))
+        LiveOutput::new(TextRules { kind: Kind::Lines, keys: Some(Keys::Text) })
     }
 
     #[test]
@@ -95,6 +100,36 @@ mod tests {
                 "{at}: {text}"
             );
             assert!(text.starts_with("a\n") && text.ends_with("c\n"), "{at}: {text}");
+        }
+    }
+
+    #[test]
+    fn secret_is_hidden_where_a_long_line_is_cut() {
+        let (first, second) = TOKEN.split_at(30);
+        let mut live = live();
+        let mut text = live
+            .push(OutputStream::Stdout, (format!("{}{first}", "x ".repeat(MAX_LINE))).as_bytes());
+        text += &live.lines();
+        text += &live.push(OutputStream::Stdout, format!("{second}\n").as_bytes());
+        text += &live.lines();
+        assert!(!text.contains(&first[..12]) && text.ends_with("…]\n"), "{text}");
+    }
+
+    #[test]
+    fn key_is_hidden_to_its_end_however_long_it_is_and_however_it_comes() {
+        let line = |number: usize| format!("{number:0>6}{}\n", "QUJDabc0".repeat(8));
+        for lines in [3, 1000] {
+            let mut live = live();
+            let mut text = String::new();
+            let begin = "before\n-----BEGIN PGP PRIVATE KEY BLOCK-----\n\n".to_owned();
+            let end = "-----END PGP PRIVATE KEY BLOCK-----\nafter\n".to_owned();
+            for line in [begin].into_iter().chain((0..lines).map(line)).chain([end]) {
+                text += &live.push(OutputStream::Stdout, line.as_bytes());
+                text += &live.lines();
+            }
+            text += &live.finish();
+            assert!(!text.contains("QUJD"), "{text}");
+            assert!(text.starts_with("before\n") && text.ends_with("\nafter\n"), "{text}");
         }
     }
 

@@ -23,7 +23,7 @@ pub use live::LiveOutput;
 pub use read::OverflowReader;
 pub(crate) use read::{READ_OVERFLOW, byte_offset};
 pub use spool::Spool;
-pub(crate) use spool::{KeptOutput, Rewriting, SpooledOutput};
+pub(crate) use spool::{KeptOutput, RedactedText, Rewriting, SpooledOutput, TextRules};
 
 /// Largest stored part of one answer, in bytes.
 const MAX_ANSWER: usize = 10 << 20;

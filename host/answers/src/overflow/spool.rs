@@ -56,10 +56,10 @@ struct Writer {
 
 /// How bytes become a text that may be kept.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct TextRules {
-    pub(super) kind: Kind,
+pub(crate) struct TextRules {
+    pub(crate) kind: Kind,
     /// `None`: secrets stay.
-    pub(super) keys: Option<Keys>,
+    pub(crate) keys: Option<Keys>,
 }
 
 impl TextRules {
@@ -69,6 +69,11 @@ impl TextRules {
             Ok(text) => text,
             Err(error) => String::from_utf8_lossy(error.as_bytes()).into_owned(),
         };
+        self.shown(text)
+    }
+
+    /// The same of a text.
+    pub(crate) fn shown(self, text: String) -> String {
         neutral_owned(self.kind.shown(text))
     }
 }
@@ -94,7 +99,7 @@ struct StreamSpool {
 
 /// A text that comes in pieces, and goes on without secrets.
 #[derive(Debug, Default)]
-pub(super) struct RedactedText {
+pub(crate) struct RedactedText {
     /// The end of what went on already, then the rest.
     text: String,
     /// Bytes of `text` that went on already.
@@ -148,9 +153,8 @@ impl OutputRecorder for Spool {
 }
 
 impl Spool {
-    /// `keys`: which secrets are removed; `None`: none are.
-    pub(crate) fn new(store: Arc<OverflowStore>, kind: Kind, keys: Option<Keys>) -> Self {
-        Self { store, rules: TextRules { kind, keys }, pending: Mutex::default() }
+    pub(crate) fn new(store: Arc<OverflowStore>, rules: TextRules) -> Self {
+        Self { store, rules, pending: Mutex::default() }
     }
 
     fn start_writer(&self) -> io::Result<Writer> {
@@ -283,7 +287,7 @@ impl StreamSpool {
 
 impl RedactedText {
     /// Adds text.
-    pub(super) fn push(&mut self, text: &str) {
+    pub(crate) fn push(&mut self, text: &str) {
         self.text.push_str(text);
     }
 
@@ -294,7 +298,7 @@ impl RedactedText {
 
     /// The next part without secrets. `all`: all of the text, since no more follows, or a reader
     /// doesn't wait for it.
-    pub(super) fn next(&mut self, all: bool, keys: Option<Keys>) -> String {
+    pub(crate) fn next(&mut self, all: bool, keys: Option<Keys>) -> String {
         let text = &self.text;
         let end = match all {
             true => text.len(),
@@ -304,9 +308,15 @@ impl RedactedText {
             Some(keys) => redaction::part(text, self.done, end, keys),
             None => text[self.done..end].to_owned(),
         };
-        let begin = text.floor_char_boundary(end.saturating_sub(AROUND));
-        self.text.drain(..begin);
-        self.done = end - begin;
+        let mut begin = text.floor_char_boundary(end.saturating_sub(AROUND));
+        // Without its first line, the rest of a key wouldn't be known as one.
+        let first = redaction::open_key(&text[..end]).filter(|first| first.start < begin);
+        let first = first.filter(|_| keys.is_some()).map_or(String::new(), |first| {
+            begin = begin.max(first.end);
+            text[first].to_owned()
+        });
+        self.done = first.len() + end - begin;
+        self.text.replace_range(..begin, &first);
         part
     }
 }

@@ -45,18 +45,13 @@ pub(super) fn set_meta(outcome: &mut Outcome, key: &str, value: Value) {
     }
 }
 
-/// Whether a part is marked by its tool as untrusted text.
-pub(super) fn is_marked(part: &Content) -> bool {
-    part.meta.as_ref().is_some_and(|meta| meta["berth:untrusted"] == true)
-}
-
 /// Whether an outcome has a part that is marked.
 pub(super) fn has_marked_part(outcome: &Outcome) -> bool {
     let content = match outcome {
         Ok(output) => &output.content,
         Err(failure) => &failure.content,
     };
-    content.iter().any(is_marked)
+    content.iter().any(Content::is_untrusted)
 }
 
 fn text_of(outcome: &Outcome) -> String {

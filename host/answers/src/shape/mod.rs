@@ -16,7 +16,7 @@ mod shortened;
 mod sources;
 mod structured;
 
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 
 use berth_catalogue::{Audience, CallContext, Chain, Tool, subjects};
 use berth_config::Redaction;
@@ -33,12 +33,13 @@ use crate::blocking::blocking;
 use crate::filters::{FilterPipeline, SpooledAnswer, Whole};
 use crate::overflow::{
     Extent, KeptOutput, LiveOutput, OverflowId, OverflowStore, READ_OVERFLOW, Spool, SpooledOutput,
+    TextRules,
 };
 use crate::terminal::Kind;
 use clean::{clean_in_time, is_longer};
 use fence::Fence;
 pub use fence::fenced;
-use redacting_events::RedactingEvents;
+use redacting_events::{EventReceiver, RedactingEvents};
 use sources::Source;
 pub use structured::structured_schema;
 
@@ -244,13 +245,23 @@ impl Shaper {
         (outcome, notice)
     }
 
-    /// A receiver for the events of a call, which passes them to `events` without secrets.
-    pub fn redact_events(&self, context: &CallContext, events: Arc<dyn Events>) -> Arc<dyn Events> {
-        if self.redacts(context) {
-            Arc::new(RedactingEvents::new(events, Source::for_call(context)))
-        } else {
-            events
-        }
+    /// A receiver for the events of a call, which passes them to `events` as they may leave the
+    /// host. `on_untrusted` is called before the first one with untrusted text.
+    pub fn redact_events(
+        &self,
+        context: &CallContext,
+        events: Arc<dyn Events>,
+        on_untrusted: Box<dyn Fn() + Send + Sync>,
+    ) -> Arc<dyn Events> {
+        let (untrusted, told) = (is_untrusted(context), Once::new());
+        let receiver = EventReceiver { events, untrusted, on_untrusted, told };
+        Arc::new(RedactingEvents::new(receiver, self.rules(context)))
+    }
+
+    /// How a text of a call becomes one that may leave the host.
+    fn rules(&self, context: &CallContext) -> TextRules {
+        let keys = self.redacts(context).then(|| Source::for_call(context).keys());
+        TextRules { kind: kind(context), keys }
     }
 
     /// Refuses arguments that hold the mark of a secret.
@@ -381,7 +392,7 @@ impl Shaper {
         }
         if fence.is_some() {
             for part in content.iter_mut() {
-                let is_fenced = whole_is_untrusted || flagged::is_marked(part);
+                let is_fenced = whole_is_untrusted || part.is_untrusted();
                 if let Body::Text(text) = &mut part.body
                     && is_fenced
                 {
@@ -425,8 +436,7 @@ impl Shaper {
 
     /// Makes text of what a command writes that goes on after its call.
     pub fn live(&self, context: &CallContext) -> LiveOutput {
-        let keys = self.redacts(context).then(|| Source::for_call(context).keys());
-        LiveOutput::new(kind(context), keys)
+        LiveOutput::new(self.rules(context))
     }
 
     /// Who keeps the whole output of the command of a call. `None`: there is none, or nothing is
@@ -436,8 +446,7 @@ impl Shaper {
         if self.threshold == 0 || subjects::commands(tool, &context.arguments).next().is_none() {
             return None;
         }
-        let keys = self.redacts(context).then(|| Source::for_call(context).keys());
-        Some(Arc::new(Spool::new(Arc::clone(&self.overflow), kind(context), keys)))
+        Some(Arc::new(Spool::new(Arc::clone(&self.overflow), self.rules(context))))
     }
 }
 

@@ -1,45 +1,245 @@
-//! Redacts the events of a running call.
+//! Makes the events of a running call what may leave the host: as an answer, but in pieces.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::fmt;
+use std::sync::{Arc, Mutex, Once, PoisonError};
+use std::time::{Duration, Instant};
 
-use berth_contract::{Body, Content, Events, Progress};
+use berth_contract::{Body, Content, Events, OutputRecorder, OutputStream, Progress};
 use berth_redaction as redaction;
+use serde_json::{Value, json};
 
-use super::sources::Source;
+use crate::overflow::{LiveOutput, RedactedText, TextRules};
 
-/// Bytes of emitted text that are remembered to find a secret that ends in a later part.
-const REMEMBERED: usize = 1024;
+/// Shortest time between two parts of the output of a command.
+const INTERVAL: Duration = Duration::from_millis(100);
 
-/// Passes on events without secrets. If a secret comes in pieces, the pieces before it is
-/// recognised have left already; the rest isn't passed on.
+/// Passes on events without what a terminal would not show, and without secrets. If a secret comes
+/// in pieces, the pieces before it is recognised have left already; the rest isn't passed on.
 pub(super) struct RedactingEvents {
-    events: Arc<dyn Events>,
-    source: Source,
-    /// The end of the emitted text.
-    before: Mutex<String>,
+    receiver: Arc<EventReceiver>,
+    rules: TextRules,
+    /// The texts that the call emits.
+    emitted: Mutex<RedactedText>,
+    /// Its messages, each as a line.
+    messages: Mutex<RedactedText>,
+}
+
+/// Who gets the events.
+pub(super) struct EventReceiver {
+    pub(super) events: Arc<dyn Events>,
+    /// Whether others wrote all that the call says.
+    pub(super) untrusted: bool,
+    /// Called once, before the first untrusted text leaves.
+    pub(super) on_untrusted: Box<dyn Fn() + Send + Sync>,
+    pub(super) told: Once,
+}
+
+impl EventReceiver {
+    fn emitted(&self, mut part: Content) {
+        if self.untrusted || part.is_untrusted() {
+            self.told.call_once(&*self.on_untrusted);
+            match &mut part.meta {
+                Some(Value::Object(meta)) => {
+                    meta.insert(Content::UNTRUSTED.into(), true.into());
+                }
+                meta => *meta = Some(json!({ (Content::UNTRUSTED): true })),
+            }
+        }
+        self.events.emitted(&part);
+    }
+
+    fn progress(&self, progress: Progress) {
+        let untrusted = self.untrusted || progress.untrusted;
+        if untrusted {
+            self.told.call_once(&*self.on_untrusted);
+        }
+        self.events.progress(Progress { untrusted, ..progress });
+    }
 }
 
 impl RedactingEvents {
-    pub(super) fn new(events: Arc<dyn Events>, source: Source) -> Self {
-        Self { events, source, before: Mutex::default() }
+    pub(super) fn new(receiver: EventReceiver, rules: TextRules) -> Self {
+        let (emitted, messages) = Default::default();
+        Self { receiver: Arc::new(receiver), rules, emitted, messages }
+    }
+
+    /// The next piece of a text.
+    fn next(&self, text: &Mutex<RedactedText>, piece: String) -> String {
+        let piece = self.rules.shown(piece);
+        let mut text = text.lock().unwrap_or_else(PoisonError::into_inner);
+        text.push(&piece);
+        text.next(true, self.rules.keys)
     }
 }
 
 impl Events for RedactingEvents {
     fn progress(&self, progress: Progress) {
-        let message = redaction::owned(progress.message, self.source.keys());
-        self.events.progress(Progress { message, ..progress });
+        let mut message = self.next(&self.messages, progress.message + "\n");
+        message.truncate(message.trim_end_matches('\n').len());
+        self.receiver.progress(Progress { message, ..progress });
     }
 
     fn emitted(&self, part: &Content) {
-        let mut redacted = self.source.part(part.clone());
-        if let (Body::Text(text), Body::Text(raw)) = (&mut redacted.body, &part.body) {
-            let mut before = self.before.lock().unwrap_or_else(PoisonError::into_inner);
-            redaction::across(&mut [&mut before.clone(), text], self.source.keys());
-            before.push_str(raw);
-            let from = before.ceil_char_boundary(before.len().saturating_sub(REMEMBERED));
-            before.drain(..from);
+        let mut part = part.clone();
+        if let Body::Text(text) = &mut part.body {
+            *text = self.next(&self.emitted, std::mem::take(text));
         }
-        self.events.emitted(&redacted);
+        let mut part = part.neutralised();
+        if let Some(keys) = self.rules.keys {
+            part = redaction::content(part, keys);
+        }
+        self.receiver.emitted(part);
+    }
+
+    fn command(&self) -> Option<Box<dyn OutputRecorder>> {
+        let live = || LiveOutput::new(self.rules);
+        let shown = Mutex::new(ShownOutput { each: [live(), live()], last_sent: Instant::now() });
+        Some(Box::new(ShownCommand { receiver: Arc::clone(&self.receiver), shown }))
+    }
+}
+
+/// Passes on the output of a command while it runs.
+struct ShownCommand {
+    receiver: Arc<EventReceiver>,
+    shown: Mutex<ShownOutput>,
+}
+
+struct ShownOutput {
+    /// Standard output and standard error: lines of one don't hide what a secret of the other is.
+    each: [LiveOutput; 2],
+    last_sent: Instant,
+}
+
+impl fmt::Debug for ShownCommand {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ShownCommand").finish_non_exhaustive()
+    }
+}
+
+impl ShownCommand {
+    fn send(&self, text: String) {
+        if !text.is_empty() {
+            self.receiver.emitted(Content::text(text));
+        }
+    }
+}
+
+impl OutputRecorder for ShownCommand {
+    fn write(&self, stream: OutputStream, bytes: &[u8]) {
+        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        let ShownOutput { each: [stdout, stderr], last_sent } = &mut *shown;
+        let mut text = match stream {
+            OutputStream::Stdout => stdout.push(stream, bytes),
+            OutputStream::Stderr => stderr.push(stream, bytes),
+        };
+        if last_sent.elapsed() >= INTERVAL {
+            *last_sent = Instant::now();
+            text += &stdout.lines();
+            text += &stderr.lines();
+        }
+        drop(shown);
+        self.send(text);
+    }
+}
+
+impl Drop for ShownCommand {
+    fn drop(&mut self) {
+        let shown = self.shown.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let text = shown.each.iter_mut().map(LiveOutput::finish).collect();
+        self.send(text);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use berth_redaction::Keys;
+
+    use super::*;
+    use crate::terminal::Kind;
+
+    #[derive(Default)]
+    struct Seen(Mutex<Vec<String>>);
+
+    impl Events for Seen {
+        fn progress(&self, progress: Progress) {
+            self.0.lock().expect("nobody panics").push(progress.message);
+        }
+
+        fn emitted(&self, part: &Content) {
+            let text = part.as_text().unwrap_or_default();
+            self.0.lock().expect("nobody panics").push(text.to_owned());
+        }
+    }
+
+    /// All that leaves of what `say` says.
+    fn seen(say: impl FnOnce(&RedactingEvents)) -> String {
+        seen_by(TextRules { kind: Kind::Written, keys: Some(Keys::Text) }, say)
+    }
+
+    fn seen_by(rules: TextRules, say: impl FnOnce(&RedactingEvents)) -> String {
+        let seen = Arc::new(Seen::default());
+        let receiver = EventReceiver {
+            events: Arc::clone(&seen) as _,
+            untrusted: false,
+            on_untrusted: Box::new(|| ()),
+            told: Once::new(),
+        };
+        say(&RedactingEvents::new(receiver, rules));
+        let texts = seen.0.lock().expect("nobody panics");
+        texts.join("")
+    }
+
+    fn progress(message: &str) -> Progress {
+        Progress { fraction: None, message: message.to_owned(), untrusted: false }
+    }
+
+    const COLOURED: &str = "gh\u{1b}[31mp_0123456789a\u{1b}[0mbcdefghijklmnopqrstuvwxyz";
+
+    #[test]
+    fn colour_hides_no_secret_in_any_event() {
+        let text = seen(|events| {
+            events.emitted(&Content::text(COLOURED));
+            events.progress(progress(COLOURED));
+            let command = events.command().expect("it is shown");
+            command.write(OutputStream::Stdout, COLOURED.as_bytes());
+        });
+        assert_eq!(text, "[REDACTED:github-token ghp_…]".repeat(3));
+    }
+
+    #[test]
+    fn key_is_hidden_that_comes_in_many_events() {
+        let line = |number: usize| format!("{number:0>6}{}", "QUJDabc0".repeat(8));
+        let lines: Vec<String> = std::iter::once("-----BEGIN PRIVATE KEY-----".to_owned())
+            .chain((0..600).map(line))
+            .collect();
+        let text = seen(|events| lines.iter().for_each(|line| events.progress(progress(line))));
+        assert!(!text.contains("QUJD") && text.starts_with(&lines[0]), "{text}");
+        let emit = |line: &String| Content::text(format!("{line}\n"));
+        let text = seen(|events| lines.iter().for_each(|line| events.emitted(&emit(line))));
+        assert!(!text.contains("QUJD") && text.starts_with(&lines[0]), "{text}");
+    }
+
+    #[test]
+    fn lines_of_the_other_output_hide_no_secret() {
+        let lines: Vec<String> = std::iter::once("-----BEGIN PRIVATE KEY-----\n".to_owned())
+            .chain((0..9).map(|number| format!("{number}{}\n", "QUJDabc0".repeat(8))))
+            .collect();
+        let text = seen(|events| {
+            let command = events.command().expect("it is shown");
+            for line in &lines {
+                command.write(OutputStream::Stdout, line.as_bytes());
+                command.write(OutputStream::Stderr, b"one\ntwo\nthree\nfour\n");
+            }
+        });
+        assert!(!text.contains("QUJD") && text.matches("four").count() == 10, "{text}");
+    }
+
+    #[test]
+    fn what_steers_leaves_in_no_event_without_redaction() {
+        let text = seen_by(TextRules { kind: Kind::Stored, keys: None }, |events| {
+            events.emitted(&Content::text("\u{1b}[2Ja"));
+            events.command().expect("it is shown").write(OutputStream::Stderr, b"\x1b[2Jb\x07");
+        });
+        assert_eq!(text, "\u{fffd}[2Ja\u{fffd}[2Jb\u{fffd}");
     }
 }

@@ -19,7 +19,7 @@ use berth_runtime::{
 };
 use berth_store::{Quota, Store};
 use berth_system::confine::TreeAccess;
-use berth_system::files::{Grants, with_its_name};
+use berth_system::files::{Grants, with_its_links};
 use berth_system::process::{Places, RememberedPlaces};
 use serde_json::{Map, Value, json};
 
@@ -109,7 +109,7 @@ pub fn server_places(
     };
     let ProcessGrants { files, extra_trees, hidden, sandbox, limits, environment, home, .. } =
         grants;
-    let own = config.own(folders, directory).into_iter().flat_map(with_its_name).collect();
+    let own = config.protected(folders, directory);
     let places = Places {
         grants: Arc::new(open(files, own)?),
         also: extra_trees,
@@ -158,8 +158,8 @@ impl Policies {
         // Looked up once, since that reads many links.
         let files =
             files.iter().map(|path| OwnFolder { path: directory.join(path), secret: false });
-        let own = config.own(&folders, &directory).into_iter().chain(files);
-        let own = own.flat_map(with_its_name).collect();
+        let files = files.flat_map(with_its_links);
+        let own = config.protected(&folders, &directory).into_iter().chain(files).collect();
         Self {
             config,
             folders,

@@ -60,7 +60,7 @@ Examples:
   berth allow-host https://example.com:8443
 
 The line is written into your own berth.toml. It holds for the web tools, which reach other hosts \
-only after a yes. Commands have the network or not: see `network` in [tools.shell].";
+only with approval. Commands have the network or not: see `network` in [tools.shell].";
 
 /// `berth allow-host`.
 #[derive(Args, Debug)]

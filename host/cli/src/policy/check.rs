@@ -66,6 +66,7 @@ fn object(asked: &str, found: &Check) -> Value {
         "runs": runs(found),
         "decision": found.outcome.as_ref().ok().map(rule),
         "approved_by": found.approved_by,
+        "open": found.open,
         "arguments": found.arguments,
         "commands": commands(found).map(analysis_json).collect::<Value>(),
         "subjects": found.subjects.iter().map(subject).collect::<Value>(),
@@ -96,8 +97,9 @@ fn rule(Decision { verdict, gate, rule, place, remedy }: &Decision) -> Value {
 
 fn text(found: &Check, decision: &Decision) -> String {
     let tool = neutral_line(found.tool.as_deref().unwrap_or_default());
+    let run = if found.open.is_some() { "begin" } else { "run" };
     let mut text = match (decision.verdict, &found.approved_by) {
-        (Verdict::Allow, _) => format!("{GOOD}allow{GOOD:#}: this call of `{tool}` would run.\n"),
+        (Verdict::Allow, _) => format!("{GOOD}allow{GOOD:#}: this call of `{tool}` would {run}.\n"),
         (Verdict::Ask, None) => {
             format!("{WARNING}ask{WARNING:#}: this call of `{tool}` would need approval.\n")
         }
@@ -119,6 +121,7 @@ fn text(found: &Check, decision: &Decision) -> String {
             let _ = writeln!(text, "  {STRONG}{name}{STRONG:#}: {}", lines.join("\n    "));
         }
     }
+    text.extend(found.open.iter().map(|open| format!("{}\n", neutral_line(open))));
     if decision.verdict != Verdict::Deny && found.gates.iter().any(is_unasked) {
         text.push_str("Before that, a model judges it, which was not asked now.\n");
     }

@@ -12,7 +12,7 @@ fn within(scene: &Scene, then: &str, now: &str) -> Result<Value, Problems> {
     scene.write(then);
     let there = Inputs { working_directory: Some(scene.work.clone()), ..Inputs::default() };
     let bounds = load(&scene.folders, &there).expect("it is valid").task_bounds();
-    let bounds = bounds.expect("it isn't too long");
+    let bounds = bounds.expect("it isn't too long").texts;
     scene.write(now);
     let loaded = load(&scene.folders, &Inputs { bounds, ..there })?;
     Ok(serde_json::to_value(&loaded.config).expect("it has a JSON form"))
@@ -41,7 +41,7 @@ fn no_key_is_wider_than_it_was() {
     scene.write(USER);
     let there = Inputs { working_directory: Some(scene.work.clone()), ..Inputs::default() };
     let bounds = load(&scene.folders, &there).expect("it is valid").task_bounds();
-    let bounds = bounds.expect("it isn't too long");
+    let bounds = bounds.expect("it isn't too long").texts;
     let kept: Value = serde_json::from_str(&bounds[0]).expect("it is JSON");
     let mut tried = 0;
     for key in keys() {
@@ -95,7 +95,7 @@ fn rules_of_then_and_of_now_both_count() {
     scene.write(then);
     let there = Inputs { working_directory: Some(scene.work.clone()), ..Inputs::default() };
     let bounds = load(&scene.folders, &there).expect("it is valid").task_bounds();
-    let bounds = bounds.expect("it isn't too long");
+    let bounds = bounds.expect("it isn't too long").texts;
     scene.write("[[tools.policy.rules]]\neffect = \"deny\"\ntools = [\"edit\"]\n");
     let loaded = load(&scene.folders, &Inputs { bounds, ..there }).expect("it is valid");
     assert_eq!(loaded.config.tools.policy.rules.len(), 1);
@@ -142,7 +142,7 @@ fn what_bounds_a_task_says_so_itself() {
     scene.write(then);
     let there = Inputs { working_directory: Some(scene.work.clone()), ..Inputs::default() };
     let bounds = load(&scene.folders, &there).expect("it is valid").task_bounds();
-    let bounds = bounds.expect("it isn't too long");
+    let bounds = bounds.expect("it isn't too long").texts;
     scene.write("[tools.file]\nallowed_paths = [\".\", \"/tmp\"]\n[tools.web]\nhttps_only = false\n[plugins.new]\npath = \"x.wasm\"\n");
     let loaded = load(&scene.folders, &Inputs { bounds, ..there }).expect("it is valid");
     for key in ["tools.file.allowed_paths", "tools.web.https_only", "plugins.new.enabled"] {
@@ -159,4 +159,48 @@ fn what_bounds_a_task_says_so_itself() {
     assert_eq!(rules[0].place.kind, OriginKind::TaskBounds);
     // What wasn't narrowed has its usual line.
     assert!(matches!(loaded.origin("tools.memory.enabled").kind, OriginKind::Default(_)));
+}
+
+#[test]
+fn flags_of_the_maker_are_no_bounds_and_what_they_take_away_is() {
+    let scene = Scene::new();
+    let outside = scene.work.join("..").canonicalize().expect("it is there");
+    let granted =
+        format!("tools.file.allowed_paths = [\".\", {:?}]\n", outside.display().to_string());
+    let now = |inputs: Inputs| {
+        scene.write("");
+        let made = load(&scene.folders, &inputs).expect("it is valid").task_bounds();
+        let TaskBounds { texts, by_flags } = made.expect("it isn't too long");
+        scene.write(&granted);
+        let there = Inputs { working_directory: Some(scene.work.clone()), ..Inputs::default() };
+        let loaded = load(&scene.folders, &Inputs { bounds: texts, ..there });
+        (loaded.expect("it is valid").config, by_flags)
+    };
+    let there = || Inputs { working_directory: Some(scene.work.clone()), ..Inputs::default() };
+    let (alone, by_flags) = now(there());
+    assert!(by_flags.is_empty(), "{by_flags:?}");
+    let allow = vec![(outside.clone(), PathAccess::ReadWrite)];
+    let set = [granted.trim().to_owned(), "tools.call=7".to_owned()];
+    for inputs in [Inputs { allow, ..there() }, Inputs { settings: set[..1].to_vec(), ..there() }] {
+        let (config, by_flags) = now(inputs);
+        assert_eq!(config, alone);
+        // Commands see what tools of files may.
+        assert_eq!(by_flags, ["tools.file.allowed_paths", "tools.shell.allowed_paths"]);
+    }
+    let (config, by_flags) = now(Inputs { settings: set[1..].to_vec(), ..there() });
+    assert_eq!((config.tools.call.get(), by_flags.len()), (7, 0));
+    // Whether there are tasks is no right of a task.
+    let enabled = vec!["tools.scheduler.enabled=true".to_owned()];
+    scene.write("");
+    let made = load(&scene.folders, &Inputs { settings: enabled.clone(), ..there() });
+    let bounds = made.expect("it is valid").task_bounds().expect("it isn't too long").texts;
+    let run = load(&scene.folders, &Inputs { settings: enabled, bounds, ..there() });
+    assert!(run.expect("it is valid").config.tools.scheduler.enabled);
+    // A plugin that a flag adds is off, though the file has it later.
+    let plugin = vec!["plugins.new.path=\"x.wasm\"".to_owned()];
+    let made = load(&scene.folders, &Inputs { settings: plugin, ..there() });
+    let bounds = made.expect("it is valid").task_bounds().expect("it isn't too long").texts;
+    scene.write("[plugins.new]\npath = \"x.wasm\"\n");
+    let run = load(&scene.folders, &Inputs { bounds, ..there() }).expect("it is valid");
+    assert!(!run.config.plugins["new"].enabled);
 }

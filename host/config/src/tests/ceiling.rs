@@ -34,7 +34,7 @@ impl Scene {
         for allowed in
             plugins.chain([&mut tools.file.allowed_paths, &mut tools.shell.allowed_paths]).flatten()
         {
-            let path = super::super::policy::expand(&allowed.path, &self.work, &self.folders);
+            let path = super::super::resolved::expand(&allowed.path, &self.work, &self.folders);
             allowed.path = path.canonicalize().expect("it exists").display().to_string();
         }
         config

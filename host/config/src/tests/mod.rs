@@ -168,6 +168,13 @@ fn every_problem_of_a_file_has_its_line() {
             "  10 | [tolls]",
         ],
     );
+    // Where the database is chosen has a line; what is missing has none.
+    scene.assert_problems(
+        "[tools]\ncall = 7\n\n[index]\nembeddings = \"\"\nvector_backend = \"qdrant\"\n",
+        &[
+            "/berth.toml:6: [index.qdrant] has no `url`, and `vector_backend` of [index] is \"qdrant\"",
+        ],
+    );
     scene.assert_problems(
         "[tools]\ncall =\n",
         &[

@@ -241,13 +241,13 @@ fn directories_count_only_inside_granted_ones() {
         "\"..\", which is @, is wider than the granted directories",
     ];
     check("", "tools.file.allowed_paths = [\"/\", \"..\"]", key, default.clone(), two);
-    // A link counts as its target.
+    // A link isn't followed: whoever exchanges it would choose.
     check(
         "",
         "tools.file.allowed_paths = [\"way-out\"]",
         key,
         default,
-        &["\"way-out\", which is @/own-home/other, isn't in a granted directory"],
+        &["\"way-out\", which is @/own-home/other, leads through a link"],
     );
     let home = "tools.file.allowed_paths = [\"~/notes\"]";
     check(

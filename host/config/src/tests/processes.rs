@@ -251,6 +251,34 @@ fn odd_variable_does_not_grant_the_home() {
     }
 }
 
+/// A tool exchanges a link right after it was decided where that leads.
+#[test]
+fn granted_place_of_preset_is_the_one_that_was_checked() {
+    let scene = Scene::new();
+    let home = scene.home();
+    for folder in ["inside/registry", "inside/git", "outside/registry", "outside/git"] {
+        fs::create_dir_all(home.join(folder)).expect("folders are made");
+    }
+    let exchange = |target: &str| {
+        symlink(home.join(target), home.join("next"))
+            .and_then(|()| fs::rename(home.join("next"), home.join("cargo")))
+            .expect("the link is exchanged");
+    };
+    let cargo = home.join("cargo").display().to_string();
+    let variables = std::collections::BTreeMap::from([("CARGO_HOME".to_owned(), cargo)]);
+    let roots = super::super::presets::Roots { home: &home, variables: &variables };
+    let preset = PRESETS.iter().find(|preset| preset.name == "cargo").expect("there is one");
+    exchange("inside");
+    let trees = roots.trees(preset, |path| {
+        exchange("inside");
+        let real = path.canonicalize().ok();
+        exchange("outside");
+        real
+    });
+    let paths: Vec<&Path> = trees.iter().map(|tree| Path::new(&tree.path)).collect();
+    assert_eq!(paths, [home.join("inside/registry"), home.join("inside/git")]);
+}
+
 #[test]
 fn every_preset_is_valid() {
     let scene = Scene::new();

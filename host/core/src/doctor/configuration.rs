@@ -65,15 +65,25 @@ fn look(inputs: &Inputs) -> (Read, Vec<Finding>) {
     (Read { folders: Some(folders), loaded: loaded.unwrap_or_default(), is_right }, found)
 }
 
-/// Granted directories that don't exist.
+/// Granted directories that don't exist, and places of presets that aren't granted.
 fn missing(loaded: &Loaded, folders: &Folders) -> Vec<Finding> {
     let here = config::working_directory().unwrap_or_default();
     let missing = loaded.missing_directories(folders, &here);
-    let finding = |problem: &config::Problem| {
-        let fix = "create it, or remove the entry";
+    let finding = |problem: &config::Problem, fix: &str| {
         Finding::warning(problem.source.to_string(), &problem.message, fix)
     };
-    missing.iter().map(finding).collect()
+    let linked = loaded.linked_places(folders);
+    let linked = linked.iter().map(|problem| {
+        finding(
+            problem,
+            "set the variable of the tool, such as CARGO_HOME, to where the link leads",
+        )
+    });
+    missing
+        .iter()
+        .map(|problem| finding(problem, "create it, or remove the entry"))
+        .chain(linked)
+        .collect()
 }
 
 /// What asks, and why commands ask if they otherwise wouldn't.

@@ -37,11 +37,11 @@ fn tasks(folders: &Folders, loaded: &Loaded) -> Finding {
     };
     let waiting = tasks.iter().filter(|task| task.is_waiting()).count();
     match runner {
-        Some(runner) => Finding::ok(name, format!("{waiting} waiting, run by {runner}")),
-        None if waiting == 0 => Finding::ok(name, "0 waiting"),
-        None if !loaded.config.tools.scheduler.enabled => {
+        _ if waiting > 0 && !loaded.config.tools.scheduler.enabled => {
             Finding::ok(name, format!("{waiting} waiting; tasks are disabled, so none runs"))
         }
+        Some(runner) => Finding::ok(name, format!("{waiting} waiting, run by {runner}")),
+        None if waiting == 0 => Finding::ok(name, "0 waiting"),
         None => Finding::warning(
             name,
             format!("{waiting} waiting, and no process runs them"),

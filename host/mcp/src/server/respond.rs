@@ -78,7 +78,7 @@ impl Server {
         );
         let token = context.meta.get_progress_token();
         let (telling, told) = (token.is_some() || begun.is_some())
-            .then(|| ProgressSender::begin(&context.peer, token, begun.clone()))
+            .then(|| ProgressSender::begin(&context.peer, token, begun.clone(), tool.clone()))
             .map_or((None, None), |(telling, told)| (Some(Arc::new(telling)), told));
         let questions = approver.take_questions();
         let required: RequiredInput = {

@@ -13,9 +13,6 @@ use crate::guest::bindings::berth::tool::types;
 /// Most bytes of a failure's message or suggestion.
 const MESSAGE: usize = 4096;
 
-/// The claim that the text of a part is untrusted.
-const UNTRUSTED: &str = "berth:untrusted";
-
 /// Most bytes of the `meta` of a part or a tool.
 pub(crate) const MAX_META: usize = 64 * 1024;
 
@@ -108,7 +105,7 @@ pub(crate) fn content(content: types::Content) -> Option<Content> {
         Value::Object(mut fields) => {
             // The one claim of the host's that a plugin may make. It only makes an answer stricter.
             fields.retain(|key, value| {
-                !is_of_host(key) || key == UNTRUSTED && *value == Value::Bool(true)
+                !is_of_host(key) || key == Content::UNTRUSTED && *value == Value::Bool(true)
             });
             Value::Object(fields)
         }

@@ -3,8 +3,8 @@
 use std::sync::PoisonError;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use berth_contract::text::{cut_at_word, neutral_line};
-use berth_contract::{CallerInfo, Content, Progress};
+use berth_contract::text::{cut_at_word, neutral_line, shown};
+use berth_contract::{CallerInfo, Progress};
 use berth_redaction::{self as redaction, Keys};
 
 use crate::guest::bindings::berth::host::{call, config, log, types as host_types};
@@ -51,14 +51,14 @@ impl call::Host for &mut CallState {
         }
         *count += 1;
         if *count <= PROGRESS_A_SECOND {
-            let message = self.http.without_secrets(message);
+            let message = self.http.without_secrets(shown(message, false));
             let message = message
                 .char_indices()
                 .nth(PROGRESS_MESSAGE)
                 .map_or(&*message, |(end, _)| cut_at_word(&message, end));
             let message = neutral_line(message).chars().take(PROGRESS_MESSAGE).collect();
             let fraction = fraction.filter(|fraction| (0.0..=1.0).contains(fraction));
-            self.call.events.progress(Progress { fraction, message });
+            self.call.events.progress(Progress { fraction, message, untrusted: false });
         }
         Ok(())
     }
@@ -74,9 +74,9 @@ impl call::Host for &mut CallState {
             return Ok(false);
         };
         self.call.emit_budget = left;
-        let Some(part) = convert::content(part) else { return Ok(true) };
-        // The part is shown before the answer, so it is neutralised here (invariant 6).
-        let mut part: Content = part.neutralised();
+        // The receiver neutralises the part, as the host does the answer: what a terminal would not
+        // show is found only before.
+        let Some(mut part) = convert::content(part) else { return Ok(true) };
         if let Some(egress) = self.http.egress() {
             crate::guest::http::part_without_secrets(&mut part, egress);
         }

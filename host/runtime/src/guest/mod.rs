@@ -10,7 +10,6 @@ pub(crate) mod http;
 mod index_functions;
 pub(crate) mod kept_functions;
 pub(crate) mod linking;
-mod live_output;
 pub(crate) mod near;
 pub(crate) mod parts_functions;
 mod process_functions;

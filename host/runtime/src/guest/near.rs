@@ -47,6 +47,8 @@ impl CallState {
     pub(crate) async fn near_by_database(&mut self, query: &wit::Query) -> Option<Vec<i64>> {
         let access = self.call.vectors.as_ref().filter(|access| !access.has_failed)?;
         let vector = query.vector.as_deref()?;
+        // Without a group, the vectors of all groups would have to be sent.
+        let group = group(&query.prefix)?.to_owned();
         // The index refuses it.
         if !(1..=MAX_VECTOR).contains(&vector.len()) {
             return None;
@@ -55,7 +57,7 @@ impl CallState {
         let limit = usize::try_from(query.limit).unwrap_or(usize::MAX).clamp(NEAR, MAX_HITS);
         let watch = Arc::clone(&self.call.watch);
         let time = TIME.min(watch.deadline().saturating_duration_since(Instant::now()) / 4);
-        let found = self.nearest(&*database, vector, group(&query.prefix), limit, time);
+        let found = self.nearest(&*database, vector, group, limit, time);
         let found = watch.cancel.run_until_cancelled(tokio::time::timeout(time, found)).await?;
         let late = |_| Err(format!("no answer within {:.1} s", time.as_secs_f64()));
         match found.unwrap_or_else(late) {
@@ -80,21 +82,24 @@ impl CallState {
         &mut self,
         database: &dyn VectorDatabase,
         vector: &[i8],
-        group: Option<&str>,
+        group: String,
         limit: usize,
         time: Duration,
     ) -> Result<Vec<i64>, String> {
         // Half of the time is for sending, in batches that need much less than the other half.
         let until = Instant::now() + time / 2;
         let (numbers, place) = (vector.len(), database.place());
-        let set = self.bring_up_to_date(database, numbers, &place).await?;
+        let set = self.bring_up_to_date(database, numbers, group, &place).await?;
+        let group = &*set.group;
         loop {
-            let changes = self.noted(|index, stop| index.unsent(numbers, BATCH, stop)).await?;
+            let changes =
+                self.noted(|index, stop| index.unsent(numbers, group, BATCH, stop)).await?;
             if changes.is_empty() {
-                return database.nearest(&set, group, vector, limit).await;
+                return database.nearest(&set, vector, limit).await;
             }
             if Instant::now() >= until {
-                let left = self.noted(|index, stop| index.mirror(numbers, &place, stop)).await?;
+                let left =
+                    self.noted(|index, stop| index.mirror(numbers, group, &place, stop)).await?;
                 return Err(format!(
                     "{} vectors aren't sent to it yet; the next search goes on",
                     left.unsent
@@ -111,22 +116,24 @@ impl CallState {
         &mut self,
         database: &dyn VectorDatabase,
         numbers: usize,
+        group: String,
         place: &str,
     ) -> Result<VectorSet, String> {
-        let mirror = self.noted(|index, stop| index.mirror(numbers, place, stop)).await?;
-        let set = VectorSet { secret: mirror.secret.clone(), numbers };
+        let mirror = self.noted(|index, stop| index.mirror(numbers, &group, place, stop)).await?;
+        let set = VectorSet { secret: mirror.secret.clone(), group, numbers };
+        let group = &*set.group;
         let count = database.count(&set).await?;
         let mut is_right = mirror.is_begun && count.abs_diff(mirror.vectors) <= mirror.unsent;
         if mirror.is_begun && !is_right {
             // Another process may have sent some since.
-            let now = self.noted(|index, stop| index.mirror(numbers, place, stop)).await?;
+            let now = self.noted(|index, stop| index.mirror(numbers, group, place, stop)).await?;
             is_right = now != mirror;
         }
         if !is_right {
             if count > 0 {
                 database.clear(&set).await?;
             }
-            self.noted(|index, stop| index.begin_mirror(numbers, place, stop)).await?;
+            self.noted(|index, stop| index.begin_mirror(numbers, group, place, stop)).await?;
         }
         Ok(set)
     }
@@ -148,8 +155,7 @@ async fn send(
     let gone: Vec<i64> =
         changes.iter().filter(|one| one.vector.is_none()).map(|one| one.id).collect();
     let points = changes.iter().filter_map(|UnsentVector { id, vector, .. }| {
-        let (group, vector) = vector.clone()?;
-        Some(VectorPoint { id: *id, group, vector })
+        Some(VectorPoint { id: *id, vector: vector.clone()? })
     });
     let points: Vec<VectorPoint> = points.collect();
     if !gone.is_empty() {

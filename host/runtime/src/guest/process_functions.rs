@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use berth_contract::text::{cut, neutral, neutral_line};
-use berth_contract::{Access, Denial, Failure, JobEnd, ShellSession};
+use berth_contract::{Access, Denial, Failure, JobEnd, OutputRecorder, OutputStream, ShellSession};
 use berth_policy::ConfigFile;
 use berth_policy::commands::{is_code_loading, is_variable_name};
 use berth_policy::files::Kind;
@@ -19,7 +19,6 @@ use wasmtime_wasi::p2::{DynPollable, Pollable, subscribe};
 use crate::guest::bindings::berth::host::process as wit;
 use crate::guest::bindings::berth::host::types::Error;
 use crate::guest::convert::host_error;
-use crate::guest::live_output::LiveOutput;
 use crate::guest::state::{CallState, Processes};
 use crate::policy::{FailedCommand, ProcessPolicy};
 
@@ -53,6 +52,20 @@ pub struct Child {
     _running: Arc<()>,
 }
 
+/// Who shows the output of a process while it runs. `None`: nobody does, or it has ended.
+struct LiveOutput(Option<Box<dyn OutputRecorder>>);
+
+impl LiveOutput {
+    fn add(&self, stream: OutputStream, bytes: &[u8]) {
+        self.0.iter().for_each(|shown| shown.write(stream, bytes));
+    }
+
+    /// There is no more of it: the rest is shown.
+    fn end(&mut self) {
+        self.0 = None;
+    }
+}
+
 /// First and longest time between two looks at a process that the guest waits for beside other
 /// things. Somebody has to look again and again in any case, for the time limit of the process.
 const FIRST_LOOK: Duration = Duration::from_millis(1);
@@ -63,7 +76,7 @@ impl Pollable for Child {
     async fn ready(&mut self) {
         let mut pause = FIRST_LOOK;
         let Self { child, live, .. } = self;
-        while !child.look(&mut |bytes| live.add(bytes)) {
+        while !child.look(&mut |stream, bytes| live.add(stream, bytes)) {
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(LAST_LOOK);
         }
@@ -94,7 +107,7 @@ impl CallState {
             .timeout_ms
             .and_then(|millis| Instant::now().checked_add(Duration::from_millis(millis)));
         let end = requested.unwrap_or(call.watch.deadline()).min(call.watch.deadline());
-        let live = LiveOutput::new(options.live.then(|| Arc::clone(&call.events)));
+        let live = LiveOutput(options.live.then(|| call.events.command()).flatten());
         let mut child =
             process::Child::start(&policy.places, &command, limit, end, &call.watch.cancel)
                 .map_err(|error| not_started(&error, &policy))?;
@@ -590,10 +603,10 @@ impl wit::Host for &mut CallState {
             Err(error) => return Ok(Err(error)),
         };
         let Child { child, live, .. } = &mut started;
-        child.write(&input, None, &mut |bytes| live.add(bytes));
+        child.write(&input, None, &mut |stream, bytes| live.add(stream, bytes));
         child.close_input();
-        let finished = child.wait_for_end(&mut |bytes| live.add(bytes)).clone();
-        live.send(true);
+        let finished = child.wait_for_end(&mut |stream, bytes| live.add(stream, bytes)).clone();
+        live.end();
         let output = output(child);
         let finished =
             self.describe_end(&finished, child.missing(), &output.stdout, &output.stderr);
@@ -621,14 +634,16 @@ impl wit::HostChild for &mut CallState {
         let Child { child, live, .. } = self.table().get_mut(&this)?;
         let until =
             timeout_ms.and_then(|millis| Instant::now().checked_add(Duration::from_millis(millis)));
-        child.wait_for_output(until, &mut |bytes| live.add(bytes));
-        live.send(child.finished().is_some());
+        child.wait_for_output(until, &mut |stream, bytes| live.add(stream, bytes));
+        if child.finished().is_some() {
+            live.end();
+        }
         Ok(output(child))
     }
 
     fn write(&mut self, this: Resource<Child>, bytes: Vec<u8>) -> wasmtime::Result<u64> {
         let Child { child, live, .. } = self.table().get_mut(&this)?;
-        let taken = child.write(&bytes, None, &mut |bytes| live.add(bytes));
+        let taken = child.write(&bytes, None, &mut |stream, bytes| live.add(stream, bytes));
         Ok(u64::try_from(taken).unwrap_or_default())
     }
 
@@ -639,8 +654,8 @@ impl wit::HostChild for &mut CallState {
 
     fn wait(&mut self, this: Resource<Child>) -> wasmtime::Result<wit::Finished> {
         let Child { child, live, .. } = self.table().get_mut(&this)?;
-        child.wait_for_end(&mut |bytes| live.add(bytes));
-        live.send(true);
+        child.wait_for_end(&mut |stream, bytes| live.add(stream, bytes));
+        live.end();
         self.finished_child(&this).map(|finished| {
             finished.unwrap_or(wit::Finished {
                 exit_code: None,

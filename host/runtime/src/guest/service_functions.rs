@@ -124,7 +124,7 @@ fn running(
 ) -> Option<process::Child> {
     let mut child = *program.downcast::<process::Child>().ok()?;
     child.set_bounds(end, cancel);
-    child.look(&mut |_| {});
+    child.look(&mut |_, _| {});
     child.finished().is_none().then_some(child)
 }
 
@@ -162,7 +162,7 @@ impl wit::HostConnection for &mut CallState {
         let connection = self.table().get_mut(&this)?;
         loop {
             let Some(child) = &mut connection.child else { return Ok(Vec::new()) };
-            child.wait_for_output(until, &mut |_| {});
+            child.wait_for_output(until, &mut |_, _| {});
             let is_over =
                 child.finished().is_some() || until.is_some_and(|at| Instant::now() >= at);
             let bytes = child.output().stdout.take();
@@ -182,12 +182,12 @@ impl wit::HostConnection for &mut CallState {
     fn write(&mut self, this: Resource<Connection>, bytes: Vec<u8>) -> wasmtime::Result<u64> {
         let Some(child) = &mut self.table().get_mut(&this)?.child else { return Ok(0) };
         let until = Some(Instant::now() + WRITE_TIME);
-        Ok(u64::try_from(child.write(&bytes, until, &mut |_| {})).unwrap_or_default())
+        Ok(u64::try_from(child.write(&bytes, until, &mut |_, _| {})).unwrap_or_default())
     }
 
     fn ended(&mut self, this: Resource<Connection>) -> wasmtime::Result<Option<wit::Ended>> {
         let Some(child) = &mut self.table().get_mut(&this)?.child else { return Ok(None) };
-        child.look(&mut |_| {});
+        child.look(&mut |_, _| {});
         Ok(child.finished().map(|finished| wit::Ended {
             exit_code: finished.code,
             ending: ending(finished.ending).to_owned(),

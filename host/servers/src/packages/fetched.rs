@@ -243,7 +243,7 @@ impl<'r> Run<'r> {
         let started = Child::start(&self.places.places, &command, MAX_COMPLAINT, end, &cancel);
         let mut child = started.map_err(|error| format!("`{program}`: {error}"))?;
         child.close_input();
-        let result = child.wait_for_end(&mut |_| {}).clone();
+        let result = child.wait_for_end(&mut |_, _| {}).clone();
         if result.code == Some(0) {
             return Ok(());
         }

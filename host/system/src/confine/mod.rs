@@ -39,3 +39,4 @@ pub use run::{HELPER, run};
 pub use spec::{Bound, Limits, Sandbox, Tree, TreeAccess};
 pub(crate) use spec::{HelperStatus, Identity, Preparation, Program, Recorded, TreeState};
 pub use trees::landlock_version;
+pub(crate) use view::open_itself;

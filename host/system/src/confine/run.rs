@@ -154,7 +154,7 @@ fn first(
     match raw::fork().map_err(|error| error.to_string())? {
         Fork::Child => {
             drop(go);
-            confined(preparation, control, Vec::new(), true, Some(&covered))
+            confined(preparation, control, Vec::new(), None, Some(&covered))
         }
         Fork::Parent(program) => {
             drop(covered);
@@ -196,9 +196,10 @@ fn outside(host: &Host, preparation: &Preparation, control: &UnixStream) -> Resu
     limits::go_first();
     let own = rustix::process::getpid();
     rustix::process::set_child_subreaper(Some(own)).map_err(|errno| errno.to_string())?;
-    let missing = uncovered(&preparation.trees, &state(control)?);
+    let state = state(control)?;
+    let missing = uncovered(&preparation.trees, &state);
     match raw::fork().map_err(|error| error.to_string())? {
-        Fork::Child => confined(preparation, control, missing, false, None),
+        Fork::Child => confined(preparation, control, missing, Some(&state), None),
         Fork::Parent(program) => {
             close_streams();
             let scope = init::ProcessScope::Below(own);
@@ -219,27 +220,28 @@ fn close_streams() {
 }
 
 /// Sets up the parts of the sandbox that are only for the program, waits until the rest is
-/// `covered`, and becomes the program.
+/// `covered`, and becomes the program. `state`: what the trees have to be, without a view.
 fn confined(
     preparation: &Preparation,
     control: &UnixStream,
     mut missing: Vec<String>,
-    view: bool,
+    state: Option<&TreeState>,
     covered: Option<&OwnedFd>,
 ) -> Result<Never, String> {
+    let best_effort = preparation.sandbox == Sandbox::BestEffort;
     let mut put_on = |part: Result<(), String>| match part {
-        Err(reason) if preparation.sandbox == Sandbox::BestEffort => {
+        Err(reason) if best_effort && !reason.starts_with(view::MOVED) => {
             missing.push(reason);
             Ok(())
         }
         part => part,
     };
     put_on(limits::bound(&preparation.limits))?;
-    put_on(trees::restrict(preparation, view))?;
+    put_on(trees::restrict(preparation, state))?;
     put_on(
         limits::drop_capabilities().map_err(|error| format!("giving up capabilities: {error}")),
     )?;
-    put_on(calls::filter(view, preparation.network))?;
+    put_on(calls::filter(state.is_none(), preparation.network))?;
     let (listener, unrecorded) = unrecorded(preparation.recorded, || {
         changes::listen().map_err(|error| format!("a filter of changes: {error}"))
     })?;

@@ -5,7 +5,6 @@
 //! Landlock doesn't cover yet. Trees are cloned from handles that were opened without following
 //! links, so that nobody can put another tree in their place meanwhile.
 
-use std::ffi::CString;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
@@ -188,36 +187,43 @@ fn mounted(kind: &str, options: &[(&str, &str)], attributes: MountAttrFlags) -> 
     mount().map_err(|errno| format!("mounting {kind}: {errno}"))
 }
 
+/// Opens what has a real path, and says what that is. `None`: nothing. No link is followed: a
+/// component that has become a link isn't the one that was meant. Then the reason of the error
+/// begins with [`MOVED`].
+pub(crate) fn open_itself(path: &str) -> Step<Option<(OwnedFd, FileType, Identity)>> {
+    let opened = |errno: Errno| format!("opening {path}: {errno}");
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    let handle = match openat2(CWD, path, flags, Mode::empty(), resolve) {
+        Ok(handle) => handle,
+        Err(Errno::NOENT) => return Ok(None),
+        Err(Errno::LOOP | Errno::NOTDIR) => return Err(format!("{MOVED}{path}")),
+        Err(errno) => return Err(opened(errno)),
+    };
+    let stat = rustix::fs::fstat(&handle).map_err(opened)?;
+    let kind = FileType::from_raw_mode(stat.st_mode);
+    let identity = if kind == FileType::Symlink {
+        let target = rustix::fs::readlinkat(&handle, c"", Vec::new()).map_err(opened)?;
+        Identity::Link(target.to_string_lossy().into_owned())
+    } else {
+        Identity::Object { device: stat.st_dev, inode: stat.st_ino }
+    };
+    Ok(Some((handle, kind, identity)))
+}
+
 /// A part of the view: a clone of a tree, a link, or nothing.
 enum Source {
     Tree { path: String, clone: OwnedFd, is_directory: bool },
-    Link { path: String, target: CString },
+    Link { path: String, target: String },
 }
 
 impl Source {
     /// Opens what has a path, and says what that is. `None`: the path doesn't exist.
     fn open(path: &str, writable: bool) -> Step<Option<(Self, Identity)>> {
-        let opened = |errno: Errno| format!("opening {path}: {errno}");
-        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        // No link is followed: the path is a real path, and a component that has become a link
-        // isn't the one that was meant.
-        let handle = match openat2(
-            CWD,
-            path,
-            flags,
-            Mode::empty(),
-            ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS,
-        ) {
-            Ok(handle) => handle,
-            Err(Errno::NOENT) => return Ok(None),
-            Err(errno) => return Err(opened(errno)),
-        };
-        let stat = rustix::fs::fstat(&handle).map_err(opened)?;
-        let kind = FileType::from_raw_mode(stat.st_mode);
-        if kind == FileType::Symlink {
-            let target = rustix::fs::readlinkat(&handle, c"", Vec::new()).map_err(opened)?;
-            let identity = Identity::Link(target.to_string_lossy().into_owned());
-            return Ok(Some((Self::Link { path: path.to_owned(), target }, identity)));
+        let Some((handle, kind, identity)) = open_itself(path)? else { return Ok(None) };
+        if let Identity::Link(target) = &identity {
+            let link = Self::Link { path: path.to_owned(), target: target.clone() };
+            return Ok(Some((link, identity)));
         }
         let clone = clone(&handle).map_err(|errno| format!("cloning {path}: {errno}"))?;
         let device = kind == FileType::CharacterDevice;
@@ -227,7 +233,6 @@ impl Source {
         raw::mount_attributes(&clone, attributes.bits().into())
             .map_err(|error| format!("protecting {path}: {error}"))?;
         let is_directory = kind == FileType::Directory;
-        let identity = Identity::Object { device: stat.st_dev, inode: stat.st_ino };
         Ok(Some((Self::Tree { path: path.to_owned(), clone, is_directory }, identity)))
     }
 
@@ -245,7 +250,7 @@ impl Source {
                 let (above, leaf) = split(path);
                 root.directory(above)?;
                 let above = root.find(above).map_err(failed("making the view"))?;
-                match symlinkat(target, above, leaf) {
+                match symlinkat(target.as_str(), above, leaf) {
                     Ok(()) | Err(Errno::EXIST) => Ok(()),
                     Err(errno) => Err(format!("linking {path}: {errno}")),
                 }
@@ -339,7 +344,8 @@ impl Root {
         })
     }
 
-    /// Keeps a directory's name: a mount point can't be renamed or removed.
+    /// Keeps the name of a directory or a link: a mount point can't be renamed, removed or
+    /// exchanged.
     fn pin(&self, path: &str) -> Step<()> {
         let clone = clone(&self.known(path)?)
             .map_err(|errno| format!("keeping {path} in its place: {errno}"))?;
@@ -353,8 +359,8 @@ impl Root {
         if FileType::from_raw_mode(rustix::fs::fstat(&target).map_err(failed)?.st_mode)
             == FileType::Symlink
         {
-            // A link has nothing to write; its target is decided on by its own path.
-            return Ok(());
+            // A link has nothing to write; where it leads is decided on by its own path.
+            return self.pin(path);
         }
         let clone = clone(&target).map_err(failed)?;
         let attributes = MountAttrFlags::MOUNT_ATTR_RDONLY.bits().into();
@@ -406,8 +412,8 @@ impl Covers {
         let failed = |errno: Errno| format!("hiding {path}: {errno}");
         let kind = FileType::from_raw_mode(rustix::fs::fstat(&target).map_err(failed)?.st_mode);
         if kind == FileType::Symlink {
-            // Its target is covered itself, or isn't in the view.
-            return Ok(());
+            // Where it leads is covered itself, or isn't in the view.
+            return root.pin(path);
         }
         let cover = clone(if kind == FileType::Directory { &self.directory } else { &self.file })
             .map_err(failed)?;

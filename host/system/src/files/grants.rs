@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use berth_contract::Access;
 use berth_policy::files::{FileRules, Grant, OwnFolder};
+use berth_private::Way;
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
 
@@ -42,8 +43,6 @@ pub struct Root {
     pub dir: Dir,
     /// Real path.
     pub path: PathBuf,
-    /// The path as the operator wrote it.
-    pub spelled: PathBuf,
     /// The largest access below it.
     pub access: Access,
     /// Whether its file system opens and describes an object in memory without a wait: ext2 to
@@ -57,7 +56,7 @@ pub enum GrantError {
     /// It can't be opened.
     #[error("{path} can't be granted: {source}")]
     Open {
-        /// The path as the operator wrote it.
+        /// Its real path.
         path: PathBuf,
         /// The system's answer.
         source: io::Error,
@@ -70,47 +69,44 @@ pub enum GrantError {
 }
 
 impl Grants {
-    /// Opens the directories of `grants` and builds the rules: `grants` as the operator wrote them,
-    /// without `own` folders (see [`with_its_name`]) and `/proc`, with `globs` added.
+    /// Opens the directories of `grants`, by their real paths, and builds the rules: without `own`
+    /// folders (see [`with_its_links`]) and `/proc`, with `globs` added.
     ///
     /// # Errors
     ///
-    /// [`GrantError`] if a path doesn't exist or isn't a directory, or if `/proc` is missing.
+    /// [`GrantError`] if a path doesn't exist, isn't a directory or has become a link, or if
+    /// `/proc` is missing.
     pub fn open(
         grants: Vec<Grant>,
         own: Vec<OwnFolder>,
         globs: impl FnOnce(FileRules) -> FileRules,
     ) -> Result<Self, GrantError> {
         let mut roots = Vec::new();
-        let mut real_grants = Vec::new();
         let mut devices = Vec::new();
-        for grant in grants {
+        for grant in &grants {
             let failed = |source: io::Error| GrantError::Open { path: grant.path.clone(), source };
             let dir = Dir::open_ambient_dir(&grant.path, ambient_authority()).map_err(failed)?;
             let path = kernel::real_path(dir.as_fd()).map_err(|errno| match errno {
                 kernel::NO_PROC => GrantError::NoProc,
                 other => failed(other.into()),
             })?;
-            real_grants.push(Grant { path: path.clone(), ..grant.clone() });
-            let failed =
-                |errno: Errno| GrantError::Open { path: grant.path.clone(), source: errno.into() };
+            // Whoever exchanges a part of it for a link means another directory.
+            if path != grant.path {
+                return Err(failed(io::Error::other("a link has taken its place")));
+            }
+            let failed = |errno: Errno| failed(errno.into());
             let kind = rustix::fs::fstatfs(&dir).map_err(failed)?.f_type;
             if kind != mounts::PROC {
                 devices.push(rustix::fs::fstat(&dir).map_err(failed)?.st_dev);
             }
-            roots.push(Root {
-                dir,
-                path,
-                spelled: grant.path,
-                access: grant.access,
-                prompt: PROMPT.contains(&kind),
-            });
+            let prompt = PROMPT.contains(&kind);
+            roots.push(Root { dir, path, access: grant.access, prompt });
         }
         // This process's environment, memory and descriptors are files there.
         let proc = OwnFolder { path: PathBuf::from("/proc"), secret: true };
         let own = own.into_iter().chain([proc]).collect();
         Ok(Self {
-            rules: globs(FileRules::new(real_grants, own)),
+            rules: globs(FileRules::new(grants, own)),
             roots,
             devices,
             aliases: Mutex::default(),
@@ -132,6 +128,7 @@ impl Grants {
             };
             // Each procfs is recognised by its type.
             let own = self.rules.own().iter().filter(|own| own.path != Path::new("/proc"));
+            let own = own.filter(|own| !own.path.ends_with(".."));
             let own =
                 own.flat_map(names).map(|(path, secret)| OwnFolder { path, secret }).collect();
             *known = Aliases { mounts: Some(mounts), own };
@@ -157,43 +154,26 @@ impl Grants {
     /// The innermost root of an absolute path, and the rest of the path below it. Compares
     /// spellings and opens nothing.
     pub(super) fn covering<'p>(&self, path: &'p Path) -> Option<(&Root, &'p Path)> {
-        let below = |root: &Root| {
-            path.strip_prefix(&root.path).or_else(|_| path.strip_prefix(&root.spelled)).ok()
-        };
-        let covering = self.roots.iter().filter_map(|root| Some((root, below(root)?)));
+        let covering =
+            self.roots.iter().filter_map(|root| Some((root, path.strip_prefix(&root.path).ok()?)));
         covering.min_by_key(|(_, rest)| rest.components().count())
     }
 }
 
-/// The paths that must not change for a path to lead where it does: its target and the name itself,
-/// which may be a link that could be replaced.
-pub fn with_its_name(own: OwnFolder) -> impl Iterator<Item = OwnFolder> {
-    let target = real_or_given(&own.path);
-    let name = own
-        .path
-        .parent()
-        .zip(own.path.file_name())
-        .map(|(parent, leaf)| real_or_given(parent).join(leaf));
-    let name = name.filter(|name| *name != target);
-    [Some(target), name].into_iter().flatten().map(move |path| OwnFolder { path, ..own })
+/// The paths that must not change for a path to lead where it does: where it leads, each link on
+/// the way, which could be exchanged, and each folder that `..` leaves, which a link could replace.
+pub fn with_its_links(own: OwnFolder) -> impl Iterator<Item = OwnFolder> {
+    let Way { real, links, left } = Way::as_far_as_it_exists(&own.path);
+    // What a link says is no secret, and what else it leads to isn't Berth's.
+    let kept = links.into_iter().chain(left.into_iter().map(|folder| folder.join("..")));
+    let kept = kept.map(|path| OwnFolder { path, secret: false });
+    std::iter::once(OwnFolder { path: real, ..own }).chain(kept)
 }
 
-/// The real path of something that may not exist yet: the real path of the nearest existing folder
-/// above it, and the rest. So a folder of Berth's own is protected under its future name.
+/// The real path of something that may not exist yet: as far as it exists, and the rest. So a
+/// folder of Berth's own is protected under its future name.
 pub fn real_or_given(path: &Path) -> PathBuf {
-    for (depth, ancestor) in path.ancestors().enumerate() {
-        // One call shows that it is missing; searching it for links takes one for each folder
-        // above.
-        if !ancestor.exists() {
-            continue;
-        }
-        if let Ok(real) = ancestor.canonicalize() {
-            let mut rest: Vec<_> = path.components().rev().take(depth).collect();
-            rest.reverse();
-            return rest.into_iter().fold(real, |joined, part| joined.join(part));
-        }
-    }
-    path.to_owned()
+    Way::as_far_as_it_exists(path).real
 }
 
 impl Root {
@@ -204,5 +184,29 @@ impl Root {
     /// The system's, if no more descriptors can be opened.
     pub fn reopen(&self) -> io::Result<OwnedFd> {
         Ok(rustix::io::fcntl_dupfd_cloexec(&self.dir, 0)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    /// Between the moment when its real path was found and now, somebody exchanged a part of it.
+    #[test]
+    fn directory_that_has_become_a_link_is_no_grant() {
+        let root = tempfile::tempdir().expect("a folder is made");
+        let root = root.path().canonicalize().expect("it is there");
+        fs::create_dir_all(root.join("others/below")).expect("folders are made");
+        symlink("others", root.join("link")).expect("a link is made");
+        for exchanged in ["link", "link/below"] {
+            let (path, place) = (root.join(exchanged), "[tools.file]".into());
+            let grant = Grant { path, access: Access::Write, place };
+            let refused = Grants::open(vec![grant], Vec::new(), |rules| rules);
+            let refused = refused.expect_err("it is a link").to_string();
+            assert!(refused.contains("a link has taken its place"), "{refused}");
+        }
     }
 }

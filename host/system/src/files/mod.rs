@@ -26,7 +26,7 @@ use berth_policy::files::{FileRules, Kind, OwnFolder, Refusal};
 use rustix::fs::{FileType, Mode, Stat};
 use rustix::io::Errno;
 
-pub use grants::{GrantError, Grants, Root, real_or_given, with_its_name};
+pub use grants::{GrantError, Grants, Root, real_or_given, with_its_links};
 pub use kernel::{proc_works, resolving_works};
 pub use listing::{Listing, ListingEntry};
 pub use open::{OpenObject, OpenOptions};

@@ -440,19 +440,23 @@ impl Child {
     }
 
     /// Waits for output or its end, but at most until `until`. Also passes its output to `see`.
-    pub fn wait_for_output(&mut self, until: Option<Instant>, see: &mut dyn FnMut(&[u8])) {
+    pub fn wait_for_output(
+        &mut self,
+        until: Option<Instant>,
+        see: &mut dyn FnMut(OutputStream, &[u8]),
+    ) {
         self.wait(None, until, see, |child| !child.output.is_empty());
     }
 
     /// Takes the output that there is without waiting, and passes it to `see`. Returns whether
     /// there is output that wasn't taken yet, or it has ended.
-    pub fn look(&mut self, see: &mut dyn FnMut(&[u8])) -> bool {
+    pub fn look(&mut self, see: &mut dyn FnMut(OutputStream, &[u8])) -> bool {
         self.wait_for_output(Some(Instant::now()), see);
         self.finished.is_some() || !self.output.is_empty()
     }
 
     /// Waits until it ends. Also passes its output to `see`.
-    pub fn wait_for_end(&mut self, see: &mut dyn FnMut(&[u8])) -> &CommandResult {
+    pub fn wait_for_end(&mut self, see: &mut dyn FnMut(OutputStream, &[u8])) -> &CommandResult {
         self.wait(None, None, see, |_| false);
         self.finished.get_or_insert(CommandResult { code: None, ending: Ending::Cancelled })
     }
@@ -462,7 +466,7 @@ impl Child {
     pub fn go_on(mut self) -> CommandResult {
         self.look = LOOK_SELDOM;
         self.close_input();
-        self.wait_for_end(&mut |_| {}).clone()
+        self.wait_for_end(&mut |_, _| {}).clone()
     }
 
     /// Writes to its standard input until all is written or it ends, but at most until `until`.
@@ -471,7 +475,7 @@ impl Child {
         &mut self,
         bytes: &[u8],
         until: Option<Instant>,
-        see: &mut dyn FnMut(&[u8]),
+        see: &mut dyn FnMut(OutputStream, &[u8]),
     ) -> usize {
         let mut left = Some(bytes);
         self.wait(left.as_mut(), until, see, |_| false);
@@ -529,7 +533,7 @@ impl Child {
         &mut self,
         mut input: Option<&mut &[u8]>,
         until: Option<Instant>,
-        see: &mut dyn FnMut(&[u8]),
+        see: &mut dyn FnMut(OutputStream, &[u8]),
         enough: impl Fn(&Self) -> bool,
     ) {
         let feeds = input.is_some();
@@ -576,9 +580,8 @@ impl Child {
                 self.feed(left);
             }
             self.take(&mut buffer, see);
-            // No new output, so perhaps pass on what there is: a program may write a line and then
-            // work for long.
-            see(&[]);
+            // Perhaps what there is goes on now: a program may write a line and work for long.
+            see(OutputStream::Stdout, &[]);
             if let Some(result) = self.result(reported, ended) {
                 self.drain(&mut buffer, see);
                 self.changes = None;
@@ -605,22 +608,22 @@ impl Child {
         }
     }
 
-    fn take(&mut self, buffer: &mut [u8], see: &mut dyn FnMut(&[u8])) {
+    fn take(&mut self, buffer: &mut [u8], see: &mut dyn FnMut(OutputStream, &[u8])) {
         let Self { stdout, stderr, output, recorder, .. } = self;
         let Output { stdout: kept_out, stderr: kept_err, written, limit } = output;
-        let record = |stream| {
-            let recorder = recorder.as_deref();
-            move |bytes: &[u8]| recorder.into_iter().for_each(|to| to.write(stream, bytes))
+        let mut pass = |stream, bytes: &[u8], shown| {
+            recorder.iter().for_each(|recorder| recorder.write(stream, bytes));
+            see(stream, &bytes[..shown]);
         };
-        let out = record(OutputStream::Stdout);
-        take_from(stdout, kept_out, *limit, written, buffer, &out, see);
-        let err = record(OutputStream::Stderr);
-        take_from(stderr, kept_err, *limit, written, buffer, &err, see);
+        let mut out = |bytes: &[u8], shown| pass(OutputStream::Stdout, bytes, shown);
+        take_from(stdout, kept_out, *limit, written, buffer, &mut out);
+        let mut err = |bytes: &[u8], shown| pass(OutputStream::Stderr, bytes, shown);
+        take_from(stderr, kept_err, *limit, written, buffer, &mut err);
     }
 
     /// Reads what is still in the pipes after its end. In a namespace, no other process has them
     /// open then.
-    fn drain(&mut self, buffer: &mut [u8], see: &mut dyn FnMut(&[u8])) {
+    fn drain(&mut self, buffer: &mut [u8], see: &mut dyn FnMut(OutputStream, &[u8])) {
         let until = Instant::now() + DRAIN;
         while (self.stdout.is_some() || self.stderr.is_some())
             && Instant::now() < until
@@ -647,15 +650,14 @@ impl Drop for Child {
     }
 }
 
-/// Reads what a pipe holds now, and closes it at its end.
+/// Reads what a pipe holds now, and closes it at its end. `pass` gets it, and how much is shown.
 fn take_from(
     stream: &mut Option<impl Read>,
     kept: &mut BoundedOutput,
     limit: usize,
     written: &mut u64,
     buffer: &mut [u8],
-    record: &dyn Fn(&[u8]),
-    see: &mut dyn FnMut(&[u8]),
+    pass: &mut dyn FnMut(&[u8], usize),
 ) {
     // A few chunks at a time, so that a program that writes without an end doesn't delay the other
     // checks.
@@ -669,8 +671,7 @@ fn take_from(
                     limit.saturating_sub(usize::try_from(*written).unwrap_or(usize::MAX)).min(read);
                 *written += u64::try_from(read).unwrap_or(u64::MAX);
                 kept.push(&buffer[..read], limit);
-                record(&buffer[..read]);
-                see(&buffer[..shown]);
+                pass(&buffer[..read], shown);
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}

@@ -2,7 +2,6 @@
 //! need of the system.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use berth_contract::{Access, PathRules, SessionNetwork};
 use berth_policy::files::{FileRules, Kind, OWN_NAMES};
+use berth_private::Repository;
 
 use super::call_rules;
 use super::child::{Command, StartError};
@@ -18,7 +18,7 @@ use super::pinned::PinnedDirectory;
 use super::sockets::{RememberedScan, Scope, SocketScan};
 use super::warm::WarmSlot;
 use crate::confine::{
-    Identity, Limits, Preparation, Recorded, Sandbox, Tree, TreeAccess, TreeState,
+    Identity, Limits, Preparation, Recorded, Sandbox, Tree, TreeAccess, TreeState, open_itself,
 };
 use crate::files::Grants;
 use crate::mounts::{Mount, Mounts};
@@ -39,10 +39,6 @@ const SYSTEM: [&str; 12] = [
     "/etc",
     "/sys/devices/system/cpu",
 ];
-
-/// The parts of a repository's own folder that git would run later, outside of this sandbox, or
-/// that name programs to run. They can't be changed, unless the folder itself is granted.
-const RUN_LATER: [&str; 3] = ["hooks", "config", "config.worktree"];
 
 /// Entries below the granted directories that are checked against globs.
 pub(super) const MAX_LOOKED_AT: usize = 1_000_000;
@@ -131,6 +127,9 @@ pub enum PlacesError {
          what programs need of the system, they see anyway"
     )]
     Root,
+    /// Something other than a folder is where one of Berth's own would be.
+    #[error("{} is one of Berth's own paths, and no command may make it; but it can't be kept free, since something other than a folder is on its way: remove that", .0.display())]
+    NotKept(PathBuf),
     /// A folder that can't be read.
     #[error("{0} can't be looked into for sockets and for what the globs deny: {1}")]
     Unreadable(PathBuf, std::io::Error),
@@ -191,7 +190,7 @@ impl Places {
         if let Some(call) = call {
             call_rules::bound(call, &mut trees, is_granted, &mut denied);
         }
-        let held = self.own(&trees, namespaces, &mut denied);
+        let held = self.own(&trees, namespaces, &mut denied)?;
         let kernels: BTreeSet<PathBuf> = trees
             .iter()
             .flat_map(|tree| {
@@ -211,6 +210,7 @@ impl Places {
         let there = |path: &PathBuf| in_a_tree(path) && std::fs::symlink_metadata(path).is_ok();
         denied.hidden.retain(there);
         denied.frozen.retain(there);
+        denied.left.retain(|path| path.exists());
         // Without a view of their own, they can't create such a socket.
         if namespaces {
             let grants = || rules.grants().iter().map(|grant| grant.path.as_path());
@@ -260,7 +260,10 @@ impl Places {
         }
         let state = TreeState {
             found: trees.iter().map(|tree| identity(Path::new(&tree.path))).collect(),
-            pinned: pinned(&trees, denied.hidden.iter().chain(&denied.frozen).cloned()),
+            pinned: pinned(
+                &trees,
+                denied.hidden.iter().chain(&denied.frozen).chain(&denied.left).cloned(),
+            ),
             hidden: denied.hidden.iter().map(|path| text(path)).collect(),
             frozen: denied.frozen.difference(&denied.hidden).map(|path| text(path)).collect(),
         };
@@ -308,31 +311,41 @@ impl Places {
         self.sandbox != Sandbox::Off && !self.known.without_namespaces.load(Ordering::Relaxed)
     }
 
-    /// Berth's own files below the trees, whatever the globs say, and what git would run.
-    fn own(&self, trees: &[Tree], view: bool, denied: &mut DeniedPaths) -> Vec<PinnedDirectory> {
+    /// Berth's own files below the trees, whatever the globs say, and what git would run. Returns
+    /// what keeps missing ones free.
+    fn own(
+        &self,
+        trees: &[Tree],
+        view: bool,
+        denied: &mut DeniedPaths,
+    ) -> Result<Vec<PinnedDirectory>, PlacesError> {
         let mut held = Vec::new();
         let aliases = self.grants.aliases();
-        let own = self.grants.rules().own().iter().filter(|own| own.path != Path::new("/proc"));
+        let all = self.grants.rules().own();
+        let own = all.iter().filter(|own| own.path != Path::new("/proc"));
         for own in own.chain(aliases.iter()) {
-            let Some(writable) = trees
-                .iter()
-                .filter(|tree| own.path.starts_with(&tree.path))
-                .map(|tree| tree.access == TreeAccess::Write)
-                .max()
-            else {
+            if own.path.ends_with("..") {
+                denied.left.insert(own.path.clone());
                 continue;
-            };
-            // A missing folder could be created, with a configuration in it that counts from then
-            // on.
-            if writable
-                && own.path.extension().is_none()
-                && std::fs::symlink_metadata(&own.path).is_err()
-            {
-                let _ = own.path.parent().map(std::fs::create_dir_all);
-                held.extend(PinnedDirectory::at(&own.path));
             }
-            if own.secret { &mut denied.hidden } else { &mut denied.frozen }
-                .insert(own.path.clone());
+            let around = trees.iter().filter(|tree| own.path.starts_with(&tree.path));
+            let access = around.map(|tree| tree.access == TreeAccess::Write).max();
+            let Some(writable) = access else { continue };
+            // A missing folder or file could be made, with a configuration in it that counts from
+            // then on. What lies in another one is kept with that.
+            let is_inner = || {
+                all.iter().any(|outer| outer.path != own.path && own.path.starts_with(&outer.path))
+            };
+            if writable && std::fs::symlink_metadata(&own.path).is_err() && !is_inner() {
+                let _ = own.path.parent().map(std::fs::create_dir_all);
+                let kept = PinnedDirectory::at(&own.path);
+                if kept.is_none() && berth_private::is_blocked(&own.path) {
+                    return Err(PlacesError::NotKept(own.path.clone()));
+                }
+                held.extend(kept);
+            }
+            let add = if own.secret { DeniedPaths::hide } else { DeniedPaths::freeze };
+            add(denied, own.path.clone())?;
         }
         let roots: Vec<&Path> =
             self.grants.roots().iter().map(|root| root.path.as_path()).collect();
@@ -353,35 +366,27 @@ impl Places {
             denied
                 .frozen
                 .extend(OWN_NAMES.iter().map(|name| root.join(name)).filter(|path| path.exists()));
-            // In a worktree, it says where its repository is: another repository would have another
-            // configuration.
-            denied.frozen.extend(Some(root.join(".git")).filter(|path| path.is_file()));
-            // Its real path: a link itself can't be protected.
-            let Ok(git) = root.join(".git").canonicalize() else { continue };
-            if git.is_dir() && writable(&git) {
-                // The command could create it otherwise.
-                held.extend(PinnedDirectory::at(&git.join(RUN_LATER[0])));
-            }
-            let later = RUN_LATER.iter().map(|name| git.join(name)).filter(|path| path.exists());
             let by_itself = |path: &Path| {
                 roots.iter().any(|other| {
                     other != root && other.starts_with(root) && path.starts_with(other)
                 })
             };
-            denied.frozen.extend(later.filter(|path| !by_itself(path)));
+            let repository = Repository::find(root);
+            denied.frozen.extend(repository.names);
+            denied.left.extend(repository.left.iter().map(|folder| folder.join("..")));
+            // The command could create them otherwise.
+            let hooks = repository.hooks.filter(|hooks| writable(hooks));
+            held.extend(hooks.and_then(|hooks| PinnedDirectory::at(&hooks)));
+            let later = repository.later.into_iter();
+            denied.frozen.extend(later.filter(|path| path.exists() && !by_itself(path)));
         }
-        held
+        Ok(held)
     }
 }
 
-/// What has a path now.
+/// What has a real path now, without following a link.
 pub(super) fn identity(path: &Path) -> Option<Identity> {
-    let metadata = std::fs::symlink_metadata(path).ok()?;
-    if metadata.is_symlink() {
-        let target = std::fs::read_link(path).ok()?;
-        return Some(Identity::Link(target.to_string_lossy().into_owned()));
-    }
-    Some(Identity::Object { device: metadata.dev(), inode: metadata.ino() })
+    open_itself(path.to_str()?).ok().flatten().map(|(_, _, identity)| identity)
 }
 
 /// The directories between a writable tree and what is denied in it, the outer before the inner.
@@ -413,6 +418,8 @@ fn pinned(trees: &[Tree], denied: impl Iterator<Item = PathBuf>) -> Vec<String> 
 pub(super) struct DeniedPaths {
     pub(super) hidden: BTreeSet<PathBuf>,
     pub(super) frozen: BTreeSet<PathBuf>,
+    /// Folders whose names have to stay, each with `..` behind it.
+    pub(super) left: BTreeSet<PathBuf>,
 }
 
 impl DeniedPaths {

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use crate::checker::Parser;
 use crate::finding::{Collector, Severity, Written};
 
-pub(crate) const PARSER: Parser = Parser { object, line: |_, _| {} };
+pub(crate) const PARSER: Parser = Parser { object, line };
 
 #[derive(Deserialize)]
 struct Line {
@@ -80,6 +80,29 @@ fn object(collector: &mut Collector, object: &[u8]) {
     });
 }
 
+/// What a build script says, which is only in cargo's own text: `warning: NAME@VERSION: MESSAGE`.
+fn line(collector: &mut Collector, line: &str) {
+    let Some((word, message)) = line.split_once(": ") else { return };
+    let severity = match word {
+        "error" => Severity::Error,
+        "warning" => Severity::Warning,
+        _ => return,
+    };
+    let package = message.split_once(": ").map_or("", |(package, _)| package);
+    if !package.contains('@') || package.contains([' ', '`']) {
+        return;
+    }
+    collector.add(Written {
+        path: None,
+        line: None,
+        column: None,
+        severity,
+        code: None,
+        message,
+        suggestion: None,
+    });
+}
+
 /// The path of a file that is named relative to the workspace, of which only a package is known.
 fn in_workspace(manifest: &Path, file: &str) -> String {
     let mut folders = manifest.ancestors().skip(1);
@@ -123,6 +146,15 @@ mod tests {
             "src/a.rs:3:9: error: mismatched types [E0308]\n    try: `1_i32`",
             "warning: unused variable: `x` [unused_variables]\n    remove it",
         ];
+        assert_eq!(found(PARSER, output), expected);
+    }
+
+    #[test]
+    fn build_script_that_warns_counts() {
+        let output = "   Compiling pk v0.1.0 (/w)\nwarning: pk@0.1.0: no\u{1b}[2J header: x\n\
+                      warning: unused manifest key: package.x\nerror: pk@0.1.0: gone\n\
+                      warning: `pk` (lib) generated 1 warning\nerror: mail me@x: now\n";
+        let expected = ["warning: pk@0.1.0: no [2J header: x", "error: pk@0.1.0: gone"];
         assert_eq!(found(PARSER, output), expected);
     }
 

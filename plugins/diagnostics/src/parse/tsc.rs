@@ -16,6 +16,7 @@ fn line(collector: &mut Collector, line: &str) {
     if place.is_none() && !before.is_empty() {
         return;
     }
+    let unbuilt = "build what it refers to first: run `tsc --build` with bash";
     collector.add(Written {
         path: place.map(|(path, _)| path),
         line: place.and_then(|(_, (line, _))| line.parse().ok()),
@@ -23,7 +24,7 @@ fn line(collector: &mut Collector, line: &str) {
         severity: Severity::Error,
         code: Some(code),
         message,
-        suggestion: None,
+        suggestion: (code == "TS6305").then(|| unbuilt.to_owned()),
     });
 }
 
@@ -35,10 +36,11 @@ mod tests {
     #[test]
     fn place_and_code_are_read() {
         let output = "src/a(1).ts(3,5): error TS2322: Type 'x' is not assignable.\n  Because.\n\
-                      error TS18003: No inputs were found.\nVersion 5\nnot error TS1: x\n";
+                      error TS18003: No inputs were found.\na.ts(1,2): error TS6305: Not built.\nVersion 5\nnot error TS1: x\n";
         let expected = [
             "src/a(1).ts:3:5: error: Type 'x' is not assignable. [TS2322]",
             "error: No inputs were found. [TS18003]",
+            "a.ts:1:2: error: Not built. [TS6305]\n    build what it refers to first: run `tsc --build` with bash",
         ];
         assert_eq!(found(PARSER, output), expected);
     }

@@ -13,7 +13,7 @@ type Content struct {
 
 // Error says why a function of the host did nothing.
 type Error struct {
-	// Code is `denied`, `invalid`, `not-found`, `limit`, `unavailable` or `failed`.
+	// Code is `denied`, `invalid`, `not-found`, `limit`, `busy`, `unavailable` or `failed`.
 	Code    string
 	Message string
 }

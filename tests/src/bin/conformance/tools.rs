@@ -122,8 +122,11 @@ impl Provider for Tools {
                 "test_tool_with_progress" => {
                     for third in 1..=3 {
                         let fraction = Some(f64::from(third) / 3.0);
-                        call.events
-                            .progress(Progress { fraction, message: format!("{third} of 3") });
+                        call.events.progress(Progress {
+                            fraction,
+                            message: format!("{third} of 3"),
+                            untrusted: false,
+                        });
                     }
                     vec![Content::text("done")]
                 }

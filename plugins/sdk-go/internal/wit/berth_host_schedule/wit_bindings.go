@@ -80,7 +80,8 @@ Name string
 Kind string
 // When it runs.
 When string
-// A name of the time zone database. None: the machine's zone.
+// A name of the time zone database. None: the machine's zone, by the name that it has when
+// the task is made.
 Zone witTypes.Option[string]
 // What becomes of times that passed while nothing ran:
 // 

@@ -23,6 +23,7 @@ type Error struct {
 // * `invalid`: an argument isn't valid.
 // * `not-found`: what an argument names doesn't exist.
 // * `limit`: a limit is reached, which the message names.
+// * `busy`: others hold it all the time. The same call may work later.
 // * `unavailable`: this machine or this configuration doesn't have it. The message says what
 //   to do.
 // * `failed`: anything else.

@@ -1,0 +1,103 @@
+//! A server that let its callers wait in vain isn't asked for a while.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How long a request takes at least that counts as waited for in vain. One that fails at once
+/// costs nothing, so the next one is sent, and succeeds as soon as the server is there again.
+const SLOW: Duration = Duration::from_secs(1);
+
+/// How long a server isn't asked after such a request.
+const REST: Duration = Duration::from_secs(60);
+
+/// When a server may be asked again.
+#[derive(Debug, Default)]
+pub(crate) struct Rest(Mutex<Until>);
+
+impl Rest {
+    /// Whether the server may be asked.
+    ///
+    /// # Errors
+    ///
+    /// It failed before, and how, and when it is asked again.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        self.lock().check(Instant::now())
+    }
+
+    /// Begins a request.
+    pub(crate) fn begin(&self) -> Asked<'_> {
+        let unanswered = Some("it didn't answer in time".to_owned());
+        Asked { rest: self, began: Instant::now(), unanswered }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Until> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A request that is under way. Its caller drops it if it takes too long.
+pub(crate) struct Asked<'r> {
+    rest: &'r Rest,
+    began: Instant,
+    /// Why there is no answer. `None`: there is one, if only that the request is wrong.
+    unanswered: Option<String>,
+}
+
+impl Asked<'_> {
+    /// Ends the request. `unanswered`: why there is no answer.
+    pub(crate) fn end(mut self, unanswered: Option<String>) {
+        self.unanswered = unanswered;
+    }
+}
+
+impl Drop for Asked<'_> {
+    fn drop(&mut self) {
+        if let Some(why) = &self.unanswered {
+            self.rest.lock().take_failure(self.began, Instant::now(), why);
+        }
+    }
+}
+
+/// The end of a rest, and why there is one.
+#[derive(Debug, Default)]
+struct Until(Option<(Instant, String)>);
+
+impl Until {
+    fn check(&self, now: Instant) -> Result<(), String> {
+        let Some((until, why)) = &self.0 else { return Ok(()) };
+        match until.saturating_duration_since(now).as_secs_f64().ceil() {
+            0.0 => Ok(()),
+            left => Err(format!("it failed before, and is asked again in {left} s: {why}")),
+        }
+    }
+
+    /// Takes note of a request that failed.
+    fn take_failure(&mut self, began: Instant, now: Instant, why: &str) {
+        if now.saturating_duration_since(began) >= SLOW {
+            self.0 = Some((now + REST, why.to_owned()));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn server_that_lets_its_callers_wait_rests() {
+        let now = Instant::now();
+        let mut rest = Until::default();
+        assert_eq!(rest.check(now), Ok(()));
+        rest.take_failure(now, now + SLOW / 2, "refused");
+        assert_eq!(rest.check(now + SLOW), Ok(()), "a quick failure costs nothing");
+        let failed = now + SLOW;
+        rest.take_failure(now, failed, "no answer");
+        let why = rest.check(failed + REST / 2).unwrap_err();
+        assert_eq!(why, "it failed before, and is asked again in 30 s: no answer");
+        assert!(rest.check(failed + REST - Duration::from_millis(1)).is_err());
+        assert_eq!(rest.check(failed + REST), Ok(()));
+        // What was asked then and fails too, rests anew.
+        rest.take_failure(failed + REST, failed + REST + SLOW, "again");
+        assert!(rest.check(failed + REST + SLOW * 2).is_err());
+    }
+}

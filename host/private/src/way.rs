@@ -1,0 +1,152 @@
+//! Where a path leads, and by which links.
+
+use std::ffi::OsString;
+use std::io;
+use std::path::{Component, Path, PathBuf};
+
+/// Most links on the way of a path, as in the kernel.
+const MAX_LINKS: usize = 40;
+
+/// The way of a path, as the kernel follows it.
+#[derive(Debug, Default)]
+pub struct Way {
+    /// Where it leads. What isn't there yet is a part of it as it is written.
+    pub real: PathBuf,
+    /// The links on the way, each by the real path of its folder and its own name. Whoever
+    /// exchanges one has the path lead elsewhere.
+    pub links: Vec<PathBuf>,
+    /// The folders that `..` leaves. Whoever puts a link in the place of one has the path lead
+    /// elsewhere, too.
+    pub left: Vec<PathBuf>,
+}
+
+impl Way {
+    /// Follows a path to its end.
+    ///
+    /// # Errors
+    ///
+    /// It doesn't exist, can't be looked at, or leads through more than 40 links.
+    pub fn follow(path: &Path) -> io::Result<Self> {
+        let mut way = Self::default();
+        way.go(path, &mut Err)?;
+        Ok(way)
+    }
+
+    /// Follows a path as far as it exists.
+    pub fn as_far_as_it_exists(path: &Path) -> Self {
+        let mut way = Self::default();
+        // No step fails, since errors are left out.
+        let _ = way.go(path, &mut |_| Ok(()));
+        way
+    }
+
+    fn go(
+        &mut self,
+        path: &Path,
+        on_error: &mut dyn FnMut(io::Error) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let mut waiting: Vec<OsString> = Vec::new();
+        let put = |waiting: &mut Vec<OsString>, path: &Path| {
+            waiting.extend(path.components().rev().map(|part| part.as_os_str().to_owned()));
+        };
+        put(&mut waiting, &std::path::absolute(path)?);
+        while let Some(part) = waiting.pop() {
+            match Path::new(&part).components().next() {
+                Some(Component::Normal(name)) => {
+                    let next = self.real.join(name);
+                    match self.target(&next) {
+                        Ok(None) => self.real = next,
+                        Ok(Some(target)) => {
+                            put(&mut waiting, &target);
+                            self.links.push(next);
+                        }
+                        Err(error) => {
+                            on_error(error)?;
+                            self.real = next;
+                        }
+                    }
+                }
+                Some(Component::RootDir) => self.real = PathBuf::from("/"),
+                Some(Component::ParentDir) => {
+                    let around = self.real.parent().map(Path::to_owned);
+                    if let Some(around) = around {
+                        self.left.push(std::mem::replace(&mut self.real, around));
+                    }
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Where the link at a path leads. `None`: it is no link.
+    fn target(&self, path: &Path) -> io::Result<Option<PathBuf>> {
+        if !path.symlink_metadata()?.is_symlink() {
+            return Ok(None);
+        }
+        if self.links.len() == MAX_LINKS {
+            return Err(io::Error::other("it leads through too many links"));
+        }
+        path.read_link().map(Some)
+    }
+}
+
+/// Whether something other than a folder is where a folder above a missing path would be.
+pub fn is_blocked(path: &Path) -> bool {
+    let there = path.ancestors().skip(1).find(|above| above.symlink_metadata().is_ok());
+    there.is_some_and(|there| !there.is_dir())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn way_is_that_of_the_kernel() {
+        let root = tempfile::tempdir().expect("a folder is made");
+        let root = root.path().canonicalize().expect("it is there");
+        fs::create_dir_all(root.join("a/b")).expect("folders are made");
+        for (target, link) in [
+            ("a", "one"),
+            ("one/b", "two"),
+            ("../..", "a/up"),
+            ("loop", "loop"),
+            ("none/x", "lost"),
+        ] {
+            symlink(target, root.join(link)).expect("a link is made");
+        }
+        symlink(root.join("two"), root.join("a/far")).expect("a link is made");
+        let joined = |links: &[&str]| links.iter().map(|link| root.join(link)).collect::<Vec<_>>();
+        let left = Way::as_far_as_it_exists(&root.join("one/../a/b/../../none/..")).left;
+        assert_eq!(left, joined(&["a", "a/b", "a", "none"]));
+        for (path, links) in [
+            ("a/b", &[][..]),
+            ("one/b", &["one"]),
+            ("two/../b/.", &["two", "one"]),
+            ("one/far", &["one", "a/far", "two", "one"]),
+            ("a/../one/./b/..", &["one"]),
+            ("a/b/../up", &["a/up"]),
+        ] {
+            let real = root.join(path).canonicalize().expect("it exists");
+            let way = Way::follow(&root.join(path)).expect("it leads somewhere");
+            assert_eq!((way.real, way.links), (real.clone(), joined(links)), "{path}");
+            let way = Way::as_far_as_it_exists(&root.join(path));
+            assert_eq!((way.real, way.links), (real, joined(links)), "{path}");
+        }
+        for (path, real, links) in [
+            ("a/missing", "a/missing", &[][..]),
+            ("one/b/c/d", "a/b/c/d", &["one"]),
+            ("lost/y", "none/x/y", &["lost"]),
+        ] {
+            assert!(Way::follow(&root.join(path)).is_err(), "{path}");
+            let way = Way::as_far_as_it_exists(&root.join(path));
+            assert_eq!((way.real, way.links), (root.join(real), joined(links)), "{path}");
+        }
+        assert!(Way::follow(&root.join("loop")).is_err());
+        let way = Way::as_far_as_it_exists(&root.join("loop/x"));
+        assert!(way.links.contains(&root.join("loop")), "{way:?}");
+    }
+}

@@ -1,0 +1,24 @@
+//! Secrets of tasks, which people aren't shown.
+
+use berth_contract::{TaskAction, TaskRun};
+use berth_redaction::{self as redaction, Keys};
+
+use crate::book::Listed;
+
+/// Redacts what a person would show others, as in answers and in the audit.
+pub fn hide_secrets(task: &mut Listed) {
+    match &mut task.state.order.action {
+        TaskAction::Call { arguments, .. } => {
+            *arguments = redaction::json(arguments.take(), Keys::Settings);
+        }
+        TaskAction::Prompt(prompt) => {
+            *prompt = redaction::owned(std::mem::take(prompt), Keys::Text);
+        }
+    }
+    task.state.last.iter_mut().for_each(hide_secrets_of_run);
+}
+
+/// The same for a run.
+pub fn hide_secrets_of_run(run: &mut TaskRun) {
+    run.output = redaction::owned(std::mem::take(&mut run.output), Keys::Text);
+}

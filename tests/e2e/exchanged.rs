@@ -1,0 +1,275 @@
+//! Links that lead to what decides: no tool exchanges them. Each test looks at the link afterwards,
+//! and at what the next start does.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+
+use crate::support::{Cli, Ended};
+
+/// A folder `dot` in the working directory, with `current`, a link to `v1` in it.
+struct Scene {
+    cli: Cli,
+    dot: PathBuf,
+}
+
+impl Scene {
+    fn new(settings: &str) -> Self {
+        let cli = Cli::new();
+        let dot = cli.work().join("dot");
+        for folder in ["v1/config", "v1/data", "v1/secrets", "v2/config", "v2/secrets"] {
+            fs::create_dir_all(dot.join(folder)).expect("folders are made");
+        }
+        symlink("v1", dot.join("current")).expect("a link is made");
+        fs::write(dot.join("v1/config/berth.toml"), settings).expect("it is written");
+        for version in ["v1", "v2"] {
+            fs::write(dot.join(version).join("secrets/s"), "DENIED").expect("it is written");
+        }
+        Self { cli, dot }
+    }
+
+    /// Runs with the folders of Berth behind the link.
+    fn run(&self, line: &[&str]) -> Ended {
+        let mut command = self.cli.command(line);
+        for (variable, folder) in [("BERTH_CONFIG_DIR", "config"), ("BERTH_DATA_DIR", "data")] {
+            command.env(variable, self.dot.join("current").join(folder));
+        }
+        Ended::from_output(command.output().expect("berth starts"))
+    }
+
+    fn bash(&self, command: &str) -> Ended {
+        self.run(&["call", "--yes", "bash", &format!("command={command}")])
+    }
+
+    #[track_caller]
+    fn is_as_it_was(&self, tried: &str) {
+        let target = fs::read_link(self.dot.join("current")).expect(tried);
+        assert_eq!(target, Path::new("v1"), "{tried}");
+        assert!(!self.dot.join("current/own").exists(), "{tried}");
+    }
+
+    /// All ways to exchange the link.
+    #[track_caller]
+    fn withstands_everything(&self) {
+        for command in [
+            "rm dot/current; ln -s v2 dot/current",
+            "ln -sfn v2 dot/current",
+            "ln -s v2 dot/new; mv -T dot/new dot/current",
+            "mv dot/current dot/other; ln -s v2 dot/current",
+            "mv dot gone; mkdir dot; ln -s v2 dot/current; touch dot/v2/own",
+            "cp -P dot/v2 dot/current",
+        ] {
+            self.bash(command);
+            self.is_as_it_was(command);
+        }
+        for (tool, arguments) in [
+            ("delete_path", r#"{"path": "dot/current"}"#),
+            ("move_path", r#"{"source": "dot/current", "destination": "dot/other"}"#),
+            ("move_path", r#"{"source": "dot", "destination": "gone"}"#),
+        ] {
+            self.run(&["call", "--yes", tool, arguments]);
+            self.is_as_it_was(tool);
+        }
+        // Other links are the tools' own.
+        self.bash("ln -s v1 dot/free; rm dot/free; touch dot/control").ends(0);
+        assert!(self.dot.join("control").exists());
+    }
+}
+
+#[test]
+fn links_to_the_configuration_and_to_the_data_stay() {
+    let scene = Scene::new("[tools.file]\ndeny_read = [\"notes.txt\"]\n");
+    scene.run(&["call", "read", "path=notes.txt"]).ends(3);
+    scene.withstands_everything();
+    // The configuration is the one that it was.
+    scene.run(&["call", "read", "path=notes.txt"]).ends(3);
+}
+
+#[test]
+fn links_to_what_is_denied_stay() {
+    let home = |scene: &Scene| scene.cli.work().join("dot/current/secrets/**");
+    let scene = Scene::new("");
+    for settings in [
+        format!("[tools.file]\ndeny_read = [\"{}\"]\n", home(&scene).display()),
+        format!(
+            "[[tools.policy.rules]]\neffect = \"deny\"\ntools = [\"*\"]\npaths = [\"{}\"]\n",
+            home(&scene).display()
+        ),
+    ] {
+        let scene = Scene::new(&settings.replace(&*scene.cli.work().to_string_lossy(), "~/work"));
+        // Berth's own folders are elsewhere, so that this is the rule's own link.
+        let config =
+            fs::read_to_string(scene.dot.join("v1/config/berth.toml")).expect("it is read");
+        scene.cli.configure(&config);
+        let run = |line: &[&str]| scene.cli.run(line);
+        run(&["call", "read", "path=dot/v1/secrets/s"]).ends(3);
+        for command in ["ln -sfn v2 dot/current", "rm dot/current", "mv dot gone"] {
+            run(&["call", "--yes", "bash", &format!("command={command}")]);
+            scene.is_as_it_was(command);
+        }
+        run(&["call", "--yes", "delete_path", "path=dot/current"]);
+        scene.is_as_it_was("delete_path");
+        run(&["call", "read", "path=dot/v1/secrets/s"]).ends(3);
+        let seen =
+            run(&["call", "--yes", "bash", "command=cat dot/v1/secrets/s dot/current/secrets/s"]);
+        assert!(!seen.stdout.contains("DENIED"), "{}", seen.stdout);
+        assert!(
+            run(&["call", "--yes", "bash", "command=cat dot/v2/secrets/s"])
+                .stdout
+                .contains("DENIED")
+        );
+    }
+}
+
+#[test]
+fn link_to_a_repository_stays() {
+    let scene = Scene::new("");
+    let work = scene.cli.work();
+    fs::create_dir_all(work.join("store/hooks")).expect("folders are made");
+    symlink("store", work.join(".git")).expect("a link is made");
+    for command in [
+        "rm .git; mkdir -p .git/hooks; echo x > .git/config",
+        "ln -sfn dot .git",
+        "mv .git other",
+        "mv store other; mkdir -p store/hooks; touch store/hooks/own",
+        "touch .git/hooks/own",
+    ] {
+        scene.cli.run(&["call", "--yes", "bash", &format!("command={command}")]);
+        assert_eq!(fs::read_link(work.join(".git")).expect(command), Path::new("store"));
+        assert!(!work.join("store/hooks/own").exists(), "{command}");
+    }
+    // What isn't there needs no place.
+    fs::remove_file(work.join(".git")).expect("it is removed");
+    symlink("gone/../store", work.join(".git")).expect("a link is made");
+    scene.cli.run(&["call", "--yes", "bash", "command=touch free"]).ends(0);
+    assert!(work.join("free").exists());
+}
+
+/// What isn't there yet counts as soon as somebody makes it.
+#[test]
+fn no_tool_makes_what_would_be_berth_s_own() {
+    let home = || {
+        let cli = Cli::new();
+        let root = cli.work().with_file_name("");
+        fs::create_dir_all(root.join("work/evil/skills/s")).expect("folders are made");
+        fs::write(root.join("work/evil/skills/s/SKILL.md"), "---\nname: s\n---\nx")
+            .expect("it is written");
+        symlink("work/evil", root.join("link")).expect("a link is made");
+        (cli, root)
+    };
+    // A link or a file in the place of a folder above.
+    for (tool, arguments) in [
+        ("move_path", r#"{"source": "link", "destination": ".config"}"#),
+        ("move_path", r#"{"source": "link", "destination": ".claude"}"#),
+        ("move_path", r#"{"source": "work/evil", "destination": ".claude"}"#),
+        ("copy_path", r#"{"source": "work/evil", "destination": ".claude"}"#),
+        ("write", r#"{"path": ".claude", "content": "x"}"#),
+        ("write", r#"{"path": ".config", "content": "x"}"#),
+    ] {
+        let (cli, root) = home();
+        let mut call = cli.command(&["call", "--yes", tool, arguments]);
+        let ended = Ended::from_output(call.current_dir(&root).output().expect("it starts"));
+        assert_ne!(ended.code, 0, "{tool} {arguments}");
+        for name in [".config", ".claude"] {
+            assert!(fs::symlink_metadata(root.join(name)).is_err(), "{tool} {arguments}");
+        }
+    }
+    // A file that somebody else left there: nothing starts.
+    let (cli, root) = home();
+    fs::write(root.join(".claude"), "x").expect("it is written");
+    let line = "command=rm .claude; mkdir -p .claude/skills/s";
+    let mut call = cli.command(&["call", "--yes", "bash", line]);
+    let ended = Ended::from_output(call.current_dir(&root).output().expect("it starts"));
+    assert_ne!(ended.code, 0, "{}", ended.stdout);
+    assert!(root.join(".claude").is_file());
+    // A folder whose name looks like that of a file.
+    let (cli, root) = home();
+    cli.configure("[skills]\nfolders = [\"~/my.skills\"]\n");
+    for line in [
+        "command=mkdir -p my.skills/s; cp evil/skills/s/SKILL.md my.skills/s",
+        "command=cp -r work/evil/skills my.skills",
+    ] {
+        let mut call = cli.command(&["call", "--yes", "bash", line]);
+        call.current_dir(&root).output().expect("it starts");
+        assert!(!root.join("my.skills/s").exists(), "{line}");
+        assert!(!root.join("my.skills/skills").exists(), "{line}");
+    }
+}
+
+/// `..` leaves a folder: a link in its place would lead elsewhere.
+#[test]
+fn folder_on_the_way_that_dots_leave_stays() {
+    let scene = Scene::new("[tools.file]\ndeny_read = [\"notes.txt\"]\n");
+    let work = scene.cli.work();
+    fs::create_dir_all(work.join("x")).expect("a folder is made");
+    fs::remove_file(scene.dot.join("current")).expect("it is removed");
+    symlink("../x/../dot/v1", scene.dot.join("current")).expect("a link is made");
+    for line in ["mkdir -p e/s e/dot/v1/config; mv x y; ln -s e/s x", "rmdir x; ln -s e/s x"] {
+        scene.bash(line);
+        assert!(fs::symlink_metadata(work.join("x")).expect("it is there").is_dir(), "{line}");
+    }
+    for (tool, arguments) in [
+        ("move_path", r#"{"source": "x", "destination": "y"}"#),
+        ("delete_path", r#"{"path": "x"}"#),
+    ] {
+        scene.run(&["call", "--yes", tool, arguments]);
+        assert!(work.join("x").is_dir(), "{tool}");
+    }
+    scene.bash("touch x/free").ends(0);
+    assert!(work.join("x/free").exists(), "its content is the tools' own");
+    scene.run(&["call", "read", "path=notes.txt"]).ends(3);
+}
+
+/// Git runs hooks and what its configuration names, outside of any sandbox.
+#[test]
+fn what_git_runs_later_is_found_by_its_links() {
+    let plain = |work: &Path, git: &Path| {
+        fs::create_dir_all(git.join("hooks")).expect("folders are made");
+        fs::write(git.join("config"), "[core]\n").expect("it is written");
+        fs::create_dir_all(work.join("shared")).expect("a folder is made");
+    };
+    type Make = fn(&Path, &dyn Fn(&Path, &Path));
+    let ways: [(&str, Make); 4] = [
+        ("ln -sfn other a; touch store/hooks/own; echo own >> store/config", |work, plain| {
+            plain(work, &work.join("store"));
+            symlink("store", work.join("a")).expect("a link is made");
+            symlink("a", work.join(".git")).expect("a link is made");
+        }),
+        ("touch shared/own .git/hooks/own; ln -sfn other .git/hooks", |work, plain| {
+            plain(work, &work.join(".git"));
+            fs::remove_dir(work.join(".git/hooks")).expect("it is removed");
+            symlink("../shared", work.join(".git/hooks")).expect("a link is made");
+        }),
+        ("echo own >> cfg; ln -sfn other .git/config", |work, plain| {
+            plain(work, &work.join(".git"));
+            fs::rename(work.join(".git/config"), work.join("cfg")).expect("it is moved");
+            symlink("../cfg", work.join(".git/config")).expect("a link is made");
+        }),
+        ("touch store/hooks/own; echo own >> store/config; rm .git; mkdir .git", |work, plain| {
+            plain(work, &work.join("store"));
+            fs::write(work.join(".git"), "gitdir: store\n").expect("it is written");
+        }),
+    ];
+    for (command, make) in ways {
+        let scene = Scene::new("");
+        let work = scene.cli.work();
+        make(&work, &plain);
+        let state = || {
+            let mut found = Vec::new();
+            for name in [".git", "a", "store/hooks", "shared", ".git/hooks"] {
+                let link = fs::read_link(work.join(name)).ok();
+                let names = fs::read_dir(work.join(name)).map(Iterator::count).unwrap_or_default();
+                found.push((name, link, if name == ".git" { 0 } else { names }));
+            }
+            let texts = ["cfg", "store/config", ".git/config", ".git"];
+            (found, texts.map(|name| fs::read_to_string(work.join(name)).ok()))
+        };
+        let before = state();
+        for part in command.split("; ") {
+            scene.cli.run(&["call", "--yes", "bash", &format!("command={part}")]);
+            assert_eq!(state(), before, "{part}");
+        }
+        scene.cli.run(&["call", "--yes", "bash", "command=touch free"]).ends(0);
+        assert!(work.join("free").exists());
+    }
+}
