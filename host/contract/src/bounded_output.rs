@@ -34,20 +34,23 @@ impl BoundedOutput {
 
     /// Takes the new output. A notice marks what is left out in the middle.
     pub fn take(&mut self) -> Vec<u8> {
-        let Self { mut beginning, end, left_out, truncated } = std::mem::take(self);
+        let Self { beginning: mut output, mut end, left_out, truncated } = std::mem::take(self);
         self.truncated = truncated;
-        if left_out == 0 {
-            beginning.extend(end);
-            return beginning;
+        if left_out > 0 {
+            // Cut between characters on both sides.
+            if let Some(back) = output.iter().rev().take(4).position(|byte| *byte >= 0xc0) {
+                output.truncate(output.len() - 1 - back);
+            }
+            let mark = format!("\n[… {left_out} bytes are left out here …]\n");
+            output.extend_from_slice(mark.as_bytes());
+            let is_inside = |byte: &&u8| **byte & 0xc0 == 0x80;
+            end.drain(..end.iter().take(3).take_while(is_inside).count());
         }
-        // Cut between characters on both sides.
-        if let Some(back) = beginning.iter().rev().take(4).position(|byte| *byte >= 0xc0) {
-            beginning.truncate(beginning.len() - 1 - back);
-        }
-        beginning
-            .extend_from_slice(format!("\n[… {left_out} bytes are left out here …]\n").as_bytes());
-        beginning.extend(end.into_iter().skip_while(|byte| byte & 0xc0 == 0x80));
-        beginning
+        // The halves are copied as a whole: byte by byte, megabytes take a part of a second.
+        let (first, second) = end.as_slices();
+        output.extend_from_slice(first);
+        output.extend_from_slice(second);
+        output
     }
 
     /// Whether there is no new output.
