@@ -1,6 +1,7 @@
 //! Links that lead to what decides: no tool exchanges them. Each test looks at the link afterwards,
 //! and at what the next start does.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -194,6 +195,27 @@ fn no_tool_makes_what_would_be_berth_s_own() {
         assert!(!root.join("my.skills/s").exists(), "{line}");
         assert!(!root.join("my.skills/skills").exists(), "{line}");
     }
+    // A folder that `..` leaves, as a link.
+    let (cli, root) = home();
+    cli.configure("[skills]\nfolders = [\"~/gone/../skills\"]\n");
+    for line in ["ln -s work/evil/skills/s gone", "rmdir gone; ln -s work/evil/skills/s gone"] {
+        let line = format!("command={line}");
+        let mut call = cli.command(&["call", "--yes", "bash", &line]);
+        call.current_dir(&root).output().expect("it starts");
+        assert!(!root.join("gone").is_symlink(), "{line}");
+    }
+    // Nothing is left of what kept the places.
+    let (cli, root) = home();
+    let names = || {
+        let entries = fs::read_dir(&root).expect("it is listed").flatten();
+        let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+        names.filter(|name| name.starts_with('.')).collect::<BTreeSet<_>>()
+    };
+    let before = names();
+    let mut call = cli.command(&["call", "--yes", "bash", "command=touch free"]);
+    call.current_dir(&root).output().expect("it starts");
+    assert!(fs::remove_file(root.join("free")).is_ok());
+    assert_eq!(names(), before);
 }
 
 /// `..` leaves a folder: a link in its place would lead elsewhere.
@@ -272,4 +294,53 @@ fn what_git_runs_later_is_found_by_its_links() {
         scene.cli.run(&["call", "--yes", "bash", "command=touch free"]).ends(0);
         assert!(work.join("free").exists());
     }
+}
+
+/// What git would run later and isn't there yet: no command makes it.
+#[test]
+fn what_git_would_run_later_is_not_made() {
+    type Make = fn(&Path);
+    let ways: [(Make, &str, &str, Option<&str>); 4] = [
+        (
+            |work| symlink("../tools/githooks", work.join(".git/hooks")).expect("a link is made"),
+            "mkdir -p tools/githooks; touch tools/githooks/own; mv tools x; ln -s x tools",
+            "tools/githooks",
+            None,
+        ),
+        (
+            |_| (),
+            "mkdir .git/hooks; touch .git/hooks/own; ln -s ../x .git/hooks",
+            ".git/hooks",
+            None,
+        ),
+        (|_| (), "echo own >> .git/config; ln -sfn ../x .git/config", ".git/config", Some("")),
+        (
+            |work| symlink("../a/cfg", work.join(".git/config")).expect("a link is made"),
+            "mkdir a; echo own >> a/cfg; mv a b; rm -r a",
+            "a/cfg",
+            Some(""),
+        ),
+    ];
+    for (make, command, path, text) in ways {
+        let scene = Scene::new("");
+        let work = scene.cli.work();
+        fs::create_dir(work.join(".git")).expect("a folder is made");
+        fs::write(work.join(".git/HEAD"), "ref: refs/heads/main\n").expect("it is written");
+        make(&work);
+        for part in command.split("; ") {
+            scene.cli.run(&["call", "--yes", "bash", &format!("command={part}")]);
+            let there = work.join(path);
+            assert_eq!(fs::read_to_string(&there).ok().as_deref(), text, "{part}");
+            assert_eq!(fs::symlink_metadata(there).is_ok(), text.is_some(), "{part}");
+        }
+    }
+    // A place that can't be kept: nothing starts.
+    let scene = Scene::new("");
+    let work = scene.cli.work();
+    fs::create_dir(work.join(".git")).expect("a folder is made");
+    fs::write(work.join("tools"), "x").expect("it is written");
+    symlink("../tools/githooks", work.join(".git/hooks")).expect("a link is made");
+    let said = scene.cli.run(&["call", "--yes", "bash", "command=rm tools"]);
+    assert!(said.stderr.contains("tools/githooks"), "{}", said.stderr);
+    assert!(work.join("tools").is_file());
 }

@@ -1,7 +1,8 @@
-//! Folders that only the user who runs Berth can change, so their content is trusted, and the ways
-//! of paths to them.
+//! Folders that only the user who runs Berth can change, so their content is trusted, the ways of
+//! paths to them, and places that are kept free for them.
 
 pub mod folder;
+mod pinned;
 mod repository;
 pub mod state;
 mod way;
@@ -16,8 +17,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use cap_std::fs::{Dir, DirBuilder, DirBuilderExt as _, OpenOptions, OpenOptionsExt};
 use rustix::fs::{FileType, Mode, OFlags};
 
+pub use pinned::{NotKept, PinnedDirectory, keep_empty};
 pub use repository::Repository;
-pub use way::{Way, is_blocked};
+pub use way::Way;
 
 /// The mode of private files.
 const PRIVATE: u32 = 0o600;

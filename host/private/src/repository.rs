@@ -24,6 +24,9 @@ pub struct Repository {
     pub left: Vec<PathBuf>,
     /// The real path of its hooks, whether they exist or not. `None`: there is no repository.
     pub hooks: Option<PathBuf>,
+    /// The real path of its configuration, whether it exists or not. `None`: git sees no repository
+    /// there yet.
+    pub config: Option<PathBuf>,
     /// The real paths of what git would run, whether it exists or not.
     pub later: Vec<PathBuf>,
 }
@@ -40,6 +43,8 @@ impl Repository {
         if git.is_dir() {
             found.later = RUN_LATER.map(|name| found.follow(&git.join(name))).to_vec();
             found.hooks = found.later.first().cloned();
+            let is_one = git.join("HEAD").symlink_metadata().is_ok();
+            found.config = found.later.get(1).filter(|_| is_one).cloned();
         }
         found
     }

@@ -91,12 +91,6 @@ impl Way {
     }
 }
 
-/// Whether something other than a folder is where a folder above a missing path would be.
-pub fn is_blocked(path: &Path) -> bool {
-    let there = path.ancestors().skip(1).find(|above| above.symlink_metadata().is_ok());
-    there.is_some_and(|there| !there.is_dir())
-}
-
 #[cfg(test)]
 mod tests {
     use std::fs;

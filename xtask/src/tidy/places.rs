@@ -319,7 +319,7 @@ const OPEN_BENEATH: [&str; 10] = [
     "host/system/src/files/open.rs",
     "host/system/src/process/changes.rs", // what a command is about to change
     "host/undo/src/files.rs",             // what calls changed, by its real path
-    "host/system/src/process/pinned.rs",  // what a granted directory contains while a command runs
+    "host/private/src/pinned.rs",         // keeps places in granted directories free for a while
     "host/system/src/process/sockets.rs", // searches the granted directories for sockets
     "host/search/src/directory.rs",
     "host/skills/src/folder.rs", // the files of a skill

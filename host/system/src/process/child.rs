@@ -13,6 +13,7 @@ use berth_contract::{
     BoundedOutput, CancellationToken, ChangeRecorder, OutputRecorder, OutputStream, PathRules,
     ShellSession,
 };
+use berth_private::PinnedDirectory;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::Errno;
@@ -22,7 +23,6 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use super::changes::ChangeWatch;
 use super::helper::ConfineHelper;
 use super::network::SharedNetwork;
-use super::pinned::PinnedDirectory;
 use super::places::{CommandSandbox, Places, PlacesError};
 use super::state::StateRecord;
 use super::warm::{NextHelper, hand_over};

@@ -6,7 +6,6 @@ mod changes;
 mod child;
 mod helper;
 mod network;
-mod pinned;
 mod places;
 mod sockets;
 mod state;

@@ -9,12 +9,11 @@ use std::time::{Duration, Instant};
 
 use berth_contract::{Access, PathRules, SessionNetwork};
 use berth_policy::files::{FileRules, Kind, OWN_NAMES};
-use berth_private::Repository;
+use berth_private::{NotKept, PinnedDirectory, Repository};
 
 use super::call_rules;
 use super::child::{Command, StartError};
 use super::network::SharedNetwork;
-use super::pinned::PinnedDirectory;
 use super::sockets::{RememberedScan, Scope, SocketScan};
 use super::warm::WarmSlot;
 use crate::confine::{
@@ -127,9 +126,9 @@ pub enum PlacesError {
          what programs need of the system, they see anyway"
     )]
     Root,
-    /// Something other than a folder is where one of Berth's own would be.
-    #[error("{} is one of Berth's own paths, and no command may make it; but it can't be kept free, since something other than a folder is on its way: remove that", .0.display())]
-    NotKept(PathBuf),
+    /// What a command must not make could be made by one.
+    #[error(transparent)]
+    NotKept(#[from] NotKept),
     /// A folder that can't be read.
     #[error("{0} can't be looked into for sockets and for what the globs deny: {1}")]
     Unreadable(PathBuf, std::io::Error),
@@ -324,25 +323,25 @@ impl Places {
         let all = self.grants.rules().own();
         let own = all.iter().filter(|own| own.path != Path::new("/proc"));
         for own in own.chain(aliases.iter()) {
+            let around = trees.iter().filter(|tree| own.path.starts_with(&tree.path));
+            let access = around.map(|tree| tree.access == TreeAccess::Write).max();
+            // A link in the place of the folder that it leaves would lead elsewhere.
             if own.path.ends_with("..") {
+                let missing = own.path.parent().filter(|folder| folder.symlink_metadata().is_err());
+                if let Some(folder) = missing.filter(|_| access == Some(true)) {
+                    held.extend(PinnedDirectory::keep_free(folder)?);
+                }
                 denied.left.insert(own.path.clone());
                 continue;
             }
-            let around = trees.iter().filter(|tree| own.path.starts_with(&tree.path));
-            let access = around.map(|tree| tree.access == TreeAccess::Write).max();
             let Some(writable) = access else { continue };
             // A missing folder or file could be made, with a configuration in it that counts from
             // then on. What lies in another one is kept with that.
             let is_inner = || {
                 all.iter().any(|outer| outer.path != own.path && own.path.starts_with(&outer.path))
             };
-            if writable && std::fs::symlink_metadata(&own.path).is_err() && !is_inner() {
-                let _ = own.path.parent().map(std::fs::create_dir_all);
-                let kept = PinnedDirectory::at(&own.path);
-                if kept.is_none() && berth_private::is_blocked(&own.path) {
-                    return Err(PlacesError::NotKept(own.path.clone()));
-                }
-                held.extend(kept);
+            if writable && own.path.symlink_metadata().is_err() && !is_inner() {
+                held.extend(PinnedDirectory::keep_free(&own.path)?);
             }
             let add = if own.secret { DeniedPaths::hide } else { DeniedPaths::freeze };
             add(denied, own.path.clone())?;
@@ -375,8 +374,13 @@ impl Places {
             denied.frozen.extend(repository.names);
             denied.left.extend(repository.left.iter().map(|folder| folder.join("..")));
             // The command could create them otherwise.
-            let hooks = repository.hooks.filter(|hooks| writable(hooks));
-            held.extend(hooks.and_then(|hooks| PinnedDirectory::at(&hooks)));
+            let missing = |path: &PathBuf| writable(path) && path.symlink_metadata().is_err();
+            if let Some(hooks) = repository.hooks.filter(missing) {
+                held.extend(PinnedDirectory::keep_free(&hooks)?);
+            }
+            if let Some(config) = repository.config.filter(missing) {
+                berth_private::keep_empty(&config)?;
+            }
             let later = repository.later.into_iter();
             denied.frozen.extend(later.filter(|path| path.exists() && !by_itself(path)));
         }
