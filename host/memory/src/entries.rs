@@ -205,10 +205,11 @@ impl MemoryEntry {
         self.time().to_string().chars().take(10).collect()
     }
 
-    /// Tells its content from any other one.
+    /// Tells its content from any other one. 128 bits: of 64, one finds two texts with the same in
+    /// minutes.
     pub(crate) fn hash(&self) -> String {
         let digest = Sha256::digest(&self.content);
-        digest[..8].iter().map(|byte| format!("{byte:02x}")).collect()
+        digest[..16].iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
     pub(crate) fn json(&self) -> Value {
