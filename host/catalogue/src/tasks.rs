@@ -229,7 +229,10 @@ impl CallTasks {
         };
         let both = Quotas {
             // Whether a plugin may make tasks is a grant, as what else it may.
-            of_plugin: with.of_plugin,
+            of_plugin: match without.of_plugin {
+                0 => with.of_plugin,
+                lasting => with.of_plugin.min(lasting),
+            },
             of_principal: with.of_principal.min(without.of_principal),
             interval: with.interval.max(without.interval),
         };

@@ -1,5 +1,7 @@
 //! `berth:host/schedule`: the tasks of a plugin of a third party, and what it can't do with them.
 
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use serde_json::{Value, json};
@@ -102,6 +104,23 @@ fn read_only_tool_sub_agent_and_flood_are_stopped() {
         assert_eq!(call(&host, "list", json!({})).await, "");
         let flooded = call(&host, "flood", json!({})).await;
         assert!(flooded.contains("3 limit: ") && flooded.contains("has 3 tasks"), "{flooded}");
+    });
+}
+
+#[test]
+fn flag_raises_no_number_of_the_file() {
+    run(async {
+        let folder = folder();
+        let file = folder.path().join("berth/config/berth.toml");
+        fs::create_dir_all(file.parent().expect("it has one")).expect("folders are made");
+        let path = plugin(NAME);
+        fs::write(&file, format!("[plugins.{NAME}]\npath = {path:?}\nschedule_tasks = 1\n"))
+            .expect("it is written");
+        let private = fs::Permissions::from_mode(0o600);
+        fs::set_permissions(&file, private).expect("its mode is set");
+        let host = scene(folder.path(), &["plugins.hostile-schedule.schedule_tasks=3"]).await;
+        let flooded = call(&host, "flood", json!({})).await;
+        assert!(flooded.contains("1 limit: ") && flooded.contains("has 1 task"), "{flooded}");
     });
 }
 
