@@ -1,11 +1,14 @@
 //! Nested grants, and what is unreachable whatever is granted.
 
+use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use berth_core::config::Folders;
+use rustix::fs::{CWD, RenameFlags, renameat_with};
 use serde_json::json;
 
 use crate::support::{Cli, Ended, Scene, loot, refused, run, wait_until};
@@ -536,43 +539,53 @@ fn grant_that_tools_exchange_for_a_link_ends() {
     assert_eq!(fs::read_dir(&others).expect("it is listed").count(), 1);
 }
 
-/// A link that is exchanged while calls begin: what was decided on is what they get.
+/// A folder and a link that are exchanged while calls begin: what was decided on is what they get.
 #[test]
-fn link_that_is_exchanged_all_the_time_opens_nothing() {
+fn folder_that_is_exchanged_for_a_link_all_the_time_opens_nothing_else() {
     let cli = Cli::new();
     let others = somebody_elses(&cli);
-    let cargo = cli.work().join(".cargo");
-    for folder in [others.join("registry"), cli.work().join(".real/registry")] {
+    let cargo = cli.work().with_file_name("cargo");
+    let link = cli.work().with_file_name("link");
+    for folder in [others.join("registry"), cargo.join("registry")] {
         fs::create_dir_all(folder).expect("folders are made");
     }
     fs::write(others.join("registry/key"), "of somebody else").expect("a file is written");
-    symlink(".real", &cargo).expect("a link is made");
+    symlink(&others, &link).expect("a link is made");
     cli.configure("[tools.shell]\npresets = [\"cargo\"]\n");
+    let reads = format!(
+        "command=test -d {0}/registry && echo granted; cat {0}/registry/key; touch {0}/registry/made",
+        cargo.display()
+    );
     let ended = AtomicBool::new(false);
-    std::thread::scope(|scope| {
+    let opened = std::thread::scope(|scope| {
         scope.spawn(|| {
-            let next = cli.work().join("next");
             while !ended.load(Ordering::Relaxed) {
-                for target in [others.as_path(), Path::new(".real")] {
-                    symlink(target, &next)
-                        .and_then(|()| fs::rename(&next, &cargo))
-                        .expect("the link is exchanged");
-                }
+                renameat_with(CWD, &cargo, CWD, &link, RenameFlags::EXCHANGE).expect("they change");
             }
         });
-        let reads =
-            format!("command=cat {0}/registry/key; touch {0}/registry/made", others.display());
-        for _ in 0..30 {
+        let (mut opened, mut calls) = (0, 0);
+        // Each call sees the one or the other.
+        while calls < 30 || (opened == 0 && calls < 300) {
+            calls += 1;
             let mut call = cli.command(&["call", "bash", &reads]);
             let said = call.env("CARGO_HOME", &cargo).output().expect("it runs").stdout;
             let said = String::from_utf8_lossy(&said).into_owned();
-            if said.contains("of somebody else") || others.join("registry/made").exists() {
+            opened += usize::from(said.contains("granted"));
+            if said.contains("of somebody else") {
                 ended.store(true, Ordering::Relaxed);
                 panic!("{said}");
             }
         }
         ended.store(true, Ordering::Relaxed);
+        opened
     });
+    let names = |folder: &Path| {
+        let entries = fs::read_dir(folder).expect("it is listed");
+        entries.map(|entry| entry.expect("it is read").file_name()).collect::<BTreeSet<_>>()
+    };
+    assert_eq!(names(&others), ["key", "registry"].map(OsString::from).into());
+    assert_eq!(names(&others.join("registry")), ["key"].map(OsString::from).into());
+    assert!(opened > 0, "no call got the folder");
 }
 
 /// The host makes missing caches. Where a tool made a link, it makes none behind it.

@@ -567,7 +567,7 @@ impl Comparison<'_> {
         // What leads through a link isn't asked for: whoever exchanges the link would choose.
         let linked = absent.iter().filter(|granted| granted.link.is_some());
         refused.extend(linked.map(|granted| format!("{granted} leads through a link")));
-        let absent = absent.into_iter().filter(|granted| !granted.real.exists());
+        let absent = absent.into_iter().filter(|granted| granted.link.is_none());
         let proposed: Vec<Granted> = match self.narrower {
             Narrower::Project => existing.into_iter().chain(absent).collect(),
             Narrower::Ceiling => existing,
@@ -651,7 +651,7 @@ struct Granted {
     written: AllowedPath,
     source: Source,
     real: PathBuf,
-    /// Whether it is a directory whose path no tool could have lead elsewhere.
+    /// Whether it is a directory whose path no tool could have led elsewhere.
     exists: bool,
     /// The link on its way that a tool could exchange.
     link: Option<PathBuf>,

@@ -1,6 +1,7 @@
 //! Builds the grants of processes from the configuration: what they may see and use.
 
 use std::collections::BTreeMap;
+use std::iter;
 use std::path::{Component, Path, PathBuf};
 
 use berth_contract::HostError;
@@ -389,14 +390,22 @@ impl Loaded {
         }
     }
 
-    /// The places of presets that commands don't see, since a tool could exchange a link on the
-    /// way, each with the preset's line.
+    /// The places of presets that commands and MCP servers don't see, since a tool could exchange a
+    /// link on the way, each with the preset's line.
     pub fn linked_places(&self, folders: &Folders) -> Vec<Problem> {
         let (home, variables) = (folders.home.as_deref().map(real_or_given), self.variables());
         let Some(home) = home else { return Vec::new() };
         let roots = Roots { home: &home, variables: &variables };
         let mut linked = Vec::new();
-        for (index, name) in self.config.tools.shell.presets.iter().enumerate() {
+        let of_shell = ("tools.shell".to_owned(), &self.config.tools.shell.presets);
+        let servers = self.config.mcp.servers.iter();
+        let of_servers =
+            servers.map(|(name, server)| (format!("mcp.servers.{name}"), &server.presets));
+        let presets = iter::once(of_shell).chain(of_servers).flat_map(|(table, presets)| {
+            let key = move |index| format!("{table}.presets.{index}");
+            presets.iter().enumerate().map(move |(index, name)| (key(index), name))
+        });
+        for (key, name) in presets {
             let places = name.preset().into_iter().flat_map(with_all).flat_map(Preset::places);
             for path in places.filter_map(|(place, _)| roots.find(place)) {
                 let Ok(Resolved { real, link: Some(link) }) = resolve(&path) else { continue };
@@ -406,8 +415,7 @@ impl Loaded {
                     real.display(),
                     link.display()
                 );
-                let source = self.source(&format!("tools.shell.presets.{index}"));
-                linked.push(Problem::new(source, message));
+                linked.push(Problem::new(self.source(&key), message));
             }
         }
         linked

@@ -249,8 +249,8 @@ impl HostBuilder {
     /// # Errors
     ///
     /// * [`HostError::Config`]: a grant names a directory that doesn't exist, the working directory
-    ///   is given as a link, `replaces` names no
-    ///   built-in plugin, or a pattern can match no path of its tool.
+    ///   is given as a link, `replaces` names no built-in plugin, or a pattern can match no path of
+    ///   its tool.
     /// * [`HostError::Load`]: a built-in plugin or one of [`plugin_file`](Self::plugin_file)
     ///   doesn't load, two tools have the same name, or a provider's schema isn't valid.
     /// * [`HostError::Engine`]: this machine can't run WebAssembly in a sandbox.

@@ -100,9 +100,11 @@ fn read(path: &Path) -> Option<Config> {
     let value: Value = serde_json::from_str(&plain_json(&text)).unwrap_or_default();
     let references = value["references"].as_array().into_iter().flatten();
     let references = references.filter_map(|one| Some(one["path"].as_str()?.to_owned())).collect();
-    let names_no_files = value["files"].as_array().is_some_and(Vec::is_empty)
-        && value["include"].is_null()
-        && value["extends"].is_null();
+    let is_empty = |key: &str| value[key].as_array().is_some_and(Vec::is_empty);
+    // What it extends may say what it includes.
+    let includes_none =
+        is_empty("include") || value["include"].is_null() && value["extends"].is_null();
+    let names_no_files = is_empty("files") && includes_none;
     Some(Config { references, has_files: !names_no_files })
 }
 
@@ -200,7 +202,16 @@ mod tests {
     fn project_beside_is_another_one() {
         let beside = |files| format!(r#"{{{files}"references":[{{"path":"../x"}}]}}"#);
         check(&[(CONFIG, &beside(""))], &[CONFIG], &[]);
-        check(&[(CONFIG, &beside(r#""files":[],"#))], &[], &["x/tsconfig.json"]);
+        for none in [
+            r#""files":[],"#,
+            r#""files":[],"include":[],"#,
+            r#""extends":"x","files":[],"include":[],"#,
+        ] {
+            check(&[(CONFIG, &beside(none))], &[], &["x/tsconfig.json"]);
+        }
+        for some in [r#""extends":"x","files":[],"#, r#""files":[],"include":["y"],"#] {
+            check(&[(CONFIG, &beside(some))], &[CONFIG], &[]);
+        }
     }
 
     #[test]

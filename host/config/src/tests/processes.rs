@@ -279,6 +279,23 @@ fn granted_place_of_preset_is_the_one_that_was_checked() {
     assert_eq!(paths, [home.join("inside/registry"), home.join("inside/git")]);
 }
 
+/// What is left out for its link is named, with the line of the preset.
+#[test]
+fn linked_places_are_those_of_commands_and_servers() {
+    let scene = Scene::new();
+    let home = scene.home();
+    fs::create_dir_all(home.join("elsewhere/registry")).expect("folders are made");
+    symlink("elsewhere", home.join(".cargo")).expect("a link is made");
+    let loaded = scene.load(
+        "[tools.shell]\npresets = [\"go\", \"cargo\"]\n[mcp.servers.x]\ncommand = \"true\"\npresets = [\"cargo\"]\n",
+    );
+    let lines: Vec<String> =
+        loaded.linked_places(&scene.folders).iter().map(ToString::to_string).collect();
+    let of = |line: &str| lines.iter().filter(|problem| problem.contains(line)).count();
+    assert!(lines.iter().all(|line| line.contains("through the link")), "{lines:?}");
+    assert_eq!((of(":2:"), of(":5:")), (1, 1), "{lines:?}");
+}
+
 #[test]
 fn every_preset_is_valid() {
     let scene = Scene::new();
