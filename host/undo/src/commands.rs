@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use berth_contract::ChangeRecorder;
 
+use super::caches::Caches;
 use super::files::Place;
 use super::journal::{Journal, SaveRules};
 
@@ -19,16 +20,24 @@ pub struct CommandJournal {
     rules: SaveRules,
     /// `None`: all paths are saved.
     scope: Option<Scope>,
+    caches: Caches,
 }
 
 impl CommandJournal {
     /// Saves into the call's journal the changes of the paths in `scope`.
     pub fn new(journal: Arc<Journal>, rules: SaveRules, scope: Option<Scope>) -> Self {
-        Self { journal, rules, scope }
+        Self { journal, rules, scope, caches: Caches::default() }
+    }
+
+    /// Saves what is at a path, since something else gets it.
+    fn replace(&self, path: &Path) -> io::Result<()> {
+        let replaced = Place::find(path).ok().and_then(|place| place.handle());
+        self.journal.change(path, replaced.as_ref().map(AsFd::as_fd), self.rules)
     }
 
     fn covers(&self, path: &Path) -> bool {
-        self.scope.as_ref().is_none_or(|scope| scope(path))
+        let made = |folder: &Path| self.journal.has_made(folder);
+        self.scope.as_ref().is_none_or(|scope| scope(path)) && !self.caches.contain(path, made)
     }
 }
 
@@ -45,12 +54,12 @@ impl ChangeRecorder for CommandJournal {
 
     fn before_rename(&self, from: &Path, object: BorrowedFd<'_>, to: &Path) -> io::Result<()> {
         match (self.covers(from), self.covers(to)) {
+            (true, true) if self.caches.begin(from, to, |path| self.journal.has_made(path)) => {
+                self.replace(to)
+            }
             (true, true) => self.journal.rename(from, object, to, self.rules),
             (true, false) => self.journal.change(from, Some(object), self.rules),
-            (false, true) => {
-                let replaced = Place::find(to).ok().and_then(|place| place.handle());
-                self.journal.change(to, replaced.as_ref().map(AsFd::as_fd), self.rules)
-            }
+            (false, true) => self.replace(to),
             (false, false) => Ok(()),
         }
     }

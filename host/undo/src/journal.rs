@@ -84,7 +84,7 @@ pub(crate) struct After {
 pub struct SavedChanges {
     /// Paths that were changed.
     pub paths: usize,
-    /// Those of them that exist now and whose contents are new.
+    /// Those of them that exist now and whose contents are new, and folders that were moved.
     pub written: Vec<PathBuf>,
     /// Bytes of copies.
     pub bytes: u64,
@@ -195,6 +195,12 @@ impl Journal {
             }
             after.states.insert(path, now);
         }
+        for (at, made) in moves.iter().enumerate() {
+            let now = present(&moves[at + 1..], &made.to);
+            if matches!(State::at(&now), Ok(State::Directory { .. })) {
+                inner.saved.written.push(now);
+            }
+        }
         if !changed {
             self.store.forget(&self.about);
             return None;
@@ -289,6 +295,13 @@ impl Journal {
         });
         let line = Line::Move(inner.pending.clone().expect("it was just set"));
         self.write(&mut inner, &line)
+    }
+
+    /// Whether the call has made something where nothing was.
+    pub(crate) fn has_made(&self, path: &Path) -> bool {
+        self.inner().lines.iter().any(|line| {
+            matches!(line, Line::Before { path: made, before: State::Missing } if made == path)
+        })
     }
 
     /// Saves the state of a path, once in a segment.

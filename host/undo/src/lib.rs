@@ -10,6 +10,7 @@
 //! The states are in a private folder: `undo/CALL/` has `about.json`, `journal.jsonl` with a line
 //! for each path and each move, `after.json`, and the contents of files by number.
 
+mod caches;
 mod commands;
 mod files;
 mod folder;

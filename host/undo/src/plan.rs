@@ -5,6 +5,7 @@ use std::fmt;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
+use super::caches::MadeCaches;
 use super::files::Place;
 use super::folder::UndoEntry;
 use super::journal::{Line, Move, contents, finals, moves, present, staged_at};
@@ -112,12 +113,14 @@ impl UndoPlan {
             conflicts: Vec::new(),
             tasks: Vec::new(),
         };
+        let finals = finals(&read.lines, &moves);
+        let caches = MadeCaches::of_call(&finals);
         let mut merged = HashMap::new();
         // What was begun goes on: a part is as it was already.
         if !read.is_begun()? {
-            merged = plan.compare(read, &moves)?;
+            merged = plan.compare(read, &moves, &finals, &caches)?;
         }
-        plan.tasks = tasks(&read.lines, &moves, &merged);
+        plan.tasks = tasks(&read.lines, &moves, &merged, &caches);
         Ok(plan)
     }
 
@@ -130,6 +133,8 @@ impl UndoPlan {
         &mut self,
         read: &SavedCall,
         moves: &[Move],
+        finals: &BTreeMap<PathBuf, State>,
+        caches: &MadeCaches,
     ) -> io::Result<HashMap<PathBuf, Vec<u8>>> {
         for line in &read.lines {
             if let Line::Lost { path, lost } = line {
@@ -144,9 +149,11 @@ impl UndoPlan {
                 texts: None,
             });
         }
-        let finals = finals(&read.lines, moves);
         let mut merged = HashMap::new();
-        for (path, before) in &finals {
+        for (path, before) in finals {
+            if caches.keep(path, before) {
+                continue;
+            }
             let is_moved = self.changes.iter().any(|change| {
                 change.path == *path && matches!(change.what, ChangeKind::MovedBack(_))
             });
@@ -206,20 +213,25 @@ impl UndoPlan {
 }
 
 /// The tasks of a journal, the last change first.
-fn tasks(lines: &[Line], moves: &[Move], merged: &HashMap<PathBuf, Vec<u8>>) -> Vec<Task> {
+fn tasks(
+    lines: &[Line],
+    moves: &[Move],
+    merged: &HashMap<PathBuf, Vec<u8>>,
+    caches: &MadeCaches,
+) -> Vec<Task> {
     let mut tasks = Vec::new();
     let mut segment: BTreeMap<&Path, &State> = BTreeMap::new();
     let mut segments = Vec::new();
-    let mut later = moves.iter();
-    let mut next = later.next();
+    let mut later = moves;
     for line in lines {
         match line {
+            Line::Before { path, before } if caches.keep(&present(later, path), before) => {}
             Line::Before { path, before } => {
                 segment.insert(path, before);
             }
-            Line::Move(made) if next == Some(made) => {
+            Line::Move(made) if later.first() == Some(made) => {
                 segments.push((std::mem::take(&mut segment), Some(made)));
-                next = later.next();
+                later = &later[1..];
             }
             Line::Move(_) | Line::Moved { .. } | Line::Lost { .. } => {}
         }

@@ -285,6 +285,79 @@ async fn undo_says_what_was_too_large_to_save() {
     assert_eq!(fs::read_to_string(scene.granted.join("target/built")).expect("it is there"), "x\n");
 }
 
+/// As cargo, pytest and ruff make theirs.
+#[tokio::test(flavor = "multi_thread")]
+async fn cache_that_a_call_made_stays_and_the_rest_is_undone() {
+    let scene = scene(&["tools.autonomy=full"], |_| {}).await;
+    let store = store(&scene);
+    let at = |name: &str| scene.granted.join(name);
+    let tag = "echo 'Signature: 8a477f597d28d172789f06886806bc55' >";
+    for (line, built) in [
+        (
+            format!("mkdir tXYZ; {tag} tXYZ/CACHEDIR.TAG; mv tXYZ target; echo x > target/built"),
+            "target/built",
+        ),
+        (
+            format!(
+                "mkdir .ruff_cache; echo x > .ruff_cache/built; {tag} .ruff_cache/CACHEDIR.TAG; echo x > .ruff_cache/y"
+            ),
+            ".ruff_cache/built",
+        ),
+        (
+            format!(
+                "mkdir -p new/t; {tag} new/t/CACHEDIR.TAG; mv new/t new/target; echo x > new/target/built; echo x > new/src"
+            ),
+            "new/target/built",
+        ),
+    ] {
+        let line = format!("{line}; echo x > other.txt");
+        let answer = call(&scene.host, json!({ "command": line })).await;
+        assert!(at(built).exists() && at("other.txt").exists(), "{answer:?}");
+        store.undo(&answer.id.0).unwrap_or_else(|error| panic!("{line}: {error}"));
+        assert!(at(built).exists(), "{line}");
+        for gone in ["other.txt", "tXYZ", "new/t", "new/src"] {
+            assert!(!at(gone).exists(), "{line}: {gone}");
+        }
+    }
+}
+
+/// A tag or a name that a call gives to a folder makes no cache of it.
+#[tokio::test(flavor = "multi_thread")]
+async fn folder_that_a_call_passes_off_as_a_cache_is_saved() {
+    let scene = scene(&["tools.autonomy=full"], |root| {
+        for folder in ["src", "target"] {
+            fs::create_dir(root.join("granted").join(folder)).expect("a folder is made");
+            fs::write(root.join("granted").join(folder).join("main"), "x").expect("it is written");
+        }
+    })
+    .await;
+    let store = store(&scene);
+    let tag = "echo 'Signature: 8a477f597d28d172789f06886806bc55' >";
+    for line in [
+        format!("{tag} src/CACHEDIR.TAG; mv src .tox; rm .tox/main .tox/CACHEDIR.TAG; mv .tox src"),
+        format!(
+            "mv src .tox; {tag} .tox/CACHEDIR.TAG; rm .tox/main .tox/CACHEDIR.TAG; mv .tox src"
+        ),
+        format!("{tag} target/CACHEDIR.TAG; rm target/main target/CACHEDIR.TAG"),
+    ] {
+        let before = state(&scene.granted);
+        let answer = call(&scene.host, json!({ "command": line })).await;
+        assert_ne!(state(&scene.granted), before, "{answer:?}");
+        store.undo(&answer.id.0).unwrap_or_else(|error| panic!("{line}: {error}"));
+        assert_eq!(state(&scene.granted), before, "{line}");
+    }
+}
+
+/// The mark of a cache that never answers.
+#[tokio::test(flavor = "multi_thread")]
+async fn fifo_as_the_mark_of_a_cache_holds_nothing_up() {
+    let scene = scene(&["tools.autonomy=full", "tools.call=20"], |_| {}).await;
+    let line = "mkdir a; mkfifo a/CACHEDIR.TAG; mv a target; echo x > target/x";
+    let answer = call(&scene.host, json!({ "command": line })).await;
+    answer.outcome.expect("it ends by itself");
+    assert_eq!(fs::read_to_string(scene.granted.join("target/x")).expect("it is there"), "x\n");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn change_that_can_t_be_saved_is_refused_if_saving_is_required() {
     let settings =

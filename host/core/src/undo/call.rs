@@ -130,7 +130,8 @@ impl Undo {
     }
 }
 
-/// The files that a command wrote and that run later.
+/// The files that a command wrote and that run later, and the folders that it moved to where such
+/// files are.
 fn planted(store: &UndoStore, call: &str, saved: &SavedChanges) -> Vec<PathBuf> {
     let is_package = |path: &Path| path.ends_with("package.json");
     let scripts = |text: &str| {
@@ -146,7 +147,7 @@ fn planted(store: &UndoStore, call: &str, saved: &SavedChanges) -> Vec<PathBuf> 
     let runs = |path: &&PathBuf| {
         runs_later(path)
             || is_package(path) && has_new_scripts(path)
-            || path.is_symlink() && link_runs_later(path)
+            || (path.is_symlink() || path.is_dir()) && link_runs_later(path)
     };
     saved.written.iter().filter(runs).cloned().collect()
 }

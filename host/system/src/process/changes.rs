@@ -7,7 +7,6 @@
 //! exchange a path between the check and the call, so this keeps what was changed by mistake. It is
 //! no wall: what may be changed is decided by the sandbox.
 
-use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
@@ -38,13 +37,6 @@ const MAX_LINKS: usize = 40;
 /// missing.
 const PAGE: u64 = 4096;
 
-/// Folders of caches that aren't saved if they have a valid `CACHEDIR.TAG`: their content can be
-/// made again, and is large.
-const CACHES: [&str; 6] = ["target", ".mypy_cache", ".pytest_cache", ".ruff_cache", ".tox", ".nox"];
-
-/// The beginning of a valid `CACHEDIR.TAG`, by its specification.
-const CACHE_TAG: &[u8] = b"Signature: 8a477f597d28d172789f06886806bc55";
-
 /// How long a rename may be on its way, in steps.
 const RENAME_STEPS: u32 = 2000;
 const RENAME_STEP: Duration = Duration::from_micros(50);
@@ -65,7 +57,7 @@ impl ChangeWatch {
         pinned: Vec<PathBuf>,
     ) -> io::Result<Self> {
         let (ended, running) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
-        let mut watch = Watch { listener, recorder, pinned, rename: None, caches: HashMap::new() };
+        let mut watch = Watch { listener, recorder, pinned, rename: None };
         let thread = std::thread::Builder::new()
             .name("berth-changes".to_owned())
             .spawn(move || watch.serve(&ended))?;
@@ -89,8 +81,6 @@ struct Watch {
     pinned: Vec<PathBuf>,
     /// The last rename, until it is known whether it was made.
     rename: Option<PendingRename>,
-    /// Whether a folder is a cache, by its path.
-    caches: HashMap<PathBuf, bool>,
 }
 
 struct PendingRename {
@@ -233,7 +223,7 @@ impl Watch {
                 self.rename = Some(PendingRename { thread, call, from });
                 Ok(())
             }
-            // From a private folder or a cache into a tree, or the other way: not one file system,
+            // From a private folder into a tree, or the other way: not one file system,
             // or nothing that is saved.
             (None, Some(to)) => self.save(&to),
             (Some(from), None) => self.save(&from),
@@ -261,27 +251,9 @@ impl Watch {
         }
     }
 
-    /// Whether the changes of a path aren't saved: it is the host's own, or in a cache.
-    fn is_left_out(&mut self, path: &Path) -> bool {
-        self.pinned.iter().any(|pinned| path.starts_with(pinned)) || self.is_cached(path)
-    }
-
-    fn is_cached(&mut self, path: &Path) -> bool {
-        path.ancestors().skip(1).any(|folder| {
-            let named = folder.file_name().and_then(OsStr::to_str);
-            if !named.is_some_and(|name| CACHES.contains(&name)) {
-                return false;
-            }
-            if let Some(known) = self.caches.get(folder) {
-                return *known;
-            }
-            let mut tag = [0; CACHE_TAG.len()];
-            let read = File::open(folder.join("CACHEDIR.TAG"))
-                .and_then(|file| file.read_exact_at(&mut tag, 0));
-            let is_cache = read.is_ok() && tag == *CACHE_TAG;
-            self.caches.insert(folder.to_owned(), is_cache);
-            is_cache
-        })
+    /// Whether a path is the host's own, whose changes aren't saved.
+    fn is_left_out(&self, path: &Path) -> bool {
+        self.pinned.iter().any(|pinned| path.starts_with(pinned))
     }
 }
 
