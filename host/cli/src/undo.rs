@@ -104,12 +104,8 @@ fn one(
         return Err(failed(UndoError::Conflicts(plan.conflicts)));
     }
     if !arguments.json {
-        writeln!(
-            out,
-            "{STRONG}{}{STRONG:#} {FAINT}{}{FAINT:#}",
-            neutral_line(&about.tool),
-            neutral_line(&about.call)
-        )?;
+        let (tool, call) = (neutral_line(&about.tool), neutral_line(&about.call));
+        writeln!(out, "{STRONG}{tool}{STRONG:#} {FAINT}{call}{FAINT:#}")?;
         for change in &plan.changes {
             write!(out, "{}", described(change))?;
         }
@@ -117,10 +113,11 @@ fn one(
     }
     if !arguments.yes {
         let Some(mut dialogue) = ask::open_dialogue("nothing was changed") else {
-            return Err(Error::Unasked(
-                "there is no terminal to ask at, so nothing was changed; run: berth undo --yes"
-                    .to_owned(),
-            ));
+            let session = arguments.session.as_ref().map(|name| format!("--session={name}"));
+            return Err(Error::Unasked(format!(
+                "there is no terminal to ask at, so nothing was changed; run: berth undo --yes {}",
+                neutral_line(session.as_ref().unwrap_or(&about.call))
+            )));
         };
         if !dialogue.yes_or_no("Undo this?", false)? {
             writeln!(out, "Nothing was changed.")?;

@@ -157,6 +157,9 @@ fn edit(
                 "nothing to change: give the new text, or `--trusted`".to_owned(),
             ));
         };
+        if !entry.is_untrusted() {
+            return Err(CommandError::Usage("nothing to change: it is trusted already".to_owned()));
+        }
         check_seen(&entry, hash)?;
     }
     if let Some(text) = &text {

@@ -231,7 +231,7 @@ impl SandboxAdvisor {
         if (low.contains(".git/config") || low.contains(".git/hooks"))
             && (low.contains("busy") || low.contains("read-only"))
         {
-            let written = self.allowed_with(".git", PathAccess::ReadWrite);
+            let written = self.allowed_with(&self.repository(line)?, PathAccess::ReadWrite);
             return Some(format!(
                 "Commands can't change git's hooks and configuration, since these run programs outside the sandbox. To let commands change \
                  them: `allowed_paths = {written}` in {}.",
@@ -239,6 +239,22 @@ impl SandboxAdvisor {
             ));
         }
         paths(line).find_map(|written| self.advise_path(written, low, call))
+    }
+
+    /// The `.git` that a line is about, as a grant names it. `None`: it is granted.
+    fn repository(&self, line: &str) -> Option<String> {
+        let named = paths(line).find_map(|path| {
+            let end = path.find(".git/")? + ".git".len();
+            self.resolve(&path[..end])
+        });
+        let path = named.unwrap_or_else(|| self.context.directory.join(".git"));
+        if self.context.rules.grants().iter().any(|grant| grant.path == path) {
+            return None;
+        }
+        match path.strip_prefix(&self.context.directory) {
+            Ok(below) => below.to_str().map(str::to_owned),
+            Err(_) => self.below_home(&path),
+        }
     }
 
     fn advise_path(
