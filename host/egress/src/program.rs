@@ -19,15 +19,28 @@ use zeroize::Zeroizing;
 /// folders of `path`, which has the form of `PATH`. Programs in the working directory are not
 /// found.
 pub(super) fn find(name: &str, path: &OsStr) -> Option<PathBuf> {
-    let is_program =
-        |path: &Path| rustix::fs::access(path, Access::EXEC_OK).is_ok() && !path.is_dir();
-    if name.contains('/') {
-        return Some(PathBuf::from(name)).filter(|path| path.is_absolute() && is_program(path));
+    looked_for(name, path).pop().filter(|path| is_program(path))
+}
+
+/// Where it is looked for: all places up to the one where it is.
+pub(super) fn looked_for(name: &str, path: &OsStr) -> Vec<PathBuf> {
+    let mut places = Vec::new();
+    let folders = match name.contains('/') {
+        true => vec![PathBuf::new()],
+        false => std::env::split_paths(path).collect(),
+    };
+    for place in folders.iter().map(|folder| folder.join(name)).filter(|path| path.is_absolute()) {
+        let is_it = is_program(&place);
+        places.push(place);
+        if is_it {
+            break;
+        }
     }
-    std::env::split_paths(path)
-        .filter(|folder| folder.is_absolute())
-        .map(|folder| folder.join(name))
-        .find(|path| is_program(path))
+    places
+}
+
+fn is_program(path: &Path) -> bool {
+    rustix::fs::access(path, Access::EXEC_OK).is_ok() && !path.is_dir()
 }
 
 /// Runs a program and returns its output. The program has no input, and the operator's environment.

@@ -14,7 +14,7 @@ use berth_policy::egress::SecretRule;
 use rustix::fs::OFlags;
 use zeroize::Zeroizing;
 
-use super::program::{find, output};
+use super::program::{find, looked_for, output};
 
 /// The most bytes of a secret.
 const MAX_BYTES: usize = 4096;
@@ -83,6 +83,19 @@ pub enum SecretSource {
         /// The attribute `account` of the entry.
         account: String,
     },
+}
+
+impl SecretSource {
+    /// Where the program that prints it is looked for, up to the place where it is: whoever puts
+    /// one there has it run.
+    pub fn program_places(&self) -> Vec<PathBuf> {
+        let program = match self {
+            Self::Command(words) => words.first().map_or("", String::as_str),
+            Self::Keyring { .. } => SECRET_TOOL,
+            Self::Variable { .. } | Self::File(_) => return Vec::new(),
+        };
+        looked_for(program, &path())
+    }
 }
 
 /// Reads a secret. Blocks, because it may run a program.
