@@ -3,10 +3,13 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 
-use crate::support::{Cli, Ended};
+use rustix::fs::{CWD, FileType, Mode, mknodat};
+
+use crate::support::{Cli, Ended, wait_until};
 
 /// A folder `dot` in the working directory, with `current`, a link to `v1` in it.
 struct Scene {
@@ -343,4 +346,231 @@ fn what_git_would_run_later_is_not_made() {
     let said = scene.cli.run(&["call", "--yes", "bash", "command=rm tools"]);
     assert!(said.stderr.contains("tools/githooks"), "{}", said.stderr);
     assert!(work.join("tools").is_file());
+}
+
+/// A command that ends doesn't take the place from another one.
+#[test]
+fn place_is_kept_until_the_last_command_has_ended() {
+    let cli = Cli::new();
+    let root = cli.work().with_file_name("");
+    fs::create_dir(root.join(".git")).expect("a folder is made");
+    let spawn = |line: &str| {
+        let mut call = cli.command(&["call", "--yes", "bash", &format!("command={line}")]);
+        call.current_dir(&root).stdout(Stdio::piped()).spawn().expect("it starts")
+    };
+    let mut first = spawn("touch one; while ! test -e two; do sleep 0.05; done");
+    wait_until("the first command runs", || root.join("one").exists());
+    let mut second = spawn(
+        "touch two; while ! test -e three; do sleep 0.05; done; mkdir -p .claude/skills/s .config/berth .git/hooks; touch .claude/skills/s/SKILL.md .config/berth/berth.toml .git/hooks/own; touch tried",
+    );
+    assert!(first.wait().expect("it ends").success());
+    assert!(root.join(".claude/skills").is_dir() && root.join(".git/hooks").is_dir());
+    fs::write(root.join("three"), "").expect("it is written");
+    second.wait().expect("it ends");
+    assert!(root.join("tried").exists(), "it tried");
+    for name in [".claude", ".agents", ".config", ".git/hooks"] {
+        assert!(!root.join(name).exists(), "{name}");
+    }
+}
+
+/// A link in the place of a folder of `PATH` would show commands any other folder.
+#[test]
+fn folder_of_path_that_a_tool_can_exchange_is_not_seen() {
+    let cli = Cli::new();
+    let outside = cli.work().with_file_name("outside");
+    fs::create_dir(&outside).expect("a folder is made");
+    fs::write(outside.join("id"), "OUTSIDE").expect("it is written");
+    let bash = |line: &str| {
+        let path = format!("{}/bin:/usr/bin:/bin", cli.work().display());
+        let mut call = cli.command(&["call", "--yes", "bash", &format!("command={line}")]);
+        Ended::from_output(call.env("PATH", path).output().expect("it starts"))
+    };
+    bash(&format!("ln -s {} bin", outside.display()));
+    assert!(cli.work().join("bin").is_symlink());
+    let seen = bash(&format!("cat {}/id; cat bin/id", outside.display()));
+    assert!(!seen.stdout.contains("OUTSIDE"), "{}", seen.stdout);
+    fs::remove_file(cli.work().join("bin")).expect("it is removed");
+    fs::create_dir(cli.work().join("bin")).expect("a folder is made");
+    fs::write(cli.work().join("bin/own"), "#!/bin/sh\necho ran").expect("it is written");
+    let mode = fs::Permissions::from_mode(0o755);
+    fs::set_permissions(cli.work().join("bin/own"), mode).expect("its mode is set");
+    assert!(bash("own").stdout.contains("ran"));
+}
+
+/// Berth runs the program of a secret with the rights of the user.
+#[test]
+fn program_of_a_secret_is_made_by_no_tool() {
+    let cli = Cli::new();
+    let (work, ran) = (cli.work(), cli.work().with_file_name("ran"));
+    cli.configure(
+        "[tools.web.secrets.s]\ncommand = [\"printer\"]\nhosts = [\"localhost\"]\nheader = \"authorization\"\n",
+    );
+    let path = format!("{}/early:{}/late:/usr/bin:/bin", work.display(), work.display());
+    let program = |text: &str| format!("#!/bin/sh\ntouch {}\necho {text}\n", ran.display());
+    fs::create_dir(work.join("late")).expect("a folder is made");
+    let late = work.join("late/printer");
+    fs::write(&late, program("theirs")).expect("it is written");
+    fs::set_permissions(&late, fs::Permissions::from_mode(0o755)).expect("its mode is set");
+    let run = |line: &[&str]| {
+        let mut call = cli.command(line);
+        Ended::from_output(call.env("PATH", &path).output().expect("it starts"))
+    };
+    fs::write(work.join("own"), program("own")).expect("it is written");
+    for command in [
+        "mkdir -p early; cp own early/printer; chmod +x early/printer",
+        "mkdir early; ln -s ../own early/printer",
+        "cp own late/printer",
+        "ln -s late early",
+    ] {
+        run(&["call", "--yes", "bash", &format!("command={command}")]);
+        assert!(!work.join("early/printer").is_file(), "{command}");
+        assert_eq!(fs::read_to_string(&late).expect("it is there"), program("theirs"));
+    }
+    for name in ["early", "late"] {
+        let to = format!("destination={name}/printer");
+        run(&["call", "--yes", "copy_path", "source=own", &to, "overwrite=true"]);
+        assert!(!work.join("early/printer").exists(), "{name}");
+        assert_eq!(fs::read_to_string(&late).expect("it is there"), program("theirs"));
+    }
+    assert!(!ran.exists());
+}
+
+/// Whatever grants a folder in one of Berth's own.
+#[test]
+fn folder_in_one_of_berth_s_own_is_not_written() {
+    let cli = Cli::new();
+    let root = cli.work().with_file_name("");
+    for folder in ["config/dev", "data/memory"] {
+        fs::create_dir_all(root.join(folder)).expect("folders are made");
+    }
+    cli.configure("[tools.shell]\nallowed_paths = [\".\", \"~/data/memory\", \"~/config/dev\"]\n");
+    let line = "command=touch own; touch ~/data/memory/own ~/config/dev/own; touch free";
+    for folder in ["work", "config/dev", "data/memory"] {
+        let mut call = cli.command(&["call", "--yes", "bash", line]);
+        call.current_dir(root.join(folder)).output().expect("it starts");
+        for own in ["config/dev/own", "data/memory/own"] {
+            assert!(!root.join(own).exists(), "{folder}: {own}");
+        }
+    }
+    assert!(root.join("work/free").exists());
+}
+
+/// What git runs is denied to file tools where it really is.
+#[test]
+fn file_tools_leave_a_repository_that_is_elsewhere() {
+    type Make = fn(&Path);
+    let ways: [(Make, &[&str]); 4] = [
+        (
+            |work| fs::write(work.join(".git"), "gitdir: store\n").expect("it is written"),
+            &["store/config", "store/hooks/own", "store/HEAD", ".git"],
+        ),
+        (
+            |work| symlink("store", work.join(".git")).expect("a link is made"),
+            &["store/config", "store/hooks/own", ".git/config", ".git"],
+        ),
+        (
+            |work| {
+                fs::create_dir(work.join(".git")).expect("a folder is made");
+                symlink("../cfg", work.join(".git/config")).expect("a link is made");
+                symlink("../shared", work.join(".git/hooks")).expect("a link is made");
+            },
+            &["cfg", "shared/own", ".git/config", ".git/hooks/own"],
+        ),
+        (
+            |work| fs::write(work.join(".git"), b"gitdir: st\xffre\n").expect("it is written"),
+            &[".git"],
+        ),
+    ];
+    for (make, paths) in ways {
+        let cli = Cli::new();
+        let work = cli.work();
+        fs::create_dir_all(work.join("store/hooks")).expect("folders are made");
+        make(&work);
+        for path in paths {
+            let before = fs::read(work.join(path)).ok();
+            let path_is = format!("path={path}");
+            cli.run(&["call", "--yes", "write", &path_is, "content=own"]);
+            assert_eq!(fs::read(work.join(path)).ok(), before, "{path}");
+        }
+        cli.run(&["call", "--yes", "write", "path=store2/config", "content=x"]).ends(0);
+    }
+}
+
+/// A repository that a link or a file names, and that isn't there yet.
+#[test]
+fn repository_that_something_leads_to_is_not_made() {
+    type Make = fn(&Path);
+    let ways: [(Make, &str, &str); 5] = [
+        (
+            |work| fs::write(work.join(".git"), "gitdir: ./none/gd").expect("it is written"),
+            "mkdir -p none/gd; touch none/gd/config",
+            "none/gd/config",
+        ),
+        (
+            |work| symlink("none", work.join(".git")).expect("a link is made"),
+            "mkdir -p none; touch none/config; mkdir none/hooks",
+            "none/config",
+        ),
+        (
+            |work| symlink("gone/../store", work.join(".git")).expect("a link is made"),
+            "mkdir -p e/s e/store; touch e/store/config; ln -s e/s gone",
+            ".git/config",
+        ),
+        (
+            |work| {
+                fs::create_dir(work.join("meta")).expect("a folder is made");
+                fs::create_dir(work.join("store")).expect("a folder is made");
+                fs::write(work.join("meta/file"), "gitdir: store").expect("it is written");
+                symlink("meta/file", work.join(".git")).expect("a link is made");
+            },
+            "mkdir store/hooks; touch store/hooks/own",
+            "store/hooks/own",
+        ),
+        (
+            |work| {
+                fs::create_dir_all(work.join("tools/hooks")).expect("folders are made");
+                fs::create_dir(work.join(".git")).expect("a folder is made");
+                symlink("../tools/hooks", work.join(".git/hooks")).expect("a link is made");
+            },
+            "touch tools/hooks/own",
+            "tools/hooks/own",
+        ),
+    ];
+    for (make, command, made) in ways {
+        let cli = Cli::new();
+        cli.configure("[tools.shell]\nallowed_paths = [\".\", \"~/work/tools\"]\n");
+        let work = cli.work();
+        make(&work);
+        fs::create_dir_all(work.join("tools")).expect("folders are made");
+        let command = format!("command={command}; touch tried");
+        cli.run(&["call", "--yes", "bash", &command]);
+        assert!(work.join("tried").exists(), "{command}");
+        assert!(!work.join(made).exists(), "{command}");
+    }
+}
+
+/// A repository of a command's own isn't prevented, but said.
+#[test]
+fn repository_that_a_command_puts_there_is_named() {
+    for command in ["mkdir store; mv store .git", "echo 'gitdir: store' > .git"] {
+        let cli = Cli::new();
+        let said = cli.run(&["call", "--yes", "bash", &format!("command={command}")]);
+        let said = said.stdout + &said.stderr;
+        assert!(said.contains("Look at this") && said.contains("/.git"), "{command}: {said}");
+    }
+}
+
+#[test]
+fn device_or_fifo_that_a_git_link_leads_to_is_not_opened() {
+    let cli = Cli::new();
+    let fifo = cli.work().with_file_name("fifo");
+    mknodat(CWD, &fifo, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).expect("it is made");
+    symlink(&fifo, cli.work().join(".git")).expect("a link is made");
+    cli.run(&["call", "--yes", "bash", "command=true"]);
+    // Nobody has it open for reading, and nobody had since: a writer that doesn't wait fails.
+    let writer = std::thread::spawn(move || fs::OpenOptions::new().write(true).open(fifo));
+    cli.run(&["call", "--yes", "bash", "command=true"]);
+    assert!(!writer.is_finished(), "nobody let the writer go");
+    drop(fs::OpenOptions::new().read(true).open(cli.work().with_file_name("fifo")));
+    let _ = writer.join();
 }

@@ -7,6 +7,7 @@ use berth_contract::{Access, HostError};
 use berth_egress::SecretSource;
 use berth_policy::files::{FileRules, Grant, OwnFolder, PathGlobs};
 use berth_policy::literal;
+use berth_private::Repository;
 use berth_system::files::{real_or_given, with_its_links};
 
 use super::resolved::{Resolved, expand, resolve};
@@ -180,16 +181,14 @@ impl Loaded {
         let skills = self.skill_folders(folders, working_directory);
         let files =
             files.chain(authorities).chain(skills).map(|path| OwnFolder { path, secret: false });
-        let secret_files = self.secrets().filter_map(|(table, name, secret)| {
+        let secret_files = self.secrets().flat_map(|(table, name, secret)| {
             let key = format!("{table}.secrets.{}", super::dotted_name(name));
             match self.source_of(&key, secret, folders, working_directory) {
-                SecretSource::File(path) => Some(OwnFolder { path, secret: true }),
-                SecretSource::Command(words) => {
-                    let program =
-                        words.into_iter().next().filter(|program| program.contains('/'))?;
-                    Some(OwnFolder { path: PathBuf::from(program), secret: false })
+                SecretSource::File(path) => vec![OwnFolder { path, secret: true }],
+                source => {
+                    let places = source.program_places().into_iter();
+                    places.map(|path| OwnFolder { path, secret: false }).collect()
                 }
-                _ => None,
             }
         });
         folders.own().into_iter().chain(files).chain(secret_files).collect()
@@ -231,15 +230,26 @@ impl Loaded {
         base: &Path,
     ) -> Result<FilePolicy, HostError> {
         let file = &self.config.tools.file;
-        let globs =
-            |key: &str, globs: &[PathGlob], counts: &dyn Fn(&(usize, &PathGlob)) -> bool| {
-                self.path_globs(key, globs, counts, folders)
-            };
+        let grants = self.grants(key, paths, folders, base)?;
+        let repositories: Vec<Repository> =
+            grants.iter().map(|grant| Repository::find(&grant.path)).collect();
+        let spelled = |glob: &str| spellings(glob, folders.home.as_deref());
+        let read = |key: &str, globs: &[PathGlob]| self.path_globs(key, globs, &|_| true, &spelled);
+        let everywhere = |glob: &str| {
+            let mut all = spelled(glob);
+            all.extend(repositories.iter().flat_map(|repository| of_repository(glob, repository)));
+            all
+        };
         Ok(FilePolicy {
-            grants: self.grants(key, paths, folders, base)?,
-            deny_read: globs("tools.file.deny_read", &file.deny_read, &|_| true)?,
-            allow_read: globs("tools.file.allow_read", &file.allow_read, &|_| true)?,
-            deny_write: globs("tools.file.deny_write", &file.deny_write, denies)?,
+            grants,
+            deny_read: read("tools.file.deny_read", &file.deny_read)?,
+            allow_read: read("tools.file.allow_read", &file.allow_read)?,
+            deny_write: self.path_globs(
+                "tools.file.deny_write",
+                &file.deny_write,
+                denies,
+                &everywhere,
+            )?,
         })
     }
 
@@ -253,7 +263,8 @@ impl Loaded {
         if is_everything(globs) {
             return Ok(None);
         }
-        Ok(Some(self.path_globs("tools.shell.transaction_scope", globs, &|_| true, folders)?))
+        let spelled = |glob: &str| spellings(glob, folders.home.as_deref());
+        Ok(Some(self.path_globs("tools.shell.transaction_scope", globs, &|_| true, &spelled)?))
     }
 
     /// The granted directories that don't exist and that calls go on without, each with its line.
@@ -290,11 +301,11 @@ impl Loaded {
         key: &str,
         globs: &[PathGlob],
         counts: &dyn Fn(&(usize, &PathGlob)) -> bool,
-        folders: &Folders,
+        everywhere: &dyn Fn(&str) -> Vec<String>,
     ) -> Result<PathGlobs, Problems> {
         let with_place = |(index, glob): (usize, &PathGlob)| {
             let place = self.origin(&format!("{key}.{index}"));
-            spellings(glob.as_str(), folders.home.as_deref())
+            everywhere(glob.as_str())
                 .into_iter()
                 .map(move |pattern| (pattern, place.clone()))
                 .collect::<Vec<_>>()
@@ -431,6 +442,29 @@ pub(super) fn spellings(glob: &str, home: Option<&Path>) -> Vec<String> {
     let resolved = literal(real_or_given(&plain).to_string_lossy().trim_end_matches('/'));
     let other = resolved + rest;
     if other == glob || other.is_empty() { vec![glob] } else { vec![glob, other] }
+}
+
+/// What a glob of `.git` denies besides where a repository, or a part of it that git would run, is
+/// elsewhere: the same there, and the links and the file that lead there.
+fn of_repository(glob: &str, repository: &Repository) -> Vec<String> {
+    let plain = |path: &Path| literal(&path.to_string_lossy());
+    let inner = glob.strip_prefix("**/").unwrap_or(glob).strip_prefix(".git/");
+    let Some(inner) = inner else { return Vec::new() };
+    let mut all: Vec<String> = repository.names.iter().map(|name| plain(name)).collect();
+    if !all.is_empty() {
+        all.push(format!("{}/{inner}", plain(&repository.folder)));
+    }
+    for (name, real) in repository.parts() {
+        let rest = match inner.strip_prefix(name) {
+            Some(rest) if rest.is_empty() || rest.starts_with('/') => rest,
+            _ if inner.starts_with('*') => "",
+            _ => continue,
+        };
+        if real != repository.folder.join(name) {
+            all.push(plain(real) + rest);
+        }
+    }
+    all
 }
 
 /// A glob with the home in the place of its `~`.

@@ -1,11 +1,9 @@
 //! Where a path of the configuration leads, and whether somebody could change that.
 
 use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use berth_private::Way;
-use rustix::fs::{Access, access};
 
 use super::Folders;
 
@@ -24,20 +22,9 @@ pub(super) struct Resolved {
 ///
 /// It can't be followed.
 pub(super) fn resolve(written: &Path) -> io::Result<Resolved> {
-    let Way { real, links, .. } = Way::follow(written)?;
-    Ok(Resolved { real, link: links.into_iter().find(|link| can_be_exchanged(link)) })
-}
-
-/// Whether programs of this user can put another link in the place of one. What tools may write
-/// today isn't asked: they may write elsewhere in another working directory, or by another
-/// configuration, and a project may bring the link along.
-fn can_be_exchanged(link: &Path) -> bool {
-    let user = rustix::process::geteuid().as_raw();
-    let Some(folder) = link.parent() else { return true };
-    let (Ok(around), Ok(own)) = (folder.metadata(), link.symlink_metadata()) else { return true };
-    // In a sticky folder, such as `/tmp`, only their owners remove names.
-    let is_kept = around.mode() & 0o1000 != 0 && own.uid() != user;
-    around.uid() == user || !is_kept && access(folder, Access::WRITE_OK).is_ok()
+    let way = Way::follow(written)?;
+    let link = way.exchangeable().map(Path::to_owned);
+    Ok(Resolved { real: way.real, link })
 }
 
 /// A path as it is written in a configuration, from `base` or the home.

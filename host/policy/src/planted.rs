@@ -3,7 +3,7 @@
 use std::path::Path;
 
 /// Folders whose files run later, by the names of the path.
-const FOLDERS: [&[&str]; 21] = [
+const FOLDERS: [&[&str]; 22] = [
     &[".circleci"],
     &[".claude"],
     &[".config", "autostart"],
@@ -13,6 +13,7 @@ const FOLDERS: [&[&str]; 21] = [
     &[".devcontainer"],
     &[".direnv"],
     &[".git", "hooks"],
+    &[".githooks"],
     &[".github", "actions"],
     &[".github", "workflows"],
     &[".husky"],
@@ -28,7 +29,7 @@ const FOLDERS: [&[&str]; 21] = [
 ];
 
 /// Files that run later, or that make something else run.
-const FILES: [&[&str]; 37] = [
+const FILES: [&[&str]; 38] = [
     &[".bash_login"],
     &[".bash_logout"],
     &[".bash_profile"],
@@ -37,6 +38,8 @@ const FILES: [&[&str]; 37] = [
     &[".cargo", "config.toml"],
     &[".drone.yml"],
     &[".envrc"],
+    // A file or a folder that is put there names or is a repository, with its configuration.
+    &[".git"],
     &[".git", "config"],
     &[".git", "info", "attributes"],
     &[".gitattributes"],

@@ -1,13 +1,14 @@
 //! Empty read-only directories at paths where a command must not create anything. They are removed
 //! when the last command that uses them ends.
 
-use std::fs::File;
+use std::ffi::{OsStr, OsString};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{
-    AtFlags, CWD, FlockOperation, Mode, OFlags, StatVfsMountFlags, Timespec, Timestamps, statvfs,
+    AtFlags, CWD, FlockOperation, Mode, OFlags, ResolveFlags, Stat, StatVfsMountFlags, Timespec,
+    Timestamps, statvfs,
 };
 use rustix::io::Errno;
 use rustix::process::geteuid;
@@ -19,6 +20,10 @@ const MARK: Timespec = Timespec { tv_sec: 0xbe47, tv_nsec: 0 };
 
 /// How often it is retried while another command's end removes it.
 const ATTEMPTS: usize = 16;
+
+/// How folders on the way are opened.
+const FOLDER: OFlags =
+    OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 /// A place can't be kept free.
 #[derive(Debug, thiserror::Error)]
@@ -33,36 +38,94 @@ pub struct NotKept(PathBuf);
 #[derive(Debug)]
 pub struct PinnedDirectory {
     path: PathBuf,
+    place: Place,
     /// Locked, shared with the other commands that use it.
     handle: OwnedFd,
     _around: MadeFolders,
 }
 
+/// A name in a folder, which is held: what is there meanwhile at the folder's path doesn't count.
+#[derive(Debug)]
+struct Place {
+    folder: OwnedFd,
+    name: OsString,
+}
+
+impl Place {
+    fn stat(&self) -> Result<Stat, Errno> {
+        rustix::fs::statat(&self.folder, &self.name, AtFlags::SYMLINK_NOFOLLOW)
+    }
+
+    fn make_directory(&self) -> Result<(), Errno> {
+        rustix::fs::mkdirat(&self.folder, &self.name, Mode::from_raw_mode(0o777))
+    }
+
+    fn open(&self, flags: OFlags) -> Result<OwnedFd, Errno> {
+        rustix::fs::openat(&self.folder, &self.name, flags, Mode::empty())
+    }
+
+    fn mark(&self) {
+        let times = Timestamps { last_access: MARK, last_modification: MARK };
+        let _ = rustix::fs::utimensat(&self.folder, &self.name, &times, AtFlags::SYMLINK_NOFOLLOW);
+    }
+
+    /// Removes a directory, only if it is empty and this one.
+    fn remove(&self, directory: &OwnedFd) {
+        if self.has(directory) {
+            let _ = rustix::fs::unlinkat(&self.folder, &self.name, AtFlags::REMOVEDIR);
+        }
+    }
+
+    fn has(&self, directory: &OwnedFd) -> bool {
+        let ids = |stat: Stat| (stat.st_dev, stat.st_ino);
+        let named = self.stat().map(ids).ok();
+        named.is_some() && named == rustix::fs::fstat(directory).map(ids).ok()
+    }
+}
+
 /// The folders around it that were made for it, the outer before the inner. They are removed with
 /// it, if they are empty then.
-#[derive(Debug)]
-struct MadeFolders(Vec<PathBuf>);
+#[derive(Debug, Default)]
+struct MadeFolders(Vec<(Place, OwnedFd)>);
 
 impl MadeFolders {
-    fn around(path: &Path) -> Self {
-        let above = path.ancestors().skip(1);
-        let missing: Vec<&Path> =
-            above.take_while(|folder| folder.symlink_metadata().is_err()).collect();
-        let made = missing.into_iter().rev().take_while(|folder| make(folder));
-        Self(made.map(Path::to_owned).collect())
+    /// Finds the place of a real path, and makes the folders around it. No link is followed: one
+    /// that appears meanwhile leads to where nobody has decided on.
+    fn around(path: &Path) -> Result<(Self, Place), Errno> {
+        let name = path.file_name().ok_or(Errno::INVAL)?.to_owned();
+        let mut names: Vec<&OsStr> = Vec::new();
+        let mut folder = None;
+        for above in path.ancestors().skip(1) {
+            // One with the mark was made for another command.
+            if above.symlink_metadata().is_ok_and(|there| there.mtime() != MARK.tv_sec) {
+                let resolve = ResolveFlags::NO_SYMLINKS;
+                folder = Some(rustix::fs::openat2(CWD, above, FOLDER, Mode::empty(), resolve)?);
+                break;
+            }
+            names.extend(above.file_name());
+        }
+        let mut folder = folder.ok_or(Errno::NOENT)?;
+        let mut made = Self::default();
+        for name in names.into_iter().rev() {
+            let place = Place { folder, name: name.to_owned() };
+            match place.make_directory() {
+                Ok(()) | Err(Errno::EXIST) => {}
+                Err(errno) => return Err(errno),
+            }
+            let inner = place.open(FOLDER)?;
+            folder = rustix::io::dup(&inner)?;
+            made.0.push((place, inner));
+        }
+        Ok((made, Place { folder, name }))
     }
 }
 
 impl Drop for MadeFolders {
     fn drop(&mut self) {
-        for folder in self.0.iter().rev() {
-            let _ = rustix::fs::unlinkat(CWD, folder, AtFlags::REMOVEDIR);
+        for (place, folder) in self.0.drain(..).rev() {
+            place.remove(&folder);
         }
     }
-}
-
-fn make(folder: &Path) -> bool {
-    rustix::fs::mkdirat(CWD, folder, Mode::from_raw_mode(0o777)).is_ok()
 }
 
 impl PinnedDirectory {
@@ -70,40 +133,44 @@ impl PinnedDirectory {
     /// is there or it can't be created.
     pub fn at(path: &Path) -> Option<Self> {
         for _ in 0..ATTEMPTS {
-            let around = MadeFolders::around(path);
-            let made = make(path);
-            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-            let handle = match rustix::fs::openat(CWD, path, flags, Mode::empty()) {
-                Ok(handle) => handle,
+            match Self::once(path) {
                 // Another command's end removes it, or the folders around it.
-                Err(Errno::NOENT) => continue,
-                Err(_) => return None,
-            };
-            let locked = rustix::fs::flock(&handle, FlockOperation::NonBlockingLockShared);
-            let held = Self { path: path.to_owned(), handle, _around: around };
-            if made {
-                let _ = rustix::fs::futimens(
-                    &held.handle,
-                    &Timestamps { last_access: MARK, last_modification: MARK },
-                );
-            }
-            // Another process is removing it or has removed it.
-            if locked.is_ok() && held.exists() {
-                return Some(held);
+                Err(Errno::NOENT | Errno::AGAIN) => {}
+                pinned => return pinned.ok(),
             }
         }
         None
     }
 
-    /// Puts an empty directory where nothing is yet. `None`: neither can a program of this user
-    /// make something there.
+    fn once(path: &Path) -> Result<Self, Errno> {
+        let (around, place) = MadeFolders::around(path)?;
+        let made = place.make_directory().is_ok();
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let handle = place.open(flags)?;
+        let locked = rustix::fs::flock(&handle, FlockOperation::NonBlockingLockShared);
+        if made {
+            place.mark();
+            around.0.iter().for_each(|(place, _)| place.mark());
+        }
+        // Another process is removing it or has removed it.
+        if locked.is_err() || !place.has(&handle) {
+            return Err(Errno::AGAIN);
+        }
+        Ok(Self { path: path.to_owned(), place, handle, _around: around })
+    }
+
+    /// Puts an empty directory where nothing is yet, or where another command has put one. `None`:
+    /// something is there, or neither can a program of this user make something there.
     ///
     /// # Errors
     ///
     /// One could.
     pub fn keep_free(path: &Path) -> Result<Option<Self>, NotKept> {
-        let pinned = Self::at(path);
-        match pinned {
+        let there = path.symlink_metadata();
+        if there.is_ok_and(|there| !there.is_dir() || there.mtime() != MARK.tv_sec) {
+            return Ok(None);
+        }
+        match Self::at(path) {
             None if is_open(path) => Err(NotKept(path.to_owned())),
             pinned => Ok(pinned),
         }
@@ -112,12 +179,6 @@ impl PinnedDirectory {
     /// Where it is.
     pub fn path(&self) -> &Path {
         &self.path
-    }
-
-    fn exists(&self) -> bool {
-        let named = rustix::fs::statat(CWD, &self.path, AtFlags::SYMLINK_NOFOLLOW);
-        let held = rustix::fs::fstat(&self.handle);
-        matches!((named, held), (Ok(named), Ok(held)) if (named.st_dev, named.st_ino) == (held.st_dev, held.st_ino))
     }
 
     fn is_marked(&self) -> bool {
@@ -131,8 +192,14 @@ impl PinnedDirectory {
 ///
 /// It can't be made, and a program of this user could.
 pub fn keep_empty(path: &Path) -> Result<(), NotKept> {
-    let _ = path.parent().map(std::fs::create_dir_all);
-    match File::create_new(path) {
+    let made = MadeFolders::around(path).and_then(|(mut around, place)| {
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+        let mode = Mode::from_raw_mode(0o666);
+        let file = rustix::fs::openat(&place.folder, &place.name, flags, mode)?;
+        around.0.clear();
+        Ok(file)
+    });
+    match made {
         Err(_) if is_open(path) => Err(NotKept(path.to_owned())),
         _ => Ok(()),
     }
@@ -155,9 +222,8 @@ impl Drop for PinnedDirectory {
         // A command that has it mounted in its view would lose it.
         let is_last =
             rustix::fs::flock(&self.handle, FlockOperation::NonBlockingLockExclusive).is_ok();
-        if is_last && self.is_marked() && self.exists() {
-            // Only if it is empty.
-            let _ = rustix::fs::unlinkat(CWD, &self.path, AtFlags::REMOVEDIR);
+        if is_last && self.is_marked() {
+            self.place.remove(&self.handle);
         }
     }
 }
@@ -192,6 +258,26 @@ mod tests {
         );
     }
 
+    /// The folders are exchanged meanwhile for a link, or moved away.
+    #[test]
+    fn nothing_is_made_or_removed_behind_a_link() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let root = dir.path().canonicalize().expect("it is there");
+        std::fs::create_dir_all(root.join("out/b/hooks")).expect("folders");
+        let held = PinnedDirectory::at(&root.join("a/b/hooks")).expect("it is made");
+        std::fs::rename(root.join("a"), root.join("old")).expect("it is moved");
+        std::os::unix::fs::symlink("out", root.join("a")).expect("a link");
+        std::fs::remove_dir(root.join("out/b/hooks")).expect("it is removed");
+        for path in ["a/b/hooks", "a/other", "a/x/y"] {
+            assert!(PinnedDirectory::at(&root.join(path)).is_none(), "{path}");
+            let _ = keep_empty(&root.join(path));
+        }
+        drop(held);
+        assert!(root.join("out/b").is_dir() && !root.join("old/b").exists());
+        let names = |path: &str| std::fs::read_dir(root.join(path)).expect("it is listed").count();
+        assert_eq!((names("out"), names("out/b")), (1, 0));
+    }
+
     #[test]
     fn place_that_another_program_could_take_is_not_kept() {
         let dir = tempfile::tempdir().expect("a folder");
@@ -211,12 +297,17 @@ mod tests {
     fn folders_that_were_made_for_it_go_with_it() {
         let dir = tempfile::tempdir().expect("a folder");
         let path = dir.path().join("a/b/hooks");
-        let first = PinnedDirectory::at(&path).expect("it is made");
-        let second = PinnedDirectory::at(&path).expect("it is found");
-        drop(second);
-        assert!(path.is_dir());
-        drop(first);
-        assert!(!dir.path().join("a").exists());
+        // Whoever made them, the last one to end removes them.
+        for first_ends_first in [true, false] {
+            let first = PinnedDirectory::keep_free(&path).expect("it is kept");
+            let second = PinnedDirectory::keep_free(&path).expect("it is kept");
+            assert!(first.is_some() && second.is_some());
+            let (one, other) = if first_ends_first { (first, second) } else { (second, first) };
+            drop(one);
+            assert!(path.is_dir());
+            drop(other);
+            assert!(!dir.path().join("a").exists());
+        }
         std::fs::create_dir(dir.path().join("a")).expect("a folder");
         let held = PinnedDirectory::at(&path);
         std::fs::write(dir.path().join("a/b/file"), "").expect("a file");

@@ -1,7 +1,9 @@
 //! What git would run later of a repository, and how it finds the repository.
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::Read;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags};
@@ -22,13 +24,12 @@ pub struct Repository {
     pub names: Vec<PathBuf>,
     /// The folders that `..` leaves on the ways.
     pub left: Vec<PathBuf>,
-    /// The real path of its hooks, whether they exist or not. `None`: there is no repository.
-    pub hooks: Option<PathBuf>,
-    /// The real path of its configuration, whether it exists or not. `None`: git sees no repository
-    /// there yet.
-    pub config: Option<PathBuf>,
-    /// The real paths of what git would run, whether it exists or not.
+    /// The real paths of what git would run, whether it exists or not. Empty: there is no
+    /// repository.
     pub later: Vec<PathBuf>,
+    /// What git sees as a repository or would, if something were there: where the links and the
+    /// file lead.
+    pub folder: PathBuf,
 }
 
 impl Repository {
@@ -36,17 +37,25 @@ impl Repository {
     pub fn find(directory: &Path) -> Self {
         let mut found = Self::default();
         let mut git = found.follow(&directory.join(".git"));
-        if let Some(named) = named_by(&git) {
+        if let Some(named) = named_by(&git, directory) {
             let named = found.follow(&named);
             found.names.push(std::mem::replace(&mut git, named));
         }
         if git.is_dir() {
             found.later = RUN_LATER.map(|name| found.follow(&git.join(name))).to_vec();
-            found.hooks = found.later.first().cloned();
-            let is_one = git.join("HEAD").symlink_metadata().is_ok();
-            found.config = found.later.get(1).filter(|_| is_one).cloned();
         }
+        found.folder = git;
         found
+    }
+
+    /// The parts that git would run, by their names, such as `hooks`, each with its real path.
+    pub fn parts(&self) -> impl Iterator<Item = (&'static str, &Path)> {
+        RUN_LATER.into_iter().zip(self.later.iter().map(PathBuf::as_path))
+    }
+
+    /// The real path of one of them.
+    pub fn part(&self, name: &str) -> Option<&Path> {
+        self.parts().find_map(|(known, real)| (known == name).then_some(real))
     }
 
     fn follow(&mut self, path: &Path) -> PathBuf {
@@ -57,15 +66,23 @@ impl Repository {
     }
 }
 
-/// The repository that a file in the place of one names, as in a worktree.
-fn named_by(file: &Path) -> Option<PathBuf> {
-    let mut text = String::new();
+/// The repository that a file in the place of one names, as in a worktree, read as git reads it:
+/// from the directory, even if a link leads to the file.
+fn named_by(file: &Path, directory: &Path) -> Option<PathBuf> {
+    // What else is there, such as a device, may notice that it is opened.
+    if !file.symlink_metadata().is_ok_and(|there| there.is_file()) {
+        return None;
+    }
     // A FIFO that takes its place meanwhile would let the open wait.
-    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let opened = File::from(rustix::fs::open(file, flags, Mode::empty()).ok()?);
     let is_file = opened.metadata().is_ok_and(|meta| meta.is_file());
-    opened.take(if is_file { MAX_NAMING } else { 0 }).read_to_string(&mut text).ok()?;
-    Some(file.parent()?.join(text.strip_prefix("gitdir:")?.trim()))
+    let mut text = Vec::new();
+    opened.take(if is_file { MAX_NAMING } else { 0 }).read_to_end(&mut text).ok()?;
+    let named = text.strip_prefix(b"gitdir: ")?;
+    let named = named.split(|byte| *byte == 0).next()?;
+    let end = named.iter().rposition(|byte| !b"\r\n".contains(byte))?;
+    Some(directory.join(OsStr::from_bytes(&named[..=end])))
 }
 
 #[cfg(test)]
@@ -78,15 +95,34 @@ mod tests {
     fn only_a_file_names_a_repository() {
         let dir = tempfile::tempdir().expect("a folder");
         let path = dir.path().join(".git");
-        assert_eq!(named_by(&path), None);
+        assert_eq!(named_by(&path, dir.path()), None);
         std::fs::write(&path, "gitdir: ../store\n").expect("it is written");
-        assert_eq!(named_by(&path), Some(dir.path().join("../store")));
+        assert_eq!(named_by(&path, dir.path()), Some(dir.path().join("../store")));
+        for (text, named) in [
+            (&b"gitdir: st\xff\r\n\n"[..], Some(&b"st\xff"[..])),
+            (b"gitdir:  a b \0x\n", Some(b" a b ")),
+            (b"gitdir: \n", None),
+            (b"gitdir:store\n", None),
+            (b"other", None),
+        ] {
+            std::fs::write(&path, text).expect("it is written");
+            let named = named.map(|named| dir.path().join(OsStr::from_bytes(named)));
+            assert_eq!(named_by(&path, dir.path()), named);
+        }
+        // By a link, it is read as if it lay where the link is.
+        std::fs::create_dir(dir.path().join("meta")).expect("a folder");
+        std::fs::write(dir.path().join("meta/file"), "gitdir: store").expect("it is written");
+        std::fs::remove_file(&path).expect("it is removed");
+        std::os::unix::fs::symlink("meta/file", &path).expect("a link is made");
+        let real = dir.path().canonicalize().expect("it is there");
+        assert_eq!(Repository::find(&real).folder, real.join("store"));
+        std::fs::remove_file(&path).expect("it is removed");
         std::fs::write(&path, "other").expect("it is written");
-        assert_eq!(named_by(&path), None);
+        assert_eq!(named_by(&path, dir.path()), None);
         std::fs::remove_file(&path).expect("it is removed");
         // Nobody writes to it, and nothing waits.
         mknodat(CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).expect("it is made");
-        assert_eq!(named_by(&path), None);
-        assert_eq!(named_by(dir.path()), None);
+        assert_eq!(named_by(&path, dir.path()), None);
+        assert_eq!(named_by(dir.path(), dir.path()), None);
     }
 }

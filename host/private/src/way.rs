@@ -2,7 +2,11 @@
 
 use std::ffi::OsString;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
+
+use rustix::fs::{Access, access};
+use rustix::process::geteuid;
 
 /// Most links on the way of a path, as in the kernel.
 const MAX_LINKS: usize = 40;
@@ -89,6 +93,24 @@ impl Way {
         }
         path.read_link().map(Some)
     }
+}
+
+impl Way {
+    /// A link on the way in whose place programs of this user can put another one. What tools may
+    /// write today isn't asked: they may write elsewhere in another working directory, or by
+    /// another configuration, and a project may bring the link along.
+    pub fn exchangeable(&self) -> Option<&Path> {
+        self.links.iter().map(PathBuf::as_path).find(|link| can_be_exchanged(link))
+    }
+}
+
+fn can_be_exchanged(link: &Path) -> bool {
+    let user = geteuid().as_raw();
+    let Some(folder) = link.parent() else { return true };
+    let (Ok(around), Ok(own)) = (folder.metadata(), link.symlink_metadata()) else { return true };
+    // In a sticky folder, such as `/tmp`, only their owners remove names.
+    let is_kept = around.mode() & 0o1000 != 0 && own.uid() != user;
+    around.uid() == user || !is_kept && access(folder, Access::WRITE_OK).is_ok()
 }
 
 #[cfg(test)]

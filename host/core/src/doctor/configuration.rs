@@ -74,10 +74,7 @@ fn missing(loaded: &Loaded, folders: &Folders) -> Vec<Finding> {
     };
     let linked = loaded.linked_places(folders);
     let linked = linked.iter().map(|problem| {
-        finding(
-            problem,
-            "set the variable of the tool, such as CARGO_HOME, to where the link leads",
-        )
+        finding(problem, "set the variable, such as CARGO_HOME or PATH, to where the link leads")
     });
     missing
         .iter()

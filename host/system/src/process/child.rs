@@ -13,7 +13,7 @@ use berth_contract::{
     BoundedOutput, CancellationToken, ChangeRecorder, OutputRecorder, OutputStream, PathRules,
     ShellSession,
 };
-use berth_private::PinnedDirectory;
+use berth_private::{PinnedDirectory, Way};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::Errno;
@@ -78,7 +78,7 @@ pub struct Command {
 
 impl Command {
     /// The folders where programs are searched, by their real paths: those that hold programs and
-    /// nothing else.
+    /// nothing else. Not those that a tool could have led elsewhere.
     pub(crate) fn path_folders(&self) -> Vec<String> {
         let value = |wanted: &str| {
             let found = self.environment.iter().find(|(name, _)| name == wanted);
@@ -88,7 +88,9 @@ impl Command {
         let folders = value("PATH").unwrap_or_default().split(':').map(Path::new);
         folders
             .filter(|path| path.is_absolute())
-            .filter_map(|path| path.canonicalize().ok())
+            .filter_map(|path| Way::follow(path).ok())
+            .filter(|way| way.exchangeable().is_none())
+            .map(|way| way.real)
             // Not a home folder or a folder that contains one.
             .filter(|path| path.is_dir() && home.is_none_or(|home| !home.starts_with(path)))
             .filter_map(|path| path.into_os_string().into_string().ok())

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use berth_contract::{Access, PathRules, SessionNetwork};
-use berth_policy::files::{FileRules, Kind, OWN_NAMES};
+use berth_policy::files::{FileRules, Kind, OWN_NAMES, OwnFolder};
 use berth_private::{NotKept, PinnedDirectory, Repository};
 
 use super::call_rules;
@@ -176,6 +176,18 @@ impl Places {
             }
         }
         let mut trees = needed;
+        // What lies in one of Berth's own folders is a part of it, whoever grants it.
+        trees.retain_mut(|tree| {
+            let path = Path::new(&tree.path);
+            let around = |own: &&OwnFolder| path != own.path && path.starts_with(&own.path);
+            let mut around = rules.own().iter().filter(around);
+            let (is_own, is_secret) =
+                (around.clone().next().is_some(), around.any(|own| own.secret));
+            if is_own {
+                tree.access = TreeAccess::Read;
+            }
+            !is_secret
+        });
         if namespaces && trees.iter().any(|tree| tree.path == "/") {
             return Err(PlacesError::Root);
         }
@@ -327,8 +339,7 @@ impl Places {
             let access = around.map(|tree| tree.access == TreeAccess::Write).max();
             // A link in the place of the folder that it leaves would lead elsewhere.
             if own.path.ends_with("..") {
-                let missing = own.path.parent().filter(|folder| folder.symlink_metadata().is_err());
-                if let Some(folder) = missing.filter(|_| access == Some(true)) {
+                if let Some(folder) = own.path.parent().filter(|_| access == Some(true)) {
                     held.extend(PinnedDirectory::keep_free(folder)?);
                 }
                 denied.left.insert(own.path.clone());
@@ -340,7 +351,7 @@ impl Places {
             let is_inner = || {
                 all.iter().any(|outer| outer.path != own.path && own.path.starts_with(&outer.path))
             };
-            if writable && own.path.symlink_metadata().is_err() && !is_inner() {
+            if writable && !is_inner() {
                 held.extend(PinnedDirectory::keep_free(&own.path)?);
             }
             let add = if own.secret { DeniedPaths::hide } else { DeniedPaths::freeze };
@@ -365,23 +376,39 @@ impl Places {
             denied
                 .frozen
                 .extend(OWN_NAMES.iter().map(|name| root.join(name)).filter(|path| path.exists()));
-            let by_itself = |path: &Path| {
-                roots.iter().any(|other| {
-                    other != root && other.starts_with(root) && path.starts_with(other)
-                })
-            };
             let repository = Repository::find(root);
-            denied.frozen.extend(repository.names);
             denied.left.extend(repository.left.iter().map(|folder| folder.join("..")));
-            // The command could create them otherwise.
-            let missing = |path: &PathBuf| writable(path) && path.symlink_metadata().is_err();
-            if let Some(hooks) = repository.hooks.filter(missing) {
-                held.extend(PinnedDirectory::keep_free(&hooks)?);
+            // The command could create what is missing, where something leads to it.
+            for folder in repository.left.iter().filter(|path| writable(path)) {
+                held.extend(PinnedDirectory::keep_free(folder)?);
             }
-            if let Some(config) = repository.config.filter(missing) {
-                berth_private::keep_empty(&config)?;
+            let folder = &*repository.folder;
+            let is_named = !repository.names.is_empty();
+            let kept = match is_named && writable(folder) {
+                true => PinnedDirectory::keep_free(folder)?,
+                false => None,
+            };
+            let part = |name| repository.part(name).filter(|path| writable(path));
+            if let Some(kept) = kept {
+                denied.frozen.insert(folder.to_owned());
+                held.push(kept);
+            } else {
+                if let Some(hooks) = part("hooks") {
+                    held.extend(PinnedDirectory::keep_free(hooks)?);
+                }
+                let is_one = is_named || folder.join("HEAD").symlink_metadata().is_ok();
+                let is_missing = |path: &&Path| is_one && path.symlink_metadata().is_err();
+                if let Some(config) = part("config").filter(is_missing) {
+                    berth_private::keep_empty(config)?;
+                }
             }
-            let later = repository.later.into_iter();
+            denied.frozen.extend(repository.names.iter().cloned());
+            let by_itself = |path: &Path| {
+                roots
+                    .iter()
+                    .any(|other| other.starts_with(&repository.folder) && path.starts_with(other))
+            };
+            let later = repository.later.iter().cloned();
             denied.frozen.extend(later.filter(|path| path.exists() && !by_itself(path)));
         }
         Ok(held)
