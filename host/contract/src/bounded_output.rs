@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 /// Room for the notice of what is left out.
 const MARK: usize = 64;
 
-/// Most bytes of a word that is left out at a cut. No secret that is found by its form is longer.
-const MAX_WORD: usize = 4096;
+/// Most bytes of a line that are left out at a cut. No secret that is found by its form is longer.
+const MAX_LINE: usize = 4096;
 
 /// The new output of one stream. If it is too much, its beginning and its end, where programs
 /// report errors.
@@ -40,23 +40,19 @@ impl BoundedOutput {
         let Self { beginning: mut output, mut end, left_out, truncated } = std::mem::take(self);
         self.truncated = truncated;
         if left_out > 0 {
-            // A part of a secret doesn't look like one, so the words at the cut are left out.
-            let is_space = |byte: &u8| byte.is_ascii_whitespace();
-            let before = output.iter().rev().take(MAX_WORD).position(is_space);
-            let after = end.iter().take(MAX_WORD).position(is_space);
-            let before = before.unwrap_or(MAX_WORD).min(output.len() / 2);
-            let after = after.unwrap_or(MAX_WORD).min(end.len() / 2);
-            output.truncate(output.len() - before);
-            end.drain(..after);
-            let left_out = left_out + u64::try_from(before + after).unwrap_or(u64::MAX);
-            // Long words are cut between characters.
+            let (before, after) = (output.len(), end.len());
+            output.truncate(before - cut_off(output.iter().rev(), before));
+            // Cut between characters on both sides.
             if let Some(back) = output.iter().rev().take(4).position(|byte| *byte >= 0xc0) {
                 output.truncate(output.len() - 1 - back);
             }
-            let mark = format!("\n[… {left_out} bytes are left out here …]\n");
-            output.extend_from_slice(mark.as_bytes());
+            end.drain(..cut_off(end.iter(), after));
             let is_inside = |byte: &&u8| **byte & 0xc0 == 0x80;
             end.drain(..end.iter().take(3).take_while(is_inside).count());
+            let more = before - output.len() + after - end.len();
+            let left_out = left_out + u64::try_from(more).unwrap_or(u64::MAX);
+            let mark = format!("\n[… {left_out} bytes are left out here …]\n");
+            output.extend_from_slice(mark.as_bytes());
         }
         // The halves are copied as a whole: byte by byte, megabytes take a part of a second.
         let (first, second) = end.as_slices();
@@ -71,6 +67,18 @@ impl BoundedOutput {
     }
 }
 
+/// How much of a text of a length is left out at the cut, from there on: the rest of the line,
+/// since a part of a secret doesn't look like one, nor does one without its name. Of a very long
+/// line, what may be one word.
+fn cut_off<'b>(bytes: impl Iterator<Item = &'b u8> + Clone, length: usize) -> usize {
+    let most = MAX_LINE.min(length / 2);
+    let end = bytes.clone().take(most).position(|byte| *byte == b'\n');
+    end.unwrap_or_else(|| {
+        let word = |byte: &&u8| byte.is_ascii_alphanumeric() || b"_-+/=.~%:".contains(byte);
+        most + bytes.skip(most).take(MAX_LINE.min(length / 4)).take_while(word).count()
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -81,25 +89,33 @@ mod tests {
         String::from_utf8(output.take()).expect("it is cut between characters")
     }
 
+    /// A secret lies on each side of each cut, once with its name and once without spaces.
     #[test]
-    fn words_at_the_cut_are_left_out() {
-        let secret = "ghp_A1b2C3d4E5f6G7h8I9j0";
-        // Somewhere, the secret lies on each side of the cut.
-        for before in 200..300 {
-            let text = format!("{} {secret} {}", "a ".repeat(before / 2), "b ".repeat(2_000));
-            let shown = taken(text.as_bytes(), 1_000);
-            let parts = shown.matches("ghp_").count();
-            assert_eq!(parts, shown.matches(secret).count(), "{before}: {shown}");
-            let dropped = shown.split("[… ").nth(1).and_then(|rest| rest.split(' ').next());
-            let dropped: usize = dropped.expect("it is said").parse().expect("a number");
-            let mark = format!("\n[… {dropped} bytes are left out here …]\n");
-            assert_eq!(shown.len() - mark.len() + dropped, text.len(), "{before}");
-        }
-        // The other way round: the end begins within the secret.
-        for after in 600..760 {
-            let text = format!("{} {secret} {}", "a ".repeat(2_000), "b".repeat(after));
-            let shown = taken(text.as_bytes(), 1_000);
-            assert_eq!(shown.contains("G7h8I9j0"), shown.contains(secret), "{after}: {shown}");
+    fn secret_at_the_cut_is_left_out_with_its_name() {
+        let secret = "A1b2C3d4E5f6G7h8I9j0";
+        for (filler, line) in
+            [("a b\n", format!("token = {secret}\n")), ("\"ab\",", format!("\"ghp_{secret}\","))]
+        {
+            let filled = |bytes: usize| filler.repeat(bytes / filler.len());
+            for shift in 0..line.len() {
+                let text = [
+                    &"z".repeat(shift),
+                    &filled(10_000 - line.len()),
+                    &*line.repeat(4),
+                    &filled(40_000),
+                    &line.repeat(400),
+                    &filled(24_000),
+                ]
+                .concat();
+                let shown = taken(text.as_bytes(), 40_000);
+                assert_eq!(shown.matches(secret).count(), shown.matches(&line).count(), "{shift}");
+                assert_eq!(shown.matches("A1b2").count(), shown.matches(&line).count(), "{shift}");
+                assert_eq!(shown.matches("9j0").count(), shown.matches(&line).count(), "{shift}");
+                let dropped = shown.split("[… ").nth(1).and_then(|rest| rest.split(' ').next());
+                let dropped: usize = dropped.expect("it is said").parse().expect("a number");
+                let mark = format!("\n[… {dropped} bytes are left out here …]\n");
+                assert_eq!(shown.len() - mark.len() + dropped, text.len(), "{shift}");
+            }
         }
     }
 
