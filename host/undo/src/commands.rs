@@ -36,8 +36,7 @@ impl CommandJournal {
     }
 
     fn covers(&self, path: &Path) -> bool {
-        let made = |folder: &Path| self.journal.has_made(folder);
-        self.scope.as_ref().is_none_or(|scope| scope(path)) && !self.caches.contain(path, made)
+        self.scope.as_ref().is_none_or(|scope| scope(path))
     }
 }
 
@@ -49,15 +48,21 @@ impl std::fmt::Debug for CommandJournal {
 
 impl ChangeRecorder for CommandJournal {
     fn before_change(&self, path: &Path, object: Option<BorrowedFd<'_>>) -> io::Result<()> {
-        if self.covers(path) { self.journal.change(path, object, self.rules) } else { Ok(()) }
+        match self.covers(path) && !self.caches.contain(path) {
+            true => self.journal.change(path, object, self.rules),
+            false => Ok(()),
+        }
     }
 
     fn before_rename(&self, from: &Path, object: BorrowedFd<'_>, to: &Path) -> io::Result<()> {
         match (self.covers(from), self.covers(to)) {
-            (true, true) if self.caches.begin(from, to, |path| self.journal.has_made(path)) => {
-                self.replace(to)
-            }
-            (true, true) => self.journal.rename(from, object, to, self.rules),
+            (true, true) => match [from, to].map(|path| self.caches.contain(path)) {
+                [true, true] => Ok(()),
+                [_, into_cache] => {
+                    self.caches.moves(from, to, into_cache);
+                    self.journal.rename(from, object, to, self.rules)
+                }
+            },
             (true, false) => self.journal.change(from, Some(object), self.rules),
             (false, true) => self.replace(to),
             (false, false) => Ok(()),

@@ -297,13 +297,6 @@ impl Journal {
         self.write(&mut inner, &line)
     }
 
-    /// Whether the call has made something where nothing was.
-    pub(crate) fn has_made(&self, path: &Path) -> bool {
-        self.inner().lines.iter().any(|line| {
-            matches!(line, Line::Before { path: made, before: State::Missing } if made == path)
-        })
-    }
-
     /// Saves the state of a path, once in a segment.
     fn save(
         &self,

@@ -1,6 +1,6 @@
 //! What an undo would do, and what stops it.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
@@ -86,6 +86,8 @@ impl fmt::Display for UndoConflict {
 pub(crate) enum Task {
     /// The path becomes the state, whatever its permissions and times.
     Restore { path: PathBuf, before: State, merged: Option<Vec<u8>> },
+    /// The path, a cache that the call made, is removed with everything in it.
+    Clear { path: PathBuf },
     /// Its permissions and times.
     Meta { path: PathBuf, before: State },
     /// Something gets its earlier path.
@@ -95,7 +97,7 @@ pub(crate) enum Task {
 impl Task {
     pub(crate) fn path(&self) -> &Path {
         match self {
-            Self::Restore { path, .. } | Self::Meta { path, .. } => path,
+            Self::Restore { path, .. } | Self::Clear { path } | Self::Meta { path, .. } => path,
             Self::MoveBack(made) => &made.from,
         }
     }
@@ -114,7 +116,7 @@ impl UndoPlan {
             tasks: Vec::new(),
         };
         let finals = finals(&read.lines, &moves);
-        let caches = MadeCaches::of_call(&finals);
+        let caches = MadeCaches::of_call(&finals, &read.lines, &moves);
         let mut merged = HashMap::new();
         // What was begun goes on: a part is as it was already.
         if !read.is_begun()? {
@@ -141,7 +143,7 @@ impl UndoPlan {
                 self.conflict(path, format!("its state before the call wasn't saved: {lost}"));
             }
         }
-        for (at, made) in moves.iter().enumerate() {
+        for (at, made) in moves.iter().enumerate().filter(|(at, _)| !caches.contain_move(*at)) {
             let now = present(&moves[at + 1..], &made.to);
             self.changes.push(UndoChange {
                 path: now,
@@ -151,7 +153,7 @@ impl UndoPlan {
         }
         let mut merged = HashMap::new();
         for (path, before) in finals {
-            if caches.keep(path, before) {
+            if caches.contain(path) {
                 continue;
             }
             let is_moved = self.changes.iter().any(|change| {
@@ -174,7 +176,10 @@ impl UndoPlan {
                 let staged = read.after.as_ref().and_then(|after| after.staged.get(path));
                 staged.is_some_and(|staged| staged_at(path, &now).as_ref() == Some(staged))
             };
-            if let Some(then) = then.filter(|then| !then.same_contents(&now) && !is_refreshed()) {
+            let is_cache = caches.is_one(path);
+            if let Some(then) =
+                then.filter(|then| !is_cache && !then.same_contents(&now) && !is_refreshed())
+            {
                 let both = moves.is_empty().then(|| merge(read, path, before, then, &now));
                 match both.transpose()?.flatten() {
                     Some(both) => {
@@ -192,6 +197,7 @@ impl UndoPlan {
                 continue;
             }
             if what == ChangeKind::Removed
+                && !is_cache
                 && let State::Directory { .. } = now
             {
                 for name in Place::find(path)?.entries()? {
@@ -222,27 +228,41 @@ fn tasks(
     let mut tasks = Vec::new();
     let mut segment: BTreeMap<&Path, &State> = BTreeMap::new();
     let mut segments = Vec::new();
+    let mut cleared = HashSet::new();
     let mut later = moves;
     for line in lines {
         match line {
-            Line::Before { path, before } if caches.keep(&present(later, path), before) => {}
             Line::Before { path, before } => {
-                segment.insert(path, before);
+                if !caches.is_empty() {
+                    let now = present(later, path);
+                    let is_one = caches.is_one(&now);
+                    if caches.contain(&now) || is_one && *before != State::Missing {
+                        continue;
+                    }
+                    cleared.extend(is_one.then_some(path.as_path()));
+                }
+                segment.entry(path).or_insert(before);
             }
             Line::Move(made) if later.first() == Some(made) => {
-                segments.push((std::mem::take(&mut segment), Some(made)));
+                if !caches.contain_move(moves.len() - later.len()) {
+                    let ended = (std::mem::take(&mut segment), std::mem::take(&mut cleared));
+                    segments.push((ended, Some(made)));
+                }
                 later = &later[1..];
             }
             Line::Move(_) | Line::Moved { .. } | Line::Lost { .. } => {}
         }
     }
-    segments.push((segment, None));
-    for (segment, made) in segments.into_iter().rev() {
+    segments.push(((segment, cleared), None));
+    for ((segment, cleared), made) in segments.into_iter().rev() {
         tasks.extend(made.map(|made| Task::MoveBack(made.clone())));
-        let restore = |path: &Path, before: &State| Task::Restore {
-            path: path.to_owned(),
-            before: before.clone(),
-            merged: merged.get(path).cloned(),
+        let restore = |path: &Path, before: &State| match cleared.contains(path) {
+            true => Task::Clear { path: path.to_owned() },
+            false => Task::Restore {
+                path: path.to_owned(),
+                before: before.clone(),
+                merged: merged.get(path).cloned(),
+            },
         };
         // What is in a directory goes before it, and comes after it.
         let of = |wanted: fn(&State) -> bool| {

@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::caches;
 use super::files::Place;
 use super::folder::{Folder, UndoEntry, UndoLimits};
 use super::journal::{Journal, SaveRules};
@@ -154,6 +155,7 @@ impl Task {
     fn run(&self, read: &SavedCall) -> io::Result<()> {
         match self {
             Self::Restore { path, before, merged } => restore(read, path, before, merged.as_ref()),
+            Self::Clear { path } => caches::clear(path),
             Self::Meta { path, before } => {
                 let place = Place::find(path)?;
                 match before {

@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 
 use berth_core::undo::{self, UndoStore};
@@ -287,51 +287,45 @@ async fn undo_says_what_was_too_large_to_save() {
 
 /// As cargo, pytest and ruff make theirs.
 #[tokio::test(flavor = "multi_thread")]
-async fn cache_that_a_call_made_stays_and_the_rest_is_undone() {
+async fn cache_that_a_call_made_goes_with_it() {
     let scene = scene(&["tools.autonomy=full"], |_| {}).await;
     let store = store(&scene);
-    let at = |name: &str| scene.granted.join(name);
     let tag = "echo 'Signature: 8a477f597d28d172789f06886806bc55' >";
-    for (line, built) in [
+    for (line, cache) in [
         (
-            format!("mkdir tXYZ; {tag} tXYZ/CACHEDIR.TAG; mv tXYZ target; echo x > target/built"),
-            "target/built",
+            format!(
+                "mkdir tXYZ; {tag} tXYZ/CACHEDIR.TAG; mkdir tXYZ/a; mv tXYZ target; echo x > target/built; mkdir target/n; mv target/n target/m"
+            ),
+            "target",
         ),
         (
             format!(
-                "mkdir .ruff_cache; echo x > .ruff_cache/built; {tag} .ruff_cache/CACHEDIR.TAG; echo x > .ruff_cache/y"
+                "mkdir .ruff_cache; echo x > .ruff_cache/built; {tag} .ruff_cache/CACHEDIR.TAG; echo x > .ruff_cache/y; mv .ruff_cache/y .ruff_cache/z"
             ),
-            ".ruff_cache/built",
+            ".ruff_cache",
         ),
         (
             format!(
                 "mkdir -p new/t; {tag} new/t/CACHEDIR.TAG; mv new/t new/target; echo x > new/target/built; echo x > new/src"
             ),
-            "new/target/built",
+            "new/target",
         ),
     ] {
+        let before = state(&scene.granted);
         let line = format!("{line}; echo x > other.txt");
         let answer = call(&scene.host, json!({ "command": line })).await;
-        assert!(at(built).exists() && at("other.txt").exists(), "{answer:?}");
+        // What changes in it afterwards isn't saved, and holds nothing back.
+        let later = format!("echo y > {cache}/built; mkdir {cache}/more; echo y > {cache}/more/x");
+        call(&scene.host, json!({ "command": later })).await.outcome.expect("it ends");
+        assert!(scene.granted.join(cache).join("more/x").exists(), "{line}");
         store.undo(&answer.id.0).unwrap_or_else(|error| panic!("{line}: {error}"));
-        assert!(at(built).exists(), "{line}");
-        for gone in ["other.txt", "tXYZ", "new/t", "new/src"] {
-            assert!(!at(gone).exists(), "{line}: {gone}");
-        }
+        assert_eq!(state(&scene.granted), before, "{line}");
     }
 }
 
-/// A tag or a name that a call gives to a folder makes no cache of it.
+/// A tag, a name or a move that a call makes passes nothing off as a cache.
 #[tokio::test(flavor = "multi_thread")]
 async fn folder_that_a_call_passes_off_as_a_cache_is_saved() {
-    let scene = scene(&["tools.autonomy=full"], |root| {
-        for folder in ["src", "target"] {
-            fs::create_dir(root.join("granted").join(folder)).expect("a folder is made");
-            fs::write(root.join("granted").join(folder).join("main"), "x").expect("it is written");
-        }
-    })
-    .await;
-    let store = store(&scene);
     let tag = "echo 'Signature: 8a477f597d28d172789f06886806bc55' >";
     for line in [
         format!("{tag} src/CACHEDIR.TAG; mv src .tox; rm .tox/main .tox/CACHEDIR.TAG; mv .tox src"),
@@ -339,11 +333,51 @@ async fn folder_that_a_call_passes_off_as_a_cache_is_saved() {
             "mv src .tox; {tag} .tox/CACHEDIR.TAG; rm .tox/main .tox/CACHEDIR.TAG; mv .tox src"
         ),
         format!("{tag} target/CACHEDIR.TAG; rm target/main target/CACHEDIR.TAG"),
+        format!("mkdir n; {tag} n/CACHEDIR.TAG; mv n target; rm -rf target/*"),
+        format!("mkdir n; {tag} n/CACHEDIR.TAG; mv -T n target; rm -rf n; echo lost > target/main"),
+        format!(
+            "mv src .nox; mkdir n; {tag} n/CACHEDIR.TAG; mv n .nox; rm -rf .nox/*; mv .nox src"
+        ),
+        format!("mv src s2; {tag} s2/CACHEDIR.TAG; mv s2 .tox; rm -rf .tox/main"),
+        format!("mv src p; mkdir q; mv p q/target; {tag} q/target/CACHEDIR.TAG; mv q r; rm -r r"),
+        "mv src .ruff_cache/src; rm -rf .ruff_cache/src".to_owned(),
+        "mv src .ruff_cache/src; echo lost > .ruff_cache/src/main".to_owned(),
+        "mv .ruff_cache old; rm -r old".to_owned(),
+        "mv .ruff_cache/inner .github; rm -r .github".to_owned(),
+        format!(
+            "mv .ruff_cache old; mkdir n; {tag} n/CACHEDIR.TAG; mv n .ruff_cache; echo x > .ruff_cache/x"
+        ),
+        format!(
+            "mv src new; mkdir -p src/target; {tag} src/target/CACHEDIR.TAG; echo x > src/target/x"
+        ),
+        format!(
+            "rm -r src; mkdir -p src/target; {tag} src/target/CACHEDIR.TAG; mv target src/target"
+        ),
+        format!(
+            "rm one; mkdir -p one/target; {tag} one/target/CACHEDIR.TAG; echo x > one/target/x"
+        ),
+        format!("rm link; mkdir -p link/.tox; {tag} link/.tox/CACHEDIR.TAG"),
+        format!(
+            "mkdir new; mkdir new/target; {tag} new/target/CACHEDIR.TAG; mkdir new/target/g; mv new/target/g .github"
+        ),
     ] {
+        let scene = scene(&["tools.autonomy=full"], |root| {
+            let granted = root.join("granted");
+            for folder in ["src", "target", ".ruff_cache", ".ruff_cache/inner"] {
+                fs::create_dir(granted.join(folder)).expect("a folder is made");
+                fs::write(granted.join(folder).join("main"), "x").expect("it is written");
+            }
+            let tag = "Signature: 8a477f597d28d172789f06886806bc55\n";
+            fs::write(granted.join(".ruff_cache/CACHEDIR.TAG"), tag).expect("it is written");
+            fs::write(granted.join("one"), "x").expect("it is written");
+            symlink("one", granted.join("link")).expect("a link is made");
+        })
+        .await;
         let before = state(&scene.granted);
         let answer = call(&scene.host, json!({ "command": line })).await;
         assert_ne!(state(&scene.granted), before, "{answer:?}");
-        store.undo(&answer.id.0).unwrap_or_else(|error| panic!("{line}: {error}"));
+        let undone = store(&scene).undo(&answer.id.0);
+        undone.unwrap_or_else(|error| panic!("{line}: {error}"));
         assert_eq!(state(&scene.granted), before, "{line}");
     }
 }
