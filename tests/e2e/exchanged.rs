@@ -368,7 +368,7 @@ fn place_is_kept_until_the_last_command_has_ended() {
     fs::write(root.join("three"), "").expect("it is written");
     second.wait().expect("it ends");
     assert!(root.join("tried").exists(), "it tried");
-    for name in [".claude", ".agents", ".config", ".git/hooks"] {
+    for name in [".claude/skills", ".agents/skills", ".config/berth", ".git/hooks"] {
         assert!(!root.join(name).exists(), "{name}");
     }
 }

@@ -447,7 +447,8 @@ pub(super) fn spellings(glob: &str, home: Option<&Path>) -> Vec<String> {
 /// What a glob of `.git` denies besides where a repository, or a part of it that git would run, is
 /// elsewhere: the same there, and the links and the file that lead there.
 fn of_repository(glob: &str, repository: &Repository) -> Vec<String> {
-    let plain = |path: &Path| literal(&path.to_string_lossy());
+    // What isn't UTF-8 stands for anything.
+    let plain = |path: &Path| literal(&path.to_string_lossy()).replace('\u{fffd}', "*");
     let inner = glob.strip_prefix("**/").unwrap_or(glob).strip_prefix(".git/");
     let Some(inner) = inner else { return Vec::new() };
     let mut all: Vec<String> = repository.names.iter().map(|name| plain(name)).collect();

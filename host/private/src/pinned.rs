@@ -2,6 +2,7 @@
 //! when the last command that uses them ends.
 
 use std::ffi::{OsStr, OsString};
+use std::fs::Metadata;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -96,8 +97,7 @@ impl MadeFolders {
         let mut names: Vec<&OsStr> = Vec::new();
         let mut folder = None;
         for above in path.ancestors().skip(1) {
-            // One with the mark was made for another command.
-            if above.symlink_metadata().is_ok_and(|there| there.mtime() != MARK.tv_sec) {
+            if above.symlink_metadata().is_ok() {
                 let resolve = ResolveFlags::NO_SYMLINKS;
                 folder = Some(rustix::fs::openat2(CWD, above, FOLDER, Mode::empty(), resolve)?);
                 break;
@@ -108,13 +108,16 @@ impl MadeFolders {
         let mut made = Self::default();
         for name in names.into_iter().rev() {
             let place = Place { folder, name: name.to_owned() };
-            match place.make_directory() {
-                Ok(()) | Err(Errno::EXIST) => {}
+            let is_new = match place.make_directory() {
+                Ok(()) => true,
+                Err(Errno::EXIST) => false,
                 Err(errno) => return Err(errno),
-            }
+            };
             let inner = place.open(FOLDER)?;
             folder = rustix::io::dup(&inner)?;
-            made.0.push((place, inner));
+            if is_new {
+                made.0.push((place, inner));
+            }
         }
         Ok((made, Place { folder, name }))
     }
@@ -150,7 +153,6 @@ impl PinnedDirectory {
         let locked = rustix::fs::flock(&handle, FlockOperation::NonBlockingLockShared);
         if made {
             place.mark();
-            around.0.iter().for_each(|(place, _)| place.mark());
         }
         // Another process is removing it or has removed it.
         if locked.is_err() || !place.has(&handle) {
@@ -166,8 +168,12 @@ impl PinnedDirectory {
     ///
     /// One could.
     pub fn keep_free(path: &Path) -> Result<Option<Self>, NotKept> {
-        let there = path.symlink_metadata();
-        if there.is_ok_and(|there| !there.is_dir() || there.mtime() != MARK.tv_sec) {
+        let is_free = |there: Metadata| {
+            // A folder of the user's may have this time too, but then it isn't empty.
+            let is_empty = || std::fs::read_dir(path).is_ok_and(|mut all| all.next().is_none());
+            there.is_dir() && there.mtime() == MARK.tv_sec && is_empty()
+        };
+        if !path.symlink_metadata().map_or(true, is_free) {
             return Ok(None);
         }
         match Self::at(path) {
@@ -297,8 +303,8 @@ mod tests {
     fn folders_that_were_made_for_it_go_with_it() {
         let dir = tempfile::tempdir().expect("a folder");
         let path = dir.path().join("a/b/hooks");
-        // Whoever made them, the last one to end removes them.
-        for first_ends_first in [true, false] {
+        // Whoever made it, the last one to end removes it. Folders around it go with their maker.
+        for first_ends_first in [false, true] {
             let first = PinnedDirectory::keep_free(&path).expect("it is kept");
             let second = PinnedDirectory::keep_free(&path).expect("it is kept");
             assert!(first.is_some() && second.is_some());
@@ -306,8 +312,9 @@ mod tests {
             drop(one);
             assert!(path.is_dir());
             drop(other);
-            assert!(!dir.path().join("a").exists());
+            assert!(!path.exists() && dir.path().join("a").exists() == first_ends_first);
         }
+        std::fs::remove_dir_all(dir.path().join("a")).expect("it is removed");
         std::fs::create_dir(dir.path().join("a")).expect("a folder");
         let held = PinnedDirectory::at(&path);
         std::fs::write(dir.path().join("a/b/file"), "").expect("a file");

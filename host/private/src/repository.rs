@@ -80,9 +80,9 @@ fn named_by(file: &Path, directory: &Path) -> Option<PathBuf> {
     let mut text = Vec::new();
     opened.take(if is_file { MAX_NAMING } else { 0 }).read_to_end(&mut text).ok()?;
     let named = text.strip_prefix(b"gitdir: ")?;
-    let named = named.split(|byte| *byte == 0).next()?;
     let end = named.iter().rposition(|byte| !b"\r\n".contains(byte))?;
-    Some(directory.join(OsStr::from_bytes(&named[..=end])))
+    let named = named[..=end].split(|byte| *byte == 0).next()?;
+    Some(directory.join(OsStr::from_bytes(named)))
 }
 
 #[cfg(test)]
@@ -101,6 +101,7 @@ mod tests {
         for (text, named) in [
             (&b"gitdir: st\xff\r\n\n"[..], Some(&b"st\xff"[..])),
             (b"gitdir:  a b \0x\n", Some(b" a b ")),
+            (b"gitdir: st\n\0x\n", Some(b"st\n")),
             (b"gitdir: \n", None),
             (b"gitdir:store\n", None),
             (b"other", None),

@@ -176,9 +176,12 @@ impl Places {
             }
         }
         let mut trees = needed;
-        // What lies in one of Berth's own folders is a part of it, whoever grants it.
+        // What lies in one of Berth's own folders is a part of it, unless the host itself gives it.
         trees.retain_mut(|tree| {
             let path = Path::new(&tree.path);
+            if self.also.iter().any(|given| given.path == tree.path) {
+                return true;
+            }
             let around = |own: &&OwnFolder| path != own.path && path.starts_with(&own.path);
             let mut around = rules.own().iter().filter(around);
             let (is_own, is_secret) =
@@ -404,9 +407,8 @@ impl Places {
             }
             denied.frozen.extend(repository.names.iter().cloned());
             let by_itself = |path: &Path| {
-                roots
-                    .iter()
-                    .any(|other| other.starts_with(&repository.folder) && path.starts_with(other))
+                let mut others = roots.iter().filter(|other| *other != root);
+                others.any(|other| other.starts_with(folder) && path.starts_with(other))
             };
             let later = repository.later.iter().cloned();
             denied.frozen.extend(later.filter(|path| path.exists() && !by_itself(path)));
