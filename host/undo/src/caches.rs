@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use rustix::fs::FileType;
 
 use super::files::Place;
-use super::journal::{Line, Move, present};
+use super::lines::{Line, Move, present};
 use super::state::State;
 
 /// Names of folders that are caches if they have a valid `CACHEDIR.TAG`.

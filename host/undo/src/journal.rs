@@ -13,10 +13,12 @@ use rustix::fs::{AtFlags, CWD, FileType};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+use super::caches::MadeCaches;
 use super::files::{Meta, Place};
 use super::folder::{Folder, UndoEntry};
 use super::git_index;
 use super::hex::hex;
+use super::lines::{Line, Move, finals, moves, present};
 use super::saved_path;
 use super::state::State;
 
@@ -26,47 +28,6 @@ const MERGED: u64 = 1 << 20;
 
 /// Paths of one call whose state is saved.
 const MAX_PATHS: usize = 100_000;
-
-/// A line of the journal.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(untagged)]
-pub(crate) enum Line {
-    /// The state of a path before the call.
-    Before {
-        #[serde(with = "saved_path")]
-        path: PathBuf,
-        before: State,
-    },
-    /// A path whose state could not be saved.
-    Lost {
-        #[serde(with = "saved_path")]
-        path: PathBuf,
-        lost: String,
-    },
-    /// Something is about to get another name.
-    Move(Move),
-    /// Whether it got it.
-    Moved { moved: bool },
-}
-
-/// Something that got another name: each path as it was at that time.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Move {
-    #[serde(with = "saved_path")]
-    pub(crate) from: PathBuf,
-    #[serde(with = "saved_path")]
-    pub(crate) to: PathBuf,
-    pub(crate) device: u64,
-    pub(crate) inode: u64,
-}
-
-impl Move {
-    /// Whether the object has this path.
-    pub(crate) fn is_at(&self, path: &Path) -> bool {
-        let stat = Place::find(path).and_then(|place| place.stat());
-        matches!(stat, Ok(Some(stat)) if (stat.st_dev, stat.st_ino) == (self.device, self.inode))
-    }
-}
 
 /// What holds when the call has ended.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -173,7 +134,16 @@ impl Journal {
         let mut changed = !moves.is_empty() || !inner.saved.lost.is_empty();
         let mut only_times = !changed;
         inner.saved.paths = inner.saved.lost.len();
-        for (path, before) in finals(&lines, &moves) {
+        let finals = finals(&lines, &moves);
+        let caches = MadeCaches::of_call(&finals, &lines, &moves);
+        for (path, before) in finals {
+            // It goes as a whole, so nothing in it is compared, and a build is large.
+            if caches.contain(&path) {
+                changed = true;
+                only_times = false;
+                inner.saved.paths += 1;
+                continue;
+            }
             let Ok(now) = State::at(&path) else {
                 only_times = false;
                 continue;
@@ -447,49 +417,6 @@ impl Inner {
         self.saved.bytes += bytes;
         Ok((number, hex(&hash.finalize())))
     }
-}
-
-/// The paths that a call has changed, as they are after it, each with the first state that was
-/// saved of what is there.
-pub(crate) fn finals(lines: &[Line], moves: &[Move]) -> BTreeMap<PathBuf, State> {
-    let mut all = BTreeMap::new();
-    let mut later = moves;
-    for line in lines {
-        match line {
-            Line::Before { path, before } => {
-                all.entry(present(later, path)).or_insert_with(|| before.clone());
-            }
-            Line::Move(made) if later.first() == Some(made) => later = &later[1..],
-            Line::Move(_) | Line::Moved { .. } | Line::Lost { .. } => {}
-        }
-    }
-    all
-}
-
-/// The moves that were made, in their order.
-pub(crate) fn moves(lines: &[Line]) -> Vec<Move> {
-    let mut made = Vec::new();
-    for (at, line) in lines.iter().enumerate() {
-        if let Line::Move(this) = line
-            && match lines.get(at + 1) {
-                Some(Line::Moved { moved }) => *moved,
-                // The process was killed right here.
-                _ => this.is_at(&this.to),
-            }
-        {
-            made.push(this.clone());
-        }
-    }
-    made
-}
-
-/// The path that something has after the moves.
-pub(crate) fn present(moves: &[Move], path: &Path) -> PathBuf {
-    moves.iter().fold(path.to_owned(), |path, made| match path.strip_prefix(&made.from) {
-        Ok(rest) if rest.as_os_str().is_empty() => made.to.clone(),
-        Ok(rest) => made.to.join(rest),
-        Err(_) => path,
-    })
 }
 
 fn amount(bytes: u64) -> String {

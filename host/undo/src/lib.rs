@@ -17,6 +17,7 @@ mod folder;
 mod git_index;
 mod hex;
 mod journal;
+mod lines;
 mod plan;
 mod saved;
 mod saved_path;

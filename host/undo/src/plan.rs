@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use super::caches::MadeCaches;
 use super::files::Place;
 use super::folder::UndoEntry;
-use super::journal::{Line, Move, contents, finals, moves, present, staged_at};
+use super::journal::{contents, staged_at};
+use super::lines::{Line, Move, finals, moves, present};
 use super::saved::SavedCall;
 use super::state::State;
 

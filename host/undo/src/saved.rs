@@ -5,7 +5,8 @@ use std::io::{self, BufRead, BufReader};
 use berth_private::PrivateFolder;
 
 use super::folder::{Folder, UndoEntry};
-use super::journal::{After, Line};
+use super::journal::After;
+use super::lines::Line;
 
 /// A journal as it was read.
 pub(crate) struct SavedCall {

@@ -1,0 +1,94 @@
+//! The lines of a journal, and which paths they mean after the call.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::files::Place;
+use super::saved_path;
+use super::state::State;
+
+/// A line of the journal.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(untagged)]
+pub(crate) enum Line {
+    /// The state of a path before the call.
+    Before {
+        #[serde(with = "saved_path")]
+        path: PathBuf,
+        before: State,
+    },
+    /// A path whose state could not be saved.
+    Lost {
+        #[serde(with = "saved_path")]
+        path: PathBuf,
+        lost: String,
+    },
+    /// Something is about to get another name.
+    Move(Move),
+    /// Whether it got it.
+    Moved { moved: bool },
+}
+
+/// Something that got another name: each path as it was at that time.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Move {
+    #[serde(with = "saved_path")]
+    pub(crate) from: PathBuf,
+    #[serde(with = "saved_path")]
+    pub(crate) to: PathBuf,
+    pub(crate) device: u64,
+    pub(crate) inode: u64,
+}
+
+impl Move {
+    /// Whether the object has this path.
+    pub(crate) fn is_at(&self, path: &Path) -> bool {
+        let stat = Place::find(path).and_then(|place| place.stat());
+        matches!(stat, Ok(Some(stat)) if (stat.st_dev, stat.st_ino) == (self.device, self.inode))
+    }
+}
+
+/// The paths that a call has changed, as they are after it, each with the first state that was
+/// saved of what is there.
+pub(crate) fn finals(lines: &[Line], moves: &[Move]) -> BTreeMap<PathBuf, State> {
+    let mut all = BTreeMap::new();
+    let mut later = moves;
+    for line in lines {
+        match line {
+            Line::Before { path, before } => {
+                all.entry(present(later, path)).or_insert_with(|| before.clone());
+            }
+            Line::Move(made) if later.first() == Some(made) => later = &later[1..],
+            Line::Move(_) | Line::Moved { .. } | Line::Lost { .. } => {}
+        }
+    }
+    all
+}
+
+/// The moves that were made, in their order.
+pub(crate) fn moves(lines: &[Line]) -> Vec<Move> {
+    let mut made = Vec::new();
+    for (at, line) in lines.iter().enumerate() {
+        if let Line::Move(this) = line
+            && match lines.get(at + 1) {
+                Some(Line::Moved { moved }) => *moved,
+                // The process was killed right here.
+                _ => this.is_at(&this.to),
+            }
+        {
+            made.push(this.clone());
+        }
+    }
+    made
+}
+
+/// The path that something has after the moves.
+pub(crate) fn present(moves: &[Move], path: &Path) -> PathBuf {
+    moves.iter().fold(path.to_owned(), |path, made| match path.strip_prefix(&made.from) {
+        Ok(rest) if rest.as_os_str().is_empty() => made.to.clone(),
+        Ok(rest) => made.to.join(rest),
+        Err(_) => path,
+    })
+}
