@@ -561,7 +561,7 @@ fn repository_that_a_command_puts_there_is_named() {
 }
 
 #[test]
-fn device_or_fifo_that_a_git_link_leads_to_is_not_opened() {
+fn fifo_that_a_git_link_leads_to_is_not_opened() {
     let cli = Cli::new();
     let fifo = cli.work().with_file_name("fifo");
     mknodat(CWD, &fifo, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).expect("it is made");

@@ -169,7 +169,7 @@ impl PinnedDirectory {
     /// One could.
     pub fn keep_free(path: &Path) -> Result<Option<Self>, NotKept> {
         let is_free = |there: Metadata| {
-            // A folder of the user's may have this time too, but then it isn't empty.
+            // Of the user's own folders, whatever their time, none with content is one.
             let is_empty = || std::fs::read_dir(path).is_ok_and(|mut all| all.next().is_none());
             there.is_dir() && there.mtime() == MARK.tv_sec && is_empty()
         };
