@@ -1,4 +1,4 @@
-//! A terminal in which `berth` runs, and what a person would see on it.
+//! A terminal in which `toolhold` runs, and what a person would see on it.
 
 use std::io::{Read, Write};
 use std::num::NonZero;

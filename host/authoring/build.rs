@@ -22,17 +22,9 @@ const FOLDERS: [(&str, &str); 11] = [
 ];
 
 /// Files and folders that are left out, wherever they are: what tools have made, what authors don't
-/// need, and frozen versions of the contract.
-const LEFT_OUT: [&str; 8] = [
-    "target",
-    "build",
-    "node_modules",
-    "__pycache__",
-    ".venv",
-    "frozen-0.1",
-    "frozen-0.2",
-    "tests",
-];
+/// need, and the list of released items of the contract.
+const LEFT_OUT: [&str; 7] =
+    ["target", "build", "node_modules", "__pycache__", ".venv", "released", "tests"];
 
 fn main() -> ExitCode {
     match generate() {

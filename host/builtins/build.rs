@@ -1,7 +1,7 @@
 //! Puts the built-in plugins, and the attacks of the demo, into the program.
 //!
 //! They come from `target/plugins`, where `cargo xtask plugins` writes them, or from the folder
-//! `BERTH_PLUGINS_DIR`. There, `NAME.wasm` is a component and `NAME.cwasm` its precompiled code,
+//! `TOOLHOLD_PLUGINS_DIR`. There, `NAME.wasm` is a component and `NAME.cwasm` its precompiled code,
 //! which may be missing: then it is compiled into the cache at the first use. If no such folder
 //! exists, as with `cargo install --path host/cli`, this script builds the components.
 //!
@@ -19,8 +19,8 @@ use sha2::{Digest, Sha256};
 const BUILT_IN: [&str; 8] =
     ["file", "shell", "web", "filters", "memory", "code", "diagnostics", "scheduler"];
 
-/// The attacks of `berth demo`, which says so if they are missing. An untrusted component that only
-/// the demo loads.
+/// The attacks of `toolhold demo`, which says so if they are missing. An untrusted component that
+/// only the demo loads.
 const HOSTILE: &str = "hostile";
 
 /// The level of compression. Higher ones take much longer and hardly save more.
@@ -41,7 +41,7 @@ fn main() -> ExitCode {
 
 fn generate() -> Result<(), String> {
     println!("cargo::rerun-if-changed=build.rs");
-    println!("cargo::rerun-if-env-changed=BERTH_PLUGINS_DIR");
+    println!("cargo::rerun-if-env-changed=TOOLHOLD_PLUGINS_DIR");
     let out = PathBuf::from(variable("OUT_DIR")?);
     let folder = folder(&out)?;
     let plugins =
@@ -117,8 +117,9 @@ fn included(file: &Path, with: &str) -> String {
 
 /// The folder of the plugins. Builds them if they don't exist.
 fn folder(out: &Path) -> Result<PathBuf, String> {
-    if let Some(folder) = env::var_os("BERTH_PLUGINS_DIR") {
-        return std::path::absolute(folder).map_err(|error| format!("BERTH_PLUGINS_DIR: {error}"));
+    if let Some(folder) = env::var_os("TOOLHOLD_PLUGINS_DIR") {
+        return std::path::absolute(folder)
+            .map_err(|error| format!("TOOLHOLD_PLUGINS_DIR: {error}"));
     }
     let package = PathBuf::from(variable("CARGO_MANIFEST_DIR")?);
     let workspace = package.ancestors().nth(2).ok_or("the package lies outside the workspace")?;

@@ -1,4 +1,4 @@
-//! Sets how `berth` is linked.
+//! Sets how `toolhold` is linked.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

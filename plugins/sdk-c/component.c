@@ -28,9 +28,9 @@ static plugin_option_string_t optional(const char *text) {
     return option;
 }
 
-static berth_tool_types_option_json_t optional_json(const char *text) {
+static toolhold_tool_types_option_json_t optional_json(const char *text) {
     plugin_option_string_t option = optional(text);
-    return (berth_tool_types_option_json_t){option.is_some, option.val};
+    return (toolhold_tool_types_option_json_t){option.is_some, option.val};
 }
 
 // Memory of the bindings, which free it themselves.
@@ -42,28 +42,28 @@ static void *many(size_t count, size_t size) {
     return memory;
 }
 
-static void fill_arguments(exports_berth_tool_tools_definition_t *definition,
-                           const berth_argument *arguments) {
+static void fill_arguments(exports_toolhold_tool_tools_definition_t *definition,
+                           const toolhold_argument *arguments) {
     size_t subjects = 0, roles = 0;
-    for (const berth_argument *each = arguments; each != NULL && each->name != NULL; each++) {
-        subjects += each->subject != BERTH_NOTHING;
+    for (const toolhold_argument *each = arguments; each != NULL && each->name != NULL; each++) {
+        subjects += each->subject != TOOLHOLD_NOTHING;
         roles += each->role != NULL;
     }
     definition->subjects.ptr = many(subjects, sizeof *definition->subjects.ptr);
     definition->arguments.ptr = many(roles, sizeof *definition->arguments.ptr);
-    for (const berth_argument *each = arguments; each != NULL && each->name != NULL; each++) {
-        if (each->subject != BERTH_NOTHING) {
-            exports_berth_tool_tools_subject_t *subject =
+    for (const toolhold_argument *each = arguments; each != NULL && each->name != NULL; each++) {
+        if (each->subject != TOOLHOLD_NOTHING) {
+            exports_toolhold_tool_tools_subject_t *subject =
                 &definition->subjects.ptr[definition->subjects.len++];
             char *pointer = many(strlen(each->name) + 2, 1);
             pointer[0] = '/';
             strcpy(pointer + 1, each->name);
             subject->pointer = (plugin_string_t){(uint8_t *)pointer, strlen(pointer)};
-            subject->kind = owned_text(berth_subject_kind(each->subject));
-            subject->access = owned_text(berth_subject_writes(each->subject) ? "write" : "read");
+            subject->kind = owned_text(toolhold_subject_kind(each->subject));
+            subject->access = owned_text(toolhold_subject_writes(each->subject) ? "write" : "read");
         }
         if (each->role != NULL) {
-            exports_berth_tool_tools_argument_t *argument =
+            exports_toolhold_tool_tools_argument_t *argument =
                 &definition->arguments.ptr[definition->arguments.len++];
             argument->name = owned_text(each->name);
             argument->roles.ptr = many(1, sizeof *argument->roles.ptr);
@@ -72,7 +72,7 @@ static void fill_arguments(exports_berth_tool_tools_definition_t *definition,
     }
 }
 
-static void fill_promises(exports_berth_tool_tools_definition_t *definition, unsigned promises) {
+static void fill_promises(exports_toolhold_tool_tools_definition_t *definition, unsigned promises) {
     static const char *const names[] = {"read-only", "additive", "idempotent", "closed-world",
                                         "cacheable"};
     size_t count = sizeof names / sizeof *names;
@@ -84,22 +84,22 @@ static void fill_promises(exports_berth_tool_tools_definition_t *definition, uns
     }
 }
 
-bool exports_berth_tool_tools_list_tools(exports_berth_tool_tools_list_definition_t *ret,
-                                         exports_berth_tool_tools_failure_t *err) {
+bool exports_toolhold_tool_tools_list_tools(exports_toolhold_tool_tools_list_definition_t *ret,
+                                         exports_toolhold_tool_tools_failure_t *err) {
     (void)err;
     size_t count = 0;
-    while (berth_tools[count].name != NULL) {
+    while (toolhold_tools[count].name != NULL) {
         count++;
     }
     ret->ptr = many(count, sizeof *ret->ptr);
     ret->len = count;
     for (size_t i = 0; i < count; i++) {
-        const berth_tool *tool = &berth_tools[i];
-        exports_berth_tool_tools_definition_t *definition = &ret->ptr[i];
+        const toolhold_tool *tool = &toolhold_tools[i];
+        exports_toolhold_tool_tools_definition_t *definition = &ret->ptr[i];
         definition->name = owned_text(tool->name);
         definition->title = optional(tool->title);
         definition->description = owned_text(tool->description != NULL ? tool->description : "");
-        char *schema = berth_input_schema(tool);
+        char *schema = toolhold_input_schema(tool);
         definition->input_schema = (plugin_string_t){(uint8_t *)schema, strlen(schema)};
         plugin_option_string_t output = optional(tool->output_schema);
         definition->output_schema.is_some = output.is_some;
@@ -110,47 +110,47 @@ bool exports_berth_tool_tools_list_tools(exports_berth_tool_tools_list_definitio
     return true;
 }
 
-static berth_tool_types_list_content_t contents(const berth_call *call) {
-    berth_tool_types_list_content_t list = {
-        many(call->part_count, sizeof(berth_tool_types_content_t)), call->part_count};
+static toolhold_tool_types_list_content_t contents(const toolhold_call *call) {
+    toolhold_tool_types_list_content_t list = {
+        many(call->part_count, sizeof(toolhold_tool_types_content_t)), call->part_count};
     for (size_t i = 0; i < call->part_count; i++) {
-        const berth_part *part = &call->parts[i];
-        berth_tool_types_content_t *content = &list.ptr[i];
+        const toolhold_part *part = &call->parts[i];
+        toolhold_tool_types_content_t *content = &list.ptr[i];
         plugin_string_t bytes = owned(part->bytes, part->length);
         content->media_type = optional(part->media_type);
         if (part->is_text) {
-            content->body.tag = BERTH_TOOL_TYPES_BODY_TEXT;
+            content->body.tag = TOOLHOLD_TOOL_TYPES_BODY_TEXT;
             content->body.val.text = bytes;
         } else {
-            content->body.tag = BERTH_TOOL_TYPES_BODY_BYTES;
+            content->body.tag = TOOLHOLD_TOOL_TYPES_BODY_BYTES;
             content->body.val.bytes = (plugin_list_u8_t){bytes.ptr, bytes.len};
         }
     }
     return list;
 }
 
-static uint8_t category(berth_category category) {
+static uint8_t category(toolhold_category category) {
     static const uint8_t categories[] = {
-        BERTH_TOOL_TYPES_CATEGORY_PERMANENT_FAILURE, BERTH_TOOL_TYPES_CATEGORY_INVALID_PARAMETERS,
-        BERTH_TOOL_TYPES_CATEGORY_TYPE_MISMATCH,     BERTH_TOOL_TYPES_CATEGORY_RATE_LIMITED,
-        BERTH_TOOL_TYPES_CATEGORY_SERVER_ERROR,      BERTH_TOOL_TYPES_CATEGORY_NETWORK_ERROR,
-        BERTH_TOOL_TYPES_CATEGORY_TIMEOUT,
+        TOOLHOLD_TOOL_TYPES_CATEGORY_PERMANENT_FAILURE, TOOLHOLD_TOOL_TYPES_CATEGORY_INVALID_PARAMETERS,
+        TOOLHOLD_TOOL_TYPES_CATEGORY_TYPE_MISMATCH,     TOOLHOLD_TOOL_TYPES_CATEGORY_RATE_LIMITED,
+        TOOLHOLD_TOOL_TYPES_CATEGORY_SERVER_ERROR,      TOOLHOLD_TOOL_TYPES_CATEGORY_NETWORK_ERROR,
+        TOOLHOLD_TOOL_TYPES_CATEGORY_TIMEOUT,
     };
     return categories[category];
 }
 
-bool exports_berth_tool_tools_call_tool(exports_berth_tool_tools_invocation_t *invocation,
-                                        exports_berth_tool_tools_output_t *ret,
-                                        exports_berth_tool_tools_failure_t *err) {
-    berth_call call = {0};
-    const char *tool = berth_format(&call, "%.*s", (int)invocation->tool.len, invocation->tool.ptr);
+bool exports_toolhold_tool_tools_call_tool(exports_toolhold_tool_tools_invocation_t *invocation,
+                                        exports_toolhold_tool_tools_output_t *ret,
+                                        exports_toolhold_tool_tools_failure_t *err) {
+    toolhold_call call = {0};
+    const char *tool = toolhold_format(&call, "%.*s", (int)invocation->tool.len, invocation->tool.ptr);
     const char *arguments =
-        berth_format(&call, "%.*s", (int)invocation->arguments.len, invocation->arguments.ptr);
-    exports_berth_tool_tools_invocation_free(invocation);
-    berth_outcome outcome = berth_run(&call, tool, arguments);
+        toolhold_format(&call, "%.*s", (int)invocation->arguments.len, invocation->arguments.ptr);
+    exports_toolhold_tool_tools_invocation_free(invocation);
+    toolhold_outcome outcome = toolhold_run(&call, tool, arguments);
     if (outcome.failed) {
         size_t length = strlen(call.message);
-        const char *message = berth_cleaned(&call, call.message, &length, MAX_MESSAGE);
+        const char *message = toolhold_cleaned(&call, call.message, &length, MAX_MESSAGE);
         err->category = category(call.category);
         err->code = optional(call.code);
         err->message = owned(message, length);
@@ -162,68 +162,68 @@ bool exports_berth_tool_tools_call_tool(exports_berth_tool_tools_invocation_t *i
         ret->structured = optional_json(call.structured);
         ret->after_emitted = call.after_emitted;
     }
-    berth_end(&call);
+    toolhold_end(&call);
     return !outcome.failed;
 }
 
-void berth_host_write_log(berth_level level, const char *text, size_t length) {
-    static const berth_host_log_level_t levels[] = {
-        BERTH_HOST_LOG_LEVEL_DEBUG, BERTH_HOST_LOG_LEVEL_INFO, BERTH_HOST_LOG_LEVEL_WARN,
-        BERTH_HOST_LOG_LEVEL_ERROR};
-    plugin_string_t message = berth_borrowed(text, length);
-    berth_host_log_write(levels[level], &message);
+void toolhold_host_write_log(toolhold_level level, const char *text, size_t length) {
+    static const toolhold_host_log_level_t levels[] = {
+        TOOLHOLD_HOST_LOG_LEVEL_DEBUG, TOOLHOLD_HOST_LOG_LEVEL_INFO, TOOLHOLD_HOST_LOG_LEVEL_WARN,
+        TOOLHOLD_HOST_LOG_LEVEL_ERROR};
+    plugin_string_t message = toolhold_borrowed(text, length);
+    toolhold_host_log_write(levels[level], &message);
 }
 
-void berth_host_report(double fraction, const char *text, size_t length) {
-    plugin_string_t message = berth_borrowed(text, length);
-    berth_host_call_progress(fraction >= 0 ? &fraction : NULL, &message);
+void toolhold_host_report(double fraction, const char *text, size_t length) {
+    plugin_string_t message = toolhold_borrowed(text, length);
+    toolhold_host_call_progress(fraction >= 0 ? &fraction : NULL, &message);
 }
 
-bool berth_host_emit(const char *text, size_t length) {
-    berth_host_call_content_t part = {0};
-    part.body.tag = BERTH_TOOL_TYPES_BODY_TEXT;
-    part.body.val.text = berth_borrowed(text, length);
-    return berth_host_call_emit(&part);
+bool toolhold_host_emit(const char *text, size_t length) {
+    toolhold_host_call_content_t part = {0};
+    part.body.tag = TOOLHOLD_TOOL_TYPES_BODY_TEXT;
+    part.body.val.text = toolhold_borrowed(text, length);
+    return toolhold_host_call_emit(&part);
 }
 
-uint64_t berth_remaining_ms(void) {
-    return berth_host_call_remaining_ms();
+uint64_t toolhold_remaining_ms(void) {
+    return toolhold_host_call_remaining_ms();
 }
 
-bool berth_cancelled(void) {
-    return berth_host_call_cancelled();
+bool toolhold_cancelled(void) {
+    return toolhold_host_call_cancelled();
 }
 
-const char *berth_host_config(berth_call *call, const char *key) {
-    plugin_string_t name = berth_borrowed(key, strlen(key));
-    berth_host_config_json_t value;
-    if (!berth_host_config_get(&name, &value)) {
+const char *toolhold_host_config(toolhold_call *call, const char *key) {
+    plugin_string_t name = toolhold_borrowed(key, strlen(key));
+    toolhold_host_config_json_t value;
+    if (!toolhold_host_config_get(&name, &value)) {
         return NULL;
     }
-    const char *copy = berth_format(call, "%.*s", (int)value.len, value.ptr);
+    const char *copy = toolhold_format(call, "%.*s", (int)value.len, value.ptr);
     plugin_string_free(&value);
     return copy;
 }
 
-bool berth_noted(berth_call *call, bool works, berth_host_types_error_t *error) {
+bool toolhold_noted(toolhold_call *call, bool works, toolhold_host_types_error_t *error) {
     call->host_code = call->host_message = NULL;
     if (!works) {
-        call->host_code = berth_format(call, "%.*s", (int)error->code.len, error->code.ptr);
+        call->host_code = toolhold_format(call, "%.*s", (int)error->code.len, error->code.ptr);
         call->host_message =
-            berth_format(call, "%.*s", (int)error->message.len, error->message.ptr);
-        berth_host_types_error_free(error);
+            toolhold_format(call, "%.*s", (int)error->message.len, error->message.ptr);
+        toolhold_host_types_error_free(error);
     }
     return works;
 }
 
-const char *berth_store_get(berth_call *call, const char *key, size_t *length) {
-    plugin_string_t name = berth_borrowed(key, strlen(key));
+const char *toolhold_store_get(toolhold_call *call, const char *key, size_t *length) {
+    plugin_string_t name = toolhold_borrowed(key, strlen(key));
     plugin_option_list_u8_t value;
-    berth_host_store_error_t error;
-    if (!berth_noted(call, berth_host_store_get(&name, &value, &error), &error) || !value.is_some) {
+    toolhold_host_store_error_t error;
+    if (!toolhold_noted(call, toolhold_host_store_get(&name, &value, &error), &error) || !value.is_some) {
         return NULL;
     }
-    char *copy = berth_alloc(call, value.val.len + 1);
+    char *copy = toolhold_alloc(call, value.val.len + 1);
     if (value.val.len > 0) {
         memcpy(copy, value.val.ptr, value.val.len);
     }
@@ -232,16 +232,16 @@ const char *berth_store_get(berth_call *call, const char *key, size_t *length) {
     return copy;
 }
 
-bool berth_store_put(berth_call *call, const char *key, const void *bytes, size_t length) {
-    berth_host_store_change_t change = {
-        .key = berth_borrowed(key, strlen(key)),
+bool toolhold_store_put(toolhold_call *call, const char *key, const void *bytes, size_t length) {
+    toolhold_host_store_change_t change = {
+        .key = toolhold_borrowed(key, strlen(key)),
         .value = {bytes != NULL, {(uint8_t *)bytes, length}},
     };
-    berth_host_store_list_expectation_t expected = {0};
-    berth_host_store_list_change_t changes = {&change, 1};
-    berth_host_store_error_t error;
+    toolhold_host_store_list_expectation_t expected = {0};
+    toolhold_host_store_list_change_t changes = {&change, 1};
+    toolhold_host_store_error_t error;
     bool written;
-    return berth_noted(call, berth_host_store_write(&expected, &changes, &written, &error), &error);
+    return toolhold_noted(call, toolhold_host_store_write(&expected, &changes, &written, &error), &error);
 }
 
 #endif

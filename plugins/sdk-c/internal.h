@@ -1,16 +1,16 @@
 // What the files of the SDK have in common. Plugins don't need it.
-#ifndef BERTH_INTERNAL_H
-#define BERTH_INTERNAL_H
+#ifndef TOOLHOLD_INTERNAL_H
+#define TOOLHOLD_INTERNAL_H
 
 #include <stdarg.h>
 
-#include "berth.h"
+#include "toolhold.h"
 
 // A text of known length, which may have zeros in it.
 typedef struct {
     char *bytes;
     size_t length, capacity;
-} berth_buffer;
+} toolhold_buffer;
 
 // A part of an answer. `is_text`: else bytes.
 typedef struct {
@@ -18,41 +18,41 @@ typedef struct {
     const char *bytes;
     size_t length;
     const char *media_type;
-} berth_part;
+} toolhold_part;
 
-struct berth_call {
-    const berth_tool *tool;
+struct toolhold_call {
+    const toolhold_tool *tool;
     // The value of each argument of the tool as JSON, in their order. NULL: it was left out.
     const char **values;
-    berth_part *parts;
+    toolhold_part *parts;
     size_t part_count;
     bool after_emitted;
     const char *structured;
-    berth_category category;
+    toolhold_category category;
     const char *code, *message, *suggestion;
     bool has_retry;
     uint64_t retry_after_ms;
     // Why the last function of the host failed.
     const char *host_code, *host_message;
     // Everything that ends with the call.
-    struct berth_block *blocks;
+    struct toolhold_block *blocks;
 };
 
 // Runs a tool with its arguments, a JSON object that ends with a zero.
-berth_outcome berth_run(berth_call *call, const char *tool, const char *arguments);
-void berth_end(berth_call *call);
+toolhold_outcome toolhold_run(toolhold_call *call, const char *tool, const char *arguments);
+void toolhold_end(toolhold_call *call);
 // The input schema of a tool, to be freed.
-char *berth_input_schema(const berth_tool *tool);
-const char *berth_subject_kind(berth_subject subject);
-bool berth_subject_writes(berth_subject subject);
-const char *berth_vformat(berth_call *call, const char *format, va_list values);
+char *toolhold_input_schema(const toolhold_tool *tool);
+const char *toolhold_subject_kind(toolhold_subject subject);
+bool toolhold_subject_writes(toolhold_subject subject);
+const char *toolhold_vformat(toolhold_call *call, const char *format, va_list values);
 // UTF-8 of at most `limit` bytes, cut between characters.
-const char *berth_cleaned(berth_call *call, const char *text, size_t *length, size_t limit);
+const char *toolhold_cleaned(toolhold_call *call, const char *text, size_t *length, size_t limit);
 
 // What the host does, or in unit tests a stand-in. Texts are UTF-8.
-void berth_host_write_log(berth_level level, const char *text, size_t length);
-void berth_host_report(double fraction, const char *text, size_t length);
-bool berth_host_emit(const char *text, size_t length);
-const char *berth_host_config(berth_call *call, const char *key);
+void toolhold_host_write_log(toolhold_level level, const char *text, size_t length);
+void toolhold_host_report(double fraction, const char *text, size_t length);
+bool toolhold_host_emit(const char *text, size_t length);
+const char *toolhold_host_config(toolhold_call *call, const char *key);
 
 #endif

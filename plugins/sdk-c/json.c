@@ -42,9 +42,9 @@ static const char *skip_value(const char *at) {
     return at;
 }
 
-static const char *copied(berth_call *call, const char *from, const char *end) {
+static const char *copied(toolhold_call *call, const char *from, const char *end) {
     size_t length = (size_t)(end - from);
-    char *copy = berth_alloc(call, length + 1);
+    char *copy = toolhold_alloc(call, length + 1);
     memcpy(copy, from, length);
     copy[length] = '\0';
     return copy;
@@ -85,13 +85,13 @@ static char *encode(char *to, unsigned c) {
     return to;
 }
 
-const char *berth_json_text(berth_call *call, const char *json) {
+const char *toolhold_json_text(toolhold_call *call, const char *json) {
     json = skip_space(json);
     if (*json != '"') {
         return NULL;
     }
     // An escape is never shorter than what it stands for.
-    char *text = berth_alloc(call, strlen(json) + 1), *to = text;
+    char *text = toolhold_alloc(call, strlen(json) + 1), *to = text;
     const char *at = json + 1;
     while (*at != '"') {
         if (*at == '\0') {
@@ -126,7 +126,7 @@ const char *berth_json_text(berth_call *call, const char *json) {
     return text;
 }
 
-const char *berth_json_next(berth_call *call, const char **list) {
+const char *toolhold_json_next(toolhold_call *call, const char **list) {
     const char *at = skip_space(*list);
     if (*at != '[' && *at != ',') {
         return NULL;
@@ -140,8 +140,8 @@ const char *berth_json_next(berth_call *call, const char **list) {
     return copied(call, at, end);
 }
 
-// The next field of an object, in the way of `berth_json_next`. NULL: it was the last one.
-static const char *next_field(berth_call *call, const char **object, const char **value) {
+// The next field of an object, in the way of `toolhold_json_next`. NULL: it was the last one.
+static const char *next_field(toolhold_call *call, const char **object, const char **value) {
     const char *at = skip_space(*object);
     if (*at != '{' && *at != ',') {
         return NULL;
@@ -150,7 +150,7 @@ static const char *next_field(berth_call *call, const char **object, const char 
     if (*at != '"') {
         return NULL;
     }
-    const char *name = berth_json_text(call, copied(call, at, skip_string(at)));
+    const char *name = toolhold_json_text(call, copied(call, at, skip_string(at)));
     at = skip_space(skip_string(at));
     if (*at != ':') {
         return NULL;
@@ -162,7 +162,7 @@ static const char *next_field(berth_call *call, const char **object, const char 
     return name != NULL ? name : "";
 }
 
-const char *berth_json_field(berth_call *call, const char *json, const char *name) {
+const char *toolhold_json_field(toolhold_call *call, const char *json, const char *name) {
     const char *value = NULL, *found = NULL, *each;
     while ((each = next_field(call, &json, &value)) != NULL) {
         if (strcmp(each, name) == 0) {
@@ -172,7 +172,7 @@ const char *berth_json_field(berth_call *call, const char *json, const char *nam
     return found;
 }
 
-bool berth_json_number(const char *json, double *value) {
+bool toolhold_json_number(const char *json, double *value) {
     json = skip_space(json);
     if (*json != '-' && (*json < '0' || *json > '9')) {
         return false;
@@ -182,9 +182,9 @@ bool berth_json_number(const char *json, double *value) {
     return *skip_space(end) == '\0' && isfinite(*value);
 }
 
-bool berth_json_integer(const char *json, int64_t *value) {
+bool toolhold_json_integer(const char *json, int64_t *value) {
     double number;
-    if (!berth_json_number(json, &number)) {
+    if (!toolhold_json_number(json, &number)) {
         return false;
     }
     json = skip_space(json);
@@ -201,7 +201,7 @@ bool berth_json_integer(const char *json, int64_t *value) {
 }
 
 // A text that grows. It ends with a zero.
-static void append(berth_buffer *buffer, const char *bytes, size_t length) {
+static void append(toolhold_buffer *buffer, const char *bytes, size_t length) {
     if (buffer->capacity - buffer->length <= length) {
         buffer->capacity = (buffer->length + length + 1) * 2;
         buffer->bytes = realloc(buffer->bytes, buffer->capacity);
@@ -215,11 +215,11 @@ static void append(berth_buffer *buffer, const char *bytes, size_t length) {
     buffer->bytes[buffer->length] = '\0';
 }
 
-static void append_text(berth_buffer *buffer, const char *text) {
+static void append_text(toolhold_buffer *buffer, const char *text) {
     append(buffer, text, strlen(text));
 }
 
-static void append_quoted(berth_buffer *buffer, const char *text) {
+static void append_quoted(toolhold_buffer *buffer, const char *text) {
     append_text(buffer, "\"");
     for (; *text != '\0'; text++) {
         char escape[8];
@@ -235,27 +235,27 @@ static void append_quoted(berth_buffer *buffer, const char *text) {
     append_text(buffer, "\"");
 }
 
-const char *berth_quote(berth_call *call, const char *text) {
+const char *toolhold_quote(toolhold_call *call, const char *text) {
     size_t length = strlen(text);
-    berth_buffer buffer = {0};
-    append_quoted(&buffer, berth_cleaned(call, text, &length, SIZE_MAX));
+    toolhold_buffer buffer = {0};
+    append_quoted(&buffer, toolhold_cleaned(call, text, &length, SIZE_MAX));
     const char *quoted = copied(call, buffer.bytes, buffer.bytes + buffer.length);
     free(buffer.bytes);
     return quoted;
 }
 
-static void append_member(berth_buffer *buffer, bool *is_first, const char *name) {
+static void append_member(toolhold_buffer *buffer, bool *is_first, const char *name) {
     append_text(buffer, *is_first ? "\"" : ",\"");
     *is_first = false;
     append_text(buffer, name);
     append_text(buffer, "\":");
 }
 
-static void append_schema(berth_buffer *buffer, const berth_argument *argument) {
+static void append_schema(toolhold_buffer *buffer, const toolhold_argument *argument) {
     static const char *const types[] = {"\"string\"", "\"integer\"", "\"number\"", "\"boolean\""};
     bool is_first = true;
     append_text(buffer, "{");
-    if (argument->type != BERTH_JSON) {
+    if (argument->type != TOOLHOLD_JSON) {
         append_member(buffer, &is_first, "type");
         append_text(buffer, types[argument->type]);
     }
@@ -274,13 +274,13 @@ static void append_schema(berth_buffer *buffer, const berth_argument *argument) 
     append_text(buffer, "}");
 }
 
-char *berth_input_schema(const berth_tool *tool) {
-    static const berth_argument none[1];
-    const berth_argument *arguments = tool->arguments != NULL ? tool->arguments : none;
-    berth_buffer buffer = {0};
+char *toolhold_input_schema(const toolhold_tool *tool) {
+    static const toolhold_argument none[1];
+    const toolhold_argument *arguments = tool->arguments != NULL ? tool->arguments : none;
+    toolhold_buffer buffer = {0};
     append_text(&buffer, "{\"type\":\"object\",\"properties\":{");
     bool is_first = true;
-    for (const berth_argument *each = arguments; each->name != NULL; each++) {
+    for (const toolhold_argument *each = arguments; each->name != NULL; each++) {
         append_text(&buffer, is_first ? "" : ",");
         is_first = false;
         append_quoted(&buffer, each->name);
@@ -289,7 +289,7 @@ char *berth_input_schema(const berth_tool *tool) {
     }
     append_text(&buffer, "},\"required\":[");
     is_first = true;
-    for (const berth_argument *each = arguments; each->name != NULL; each++) {
+    for (const toolhold_argument *each = arguments; each->name != NULL; each++) {
         if (!each->optional && each->fallback == NULL) {
             append_text(&buffer, is_first ? "" : ",");
             is_first = false;
@@ -301,33 +301,33 @@ char *berth_input_schema(const berth_tool *tool) {
 }
 
 // Decides what the arguments of a call are. Returns false after a failure.
-static bool is_of_type(berth_call *call, const berth_argument *argument, const char *json) {
+static bool is_of_type(toolhold_call *call, const toolhold_argument *argument, const char *json) {
     int64_t integer;
     double number;
     switch (argument->type) {
-    case BERTH_TEXT:
-        return berth_json_text(call, json) != NULL;
-    case BERTH_INTEGER:
-        return berth_json_integer(json, &integer);
-    case BERTH_NUMBER:
-        return berth_json_number(json, &number);
-    case BERTH_BOOLEAN:
+    case TOOLHOLD_TEXT:
+        return toolhold_json_text(call, json) != NULL;
+    case TOOLHOLD_INTEGER:
+        return toolhold_json_integer(json, &integer);
+    case TOOLHOLD_NUMBER:
+        return toolhold_json_number(json, &number);
+    case TOOLHOLD_BOOLEAN:
         return strcmp(json, "true") == 0 || strcmp(json, "false") == 0;
-    case BERTH_JSON:
+    case TOOLHOLD_JSON:
         return true;
     }
     return false;
 }
 
-static berth_outcome check(berth_call *call, const char *arguments, bool *is_valid) {
+static toolhold_outcome check(toolhold_call *call, const char *arguments, bool *is_valid) {
     static const char *const types[] = {"a text without zeros", "an integer of 64 bits", "a number",
                                         "true or false"};
-    const berth_tool *tool = call->tool;
+    const toolhold_tool *tool = call->tool;
     size_t count = 0;
     while (tool->arguments != NULL && tool->arguments[count].name != NULL) {
         count++;
     }
-    call->values = berth_alloc(call, (count + 1) * sizeof *call->values);
+    call->values = toolhold_alloc(call, (count + 1) * sizeof *call->values);
     for (size_t i = 0; i < count; i++) {
         call->values[i] = tool->arguments[i].fallback;
     }
@@ -338,38 +338,38 @@ static berth_outcome check(berth_call *call, const char *arguments, bool *is_val
             i++;
         }
         if (i == count) {
-            return berth_fail(call, BERTH_INVALID_PARAMETERS, NULL,
+            return toolhold_fail(call, TOOLHOLD_INVALID_PARAMETERS, NULL,
                               "the tool has no argument %s", name);
         }
-        const berth_argument *argument = &tool->arguments[i];
-        if (argument->optional && argument->type != BERTH_JSON && strcmp(value, "null") == 0) {
+        const toolhold_argument *argument = &tool->arguments[i];
+        if (argument->optional && argument->type != TOOLHOLD_JSON && strcmp(value, "null") == 0) {
             continue;
         }
         if (!is_of_type(call, argument, value)) {
-            return berth_fail(call, BERTH_TYPE_MISMATCH, NULL, "%s has to be %s", name,
+            return toolhold_fail(call, TOOLHOLD_TYPE_MISMATCH, NULL, "%s has to be %s", name,
                               types[argument->type]);
         }
         call->values[i] = value;
     }
     for (size_t i = 0; i < count; i++) {
         if (call->values[i] == NULL && !tool->arguments[i].optional) {
-            return berth_fail(call, BERTH_INVALID_PARAMETERS, NULL, "%s is missing",
+            return toolhold_fail(call, TOOLHOLD_INVALID_PARAMETERS, NULL, "%s is missing",
                               tool->arguments[i].name);
         }
     }
     *is_valid = true;
-    return (berth_outcome){false};
+    return (toolhold_outcome){false};
 }
 
-berth_outcome berth_run(berth_call *call, const char *tool, const char *arguments) {
-    call->tool = berth_tools;
+toolhold_outcome toolhold_run(toolhold_call *call, const char *tool, const char *arguments) {
+    call->tool = toolhold_tools;
     while (call->tool->name != NULL && strcmp(call->tool->name, tool) != 0) {
         call->tool++;
     }
     if (call->tool->name == NULL) {
-        return berth_fail(call, BERTH_INVALID_PARAMETERS, NULL, "the plugin has no tool %s", tool);
+        return toolhold_fail(call, TOOLHOLD_INVALID_PARAMETERS, NULL, "the plugin has no tool %s", tool);
     }
     bool is_valid = false;
-    berth_outcome outcome = check(call, arguments, &is_valid);
+    toolhold_outcome outcome = check(call, arguments, &is_valid);
     return is_valid ? call->tool->call(call) : outcome;
 }

@@ -9,21 +9,21 @@
 #include "testing.h"
 
 // The call that was tested last. The other ones hold what outlives it.
-static berth_call last, notes;
+static toolhold_call last, notes;
 static const char *settings = "{}", *logged = "", *emitted = "";
 
-berth_tested berth_test(const char *tool, const char *arguments) {
-    berth_end(&last);
-    berth_end(&notes);
+toolhold_tested toolhold_test(const char *tool, const char *arguments) {
+    toolhold_end(&last);
+    toolhold_end(&notes);
     logged = emitted = "";
-    berth_outcome outcome = berth_run(&last, tool, arguments);
+    toolhold_outcome outcome = toolhold_run(&last, tool, arguments);
     const char *text = "";
     for (size_t i = 0; i < last.part_count; i++) {
         if (last.parts[i].is_text) {
-            text = berth_format(&last, "%s%s", text, last.parts[i].bytes);
+            text = toolhold_format(&last, "%s%s", text, last.parts[i].bytes);
         }
     }
-    return (berth_tested){
+    return (toolhold_tested){
         .failed = outcome.failed,
         .text = text,
         .structured = last.structured,
@@ -33,37 +33,37 @@ berth_tested berth_test(const char *tool, const char *arguments) {
     };
 }
 
-void berth_test_config(const char *json) {
+void toolhold_test_config(const char *json) {
     settings = json;
 }
 
-const char *berth_test_log(void) {
+const char *toolhold_test_log(void) {
     return logged;
 }
 
-const char *berth_test_emitted(void) {
+const char *toolhold_test_emitted(void) {
     return emitted;
 }
 
-void berth_host_write_log(berth_level level, const char *text, size_t length) {
+void toolhold_host_write_log(toolhold_level level, const char *text, size_t length) {
     static const char *const levels[] = {"debug", "info", "warn", "error"};
-    logged = berth_format(&notes, "%s%s: %.*s\n", logged, levels[level], (int)length, text);
+    logged = toolhold_format(&notes, "%s%s: %.*s\n", logged, levels[level], (int)length, text);
 }
 
-void berth_host_report(double fraction, const char *text, size_t length) {
+void toolhold_host_report(double fraction, const char *text, size_t length) {
     (void)fraction, (void)text, (void)length;
 }
 
-bool berth_host_emit(const char *text, size_t length) {
-    emitted = berth_format(&notes, "%s%.*s\n", emitted, (int)length, text);
+bool toolhold_host_emit(const char *text, size_t length) {
+    emitted = toolhold_format(&notes, "%s%.*s\n", emitted, (int)length, text);
     return true;
 }
 
-uint64_t berth_remaining_ms(void) {
+uint64_t toolhold_remaining_ms(void) {
     return 60000;
 }
 
-bool berth_cancelled(void) {
+bool toolhold_cancelled(void) {
     return false;
 }
 
@@ -75,7 +75,7 @@ struct entry {
 };
 static struct entry *store;
 
-const char *berth_store_get(berth_call *call, const char *key, size_t *length) {
+const char *toolhold_store_get(toolhold_call *call, const char *key, size_t *length) {
     (void)call;
     for (struct entry *each = store; each != NULL; each = each->next) {
         if (strcmp(each->key, key) == 0) {
@@ -86,7 +86,7 @@ const char *berth_store_get(berth_call *call, const char *key, size_t *length) {
     return NULL;
 }
 
-bool berth_store_put(berth_call *call, const char *key, const void *bytes, size_t length) {
+bool toolhold_store_put(toolhold_call *call, const char *key, const void *bytes, size_t length) {
     (void)call;
     struct entry **at = &store;
     while (*at != NULL && strcmp((*at)->key, key) != 0) {
@@ -116,8 +116,8 @@ bool berth_store_put(berth_call *call, const char *key, const void *bytes, size_
     return true;
 }
 
-const char *berth_host_config(berth_call *call, const char *key) {
-    return berth_json_field(call, settings, key);
+const char *toolhold_host_config(toolhold_call *call, const char *key) {
+    return toolhold_json_field(call, settings, key);
 }
 
 #endif

@@ -1,25 +1,25 @@
 //go:build wasip1
 
-package berth
+package toolhold
 
 import (
 	"strings"
 
-	_ "berth/internal/exports"
-	"berth/internal/host"
-	"berth/internal/memory"
-	"berth/internal/types"
-	"berth/internal/wit/berth_tool_tools"
-	"berth/internal/wit/berth_tool_types"
-	"berth/internal/wit/export_berth_tool_tools"
+	_ "toolhold/internal/exports"
+	"toolhold/internal/host"
+	"toolhold/internal/memory"
+	"toolhold/internal/types"
+	"toolhold/internal/wit/toolhold_tool_tools"
+	"toolhold/internal/wit/toolhold_tool_types"
+	"toolhold/internal/wit/export_toolhold_tool_tools"
 )
 
 // The most bytes of a message that the host takes.
 const maxMessage = 4096
 
 func init() {
-	export_berth_tool_tools.ListTools = listTools
-	export_berth_tool_tools.CallTool = callTool
+	export_toolhold_tool_tools.ListTools = listTools
+	export_toolhold_tool_tools.CallTool = callTool
 }
 
 func clean(text string) string { return strings.ToValidUTF8(text, "\uFFFD") }
@@ -31,10 +31,10 @@ func option(text string) types.Option[string] {
 	return types.Some(clean(text))
 }
 
-func listTools() types.Result[[]berth_tool_tools.Definition, berth_tool_types.Failure] {
-	var list []berth_tool_tools.Definition
+func listTools() types.Result[[]toolhold_tool_tools.Definition, toolhold_tool_types.Failure] {
+	var list []toolhold_tool_tools.Definition
 	for _, tool := range tools {
-		definition := berth_tool_tools.Definition{
+		definition := toolhold_tool_tools.Definition{
 			Name:         tool.Name,
 			Aliases:      tool.Aliases,
 			Title:        option(tool.Title),
@@ -49,10 +49,10 @@ func listTools() types.Result[[]berth_tool_tools.Definition, berth_tool_types.Fa
 		for _, each := range tool.fields {
 			if each.subject != "" {
 				pointer := "/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(each.name)
-				definition.Subjects = append(definition.Subjects, berth_tool_tools.Subject{Pointer: pointer, Kind: each.subject, Access: each.access})
+				definition.Subjects = append(definition.Subjects, toolhold_tool_tools.Subject{Pointer: pointer, Kind: each.subject, Access: each.access})
 			}
 			if len(each.aliases)+len(each.roles) > 0 {
-				definition.Arguments = append(definition.Arguments, berth_tool_tools.Argument{
+				definition.Arguments = append(definition.Arguments, toolhold_tool_tools.Argument{
 					Name:    each.name,
 					Aliases: each.aliases,
 					Roles:   each.roles,
@@ -62,10 +62,10 @@ func listTools() types.Result[[]berth_tool_tools.Definition, berth_tool_types.Fa
 		}
 		list = append(list, definition)
 	}
-	return types.Ok[[]berth_tool_tools.Definition, berth_tool_types.Failure](list)
+	return types.Ok[[]toolhold_tool_tools.Definition, toolhold_tool_types.Failure](list)
 }
 
-func callTool(invocation berth_tool_tools.Invocation) types.Result[berth_tool_types.Output, berth_tool_types.Failure] {
+func callTool(invocation toolhold_tool_tools.Invocation) types.Result[toolhold_tool_types.Output, toolhold_tool_types.Failure] {
 	// All of it lies in memory that the next call of the host uses again.
 	tool, arguments, meta := strings.Clone(invocation.Tool), strings.Clone(invocation.Arguments), ""
 	if invocation.Meta.Tag() == types.OptionSome {
@@ -83,7 +83,7 @@ func callTool(invocation berth_tool_tools.Invocation) types.Result[berth_tool_ty
 		if failure.RetryAfter > 0 {
 			retry = types.Some(uint64(failure.RetryAfter.Milliseconds()))
 		}
-		return types.Err[berth_tool_types.Output](berth_tool_types.Failure{
+		return types.Err[toolhold_tool_types.Output](toolhold_tool_types.Failure{
 			Category:     categories[failure.Category],
 			Code:         option(failure.Code),
 			Message:      strings.ToValidUTF8(message, ""),
@@ -93,7 +93,7 @@ func callTool(invocation berth_tool_tools.Invocation) types.Result[berth_tool_ty
 		})
 	}
 	structured, _ := output.Structured.(string)
-	return types.Ok[berth_tool_types.Output, berth_tool_types.Failure](berth_tool_types.Output{
+	return types.Ok[toolhold_tool_types.Output, toolhold_tool_types.Failure](toolhold_tool_types.Output{
 		Content:      contents(output.Content),
 		Structured:   option(structured),
 		AfterEmitted: output.AfterEmitted,
@@ -101,17 +101,17 @@ func callTool(invocation berth_tool_tools.Invocation) types.Result[berth_tool_ty
 }
 
 var categories = map[Category]uint8{
-	PermanentFailure:  berth_tool_types.CategoryPermanentFailure,
-	InvalidParameters: berth_tool_types.CategoryInvalidParameters,
-	TypeMismatch:      berth_tool_types.CategoryTypeMismatch,
-	RateLimited:       berth_tool_types.CategoryRateLimited,
-	ServerError:       berth_tool_types.CategoryServerError,
-	NetworkError:      berth_tool_types.CategoryNetworkError,
-	Timeout:           berth_tool_types.CategoryTimeout,
+	PermanentFailure:  toolhold_tool_types.CategoryPermanentFailure,
+	InvalidParameters: toolhold_tool_types.CategoryInvalidParameters,
+	TypeMismatch:      toolhold_tool_types.CategoryTypeMismatch,
+	RateLimited:       toolhold_tool_types.CategoryRateLimited,
+	ServerError:       toolhold_tool_types.CategoryServerError,
+	NetworkError:      toolhold_tool_types.CategoryNetworkError,
+	Timeout:           toolhold_tool_types.CategoryTimeout,
 }
 
-func contents(parts []Content) []berth_tool_types.Content {
-	var list []berth_tool_types.Content
+func contents(parts []Content) []toolhold_tool_types.Content {
+	var list []toolhold_tool_types.Content
 	for _, part := range parts {
 		list = append(list, host.ToWIT(part))
 	}

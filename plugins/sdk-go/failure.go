@@ -1,4 +1,4 @@
-package berth
+package toolhold
 
 import (
 	"context"
@@ -9,7 +9,7 @@ import (
 	"syscall"
 	"time"
 
-	"berth/internal/host"
+	"toolhold/internal/host"
 )
 
 // Category says why a call failed, and so whether the caller may try again.
@@ -47,7 +47,7 @@ func (f *Failure) Error() string { return f.Message }
 // tool, it is a failure with its code.
 type HostError = host.Error
 
-// What errors of the system mean, in the words of Berth's own tools.
+// What errors of the system mean, in the words of Toolhold's own tools.
 var errnos = []struct {
 	errno       syscall.Errno
 	code, words string

@@ -1,3 +1,3 @@
-module berth
+module toolhold
 
 go 1.24

@@ -1,4 +1,4 @@
-package berth
+package toolhold
 
 import (
 	"encoding/json"
@@ -34,7 +34,7 @@ var subjects = map[string][2]string{
 }
 
 // fieldsOf reads the tags of a struct: `json` has the name, `doc` the description, `default` the
-// value of a field that is left out, and `berth` what the host does with it, and limits.
+// value of a field that is left out, and `toolhold` what the host does with it, and limits.
 func fieldsOf(object reflect.Type, where string, outer []reflect.Type) []field {
 	if object.Kind() != reflect.Struct {
 		panic(fmt.Sprintf("%s: the arguments are %v; they have to be a struct", where, object))
@@ -81,13 +81,13 @@ func fieldsOf(object reflect.Type, where string, outer []reflect.Type) []field {
 		if text := of.Tag.Get("doc"); text != "" {
 			made.schema["description"] = text
 		}
-		made.read(of.Tag.Get("berth"), of.Type, at)
+		made.read(of.Tag.Get("toolhold"), of.Type, at)
 		fields = append(fields, made)
 	}
 	return fields
 }
 
-// read reads the tag `berth`: words that are separated by commas.
+// read reads the tag `toolhold`: words that are separated by commas.
 func (f *field) read(tag string, of reflect.Type, at string) {
 	for word := range strings.SplitSeq(tag, ",") {
 		key, value, _ := strings.Cut(strings.TrimSpace(word), "=")
@@ -111,7 +111,7 @@ func (f *field) read(tag string, of reflect.Type, at string) {
 			}
 			f.schema[limitName(key, of)] = limit
 		default:
-			panic(fmt.Sprintf("%s: the tag `berth` has no word %q", at, key))
+			panic(fmt.Sprintf("%s: the tag `toolhold` has no word %q", at, key))
 		}
 	}
 }
@@ -136,7 +136,7 @@ func schemaOf(of reflect.Type, at string, outer []reflect.Type) map[string]any {
 	case of == reflect.TypeFor[json.RawMessage]() || of.Kind() == reflect.Interface:
 		return map[string]any{}
 	case of == reflect.TypeFor[[]byte]():
-		panic(at + ": bytes have no JSON Schema here; berth.Attachment takes them")
+		panic(at + ": bytes have no JSON Schema here; toolhold.Attachment takes them")
 	}
 	switch of.Kind() {
 	case reflect.Pointer:

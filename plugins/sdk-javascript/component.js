@@ -1,22 +1,22 @@
-// The exports of a component. The module that `berth plugin build` writes names this file.
+// The exports of a component. The module that `toolhold plugin build` writes names this file.
 
-import { callTool, listTools } from "./berth.js";
+import { callTool, listTools } from "./toolhold.js";
 import { connect as connectHost } from "./host.js";
 
 /** Connects the imports of the component, which are named by package and interface. */
 export function connect(imports) {
   const names = {
-    call: imports.berth_host_call,
-    config: imports.berth_host_config,
-    index: imports.berth_host_index,
-    log: imports.berth_host_log,
-    parts: imports.berth_host_parts,
-    process: imports.berth_host_process,
-    schedule: imports.berth_host_schedule,
-    search: imports.berth_host_search,
-    secrets: imports.berth_host_secrets,
-    service: imports.berth_host_service,
-    store: imports.berth_host_store,
+    call: imports.toolhold_host_call,
+    config: imports.toolhold_host_config,
+    index: imports.toolhold_host_index,
+    log: imports.toolhold_host_log,
+    parts: imports.toolhold_host_parts,
+    process: imports.toolhold_host_process,
+    schedule: imports.toolhold_host_schedule,
+    search: imports.toolhold_host_search,
+    secrets: imports.toolhold_host_secrets,
+    service: imports.toolhold_host_service,
+    store: imports.toolhold_host_store,
     handler: imports.wasi_http_outgoing_handler,
     httpTypes: imports.wasi_http_types,
     preopens: imports.wasi_filesystem_preopens,
@@ -24,5 +24,5 @@ export function connect(imports) {
   connectHost(Object.fromEntries(Object.entries(names).filter(([, found]) => found)));
 }
 
-/** The interface `berth:tool/tools`. */
+/** The interface `toolhold:tool/tools`. */
 export const exported = { listTools, callTool };

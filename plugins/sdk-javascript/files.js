@@ -2,7 +2,7 @@
 //
 // An error of a file is a Failure with a code: `not-found`, `not-permitted`, `exists`, …
 
-import { Failure } from "./berth.js";
+import { Failure } from "./toolhold.js";
 import { imported, payload } from "./host.js";
 import { decodeUtf8, encodeUtf8 } from "./utf8.js";
 

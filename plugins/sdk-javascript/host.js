@@ -3,7 +3,7 @@
 /** The interfaces that there are, by their names in the contract. */
 export const host = {};
 
-/** Connects the interfaces. The module that `berth plugin build` writes does it, and `testing.js`. */
+/** Connects the interfaces. The module that `toolhold plugin build` writes does it, and `testing.js`. */
 export function connect(interfaces) {
   Object.assign(host, interfaces);
 }

@@ -2,7 +2,7 @@
 //
 // Tokens never reach a plugin: the operator configures them, and the host adds them.
 
-import { Failure } from "./berth.js";
+import { Failure } from "./toolhold.js";
 import { host, imported, payload } from "./host.js";
 import { decodeUtf8, encodeUtf8 } from "./utf8.js";
 

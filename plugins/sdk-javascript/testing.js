@@ -5,7 +5,7 @@
 import { spawnSync } from "node:child_process";
 import * as fs from "node:fs";
 
-import { Failure, callTool } from "./berth.js";
+import { Failure, callTool } from "./toolhold.js";
 import { connect } from "./host.js";
 
 /** What the stand-ins keep. A test sets and reads it. */

@@ -5,7 +5,7 @@ body. A task begins with a name and a colon; `policies.py` has the function of t
 
 A policy is a generator that yields what the model says and gets the results of its calls. For each
 request it runs again from its begin over the transcript in the request, so the server knows nothing
-of a session but what Berth sends.
+of a session but what Toolhold sends.
 """
 
 import http.server

@@ -646,7 +646,7 @@ def foreground(rest):
 
 
 def works(rest):
-    """A command that takes long, in the middle of which Berth is killed."""
+    """A command that takes long, in the middle of which Toolhold is killed."""
     results = yield [
         ("bash", {"command": "touch started.txt; sleep 30; touch never.txt"}),
         ("read", {"path": "notes.txt"}),

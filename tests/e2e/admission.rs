@@ -19,7 +19,7 @@ struct Company {
 impl Company {
     fn new() -> Self {
         let living = Living::new();
-        let made = ends(&living.berth(&["key", "new", "acme", "--no-password", "--json"]), 0);
+        let made = ends(&living.toolhold(&["key", "new", "acme", "--no-password", "--json"]), 0);
         let made: Value = serde_json::from_str(&made).expect("it is JSON");
         let key = made["key"].as_str().expect("it has a key").to_owned();
         let [signed, unsigned] = ["signed", "unsigned"].map(|name| living.root().join(name));
@@ -30,7 +30,7 @@ impl Company {
         }
         let [signed, unsigned] = [signed, unsigned].map(|folder| folder.join("word.wasm"));
         let file = signed.to_str().expect("it is UTF-8");
-        ends(&living.berth(&["plugin", "sign", file, "--key", "acme"]), 0);
+        ends(&living.toolhold(&["plugin", "sign", file, "--key", "acme"]), 0);
         Self { living, signed, unsigned, key }
     }
 
@@ -46,14 +46,14 @@ impl Company {
     /// key with everything.
     fn call(&self, ceiling: &str, options: &[&str]) -> (Option<i32>, String) {
         let mut command = self.living.command();
-        command.env("BERTH_CEILING", self.rules(ceiling));
+        command.env("TOOLHOLD_CEILING", self.rules(ceiling));
         command.args(["--set", "tools.autonomy=full", "--set"]);
         command.arg(format!(
             "installing.keys=[{{ name = \"mine\", key = \"{}\", plugins = [\"*\"] }}]",
             self.key
         ));
         command.args(options).args(["call", "word__say", "--yes"]);
-        let output = command.output().expect("berth starts");
+        let output = command.output().expect("toolhold starts");
         let text = String::from_utf8_lossy(&output.stdout).into_owned()
             + &String::from_utf8_lossy(&output.stderr);
         (output.status.code(), text)
@@ -106,15 +106,15 @@ fn unsigned_component_loads_from_nowhere_under_a_ceiling_that_requires_signature
         living.approve("word");
         assert_place(&[]);
         fs::remove_file(living.file("word")).expect("it was there");
-        ends(&living.berth(&["plugin", "add", path, "--yes"]), 0);
+        ends(&living.toolhold(&["plugin", "add", path, "--yes"]), 0);
         // What the lock file says proves nothing.
-        let lock = living.folders.data.join("berth.lock");
+        let lock = living.folders.data.join("toolhold.lock");
         let mut locked: Value =
             serde_json::from_slice(&fs::read(&lock).expect("it is there")).expect("it is JSON");
         locked["word"]["source"]["signer"] = "mine".into();
         fs::write(&lock, locked.to_string()).expect("it is written");
         assert_place(&[]);
-        ends(&living.berth(&["plugin", "remove", "word"]), 0);
+        ends(&living.toolhold(&["plugin", "remove", "word"]), 0);
     }
 }
 
@@ -122,7 +122,7 @@ fn unsigned_component_loads_from_nowhere_under_a_ceiling_that_requires_signature
 fn revoked_and_expired_keys_and_scopes_count_at_each_start() {
     let company = Company::new();
     let path = company.signed.to_str().expect("it is UTF-8");
-    ends(&company.living.berth(&["plugin", "add", path, "--yes"]), 0);
+    ends(&company.living.toolhold(&["plugin", "add", path, "--yes"]), 0);
     let with = |more: &str| format!("{REQUIRED}{TRUSTED}{more}\n");
     company.assert_runs(&with("plugins = [\"word\"]"), &[], "signed");
     let revoked = with("plugins = [\"word\"]\nrevoked = true");
@@ -144,7 +144,7 @@ fn revoked_and_expired_keys_and_scopes_count_at_each_start() {
     fs::copy(&company.unsigned, &copy).expect("it is copied");
     fs::copy(format!("{path}.minisig"), format!("{}.minisig", copy.display())).expect("copied");
     let given = copy.to_str().expect("it is UTF-8");
-    ends(&company.living.berth(&["plugin", "remove", "word"]), 0);
+    ends(&company.living.toolhold(&["plugin", "remove", "word"]), 0);
     company.assert_refused(&with("plugins = [\"*\"]"), &["--plugin", given], "signature is wrong");
 }
 
@@ -153,7 +153,7 @@ fn only_allowed_plugins_load() {
     let company = Company::new();
     let given = ["--plugin", company.unsigned.to_str().expect("it is UTF-8")];
     let signed = ["--plugin", company.signed.to_str().expect("it is UTF-8")];
-    let inspected = ends(&company.living.berth(&["plugin", "inspect", given[1], "--json"]), 0);
+    let inspected = ends(&company.living.toolhold(&["plugin", "inspect", given[1], "--json"]), 0);
     let inspected: Value = serde_json::from_str(&inspected).expect("it is JSON");
     let digest = inspected["digest"].as_str().expect("it has one");
     let wide = "--set=installing.allowed=[{ plugins = [\"*\"] }]";
@@ -168,8 +168,8 @@ fn only_allowed_plugins_load() {
     company.assert_refused(by_key, &given, "it isn't signed");
     // `add` refuses as well, before anything is asked or written.
     let mut command = company.living.command();
-    command.env("BERTH_CEILING", company.rules(by_key));
+    command.env("TOOLHOLD_CEILING", company.rules(by_key));
     let refused = command.args(["plugin", "add", given[1], "--yes"]).output().expect("it starts");
     assert!(ends(&refused, 4).contains("doesn't have it"));
-    assert!(!company.living.folders.data.join("berth.lock").exists());
+    assert!(!company.living.folders.data.join("toolhold.lock").exists());
 }

@@ -5,12 +5,12 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use berth_core::config::{self, Folders, Inputs};
-use berth_core::{Answer, Host, Request, Session};
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use toolhold_core::config::{self, Folders, Inputs};
+use toolhold_core::{Answer, Host, Request, Session};
 
-use crate::support::{berth, builtin, plugin, run, shared_cache};
+use crate::support::{builtin, plugin, run, shared_cache, toolhold};
 
 /// A folder, a host that stores answers, and one that doesn't and gives the expected result.
 struct Twins {
@@ -82,7 +82,7 @@ impl Twins {
 }
 
 async fn host(root: &Path, folder: &Path, settings: &[&str]) -> Host {
-    let folders = Folders { cache: shared_cache(), ..Folders::inside(&root.join("berth")) };
+    let folders = Folders { cache: shared_cache(), ..Folders::inside(&root.join("toolhold")) };
     let settings =
         ["tools.autonomy=full"].iter().chain(settings).map(|&setting| setting.to_owned()).collect();
     let loaded = config::load(&folders, &Inputs { settings, ..Inputs::default() })
@@ -92,7 +92,7 @@ async fn host(root: &Path, folder: &Path, settings: &[&str]) -> Host {
         .folders(folders)
         .working_directory(folder)
         .builtins(&[builtin("file")])
-        .helper(berth());
+        .helper(toolhold());
     builder.build().await.expect("the plugins load")
 }
 
@@ -314,7 +314,7 @@ fn stored_answers_belong_to_one_session_and_can_be_dropped() {
         while !twins.keeping.call(request()).await.cached {}
         assert!(other.cache_summary().hits > 0);
         other.clear_cache();
-        assert_eq!(other.cache_summary(), berth_core::CacheSummary::default());
+        assert_eq!(other.cache_summary(), toolhold_core::CacheSummary::default());
         assert!(!twins.keeping.call(request()).await.cached);
         // The stored answer may have been dropped since if its check took too long; the counts
         // belong to a session's answers.
@@ -403,7 +403,8 @@ fn cacheable_claim_counts_only_after_approval() {
     run(async {
         let twins = Twins::new(&[]).await;
         let root = twins.folder.parent().expect("it lies in one");
-        let folders = || Folders { cache: shared_cache(), ..Folders::inside(&root.join("berth")) };
+        let folders =
+            || Folders { cache: shared_cache(), ..Folders::inside(&root.join("toolhold")) };
         let settings = vec!["plugins.file.allowed_paths=[\".\"]".to_owned()];
         let loaded = config::load(&folders(), &Inputs { settings, ..Inputs::default() })
             .expect("the settings are valid");
@@ -411,7 +412,7 @@ fn cacheable_claim_counts_only_after_approval() {
             .config(loaded)
             .folders(folders())
             .working_directory(&twins.folder)
-            .helper(berth());
+            .helper(toolhold());
         // Naming a component for a run approves it.
         let host = builder.plugin_file(plugin("file")).build().await.expect("the plugin loads");
         let call = || host.call(Request::new("file__read", json!({ "path": "src/a.rs" })));
@@ -429,7 +430,7 @@ fn operator_turns_stored_answers_off_and_bounds_their_age() {
         for _ in 0..5 {
             assert!(!off.call("grep", &json!({ "pattern": "needle" })).await.cached);
         }
-        assert_eq!(off.session.cache_summary(), berth_core::CacheSummary::default());
+        assert_eq!(off.session.cache_summary(), toolhold_core::CacheSummary::default());
         let one = Twins::new(&["tools.result_cache.max_entries=1"]).await;
         one.until_kept("read", &json!({ "path": "src/a.rs" })).await;
         one.until_kept("grep", &json!({ "pattern": "needle" })).await;

@@ -5,14 +5,14 @@ use std::os::unix::fs::symlink;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use berth_core::config::{self, Folders, Inputs};
-use berth_core::{
+use serde_json::{Value, json};
+use toolhold_core::config::{self, Folders, Inputs};
+use toolhold_core::{
     Approver, BoxFuture, Call, CancellationToken, Category, Content, Definition, Failure, Host,
     Outcome, Output, Provider, Question, Reply, Request, Scope, Session,
 };
-use serde_json::{Value, json};
 
-use crate::support::{Living, Scene, berth, builtin, run, shared_cache, soon, version};
+use crate::support::{Living, Scene, builtin, run, shared_cache, soon, toolhold, version};
 
 /// A scene in which acting calls need approval.
 async fn supervised(settings: &[&str]) -> Scene {
@@ -234,7 +234,7 @@ pub(crate) async fn host(folders: &Folders, work: &std::path::Path) -> Host {
     let inputs = Inputs { settings, ..Inputs::default() };
     let loaded = config::load(folders, &inputs).expect("the settings are valid");
     let builder = Host::builder().config(loaded).folders(folders.clone()).working_directory(work);
-    builder.builtins(&[builtin("file")]).helper(berth()).build().await.expect("the host starts")
+    builder.builtins(&[builtin("file")]).helper(toolhold()).build().await.expect("the host starts")
 }
 
 #[test]
@@ -271,7 +271,7 @@ fn approval_skips_the_question_and_no_other_gate() {
                 Box::pin(async { Reply::Yes { scope: Scope::Once, by: "a test".to_owned() } })
             }
         }
-        let late = Late(Arc::clone(&scene.host), Folders::inside(&scene.root().join("berth")));
+        let late = Late(Arc::clone(&scene.host), Folders::inside(&scene.root().join("toolhold")));
         let request = Request::new("write", json!({ "path": "notes.txt", "content": "x" }));
         let answer = scene.host.call(Request { approver: Some(Arc::new(late)), ..request }).await;
         let failure = answer.outcome.expect_err("it is forbidden by now");
@@ -419,7 +419,7 @@ fn arguments_approve_nothing() {
     run(async {
         let root = tempfile::TempDir::new().expect("a temporary folder is made");
         let folders =
-            Folders { cache: shared_cache(), ..Folders::inside(&root.path().join("berth")) };
+            Folders { cache: shared_cache(), ..Folders::inside(&root.path().join("toolhold")) };
         let calls = Arc::new(AtomicUsize::new(0));
         let loaded = config::load(&folders, &Inputs::default()).expect("the defaults are valid");
         let host = Host::builder()

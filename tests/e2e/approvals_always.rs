@@ -3,9 +3,9 @@
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 
-use berth_core::config::Folders;
-use berth_core::{Category, Request, Scope, Session};
 use serde_json::json;
+use toolhold_core::config::Folders;
+use toolhold_core::{Category, Request, Scope, Session};
 
 use crate::approvals::{Person, category, host, write};
 use crate::approvals_command::{WRITE, notes, only_question, waiting};
@@ -13,7 +13,7 @@ use crate::support::{Cli, Ended, run, shared_cache};
 
 /// The user's configuration.
 fn configuration(cli: &Cli) -> String {
-    fs::read_to_string(cli.root.path().join("config/berth.toml")).expect("it is there")
+    fs::read_to_string(cli.root.path().join("config/toolhold.toml")).expect("it is there")
 }
 
 #[test]
@@ -21,7 +21,7 @@ fn always_writes_a_rule_for_exactly_this_into_the_user_s_file() {
     let cli = Cli::asking();
     let mine = "# mine\n[tools]\ncall = 20 # short\n";
     cli.configure(mine);
-    let file = cli.root.path().join("config/berth.toml");
+    let file = cli.root.path().join("config/toolhold.toml");
     fs::set_permissions(&file, Permissions::from_mode(0o640)).expect("its mode is set");
     let path = cli.work().join("notes.txt");
     let rule = format!(
@@ -103,9 +103,9 @@ fn always_is_offered_only_where_its_rule_would_decide() {
 
     // An untrusted file asks, whatever the user's file says.
     let project = "[[tools.permissions.write]]\npattern = \"*\"\naction = \"ask\"\n";
-    fs::write(cli.work().join("berth.toml"), project).expect("a file is written");
+    fs::write(cli.work().join("toolhold.toml"), project).expect("a file is written");
     unavailable(&WRITE, "would not change it");
-    assert_eq!(fs::read_to_string(cli.work().join("berth.toml")).expect("it is there"), project);
+    assert_eq!(fs::read_to_string(cli.work().join("toolhold.toml")).expect("it is there"), project);
     assert_eq!(fs::read_to_string(cli.root.path().join("team.toml")).expect("it is there"), "");
 }
 
@@ -132,21 +132,21 @@ fn always_is_not_offered_if_the_file_is_read_only() {
     let folder = cli.root.path().join("config");
     fs::set_permissions(&folder, Permissions::from_mode(0o500)).expect("its mode is set");
     // Root may write everywhere, unless that right is removed first.
-    let berth = cli.command(&WRITE);
+    let toolhold = cli.command(&WRITE);
     let mut command = if rustix::process::geteuid().is_root() {
         let mut command = std::process::Command::new("setpriv");
         command
             .args(["--bounding-set", "-all"])
-            .arg(berth.get_program())
-            .args(berth.get_args())
+            .arg(toolhold.get_program())
+            .args(toolhold.get_args())
             .current_dir(cli.work())
             .env_clear();
-        command.envs(berth.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        command.envs(toolhold.get_envs().filter_map(|(name, value)| Some((name, value?))));
         command
     } else {
-        berth
+        toolhold
     };
-    Ended::from_output(command.output().expect("berth starts")).ends(3);
+    Ended::from_output(command.output().expect("toolhold starts")).ends(3);
     fs::set_permissions(&folder, Permissions::from_mode(0o700)).expect("its mode is set");
     let question = &waiting(&cli)[0]["question"];
     let why = question["always"]["unavailable"].as_str().expect("it is not offered");
@@ -158,7 +158,7 @@ fn always_counts_at_once_in_a_running_host() {
     run(async {
         let root = tempfile::TempDir::new().expect("a temporary folder is made");
         let folders =
-            Folders { cache: shared_cache(), ..Folders::inside(&root.path().join("berth")) };
+            Folders { cache: shared_cache(), ..Folders::inside(&root.path().join("toolhold")) };
         let work = root.path().join("work");
         fs::create_dir(&work).expect("a folder is made");
         let host = host(&folders, &work).await;
@@ -170,7 +170,11 @@ fn always_counts_at_once_in_a_running_host() {
         answer.outcome.expect("a rule allows it");
         assert!(
             answer.approval.is_none()
-                && answer.decision.expect("it was decided on").place.contains("berth.toml, line 1")
+                && answer
+                    .decision
+                    .expect("it was decided on")
+                    .place
+                    .contains("toolhold.toml, line 1")
         );
         let elsewhere = json!({ "path": "other.txt", "content": "y" });
         let answer = host

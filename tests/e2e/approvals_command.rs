@@ -1,4 +1,4 @@
-//! Approving at the terminal, on the command line, and from another terminal with `berth
+//! Approving at the terminal, on the command line, and from another terminal with `toolhold
 //! approvals`.
 
 use std::fs::{self, Permissions};
@@ -42,7 +42,7 @@ fn call_without_a_terminal_says_how_to_approve_it() {
     let id = only_question(&cli);
     for expected in [
         "confirmation_required",
-        &format!("berth approvals allow {id}"),
+        &format!("toolhold approvals allow {id}"),
         "--yes",
         "tools.permissions.write",
     ] {
@@ -74,7 +74,7 @@ fn yes_flag_approves_one_call_unless_forbidden() {
     let refused = cli.run(&["call", "write", "path=notes.txt", "content=x", "--yes"]).ends(3);
     assert!(
         refused.stderr.contains("yes_flag = false")
-            && refused.stderr.contains("berth.toml, line 2"),
+            && refused.stderr.contains("toolhold.toml, line 2"),
         "{}",
         refused.stderr
     );
@@ -94,7 +94,7 @@ fn approval_from_another_terminal_serves_one_identical_call() {
         "-first",
         "+new",
         "autonomy = \"ask\"",
-        "berth approvals allow ID",
+        "toolhold approvals allow ID",
     ] {
         assert!(shown.contains(expected), "{expected} is missing in {shown}");
     }
@@ -150,7 +150,7 @@ fn one_of_several_concurrent_calls_takes_the_approval() {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
-            .expect("berth starts")
+            .expect("toolhold starts")
     };
     let calls: Vec<_> = (0..6).map(|_| call()).collect();
     let ended: Vec<i32> = calls
@@ -201,7 +201,7 @@ fn call_can_wait_for_the_answer() {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
-            .expect("berth starts")
+            .expect("toolhold starts")
     };
     let answered = |answer: &str| {
         let call = call(&WRITE);
@@ -333,7 +333,7 @@ fn answered_and_expired_questions_free_their_places() {
     let refused = ask("more");
     assert!(
         refused.contains("16 questions of this session wait already")
-            && refused.contains("`berth approvals`"),
+            && refused.contains("`toolhold approvals`"),
         "{refused}"
     );
     assert!(!refused.contains("configuration:"), "nothing is wrong with it: {refused}");
@@ -371,7 +371,7 @@ fn always_ends_when_its_rule_is_removed() {
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
-        .expect("berth starts");
+        .expect("toolhold starts");
     while waiting(&cli).is_empty() {}
     cli.run(&["approvals", "allow", &only_question(&cli), "--always"]).ends(0);
     Ended::from_output(call.wait_with_output().expect("it ends")).ends(0);
@@ -509,7 +509,7 @@ fn action_too_long_for_a_prompt_is_refused() {
             cli.command(&[&["call", "write", "-"], more].concat())
                 .stdin(stdin)
                 .output()
-                .expect("berth starts"),
+                .expect("toolhold starts"),
         )
     };
     let refused = call(&[]).ends(3);

@@ -12,9 +12,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-use berth_core::undo::UndoStore;
-use berth_core::{Answer, Approver, Category, Request, Scope, Verdict};
 use serde_json::json;
+use toolhold_core::undo::UndoStore;
+use toolhold_core::{Answer, Approver, Category, Request, Scope, Verdict};
 
 use crate::approvals::Person;
 use crate::support::{Cli, Scene};
@@ -326,7 +326,7 @@ fn change_of_the_default_is_told_once_after_an_update() {
     // As an earlier version left it.
     fs::remove_file(cli.root.path().join("data/default-autonomy")).expect("it is there");
     let told = cli.run(&call).ends(0).stderr;
-    assert!(told.contains("autonomy = \"ask\"") && told.contains("berth undo"), "{told}");
+    assert!(told.contains("autonomy = \"ask\"") && told.contains("toolhold undo"), "{told}");
     let again = cli.run(&call).ends(0).stderr;
     assert!(again.is_empty(), "{again}");
     let file = cli.root.path().join("data/default-autonomy");

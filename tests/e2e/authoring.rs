@@ -1,4 +1,4 @@
-//! `berth plugin new`, `build`, `pack` and `wit`.
+//! `toolhold plugin new`, `build`, `pack` and `wit`.
 
 use std::fs;
 use std::path::Path;
@@ -64,8 +64,8 @@ fn contract_is_written_and_changed_files_are_kept() {
     cli.run(&["plugin", "wit"]).ends(0);
     let world = cli.work().join("wit/world.wit");
     let written = fs::read_to_string(&world).expect("the world is there");
-    assert!(written.contains("include berth:tool/tool-plugin@0.2.0;"), "{written}");
-    assert!(cli.work().join("wit/deps/berth-host/call.wit").exists());
+    assert!(written.contains("include toolhold:tool/tool-plugin@0.1.0;"), "{written}");
+    assert!(cli.work().join("wit/deps/toolhold-host/call.wit").exists());
 
     cli.run(&["plugin", "wit"]).ends(0);
     fs::write(&world, "mine").expect("a file is written");
@@ -89,7 +89,7 @@ fn missing_tool_is_named_with_the_command_that_installs_it() {
         let cli = Cli::new();
         cli.run(&["plugin", "new", "mine", "--lang", language]).ends(0);
         let missing = cli.command(&["plugin", "build", "mine"]).env("PATH", "/nowhere").output();
-        let missing = missing.expect("berth starts");
+        let missing = missing.expect("toolhold starts");
         let text = String::from_utf8_lossy(&missing.stderr);
         assert_eq!(missing.status.code(), Some(2), "{text}");
         assert!(text.contains("is missing. To install it:") && text.contains(expected), "{text}");
@@ -128,7 +128,7 @@ fn new_plugin_in_rust_is_built_and_works() {
         build.envs(std::env::var_os(name).map(|value| (name, value)));
     }
     build.env("CARGO_TARGET_DIR", &target).env("CARGO_NET_OFFLINE", "true");
-    let built = Ended::from_output(build.output().expect("berth starts")).ends(0);
+    let built = Ended::from_output(build.output().expect("toolhold starts")).ends(0);
     assert!(built.stdout.contains("mine.wasm"), "{}", built.stdout);
 
     cli.configure(&format!(

@@ -246,7 +246,7 @@ fn ctrl_c_ends_all_that_a_call_started() {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
-            .expect("berth starts");
+            .expect("toolhold starts");
         soon("the command runs", || following(&file) == 2).await;
         kill_process(Pid::from_child(&child), Signal::INT).expect("it runs");
         soon("the command is gone", || following(&file) == 0).await;
@@ -280,7 +280,7 @@ fn directories_of_file_tools_hold_for_commands_too() {
     assert_eq!(fs::read_to_string(&notes).expect("it is there"), "first\nsecond\n");
     // A file of the project can't widen that, and the operator's own list for commands counts.
     let project = "[tools.shell]\nallowed_paths = [\".\"]\n";
-    fs::write(cli.work().join("berth.toml"), project).expect("it is written");
+    fs::write(cli.work().join("toolhold.toml"), project).expect("it is written");
     cli.run(&["call", "bash", "echo x > notes.txt"]).ends(1);
     cli.configure(&format!(
         "[tools.file]\nallowed_paths = [{{ path = \".\", access = \"read\" }}]\n{project}"
@@ -300,7 +300,7 @@ fn single_word_is_the_command_or_the_only_required_argument() {
 }
 
 #[test]
-fn exit_code_of_the_command_is_berth_s_own_if_that_is_asked_for() {
+fn exit_code_of_the_command_is_toolhold_s_own_if_that_is_asked_for() {
     let cli = Cli::new();
     for (line, code) in [("exit 7", 7), ("true", 0), ("exit 255", 255)] {
         cli.run(&["call", "--exit-code", "bash", line]).ends(code);

@@ -10,7 +10,7 @@ use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 use serde_json::{Value, json};
 
 use crate::mcp::client::{Client, LEGACY};
-use crate::support::{Cli, berth, built, not_tried, plugin, shared_cache};
+use crate::support::{Cli, built, not_tried, plugin, shared_cache, toolhold};
 
 /// Calls that vary and say nothing about a tool call: waiting, clocks, threads and memory; and
 /// `close`, part of which the kernel does for an ended process.
@@ -138,7 +138,7 @@ fn process_keeps_its_budget_of_system_calls() {
     // The same depth on any machine: searching for links needs a system call for each folder above.
     let home = tempfile::tempdir_in("/tmp").expect("a folder is made");
     // The first makes folders.
-    read_in(home.path()).output().expect("berth starts");
+    read_in(home.path()).output().expect("toolhold starts");
     let Some(trace) = traced(&mut read_in(home.path())) else { return };
     let mut counts = Counts::new();
     trace
@@ -148,7 +148,7 @@ fn process_keeps_its_budget_of_system_calls() {
     let sum: usize = counts.values().sum();
     // Most of them search the places of credentials for links. A few depend on the machine's
     // control groups.
-    assert!(sum <= 585, "`berth call read` made {sum} system calls: {counts:?}");
+    assert!(sum <= 585, "`toolhold call read` made {sum} system calls: {counts:?}");
 }
 
 #[test]
@@ -173,7 +173,7 @@ fn calls_stay_within_their_budget_of_page_faults() {
 fn process_keeps_its_budget_of_page_faults() {
     let home = tempfile::tempdir().expect("a folder is made");
     let faults = || {
-        let child = read_in(home.path()).stdout(Stdio::null()).spawn().expect("berth starts");
+        let child = read_in(home.path()).stdout(Stdio::null()).spawn().expect("toolhold starts");
         let id = Pid::from_child(&child);
         waitid(WaitId::Pid(id), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT).expect("it ends");
         let stat = fs::read_to_string(format!("/proc/{}/stat", child.id()))
@@ -192,10 +192,10 @@ fn process_keeps_its_budget_of_page_faults() {
     assert!(all[3] <= 4200, "{all:?}");
 }
 
-/// `berth call read` on a machine of its own, in a folder that has the file.
+/// `toolhold call read` on a machine of its own, in a folder that has the file.
 fn read_in(home: &Path) -> Command {
     fs::write(home.join("hello.txt"), "hello\n").expect("a file is written");
-    let mut command = Command::new(berth());
+    let mut command = Command::new(toolhold());
     command
         .args(["call", "read", "path=hello.txt"])
         .current_dir(home)

@@ -1,4 +1,4 @@
-//! `berth bundle`, from a machine with plugins to one without a network: what it leaves behind,
+//! `toolhold bundle`, from a machine with plugins to one without a network: what it leaves behind,
 //! whoever made the bundle and whatever ends its installation.
 
 use std::fs;
@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use berth_bundle::{EntryContent, NewEntry};
-use berth_signing::{PasswordSource, SecretKey, Signature, Statement, read_secret_key};
 use serde_json::{Value, json};
+use toolhold_bundle::{EntryContent, NewEntry};
+use toolhold_signing::{PasswordSource, SecretKey, Signature, Statement, read_secret_key};
 
-use crate::plugin_install::{berth as quiet, kill, read_kept};
+use crate::plugin_install::{kill, read_kept, toolhold as quiet};
 use crate::support::{Component, Living, Offer, ends, not_tried, run, until_says, version};
 
 const FILTERS: &str = "[[rule]]\nname = \"acme\"\ncommands = [\"acme\"]\n";
@@ -27,7 +27,7 @@ impl Machines {
     /// The user trusts the key with plugins and bundles.
     fn new() -> Self {
         let (admin, user) = (Living::new(), Living::new());
-        let made = admin.berth(&["key", "new", "--no-password", "--json"]);
+        let made = admin.toolhold(&["key", "new", "--no-password", "--json"]);
         let made: Value = serde_json::from_str(&ends(&made, 0)).expect("it is JSON");
         let key = made["key"].as_str().expect("it has a key").to_owned();
         let machines = Self { admin, user, key };
@@ -59,21 +59,21 @@ impl Machines {
         let path = self.path(file);
         fs::write(&path, component.encode()).expect("it is written");
         let path = text(&path).to_owned();
-        ends(&self.admin.berth(&["plugin", "sign", &path]), 0);
+        ends(&self.admin.toolhold(&["plugin", "sign", &path]), 0);
         path
     }
 
     /// Installs a signed component on the administrator's machine, in place of an earlier one.
     fn add(&self, name: &str, number: &str, answer: &'static str) {
         let file = self.signed(&version(name, number, answer), &format!("{name}.wasm"));
-        let _ = self.admin.berth(&["plugin", "remove", name]);
-        ends(&self.admin.berth(&["plugin", "add", &file, "--yes"]), 0);
+        let _ = self.admin.toolhold(&["plugin", "remove", name]);
+        ends(&self.admin.toolhold(&["plugin", "add", &file, "--yes"]), 0);
     }
 
     /// Makes a bundle of what the administrator has.
     fn create(&self, name: &str, more: &[&str]) -> PathBuf {
         let path = self.path(name);
-        ends(&self.admin.berth(&[&["bundle", "create", text(&path)], more].concat()), 0);
+        ends(&self.admin.toolhold(&[&["bundle", "create", text(&path)], more].concat()), 0);
         path
     }
 
@@ -90,7 +90,7 @@ impl Machines {
         read_secret_key(&path, &PasswordSource::default()).expect("it has no password")
     }
 
-    /// A bundle that `berth` would not make. Without a lock, one that fits the plugins.
+    /// A bundle that `toolhold` would not make. Without a lock, one that fits the plugins.
     fn forged(&self, lock: Option<Value>, plugins: &[(&str, &Component)]) -> PathBuf {
         let path = self.path("forged.tar");
         let _ = fs::remove_file(&path);
@@ -101,13 +101,13 @@ impl Machines {
             (name.to_owned(), locked(&component.encode(), "1.0.0"))
         });
         let lock = lock.unwrap_or_else(|| own.collect::<serde_json::Map<_, _>>().into());
-        entries.push(entry("berth.lock", lock.to_string().into_bytes()));
-        berth_bundle::create(&path, entries, &self.secret()).expect("it is made");
+        entries.push(entry("toolhold.lock", lock.to_string().into_bytes()));
+        toolhold_bundle::create(&path, entries, &self.secret()).expect("it is made");
         path
     }
 
     fn install(&self, bundle: &Path, more: &[&str]) -> std::process::Output {
-        self.user.berth(&[&["bundle", "install", text(bundle)], more].concat())
+        self.user.toolhold(&[&["bundle", "install", text(bundle)], more].concat())
     }
 
     /// Installs a bundle that has to be refused, and looks that nothing changed.
@@ -142,7 +142,7 @@ fn locked(component: &[u8], version: &str) -> Value {
 }
 
 fn names(living: &Living) -> Vec<String> {
-    let lock = fs::read(living.folders.data.join("berth.lock")).unwrap_or_default();
+    let lock = fs::read(living.folders.data.join("toolhold.lock")).unwrap_or_default();
     let lock: serde_json::Map<String, Value> = serde_json::from_slice(&lock).unwrap_or_default();
     lock.into_iter().map(|(name, _)| name).collect()
 }
@@ -157,9 +157,9 @@ fn bundle_installs_what_it_shows_after_approval_and_grants_nothing() {
             &[("word", "1.0.0", "one"), ("other", "1.0.0", "else")],
             FILTERS,
         );
-        let told = ends(&user.berth(&["bundle", "show", text(&bundle)]), 0);
+        let told = ends(&user.toolhold(&["bundle", "show", text(&bundle)]), 0);
         assert!(told.contains("`acme`") && told.contains("plugin word 1.0.0"), "{told}");
-        let shown = ends(&user.berth(&["bundle", "show", text(&bundle), "--json"]), 0);
+        let shown = ends(&user.toolhold(&["bundle", "show", text(&bundle), "--json"]), 0);
         let shown: Value = serde_json::from_str(&shown).expect("it is JSON");
         assert_eq!(shown["plugins"].as_array().map(Vec::len), Some(2), "{shown}");
         assert_eq!((&shown["signer"], &shown["filters"]), (&json!("acme"), &json!(true)));
@@ -179,7 +179,7 @@ fn bundle_installs_what_it_shows_after_approval_and_grants_nothing() {
         assert_eq!(fs::read_to_string(&filters).expect("it is there"), FILTERS);
         let config = fs::read_to_string(user.folders.config_file()).expect("it is there");
         assert!(!config.contains("[plugins"), "{config}");
-        ends(&user.berth(&["plugin", "verify"]), 0);
+        ends(&user.toolhold(&["plugin", "verify"]), 0);
         let after = read_kept(user);
         let told = ends(&machines.install(&bundle, &[]), 0);
         assert!(told.contains("in force already"), "{told}");
@@ -187,7 +187,7 @@ fn bundle_installs_what_it_shows_after_approval_and_grants_nothing() {
         // Whatever lies at the path where the administrator had it.
         fs::write(machines.path("word.wasm"), version("word", "9.0.0", "evil").encode())
             .expect("it is written");
-        let told = ends(&user.berth(&["plugin", "update"]), 0);
+        let told = ends(&user.toolhold(&["plugin", "update"]), 0);
         assert!(told.contains("another bundle updates it"), "{told}");
         assert_eq!(read_kept(user), after);
 
@@ -195,8 +195,8 @@ fn bundle_installs_what_it_shows_after_approval_and_grants_nothing() {
         let mut more = Component { answer: "two", ..version("word", "1.1.0", "two") };
         more.offers.push(Offer::named("shout"));
         let file = machines.signed(&more, "word.wasm");
-        ends(&machines.admin.berth(&["plugin", "remove", "word"]), 0);
-        ends(&machines.admin.berth(&["plugin", "add", &file, "--yes"]), 0);
+        ends(&machines.admin.toolhold(&["plugin", "remove", "word"]), 0);
+        ends(&machines.admin.toolhold(&["plugin", "add", &file, "--yes"]), 0);
         let newer = machines.create("newer.tar", &["--only", "word"]);
         let told = ends(&machines.install(&newer, &["--yes"]), 0);
         assert!(told.contains("word 1.0.0 -> 1.1.0") && told.contains("word__shout"), "{told}");
@@ -205,7 +205,7 @@ fn bundle_installs_what_it_shows_after_approval_and_grants_nothing() {
         let told = ends(&machines.install(&bundle, &["--yes", "--downgrade"]), 0);
         assert!(told.contains("1.1.0 -> 1.0.0, older"), "{told}");
         until_says(&host, "word", Some("one")).await;
-        ends(&user.berth(&["plugin", "rollback", "word"]), 0);
+        ends(&user.toolhold(&["plugin", "rollback", "word"]), 0);
         until_says(&host, "word", Some("two")).await;
     });
 }
@@ -243,7 +243,7 @@ fn bundle_counts_only_by_a_key_that_is_trusted_with_bundles() {
     ] {
         machines.trust(more);
         machines.refused(&bundle, &[], reason);
-        let told = ends(&machines.user.berth(&["bundle", "show", text(&bundle)]), 4);
+        let told = ends(&machines.user.toolhold(&["bundle", "show", text(&bundle)]), 4);
         assert!(told.contains(reason), "{told}");
     }
     machines.configure("");
@@ -301,7 +301,7 @@ fn bundle_whose_parts_do_not_fit_is_refused_though_its_key_is_trusted() {
     refused(None, &[("plugins/other.wasm", &unasked), (component, &one)], "http");
     let broken = entry("filters.toml", b"[[".to_vec());
     let path = machines.path("broken.tar");
-    berth_bundle::create(&path, vec![broken], &machines.secret()).expect("it is made");
+    toolhold_bundle::create(&path, vec![broken], &machines.secret()).expect("it is made");
     machines.refused(&path, &[], "isn't TOML");
     ends(&machines.install(&path, &["--yes", "--without", "filters"]), 0);
     machines.trust("bundles = true\n[plugins.word]\npath = \"mine.wasm\"");
@@ -399,7 +399,7 @@ fn two_bundles(machines: &Machines) -> ([PathBuf; 2], [String; 2]) {
 /// bundle.
 #[test]
 fn soak_killed_bundle_leaves_the_old_state_or_the_new_one() {
-    let rounds: u32 = if std::env::var_os("BERTH_SOAK").is_some() { 200 } else { 12 };
+    let rounds: u32 = if std::env::var_os("TOOLHOLD_SOAK").is_some() { 200 } else { 12 };
     let machines = Machines::new();
     let user = &machines.user;
     let (bundles, texts) = two_bundles(&machines);
@@ -424,9 +424,9 @@ fn soak_killed_bundle_leaves_the_old_state_or_the_new_one() {
         }
         killed += u32::from(kill(child));
         // Whatever command comes next finishes what was in force.
-        let told = ends(&user.berth(&["plugin", "verify"]), 0);
+        let told = ends(&user.toolhold(&["plugin", "verify"]), 0);
         assert!(told.contains("2 verified"), "{told}");
-        let lock = fs::read(user.folders.data.join("berth.lock")).expect("it is there");
+        let lock = fs::read(user.folders.data.join("toolhold.lock")).expect("it is there");
         let lock: Value = serde_json::from_slice(&lock).expect("it is JSON");
         let filters = fs::read_to_string(user.folders.config.join("filters.toml"));
         let filters = filters.expect("it is there");
@@ -457,13 +457,13 @@ fn bundle_in_force_is_finished_by_the_next_command_whatever_it_is() {
     ends(&machines.install(&bundle, &["--yes"]), 0);
     // The process ended between the step that puts all into force and the last rename.
     let (lock, filters) =
-        (user.folders.data.join("berth.lock"), user.folders.config.join("filters.toml"));
+        (user.folders.data.join("toolhold.lock"), user.folders.config.join("filters.toml"));
     let mut text: Value =
         serde_json::from_slice(&fs::read(&lock).expect("it is there")).expect("it is JSON");
     text["$pending"] = json!([{ "folder": user.folders.config, "name": "filters.toml" }]);
     fs::write(&lock, text.to_string()).expect("it is written");
     fs::rename(&filters, user.folders.config.join("filters.toml.pending")).expect("it is moved");
-    ends(&user.berth(&["config", "check"]), 0);
+    ends(&user.toolhold(&["config", "check"]), 0);
     assert_eq!(fs::read_to_string(&filters).expect("it is there"), FILTERS);
     let text = fs::read_to_string(&lock).expect("it is there");
     assert!(text.contains("word") && !text.contains("pending"), "{text}");
@@ -483,8 +483,8 @@ fn two_bundles_at_once_leave_the_state_of_one() {
     // The other one is refused, or comes late and finds a newer version, or an older one.
     assert!(ended.contains(&Some(0)), "{ended:?}");
     assert!(ended.iter().all(|code| matches!(code, Some(0 | 4))), "{ended:?}");
-    ends(&user.berth(&["plugin", "verify"]), 0);
-    let lock = fs::read(user.folders.data.join("berth.lock")).expect("it is there");
+    ends(&user.toolhold(&["plugin", "verify"]), 0);
+    let lock = fs::read(user.folders.data.join("toolhold.lock")).expect("it is there");
     let lock: Value = serde_json::from_slice(&lock).expect("it is JSON");
     let filters = fs::read_to_string(user.folders.config.join("filters.toml"));
     let filters = filters.expect("it is there");
@@ -508,7 +508,7 @@ fn in_namespaces(living: &Living, script: &str) -> Option<String> {
         return None;
     }
     let mut shell = Command::new("unshare");
-    shell.args(enter).arg(script.replace("BERTH ", &format!("{program} "))).env_clear();
+    shell.args(enter).arg(script.replace("TOOLHOLD ", &format!("{program} "))).env_clear();
     shell.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
     shell.env("PATH", "/usr/bin:/bin:/usr/sbin:/sbin").current_dir(living.work());
     let output = shell.stdin(Stdio::null()).output().expect("it starts");
@@ -528,24 +528,24 @@ fn ceiling_of_a_bundle_is_put_in_force_by_root_alone_and_never_without_the_rest(
         bundles.push(machines.create(name, &["--ceiling", self::text(&ceiling)]));
     }
     let told =
-        ends(&machines.admin.berth(&["bundle", "create", "x.tar", "--ceiling", "nowhere"]), 4);
+        ends(&machines.admin.toolhold(&["bundle", "create", "x.tar", "--ceiling", "nowhere"]), 4);
     assert!(told.contains("nowhere"), "{told}");
     // One that would end every start.
     let evil = machines.path("evil.tar");
     let broken = entry("ceiling.toml", b"[tools]\nno_such_key = 1\n".to_vec());
     let lone = entry("filters.toml", FILTERS.as_bytes().to_vec());
-    berth_bundle::create(&evil, vec![broken, lone], &machines.secret()).expect("it is made");
+    toolhold_bundle::create(&evil, vec![broken, lone], &machines.secret()).expect("it is made");
     let script = format!(
-        "unshare -U BERTH bundle install {good} --yes; echo ended $?
+        "unshare -U TOOLHOLD bundle install {good} --yes; echo ended $?
         mount -t tmpfs tmpfs /etc
         umask 077
-        BERTH bundle install {evil} --yes; echo ended $?; ls -A /etc
+        TOOLHOLD bundle install {evil} --yes; echo ended $?; ls -A /etc
         mount -t tmpfs -o ro tmpfs /etc
-        BERTH bundle install {good} --yes; echo ended $?; umount /etc
-        ls -A $BERTH_DATA_DIR/berth.lock $BERTH_CONFIG_DIR/filters.toml
-        BERTH bundle install {good} --yes; echo ended $?
-        cat /etc/berth/ceiling.toml; stat -c %a /etc/berth /etc/berth/ceiling.toml; ls -A /etc/berth
-        BERTH config show | grep max_call",
+        TOOLHOLD bundle install {good} --yes; echo ended $?; umount /etc
+        ls -A $TOOLHOLD_DATA_DIR/toolhold.lock $TOOLHOLD_CONFIG_DIR/filters.toml
+        TOOLHOLD bundle install {good} --yes; echo ended $?
+        cat /etc/toolhold/ceiling.toml; stat -c %a /etc/toolhold /etc/toolhold/ceiling.toml; ls -A /etc/toolhold
+        TOOLHOLD config show | grep max_call",
         evil = text(&evil),
         good = text(&bundles[0]),
     );
@@ -568,10 +568,10 @@ fn ceiling_of_a_bundle_is_put_in_force_by_root_alone_and_never_without_the_rest(
 fn ceiling_that_this_machine_would_not_accept_is_not_put_in_force() {
     let machines = Machines::new();
     let ceiling = machines.path("ceiling.toml");
-    ends(&machines.admin.berth(&["key", "new", "other", "--no-password"]), 0);
+    ends(&machines.admin.toolhold(&["key", "new", "other", "--no-password"]), 0);
     let bundle = |name: &str, max_call: u32, key: &str| {
         fs::write(&ceiling, format!("[tools]\nmax_call = {max_call}\n")).expect("it is written");
-        ends(&machines.admin.berth(&["ceiling", "sign", text(&ceiling), "--key", key]), 0);
+        ends(&machines.admin.toolhold(&["ceiling", "sign", text(&ceiling), "--key", key]), 0);
         machines.create(name, &["--ceiling", text(&ceiling)])
     };
     let (first, evil) = (bundle("1.tar", 9, "default"), bundle("evil.tar", 600, "other"));
@@ -580,14 +580,14 @@ fn ceiling_that_this_machine_would_not_accept_is_not_put_in_force() {
     let unsigned = machines.create("unsigned.tar", &["--ceiling", text(&ceiling)]);
     let script = format!(
         "mount -t tmpfs tmpfs /etc
-        BERTH bundle install {first} --yes; echo ended $?
-        cp {key} /etc/berth/ceiling.pub
-        before=$(cat /etc/berth/*)
-        BERTH bundle install {evil} --yes; echo ended $?
-        BERTH bundle install {unsigned} --yes; echo ended $?
-        test \"$before\" = \"$(cat /etc/berth/*)\" && echo unchanged
-        BERTH bundle install {second} --yes; echo ended $?
-        BERTH config show | grep max_call; ls -A /etc/berth",
+        TOOLHOLD bundle install {first} --yes; echo ended $?
+        cp {key} /etc/toolhold/ceiling.pub
+        before=$(cat /etc/toolhold/*)
+        TOOLHOLD bundle install {evil} --yes; echo ended $?
+        TOOLHOLD bundle install {unsigned} --yes; echo ended $?
+        test \"$before\" = \"$(cat /etc/toolhold/*)\" && echo unchanged
+        TOOLHOLD bundle install {second} --yes; echo ended $?
+        TOOLHOLD config show | grep max_call; ls -A /etc/toolhold",
         first = text(&first),
         evil = text(&evil),
         unsigned = text(&unsigned),
@@ -616,13 +616,13 @@ fn full_disk_and_read_only_folders_change_nothing() {
     // Full: of each number of free blocks, up to one with which it works.
     let script = format!(
         "set -e; cd /; cp -a {data} {scratch}/copy; cp -a {config} {scratch}/config
-        show() {{ md5sum {data}/berth.lock {config}/filters.toml; ls -A {data}/approved {config}; }}
+        show() {{ md5sum {data}/toolhold.lock {config}/filters.toml; ls -A {data}/approved {config}; }}
         for blocks in 1 2 3 4 5 6 7 8 9 10 12 16 24 32 64 128; do
             mount -t tmpfs -o size=1m,mode=700 tmpfs {data}; cp -a {scratch}/copy/. {data}
             used=$(df -k --output=used {data} | tail -1)
             mount -o remount,size=$((used + 4 * blocks))k {data}
             old=$(show)
-            if BERTH bundle install {new} --yes > {scratch}/told 2>&1; then
+            if TOOLHOLD bundle install {new} --yes > {scratch}/told 2>&1; then
                 echo installed with $blocks; umount {data}; break
             fi
             test \"$old\" = \"$(show)\" || {{ echo changed with $blocks; show; cat {scratch}/told; }}
@@ -633,7 +633,7 @@ fn full_disk_and_read_only_folders_change_nothing() {
         old=$(show)
         for folder in {data} {config}; do
             mount --bind $folder $folder; mount -o remount,ro,bind $folder
-            BERTH bundle install {new} --yes > {scratch}/told 2>&1 || echo refused
+            TOOLHOLD bundle install {new} --yes > {scratch}/told 2>&1 || echo refused
             grep -q 'Read-only' {scratch}/told || cat {scratch}/told
             umount $folder
             test \"$old\" = \"$(show)\" || {{ echo changed; show; }}
@@ -658,7 +658,7 @@ fn bundle_carries_the_plugins_that_are_named_and_what_is_intact() {
     let create = |file: &str, more: &[&str], code: i32| {
         let path = machines.path(file);
         let line = [&["bundle", "create", text(&path)], more].concat();
-        (ends(&machines.admin.berth(&line), code), path)
+        (ends(&machines.admin.toolhold(&line), code), path)
     };
     let (told, _) = create("one.tar", &["--only", "word"], 0);
     assert!(told.contains("plugins/word.wasm.minisig") && !told.contains("other"), "{told}");

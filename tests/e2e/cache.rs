@@ -5,14 +5,14 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
 
-use berth_core::config::Folders;
-use berth_core::{Host, Request};
 use serde_json::json;
 use tempfile::TempDir;
+use toolhold_core::config::Folders;
+use toolhold_core::{Host, Request};
 
-use crate::support::{Component, Offer, berth, run, unasked};
+use crate::support::{Component, Offer, run, toolhold, unasked};
 
-/// A plugin and Berth's own folders, its code compiled into the cache.
+/// A plugin and Toolhold's own folders, its code compiled into the cache.
 struct Compiled {
     root: TempDir,
     /// The folder with the code.
@@ -30,7 +30,7 @@ impl Compiled {
         fs::write(root.path().join("plugin.wasm"), component).expect("the plugin is written");
         let folder = root.path().join("cache/compiled");
         let mut compiled = Self { root, code: PathBuf::new(), offer: PathBuf::new(), folder };
-        compiled.host(&berth()).await.expect("it compiles");
+        compiled.host(&toolhold()).await.expect("it compiles");
         let kept = fs::read_dir(&compiled.folder).expect("there is a cache").flatten();
         let mut kept: Vec<PathBuf> = kept.map(|file| file.path()).collect();
         kept.sort_by_key(|file| file.extension() != Some("cwasm".as_ref()));
@@ -70,7 +70,7 @@ impl Compiled {
 
     /// A host that can compile has a working plugin, whatever is in the cache.
     async fn assert_loads(&self) {
-        let host = self.host(&berth()).await.expect("it is compiled anew");
+        let host = self.host(&toolhold()).await.expect("it is compiled anew");
         let answer = host.call(Request::new("handmade__tool", json!({}))).await;
         assert_eq!(
             answer.outcome.expect_err("the tool itself crashes").code.as_deref(),
@@ -173,7 +173,7 @@ fn offer_that_others_may_write_or_that_is_damaged_is_not_used() {
         {
             fs::write(&compiled.offer, text).expect("the offer is replaced");
             set_mode(&compiled.offer, mode);
-            let host = compiled.host(&berth()).await.expect("it loads");
+            let host = compiled.host(&toolhold()).await.expect("it loads");
             assert!(host.tool("handmade__forged").is_none(), "{mode:o}");
             assert!(host.tool("handmade__tool").is_some(), "{mode:o}");
             let kept = fs::read_to_string(&compiled.offer).expect("it was asked, and kept anew");

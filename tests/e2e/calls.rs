@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use berth_core::{Answer, CancellationToken, Category, Events, Host, Request};
 use serde_json::json;
 use tokio::task::JoinHandle;
+use toolhold_core::{Answer, CancellationToken, Category, Events, Host, Request};
 
 use crate::support::{Recorder, Scene, failure, loot, plugin, run};
 

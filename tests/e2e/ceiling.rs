@@ -24,8 +24,8 @@ impl Under {
     #[track_caller]
     fn run(&self, line: &[&str], variables: &[(&str, &str)]) -> Ended {
         let mut command = self.cli.command(line);
-        command.env("BERTH_CEILING", &self.ceiling).envs(variables.iter().copied());
-        Ended::from_output(command.output().expect("berth starts"))
+        command.env("TOOLHOLD_CEILING", &self.ceiling).envs(variables.iter().copied());
+        Ended::from_output(command.output().expect("toolhold starts"))
     }
 }
 
@@ -44,7 +44,8 @@ fn no_file_variable_or_option_exceeds_a_ceiling() {
         .run(&["--allow", "/", "--allow-read", &root, "call", "read", "path=../secret.txt"], &[])
         .ends(3);
     assert!(!refused.stdout.contains("the secret"), "{}", refused.stdout);
-    let variable = [("BERTH_TOOLS_FILE_ALLOWED_PATHS", "/"), ("BERTH_TOOLS_FILE_DENY_READ", "[]")];
+    let variable =
+        [("TOOLHOLD_TOOLS_FILE_ALLOWED_PATHS", "/"), ("TOOLHOLD_TOOLS_FILE_DENY_READ", "[]")];
     under.run(&["call", "read", "path=../secret.txt"], &variable).ends(3);
     let refused = under
         .run(&["--set", "tools.file.deny_read=[]", "call", "read", "path=notes.txt"], &variable)
@@ -60,7 +61,8 @@ fn no_file_variable_or_option_exceeds_a_ceiling() {
     under.run(&["call", "list_directory"], &[]).ends(0);
     assert_eq!(under.run(&["tools"], &[]).ends(0).stderr, "");
     let shown = under.run(&["config", "show"], &[]).ends(0).stdout;
-    let told = format!("ceiling.toml:2: `tools.max_call` would be 60 ({root}/config/berth.toml:2)");
+    let told =
+        format!("ceiling.toml:2: `tools.max_call` would be 60 ({root}/config/toolhold.toml:2)");
     assert!(shown.contains("limits all of them") && shown.contains(&told), "{shown}");
     let shown = under.run(&["config", "show", "--json"], &[]).ends(0).json();
     let taken = shown["ceilings"][0]["taken"]

@@ -25,7 +25,7 @@ fn tool_takes_pairs_json_and_standard_input() {
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn();
-    let child = child.as_mut().expect("berth starts");
+    let child = child.as_mut().expect("toolhold starts");
     let input = child.stdin.take().expect("it has an input");
     { input }
         .write_all(br#"{"path": "notes.txt", "offset": 2, "limit": 1}"#)
@@ -205,7 +205,7 @@ fn configuration_is_shown_with_its_sources_and_checked() {
             .find(|line| line.starts_with(key))
             .unwrap_or_else(|| panic!("{key} is missing: {shown}"))
     };
-    assert!(line("call = 7").contains("berth.toml:2"), "{shown}");
+    assert!(line("call = 7").contains("toolhold.toml:2"), "{shown}");
     assert!(line("max_call = 70").contains("--set"), "{shown}");
     assert!(line("max_concurrent").contains("default"), "{shown}");
     cli.run(&["config", "check"]).ends(0);
@@ -266,7 +266,7 @@ fn closed_pipe_is_not_an_error() {
         .stdout(writer)
         .stderr(Stdio::piped())
         .output()
-        .expect("berth starts");
+        .expect("toolhold starts");
     let said = String::from_utf8_lossy(&ended.stderr).into_owned();
     assert!(ended.status.code().is_some() && !said.contains("panicked"), "{said}");
 }

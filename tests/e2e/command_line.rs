@@ -6,7 +6,7 @@ use std::process::Command;
 use serde_json::json;
 
 use crate::support::{Cli, Ended};
-use crate::support::{berth, not_tried};
+use crate::support::{not_tried, toolhold};
 
 const COMMANDS: [&str; 8] =
     ["call", "tools", "plugin", "config", "demo", "doctor", "completions", "man"];
@@ -18,9 +18,9 @@ fn help_is_a_command_too() {
         (&["help"][..], "Exit codes:"),
         (&["help", "call"], "KEY=VALUE is turned into"),
         (&["help", "config", "show"], "config show --json"),
-        (&["help", "doctor"], "berth doctor --json"),
-        (&["help", "completions"], "berth completions bash"),
-        (&["help", "man"], "berth man --all"),
+        (&["help", "doctor"], "toolhold doctor --json"),
+        (&["help", "completions"], "toolhold completions bash"),
+        (&["help", "man"], "toolhold man --all"),
     ] {
         let told = cli.run(line).ends(0).stdout;
         assert!(told.contains(words), "{line:?}: {told}");
@@ -50,7 +50,7 @@ fn bash_completes() {
         let (last, before) = (words[words.len() - 1], words[words.len() - 2]);
         let all = words.join(" ");
         let line = format!(
-            "source {}; COMP_WORDS=({all}); COMP_CWORD={}; _berth berth '{last}' '{before}'; echo \"${{COMPREPLY[@]}}\"",
+            "source {}; COMP_WORDS=({all}); COMP_CWORD={}; _toolhold toolhold '{last}' '{before}'; echo \"${{COMPREPLY[@]}}\"",
             script.display(),
             words.len() - 1
         );
@@ -58,10 +58,10 @@ fn bash_completes() {
             Command::new("bash").args(["--norc", "-c", &line]).output().expect("bash starts");
         String::from_utf8(output.stdout).expect("it is text").trim().to_owned()
     };
-    assert_eq!(complete(&["berth", "doc"]), "doctor");
-    assert_eq!(complete(&["berth", "config", "sh"]), "show");
-    assert_eq!(complete(&["berth", "call", "--verb"]), "--verbose");
-    assert_eq!(complete(&["berth", "completions", "fi"]), "fish");
+    assert_eq!(complete(&["toolhold", "doc"]), "doctor");
+    assert_eq!(complete(&["toolhold", "config", "sh"]), "show");
+    assert_eq!(complete(&["toolhold", "call", "--verb"]), "--verbose");
+    assert_eq!(complete(&["toolhold", "completions", "fi"]), "fish");
 }
 
 #[test]
@@ -70,13 +70,13 @@ fn every_command_has_a_manual_page() {
     cli.run(&["man", "--all", "pages/man1"]).ends(0);
     let pages = cli.work().join("pages/man1");
     for command in COMMANDS {
-        assert!(pages.join(format!("berth-{command}.1")).is_file(), "{command} has none");
+        assert!(pages.join(format!("toolhold-{command}.1")).is_file(), "{command} has none");
     }
-    let page = fs::read_to_string(pages.join("berth-config-show.1")).expect("there is one");
+    let page = fs::read_to_string(pages.join("toolhold-config-show.1")).expect("there is one");
     assert_eq!(cli.run(&["man", "config", "show"]).ends(0).stdout, page);
     assert_eq!(
         cli.run(&["man"]).ends(0).stdout,
-        fs::read_to_string(pages.join("berth.1")).expect("there is one")
+        fs::read_to_string(pages.join("toolhold.1")).expect("there is one")
     );
     assert!(cli.run(&["man", "cal"]).ends(2).stderr.contains("`call`"));
     cli.run(&["man", "call", "--all", "elsewhere"]).ends(2);
@@ -155,7 +155,7 @@ fn only_files_can_be_attached() {
     for name in ["fifo", "/dev/zero", "."] {
         let call = cli.command(&["call", "read", "path=notes.txt", "--attach", name]);
         let mut bounded = Command::new("timeout");
-        bounded.arg("30").arg(berth()).args(call.get_args()).current_dir(cli.work()).env_clear();
+        bounded.arg("30").arg(toolhold()).args(call.get_args()).current_dir(cli.work()).env_clear();
         bounded.envs(call.get_envs().filter_map(|(name, value)| Some((name, value?))));
         let ended = Ended::from_output(bounded.output().expect("timeout starts")).ends(2);
         assert!(ended.stderr.contains("isn't a regular file"), "{name}: {}", ended.stderr);
@@ -186,7 +186,7 @@ fn attachment_is_suggested_only_if_the_tool_takes_one() {
         .expect("a file is written");
     let large = fs::File::open(cli.work().join("large.json")).expect("it is there");
     let ended = Ended::from_output(
-        cli.command(&["call", "read", "-"]).stdin(large).output().expect("berth starts"),
+        cli.command(&["call", "read", "-"]).stdin(large).output().expect("toolhold starts"),
     )
     .ends(2);
     assert!(
@@ -246,7 +246,7 @@ fn missing_working_directory_is_named() {
         let line = format!(
             "mkdir -p '{0}'; cd '{0}' && rmdir '{0}' && exec '{1}' {command}",
             gone.display(),
-            berth().display()
+            toolhold().display()
         );
         let mut shell = Command::new("sh");
         shell

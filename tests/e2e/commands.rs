@@ -3,8 +3,8 @@
 use std::fs;
 use std::path::Path;
 
-use berth_core::{Answer, Category};
 use serde_json::{Value, json};
+use toolhold_core::{Answer, Category};
 
 use crate::support::{Cli, Scene, failure, loot, plugin, refused, run};
 

@@ -111,7 +111,7 @@ fn two_programs_are_compared_in_pairs_of_runs() {
     fs::create_dir_all(built("").join("../bench")).expect("a folder is made");
     std::os::unix::fs::symlink(built("").join("../bench"), kept.join("target/bench"))
         .expect("a link is made");
-    for name in ["bench", "berth"] {
+    for name in ["bench", "toolhold"] {
         fs::copy(built(name), release.join(name)).expect("the program is copied");
     }
     let program = program.to_str().expect("it is text");

@@ -3,13 +3,13 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use berth_core::Host;
-use berth_core::config::Folders;
 use tempfile::TempDir;
+use toolhold_core::Host;
+use toolhold_core::config::Folders;
 
-use crate::support::{Component, Offer, berth, run, unasked};
+use crate::support::{Component, Offer, run, toolhold, unasked};
 
-/// A folder with a plugin in it, and folders of Berth's own.
+/// A folder with a plugin in it, and folders of Toolhold's own.
 struct Tried(TempDir);
 
 impl Tried {
@@ -49,7 +49,7 @@ impl Tried {
     /// It fails for this reason, which is stored until the file named in the message is deleted.
     async fn fails_once(&self, reason: &str) {
         let nothing_compiles = Path::new("/does/not/exist");
-        let message = self.refused(&berth()).await;
+        let message = self.refused(&toolhold()).await;
         assert!(message.contains(reason), "{message}");
         let [kept] = &self.kept_files()[..] else { panic!("{:?}", self.kept_files()) };
         assert!(message.contains(&format!("to try again, delete {}", kept.display())), "{message}");

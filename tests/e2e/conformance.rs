@@ -1,4 +1,4 @@
-//! `berth plugin test`: what keeps to the contract passes, and each check can fail.
+//! `toolhold plugin test`: what keeps to the contract passes, and each check can fail.
 
 use std::collections::BTreeSet;
 use std::fs;

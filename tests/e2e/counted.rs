@@ -4,8 +4,8 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
-use berth_core::{Answer, Category, Gate, Request, Session};
 use serde_json::{Value, json};
+use toolhold_core::{Answer, Category, Gate, Request, Session};
 
 use crate::approvals_command::{only_question, waiting};
 use crate::support::{Cli, Ended, Scene, run};
@@ -94,7 +94,7 @@ fn processes_at_the_same_time_can_t_exceed_a_quota() {
                 .stdout(std::process::Stdio::piped())
                 .stderr(std::process::Stdio::piped())
                 .spawn()
-                .expect("berth starts")
+                .expect("toolhold starts")
         })
         .collect();
     let ended: Vec<_> =
@@ -117,7 +117,7 @@ fn processes_at_the_same_time_can_t_exceed_a_quota() {
     let refused = cli.run(&["call", "--session", "shared", "read", "path=notes.txt"]).ends(3);
     assert!(
         refused.stderr.contains("policy_blocked/quota_blocked")
-            && refused.stderr.contains("berth.toml, line 2"),
+            && refused.stderr.contains("toolhold.toml, line 2"),
         "{}",
         refused.stderr
     );
@@ -184,7 +184,7 @@ fn reached_rate_is_a_refusal_with_a_time() {
 }
 
 #[test]
-fn uncountable_session_is_berths_own_failure() {
+fn uncountable_session_is_toolholds_own_failure() {
     let cli = Cli::new();
     cli.configure("[tools]\nmax_tool_calls_per_session = 9\n");
     cli.run(&["call", "read", "path=notes.txt"]).ends(0);
@@ -307,7 +307,7 @@ fn refused_and_blocked_calls_are_recorded() {
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
-        .expect("berth starts");
+        .expect("toolhold starts");
     while waiting(&cli).is_empty() {}
     cli.run(&["approvals", "deny", &only_question(&cli)]).ends(0);
     let denied = Ended::from_output(call.wait_with_output().expect("it ends")).ends(3).json();
@@ -343,7 +343,7 @@ fn approval_is_recorded_when_it_is_given() {
         let last = records.as_array().and_then(|records| records.last()).expect("a record").clone();
         assert_eq!(
             (&last["kind"], &last["answer"], &last["approved_by"]),
-            (&json!("approval"), &json!(said), &json!("berth approvals"))
+            (&json!("approval"), &json!(said), &json!("toolhold approvals"))
         );
         assert_eq!(
             last["subjects"][0]["text"],

@@ -1,4 +1,4 @@
-//! `berth plugin dev`: from a saved file to the new answer.
+//! `toolhold plugin dev`: from a saved file to the new answer.
 //!
 //! A script stands in the place of Python's compiler, which takes half a minute. It takes the
 //! component that `plugin.py` names, so the tests are about what comes before and after it.
@@ -29,7 +29,7 @@ esac
 const MANIFEST: &str = "name = \"alive\"\nversion = \"1.0.0\"\ndescription = \"A plugin that changes\"\n\
     [build]\nlanguage = \"python\"\nsdk = \".\"\n";
 
-/// A running `berth plugin dev`.
+/// A running `toolhold plugin dev`.
 struct Dev {
     cli: Cli,
     child: Child,
@@ -62,7 +62,7 @@ impl Dev {
             .env("PATH", path)
             .stdout(Stdio::piped())
             .spawn()
-            .expect("berth starts");
+            .expect("toolhold starts");
         let lines = BufReader::new(child.stdout.take().expect("it has an output")).lines();
         let (sender, events) = channel();
         std::thread::spawn(move || {

@@ -1,4 +1,4 @@
-//! `berth doctor` in broken environments: it finds what is wrong, still checks the rest, and its
+//! `toolhold doctor` in broken environments: it finds what is wrong, still checks the rest, and its
 //! advice works.
 
 use std::fs;
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::support::server::Authority;
 use crate::support::{Cli, Ended};
-use crate::support::{berth, not_tried, plugin};
+use crate::support::{not_tried, plugin, toolhold};
 
 /// The findings of the doctor.
 struct Report(Value);
@@ -59,13 +59,13 @@ impl Report {
 /// Runs the doctor with a cache of its own, so that nothing of other tests is there.
 fn doctor(cli: &Cli) -> Command {
     let mut command = cli.command(&["doctor", "--json"]);
-    command.env("BERTH_CACHE_DIR", cli.root.path().join("cache"));
+    command.env("TOOLHOLD_CACHE_DIR", cli.root.path().join("cache"));
     command
 }
 
 #[track_caller]
 fn examined(command: &mut Command) -> Report {
-    Report::parse(Ended::from_output(command.output().expect("berth starts")))
+    Report::parse(Ended::from_output(command.output().expect("toolhold starts")))
 }
 
 /// The doctor after a line of a shell.
@@ -74,7 +74,7 @@ fn after(cli: &Cli, line: &str) -> Output {
     let mut command = Command::new("sh");
     command
         .args(["-c", &format!("{line} && exec \"$0\" doctor --json")])
-        .arg(berth())
+        .arg(toolhold())
         .current_dir(cli.work())
         .env_clear();
     command.env("PATH", std::env::var_os("PATH").unwrap_or_default());
@@ -111,10 +111,11 @@ fn doctor_finds_a_healthy_machine_healthy() {
     assert_eq!(others.count(), 0, "nothing is left behind");
     assert!(!cli.root.path().join("data").exists(), "nothing is made that is not needed");
 
-    let told =
-        Ended::from_output(cli.command(&["doctor"]).output().expect("berth starts")).ends(0).stdout;
+    let told = Ended::from_output(cli.command(&["doctor"]).output().expect("toolhold starts"))
+        .ends(0)
+        .stdout;
     assert!(
-        told.trim_end().ends_with("Berth works here.") && told.starts_with("Kernel\n"),
+        told.trim_end().ends_with("Toolhold works here.") && told.starts_with("Kernel\n"),
         "{told}"
     );
 }
@@ -124,8 +125,8 @@ fn missing_parsers_are_named_and_search_code_says_who_tells_more() {
     let cli = Cli::new();
     let folder = cli.root.path().join("bin");
     fs::create_dir_all(folder.join("parts")).expect("folders are made");
-    let program = folder.join("berth");
-    fs::copy(berth(), &program).expect("the program is copied");
+    let program = folder.join("toolhold");
+    fs::copy(toolhold(), &program).expect("the program is copied");
     // One of another build is none.
     fs::write(folder.join("parts/rust.wasm"), "\0asm").expect("it is written");
     fs::write(cli.work().join("a.rs"), "fn here() {}\n").expect("it is written");
@@ -137,21 +138,24 @@ fn missing_parsers_are_named_and_search_code_says_who_tells_more() {
             command.env(name, value.expect("it is set"));
         }
         // Another test has left the code of the parsers in the shared one.
-        command.env("BERTH_CACHE_DIR", cli.root.path().join("cache"));
-        Ended::from_output(command.output().expect("berth starts"))
+        command.env("TOOLHOLD_CACHE_DIR", cli.root.path().join("cache"));
+        Ended::from_output(command.output().expect("toolhold starts"))
     };
     let found = run(&["call", "search_code", "symbol=here"]).ends(0).stdout;
     let notice = found.lines().find(|line| line.contains("aren't known")).expect("it says so");
-    assert!(notice.contains("rust") && notice.contains("`berth doctor`"), "{notice}");
+    assert!(notice.contains("rust") && notice.contains("`toolhold doctor`"), "{notice}");
     assert!(notice.len() < 250, "{notice}");
     let outline = run(&["call", "search_code", "outline=a.rs"]);
-    assert!(outline.stderr.contains("try: ") && outline.stderr.contains("`berth doctor`"));
+    assert!(outline.stderr.contains("try: ") && outline.stderr.contains("`toolhold doctor`"));
     let report = Report::parse(run(&["doctor", "--json"]));
     let finding =
         report.expect("Plugins", "parts of code", "warning", &folder.display().to_string());
     let found = finding["found"].as_str().expect("it is a text");
     assert!(found.contains("rust") && found.contains("python"), "{found}");
-    assert!(finding["fix"].as_str().is_some_and(|fix| fix.contains("install Berth")), "{finding}");
+    assert!(
+        finding["fix"].as_str().is_some_and(|fix| fix.contains("install Toolhold")),
+        "{finding}"
+    );
 }
 
 #[test]
@@ -165,7 +169,7 @@ fn doctor_finds_missing_namespaces_and_names_the_setting() {
     let cli = Cli::new();
     let mut command = Command::new("unshare");
     let line = "echo 0 > /proc/sys/user/max_user_namespaces && exec \"$0\" doctor --json";
-    command.args(["-Ur", "sh", "-c", line]).arg(berth()).current_dir(cli.work()).env_clear();
+    command.args(["-Ur", "sh", "-c", line]).arg(toolhold()).current_dir(cli.work()).env_clear();
     command.env("PATH", std::env::var_os("PATH").unwrap_or_default());
     for (name, value) in doctor(&cli).get_envs() {
         command.env(name, value.expect("it is set"));
@@ -239,7 +243,7 @@ fn doctor_finds_an_unwritable_record() {
 fn unreadable_configuration_gets_no_line_as_advice() {
     let cli = Cli::new();
     cli.configure("");
-    let path = cli.root.path().join("config/berth.toml");
+    let path = cli.root.path().join("config/toolhold.toml");
     let wrong = |what: &str| {
         let report = examined(&mut doctor(&cli));
         let finding =
@@ -291,16 +295,16 @@ fn doctor_finds_stored_files_that_others_can_write() {
         );
         fs::remove_file(&file).expect("it is removed");
     }
-    fs::write(data.join("berth.lock"), "{").expect("it is written");
+    fs::write(data.join("toolhold.lock"), "{").expect("it is written");
     examined(&mut doctor(&cli)).expect(
         "Kept",
         "approved plugins",
         "failure",
-        "data/berth.lock: it is damaged",
+        "data/toolhold.lock: it is damaged",
     );
-    fs::remove_file(data.join("berth.lock")).expect("it is removed");
+    fs::remove_file(data.join("toolhold.lock")).expect("it is removed");
     fs::write(data.join("trusted.json"), "{").expect("it is written");
-    fs::write(cli.work().join("berth.toml"), "[tools]\nautonomy = \"full\"\n")
+    fs::write(cli.work().join("toolhold.toml"), "[tools]\nautonomy = \"full\"\n")
         .expect("it is written");
     let report = examined(&mut doctor(&cli));
     report.expect("Kept", "trusted files", "failure", "data/trusted.json: it is damaged");
@@ -310,7 +314,7 @@ fn doctor_finds_stored_files_that_others_can_write() {
         .iter()
         .filter(|finding| finding["state"] == "failure" && finding["group"] == "Configuration");
     let blamed: Vec<&Value> = blamed.collect();
-    assert!(blamed.len() == 1 && !blamed[0].to_string().contains("berth.toml"), "{blamed:?}");
+    assert!(blamed.len() == 1 && !blamed[0].to_string().contains("toolhold.toml"), "{blamed:?}");
     assert!(
         blamed[0]["name"].as_str().is_some_and(|name| name.ends_with("data/trusted.json")),
         "{blamed:?}"
@@ -342,21 +346,21 @@ fn doctor_names_a_cache_that_is_not_private() {
     let report = examined(&mut doctor(&cli));
     report.expect("Folders", "cache of compiled code", "warning", "others may look into it");
     report.expect("Engine", "compiled code", "warning", "others may use it");
-    assert_eq!(report.0["ok"], json!(true), "Berth works without a cache: {}", report.0);
+    assert_eq!(report.0["ok"], json!(true), "Toolhold works without a cache: {}", report.0);
 }
 
 #[test]
 fn every_problem_of_the_configuration_is_a_finding_and_the_rest_is_examined() {
     let cli = Cli::new();
     cli.configure("[tools]\ncal = 7\nmax_call = \"long\"\n[plugins.\"x\\u001b[2J\"]\n");
-    let report = examined(doctor(&cli).env("BERTH_TOOLS_CAL", "1"));
+    let report = examined(doctor(&cli).env("TOOLHOLD_TOOLS_CAL", "1"));
     let wrong: Vec<String> = report
         .all()
         .iter()
         .filter(|finding| finding["group"] == "Configuration")
         .map(Value::to_string)
         .collect();
-    for words in ["`call`", "berth.toml:3", "BERTH_TOOLS_CAL"] {
+    for words in ["`call`", "toolhold.toml:3", "TOOLHOLD_TOOLS_CAL"] {
         assert!(
             wrong.iter().any(|finding| finding.contains("failure") && finding.contains(words)),
             "{words}: {wrong:?}"
@@ -375,7 +379,7 @@ fn plugin_that_does_not_load_is_a_finding() {
     let held = examined(&mut doctor(&cli));
     assert_eq!(
         held.expect("Plugins", "hostile", "warning", "never approved")["fix"],
-        json!("berth plugin approve hostile")
+        json!("toolhold plugin approve hostile")
     );
     cli.configure("");
     examined(doctor(&cli).arg("--plugin").arg(plugin("hostile")))
@@ -385,7 +389,7 @@ fn plugin_that_does_not_load_is_a_finding() {
 #[test]
 fn fix_names_the_file_to_change() {
     let cli = Cli::new();
-    let file = cli.root.path().join("config/berth.toml").display().to_string();
+    let file = cli.root.path().join("config/toolhold.toml").display().to_string();
     cli.configure("[network]\nauthorities = [\"/no/such.pem\"]\n");
     let report = examined(&mut doctor(&cli));
     let fix = &report.expect("Requests", "authority /no/such.pem", "failure", "no request")["fix"];
@@ -424,7 +428,7 @@ fn doctor_tells_an_unset_home_from_an_unusable_one() {
     let mut command = doctor(&cli);
     // The system's list of users knows it as well.
     examined(command.env_remove("HOME")).expect("Configuration", "file", "ok", "the defaults hold");
-    for folder in ["BERTH_CONFIG_DIR", "BERTH_DATA_DIR", "BERTH_CACHE_DIR"] {
+    for folder in ["TOOLHOLD_CONFIG_DIR", "TOOLHOLD_DATA_DIR", "TOOLHOLD_CACHE_DIR"] {
         command.env_remove(folder);
     }
     let report = examined(command.env("HOME", "relative"));

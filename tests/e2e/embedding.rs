@@ -1,16 +1,16 @@
-//! Berth as a library: its examples work, and a host works on every promised kind of runtime.
+//! Toolhold as a library: its examples work, and a host works on every promised kind of runtime.
 
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::process::Command;
 use std::time::Duration;
 
-use berth_core::config::Folders;
-use berth_core::{CancellationToken, Category, Host, Request};
 use serde_json::json;
 use tempfile::TempDir;
+use toolhold_core::config::Folders;
+use toolhold_core::{CancellationToken, Category, Host, Request};
 
-use crate::support::{berth, builtin, example, failure, plugin, run, shared_cache, unasked};
+use crate::support::{builtin, example, failure, plugin, run, shared_cache, toolhold, unasked};
 
 /// Runs an example of the library with a folder, and returns what it prints.
 #[track_caller]
@@ -60,7 +60,7 @@ fn embedding_example_lists_calls_and_stops() {
         .map(|entry| entry.file_name())
         .collect();
     left.sort();
-    assert_eq!(left, ["berth", "work"], "Berth's own files are where the program said");
+    assert_eq!(left, ["toolhold", "work"], "Toolhold's own files are where the program said");
 }
 
 #[test]
@@ -83,7 +83,7 @@ fn provider_example_is_checked_shaped_and_cancelled() {
 fn host_works_on_a_runtime_of_one_thread() {
     let folder = TempDir::new().expect("a temporary folder is made");
     let folders =
-        Folders { cache: shared_cache(), ..Folders::inside(&folder.path().join("berth")) };
+        Folders { cache: shared_cache(), ..Folders::inside(&folder.path().join("toolhold")) };
     let reactor = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .build()
@@ -93,7 +93,7 @@ fn host_works_on_a_runtime_of_one_thread() {
             .config(unasked(&folders))
             .folders(folders)
             .working_directory(folder.path())
-            .helper(berth());
+            .helper(toolhold());
         let builder =
             builder.builtins(&[builtin("file"), builtin("bench")]).plugin_file(plugin("hostile"));
         let host = std::sync::Arc::new(builder.build().await.expect("the plugins load"));
@@ -130,7 +130,7 @@ fn working_directory_that_is_a_link_is_refused() {
     fs::create_dir(real.join("others")).expect("a folder is made");
     symlink("others", real.join("link")).expect("a link is made");
     let folders =
-        Folders { cache: shared_cache(), ..Folders::inside(&folder.path().join("berth")) };
+        Folders { cache: shared_cache(), ..Folders::inside(&folder.path().join("toolhold")) };
     run(async move {
         let build = |directory| {
             Host::builder().folders(folders.clone()).working_directory(directory).build()

@@ -7,9 +7,9 @@ use std::os::unix::fs::symlink;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
-use berth_core::{Answer, Category};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use serde_json::json;
+use toolhold_core::{Answer, Category};
 
 use crate::support::{Scene, attacks, loot, refused, run};
 
@@ -308,7 +308,7 @@ attacks! {
             ("open", "keys", "deny_read"),
             ("public.txt", "conf/deep/.env", "deny_read"),
             ("public.txt", "cold/frozen", "deny_write"),
-            ("public.txt", "berth.toml", "own files"),
+            ("public.txt", "toolhold.toml", "own files"),
             ("public.txt", "Filters.TOML", "own files"),
         ] {
             refused(&scene.attack("rename", json!({ "path": at(from), "to": at(to) })).await, rule);
@@ -316,7 +316,7 @@ attacks! {
         for there in ["conf/deep/.env", "keys/id", "cold/frozen", "open/id"] {
             assert_eq!(fs::read_to_string(at(there)).expect("it is where it was"), "denied");
         }
-        assert!(!at("moved").exists() && !at("berth.toml").exists());
+        assert!(!at("moved").exists() && !at("toolhold.toml").exists());
         loot(&scene.attack("rename", json!({ "path": at("open"), "to": at("moved") })).await);
     }
 }

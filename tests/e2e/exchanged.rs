@@ -25,20 +25,21 @@ impl Scene {
             fs::create_dir_all(dot.join(folder)).expect("folders are made");
         }
         symlink("v1", dot.join("current")).expect("a link is made");
-        fs::write(dot.join("v1/config/berth.toml"), settings).expect("it is written");
+        fs::write(dot.join("v1/config/toolhold.toml"), settings).expect("it is written");
         for version in ["v1", "v2"] {
             fs::write(dot.join(version).join("secrets/s"), "DENIED").expect("it is written");
         }
         Self { cli, dot }
     }
 
-    /// Runs with the folders of Berth behind the link.
+    /// Runs with the folders of Toolhold behind the link.
     fn run(&self, line: &[&str]) -> Ended {
         let mut command = self.cli.command(line);
-        for (variable, folder) in [("BERTH_CONFIG_DIR", "config"), ("BERTH_DATA_DIR", "data")] {
+        for (variable, folder) in [("TOOLHOLD_CONFIG_DIR", "config"), ("TOOLHOLD_DATA_DIR", "data")]
+        {
             command.env(variable, self.dot.join("current").join(folder));
         }
-        Ended::from_output(command.output().expect("berth starts"))
+        Ended::from_output(command.output().expect("toolhold starts"))
     }
 
     fn bash(&self, command: &str) -> Ended {
@@ -101,9 +102,9 @@ fn links_to_what_is_denied_stay() {
         ),
     ] {
         let scene = Scene::new(&settings.replace(&*scene.cli.work().to_string_lossy(), "~/work"));
-        // Berth's own folders are elsewhere, so that this is the rule's own link.
+        // Toolhold's own folders are elsewhere, so that this is the rule's own link.
         let config =
-            fs::read_to_string(scene.dot.join("v1/config/berth.toml")).expect("it is read");
+            fs::read_to_string(scene.dot.join("v1/config/toolhold.toml")).expect("it is read");
         scene.cli.configure(&config);
         let run = |line: &[&str]| scene.cli.run(line);
         run(&["call", "read", "path=dot/v1/secrets/s"]).ends(3);
@@ -151,7 +152,7 @@ fn link_to_a_repository_stays() {
 
 /// What isn't there yet counts as soon as somebody makes it.
 #[test]
-fn no_tool_makes_what_would_be_berth_s_own() {
+fn no_tool_makes_what_would_be_toolhold_s_own() {
     let home = || {
         let cli = Cli::new();
         let root = cli.work().with_file_name("");
@@ -361,14 +362,14 @@ fn place_is_kept_until_the_last_command_has_ended() {
     let mut first = spawn("touch one; while ! test -e two; do sleep 0.05; done");
     wait_until("the first command runs", || root.join("one").exists());
     let mut second = spawn(
-        "touch two; while ! test -e three; do sleep 0.05; done; mkdir -p .claude/skills/s .config/berth .git/hooks; touch .claude/skills/s/SKILL.md .config/berth/berth.toml .git/hooks/own; touch tried",
+        "touch two; while ! test -e three; do sleep 0.05; done; mkdir -p .claude/skills/s .config/toolhold .git/hooks; touch .claude/skills/s/SKILL.md .config/toolhold/toolhold.toml .git/hooks/own; touch tried",
     );
     assert!(first.wait().expect("it ends").success());
     assert!(root.join(".claude/skills").is_dir() && root.join(".git/hooks").is_dir());
     fs::write(root.join("three"), "").expect("it is written");
     second.wait().expect("it ends");
     assert!(root.join("tried").exists(), "it tried");
-    for name in [".claude/skills", ".agents/skills", ".config/berth", ".git/hooks"] {
+    for name in [".claude/skills", ".agents/skills", ".config/toolhold", ".git/hooks"] {
         assert!(!root.join(name).exists(), "{name}");
     }
 }
@@ -397,7 +398,7 @@ fn folder_of_path_that_a_tool_can_exchange_is_not_seen() {
     assert!(bash("own").stdout.contains("ran"));
 }
 
-/// Berth runs the program of a secret with the rights of the user.
+/// Toolhold runs the program of a secret with the rights of the user.
 #[test]
 fn program_of_a_secret_is_made_by_no_tool() {
     let cli = Cli::new();
@@ -435,9 +436,9 @@ fn program_of_a_secret_is_made_by_no_tool() {
     assert!(!ran.exists());
 }
 
-/// Whatever grants a folder in one of Berth's own.
+/// Whatever grants a folder in one of Toolhold's own.
 #[test]
-fn folder_in_one_of_berth_s_own_is_not_written() {
+fn folder_in_one_of_toolhold_s_own_is_not_written() {
     let cli = Cli::new();
     let root = cli.work().with_file_name("");
     for folder in ["config/dev", "data/memory"] {

@@ -2,8 +2,8 @@
 
 use std::fs;
 
-use berth_core::{Answer, Category, Failure};
 use serde_json::json;
+use toolhold_core::{Answer, Category, Failure};
 
 use crate::support::{Scene, attacks, failure, log_of, loot};
 

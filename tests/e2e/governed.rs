@@ -5,12 +5,12 @@ use std::os::unix::fs::symlink;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use berth_core::config::{self, Folders, Inputs, Loaded};
-use berth_core::{
+use serde_json::json;
+use toolhold_core::config::{self, Folders, Inputs, Loaded};
+use toolhold_core::{
     Access, Answer, Approver, BoxFuture, Call, Category, Definition, Gate, Host, Outcome, Output,
     Provider, Question, Reply, Request, Scope, Subject, SubjectKind, Trust, Verdict,
 };
-use serde_json::json;
 
 use crate::support::{Scene, failure, log_with, refused, run};
 
@@ -216,7 +216,7 @@ fn tool_of_which_every_call_is_denied_is_not_shown_and_refuses() {
 
         let reading = supervised(&["tools.autonomy=read-only"], |_| {}).await;
         // A tool of which some calls only read stays, for those calls.
-        let always_acts = |tool: &&berth_core::Definition| {
+        let always_acts = |tool: &&toolhold_core::Definition| {
             !tool.annotations.read_only && tool.name != "http_request"
         };
         let acting =
@@ -359,7 +359,7 @@ fn rules_are_exchanged_as_a_whole_while_calls_run() {
             })
             .await,
         );
-        let folders = Folders::inside(&scene.root().join("berth"));
+        let folders = Folders::inside(&scene.root().join("toolhold"));
         // Each of the two denies the move, by another gate and another end of it. A mixture would
         // allow it.
         let allow = |folder: &str| {
@@ -418,7 +418,7 @@ fn new_rules_count_from_the_next_call_on() {
             |_| {},
         )
         .await;
-        let folders = Folders::inside(&scene.root().join("berth"));
+        let folders = Folders::inside(&scene.root().join("toolhold"));
         refused(&scene.call("write", json!({ "path": "x", "content": "x" })).await, "pattern");
         scene
             .host

@@ -7,9 +7,9 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use berth_core::config::Folders;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use serde_json::json;
+use toolhold_core::config::Folders;
 
 use crate::support::{Cli, Ended, Scene, loot, refused, run, wait_until};
 
@@ -196,33 +196,33 @@ async fn around_own_folders() -> (Scene, PathBuf) {
     let fill = |root: &Path| {
         let secret = fs::read(root.join("outside/secret.txt")).expect("it was written");
         for (file, text) in [
-            ("config/berth.toml", &b"# mine\n"[..]),
+            ("config/toolhold.toml", &b"# mine\n"[..]),
             ("data/audit.jsonl", &secret),
             ("cache/answers", &secret),
         ] {
-            let file = root.join("granted/.berth").join(file);
+            let file = root.join("granted/.toolhold").join(file);
             fs::create_dir_all(file.parent().expect("it has a folder"))
                 .and_then(|()| fs::write(&file, text))
                 .expect("a file is written");
         }
         let cache: fs::Permissions = PermissionsExt::from_mode(0o700);
-        fs::set_permissions(root.join("granted/.berth/cache"), cache)
+        fs::set_permissions(root.join("granted/.toolhold/cache"), cache)
             .expect("the cache is private");
     };
     let scene =
-        Scene::in_folders(&[], fill, |root| Some(Folders::inside(&root.join("granted/.berth"))))
+        Scene::in_folders(&[], fill, |root| Some(Folders::inside(&root.join("granted/.toolhold"))))
             .await;
-    let own = scene.granted.join(".berth");
+    let own = scene.granted.join(".toolhold");
     (scene, own)
 }
 
 #[test]
-fn berth_s_folders_are_unwritable_under_any_grant() {
+fn toolhold_s_folders_are_unwritable_under_any_grant() {
     run(async {
         let (scene, own) = around_own_folders().await;
         let before = names_and_texts(&own);
         for name in [
-            "config/berth.toml",
+            "config/toolhold.toml",
             "config/new",
             "data/audit.jsonl",
             "data/new",
@@ -239,16 +239,17 @@ fn berth_s_folders_are_unwritable_under_any_grant() {
             scene.attack("change_outside", arguments).await.outcome.expect_err("nothing changes");
         }
         for (from, to) in [
-            (".berth", "moved"),
-            (".berth/config", "moved"),
-            ("public.txt", ".berth/config/filters"),
-            ("public.txt", ".berth"),
+            (".toolhold", "moved"),
+            (".toolhold/config", "moved"),
+            ("public.txt", ".toolhold/config/filters"),
+            ("public.txt", ".toolhold"),
         ] {
             let arguments =
                 json!({ "path": scene.granted.join(from), "to": scene.granted.join(to) });
             scene.attack("rename", arguments).await.outcome.expect_err("nothing is moved");
         }
-        for name in ["berth.toml", "filters.toml", "BERTH.TOML", ".berth/../berth.toml"] {
+        for name in ["toolhold.toml", "filters.toml", "TOOLHOLD.TOML", ".toolhold/../toolhold.toml"]
+        {
             refused(
                 &scene.attack("write_outside", json!({ "path": scene.granted.join(name) })).await,
                 "own files",
@@ -257,12 +258,12 @@ fn berth_s_folders_are_unwritable_under_any_grant() {
             refused(&answer, "own files");
         }
         assert_eq!(names_and_texts(&own), before);
-        assert!(!scene.granted.join("berth.toml").exists());
+        assert!(!scene.granted.join("toolhold.toml").exists());
     });
 }
 
 #[test]
-fn berth_s_stored_data_is_unreadable_under_any_grant() {
+fn toolhold_s_stored_data_is_unreadable_under_any_grant() {
     run(async {
         let (scene, own) = around_own_folders().await;
         for name in ["data/audit.jsonl", "cache/answers", "data", "cache/compiled"] {
@@ -277,8 +278,7 @@ fn berth_s_stored_data_is_unreadable_under_any_grant() {
                 let arguments =
                     json!({ "path": own.join(name), "to": scene.granted.join("taken") });
                 scene.attack(attack, arguments).await.outcome.expect_err("it is out of reach");
-                let arguments =
-                    json!({ "path": scene.granted.join("taken"), "to": format!(".berth/{name}") });
+                let arguments = json!({ "path": scene.granted.join("taken"), "to": format!(".toolhold/{name}") });
                 scene
                     .attack("follow_a_link_of_its_own", arguments)
                     .await
@@ -293,7 +293,7 @@ fn berth_s_stored_data_is_unreadable_under_any_grant() {
         assert!(
             loot(
                 &scene
-                    .attack("read_outside", json!({ "path": own.join("config/berth.toml") }))
+                    .attack("read_outside", json!({ "path": own.join("config/toolhold.toml") }))
                     .await
             )
             .contains("# mine")
@@ -332,7 +332,7 @@ fn allow_commands_write_grants_that_hold() {
     let path = other.join("a.txt").display().to_string();
     cli.run(&["call", "read", &path]).ends(3);
     let told = cli.run(&["allow", "../my notes", "--read"]).ends(0).stdout;
-    assert!(told.contains("may read") && told.contains("berth.toml"), "{told}");
+    assert!(told.contains("may read") && told.contains("toolhold.toml"), "{told}");
     cli.run(&["call", "read", &path]).ends(0);
     cli.run(&["call", "read", "notes.txt"]).ends(0);
     let write = ["call", "write", &format!("path={path}"), "content=x"];
@@ -488,7 +488,7 @@ fn link_that_was_made_elsewhere_is_no_grant() {
     let said = read(&["call", "read", &key]);
     assert!(said.contains("through the link") && !said.contains("of somebody else"), "{said}");
     // A project that narrows what tools write switches nothing off.
-    fs::write(project.join("berth.toml"), "[tools.file]\nallowed_paths = [\"~/work/data\"]\n")
+    fs::write(project.join("toolhold.toml"), "[tools.file]\nallowed_paths = [\"~/work/data\"]\n")
         .expect("it is written");
     let said = read(&["call", "read", &key]);
     assert!(said.contains("through the link") && !said.contains("of somebody else"), "{said}");

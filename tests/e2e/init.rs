@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use crate::approvals_command::only_question;
 use crate::support::{Cli, Ended};
 
-/// A user who has no folder of Berth's own yet.
+/// A user who has no folder of Toolhold's own yet.
 struct Newcomer(Cli);
 
 impl Newcomer {
@@ -18,7 +18,7 @@ impl Newcomer {
     }
 
     fn file(&self) -> PathBuf {
-        self.0.root.path().join("config/berth.toml")
+        self.0.root.path().join("config/toolhold.toml")
     }
 
     fn text(&self) -> String {
@@ -54,7 +54,7 @@ fn options_answer_the_questions() {
         ])
         .ends(0)
         .stdout;
-    assert!(told.contains("berth call list_directory\n") && !told.contains("network"), "{told}");
+    assert!(told.contains("toolhold call list_directory\n") && !told.contains("network"), "{told}");
     assert_eq!((mode(&user.file()), mode(user.file().parent().expect("a folder"))), (0o600, 0o700));
     assert_eq!(mode(&user.0.root.path().join("data/plugins")), 0o700);
     assert!(user.text().contains(&format!("{notes:?}")), "{}", user.text());
@@ -132,7 +132,7 @@ fn existing_configuration_is_never_overwritten() {
         fs::create_dir_all(user.file().parent().expect("a folder")).expect("it is made");
         fs::write(user.file(), "mine").expect("a file is written");
         let told = user.run(line).ends(2).stderr;
-        assert!(told.contains("berth config show"), "{told}");
+        assert!(told.contains("toolhold config show"), "{told}");
         assert_eq!(user.text(), "mine");
         // Nor a link, whether it leads anywhere or not.
         fs::remove_file(user.file()).expect("it goes");

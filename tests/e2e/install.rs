@@ -9,18 +9,17 @@ use std::process::{Command, Output};
 
 use tempfile::TempDir;
 
-use crate::support::berth;
+use crate::support::toolhold;
 
 const SCRIPT: &str = include_str!("../../xtask/src/dist/install.sh");
 
 /// The files of an archive for this machine, by their paths in it.
 const SHARED: [&str; 6] = [
-    "share/doc/berth/README.md",
-    "share/doc/berth/wit/deps/io/poll.wit",
-    "share/doc/berth/wit/frozen-0.1/tool/tools.wit",
-    "share/doc/berth/wit/tool/tools.wit",
-    "share/man/man1/berth.1",
-    "share/zsh/site-functions/_berth",
+    "share/doc/toolhold/README.md",
+    "share/doc/toolhold/wit/deps/io/poll.wit",
+    "share/doc/toolhold/wit/tool/tools.wit",
+    "share/man/man1/toolhold.1",
+    "share/zsh/site-functions/_toolhold",
 ];
 
 /// An unpacked archive and its destination, with another program's file there.
@@ -32,7 +31,7 @@ impl Unpacked {
     /// With a program that only prints its version.
     fn new() -> Self {
         let unpacked = Self { root: TempDir::new().expect("a temporary folder is made") };
-        unpacked.add("bin/berth", b"#!/bin/sh\necho berth 1.0.0\n");
+        unpacked.add("bin/toolhold", b"#!/bin/sh\necho toolhold 1.0.0\n");
         for file in SHARED {
             unpacked.add(file, file.as_bytes());
         }
@@ -141,19 +140,22 @@ fn set(files: &[&str]) -> BTreeSet<String> {
 #[test]
 fn program_installs_and_uninstalls_without_a_trace() {
     let unpacked = Unpacked::new();
-    unpacked.add("bin/berth", &fs::read(berth()).expect("the program is there"));
+    unpacked.add("bin/toolhold", &fs::read(toolhold()).expect("the program is there"));
     unpacked.seal();
-    let expected =
-        set(&[&["bin/berth", "bin/other", "share/doc/berth/installed"][..], &SHARED].concat());
+    let expected = set(&[
+        &["bin/toolhold", "bin/other", "share/doc/toolhold/installed"][..],
+        &SHARED,
+    ]
+    .concat());
     for _ in 0..2 {
         unpacked.works(&[]);
         assert_eq!(unpacked.installed(), expected);
     }
-    let version = Command::new(unpacked.prefix().join("bin/berth"))
+    let version = Command::new(unpacked.prefix().join("bin/toolhold"))
         .arg("--version")
         .output()
         .expect("it starts");
-    assert!(output_text(&version).starts_with("berth "), "{}", output_text(&version));
+    assert!(output_text(&version).starts_with("toolhold "), "{}", output_text(&version));
     for file in SHARED {
         let installed = unpacked.prefix().join(file);
         assert_eq!(fs::read_to_string(&installed).expect("it is there"), file);
@@ -185,7 +187,7 @@ fn installer_reports_a_folder_that_is_not_on_the_path() {
 fn damaged_archive_changes_nothing() {
     let unpacked = Unpacked::new();
     unpacked.works(&[]);
-    for damaged in ["bin/berth", SHARED[1]] {
+    for damaged in ["bin/toolhold", SHARED[1]] {
         let sound = fs::read(unpacked.archive().join(damaged)).expect("it is there");
         unpacked.add(damaged, b"#!/bin/sh\necho something else\n");
         let told = unpacked.fails(&path());
@@ -200,7 +202,7 @@ fn damaged_archive_changes_nothing() {
 #[test]
 fn program_that_does_not_start_is_not_installed() {
     let unpacked = Unpacked::new();
-    unpacked.add("bin/berth", b"#!/bin/sh\nexit 1\n");
+    unpacked.add("bin/toolhold", b"#!/bin/sh\nexit 1\n");
     unpacked.seal();
     assert!(unpacked.fails(&path()).contains("does not start"));
     assert_eq!(unpacked.installed(), set(&["bin/other"]));
@@ -227,15 +229,16 @@ fn another_machine_is_refused() {
 #[test]
 fn upgrade_leaves_nothing_of_the_old_version() {
     let unpacked = Unpacked::new();
-    unpacked.add("share/man/man1/berth-old.1", b"of the old version");
+    unpacked.add("share/man/man1/toolhold-old.1", b"of the old version");
     unpacked.seal();
     unpacked.works(&[]);
-    let old = unpacked.prefix().join("share/man/man1/berth-old.1");
+    let old = unpacked.prefix().join("share/man/man1/toolhold-old.1");
     assert!(old.exists());
-    fs::remove_file(unpacked.archive().join("share/man/man1/berth-old.1")).expect("it was there");
+    fs::remove_file(unpacked.archive().join("share/man/man1/toolhold-old.1"))
+        .expect("it was there");
     unpacked.seal();
     unpacked.works(&[]);
-    assert!(!old.exists() && unpacked.installed().contains("share/man/man1/berth.1"));
+    assert!(!old.exists() && unpacked.installed().contains("share/man/man1/toolhold.1"));
 }
 
 #[test]
@@ -244,11 +247,11 @@ fn installed_list_cannot_lead_out_of_the_prefix() {
     unpacked.works(&[]);
     let outside = unpacked.root.path().join("outside");
     fs::write(&outside, "another's").expect("a file is written");
-    let list = format!("../outside\nbin/../../outside\n{}\nbin/berth\n", outside.display());
-    fs::write(unpacked.prefix().join("share/doc/berth/installed"), list)
+    let list = format!("../outside\nbin/../../outside\n{}\nbin/toolhold\n", outside.display());
+    fs::write(unpacked.prefix().join("share/doc/toolhold/installed"), list)
         .expect("a file is written");
     unpacked.works(&["--uninstall"]);
-    assert!(outside.exists() && !unpacked.prefix().join("bin/berth").exists());
+    assert!(outside.exists() && !unpacked.prefix().join("bin/toolhold").exists());
 }
 
 #[test]

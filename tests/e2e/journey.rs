@@ -8,7 +8,7 @@ use crate::support::{Scene, run};
 fn answer_lists_the_steps_of_its_call() {
     run(async {
         let scene = Scene::new().await;
-        let steps = |answer: &berth_core::Answer| {
+        let steps = |answer: &toolhold_core::Answer| {
             answer.steps.iter().map(|step| step.name).collect::<Vec<_>>()
         };
         let answer = scene.call("read", json!({ "path": "public.txt" })).await;
@@ -31,7 +31,7 @@ fn paths_too_costly_to_check_are_refused_at_once() {
         {
             let answer = scene.call("read", json!({ "path": path })).await;
             let failure = answer.outcome.expect_err("it is refused");
-            assert_eq!(failure.category, berth_core::Category::InvalidParameters);
+            assert_eq!(failure.category, toolhold_core::Category::InvalidParameters);
             assert!(failure.message.len() < 1000, "{}", failure.message.len());
         }
     });

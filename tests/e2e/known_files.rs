@@ -5,8 +5,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime};
 
-use berth_core::config::Folders;
 use serde_json::{Value, json};
+use toolhold_core::config::Folders;
 
 use crate::support::{Component, Living, Offer, run, said, soon, state, version, waiting};
 
@@ -115,7 +115,10 @@ fn recalled_digest_is_compared_with_the_file_before_code_runs() {
         let host = living.host(&[]).await;
         assert!(host.tool("word__say").is_some(), "it is listed without a look at its file");
         let refused = said(&host, "word").await.expect_err("neither version runs");
-        assert!(refused.contains("its file has changed; run `berth plugin reload`"), "{refused}");
+        assert!(
+            refused.contains("its file has changed; run `toolhold plugin reload`"),
+            "{refused}"
+        );
         assert!(!known.exists(), "the next start reads the file");
         host.reload_plugins().await;
         assert!(waiting(&host, "word").contains("its version is still 1.0.0"));

@@ -58,7 +58,7 @@ impl Fixture {
         path.push(std::env::var_os("PATH").unwrap_or_default());
         let mut build = cli.command(&["plugin", "build", "plugin"]);
         let built = build.env("PATH", path).envs(compiler_caches(tools)).output();
-        Ended::from_output(built.expect("berth starts")).ends(0);
+        Ended::from_output(built.expect("toolhold starts")).ends(0);
         cli.configure(&format!(
             "[tools.scheduler]\nenabled = true\n[plugins.{name}]\npath = {:?}\nreload = \"trust\"\nallowed_paths = [{:?}]\nhosts = [\"http://127.0.0.1\"]\n\
              allowed_private_hosts = [\"127.0.0.1\"]\nprograms = [\"cat\", \"false\"]\nstore_mib = 1\n\
@@ -76,7 +76,7 @@ impl Fixture {
         let path = std::env::var_os("PATH").unwrap_or_default();
         let mut command = self.cli.command(&line);
         let output = command.env("PATH", path).env("TZ", "Europe/Lisbon").output();
-        let ended = Ended::from_output(output.expect("berth starts"));
+        let ended = Ended::from_output(output.expect("toolhold starts"));
         (ended.json(), ended.stderr)
     }
 
@@ -286,7 +286,11 @@ fn passes(program: PathBuf, arguments: &[&str], folder: &str) {
 #[test]
 fn sdk_of_python_works_in_a_host() {
     let Some(tools) = fetched("plugins-python") else { return };
-    passes(tools.join("bin/python"), &["-m", "unittest", "tests.test_berth"], "plugins/sdk-python");
+    passes(
+        tools.join("bin/python"),
+        &["-m", "unittest", "tests.test_toolhold"],
+        "plugins/sdk-python",
+    );
     let fixture = Fixture::new("python", "fixture-python", &tools.join("bin"));
     let (_, log) = fixture.fails("uncaught", "permanent_failure", "exception", "KeyError: 'b'");
     assert!(log.contains("plugin.py\", line"), "{log}");
@@ -382,7 +386,7 @@ fn sdk_of_go_works_in_a_host() {
     let Some(tools) = fetched("plugins-go") else { return };
     let _alone = go_compiler();
     let test = format!(
-        "export PATH={}:$PATH GOCACHE={} GOTOOLCHAIN=local\ngo vet ./tests ./store ./process ./berthhttp ./secrets ./index ./schedule ./parts ./service\ngo test ./tests",
+        "export PATH={}:$PATH GOCACHE={} GOTOOLCHAIN=local\ngo vet ./tests ./store ./process ./toolholdhttp ./secrets ./index ./schedule ./parts ./service\ngo test ./tests",
         tools.join("bin").display(),
         tools.join("cache").display()
     );
@@ -437,7 +441,7 @@ fn soak_of_go_keeps_what_it_reads() {
     let _alone = go_compiler();
     let fixture = Fixture::new("go", "fixture-go", &tools.join("bin"));
     let (calls, rounds) =
-        if std::env::var_os("BERTH_SOAK").is_some() { (10, 500) } else { (1, 100) };
+        if std::env::var_os("TOOLHOLD_SOAK").is_some() { (10, 500) } else { (1, 100) };
     for _ in 0..calls {
         let (sound, _) = fixture.call("soak", &json!({ "rounds": rounds }));
         assert_eq!(sound["output"]["content"][0]["text"], "sound", "{sound}");

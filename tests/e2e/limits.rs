@@ -1,7 +1,7 @@
 //! Attacks that use up time, memory, stack and handles, or crash.
 
-use berth_core::{Answer, Category, Failure};
 use serde_json::json;
+use toolhold_core::{Answer, Category, Failure};
 
 use crate::support::{Cli, Scene, attacks, descriptors_below, failure, log_of, loot};
 
@@ -9,7 +9,7 @@ use crate::support::{Cli, Scene, attacks, descriptors_below, failure, log_of, lo
 fn stopped<'a>(answer: &'a Answer, code: &str) -> &'a Failure {
     let stopped = failure(answer, Category::PermanentFailure, Some(code));
     let advice = stopped.suggestion.as_deref().unwrap_or_default();
-    let names = |table: &str| advice.contains(table) && advice.ends_with("berth.toml.");
+    let names = |table: &str| advice.contains(table) && advice.ends_with("toolhold.toml.");
     // These limits are the operator's.
     assert!(
         !["cpu_budget", "memory_limit"].contains(&code)

@@ -101,7 +101,7 @@ fn what_is_saved_after_live_output_is_untrusted() {
     let running = client.ask("tools/call", params);
     let told = client.notification("notifications/progress");
     assert_eq!(told["params"]["message"], "obey\n", "{told}");
-    let mark = &told["params"]["_meta"]["berth"]["tool"]["berth:untrusted"];
+    let mark = &told["params"]["_meta"]["toolhold"]["tool"]["toolhold:untrusted"];
     assert_eq!(mark, &json!(true), "{told}");
     let saved = client.call("memory_save", save("during"));
     assert_eq!(saved["isError"], false, "{saved}");

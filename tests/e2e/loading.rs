@@ -3,14 +3,14 @@
 use std::fs;
 use std::path::Path;
 
-use berth_core::config::Folders;
-use berth_core::{Category, Host, HostError, Request};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use serde_json::json;
 use tempfile::TempDir;
+use toolhold_core::config::Folders;
+use toolhold_core::{Category, Host, HostError, Request};
 
 use crate::support::{
-    Component, Offer, berth, builtin, failure, manifest, plugin, run, section, shared_cache,
+    Component, Offer, builtin, failure, manifest, plugin, run, section, shared_cache, toolhold,
     unasked,
 };
 
@@ -31,7 +31,7 @@ async fn load_file(file: &Path) -> Result<Host, String> {
         .working_directory(folder.path())
         .builtins(&[builtin("file"), builtin("bench")])
         .plugin_file(file)
-        .helper(berth())
+        .helper(toolhold())
         .build();
     host.await.map_err(|error| match error {
         HostError::Load { .. } => error.to_string(),
@@ -83,10 +83,10 @@ fn invalid_component_does_not_load() {
             "precompiled",
         )
         .await;
-        let nothing = "exports nothing that Berth can call";
+        let nothing = "exports nothing that Toolhold can call";
         refused(&wat::parse_str("(component)").expect("a component"), nothing).await;
         let mut empty = wat::parse_str("(component)").expect("a component");
-        empty.extend(section("berth:manifest", &manifest("empty")));
+        empty.extend(section("toolhold:manifest", &manifest("empty")));
         refused(&empty, nothing).await;
     });
 }
@@ -190,13 +190,13 @@ fn missing_grant_of_an_import_is_named() {
     run(async {
         for import in [
             "wasi:http/outgoing-handler@0.2.3",
-            "berth:host/process@0.1.0",
-            "berth:host/process@0.2.0",
-            "berth:host/parts@0.2.0",
-            "berth:host/store@0.2.0",
-            "berth:host/index@0.2.0",
-            "berth:host/embeddings@0.2.0",
-            "berth:host/service@0.2.0",
+            "toolhold:host/process@0.1.0",
+            "toolhold:host/process@0.1.0",
+            "toolhold:host/parts@0.1.0",
+            "toolhold:host/store@0.1.0",
+            "toolhold:host/index@0.1.0",
+            "toolhold:host/embeddings@0.1.0",
+            "toolhold:host/service@0.1.0",
             "evil:host/run",
             "wasi:config/store@0.2.0",
         ] {
@@ -208,7 +208,7 @@ fn missing_grant_of_an_import_is_named() {
             refused(&component.encode(), import).await;
         }
         // A grant in a wrong form isn't linked.
-        let fields = "(import \"berth:host/log@0.1.0\" (instance (export \"write\" (func (param \"secret\" u64)))))";
+        let fields = "(import \"toolhold:host/log@0.1.0\" (instance (export \"write\" (func (param \"secret\" u64)))))";
         refused(
             &Component { in_component: fields, ..Component::offering(vec![Offer::named("tool")]) }
                 .encode(),

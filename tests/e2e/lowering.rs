@@ -4,12 +4,12 @@
 
 use std::sync::Arc;
 
-use berth_core::config::{self, Folders, Inputs};
-use berth_core::{Answer, Body, Content, Host, Request};
 use serde_json::json;
 use tempfile::TempDir;
+use toolhold_core::config::{self, Folders, Inputs};
+use toolhold_core::{Answer, Body, Content, Host, Request};
 
-use crate::support::{ATTACK_MIB, Component, Offer, berth, builtin, run_alone, shared_cache};
+use crate::support::{ATTACK_MIB, Component, Offer, builtin, run_alone, shared_cache, toolhold};
 
 /// Goes on for ever.
 const LOOP: &str = "(loop (br 0))";
@@ -39,8 +39,12 @@ impl Made {
             .expect("the settings are valid");
         let builder =
             Host::builder().config(loaded).folders(folders).working_directory(root.path());
-        let host =
-            builder.builtins(&[builtin("bench")]).plugin_file(&file).helper(berth()).build().await;
+        let host = builder
+            .builtins(&[builtin("bench")])
+            .plugin_file(&file)
+            .helper(toolhold())
+            .build()
+            .await;
         Ok(Self { host: Arc::new(host.map_err(|error| error.to_string())?), _root: root })
     }
 

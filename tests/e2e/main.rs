@@ -1,4 +1,5 @@
-//! Berth end to end: real components, hostile ones above all, against a real host and real files.
+//! Toolhold end to end: real components, hostile ones above all, against a real host and real
+//! files.
 //!
 //! A test of an attack looks at the effect (the file outside, the process, the other callers), not
 //! only at what the answer says.

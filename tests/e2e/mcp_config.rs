@@ -1,4 +1,4 @@
-//! `berth mcp config`: the clients' configuration and files.
+//! `toolhold mcp config`: the clients' configuration and files.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -6,10 +6,10 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
-use crate::support::{Cli, berth};
+use crate::support::{Cli, toolhold};
 
 fn program() -> Value {
-    json!(berth().canonicalize().expect("it is there"))
+    json!(toolhold().canonicalize().expect("it is there"))
 }
 
 /// The content of a file without comments.
@@ -54,7 +54,8 @@ fn each_client_s_file_starts_this_binary() {
                 written.stdout
             );
             let text = fs::read_to_string(&file).expect("it is written");
-            for told in [program().as_str().expect("is text"), "serve", "--allow", "/data", "berth"]
+            for told in
+                [program().as_str().expect("is text"), "serve", "--allow", "/data", "toolhold"]
             {
                 assert!(
                     text.contains(&format!("\"{told}\"")) || text.contains(&format!(".{told}]")),
@@ -89,12 +90,12 @@ fn printed_configuration_can_be_pasted() {
     assert_eq!(
         code,
         format!(
-            "claude mcp add --scope user berth -- {} serve\n",
+            "claude mcp add --scope user toolhold -- {} serve\n",
             program().as_str().expect("is text")
         )
     );
     let codex = cli.run(&["mcp", "config", "codex"]).ends(0).stdout;
-    assert!(codex.starts_with("[mcp_servers.berth]\ncommand = \""), "{codex}");
+    assert!(codex.starts_with("[mcp_servers.toolhold]\ncommand = \""), "{codex}");
     let odd =
         cli.run(&["mcp", "config", "claude-code", "--", "--allow", "it's here"]).ends(0).stdout;
     let here = cli.work().display().to_string();
@@ -116,7 +117,7 @@ fn printed_configuration_can_be_pasted() {
         ])
         .ends(0)
         .json();
-    let kept = &kept["mcpServers"]["berth"]["args"];
+    let kept = &kept["mcpServers"]["toolhold"]["args"];
     assert_eq!(
         *kept,
         json!([
@@ -149,7 +150,9 @@ fn running_server_is_reached_without_a_token_in_any_file() {
             "{name}: {own}"
         );
         assert!(
-            told.contains(url) && told.contains("MCP_BERTH_TOKEN") && !told.contains("\"serve\""),
+            told.contains(url)
+                && told.contains("MCP_TOOLHOLD_TOKEN")
+                && !told.contains("\"serve\""),
             "{name}: {told}"
         );
     }
@@ -160,7 +163,7 @@ fn running_server_is_reached_without_a_token_in_any_file() {
     let entry = json!({ "url": url, "headers": { "Authorization": "Bearer ${env:MINE}" } });
     assert_eq!(
         read(&cli.root.path().join(".cursor/mcp.json")),
-        json!({ "mcpServers": { "berth": entry } })
+        json!({ "mcpServers": { "toolhold": entry } })
     );
 }
 

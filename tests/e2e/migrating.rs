@@ -1,4 +1,4 @@
-//! `berth config migrate`, at a terminal and without one.
+//! `toolhold config migrate`, at a terminal and without one.
 
 use std::fs;
 
@@ -9,11 +9,15 @@ const OLD: &str = "[autonomy]\nlevel = \"supervised\" # careful\n[tools.shell]\n
 #[test]
 fn migration_is_shown_first_and_written_after_a_yes() {
     let cli = Cli::new();
-    let (old, new) = (cli.work().join("old.toml"), cli.root.path().join("config/berth.toml"));
+    let (old, new) = (cli.work().join("old.toml"), cli.root.path().join("config/toolhold.toml"));
     fs::write(&old, OLD).expect("a file is written");
     let _ = fs::remove_file(&new);
     let refused = cli.run(&["config", "migrate", "old.toml"]);
-    assert!(refused.stderr.contains("berth config migrate --yes old.toml"), "{}", refused.stderr);
+    assert!(
+        refused.stderr.contains("toolhold config migrate --yes old.toml"),
+        "{}",
+        refused.stderr
+    );
     for part in [
         "+autonomy = \"ask\" # careful",
         "tools.shell.timeout -> tools.call",

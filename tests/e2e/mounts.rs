@@ -1,4 +1,5 @@
-//! Mounts in a granted directory: the kernel's own file systems, and Berth's own folders once more.
+//! Mounts in a granted directory: the kernel's own file systems, and Toolhold's own folders once
+//! more.
 //!
 //! In namespaces of their own, in which mounts affect nobody else.
 
@@ -12,7 +13,7 @@ use crate::support::{Cli, Ended, not_tried};
 
 const SECRET: &str = "the-planted-secret";
 
-/// Runs a script in namespaces of users, mounts and processes. `BERTH` is the call of a tool and
+/// Runs a script in namespaces of users, mounts and processes. `TOOLHOLD` is the call of a tool and
 /// `SERVE` the server. `None` without such namespaces.
 fn in_namespaces(cli: &Cli, script: &str) -> Option<Ended> {
     let enter = ["-Urpfm", "--kill-child", "sh", "-c"];
@@ -25,17 +26,17 @@ fn in_namespaces(cli: &Cli, script: &str) -> Option<Ended> {
         not_tried("mounting in namespaces of its own (`unshare -Urpfm`)");
         return None;
     }
-    let berth = cli.command(&["call", "--yes", "--set", "tools.autonomy=full"]);
-    let program = berth.get_program().to_string_lossy().into_owned();
+    let toolhold = cli.command(&["call", "--yes", "--set", "tools.autonomy=full"]);
+    let program = toolhold.get_program().to_string_lossy().into_owned();
     let arguments: Vec<_> =
-        berth.get_args().map(|argument| argument.to_string_lossy().into_owned()).collect();
+        toolhold.get_args().map(|argument| argument.to_string_lossy().into_owned()).collect();
     let call = format!("{program} {}", arguments.join(" "));
-    let script = script.replace("BERTH", &call).replace("SERVE", &format!("{program} serve"));
+    let script = script.replace("TOOLHOLD", &call).replace("SERVE", &format!("{program} serve"));
     let mut shell = Command::new("unshare");
     shell.args(enter).arg(format!("set -e; mount -t proc proc /proc; {script}"));
     shell.env_clear().current_dir(cli.work()).stdin(Stdio::null());
     shell
-        .envs(berth.get_envs().filter_map(|(name, value)| Some((name, value?))))
+        .envs(toolhold.get_envs().filter_map(|(name, value)| Some((name, value?))))
         .env("PATH", "/usr/bin:/bin:/usr/sbin:/sbin");
     Some(Ended::from_output(shell.env("PLANTED", SECRET).output().expect("it starts")))
 }
@@ -44,18 +45,18 @@ fn in_namespaces(cli: &Cli, script: &str) -> Option<Ended> {
 fn procfs_in_a_grant_reveals_nothing() {
     let cli = Cli::new();
     fs::create_dir_all(cli.work().join("root/proc")).expect("a folder is made");
-    // The shell itself has the secret in a variable, and waits for Berth.
+    // The shell itself has the secret in a variable, and waits for Toolhold.
     let script = "
         mount -t proc proc root/proc; ls root/proc/1/environ
-        BERTH copy_path source=root/proc/1/environ destination=copied || true
-        BERTH read path=root/proc/1/environ || true
-        BERTH read path=root/proc/self/environ || true
-        BERTH grep pattern=planted path=root || true
-        BERTH grep pattern=planted path=root/proc/1 || true
-        BERTH list_directory path=root/proc || true
-        BERTH find_path pattern=environ path=root || true
-        BERTH write path=root/proc/self/comm content=renamed || true
-        BERTH bash 'command=cat root/proc/1/environ; ls root/proc; cat root/proc/*/environ' || true";
+        TOOLHOLD copy_path source=root/proc/1/environ destination=copied || true
+        TOOLHOLD read path=root/proc/1/environ || true
+        TOOLHOLD read path=root/proc/self/environ || true
+        TOOLHOLD grep pattern=planted path=root || true
+        TOOLHOLD grep pattern=planted path=root/proc/1 || true
+        TOOLHOLD list_directory path=root/proc || true
+        TOOLHOLD find_path pattern=environ path=root || true
+        TOOLHOLD write path=root/proc/self/comm content=renamed || true
+        TOOLHOLD bash 'command=cat root/proc/1/environ; ls root/proc; cat root/proc/*/environ' || true";
     let Some(ended) = in_namespaces(&cli, script) else { return };
     let said = format!("{}{}", ended.stdout, ended.stderr);
     assert!(said.contains("root/proc/1/environ\n"), "it was there: {said}");
@@ -75,11 +76,11 @@ fn singly_mounted_procfs_file_reveals_nothing() {
     }
     let script = "
         mount --bind /proc/1/environ environ; grep -q planted environ && echo there
-        BERTH read path=environ || true
-        BERTH grep pattern=planted path=. || true
-        BERTH grep pattern=planted path=environ || true
-        BERTH copy_path source=environ destination=copied || true
-        BERTH bash 'command=cat environ' || true";
+        TOOLHOLD read path=environ || true
+        TOOLHOLD grep pattern=planted path=. || true
+        TOOLHOLD grep pattern=planted path=environ || true
+        TOOLHOLD copy_path source=environ destination=copied || true
+        TOOLHOLD bash 'command=cat environ' || true";
     let Some(ended) = in_namespaces(&cli, script) else { return };
     let said = format!("{}{}", ended.stdout, ended.stderr);
     assert!(
@@ -89,7 +90,7 @@ fn singly_mounted_procfs_file_reveals_nothing() {
 }
 
 #[test]
-fn berths_own_folders_are_out_of_reach_by_every_name() {
+fn toolholds_own_folders_are_out_of_reach_by_every_name() {
     let cli = Cli::new();
     for folder in ["data", "above", "deep"] {
         fs::create_dir_all(cli.work().join(folder)).expect("a folder is made");
@@ -101,12 +102,12 @@ fn berths_own_folders_are_out_of_reach_by_every_name() {
         name=above/$(basename \"$data\")/planted
         for path in data/planted $name deep; do
             test -e $path/file
-            BERTH read path=$path/file || true
-            BERTH grep pattern=planted path=$path || true
-            BERTH write path=$path/made content=made || true
-            BERTH bash \"command=cat $path/file; echo made > $path/made\" || true
+            TOOLHOLD read path=$path/file || true
+            TOOLHOLD grep pattern=planted path=$path || true
+            TOOLHOLD write path=$path/made content=made || true
+            TOOLHOLD bash \"command=cat $path/file; echo made > $path/made\" || true
         done
-        BERTH grep pattern=planted path=. || true
+        TOOLHOLD grep pattern=planted path=. || true
         ls \"$data/planted\"";
     // The first call makes the folders.
     cli.run(&["call", "--yes", "list_directory"]);
@@ -115,7 +116,7 @@ fn berths_own_folders_are_out_of_reach_by_every_name() {
     let said = format!("{}{}", ended.stdout, ended.stderr);
     assert!(!said.contains(SECRET), "{said}");
     assert!(ended.stdout.ends_with("file\n") && !ended.stdout.contains("made\n"), "{said}");
-    assert!(said.contains("Berth's own files are blocked"), "{said}");
+    assert!(said.contains("Toolhold's own files are blocked"), "{said}");
 }
 
 /// A file system without a server: a network disk whose server is gone, for example.
@@ -137,8 +138,8 @@ fn hanging_file_system_ends_only_the_calls_that_use_it() {
     fs::write(cli.work().join("lines"), lines).expect("the requests are written");
     let script = format!(
         "{HUNG}
-        BERTH --set tools.call=2 read path=hung/file && echo read
-        BERTH --set tools.call=2 read path=plain
+        TOOLHOLD --set tools.call=2 read path=hung/file && echo read
+        TOOLHOLD --set tools.call=2 read path=plain
         mkfifo answers; (cat lines; sleep 30) | SERVE --set tools.call=20 > answers & server=$!
         grep -m1 '\"id\":10' answers; kill $server"
     );
@@ -164,12 +165,12 @@ fn rules_hold_inside_overlay_mounts() {
     }
     let script = "
         mount -t overlay overlay -o lowerdir=below,upperdir=above,workdir=work shown; grep -q planted shown/.env && echo there
-        BERTH read path=shown/.env || true
-        BERTH grep pattern=planted path=shown || true
-        BERTH copy_path source=shown destination=copied || true
-        BERTH bash 'command=cat shown/.env; cat shown/plain' || true
-        BERTH write path=shown/plain content=changed
-        BERTH read path=shown/plain";
+        TOOLHOLD read path=shown/.env || true
+        TOOLHOLD grep pattern=planted path=shown || true
+        TOOLHOLD copy_path source=shown destination=copied || true
+        TOOLHOLD bash 'command=cat shown/.env; cat shown/plain' || true
+        TOOLHOLD write path=shown/plain content=changed
+        TOOLHOLD read path=shown/plain";
     let Some(ended) = in_namespaces(&cli, script) else { return };
     let said = format!("{}{}", ended.stdout, ended.stderr);
     assert!(
@@ -193,23 +194,23 @@ fn ceiling_cannot_be_created_by_a_tool() {
     let script = "
         mount -t tmpfs tmpfs /etc; mkdir elsewhere
         for round in missing there; do
-            BERTH write path=/etc/berth/ceiling.toml content=made || true
-            BERTH write path=/etc/berth/ceiling.pub content=made || true
-            BERTH write path=/etc/berth/berth.toml content=made || true
-            BERTH create_directory path=/etc/berth/deep || true
-            BERTH move_path source=elsewhere destination=/etc/berth || true
-            BERTH bash 'command=mkdir -p /etc/berth && echo made > /etc/berth/ceiling.toml' || true
-            BERTH bash 'command=ln -s /tmp /etc/berth/ceiling.toml; mv elsewhere /etc/berth' || true
-            BERTH bash 'command=rm -rf /etc/berth; mv /etc/berth /etc/moved' || true
+            TOOLHOLD write path=/etc/toolhold/ceiling.toml content=made || true
+            TOOLHOLD write path=/etc/toolhold/ceiling.pub content=made || true
+            TOOLHOLD write path=/etc/toolhold/toolhold.toml content=made || true
+            TOOLHOLD create_directory path=/etc/toolhold/deep || true
+            TOOLHOLD move_path source=elsewhere destination=/etc/toolhold || true
+            TOOLHOLD bash 'command=mkdir -p /etc/toolhold && echo made > /etc/toolhold/ceiling.toml' || true
+            TOOLHOLD bash 'command=ln -s /tmp /etc/toolhold/ceiling.toml; mv elsewhere /etc/toolhold' || true
+            TOOLHOLD bash 'command=rm -rf /etc/toolhold; mv /etc/toolhold /etc/moved' || true
             echo $round: $(find /etc)
-            mkdir -p /etc/berth
+            mkdir -p /etc/toolhold
         done
-        BERTH bash 'command=echo made > /etc/beside'; cat /etc/beside";
+        TOOLHOLD bash 'command=echo made > /etc/beside'; cat /etc/beside";
     let Some(ended) = in_namespaces(&cli, script) else { return };
     let said = format!("{}{}", ended.stdout, ended.stderr);
     assert!(
         ended.stdout.contains("missing: /etc\n")
-            && ended.stdout.contains("there: /etc /etc/berth\n"),
+            && ended.stdout.contains("there: /etc /etc/toolhold\n"),
         "{said}"
     );
     assert!(ended.stdout.ends_with("made\n"), "{said}");
@@ -220,22 +221,22 @@ fn ceiling_cannot_be_created_by_a_tool() {
 fn organisation_files_hold_and_a_changed_ceiling_stops_every_start() {
     let cli = Cli::new();
     let script = "
-        berth=$(echo BERTH | cut -d' ' -f1)
-        mount -t tmpfs tmpfs /etc; mkdir /etc/berth
-        $berth key new fleet --no-password > made
-        $berth ceiling show
-        echo 'tools.file.deny_read = [\"notes.txt\"]' > /etc/berth/ceiling.toml
-        echo 'tools.call = 7' > /etc/berth/berth.toml
-        grep -h -A9 untrusted $ROOT/config/keys/fleet.pub > /etc/berth/ceiling.pub
-        BERTH read path=notes.txt && echo unsigned-ran
-        $berth ceiling sign /etc/berth/ceiling.toml --key fleet > signed
-        BERTH read path=notes.txt && echo denied-ran
-        BERTH list_directory > /dev/null && echo signed-ran
-        $berth ceiling show; $berth config show | grep 'call = 7'
-        echo 'tools.file.deny_read = []' > /etc/berth/ceiling.toml
-        BERTH list_directory; echo changed ends $?
-        rm /etc/berth/ceiling.toml
-        BERTH list_directory; echo removed ends $?";
+        toolhold=$(echo TOOLHOLD | cut -d' ' -f1)
+        mount -t tmpfs tmpfs /etc; mkdir /etc/toolhold
+        $toolhold key new fleet --no-password > made
+        $toolhold ceiling show
+        echo 'tools.file.deny_read = [\"notes.txt\"]' > /etc/toolhold/ceiling.toml
+        echo 'tools.call = 7' > /etc/toolhold/toolhold.toml
+        grep -h -A9 untrusted $ROOT/config/keys/fleet.pub > /etc/toolhold/ceiling.pub
+        TOOLHOLD read path=notes.txt && echo unsigned-ran
+        $toolhold ceiling sign /etc/toolhold/ceiling.toml --key fleet > signed
+        TOOLHOLD read path=notes.txt && echo denied-ran
+        TOOLHOLD list_directory > /dev/null && echo signed-ran
+        $toolhold ceiling show; $toolhold config show | grep 'call = 7'
+        echo 'tools.file.deny_read = []' > /etc/toolhold/ceiling.toml
+        TOOLHOLD list_directory; echo changed ends $?
+        rm /etc/toolhold/ceiling.toml
+        TOOLHOLD list_directory; echo removed ends $?";
     let script = script.replace("$ROOT", &cli.root.path().display().to_string());
     let script = format!("set +e; {script}");
     let Some(ended) = in_namespaces(&cli, &script) else { return };
@@ -243,7 +244,7 @@ fn organisation_files_hold_and_a_changed_ceiling_stops_every_start() {
     assert!(out.contains("No ceiling bounds your configuration"), "{said}");
     assert!(!out.contains("unsigned-ran") && !out.contains("denied-ran"), "{said}");
     assert!(out.contains("signed-ran") && out.contains(", signed by key "), "{said}");
-    assert!(out.contains("call = 7") && out.contains("/etc/berth/berth.toml:1"), "{said}");
+    assert!(out.contains("call = 7") && out.contains("/etc/toolhold/toolhold.toml:1"), "{said}");
     assert!(out.contains("changed ends 4") && out.contains("removed ends 4"), "{said}");
     assert!(said.contains("its signature is wrong") && said.contains("it is missing"), "{said}");
 }

@@ -1,6 +1,7 @@
 //! The packages of a release, each installed from its file: what it installs answers calls, serves,
 //! ends by signals and with its own exit codes, and tells clients how to start it.
 
+use std::ffi::OsString;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::ExitStatusExt;
@@ -8,27 +9,27 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::LazyLock;
 
-use berth_packaging::{Architecture, Package, Release, packages};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use toolhold_packaging::{Architecture, Package, Release, packages};
 
-use crate::support::{berth, fetched, not_tried, shared_cache};
+use crate::support::{fetched, not_tried, shared_cache, toolhold};
 
 /// The packages, with the program that is tested, made once.
 static MADE: LazyLock<(TempDir, Vec<PathBuf>)> = LazyLock::new(|| {
     let folder = TempDir::new().expect("a folder is made");
-    let stripped = folder.path().join("berth");
-    let strip = Command::new("strip").arg("-o").arg(&stripped).arg(berth()).status();
+    let stripped = folder.path().join("toolhold");
+    let strip = Command::new("strip").arg("-o").arg(&stripped).arg(toolhold()).status();
     // Without the tool, it takes longer.
     let stripped = strip.is_ok_and(|status| status.success()).then_some(stripped);
-    let program = fs::read(stripped.unwrap_or_else(berth)).expect("it is there");
+    let program = fs::read(stripped.unwrap_or_else(toolhold)).expect("it is there");
     let release = Release {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         architecture: Architecture::from_name(std::env::consts::ARCH).expect("it has packages"),
         program,
         parts: vec![("go".to_owned(), b"\0asm".to_vec())],
-        readme: b"# Berth\n".to_vec(),
+        readme: b"# Toolhold\n".to_vec(),
         licences: vec![("LICENSE-MIT".to_owned(), b"licence".to_vec())],
         sbom: b"{}\n".to_vec(),
         time: 1_700_000_000,
@@ -66,14 +67,21 @@ impl Installing {
         self.root.path().join(name)
     }
 
+    /// The user's own programs, then those of this machine.
+    fn search_path(&self) -> OsString {
+        let machine = std::env::var_os("PATH").unwrap_or_default();
+        let folders = std::iter::once(self.path("bin")).chain(std::env::split_paths(&machine));
+        std::env::join_paths(folders).expect("no folder has a colon")
+    }
+
     /// A program with this user's folders, and no access to a network of packages.
     fn command(&self, words: &[&str]) -> Command {
         let mut command = Command::new(words[0]);
         command.args(&words[1..]).current_dir(self.path("work")).env_clear();
         command
             .env("HOME", self.root.path())
-            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
-            .env("BERTH_CACHE_DIR", shared_cache())
+            .env("PATH", self.search_path())
+            .env("TOOLHOLD_CACHE_DIR", shared_cache())
             .env("npm_config_update_notifier", "false")
             .stdin(Stdio::null());
         command
@@ -89,11 +97,11 @@ impl Installing {
         said
     }
 
-    /// Whether what these words start works as Berth itself does.
+    /// Whether what these words start works as Toolhold itself does.
     #[track_caller]
-    fn works(&self, berth: &[&str]) {
-        let with = |more: &[&'static str]| [berth, more].concat();
-        assert!(self.ends(&with(&["--version"]), 0).starts_with("berth "));
+    fn works(&self, toolhold: &[&str]) {
+        let with = |more: &[&'static str]| [toolhold, more].concat();
+        assert!(self.ends(&with(&["--version"]), 0).starts_with("toolhold "));
         assert!(self.ends(&with(&["call", "read", "path=notes.txt"]), 0).contains("first"));
         self.ends(&with(&["call", "read", "path=/etc/shadow"]), 3);
         self.ends(&with(&["call", "nothing"]), 2);
@@ -116,7 +124,7 @@ impl Installing {
             "jsonrpc": "2.0", "id": 1, "method": "initialize",
             "params": { "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": { "name": "t", "version": "1" } },
         });
-        assert_eq!(ask(hello)["result"]["serverInfo"]["name"], "berth");
+        assert_eq!(ask(hello)["result"]["serverInfo"]["name"], "toolhold");
         let call = json!({
             "jsonrpc": "2.0", "id": 2, "method": "tools/call",
             "params": { "name": "read", "arguments": { "path": "notes.txt" } },
@@ -128,15 +136,46 @@ impl Installing {
         assert!(status.code() == Some(0) || status.signal() == Some(15), "{status:?}");
     }
 
-    /// How `berth mcp config` has a client start what these words start.
+    /// How `toolhold mcp config` has a client start what these words start.
     #[track_caller]
-    fn configured(&self, berth: &[&str]) -> Vec<String> {
-        let told = self.ends(&[berth, &["mcp", "config", "cursor", "--json"]].concat(), 0);
+    fn configured(&self, toolhold: &[&str]) -> Vec<String> {
+        let told = self.ends(&[toolhold, &["mcp", "config", "cursor", "--json"]].concat(), 0);
         let told: Value = serde_json::from_str(&told).expect("it is JSON");
-        let server = &told["config"]["mcpServers"]["berth"];
+        let server = &told["config"]["mcpServers"]["toolhold"];
         let words =
             std::iter::once(&server["command"]).chain(server["args"].as_array().expect("a list"));
         words.map(|word| word.as_str().expect("it is text").to_owned()).collect()
+    }
+
+    /// A program in the cache of a package runner: `toolhold mcp config` has each client start the
+    /// program that is installed, by its path, or ends with the command that installs it. No
+    /// client's configuration names a package.
+    #[track_caller]
+    fn is_not_configured_from_a_cache(&self, toolhold: &[&str], install: &str) {
+        let clients = self.ends(&[toolhold, &["mcp", "config", "--json"]].concat(), 0);
+        let clients: Value = serde_json::from_str(&clients).expect("it is JSON");
+        let clients = clients.as_array().expect("a list");
+        assert!(clients.len() >= 10, "{clients:?}");
+        for client in clients {
+            let name = client["client"].as_str().expect("it has a name");
+            let config = [toolhold, &["mcp", "config", name, "--write"]].concat();
+            let output = self.command(&config).output().expect("it starts");
+            let told = String::from_utf8_lossy(&output.stderr);
+            assert_eq!((output.status.code(), told.contains(install)), (Some(2), true), "{told}");
+            assert!(!client["user"].as_str().is_some_and(|file| Path::new(file).exists()));
+        }
+        let installed = self.path("bin/toolhold");
+        fs::create_dir_all(self.path("bin")).expect("a folder is made");
+        fs::copy(crate::support::toolhold(), &installed).expect("it is copied");
+        for client in clients {
+            let name = client["client"].as_str().expect("it has a name");
+            let told = self.ends(&[toolhold, &["mcp", "config", name]].concat(), 0);
+            assert!(told.contains(text(&installed)), "{name}: {told}");
+            for word in ["npx", "uvx", "toolhold@"] {
+                assert!(!told.contains(word), "{name}: {word} is in {told}");
+            }
+        }
+        fs::remove_dir_all(self.path("bin")).expect("it was there");
     }
 }
 
@@ -144,7 +183,7 @@ impl Installing {
 #[track_caller]
 fn has_parts(program: &Path) {
     let folder = program.parent().and_then(Path::parent).expect("it is in a folder");
-    assert_eq!(fs::read(folder.join("lib/berth/parts/go.wasm")).expect("it is there"), b"\0asm");
+    assert_eq!(fs::read(folder.join("lib/toolhold/parts/go.wasm")).expect("it is there"), b"\0asm");
 }
 
 fn text(path: &Path) -> &str {
@@ -177,33 +216,32 @@ fn wheel_puts_the_program_beside_python() {
         &[text(package(".whl"))],
     ];
     user.ends(&install.concat(), 0);
-    let berth = environment.join("bin/berth");
-    user.works(&[text(&berth)]);
-    let real = berth.canonicalize().expect("it is there");
-    assert_eq!(user.configured(&[text(&berth)]), [text(&real), "serve"]);
-    let info = format!("berth-{}.dist-info", env!("CARGO_PKG_VERSION"));
+    let toolhold = environment.join("bin/toolhold");
+    user.works(&[text(&toolhold)]);
+    let real = toolhold.canonicalize().expect("it is there");
+    assert_eq!(user.configured(&[text(&toolhold)]), [text(&real), "serve"]);
+    let info = format!("toolhold-{}.dist-info", env!("CARGO_PKG_VERSION"));
     let libraries = fs::read_dir(environment.join("lib")).expect("it is there").flatten();
     let site = libraries.map(|entry| entry.path()).find(|path| path.join("site-packages").exists());
     let site = site.expect("it has a version").join("site-packages").join(info);
     has_parts(&real);
-    for file in ["licenses/LICENSE-MIT", "sboms/berth.cdx.json", "METADATA"] {
+    for file in ["licenses/LICENSE-MIT", "sboms/toolhold.cdx.json", "METADATA"] {
         assert!(site.join(file).is_file(), "{file}");
     }
     user.ends(
-        &[text(&pip), "--python", text(&interpreter), "uninstall", "--yes", "--quiet", "berth"],
+        &[text(&pip), "--python", text(&interpreter), "uninstall", "--yes", "--quiet", "toolhold"],
         0,
     );
-    assert!(!berth.exists());
+    assert!(!toolhold.exists());
 
-    // As MCP clients start it. What uv fetches lies in a cache, so they start it by uv again.
+    // By uv, which fetches it into its cache.
     let (uv, own_python) = (python.join("bin/uv"), python.join("bin/python"));
     let base = user.path("uv-cache");
     let with = [text(&uv), "tool", "run", "--offline", "--quiet", "--cache-dir", text(&base)];
     let with = [&with[..], &["--python", text(&own_python)]].concat();
-    let from = [&with[..], &["--from", text(package(".whl")), "berth"]].concat();
+    let from = [&with[..], &["--from", text(package(".whl")), "toolhold"]].concat();
     user.works(&from);
-    let version = format!("berth@{}", env!("CARGO_PKG_VERSION"));
-    assert_eq!(user.configured(&from), ["uvx", &version, "serve"]);
+    user.is_not_configured_from_a_cache(&from, "uv tool install");
 }
 
 #[test]
@@ -213,37 +251,36 @@ fn packages_of_npm_start_the_program_without_node() {
     }
     let user = Installing::new();
     let machine = match Architecture::from_name(std::env::consts::ARCH) {
-        Some(Architecture::X86_64) => "berth-linux-x64",
-        _ => "berth-linux-arm64",
+        Some(Architecture::X86_64) => "toolhold-linux-x64",
+        _ => "toolhold-linux-arm64",
     };
     let version = env!("CARGO_PKG_VERSION");
     let (program, launcher) =
-        (package(&format!("{machine}-{version}.tgz")), package(&format!("berth-{version}.tgz")));
+        (package(&format!("{machine}-{version}.tgz")), package(&format!("toolhold-{version}.tgz")));
     let quiet = ["--offline", "--no-audit", "--no-fund", "--loglevel=error"];
     let both = [text(program), text(launcher)];
     user.ends(&[&["npm", "install"], &quiet[..], &both].concat(), 0);
-    let berth = user.path("work/node_modules/.bin/berth");
-    user.works(&[text(&berth)]);
-    user.works(&["npx", "--offline", "berth"]);
+    let toolhold = user.path("work/node_modules/.bin/toolhold");
+    user.works(&[text(&toolhold)]);
+    user.works(&["npx", "--offline", "toolhold"]);
     let real = user.path("work").canonicalize().expect("it is there");
-    let real = real.join(format!("node_modules/{machine}/bin/berth"));
-    assert_eq!(user.configured(&[text(&berth)]), [text(&real), "serve"]);
+    let real = real.join(format!("node_modules/{machine}/bin/toolhold"));
+    assert_eq!(user.configured(&[text(&toolhold)]), [text(&real), "serve"]);
     has_parts(&real);
 
-    // Started from the cache of npx, it is started by npx again.
+    // By npx, which fetches it into its cache.
     fs::remove_dir_all(user.path("work/node_modules")).expect("it was there");
     for file in ["package.json", "package-lock.json"] {
         fs::remove_file(user.path("work").join(file)).expect("it was there");
     }
     let packages = both.map(|path| format!("--package={path}"));
-    let run = ["npx", "--offline", "--yes", &packages[0], &packages[1], "berth"];
-    let package = format!("berth@{version}");
-    assert_eq!(user.configured(&run), ["npx", "-y", &package, "serve"]);
+    let run = ["npx", "--offline", "--yes", &packages[0], &packages[1], "toolhold"];
+    user.is_not_configured_from_a_cache(&run, "npm install --global");
 
     // Without the package of this machine, it says what is missing.
     fs::remove_dir_all(user.path(".npm")).expect("it was there");
     user.ends(&[&["npm", "install"], &quiet[..], &["--omit=optional", text(launcher)]].concat(), 0);
-    let output = user.command(&[text(&berth)]).output().expect("it starts");
+    let output = user.command(&[text(&toolhold)]).output().expect("it starts");
     let told = String::from_utf8_lossy(&output.stderr);
     assert_eq!((output.status.code(), told.contains(machine)), (Some(1), true), "{told}");
 }
@@ -263,12 +300,12 @@ fn image_is_read_by_another_program_and_holds_the_program() {
     user.ends(&[text(&umoci), "unpack", "--rootless", "--image", &image, text(&bundle)], 0);
     let config = fs::read_to_string(bundle.join("config.json")).expect("it is there");
     let config: Value = serde_json::from_str(&config).expect("it is JSON");
-    assert_eq!(config["process"]["args"], json!(["/usr/bin/berth", "serve"]));
+    assert_eq!(config["process"]["args"], json!(["/usr/bin/toolhold", "serve"]));
     assert_eq!(config["process"]["cwd"], "/work");
     let root = bundle.join("rootfs");
-    for path in ["work", "tmp", "root", "usr/share/doc/berth/LICENSE-MIT"] {
+    for path in ["work", "tmp", "root", "usr/share/doc/toolhold/LICENSE-MIT"] {
         assert!(root.join(path).exists(), "{path}");
     }
-    user.works(&[text(&root.join("usr/bin/berth"))]);
-    has_parts(&root.join("usr/bin/berth"));
+    user.works(&[text(&root.join("usr/bin/toolhold"))]);
+    has_parts(&root.join("usr/bin/toolhold"));
 }

@@ -1,4 +1,4 @@
-//! `berth plugin list`, `inspect`, `approve` and `reload`, beside a host that runs in another
+//! `toolhold plugin list`, `inspect`, `approve` and `reload`, beside a host that runs in another
 //! process.
 
 use std::process::Output;
@@ -39,7 +39,7 @@ fn plugin_is_inspected_approved_and_listed_with_its_figures() {
         let living = Living::new();
         let host = living.watching(&[]).await;
         living.put("word", &version("word", "1.0.0", "one").encode());
-        let held = listed(&living.berth(&["plugin", "reload", "--json"]));
+        let held = listed(&living.toolhold(&["plugin", "reload", "--json"]));
         assert_eq!(
             (&held["digest"], &held["waiting"]["held"]),
             (&Value::Null, &Value::Bool(true)),
@@ -47,14 +47,14 @@ fn plugin_is_inspected_approved_and_listed_with_its_figures() {
         );
 
         // Nobody was asked, so nothing was approved.
-        let asked = living.berth(&["plugin", "approve", "word"]);
+        let asked = living.toolhold(&["plugin", "approve", "word"]);
         assert_eq!(asked.status.code(), Some(3), "{}", text(&asked));
         assert!(said(&host, "word").await.is_err());
-        let other = living.berth(&["plugin", "approve", "word", "--digest", "0123456789abcdef"]);
+        let other = living.toolhold(&["plugin", "approve", "word", "--digest", "0123456789abcdef"]);
         assert_eq!(other.status.code(), Some(2), "{}", text(&other));
         assert!(said(&host, "word").await.is_err());
 
-        let approved = living.berth(&["plugin", "approve", "word", "--yes"]);
+        let approved = living.toolhold(&["plugin", "approve", "word", "--yes"]);
         assert!(
             approved.status.success() && text(&approved).contains("word__say"),
             "{}",
@@ -68,14 +68,14 @@ fn plugin_is_inspected_approved_and_listed_with_its_figures() {
         assert_eq!(said(&host, "word").await.as_deref(), Ok("one"));
         assert!(said(&host, "word").await.is_ok());
 
-        let known = listed(&living.berth(&["plugin", "list", "--json"]));
+        let known = listed(&living.toolhold(&["plugin", "list", "--json"]));
         assert_eq!(
             (&known["generation"], &known["calls"], &known["failures"]),
             (&1.into(), &2.into(), &0.into()),
             "{known}"
         );
         assert!(known["p50_micros"].is_u64() && known["p99_micros"].is_u64(), "{known}");
-        let table = text(&living.berth(&["plugin", "list"]));
+        let table = text(&living.toolhold(&["plugin", "list"]));
         let digest = state(&host, "word").digest.expect("it serves");
         assert!(
             table.contains(&std::process::id().to_string()) && table.contains(&digest[..12]),
@@ -89,7 +89,7 @@ fn changes_of_a_plugin_are_shown_before_approval() {
     run(async {
         let living = Living::new();
         living.put("word", &version("word", "1.0.0", "one").encode());
-        assert!(living.berth(&["plugin", "approve", "word", "--yes"]).status.success());
+        assert!(living.toolhold(&["plugin", "approve", "word", "--yes"]).status.success());
         let host = living.watching(&[]).await;
 
         let manifest =
@@ -99,7 +99,7 @@ fn changes_of_a_plugin_are_shown_before_approval() {
             Component { manifests: vec![manifest.to_vec()], ..version("word", "2.0.0", "two") };
         wider.offers[0].description = "Says \u{1b}[2Ja word of wisdom.".into();
         living.put("word", &wider.encode());
-        let inspected = text(&living.berth(&["plugin", "inspect", "word"]));
+        let inspected = text(&living.toolhold(&["plugin", "inspect", "word"]));
         for part in [
             "was 1.0.0",
             "is  2.0.0",
@@ -111,16 +111,16 @@ fn changes_of_a_plugin_are_shown_before_approval() {
         }
         assert!(!inspected.contains('\u{1b}'), "{inspected}");
         let difference =
-            &json(&living.berth(&["plugin", "inspect", "word", "--json"]))["difference"];
+            &json(&living.toolhold(&["plugin", "inspect", "word", "--json"]))["difference"];
         assert_eq!(difference["version"]["new"], "2.0.0", "{difference}");
         assert_eq!(difference["tools_changed"][0]["what"], "description", "{difference}");
 
         assert_eq!(said(&host, "word").await.as_deref(), Ok("one"));
-        let digest = json(&living.berth(&["plugin", "inspect", "word", "--json"]))["digest"]
+        let digest = json(&living.toolhold(&["plugin", "inspect", "word", "--json"]))["digest"]
             .as_str()
             .expect("it has one")
             .to_owned();
-        let approved = living.berth(&["plugin", "approve", "word", "--digest", &digest]);
+        let approved = living.toolhold(&["plugin", "approve", "word", "--digest", &digest]);
         assert!(
             approved.status.success() && text(&approved).contains("to write it down"),
             "{}",
@@ -129,7 +129,7 @@ fn changes_of_a_plugin_are_shown_before_approval() {
         until_says(&host, "word", Some("two")).await;
         // A component that was inspected by its file is compared too.
         let file = living.file("word");
-        let by_file = text(&living.berth(&["plugin", "inspect", &file.display().to_string()]));
+        let by_file = text(&living.toolhold(&["plugin", "inspect", &file.display().to_string()]));
         assert!(!by_file.contains("Since the version"), "it is the approved one:\n{by_file}");
     });
 }
@@ -137,39 +137,39 @@ fn changes_of_a_plugin_are_shown_before_approval() {
 #[test]
 fn component_that_cannot_be_approved_is_named() {
     let living = Living::new();
-    let missing = living.berth(&["plugin", "approve", "word", "--yes"]);
+    let missing = living.toolhold(&["plugin", "approve", "word", "--yes"]);
     assert!(
         missing.status.code() == Some(4) && text(&missing).contains("there is no word.wasm in"),
         "{}",
         text(&missing)
     );
     living.put("word", b"no component");
-    let broken = living.berth(&["plugin", "approve", "word", "--yes"]);
+    let broken = living.toolhold(&["plugin", "approve", "word", "--yes"]);
     assert!(
         broken.status.code() == Some(4) && text(&broken).contains("not a WebAssembly component"),
         "{}",
         text(&broken)
     );
     living.put("word", &version("other", "1.0.0", "x").encode());
-    let misnamed = living.berth(&["plugin", "approve", "word", "--yes"]);
+    let misnamed = living.toolhold(&["plugin", "approve", "word", "--yes"]);
     assert!(
         misnamed.status.code() == Some(2) && text(&misnamed).contains("`other`"),
         "{}",
         text(&misnamed)
     );
-    assert!(!living.folders.data.join("berth.lock").exists(), "nothing was approved");
+    assert!(!living.folders.data.join("toolhold.lock").exists(), "nothing was approved");
     // A command that checks once reports at once what it saw. A configured plugin that is missing
     // differs from an unknown name.
     living.put("word", b"no component");
-    let told = text(&living.berth(&["tools"]));
+    let told = text(&living.toolhold(&["tools"]));
     assert!(
         told.contains("the plugin `word` is not loaded: it is not a WebAssembly component"),
         "{told}"
     );
     let absent =
-        text(&living.berth(&["--set", "plugins.gone.allowed_paths=.", "call", "gone__say"]));
+        text(&living.toolhold(&["--set", "plugins.gone.allowed_paths=.", "call", "gone__say"]));
     assert!(absent.contains("there is no gone.wasm in"), "{absent}");
-    let quiet = living.berth(&["plugin", "reload"]);
+    let quiet = living.toolhold(&["plugin", "reload"]);
     assert!(
         quiet.status.success() && text(&quiet).contains("nothing to reload"),
         "{}",
@@ -183,7 +183,7 @@ fn killed_host_is_not_asked_again() {
     let sockets = living.folders.data.join("hosts");
     std::fs::create_dir(&sockets).expect("a folder is made");
     drop(std::os::unix::net::UnixListener::bind(sockets.join("1-0")).expect("a socket is made"));
-    let listed = json(&living.berth(&["plugin", "list", "--json"]));
+    let listed = json(&living.toolhold(&["plugin", "list", "--json"]));
     assert_eq!(listed[0]["pid"], Value::Null, "{listed}");
     assert!(
         std::fs::read_dir(&sockets).expect("it is there").next().is_none(),
@@ -196,7 +196,7 @@ fn hosts_and_secret_names_of_a_plugin_are_shown() {
     let cli = Cli::new();
     let file = plugin("hostile-http").display().to_string();
     let asks = cli.run(&["plugin", "inspect", &file]).ends(0).stdout;
-    let own = cli.root.path().join("config/berth.toml").display().to_string();
+    let own = cli.root.path().join("config/toolhold.toml").display().to_string();
     let missing = format!(
         "Not granted\n  http: to grant some, name them in {own}:\n    [plugins.hostile-http]\n    path = {file:?}\n"
     );
@@ -212,7 +212,8 @@ fn hosts_and_secret_names_of_a_plugin_are_shown() {
     ));
     let granted = "https://*.example.com:8443, a.example (GET), localhost:3000 (private)";
     let run = |line: &[&str]| {
-        let output = cli.command(line).env("TOKEN", "zq-7731-Wert").output().expect("berth starts");
+        let output =
+            cli.command(line).env("TOKEN", "zq-7731-Wert").output().expect("toolhold starts");
         let ended = Ended::from_output(output).ends(0);
         assert!(
             !format!("{}{}", ended.stdout, ended.stderr).contains("zq-7731"),

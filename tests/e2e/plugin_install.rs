@@ -1,5 +1,5 @@
-//! `berth plugin add`, `update`, `rollback`, `verify` and `remove`, by what they leave behind and
-//! what hosts serve then.
+//! `toolhold plugin add`, `update`, `rollback`, `verify` and `remove`, by what they leave behind
+//! and what hosts serve then.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -33,14 +33,14 @@ pub(crate) fn read_kept(living: &Living) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut found = BTreeMap::new();
     walk(&living.folders.config, &mut found);
     walk(&living.folders.data.join("approved"), &mut found);
-    let lock = living.folders.data.join("berth.lock");
+    let lock = living.folders.data.join("toolhold.lock");
     found.extend(fs::read(&lock).ok().map(|text| (lock, text)));
     found
 }
 
 /// SHA-256 of a component's file.
 fn digest_of(living: &Living, file: &str) -> String {
-    let told = ends(&living.berth(&["plugin", "inspect", file, "--json"]), 0);
+    let told = ends(&living.toolhold(&["plugin", "inspect", file, "--json"]), 0);
     let told: Value = serde_json::from_str(&told).expect("it is JSON");
     told["digest"].as_str().expect("it has one").to_owned()
 }
@@ -59,13 +59,13 @@ fn plugin_is_installed_granted_and_served_by_a_running_host() {
         let file = source(&living, &version("word", "1.0.0", "one").encode());
         // Nobody is asked here, so nothing happens.
         let before = read_kept(&living);
-        let told = ends(&living.berth(&["plugin", "add", &file]), 3);
+        let told = ends(&living.toolhold(&["plugin", "add", &file]), 3);
         assert!(told.contains("It can't") && told.contains("--yes"), "{told}");
         assert_eq!(read_kept(&living), before);
 
         let work = living.work().display().to_string();
         let told =
-            ends(&living.berth(&["plugin", "add", &file, "--allow-read", &work, "--yes"]), 0);
+            ends(&living.toolhold(&["plugin", "add", &file, "--allow-read", &work, "--yes"]), 0);
         assert!(told.contains("Installed word 1.0.0") && told.contains(&work), "{told}");
         until_says(&host, "word", Some("one")).await;
         let own = fs::read_to_string(living.folders.config_file()).expect("it is written");
@@ -74,7 +74,7 @@ fn plugin_is_installed_granted_and_served_by_a_running_host() {
         assert_eq!(granted["path"].as_str(), Some(&*work));
         assert_eq!(granted["access"].as_str(), Some("read"));
         let lock: Value = serde_json::from_slice(
-            &fs::read(living.folders.data.join("berth.lock")).expect("it is written"),
+            &fs::read(living.folders.data.join("toolhold.lock")).expect("it is written"),
         )
         .expect("it is JSON");
         assert_eq!(lock["word"]["source"]["given"], *file, "{lock}");
@@ -84,7 +84,7 @@ fn plugin_is_installed_granted_and_served_by_a_running_host() {
         let next = living.host(&[]).await;
         assert_eq!(said(&next, "word").await.as_deref(), Ok("one"));
 
-        ends(&living.berth(&["plugin", "remove", "word"]), 0);
+        ends(&living.toolhold(&["plugin", "remove", "word"]), 0);
         until(&host, "it is gone", || host.tool("word__say").is_none()).await;
         let kept = read_kept(&living);
         assert!(!kept.keys().any(|path| path.ends_with("wasm")), "{:?}", kept.keys());
@@ -97,7 +97,7 @@ fn update_that_can_do_more_is_held_while_the_old_version_serves() {
         let living = Living::new();
         let host = living.watching(&[]).await;
         let file = source(&living, &version("word", "1.0.0", "one").encode());
-        ends(&living.berth(&["plugin", "add", &file, "--yes"]), 0);
+        ends(&living.toolhold(&["plugin", "add", &file, "--yes"]), 0);
         until_says(&host, "word", Some("one")).await;
 
         let (end, answered) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
@@ -123,11 +123,11 @@ fn update_that_can_do_more_is_held_while_the_old_version_serves() {
         let mut more = Component { answer: "two", ..version("word", "1.1.0", "two") };
         more.offers.push(Offer::named("shout"));
         let file = source(&living, &more.encode());
-        let check = ends(&living.berth(&["plugin", "update", "--check", "--json"]), 0);
+        let check = ends(&living.toolhold(&["plugin", "update", "--check", "--json"]), 0);
         let check: Value = serde_json::from_str(&check).expect("it is JSON");
         assert_eq!(check[0]["state"], "more", "{check}");
         assert_eq!(check[0]["difference"]["tools_added"][0], "word__shout", "{check}");
-        let told = ends(&living.berth(&["plugin", "update", "word"]), 3);
+        let told = ends(&living.toolhold(&["plugin", "update", "word"]), 3);
         assert!(told.contains("held") && told.contains("word__shout"), "{told}");
         until(&host, "the update is held", || state(&host, "word").waiting.is_some()).await;
         let held = state(&host, "word");
@@ -138,21 +138,21 @@ fn update_that_can_do_more_is_held_while_the_old_version_serves() {
         let before = answered.load(Ordering::Relaxed);
         soon("calls go on", || answered.load(Ordering::Relaxed) > before + 50).await;
 
-        ends(&living.berth(&["plugin", "approve", "word", "--yes"]), 0);
+        ends(&living.toolhold(&["plugin", "approve", "word", "--yes"]), 0);
         until_says(&host, "word", Some("two")).await;
         // Only the code differs: who asks for the update has approved it.
         more.answer = "three";
         fs::write(&file, more.encode()).expect("the source changes");
-        ends(&living.berth(&["plugin", "update", "word"]), 0);
+        ends(&living.toolhold(&["plugin", "update", "word"]), 0);
         until_says(&host, "word", Some("three")).await;
-        let history = ends(&living.berth(&["plugin", "history", "word", "--json"]), 0);
+        let history = ends(&living.toolhold(&["plugin", "history", "word", "--json"]), 0);
         let history: Value = serde_json::from_str(&history).expect("it is JSON");
         assert_eq!(history["previous"].as_array().map(Vec::len), Some(2), "{history}");
-        ends(&living.berth(&["plugin", "rollback", "word"]), 0);
+        ends(&living.toolhold(&["plugin", "rollback", "word"]), 0);
         until_says(&host, "word", Some("two")).await;
-        ends(&living.berth(&["plugin", "rollback", "word"]), 0);
+        ends(&living.toolhold(&["plugin", "rollback", "word"]), 0);
         until_says(&host, "word", Some("one")).await;
-        let told = ends(&living.berth(&["plugin", "rollback", "word"]), 4);
+        let told = ends(&living.toolhold(&["plugin", "rollback", "word"]), 4);
         assert!(told.contains("no earlier version"), "{told}");
 
         end.store(true, Ordering::Relaxed);
@@ -170,7 +170,7 @@ fn update_that_can_do_more_is_held_while_the_old_version_serves() {
 fn what_must_not_be_installed_leaves_nothing_behind() {
     let living = Living::new();
     let good = source(&living, &version("word", "2.0.0", "two").encode());
-    ends(&living.berth(&["plugin", "add", &good, "--yes"]), 0);
+    ends(&living.toolhold(&["plugin", "add", &good, "--yes"]), 0);
     let before = read_kept(&living);
     let refuse = |arguments: &[&str], bytes: &[u8], code: i32, told: &str| {
         let path = living.root().join("bad.wasm");
@@ -180,7 +180,7 @@ fn what_must_not_be_installed_leaves_nothing_behind() {
             .into_iter()
             .chain(arguments.iter().copied())
             .collect();
-        let text = ends(&living.berth(&line), code);
+        let text = ends(&living.toolhold(&line), code);
         assert!(text.contains(told), "{text}");
         assert_eq!(read_kept(&living), before, "nothing changed: {text}");
     };
@@ -208,7 +208,7 @@ fn what_must_not_be_installed_leaves_nothing_behind() {
         fs::write(&good, bytes).expect("the source changes");
         let line: Vec<&str> =
             ["plugin", "update", "word"].into_iter().chain(arguments.iter().copied()).collect();
-        let text = ends(&living.berth(&line), 4);
+        let text = ends(&living.toolhold(&line), 4);
         assert!(text.contains(told), "{text}");
         assert_eq!(read_kept(&living), before, "nothing changed: {text}");
     };
@@ -218,10 +218,10 @@ fn what_must_not_be_installed_leaves_nothing_behind() {
     update(&version("other", "2.0.1", "x").encode(), &yes, "gives the plugin `other`");
     update(b"\0asm", &yes, "");
     fs::remove_file(&good).expect("the source goes");
-    ends(&living.berth(&["plugin", "update"]), 4);
+    ends(&living.toolhold(&["plugin", "update"]), 4);
     assert_eq!(read_kept(&living), before);
     fs::write(&good, version("word", "1.9.0", "old").encode()).expect("it is back");
-    ends(&living.berth(&["plugin", "update", "word", "--downgrade", "--yes"]), 0);
+    ends(&living.toolhold(&["plugin", "update", "word", "--downgrade", "--yes"]), 0);
 }
 
 #[test]
@@ -229,8 +229,8 @@ fn changed_copy_is_reported_and_does_not_serve() {
     run(async {
         let living = Living::new();
         let file = source(&living, &version("word", "1.0.0", "one").encode());
-        ends(&living.berth(&["plugin", "add", &file, "--yes"]), 0);
-        ends(&living.berth(&["plugin", "verify"]), 0);
+        ends(&living.toolhold(&["plugin", "add", &file, "--yes"]), 0);
+        ends(&living.toolhold(&["plugin", "verify"]), 0);
         let approved = living.folders.data.join("approved");
         let copy = fs::read_dir(&approved)
             .expect("it is there")
@@ -239,12 +239,12 @@ fn changed_copy_is_reported_and_does_not_serve() {
             .expect("the copy is there")
             .path();
         fs::write(&copy, version("word", "1.0.0", "evil").encode()).expect("it is changed");
-        let told = ends(&living.berth(&["plugin", "verify"]), 1);
+        let told = ends(&living.toolhold(&["plugin", "verify"]), 1);
         assert!(told.contains("another digest"), "{told}");
         let host = living.host(&[]).await;
         assert!(said(&host, "word").await.is_err(), "what nobody approved doesn't serve");
         fs::remove_file(&copy).expect("it goes");
-        let told = ends(&living.berth(&["plugin", "verify", "--json"]), 1);
+        let told = ends(&living.toolhold(&["plugin", "verify", "--json"]), 1);
         assert!(told.contains(r#""ok": false"#), "{told}");
     });
 }
@@ -254,7 +254,7 @@ fn plugin_in_the_plugin_folder_gives_way_to_an_installed_one() {
     run(async {
         let living = Living::new();
         let file = source(&living, &version("word", "1.0.0", "installed").encode());
-        ends(&living.berth(&["plugin", "add", &file, "--yes"]), 0);
+        ends(&living.toolhold(&["plugin", "add", &file, "--yes"]), 0);
         living.put("word", &version("word", "9.0.0", "dropped").encode());
         let host = living.host(&["plugin_folder.reload=trust"]).await;
         assert_eq!(said(&host, "word").await.as_deref(), Ok("installed"));
@@ -268,7 +268,7 @@ fn plugin_that_a_project_names_is_installed_after_approval_and_with_its_digest_a
         let good = version("word", "1.0.0", "one").encode();
         let file = source(&living, &good);
         let digest = digest_of(&living, &file);
-        let project = living.work().join("berth.toml");
+        let project = living.work().join("toolhold.toml");
         let name = |digest: &str| {
             let text = format!("[plugins.word]\nsource = {file:?}\ndigest = \"{digest}\"\n");
             fs::write(&project, text).expect("the project names a plugin");
@@ -276,22 +276,22 @@ fn plugin_that_a_project_names_is_installed_after_approval_and_with_its_digest_a
         name(&digest);
         // A project alone starts nothing.
         let before = read_kept(&living);
-        let told = ends(&living.berth(&["plugin", "install", "--yes"]), 0);
-        assert!(told.contains("Every plugin") && told.contains("berth trust"), "{told}");
+        let told = ends(&living.toolhold(&["plugin", "install", "--yes"]), 0);
+        assert!(told.contains("Every plugin") && told.contains("toolhold trust"), "{told}");
         assert_eq!(read_kept(&living), before);
-        let told = ends(&living.berth(&["trust"]), 3);
+        let told = ends(&living.toolhold(&["trust"]), 3);
         assert!(told.contains(&file), "{told}");
         assert_eq!(read_kept(&living), before);
 
         // Another component than the one that the file names is refused.
         fs::write(&file, version("word", "1.0.0", "evil").encode()).expect("it is changed");
-        let told = ends(&living.berth(&["trust", "--yes"]), 4);
+        let told = ends(&living.toolhold(&["trust", "--yes"]), 4);
         assert!(told.contains("its digest is") && told.contains(&digest), "{told}");
-        assert!(!living.folders.data.join("berth.lock").exists());
+        assert!(!living.folders.data.join("toolhold.lock").exists());
         fs::write(&file, &good).expect("it is back");
-        let told = ends(&living.berth(&["plugin", "install", "--yes"]), 0);
+        let told = ends(&living.toolhold(&["plugin", "install", "--yes"]), 0);
         assert!(told.contains("Installed word 1.0.0"), "{told}");
-        ends(&living.berth(&["plugin", "verify"]), 0);
+        ends(&living.toolhold(&["plugin", "verify"]), 0);
 
         // It doesn't serve where the configuration names another digest, approved or not.
         let other = format!("plugins.word.digest=\"{}\"", "0".repeat(64));
@@ -320,12 +320,12 @@ fn relative_source_starts_at_the_folder_of_the_file_that_names_it() {
         "[plugins.own]\nsource = \"own.wasm\"\n[plugins.home]\nsource = \"~/home.wasm\"\n",
     )
     .expect("it is written");
-    ends(&living.berth(&["plugin", "install", "--yes"]), 0);
+    ends(&living.toolhold(&["plugin", "install", "--yes"]), 0);
     // The project's file names one beside itself.
-    fs::write(living.work().join("berth.toml"), "[plugins.theirs]\nsource = \"theirs.wasm\"\n")
+    fs::write(living.work().join("toolhold.toml"), "[plugins.theirs]\nsource = \"theirs.wasm\"\n")
         .expect("it is written");
-    ends(&living.berth(&["trust", "--yes"]), 0);
-    let lock = fs::read(living.folders.data.join("berth.lock")).expect("it is there");
+    ends(&living.toolhold(&["trust", "--yes"]), 0);
+    let lock = fs::read(living.folders.data.join("toolhold.lock")).expect("it is there");
     let lock: Value = serde_json::from_slice(&lock).expect("it is JSON");
     for (name, folder) in [("own", config), ("home", living.root()), ("theirs", living.work())] {
         let given = folder.join(format!("{name}.wasm"));
@@ -340,15 +340,15 @@ fn grants_are_no_more_than_asked_for_and_those_of_a_name_are_shown_to_its_next_p
     let reads = Component { manifests: vec![reader.to_vec()], ..version("word", "1", "one") };
     let file = source(&living, &reads.encode());
     let work = living.work().display().to_string();
-    ends(&living.berth(&["plugin", "add", &file, "--yes", "--allow-path", &work]), 0);
+    ends(&living.toolhold(&["plugin", "add", &file, "--yes", "--allow-path", &work]), 0);
     let own = fs::read_to_string(living.folders.config_file()).expect("it is written");
     let own: toml::Table = own.parse().expect("it is TOML");
     assert_eq!(own["plugins"]["word"]["allowed_paths"][0]["access"].as_str(), Some("read"));
-    let told = ends(&living.berth(&["plugin", "remove", "word"]), 0);
+    let told = ends(&living.toolhold(&["plugin", "remove", "word"]), 0);
     assert!(told.contains("the next plugin of this name"), "{told}");
-    let told = ends(&living.berth(&["plugin", "add", &file]), 3);
+    let told = ends(&living.toolhold(&["plugin", "add", &file]), 3);
     assert!(told.contains("Granted already") && told.contains(&work), "{told}");
-    let told = ends(&living.berth(&["plugin", "rollback", "nope"]), 2);
+    let told = ends(&living.toolhold(&["plugin", "rollback", "nope"]), 2);
     assert!(told.contains("no plugin is installed"), "{told}");
 }
 
@@ -361,13 +361,13 @@ fn two_installs_at_once_leave_one_whole_plugin() {
         path
     });
     let children = files.map(|file| {
-        let mut command = berth(&living);
+        let mut command = toolhold(&living);
         command.args(["plugin", "add", "--yes"]).arg(file);
         command.spawn().expect("it starts")
     });
     let ended = children.map(|child| child.wait_with_output().expect("it ends").status.code());
     assert!(ended.contains(&Some(0)), "{ended:?}");
-    ends(&living.berth(&["plugin", "verify"]), 0);
+    ends(&living.toolhold(&["plugin", "verify"]), 0);
     let one = fs::read_dir(living.folders.data.join("approved"))
         .expect("it is there")
         .flatten()
@@ -380,7 +380,7 @@ fn two_installs_at_once_leave_one_whole_plugin() {
 /// state is the one before or the one after.
 #[test]
 fn soak_killed_install_leaves_the_old_state_or_the_new_one() {
-    let rounds: u32 = if std::env::var_os("BERTH_SOAK").is_some() { 200 } else { 15 };
+    let rounds: u32 = if std::env::var_os("TOOLHOLD_SOAK").is_some() { 200 } else { 15 };
     let living = Living::new();
     let versions = ["1.0.0", "1.0.1"].map(|number| version("word", number, "x").encode());
     let file = source(&living, &versions[0]);
@@ -391,7 +391,7 @@ fn soak_killed_install_leaves_the_old_state_or_the_new_one() {
     for round in 0..rounds {
         // The version in force, and the ones before.
         let state = || {
-            let lock = fs::read(living.folders.data.join("berth.lock")).unwrap_or_default();
+            let lock = fs::read(living.folders.data.join("toolhold.lock")).unwrap_or_default();
             let lock: Value = serde_json::from_slice(&lock).unwrap_or_default();
             let text = |locked: &Value| locked["version"].as_str().map(str::to_owned);
             let previous = lock["word"]["previous"].as_array().cloned().unwrap_or_default();
@@ -412,7 +412,7 @@ fn soak_killed_install_leaves_the_old_state_or_the_new_one() {
             2 => ("rollback", &["rollback", "word"], before.get(1..).unwrap_or_default().to_vec()),
             _ => ("remove", &["remove", "word"], Vec::new()),
         };
-        let mut child = berth(&living).arg("plugin").args(arguments).spawn().expect("it starts");
+        let mut child = toolhold(&living).arg("plugin").args(arguments).spawn().expect("it starts");
         // A whole run takes some tens of milliseconds here, so the moments are spread over it.
         let moment = Instant::now() + Duration::from_millis(u64::from(round * 37 % 83));
         // The first is killed at once, and the second one ends, however busy the machine is.
@@ -427,11 +427,11 @@ fn soak_killed_install_leaves_the_old_state_or_the_new_one() {
         let (kills, changes) = seen.entry(name).or_default();
         *kills += u32::from(killed);
         *changes += u32::from(now == after);
-        let told = ends(&living.berth(&["plugin", "verify"]), 0);
+        let told = ends(&living.toolhold(&["plugin", "verify"]), 0);
         let expected = u32::from(!now.is_empty());
         assert!(told.contains(&format!("{expected} verified")), "{before:?} {now:?} {told}");
         // The user's file can be read, whatever happened.
-        ends(&living.berth(&["config", "check"]), 0);
+        ends(&living.toolhold(&["config", "check"]), 0);
         // What was killed in time is tried again.
         if now == after {
             action = (action + 1) % 5;
@@ -445,7 +445,7 @@ fn soak_killed_install_leaves_the_old_state_or_the_new_one() {
     }
 }
 
-pub(crate) fn berth(living: &Living) -> Command {
+pub(crate) fn toolhold(living: &Living) -> Command {
     let mut command = living.command();
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     command
@@ -465,14 +465,14 @@ fn component_of_a_url_on_this_machine_is_installed() {
     let bytes = version("word", "1.0.0", "one").encode();
     let (address, requests) = serve(bytes);
     let url = format!("http://{address}/word.wasm");
-    let told = ends(&living.berth(&["plugin", "add", &url, "--yes"]), 0);
+    let told = ends(&living.toolhold(&["plugin", "add", &url, "--yes"]), 0);
     assert!(told.contains(&url), "{told}");
     assert!(requests.load(Ordering::Relaxed) >= 1);
-    ends(&living.berth(&["plugin", "outdated"]), 0);
+    ends(&living.toolhold(&["plugin", "outdated"]), 0);
     // The request is in the record.
-    let audit = ends(&living.berth(&["audit", "tail", "--json"]), 0);
+    let audit = ends(&living.toolhold(&["audit", "tail", "--json"]), 0);
     assert!(audit.contains(&address), "{audit}");
-    let told = ends(&living.berth(&["plugin", "add", "http://192.0.2.1/word.wasm"]), 2);
+    let told = ends(&living.toolhold(&["plugin", "add", "http://192.0.2.1/word.wasm"]), 2);
     assert!(told.contains("https"), "{told}");
 }
 

@@ -1,4 +1,4 @@
-//! `berth policy`: what would happen to a call, and what happened to one.
+//! `toolhold policy`: what would happen to a call, and what happened to one.
 
 use std::fs;
 use std::path::Path;
@@ -101,7 +101,7 @@ fn policy_check_shows_the_verdict_and_runs_nothing() {
     assert_eq!(denied["decision"]["rule"], json!("pattern = \"*.lock\", action = \"deny\""));
     let place = denied["decision"]["place"].as_str().expect("a place").to_owned();
     assert!(
-        place.contains("tools.permissions.write") && place.contains("berth.toml, line 3"),
+        place.contains("tools.permissions.write") && place.contains("toolhold.toml, line 3"),
         "{place}"
     );
     // What can't be checked because of a refusal isn't guessed.
@@ -225,7 +225,7 @@ fn policy_check_shows_a_session_approval() {
     let found = cli.run(&[&["policy", "check"], &line[..], &["--json"]].concat()).ends(0).json();
     assert_eq!(
         (&found["verdict"], &found["runs"], &found["approved_by"]),
-        (&json!("ask"), &json!(true), &json!("berth approvals"))
+        (&json!("ask"), &json!(true), &json!("toolhold approvals"))
     );
     // Other arguments are another call.
     cli.run(&["policy", "check", "write", "path=new.txt", "content=y"]).ends(3);
@@ -243,7 +243,7 @@ fn past_decision_is_explained_from_the_record() {
     for part in [
         "the call of `write` was refused at the gate `permissions`",
         "pattern = \"*.lock\", action = \"deny\"",
-        "berth.toml, line 1",
+        "toolhold.toml, line 1",
     ] {
         assert!(explained.contains(part), "{part}: {explained}");
     }
@@ -281,7 +281,7 @@ fn policy_check_reports_unknown_names() {
         .expect("a file is written");
     let run = |line: &[&str]| {
         Ended::from_output(
-            cli.command(line).env("BERTH_CEILING", &ceiling).output().expect("berth starts"),
+            cli.command(line).env("TOOLHOLD_CEILING", &ceiling).output().expect("toolhold starts"),
         )
     };
     let wrong = ["`raed`", "`nope`", "`edti`", "`gone`", "`wriet`", "`{copy,move}_path`"];
@@ -303,7 +303,7 @@ fn policy_check_reports_unknown_names() {
             assert!(told.contains(name), "{name}: {told}");
         }
         assert!(
-            told.contains("did you mean `write`?") && told.contains("berth.toml, line"),
+            told.contains("did you mean `write`?") && told.contains("toolhold.toml, line"),
             "{told}"
         );
         for right in ["`file_read`", "`file_write`", "`list_*`"] {
@@ -340,7 +340,7 @@ fn pattern_that_can_match_no_path_is_refused() {
             let check =
                 cli.run(&["policy", "check", "write", "path=src/a.rs", "content=x"]).ends(4);
             assert!(
-                check.stderr.contains("berth.toml:2: tools.permissions.file_write")
+                check.stderr.contains("toolhold.toml:2: tools.permissions.file_write")
                     && check.stderr.contains(pattern),
                 "{}",
                 check.stderr

@@ -5,8 +5,8 @@ use std::fs;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use berth_core::{Category, Host, Request};
 use serde_json::json;
+use toolhold_core::{Category, Host, Request};
 
 use crate::support::{
     Cli, Component, Living, descriptors_below, failure, log_with, run, said, soon, state, version,

@@ -7,10 +7,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use berth_core::config::Folders;
-use berth_core::{Category, PluginPlace, Request};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use serde_json::json;
+use toolhold_core::config::Folders;
+use toolhold_core::{Category, PluginPlace, Request};
 
 use crate::support::{
     Component, Living, failure, mappings_below, refused, run, said, soon, state, until, until_says,
@@ -64,7 +64,7 @@ fn folder_created_later_is_watched_too() {
 #[test]
 fn soak_swapping_versions_fails_no_call_and_serves_no_stale_answer() {
     const CALLERS: usize = 8;
-    let swaps: u64 = if std::env::var_os("BERTH_SOAK").is_some() { 1_000 } else { 150 };
+    let swaps: u64 = if std::env::var_os("TOOLHOLD_SOAK").is_some() { 1_000 } else { 150 };
     run(async move {
         let mut living = Living::new();
         // A cache of its own, so that its mappings can be counted.
@@ -210,7 +210,7 @@ fn component_is_held_until_it_is_approved() {
         .await;
         assert!(waiting(&host, "word").contains("never approved"), "{}", waiting(&host, "word"));
         let told = said(&host, "word").await.expect_err("it is held");
-        assert!(told.contains("berth plugin approve word"), "{told}");
+        assert!(told.contains("toolhold plugin approve word"), "{told}");
         assert_eq!(state(&host, "word").word(), "held");
 
         living.approve("word");

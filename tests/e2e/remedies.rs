@@ -7,7 +7,7 @@ use crate::support::{Cli, Ended};
 /// The lines that a refusal says to write.
 #[track_caller]
 fn lines(refused: &Ended) -> String {
-    lines_after(refused, "berth.toml:")
+    lines_after(refused, "toolhold.toml:")
 }
 
 /// The lines after the one that holds some words.
@@ -89,11 +89,11 @@ fn remedy_names_the_file_that_holds_the_rule() {
     let cli = scene();
     let (read, write) =
         (["call", "read", "path=notes.txt"], ["call", "write", "path=new.txt", "content=x"]);
-    let project = cli.work().join("berth.toml");
+    let project = cli.work().join("toolhold.toml");
     let ceiling = cli.root.path().join("ceiling.toml");
     let under = |line: &[&str]| {
         Ended::from_output(
-            cli.command(line).env("BERTH_CEILING", &ceiling).output().expect("berth starts"),
+            cli.command(line).env("TOOLHOLD_CEILING", &ceiling).output().expect("toolhold starts"),
         )
     };
 
@@ -152,12 +152,12 @@ fn remedy_names_the_file_that_holds_the_rule() {
     );
     let refused = Ended::from_output(
         cli.command(&read)
-            .env("BERTH_TOOLS_FILE_DENY_READ", "notes.txt")
+            .env("TOOLHOLD_TOOLS_FILE_DENY_READ", "notes.txt")
             .output()
-            .expect("berth starts"),
+            .expect("toolhold starts"),
     )
     .ends(3);
-    assert_eq!(remedy(&refused), "To change that, unset BERTH_TOOLS_FILE_DENY_READ.");
+    assert_eq!(remedy(&refused), "To change that, unset TOOLHOLD_TOOLS_FILE_DENY_READ.");
     let outside = format!(
         "path={}/out \"side/y",
         cli.root.path().canonicalize().expect("it is there").display()
@@ -186,7 +186,7 @@ fn allowed_call_asks_after_its_remedy() {
         cli.configure(begin);
         let said = cli.run(&check).ends(0).stdout;
         let (_, remedy) = said.split_once("To be asked, ").expect(&said);
-        let file = cli.root.path().join("config/berth.toml").display().to_string();
+        let file = cli.root.path().join("config/toolhold.toml").display().to_string();
         assert!(remedy.contains(&file) && remedy.contains("autonomy = \"ask\""), "{said}");
         cli.configure("[tools]\nautonomy = \"ask\"\n");
         cli.run(&["call", "write", "path=new.txt", "content=x"]).ends(3);
@@ -195,12 +195,12 @@ fn allowed_call_asks_after_its_remedy() {
     let ceiling = cli.root.path().join("ceiling.toml");
     fs::write(&ceiling, "[tools.shell]\nblock_high_risk_commands = true\n").expect("it is written");
     let mut command = cli.command(&["call", "--yes", "bash", "chmod +s x"]);
-    let refused = command.env("BERTH_CEILING", &ceiling).output().expect("berth starts");
+    let refused = command.env("TOOLHOLD_CEILING", &ceiling).output().expect("toolhold starts");
     let refused = Ended::from_output(refused).ends(3);
     assert!(remedy(&refused).contains("whoever manages the ceiling"), "{}", refused.stderr);
     cli.configure("[tools.shell]\nblock_high_risk_commands = true\n");
     let refused = cli.run(&["call", "--yes", "bash", "chmod +s x"]).ends(3);
-    let file = cli.root.path().join("config/berth.toml").display().to_string();
+    let file = cli.root.path().join("config/toolhold.toml").display().to_string();
     assert!(
         remedy(&refused).contains("block_high_risk_commands = false")
             && remedy(&refused).contains(&file),
@@ -259,20 +259,20 @@ fn list_replaced_by_an_option_is_not_extended() {
 fn rule_of_a_trusted_file_is_widened_in_the_user_s_file() {
     let cli = scene();
     let project = "[[tools.policy.rules]]\neffect = \"allow\"\ntools = [\"read\"]\n";
-    fs::write(cli.work().join("berth.toml"), project).expect("a file is written");
+    fs::write(cli.work().join("toolhold.toml"), project).expect("a file is written");
     cli.run(&["trust", "--yes"]).ends(0);
     let line = ["call", "list_directory", "path=."];
     let refused = cli.run(&line).ends(3);
-    assert!(remedy(&refused).contains("config/berth.toml"), "{}", refused.stderr);
+    assert!(remedy(&refused).contains("config/toolhold.toml"), "{}", refused.stderr);
     cli.configure(&lines_after(&refused, "add a rule to "));
     cli.run(&line).ends(0);
     // A denial in it is removed there, which makes it another file.
     let denial = "[[tools.policy.rules]]\neffect = \"deny\"\ntools = [\"list_directory\"]\n";
-    fs::write(cli.work().join("berth.toml"), format!("{project}{denial}"))
+    fs::write(cli.work().join("toolhold.toml"), format!("{project}{denial}"))
         .expect("a file is written");
     cli.run(&["trust", "--yes"]).ends(0);
     let refused = cli.run(&line).ends(3);
-    assert!(remedy(&refused).contains("run `berth trust` again"), "{}", refused.stderr);
+    assert!(remedy(&refused).contains("run `toolhold trust` again"), "{}", refused.stderr);
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! Attacks on the network: hosts that weren't granted, too many requests, and requests left behind.
-//! The tests of `berth-egress` cover attacks by servers.
+//! The tests of `toolhold-egress` cover attacks by servers.
 
-use berth_core::{Answer, Category};
 use serde_json::{Value, json};
+use toolhold_core::{Answer, Category};
 
 use crate::support::server::{Asked, Server, Wire, answer};
 use crate::support::{Scene, attacks, failure, loot, plugin, refused};

@@ -4,13 +4,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use berth_core::config::{self, Folders, Inputs};
-use berth_core::{
+use serde_json::json;
+use tempfile::TempDir;
+use toolhold_core::config::{self, Folders, Inputs};
+use toolhold_core::{
     Annotations, Answer, BoxFuture, Call, CancellationToken, Category, Content, Definition, Events,
     Failure, Host, Outcome, Output, Provider, Request,
 };
-use serde_json::json;
-use tempfile::TempDir;
 
 use crate::support::{Recorder, failure, run};
 
@@ -78,7 +78,7 @@ fn unreachable() -> Failure {
 
 async fn host(provider: &Arc<Flaky>, settings: &[&str]) -> (Arc<Host>, TempDir) {
     let folder = TempDir::new().expect("a temporary folder is made");
-    let folders = Folders::inside(&folder.path().join("berth"));
+    let folders = Folders::inside(&folder.path().join("toolhold"));
     let settings = ["tools.retry.base_ms=1", "tools.autonomy=full"]
         .iter()
         .chain(settings)

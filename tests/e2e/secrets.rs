@@ -4,8 +4,8 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::PathBuf;
 
-use berth_core::{Answer, Audience, Category, Host, Request, Session};
 use serde_json::{Value, json};
+use toolhold_core::{Answer, Audience, Category, Host, Request, Session};
 
 use crate::support::{Cli, Scene, failure, log_of, run};
 
@@ -26,7 +26,7 @@ fn text(answer: &Answer) -> String {
 
 /// Where the host keeps long answers.
 fn state_folder(scene: &Scene) -> PathBuf {
-    scene.root().join("berth/data/overflow")
+    scene.root().join("toolhold/data/overflow")
 }
 
 #[test]
@@ -334,7 +334,7 @@ fn long_answer_is_cut_and_can_be_read_in_full() {
             "{shown}"
         );
         let output = answer.outcome.expect("it says");
-        let told = &output.meta.as_ref().expect("it tells programs")["berth:overflow"];
+        let told = &output.meta.as_ref().expect("it tells programs")["toolhold:overflow"];
         let id = told["id"].as_str().expect("it is kept");
         let notice = format!(
             "[{} of {} characters are left out here. To see more, call read_overflow with id \"{id}\" and offset {}.]\n",
@@ -380,10 +380,11 @@ fn overflow_belongs_to_one_session() {
                 .call(Request { session: Some(session.clone()), ..Request::new(tool, arguments) })
         };
         let answer = in_session(&mine, "echo", json!({ "text": long(3000) })).await;
-        let id = answer.outcome.expect("it says").meta.expect("it tells")["berth:overflow"]["id"]
-            .as_str()
-            .expect("it is kept")
-            .to_owned();
+        let id =
+            answer.outcome.expect("it says").meta.expect("it tells")["toolhold:overflow"]["id"]
+                .as_str()
+                .expect("it is kept")
+                .to_owned();
         assert!(
             text(&in_session(&mine, "read_overflow", json!({ "id": id, "limit": 11 })).await)
                 .starts_with("line 000000\n[Characters 0-11 of ")
@@ -400,7 +401,7 @@ fn overflow_belongs_to_one_session() {
             (Session::new("mine/../mine"), id.clone()),
             (mine.clone(), file.clone()),
             (mine.clone(), format!("../overflow/{file}")),
-            (mine.clone(), "../../config/berth.toml".to_owned()),
+            (mine.clone(), "../../config/toolhold.toml".to_owned()),
             (mine.clone(), scene.secret_file.display().to_string()),
             (mine.clone(), format!("{id}\u{0}")),
             (mine.clone(), String::new()),
@@ -439,9 +440,9 @@ fn overflow_that_cannot_be_stored_is_cut_with_a_notice() {
     run(async {
         let scene = Scene::with(&[], |root| {
             // Others can write there, so it isn't trusted.
-            fs::create_dir_all(root.join("berth/data/overflow")).expect("a folder is made");
+            fs::create_dir_all(root.join("toolhold/data/overflow")).expect("a folder is made");
             fs::set_permissions(
-                root.join("berth/data/overflow"),
+                root.join("toolhold/data/overflow"),
                 fs::Permissions::from_mode(0o777),
             )
             .expect("its mode is set");

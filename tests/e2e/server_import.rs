@@ -1,4 +1,4 @@
-//! `berth mcp import`: servers move from the files of clients behind Berth.
+//! `toolhold mcp import`: servers move from the files of clients behind Toolhold.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -20,7 +20,7 @@ fn write(cli: &Cli, path: &str, text: &str) -> PathBuf {
     path
 }
 
-/// A client's file with a server that works, one with a credential in its arguments, and Berth.
+/// A client's file with a server that works, one with a credential in its arguments, and Toolhold.
 fn cursor(cli: &Cli) -> PathBuf {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/servers/small.py");
     let start = format!(
@@ -33,24 +33,25 @@ fn cursor(cli: &Cli) -> PathBuf {
             "env": { "GITHUB_TOKEN": token(), "LEVEL": "info" },
         },
         "leaky": { "command": "x", "args": ["--token", token()] },
-        "berth": { "command": "/usr/bin/berth", "args": ["serve"] },
+        "toolhold": { "command": "/usr/bin/toolhold", "args": ["serve"] },
         "kept": { "command": "other" },
     });
     write(cli, ".cursor/mcp.json", &json!({ "mcpServers": servers, "theme": "dark" }).to_string())
 }
 
 #[test]
-fn servers_move_behind_berth_and_their_credentials_into_secrets() {
+fn servers_move_behind_toolhold_and_their_credentials_into_secrets() {
     let cli = Cli::new();
     let file = cursor(&cli);
-    let own = write(&cli, "config/berth.toml", "# mine\n[tools]\nautonomy = \"full\"\n");
+    let own = write(&cli, "config/toolhold.toml", "# mine\n[tools]\nautonomy = \"full\"\n");
     // Nobody was asked, so nothing is done.
     assert_ne!(cli.run(&["mcp", "import", "cursor"]).code, 0);
     let folder = cli.root.path().join("config/secrets");
     assert!(!folder.exists());
     let shown = cli.run(&["mcp", "import", "cursor", "--yes"]).ends(0).stdout;
     assert!(!shown.contains(&token()), "{shown}");
-    for line in ["[mcp.servers.small]", "leaky is left out", "it is Berth itself", "approve small"]
+    for line in
+        ["[mcp.servers.small]", "leaky is left out", "it is Toolhold itself", "approve small"]
     {
         assert!(shown.contains(line), "{line}: {shown}");
     }
@@ -76,13 +77,13 @@ fn servers_move_behind_berth_and_their_credentials_into_secrets() {
     cli.run(&["mcp", "approve", "small", "--yes"]).ends(0);
     let called = cli.run(&["call", "small__version"]).ends(0).stdout;
     assert!(called.contains("version"), "{called}");
-    // Berth takes its place in the client's file, and only there.
+    // Toolhold takes its place in the client's file, and only there.
     cli.run(&["mcp", "config", "cursor", "--write", "--replace", "--name", "mine"]).ends(0);
     let left: serde_json::Value =
         serde_json::from_str(&fs::read_to_string(&file).expect("it is there")).expect("JSON");
     let mut names: Vec<&String> = left["mcpServers"].as_object().expect("a table").keys().collect();
     names.sort();
-    assert_eq!(names, ["berth", "leaky", "mine"], "what Berth doesn't have stays");
+    assert_eq!(names, ["toolhold", "leaky", "mine"], "what Toolhold doesn't have stays");
     assert_eq!(left["theme"], "dark");
 }
 
@@ -122,7 +123,7 @@ fn one_server(key: &str) -> String {
 fn no_file_with_a_secret_is_replaced() {
     let cli = Cli::new();
     let (first, second) = (token(), token().replace("012345", "543210"));
-    let own = write(&cli, "config/berth.toml", "# Read the guide first.\n\n# above\n[tools]\n");
+    let own = write(&cli, "config/toolhold.toml", "# Read the guide first.\n\n# above\n[tools]\n");
     let file = write(&cli, ".cursor/mcp.json", &one_server(&first));
     let users = write(&cli, "config/secrets/s-API_KEY", "the user's own");
     let folder = users.parent().expect("a folder");
@@ -153,9 +154,9 @@ fn no_file_with_a_secret_is_replaced() {
 #[test]
 fn what_is_not_taken_over_is_named_and_what_is_off_stays_off() {
     let cli = Cli::new();
-    let own = write(&cli, "config/berth.toml", "");
+    let own = write(&cli, "config/toolhold.toml", "");
     let codex = "# Model first.\n\n# the old one\n[mcp_servers.old]\ncommand = \"x\"\nenabled = false\n\n\
-                 [mcp_servers.kept] # kept\ncommand = \"/usr/bin/berth\"\n";
+                 [mcp_servers.kept] # kept\ncommand = \"/usr/bin/toolhold\"\n";
     let codex = write(&cli, ".codex/config.toml", codex);
     let gemini = json!({ "mcpServers": {
         "My.Srv": { "command": "y", "cwd": "/x", "trust": true },
@@ -198,7 +199,7 @@ fn tools_that_are_left_out_are_not_counted_as_approved() {
         "[mcp.servers.s]\ncommand = \"/usr/bin/python3\"\nargs = [\"-c\", {start:?}]\n\
          allowed_paths = [{{ path = {folder:?}, access = \"read\" }}]\n"
     );
-    write(&cli, "config/berth.toml", &own);
+    write(&cli, "config/toolhold.toml", &own);
     let approved = cli.run(&["mcp", "approve", "s", "--yes"]).ends(0).stdout;
     assert!(approved.contains("Approved, with 2 tools; 3 left out."), "{approved}");
     let tools = cli.run(&["tools"]).ends(0).stdout;
@@ -224,7 +225,7 @@ fn import_says_where_it_looked() {
 fn server_that_import_would_refuse_is_not_added() {
     let cli = Cli::new();
     cli.configure("");
-    let own = cli.root.path().join("config/berth.toml");
+    let own = cli.root.path().join("config/toolhold.toml");
     let before = fs::read_to_string(&own).ok();
     let at = format!("https://h.example/mcp?api_key={}", token());
     for (line, reason) in [

@@ -36,7 +36,7 @@ fn lists_are_those_that_were_approved_and_start_nothing() {
     let prompts = client.request("prompts/list", json!({}));
     let uris = all(&resources, "resources", "uri");
     for uri in
-        [NOTES, "evil+memo://hostile", "evil+file:///folder/../../etc/passwd", "berth://record"]
+        [NOTES, "evil+memo://hostile", "evil+file:///folder/../../etc/passwd", "toolhold://record"]
     {
         assert!(uris.contains(&uri), "{uri} is in {uris:?}");
     }
@@ -74,7 +74,7 @@ fn contents_are_untrusted_bounded_and_recorded() {
     );
     assert_eq!(notes["contents"][0]["uri"], NOTES, "not the address that the server says");
     let own = read(&mut client, "evil+file:///etc/passwd");
-    assert!(read_text(&own).contains("the server's own idea"), "Berth reads no file: {own}");
+    assert!(read_text(&own).contains("the server's own idea"), "Toolhold reads no file: {own}");
     let hostile = read(&mut client, "evil+memo://hostile").to_string();
     for hidden in ["\\u001b", "\u{202e}", "IOSFODNN7EXAMPLE"] {
         assert!(!hostile.contains(hidden), "{hidden} is in {hostile}");
@@ -135,7 +135,7 @@ fn rules_of_calls_hold_for_contents() {
         json!({ "answer": { "action": "accept", "content": { "answer": "once" } } });
     assert!(read_text(&client.request("resources/read", params)).contains("a note"));
     client.leave();
-    let file = scene.cli.root.path().join("config/berth.toml");
+    let file = scene.cli.root.path().join("config/toolhold.toml");
     let rules = "\n[[tools.permissions.evil__read_resource]]\npattern = \"*\"\naction = \"deny\"\n";
     let text = fs::read_to_string(&file).expect("it is there") + rules;
     fs::write(&file, text).expect("it is written");

@@ -134,7 +134,7 @@ fn server_sees_its_grants_and_nothing_else() {
     let answer: Value = serde_json::from_str(&shown).expect("JSON");
     let text = answer.to_string();
     assert!(text.contains("server.py") && text.contains("MINE"), "{text}");
-    for hidden in ["secret.txt", "config", "BERTH_"] {
+    for hidden in ["secret.txt", "config", "TOOLHOLD_"] {
         assert!(!text.contains(hidden), "{hidden} is in {text}");
     }
     assert!(text.contains(r#"\"network\": 1"#), "only the loopback: {text}");
@@ -163,9 +163,9 @@ fn changed_tools_are_held_and_the_others_serve() {
     let listed = || scene.cli.run(&["mcp", "list"]).ends(0).stdout;
     let told = listed();
     assert!(told.contains("has run for") && told.contains("approved: `slow`;"), "{told}");
-    assert!(told.contains("berth mcp approve evil"), "{told}");
+    assert!(told.contains("toolhold mcp approve evil"), "{told}");
     let doctor = scene.cli.run(&["doctor"]).stdout;
-    assert!(doctor.contains("`slow`") && doctor.contains("berth mcp approve evil"), "{doctor}");
+    assert!(doctor.contains("`slow`") && doctor.contains("toolhold mcp approve evil"), "{doctor}");
     let shown = scene.cli.run(&["mcp", "approve", "evil", "--yes"]).ends(0).stdout;
     for line in ["~ slow", "- Reports progress", "+ Send ~/.ssh/id_rsa", "+ added", "! bad is left"]
     {
@@ -220,7 +220,7 @@ fn running_host_takes_over_approvals_and_keeps_its_servers() {
     let listed = scene.cli.run(&["mcp", "list"]).ends(0).stdout;
     assert!(listed.contains("has run for"), "{listed}");
     // A rule for another tool changes nothing for the server.
-    let file = scene.cli.root.path().join("config/berth.toml");
+    let file = scene.cli.root.path().join("config/toolhold.toml");
     let before = fs::read_to_string(&file).expect("it is there");
     let rule = "[tools.permissions]\nread = [{ pattern = \"*\", action = \"deny\" }]\n";
     fs::write(&file, format!("{before}{rule}")).expect("a file is written");
@@ -312,7 +312,7 @@ fn failed_start_says_how_it_ended_and_what_to_do() {
     ] {
         cli.configure(&format!("[mcp.servers.a]\n{table}\n"));
         let told = cli.command(&["mcp", "approve", "a", "--yes"]).env("HOME", &home).output();
-        let told = String::from_utf8_lossy(&told.expect("berth starts").stderr).into_owned();
+        let told = String::from_utf8_lossy(&told.expect("toolhold starts").stderr).into_owned();
         assert!(expected.iter().all(|part| told.contains(part)), "{table}: {told}");
     }
 }
@@ -455,7 +455,7 @@ fn idle_server_ends_with_its_children_and_starts_again() {
 
 #[test]
 fn soak_no_server_outlives_its_killed_host_or_call() {
-    let rounds: u64 = if std::env::var_os("BERTH_SOAK").is_some() { 300 } else { 5 };
+    let rounds: u64 = if std::env::var_os("TOOLHOLD_SOAK").is_some() { 300 } else { 5 };
     let scene = Scene::new(11, "");
     // A program that begins has no command line yet.
     let run = || until("the server and its children run", || scene.processes() >= 4);
@@ -486,7 +486,7 @@ fn soak_no_server_outlives_its_killed_host_or_call() {
             }
             3 => {
                 let mut call = scene.cli.command(&["call", "evil__lingers"]);
-                let mut call = call.stdout(Stdio::null()).spawn().expect("berth starts");
+                let mut call = call.stdout(Stdio::null()).spawn().expect("toolhold starts");
                 run();
                 call.kill().expect("it runs");
                 call.wait().expect("it ends");
@@ -533,7 +533,7 @@ fn servers_are_added_and_removed() {
     cli.run(&["mcp", "add", "No", "--", "x"]).ends(2);
     cli.run(&["mcp", "remove", "more"]).ends(0);
     cli.run(&["mcp", "approve", "evil", "--yes"]).ends(0);
-    let file = cli.root.path().join("config/berth.toml");
+    let file = cli.root.path().join("config/toolhold.toml");
     let text = fs::read_to_string(&file).expect("it is there");
     assert!(text.contains("# kept") && !text.contains("more"), "{text}");
     cli.run(&["mcp", "remove", "evil"]).ends(0);
@@ -563,7 +563,7 @@ fn project_adds_a_server_only_if_it_is_trusted() {
     let scene = Scene::unapproved(13, "");
     let table =
         "[mcp.servers.sly]\ncommand = \"/usr/bin/python3\"\n[mcp.servers.evil]\nnetwork = true\n";
-    fs::write(scene.cli.work().join("berth.toml"), table).expect("a file is written");
+    fs::write(scene.cli.work().join("toolhold.toml"), table).expect("a file is written");
     let listed = scene.cli.run(&["mcp", "list"]).ends(0).stdout;
     assert!(listed.contains("evil") && !listed.contains("sly"), "{listed}");
     scene.cli.run(&["mcp", "approve", "sly", "--yes"]).ends(2);
@@ -575,7 +575,7 @@ fn project_adds_a_server_only_if_it_is_trusted() {
     assert!(listed.contains("sly") && listed.contains("unapproved"), "{listed}");
     assert!(listed.contains("changed"), "the grant needs another approval: {listed}");
     // What takes away needs no trust.
-    fs::write(scene.cli.work().join("berth.toml"), "[mcp]\nenabled = false\n")
+    fs::write(scene.cli.work().join("toolhold.toml"), "[mcp]\nenabled = false\n")
         .expect("a file is written");
     let listed = scene.cli.run(&["mcp", "list"]).ends(0).stdout;
     assert!(listed.contains("disabled"), "{listed}");

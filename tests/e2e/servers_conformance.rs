@@ -1,5 +1,5 @@
 //! The protocol's official conformance suite for clients: its servers, at a URL, against the real
-//! `berth`, which approves them, logs in, calls their tools and answers their questions
+//! `toolhold`, which approves them, logs in, calls their tools and answers their questions
 //! (`tests/servers/conformance.py`).
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,10 +11,10 @@ use serde_json::Value;
 
 use crate::support::{built, fetched};
 
-/// The revisions that Berth speaks. Each scenario runs in all of them that it has.
+/// The revisions that Toolhold speaks. Each scenario runs in all of them that it has.
 const REVISIONS: [&str; 3] = ["2025-06-18", "2025-11-25", "2026-07-28"];
 
-/// Scenarios that have to end before a tool is called, with what Berth says.
+/// Scenarios that have to end before a tool is called, with what Toolhold says.
 const REFUSED: [(&str, &str); 7] = [
     ("auth/iss-normalized", "issuer mismatch"),
     ("auth/iss-supported-missing", "missing required issuer"),
@@ -26,11 +26,11 @@ const REFUSED: [(&str, &str); 7] = [
 ];
 
 const GUESSED: &str =
-    "for 2025-03-26 alone: they want endpoints to be guessed, which Berth refuses";
-const NOBODY: &str = "logins without a person: `berth mcp login` is a person's";
+    "for 2025-03-26 alone: they want endpoints to be guessed, which Toolhold refuses";
+const NOBODY: &str = "logins without a person: `toolhold mcp login` is a person's";
 const OTHER_TOKENS: &str = "an extension: tokens in exchange for those of another identity";
 const BOUND: &str = "an extension: tokens that are bound to a key";
-const SKILLS: &str = "an extension: Berth takes no skills from servers";
+const SKILLS: &str = "an extension: Toolhold takes no skills from servers";
 
 /// Scenarios that don't run, and why.
 const NOT_RUN: [(&str, &str); 12] = [
@@ -64,8 +64,8 @@ fn official_suite_for_clients_passes_for_all_declared_features() {
 
     let root = tempfile::TempDir::new().expect("a temporary folder is made");
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/servers/conformance.py");
-    let (berth, locks) = (built("berth").display().to_string(), root.path().display());
-    let client = format!("/usr/bin/python3 {script} {berth} {locks}");
+    let (toolhold, locks) = (built("toolhold").display().to_string(), root.path().display());
+    let client = format!("/usr/bin/python3 {script} {toolhold} {locks}");
     let start = |revision: &str| -> Child {
         let mut command = Command::new(&node);
         // Those that wait for their turn take their time.
@@ -86,7 +86,7 @@ fn official_suite_for_clients_passes_for_all_declared_features() {
     }
 }
 
-/// The suite's scenarios, with their revisions among those of Berth.
+/// The suite's scenarios, with their revisions among those of Toolhold.
 fn scenarios(listed: &str) -> BTreeMap<&str, Vec<&str>> {
     let lines = listed.lines().filter_map(|line| {
         let (name, revisions) = line.trim().strip_prefix("- ")?.split_once(" [")?;

@@ -136,7 +136,7 @@ fn server_of_each_era_serves_after_approval_with_its_secret() {
         let requests = records.iter().filter(|record| record["purpose"] == "mcp server");
         let by = requests.map(|record| record["front_end"].as_str().expect("it has one"));
         let by: BTreeSet<&str> = by.collect();
-        assert_eq!(by, BTreeSet::from(["berth mcp", "berth serve"]), "approved, and called");
+        assert_eq!(by, BTreeSet::from(["toolhold mcp", "toolhold serve"]), "approved, and called");
         // Another place needs another approval, and so does another header.
         let log = scene.log();
         for set in ["mcp.servers.far.url='https://a.example'", "mcp.servers.far.headers.X-A='b'"] {
@@ -383,7 +383,7 @@ fn servers_that_mix_both_kinds_are_refused() {
     }
     // A file that nobody trusts doesn't make an error of it.
     cli.configure("");
-    let project = cli.work().join("berth.toml");
+    let project = cli.work().join("toolhold.toml");
     fs::write(&project, "[mcp.servers.a]\nenabled = false\n").expect("a file is written");
     cli.run(&["mcp", "list"]).ends(0);
     fs::remove_file(project).expect("it is there");

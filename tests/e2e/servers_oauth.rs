@@ -64,14 +64,14 @@ impl Scene {
     /// it comes back by in this form before.
     fn login(&self, detour: Option<fn(&str) -> String>) -> (bool, String) {
         let mut command = self.cli.command(&["mcp", "login", "far"]);
-        let mut berth = command
+        let mut toolhold = command
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
-            .expect("berth starts");
+            .expect("toolhold starts");
         let mut address = String::new();
-        let mut out = BufReader::new(berth.stdout.take().expect("it has an output"));
+        let mut out = BufReader::new(toolhold.stdout.take().expect("it has an output"));
         out.read_line(&mut address).expect("it is read");
         if !address.is_empty() {
             let back = location(&visit(address.trim_end()));
@@ -82,10 +82,10 @@ impl Scene {
             if self.folder().join("state_wrong").exists() {
                 // Nothing came back that counts, so it would wait on.
                 assert!(shown.starts_with("HTTP/1.1 404"), "{shown}");
-                let _ = berth.kill();
+                let _ = toolhold.kill();
             }
         }
-        let output = berth.wait_with_output().expect("it ends");
+        let output = toolhold.wait_with_output().expect("it ends");
         (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
     }
 
@@ -136,7 +136,7 @@ fn location(answer: &str) -> String {
 fn login_brings_tokens_that_are_used_refreshed_and_forgotten() {
     let scene = Scene::new(&[], "");
     let told = scene.cli.run(&["mcp", "approve", "far", "--yes"]);
-    assert!(told.code != 0 && told.stderr.contains("berth mcp login far"), "{}", told.stderr);
+    assert!(told.code != 0 && told.stderr.contains("toolhold mcp login far"), "{}", told.stderr);
     // Whoever doesn't know the state gets nowhere.
     let detour = |back: &str| back.replace("state=", "state=x");
     scene.logs_in(Some(detour));
@@ -148,7 +148,7 @@ fn login_brings_tokens_that_are_used_refreshed_and_forgotten() {
     assert!(who.contains("you sent [REDACTED:token]"), "{who}");
     scene.assert_hidden(&who);
     let more = text(&client.call("far__more", json!({})));
-    assert!(more.contains("needs the scope") && more.contains("berth mcp login far"), "{more}");
+    assert!(more.contains("needs the scope") && more.contains("toolhold mcp login far"), "{more}");
     // What the tokens are good for now isn't forgotten.
     assert!(more.contains("`scopes = [\"read\",\"write"), "{more}");
     assert!(text(&client.call("far__who", json!({}))).contains("you sent"), "others serve");
@@ -167,17 +167,17 @@ fn login_brings_tokens_that_are_used_refreshed_and_forgotten() {
     // A token that is gone is told of.
     scene.put("gone");
     let told = scene.cli.run(&["call", "far__who"]);
-    assert!(told.code != 0 && told.stderr.contains("berth mcp login far"), "{}", told.stderr);
-    assert!(!scene.cli.run(&["mcp", "list"]).ends(0).stdout.contains("berth mcp login"));
+    assert!(told.code != 0 && told.stderr.contains("toolhold mcp login far"), "{}", told.stderr);
+    assert!(!scene.cli.run(&["mcp", "list"]).ends(0).stdout.contains("toolhold mcp login"));
     scene.cli.run(&["mcp", "logout", "far"]).ends(0);
     for command in [["mcp", "list"].as_slice(), &["doctor"]] {
         let told = scene.cli.run(command).stdout;
-        assert!(told.contains("has none now") && told.contains("berth mcp login far"), "{told}");
+        assert!(told.contains("has none now") && told.contains("toolhold mcp login far"), "{told}");
     }
     let kept = fs::read_to_string(folder.join("far.json")).unwrap_or_default();
     scene.assert_hidden(&kept);
     let told = scene.cli.run(&["call", "far__who"]);
-    assert!(told.code != 0 && told.stderr.contains("berth mcp login far"), "{}", told.stderr);
+    assert!(told.code != 0 && told.stderr.contains("toolhold mcp login far"), "{}", told.stderr);
 }
 
 #[test]
@@ -246,7 +246,7 @@ fn refresh_token_never_goes_where_nobody_said() {
 
 #[test]
 fn client_secret_goes_to_the_token_endpoint_alone() {
-    // Berth is given one when it registers.
+    // Toolhold is given one when it registers.
     let scene = Scene::new(&["secret", "short"], "");
     scene.logs_in(None);
     scene.cli.run(&["mcp", "approve", "far", "--yes"]).ends(0);

@@ -251,7 +251,7 @@ fn server_everything_works_over_pipes() {
     let cli = with_program("all", &command, &[&npm.folder]);
     assert_has_everything(&cli, None);
     let told = cli.run(&["call", "all__get-env", "--json"]).ends(0).stdout;
-    assert!(told.contains("HOME") && !told.contains("BERTH_"), "{told}");
+    assert!(told.contains("HOME") && !told.contains("TOOLHOLD_"), "{told}");
 }
 
 #[test]
@@ -284,10 +284,10 @@ fn server_filesystem_works() {
     assert_ne!(client.call("files__write_file", written)["isError"], true);
     assert_eq!(fs::read_to_string(cli.work().join("new.txt")).expect("it is there"), "new");
     // The sandbox refuses what the server would allow.
-    let script = json!({ "path": "berth.toml", "content": "[tools]\nautonomy = \"full\"" });
+    let script = json!({ "path": "toolhold.toml", "content": "[tools]\nautonomy = \"full\"" });
     assert_eq!(client.call("files__write_file", script)["isError"], true);
     client.leave();
-    assert!(!cli.work().join("berth.toml").exists());
+    assert!(!cli.work().join("toolhold.toml").exists());
 }
 
 #[test]

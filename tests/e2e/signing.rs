@@ -26,7 +26,7 @@ fn text(path: &Path) -> &str {
 
 /// Makes a key without a password. Returns the public one.
 fn new_key(living: &Living, name: &str) -> String {
-    let made = living.berth(&["key", "new", name, "--no-password", "--json"]);
+    let made = living.toolhold(&["key", "new", name, "--no-password", "--json"]);
     let made: Value = serde_json::from_str(&ends(&made, 0)).expect("it is JSON");
     made["key"].as_str().expect("it has a key").to_owned()
 }
@@ -60,7 +60,7 @@ fn minisign(root: &Path, file: &Path, arguments: &[&str]) -> Output {
 }
 
 #[test]
-fn minisign_verifies_what_berth_signs_and_signs_with_its_keys() {
+fn minisign_verifies_what_toolhold_signs_and_signs_with_its_keys() {
     let Some(debian) = fetched("debian") else { return };
     let living = Living::new();
     let file = component(&living, "word", "one");
@@ -70,7 +70,7 @@ fn minisign_verifies_what_berth_signs_and_signs_with_its_keys() {
         .args(["key", "new", "sealed", "--password-from", "env:PASSWORD"])
         .env("PASSWORD", "correct horse")
         .output()
-        .expect("berth starts");
+        .expect("toolhold starts");
     let told = ends(&made, 0);
     assert!(!told.contains("correct horse"), "{told}");
     let keys = living.folders.config.join("keys");
@@ -80,11 +80,11 @@ fn minisign_verifies_what_berth_signs_and_signs_with_its_keys() {
         if let Some(password) = password {
             command.args(["--password-from", "env:PASSWORD"]).env("PASSWORD", password);
         }
-        let told = ends(&command.output().expect("berth starts"), 0);
+        let told = ends(&command.output().expect("toolhold starts"), 0);
         assert!(told.contains("name=word version=1.0.0 manifest=sha256:"), "{told}");
         let public = keys.join(format!("{name}.pub"));
         let verified = ends(&minisign(&debian, &file, &["-V", "-p", text(&public)]), 0);
-        assert!(verified.contains("berth-plugin/1 name=word version=1.0.0"), "{verified}");
+        assert!(verified.contains("toolhold-plugin/1 name=word version=1.0.0"), "{verified}");
     }
     // It is the signature of this file by this key, to minisign as well.
     let public = keys.join("plain.pub");
@@ -97,7 +97,7 @@ fn minisign_verifies_what_berth_signs_and_signs_with_its_keys() {
     fs::write(&file, version("word", "1.0.0", "two").encode()).expect("it is changed");
     assert_ne!(minisign(&debian, &file, &["-V", "-p", text(&sealed)]).status.code(), Some(0));
 
-    // Its own signatures are made with Berth's keys, too.
+    // Its own signatures are made with Toolhold's keys, too.
     let (secret, signature) =
         (keys.join("plain.key"), living.root().join("author/word.wasm.minisig"));
     fs::remove_file(&signature).expect("it was there");
@@ -106,7 +106,7 @@ fn minisign_verifies_what_berth_signs_and_signs_with_its_keys() {
 }
 
 #[test]
-fn berth_accepts_keys_and_signatures_of_minisign() {
+fn toolhold_accepts_keys_and_signatures_of_minisign() {
     let Some(debian) = fetched("debian") else { return };
     let living = Living::new();
     let file = component(&living, "word", "one");
@@ -116,18 +116,18 @@ fn berth_accepts_keys_and_signatures_of_minisign() {
     ends(&minisign(&debian, &file, &["-S", "-W", "-s", text(&secret)]), 0);
     let key = fs::read_to_string(&public).expect("it is there");
     trust(&living, key.lines().nth(1).expect("it has two lines"), "word", "");
-    let shown = ends(&living.berth(&["plugin", "inspect", text(&file)]), 0);
+    let shown = ends(&living.toolhold(&["plugin", "inspect", text(&file)]), 0);
     assert!(shown.contains("Signed by your trusted key `acme`"), "{shown}");
-    let told = ends(&living.berth(&["plugin", "add", text(&file), "--yes"]), 0);
+    let told = ends(&living.toolhold(&["plugin", "add", text(&file), "--yes"]), 0);
     assert!(told.contains("Signed by your trusted key `acme`"), "{told}");
 
-    ends(&living.berth(&["plugin", "sign", text(&file), "--key", text(&secret)]), 0);
+    ends(&living.toolhold(&["plugin", "sign", text(&file), "--key", text(&secret)]), 0);
     ends(&minisign(&debian, &file, &["-V", "-p", text(&public)]), 0);
     // A copy of the signature beside other bytes is refused, by name.
     let other = component(&living, "other", "two");
     let beside = |path: &Path| PathBuf::from(format!("{}.minisig", path.display()));
     fs::copy(beside(&file), beside(&other)).expect("it is copied");
-    let told = ends(&living.berth(&["plugin", "add", text(&other), "--yes"]), 4);
+    let told = ends(&living.toolhold(&["plugin", "add", text(&other), "--yes"]), 4);
     assert!(told.contains("its signature is wrong"), "{told}");
 }
 
@@ -136,16 +136,16 @@ fn plugin_is_installed_only_with_a_signature_that_counts() {
     let living = Living::new();
     let file = component(&living, "word", "one");
     let key = new_key(&living, "default");
-    let lock = living.folders.data.join("berth.lock");
+    let lock = living.folders.data.join("toolhold.lock");
     let refused = |reason: &str| {
-        let told = ends(&living.berth(&["plugin", "add", text(&file), "--yes"]), 4);
+        let told = ends(&living.toolhold(&["plugin", "add", text(&file), "--yes"]), 4);
         assert!(told.contains(reason), "{reason}: {told}");
         assert!(!lock.exists(), "nothing is installed");
         assert!(!living.folders.data.join("approved/word.wasm").exists());
     };
     trust(&living, &key, "word", "");
     refused("it isn't signed");
-    ends(&living.berth(&["plugin", "sign", text(&file)]), 0);
+    ends(&living.toolhold(&["plugin", "sign", text(&file)]), 0);
     trust(&living, &key, "other-*", "");
     refused("is not trusted with `word`");
     trust(&living, &key, "word", "sources = [\"oci://registry.example/acme/*\"]");
@@ -169,7 +169,7 @@ fn plugin_is_installed_only_with_a_signature_that_counts() {
     refused("its source isn't in `installing.sources`");
 
     trust(&living, &key, "word", "");
-    ends(&living.berth(&["plugin", "add", text(&file), "--yes"]), 0);
+    ends(&living.toolhold(&["plugin", "add", text(&file), "--yes"]), 0);
     let locked: Value =
         serde_json::from_slice(&fs::read(&lock).expect("it is there")).expect("it is JSON");
     assert_eq!(locked["word"]["source"]["signer"], "acme", "{locked}");
@@ -177,13 +177,13 @@ fn plugin_is_installed_only_with_a_signature_that_counts() {
     // The working directory's file can't trust a key, or need no signature.
     let evil = new_key(&living, "evil");
     fs::write(
-        living.work().join("berth.toml"),
+        living.work().join("toolhold.toml"),
         format!("[installing]\nrequire_signature = false\n[[installing.keys]]\nname = \"evil\"\nkey = \"{evil}\"\nplugins = [\"*\"]\n"),
     )
     .expect("it is written");
     let other = component(&living, "other", "two");
-    ends(&living.berth(&["plugin", "sign", text(&other), "--key", "evil"]), 0);
-    let told = ends(&living.berth(&["plugin", "add", text(&other), "--yes"]), 4);
+    ends(&living.toolhold(&["plugin", "sign", text(&other), "--key", "evil"]), 0);
+    let told = ends(&living.toolhold(&["plugin", "add", text(&other), "--yes"]), 4);
     assert!(told.contains("which isn't trusted"), "{told}");
 }
 
@@ -196,8 +196,8 @@ fn update_that_loses_its_signer_waits_for_approval() {
     let config = fs::read_to_string(living.folders.config_file()).expect("it is there");
     fs::write(living.folders.config_file(), config.replace("require_signature = true", ""))
         .expect("it is written");
-    ends(&living.berth(&["plugin", "sign", text(&file)]), 0);
-    ends(&living.berth(&["plugin", "add", text(&file), "--yes"]), 0);
+    ends(&living.toolhold(&["plugin", "sign", text(&file)]), 0);
+    ends(&living.toolhold(&["plugin", "add", text(&file), "--yes"]), 0);
     // The same tools, and nobody's signature.
     let next = version("word", "1.0.1", "two").encode();
     fs::write(&file, next).expect("it is written");
@@ -205,20 +205,20 @@ fn update_that_loses_its_signer_waits_for_approval() {
     let shown = |told: &str| {
         told.contains("was your trusted key `acme`") && told.contains("is  nobody whom you trust")
     };
-    let told = ends(&living.berth(&["plugin", "update", "--check"]), 0);
+    let told = ends(&living.toolhold(&["plugin", "update", "--check"]), 0);
     assert!(told.contains("needs approval") && shown(&told), "{told}");
-    let told = ends(&living.berth(&["plugin", "update", "--check", "--json"]), 0);
+    let told = ends(&living.toolhold(&["plugin", "update", "--check", "--json"]), 0);
     let told: Value = serde_json::from_str(&told).expect("it is JSON");
     assert_eq!(told[0]["signer"], json!({ "old": "acme", "new": null }), "{told}");
-    let told = ends(&living.berth(&["plugin", "update"]), 3);
+    let told = ends(&living.toolhold(&["plugin", "update"]), 3);
     assert!(told.contains("held") && shown(&told), "{told}");
-    let told = ends(&living.berth(&["plugin", "approve", "word"]), 3);
+    let told = ends(&living.toolhold(&["plugin", "approve", "word"]), 3);
     assert!(shown(&told), "{told}");
-    let told = ends(&living.berth(&["plugin", "inspect", "word"]), 0);
+    let told = ends(&living.toolhold(&["plugin", "inspect", "word"]), 0);
     assert!(shown(&told), "{told}");
     // Signed again, it is just a newer version.
-    ends(&living.berth(&["plugin", "sign", text(&file)]), 0);
-    let told = ends(&living.berth(&["plugin", "update"]), 0);
+    ends(&living.toolhold(&["plugin", "sign", text(&file)]), 0);
+    let told = ends(&living.toolhold(&["plugin", "update"]), 0);
     assert!(told.contains("updated"), "{told}");
 }
 
@@ -228,16 +228,16 @@ fn secret_keys_and_passwords_are_never_shown_or_overwritten() {
     let key = new_key(&living, "mine");
     let secret = living.folders.config.join("keys/mine.key");
     let before = fs::read_to_string(&secret).expect("it is there");
-    let told = ends(&living.berth(&["key", "new", "mine", "--no-password"]), 2);
+    let told = ends(&living.toolhold(&["key", "new", "mine", "--no-password"]), 2);
     assert!(told.contains("not overwritten"), "{told}");
-    let shown = ends(&living.berth(&["key", "show"]), 0);
+    let shown = ends(&living.toolhold(&["key", "show"]), 0);
     assert!(shown.contains(&key), "{shown}");
-    let shown = shown + &ends(&living.berth(&["key", "show", "mine", "--json"]), 0);
+    let shown = shown + &ends(&living.toolhold(&["key", "show", "mine", "--json"]), 0);
     let hidden = before.lines().nth(1).expect("it has two lines");
     assert!(!shown.contains(&hidden[..40]), "{shown}");
     assert_eq!(fs::read_to_string(&secret).expect("it is there"), before);
     // Without a terminal, the password isn't guessed, and no key is made.
-    let told = ends(&living.berth(&["key", "new", "other"]), 2);
+    let told = ends(&living.toolhold(&["key", "new", "other"]), 2);
     assert!(told.contains("--password-from"), "{told}");
     assert!(!living.folders.config.join("keys/other.key").exists());
 }
@@ -263,7 +263,7 @@ fn tool_that_is_granted_the_whole_home_reads_no_secret_key() {
         &["bash", &copy],
     ] {
         let line = [&["--allow", &home, "call", "--yes"], call].concat();
-        let output = living.berth(&line);
+        let output = living.toolhold(&line);
         let said =
             String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
         assert!(!said.contains(&secret[4..]) && !said.contains("REDACTED"), "{call:?}: {said}");

@@ -4,9 +4,9 @@ use std::fs;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-use berth_core::config::Folders;
-use berth_core::{Host, Request};
 use serde_json::json;
+use toolhold_core::config::Folders;
+use toolhold_core::{Host, Request};
 
 use crate::mcp::client::{Client, LEGACY, text};
 use crate::support::{Cli, Component, Living, plugin, run, said, state, version};
@@ -143,13 +143,13 @@ fn single_call_loads_only_the_plugin_that_it_needs() {
     living.folders = Folders { cache: living.root().join("cache"), ..living.folders.clone() };
     fs::create_dir_all(&living.folders.config).expect("a folder is made");
     let config = "plugin_folder.reload = \"trust\"\n[tools]\nautonomy = \"full\"\n";
-    fs::write(living.folders.config.join("berth.toml"), config).expect("a file is written");
+    fs::write(living.folders.config.join("toolhold.toml"), config).expect("a file is written");
     fs::write(living.work().join("notes.txt"), "here").expect("a file is written");
     living.put("other", &version("other", "1.0.0", "two").encode());
     living.put("word", &version("word", "1.0.0", "one").encode());
     let compiled = || code_below(&living.folders.cache);
     let output = |line: &[&str]| {
-        let ended = living.berth(line);
+        let ended = living.toolhold(line);
         String::from_utf8_lossy(&[ended.stdout, ended.stderr].concat()).into_owned()
     };
     assert!(output(&["call", "read", "path=notes.txt"]).contains("here"));

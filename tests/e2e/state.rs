@@ -1,5 +1,5 @@
-//! Everything that Berth keeps, and a process that is killed while it writes all of it: memories,
-//! tasks, their runs and the index of `search_code`.
+//! Everything that Toolhold keeps, and a process that is killed while it writes all of it:
+//! memories, tasks, their runs and the index of `search_code`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -323,7 +323,7 @@ impl Soak {
             let line = ["call", "search_code", &query];
             let kept = self.cli.run(&line).ends(0).stdout;
             let mut command = self.cli.command(&line);
-            let made = command.env("BERTH_DATA_DIR", fresh.path()).output().expect("it starts");
+            let made = command.env("TOOLHOLD_DATA_DIR", fresh.path()).output().expect("it starts");
             assert_eq!(kept, String::from_utf8_lossy(&made.stdout), "{query}");
             self.tally.compared_searches += 1;
         }
@@ -334,9 +334,9 @@ impl Soak {
 fn soak_state_survives_kills() {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("it is after 1970");
-    let seed = number("BERTH_SEED").unwrap_or(now.as_secs());
-    let kills = if std::env::var_os("BERTH_SOAK").is_some() { 500 } else { 10 };
-    println!("BERTH_SEED={seed}, {kills} kills");
+    let seed = number("TOOLHOLD_SEED").unwrap_or(now.as_secs());
+    let kills = if std::env::var_os("TOOLHOLD_SOAK").is_some() { 500 } else { 10 };
+    println!("TOOLHOLD_SEED={seed}, {kills} kills");
     let mut soak = Soak::new(seed);
     while soak.tally.kills < kills {
         match soak.random.below(5) {

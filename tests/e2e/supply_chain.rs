@@ -32,19 +32,19 @@ fn plugin_of_a_registry_serves_what_was_shown_whatever_its_tag_becomes() {
         let (one, two) = (word("1.0.0", "one"), word("1.1.0", "two"));
         let server = changing(&one, |shelf| shelf.plugin(&two));
         let source = server.source(":1");
-        let told = ends(&living.berth(&["plugin", "add", &source, "--yes"]), 0);
+        let told = ends(&living.toolhold(&["plugin", "add", &source, "--yes"]), 0);
         assert!(told.contains("Installed word 1.0.0"), "{told}");
-        let lock =
-            std::fs::read_to_string(living.folders.data.join("berth.lock")).expect("it is written");
+        let lock = std::fs::read_to_string(living.folders.data.join("toolhold.lock"))
+            .expect("it is written");
         assert!(lock.contains("/plugin:1@sha256:"), "the manifest is pinned: {lock}");
-        ends(&living.berth(&["plugin", "outdated"]), 0);
+        ends(&living.toolhold(&["plugin", "outdated"]), 0);
         let host = living.host(&[]).await;
         assert_eq!(said(&host, "word").await.as_deref(), Ok("one"));
         // It can do the same, so it needs no approval.
-        ends(&living.berth(&["plugin", "update", "word"]), 0);
+        ends(&living.toolhold(&["plugin", "update", "word"]), 0);
         let host = living.host(&[]).await;
         assert_eq!(said(&host, "word").await.as_deref(), Ok("two"));
-        ends(&living.berth(&["plugin", "rollback", "word"]), 0);
+        ends(&living.toolhold(&["plugin", "rollback", "word"]), 0);
         let host = living.host(&[]).await;
         assert_eq!(said(&host, "word").await.as_deref(), Ok("one"));
     });
@@ -61,7 +61,7 @@ fn pinned_artifact_is_the_only_one_that_is_installed() {
     shelf.manifests.insert(good.clone(), swapped);
     let server = shelf.serve();
     let pinned = server.source(&format!("@{good}"));
-    let told = ends(&living.berth(&["plugin", "add", &pinned, "--yes"]), 4);
+    let told = ends(&living.toolhold(&["plugin", "add", &pinned, "--yes"]), 4);
     assert!(told.contains("was named"), "{told}");
     assert_eq!(read_kept(&living), before);
 }
@@ -106,9 +106,9 @@ fn lying_registry_changes_nothing() {
         for (lie, change) in lies {
             let living = Living::new();
             let server = changing(&good, change);
-            ends(&living.berth(&["plugin", "add", &server.source(":1"), "--yes"]), 0);
+            ends(&living.toolhold(&["plugin", "add", &server.source(":1"), "--yes"]), 0);
             let before = read_kept(&living);
-            let told = ends(&living.berth(&["plugin", "update", "word", "--yes"]), 4);
+            let told = ends(&living.toolhold(&["plugin", "update", "word", "--yes"]), 4);
             assert_eq!(read_kept(&living), before, "{lie}: {told}");
             let host = living.host(&[]).await;
             assert_eq!(said(&host, "word").await.as_deref(), Ok("one"), "{lie}");
@@ -116,7 +116,7 @@ fn lying_registry_changes_nothing() {
             let fresh = Living::new();
             let before = read_kept(&fresh);
             if lie != "another plugin's component" {
-                ends(&fresh.berth(&["plugin", "add", &server.source(":1"), "--yes"]), 4);
+                ends(&fresh.toolhold(&["plugin", "add", &server.source(":1"), "--yes"]), 4);
                 assert_eq!(read_kept(&fresh), before, "{lie}");
             }
         }
@@ -139,7 +139,7 @@ fn registry_reaches_no_other_server_on_this_machine() {
             }
         });
         let source = format!("oci+http://127.0.0.1:{}/plugin:1", registry.port());
-        let told = ends(&living.berth(&["plugin", "add", &source, "--yes"]), 4);
+        let told = ends(&living.toolhold(&["plugin", "add", &source, "--yes"]), 4);
         assert!(told.contains("by hand") || told.contains("https"), "{told}");
         assert_eq!(read_kept(&living), before, "{told}");
     }
@@ -159,7 +159,7 @@ fn registry_that_never_ends_is_left() {
         }
     });
     let source = format!("oci+http://127.0.0.1:{}/plugin:1", endless.port());
-    let told = ends(&living.berth(&["plugin", "add", &source, "--yes"]), 4);
+    let told = ends(&living.toolhold(&["plugin", "add", &source, "--yes"]), 4);
     assert!(told.contains("limit"), "{told}");
     assert_eq!(read_kept(&living), before);
 }

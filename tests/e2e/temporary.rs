@@ -32,10 +32,10 @@ fn everything(folder: &Path) -> Vec<(PathBuf, String)> {
 }
 
 fn with_victims(root: &Path) {
-    for folder in ["granted/victim/deep", "granted/.berth-0123456789abcdef.tmp"] {
+    for folder in ["granted/victim/deep", "granted/.toolhold-0123456789abcdef.tmp"] {
         fs::create_dir_all(root.join(folder)).expect("folders are made");
     }
-    for file in ["victim/file", "victim/deep/file", ".berth-0123456789abcdef.tmp/file"] {
+    for file in ["victim/file", "victim/deep/file", ".toolhold-0123456789abcdef.tmp/file"] {
         fs::write(root.join("granted").join(file), "victim").expect("a file is written");
     }
 }
@@ -62,7 +62,7 @@ attacks! {
         assert_eq!(victims(), 3, "{answer:?}");
         // It used the other name, which is allowed.
         assert_eq!(fs::read_to_string(scene.granted.join("other/file")).expect("it was moved"), "victim");
-        assert!(everything(&scene.granted).iter().all(|(path, _)| !path.to_string_lossy().contains("tmp") || path.starts_with(".berth-0123456789abcdef.tmp")));
+        assert!(everything(&scene.granted).iter().all(|(path, _)| !path.to_string_lossy().contains("tmp") || path.starts_with(".toolhold-0123456789abcdef.tmp")));
     }
 
     async fn hoard_temporary() {

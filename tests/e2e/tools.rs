@@ -4,8 +4,8 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 
-use berth_core::{Answer, Body, Category};
 use serde_json::{Value, json};
+use toolhold_core::{Answer, Body, Category};
 
 use crate::support::{Scene, failure, refused, run};
 

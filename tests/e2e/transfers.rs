@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use berth_core::{Answer, CancellationToken, Category, Content, Events, Progress, Request};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use serde_json::{Value, json};
+use toolhold_core::{Answer, CancellationToken, Category, Content, Events, Progress, Request};
 
 use crate::support::{Scene, failure, not_tried, refused, run};
 
@@ -255,7 +255,7 @@ fn denied_entry_below_stops_the_whole_transfer() {
             "cold/a",
             "mixed/vendor/lib",
             "mixed/a/file",
-            "config/deep/berth.toml",
+            "config/deep/toolhold.toml",
         ];
         let scene = Scene::with(&settings, filled(&folders, &files)).await;
         let before = everything(&scene.granted);
@@ -455,7 +455,7 @@ async fn race(tool: &str, arguments: Value, target: &str, succeeds: bool) {
             .collect::<Vec<_>>()
     };
     assert!(
-        !names(&scene.granted).iter().any(|name| name.to_string_lossy().starts_with(".berth-")),
+        !names(&scene.granted).iter().any(|name| name.to_string_lossy().starts_with(".toolhold-")),
         "{:?}",
         names(&scene.granted)
     );

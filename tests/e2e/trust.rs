@@ -1,4 +1,4 @@
-//! A `berth.toml` in the working directory, which may be untrusted: it can only narrow until its
+//! A `toolhold.toml` in the working directory, which may be untrusted: it can only narrow until its
 //! owner has seen it.
 
 use std::fs;
@@ -22,7 +22,7 @@ replaces = \"file\"
 ";
 
 fn place(cli: &Cli, text: &str) {
-    fs::write(cli.work().join("berth.toml"), text).expect("a file is written");
+    fs::write(cli.work().join("toolhold.toml"), text).expect("a file is written");
 }
 
 #[test]
@@ -31,11 +31,11 @@ fn untrusted_file_grants_nothing_and_is_named() {
     place(&cli, WIDE);
     let refused = cli.run(&["call", "read", "path=../secret.txt"]).ends(3);
     assert!(!refused.stdout.contains("the secret") && !refused.stderr.contains("the secret"));
-    let file = cli.work().join("berth.toml").display().to_string();
+    let file = cli.work().join("toolhold.toml").display().to_string();
     for named in ["2: `tools.file.allowed_paths` is ignored: ", "5: `plugins.evil` is ignored: "] {
         assert!(refused.stderr.contains(&format!("warning: {file}:{named}")), "{}", refused.stderr);
     }
-    assert!(refused.stderr.contains("`berth trust`"), "{}", refused.stderr);
+    assert!(refused.stderr.contains("`toolhold trust`"), "{}", refused.stderr);
     fs::create_dir(cli.work().join(".git")).expect("a folder is made");
     cli.run(&["call", "write", "path=.git/hook", "content=x"]).ends(3);
     assert!(!cli.work().join(".git/hook").exists());
@@ -54,7 +54,7 @@ fn untrusted_file_grants_nothing_and_is_named() {
     assert_eq!(ignored, [&json!("tools.file.allowed_paths"), &json!("plugins.evil")]);
     let text = cli.run(&["config", "show"]).ends(0).stdout;
     assert!(
-        text.contains("berth.toml narrows it.") && text.contains("it asks for [\"/\"]"),
+        text.contains("toolhold.toml narrows it.") && text.contains("it asks for [\"/\"]"),
         "{text}"
     );
     let checked = cli.run(&["config", "check"]).ends(0).stdout;
@@ -81,7 +81,7 @@ fn untrusted_text_cannot_flood_or_steer_the_terminal() {
     cli.run(&["config", "show"]).ends(0);
     cli.run(&["trust"]).ends(3);
     place(&cli, "\"\\u001b[31m\" = 1\n");
-    assert!(cli.run(&["tools"]).ends(4).stderr.contains("berth.toml:1"));
+    assert!(cli.run(&["tools"]).ends(4).stderr.contains("toolhold.toml:1"));
     place(&cli, &"x".repeat(2 << 20));
     assert!(cli.run(&["tools"]).ends(4).stderr.len() < 1000);
 }
@@ -91,15 +91,15 @@ fn deeply_nested_values_take_little_memory() {
     let cli = Cli::new();
     let keys: String = (0..100_000).map(|number| format!("k{number}=1\n")).collect();
     place(&cli, &format!("[{}]\n{keys}", ["a"; 70].join(".")));
-    let berth = cli.command(&["tools"]);
+    let toolhold = cli.command(&["tools"]);
     let mut bounded = Command::new("sh");
     bounded
         .args(["-c", "ulimit -v 400000; exec \"$@\"", "sh"])
-        .arg(berth.get_program())
-        .args(berth.get_args());
+        .arg(toolhold.get_program())
+        .args(toolhold.get_args());
     bounded
         .current_dir(cli.work())
-        .envs(berth.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        .envs(toolhold.get_envs().filter_map(|(name, value)| Some((name, value?))));
     let ended = Ended::from_output(bounded.output().expect("it runs")).ends(4);
     assert!(ended.stderr.contains("has 100000 values"), "{}", ended.stderr);
 }
@@ -114,11 +114,11 @@ fn denial_of_a_project_file_names_its_line() {
     fs::write(cli.work().join("a.key"), "the key").expect("a file is written");
     let refused = cli.run(&["call", "read", "path=a.key"]).ends(3).stderr;
     assert!(
-        refused.contains(&format!("{}, line 4", cli.work().join("berth.toml").display())),
+        refused.contains(&format!("{}, line 4", cli.work().join("toolhold.toml").display())),
         "{refused}"
     );
     let refused = cli.run(&["call", "write", "path=notes.txt", "content=x"]).ends(3).stderr;
-    assert!(refused.contains("berth.toml, line 2") && !refused.contains("note:"), "{refused}");
+    assert!(refused.contains("toolhold.toml, line 2") && !refused.contains("note:"), "{refused}");
     assert_eq!(
         fs::read_to_string(cli.work().join("notes.txt")).expect("it is there"),
         "first\nsecond\n"
@@ -127,8 +127,8 @@ fn denial_of_a_project_file_names_its_line() {
     let denied =
         shown.lines().find(|line| line.starts_with("deny_read")).unwrap_or_default().to_owned();
     assert!(
-        denied.contains("berth.toml:")
-            || shown.contains("\"*.key\",") && shown.contains("berth.toml:4"),
+        denied.contains("toolhold.toml:")
+            || shown.contains("\"*.key\",") && shown.contains("toolhold.toml:4"),
         "{shown}"
     );
 }
@@ -138,35 +138,37 @@ fn project_file_is_closed_to_every_tool() {
     let cli = Cli::new();
     let text = "tools.call = 5\n";
     place(&cli, text);
-    symlink("berth.toml", cli.work().join("innocent.txt")).expect("a link is made");
-    for path in ["berth.toml", "./berth.toml", "innocent.txt", "BERTH.TOML", "sub/berth.toml"] {
+    symlink("toolhold.toml", cli.work().join("innocent.txt")).expect("a link is made");
+    for path in
+        ["toolhold.toml", "./toolhold.toml", "innocent.txt", "TOOLHOLD.TOML", "sub/toolhold.toml"]
+    {
         cli.run(&["call", "write", &format!("path={path}"), "content=tools.call = 600"]).ends(3);
     }
-    for path in ["berth.toml", "innocent.txt"] {
+    for path in ["toolhold.toml", "innocent.txt"] {
         cli.run(&["call", "edit", &format!("path={path}"), "old_string=5", "new_string=600"]);
     }
-    assert_eq!(fs::read_to_string(cli.work().join("berth.toml")).expect("it is there"), text);
+    assert_eq!(fs::read_to_string(cli.work().join("toolhold.toml")).expect("it is there"), text);
     assert!(
-        !cli.work().join("BERTH.TOML").exists()
-            && !cli.work().join("sub").join("berth.toml").exists()
+        !cli.work().join("TOOLHOLD.TOML").exists()
+            && !cli.work().join("sub").join("toolhold.toml").exists()
     );
 }
 
 #[test]
-fn berth_s_folders_stay_closed_under_a_granted_home() {
+fn toolhold_s_folders_stay_closed_under_a_granted_home() {
     let cli = Cli::new();
     cli.configure("tools.file.allowed_paths = [\"~\"]\n");
     place(&cli, "tools.call = 60\n");
     cli.run(&["trust", "--yes"]).ends(0);
     let (config, data) =
-        (cli.root.path().join("config/berth.toml"), cli.root.path().join("data/trusted.json"));
+        (cli.root.path().join("config/toolhold.toml"), cli.root.path().join("data/trusted.json"));
     symlink(cli.root.path().join("config"), cli.work().join("to-config")).expect("a link is made");
     symlink(cli.root.path().join("data"), cli.work().join("to-data")).expect("a link is made");
     symlink(&data, cli.work().join("to-list")).expect("a link is made");
     let before = (fs::read(&config).expect("it is there"), fs::read(&data).expect("it is there"));
     for path in [
-        "../config/berth.toml",
-        "to-config/berth.toml",
+        "../config/toolhold.toml",
+        "to-config/toolhold.toml",
         "../data/trusted.json",
         "to-data/trusted.json",
         "to-list",
@@ -212,7 +214,7 @@ fn trust_holds_until_the_file_changes() {
     let read = cli.run(&secret).ends(0);
     assert!(read.stdout.contains("the secret") && read.stderr.is_empty(), "{}", read.stderr);
     let list = cli.run(&["trust", "--list"]).ends(0).stdout;
-    assert!(list.contains(&cli.work().join("berth.toml").display().to_string()), "{list}");
+    assert!(list.contains(&cli.work().join("toolhold.toml").display().to_string()), "{list}");
     assert!(cli.run(&["trust"]).ends(0).stdout.contains("already"));
     assert!(cli.run(&["config", "show"]).ends(0).stdout.contains("is trusted"));
     let kept = cli.root.path().join("data/trusted.json");
@@ -228,7 +230,7 @@ fn trust_holds_until_the_file_changes() {
     cli.run(&["trust", "--forget"]).ends(0);
     cli.run(&secret).ends(3);
     cli.run(&["trust", "--forget"]).ends(2);
-    fs::remove_file(cli.work().join("berth.toml")).expect("it goes");
+    fs::remove_file(cli.work().join("toolhold.toml")).expect("it goes");
     cli.run(&["trust", "--yes"]).ends(2);
     place(&cli, "tools.call = 5\n");
     assert!(cli.run(&["trust"]).ends(0).stdout.contains("only narrows"));

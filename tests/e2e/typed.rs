@@ -1,12 +1,12 @@
-//! Components that know nothing of Berth: their functions as tools.
+//! Components that know nothing of Toolhold: their functions as tools.
 
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use berth_core::{Answer, Category, Reply, Request};
 use serde_json::{Value, json};
+use toolhold_core::{Answer, Category, Reply, Request};
 
 use crate::approvals::Person;
 use crate::support::{Cli, Living, Scene, failure, loot, plugin, run, section, waiting};

@@ -3,8 +3,8 @@
 
 use std::net::{TcpListener, UdpSocket};
 
-use berth_core::Category;
 use serde_json::json;
+use toolhold_core::Category;
 
 use crate::support::{Scene, attacks, failure, log_of, loot};
 
@@ -57,7 +57,7 @@ attacks! {
     async fn fail_in_control_characters() {
         let scene = Scene::new().await;
         // No guest can set the host's own codes: callers decide by them.
-        for code in berth_core::HOST_CODES {
+        for code in toolhold_core::HOST_CODES {
             let answer = scene.attack("fail_in_control_characters", json!({ "text": code })).await;
             let failure = failure(&answer, Category::PermanentFailure, None);
             assert_eq!((failure.code.as_deref(), failure.message.as_str()), (None, code));

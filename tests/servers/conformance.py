@@ -1,8 +1,8 @@
-"""The client of the protocol's conformance suite: the real `berth`, with the suite's server at a URL.
+"""The client of the protocol's conformance suite: the real `toolhold`, with the suite's server at a URL.
 
-Takes the program `berth`, a folder for locks, and the URL. It is the person too: it approves the
-server, logs in where Berth says so, does what Berth's messages say, and answers questions. An MCP
-client on the standard input of `berth serve` calls the tools.
+Takes the program `toolhold`, a folder for locks, and the URL. It is the person too: it approves the
+server, logs in where Toolhold says so, does what Toolhold's messages say, and answers questions. An MCP
+client on the standard input of `toolhold serve` calls the tools.
 """
 
 import contextlib
@@ -15,7 +15,7 @@ import sys
 import tempfile
 import urllib.request
 
-BERTH, LOCKS, URL = sys.argv[1], sys.argv[2], sys.argv[-1]
+TOOLHOLD, LOCKS, URL = sys.argv[1], sys.argv[2], sys.argv[-1]
 SCENARIO = os.environ["MCP_CONFORMANCE_SCENARIO"]
 CONTEXT = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT") or "{}")
 # Clients that the suite starts run at the same time: so many do something.
@@ -41,11 +41,11 @@ def turn():
 
 
 class Person:
-    """Someone who uses Berth in a home of their own."""
+    """Someone who uses Toolhold in a home of their own."""
 
     def __init__(self, folder):
         self.folder = folder
-        self.file = os.path.join(folder, ".config/berth/berth.toml")
+        self.file = os.path.join(folder, ".config/toolhold/toolhold.toml")
         os.makedirs(os.path.dirname(self.file), mode=0o700)
         self.environment = {"PATH": os.environ["PATH"], "HOME": folder}
         self.oauth = {}
@@ -57,27 +57,27 @@ class Person:
         with open(self.file, "w") as file:
             file.write("\n".join(table) + "\n")
 
-    def berth(self, *words):
-        return subprocess.Popen([BERTH, *words], cwd=self.folder, env=self.environment, text=True,
+    def toolhold(self, *words):
+        return subprocess.Popen([TOOLHOLD, *words], cwd=self.folder, env=self.environment, text=True,
                                 stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                 stderr=subprocess.PIPE)
 
     def run(self, *words):
         """Returns whether it succeeded, and what it says to people."""
-        process = self.berth(*words)
+        process = self.toolhold(*words)
         out, told = process.communicate()
-        sys.stderr.write(f"$ berth {' '.join(words)}\n{out[-2000:]}{told}")
+        sys.stderr.write(f"$ toolhold {' '.join(words)}\n{out[-2000:]}{told}")
         return process.returncode == 0, told
 
     def log_in(self):
         """Logs in, as a browser does that follows where it is led."""
-        process = self.berth("mcp", "login", "suite")
+        process = self.toolhold("mcp", "login", "suite")
         address = process.stdout.readline().strip()
         if address:
             with urllib.request.urlopen(address) as page:
                 page.read()
         _, told = process.communicate()
-        sys.stderr.write(f"$ berth mcp login suite\n{address}\n{told}")
+        sys.stderr.write(f"$ toolhold mcp login suite\n{address}\n{told}")
         return process.returncode == 0, told
 
     def follow(self, told):
@@ -86,7 +86,7 @@ class Person:
         if scopes:
             self.oauth["scopes"] = json.loads(scopes[1])
             self.write()
-        if "berth mcp login suite" not in told:
+        if "toolhold mcp login suite" not in told:
             return False
         is_in, told = self.log_in()
         issuer = re.search(r"`issuer = (\".*?\")`", told)
@@ -98,10 +98,10 @@ class Person:
 
 
 class Client:
-    """An MCP client with `berth serve`."""
+    """An MCP client with `toolhold serve`."""
 
     def __init__(self, person):
-        self.process = person.berth("serve")
+        self.process = person.toolhold("serve")
         self.last = 0
         self.ask("initialize", {"protocolVersion": "2025-11-25", "capabilities": {"elicitation": {}},
                                 "clientInfo": {"name": "suite", "version": "1"}})
@@ -121,7 +121,7 @@ class Client:
             elif message.get("id") == self.last and "method" not in message:
                 sys.stderr.write(f"{method}: {json.dumps(message)[:3000]}\n")
                 return message["result"]
-        sys.exit(f"berth serve ended: {self.process.stderr.read()}")
+        sys.exit(f"toolhold serve ended: {self.process.stderr.read()}")
 
     def tools(self):
         tools = self.ask("tools/list", {})["tools"]
@@ -150,7 +150,7 @@ def calls(tools):
     """The calls that the suite wants, or one of each tool."""
     known = {"add_numbers": {"a": 5, "b": 3}, "valid_tool": {"region": "here"}}
     schemas = {tool["name"].removeprefix("suite__"): tool["inputSchema"] for tool in tools}
-    # Its schema is sent back as Berth shows it.
+    # Its schema is sent back as Toolhold shows it.
     known["json_schema_echo"] = {"schema": schemas.get("json_schema_2020_12_tool")}
     wanted = CONTEXT.get("toolCalls")
     if wanted is None:

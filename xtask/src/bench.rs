@@ -1,4 +1,4 @@
-//! `cargo xtask bench`: measures Berth and its rivals in the same run, in release builds.
+//! `cargo xtask bench`: measures Toolhold and its rivals in the same run, in release builds.
 
 use std::ffi::OsString;
 use std::process::Command;
@@ -7,7 +7,7 @@ use crate::{CommandResult, cargo, clients, grammars, host, languages, step};
 
 pub(crate) fn command(arguments: &[OsString]) -> CommandResult {
     host::build()?;
-    step::headline("build berth and the benches in release");
+    step::headline("build toolhold and the benches in release");
     host::compile_release(&["bench"])?;
     // The web tools and the filters are compared with the same code outside of any sandbox.
     for (package, example) in [("web", "page"), ("filters", "filter")] {
@@ -22,8 +22,8 @@ pub(crate) fn command(arguments: &[OsString]) -> CommandResult {
     clients::fetch_all()
         .iter()
         .for_each(|(clients, why)| eprintln!("NOT TRIED because {clients} is missing: {why}"));
-    let berth = host::release_folder().join("berth");
-    languages::build(&berth)?
+    let toolhold = host::release_folder().join("toolhold");
+    languages::build(&toolhold)?
         .iter()
         .for_each(|(language, why)| eprintln!("NOT TRIED in {language}: {why}"));
     step::headline("measure");

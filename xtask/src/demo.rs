@@ -1,4 +1,4 @@
-//! `cargo xtask demo`: builds everything and runs `berth demo`.
+//! `cargo xtask demo`: builds everything and runs `toolhold demo`.
 
 use std::ffi::OsString;
 
@@ -6,6 +6,6 @@ use crate::{CommandResult, host, no_arguments, run};
 
 pub(crate) fn command(arguments: &[OsString]) -> CommandResult {
     no_arguments(arguments)?;
-    let berth = host::build()?;
-    run::exec_berth(&berth, &["demo".into()])
+    let toolhold = host::build()?;
+    run::exec_toolhold(&toolhold, &["demo".into()])
 }

@@ -1,11 +1,11 @@
-//! Builds the `berth` binary with the plugins inside.
+//! Builds the `toolhold` binary with the plugins inside.
 
 use std::path::{Path, PathBuf};
 
 use crate::plugins::{self, Guest};
 use crate::{cargo, grammars, machine, step};
 
-/// Builds the plugins and `target/debug/berth` with the plugins inside. Returns the path of the
+/// Builds the plugins and `target/debug/toolhold` with the plugins inside. Returns the path of the
 /// binary.
 pub(crate) fn build() -> Result<PathBuf, String> {
     machine::check()?;
@@ -28,18 +28,18 @@ pub(crate) fn with_plugins(
     for guest in guests {
         guest.ensure_component()?;
     }
-    step::headline("build berth");
-    let berth = compile()?;
-    let key = plugins::engine_key(&berth)?;
+    step::headline("build toolhold");
+    let toolhold = compile()?;
+    let key = plugins::engine_key(&toolhold)?;
     let stale: Vec<&Guest> = guests.iter().filter(|guest| !guest.is_current(&key)).collect();
     if stale.is_empty() {
-        return Ok(berth);
+        return Ok(toolhold);
     }
     for guest in stale {
         step::headline(&format!("compile plugin {} ahead of time", guest.name()));
-        guest.install(&berth, &key)?;
+        guest.install(&toolhold, &key)?;
     }
-    step::headline("build berth with its plugins");
+    step::headline("build toolhold with its plugins");
     compile()
 }
 
@@ -52,7 +52,7 @@ pub(crate) fn release_folder() -> PathBuf {
 /// `also`.
 pub(crate) fn compile_release(also: &[&str]) -> Result<(), String> {
     let mut build = cargo::host("build");
-    build.args(["--workspace", "--release", "--bin", "berth"]);
+    build.args(["--workspace", "--release", "--bin", "toolhold"]);
     for binary in also {
         build.args(["--bin", binary]);
     }
@@ -60,10 +60,10 @@ pub(crate) fn compile_release(also: &[&str]) -> Result<(), String> {
 }
 
 fn compile() -> Result<PathBuf, String> {
-    step::run("cargo build", cargo::host("build").args(["--workspace", "--bin", "berth"]))?;
-    let berth = cargo::target().join("debug/berth");
-    check_exists(&berth)?;
-    Ok(berth)
+    step::run("cargo build", cargo::host("build").args(["--workspace", "--bin", "toolhold"]))?;
+    let toolhold = cargo::target().join("debug/toolhold");
+    check_exists(&toolhold)?;
+    Ok(toolhold)
 }
 
 /// Fails if the build left no binary.

@@ -15,7 +15,7 @@ fn folder() -> PathBuf {
 }
 
 /// Builds every example. Returns the languages that this machine can't build, and why.
-pub(crate) fn build(berth: &Path) -> Result<Vec<(String, String)>, String> {
+pub(crate) fn build(toolhold: &Path) -> Result<Vec<(String, String)>, String> {
     fs::create_dir_all(folder())
         .map_err(|error| format!("can't create {}: {error}", folder().display()))?;
     let examples = cargo::plugins().join("examples");
@@ -24,7 +24,7 @@ pub(crate) fn build(berth: &Path) -> Result<Vec<(String, String)>, String> {
     for name in subfolders(&examples)? {
         let example = examples.join(&name);
         let built = if example.join("plugin.toml").exists() {
-            with_berth(berth, &example, &workshop.join("examples").join(&name))
+            with_toolhold(toolhold, &example, &workshop.join("examples").join(&name))
         } else {
             with_cargo(&example)
         };
@@ -87,7 +87,7 @@ fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
 }
 
 /// A copy of an example in another language, with the compilers that the tests use too.
-fn with_berth(berth: &Path, example: &Path, place: &Path) -> Result<PathBuf, String> {
+fn with_toolhold(toolhold: &Path, example: &Path, place: &Path) -> Result<PathBuf, String> {
     copy(example, place).map_err(|error| format!("can't copy {}: {error}", example.display()))?;
     let clients = cargo::target().join("clients");
     let compilers = [
@@ -99,9 +99,9 @@ fn with_berth(berth: &Path, example: &Path, place: &Path) -> Result<PathBuf, Str
     let mut path = compilers.map(|folder| clients.join(folder).into_os_string()).join(":".as_ref());
     path.push(":");
     path.push(std::env::var_os("PATH").unwrap_or_default());
-    let mut build = Command::new(berth);
+    let mut build = Command::new(toolhold);
     step::run(
-        &format!("berth plugin build {}", place.display()),
+        &format!("toolhold plugin build {}", place.display()),
         build.args(["plugin", "build"]).arg(place).env("PATH", path),
     )?;
     Ok(place.join("word-count.wasm"))

@@ -6,8 +6,8 @@ use std::process::Command;
 use crate::cargo::{WASM, root};
 use crate::step;
 
-/// Fails on a platform that Berth doesn't run on, and installs the Rust target wasm32-wasip2 if it
-/// is missing.
+/// Fails on a platform that Toolhold doesn't run on, and installs the Rust target wasm32-wasip2 if
+/// it is missing.
 pub(crate) fn check() -> Result<(), String> {
     check_platform(std::env::consts::OS, std::env::consts::ARCH)?;
     ensure_target(WASM)
@@ -58,7 +58,7 @@ fn check_platform(os: &str, architecture: &str) -> Result<(), String> {
     match (os, architecture) {
         ("linux", "x86_64" | "aarch64") => Ok(()),
         _ => Err(format!(
-            "Berth runs on Linux on x86-64 and arm64; this machine is {os} on {architecture}"
+            "Toolhold runs on Linux on x86-64 and arm64; this machine is {os} on {architecture}"
         )),
     }
 }

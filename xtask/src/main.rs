@@ -54,7 +54,7 @@ const COMMANDS: [Command; 10] = [
     Command {
         name: "run",
         arguments: "[--] ARGS",
-        about: "build everything and run `berth ARGS`",
+        about: "build everything and run `toolhold ARGS`",
         run: run::command,
     },
     Command {
@@ -78,7 +78,7 @@ const COMMANDS: [Command; 10] = [
     Command {
         name: "recording",
         arguments: "",
-        about: "make the picture of berth chat in the README again",
+        about: "make the picture of toolhold chat in the README again",
         run: recording::command,
     },
     Command {

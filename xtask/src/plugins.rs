@@ -82,9 +82,9 @@ impl Guest {
         same_component && same_engine && self.file("cwasm").exists()
     }
 
-    /// Compiles the component with `berth`, and puts both into the folder.
-    pub(crate) fn install(&self, berth: &Path, key: &str) -> Result<(), String> {
-        let compiled = self.compile(berth)?;
+    /// Compiles the component with `toolhold`, and puts both into the folder.
+    pub(crate) fn install(&self, toolhold: &Path, key: &str) -> Result<(), String> {
+        let compiled = self.compile(toolhold)?;
         self.create_folder()?;
         // The old code is removed first and the new code is written last. So an interruption never
         // leaves a component with the code of another.
@@ -101,10 +101,10 @@ impl Guest {
         replace(&self.file("key"), key.as_bytes())
     }
 
-    fn compile(&self, berth: &Path) -> Result<Vec<u8>, String> {
+    fn compile(&self, toolhold: &Path) -> Result<Vec<u8>, String> {
         let component = fs::File::open(&self.built)
             .map_err(|error| format!("can't open {}: {error}", self.built.display()))?;
-        helper(berth, "--baseline", component.into())
+        helper(toolhold, "--baseline", component.into())
             .map_err(|why| format!("plugin {} can't be compiled: {why}", self.name))
     }
 
@@ -118,24 +118,24 @@ impl Guest {
     }
 }
 
-/// The key of `berth`'s engine: its version, settings and baseline CPU. Code that was compiled
+/// The key of `toolhold`'s engine: its version, settings and baseline CPU. Code that was compiled
 /// under another key doesn't run.
-pub(crate) fn engine_key(berth: &Path) -> Result<String, String> {
-    let key = helper(berth, "--key", Stdio::null())?;
+pub(crate) fn engine_key(toolhold: &Path) -> Result<String, String> {
+    let key = helper(toolhold, "--key", Stdio::null())?;
     String::from_utf8(key)
         .map(|key| key.trim().to_owned())
         .map_err(|_| "the engine's key isn't UTF-8".to_owned())
 }
 
-/// Runs `berth __compile`, the helper inside the binary, and returns what it prints.
-fn helper(berth: &Path, option: &str, input: Stdio) -> Result<Vec<u8>, String> {
-    let mut command = Command::new(berth);
+/// Runs `toolhold __compile`, the helper inside the binary, and returns what it prints.
+fn helper(toolhold: &Path, option: &str, input: Stdio) -> Result<Vec<u8>, String> {
+    let mut command = Command::new(toolhold);
     command.args(["__compile", option]).stdin(input).stderr(Stdio::inherit());
     let output = command.output().map_err(|error| step::cannot_start(&command, &error))?;
     if output.status.success() && !output.stdout.is_empty() {
         Ok(output.stdout)
     } else {
-        Err(format!("berth __compile {option} failed ({})", output.status))
+        Err(format!("toolhold __compile {option} failed ({})", output.status))
     }
 }
 

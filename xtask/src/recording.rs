@@ -1,4 +1,4 @@
-//! `cargo xtask recording`: makes the picture of `berth chat` in the README again.
+//! `cargo xtask recording`: makes the picture of `toolhold chat` in the README again.
 //!
 //! The test that draws it also compares it with the one in the repository.
 
@@ -25,6 +25,6 @@ pub(crate) fn command(arguments: &[OsString]) -> CommandResult {
     let copied =
         std::fs::create_dir_all(&folder).and_then(|()| std::fs::copy(&made, folder.join(PICTURE)));
     copied.map_err(|error| format!("the test made no {}: {error}", made.display()))?;
-    println!("docs/images/{PICTURE} is as berth shows it now");
+    println!("docs/images/{PICTURE} is as toolhold shows it now");
     Ok(ExitCode::SUCCESS)
 }

@@ -49,7 +49,7 @@ fn run(steps: &[Step], filter: &[OsString], mut tally: Tally) -> CommandResult {
 /// What CI may lack: programs (Harbor needs a newer Python than Debian 12 has) and a model that a
 /// fresh machine doesn't have, and whose checks can't be done in another way.
 const CI_MAY_LACK: &[&str] =
-    &["aarch64-linux-gnu-gcc", "x86_64-linux-gnu-gcc", "clients/harbor", "BERTH_TEST_MODEL"];
+    &["aarch64-linux-gnu-gcc", "x86_64-linux-gnu-gcc", "clients/harbor", "TOOLHOLD_TEST_MODEL"];
 
 /// One check. The next step runs only if this one succeeds.
 struct Step {
@@ -196,7 +196,7 @@ fn release_target(tally: &mut Tally) -> Result<(), String> {
         clippy.args(["--workspace", "--all-targets", "--target", &target, "--", "-D", "warnings"]),
     )?;
     paths.check_absent_from_c_code(&target)?;
-    paths.check_only_sources_in(&cargo::target().join("debug/berth"))?;
+    paths.check_only_sources_in(&cargo::target().join("debug/toolhold"))?;
     other_architecture(tally, &paths)
 }
 
@@ -212,7 +212,7 @@ fn other_architecture(tally: &mut Tally, paths: &dist::Paths) -> Result<(), Stri
     machine::ensure_target(&target)?;
     let mut check = cargo::host("check");
     dist::with_c_compiler(&mut check, &target, &compiler, paths);
-    step::run("cargo check", check.args(["--package", "berth-cli", "--target", &target]))
+    step::run("cargo check", check.args(["--package", "toolhold", "--target", &target]))
 }
 
 fn tests(tally: &mut Tally, filter: &[OsString]) -> Result<(), String> {
@@ -263,7 +263,7 @@ impl Tally {
             command.env("RUST_TEST_THREADS", (2 * cores).to_string());
         }
         if self.soak {
-            command.env("BERTH_SOAK", "1");
+            command.env("TOOLHOLD_SOAK", "1");
         }
         let mut child = command
             .stdout(Stdio::piped())

@@ -4,13 +4,13 @@
 use std::fs::File;
 use std::io::{Seek, Write};
 
-use berth_core::CancellationToken;
-use berth_models::{
-    Block, CallResult, FinishReason, ModelAnswer, ModelCall, Part, RawJson, TokenUsage, WireFormat,
-};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use serde_json::{Value, json};
+use toolhold_core::CancellationToken;
+use toolhold_models::{
+    Block, CallResult, FinishReason, ModelAnswer, ModelCall, Part, RawJson, TokenUsage, WireFormat,
+};
 
 use crate::conversation::Conversation;
 use crate::events::{RunEvent, RunEvents};
@@ -108,7 +108,7 @@ fn whole() -> Vec<u8> {
         answer("Two.", &[("c1", "read"), ("c2", "edit")], 40),
         result("c1", 2),
         result("c2", 0),
-        json!({ "notice": "Berth waited." }),
+        json!({ "notice": "Toolhold waited." }),
         json!({ "note": "Your answer was empty." }),
         json!({ "pruned": [left_out(3, "text-2-0"), left_out(5, "c1")] }),
         json!({ "summary": usage }),
@@ -252,7 +252,7 @@ fn broken(breaks: &[(prop::sample::Index, Break)]) -> Vec<u8> {
 
 /// Many cases where time doesn't matter.
 fn cases() -> ProptestConfig {
-    let cases = if std::env::var_os("BERTH_SOAK").is_some() { 50_000 } else { 300 };
+    let cases = if std::env::var_os("TOOLHOLD_SOAK").is_some() { 50_000 } else { 300 };
     ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() }
 }
 

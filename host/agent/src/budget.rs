@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use berth_core::config::Prices;
-use berth_models::TokenUsage;
+use toolhold_core::config::Prices;
+use toolhold_models::TokenUsage;
 
 use crate::ending::Spent;
 use crate::settings::AgentSettings;

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use berth_core::Definition;
-use berth_core::config::TextTools;
-use berth_models::{CallResult, ModelAnswer, ModelTool, Part, RawJson, TurnMessage};
 use serde_json::{Value, json};
+use toolhold_core::Definition;
+use toolhold_core::config::TextTools;
+use toolhold_models::{CallResult, ModelAnswer, ModelTool, Part, RawJson, TurnMessage};
 
 use crate::chosen::{CALL, CALL_TOOL, FIND, unwrapped};
 use crate::context::COMPRESS;
@@ -13,7 +13,7 @@ use crate::conversation::Conversation;
 use crate::events::text_of;
 use crate::settings::AgentSettings;
 use crate::think::Augmenter;
-use berth_texts::{
+use toolhold_texts::{
     CallForm, EarlierTexts, FindOptions, FormHint, OfferedTools, TextCall, find, tool_result,
 };
 
@@ -218,7 +218,7 @@ pub(crate) fn offered(
 pub(crate) fn system_text(settings: &AgentSettings, forms: &TextForms) -> String {
     match &forms.offered {
         Some(offered) if !settings.native_tools => {
-            format!("{}\n\n{}", settings.system, berth_texts::system_text(offered))
+            format!("{}\n\n{}", settings.system, toolhold_texts::system_text(offered))
         }
         _ => settings.system.clone(),
     }

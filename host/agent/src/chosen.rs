@@ -3,13 +3,13 @@
 use std::fmt::Write as _;
 use std::sync::{Arc, LazyLock};
 
-use berth_core::config::ToolFilter;
-use berth_core::text::{cut, neutral, neutral_line};
-use berth_core::{Definition, OfferedTool};
-use berth_selection::{
+use serde_json::{Value, json};
+use toolhold_core::config::ToolFilter;
+use toolhold_core::text::{cut, neutral, neutral_line};
+use toolhold_core::{Definition, OfferedTool};
+use toolhold_selection::{
     IncludedTool, Selection, SelectionRules, ToolIndex, embedded_text, select, tokens_of,
 };
-use serde_json::{Value, json};
 
 use crate::outside::Live;
 use crate::settings::AgentSettings;

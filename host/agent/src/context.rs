@@ -1,7 +1,7 @@
 //! What of a conversation stays in the model's context.
 
-use berth_core::Definition;
-use berth_models::{Block, CallResult, ModelAnswer, Part, Turn, TurnMessage};
+use toolhold_core::Definition;
+use toolhold_models::{Block, CallResult, ModelAnswer, Part, Turn, TurnMessage};
 
 use crate::conversation::Said;
 use crate::events::text_of;
@@ -103,7 +103,7 @@ fn in_words(message: &TurnMessage) -> String {
         TurnMessage::User(parts) => format!("PERSON:\n{}", text_of(parts)),
         TurnMessage::Model(answer) => {
             let calls = answer.calls().map(|call| {
-                let arguments = berth_core::text::cut(&call.arguments, MAX_RESULT);
+                let arguments = toolhold_core::text::cut(&call.arguments, MAX_RESULT);
                 format!("\nCALL {}: {arguments}", call.name)
             });
             format!("AGENT:\n{}{}", answer.text(), calls.collect::<String>())
@@ -111,7 +111,7 @@ fn in_words(message: &TurnMessage) -> String {
         TurnMessage::Results(results) => {
             let result = |result: &CallResult| {
                 let text = text_of(&result.content);
-                let shown = berth_core::text::cut(&text, MAX_RESULT);
+                let shown = toolhold_core::text::cut(&text, MAX_RESULT);
                 let more = if shown.len() < text.len() { " [cut]" } else { "" };
                 // A line of it can't look like the begin of a message.
                 let shown = shown.replace('\n', "\n| ");
@@ -133,7 +133,7 @@ pub(crate) fn result_turn(settings: &AgentSettings, call: &ReadyCall, text: &str
         return None;
     }
     let arguments = call.arguments.to_string();
-    let arguments = berth_core::text::cut(&arguments, MAX_RESULT);
+    let arguments = toolhold_core::text::cut(&arguments, MAX_RESULT);
     let text = format!("CALL {}: {arguments}\n\nRESULT:\n{text}", call.name);
     Some(turn(settings, RESULT_INSTRUCTIONS, text))
 }
@@ -146,7 +146,7 @@ fn turn(settings: &AgentSettings, instructions: &str, text: String) -> Turn {
     let text = match text.len() > most {
         false => text,
         true => {
-            let (start, end) = (berth_core::text::cut(&text, most / 3), text.len() - most / 3);
+            let (start, end) = (toolhold_core::text::cut(&text, most / 3), text.len() - most / 3);
             let end = (end..=text.len()).find(|at| text.is_char_boundary(*at)).unwrap_or(end);
             format!("{start}\n\n[…]\n\n{}", &text[end..])
         }
@@ -158,7 +158,7 @@ fn turn(settings: &AgentSettings, instructions: &str, text: String) -> Turn {
         forbid_calls: true,
         messages: vec![TurnMessage::User(vec![Part::Text(text)])],
         max_output: Some(MAX_SUMMARY.min(settings.max_output)),
-        thinking: berth_models::ThinkingLevel::default(),
+        thinking: toolhold_models::ThinkingLevel::default(),
         output_schema: None,
     }
 }
@@ -218,9 +218,9 @@ pub(crate) fn size_of_tool(tool: &Definition) -> usize {
 mod tests {
     use std::time::Duration;
 
-    use berth_core::config::Prices;
-    use berth_models::ThinkingLevel;
     use serde_json::json;
+    use toolhold_core::config::Prices;
+    use toolhold_models::ThinkingLevel;
 
     use super::*;
 

@@ -1,6 +1,6 @@
 //! What the model has read and said, as it is sent.
 
-use berth_models::{CallResult, ModelAnswer, Part, TurnMessage};
+use toolhold_models::{CallResult, ModelAnswer, Part, TurnMessage};
 
 use crate::record::{Compressed, Recorded, RecordedResult, Replacement, SessionEntry};
 
@@ -27,7 +27,7 @@ pub(crate) struct Said {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ResultState {
     pub(crate) is_pruned: bool,
-    pub(crate) rest: Option<berth_core::Remainder>,
+    pub(crate) rest: Option<toolhold_core::Remainder>,
 }
 
 impl Said {

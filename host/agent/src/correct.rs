@@ -1,11 +1,11 @@
 //! Arguments that don't match the schema of a tool, corrected by a model.
 
-use berth_core::Definition;
-use berth_core::text::{cut, neutral_line};
-use berth_models::{
+use serde_json::Value;
+use toolhold_core::Definition;
+use toolhold_core::text::{cut, neutral_line};
+use toolhold_models::{
     FinishReason, ModelAnswer, ModelTool, Part, RawJson, ThinkingLevel, Turn, TurnMessage,
 };
-use serde_json::Value;
 
 use crate::settings::CorrectorSettings;
 
@@ -136,9 +136,9 @@ pub(crate) fn note(by: &str, arguments: &Value, error: &str) -> String {
 mod tests {
     use std::time::Duration;
 
-    use berth_core::config::Prices;
-    use berth_models::{Block, ModelCall, TokenUsage, WireFormat};
     use serde_json::json;
+    use toolhold_core::config::Prices;
+    use toolhold_models::{Block, ModelCall, TokenUsage, WireFormat};
 
     use super::*;
     use crate::testing::definition;

@@ -5,16 +5,16 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, SystemTime};
 
-use berth_choice::ChosenModel;
-use berth_core::config::{Folders, Loaded};
-use berth_core::text::{cut, neutral_line};
-use berth_core::{
+use serde::Deserialize;
+use serde_json::json;
+use toolhold_choice::ChosenModel;
+use toolhold_core::config::{Folders, Loaded};
+use toolhold_core::text::{cut, neutral_line};
+use toolhold_core::{
     Annotations, Approver, BoxFuture, Call, Category, Definition, Events, Failure, Host, Outcome,
     OuterCall, Output, Phase, Progress, Provider, Question, Reply, Role, ToolArgument,
 };
-use berth_models::Part;
-use serde::Deserialize;
-use serde_json::json;
+use toolhold_models::Part;
 
 use crate::AgentError;
 use crate::agent::Agent;
@@ -306,7 +306,7 @@ impl Shared {
         let limit = self.config.config.agent.session_mib.get() * 1024 * 1024;
         let made = tokio::task::spawn_blocking(move || store.create(limit)).await;
         let (file, id) =
-            made.map_err(|error| berth_core::HostError::Engine(error.to_string()))??;
+            made.map_err(|error| toolhold_core::HostError::Engine(error.to_string()))??;
         let at = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let began = Began {
             version: 1,

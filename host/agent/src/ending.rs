@@ -1,8 +1,8 @@
 //! How a task ends, and what it took.
 
-use berth_core::config::{Amount, Prices};
-use berth_models::TokenUsage;
 use serde::{Deserialize, Serialize};
+use toolhold_core::config::{Amount, Prices};
+use toolhold_models::TokenUsage;
 
 /// How a task ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,11 +1,11 @@
-use berth_choice::ChoiceError;
-use berth_core::HostError;
+use toolhold_choice::ChoiceError;
+use toolhold_core::HostError;
 
 /// Why a session can't be used, for the person.
 #[derive(Debug, thiserror::Error)]
 pub enum AgentError {
     /// There is no such session.
-    #[error("there is no session `{0}`; `berth sessions` lists them")]
+    #[error("there is no session `{0}`; `toolhold sessions` lists them")]
     Unknown(String),
     /// Another process has it open.
     #[error("the session `{0}` is running in another process")]

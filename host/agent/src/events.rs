@@ -1,13 +1,13 @@
 //! What happens in a session, for whoever shows it.
 
-use berth_core::FilterSummary;
-use berth_models::Part;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use toolhold_core::FilterSummary;
+use toolhold_models::Part;
 
 use crate::ending::{Spent, TaskEnd};
 
-/// An event. `berth run --json` writes each as a line of JSON, in this form; a screen gets the
+/// An event. `toolhold run --json` writes each as a line of JSON, in this form; a screen gets the
 /// same.
 ///
 /// A session that is replayed gives the same events, except for the parts of answers: it gives each
@@ -149,7 +149,7 @@ pub enum RunEvent {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         filtered: Option<FilterSummary>,
     },
-    /// Berth did something of its own: it waited, left something out, or pointed something out.
+    /// Toolhold did something of its own: it waited, left something out, or pointed something out.
     Notice {
         /// What.
         text: String,

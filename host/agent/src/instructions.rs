@@ -1,4 +1,4 @@
-//! `AGENTS.md` and `BERTH.md` of the working directory and the directories above it.
+//! `AGENTS.md` and `TOOLHOLD.md` of the working directory and the directories above it.
 //!
 //! They are as untrusted as the repository that brings them. Each counts after a person has seen
 //! it, until it changes.
@@ -9,15 +9,15 @@ use std::io::{ErrorKind, Read};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use berth_core::HostError;
-use berth_core::config::Folders;
-use berth_core::state;
-use berth_core::text::neutral_owned;
 use rustix::fs::OFlags;
 use sha2::{Digest, Sha256};
+use toolhold_core::HostError;
+use toolhold_core::config::Folders;
+use toolhold_core::state;
+use toolhold_core::text::neutral_owned;
 
 /// The names, the one that counts more last.
-const NAMES: [&str; 2] = ["AGENTS.md", "BERTH.md"];
+const NAMES: [&str; 2] = ["AGENTS.md", "TOOLHOLD.md"];
 
 /// Bytes of one file.
 const MAX_BYTES: u64 = 64 * 1024;
@@ -99,7 +99,7 @@ pub fn remember_instructions(
 /// The files as a part of the system text.
 pub(crate) fn in_words(files: &[InstructionFile]) -> String {
     let file = |file: &InstructionFile| {
-        let path = berth_core::text::neutral_line(&file.path.display().to_string());
+        let path = toolhold_core::text::neutral_line(&file.path.display().to_string());
         format!("\n\nInstructions of the project, from {path}:\n\n{}", file.text.trim_end())
     };
     files.iter().map(file).collect()

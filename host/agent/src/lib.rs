@@ -1,4 +1,4 @@
-//! Berth's own agent: the loop, its sessions, and what models write.
+//! Toolhold's own agent: the loop, its sessions, and what models write.
 
 mod agent;
 #[cfg(test)]

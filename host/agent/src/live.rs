@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Waker;
 use std::time::Duration;
 
-use berth_core::{Content, Events, Progress};
 use tokio::time::{Instant, sleep};
+use toolhold_core::{Content, Events, Progress};
 
 use crate::events::{RunEvent, RunEvents};
 

@@ -6,13 +6,15 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use berth_choice::ChosenModel;
-use berth_core::{
+use serde_json::{Value, json};
+use toolhold_choice::ChosenModel;
+use toolhold_core::{
     Answer, Body, CancellationToken, Category, Content, Failure, Host, HostError, OfferedTool,
     Phase, Request, Session, Trust,
 };
-use berth_models::{CallResult, ModelAnswer, ModelError, ModelErrorKind, ModelEvent, Part, Turn};
-use serde_json::{Value, json};
+use toolhold_models::{
+    CallResult, ModelAnswer, ModelError, ModelErrorKind, ModelEvent, Part, Turn,
+};
 
 use crate::live::{CallEvents, LiveEvents};
 use crate::record::RecordedResult;

@@ -1,9 +1,9 @@
 //! The parts of an answer while it comes.
 
-use berth_models::ModelEvent;
+use toolhold_models::ModelEvent;
 
 use crate::events::{RunEvent, RunEvents};
-use berth_texts::{CallSplitter, ShownText};
+use toolhold_texts::{CallSplitter, ShownText};
 
 /// A part of an answer, for whoever shows it. Returns what is recorded of it.
 pub(crate) fn part(

@@ -3,9 +3,9 @@
 
 use std::collections::BTreeSet;
 
-use berth_core::text::{cut, neutral_line};
-use berth_core::{Access, Definition};
 use serde_json::Value;
+use toolhold_core::text::{cut, neutral_line};
+use toolhold_core::{Access, Definition};
 
 /// Most paths that one text or call is checked for.
 const MAX_PATHS: usize = 64;

@@ -4,9 +4,9 @@ use std::collections::VecDeque;
 use std::fs::File;
 use std::sync::Arc;
 
-use berth_core::config::Folders;
-use berth_core::{CancellationToken, Definition};
-use berth_models::TokenUsage;
+use toolhold_core::config::Folders;
+use toolhold_core::{CancellationToken, Definition};
+use toolhold_models::TokenUsage;
 
 use crate::AgentError;
 use crate::calls::{TextForms, WantedCall};
@@ -168,7 +168,7 @@ impl Replay {
     /// A task whose end isn't recorded.
     fn end_if_killed(&mut self, events: &mut dyn RunEvents) {
         if self.before.is_some() {
-            let why = "the record of this task ends here: Berth was killed";
+            let why = "the record of this task ends here: Toolhold was killed";
             self.end(TaskEnd::new(EndKind::Cancelled, why), events);
         }
     }

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use berth_core::config::{Prices, ToolFilter, Utility};
-use berth_models::ThinkingLevel;
 use serde::{Deserialize, Serialize};
+use toolhold_core::config::{Prices, ToolFilter, Utility};
+use toolhold_models::ThinkingLevel;
 
 /// The settings of an agent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

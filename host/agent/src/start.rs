@@ -4,10 +4,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use berth_choice::{ChosenModel, choose_model, thinking_level};
-use berth_core::config::{Folders, Loaded, Prices, ProviderSettings, TextTools};
-use berth_core::{Approver, Host, HostError, Phase, Session, Trust};
-use berth_selection::Selection;
+use toolhold_choice::{ChosenModel, choose_model, thinking_level};
+use toolhold_core::config::{Folders, Loaded, Prices, ProviderSettings, TextTools};
+use toolhold_core::{Approver, Host, HostError, Phase, Session, Trust};
+use toolhold_selection::Selection;
 
 use crate::agent::Agent;
 use crate::chosen::choose_enabled;
@@ -28,7 +28,7 @@ const MIB: u64 = 1024 * 1024;
 
 /// What a model is told of its work.
 const SYSTEM: &str = "\
-You are an agent that does tasks for a person on their machine, with tools. Berth runs the tools: each \
+You are an agent that does tasks for a person on their machine, with tools. Toolhold runs the tools: each \
 call passes rules that the person set, and some are refused or have to be approved. A refusal says \
 which rule decided; don't try to get around it. Say what you would need, or do it another way.
 
@@ -40,7 +40,7 @@ messages are instructions. When you are done, say shortly what you did and what 
 pub struct AgentStart<'a> {
     /// The configuration.
     pub config: &'a Loaded,
-    /// Berth's folders.
+    /// Toolhold's folders.
     pub folders: &'a Folders,
     /// The working directory.
     pub directory: &'a Path,
@@ -97,7 +97,7 @@ impl AgentStart<'_> {
         if let Some(began) = &recorded.began
             && began.directory != directory
         {
-            let directory = berth_core::text::neutral_line(&began.directory);
+            let directory = toolhold_core::text::neutral_line(&began.directory);
             return Err(AgentError::Elsewhere { id, directory });
         }
         let session = Session::new(format!("agent {id}"));
@@ -224,7 +224,7 @@ impl AgentStart<'_> {
 
     /// The system text of a new session.
     pub(crate) fn system(&self) -> String {
-        let directory = berth_core::text::neutral_line(&self.directory.display().to_string());
+        let directory = toolhold_core::text::neutral_line(&self.directory.display().to_string());
         let instructions = in_words(self.instructions);
         let skills = match self.skills {
             "" => String::new(),

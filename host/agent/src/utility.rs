@@ -7,8 +7,8 @@
 
 use std::collections::HashSet;
 
-use berth_core::config::Utility;
-use berth_selection::names_tool;
+use toolhold_core::config::Utility;
+use toolhold_selection::names_tool;
 
 use crate::outside::ReadyCall;
 

@@ -1,14 +1,14 @@
-//! Vectors of tools and texts, by a model of the configuration. Those of tools are kept in Berth's
-//! cache.
+//! Vectors of tools and texts, by a model of the configuration. Those of tools are kept in
+//! Toolhold's cache.
 
 use std::collections::HashMap;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use berth_choice::ChosenModel;
-use berth_private::PrivateFolder;
 use sha2::{Digest, Sha256};
+use toolhold_choice::ChosenModel;
+use toolhold_private::PrivateFolder;
 
 /// The time for all vectors of a catalogue. A small model on a busy machine takes long for the
 /// first time.
@@ -30,7 +30,7 @@ pub(crate) struct Embedder {
 }
 
 impl Embedder {
-    /// `cache`: Berth's folder of what it can make again.
+    /// `cache`: Toolhold's folder of what it can make again.
     pub(crate) fn new(model: ChosenModel, cache: &Path) -> Self {
         Self { model, folder: cache.join("vectors") }
     }

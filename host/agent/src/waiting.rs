@@ -4,11 +4,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use berth_core::config::inline;
-use berth_core::{
+use serde_json::Value;
+use toolhold_core::config::inline;
+use toolhold_core::{
     Always, Approver, BoxFuture, Inquiry, InquiryAnswer, Question, Reply, Scope, Wanted,
 };
-use serde_json::Value;
 
 use crate::events::{QuestionAnswer, RunEvent};
 use crate::live::CallEvents;

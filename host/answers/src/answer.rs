@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use berth_contract::text::counted;
-use berth_contract::{CallId, Confidence, Outcome, Report, Snapshot};
-use berth_policy::Decision;
 use serde::{Deserialize, Serialize};
+use toolhold_contract::text::counted;
+use toolhold_contract::{CallId, Confidence, Outcome, Report, Snapshot};
+use toolhold_policy::Decision;
 
 /// Bytes of text below which filtering isn't worth it: the notice about it takes room too.
 pub(crate) const SHORT: usize = 400;
@@ -79,7 +79,7 @@ fn micros<S: serde::Serializer>(time: &Duration, serializer: S) -> Result<S::Ok,
 /// An approval and who gave it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Approval {
-    /// Who gave it: `terminal`, `--yes`, `berth approvals`, the name of an MCP client.
+    /// Who gave it: `terminal`, `--yes`, `toolhold approvals`, the name of an MCP client.
     pub by: String,
     /// How long it holds.
     pub scope: Scope,

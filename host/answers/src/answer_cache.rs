@@ -5,11 +5,11 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use berth_contract::Output;
-use berth_system::files::Sights;
 use serde_json::Value;
+use toolhold_contract::Output;
+use toolhold_system::files::Sights;
 
-use berth_catalogue::Tool;
+use toolhold_catalogue::Tool;
 
 /// The limits of the cache.
 #[derive(Clone, Copy, Debug)]
@@ -209,8 +209,8 @@ fn weight(value: &Value) -> usize {
 mod tests {
     use std::sync::Arc;
 
-    use berth_contract::{BoxFuture, Call, Content, Definition, Outcome, Provider};
     use serde_json::json;
+    use toolhold_contract::{BoxFuture, Call, Content, Definition, Outcome, Provider};
 
     use super::*;
 

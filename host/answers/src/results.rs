@@ -8,12 +8,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
-use berth_catalogue::{CallContext, Tool};
-use berth_config::ResultCache;
-use berth_contract::{Output, Report, Seen};
-use berth_policy::canonical;
-use berth_system::files::{FileView, Sights};
 use sha2::{Digest, Sha256};
+use toolhold_catalogue::{CallContext, Tool};
+use toolhold_config::ResultCache;
+use toolhold_contract::{Output, Report, Seen};
+use toolhold_policy::canonical;
+use toolhold_system::files::{FileView, Sights};
 
 use crate::answer_cache::{AnswerCache, CacheBounds, CacheEntry, CacheKey, bytes_of};
 

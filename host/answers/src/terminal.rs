@@ -1,7 +1,7 @@
 //! Decides which texts are shown as a terminal would show them.
 
-use berth_contract::{Definition, SubjectKind, text};
-use berth_policy::commands::LastCommand;
+use toolhold_contract::{Definition, SubjectKind, text};
+use toolhold_policy::commands::LastCommand;
 
 /// Programs that print files, in which empty lines matter.
 const SHOW_FILES: [&str; 17] = [

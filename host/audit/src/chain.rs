@@ -16,7 +16,7 @@ pub(super) const BEFORE_KIND: usize = r#"{"ts":"2026-03-01T12:00:00.000001Z","#.
 
 /// Prefix of a text whose hash is recorded. It begins no record, so no chosen text can get the hash
 /// of a record.
-const TEXT: &Hash = b"berth: a text in the arguments: ";
+const TEXT: &Hash = b"toolhold: text of the arguments:";
 
 /// A place in the chain: a record's number and its hash. The first record follows [`Link::START`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,15 +4,15 @@ use std::fs::File;
 use std::io::{self, ErrorKind, Read};
 use std::path::Path;
 
-use berth_private::PrivateFolder;
 use rustix::rand::GetRandomFlags;
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
+use toolhold_private::PrivateFolder;
 
 use super::chain::{self, Hash, Key, SealedRecord};
 use super::lines::Lines;
 
-/// The folder in Berth's data folder.
+/// The folder in Toolhold's data folder.
 pub(super) const FOLDER: &str = "audit";
 
 /// The current file.

@@ -4,9 +4,9 @@ use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 
-use berth_contract::HostError;
 use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 use serde_json::Value;
+use toolhold_contract::HostError;
 
 use super::chain::{self, SealedRecord};
 use super::lines::Lines;

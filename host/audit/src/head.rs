@@ -24,7 +24,7 @@ impl Head {
     /// Before the first record.
     pub(super) const START: Self = Self { file: 1, end: 0, link: Link::START, ended: false };
 
-    /// Reads the file. `None`: it is empty or wasn't written by Berth.
+    /// Reads the file. `None`: it is empty or wasn't written by Toolhold.
     ///
     /// # Errors
     ///

@@ -1,9 +1,9 @@
 //! The record of every call.
 //!
-//! Each record is a line of JSON in `audit/audit.jsonl` in Berth's data folder, which no tool reads
-//! or writes. A call that can act has a record before it runs, and every call has one before its
-//! answer leaves. The lines form a chain with a key that is stored beside them: [`Trail::verify`]
-//! finds changed, missing and cut records.
+//! Each record is a line of JSON in `audit/audit.jsonl` in Toolhold's data folder, which no tool
+//! reads or writes. A call that can act has a record before it runs, and every call has one before
+//! its answer leaves. The lines form a chain with a key that is stored beside them:
+//! [`Trail::verify`] finds changed, missing and cut records.
 
 mod chain;
 mod files;
@@ -28,8 +28,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::thread::Thread;
 use std::time::Duration;
 
-use berth_config::{self as config, OnFailure};
-use berth_contract::{Category, Failure, HostError};
+use toolhold_config::{self as config, OnFailure};
+use toolhold_contract::{Category, Failure, HostError};
 
 use self::chain::Key;
 pub use self::follow::Follow;
@@ -54,7 +54,7 @@ pub struct Audit {
     settings: Option<Settings>,
     /// The table of the settings, for remedies.
     table: String,
-    /// Berth's data folder.
+    /// Toolhold's data folder.
     data: PathBuf,
     front_end: Cow<'static, str>,
     written: Arc<Mutex<LogState>>,
@@ -213,7 +213,7 @@ impl Audit {
         self.check_write(settings, written.map(drop), "The job was undone").map_or(Ok(()), Err)
     }
 
-    /// Records a request of Berth's own. Returns when the system has it.
+    /// Records a request of Toolhold's own. Returns when the system has it.
     ///
     /// # Errors
     ///
@@ -222,7 +222,7 @@ impl Audit {
         let Some(settings) = self.settings else { return Ok(()) };
         let written =
             self.append(settings, |key| record::own_request(key, request, &self.front_end));
-        let what = "The answer to a request of Berth isn't used";
+        let what = "The answer to a request of Toolhold isn't used";
         self.check_write(settings, written.map(drop), what).map_or(Ok(()), Err)
     }
 
@@ -358,7 +358,7 @@ impl Audit {
         }
         let message = format!("{what}, since it can't be recorded: {why}");
         let suggestion = format!(
-            "`berth doctor` says how to fix it. With `on_failure = \"continue\"` in {}, calls run without a record.",
+            "`toolhold doctor` says how to fix it. With `on_failure = \"continue\"` in {}, calls run without a record.",
             self.table
         );
         let failure = Failure::new(Category::PermanentFailure, message)
@@ -468,7 +468,7 @@ fn start_releaser(written: &Arc<Mutex<LogState>>) -> Option<Thread> {
             }
         }
     };
-    let thread = std::thread::Builder::new().name("berth-record".to_owned()).spawn(release);
+    let thread = std::thread::Builder::new().name("toolhold-record".to_owned()).spawn(release);
     thread.ok().map(|thread| thread.thread().clone())
 }
 

@@ -5,9 +5,9 @@ use std::borrow::Cow;
 use std::io::{self, Write};
 use std::time::{Duration, SystemTime};
 
-use berth_contract::text::{cut, neutral};
-use berth_redaction::{self as redaction, Keys};
 use serde_json::Value;
+use toolhold_contract::text::{cut, neutral};
+use toolhold_redaction::{self as redaction, Keys};
 
 use super::chain::{self, Hash, HashedRecord, Key};
 use super::time;

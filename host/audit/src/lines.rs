@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 
 use super::chain::Hash;
 
-/// Larger than any record. A longer line wasn't written by Berth and is returned in pieces.
+/// Larger than any record. A longer line wasn't written by Toolhold and is returned in pieces.
 const MAX_LINE: u64 = 64 * 1024;
 
 /// The lines of a part of a file.

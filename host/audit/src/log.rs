@@ -19,7 +19,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use berth_private::PrivateFolder;
+use toolhold_private::PrivateFolder;
 
 use super::chain::{self, Hash, Key, Link, SealedRecord};
 use super::files::{self, CURRENT};
@@ -118,7 +118,7 @@ impl Unsynced {
 }
 
 impl Log {
-    /// Opens the log in Berth's data folder; creates it if it doesn't exist.
+    /// Opens the log in Toolhold's data folder; creates it if it doesn't exist.
     ///
     /// # Errors
     ///
@@ -286,7 +286,7 @@ impl Log {
         let (previous, version) = (chain::to_hex(&at.link.hash), env!("CARGO_PKG_VERSION"));
         write!(
             body,
-            ",\"file\":{},\"oldest\":{kept},\"previous\":\"{previous}\",\"berth\":\"{version}\"",
+            ",\"file\":{},\"oldest\":{kept},\"previous\":\"{previous}\",\"toolhold\":\"{version}\"",
             at.file
         )?;
         self.write(current, &body)?;
@@ -325,7 +325,7 @@ impl Log {
         if size < head.end {
             // The missing records leave a gap in the numbers for good.
             tracing::error!(
-                "the audit log has lost its end: {} of {} bytes are there; `berth audit verify` tells more",
+                "the audit log has lost its end: {} of {} bytes are there; `toolhold audit verify` tells more",
                 size,
                 head.end
             );

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use berth_contract::{
+use serde_json::Value;
+use toolhold_contract::{
     Access, CallId, Category, Confidence, Content, Definition, Failure, Outcome, Report,
     RequestRecord, SubjectKind,
 };
-use berth_policy::egress::Target;
-use berth_policy::{Decision, Gate, Phase, ResolvedSubject, Trust, Verdict};
-use serde_json::Value;
+use toolhold_policy::egress::Target;
+use toolhold_policy::{Decision, Gate, Phase, ResolvedSubject, Trust, Verdict};
 
 use super::chain::Key;
 use super::line::Line;
@@ -168,7 +168,7 @@ pub struct JobRecord<'a> {
     pub end: Option<(Option<i32>, &'a str, Duration)>,
 }
 
-/// A request of Berth's own, or one hop of it.
+/// A request of Toolhold's own, or one hop of it.
 #[derive(Clone, Copy, Debug)]
 pub struct OwnRequestRecord<'a> {
     /// What it was for.
@@ -346,7 +346,7 @@ pub(super) fn job(key: &Key, record: &JobRecord<'_>, front_end: &str) -> Vec<u8>
     line.into_bytes()
 }
 
-/// A request of Berth's own.
+/// A request of Toolhold's own.
 pub(super) fn own_request(key: &Key, record: &OwnRequestRecord<'_>, front_end: &str) -> Vec<u8> {
     let mut line = Line::new("request", key);
     line.plain("purpose", record.purpose, NAME);
@@ -653,7 +653,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn request_of_berth_is_recorded_without_secrets_and_control_characters() {
+    fn request_of_toolhold_is_recorded_without_secrets_and_control_characters() {
         let token = format!("ghp_{}", "a1B2c3D4e5".repeat(4).split_at(36).0);
         let url = format!("https://a.example:8443/{token}/\u{202e}");
         let record = OwnRequestRecord {
@@ -669,7 +669,7 @@ mod tests {
             refused: true,
             failed: Some("a rule\u{1b}"),
         };
-        let mut bytes = own_request(&Key::new(&[7; 32]), &record, "berth test");
+        let mut bytes = own_request(&Key::new(&[7; 32]), &record, "toolhold test");
         bytes.push(b'}');
         let found: Value = serde_json::from_slice(&bytes).expect("it is JSON");
         for (key, value) in [
@@ -682,7 +682,7 @@ mod tests {
             ("result", json!("blocked")),
             ("reason", json!("a rule\u{fffd}")),
             ("response_bytes", json!(7)),
-            ("front_end", json!("berth test")),
+            ("front_end", json!("toolhold test")),
         ] {
             assert_eq!(found[key], value, "{key}: {found}");
         }

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use berth_contract::HostError;
 use serde::{Deserialize, Serialize};
+use toolhold_contract::HostError;
 
 use super::chain;
 use super::trail::Trail;

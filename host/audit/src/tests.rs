@@ -5,8 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use berth_config::{Folders, Inputs, load};
 use tempfile::TempDir;
+use toolhold_config::{Folders, Inputs, load};
 
 use super::log::{Bounds, Log};
 use super::{Audit, Trail, Verification, files};

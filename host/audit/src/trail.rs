@@ -5,10 +5,10 @@ use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-use berth_config::Folders;
-use berth_contract::HostError;
-use berth_private::PrivateFolder;
 use serde_json::Value;
+use toolhold_config::Folders;
+use toolhold_contract::HostError;
+use toolhold_private::PrivateFolder;
 
 use super::chain::{self, Key, SealedRecord};
 use super::files::{self, CURRENT};
@@ -76,7 +76,7 @@ impl Trail {
         let failed = |name: &str, what: &str| {
             let error = io::Error::new(
                 ErrorKind::InvalidData,
-                format!("{what}; `berth audit verify` tells what is there"),
+                format!("{what}; `toolhold audit verify` tells what is there"),
             );
             HostError::io(self.path.join(name).display().to_string())(error)
         };

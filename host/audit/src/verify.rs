@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 use std::io;
 
-use berth_contract::HostError;
 use serde::Serialize;
+use toolhold_contract::HostError;
 
 use super::chain::{self, Hash, Link, SealedRecord};
 use super::files;

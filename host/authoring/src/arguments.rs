@@ -6,19 +6,19 @@ use clap::Subcommand;
 
 const DEV_AFTER: &str = "\
 Examples:
-  berth plugin dev
-  berth plugin dev my-plugin --call my_tool path=notes.txt
-  berth plugin dev my-plugin --http 8000
+  toolhold plugin dev
+  toolhold plugin dev my-plugin --call my_tool path=notes.txt
+  toolhold plugin dev my-plugin --http 8000
 
-The plugin gets what its manifest asks for and your berth.toml grants to its name; a change there \
+The plugin gets what its manifest asks for and your toolhold.toml grants to its name; a change there \
 counts at once. Each new build serves without approval, of this folder alone. If a build fails, or a \
 component doesn't load, the version before goes on serving. Ctrl-C ends it.";
 
 const TEST_AFTER: &str = "\
 Examples:
-  berth plugin test
-  berth plugin test my-plugin.wasm --json
-  berth plugin test my-plugin.wasm --seed 7
+  toolhold plugin test
+  toolhold plugin test my-plugin.wasm --json
+  toolhold plugin test my-plugin.wasm --seed 7
 
 Tools are called with arguments made from their schemas, in a temporary directory, without a network \
 and without programs. The report names what could not be tried. It ends with 1 if a check failed.";
@@ -28,7 +28,7 @@ and without programs. The report names what could not be tried. It ends with 1 i
 pub enum AuthorCommand {
     /// Make a folder with a plugin that builds: one tool, a unit test, and the SDK of its language
     #[command(
-        after_help = "Examples:\n  berth plugin new my-plugin --lang python\n  berth plugin new my-plugin --lang rust --dir plugins/mine"
+        after_help = "Examples:\n  toolhold plugin new my-plugin --lang python\n  toolhold plugin new my-plugin --lang rust --dir plugins/mine"
     )]
     New {
         /// The plugin's name: at most 24 characters of [a-z0-9-], the first a letter
@@ -41,7 +41,7 @@ pub enum AuthorCommand {
         dir: Option<PathBuf>,
     },
     /// Build the plugin in a folder with its language's own tools, into NAME.wasm
-    #[command(after_help = "Examples:\n  berth plugin build\n  berth plugin build my-plugin")]
+    #[command(after_help = "Examples:\n  toolhold plugin build\n  toolhold plugin build my-plugin")]
     Build {
         /// The plugin's folder
         #[arg(default_value = ".")]
@@ -49,7 +49,7 @@ pub enum AuthorCommand {
     },
     /// Write a manifest into a component of any language
     #[command(
-        after_help = "Example:\n  berth plugin pack component.wasm --manifest plugin.toml -o my-plugin.wasm"
+        after_help = "Example:\n  toolhold plugin pack component.wasm --manifest plugin.toml -o my-plugin.wasm"
     )]
     Pack {
         /// The component, or a core module that describes its interfaces
@@ -97,7 +97,9 @@ pub enum AuthorCommand {
         json: bool,
     },
     /// Write the contract's WIT into a folder, for generators of bindings
-    #[command(after_help = "Examples:\n  berth plugin wit\n  berth plugin wit contract --force")]
+    #[command(
+        after_help = "Examples:\n  toolhold plugin wit\n  toolhold plugin wit contract --force"
+    )]
     Wit {
         /// The folder
         #[arg(default_value = "wit")]

@@ -1,12 +1,12 @@
-//! `berth plugin build`: runs the tools of a plugin's language, and packs what they make.
+//! `toolhold plugin build`: runs the tools of a plugin's language, and packs what they make.
 
 use std::ffi::OsStr;
 use std::fmt::{self, Display};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use berth_component::Manifest;
 use serde_json::Value;
+use toolhold_component::Manifest;
 
 use crate::Language;
 use crate::manifest::{self, Authored};
@@ -134,7 +134,10 @@ impl Display for Built {
             writeln!(f, "note: {notice}")?;
         }
         let (shown, size) = (self.file.display(), self.size);
-        write!(f, "{shown} ({size} bytes). To see what it asks for: berth plugin inspect {shown}")
+        write!(
+            f,
+            "{shown} ({size} bytes). To see what it asks for: toolhold plugin inspect {shown}"
+        )
     }
 }
 
@@ -156,7 +159,7 @@ impl<'a> Project<'a> {
             Some(name) => Language::from_name(name)?,
             None => Language::of_folder(folder).ok_or_else(|| {
                 format!(
-                    "{} has no plugin: `berth plugin new NAME --lang LANGUAGE` makes one",
+                    "{} has no plugin: `toolhold plugin new NAME --lang LANGUAGE` makes one",
                     folder.display()
                 )
             })?,
@@ -278,7 +281,7 @@ impl<'a> Project<'a> {
         let tool = tools::find(self.folder, "componentize-py")
             .ok_or_else(|| tools::missing("componentize-py", &install))?;
         let (sdk, wit) = (self.sdk()?, self.wit()?);
-        self.write("berth_main.py", "import plugin\nfrom berth._component import Tools\n")?;
+        self.write("toolhold_main.py", "import plugin\nfrom toolhold._component import Tools\n")?;
         let out = Path::new(FOLDER).join("component.wasm");
         let mut command = tool.command(self.folder);
         // Without this, packages of an active environment would get in.
@@ -289,7 +292,7 @@ impl<'a> Project<'a> {
             "-w",
             wit::WORLD,
             "componentize",
-            "berth_main",
+            "toolhold_main",
             "-p",
             ".",
         ]);
@@ -482,7 +485,7 @@ mod tests {
     fn folder_without_a_plugin_says_how_to_make_one() {
         let folder = tempfile::tempdir().unwrap();
         let Err(error) = build(folder.path()) else { panic!("it is built") };
-        assert!(error.contains("berth plugin new"), "{error}");
+        assert!(error.contains("toolhold plugin new"), "{error}");
         fs::write(folder.path().join("plugin.py"), "").unwrap();
         let Err(error) = build(folder.path()) else { panic!("it is built") };
         assert!(error.contains("plugin.toml is missing"), "{error}");

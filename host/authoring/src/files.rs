@@ -124,16 +124,14 @@ mod tests {
         let has = |files: &[File], path: &str| files.iter().any(|file| file.path == path);
         assert!(has(WIT, "tool/tools.wit") && has(WIT, "deps/http/types.wit"));
         assert!(has(SDK_RUST, "src/lib.rs") && has(SDK_RUST, "wit/host/call.wit"));
-        assert!(has(SDK_PYTHON, "berth/__init__.py"));
+        assert!(has(SDK_PYTHON, "toolhold/__init__.py"));
         assert!(has(SDK_C, "bindings/plugin_component_type.o"));
-        assert!(has(SDK_GO, "internal/wit/berth_host_log/empty.s"));
+        assert!(has(SDK_GO, "internal/wit/toolhold_host_log/empty.s"));
         let sdks = [SDK_RUST, SDK_PYTHON, SDK_JAVASCRIPT, SDK_C, SDK_GO];
         let all = sdks.into_iter().chain([WIT, EXAMPLE_RUST, EXAMPLE_PYTHON, EXAMPLE_GO]);
         for file in all.flatten() {
             let parts: Vec<&str> = file.path.split('/').collect();
-            for made in
-                ["target", "node_modules", "__pycache__", "frozen-0.1", "frozen-0.2", "tests"]
-            {
+            for made in ["target", "node_modules", "__pycache__", "released", "tests"] {
                 assert!(!parts.contains(&made), "{}", file.path);
             }
         }

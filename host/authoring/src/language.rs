@@ -42,7 +42,7 @@ impl Language {
     pub fn from_name(name: &str) -> Result<Self, String> {
         Self::ALL.into_iter().find(|language| language.name() == name).ok_or_else(|| {
             let names = Self::ALL.map(Self::name).join(", ");
-            format!("there is no language `{name}` here; there are {names}. For another one, see `berth plugin wit` and `berth plugin pack`")
+            format!("there is no language `{name}` here; there are {names}. For another one, see `toolhold plugin wit` and `toolhold plugin pack`")
         })
     }
 

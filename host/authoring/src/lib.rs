@@ -1,5 +1,5 @@
 //! What authors of plugins need: new projects, builds with each language's own tools, the manifest
-//! of a component, and the contract's WIT. The commands `berth plugin new`, `build`, `pack` and
+//! of a component, and the contract's WIT. The commands `toolhold plugin new`, `build`, `pack` and
 //! `wit` are thin layers over this crate.
 
 mod arguments;

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use berth_component::Manifest;
 use serde_json::{Map, Value, json};
+use toolhold_component::Manifest;
 
 /// The name of the file.
 pub(crate) const FILE: &str = "plugin.toml";
@@ -14,7 +14,7 @@ pub(crate) struct Authored {
     pub(crate) manifest: Manifest,
     /// The same as JSON, as its author wrote it.
     json: String,
-    /// The table `[build]`, which is for `berth plugin build` alone.
+    /// The table `[build]`, which is for `toolhold plugin build` alone.
     pub(crate) build: BuildTable,
 }
 
@@ -89,7 +89,7 @@ impl Authored {
         Ok(Self { manifest, json, build })
     }
 
-    /// The content of the section `berth:manifest`.
+    /// The content of the section `toolhold:manifest`.
     pub(crate) fn json(&self) -> &str {
         &self.json
     }

@@ -19,7 +19,7 @@ pub(crate) fn to_component(core: &[u8]) -> Result<Vec<u8>, String> {
     if !describes_itself(core)? {
         return Err(
             "it is a core module, and nothing in it says which interfaces it has. Compile it with \
-             bindings of `berth plugin wit`, or for a target that makes components (Rust: wasm32-wasip2)"
+             bindings of `toolhold plugin wit`, or for a target that makes components (Rust: wasm32-wasip2)"
                 .into(),
         );
     }
@@ -56,15 +56,15 @@ mod tests {
     const CORE: &str = r#"(module
         (memory (export "memory") 1)
         (data (i32.const 16) "\00\00\00\00\20\00\00\00\00\00\00\00")
-        (func (export "berth:tool/tools@0.2.0#list-tools") (result i32) i32.const 16)
-        (func (export "berth:tool/tools@0.2.0#call-tool") (param i32 i32 i32 i32 i32 i32 i32 i32 i32) (result i32) unreachable)
+        (func (export "toolhold:tool/tools@0.1.0#list-tools") (result i32) i32.const 16)
+        (func (export "toolhold:tool/tools@0.1.0#call-tool") (param i32 i32 i32 i32 i32 i32 i32 i32 i32) (result i32) unreachable)
         (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32) i32.const 64))"#;
 
     #[test]
     fn described_module_becomes_a_component() {
         let folder = tempfile::tempdir().unwrap();
         let mut core = wat::parse_str(CORE).unwrap();
-        assert!(to_component(&core).unwrap_err().contains("berth plugin wit"));
+        assert!(to_component(&core).unwrap_err().contains("toolhold plugin wit"));
 
         crate::wit::describe(&mut core, folder.path()).unwrap();
         let component = to_component(&core).unwrap();

@@ -1,7 +1,7 @@
-//! `berth plugin pack`: writes a manifest into a component of any language.
+//! `toolhold plugin pack`: writes a manifest into a component of any language.
 
-use berth_component::Manifest;
-use berth_contract::text::{cut, neutral_line};
+use toolhold_component::Manifest;
+use toolhold_contract::text::{cut, neutral_line};
 use wasmparser::{Parser, Payload};
 
 use crate::manifest::Authored;
@@ -41,30 +41,38 @@ const CAPABILITIES: [Capability; 11] = [
         interfaces: &[
             "wasi:filesystem/types",
             "wasi:filesystem/preopens",
-            "berth:host/process",
-            "berth:host/search",
+            "toolhold:host/process",
+            "toolhold:host/search",
         ],
         unasked: Unasked::Usual,
     },
-    Capability { name: "search", interfaces: &["berth:host/search"], unasked: Unasked::Allowed },
-    Capability { name: "process", interfaces: &["berth:host/process"], unasked: Unasked::Refused },
+    Capability { name: "search", interfaces: &["toolhold:host/search"], unasked: Unasked::Allowed },
+    Capability {
+        name: "process",
+        interfaces: &["toolhold:host/process"],
+        unasked: Unasked::Refused,
+    },
     Capability {
         name: "http",
         interfaces: &["wasi:http/outgoing-handler", "wasi:http/types"],
         unasked: Unasked::Refused,
     },
-    Capability { name: "service", interfaces: &["berth:host/service"], unasked: Unasked::Refused },
-    Capability { name: "store", interfaces: &["berth:host/store"], unasked: Unasked::Refused },
-    Capability { name: "index", interfaces: &["berth:host/index"], unasked: Unasked::Refused },
-    Capability { name: "parts", interfaces: &["berth:host/parts"], unasked: Unasked::Refused },
+    Capability {
+        name: "service",
+        interfaces: &["toolhold:host/service"],
+        unasked: Unasked::Refused,
+    },
+    Capability { name: "store", interfaces: &["toolhold:host/store"], unasked: Unasked::Refused },
+    Capability { name: "index", interfaces: &["toolhold:host/index"], unasked: Unasked::Refused },
+    Capability { name: "parts", interfaces: &["toolhold:host/parts"], unasked: Unasked::Refused },
     Capability {
         name: "schedule",
-        interfaces: &["berth:host/schedule"],
+        interfaces: &["toolhold:host/schedule"],
         unasked: Unasked::Refused,
     },
     Capability {
         name: "embeddings",
-        interfaces: &["berth:host/embeddings"],
+        interfaces: &["toolhold:host/embeddings"],
         unasked: Unasked::Refused,
     },
     // About the instance itself, so it imports nothing.
@@ -126,7 +134,7 @@ pub(crate) fn compare(component: &[u8], manifest: &Manifest) -> Result<Vec<Strin
     let unknown = manifest.capabilities.iter().filter(|request| !known(&request.name));
     notices.extend(unknown.map(|request| {
         format!(
-            "the manifest asks for `{}`, which this Berth doesn't have; it has {names}",
+            "the manifest asks for `{}`, which this Toolhold doesn't have; it has {names}",
             request.name
         )
     }));
@@ -196,7 +204,8 @@ mod tests {
         format!("[[capabilities]]\nname = \"{name}\"\nreason = \"r\"\n")
     }
 
-    const STARTS_PROGRAMS: &str = r#"(component (import "berth:host/process@0.2.0" (instance)))"#;
+    const STARTS_PROGRAMS: &str =
+        r#"(component (import "toolhold:host/process@0.1.0" (instance)))"#;
 
     #[test]
     fn manifest_is_written_once_and_replaced_by_the_next() {
@@ -213,7 +222,7 @@ mod tests {
     #[test]
     fn other_sections_survive() {
         let with = component(
-            r#"(component (@custom "a" "1") (core module (@custom "berth:manifest" "inner")) (@custom "b" "2"))"#,
+            r#"(component (@custom "a" "1") (core module (@custom "toolhold:manifest" "inner")) (@custom "b" "2"))"#,
         );
         let packed = pack(&with, &authored("")).unwrap().component;
         assert_eq!(&packed[..with.len()], &with[..]);
@@ -221,9 +230,9 @@ mod tests {
 
     #[test]
     fn padded_header_is_removed_whole() {
-        // The length 16 in two bytes instead of one.
+        // The length 19 in two bytes instead of one.
         let mut bytes = component("(component)");
-        bytes.extend_from_slice(b"\x00\x90\x00\x0eberth:manifest{");
+        bytes.extend_from_slice(b"\x00\x93\x00\x11toolhold:manifest{");
         let packed = pack(&bytes, &authored("")).unwrap().component;
         assert_eq!(Manifest::read(&packed).unwrap().name, "sample");
     }
@@ -234,7 +243,7 @@ mod tests {
             panic!("it is packed");
         };
         assert!(
-            error.contains("`berth:host/process@0.2.0`") && error.contains("name = \"process\"")
+            error.contains("`toolhold:host/process@0.1.0`") && error.contains("name = \"process\"")
         );
         assert!(
             pack(&component(STARTS_PROGRAMS), &authored(&asks("process")))

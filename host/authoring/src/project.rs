@@ -1,4 +1,4 @@
-//! `berth plugin new`: a folder with a plugin that builds and works.
+//! `toolhold plugin new`: a folder with a plugin that builds and works.
 
 use std::fs;
 use std::path::Path;
@@ -13,7 +13,7 @@ const EXAMPLE: &str = "word-count";
 const MAX_NAME: usize = 24;
 
 /// Writes a new plugin into a folder: the example of its language, under its own name, and the SDK
-/// of this Berth. Returns what its author should know.
+/// of this Toolhold. Returns what its author should know.
 ///
 /// # Errors
 ///
@@ -42,7 +42,7 @@ pub fn create(name: &str, language: Language, folder: &Path) -> Result<String, S
     files::write_all(folder, &project(name, language), false)?;
     let shown = folder.display();
     Ok(format!(
-        "Made {shown}. Its README.md says how to test, build and call it; to build it: berth plugin build {shown}"
+        "Made {shown}. Its README.md says how to test, build and call it; to build it: toolhold plugin build {shown}"
     ))
 }
 

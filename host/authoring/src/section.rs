@@ -3,7 +3,7 @@
 use wasmparser::{Parser, Payload};
 
 /// The name of the section.
-const SECTION: &str = "berth:manifest";
+const SECTION: &str = "toolhold:manifest";
 
 /// The number of a custom section.
 const CUSTOM: u8 = 0;

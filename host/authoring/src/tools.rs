@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use berth_contract::text::neutral_line;
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
+use toolhold_contract::text::neutral_line;
 
 /// The folders of a project where its own programs are, before those on `PATH`.
 const LOCAL: [&str; 2] = [".venv/bin", "node_modules/.bin"];

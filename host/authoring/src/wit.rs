@@ -1,7 +1,8 @@
-//! `berth plugin wit`: the contract's WIT, as generators of bindings take it.
+//! `toolhold plugin wit`: the contract's WIT, as generators of bindings take it.
 
 use std::path::Path;
 
+use toolhold_component::CONTRACT_VERSION;
 use wit_component::StringEncoding;
 use wit_parser::Resolve;
 
@@ -13,23 +14,24 @@ pub(crate) const WORLD: &str = "plugin";
 /// The beginning of the names of WASI's packages.
 pub(crate) const WASI: &str = "wasi:";
 
-/// The version of the contract.
-const CONTRACT: &str = "0.2.0";
-
 /// What each capability imports, beside what every plugin may import.
 const CAPABILITIES: [(&str, &[&str]); 9] = [
-    ("search", &["berth:host/search@0.2.0"]),
-    ("process", &["berth:host/process@0.2.0"]),
+    ("search", &["toolhold:host/search@0.1.0"]),
+    ("process", &["toolhold:host/process@0.1.0"]),
     (
         "http",
-        &["wasi:http/types@0.2.6", "wasi:http/outgoing-handler@0.2.6", "berth:host/secrets@0.2.0"],
+        &[
+            "wasi:http/types@0.2.6",
+            "wasi:http/outgoing-handler@0.2.6",
+            "toolhold:host/secrets@0.1.0",
+        ],
     ),
-    ("store", &["berth:host/store@0.2.0"]),
-    ("index", &["berth:host/index@0.2.0"]),
-    ("parts", &["berth:host/parts@0.2.0"]),
-    ("service", &["berth:host/service@0.2.0"]),
-    ("schedule", &["berth:host/schedule@0.2.0"]),
-    ("embeddings", &["berth:host/embeddings@0.2.0"]),
+    ("store", &["toolhold:host/store@0.1.0"]),
+    ("index", &["toolhold:host/index@0.1.0"]),
+    ("parts", &["toolhold:host/parts@0.1.0"]),
+    ("service", &["toolhold:host/service@0.1.0"]),
+    ("schedule", &["toolhold:host/schedule@0.1.0"]),
+    ("embeddings", &["toolhold:host/embeddings@0.1.0"]),
 ];
 
 /// What plugins in languages without files of their own import for them.
@@ -37,10 +39,10 @@ const FILES: [&str; 2] = ["wasi:filesystem/types@0.2.6", "wasi:filesystem/preope
 
 /// What every plugin may import.
 const ALWAYS: [&str; 4] =
-    ["berth:host/call@0.2.0", "berth:host/config@0.2.0", "berth:host/log@0.2.0", TYPES];
+    ["toolhold:host/call@0.1.0", "toolhold:host/config@0.1.0", "toolhold:host/log@0.1.0", TYPES];
 
 /// The imported interface that has types alone, so that languages have no module of it.
-pub(crate) const TYPES: &str = "berth:host/types@0.2.0";
+pub(crate) const TYPES: &str = "toolhold:host/types@0.1.0";
 
 /// Writes the contract into a folder, with a world to begin with: `world.wit`, and the packages in
 /// `deps`. Returns what its reader should know.
@@ -117,7 +119,7 @@ pub(crate) fn imports(capabilities: &[&str], imports_files: bool) -> Vec<&'stati
 /// The packages, each in a folder of its own. Generators look for them in `deps`.
 fn packages() -> Vec<Written> {
     let path = |path: &str| match path.split_once('/') {
-        Some((package @ ("tool" | "host"), rest)) => format!("deps/berth-{package}/{rest}"),
+        Some((package @ ("tool" | "host"), rest)) => format!("deps/toolhold-{package}/{rest}"),
         Some(("deps", rest)) => format!("deps/wasi-{rest}"),
         _ => path.to_owned(),
     };
@@ -127,7 +129,7 @@ fn packages() -> Vec<Written> {
 fn world(imports: &[&str]) -> String {
     let imports: String = imports.iter().map(|name| format!("  import {name};\n")).collect();
     format!(
-        "package berth:plugin@{CONTRACT};\n\nworld {WORLD} {{\n  include berth:tool/tool-plugin@{CONTRACT};\n\n{imports}}}\n"
+        "package toolhold:plugin@{CONTRACT_VERSION};\n\nworld {WORLD} {{\n  include toolhold:tool/tool-plugin@{CONTRACT_VERSION};\n\n{imports}}}\n"
     )
 }
 
@@ -187,6 +189,6 @@ mod tests {
     fn version_is_the_contract_s() {
         let tools = WIT.iter().find(|file| file.path == "tool/tools.wit").unwrap();
         let text = std::str::from_utf8(tools.bytes).unwrap();
-        assert!(text.starts_with(&format!("package berth:tool@{CONTRACT};")));
+        assert!(text.starts_with(&format!("package toolhold:tool@{CONTRACT_VERSION};")));
     }
 }

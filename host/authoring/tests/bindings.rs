@@ -7,13 +7,13 @@ use wit_bindgen_core::{Files, WorldGenerator};
 use wit_parser::{Resolve, WorldId};
 
 /// What the SDK of C has no functions for.
-const NOT_IN_C: &[&str] = &["wasi:http/", "berth:host/secrets@"];
+const NOT_IN_C: &[&str] = &["wasi:http/", "toolhold:host/secrets@"];
 
 /// The world of a plugin that asks for everything, without some interfaces. What it doesn't use,
 /// the compiler leaves out.
 fn world(left_out: &[&str]) -> (Resolve, WorldId) {
     let folder = tempfile::tempdir().unwrap();
-    berth_authoring::write_wit(folder.path(), false).unwrap();
+    toolhold_authoring::write_wit(folder.path(), false).unwrap();
     let file = folder.path().join("world.wit");
     let kept = |line: &&str| !left_out.iter().any(|name| line.contains(name));
     let world = fs::read_to_string(&file).unwrap().replace("  // import", "  import");
@@ -54,9 +54,9 @@ fn compare(folder: &str, files: &[(String, Vec<u8>)]) {
 /// As the generator makes them, below a module of their own instead of the SDK's.
 fn bindings_of_go() -> Vec<(String, Vec<u8>)> {
     let imports = [
-        ("\"wit_component/", "\"berth/internal/wit/"),
-        ("\"go.bytecodealliance.org/pkg/wit/runtime\"", "\"berth/internal/memory\""),
-        ("\"go.bytecodealliance.org/pkg/wit/types\"", "\"berth/internal/types\""),
+        ("\"wit_component/", "\"toolhold/internal/wit/"),
+        ("\"go.bytecodealliance.org/pkg/wit/runtime\"", "\"toolhold/internal/memory\""),
+        ("\"go.bytecodealliance.org/pkg/wit/types\"", "\"toolhold/internal/types\""),
     ];
     let placed = |(name, bytes): (String, Vec<u8>)| {
         let mut text = String::from_utf8(bytes).unwrap();

@@ -1,7 +1,9 @@
-//! Contract 0.2 is released: `wit/frozen-0.2` is what it was at its last release. What components
-//! that exist export and import stays as it is there.
+//! The released contract: `wit/released` has a line for each item, with its type, as it was at the
+//! last release. Components that exist need these items as they are. Before the first release, the
+//! file is empty.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -13,7 +15,7 @@ const PACKAGES: [&str; 2] = ["tool", "host"];
 /// What plugins and parts export. Those that exist have no more than that.
 const EXPORTED: [&str; 3] = ["tools", "filter", "part"];
 
-const RULE: &str = "Contract 0.2 is released: \"What may change in a released version\" in \
+const RULE: &str = "These items are released: \"Changes of a released version\" in \
     docs/decisions/contract.md says how else it is done";
 
 fn wit() -> PathBuf {
@@ -121,10 +123,10 @@ fn kind(resolve: &Resolve, kind: &TypeDefKind) -> String {
     }
 }
 
-/// What breaks components that were built for the frozen contract, a sentence each.
-fn broken(frozen: &Contract, current: &Contract) -> Vec<String> {
+/// The changes that break components that were built for the released contract, a sentence each.
+fn broken(released: &Contract, current: &Contract) -> Vec<String> {
     let mut found = Vec::new();
-    for (interface, items) in frozen {
+    for (interface, items) in released {
         let Some(now) = current.get(interface) else {
             found.push(format!("`{interface}` is gone"));
             continue;
@@ -149,19 +151,47 @@ fn broken(frozen: &Contract, current: &Contract) -> Vec<String> {
     found
 }
 
+/// The lines of `wit/released` for a contract: interface, item and type, separated by tabs.
+fn lines(contract: &Contract) -> String {
+    let mut text = String::new();
+    for (interface, items) in contract {
+        for (name, item) in items {
+            writeln!(text, "{interface}\t{name}\t{item}").unwrap();
+        }
+    }
+    text
+}
+
+/// The contract of such lines.
+fn parse(text: &str) -> Contract {
+    let mut all = Contract::new();
+    for line in text.lines() {
+        let mut parts = line.splitn(3, '\t').map(str::to_owned);
+        let (Some(interface), Some(name), Some(item)) = (parts.next(), parts.next(), parts.next())
+        else {
+            panic!("`{line}` isn't a line of wit/released: interface, item and type, with tabs");
+        };
+        all.entry(interface).or_default().insert(name, item);
+    }
+    all
+}
+
+/// Writes the file for the next release too. CONTRIBUTING says when it is copied.
 #[test]
-fn contract_still_fits_components_built_for_its_last_release() {
-    let broken = broken(&contract(&wit().join("frozen-0.2")), &contract(&wit()));
+fn released_contract_is_unchanged() {
+    let current = contract(&wit());
+    fs::write(Path::new(env!("CARGO_TARGET_TMPDIR")).join("released"), lines(&current)).unwrap();
+    let released = fs::read_to_string(wit().join("released")).unwrap();
+    let broken = broken(&parse(&released), &current);
     assert!(broken.is_empty(), "{}. {RULE}", broken.join("; "));
 }
 
 /// What `broken` says of the contract after changes: a file, a text in it, and another text.
 fn after(changes: &[(&str, &str, &str)]) -> Vec<String> {
-    let frozen = wit().join("frozen-0.2");
     let folder = tempfile::tempdir().unwrap();
     for package in PACKAGES {
         fs::create_dir(folder.path().join(package)).unwrap();
-        for entry in fs::read_dir(frozen.join(package)).unwrap() {
+        for entry in fs::read_dir(wit().join(package)).unwrap() {
             let from = entry.unwrap().path();
             let to = folder.path().join(package).join(from.file_name().unwrap());
             fs::copy(from, to).unwrap();
@@ -173,7 +203,8 @@ fn after(changes: &[(&str, &str, &str)]) -> Vec<String> {
         assert!(text.contains(old), "{file} has no {old}");
         fs::write(&path, text.replacen(old, new, 1)).unwrap();
     }
-    broken(&contract(&frozen), &contract(folder.path()))
+    let released = parse(&lines(&contract(&wit())));
+    broken(&released, &contract(folder.path()))
 }
 
 #[test]
@@ -200,7 +231,7 @@ fn what_breaks_components_is_named() {
                 "pause: func(name: string)",
             ),
             "`pause` of `host/schedule` was `func(name: string, paused: bool) -> result<bool, \
-             berth:host/types@0.2.0.error>` and is",
+             toolhold:host/types@0.1.0.error>` and is",
         ),
         (
             ("host/service.wit", "is-new: func() -> bool;", "is-new: func() -> u8;"),
@@ -220,7 +251,7 @@ fn what_breaks_components_is_named() {
         ),
         (
             ("tool/worlds.wit", "export filter;", "export filter;\n  export tools;"),
-            "`export berth:tool/tools@0.2.0` of `world filter-plugin` is new",
+            "`export toolhold:tool/tools@0.1.0` of `world filter-plugin` is new",
         ),
     ] {
         let found = after(&[changes]);
@@ -232,7 +263,7 @@ fn what_breaks_components_is_named() {
 
 #[test]
 fn additions_that_fit_are_allowed() {
-    let new = "package berth:host@0.2.0;\n\ninterface news {\n  use types.{error};\n  \
+    let new = "package toolhold:host@0.1.0;\n\ninterface news {\n  use types.{error};\n  \
                get: func() -> result<string, error>;\n}\n";
     assert_eq!(after(&[("host/news.wit", "", new)]), [""; 0]);
     let function = "interface store {\n  record total { keys: u64 }\n  count: func() -> total;";

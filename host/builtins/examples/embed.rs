@@ -2,26 +2,26 @@
 //! the form that a model's API takes, and a turn whose calls can be cancelled.
 //!
 //! ```text
-//! cargo run -p berth-builtins --example embed -- FOLDER
+//! cargo run -p toolhold-builtins --example embed -- FOLDER
 //! ```
 //!
-//! The program uses nothing of the machine but `FOLDER`: the tools work in `FOLDER/work`, and Berth
-//! keeps its own files in `FOLDER/berth`.
+//! The program uses nothing of the machine but `FOLDER`: the tools work in `FOLDER/work`, and
+//! Toolhold keeps its own files in `FOLDER/toolhold`.
 
 use std::error::Error;
 use std::path::Path;
 use std::sync::Arc;
 
-use berth_core::config::{self, Folders, Inputs};
-use berth_core::{
+use serde_json::{Value, json};
+use toolhold_core::config::{self, Folders, Inputs};
+use toolhold_core::{
     CancellationToken, Content, Definition, Events, Host, Outcome, Progress, Request,
 };
-use serde_json::{Value, json};
 
 fn main() -> Result<(), Box<dyn Error>> {
     // This comes first, before a second thread starts: this program starts itself again to compile
     // plugins.
-    berth_core::helper_hook();
+    toolhold_core::helper_hook();
     let folder = std::env::args().nth(1).ok_or("usage: embed FOLDER")?;
     let reactor =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
@@ -55,11 +55,11 @@ async fn agent(folder: &Path) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// A host of this program's own, which shares no folder and no setting with the user's `berth`.
+/// A host of this program's own, which shares no folder and no setting with the user's `toolhold`.
 async fn host(folder: &Path) -> Result<Host, Box<dyn Error>> {
     let work = folder.join("work");
     std::fs::create_dir_all(&work)?;
-    let folders = Folders::inside(&folder.join("berth"));
+    let folders = Folders::inside(&folder.join("toolhold"));
     // Checked like a file. A wrong key is an error, since it might be the one that protects
     // something. This program has nobody to ask: what isn't denied is allowed.
     let settings = [r#"tools.file.deny_read=["**/.env"]"#, "tools.call=10", "tools.autonomy=full"]
@@ -70,7 +70,7 @@ async fn host(folder: &Path) -> Result<Host, Box<dyn Error>> {
         .config(config)
         .folders(folders)
         .working_directory(work)
-        .builtins(berth_builtins::all())
+        .builtins(toolhold_builtins::all())
         .build()
         .await?)
 }

@@ -2,7 +2,7 @@
 //! shapes its answers in the same way.
 //!
 //! ```text
-//! cargo run -p berth-builtins --example provider -- FOLDER
+//! cargo run -p toolhold-builtins --example provider -- FOLDER
 //! ```
 
 use std::error::Error;
@@ -10,15 +10,15 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use berth_core::config::Folders;
-use berth_core::{
-    Annotations, Answer, BoxFuture, Call, CancellationToken, Category, Content, Definition, Events,
-    Failure, Host, Outcome, Output, Progress, Provider, Request,
-};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 use tokio::time::timeout;
+use toolhold_core::config::Folders;
+use toolhold_core::{
+    Annotations, Answer, BoxFuture, Call, CancellationToken, Category, Content, Definition, Events,
+    Failure, Host, Outcome, Output, Progress, Provider, Request,
+};
 
 /// The tool's arguments. The schema that models see and calls are checked against comes from this
 /// type, so the two can't differ.
@@ -88,7 +88,7 @@ async fn remind(call: Call) -> Outcome {
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    berth_core::helper_hook();
+    toolhold_core::helper_hook();
     let folder = std::env::args().nth(1).ok_or("usage: provider FOLDER")?;
     // One thread is enough for a program that mostly waits.
     let reactor = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -96,10 +96,14 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 async fn calls(folder: &Path) -> Result<(), Box<dyn Error>> {
-    let builder =
-        Host::builder().folders(Folders::inside(&folder.join("berth"))).working_directory(folder);
-    let host =
-        builder.builtins(berth_builtins::all()).provider(Arc::new(Reminder::new())).build().await?;
+    let builder = Host::builder()
+        .folders(Folders::inside(&folder.join("toolhold")))
+        .working_directory(folder);
+    let host = builder
+        .builtins(toolhold_builtins::all())
+        .provider(Arc::new(Reminder::new()))
+        .build()
+        .await?;
     println!(
         "tools: {}",
         host.tools().iter().map(|tool| tool.name.as_str()).collect::<Vec<_>>().join(", ")

@@ -1,20 +1,20 @@
-//! The built-in plugins of Berth, inside of the program that embeds it: no component has to be
+//! The built-in plugins of Toolhold, inside of the program that embeds it: no component has to be
 //! shipped beside the program.
 //!
-//! `Host::builder().builtins(berth_builtins::all())` offers their tools. The page `docs/library.md`
-//! has a whole program, and the folder `examples` has two.
+//! `Host::builder().builtins(toolhold_builtins::all())` offers their tools. The page
+//! `docs/library.md` has a whole program, and the folder `examples` has two.
 //!
 //! Where `target/plugins` of this repository has their compiled code (`cargo xtask plugins` and a
-//! build of `berth` make it), that is inside too. Otherwise a plugin is compiled into the cache at
-//! the first use.
+//! build of `toolhold` make it), that is inside too. Otherwise a plugin is compiled into the cache
+//! at the first use.
 #![allow(
     unsafe_code,
     reason = "code that was compiled ahead of time can't be checked, so whoever puts it in makes a promise"
 )]
 
-use berth_core::Builtin;
+use toolhold_core::Builtin;
 #[allow(unused_imports, reason = "a build may find no compiled code")]
-use berth_core::Precompiled;
+use toolhold_core::Precompiled;
 
 /// Compiled code, aligned to a page so that the engine can use it without copying.
 #[allow(dead_code, reason = "a build may find no compiled code")]
@@ -25,7 +25,7 @@ struct Aligned<T: ?Sized>(T);
 macro_rules! precompiled {
     ($file:expr) => {{
         static CODE: &Aligned<[u8]> = &Aligned(*include_bytes!($file));
-        // SAFETY: the file is the output of `berth __compile --baseline`, written by the command
+        // SAFETY: the file is the output of `toolhold __compile --baseline`, written by the command
         // that builds the plugins.
         unsafe { Precompiled::new(&CODE.0) }
     }};
@@ -36,13 +36,13 @@ macro_rules! precompiled {
 #[doc = include_str!("../../../docs/library.md")]
 struct LibraryPage;
 
-/// The plugins whose tools every user of `berth` gets: files, the shell, the web, and the filters
-/// of output.
+/// The plugins whose tools every user of `toolhold` gets: files, the shell, the web, and the
+/// filters of output.
 pub fn all() -> &'static [Builtin] {
     BUILTINS
 }
 
-/// The attacker of `berth demo`, an untrusted component that no host should load for any other
+/// The attacker of `toolhold demo`, an untrusted component that no host should load for any other
 /// reason. `None` if the build found none.
 pub fn hostile() -> Option<&'static [u8]> {
     HOSTILE

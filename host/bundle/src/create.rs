@@ -5,8 +5,8 @@ use std::fs::File;
 use std::io::{self, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 
-use berth_signing::{SecretKey, Signature, Statement};
 use sha2::{Digest, Sha256};
+use toolhold_signing::{SecretKey, Signature, Statement};
 
 use crate::index::{Index, IndexEntry};
 use crate::tar::{END, header, padded};

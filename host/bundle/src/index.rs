@@ -1,7 +1,7 @@
 //! The index of a bundle, which its signature is over.
 
-use berth_contract::text::{cut, neutral_line};
 use serde::{Deserialize, Serialize};
+use toolhold_contract::text::{cut, neutral_line};
 
 use crate::name::is_bundled_name;
 use crate::tar::{BLOCK, END, padded};

@@ -20,7 +20,7 @@ mod tests;
 
 use std::path::Path;
 
-use berth_signing::{SignatureRefusal, SigningError};
+use toolhold_signing::{SignatureRefusal, SigningError};
 
 pub use create::{EntryContent, NewEntry, create};
 pub use index::{Index, IndexEntry};
@@ -31,7 +31,7 @@ pub use open::{Bundle, open};
 pub const MAX_ENTRIES: usize = 2_000;
 
 /// Most bytes of one file, which is that of a component.
-pub const MAX_ENTRY: u64 = berth_component::file::MAX_COMPONENT as u64;
+pub const MAX_ENTRY: u64 = toolhold_component::file::MAX_COMPONENT as u64;
 
 /// Most bytes of a bundle.
 pub const MAX_BUNDLE: u64 = 4 << 30;

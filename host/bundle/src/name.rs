@@ -1,16 +1,16 @@
 //! What a bundle may hold. Every other name is refused, so that none leads anywhere else.
 
-use berth_component::is_name;
+use toolhold_component::is_name;
 
 /// The files that stand alone.
-const SINGLE: [&str; 4] = ["berth.lock", "ceiling.toml", "ceiling.toml.minisig", "filters.toml"];
+const SINGLE: [&str; 4] = ["toolhold.lock", "ceiling.toml", "ceiling.toml.minisig", "filters.toml"];
 
 /// The folder of plugins.
 pub(crate) const PLUGINS: &str = "plugins";
 
-/// Whether a bundle may have a file of this name: `berth.lock`, `ceiling.toml` with its signature,
-/// `filters.toml`, `plugins/NAME.wasm`, and its signatures `plugins/NAME.wasm.minisig` and
-/// `plugins/NAME.wasm.2.minisig` to `9`.
+/// Whether a bundle may have a file of this name: `toolhold.lock`, `ceiling.toml` with its
+/// signature, `filters.toml`, `plugins/NAME.wasm`, and its signatures `plugins/NAME.wasm.minisig`
+/// and `plugins/NAME.wasm.2.minisig` to `9`.
 pub fn is_bundled_name(name: &str) -> bool {
     if SINGLE.contains(&name) {
         return true;
@@ -33,7 +33,7 @@ mod tests {
     #[test]
     fn names_of_bundles_are_few() {
         for name in [
-            "berth.lock",
+            "toolhold.lock",
             "filters.toml",
             "plugins/acme-notes.wasm",
             "plugins/acme-notes.wasm.minisig",
@@ -44,13 +44,13 @@ mod tests {
         for name in [
             "",
             "/etc/passwd",
-            "../berth.lock",
-            "./berth.lock",
-            "berth.toml",
+            "../toolhold.lock",
+            "./toolhold.lock",
+            "toolhold.toml",
             "index.json",
             "plugins",
             "plugins/",
-            "plugins/../berth.lock",
+            "plugins/../toolhold.lock",
             "plugins/.wasm",
             "plugins//a.wasm",
             "plugins/a/b.wasm",

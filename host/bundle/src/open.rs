@@ -4,9 +4,9 @@ use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-use berth_private::PrivateFolder;
-use berth_signing::{MAX_SIGNATURE, Signature, Signer, TrustedKey, verify_bundle};
 use jiff::civil::Date;
+use toolhold_private::PrivateFolder;
+use toolhold_signing::{MAX_SIGNATURE, Signature, Signer, TrustedKey, verify_bundle};
 
 use crate::create::{INDEX, SIGNATURE, copy_hashed};
 use crate::index::{Index, IndexEntry};
@@ -30,7 +30,7 @@ pub struct Bundle {
     _lock: File,
 }
 
-/// Verifies a bundle and unpacks it into the folder `within`, which is Berth's own. It is
+/// Verifies a bundle and unpacks it into the folder `within`, which is Toolhold's own. It is
 /// refused while another one is unpacked there. Blocks.
 ///
 /// Index and signature, the headers, the order and the length of the whole are checked before
@@ -62,7 +62,7 @@ pub fn open(
     // The untrusted comment of a signature isn't signed. There is one way to write it.
     let written = Signature::read(&signature).map(|signature| signature.to_string());
     if written.as_ref().map(String::as_bytes) != Ok(&*signature) {
-        return Err(BundleError::refused("its signature isn't written as Berth writes it"));
+        return Err(BundleError::refused("its signature isn't written as Toolhold writes it"));
     }
     let index = Index::read(&index).map_err(BundleError::Refused)?;
     tar.check(&index).map_err(|error| error.or(path))?;

@@ -5,10 +5,10 @@ use std::os::unix::fs::{FileExt, MetadataExt, symlink};
 use std::path::PathBuf;
 use std::process::Command;
 
-use berth_signing::{SecretKey, Signature, SignatureRefusal, Statement, TrustedKey};
 use jiff::civil::{Date, date};
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use toolhold_signing::{SecretKey, Signature, SignatureRefusal, Statement, TrustedKey};
 
 use super::*;
 use crate::tar::header;
@@ -54,7 +54,7 @@ impl Scene {
                 name: "plugins/acme-notes.wasm".into(),
                 content: EntryContent::File(component),
             },
-            bytes("berth.lock", b"lock"),
+            bytes("toolhold.lock", b"lock"),
             bytes("ceiling.toml", b"#"),
             bytes("filters.toml", b""),
         ];
@@ -129,13 +129,13 @@ fn bundle_comes_out_as_it_went_in_and_its_folder_is_private_and_goes() {
     let bundle = scene.open(&made).expect("it is right");
     assert_eq!(bundle.signer().name, "acme");
     let names: Vec<&str> = bundle.entries().iter().map(|entry| entry.name.as_str()).collect();
-    assert_eq!(names, ["berth.lock", "ceiling.toml", "filters.toml", "plugins/acme-notes.wasm"]);
+    assert_eq!(names, ["toolhold.lock", "ceiling.toml", "filters.toml", "plugins/acme-notes.wasm"]);
     let read =
         |name| std::io::read_to_string(bundle.file(name).expect("it is there").expect("it opens"));
-    assert_eq!(read("berth.lock").expect("it is text"), "lock");
+    assert_eq!(read("toolhold.lock").expect("it is text"), "lock");
     assert_eq!(read("plugins/acme-notes.wasm").expect("it is text"), "\x07".repeat(64));
     assert!(bundle.file("plugins/other.wasm").is_none());
-    for path in ["", "plugins", "plugins/acme-notes.wasm", "berth.lock"] {
+    for path in ["", "plugins", "plugins/acme-notes.wasm", "toolhold.lock"] {
         let mode = fs::metadata(bundle.path().join(path)).expect("it is there").mode();
         assert_eq!(mode & 0o077, 0, "{path}: {mode:o}");
     }
@@ -194,7 +194,7 @@ fn signed_index_with_names_that_lead_elsewhere_is_refused() {
         "/etc/cron.d/evil",
         "plugins/../../evil",
         "plugins/a/../../../evil.wasm",
-        "berth.toml",
+        "toolhold.toml",
         "keys/evil.key",
         "plugins/.wasm",
         "index.json",
@@ -214,9 +214,8 @@ fn signed_index_with_names_that_lead_elsewhere_is_refused() {
 #[test]
 fn links_devices_and_other_headers_are_refused_before_anything_is_written() {
     let scene = Scene::new();
-    let index =
-        json!({ "bundle": 1, "files": [entry("berth.lock", b"lock"), entry("filters.toml", b"")] });
-    let right = [file("berth.lock", b"lock"), file("filters.toml", b"")].concat();
+    let index = json!({ "bundle": 1, "files": [entry("toolhold.lock", b"lock"), entry("filters.toml", b"")] });
+    let right = [file("toolhold.lock", b"lock"), file("filters.toml", b"")].concat();
     scene.open(&scene.signed(&index, &right)).expect("it is right");
     // The second file's header: hard and symbolic links, devices, folders, FIFOs, long names of GNU
     // and pax, sparse files, and other owners, modes and times.
@@ -246,7 +245,7 @@ fn links_devices_and_other_headers_are_refused_before_anything_is_written() {
         assert!(refused.contains("there is something else"), "{refused}");
     }
     // In another order, and with something hidden in the padding.
-    let swapped = [file("filters.toml", b""), file("berth.lock", b"lock")].concat();
+    let swapped = [file("filters.toml", b""), file("toolhold.lock", b"lock")].concat();
     assert!(scene.refused(&scene.signed(&index, &swapped)).contains("something else"));
     let mut hidden = right;
     hidden[600] = 1;
@@ -256,7 +255,7 @@ fn links_devices_and_other_headers_are_refused_before_anything_is_written() {
 #[test]
 fn bombs_duplicates_and_false_indexes_are_refused() {
     let scene = Scene::new();
-    let lock = || entry("berth.lock", b"lock");
+    let lock = || entry("toolhold.lock", b"lock");
     let with = |key: &str, value: Value| {
         let mut entry = lock();
         entry[key] = value;
@@ -285,7 +284,7 @@ fn bombs_duplicates_and_false_indexes_are_refused() {
         (json!({ "bundle": 1, "files": many }), "the limit is 2000"),
         (json!({ "bundle": 1, "files": large }), "the limit is"),
     ] {
-        let refused = scene.refused(&scene.signed(&index, &file("berth.lock", b"lock")));
+        let refused = scene.refused(&scene.signed(&index, &file("toolhold.lock", b"lock")));
         assert!(refused.contains(reason), "{reason}: {refused}");
     }
     // An index that says to be huge isn't read.
@@ -306,7 +305,7 @@ fn folder_that_is_a_link_is_not_followed_and_leftovers_go() {
     let scene = Scene::new();
     let made = scene.create();
     let (own, victim) = (scene.path("own"), scene.path("victim"));
-    berth_private::PrivateFolder::make(&own).expect("it is made");
+    toolhold_private::PrivateFolder::make(&own).expect("it is made");
     fs::create_dir(&victim).expect("it is made");
     fs::write(victim.join("kept"), "kept").expect("it is written");
     symlink(&victim, own.join("bundle")).expect("a link is made");
@@ -314,7 +313,7 @@ fn folder_that_is_a_link_is_not_followed_and_leftovers_go() {
     assert_eq!(fs::read_dir(&victim).expect("it is there").count(), 1, "nothing was written there");
     // What a killed process left is removed, and isn't taken for a part of this bundle.
     let _ = fs::remove_file(own.join("bundle"));
-    berth_private::PrivateFolder::make(&own.join("bundle/plugins")).expect("it is made");
+    toolhold_private::PrivateFolder::make(&own.join("bundle/plugins")).expect("it is made");
     fs::write(own.join("bundle/plugins/acme-notes.wasm"), vec![9; 5000]).expect("it is written");
     let bundle = scene.open(&made).expect("it is right");
     assert_eq!(
@@ -331,11 +330,11 @@ fn bundle_is_made_whole_or_not_at_all_and_overwrites_nothing() {
     let bytes = || EntryContent::Bytes(b"lock".into());
     for (entries, reason) in [
         (vec![entry("../evil", bytes())], "may have"),
-        (vec![entry("berth.lock", bytes()), entry("berth.lock", bytes())], "twice"),
-        (vec![entry("berth.lock", EntryContent::File("/none".into()))], "/none"),
-        (vec![entry("berth.lock", EntryContent::File("/dev/zero".into()))], "isn't a file"),
+        (vec![entry("toolhold.lock", bytes()), entry("toolhold.lock", bytes())], "twice"),
+        (vec![entry("toolhold.lock", EntryContent::File("/none".into()))], "/none"),
+        (vec![entry("toolhold.lock", EntryContent::File("/dev/zero".into()))], "isn't a file"),
         (
-            vec![entry("berth.lock", EntryContent::Bytes(vec![0; MAX_ENTRY as usize + 1]))],
+            vec![entry("toolhold.lock", EntryContent::Bytes(vec![0; MAX_ENTRY as usize + 1]))],
             "the limit",
         ),
     ] {
@@ -344,7 +343,7 @@ fn bundle_is_made_whole_or_not_at_all_and_overwrites_nothing() {
         assert_eq!(fs::read_dir(scene.root.path()).expect("it is there").count(), 0, "{reason}");
     }
     fs::write(&path, "of somebody else").expect("it is written");
-    create(&path, vec![entry("berth.lock", bytes())], &scene.key).expect_err("it exists");
+    create(&path, vec![entry("toolhold.lock", bytes())], &scene.key).expect_err("it exists");
     assert_eq!(fs::read_to_string(&path).expect("it is there"), "of somebody else");
     assert_eq!(fs::read_dir(scene.root.path()).expect("it is there").count(), 1);
 }
@@ -359,7 +358,7 @@ fn tar_lists_and_unpacks_a_bundle() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert_eq!(
         String::from_utf8_lossy(&output.stdout),
-        "index.json\nindex.json.minisig\nberth.lock\nceiling.toml\nfilters.toml\n\
+        "index.json\nindex.json.minisig\ntoolhold.lock\nceiling.toml\nfilters.toml\n\
          plugins/acme-notes.wasm\n"
     );
     assert_eq!(fs::read(scene.path("plugins/acme-notes.wasm")).expect("it is there"), vec![7; 64]);

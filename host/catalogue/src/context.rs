@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
-use berth_contract::{CallId, Content, SubjectKind};
-use berth_policy::commands::CarriedState;
-use berth_policy::{Action, Phase, ResolvedSubject, Trust};
 use serde_json::{Map, Value};
+use toolhold_contract::{CallId, Content, SubjectKind};
+use toolhold_policy::commands::CarriedState;
+use toolhold_policy::{Action, Phase, ResolvedSubject, Trust};
 
 use crate::Tool;
 

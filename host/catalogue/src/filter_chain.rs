@@ -3,12 +3,12 @@
 
 use std::sync::{Arc, OnceLock};
 
-use berth_contract::{FilterDefinition, Pattern, Purpose};
-use berth_policy::{TextGlob, commands, last_command};
-use berth_runtime::{Origin, Plugin};
 use regex::{Regex, RegexBuilder};
 use regex_syntax::hir::Look;
 use regex_syntax::hir::literal::Extractor;
+use toolhold_contract::{FilterDefinition, Pattern, Purpose};
+use toolhold_policy::{TextGlob, commands, last_command};
+use toolhold_runtime::{Origin, Plugin};
 
 /// Most bytes of one compiled pattern of a built-in filter.
 const MAX_COMPILED: usize = 1 << 20;
@@ -81,7 +81,7 @@ impl Link {
         };
         let security = definition.purpose == Purpose::Security;
         let size = if built_in { MAX_COMPILED } else { MAX_COMPILED_UNTRUSTED };
-        let matcher = |matcher: &berth_contract::Matcher| {
+        let matcher = |matcher: &toolhold_contract::Matcher| {
             (Tools::new(&matcher.tool), Subjects::new(&matcher.subject, security, size))
         };
         let matchers = definition.matchers.iter().map(matcher).collect();

@@ -1,8 +1,8 @@
 //! Compiles the schemas of arguments.
 
-use berth_contract::text::{cut, neutral_line};
 use jsonschema::{Draft, PatternOptions, Validator};
 use serde_json::Value;
+use toolhold_contract::text::{cut, neutral_line};
 
 /// Most bytes of one compiled pattern of a schema.
 const MAX_PATTERN: usize = 1 << 20;

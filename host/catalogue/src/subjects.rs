@@ -7,13 +7,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use berth_contract::{CancellationToken, Category, Failure, Subject, SubjectKind};
-use berth_policy::ResolvedSubject;
-use berth_policy::egress::Target;
-use berth_runtime::Plugin;
-use berth_system::files::{FileError, FileView, LastLink, real_or_given};
 use serde_json::Value;
 use tokio::sync::Semaphore;
+use toolhold_contract::{CancellationToken, Category, Failure, Subject, SubjectKind};
+use toolhold_policy::ResolvedSubject;
+use toolhold_policy::egress::Target;
+use toolhold_runtime::Plugin;
+use toolhold_system::files::{FileError, FileView, LastLink, real_or_given};
 
 use crate::catalogue::Tool;
 
@@ -316,11 +316,11 @@ fn absolute(path: &str, directory: &Path, home: Option<&Path>) -> PathBuf {
 }
 
 fn no_directory(plugin: &Plugin, path: &str) -> Failure {
-    Failure::denied(berth_contract::Denial {
+    Failure::denied(toolhold_contract::Denial {
         capability: "files".into(),
         action: format!(
             "use {}",
-            berth_contract::text::neutral_line(berth_contract::text::cut(path, 1024))
+            toolhold_contract::text::neutral_line(toolhold_contract::text::cut(path, 1024))
         ),
         rule: "directories need a grant".into(),
         place: "built in".into(),

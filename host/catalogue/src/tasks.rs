@@ -4,16 +4,16 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use berth_config::{Loaded, TaskBounds};
-use berth_contract::text::counted;
-use berth_contract::{TaskAction, TaskBook, TaskError, TaskOrder, TaskRun, TaskState};
-use berth_policy::Trust;
-use berth_schedule::{
+use jiff::Timestamp;
+use serde_json::Value;
+use toolhold_config::{Loaded, TaskBounds};
+use toolhold_contract::text::counted;
+use toolhold_contract::{TaskAction, TaskBook, TaskError, TaskOrder, TaskRun, TaskState};
+use toolhold_policy::Trust;
+use toolhold_schedule::{
     KeptTask, Listed, MAX_ARGUMENTS, MAX_TASKS, Maker, NO_RUNNER, Owner, Quotas, Schedule,
     ScheduleError, clock_change,
 };
-use jiff::Timestamp;
-use serde_json::Value;
 
 use crate::context::CallContext;
 use crate::plugins::Plugins;

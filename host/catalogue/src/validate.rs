@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use berth_contract::text::{cut, neutral_line};
-use berth_contract::{Category, Definition, Failure};
 use jsonschema::ValidationError;
 use jsonschema::error::{TypeKind, ValidationErrorKind};
 use serde_json::{Map, Value};
+use toolhold_contract::text::{cut, neutral_line};
+use toolhold_contract::{Category, Definition, Failure};
 
 use crate::catalogue::Tool;
 use crate::coerce::coerce;
@@ -262,7 +262,7 @@ mod tests {
         assert!(json_size(&json!(vec!["x".repeat(100); 100]), 1000) > 1000);
     }
 
-    use berth_contract::{Role, ToolArgument};
+    use toolhold_contract::{Role, ToolArgument};
 
     #[track_caller]
     fn check_rename(given: Value, expected: Option<Value>) {

@@ -3,14 +3,14 @@
 use std::path::Path;
 use std::time::Duration;
 
-use berth_core::config::{
+use http::{HeaderName, HeaderValue};
+use toolhold_core::config::{
     Folders, Loaded, ModelFormat, ProviderSettings, ThinkingEffort, dotted_name,
 };
-use berth_core::{HostError, door};
-use berth_egress::read;
-use berth_models::{ModelClient, ModelEndpoint, ModelKey, ThinkingLevel, WireFormat};
-use berth_policy::egress::Placement;
-use http::{HeaderName, HeaderValue};
+use toolhold_core::{HostError, door};
+use toolhold_egress::read;
+use toolhold_models::{ModelClient, ModelEndpoint, ModelKey, ThinkingLevel, WireFormat};
+use toolhold_policy::egress::Placement;
 
 use crate::error::ChoiceError;
 use crate::model::ChosenModel;
@@ -54,7 +54,7 @@ pub async fn choose_model(
     if model.is_empty() {
         return Err(wrong(
             name,
-            "names no `model`; write one there, or use `--model`: `berth models` lists them",
+            "names no `model`; write one there, or use `--model`: `toolhold models` lists them",
         ));
     }
     let provider = provider(config, folders, directory, name, settings).await?;

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use berth_core::config::{Folders, Loaded};
-use berth_core::{BoxFuture, CancellationToken, EmbeddingModel};
-use berth_models::{ModelError, ModelErrorKind};
 use sha2::{Digest, Sha256};
 use tokio::sync::OnceCell;
+use toolhold_core::config::{Folders, Loaded};
+use toolhold_core::{BoxFuture, CancellationToken, EmbeddingModel};
+use toolhold_models::{ModelError, ModelErrorKind};
 
 use crate::choose::choose_model;
 use crate::model::ChosenModel;

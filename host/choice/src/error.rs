@@ -1,4 +1,4 @@
-use berth_core::HostError;
+use toolhold_core::HostError;
 
 /// Why no model can be asked.
 #[derive(Debug, thiserror::Error)]

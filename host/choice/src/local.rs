@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use berth_core::config::{Folders, Loaded};
-use berth_core::{CancellationToken, door};
-use berth_models::{ModelClient, ModelEndpoint, WireFormat};
+use toolhold_core::config::{Folders, Loaded};
+use toolhold_core::{CancellationToken, door};
+use toolhold_models::{ModelClient, ModelEndpoint, WireFormat};
 
 /// Where servers on this machine usually listen, with their format.
 const LOCAL: [(&str, WireFormat); 4] = [

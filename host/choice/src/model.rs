@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use berth_core::CancellationToken;
-use berth_models::{
+use toolhold_core::CancellationToken;
+use toolhold_models::{
     AnswerTimes, ListedModel, ModelAnswer, ModelClient, ModelEndpoint, ModelError, ModelEvent,
     ModelRetries, Turn, WireCaps,
 };

@@ -3,17 +3,17 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use berth_core::config::{Folders, Loaded, VectorBackend, dotted_name};
-use berth_core::{BoxFuture, VectorDatabase, VectorPoint, VectorSet, door};
-use berth_egress::{SecretSource, read};
-use berth_policy::egress::Placement;
-use berth_requests::{Credential, Door, DoorError, Limits, Request};
 use http::header::CONTENT_TYPE;
 use http::{HeaderName, HeaderValue, Method, StatusCode};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use tokio::sync::OnceCell;
+use toolhold_core::config::{Folders, Loaded, VectorBackend, dotted_name};
+use toolhold_core::{BoxFuture, VectorDatabase, VectorPoint, VectorSet, door};
+use toolhold_egress::{SecretSource, read};
+use toolhold_policy::egress::Placement;
+use toolhold_requests::{Credential, Door, DoorError, Limits, Request};
 
 use crate::rest::Rest;
 
@@ -109,7 +109,7 @@ struct CollectionConfig {
 
 #[derive(Deserialize)]
 struct CollectionParameters {
-    /// With names, there are several vectors, and this one isn't of Berth.
+    /// With names, there are several vectors, and this one isn't of Toolhold.
     vectors: Value,
 }
 

@@ -1,15 +1,15 @@
-//! `berth run`, `berth chat`, `berth sessions` and `berth models`.
+//! `toolhold run`, `toolhold chat`, `toolhold sessions` and `toolhold models`.
 
 use std::sync::Arc;
 
-use berth_core::config::{self, Folders, Loaded};
-use berth_core::{Host, HostError};
-use berth_export::Telemetry;
-use berth_run::{
+use toolhold_core::config::{self, Folders, Loaded};
+use toolhold_core::{Host, HostError};
+use toolhold_export::Telemetry;
+use toolhold_run::{
     ChatArguments, Delegates, ModelsArguments, RunArguments, SessionsCommand, Surroundings,
 };
-use berth_servers::Servers;
-use berth_skills::{OfferedSkills, Skills};
+use toolhold_servers::Servers;
+use toolhold_skills::{OfferedSkills, Skills};
 
 use crate::asking::Asker;
 use crate::call;
@@ -18,43 +18,43 @@ use crate::exit::Exit;
 use crate::host;
 use crate::options::Options;
 
-/// Runs `berth run`.
+/// Runs `toolhold run`.
 pub(crate) fn run(arguments: &RunArguments, options: &Options) -> Result<Exit, Error> {
-    within(options, "berth run", arguments.yes(), async |around| {
+    within(options, "toolhold run", arguments.yes(), async |around| {
         let make = async || make(options, around).await;
-        berth_run::run(arguments, around, make).await
+        toolhold_run::run(arguments, around, make).await
     })
 }
 
-/// Runs `berth chat`.
+/// Runs `toolhold chat`.
 pub(crate) fn chat(arguments: &ChatArguments, options: &Options) -> Result<Exit, Error> {
-    within(options, "berth chat", arguments.yes(), async |around| {
+    within(options, "toolhold chat", arguments.yes(), async |around| {
         let make = async || make(options, around).await;
-        berth_run::chat(arguments, around, make).await
+        toolhold_run::chat(arguments, around, make).await
     })
 }
 
-/// Runs `berth sessions`.
+/// Runs `toolhold sessions`.
 pub(crate) fn sessions(command: &SessionsCommand, options: &Options) -> Result<Exit, Error> {
-    within(options, "berth sessions", false, async |around| {
-        berth_run::sessions(command, around).await
+    within(options, "toolhold sessions", false, async |around| {
+        toolhold_run::sessions(command, around).await
     })
 }
 
-/// Runs `berth models`.
+/// Runs `toolhold models`.
 pub(crate) fn models(arguments: &ModelsArguments, options: &Options) -> Result<Exit, Error> {
-    within(options, "berth models", false, async |around| {
-        berth_run::models(arguments, around).await
+    within(options, "toolhold models", false, async |around| {
+        toolhold_run::models(arguments, around).await
     })
 }
 
-/// Runs `berth tools --for`.
+/// Runs `toolhold tools --for`.
 pub(crate) fn tools_for(task: &str, as_json: bool, options: &Options) -> Result<Exit, Error> {
-    within(options, "berth tools", false, async |around| {
+    within(options, "toolhold tools", false, async |around| {
         // The tools for the calls of this directory.
         let session = call::session(None, around.folders)?;
         let make = async || make(options, around).await;
-        berth_run::tools_for(task, &session, as_json, around, make).await
+        toolhold_run::tools_for(task, &session, as_json, around, make).await
     })
 }
 
@@ -91,7 +91,7 @@ pub(crate) async fn make(options: &Options, around: &Surroundings<'_>) -> Result
     let directory = around.directory.to_owned();
     let builder =
         host::builder_in(directory, options, folders, loaded, &servers, &skills, front_end, None)?;
-    let builder = builder.builtins(berth_builtins::all());
+    let builder = builder.builtins(toolhold_builtins::all());
     let builder =
         around.delegates.iter().fold(builder, |builder, it| builder.provider(Arc::clone(it) as _));
     let host = host::observed(builder, telemetry).build().await?;

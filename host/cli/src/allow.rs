@@ -1,9 +1,9 @@
-//! `berth allow` and `berth allow-host`: write a grant into the user's `berth.toml`.
+//! `toolhold allow` and `toolhold allow-host`: write a grant into the user's `toolhold.toml`.
 
 use std::io::Write;
 
-use berth_core::config::{self, Folders, PathAccess, insert};
-use berth_core::text::neutral_line;
+use toolhold_core::config::{self, Folders, PathAccess, insert};
+use toolhold_core::text::neutral_line;
 
 use crate::arguments::{AllowArguments, AllowHostArguments};
 use crate::error::Error;
@@ -58,7 +58,7 @@ pub(crate) fn own_file(options: &Options) -> Result<Folders, Error> {
     } else {
         let file = shown::path(&file);
         Err(Error::Usage(format!(
-            "this command writes your own berth.toml, and {file} is used instead: add the line there by hand"
+            "this command writes your own toolhold.toml, and {file} is used instead: add the line there by hand"
         )))
     }
 }

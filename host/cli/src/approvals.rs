@@ -1,13 +1,13 @@
-//! `berth approvals`.
+//! `toolhold approvals`.
 
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, SystemTime};
 
-use berth_core::audit;
-use berth_core::config::{self, Folders};
-use berth_core::text::{neutral, neutral_line};
-use berth_core::{Always, HostError, PostedQuestion, Questions, Reply, Scope};
 use serde_json::json;
+use toolhold_core::audit;
+use toolhold_core::config::{self, Folders};
+use toolhold_core::text::{neutral, neutral_line};
+use toolhold_core::{Always, HostError, PostedQuestion, Questions, Reply, Scope};
 
 use crate::arguments::{ApprovalsArguments, ApprovalsCommand};
 use crate::asking::{answered, shown};
@@ -18,7 +18,7 @@ use crate::style::{FAINT, STRONG, warn};
 use crate::{ask, shown as plain};
 
 /// The name of whoever answers, for the audit.
-const BY: &str = "berth approvals";
+const BY: &str = "toolhold approvals";
 
 /// Runs the command.
 pub(crate) fn run(arguments: &ApprovalsArguments, options: &Options) -> Result<Exit, Error> {
@@ -113,7 +113,7 @@ fn list(waiting: &[PostedQuestion]) -> Result<(), Error> {
         write!(out, "{}{}", head(posted), shown::question(&posted.question))?;
         writeln!(out)?;
     }
-    writeln!(out, "`berth approvals allow ID` approves, `berth approvals deny ID` denies.")?;
+    writeln!(out, "`toolhold approvals allow ID` approves, `toolhold approvals deny ID` denies.")?;
     Ok(())
 }
 
@@ -137,7 +137,7 @@ fn found<'a>(waiting: &'a [PostedQuestion], id: &str) -> Result<&'a PostedQuesti
             Err(Error::Usage(format!("more than one question begins with {id}; write more of it")))
         }
         _ => Err(Error::Usage(format!(
-            "no question {id} waits; `berth approvals` lists those that do"
+            "no question {id} waits; `toolhold approvals` lists those that do"
         ))),
     }
 }

@@ -1,11 +1,11 @@
-//! `berth bundle`.
+//! `toolhold bundle`.
 
 use std::io::Write;
 
-use berth_core::config::Inputs;
-use berth_core::text::{counted, neutral_line};
-use berth_core::{Ask, ask_hosts};
-use berth_install::{
+use toolhold_core::config::Inputs;
+use toolhold_core::text::{counted, neutral_line};
+use toolhold_core::{Ask, ask_hosts};
+use toolhold_install::{
     BundleCommand, BundleContents, BundlePlan, InstallBundleArguments, Installer, PlannedChange,
     PlannedPlugin, create_bundle,
 };

@@ -1,11 +1,11 @@
-//! `berth ceiling`.
+//! `toolhold ceiling`.
 
 use std::io::Write;
 
-use berth_core::HostError;
-use berth_core::config::{self, Folders, SYSTEM_CEILING};
-use berth_signing::sign_ceiling;
 use serde_json::Value;
+use toolhold_core::HostError;
+use toolhold_core::config::{self, Folders, SYSTEM_CEILING};
+use toolhold_signing::sign_ceiling;
 
 use crate::arguments::CeilingCommand;
 use crate::config::ceiling_as_json;

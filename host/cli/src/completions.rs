@@ -1,8 +1,9 @@
-//! `berth completions`.
+//! `toolhold completions`.
 
 use std::io::Write;
 
 use clap::CommandFactory;
+use toolhold_core::NAME;
 
 use crate::arguments::{Arguments, CompletionsArguments};
 use crate::error::Error;
@@ -12,7 +13,7 @@ use crate::exit::Exit;
 pub(crate) fn run(arguments: &CompletionsArguments) -> Result<Exit, Error> {
     // Not directly to stdout: the generator panics if the reader is gone.
     let mut script = Vec::new();
-    clap_complete::generate(arguments.shell, &mut Arguments::command(), "berth", &mut script);
+    clap_complete::generate(arguments.shell, &mut Arguments::command(), NAME, &mut script);
     std::io::stdout().lock().write_all(&script)?;
     Ok(Exit::Success)
 }

@@ -1,4 +1,4 @@
-//! `berth demo`.
+//! `toolhold demo`.
 
 use crate::arguments::DemoArguments;
 use crate::error::Error;
@@ -7,5 +7,5 @@ use crate::host;
 
 /// Runs the command.
 pub(crate) fn run(arguments: &DemoArguments) -> Result<Exit, Error> {
-    host::block_on(berth_demo::demo(arguments.json))
+    host::block_on(toolhold_demo::demo(arguments.json))
 }

@@ -1,11 +1,11 @@
-//! `berth doctor`.
+//! `toolhold doctor`.
 
 use std::io::{self, Write};
 
-use berth_core::config::{self, Folders};
-use berth_core::doctor::{Examination, Finding, Report, State};
-use berth_core::text::counted;
 use serde_json::json;
+use toolhold_core::config::{self, Folders};
+use toolhold_core::doctor::{Examination, Finding, Report, State};
+use toolhold_core::text::counted;
 
 use crate::arguments::DoctorArguments;
 use crate::error::Error;
@@ -19,7 +19,7 @@ use crate::style::{BAD, FAINT, GOOD, STRONG, WARNING};
 pub(crate) fn run(arguments: &DoctorArguments, options: &Options) -> Result<Exit, Error> {
     let examination = Examination {
         inputs: options.inputs()?,
-        builtins: berth_builtins::all().to_vec(),
+        builtins: toolhold_builtins::all().to_vec(),
         plugin_files: options.plugin.clone(),
         helper: None,
     };
@@ -28,9 +28,9 @@ pub(crate) fn run(arguments: &DoctorArguments, options: &Options) -> Result<Exit
     if let Ok(folders) = Folders::from_environment()
         && let Ok(loaded) = config::load(&folders, &options.inputs()?)
     {
-        report.add("Servers", berth_servers::findings(&loaded, &folders));
+        report.add("Servers", toolhold_servers::findings(&loaded, &folders));
         let directory = config::working_directory()?;
-        let findings = berth_review::findings(&loaded, &folders, &directory);
+        let findings = toolhold_review::findings(&loaded, &folders, &directory);
         report.add("Review", host::block_on(async { Ok(findings.await) })?);
     }
     if arguments.json {
@@ -84,8 +84,11 @@ fn print(out: &mut impl Write, report: &Report, columns: Option<usize>) -> io::R
 fn summary(report: &Report) -> String {
     let [good, warnings, failures] =
         [State::Ok, State::Warning, State::Failure].map(|state| report.count(state));
-    let end =
-        if failures == 0 { "Berth works here." } else { "Berth does not work here as it should." };
+    let end = if failures == 0 {
+        "Toolhold works here."
+    } else {
+        "Toolhold does not work here as it should."
+    };
     format!("{good} ok, {}, {}. {end}", counted(warnings, "warning"), counted(failures, "failure"))
 }
 
@@ -118,7 +121,7 @@ B
   failure  x       found
                    to fix it: mend
 
-1 ok, 1 warning, 1 failure. Berth does not work here as it should.
+1 ok, 1 warning, 1 failure. Toolhold does not work here as it should.
 ";
         assert_eq!(text, expected);
     }

@@ -4,15 +4,15 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use berth_choice::{embedding_models, vector_database};
-use berth_core::config::{self, Folders, Loaded, Project, ProjectTrust};
-use berth_core::text::counted;
-use berth_core::{Builtin, Host, HostBuilder, HostError};
-use berth_export::Telemetry;
-use berth_review::ModelReviewer;
-use berth_servers::Servers;
-use berth_skills::OfferedSkills;
 use tokio::runtime::Builder;
+use toolhold_choice::{embedding_models, vector_database};
+use toolhold_core::config::{self, Folders, Loaded, Project, ProjectTrust};
+use toolhold_core::text::counted;
+use toolhold_core::{Builtin, Host, HostBuilder, HostError};
+use toolhold_export::Telemetry;
+use toolhold_review::ModelReviewer;
+use toolhold_servers::Servers;
+use toolhold_skills::OfferedSkills;
 
 use crate::error::Error;
 use crate::options::Options;
@@ -36,7 +36,7 @@ pub(crate) fn load(options: &Options, folders: &Folders) -> Result<Loaded, Error
 
 /// Tells the user, once, about a default that changed.
 pub(crate) fn tell_news(loaded: &Loaded, folders: &Folders) -> Result<(), Error> {
-    if let Some(news) = berth_core::news::unread(loaded, folders) {
+    if let Some(news) = toolhold_core::news::unread(loaded, folders) {
         note(&news)?;
     }
     Ok(())
@@ -59,7 +59,7 @@ fn warn_about_ignored(project: &Project) -> std::io::Result<()> {
         };
         writeln!(
             anstream::stderr(),
-            "  `berth trust` shows what it asks for and lets it count{since}"
+            "  `toolhold trust` shows what it asks for and lets it count{since}"
         )?;
     }
     Ok(())
@@ -73,7 +73,7 @@ pub(crate) fn run<T>(
     let folders = Folders::from_environment()?;
     let loaded = load(options, &folders)?;
     block_on(async {
-        let host = build(options, folders, loaded, "berth call").await?;
+        let host = build(options, folders, loaded, "toolhold call").await?;
         work(host).await
     })
 }
@@ -130,9 +130,9 @@ pub(crate) async fn build_for_call(
     const FILTERS: &str = "filters";
     let replaced = loaded.config.plugins.values().any(|plugin| plugin.replaces == FILTERS);
     let is_needed = |builtin: &&Builtin| for_model || replaced || builtin.name != FILTERS;
-    let needed: Vec<Builtin> = berth_builtins::all().iter().filter(is_needed).copied().collect();
+    let needed: Vec<Builtin> = toolhold_builtins::all().iter().filter(is_needed).copied().collect();
     let telemetry = Telemetry::from_config(&loaded, &folders)?;
-    let front_end = "berth call";
+    let front_end = "toolhold call";
     let skills = OfferedSkills::find(&loaded, &folders)?;
     let servers = Servers::new(front_end);
     let directory = config::working_directory()?;
@@ -166,7 +166,7 @@ pub(crate) fn builder(
     let directory = config::working_directory()?;
     let builder =
         builder_in(directory, options, folders, loaded, servers, skills, front_end, None)?;
-    Ok(builder.builtins(berth_builtins::all()))
+    Ok(builder.builtins(toolhold_builtins::all()))
 }
 
 /// The same in a directory, without the built-in plugins. `tool`: the only one that is called.

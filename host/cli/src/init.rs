@@ -1,12 +1,12 @@
-//! `berth init`: three questions, and the configuration from the answers.
+//! `toolhold init`: three questions, and the configuration from the answers.
 
 use std::fmt::Write as _;
 use std::io::{BufRead, Write};
 use std::path::Path;
 
-use berth_core::config::{Folders, Loaded};
-use berth_core::text::neutral_line;
 use serde_json::json;
+use toolhold_core::config::{Folders, Loaded};
+use toolhold_core::text::neutral_line;
 
 use crate::arguments::{InitArguments, YesOrNo};
 use crate::ask::{self, Dialogue};
@@ -20,7 +20,7 @@ use crate::style::{FAINT, STRONG};
 const NETWORK: &str = "Commands use the network without asking; no other tool does.";
 const ASKS: &str = "A tool that writes there asks you first.";
 const WRITES: &str =
-    "Tools and commands work there without asking, and `berth undo` restores what they changed.";
+    "Tools and commands work there without asking, and `toolhold undo` restores what they changed.";
 
 /// The answers of the person.
 #[derive(Debug, PartialEq)]
@@ -38,7 +38,7 @@ pub(crate) fn run(arguments: &InitArguments, options: &Options) -> Result<Exit, 
     if file.symlink_metadata().is_ok() {
         return Err(new_file::exists(&file));
     }
-    let here = berth_core::config::working_directory()?;
+    let here = toolhold_core::config::working_directory()?;
     let check = |written: &str| folder(written, &own, &here);
     let given = arguments.folder.iter().map(|folder| {
         let written = folder.to_str().ok_or_else(|| "its name is not UTF-8".to_owned());
@@ -53,7 +53,7 @@ pub(crate) fn run(arguments: &InitArguments, options: &Options) -> Result<Exit, 
     let answers = match ask::open_dialogue("nothing was written") {
         Some(mut dialogue) => ask(&mut dialogue, folders, write, network, check)?,
         None if folders.is_empty() && write.is_none() && network.is_none() => {
-            let message = "there is no terminal to ask at; give all answers: berth init --folder DIRECTORY --write yes|no --network yes|no";
+            let message = "there is no terminal to ask at; give all answers: toolhold init --folder DIRECTORY --write yes|no --network yes|no";
             return Err(Error::Usage(message.to_owned()));
         }
         // The default answers.
@@ -79,7 +79,7 @@ fn ask<R: BufRead, W: Write>(
     check: impl Fn(&str) -> Result<String, String>,
 ) -> Result<Answers, Error> {
     if folders.is_empty() {
-        dialogue.print("Which folders may tools use? Enter alone means \".\", the one in which berth is started, whichever that is.")?;
+        dialogue.print("Which folders may tools use? Enter alone means \".\", the one in which toolhold is started, whichever that is.")?;
         loop {
             let said = dialogue.ask(if folders.is_empty() {
                 "Path of a folder [.]:"
@@ -112,7 +112,7 @@ fn ask<R: BufRead, W: Write>(
     let write = match write {
         Some(write) => write,
         None => {
-            dialogue.print("Commands run in a sandbox, and what is changed is saved first: `berth undo` restores it.")?;
+            dialogue.print("Commands run in a sandbox, and what is changed is saved first: `toolhold undo` restores it.")?;
             dialogue.yes_or_no("May tools and commands change files there without asking?", true)?
         }
     };
@@ -149,9 +149,9 @@ pub(crate) fn folder(written: &str, own: &Folders, here: &Path) -> Result<String
     let is_own =
         |folder: &Path| real.starts_with(folder.canonicalize().as_deref().unwrap_or(folder));
     if own.own().iter().any(|own| is_own(&own.path)) {
-        return Err(format!("{} is Berth's own, which no tool reaches", real.display()));
+        return Err(format!("{} is Toolhold's own, which no tool reaches", real.display()));
     }
-    // The folder where berth is started.
+    // The folder where toolhold is started.
     if written == "." {
         return Ok(written.to_owned());
     }
@@ -163,13 +163,13 @@ pub(crate) fn folder(written: &str, own: &Folders, here: &Path) -> Result<String
 /// The text of the file.
 fn configuration(answers: &Answers) -> String {
     let mut text = "\
-# Berth's configuration, as `berth init` wrote it. `berth config init --print` tells every key,
-# `berth config check` whether this is right, and `berth config show` what holds.
+# Toolhold's configuration, as `toolhold init` wrote it. `toolhold config init --print` tells every key,
+# `toolhold config check` whether this is right, and `toolhold config show` what holds.
 "
     .to_owned();
-    text += "\n[tools]\n# \"ask\": whatever changes something asks. \"sandboxed\": file tools, and commands in the\n# sandbox, don't ask, since `berth undo` restores what they change.\n";
+    text += "\n[tools]\n# \"ask\": whatever changes something asks. \"sandboxed\": file tools, and commands in the\n# sandbox, don't ask, since `toolhold undo` restores what they change.\n";
     let _ = writeln!(text, "autonomy = \"{}\"", if answers.write { "sandboxed" } else { "ask" });
-    text += "\n[tools.file]\n# What the built-in tools may use. \".\" is the folder in which berth is started.\n";
+    text += "\n[tools.file]\n# What the built-in tools may use. \".\" is the folder in which toolhold is started.\n";
     text += "# { path = \"…\", access = \"read\" } is never written to.\nallowed_paths = [\n";
     for folder in &answers.folders {
         let _ = writeln!(text, "  {},", toml(&json!(folder)));
@@ -201,7 +201,7 @@ fn describe(answers: &Answers, file: &Path, plugins: &Path, here: &Path) -> Stri
         .map(|folder| format!(" path={}", shown::shell_word(&neutral_line(folder))))
         .unwrap_or_default();
     text + &format!(
-        "\nTry next:\n  berth tools\n  berth call list_directory{path}\n  {FAINT}berth config show{FAINT:#}\n"
+        "\nTry next:\n  toolhold tools\n  toolhold call list_directory{path}\n  {FAINT}toolhold config show{FAINT:#}\n"
     )
 }
 
@@ -281,9 +281,9 @@ mod tests {
             ("/proc/self", "the system itself"),
             ("none", "can't be used"),
             ("file", "isn't a folder"),
-            ("own/data", "Berth's own"),
-            ("own/data/plugins", "Berth's own"),
-            ("link", "Berth's own"),
+            ("own/data", "Toolhold's own"),
+            ("own/data/plugins", "Toolhold's own"),
+            ("link", "Toolhold's own"),
         ] {
             let refused = check(written).expect_err(written);
             assert!(refused.contains(reason), "{written}: {refused}");
@@ -292,7 +292,7 @@ mod tests {
 
     #[test]
     fn init_summary_is_true() {
-        let paths = (Path::new("/c/berth.toml"), Path::new("/d/plugins"), Path::new("/w"));
+        let paths = (Path::new("/c/toolhold.toml"), Path::new("/d/plugins"), Path::new("/w"));
         let told = |answers: &Answers| describe(answers, paths.0, paths.1, paths.2);
         assert!(
             told(&answers(&["."], false, true)).contains(ASKS)
@@ -302,11 +302,11 @@ mod tests {
         assert!(
             !all.contains(ASKS)
                 && !all.contains(NETWORK)
-                && all.contains("berth call list_directory\n"),
+                && all.contains("toolhold call list_directory\n"),
             "{all}"
         );
         let elsewhere = told(&answers(&["/a b"], true, false));
-        assert!(elsewhere.contains("berth call list_directory path='/a b'\n"), "{elsewhere}");
+        assert!(elsewhere.contains("toolhold call list_directory path='/a b'\n"), "{elsewhere}");
         let read = configuration(&answers(&["/a\"b"], false, false));
         assert!(read.contains("  \"/a\\\"b\",\n") && read.contains("autonomy = \"ask\""), "{read}");
         let writes = configuration(&answers(&["."], true, false));

@@ -1,14 +1,14 @@
-//! `berth key` and `berth plugin sign`.
+//! `toolhold key` and `toolhold plugin sign`.
 
 use std::io::Write;
 use std::path::Path;
 
-use berth_core::config::Folders;
-use berth_core::text::neutral_line;
-use berth_signing::{
+use serde_json::{Value, json};
+use toolhold_core::config::Folders;
+use toolhold_core::text::neutral_line;
+use toolhold_signing::{
     KeyFolder, PasswordSource, SecretKey, SigningError, read_secret_key, sign_file,
 };
-use serde_json::{Value, json};
 
 use crate::arguments::{KeyCommand, SignArguments};
 use crate::error::Error;
@@ -36,7 +36,7 @@ pub(crate) fn run(command: &KeyCommand) -> Result<Exit, Error> {
             }
             writeln!(out, "The secret key is {}: keep it.", shown(&made.secret))?;
             writeln!(out, "The public key is {}: give it to those who", shown(&made.public))?;
-            writeln!(out, "are to trust it. They write into their berth.toml:\n")?;
+            writeln!(out, "are to trust it. They write into their toolhold.toml:\n")?;
             writeln!(out, "  [[installing.keys]]\n  name = \"{name}\"\n  key = \"{}\"", made.key)?;
             writeln!(out, "  plugins = [\"*\"]")?;
         }
@@ -46,7 +46,7 @@ pub(crate) fn run(command: &KeyCommand) -> Result<Exit, Error> {
             if let (Some(name), true) = (name, all.is_empty()) {
                 let shown = neutral_line(name);
                 return Err(Error::Usage(format!(
-                    "you have no key `{shown}`; `berth key show` lists them"
+                    "you have no key `{shown}`; `toolhold key show` lists them"
                 )));
             }
             if *json {
@@ -55,7 +55,7 @@ pub(crate) fn run(command: &KeyCommand) -> Result<Exit, Error> {
                 return Ok(Exit::Success);
             }
             if all.is_empty() {
-                writeln!(out, "You have no keys. `berth key new` makes one.")?;
+                writeln!(out, "You have no keys. `toolhold key new` makes one.")?;
             }
             all.iter().try_for_each(|(name, key)| writeln!(out, "{name}  {key}"))?;
         }
@@ -86,7 +86,7 @@ pub(crate) fn secret_key(key: &str, password: Option<&PasswordSource>) -> Result
     read_secret_key(&path, &password.cloned().unwrap_or_default()).map_err(failed)
 }
 
-fn described(name: &str, key: &berth_signing::PublicKey) -> Value {
+fn described(name: &str, key: &toolhold_signing::PublicKey) -> Value {
     json!({ "name": name, "id": key.id().to_string(), "key": key.to_string() })
 }
 

@@ -1,5 +1,5 @@
-//! The `berth` command: arguments in, text or JSON out. Its work is done by the library,
-//! `berth_core`.
+//! The `toolhold` command: arguments in, text or JSON out. Its work is done by the library,
+//! `toolhold_core`.
 
 mod agent;
 mod allow;
@@ -34,10 +34,10 @@ mod undo;
 
 /// Errors of commands.
 mod error {
-    pub(crate) use berth_terminal::error::{CommandError as Error, print_json};
+    pub(crate) use toolhold_terminal::error::{CommandError as Error, print_json};
 }
 
-pub(crate) use berth_terminal::{
+pub(crate) use toolhold_terminal::{
     ask, card, changed_file, exit, nearest, new_file, progress, shown, style,
 };
 
@@ -45,10 +45,10 @@ use std::fmt;
 use std::io::Write;
 use std::time::Duration;
 
-use berth_authoring::AuthorCommand;
-use berth_core::Approvals;
-use berth_core::config::Folders;
 use clap::Parser;
+use toolhold_authoring::AuthorCommand;
+use toolhold_core::Approvals;
+use toolhold_core::config::Folders;
 use tracing::level_filters::LevelFilter;
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::Layer;
@@ -77,7 +77,7 @@ const LAST_SENDING: Duration = Duration::from_millis(500);
 
 fn main() {
     // This comes first, before a second thread starts: a helper confines itself and never returns.
-    berth_core::helper_hook();
+    toolhold_core::helper_hook();
     allow_open_files();
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
@@ -106,7 +106,7 @@ fn main() {
     });
     let flushed = std::io::stdout().flush().map_err(Error::from);
     let exit = flushed.map_or_else(|error| error.end().0.max(exit), |()| exit);
-    berth_export::flush_telemetry(LAST_SENDING);
+    toolhold_export::flush_telemetry(LAST_SENDING);
     // Exits without returning: a thread that is stuck in a system call must not keep the process.
     std::process::exit(exit.code());
 }
@@ -161,7 +161,7 @@ fn run(Arguments { command, options }: Arguments) -> Result<Exit, Error> {
         Command::Allow(allow) => allow::directory(&allow, &options),
         Command::AllowHost(allow) => allow::host(&allow, &options),
         Command::Undo(undo) => undo::run(&undo, &options),
-        Command::Jobs(jobs) => berth_terminal::jobs::run(&jobs),
+        Command::Jobs(jobs) => toolhold_terminal::jobs::run(&jobs),
         Command::Tasks(command) => tasks::tasks(&command, &options),
         Command::Daemon(daemon) => tasks::daemon(&daemon, &options),
         Command::Demo(demo) => demo::run(&demo),
@@ -186,16 +186,16 @@ fn allow_open_files() {
     let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
 }
 
-/// Sends the log to stderr: at the level of `--log` or `BERTH_LOG`, otherwise at the `usual` level,
-/// as text or as JSON.
+/// Sends the log to stderr: at the level of `--log` or `TOOLHOLD_LOG`, otherwise at the `usual`
+/// level, as text or as JSON.
 fn log(flag: Option<LevelFilter>, usual: LevelFilter, format: LogFormat) -> Result<(), Error> {
-    let variable = std::env::var("BERTH_LOG").ok().filter(|level| !level.is_empty());
+    let variable = std::env::var("TOOLHOLD_LOG").ok().filter(|level| !level.is_empty());
     let level = match (flag, variable) {
         (Some(level), _) => level,
         (None, None) => usual,
         (None, Some(level)) => level.parse().map_err(|_| {
             Error::Usage(format!(
-                "BERTH_LOG={level}: it is one of off, error, warn, info, debug and trace"
+                "TOOLHOLD_LOG={level}: it is one of off, error, warn, info, debug and trace"
             ))
         })?,
     };

@@ -1,12 +1,12 @@
-//! `berth man`.
+//! `toolhold man`.
 
 use std::fs;
 use std::io::{self, Write};
 use std::path::Path;
 
-use berth_core::HostError;
 use clap::{Command, CommandFactory};
 use clap_mangen::Man;
+use toolhold_core::HostError;
 
 use crate::arguments::{Arguments, ManArguments};
 use crate::error::Error;
@@ -31,7 +31,7 @@ pub(crate) fn run(arguments: &ManArguments) -> Result<Exit, Error> {
     Ok(Exit::Success)
 }
 
-/// Writes a page a command: `berth.1`, `berth-call.1`, `berth-config-show.1`, …
+/// Writes a page a command: `toolhold.1`, `toolhold-call.1`, `toolhold-config-show.1`, …
 fn write_all(command: &Command, directory: &Path) -> io::Result<()> {
     fs::write(directory.join(format!("{}.1", full_name(command))), page(command)?)?;
     command.get_subcommands().try_for_each(|below| write_all(below, directory))
@@ -41,8 +41,8 @@ fn write_all(command: &Command, directory: &Path) -> io::Result<()> {
 fn page(command: &Command) -> io::Result<String> {
     let mut page = Vec::new();
     Man::new(command.clone())
-        .source(concat!("berth ", env!("CARGO_PKG_VERSION")))
-        .manual("Berth")
+        .source(concat!("toolhold ", env!("CARGO_PKG_VERSION")))
+        .manual("Toolhold")
         .render(&mut page)?;
     // Named characters show in any locale.
     let named =
@@ -54,8 +54,8 @@ fn full_name(command: &Command) -> &str {
     command.get_display_name().unwrap_or_else(|| command.get_name())
 }
 
-/// The commands with their full names. `berth help` has no page of its own: `berth help COMMAND`
-/// shows a short page.
+/// The commands with their full names. `toolhold help` has no page of its own: `toolhold help
+/// COMMAND` shows a short page.
 fn root() -> Command {
     let mut root = Arguments::command().disable_help_subcommand(true);
     root.build();
@@ -68,7 +68,7 @@ fn find<'c>(root: &'c Command, names: &[String]) -> Result<&'c Command, Error> {
         command = command.find_subcommand(name).ok_or_else(|| {
             let near = nearest(name, command.get_subcommands().map(Command::get_name));
             let hint = near.map_or_else(
-                || "`berth help` lists what there is".to_owned(),
+                || "`toolhold help` lists what there is".to_owned(),
                 |near| format!("did you mean `{near}`?"),
             );
             Error::Usage(format!("there is no command `{}`; {hint}", names.join(" ")))
@@ -121,8 +121,8 @@ mod tests {
             let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
             find(&root(), &names).map(|command| full_name(command).to_owned())
         };
-        assert_eq!(find(&[]).ok().as_deref(), Some("berth"));
-        assert_eq!(find(&["config", "show"]).ok().as_deref(), Some("berth-config-show"));
+        assert_eq!(find(&[]).ok().as_deref(), Some("toolhold"));
+        assert_eq!(find(&["config", "show"]).ok().as_deref(), Some("toolhold-config-show"));
         assert!(
             matches!(find(&["cnfig"]), Err(Error::Usage(message)) if message.contains("`config`"))
         );

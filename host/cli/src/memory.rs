@@ -1,7 +1,7 @@
-//! `berth memory`.
+//! `toolhold memory`.
 
-use berth_core::config::{self, Folders};
-use berth_memory::MemoryCommand;
+use toolhold_core::config::{self, Folders};
+use toolhold_memory::MemoryCommand;
 
 use crate::error::Error;
 use crate::exit::Exit;
@@ -12,5 +12,5 @@ use crate::options::Options;
 pub(crate) fn run(command: &MemoryCommand, options: &Options) -> Result<Exit, Error> {
     let folders = Folders::from_environment()?;
     let loaded = host::load(options, &folders)?;
-    berth_memory::run(command, &loaded, &folders, &config::working_directory()?)
+    toolhold_memory::run(command, &loaded, &folders, &config::working_directory()?)
 }

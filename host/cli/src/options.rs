@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
-use berth_core::HostError;
-use berth_core::config::{Folders, Inputs, PathAccess};
 use clap::{Args, ValueEnum};
+use toolhold_core::HostError;
+use toolhold_core::config::{Folders, Inputs, PathAccess};
 use tracing::level_filters::LevelFilter;
 
 /// The options of every command.
@@ -17,10 +17,10 @@ pub(crate) struct Options {
     /// Let the built-in tools read this directory too
     #[arg(long, value_name = "DIRECTORY", global = true)]
     pub(crate) allow_read: Vec<PathBuf>,
-    /// Load this plugin; it gets no directory: for that, name it in berth.toml instead
+    /// Load this plugin; it gets no directory: for that, name it in toolhold.toml instead
     #[arg(long, value_name = "FILE", global = true)]
     pub(crate) plugin: Vec<PathBuf>,
-    /// Read this file instead of your berth.toml
+    /// Read this file instead of your toolhold.toml
     #[arg(long, value_name = "FILE", global = true)]
     pub(crate) config: Option<PathBuf>,
     /// Set a key of the configuration, as in tools.call=60

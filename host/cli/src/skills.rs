@@ -1,7 +1,7 @@
-//! `berth skills`.
+//! `toolhold skills`.
 
-use berth_core::config::{self, Folders};
-use berth_skills::SkillsCommand;
+use toolhold_core::config::{self, Folders};
+use toolhold_skills::SkillsCommand;
 
 use crate::error::Error;
 use crate::exit::Exit;
@@ -12,5 +12,5 @@ use crate::options::Options;
 pub(crate) fn run(command: &SkillsCommand, options: &Options) -> Result<Exit, Error> {
     let folders = Folders::from_environment()?;
     let loaded = host::load(options, &folders)?;
-    berth_skills::run(command, &loaded, &folders, &config::working_directory()?)
+    toolhold_skills::run(command, &loaded, &folders, &config::working_directory()?)
 }

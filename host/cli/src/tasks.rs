@@ -1,21 +1,22 @@
-//! `berth daemon` and `berth tasks`: tasks run here as `berth call` and `berth run` would run them.
+//! `toolhold daemon` and `toolhold tasks`: tasks run here as `toolhold call` and `toolhold run`
+//! would run them.
 
 use std::io::Write;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use berth_core::config::{self, Folders, Inputs, Loaded};
-use berth_core::{
+use toolhold_core::config::{self, Folders, Inputs, Loaded};
+use toolhold_core::{
     CancellationToken, Category, Failure, HostError, Phase, PostingApprover, Request, Session,
     Trust,
 };
-use berth_daemon::{DaemonArguments, RunTask, TaskRunner, TasksCommand, manage_unit};
-use berth_export::Telemetry;
-use berth_run::{Delegates, Surroundings, run_scheduled};
-use berth_schedule::{ClaimedRun, RunEnd, RunResult, Schedule};
-use berth_servers::Servers;
-use berth_skills::{OfferedSkills, Skills};
-use berth_terminal::interrupt;
+use toolhold_daemon::{DaemonArguments, RunTask, TaskRunner, TasksCommand, manage_unit};
+use toolhold_export::Telemetry;
+use toolhold_run::{Delegates, Surroundings, run_scheduled};
+use toolhold_schedule::{ClaimedRun, RunEnd, RunResult, Schedule};
+use toolhold_servers::Servers;
+use toolhold_skills::{OfferedSkills, Skills};
+use toolhold_terminal::interrupt;
 
 use crate::error::Error;
 use crate::exit::Exit;
@@ -24,12 +25,12 @@ use crate::options::Options;
 use crate::style::note;
 
 /// The command, in the records of what tasks do.
-const FRONT_END: &str = "berth task";
+const FRONT_END: &str = "toolhold task";
 
 /// What is said of a denial whose remedy is a line of the configuration, which may not be enough.
 const ANEW: &str = "If this held when the task was made, flags aside, make the task anew too: it keeps what was allowed then.\n";
 
-/// Runs `berth daemon`.
+/// Runs `toolhold daemon`.
 pub(crate) fn daemon(arguments: &DaemonArguments, options: &Options) -> Result<Exit, Error> {
     let folders = Folders::from_environment()?;
     let file = options.config.as_deref();
@@ -49,7 +50,7 @@ pub(crate) fn daemon(arguments: &DaemonArguments, options: &Options) -> Result<E
             "The tasks are run by {other} already; this one waits, and takes over when that one ends. Ctrl-C ends it"
         ));
     }
-    let begun = move || say("berth daemon runs the tasks that are due; Ctrl-C ends it");
+    let begun = move || say("toolhold daemon runs the tasks that are due; Ctrl-C ends it");
     let _runner = start(options, &folders, &loaded, Box::new(begun))?;
     host::block_on_this_thread(async {
         end.cancelled().await;
@@ -58,12 +59,12 @@ pub(crate) fn daemon(arguments: &DaemonArguments, options: &Options) -> Result<E
     Ok(Exit::Success)
 }
 
-/// Runs `berth tasks`.
+/// Runs `toolhold tasks`.
 pub(crate) fn tasks(command: &TasksCommand, options: &Options) -> Result<Exit, Error> {
     let folders = Folders::from_environment()?;
     let loaded = host::load(options, &folders)?;
     let enabled = loaded.config.tools.scheduler.enabled;
-    let exit = berth_daemon::tasks(command, &folders, enabled)?;
+    let exit = toolhold_daemon::tasks(command, &folders, enabled)?;
     if !enabled {
         note(&format!("tasks are disabled, so none runs: {}", disabled(&loaded)))?;
     }
@@ -114,7 +115,7 @@ impl ServedTasks {
         *self.runner.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// Berth's folders.
+    /// Toolhold's folders.
     pub(crate) fn folders(&self) -> &Folders {
         &self.folders
     }
@@ -143,10 +144,10 @@ fn run_task(
     end: &CancellationToken,
 ) -> RunResult {
     let made = prepare(options, folders, run).and_then(|prepared| match &run.action {
-        berth_core::TaskAction::Call { tool, arguments } => {
+        toolhold_core::TaskAction::Call { tool, arguments } => {
             prepared.call(tool, arguments.clone(), end)
         }
-        berth_core::TaskAction::Prompt(prompt) => prepared.prompt(prompt.clone(), end),
+        toolhold_core::TaskAction::Prompt(prompt) => prepared.prompt(prompt.clone(), end),
     });
     made.unwrap_or_else(|error| {
         let (exit, message) = error.end();
@@ -219,7 +220,7 @@ impl Prepared<'_> {
                 FRONT_END,
                 Some(tool),
             )?;
-            let builder = builder.builtins(berth_builtins::all()).only_for(tool);
+            let builder = builder.builtins(toolhold_builtins::all()).only_for(tool);
             let host = host::observed(builder, telemetry).build().await?;
             let request = Request {
                 session: Some(session),
@@ -284,7 +285,7 @@ fn trust(run: &ClaimedRun) -> Result<Trust, Error> {
     trust.ok_or_else(|| Error::Unasked(format!("the task's trust `{name}` is unknown")))
 }
 
-fn result(outcome: Result<berth_core::Output, Failure>) -> RunResult {
+fn result(outcome: Result<toolhold_core::Output, Failure>) -> RunResult {
     match outcome {
         Ok(output) => RunResult { end: RunEnd::Done, output: output.joined_text() },
         Err(failure) => {

@@ -1,11 +1,11 @@
-//! `berth tools`.
+//! `toolhold tools`.
 
 use std::io::Write;
 
-use berth_core::config::{Folders, Loaded};
-use berth_core::text::{neutral, neutral_line};
-use berth_core::{Access, Annotations, Decision, Definition, Host, SubjectKind};
 use serde_json::{Value, json};
+use toolhold_core::config::{Folders, Loaded};
+use toolhold_core::text::{neutral, neutral_line};
+use toolhold_core::{Access, Annotations, Decision, Definition, Host, SubjectKind};
 
 use crate::arguments::ToolsArguments;
 use crate::card::{Card, Imports};
@@ -25,8 +25,9 @@ pub(crate) fn run(arguments: &ToolsArguments, options: &Options) -> Result<Exit,
     let folders = Folders::from_environment()?;
     let loaded = host::load(options, &folders)?;
     let off = disabled_hint(&loaded);
-    let host =
-        host::block_on(async { Ok(host::build(options, folders, loaded, "berth call").await?) })?;
+    let host = host::block_on(async {
+        Ok(host::build(options, folders, loaded, "toolhold call").await?)
+    })?;
     match &arguments.tool {
         Some(name) => show_tool(&host, name, arguments.json),
         None => all(&host, off, arguments.json),
@@ -39,7 +40,9 @@ fn disabled_hint(loaded: &Loaded) -> String {
     let off = [("tools.enabled", tools.enabled), ("tools.file.enabled", tools.file.enabled)];
     match off.iter().find(|(_, enabled)| !enabled) {
         Some((key, _)) => format!("there is no tool: `{key} = false` ({})", loaded.place(key)),
-        None => "the rules refuse every tool; `berth policy check TOOL` names the rule".to_owned(),
+        None => {
+            "the rules refuse every tool; `toolhold policy check TOOL` names the rule".to_owned()
+        }
     }
 }
 
@@ -76,7 +79,7 @@ fn show_tool(host: &Host, name: &str, as_json: bool) -> Result<Exit, Error> {
     let Some(tool) = host.tool(name) else {
         let similar = host.similar_tools(name);
         let hint = similar.first().map_or_else(
-            || "`berth tools` lists what there is".to_owned(),
+            || "`toolhold tools` lists what there is".to_owned(),
             |near| format!("did you mean `{near}`?"),
         );
         return Err(Error::Usage(format!("there is no tool `{name}`; {hint}")));

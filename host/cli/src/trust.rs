@@ -1,17 +1,17 @@
-//! `berth trust`: whether the working directory's `berth.toml` may widen what the user's own
+//! `toolhold trust`: whether the working directory's `toolhold.toml` may widen what the user's own
 //! configuration grants, and whether its skills count.
 
 use std::fmt::Write as _;
 use std::io::{BufRead, Write};
 use std::path::Path;
 
-use berth_core::HostError;
-use berth_core::config::{
+use toolhold_core::HostError;
+use toolhold_core::config::{
     self, Folders, Ignored, Inputs, Project, ProjectFilterRules, ProjectRulesTrust, ProjectTrust,
     Source,
 };
-use berth_core::text::neutral_line;
-use berth_skills::{Skill, SkillOrigin, Skills, trust_skill, trusted_skills};
+use toolhold_core::text::neutral_line;
+use toolhold_skills::{Skill, SkillOrigin, Skills, trust_skill, trusted_skills};
 
 use crate::arguments::TrustArguments;
 use crate::ask::{self, Dialogue};
@@ -51,7 +51,7 @@ pub(crate) fn run(arguments: &TrustArguments, options: &Options) -> Result<Exit,
     let has_skills = !trusted.is_empty() || !skills.untrusted.is_empty();
     if loaded.project.is_none() && rules.is_none() && !has_skills {
         return Err(Error::Usage(format!(
-            "there is no berth.toml, no filters.toml and no skill in {}, beside your own",
+            "there is no toolhold.toml, no filters.toml and no skill in {}, beside your own",
             directory.display()
         )));
     }
@@ -59,7 +59,7 @@ pub(crate) fn run(arguments: &TrustArguments, options: &Options) -> Result<Exit,
     if let Some(project) = &loaded.project {
         exit = trust_project(project, arguments, &folders)?;
         // Only in the directory itself, where the file counts now.
-        if exit == Exit::Success && berth_core::config::working_directory()? == directory {
+        if exit == Exit::Success && toolhold_core::config::working_directory()? == directory {
             exit = plugin::install_wanted(arguments.yes, options)?;
         }
     }
@@ -143,7 +143,7 @@ fn confirm(arguments: &TrustArguments, question: &str) -> Result<bool, Error> {
         return Ok(true);
     }
     let Some(mut dialogue) = ask::open_dialogue("it is not trusted") else {
-        return Err(Error::Unasked("there is no terminal to ask at, so it is not trusted; check it, then run: berth trust --yes".to_owned()));
+        return Err(Error::Unasked("there is no terminal to ask at, so it is not trusted; check it, then run: toolhold trust --yes".to_owned()));
     };
     ask_for_trust(&mut dialogue, question)
 }
@@ -199,10 +199,10 @@ fn forget(directory: &Path, folders: &Folders) -> Result<Exit, Error> {
             .map_err(HostError::io(format!("opening {}", directory.display())))
     };
     let directory = directory.canonicalize().or_else(|_| absolute())?;
-    let is_file = ["berth.toml", "filters.toml"].iter().any(|name| directory.ends_with(name));
+    let is_file = ["toolhold.toml", "filters.toml"].iter().any(|name| directory.ends_with(name));
     let mut paths = match is_file {
         true => Vec::new(),
-        false => vec![directory.join("berth.toml"), directory.join("filters.toml")],
+        false => vec![directory.join("toolhold.toml"), directory.join("filters.toml")],
     };
     paths.extend(trusted_skills(&directory, folders)?);
     // It may be the file itself, or the folder of a skill.
@@ -219,7 +219,7 @@ fn forget(directory: &Path, folders: &Folders) -> Result<Exit, Error> {
         return Ok(Exit::Success);
     }
     Err(Error::Usage(format!(
-        "nothing in {} is trusted; `berth trust --list` tells what is",
+        "nothing in {} is trusted; `toolhold trust --list` tells what is",
         directory.display()
     )))
 }
@@ -231,7 +231,7 @@ mod tests {
     use super::*;
 
     fn project() -> Project {
-        let source = Source::File { path: "/w/berth.toml".into(), line: 3 };
+        let source = Source::File { path: "/w/toolhold.toml".into(), line: 3 };
         let ignored = |key: &str, current, proposed| Ignored {
             key: key.into(),
             rules: false,
@@ -241,7 +241,7 @@ mod tests {
             reasons: vec!["no".into()],
         };
         Project {
-            path: "/w/berth.toml".into(),
+            path: "/w/toolhold.toml".into(),
             digest: "d".repeat(64),
             standing: ProjectTrust::Changed,
             widening: vec![

@@ -1,14 +1,14 @@
-//! `berth undo`: restores what calls changed in files.
+//! `toolhold undo`: restores what calls changed in files.
 
 use std::io::Write;
 
-use berth_core::HostError;
-use berth_core::config::{self, Folders, Loaded};
-use berth_core::jobs::{self, JobState, JobSummary};
-use berth_core::text::{counted, neutral, neutral_line};
-use berth_core::undo::{self, ChangeKind, UndoChange, UndoEntry, UndoError, UndoStore};
 use serde_json::json;
 use similar::TextDiff;
+use toolhold_core::HostError;
+use toolhold_core::config::{self, Folders, Loaded};
+use toolhold_core::jobs::{self, JobState, JobSummary};
+use toolhold_core::text::{counted, neutral, neutral_line};
+use toolhold_core::undo::{self, ChangeKind, UndoChange, UndoEntry, UndoError, UndoStore};
 
 use crate::arguments::UndoArguments;
 use crate::ask;
@@ -56,7 +56,7 @@ pub(crate) fn run(arguments: &UndoArguments, options: &Options) -> Result<Exit, 
     };
     if calls.is_empty() {
         return Err(Error::Usage(
-            "no call of this directory changed files and can be undone; `berth undo --list` shows all calls that did, also those that changed only times"
+            "no call of this directory changed files and can be undone; `toolhold undo --list` shows all calls that did, also those that changed only times"
                 .to_owned(),
         ));
     }
@@ -67,7 +67,7 @@ pub(crate) fn run(arguments: &UndoArguments, options: &Options) -> Result<Exit, 
     });
     if let Some(JobSummary { id, call, .. }) = running {
         return Err(Error::Usage(format!(
-            "the job that call {call} started still runs; stop it first: `berth jobs stop {id}`"
+            "the job that call {call} started still runs; stop it first: `toolhold jobs stop {id}`"
         )));
     }
     let mut done = Vec::new();
@@ -85,7 +85,7 @@ pub(crate) fn run(arguments: &UndoArguments, options: &Options) -> Result<Exit, 
 
 fn unknown(call: &str) -> Error {
     Error::Usage(format!(
-        "no changes of the call `{}` are saved; `berth undo --list` shows those that are",
+        "no changes of the call `{}` are saved; `toolhold undo --list` shows those that are",
         neutral_line(call)
     ))
 }
@@ -115,7 +115,7 @@ fn one(
         let Some(mut dialogue) = ask::open_dialogue("nothing was changed") else {
             let session = arguments.session.as_ref().map(|name| format!("--session={name}"));
             return Err(Error::Unasked(format!(
-                "there is no terminal to ask at, so nothing was changed; run: berth undo --yes {}",
+                "there is no terminal to ask at, so nothing was changed; run: toolhold undo --yes {}",
                 neutral_line(session.as_ref().unwrap_or(&about.call))
             )));
         };

@@ -1,31 +1,34 @@
-//! Programs that lie in the cache of a package runner, and how clients start those.
+//! Programs in the cache of a package runner.
 
 use std::path::Path;
 
-/// The words that start the package of this name and version again, if its program lies in the
-/// cache of `npx` or `uvx`: the cache may be emptied, so the path of the program is no good. It is
-/// told by the program's own path.
-pub fn runner(program: &Path, name: &str, version: &str) -> Option<Vec<String>> {
-    let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
-    let package = format!("{name}@{version}");
+/// The command that installs a program which `npx` or `uvx` fetched, by the program's path. `None`:
+/// the program is not in a cache of theirs.
+///
+/// A client's configuration can't name such a program: the cache may be emptied. It can't name the
+/// package either, or whoever owns that name in the registry would decide what the client starts.
+pub fn install_command(program: &Path) -> Option<&'static str> {
     let folders: Vec<&str> =
         program.parent()?.iter().filter_map(|folder| folder.to_str()).collect();
     // npx: …/_npx/HASH/node_modules/PACKAGE/bin
     if let Some(at) = folders.iter().position(|folder| *folder == "_npx")
         && folders.get(at + 2) == Some(&"node_modules")
     {
-        return Some(words(&["npx", "-y", &package]));
+        return Some("npm install --global PACKAGE");
     }
     // uvx: an environment of Python in a folder of uv's cache, …/archive-v0/HASH/bin
     let is_environment = program.ancestors().nth(2)?.join("pyvenv.cfg").is_file();
-    let is_cache = |folder: &&str| {
-        ["archive-v", "environments-v"].iter().any(|kind| {
-            folder.strip_prefix(kind).is_some_and(|version| {
-                !version.is_empty() && version.bytes().all(|byte| byte.is_ascii_digit())
-            })
-        })
-    };
-    (is_environment && folders.iter().any(is_cache)).then(|| words(&["uvx", &package]))
+    let is_cached = is_environment && folders.iter().any(|folder| is_cache_of_uv(folder));
+    is_cached.then_some("uv tool install PACKAGE")
+}
+
+/// Whether a folder of this name is in uv's cache: `archive-v0`, `environments-v2`.
+fn is_cache_of_uv(folder: &str) -> bool {
+    let version =
+        folder.strip_prefix("archive-v").or_else(|| folder.strip_prefix("environments-v"));
+    version.is_some_and(|version| {
+        !version.is_empty() && version.bytes().all(|byte| byte.is_ascii_digit())
+    })
 }
 
 #[cfg(test)]
@@ -33,35 +36,31 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_programs_in_caches_are_started_by_a_runner() {
+    fn only_programs_in_caches_have_an_install_command() {
         let root = tempfile::tempdir().expect("a folder is made");
-        let started = |path: &str| runner(&root.path().join(path), "berth", "1.2.3");
-        for folder in ["uv/archive-v0/abc", "uv/tools/berth", "venv"] {
+        let command = |path: &str| install_command(&root.path().join(path));
+        for folder in ["uv/archive-v0/abc", "uv/tools/toolhold", "venv"] {
             let folder = root.path().join(folder);
             std::fs::create_dir_all(&folder).expect("it is made");
             std::fs::write(folder.join("pyvenv.cfg"), "").expect("it is written");
         }
-        for (path, words) in [
-            (".npm/_npx/0a1/node_modules/berth-linux-x64/bin/berth", "npx -y berth@1.2.3"),
-            ("uv/archive-v0/abc/bin/berth", "uvx berth@1.2.3"),
+        for (path, manager) in [
+            (".npm/_npx/0a1/node_modules/toolhold-linux-x64/bin/toolhold", "npm"),
+            ("uv/archive-v0/abc/bin/toolhold", "uv"),
         ] {
-            assert_eq!(
-                started(path).map(|words| words.join(" ")).as_deref(),
-                Some(words),
-                "{path}"
-            );
+            assert!(command(path).is_some_and(|command| command.starts_with(manager)), "{path}");
         }
         for path in [
-            "lib/node_modules/berth-linux-x64/bin/berth",
-            "project/node_modules/berth-linux-x64/bin/berth",
-            "_npx/bin/berth",
-            "uv/tools/berth/bin/berth",
-            "uv/archive-v0/other/bin/berth",
-            "uv/archive-vx/bin/berth",
-            "venv/bin/berth",
-            ".local/bin/berth",
+            "lib/node_modules/toolhold-linux-x64/bin/toolhold",
+            "project/node_modules/toolhold-linux-x64/bin/toolhold",
+            "_npx/bin/toolhold",
+            "uv/tools/toolhold/bin/toolhold",
+            "uv/archive-v0/other/bin/toolhold",
+            "uv/archive-vx/bin/toolhold",
+            "venv/bin/toolhold",
+            ".local/bin/toolhold",
         ] {
-            assert_eq!(started(path), None, "{path}");
+            assert_eq!(command(path), None, "{path}");
         }
     }
 }

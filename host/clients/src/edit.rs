@@ -227,7 +227,7 @@ mod tests {
     use serde_json::json;
 
     fn entry() -> Value {
-        json!({ "command": "/usr/bin/berth", "args": ["serve"] })
+        json!({ "command": "/usr/bin/toolhold", "args": ["serve"] })
     }
 
     #[track_caller]
@@ -238,35 +238,35 @@ mod tests {
     }
 
     fn json_of(before: &str) -> Result<String, String> {
-        json(before, "mcpServers", "berth", &entry())
+        json(before, "mcpServers", "toolhold", &entry())
     }
 
     #[test]
     fn rest_of_a_file_is_kept() {
-        let own = "\"berth\": {\n      \"command\": \"/usr/bin/berth\",\n      \"args\": [\"serve\"]\n    }";
+        let own = "\"toolhold\": {\n      \"command\": \"/usr/bin/toolhold\",\n      \"args\": [\"serve\"]\n    }";
         gives("", &format!("{{\n  \"mcpServers\": {{\n    {own}\n  }}\n}}\n"));
         // A trailing comma is written only if the file has them.
         let with_commas = own.replace("\"serve\"]\n", "\"serve\"],\n");
         let before = "{\n  // mine\n  \"theme\": \"x\", /* so */\n  \"mcpServers\": {\n    \"other\": { \"command\": \"o\" }, // it\n";
         gives(&format!("{before}  }},\n}}\n"), &format!("{before}    {with_commas},\n  }},\n}}\n"));
         gives(
-            "{ \"mcpServers\": { \"berth\": { \"command\": \"old\", \"args\": [\"serve\"], \"env\": { \"A\": \"b\" } } } }\n",
-            "{ \"mcpServers\": { \"berth\": { \"command\": \"/usr/bin/berth\", \"args\": [\"serve\"], \"env\": { \"A\": \"b\" } } } }\n",
+            "{ \"mcpServers\": { \"toolhold\": { \"command\": \"old\", \"args\": [\"serve\"], \"env\": { \"A\": \"b\" } } } }\n",
+            "{ \"mcpServers\": { \"toolhold\": { \"command\": \"/usr/bin/toolhold\", \"args\": [\"serve\"], \"env\": { \"A\": \"b\" } } } }\n",
         );
         gives(
-            "{ \"mcpServers\": { \"berth\": { \"command\": \"/usr/bin/berth\", \"args\": [\"serve\"] } } }",
-            "{ \"mcpServers\": { \"berth\": { \"command\": \"/usr/bin/berth\", \"args\": [\"serve\"] } } }",
+            "{ \"mcpServers\": { \"toolhold\": { \"command\": \"/usr/bin/toolhold\", \"args\": [\"serve\"] } } }",
+            "{ \"mcpServers\": { \"toolhold\": { \"command\": \"/usr/bin/toolhold\", \"args\": [\"serve\"] } } }",
         );
     }
 
     #[test]
     fn new_transport_replaces_the_old_one() {
-        let before = "{ \"mcpServers\": { \"berth\": { \"url\": \"http://x\", \"headers\": {}, \"disabled\": true } } }";
+        let before = "{ \"mcpServers\": { \"toolhold\": { \"url\": \"http://x\", \"headers\": {}, \"disabled\": true } } }";
         let after: Value =
             serde_json::from_str(&json_of(before).expect("it is changed")).expect("it is JSON");
         assert_eq!(
-            after["mcpServers"]["berth"],
-            json!({ "disabled": true, "command": "/usr/bin/berth", "args": ["serve"] })
+            after["mcpServers"]["toolhold"],
+            json!({ "disabled": true, "command": "/usr/bin/toolhold", "args": ["serve"] })
         );
     }
 
@@ -304,25 +304,25 @@ mod tests {
         );
         assert!(json_of(&"[".repeat(100_000)).is_err());
         let why =
-            toml("a = 1\nb = \n", "mcp_servers", "berth", &entry()).expect_err("it is no TOML");
+            toml("a = 1\nb = \n", "mcp_servers", "toolhold", &entry()).expect_err("it is no TOML");
         assert!(why.starts_with("line 2"), "{why}");
     }
 
     #[test]
     fn new_transport_replaces_the_old_one_in_toml() {
-        let before = "[mcp_servers.berth] # mine\ncommand = \"old\" # here\nurl = \"http://x\"\nenabled = true\n\n[mcp_servers.other]\n";
+        let before = "[mcp_servers.toolhold] # mine\ncommand = \"old\" # here\nurl = \"http://x\"\nenabled = true\n\n[mcp_servers.other]\n";
         assert_eq!(
-            toml(before, "mcp_servers", "berth", &entry()).as_deref(),
+            toml(before, "mcp_servers", "toolhold", &entry()).as_deref(),
             Ok(
-                "[mcp_servers.berth] # mine\ncommand = \"/usr/bin/berth\" # here\nenabled = true\nargs = [\"serve\"]\n\n[mcp_servers.other]\n"
+                "[mcp_servers.toolhold] # mine\ncommand = \"/usr/bin/toolhold\" # here\nenabled = true\nargs = [\"serve\"]\n\n[mcp_servers.other]\n"
             )
         );
     }
 
     #[test]
     fn table_is_appended() {
-        let of = |before: &str| toml(before, "mcp_servers", "berth", &entry());
-        let own = "[mcp_servers.berth]\ncommand = \"/usr/bin/berth\"\nargs = [\"serve\"]\n";
+        let of = |before: &str| toml(before, "mcp_servers", "toolhold", &entry());
+        let own = "[mcp_servers.toolhold]\ncommand = \"/usr/bin/toolhold\"\nargs = [\"serve\"]\n";
         assert_eq!(of("").as_deref(), Ok(own));
         let before = "# mine\nmodel = \"x\" # so\n[mcp_servers.other]\ncommand = \"o\"";
         let after = of(before).expect("it is put behind");
@@ -332,7 +332,7 @@ mod tests {
         assert_eq!(
             of("mcp_servers = { other = { command = \"o\" } } # so\n").as_deref(),
             Ok(
-                "mcp_servers = { other = { command = \"o\" } , berth = { command = \"/usr/bin/berth\", args = [\"serve\"] } } # so\n"
+                "mcp_servers = { other = { command = \"o\" } , toolhold = { command = \"/usr/bin/toolhold\", args = [\"serve\"] } } # so\n"
             )
         );
         assert_eq!(
@@ -340,9 +340,11 @@ mod tests {
             Ok(format!("a = 1\n\n# the end\n\n{own}").as_str())
         );
         let odd = json!({ "command": "a\"b\\c\nd", "args": [] });
-        let odd = toml("", "mcp_servers", "berth", &odd).expect("it can be written");
+        let odd = toml("", "mcp_servers", "toolhold", &odd).expect("it can be written");
         assert_eq!(
-            ::toml::from_str::<::toml::Table>(&odd).expect("it is TOML")["mcp_servers"]["berth"]["command"].as_str(),
+            ::toml::from_str::<::toml::Table>(&odd).expect("it is TOML")["mcp_servers"]["toolhold"]
+                ["command"]
+                .as_str(),
             Some("a\"b\\c\nd")
         );
     }

@@ -26,7 +26,7 @@ pub enum ServerConfig {
 
 /// A client.
 pub struct Client {
-    /// Its name on Berth's command line.
+    /// Its name on Toolhold's command line.
     pub name: &'static str,
     /// Its name for people.
     pub title: &'static str,
@@ -265,7 +265,7 @@ impl Client {
                     Words::Plain(None) => {
                         let title = self.title;
                         return Err(format!(
-                            "{title}'s file would have to hold the server's token; let it start `berth serve`"
+                            "{title}'s file would have to hold the server's token; let it start `toolhold serve`"
                         ));
                     }
                     Words::Typed(_, token) => {

@@ -7,7 +7,7 @@ mod read;
 mod remove;
 mod values;
 
-pub use cached::runner;
+pub use cached::install_command;
 pub use edit::{edit, without};
 pub use known::{CLIENTS, Client, Format, ServerConfig};
 pub use read::{NamedServer, ReadServer, ServerEntry, servers, variable};

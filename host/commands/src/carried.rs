@@ -154,11 +154,11 @@ pub struct CommandStart<'a> {
 }
 
 /// The first and the last field of a record.
-const BEGIN: &[u8] = b"berth-state";
+const BEGIN: &[u8] = b"toolhold-state";
 const END: &[u8] = b"end";
 
 impl CarriedChanges {
-    /// Reads the record of a command: fields that end in a NUL byte. The first is `berth-state`,
+    /// Reads the record of a command: fields that end in a NUL byte. The first is `toolhold-state`,
     /// the second the directory, then come all exported variables as `NAME=value`, and the last is
     /// `end`. A variable that isn't carried over, or isn't valid UTF-8, is left out.
     ///
@@ -205,7 +205,7 @@ mod tests {
     use super::*;
 
     fn record(directory: &str, variables: &[&str]) -> Vec<u8> {
-        let fields = ["berth-state", directory].into_iter().chain(variables.iter().copied());
+        let fields = ["toolhold-state", directory].into_iter().chain(variables.iter().copied());
         fields.chain(["end"]).flat_map(|field| [field.as_bytes(), b"\0"].concat()).collect()
     }
 
@@ -255,12 +255,12 @@ mod tests {
             record(&long, &[]),
             record("/work", &["A"]),
             record("/work", &["A=1", "A=2"]),
-            b"berth-state\0/\xff\0end\0".to_vec(),
+            b"toolhold-state\0/\xff\0end\0".to_vec(),
             b"\0".to_vec(),
         ] {
             assert!(changes(&record, &CarriedState::default()).is_err(), "{record:?}");
         }
-        let odd = b"berth-state\0/work\0A=\xff\0\xff=1\0=x\0a-b=2\0B=3\0end\0";
+        let odd = b"toolhold-state\0/work\0A=\xff\0\xff=1\0=x\0a-b=2\0B=3\0end\0";
         let odd = changes(odd, &CarriedState::default()).expect("the others are left out");
         assert_eq!(odd.set.into_iter().collect::<Vec<_>>(), [("B".to_owned(), "3".to_owned())]);
     }

@@ -36,9 +36,9 @@ mod tests;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use berth_contract::text::{cut, neutral_line};
 use expand::{Program, Reading};
 use grammar::Redirect;
+use toolhold_contract::text::{cut, neutral_line};
 
 /// The analysis of a command, for people and for decisions about what it needs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

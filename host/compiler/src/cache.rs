@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use berth_private::PrivateFolder;
+use toolhold_private::PrivateFolder;
 use wasmtime::Engine;
 use wasmtime::component::Component;
 
@@ -160,7 +160,7 @@ impl Cache {
     }
 }
 
-/// The name of the file that remembers a failure. It contains Berth's version, since another
+/// The name of the file that remembers a failure. It contains Toolhold's version, since another
 /// version may have other limits.
 pub(crate) fn failure_name(key: &str) -> String {
     format!("{key}.{}.failed", env!("CARGO_PKG_VERSION"))

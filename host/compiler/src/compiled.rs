@@ -25,7 +25,8 @@ use wasmtime::{Config, Engine};
 #[derive(Clone, Copy, Debug)]
 pub struct Precompiled(&'static [u8]);
 impl Precompiled {
-    /// Code that `berth __compile --baseline` made. Code from another version of Berth is not used.
+    /// Code that `toolhold __compile --baseline` made. Code from another version of Toolhold is not
+    /// used.
     ///
     /// # Safety
     ///

@@ -1,6 +1,6 @@
 //! The settings of the engine, and the engine that compiles.
 
-use berth_contract::HostError;
+use toolhold_contract::HostError;
 use wasmtime::Config;
 
 use crate::compiled;
@@ -15,7 +15,7 @@ pub fn settings() -> Config {
     let mut config = Config::new();
     config
         .epoch_interruption(true)
-        // Berth's interfaces don't use it, and it more than doubles the cost of a call.
+        // Toolhold's interfaces don't use it, and it more than doubles the cost of a call.
         .concurrency_support(false)
         .max_wasm_stack(WASM_STACK)
         .async_stack_size(ASYNC_STACK)

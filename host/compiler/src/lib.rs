@@ -15,13 +15,13 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use berth_component::check_shape;
-use berth_component::file::MAX_COMPONENT;
-use berth_contract::HostError;
-use berth_contract::text::{cut, neutral_line};
-use berth_system::confine;
-use berth_system::process::{HelperBounds, HelperError, INPUT_AT_FAULT, run_helper};
-use berth_typed::asynchronous_functions;
+use toolhold_component::check_shape;
+use toolhold_component::file::MAX_COMPONENT;
+use toolhold_contract::HostError;
+use toolhold_contract::text::{cut, neutral_line};
+use toolhold_system::confine;
+use toolhold_system::process::{HelperBounds, HelperError, INPUT_AT_FAULT, run_helper};
+use toolhold_typed::asynchronous_functions;
 use wasi_preview1_component_adapter_provider::{
     WASI_SNAPSHOT_PREVIEW1_ADAPTER_NAME, WASI_SNAPSHOT_PREVIEW1_COMMAND_ADAPTER,
 };
@@ -40,7 +40,7 @@ use crate::cache::{MAX_OFFER, failure_name};
 pub const HELPER: &str = "__compile";
 
 /// The error if there is no helper, with what to do.
-pub const NO_HELPER: &str = "it has to be compiled in a separate process, and there is no program for that: call `berth_core::helper_hook()` first \
+pub const NO_HELPER: &str = "it has to be compiled in a separate process, and there is no program for that: call `toolhold_core::helper_hook()` first \
     in `main`, or name a program that does so with `Host::builder().helper(…)`";
 
 /// Most bytes of compiled code.
@@ -272,7 +272,7 @@ fn refusal(wasm: &[u8], error: &wasmtime::Error) -> String {
         return format!("{error:#}");
     }
     format!(
-        "it was built for WASI 0.3, which this version of Berth doesn't run: it has functions that are async or use streams or futures ({}). \
+        "it was built for WASI 0.3, which this version of Toolhold doesn't run: it has functions that are async or use streams or futures ({}). \
          Build it for wasm32-wasip2 without them",
         functions.iter().map(|name| neutral_line(cut(name, 120))).collect::<Vec<_>>().join(", ")
     )

@@ -1,9 +1,9 @@
 //! Decides which interfaces a component may import.
 
-use berth_policy::OwnTable;
+use toolhold_policy::OwnTable;
 
 use crate::manifest::Manifest;
-use crate::versions::{FROZEN, split, version_refusal};
+use crate::versions::{split, version_refusal};
 
 /// The capabilities that a plugin is granted.
 #[derive(Clone, Copy, Debug)]
@@ -32,13 +32,13 @@ pub struct Granted<'a> {
 
 /// Interfaces that are always linked, by package and name, in any compatible version.
 const BASE: [&str; 35] = [
-    "berth:host/call",
-    "berth:host/config",
-    "berth:host/log",
-    "berth:host/search",
-    "berth:host/secrets",
-    "berth:host/types",
-    "berth:tool/types",
+    "toolhold:host/call",
+    "toolhold:host/config",
+    "toolhold:host/log",
+    "toolhold:host/search",
+    "toolhold:host/secrets",
+    "toolhold:host/types",
+    "toolhold:tool/types",
     "wasi:cli/environment",
     "wasi:cli/exit",
     "wasi:cli/stderr",
@@ -70,18 +70,6 @@ const BASE: [&str; 35] = [
     "wasi_snapshot_preview1",
 ];
 
-/// Interfaces that the frozen version of the contract doesn't have.
-const NEW: [&str; 8] = [
-    "berth:host/config",
-    "berth:host/embeddings",
-    "berth:host/index",
-    "berth:host/parts",
-    "berth:host/schedule",
-    "berth:host/service",
-    "berth:host/store",
-    "berth:host/types",
-];
-
 /// A capability that an operator grants.
 struct Capability {
     /// Its name in manifests.
@@ -97,7 +85,7 @@ struct Capability {
 const CAPABILITIES: [Capability; 8] = [
     Capability {
         name: "process",
-        interfaces: &["berth:host/process"],
+        interfaces: &["toolhold:host/process"],
         grants: "the programs that it may start, with their arguments",
         line: r#"programs = ["git {status,diff} **"]"#,
         is_granted: |granted| granted.process,
@@ -112,50 +100,50 @@ const CAPABILITIES: [Capability; 8] = [
     },
     Capability {
         name: "store",
-        interfaces: &["berth:host/store"],
+        interfaces: &["toolhold:host/store"],
         grants: "what it may keep between its calls, in MiB",
         line: "store_mib = 16",
         is_granted: |granted| granted.store,
     },
     Capability {
         name: "index",
-        interfaces: &["berth:host/index"],
+        interfaces: &["toolhold:host/index"],
         grants: "what it may keep to search in between its calls, in MiB",
         line: "index_mib = 16",
         is_granted: |granted| granted.index,
     },
     Capability {
         name: "parts",
-        interfaces: &["berth:host/parts"],
+        interfaces: &["toolhold:host/parts"],
         grants: "the processor time of its parts, in seconds for each call",
         line: "parts_cpu_secs = 60",
         is_granted: |granted| granted.parts,
     },
     Capability {
         name: "service",
-        interfaces: &["berth:host/service"],
+        interfaces: &["toolhold:host/service"],
         grants: "how many of its programs may outlive a call",
         line: "services = 1",
         is_granted: |granted| granted.service,
     },
     Capability {
         name: "schedule",
-        interfaces: &["berth:host/schedule"],
+        interfaces: &["toolhold:host/schedule"],
         grants: "the number of tasks that it may have",
         line: "schedule_tasks = 16",
         is_granted: |granted| granted.schedule,
     },
     Capability {
         name: "embeddings",
-        interfaces: &["berth:host/embeddings"],
+        interfaces: &["toolhold:host/embeddings"],
         grants: "the table of [providers] whose model makes vectors for it",
         line: "embeddings = \"ollama\"",
         is_granted: |granted| granted.embeddings,
     },
 ];
 
-/// A line of the plugin's table that grants a capability, for example. `None`: Berth doesn't have
-/// that capability.
+/// A line of the plugin's table that grants a capability, for example. `None`: Toolhold doesn't
+/// have that capability.
 pub fn grant_line(capability: &str) -> Option<&'static str> {
     match capability {
         "files" | "search" => Some("allowed_paths = [\".\"]"),
@@ -170,12 +158,11 @@ pub fn refusal(import: &str, manifest: &Manifest, granted: &Granted<'_>) -> Opti
     if let Some(refusal) = version_refusal(import) {
         return Some(refusal);
     }
-    let (name, version) = split(import);
-    let exists = !(version == Some(FROZEN) && NEW.contains(&name));
-    if exists && BASE.contains(&name) {
+    let (name, _) = split(import);
+    if BASE.contains(&name) {
         return None;
     }
-    let capability = CAPABILITIES.iter().find(|one| exists && one.interfaces.contains(&name));
+    let capability = CAPABILITIES.iter().find(|one| one.interfaces.contains(&name));
     if let Some(Capability { name: capability, grants, line, is_granted, .. }) = capability {
         let asks = manifest.asks_for(capability).is_some();
         if is_granted(granted) || granted.inspect_only && asks {
@@ -196,9 +183,11 @@ pub fn refusal(import: &str, manifest: &Manifest, granted: &Granted<'_>) -> Opti
         "wasi:http" => {
             "Plugins can make requests but can't serve them, so no line of the configuration grants it. Build the plugin without it."
         }
-        "berth:host" => "This version of Berth doesn't have that interface. A newer version may.",
+        "toolhold:host" => {
+            "This version of Toolhold doesn't have that interface. A newer version may."
+        }
         _ => {
-            "Berth doesn't have that interface, so no line of the configuration grants it. Build the plugin without it."
+            "Toolhold doesn't have that interface, so no line of the configuration grants it. Build the plugin without it."
         }
     };
     Some(format!("it imports `{import}`, which is not granted. {remedy}"))
@@ -234,11 +223,10 @@ mod tests {
         for import in [
             "wasi:filesystem/types@0.2.0",
             "wasi:sockets/udp-create-socket@0.2.9",
-            "berth:host/search@0.1.0",
-            "berth:host/search@0.2.0",
-            "berth:host/config@0.2.0",
-            "berth:host/types@0.2.0",
-            "berth:tool/types@0.1.0",
+            "toolhold:host/search@0.1.0",
+            "toolhold:host/config@0.1.0",
+            "toolhold:host/types@0.1.0",
+            "toolhold:tool/types@0.1.0",
         ] {
             assert_eq!(refusal_of(import, ""), None, "{import}");
         }
@@ -257,29 +245,21 @@ mod tests {
             .expect("is refused");
         assert!(text.contains("[plugins.tester]\nhosts = "), "{text}");
         assert!(refusal_of("evil:host/run", "").expect("is refused").contains("`evil:host/run`"));
-        for version in ["0.1.0", "0.2.0"] {
-            let process = format!("berth:host/process@{version}");
-            let text = refusal_of(&process, "").expect("is refused");
-            assert!(text.contains("doesn't ask for `process`"), "{text}");
-            let asks = r#"{"name": "process", "reason": "r"}"#;
-            let text = refusal_of(&process, asks).expect("is refused");
-            assert!(text.contains("[plugins.tester]\nprograms = "), "{text}");
-            let asks = r#"{"name": "store", "reason": "r"}"#;
-            let text = refusal_of("berth:host/store@0.2.0", asks).expect("is refused");
-            assert!(text.contains("[plugins.tester]\nstore_mib = "), "{text}");
-            let index = r#"{"name": "index", "reason": "r"}"#;
-            let text = refusal_of("berth:host/index@0.2.0", index).expect("is refused");
-            assert!(text.contains("[plugins.tester]\nindex_mib = "), "{text}");
-            let asks = r#"{"name": "parts", "reason": "r"}"#;
-            let text = refusal_of("berth:host/parts@0.2.0", asks).expect("is refused");
-            assert!(text.contains("[plugins.tester]\nparts_cpu_secs = "), "{text}");
-            let asks = r#"{"name": "embeddings", "reason": "r"}"#;
-            let text = refusal_of("berth:host/embeddings@0.2.0", asks).expect("is refused");
-            assert!(text.contains("[plugins.tester]\nembeddings = "), "{text}");
-            let text = refusal_of("berth:host/store@0.1.0", asks).expect("0.1 has no store");
-            assert!(text.contains("doesn't have that interface"), "{text}");
+        for (interface, capability, line) in [
+            ("process", "process", "programs"),
+            ("store", "store", "store_mib"),
+            ("index", "index", "index_mib"),
+            ("parts", "parts", "parts_cpu_secs"),
+            ("embeddings", "embeddings", "embeddings"),
+        ] {
+            let import = format!("toolhold:host/{interface}@0.1.0");
+            let text = refusal_of(&import, "").expect("is refused");
+            assert!(text.contains(&format!("doesn't ask for `{capability}`")), "{text}");
+            let asks = format!(r#"{{"name": "{capability}", "reason": "r"}}"#);
+            let text = refusal_of(&import, &asks).expect("is refused");
+            assert!(text.contains(&format!("[plugins.tester]\n{line} = ")), "{text}");
         }
-        for missing in ["berth:host/config@0.1.0", "berth:host/store@0.2.0"] {
+        for missing in ["toolhold:host/telepathy@0.1.0", "toolhold:host/store@0.1.0"] {
             let text = refusal_of(missing, "").expect("is refused");
             assert!(text.contains("not granted") && text.contains(missing), "{text}");
         }

@@ -16,4 +16,4 @@ pub use manifest::{Interfaces, Manifest, Part, Request, RequestedLimits, is_name
 pub use schema::schema_weight;
 pub use settings::PluginConfig;
 pub use shape::check_shape;
-pub use versions::{CURRENT, FROZEN, version_refusal};
+pub use versions::{CONTRACT_VERSION, version_refusal};

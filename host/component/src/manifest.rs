@@ -1,14 +1,14 @@
 //! The manifest of a plugin, read without running the plugin.
 
-use berth_contract::text::{cut, neutral, neutral_line};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use toolhold_contract::text::{cut, neutral, neutral_line};
 use wasmparser::{Parser, Payload};
 
 use crate::schema;
 
 /// The custom section that holds the manifest.
-const SECTION: &str = "berth:manifest";
+const SECTION: &str = "toolhold:manifest";
 
 /// Most bytes of a manifest.
 const MAX_MANIFEST: usize = 64 * 1024;
@@ -25,7 +25,7 @@ const MAX_NAME: usize = 24;
 /// Most parts of a plugin.
 const MAX_PARTS: usize = 64;
 
-/// The manifest of a plugin: one JSON object in the custom section `berth:manifest` of the
+/// The manifest of a plugin: one JSON object in the custom section `toolhold:manifest` of the
 /// component.
 ///
 /// Unknown fields are ignored, so that newer plugins load.
@@ -62,7 +62,7 @@ pub struct Manifest {
     pub parts: Vec<Part>,
 }
 
-/// A pure component that a plugin brings along: `berth:tool/part`.
+/// A pure component that a plugin brings along: `toolhold:tool/part`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Part {
     /// Its name, as that of a plugin. Its file is `NAME.wasm`.

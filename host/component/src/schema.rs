@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use berth_contract::text::neutral_json;
 use serde_json::Value;
+use toolhold_contract::text::neutral_json;
 
 /// Most bytes of a schema.
 const MAX_SCHEMA: usize = 64 * 1024;

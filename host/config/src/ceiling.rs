@@ -1,10 +1,10 @@
-//! Ceilings: the most that an organisation allows. A ceiling is written like a `berth.toml` and
+//! Ceilings: the most that an organisation allows. A ceiling is written like a `toolhold.toml` and
 //! bounds the operator's whole configuration, including variables and flags. It only takes away.
 
 use std::path::{Path, PathBuf};
 
-use berth_contract::text::neutral_line;
 use serde_json::Value;
+use toolhold_contract::text::neutral_line;
 
 use super::keys::dotted;
 use super::leaf::Leaf;
@@ -124,7 +124,7 @@ impl Loaded {
         }
         if text.is_empty() {
             text = format!(
-                "No ceiling bounds your configuration. One would be {SYSTEM_CEILING}, or the file that BERTH_CEILING names.\n"
+                "No ceiling bounds your configuration. One would be {SYSTEM_CEILING}, or the file that TOOLHOLD_CEILING names.\n"
             );
         }
         text

@@ -4,12 +4,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use berth_contract::{HostError, SubjectKind};
-use berth_egress::{
+use toolhold_contract::{HostError, SubjectKind};
+use toolhold_egress::{
     Limits, Network, Proxy, Secret as ResolvedSecret, SecretSource, SecretValue, Settings,
 };
-use berth_policy::egress::{Grant, HostPattern, PrivateHosts, Reach, Scheme, Target};
-use berth_policy::{Action, Origin, Placed, Verdict};
+use toolhold_policy::egress::{Grant, HostPattern, PrivateHosts, Reach, Scheme, Target};
+use toolhold_policy::{Action, Origin, Placed, Verdict};
 
 use serde_json::Value;
 
@@ -72,14 +72,14 @@ impl Loaded {
     }
 
     /// The rules for the gate that decides on calls of the web tools.
-    pub fn web(&self) -> Result<berth_policy::Web, HostError> {
+    pub fn web(&self) -> Result<toolhold_policy::Web, HostError> {
         let others = match self.config.tools.web.other_domains {
             OtherDomains::Deny => Verdict::Deny,
             OtherDomains::Ask => Verdict::Ask,
             OtherDomains::Allow => Verdict::Allow,
         };
         let others = Placed { value: others, place: self.origin("tools.web.other_domains") };
-        Ok(berth_policy::Web { reach: Arc::new(self.web_reach()?), others })
+        Ok(toolhold_policy::Web { reach: Arc::new(self.web_reach()?), others })
     }
 
     fn web_reach(&self) -> Result<Reach, HostError> {

@@ -1,4 +1,4 @@
-//! Reads a `berth.toml`: checks who can write it, and finds its values.
+//! Reads a `toolhold.toml`: checks who can write it, and finds its values.
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{ErrorKind, Read};
@@ -6,19 +6,19 @@ use std::ops::Range;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
-use berth_contract::text::{cut, shell_word};
-use berth_redaction::{self as redaction, Keys};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 use serde::Deserialize;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue, ValueDeserializer};
+use toolhold_contract::text::{cut, shell_word};
+use toolhold_redaction::{self as redaction, Keys};
 
 use super::inputs::VARIABLE;
 use super::leaf::Leaf;
 use super::renamed::rename;
 use super::{Problem, Source};
-use berth_settings::is_in_secrets;
+use toolhold_settings::is_in_secrets;
 
 /// Bytes of a file: more than anybody writes by hand, and quick to read.
 const MAX_BYTES: u64 = 1024 * 1024;

@@ -5,9 +5,9 @@ use std::io::Read;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use berth_contract::HostError;
 use sha2::{Digest, Sha256};
 use toml_edit::{ArrayOfTables, DocumentMut, Item, Table};
+use toolhold_contract::HostError;
 
 use super::{Folders, Loaded, project};
 
@@ -89,7 +89,7 @@ impl Loaded {
                     }
                 }
                 ProjectRulesTrust::Untrusted | ProjectRulesTrust::Changed => problems.push(format!(
-                    "{}: its rules don't count, since you haven't trusted {}; to look at them: berth trust",
+                    "{}: its rules don't count, since you haven't trusted {}; to look at them: toolhold trust",
                     rules.path.display(),
                     match rules.standing {
                         ProjectRulesTrust::Changed => "its present text",

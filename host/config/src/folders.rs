@@ -2,21 +2,21 @@ use std::env;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use berth_contract::HostError;
-use berth_policy::files::OwnFolder;
-use berth_signing::KEY_FOLDER;
+use toolhold_contract::HostError;
+use toolhold_policy::files::OwnFolder;
+use toolhold_signing::KEY_FOLDER;
 
-/// Absolute paths of Berth's own folders. They need not exist.
+/// Absolute paths of Toolhold's own folders. They need not exist.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Folders {
-    /// The folder of `berth.toml`: `$BERTH_CONFIG_DIR`, else `berth` in `$XDG_CONFIG_HOME` or
-    /// `~/.config`.
+    /// The folder of `toolhold.toml`: `$TOOLHOLD_CONFIG_DIR`, else `toolhold` in `$XDG_CONFIG_HOME`
+    /// or `~/.config`.
     pub config: PathBuf,
-    /// The folder of data that has to last: `$BERTH_DATA_DIR`, else `berth` in `$XDG_DATA_HOME` or
-    /// `~/.local/share`.
+    /// The folder of data that has to last: `$TOOLHOLD_DATA_DIR`, else `toolhold` in
+    /// `$XDG_DATA_HOME` or `~/.local/share`.
     pub data: PathBuf,
-    /// The folder of data that can be made again, such as compiled plugins: `$BERTH_CACHE_DIR`,
-    /// else `berth` in `$XDG_CACHE_HOME` or `~/.cache`.
+    /// The folder of data that can be made again, such as compiled plugins: `$TOOLHOLD_CACHE_DIR`,
+    /// else `toolhold` in `$XDG_CACHE_HOME` or `~/.cache`.
     pub cache: PathBuf,
     /// The user's home directory, for `~`. `None` if it is unknown.
     pub home: Option<PathBuf>,
@@ -32,7 +32,8 @@ impl Folders {
         Self::resolve(&|name| env::var_os(name), env::home_dir())
     }
 
-    /// All of Berth's folders inside one folder, for a program that embeds Berth, and for tests.
+    /// All of Toolhold's folders inside one folder, for a program that embeds Toolhold, and for
+    /// tests.
     pub fn inside(folder: &Path) -> Self {
         Self {
             config: folder.join("config"),
@@ -44,7 +45,7 @@ impl Folders {
 
     /// The user's configuration file.
     pub fn config_file(&self) -> PathBuf {
-        self.config.join("berth.toml")
+        self.config.join("toolhold.toml")
     }
 
     /// The folders for the path rules: no tool writes there, and no tool reads there except the
@@ -55,9 +56,9 @@ impl Folders {
         // used, and a later run with the default folders would use these files.
         if let Some(home) = &self.home {
             let default = Self {
-                config: home.join(".config/berth"),
-                data: home.join(".local/share/berth"),
-                cache: home.join(".cache/berth"),
+                config: home.join(".config/toolhold"),
+                data: home.join(".local/share/toolhold"),
+                cache: home.join(".cache/toolhold"),
                 home: None,
             };
             folders.push(default);
@@ -100,14 +101,14 @@ impl Folders {
             let base = set(xdg)
                 .filter(|base| base.is_absolute())
                 .or_else(|| Some(home.as_ref()?.join(below_home)));
-            base.map(|base| base.join("berth")).ok_or_else(|| {
-                HostError::Config(format!("there is no home directory, so Berth's own folders are unknown; set HOME or {own}"))
+            base.map(|base| base.join(toolhold_contract::NAME)).ok_or_else(|| {
+                HostError::Config(format!("there is no home directory, so Toolhold's own folders are unknown; set HOME or {own}"))
             })
         };
         Ok(Self {
-            config: folder("BERTH_CONFIG_DIR", "XDG_CONFIG_HOME", ".config")?,
-            data: folder("BERTH_DATA_DIR", "XDG_DATA_HOME", ".local/share")?,
-            cache: folder("BERTH_CACHE_DIR", "XDG_CACHE_HOME", ".cache")?,
+            config: folder("TOOLHOLD_CONFIG_DIR", "XDG_CONFIG_HOME", ".config")?,
+            data: folder("TOOLHOLD_DATA_DIR", "XDG_DATA_HOME", ".local/share")?,
+            cache: folder("TOOLHOLD_CACHE_DIR", "XDG_CACHE_HOME", ".cache")?,
             home,
         })
     }
@@ -116,7 +117,7 @@ impl Folders {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use berth_system::files::real_or_given;
+    use toolhold_system::files::real_or_given;
 
     #[track_caller]
     fn check(variables: &[(&str, &str)], home: Option<&str>, expected: Option<[&str; 3]>) {
@@ -130,16 +131,20 @@ mod tests {
 
     #[test]
     fn first_folder_that_is_set_counts() {
-        let home = ["/h/.config/berth", "/h/.local/share/berth", "/h/.cache/berth"];
+        let home = ["/h/.config/toolhold", "/h/.local/share/toolhold", "/h/.cache/toolhold"];
         check(&[], Some("/h"), Some(home));
         check(&[("XDG_CONFIG_HOME", "relative"), ("XDG_CACHE_HOME", "")], Some("/h"), Some(home));
-        check(&[("XDG_DATA_HOME", "/x")], Some("/h"), Some([home[0], "/x/berth", home[2]]));
+        check(&[("XDG_DATA_HOME", "/x")], Some("/h"), Some([home[0], "/x/toolhold", home[2]]));
         check(
-            &[("XDG_CONFIG_HOME", "/x"), ("BERTH_CONFIG_DIR", "/b")],
+            &[("XDG_CONFIG_HOME", "/x"), ("TOOLHOLD_CONFIG_DIR", "/b")],
             Some("/h"),
             Some(["/b", home[1], home[2]]),
         );
-        let all = [("BERTH_CONFIG_DIR", "/1"), ("BERTH_DATA_DIR", "/2"), ("BERTH_CACHE_DIR", "/3")];
+        let all = [
+            ("TOOLHOLD_CONFIG_DIR", "/1"),
+            ("TOOLHOLD_DATA_DIR", "/2"),
+            ("TOOLHOLD_CACHE_DIR", "/3"),
+        ];
         check(&all, None, Some(["/1", "/2", "/3"]));
         check(&all[..2], None, None);
     }

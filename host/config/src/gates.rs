@@ -3,15 +3,15 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use berth_contract::{Access, HostError};
-use berth_policy::files::PathGlobs;
-use berth_policy::rules::{Argument, Effect, Rule, RuleSet, Test};
-use berth_policy::{
+use serde::Serialize;
+use toolhold_contract::{Access, HostError};
+use toolhold_policy::files::PathGlobs;
+use toolhold_policy::rules::{Argument, Effect, Rule, RuleSet, Test};
+use toolhold_policy::{
     BUILT_IN_COMMANDS, Blocklist, Containment, DEFAULT_BLOCKED, Origin, OriginKind, Pattern,
     Permission, Permissions, Phase, Placed, Policy, ProviderTrust, TextGlob, Trust, Verdict,
     expression, literal,
 };
-use serde::Serialize;
 
 use super::policy::{is_everything, spellings};
 use super::{
@@ -33,10 +33,10 @@ impl Loaded {
         let home = self.read_from.as_ref().and_then(|(folders, _)| folders.home.as_deref());
         let tools = &self.config.tools;
         let autonomy = match tools.autonomy {
-            Autonomy::ReadOnly => berth_policy::Autonomy::ReadOnly,
-            Autonomy::Ask => berth_policy::Autonomy::Ask,
-            Autonomy::Sandboxed => berth_policy::Autonomy::Sandboxed,
-            Autonomy::Full => berth_policy::Autonomy::Full,
+            Autonomy::ReadOnly => toolhold_policy::Autonomy::ReadOnly,
+            Autonomy::Ask => toolhold_policy::Autonomy::Ask,
+            Autonomy::Sandboxed => toolhold_policy::Autonomy::Sandboxed,
+            Autonomy::Full => toolhold_policy::Autonomy::Full,
         };
         let rule_sets = |loaded: &Self| {
             let authorization = loaded

@@ -1,5 +1,5 @@
-use berth_contract::text::neutral;
 use serde_json::Value;
+use toolhold_contract::text::neutral;
 
 /// A value as TOML, on one line, without characters that steer a terminal.
 pub fn inline(value: &Value) -> String {

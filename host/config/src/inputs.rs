@@ -4,36 +4,36 @@ use std::ffi::OsString;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use berth_contract::HostError;
-use berth_signing::signature_path;
+use toolhold_contract::HostError;
+use toolhold_signing::signature_path;
 
 use super::PathAccess;
 
 /// The organisation's ceiling. If anybody but root can write it, the start ends.
-pub const SYSTEM_CEILING: &str = "/etc/berth/ceiling.toml";
+pub const SYSTEM_CEILING: &str = "/etc/toolhold/ceiling.toml";
 
 /// The organisation's file below the user's own. If anybody but root can write it, the start ends.
-pub const SYSTEM_DEFAULTS: &str = "/etc/berth/berth.toml";
+pub const SYSTEM_DEFAULTS: &str = "/etc/toolhold/toolhold.toml";
 
 /// The variable that names a further ceiling.
-pub(super) const VARIABLE: &str = "BERTH_CEILING";
+pub(super) const VARIABLE: &str = "TOOLHOLD_CEILING";
 
 /// The operator's inputs beside the user's file.
 #[derive(Clone, Debug, Default)]
 pub struct Inputs {
     /// A file that is read instead of the user's own. It has to exist.
     pub file: Option<PathBuf>,
-    /// The directory whose `berth.toml` may narrow the user's. If `None`, no such file is read.
+    /// The directory whose `toolhold.toml` may narrow the user's. If `None`, no such file is read.
     pub working_directory: Option<PathBuf>,
-    /// Environment variables. Only those that begin with `BERTH_` can be keys.
+    /// Environment variables. Only those that begin with `TOOLHOLD_` can be keys.
     pub variables: Vec<(OsString, OsString)>,
     /// Settings `key=value`: the key is dotted, the value is TOML or a bare text.
     pub settings: Vec<String>,
     /// Directories that are granted in addition, with the access to them.
     pub allow: Vec<(PathBuf, PathAccess)>,
     /// The file of the organisation's [`Ceiling`](super::Ceiling), if there is one:
-    /// [`SYSTEM_CEILING`] for a process that runs as a user. The variable `BERTH_CEILING` names a
-    /// further ceiling.
+    /// [`SYSTEM_CEILING`] for a process that runs as a user. The variable `TOOLHOLD_CEILING` names
+    /// a further ceiling.
     pub ceiling: Option<PathBuf>,
     /// What the configuration of a task's maker allowed: its
     /// [`task_bounds`](super::Loaded::task_bounds). They are applied last, and only take away.

@@ -1,16 +1,16 @@
-//! Inserts one rule or one grant into the user's `berth.toml`. The rest of the file stays as it is,
-//! including comments.
+//! Inserts one rule or one grant into the user's `toolhold.toml`. The rest of the file stays as it
+//! is, including comments.
 
 use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use berth_contract::HostError;
-use berth_contract::text::toml;
-use berth_private::PrivateFolder;
 use rustix::fs::{Access, AtFlags, CWD, accessat};
 use toml::{Table, Value};
 use toml_edit::{Array, ArrayOfTables, DocumentMut, InlineTable, Item, RawString};
+use toolhold_contract::HostError;
+use toolhold_contract::text::toml;
+use toolhold_private::PrivateFolder;
 
 use super::load::load_with;
 use super::{
@@ -29,10 +29,10 @@ impl Loaded {
     /// The reason why the rule can't be written there or wouldn't count.
     pub fn with_permission(&self, tool: &str, pattern: &str) -> Result<Self, String> {
         let Some((folders, inputs)) = &self.read_from else {
-            return Err("this program doesn't use a berth.toml".to_owned());
+            return Err("this program doesn't use a toolhold.toml".to_owned());
         };
         if let Some(file) = &inputs.file {
-            return Err(format!("{} is used instead of your own berth.toml", file.display()));
+            return Err(format!("{} is used instead of your own toolhold.toml", file.display()));
         }
         let path = folders.config_file();
         check_writable(&path)?;
@@ -302,7 +302,7 @@ fn change(
     // The lock keeps two processes from losing a rule. It is in the data folder, so that the user's
     // folder has no further file.
     let _lock = PrivateFolder::make(&folders.data)
-        .and_then(|data| data.lock("berth.toml.lock"))
+        .and_then(|data| data.lock("toolhold.toml.lock"))
         .map_err(HostError::io(folders.data.display().to_string()))?;
 
     let before = file::read(&path)
@@ -417,7 +417,7 @@ mod tests {
     use std::fs::{self, Permissions};
     use std::os::unix::fs::{PermissionsExt, symlink};
 
-    use berth_contract::text::neutral;
+    use toolhold_contract::text::neutral;
 
     use super::*;
 

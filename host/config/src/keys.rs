@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use serde_json::Value;
 
 use super::Config;
-use berth_settings::Narrowing;
+use toolhold_settings::Narrowing;
 
 /// A key that can be written.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -134,11 +134,11 @@ pub(super) fn nearest<'a>(
         .map(|(_, candidate)| candidate)
 }
 
-/// The JSON Schema (2020-12) of [`Config`], for editors and for `berth config schema`.
+/// The JSON Schema (2020-12) of [`Config`], for editors and for `toolhold config schema`.
 pub fn schema() -> serde_json::Value {
     let mut schema = schemars::schema_for!(Config).to_value();
     if let Some(object) = schema.as_object_mut() {
-        object.insert("title".to_owned(), "berth.toml".into());
+        object.insert("title".to_owned(), "toolhold.toml".into());
     }
     schema
 }

@@ -1,13 +1,13 @@
 //! Checks one value at a time, so that every problem is found with its own place, not only the
 //! first.
 
-use berth_redaction::{self as redaction, Keys};
 use serde::Deserialize;
 use toml::Value;
+use toolhold_redaction::{self as redaction, Keys};
 
 use super::keys::{advice, dotted, near};
 use super::{Config, Problem, Source};
-use berth_settings::is_in_secrets;
+use toolhold_settings::is_in_secrets;
 
 /// Texts with fewer bytes than this aren't secrets.
 const SHORT: usize = 4;
@@ -81,7 +81,7 @@ impl Leaf {
                 let whole = if path.len() < self.path.len() { &self.path } else { &path };
                 // One letter too few is likelier than another agent's configuration.
                 let near = near(&path);
-                let foreign = berth_migration::advice(whole).filter(|_| near.is_none());
+                let foreign = toolhold_migration::advice(whole).filter(|_| near.is_none());
                 let (path, advice) = match foreign {
                     Some(advice) => (whole, advice),
                     None => (&path, near.unwrap_or_else(|| advice(&path))),

@@ -1,10 +1,10 @@
 //! The operator's configuration: its keys, its sources, and the values that result.
 //!
-//! The sources in order: the defaults, the organisation's `berth.toml`, the user's `berth.toml`,
-//! the working directory's `berth.toml`, `BERTH_*` variables, `--set`. A later source wins, key by
-//! key. `--allow` and `--allow-read` add to `tools.file.allowed_paths`. The working directory's
-//! file only narrows, by a rule for each key, unless the user trusts it. A [`Ceiling`] is applied
-//! last and only takes away, by the same rules.
+//! The sources in order: the defaults, the organisation's `toolhold.toml`, the user's
+//! `toolhold.toml`, the working directory's `toolhold.toml`, `TOOLHOLD_*` variables, `--set`. A
+//! later source wins, key by key. `--allow` and `--allow-read` add to `tools.file.allowed_paths`.
+//! The working directory's file only narrows, by a rule for each key, unless the user trusts it. A
+//! [`Ceiling`] is applied last and only takes away, by the same rules.
 //!
 //! Nothing is guessed. An unknown key, a wrong type or a file that others can write ends the start,
 //! and every problem is named: a setting that silently falls back to its default might be one that
@@ -47,24 +47,6 @@ mod switches;
 mod task_bounds;
 mod variables;
 
-pub use berth_migration::Migration;
-pub use berth_policy::files::OwnFolder;
-pub use berth_presets as presets;
-pub use berth_settings::{
-    AdversarialPolicy, Agent, AllowedPath, AllowedPlugin, Amount, Approvals, ArgumentPart,
-    ArgumentTest, Audit, Authorization, Autonomy, BUILT_IN_FILTERS, Bounded, Config, Dependencies,
-    DependencyRule, FileTools, FilterSecurity, Filters, HeaderName, HostGrant, InstallKey,
-    Installing, InstanceLifetime, JobSettings, Keyring, Limits, MAX_POLICIES, Mcp, McpApprovals,
-    McpOauth, McpServer, Method, ModelFormat, Network, NetworkGrant, OAuth, OnFailure,
-    OnReviewDenial, OtherDomains, Overflow, PathAccess, PathGlob, PathPrefix, PermissionAction,
-    PermissionRule, Plugin, PluginFolder, PluginLimits, PluginSettings, PolicyAccess, PolicyEffect,
-    PolicyPhase, PolicyRule, PolicyRules, PolicySentence, Prefix, PresetName, Prices,
-    ProcessLimits, ProviderSettings, Qdrant, QueryName, Ratio, Redaction, Reload, ResultCache,
-    Retry, SandboxMode, Scheduler, Secret, Serve, Sha256, Shell, Skills, Structured, Tafc,
-    TextTools, ThinkingEffort, ToolFilter, Tools, TrustLevel, Undo, UrlScheme, Utility,
-    VariableName, VectorBackend, Web, WithoutProxy, WrittenExpression, WrittenHost, WrittenPattern,
-    WrittenPrivateHosts, WrittenProgram, WrittenProxy, WrittenSecretHost,
-};
 pub use ceiling::check_ceiling;
 pub use describe::{KeyDescription, TableDescription, describe};
 pub use filter_rules::{FilterRules, ProjectFilterRules, ProjectRulesTrust};
@@ -84,6 +66,24 @@ pub use renamed::Renamed;
 pub use signed::CeilingFiles;
 pub use source::Source;
 pub use task_bounds::TaskBounds;
+pub use toolhold_migration::Migration;
+pub use toolhold_policy::files::OwnFolder;
+pub use toolhold_presets as presets;
+pub use toolhold_settings::{
+    AdversarialPolicy, Agent, AllowedPath, AllowedPlugin, Amount, Approvals, ArgumentPart,
+    ArgumentTest, Audit, Authorization, Autonomy, BUILT_IN_FILTERS, Bounded, Config, Dependencies,
+    DependencyRule, FileTools, FilterSecurity, Filters, HeaderName, HostGrant, InstallKey,
+    Installing, InstanceLifetime, JobSettings, Keyring, Limits, MAX_POLICIES, Mcp, McpApprovals,
+    McpOauth, McpServer, Method, ModelFormat, Network, NetworkGrant, OAuth, OnFailure,
+    OnReviewDenial, OtherDomains, Overflow, PathAccess, PathGlob, PathPrefix, PermissionAction,
+    PermissionRule, Plugin, PluginFolder, PluginLimits, PluginSettings, PolicyAccess, PolicyEffect,
+    PolicyPhase, PolicyRule, PolicyRules, PolicySentence, Prefix, PresetName, Prices,
+    ProcessLimits, ProviderSettings, Qdrant, QueryName, Ratio, Redaction, Reload, ResultCache,
+    Retry, SandboxMode, Scheduler, Secret, Serve, Sha256, Shell, Skills, Structured, Tafc,
+    TextTools, ThinkingEffort, ToolFilter, Tools, TrustLevel, Undo, UrlScheme, Utility,
+    VariableName, VectorBackend, Web, WithoutProxy, WrittenExpression, WrittenHost, WrittenPattern,
+    WrittenPrivateHosts, WrittenProgram, WrittenProxy, WrittenSecretHost,
+};
 pub use watch::ConfigWatch;
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use berth_system::files::real_or_given;
+use toolhold_system::files::real_or_given;
 
 use super::keys::dotted;
 use super::leaf::Leaf;

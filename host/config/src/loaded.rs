@@ -5,10 +5,10 @@ use std::fmt;
 use std::ops::Bound;
 use std::path::PathBuf;
 
-use berth_contract::text::neutral_line;
-use berth_policy::rules::MAX_RULES;
-use berth_policy::{ConfigFile, Origin, OriginKind, OwnTable, TablePlace};
 use serde_json::Value;
+use toolhold_contract::text::neutral_line;
+use toolhold_policy::rules::MAX_RULES;
+use toolhold_policy::{ConfigFile, Origin, OriginKind, OwnTable, TablePlace};
 
 use super::keys::{dotted, dotted_name};
 use super::leaf::{Leaf, merge};
@@ -52,7 +52,7 @@ pub struct ConfigEntry {
     pub elements: Vec<Source>,
 }
 
-/// The `berth.toml` of the working directory.
+/// The `toolhold.toml` of the working directory.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Project {
     /// Its real path.
@@ -66,7 +66,7 @@ pub struct Project {
     pub widening: Vec<Ignored>,
 }
 
-/// How much of the working directory's `berth.toml` counts.
+/// How much of the working directory's `toolhold.toml` counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProjectTrust {
     /// Only values that narrow: the user hasn't trusted it.
@@ -84,7 +84,7 @@ impl Project {
     }
 }
 
-/// A key of the working directory's `berth.toml` that is ignored, wholly or in part, because it
+/// A key of the working directory's `toolhold.toml` that is ignored, wholly or in part, because it
 /// would widen what is granted.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ignored {
@@ -258,7 +258,7 @@ impl Loaded {
     /// Every current value, in the order in which the keys are defined.
     pub fn entries(&self) -> Vec<ConfigEntry> {
         let mut entries = Vec::new();
-        // The configuration always has a JSON form: it came from a text or from code of Berth.
+        // The configuration always has a JSON form: it came from a text or from code of Toolhold.
         let value = serde_json::to_value(&self.config).unwrap_or_default();
         self.collect(&value, &mut Vec::new(), &mut entries);
         entries

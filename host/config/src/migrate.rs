@@ -1,10 +1,10 @@
-//! Rewrites a configuration of another agent as a `berth.toml`.
+//! Rewrites a configuration of another agent as a `toolhold.toml`.
 
 use std::path::Path;
 
-use berth_contract::text::cut;
-use berth_migration::{KnownKeys, Migration, WrongValue, rewrite};
-use berth_redaction::{self as redaction, Keys};
+use toolhold_contract::text::cut;
+use toolhold_migration::{KnownKeys, Migration, WrongValue, rewrite};
+use toolhold_redaction::{self as redaction, Keys};
 
 use super::file::{self, MAX_VALUES};
 use super::inline;
@@ -13,7 +13,7 @@ use super::leaf::Leaf;
 use super::load::load_with;
 use super::renamed::new_name;
 use super::{Folders, Inputs, Problem, Problems, Source};
-use berth_settings::Narrowing;
+use toolhold_settings::Narrowing;
 
 /// Bytes of an element that are shown.
 const MAX_SHOWN: usize = 120;

@@ -1,14 +1,14 @@
-//! Decides which values count in a file that may only narrow: the working directory's `berth.toml`,
-//! or a ceiling.
+//! Decides which values count in a file that may only narrow: the working directory's
+//! `toolhold.toml`, or a ceiling.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use berth_contract::text::cut;
-use berth_system::files::real_or_given;
 use serde::Deserialize;
 use serde_json::Value;
+use toolhold_contract::text::cut;
+use toolhold_system::files::real_or_given;
 
 use super::keys::{dotted, rule};
 use super::leaf::{Leaf, document};
@@ -16,7 +16,7 @@ use super::resolved::{Resolved, expand, resolve};
 use super::{
     AllowedPath, Bounded, Config, FileTools, Folders, Ignored, Loaded, PathAccess, Problem, Source,
 };
-use berth_settings::Narrowing;
+use toolhold_settings::Narrowing;
 
 /// Bytes of an untrusted value that a notice shows.
 const MAX_SHOWN: usize = 80;
@@ -159,7 +159,7 @@ pub(super) fn effective(base: &Loaded) -> Config {
 
 fn concurrency(written: u64) -> u64 {
     if written == 0 {
-        u64::try_from(berth_system::machine::automatic_concurrency()).unwrap_or(u64::MAX)
+        u64::try_from(toolhold_system::machine::automatic_concurrency()).unwrap_or(u64::MAX)
     } else {
         written
     }

@@ -1,14 +1,14 @@
-//! Builds the path rules from the configuration, and finds the paths of Berth's own files.
+//! Builds the path rules from the configuration, and finds the paths of Toolhold's own files.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-use berth_contract::{Access, HostError};
-use berth_egress::SecretSource;
-use berth_policy::files::{FileRules, Grant, OwnFolder, PathGlobs};
-use berth_policy::literal;
-use berth_private::Repository;
-use berth_system::files::{real_or_given, with_its_links};
+use toolhold_contract::{Access, HostError};
+use toolhold_egress::SecretSource;
+use toolhold_policy::files::{FileRules, Grant, OwnFolder, PathGlobs};
+use toolhold_policy::literal;
+use toolhold_private::Repository;
+use toolhold_system::files::{real_or_given, with_its_links};
 
 use super::resolved::{Resolved, expand, resolve};
 use super::{
@@ -132,7 +132,7 @@ impl Loaded {
         plugin.and_then(|plugin| plugin.reload).unwrap_or(default)
     }
 
-    /// A path of one of Berth's own files. A relative path starts at the folder of the
+    /// A path of one of Toolhold's own files. A relative path starts at the folder of the
     /// configuration file that contains it.
     pub(super) fn beside_its_source(
         &self,
@@ -149,9 +149,9 @@ impl Loaded {
         working_directory.join(expand(path, base, folders))
     }
 
-    /// Berth's own files, which no grant opens: its folders, the configuration file, the ceilings,
-    /// the plugin folder, and the files of plugins. A tool that writes them could grant itself more
-    /// at the next start.
+    /// Toolhold's own files, which no grant opens: its folders, the configuration file, the
+    /// ceilings, the plugin folder, and the files of plugins. A tool that writes them could grant
+    /// itself more at the next start.
     ///
     /// The folders of the user's skills belong to them, since a model follows what is in them. So
     /// do the files of secrets, the programs that print secrets, and the certificates of trusted
@@ -207,7 +207,7 @@ impl Loaded {
             .map(|glob| absolute(glob.as_str(), folders.home.as_deref()))
             .filter(|glob| glob.starts_with('/'))
             .map(|glob| OwnFolder { path: plain_part(&glob).0, secret: false })
-            // What the rule denies isn't Berth's own.
+            // What the rule denies isn't Toolhold's own.
             .flat_map(|denied| with_its_links(denied).skip(1));
         let own = self.own(folders, working_directory);
         own.into_iter().flat_map(with_its_links).chain(links).collect()

@@ -1,7 +1,7 @@
 use std::fmt;
 
-use berth_contract::HostError;
-use berth_contract::text::neutral_line;
+use toolhold_contract::HostError;
+use toolhold_contract::text::neutral_line;
 
 use super::Source;
 

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::iter;
 use std::path::{Component, Path, PathBuf};
 
-use berth_contract::HostError;
-use berth_policy::files::FileRules;
-use berth_policy::{CommandTemplate, Origin, OwnTable, Programs, WrittenPart};
-use berth_redaction::{self as redaction, Keys};
-use berth_system::confine::{Limits, Sandbox, Tree};
-use berth_system::files::real_or_given;
+use toolhold_contract::HostError;
+use toolhold_policy::files::FileRules;
+use toolhold_policy::{CommandTemplate, Origin, OwnTable, Programs, WrittenPart};
+use toolhold_redaction::{self as redaction, Keys};
+use toolhold_system::confine::{Limits, Sandbox, Tree};
+use toolhold_system::files::real_or_given;
 
 use super::presets::{CREDENTIALS, PRESETS, Preset, Roots, with_all};
 use super::resolved::{Resolved, expand, resolve};

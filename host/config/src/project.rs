@@ -1,14 +1,14 @@
-//! The `berth.toml` of the working directory: it is read and narrowed. The user can trust exactly
-//! its present content.
+//! The `toolhold.toml` of the working directory: it is read and narrowed. The user can trust
+//! exactly its present content.
 
 use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use berth_contract::HostError;
-use berth_private::state;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
+use toolhold_contract::HostError;
+use toolhold_private::state;
 
 use super::leaf::Leaf;
 use super::narrow::{self, Bases, Narrower, narrow};
@@ -92,7 +92,7 @@ pub(super) fn read(
     working_directory: &Path,
     user_file: Option<(u64, u64)>,
 ) -> Result<Option<Proposal>, Vec<Problem>> {
-    let path = working_directory.join("berth.toml");
+    let path = working_directory.join("toolhold.toml");
     let Some(file::Text { text, .. }) =
         file::read_project(&path, user_file).map_err(|problem| vec![problem])?
     else {

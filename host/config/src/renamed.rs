@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use berth_contract::text::neutral_line;
+use toolhold_contract::text::neutral_line;
 
 use super::keys::dotted;
 use super::leaf::Leaf;

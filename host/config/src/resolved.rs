@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use berth_private::Way;
+use toolhold_private::Way;
 
 use super::Folders;
 

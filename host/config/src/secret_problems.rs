@@ -1,6 +1,6 @@
 //! All secrets of a configuration, and the problems of each and between them.
 
-use berth_redaction::{self as redaction, Keys};
+use toolhold_redaction::{self as redaction, Keys};
 
 use super::keys::dotted;
 use super::{Loaded, Problem, Secret};

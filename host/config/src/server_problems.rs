@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use berth_contract::text::neutral_line;
-use berth_policy::egress::{Placement, Target};
+use toolhold_contract::text::neutral_line;
+use toolhold_policy::egress::{Placement, Target};
 
 use super::loaded::is_provider_name;
 use super::{Loaded, McpOauth, McpServer, Problem, dotted_name};

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use berth_signing::{PublicKey, read_signatures_beside, signature_path, verify_ceiling};
+use toolhold_signing::{PublicKey, read_signatures_beside, signature_path, verify_ceiling};
 
 use super::file::{self, Text};
 use super::inputs::ceiling_keys_path;
@@ -28,7 +28,7 @@ pub(super) fn read(path: &Path) -> Result<Option<(Text, Option<String>)>, Proble
         Problem::new(
             Source::Path(path.to_owned()),
             format!(
-                "{message}. {} exists, so the ceiling has to be signed by a key in it: sign it with `berth ceiling sign`, and put {} beside it",
+                "{message}. {} exists, so the ceiling has to be signed by a key in it: sign it with `toolhold ceiling sign`, and put {} beside it",
                 keys_path.display(),
                 signature_path(path).display()
             ),

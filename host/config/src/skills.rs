@@ -2,10 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use berth_contract::text::{cut, neutral_line};
-use berth_contract::{Access, HostError};
-use berth_policy::commands::is_carried;
-use berth_policy::files::{FileRules, Grant};
+use toolhold_contract::text::{cut, neutral_line};
+use toolhold_contract::{Access, HostError};
+use toolhold_policy::commands::is_carried;
+use toolhold_policy::files::{FileRules, Grant};
 
 use super::policy::FilePolicy;
 use super::{Folders, Loaded, Problem, dotted_name};
@@ -74,7 +74,7 @@ fn variable_problem(name: &str, value: &str) -> Option<String> {
     let shown = cut(name, 100);
     let size = name.len() + value.len();
     match () {
-        () if !is_carried(name) || name.starts_with("BERTH_") => Some(format!(
+        () if !is_carried(name) || name.starts_with("TOOLHOLD_") => Some(format!(
             "sets `{shown}`: variables that make programs load other code or that steer the shell, \
              such as PATH and LD_PRELOAD, can't be set; remove it"
         )),

@@ -39,7 +39,7 @@ impl Source {
     }
 }
 
-/// For the head of a message and the comments of `berth config show`.
+/// For the head of a message and the comments of `toolhold config show`.
 impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use berth_policy::{Decision, Dependencies, Gate, Needs, OriginKind, Switches, Verdict};
+use toolhold_policy::{Decision, Dependencies, Gate, Needs, OriginKind, Switches, Verdict};
 
 use super::Loaded;
 
@@ -95,7 +95,7 @@ impl Loaded {
             table.max_total_boost.get(),
         );
         if !cyclic.is_empty() {
-            let cyclic = berth_contract::text::neutral_line(&cyclic.join("`, `"));
+            let cyclic = toolhold_contract::text::neutral_line(&cyclic.join("`, `"));
             tracing::warn!(
                 "[tools.dependencies]: `{cyclic}` depend on themselves, so their `requires` is ignored"
             );

@@ -1,7 +1,7 @@
 //! What a task keeps of its maker's configuration: what that allows without flags.
 
-use berth_contract::HostError;
-use berth_contract::text::{cut, neutral_line};
+use toolhold_contract::HostError;
+use toolhold_contract::text::{cut, neutral_line};
 
 use super::{Inputs, Loaded, PathAccess, Problems, Source, load};
 

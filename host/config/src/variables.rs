@@ -1,4 +1,4 @@
-//! Values that are given as one text each: `BERTH_*` variables and `--set`.
+//! Values that are given as one text each: `TOOLHOLD_*` variables and `--set`.
 
 use std::ffi::{OsStr, OsString};
 
@@ -11,15 +11,15 @@ use super::leaf::Leaf;
 use super::renamed::rename;
 use super::{Problem, Source};
 
-/// Variables that begin with `BERTH_` but aren't keys: the folders, a ceiling, the log level, and a
-/// variable for the build of Berth.
+/// Variables that begin with `TOOLHOLD_` but aren't keys: the folders, a ceiling, the log level,
+/// and a variable for the build of Toolhold.
 const OTHER: [&str; 6] = [
-    "BERTH_CONFIG_DIR",
-    "BERTH_DATA_DIR",
-    "BERTH_CACHE_DIR",
+    "TOOLHOLD_CONFIG_DIR",
+    "TOOLHOLD_DATA_DIR",
+    "TOOLHOLD_CACHE_DIR",
     super::inputs::VARIABLE,
-    "BERTH_LOG",
-    "BERTH_PLUGINS_DIR",
+    "TOOLHOLD_LOG",
+    "TOOLHOLD_PLUGINS_DIR",
 ];
 
 /// Parts of a key. No key has as many, and recursion can read this many.
@@ -30,7 +30,7 @@ pub(super) fn from_environment(variables: &[(OsString, OsString)]) -> (Vec<Leaf>
     let ours: Vec<(&str, &OsStr)> = variables
         .iter()
         .filter_map(|(name, value)| Some((name.to_str()?, value.as_os_str())))
-        .filter(|(name, _)| name.starts_with("BERTH_") && !OTHER.contains(name))
+        .filter(|(name, _)| name.starts_with("TOOLHOLD_") && !OTHER.contains(name))
         .collect();
     let (mut leaves, mut problems) = (Vec::new(), Vec::new());
     if ours.is_empty() {
@@ -131,7 +131,7 @@ fn chosen<'a>(name: &'a str, key: &Key) -> Option<&'a str> {
 }
 
 fn pattern(key: &Key) -> String {
-    format!("BERTH_{}", capitals(&key.path.join("_")))
+    format!("TOOLHOLD_{}", capitals(&key.path.join("_")))
 }
 
 fn capitals(text: &str) -> String {
@@ -144,7 +144,7 @@ fn advice(name: &str, keys: &[&Key]) -> String {
     match nearest(name, names.iter().map(String::as_str)) {
         Some(near) => format!("; did you mean {near}?"),
         None => {
-            "; the names are the keys in capitals, as in BERTH_TOOLS_FILE_ALLOWED_PATHS (`berth config schema` lists the keys)".to_owned()
+            "; the names are the keys in capitals, as in TOOLHOLD_TOOLS_FILE_ALLOWED_PATHS (`toolhold config schema` lists the keys)".to_owned()
         }
     }
 }

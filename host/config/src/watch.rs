@@ -4,8 +4,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use berth_contract::HostError;
-use berth_system::watch::{FileStamp, FolderWatch, MAX_DELAY, QUIET};
+use toolhold_contract::HostError;
+use toolhold_system::watch::{FileStamp, FolderWatch, MAX_DELAY, QUIET};
 
 use super::{Folders, Inputs};
 
@@ -27,7 +27,7 @@ impl ConfigWatch {
     /// [`HostError::Io`] if the kernel gives no watch.
     pub fn new(folders: &Folders, inputs: &Inputs) -> Result<Self, HostError> {
         let own = inputs.file.clone().unwrap_or_else(|| folders.config_file());
-        let project = inputs.working_directory.as_ref().map(|folder| folder.join("berth.toml"));
+        let project = inputs.working_directory.as_ref().map(|folder| folder.join("toolhold.toml"));
         let mut files = vec![own, folders.data.join("trusted.json")];
         files.extend(project.into_iter().chain(inputs.defaults.clone()));
         files.extend(inputs.ceiling_files());
@@ -95,7 +95,7 @@ impl ConfigWatch {
 }
 
 /// The stamp of a file. A folder counts as missing: while a command runs, an empty one keeps it
-/// from making a `berth.toml`, which is no change of the configuration.
+/// from making a `toolhold.toml`, which is no change of the configuration.
 fn stamp(path: &Path) -> Option<FileStamp> {
     let metadata = path.metadata().ok().filter(std::fs::Metadata::is_file)?;
     Some(FileStamp::from(&metadata))
@@ -108,7 +108,7 @@ mod tests {
     #[test]
     fn folder_in_the_place_of_a_file_is_no_change() {
         let folder = tempfile::tempdir().expect("a folder is made");
-        let path = folder.path().join("berth.toml");
+        let path = folder.path().join("toolhold.toml");
         assert_eq!(stamp(&path), None);
         std::fs::create_dir(&path).expect("a folder is made");
         assert_eq!(stamp(&path), None);

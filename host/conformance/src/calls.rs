@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use berth_core::text::counted;
-use berth_core::{
+use toolhold_core::text::counted;
+use toolhold_core::{
     Answer, CancellationToken, Category, Definition, Host, Request, Session, SubjectKind,
     compile_schema,
 };
@@ -123,12 +123,12 @@ impl Subject<'_> {
 
     /// Makes one call.
     async fn call(&self, tool: &Definition, case: &Case, cancel: CancellationToken) -> Answer {
-        let session = Session::new(format!("berth plugin test {}", self.seed));
+        let session = Session::new(format!("toolhold plugin test {}", self.seed));
         let request = Request {
             session: Some(session),
             approver: Some(Arc::new(Anybody)),
             cancel,
-            audience: berth_core::Audience::Person,
+            audience: toolhold_core::Audience::Person,
             ..Request::new(&tool.name, case.arguments.clone())
         };
         self.host.call(request).await
@@ -319,8 +319,8 @@ mod tests {
 
     use std::path::PathBuf;
 
-    use berth_core::{Annotations, BoxFuture, Call, Outcome, Output, Provider};
     use serde_json::json;
+    use toolhold_core::{Annotations, BoxFuture, Call, Outcome, Output, Provider};
 
     use crate::report::Status;
     use crate::world::SECRET;

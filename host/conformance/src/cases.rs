@@ -1,8 +1,8 @@
 //! The arguments that a tool is called with, made from its schema.
 
-use berth_core::{Definition, SubjectKind, compile_schema, schema_weight};
 use jsonschema::Validator;
 use serde_json::{Map, Value, json};
+use toolhold_core::{Definition, SubjectKind, compile_schema, schema_weight};
 
 use crate::values::{Maker, deep, hostile, kind, of_another_type};
 use crate::world::{EXISTING, NEW, OUTSIDE};
@@ -209,8 +209,8 @@ fn in_the_world(tool: &Definition, arguments: Value) -> Value {
     for subject in &tool.subjects {
         let text = match subject.kind {
             SubjectKind::Path | SubjectKind::Name => match subject.access {
-                berth_core::Access::Read => EXISTING,
-                berth_core::Access::Write => NEW,
+                toolhold_core::Access::Read => EXISTING,
+                toolhold_core::Access::Write => NEW,
             },
             SubjectKind::Url => "https://plugin-test.invalid/",
             SubjectKind::Command => "true",

@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use berth_core::text::{counted, neutral};
-use berth_core::{
+use toolhold_core::text::{counted, neutral};
+use toolhold_core::{
     Candidate, Definition, Difference, Host, HostError, PluginInfo, PluginInspection,
 };
 
@@ -13,8 +13,8 @@ use crate::report::{CheckResult, Finding, Report, short};
 use crate::world::World;
 use crate::{Options, definitions};
 
-/// The exports with which a component offers something of Berth.
-const CONTRACT: &str = "berth:tool/";
+/// The exports with which a component offers something of Toolhold.
+const CONTRACT: &str = "toolhold:tool/";
 
 /// What is read of a file before anything of it runs.
 struct Opened {
@@ -24,7 +24,7 @@ struct Opened {
 }
 
 fn open(file: &Path) -> Opened {
-    let notices = berth_authoring::compare_file(file);
+    let notices = toolhold_authoring::compare_file(file);
     Opened { candidate: Candidate::file(file), notices }
 }
 
@@ -98,7 +98,7 @@ async fn try_all(
     report: &mut Report,
 ) {
     if tools.is_empty() {
-        let why = "it offers no tools; filters are tried with `berth filter`";
+        let why = "it offers no tools; filters are tried with `toolhold filter`";
         report.checks.push(CheckResult::not_tried("calls", why));
     }
     let asks = |name| info.manifest.asks_for(name).is_some();
@@ -118,7 +118,7 @@ async fn try_all(
 }
 
 fn not_loaded(error: &str) -> CheckResult {
-    let fix = "do what the message says; `berth plugin inspect` shows what the component is";
+    let fix = "do what the message says; `toolhold plugin inspect` shows what the component is";
     let finding = Finding::new("a component that a host loads", error, fix);
     CheckResult::from_findings("loads", "nothing else could be tried", vec![finding])
 }
@@ -128,7 +128,7 @@ fn contract(info: &PluginInfo) -> CheckResult {
     let exports = info.exports.iter().filter(|export| export.starts_with(CONTRACT));
     let exports: Vec<String> = exports.map(|export| short(export)).collect();
     if exports.is_empty() {
-        return CheckResult::not_tried(NAME, "the component knows nothing of Berth");
+        return CheckResult::not_tried(NAME, "the component knows nothing of Toolhold");
     }
     CheckResult::from_findings(NAME, format!("it exports {}", exports.join(", ")), Vec::new())
 }
@@ -209,7 +209,7 @@ mod tests {
         let info = json!({ "manifest": 1, "name": "sample", "version": "1", "description": "d" });
         let info = PluginInfo {
             manifest: serde_json::from_value(info).expect("it is a manifest"),
-            origin: berth_core::Origin::BuiltIn,
+            origin: toolhold_core::Origin::BuiltIn,
             digest: String::new(),
             size: 0,
             imports: Vec::new(),

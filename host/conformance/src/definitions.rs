@@ -1,7 +1,7 @@
 //! Checks what a tool says about itself.
 
-use berth_core::{Definition, compile_schema};
 use serde_json::{Map, Value};
+use toolhold_core::{Definition, compile_schema};
 
 use crate::report::{CheckResult, Finding, short};
 
@@ -19,7 +19,7 @@ pub(crate) fn check(tool: &Definition) -> CheckResult {
         ));
     }
     let arguments = tool.input_schema.get("properties").and_then(Value::as_object);
-    // The text of a component that knows nothing of Berth is that of its WIT.
+    // The text of a component that knows nothing of Toolhold is that of its WIT.
     let undescribed = arguments
         .into_iter()
         .flatten()

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use berth_core::{Answer, Category, Content, Denial, Failure, Output};
 use jsonschema::Validator;
 use serde_json::Value;
+use toolhold_core::{Answer, Category, Content, Denial, Failure, Output};
 
 use crate::cases::Case;
 use crate::report::{Finding, short};

@@ -1,4 +1,4 @@
-//! Tests whether a component keeps to the contract, in any language: `berth plugin test`.
+//! Tests whether a component keeps to the contract, in any language: `toolhold plugin test`.
 //!
 //! The component is loaded in a host of its own, in a world that is thrown away: one temporary
 //! directory, no host that answers, no program. Its tools are called with arguments that are made
@@ -19,7 +19,7 @@ mod world;
 use std::path::Path;
 use std::time::Duration;
 
-use berth_core::HostError;
+use toolhold_core::HostError;
 
 pub use report::{CheckResult, Finding, Report, Status};
 

@@ -2,9 +2,9 @@
 
 use std::fmt::{self, Display, Formatter};
 
-use berth_core::text::{counted, cut, neutral_line};
 use serde::Serialize;
 use serde_json::{Value, json};
+use toolhold_core::text::{counted, cut, neutral_line};
 
 /// Most bytes of one text in a finding.
 const MAX_TEXT: usize = 400;

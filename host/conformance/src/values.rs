@@ -157,7 +157,7 @@ impl<'s> Maker<'s> {
             format!("{text}{}", "a".repeat(missing))
         };
         let is_free = ["pattern", "format"].iter().all(|key| schema.get(key).is_none());
-        let validator = if is_free { None } else { berth_core::compile_schema(schema).ok() };
+        let validator = if is_free { None } else { toolhold_core::compile_schema(schema).ok() };
         let format = schema.get("format").and_then(Value::as_str);
         let by_format = match format {
             Some("date") => Some("2024-01-02"),
@@ -360,7 +360,7 @@ mod tests {
     #[track_caller]
     fn check(schema: Value, all: bool) -> Value {
         let made = Maker::new(&schema, all).value();
-        let validator = berth_core::compile_schema(&schema).expect("it is a schema");
+        let validator = toolhold_core::compile_schema(&schema).expect("it is a schema");
         assert!(validator.is_valid(&made), "{schema} doesn't take {made}");
         made
     }

@@ -9,13 +9,13 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use berth_core::config::{self, Folders, Inputs, Loaded, SYSTEM_CEILING};
-use berth_core::{
+use serde_json::Value;
+use tempfile::TempDir;
+use toolhold_core::config::{self, Folders, Inputs, Loaded, SYSTEM_CEILING};
+use toolhold_core::{
     Approver, BoxFuture, CapabilityRequest, Host, HostBuilder, HostError, Manifest, Question,
     Reply, Resolve, Scope,
 };
-use serde_json::Value;
-use tempfile::TempDir;
 
 use crate::values::Maker;
 
@@ -31,7 +31,7 @@ pub(crate) const SECRET: &str = "kept-outside-5d1e0a7c";
 
 /// A program that isn't there, since a component that starts programs loads only if some are
 /// granted.
-const NO_PROGRAM: &str = "berth-plugin-test-has-no-programs";
+const NO_PROGRAM: &str = "toolhold-plugin-test-has-no-programs";
 
 /// A host that isn't there: names below `invalid` are reserved for that.
 const NO_HOST: &str = "plugin-test.invalid";
@@ -41,7 +41,7 @@ const MAX_LEFT: u64 = 64 << 20;
 const MAX_ENTRIES: usize = 10_000;
 
 /// The variable that names a further ceiling.
-const CEILING: &str = "BERTH_CEILING";
+const CEILING: &str = "TOOLHOLD_CEILING";
 
 /// The world. It is removed when it is dropped.
 pub(crate) struct World {
@@ -52,7 +52,7 @@ pub(crate) struct World {
 impl World {
     pub(crate) fn new() -> Result<Self, HostError> {
         let failed = || HostError::io("making a temporary directory");
-        let root = tempfile::Builder::new().prefix("berth-plugin-test-").tempdir();
+        let root = tempfile::Builder::new().prefix("toolhold-plugin-test-").tempdir();
         let root = root.map_err(failed())?;
         let made = fs::create_dir(root.path().join("work"))
             .and_then(|()| fs::create_dir(root.path().join("outside")))
@@ -114,14 +114,14 @@ impl World {
         paths.extend(list(&self.root.path().join("outside")));
         paths.sort();
         // The host's own folder appears and changes.
-        paths.retain(|path| !path.starts_with(self.root.path().join("berth")));
+        paths.retain(|path| !path.starts_with(self.root.path().join("toolhold")));
         paths.into_iter().map(|path| (path.clone(), fs::read(&path).unwrap_or_default())).collect()
     }
 
     /// The folders of the host. Nothing that the user's hosts remember counts here: a component
     /// that has served before would not be asked again.
     pub(crate) fn folders(&self) -> Folders {
-        let own = Folders::inside(&self.root.path().join("berth"));
+        let own = Folders::inside(&self.root.path().join("toolhold"));
         Folders { home: Some(self.root.path().join("home")), ..own }
     }
 
@@ -132,7 +132,7 @@ impl World {
             .folders(self.folders())
             .working_directory(self.work())
             .resolver(Arc::new(NoNames))
-            .front_end("berth plugin test")
+            .front_end("toolhold plugin test")
     }
 
     /// The configuration that grants what a manifest asks for, as far as this world has it.
@@ -241,7 +241,7 @@ pub(crate) struct Anybody;
 
 impl Approver for Anybody {
     fn ask(&self, _question: Question) -> BoxFuture<'_, Reply> {
-        Box::pin(async { Reply::Yes { scope: Scope::Once, by: "berth plugin test".to_owned() } })
+        Box::pin(async { Reply::Yes { scope: Scope::Once, by: "toolhold plugin test".to_owned() } })
     }
 
     fn waits(&self) -> bool {

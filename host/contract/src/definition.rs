@@ -39,7 +39,7 @@ pub struct Definition {
     /// Other names of this tool, which aren't listed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub aliases: Vec<String>,
-    /// Whether it belongs to a component that doesn't know Berth. Then it declares nothing about
+    /// Whether it belongs to a component that doesn't know Toolhold. Then it declares nothing about
     /// its calls, and rules about paths don't see what a call acts on.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub foreign: bool,

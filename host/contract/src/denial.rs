@@ -11,7 +11,8 @@ pub struct Denial {
     pub action: String,
     /// The rule that decided, as written: `deny_read = "**/.env"`.
     pub rule: String,
-    /// Where the rule stands: `[tools.file] in /home/u/.config/berth/berth.toml`, or `built in`.
+    /// Where the rule stands: `[tools.file] in /home/u/.config/toolhold/toolhold.toml`, or `built
+    /// in`.
     pub place: String,
     /// The line that would change it, or why none can.
     pub remedy: String,

@@ -147,7 +147,7 @@ impl Failure {
         self
     }
 
-    /// Whether Berth itself failed and not the tool: something that the call needed couldn't be
+    /// Whether Toolhold itself failed and not the tool: something that the call needed couldn't be
     /// read, recorded or counted.
     pub fn is_of_host(&self) -> bool {
         self.category == Category::PermanentFailure

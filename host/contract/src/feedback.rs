@@ -53,7 +53,7 @@ impl Failure {
     /// The text form of a failure for a model: a block of four keys, the same wherever it is shown.
     ///
     /// ```
-    /// # use berth_contract::{Category, Failure};
+    /// # use toolhold_contract::{Category, Failure};
     /// let failure = Failure::new(Category::InvalidParameters, "`limit` is -1\nand has to be at least 1");
     /// let block = "[tool_error]
     /// category: invalid_parameters

@@ -27,7 +27,7 @@ impl Inquiry {
             Wanted::Form(_) => text
                 .push_str("The answer goes to it. Don't enter passwords, keys or other secrets.\n"),
             Wanted::Visit(address) => {
-                text.push_str("It wants you to open this address, which Berth doesn't do:\n│ ");
+                text.push_str("It wants you to open this address, which Toolhold doesn't do:\n│ ");
                 text.push_str(address);
                 text.push('\n');
             }

@@ -49,8 +49,8 @@ pub type JobCommand = Box<dyn FnOnce() -> JobEnd + Send>;
 /// The end of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JobEnd {
-    /// The exit code of its command; 128 plus the signal if a signal ended it. `None`: Berth ended
-    /// it.
+    /// The exit code of its command; 128 plus the signal if a signal ended it. `None`: Toolhold
+    /// ended it.
     pub exit_code: Option<i32>,
     /// Why it ended: `exited`, `timeout`, `cancelled`, `memory`, `processes`, `processor`,
     /// `output`.

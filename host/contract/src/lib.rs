@@ -3,6 +3,10 @@
 //! This crate does no I/O and doesn't know WebAssembly: front ends, providers and policy all use
 //! these types.
 
+/// The name of the product, as programs see it: the command, the folders, the server in the Model
+/// Context Protocol, the service in telemetry, and the packages of a release.
+pub const NAME: &str = "toolhold";
+
 mod bounded_output;
 mod call;
 mod caller;

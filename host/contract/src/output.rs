@@ -48,7 +48,7 @@ pub struct Content {
 
 impl Content {
     /// The key in `meta` that marks text of others.
-    pub const UNTRUSTED: &str = "berth:untrusted";
+    pub const UNTRUSTED: &str = "toolhold:untrusted";
 
     /// Whether it is marked as text of others.
     pub fn is_untrusted(&self) -> bool {

@@ -82,7 +82,7 @@ pub enum TaskAction {
         /// A JSON object.
         arguments: Value,
     },
-    /// Berth's own agent works on this text.
+    /// Toolhold's own agent works on this text.
     Prompt(String),
 }
 
@@ -121,8 +121,8 @@ pub struct TaskRun {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct TaskError {
-    /// One of the codes of `berth:host/types`: `denied`, `invalid`, `limit`, `busy`, `unavailable`
-    /// or `failed`.
+    /// One of the codes of `toolhold:host/types`: `denied`, `invalid`, `limit`, `busy`,
+    /// `unavailable` or `failed`.
     pub code: &'static str,
     /// What was wrong, the limit, and what to do.
     pub message: String,

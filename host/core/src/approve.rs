@@ -7,11 +7,11 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use berth_answers::{Approval, Scope};
-use berth_catalogue::{CallContext, subjects::Lookups};
-use berth_contract::text::{cut, neutral_line};
-use berth_contract::{Access, Annotations, CancellationToken, Category, Failure, HostError};
-use berth_policy::{Action, Decision, Gate, ResolvedSubject, Verdict};
+use toolhold_answers::{Approval, Scope};
+use toolhold_catalogue::{CallContext, subjects::Lookups};
+use toolhold_contract::text::{cut, neutral_line};
+use toolhold_contract::{Access, Annotations, CancellationToken, Category, Failure, HostError};
+use toolhold_policy::{Action, Decision, Gate, ResolvedSubject, Verdict};
 
 use crate::approvals::{
     Always, ApprovalDesk, Approver, Question, Reply, always, fingerprint, preview,

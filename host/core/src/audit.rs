@@ -1,10 +1,10 @@
 //! Reading the record of every call.
 
-use berth_config::{Folders, Loaded};
-use berth_contract::HostError;
+use toolhold_config::{Folders, Loaded};
+use toolhold_contract::HostError;
 
-pub(crate) use berth_audit::Audit;
-pub use berth_audit::{
+pub(crate) use toolhold_audit::Audit;
+pub use toolhold_audit::{
     ChainHead, FilterStats, Finding, Follow, LogPosition, LogRecord, ReadFrom, RecordReader,
     ToolStats, Trail, Verification,
 };
@@ -28,7 +28,7 @@ pub fn record_answer(
         Reply::No { by, .. } => (by, "no", None),
         Reply::Unasked(_) => return Ok(()),
     };
-    let answer = berth_audit::AnswerRecord {
+    let answer = toolhold_audit::AnswerRecord {
         id: &question.id,
         tool: &question.tool,
         provider: &question.provider,
@@ -41,5 +41,5 @@ pub fn record_answer(
         answer,
         scope,
     };
-    berth_audit::record_answer(config, folders, &answer, front_end)
+    toolhold_audit::record_answer(config, folders, &answer, front_end)
 }

@@ -6,20 +6,20 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use berth_answers::FilterPipeline;
-use berth_answers::Results;
-use berth_answers::Shaper;
-use berth_answers::{OverflowReader, OverflowStore};
-use berth_catalogue::Tasks;
-use berth_catalogue::plugins::{Plugins, Policies, Watch, runtime_config};
-use berth_catalogue::subjects::Lookups;
-use berth_config::{Folders, Loaded};
-use berth_contract::{EmbeddingModel, HostError, Offers, Provider, VectorDatabase};
-use berth_egress::{Network, Resolve};
-use berth_jobs::{JobTools, Jobs};
-use berth_runtime::{Builtin, Runtime};
-use berth_schedule::Schedule;
-use berth_services::Services;
+use toolhold_answers::FilterPipeline;
+use toolhold_answers::Results;
+use toolhold_answers::Shaper;
+use toolhold_answers::{OverflowReader, OverflowStore};
+use toolhold_catalogue::Tasks;
+use toolhold_catalogue::plugins::{Plugins, Policies, Watch, runtime_config};
+use toolhold_catalogue::subjects::Lookups;
+use toolhold_config::{Folders, Loaded};
+use toolhold_contract::{EmbeddingModel, HostError, Offers, Provider, VectorDatabase};
+use toolhold_egress::{Network, Resolve};
+use toolhold_jobs::{JobTools, Jobs};
+use toolhold_runtime::{Builtin, Runtime};
+use toolhold_schedule::Schedule;
+use toolhold_services::Services;
 
 use crate::approvals::ApprovalDesk;
 use crate::audit::Audit;
@@ -77,16 +77,16 @@ pub struct HostBuilder {
 }
 
 impl HostBuilder {
-    /// The configuration, as [`config::load`](berth_config::load) reads it. By default no file is
-    /// read and the defaults apply.
+    /// The configuration, as [`config::load`](toolhold_config::load) reads it. By default no file
+    /// is read and the defaults apply.
     #[must_use]
     pub fn config(mut self, config: Loaded) -> Self {
         self.config = config;
         self
     }
 
-    /// Berth's own folders. By default those of the user who runs this process
-    /// ([`Folders::from_environment`](berth_config::Folders::from_environment)), with the user's
+    /// Toolhold's own folders. By default those of the user who runs this process
+    /// ([`Folders::from_environment`](toolhold_config::Folders::from_environment)), with the user's
     /// plugin folder.
     #[must_use]
     pub fn folders(mut self, folders: Folders) -> Self {
@@ -189,7 +189,7 @@ impl HostBuilder {
         self
     }
 
-    /// The name of the program in the audit, such as `berth call`. By default `library`.
+    /// The name of the program in the audit, such as `toolhold call`. By default `library`.
     #[must_use]
     pub fn front_end(mut self, name: impl Into<Cow<'static, str>>) -> Self {
         self.front_end = Some(name.into());
@@ -203,8 +203,8 @@ impl HostBuilder {
         self
     }
 
-    /// Who judges calls, if `[tools.adversarial_policy]` is enabled: `berth-review` asks a model of
-    /// the configuration. By default nobody does, and with that table each call that it doesn't
+    /// Who judges calls, if `[tools.adversarial_policy]` is enabled: `toolhold-review` asks a model
+    /// of the configuration. By default nobody does, and with that table each call that it doesn't
     /// exempt is refused.
     #[must_use]
     pub fn reviewer(mut self, reviewer: Arc<dyn CallReviewer>) -> Self {
@@ -213,8 +213,8 @@ impl HostBuilder {
     }
 
     /// The models that make vectors of texts, by their tables of `[providers]`: where `embeddings`
-    /// of a tool or a plugin names one. `berth-choice` makes those of the configuration. By default
-    /// there is none, and what is searched by meaning is searched by words alone.
+    /// of a tool or a plugin names one. `toolhold-choice` makes those of the configuration. By
+    /// default there is none, and what is searched by meaning is searched by words alone.
     #[must_use]
     pub fn embedding_models(mut self, models: BTreeMap<String, Arc<dyn EmbeddingModel>>) -> Self {
         self.embedding_models = models;
@@ -222,7 +222,7 @@ impl HostBuilder {
     }
 
     /// The database that says which vectors are near, for `search_code`, where `vector_backend` of
-    /// `[index]` names one. `berth-choice` makes that of the configuration. By default there is
+    /// `[index]` names one. `toolhold-choice` makes that of the configuration. By default there is
     /// none, and the index compares all vectors itself.
     #[must_use]
     pub fn vector_database(mut self, database: Option<Arc<dyn VectorDatabase>>) -> Self {
@@ -264,7 +264,7 @@ impl HostBuilder {
         let folders = self.folders.map_or_else(Folders::from_environment, Ok)?;
         let directory = match self.working_directory {
             Some(directory) => directory,
-            None => berth_config::working_directory()?,
+            None => toolhold_config::working_directory()?,
         };
         let real = directory
             .canonicalize()
@@ -279,7 +279,7 @@ impl HostBuilder {
         }
         let directory = real;
         let governor = Arc::new(Governor::new(Rules::from_config(&self.config)?));
-        let helper = self.helper.or_else(berth_runtime::own_helper);
+        let helper = self.helper.or_else(toolhold_runtime::own_helper);
         let network = Network {
             resolver: self.resolver,
             listening: self.listening.into(),

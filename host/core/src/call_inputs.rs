@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use berth_answers::Step;
-use berth_contract::{CancellationToken, Events};
+use toolhold_answers::Step;
+use toolhold_contract::{CancellationToken, Events};
 
 use crate::approvals::Approver;
 

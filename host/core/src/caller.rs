@@ -3,9 +3,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use berth_contract::text::{cut, neutral_line};
-use berth_contract::{CallerInfo, CallerSource};
 use sha2::{Digest, Sha256};
+use toolhold_contract::text::{cut, neutral_line};
+use toolhold_contract::{CallerInfo, CallerSource};
 
 use crate::session::Session;
 
@@ -93,7 +93,7 @@ mod tests {
     #[test]
     fn session_on_disk_is_marked_for_all_processes() {
         let root = tempfile::tempdir().expect("a temporary folder");
-        let folders = berth_config::Folders::inside(root.path());
+        let folders = toolhold_config::Folders::inside(root.path());
         Session::on_disk(&folders, "a").mark_untrusted().expect("it is marked");
         assert!(caller(&Session::on_disk(&folders, "a")).untrusted);
         assert!(!caller(&Session::on_disk(&folders, "b")).untrusted);

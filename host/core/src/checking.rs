@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use berth_catalogue::{CallContext, Catalogue, subjects, validate};
-use berth_contract::Failure;
-use berth_policy::{Decision, Gate, ResolvedSubject, Verdict};
-use berth_system::files::{FileError, FileView};
 use rustix::io::Errno;
 use serde_json::Value;
+use toolhold_catalogue::{CallContext, Catalogue, subjects, validate};
+use toolhold_contract::Failure;
+use toolhold_policy::{Decision, Gate, ResolvedSubject, Verdict};
+use toolhold_system::files::{FileError, FileView};
 
 use crate::chosen_commands::{BASH, ChosenCommands};
 use crate::dependencies;
@@ -259,5 +259,5 @@ fn deciding(gates: &[GateCheck]) -> Decision {
             decided = Some(decision);
         }
     }
-    decided.cloned().unwrap_or_else(berth_policy::undecided)
+    decided.cloned().unwrap_or_else(toolhold_policy::undecided)
 }

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::task::Poll;
 
-use berth_catalogue::{CallContext, Tool};
-use berth_contract::{Category, CommandJudge, Failure, JudgedCommand, Outcome, ServiceKeeper};
-use berth_policy::commands::CarriedState;
 use serde_json::json;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use toolhold_catalogue::{CallContext, Tool};
+use toolhold_contract::{Category, CommandJudge, Failure, JudgedCommand, Outcome, ServiceKeeper};
+use toolhold_policy::commands::CarriedState;
 
 use crate::call_inputs::{CallInputs, Steps};
 use crate::host::Host;

@@ -3,17 +3,17 @@
 
 use std::time::SystemTime;
 
-use berth_config::Loaded;
-use berth_contract::text::in_words;
-use berth_contract::{Category, Failure};
-use berth_policy::{
+use toolhold_config::Loaded;
+use toolhold_contract::text::in_words;
+use toolhold_contract::{Category, Failure};
+use toolhold_policy::{
     Decision, Gate, Origin, QuotaBounds, QuotaCounts, QuotaLimit, QuotaPlace, Verdict,
 };
 
 use crate::session::{Session, SessionState};
 
 /// What to do about a session that can't be read or written.
-const MEND: &str = "`berth doctor` says how to fix it. Calls are counted only if `max_tool_calls_per_session` or \
+const MEND: &str = "`toolhold doctor` says how to fix it. Calls are counted only if `max_tool_calls_per_session` or \
     `max_actions_per_hour` bounds them.";
 
 /// The limits and where they stand.

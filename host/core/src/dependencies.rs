@@ -4,15 +4,15 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use berth_catalogue::{CallContext, Catalogue};
-use berth_contract::{Category, Definition, Failure, HostError, Outcome};
-use berth_policy::{Decision, Dependencies, Gate, Verdict};
+use toolhold_catalogue::{CallContext, Catalogue};
+use toolhold_contract::{Category, Definition, Failure, HostError, Outcome};
+use toolhold_policy::{Decision, Dependencies, Gate, Verdict};
 
 use crate::governor::Rules;
 use crate::session::Session;
 
 /// What to do about a session that can't be read.
-const MEND: &str = "`berth doctor` says how to fix it. Earlier calls count only if [tools.dependencies] is enabled.";
+const MEND: &str = "`toolhold doctor` says how to fix it. Earlier calls count only if [tools.dependencies] is enabled.";
 
 /// A tool that is offered to a session.
 #[derive(Clone, Debug)]

@@ -1,14 +1,14 @@
-//! The door for Berth's own requests, with the settings and the record of this user.
+//! The door for Toolhold's own requests, with the settings and the record of this user.
 
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use berth_audit::{Audit, OwnRequestRecord};
-use berth_config::{Folders, Loaded};
-use berth_requests::{Door, DoorRecord, Recorder};
+use toolhold_audit::{Audit, OwnRequestRecord};
+use toolhold_config::{Folders, Loaded};
+use toolhold_requests::{Door, DoorRecord, Recorder};
 
-/// The way out for Berth's own requests: by the settings of `[network]`, with a record of each
+/// The way out for Toolhold's own requests: by the settings of `[network]`, with a record of each
 /// request in the audit log. `front_end` stands in the records. Opens nothing yet.
 pub fn door(config: &Loaded, folders: &Folders, front_end: &str) -> Door {
     let network = config.network(folders, &config.directory());

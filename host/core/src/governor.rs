@@ -1,12 +1,12 @@
-//! Decides which calls may run: the gates of `berth-policy` with the rules of the configuration.
+//! Decides which calls may run: the gates of `toolhold-policy` with the rules of the configuration.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use berth_catalogue::{CallContext, CommandGate, Tool};
-use berth_config::Loaded;
-use berth_contract::{Definition, HostError};
-use berth_policy::{Decision, Dependencies, Policy, ReachedPaths, Switches, Verdict};
+use toolhold_catalogue::{CallContext, CommandGate, Tool};
+use toolhold_config::Loaded;
+use toolhold_contract::{Definition, HostError};
+use toolhold_policy::{Decision, Dependencies, Policy, ReachedPaths, Switches, Verdict};
 
 use crate::counting::{QuotaCounter, QuotaRefusal, QuotaReservation};
 use crate::review::ReviewRules;
@@ -56,7 +56,7 @@ impl Rules {
     pub(crate) fn hide(&self, tool: &Tool) -> bool {
         let Definition { name, aliases, .. } = &*tool.definition;
         let annotations = tool.annotations;
-        self.policy.denies_all(&berth_policy::Definition {
+        self.policy.denies_all(&toolhold_policy::Definition {
             name,
             aliases,
             provider: tool.provider.name(),
@@ -99,7 +99,7 @@ impl Governor {
         context: &CallContext,
         confirmed: bool,
     ) -> (Decision, Option<ReachRules>) {
-        let Some(action) = context.action() else { return (berth_policy::undecided(), None) };
+        let Some(action) = context.action() else { return (toolhold_policy::undecided(), None) };
         let rules = self.rules();
         let decision = rules.policy.decide(&action, confirmed);
         let reaches_files =

@@ -4,18 +4,18 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use berth_answers::{Answer, FilterCounts, FilterSummary, Results, Shaper};
-use berth_catalogue::plugins::{FilterRulesState, PluginState, Plugins, Watch};
-use berth_catalogue::subjects::Lookups;
-use berth_catalogue::{Audience, Link, Tasks};
-use berth_contract::{
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+use toolhold_answers::{Answer, FilterCounts, FilterSummary, Results, Shaper};
+use toolhold_catalogue::plugins::{FilterRulesState, PluginState, Plugins, Watch};
+use toolhold_catalogue::subjects::Lookups;
+use toolhold_catalogue::{Audience, Link, Tasks};
+use toolhold_contract::{
     CallId, CancellationToken, Category, Content, Definition, Events, Failure, FilterDefinition,
     FilterInput, FilterVerdict, HostError, NoEvents, Offers, Pattern, Purpose,
 };
-use berth_policy::{Decision, Phase, Trust};
-use berth_runtime::PluginInfo;
-use serde::Serialize;
-use serde_json::{Map, Value, json};
+use toolhold_policy::{Decision, Phase, Trust};
+use toolhold_runtime::PluginInfo;
 
 use crate::approvals::{ApprovalDesk, Approver};
 use crate::audit::Audit;
@@ -183,7 +183,7 @@ impl Request {
 pub(crate) fn exchange_rules(
     governor: &Governor,
     asking: &ApprovalDesk,
-    config: &berth_config::Loaded,
+    config: &toolhold_config::Loaded,
 ) -> Result<(), HostError> {
     governor.exchange(Rules::from_config(config)?);
     asking.exchange(config.clone());
@@ -339,7 +339,7 @@ impl Host {
     ///
     /// [`HostError::Config`](crate::HostError::Config) for an invalid rule. The old rules stay
     /// then.
-    pub fn reload_rules(&self, config: &berth_config::Loaded) -> Result<(), HostError> {
+    pub fn reload_rules(&self, config: &toolhold_config::Loaded) -> Result<(), HostError> {
         exchange_rules(&self.governor, &self.asking, config)
     }
 
@@ -440,7 +440,10 @@ impl Host {
 
     /// The directories that the plugin of a tool is granted, by their real paths, with their
     /// access. Empty for tools of other providers, and if there is no such tool.
-    pub fn directories_of(&self, tool: &str) -> Vec<(std::path::PathBuf, berth_contract::Access)> {
+    pub fn directories_of(
+        &self,
+        tool: &str,
+    ) -> Vec<(std::path::PathBuf, toolhold_contract::Access)> {
         let catalogue = self.plugins.catalogue();
         let Some(plugin) = catalogue.resolve(tool).ok().and_then(|tool| tool.plugin.as_ref())
         else {

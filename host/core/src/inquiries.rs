@@ -3,10 +3,10 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use berth_answers::holds_secret;
-use berth_audit::InquiryRecord;
-use berth_catalogue::{CallContext, Tool};
-use berth_contract::{BoxFuture, Inquirer, Inquiry, InquiryAnswer, Wanted};
+use toolhold_answers::holds_secret;
+use toolhold_audit::InquiryRecord;
+use toolhold_catalogue::{CallContext, Tool};
+use toolhold_contract::{BoxFuture, Inquirer, Inquiry, InquiryAnswer, Wanted};
 
 use crate::approvals::{Approver, QuestionPlaces};
 use crate::audit::Audit;

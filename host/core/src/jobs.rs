@@ -5,14 +5,14 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use berth_audit::{Audit, JobRecord};
-use berth_catalogue::CallContext;
-use berth_catalogue::plugins::control::ask_each;
-use berth_config::{Folders, Loaded};
-use berth_contract::{HostError, JobEnd};
-use berth_jobs::{Finisher, JobAbout, JobBounds, JobObserver, JobSettings, Jobs};
-pub use berth_jobs::{JobState, JobSummary};
-use berth_services::Services;
+use toolhold_audit::{Audit, JobRecord};
+use toolhold_catalogue::CallContext;
+use toolhold_catalogue::plugins::control::ask_each;
+use toolhold_config::{Folders, Loaded};
+use toolhold_contract::{HostError, JobEnd};
+use toolhold_jobs::{Finisher, JobAbout, JobBounds, JobObserver, JobSettings, Jobs};
+pub use toolhold_jobs::{JobState, JobSummary};
+use toolhold_services::Services;
 
 /// How long a host may take for an answer.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -24,7 +24,7 @@ const BETWEEN: Duration = Duration::from_millis(10);
 const LIST: &str = "jobs";
 const STOP: &str = "stop ";
 
-/// The jobs of every running host of this user that watches its plugins, as `berth serve` does,
+/// The jobs of every running host of this user that watches its plugins, as `toolhold serve` does,
 /// with the host's process ID. Blocks.
 ///
 /// # Errors

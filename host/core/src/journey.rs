@@ -5,18 +5,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant, SystemTime};
 
-use berth_answers::Answer;
-use berth_answers::CacheResult;
-use berth_answers::ShapeReport;
-use berth_catalogue::{CallContext, Catalogue, Tool, subjects, validate};
-use berth_contract::{
+use serde_json::{Map, Value};
+use toolhold_answers::Answer;
+use toolhold_answers::CacheResult;
+use toolhold_answers::ShapeReport;
+use toolhold_catalogue::{CallContext, Catalogue, Tool, subjects, validate};
+use toolhold_contract::{
     Call, CallId, CancellationToken, Category, Content, Definition, Denial, Events, Failure,
     Inquirer, Outcome, Report,
 };
-use berth_jobs::{CallShell, JobAbout, JobStart};
-use berth_policy::commands::CarriedState;
-use berth_policy::{Decision, Verdict};
-use serde_json::{Map, Value};
+use toolhold_jobs::{CallShell, JobAbout, JobStart};
+use toolhold_policy::commands::CarriedState;
+use toolhold_policy::{Decision, Verdict};
 
 use crate::approve::ApprovalStep;
 use crate::call_inputs::{CallInputs, Steps};
@@ -577,7 +577,10 @@ fn provider_call(
         })),
         commands: subjects::commands(tool, &context.arguments).map(str::to_owned).collect(),
         network,
-        origins: context.action().map(|action| berth_policy::origins(&action)).unwrap_or_default(),
+        origins: context
+            .action()
+            .map(|action| toolhold_policy::origins(&action))
+            .unwrap_or_default(),
         read_only: tool.annotations_with(&context.arguments).read_only,
         path_rules: governance.reached.as_ref().map(|reached| Arc::clone(&reached.paths) as _),
         changes: run.journal.as_ref().map(CallJournal::recorder),
@@ -612,7 +615,7 @@ fn remember_untrusted(session: &Session) {
 
 /// What the caller sent without keys that only the host may write.
 fn without_own_keys(mut meta: Map<String, Value>) -> Map<String, Value> {
-    meta.retain(|key, _| !key.starts_with("berth:"));
+    meta.retain(|key, _| !key.starts_with("toolhold:"));
     meta
 }
 
@@ -642,8 +645,8 @@ fn next_id() -> CallId {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use berth_contract::{Role, ToolArgument};
     use serde_json::json;
+    use toolhold_contract::{Role, ToolArgument};
 
     #[test]
     fn timeout_counts_only_if_the_tool_has_one() {

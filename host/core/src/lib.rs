@@ -1,5 +1,5 @@
-//! Berth as a library: it offers a program the tools of plugins, each call in a sandbox of its own,
-//! and the program's own tools beside them.
+//! Toolhold as a library: it offers a program the tools of plugins, each call in a sandbox of its
+//! own, and the program's own tools beside them.
 //!
 //! A program builds a [`Host`] with [`Host::builder`], lists its [`tools`](Host::tools) and
 //! [`call`](Host::call)s them. There is no other way to a tool, so no program can skip a check that
@@ -7,17 +7,17 @@
 //!
 //! # From nothing to a call
 //!
-//! Berth runs on Linux, x86-64 or arm64. Your `Cargo.toml` names the crates in your clone of
-//! Berth's repository; `docs/library.md` has the lines. `berth-builtins` has the built-in plugins
-//! inside. A program calls [`helper_hook`] first in `main`, before there is a second thread, and
-//! then builds its host on a reactor with time:
+//! Toolhold runs on Linux, x86-64 or arm64. Your `Cargo.toml` names the crates in your clone of
+//! Toolhold's repository; `docs/library.md` has the lines. `toolhold-builtins` has the built-in
+//! plugins inside. A program calls [`helper_hook`] first in `main`, before there is a second
+//! thread, and then builds its host on a reactor with time:
 //!
 //! ```no_run
-//! use berth_core::{Builtin, Host, Request};
+//! use toolhold_core::{Builtin, Host, Request};
 //! use serde_json::json;
 //!
-//! # async fn read(builtins: &[Builtin]) -> Result<(), berth_core::HostError> {
-//! // `builtins`: `berth_builtins::all()`.
+//! # async fn read(builtins: &[Builtin]) -> Result<(), toolhold_core::HostError> {
+//! // `builtins`: `toolhold_builtins::all()`.
 //! let host = Host::builder().builtins(builtins).build().await?;
 //! let answer = host.call(Request::new("read", json!({ "path": "Cargo.toml" }))).await;
 //! match answer.outcome {
@@ -37,21 +37,21 @@
 //!
 //! # Configuration and folders
 //!
-//! A host has a configuration ([`HostBuilder::config`]), folders for what Berth stores
+//! A host has a configuration ([`HostBuilder::config`]), folders for what Toolhold stores
 //! ([`HostBuilder::folders`]) and a working directory ([`HostBuilder::working_directory`]). By
-//! default the configuration has default values, *not* the user's `berth.toml`; the folders are the
-//! user's, with the plugins in them; and the working directory is the process's. Set them by whose
-//! host it is:
+//! default the configuration has default values, *not* the user's `toolhold.toml`; the folders are
+//! the user's, with the plugins in them; and the working directory is the process's. Set them by
+//! whose host it is:
 //!
 //! ```
-//! use berth_core::config::{self, Folders, Inputs, PathAccess};
-//! # fn hosts() -> Result<(), berth_core::HostError> {
+//! use toolhold_core::config::{self, Folders, Inputs, PathAccess};
+//! # fn hosts() -> Result<(), toolhold_core::HostError> {
 //!
-//! // The user's: as `berth` has it, with `berth.toml`, the one in the working directory that narrows it, and the `BERTH_*` variables.
+//! // The user's: as `toolhold` has it, with `toolhold.toml`, the one in the working directory that narrows it, and the `TOOLHOLD_*` variables.
 //! let folders = Folders::from_environment()?;
 //! let users = config::load(&folders, &Inputs::from_environment()?)?;
 //!
-//! // The program's own: nothing is shared with `berth`. Settings are `key=value`, the value in TOML, and checked like a file.
+//! // The program's own: nothing is shared with `toolhold`. Settings are `key=value`, the value in TOML, and checked like a file.
 //! let folders = Folders::inside("/var/lib/my-agent".as_ref());
 //! let own = config::load(&folders, &Inputs {
 //!     settings: vec![r#"tools.file.deny_read=["**/.env"]"#.into(), "tools.call=10".into()],
@@ -63,8 +63,8 @@
 //! ```
 //!
 //! The first grants whatever the user granted; the second grants the working directory and
-//! `/srv/docs`, since its folders hold no `berth.toml` with more. [`config::Config`] documents
-//! every key. No tool reaches Berth's own folders, whatever is granted, so none can change the
+//! `/srv/docs`, since its folders hold no `toolhold.toml` with more. [`config::Config`] documents
+//! every key. No tool reaches Toolhold's own folders, whatever is granted, so none can change the
 //! configuration.
 //!
 //! An organisation's [ceiling](config::Ceiling) limits the first. A program with its own
@@ -77,7 +77,7 @@
 //! the tool's behaviour. A model's API takes the same fields under slightly different names:
 //!
 //! ```
-//! # fn tools(host: &berth_core::Host) -> serde_json::Value {
+//! # fn tools(host: &toolhold_core::Host) -> serde_json::Value {
 //! host.tools()
 //!     .iter()
 //!     .map(|tool| serde_json::json!({ "name": tool.name, "description": tool.description, "input_schema": tool.input_schema }))
@@ -147,7 +147,7 @@
 //! ```no_run
 //! use std::sync::Arc;
 //!
-//! use berth_core::{CancellationToken, Content, Events, Host, Progress, Request};
+//! use toolhold_core::{CancellationToken, Content, Events, Host, Progress, Request};
 //!
 //! struct Screen;
 //!
@@ -177,7 +177,7 @@
 //! with. [`Host::changes`] says when to list the tools again:
 //!
 //! ```no_run
-//! # async fn example(host: &berth_core::Host) {
+//! # async fn example(host: &toolhold_core::Host) {
 //! let mut changes = host.changes();
 //! while changes.changed().await.is_ok() {
 //!     for plugin in host.plugins() {
@@ -205,7 +205,7 @@
 //! A component that is new to this machine is compiled by another process that can only compute,
 //! since a compiler is a lot of code to run on an untrusted file. That process is this program,
 //! started again with `__compile`, if its `main` begins with [`helper_hook`]; or another program
-//! that does, such as `berth` itself, by [`HostBuilder::helper`]. Without either, only compiled
+//! that does, such as `toolhold` itself, by [`HostBuilder::helper`]. Without either, only compiled
 //! components load, and the error says so. The code is stored in the folder
 //! [`cache`](config::Folders::cache).
 //!
@@ -228,7 +228,7 @@
 //!   its thread stays. End the runtime with `shutdown_background`, which doesn't wait for it.
 //! * A host that watches has a thread of its own that uses the runtime: drop the host first.
 //! * Calls can hold hundreds of descriptors each: raise the soft `RLIMIT_NOFILE` where many run at
-//!   once, as `berth` does.
+//!   once, as `toolhold` does.
 //!
 //! Events beyond the answers (a plugin that is held back, a crash, a plugin's log) go to the
 //! `tracing` crate.
@@ -273,42 +273,6 @@ pub use approvals::{
     Question, Questions, Reply,
 };
 pub use audit::Trail;
-pub use berth_answers::{
-    Answer, Approval, CacheSummary, FilterCounts, FilterSummary, Remainder, Scope, Step, fenced,
-    structured_schema,
-};
-pub use berth_catalogue::Audience;
-pub use berth_catalogue::plugins::control::{Ask, HostPlugins, ask_hosts};
-pub use berth_catalogue::plugins::{
-    Approvals, ApprovedPlugin, Change, Difference, FilePlace, FilterRulesState, HeldVersion,
-    LockedPlugin, NewPlugin, PluginInspection, PluginPlace, PluginSource, PluginState,
-    ServerPlaces, SignerChange, ToolChange, candidate, check_signed, check_source,
-    compare_versions, config_schema, memory, server_places,
-};
-pub use berth_catalogue::schema::compile as compile_schema;
-pub use berth_config as config;
-pub use berth_contract::{
-    Access, Annotations, Body, BoxFuture, Call, CallId, CallerInfo, CallerSource,
-    CancellationToken, Category, ChangeArguments, Confidence, Content, Definition, Denial,
-    EmbeddingModel, Events, Failure, FileState, FilterDefinition, FilterInput, FilterVerdict,
-    HOST_CODES, HostError, Inquirer, Inquiry, InquiryAnswer, Lookup, Matcher, NoEvents, Offers,
-    Outcome, Output, Pattern, PreviewArguments, ProgramState, Progress, PromptOffer,
-    PromptOfferArgument, Provider, ProviderState, Purpose, Report, ReportEntries, ResourceOffer,
-    Role, Rollback, Seen, SeenFile, Sight, Snapshot, Subject, SubjectKind, TaskAction, TaskBook,
-    TaskError, TaskOrder, TaskRun, TaskState, ToolArgument, VectorDatabase, VectorPoint, VectorSet,
-    Wanted, text,
-};
-pub use berth_egress::Resolve;
-pub use berth_policy::{
-    Decision, Gate, Levels, Phase, Reaction, Repeated, Repetition, RepetitionKind,
-    RepetitionLimits, ResolvedSubject, Trust, Verdict, commands,
-};
-pub use berth_private::state;
-pub use berth_runtime::{
-    Builtin, Candidate, Limits, Manifest, Origin, PluginInfo, Precompiled,
-    Request as CapabilityRequest, RequestedLimits, grant_line, helper_hook, own_helper,
-    schema_weight,
-};
 pub use builder::HostBuilder;
 pub use caller::{project_id, session_id, user_id};
 pub use checking::{Check, GateAnswer, GateCheck};
@@ -320,3 +284,39 @@ pub use outer::OuterCall;
 pub use programs::provider_states;
 pub use review::{CallReviewer, ReviewVerdict, ReviewedCall};
 pub use session::Session;
+pub use toolhold_answers::{
+    Answer, Approval, CacheSummary, FilterCounts, FilterSummary, Remainder, Scope, Step, fenced,
+    structured_schema,
+};
+pub use toolhold_catalogue::Audience;
+pub use toolhold_catalogue::plugins::control::{Ask, HostPlugins, ask_hosts};
+pub use toolhold_catalogue::plugins::{
+    Approvals, ApprovedPlugin, Change, Difference, FilePlace, FilterRulesState, HeldVersion,
+    LockedPlugin, NewPlugin, PluginInspection, PluginPlace, PluginSource, PluginState,
+    ServerPlaces, SignerChange, ToolChange, candidate, check_signed, check_source,
+    compare_versions, config_schema, memory, server_places,
+};
+pub use toolhold_catalogue::schema::compile as compile_schema;
+pub use toolhold_config as config;
+pub use toolhold_contract::{
+    Access, Annotations, Body, BoxFuture, Call, CallId, CallerInfo, CallerSource,
+    CancellationToken, Category, ChangeArguments, Confidence, Content, Definition, Denial,
+    EmbeddingModel, Events, Failure, FileState, FilterDefinition, FilterInput, FilterVerdict,
+    HOST_CODES, HostError, Inquirer, Inquiry, InquiryAnswer, Lookup, Matcher, NAME, NoEvents,
+    Offers, Outcome, Output, Pattern, PreviewArguments, ProgramState, Progress, PromptOffer,
+    PromptOfferArgument, Provider, ProviderState, Purpose, Report, ReportEntries, ResourceOffer,
+    Role, Rollback, Seen, SeenFile, Sight, Snapshot, Subject, SubjectKind, TaskAction, TaskBook,
+    TaskError, TaskOrder, TaskRun, TaskState, ToolArgument, VectorDatabase, VectorPoint, VectorSet,
+    Wanted, text,
+};
+pub use toolhold_egress::Resolve;
+pub use toolhold_policy::{
+    Decision, Gate, Levels, Phase, Reaction, Repeated, Repetition, RepetitionKind,
+    RepetitionLimits, ResolvedSubject, Trust, Verdict, commands,
+};
+pub use toolhold_private::state;
+pub use toolhold_runtime::{
+    Builtin, Candidate, Limits, Manifest, Origin, PluginInfo, Precompiled,
+    Request as CapabilityRequest, RequestedLimits, grant_line, helper_hook, own_helper,
+    schema_weight,
+};

@@ -1,7 +1,7 @@
 //! What changed since an earlier version and is told once.
 
-use berth_config::{Folders, Loaded, Source};
-use berth_private::PrivateFolder;
+use toolhold_config::{Folders, Loaded, Source};
+use toolhold_private::PrivateFolder;
 
 /// The file that says that the user knows the default of `autonomy`.
 const KNOWN: &str = "default-autonomy";
@@ -23,6 +23,6 @@ pub fn unread(config: &Loaded, folders: &Folders) -> Option<String> {
     let is_used = data.names(MAX_ENTRIES).ok()?.iter().any(|name| name == "audit");
     data.put_lightly(KNOWN, b"sandboxed\n").ok()?;
     is_used.then(|| {
-        format!("file tools, and commands in the sandbox, now run without a question by default, since `berth undo` restores what they change; to be asked as before, set `autonomy = \"ask\"` in {}", config.own_table("tools"))
+        format!("file tools, and commands in the sandbox, now run without a question by default, since `toolhold undo` restores what they change; to be asked as before, set `autonomy = \"ask\"` in {}", config.own_table("tools"))
     })
 }

@@ -4,9 +4,9 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use berth_catalogue::{CallContext, Tool};
-use berth_contract::CallId;
-use berth_policy::{Phase, Trust};
+use toolhold_catalogue::{CallContext, Tool};
+use toolhold_contract::CallId;
+use toolhold_policy::{Phase, Trust};
 
 use crate::approvals::Approver;
 use crate::session::Session;

@@ -4,15 +4,15 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use berth_catalogue::{CallContext, Catalogue, validate};
-use berth_config::{FIRST_PROVIDER, Folders, Loaded};
-use berth_contract::text::{cut, neutral_line};
-use berth_contract::{CancellationToken, Category, Failure, HostError};
-use berth_policy::files::{FileRules, Kind};
-use berth_policy::{Decision, Verdict};
-use berth_schedule::{Owner, When, find_zone};
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
+use toolhold_catalogue::{CallContext, Catalogue, validate};
+use toolhold_config::{FIRST_PROVIDER, Folders, Loaded};
+use toolhold_contract::text::{cut, neutral_line};
+use toolhold_contract::{CancellationToken, Category, Failure, HostError};
+use toolhold_policy::files::{FileRules, Kind};
+use toolhold_policy::{Decision, Verdict};
+use toolhold_schedule::{Owner, When, find_zone};
 
 use crate::governor::{Governor, Rules};
 use crate::host::{Host, Request};
@@ -185,7 +185,7 @@ impl Host {
         match decision.verdict {
             Verdict::Allow => Ok(None),
             Verdict::Ask => Ok(Some(format!(
-                "The call of `{name}` needs approval, and nobody is there when the task runs: it is denied then, and waits in `berth approvals`. The rule: {} ({})",
+                "The call of `{name}` needs approval, and nobody is there when the task runs: it is denied then, and waits in `toolhold approvals`. The rule: {} ({})",
                 decision.rule, decision.place
             ))),
             Verdict::Deny => {

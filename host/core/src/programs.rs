@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use berth_catalogue::plugins::control::ask_each;
-use berth_config::Folders;
-use berth_contract::{HostError, Provider, ProviderState};
+use toolhold_catalogue::plugins::control::ask_each;
+use toolhold_config::Folders;
+use toolhold_contract::{HostError, Provider, ProviderState};
 
 /// How long a host may take for an answer.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -13,8 +13,8 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// The question of another process.
 const QUESTION: &str = "programs";
 
-/// The programs of every running host of this user that watches its plugins, as `berth serve` does,
-/// with the host's process ID. Blocks.
+/// The programs of every running host of this user that watches its plugins, as `toolhold serve`
+/// does, with the host's process ID. Blocks.
 ///
 /// # Errors
 ///

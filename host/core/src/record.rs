@@ -3,14 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use berth_answers::{Approval, ShapeReport, Spool};
-use berth_audit::{
+use toolhold_answers::{Approval, ShapeReport, Spool};
+use toolhold_audit::{
     CallRecord, FilteredRecord, OutcomeRecord, ProviderRecord, SnapshotRecord, ToolRecord,
 };
-use berth_catalogue::{CallContext, Tool};
-use berth_contract::{Category, Failure, Outcome, Report, Snapshot};
-use berth_jobs::{CallShell, JobStart};
-use berth_policy::Decision;
+use toolhold_catalogue::{CallContext, Tool};
+use toolhold_contract::{Category, Failure, Outcome, Report, Snapshot};
+use toolhold_jobs::{CallShell, JobStart};
+use toolhold_policy::Decision;
 
 use crate::audit::Audit;
 use crate::counting::QuotaReservation;

@@ -7,12 +7,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use berth_contract::{
+use toolhold_contract::{
     Body, CancellationToken, Category, Content, Events, Failure, Outcome, Progress,
 };
-use berth_policy::Backoff;
+use toolhold_policy::Backoff;
 
-use berth_catalogue::CallContext;
+use toolhold_catalogue::CallContext;
 
 /// How often and how long calls are retried.
 #[derive(Clone, Debug)]

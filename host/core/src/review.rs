@@ -6,13 +6,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use berth_catalogue::CallContext;
-use berth_config::{Loaded, MAX_POLICIES, OnReviewDenial};
-use berth_contract::text::{cut, neutral_line};
-use berth_contract::{BoxFuture, CancellationToken, Category, Content, Failure, HostError};
-use berth_policy::{Decision, Gate, Origin, OwnTable, Phase, Verdict};
 use serde_json::Value;
 use tokio::sync::Semaphore;
+use toolhold_catalogue::CallContext;
+use toolhold_config::{Loaded, MAX_POLICIES, OnReviewDenial};
+use toolhold_contract::text::{cut, neutral_line};
+use toolhold_contract::{BoxFuture, CancellationToken, Category, Content, Failure, HostError};
+use toolhold_policy::{Decision, Gate, Origin, OwnTable, Phase, Verdict};
 
 /// The table of its keys.
 const TABLE: &str = "tools.adversarial_policy";
@@ -159,7 +159,7 @@ impl ReviewRules {
             }
             () if !has_reviewer => {
                 let rule = "every call is to be judged by a model, and this program asks none";
-                let remedy = "The program that embeds Berth has to give its host a reviewer.";
+                let remedy = "The program that embeds Toolhold has to give its host a reviewer.";
                 return Some(self.decide(Verdict::Deny, rule, remedy.to_owned()));
             }
             () => return None,
@@ -172,7 +172,7 @@ impl ReviewRules {
     fn conclude(&self, verdict: ReviewVerdict, context: &CallContext) -> Review {
         let bounded = |text: &str| neutral_line(cut(text.trim(), MAX_REASON));
         let seen = format!(
-            "A person sees why with `berth policy explain {}`; the policies are in {}.",
+            "A person sees why with `toolhold policy explain {}`; the policies are in {}.",
             context.id, self.table
         );
         match verdict {

@@ -1,20 +1,20 @@
-//! `berth tasks`: the tasks of the user, for people.
+//! `toolhold tasks`: the tasks of the user, for people.
 
 use std::io::Write;
 
-use berth_core::config::Folders;
-use berth_core::text::{counted, cut, neutral_json, neutral_line};
-use berth_core::{HostError, TaskAction, TaskRun, TaskState};
-use berth_schedule::{
-    Listed, MAX_MISSED, NO_RUNNER, Owner, RunnerProcess, Schedule, ScheduleError, hide_secrets,
-    hide_secrets_of_run, zone_name,
-};
-use berth_terminal::error::CommandError;
-use berth_terminal::exit::Exit;
-use berth_terminal::style::{BAD, FAINT, GOOD, STRONG, WARNING};
 use clap::Subcommand;
 use jiff::Timestamp;
 use serde_json::json;
+use toolhold_core::config::Folders;
+use toolhold_core::text::{counted, cut, neutral_json, neutral_line};
+use toolhold_core::{HostError, TaskAction, TaskRun, TaskState};
+use toolhold_schedule::{
+    Listed, MAX_MISSED, NO_RUNNER, Owner, RunnerProcess, Schedule, ScheduleError, hide_secrets,
+    hide_secrets_of_run, zone_name,
+};
+use toolhold_terminal::error::CommandError;
+use toolhold_terminal::exit::Exit;
+use toolhold_terminal::style::{BAD, FAINT, GOOD, STRONG, WARNING};
 
 /// Characters of an output, a prompt and of arguments that are shown.
 const SHOWN: usize = 500;
@@ -22,18 +22,18 @@ const SHOWN: usize = 500;
 /// Missed times of a run that are counted for certain; there may be more.
 const ALL_COUNTED: u32 = MAX_MISSED as u32 - 1;
 
-/// `berth tasks`.
+/// `toolhold tasks`.
 #[derive(Debug, Subcommand)]
 pub enum TasksCommand {
     /// List the tasks: when each runs next, and how its last run ended
-    #[command(after_help = "Examples:\n  berth tasks list\n  berth tasks list --json")]
+    #[command(after_help = "Examples:\n  toolhold tasks list\n  toolhold tasks list --json")]
     List {
         /// Print JSON
         #[arg(long)]
         json: bool,
     },
     /// Show a task: what it does, who made it, and its last run
-    #[command(after_help = "Example:\n  berth tasks show backup")]
+    #[command(after_help = "Example:\n  toolhold tasks show backup")]
     Show {
         /// Its name, or its number
         task: String,
@@ -42,32 +42,32 @@ pub enum TasksCommand {
         json: bool,
     },
     /// Run a task once as soon as possible, beside its times
-    #[command(after_help = "Example:\n  berth tasks run backup")]
+    #[command(after_help = "Example:\n  toolhold tasks run backup")]
     Run {
         /// Its name, or its number
         task: String,
     },
     /// Have a task wait until it is resumed
-    #[command(after_help = "Example:\n  berth tasks pause backup")]
+    #[command(after_help = "Example:\n  toolhold tasks pause backup")]
     Pause {
         /// Its name, or its number
         task: String,
     },
     /// Resume a task that waits; the times that passed are not made up for
-    #[command(after_help = "Example:\n  berth tasks resume backup")]
+    #[command(after_help = "Example:\n  toolhold tasks resume backup")]
     Resume {
         /// Its name, or its number
         task: String,
     },
     /// Remove a task and the record of its runs
-    #[command(after_help = "Example:\n  berth tasks remove backup")]
+    #[command(after_help = "Example:\n  toolhold tasks remove backup")]
     Remove {
         /// Its name, or its number
         task: String,
     },
     /// Show the last 20 runs of a task, the latest first
     #[command(
-        after_help = "Examples:\n  berth tasks results backup\n  berth tasks results backup --json"
+        after_help = "Examples:\n  toolhold tasks results backup\n  toolhold tasks results backup --json"
     )]
     Results {
         /// Its name, or its number
@@ -179,7 +179,7 @@ fn find<'t>(all: &'t [Listed], wanted: &str) -> Result<&'t Listed, CommandError>
         [task] => Ok(task),
         [] => all.iter().find(|task| task.id.to_string() == wanted).ok_or_else(|| {
             CommandError::Usage(format!(
-                "there is no task `{shown}`; `berth tasks list` lists those that there are"
+                "there is no task `{shown}`; `toolhold tasks list` lists those that there are"
             ))
         }),
         _ => {

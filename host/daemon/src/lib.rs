@@ -1,4 +1,4 @@
-//! Runs tasks when they are due, and the commands for them: `berth daemon` and `berth tasks`.
+//! Runs tasks when they are due, and the commands for them: `toolhold daemon` and `toolhold tasks`.
 
 mod commands;
 mod runner;

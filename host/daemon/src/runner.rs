@@ -5,10 +5,10 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use berth_core::text::counted;
-use berth_core::{CancellationToken, HostError};
-use berth_schedule::{ClaimedRun, INTERRUPTED, RunEnd, RunResult, Schedule, ScheduleError};
 use jiff::Timestamp;
+use toolhold_core::text::counted;
+use toolhold_core::{CancellationToken, HostError};
+use toolhold_schedule::{ClaimedRun, INTERRUPTED, RunEnd, RunResult, Schedule, ScheduleError};
 
 /// How long the end waits for runs that were told to end.
 const LAST_RUNS: Duration = Duration::from_secs(10);
@@ -157,7 +157,7 @@ impl Shared {
         let result = catch_unwind(AssertUnwindSafe(|| (self.run)(run, end)));
         let mut result = result.unwrap_or_else(|_| RunResult {
             end: RunEnd::Failed,
-            output: "Berth itself failed while it ran; the log says more".to_owned(),
+            output: "Toolhold itself failed while it ran; the log says more".to_owned(),
         });
         if result.end == RunEnd::Failed && self.end.is_cancelled() {
             // It was told to end, and what it answers then is mostly about that.

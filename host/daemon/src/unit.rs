@@ -1,26 +1,26 @@
-//! `berth daemon`: its arguments, and its unit for systemd.
+//! `toolhold daemon`: its arguments, and its unit for systemd.
 
 use std::ffi::{OsStr, OsString};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use berth_core::HostError;
-use berth_core::config::Folders;
-use berth_core::text::neutral_line;
-use berth_terminal::error::CommandError;
-use berth_terminal::exit::Exit;
 use clap::Args;
+use toolhold_core::HostError;
+use toolhold_core::config::Folders;
+use toolhold_core::text::neutral_line;
+use toolhold_terminal::error::CommandError;
+use toolhold_terminal::exit::Exit;
 
 /// The name of the unit.
-const UNIT: &str = "berth.service";
+const UNIT: &str = "toolhold.service";
 
 /// The variable that names a ceiling. Without it, tasks would be allowed more.
-const CEILING: &str = "BERTH_CEILING";
+const CEILING: &str = "TOOLHOLD_CEILING";
 
-/// `berth daemon`.
+/// `toolhold daemon`.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Examples:\n  berth daemon\n  berth daemon --install\n  berth daemon --print\n\nTasks run only while this runs, or `berth serve` does. Of several processes, one runs them."
+    after_help = "Examples:\n  toolhold daemon\n  toolhold daemon --install\n  toolhold daemon --print\n\nTasks run only while this runs, or `toolhold serve` does. Of several processes, one runs them."
 )]
 pub struct DaemonArguments {
     /// Write a unit for systemd, so that it runs while you are logged in, and say how to enable it
@@ -57,7 +57,7 @@ pub fn manage_unit(
     let folder = folder(folders)?;
     let path = folder.join(UNIT);
     let shown = neutral_line(&path.display().to_string());
-    let private = berth_private::PrivateFolder::make(&folder)
+    let private = toolhold_private::PrivateFolder::make(&folder)
         .map_err(HostError::io(format!("opening {}", folder.display())))?;
     if arguments.install {
         let text = unit(folders, config, settings)?;
@@ -114,9 +114,9 @@ fn unit(
     words.extend(settings.iter().flat_map(|setting| ["--set".into(), setting.into()]));
     let mut variables = Vec::new();
     for (names, folder) in [
-        (["BERTH_CONFIG_DIR", "XDG_CONFIG_HOME"], &folders.config),
-        (["BERTH_DATA_DIR", "XDG_DATA_HOME"], &folders.data),
-        (["BERTH_CACHE_DIR", "XDG_CACHE_HOME"], &folders.cache),
+        (["TOOLHOLD_CONFIG_DIR", "XDG_CONFIG_HOME"], &folders.config),
+        (["TOOLHOLD_DATA_DIR", "XDG_DATA_HOME"], &folders.data),
+        (["TOOLHOLD_CACHE_DIR", "XDG_CACHE_HOME"], &folders.cache),
     ] {
         if names.into_iter().any(is_set) {
             variables.push((names[0], folder.clone()));
@@ -147,7 +147,7 @@ fn text(words: &[OsString], variables: &[(&str, PathBuf)]) -> Result<String, Str
     }
     Ok(format!(
         "[Unit]\n\
-         Description=Berth: tasks at a later time\n\
+         Description=Toolhold: tasks at a later time\n\
          \n\
          [Service]\n\
          {environment}\
@@ -190,7 +190,7 @@ mod tests {
             assert!(unit.contains(&format!("ExecStart=\"{command}\" daemon\n")), "{unit}");
             assert!(unit.contains(&format!("Environment=\"A={variable}\"\n")), "{unit}");
         };
-        check("/usr/bin/berth", "/usr/bin/berth", "/usr/bin/berth");
+        check("/usr/bin/toolhold", "/usr/bin/toolhold", "/usr/bin/toolhold");
         check(
             "/a b/$x/50%/\"q\"/\\",
             "/a b/$$x/50%%/\\\"q\\\"/\\\\",

@@ -1,7 +1,7 @@
 //! The acts of the demo, as data.
 
-use berth_core::{Failure, Outcome};
 use serde_json::{Value, json};
+use toolhold_core::{Failure, Outcome};
 
 use crate::scene::{README, Scene};
 
@@ -124,10 +124,10 @@ pub(crate) const ATTACKS: &[Act] = &[
         arguments: |_| json!({}),
         judge: |_, outcome| {
             let reason = failure_of(outcome)?;
-            // The sandbox has 64 MiB; Berth itself needs clearly less than the rest.
+            // The sandbox has 64 MiB; Toolhold itself needs clearly less than the rest.
             match peak_memory_mib() {
-                Some(mib) if mib > 512 => Err(format!("Berth grew to {mib} MiB")),
-                Some(mib) => Ok(format!("{reason} (Berth needed {mib} MiB at most)")),
+                Some(mib) if mib > 512 => Err(format!("Toolhold grew to {mib} MiB")),
+                Some(mib) => Ok(format!("{reason} (Toolhold needed {mib} MiB at most)")),
                 None => Ok(reason),
             }
         },
@@ -198,7 +198,7 @@ fn peak_memory_mib() -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use berth_core::{Body, Category, Content, Output};
+    use toolhold_core::{Body, Category, Content, Output};
 
     use super::*;
 

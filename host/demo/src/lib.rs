@@ -1,5 +1,5 @@
-//! `berth demo`: tools at work, then attacks, in a temporary folder. Each attack is judged by its
-//! effect, not by its own report.
+//! `toolhold demo`: tools at work, then attacks, in a temporary folder. Each attack is judged by
+//! its effect, not by its own report.
 
 mod acts;
 mod scene;
@@ -7,14 +7,14 @@ mod scene;
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
-use berth_core::config::{self, Inputs};
-use berth_core::text::{cut, neutral_line};
-use berth_core::{Host, HostError, Request};
 use serde_json::{Value, json};
+use toolhold_core::config::{self, Inputs};
+use toolhold_core::text::{cut, neutral_line};
+use toolhold_core::{Host, HostError, Request};
 
-use berth_terminal::error::CommandError;
-use berth_terminal::exit::Exit;
-use berth_terminal::style::{BAD, FAINT, GOOD, STRONG};
+use toolhold_terminal::error::CommandError;
+use toolhold_terminal::exit::Exit;
+use toolhold_terminal::style::{BAD, FAINT, GOOD, STRONG};
 
 use crate::acts::{ATTACKS, Act, TASKS};
 use crate::scene::Scene;
@@ -52,9 +52,9 @@ const SHOWN: usize = 160;
 ///
 /// This build has no attacks, the scratch folder can't be written, or there is no host.
 pub async fn demo(as_json: bool) -> Result<Exit, CommandError> {
-    let Some(hostile) = berth_builtins::hostile() else {
+    let Some(hostile) = toolhold_builtins::hostile() else {
         return Err(CommandError::Usage(
-            "this build of Berth carries no attacks; `cargo xtask demo` makes one that does"
+            "this build of Toolhold carries no attacks; `cargo xtask demo` makes one that does"
                 .to_owned(),
         ));
     };
@@ -136,7 +136,7 @@ async fn perform(
 }
 
 async fn build(scene: &Scene, hostile: &[u8]) -> Result<Host, HostError> {
-    scene.configure("berth.toml", CONFIGURATION.as_bytes())?;
+    scene.configure("toolhold.toml", CONFIGURATION.as_bytes())?;
     scene.configure("hostile.wasm", hostile)?;
     let folders = scene.folders();
     let loaded = config::load(&folders, &Inputs::default())?;
@@ -144,8 +144,8 @@ async fn build(scene: &Scene, hostile: &[u8]) -> Result<Host, HostError> {
         .config(loaded)
         .folders(folders)
         .working_directory(scene.project.clone())
-        .front_end("berth demo");
-    builder.builtins(berth_builtins::all()).build().await
+        .front_end("toolhold demo");
+    builder.builtins(toolhold_builtins::all()).build().await
 }
 
 /// The result of an act.

@@ -3,9 +3,9 @@ use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 
-use berth_core::HostError;
-use berth_core::config::Folders;
 use rustix::rand::{GetRandomFlags, getrandom};
+use toolhold_core::HostError;
+use toolhold_core::config::Folders;
 
 /// The content of the project's readme.
 pub(crate) const README: &str = "# A project\n\nIt says hello.\n";
@@ -30,7 +30,7 @@ impl Scene {
     /// [`HostError::Io`] if the temporary folder can't be written.
     pub(crate) fn new() -> Result<Self, HostError> {
         let root = tempfile::Builder::new()
-            .prefix("berth-demo-")
+            .prefix("toolhold-demo-")
             .tempdir()
             .map_err(HostError::io("making a scratch folder"))?;
         let path =
@@ -72,9 +72,10 @@ impl Scene {
         text.replace(&project, "").replace(&beside, "../")
     }
 
-    /// Berth's own folders for the demo: it reads nothing of the user's and leaves nothing behind.
+    /// Toolhold's own folders for the demo: it reads nothing of the user's and leaves nothing
+    /// behind.
     pub(crate) fn folders(&self) -> Folders {
-        Folders::inside(&self.root.path().join("berth"))
+        Folders::inside(&self.root.path().join("toolhold"))
     }
 
     /// Whether the file outside is unchanged.

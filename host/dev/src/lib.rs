@@ -1,4 +1,4 @@
-//! Builds the plugin in a folder, serves it, and does so again whenever a source changes: `berth
+//! Builds the plugin in a folder, serves it, and does so again whenever a source changes: `toolhold
 //! plugin dev`.
 //!
 //! The host has the user's own configuration, and one thing more: this component is the plugin of
@@ -13,19 +13,19 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-use berth_authoring::{Built, Console, build_on};
-use berth_choice::embedding_models;
-use berth_core::config::{ConfigWatch, Folders, Inputs, Loaded};
-use berth_core::text::{neutral, neutral_line, shell_word};
-use berth_core::{
-    Approver, Builtin, CallObserver, CancellationToken, Host, HostError, Request, Session,
-};
-use berth_mcp::{Http, LiveHost, Place, Server, serve_http};
-use berth_review::ModelReviewer;
-use berth_system::watch::FileStamp;
 use serde_json::{Value, json};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::task::JoinHandle;
+use toolhold_authoring::{Built, Console, build_on};
+use toolhold_choice::embedding_models;
+use toolhold_core::config::{ConfigWatch, Folders, Inputs, Loaded};
+use toolhold_core::text::{neutral, neutral_line, shell_word};
+use toolhold_core::{
+    Approver, Builtin, CallObserver, CancellationToken, Host, HostError, Request, Session,
+};
+use toolhold_mcp::{Http, LiveHost, Place, Server, serve_http};
+use toolhold_review::ModelReviewer;
+use toolhold_system::watch::FileStamp;
 
 use crate::show::Screen;
 use crate::sources::Sources;
@@ -34,7 +34,7 @@ use crate::sources::Sources;
 pub struct Dev {
     /// The plugin's folder.
     pub folder: PathBuf,
-    /// Berth's folders.
+    /// Toolhold's folders.
     pub folders: Folders,
     /// What the configuration is read from.
     pub inputs: Inputs,
@@ -130,11 +130,11 @@ pub async fn run(dev: Dev, end: CancellationToken) -> Result<(), HostError> {
 
 async fn listen(place: Place, dev: &Dev) -> Result<Http, HostError> {
     let (folders, inputs) = (dev.folders.clone(), dev.inputs.clone());
-    let load = move || berth_core::config::load(&folders, &inputs);
+    let load = move || toolhold_core::config::load(&folders, &inputs);
     let loaded = tokio::task::spawn_blocking(load)
         .await
         .map_err(|error| HostError::io("loading the configuration")(error.into()))??;
-    let door = berth_core::door(&loaded, &dev.folders, "berth plugin dev");
+    let door = toolhold_core::door(&loaded, &dev.folders, "toolhold plugin dev");
     let http = Http::bind(place, loaded.config.serve, &dev.folders, true, &door).await;
     http.map_err(|error| HostError::Config(format!("serving: {error}")))
 }
@@ -159,7 +159,7 @@ fn spawn(
 ) -> Result<(), HostError> {
     let work = move || while wait().is_ok() && sender.blocking_send(change).is_ok() {};
     std::thread::Builder::new()
-        .name("berth-dev-watch".to_owned())
+        .name("toolhold-dev-watch".to_owned())
         .spawn(work)
         .map(drop)
         .map_err(HostError::io("starting the thread that watches"))
@@ -202,7 +202,7 @@ impl Running {
         let shown = changed.strip_prefix(&self.folder).unwrap_or(changed).display().to_string();
         let reason = format!(
             "{} has changed, and decides which code a build runs with your rights. Look at it, and \
-             start `berth plugin dev` again",
+             start `toolhold plugin dev` again",
             neutral_line(&shown)
         );
         self.screen.show(json!({ "event": "held", "reason": reason }));
@@ -212,7 +212,7 @@ impl Running {
     /// Tells if the plugin takes the grants that the configuration has for another component.
     async fn note_grants_of_another(&self, built: &Built, name: &str) {
         let (folders, inputs) = (self.dev.folders.clone(), self.dev.inputs.clone());
-        let load = move || berth_core::config::load(&folders, &inputs);
+        let load = move || toolhold_core::config::load(&folders, &inputs);
         let Ok(Ok(loaded)) = tokio::task::spawn_blocking(load).await else { return };
         let Some(there) = loaded.config.plugins.get(name) else { return };
         let path = Path::new(&there.path);
@@ -298,7 +298,7 @@ impl Running {
         if let Some(known) = self.name.as_ref().filter(|known| **known != name) {
             return Err(format!(
                 "the plugin is now named `{name}`, and was `{known}`. A grant belongs to a name: \
-                 start `berth plugin dev` again"
+                 start `toolhold plugin dev` again"
             ));
         }
         if self.name.is_none() {
@@ -307,7 +307,7 @@ impl Running {
         let mut inputs = self.dev.inputs.clone();
         inputs.settings.extend(settings(&built.file, &name));
         let folders = self.dev.folders.clone();
-        let load = move || berth_core::config::load(&folders, &inputs);
+        let load = move || toolhold_core::config::load(&folders, &inputs);
         let loaded = tokio::task::spawn_blocking(load).await.map_err(|error| error.to_string())?;
         let loaded = loaded.map_err(|problems| HostError::from(problems).to_string())?;
         let builder = match self.place {
@@ -316,8 +316,8 @@ impl Running {
             _ => Host::builder(),
         };
         let directory =
-            berth_core::config::working_directory().map_err(|error| error.to_string())?;
-        let front_end = "berth plugin dev";
+            toolhold_core::config::working_directory().map_err(|error| error.to_string())?;
+        let front_end = "toolhold plugin dev";
         let folders = &self.dev.folders;
         let builder = match ModelReviewer::from_config(&loaded, folders, &directory, front_end) {
             Some(reviewer) => builder.reviewer(Arc::new(reviewer)),
@@ -399,8 +399,8 @@ impl Running {
         let flags: Vec<String> = config.chain(flags).collect();
         let flags = flags.join(" ");
         let text = format!(
-            "to call it from another terminal:\n  berth {flags} call {tool} KEY=VALUE\n\
-             as a server for a client of MCP, which takes each new build:\n  berth {flags} serve\n\
+            "to call it from another terminal:\n  toolhold {flags} call {tool} KEY=VALUE\n\
+             as a server for a client of MCP, which takes each new build:\n  toolhold {flags} serve\n\
              Ctrl-C ends this."
         );
         self.screen.show(json!({ "event": "how", "text": neutral(&text) }));
@@ -433,7 +433,7 @@ impl Running {
         let request = Request {
             session: Some(Session::new(format!("plugin dev {}", std::process::id()))),
             approver: Some((self.dev.approver)(&self.dev.folders, &serving.loaded)),
-            audience: berth_core::Audience::Person,
+            audience: toolhold_core::Audience::Person,
             ..Request::new(tool, arguments)
         };
         // The host's observer shows the answer.
@@ -444,6 +444,6 @@ impl Running {
 /// What makes the component the plugin of its name. Nothing is granted by it.
 fn settings(file: &Path, name: &str) -> [String; 2] {
     let path = Value::String(file.display().to_string());
-    let path = berth_core::config::inline(&path);
+    let path = toolhold_core::config::inline(&path);
     [format!("plugins.{name}.path={path}"), format!("plugins.{name}.reload=\"trust\"")]
 }

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
 
-use berth_core::text::{cut, neutral, neutral_line};
-use berth_core::{CallObserver, HostError, ObservedCall};
 use serde_json::{Value, json};
+use toolhold_core::text::{cut, neutral, neutral_line};
+use toolhold_core::{CallObserver, HostError, ObservedCall};
 
 /// Events that wait for a slow terminal; further ones are counted.
 const WAITING: usize = 256;
@@ -41,7 +41,7 @@ impl Screen {
             }
         };
         std::thread::Builder::new()
-            .name("berth-dev-screen".to_owned())
+            .name("toolhold-dev-screen".to_owned())
             .spawn(print)
             .map_err(HostError::io("starting the thread that prints"))?;
         Ok(Self { events, dropped })

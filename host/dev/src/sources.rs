@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use berth_core::HostError;
-use berth_system::watch::{FileStamp, FolderWatch};
+use toolhold_core::HostError;
+use toolhold_system::watch::{FileStamp, FolderWatch};
 
 /// Folders of what is made or fetched.
 const MADE: [&str; 6] = ["target", "build", "dist", "node_modules", "deps", "__pycache__"];

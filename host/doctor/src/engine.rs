@@ -1,7 +1,7 @@
-use berth_contract::text::counted;
-use berth_policy::OwnTable;
-use berth_runtime::{Builtin, EngineExamination, RuntimeConfig, examine};
-use berth_system::machine;
+use toolhold_contract::text::counted;
+use toolhold_policy::OwnTable;
+use toolhold_runtime::{Builtin, EngineExamination, RuntimeConfig, examine};
+use toolhold_system::machine;
 
 use crate::Finding;
 use crate::finding::size;
@@ -114,7 +114,7 @@ fn check_cache(examined: &EngineExamination) -> Option<Finding> {
     Some(match examined.cached.as_ref()? {
         Ok(()) => Finding::ok(name, "kept in the cache, and mapped from it"),
         Err(reason) => {
-            let fix = "make the cache a folder of your own, mode 700, on a local disk without noexec, or name one in BERTH_CACHE_DIR";
+            let fix = "make the cache a folder of your own, mode 700, on a local disk without noexec, or name one in TOOLHOLD_CACHE_DIR";
             Finding::warning(name, format!("compiled anew in each run: {reason}"), fix)
         }
     })

@@ -1,7 +1,7 @@
 use std::time::Duration;
 
-use berth_contract::text::neutral_line;
 use serde::Serialize;
+use toolhold_contract::text::neutral_line;
 
 /// The state of one finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -9,9 +9,9 @@ use serde::Serialize;
 pub enum State {
     /// As it should be, or without consequence.
     Ok,
-    /// Berth works, but something is slower, missing or close to its limit.
+    /// Toolhold works, but something is slower, missing or close to its limit.
     Warning,
-    /// Berth doesn't work or isn't safe.
+    /// Toolhold doesn't work or isn't safe.
     Failure,
 }
 
@@ -102,7 +102,7 @@ pub async fn within_or<T: Send + 'static>(
         Ok(Err(error)) => Err(Finding::failure(
             "this check",
             format!("it broke: {error}"),
-            "report it: this is a fault of Berth's",
+            "report it: this is a fault of Toolhold's",
         )),
         Err(_) => Err(late(patience)),
     }
@@ -114,7 +114,7 @@ pub fn late(patience: Duration) -> Finding {
     Finding::failure(
         "this check",
         found,
-        "see whether one of Berth's folders, or of the granted ones, lies on a server that does not answer",
+        "see whether one of Toolhold's folders, or of the granted ones, lies on a server that does not answer",
     )
 }
 

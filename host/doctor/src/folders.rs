@@ -1,9 +1,9 @@
 use std::path::Path;
 
-use berth_catalogue::plugins::compiled_folder;
-use berth_config::{Folders, Loaded};
-use berth_contract::text::{counted, shell_word};
-use berth_private::folder::{self, Folder, FolderStatus};
+use toolhold_catalogue::plugins::compiled_folder;
+use toolhold_config::{Folders, Loaded};
+use toolhold_contract::text::{counted, shell_word};
+use toolhold_private::folder::{self, Folder, FolderStatus};
 
 use crate::Finding;
 use crate::finding::size;
@@ -21,11 +21,11 @@ enum Purpose {
     Config,
     /// Who can write it can forge state; who can read it learns what others said.
     Data,
-    /// Who can write it could have code run, so Berth doesn't use it then.
+    /// Who can write it could have code run, so Toolhold doesn't use it then.
     Cache,
 }
 
-/// Berth's own folders.
+/// Toolhold's own folders.
 pub fn findings(folders: &Folders, loaded: &Loaded) -> Vec<Finding> {
     let compiled = compiled_folder(folders);
     // Without a working directory, relative paths lead nowhere.
@@ -138,9 +138,9 @@ fn on(name: &str, path: &Path, purpose: Purpose, there: &FolderStatus) -> Findin
     let (shown, below, mode) = (path.display(), &there.file_system, there.mode);
     let local = match purpose {
         Purpose::Cache => {
-            "BERTH_CACHE_DIR=/var/tmp/… (a folder of your own on a local disk, which code may be mapped from)"
+            "TOOLHOLD_CACHE_DIR=/var/tmp/… (a folder of your own on a local disk, which code may be mapped from)"
         }
-        _ => "BERTH_DATA_DIR=… (a folder of your own on a local disk)",
+        _ => "TOOLHOLD_DATA_DIR=… (a folder of your own on a local disk)",
     };
     let found = |what: String| format!("{shown}: {what}");
     match purpose {
@@ -189,7 +189,7 @@ fn quoted(path: &Path) -> String {
 
 #[cfg(test)]
 mod tests {
-    use berth_private::folder::FileSystem;
+    use toolhold_private::folder::FileSystem;
 
     use super::*;
     use crate::State;

@@ -1,16 +1,16 @@
-use berth_system::machine;
+use toolhold_system::machine;
 
 use crate::Finding;
 
-/// The oldest kernel with everything that Berth needs: `openat2`.
+/// The oldest kernel with everything that Toolhold needs: `openat2`.
 const OLDEST: (u32, u32) = (5, 6);
 
-/// Watchers and watches that other programs should leave free for Berth; an editor alone may take
-/// thousands.
+/// Watchers and watches that other programs should leave free for Toolhold; an editor alone may
+/// take thousands.
 const FEW_WATCHERS: u64 = 64;
 const FEW_WATCHES: u64 = 8192;
 
-/// What Berth needs of the kernel.
+/// What Toolhold needs of the kernel.
 pub fn findings() -> Vec<Finding> {
     vec![version(), proc(), resolving(), filter(), watching()]
 }
@@ -26,7 +26,7 @@ fn version() -> Finding {
     };
     match machine::version(&release) {
         Some(version) if version < OLDEST => {
-            let found = format!("Linux {release}; Berth needs {}.{}", OLDEST.0, OLDEST.1);
+            let found = format!("Linux {release}; Toolhold needs {}.{}", OLDEST.0, OLDEST.1);
             Finding::failure(name, found, "install a newer kernel")
         }
         _ => Finding::ok(name, format!("Linux {release}")),

@@ -1,12 +1,12 @@
-//! Examines a machine for what Berth needs of it, and says how to fix what is missing.
+//! Examines a machine for what Toolhold needs of it, and says how to fix what is missing.
 //!
-//! `berth_core::doctor` adds what only a host knows: its configuration, its plugins and what it
+//! `toolhold_core::doctor` adds what only a host knows: its configuration, its plugins and what it
 //! keeps.
 
 /// The engine: whether components run and are compiled.
 pub mod engine;
 mod finding;
-/// Berth's own folders.
+/// Toolhold's own folders.
 pub mod folders;
 /// The kernel.
 pub mod kernel;

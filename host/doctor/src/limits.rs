@@ -1,7 +1,7 @@
-use berth_catalogue::plugins::{most_memory, runtime_config};
-use berth_config::Loaded;
-use berth_contract::text::counted;
-use berth_system::machine;
+use toolhold_catalogue::plugins::{most_memory, runtime_config};
+use toolhold_config::Loaded;
+use toolhold_contract::text::counted;
+use toolhold_system::machine;
 
 use crate::Finding;
 use crate::finding::size;

@@ -3,10 +3,10 @@
 
 use std::path::Path;
 
-use berth_config::{Folders, Loaded};
-use berth_contract::text::counted;
-use berth_egress::examine;
-use berth_policy::OwnTable;
+use toolhold_config::{Folders, Loaded};
+use toolhold_contract::text::counted;
+use toolhold_egress::examine;
+use toolhold_policy::OwnTable;
 
 use crate::Finding;
 
@@ -18,7 +18,7 @@ pub fn findings(folders: &Folders, loaded: &Loaded) -> Vec<Finding> {
     found
         .extend(loaded.authorities(folders, &directory).iter().map(|path| authority(path, &table)));
     found.extend(loaded.secrets().map(|(table, name, secret)| {
-        let key = format!("{table}.secrets.{}", berth_config::dotted_name(name));
+        let key = format!("{table}.secrets.{}", toolhold_config::dotted_name(name));
         let called = format!("secret {name}");
         match examine(&loaded.source_of(&key, secret, folders, &directory)) {
             Ok(None) => Finding::ok(called, "its source exists"),
@@ -62,7 +62,7 @@ fn proxy(loaded: &Loaded) -> Finding {
 
 fn authority(path: &Path, table: &OwnTable) -> Finding {
     let called = format!("authority {}", path.display());
-    match berth_egress::examine_authority(path) {
+    match toolhold_egress::examine_authority(path) {
         Ok(count) => Finding::ok(called, counted(count, "certificate")),
         Err(why) => Finding::failure(
             called,

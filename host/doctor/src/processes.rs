@@ -4,14 +4,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use berth_config::{Loaded, SandboxMode};
-use berth_contract::CancellationToken;
-use berth_policy::OwnTable;
-use berth_runtime::own_helper;
-use berth_system::confine::{Limits, Sandbox};
-use berth_system::files::Grants;
-use berth_system::machine;
-use berth_system::process::{Child, Command, Places, RememberedPlaces, StartError};
+use toolhold_config::{Loaded, SandboxMode};
+use toolhold_contract::CancellationToken;
+use toolhold_policy::OwnTable;
+use toolhold_runtime::own_helper;
+use toolhold_system::confine::{Limits, Sandbox};
+use toolhold_system::files::Grants;
+use toolhold_system::machine;
+use toolhold_system::process::{Child, Command, Places, RememberedPlaces, StartError};
 
 use crate::Finding;
 
@@ -31,7 +31,7 @@ pub fn findings(helper: Option<PathBuf>, table: &OwnTable) -> Vec<Finding> {
         return vec![Finding::warning(
             "sandbox",
             found,
-            "call `berth_core::helper_hook()` first thing in `main`",
+            "call `toolhold_core::helper_hook()` first thing in `main`",
         )];
     };
     let begun = Instant::now();

@@ -57,7 +57,7 @@ impl Coding {
             "zstd" => Ok(Self::Zstd),
             _ => Err(Error::Coding(format!(
                 "`{}`",
-                berth_contract::text::neutral_line(berth_contract::text::cut(&name, 64))
+                toolhold_contract::text::neutral_line(toolhold_contract::text::cut(&name, 64))
             ))),
         }
     }

@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use berth_policy::egress::{Target, TargetHost};
 use http::Uri;
 use hyper_util::client::legacy::connect::proxy::Tunnel;
 use hyper_util::client::proxy::matcher::{Intercept, Matcher};
@@ -16,6 +15,7 @@ use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
+use toolhold_policy::egress::{Target, TargetHost};
 use tower_service::Service;
 
 use super::stream::Stream;
@@ -133,7 +133,7 @@ impl Connector {
     }
 }
 
-/// For Berth's own requests, which have a client of their own.
+/// For Toolhold's own requests, which have a client of their own.
 impl Network {
     /// The addresses of a name, as [`Network::resolver`] or the system says. No rule has allowed
     /// them.

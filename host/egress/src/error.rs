@@ -2,7 +2,7 @@
 
 use std::io;
 
-use berth_contract::Denial;
+use toolhold_contract::Denial;
 
 /// Why a request failed, or why its answer ended early.
 #[derive(Clone, Debug, thiserror::Error)]

@@ -7,8 +7,6 @@ use std::net::{IpAddr, TcpStream as StdStream};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use berth_contract::{Denial, JobServer, JobServers, NoJobServer};
-use berth_policy::egress::Target;
 use bytes::Bytes;
 use http::header::{HOST, HeaderValue};
 use http::{Request, Response, Uri};
@@ -19,6 +17,8 @@ use hyper_util::rt::TokioIo;
 use tokio::net::TcpSocket;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
+use toolhold_contract::{Denial, JobServer, JobServers, NoJobServer};
+use toolhold_policy::egress::Target;
 
 use super::connect::CONNECT_TIME;
 use super::record::Record;

@@ -1,8 +1,8 @@
 //! Requests to the network: every request of every plugin goes through this crate.
 //!
-//! `berth-policy` decides on the host that a request names. The connector asks it again about each
-//! address that the name resolves to, and then connects to one of those addresses. No other code
-//! connects for plugins.
+//! `toolhold-policy` decides on the host that a request names. The connector asks it again about
+//! each address that the name resolves to, and then connects to one of those addresses. No other
+//! code connects for plugins.
 
 mod answer;
 mod connect;

@@ -4,9 +4,9 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use berth_contract::text::{cut, neutral_line};
-use berth_contract::{Report, RequestRecord};
-use berth_redaction::{self as redaction, Keys};
+use toolhold_contract::text::{cut, neutral_line};
+use toolhold_contract::{Report, RequestRecord};
+use toolhold_redaction::{self as redaction, Keys};
 use url::Url;
 
 use super::{Error, Obstacle};

@@ -3,9 +3,9 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use berth_policy::egress::Target;
 use http::HeaderMap;
 use http::header::{AUTHORIZATION, COOKIE, HeaderName, PROXY_AUTHORIZATION};
+use toolhold_policy::egress::Target;
 use url::Url;
 
 use super::Error;

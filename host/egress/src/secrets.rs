@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use berth_contract::text::shell_word;
-use berth_policy::egress::SecretRule;
 use rustix::fs::OFlags;
+use toolhold_contract::text::shell_word;
+use toolhold_policy::egress::SecretRule;
 use zeroize::Zeroizing;
 
 use super::program::{find, looked_for, output};
@@ -183,7 +183,7 @@ fn read_with(
 }
 
 fn variable_not_set(name: &str) -> String {
-    format!("the variable `{name}` is not set in Berth's environment")
+    format!("the variable `{name}` is not set in Toolhold's environment")
 }
 
 fn program_not_found(program: &str) -> String {
@@ -369,7 +369,7 @@ mod tests {
             read_from_path(&shell(&format!("printf '%s\\n' '{SECRET}'"))).as_deref(),
             Ok(SECRET)
         );
-        // The program has no input, and Berth's environment.
+        // The program has no input, and Toolhold's environment.
         assert_eq!(
             read_from_path(&shell("cat; echo \"${PATH:+has a path}\"")).as_deref(),
             Ok("has a path")

@@ -7,11 +7,6 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use berth_contract::text::{cut, neutral_line};
-use berth_contract::{Denial, JobServers, Report};
-use berth_policy::egress::{Placement, ReachStatus, Target};
-use berth_policy::spelling;
-use berth_redaction::{self as redaction, Keys};
 use bytes::{Bytes, BytesMut};
 use http::header::{
     ACCEPT_ENCODING, CONTENT_LENGTH, EXPECT, HOST, HeaderMap, HeaderName, HeaderValue, TE, TRAILER,
@@ -23,6 +18,11 @@ use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
 use hyper::body::Incoming;
 use hyper_util::client::legacy::connect::HttpInfo;
 use tokio::time::{Instant, timeout_at};
+use toolhold_contract::text::{cut, neutral_line};
+use toolhold_contract::{Denial, JobServers, Report};
+use toolhold_policy::egress::{Placement, ReachStatus, Target};
+use toolhold_policy::spelling;
+use toolhold_redaction::{self as redaction, Keys};
 use url::Url;
 
 use super::answer::{Answer, Bounds, TimeoutTexts};
@@ -37,7 +37,8 @@ pub type Body = UnsyncBoxBody<Bytes, Error>;
 const ACCEPTED: HeaderValue = HeaderValue::from_static("gzip, br, zstd");
 
 /// The user agent, if the guest doesn't set one.
-const AGENT: HeaderValue = HeaderValue::from_static(concat!("berth/", env!("CARGO_PKG_VERSION")));
+const AGENT: HeaderValue =
+    HeaderValue::from_static(concat!("toolhold/", env!("CARGO_PKG_VERSION")));
 
 /// Headers that only the host sets, because they are about the connection.
 const HOST_HEADERS: [HeaderName; 6] = [HOST, ACCEPT_ENCODING, CONTENT_LENGTH, EXPECT, TE, TRAILER];
@@ -161,9 +162,9 @@ impl Requests {
             match error {
                 // The operator has to fix these, and the guest doesn't get the details.
                 Error::Secret(..) | Error::Setup(_) => {
-                    tracing::warn!(target: "berth::egress", "a request failed: {error}");
+                    tracing::warn!(target: "toolhold::egress", "a request failed: {error}");
                 }
-                _ => tracing::debug!(target: "berth::egress", "a request failed: {error}"),
+                _ => tracing::debug!(target: "toolhold::egress", "a request failed: {error}"),
             }
             if let Some(record) = &record {
                 record.set_failure(error);

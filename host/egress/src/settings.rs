@@ -7,7 +7,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use berth_policy::egress::{HostPattern, Reach};
+use toolhold_policy::egress::{HostPattern, Reach};
 
 use super::secrets::Secret;
 use super::tls::TrustStore;

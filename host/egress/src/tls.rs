@@ -57,7 +57,7 @@ fn read(own: &[PathBuf]) -> Result<ClientConfig, String> {
     let mut roots = RootCertStore::empty();
     let system = rustls_native_certs::load_native_certs();
     for error in &system.errors {
-        tracing::warn!(target: "berth::egress", "some of this machine's certificate authorities can't be read: {error}");
+        tracing::warn!(target: "toolhold::egress", "some of this machine's certificate authorities can't be read: {error}");
     }
     roots.add_parsable_certificates(system.certs);
     if roots.is_empty() {

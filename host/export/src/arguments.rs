@@ -1,4 +1,4 @@
-//! The command line of `berth audit`.
+//! The command line of `toolhold audit`.
 
 use std::path::PathBuf;
 
@@ -6,22 +6,22 @@ use clap::{Args, Subcommand, ValueEnum};
 
 const AFTER: &str = "\
 Examples:
-  berth audit export > records.jsonl
-  berth audit export --format cef --follow --to /var/log/berth.cef
-  berth audit export --format otlp --endpoint http://localhost:4318 --follow --since 24h
+  toolhold audit export > records.jsonl
+  toolhold audit export --format cef --follow --to /var/log/toolhold.cef
+  toolhold audit export --format otlp --endpoint http://localhost:4318 --follow --since 24h
 
 To a file or a collector, each run continues after the last exported record, and after a crash it may \
 repeat some: the number `seq` says which. Records go to the receiver only; the log stays as it is. \
 It ends with 4 if a record was changed or is missing.";
 
-/// `berth audit`.
+/// `toolhold audit`.
 #[derive(Debug, Subcommand)]
 pub enum AuditCommand {
     /// Verify that no record was changed and none is missing
     #[command(after_help = VERIFY_AFTER)]
     Verify {
-        /// A hash that `berth audit head` printed and that was kept elsewhere: its record has to be
-        /// there
+        /// A hash that `toolhold audit head` printed and that was kept elsewhere: its record has to
+        /// be there
         #[arg(long, value_name = "HASH")]
         head: Option<String>,
         /// Print one JSON object
@@ -29,7 +29,7 @@ pub enum AuditCommand {
         json: bool,
     },
     /// Print the hash of the last record, to keep elsewhere
-    #[command(after_help = "Examples:\n  berth audit head\n  berth audit head --json")]
+    #[command(after_help = "Examples:\n  toolhold audit head\n  toolhold audit head --json")]
     Head {
         /// Print one JSON object: the record's number, and its hash
         #[arg(long)]
@@ -51,7 +51,7 @@ pub enum AuditCommand {
     /// Export the records to a file or another system: as they are, as CEF, or for OpenTelemetry
     Export(ExportArguments),
     /// Print everything that was recorded of a call
-    #[command(after_help = "Example:\n  berth audit show 5f1d0c6a9b3e2d47-1")]
+    #[command(after_help = "Example:\n  toolhold audit show 5f1d0c6a9b3e2d47-1")]
     Show {
         /// The call's id, as its answer and each record of it has it
         id: String,
@@ -61,7 +61,7 @@ pub enum AuditCommand {
     },
     /// Count the calls of each tool: failures, refusals, questions, times
     #[command(
-        after_help = "Examples:\n  berth audit stats\n  berth audit stats --json | jq 'max_by(.p99_ms)'"
+        after_help = "Examples:\n  toolhold audit stats\n  toolhold audit stats --json | jq 'max_by(.p99_ms)'"
     )]
     Stats {
         /// Print a JSON array
@@ -72,19 +72,19 @@ pub enum AuditCommand {
 
 const VERIFY_AFTER: &str = "\
 Examples:
-  berth audit verify
-  berth audit verify --head \"$(cat /mnt/elsewhere/berth-head)\"
+  toolhold audit verify
+  toolhold audit verify --head \"$(cat /mnt/elsewhere/toolhold-head)\"
 
 It ends with 4 if a record was changed, left out, put in, moved or cut off, and names the line. \
 Who can write the audit folder can also write the whole log anew; only a hash that was kept elsewhere shows that.";
 
 const TAIL_AFTER: &str = "\
 Examples:
-  berth audit tail -n 50
-  berth audit tail --follow
-  berth audit tail -n 1000 --json | jq 'select(.result == \"blocked\")'";
+  toolhold audit tail -n 50
+  toolhold audit tail --follow
+  toolhold audit tail -n 1000 --json | jq 'select(.result == \"blocked\")'";
 
-/// `berth audit export`.
+/// `toolhold audit export`.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = AFTER)]
 pub struct ExportArguments {

@@ -3,9 +3,9 @@
 //! The receiver splits a line at `|` and ` key=`, so a text of a record must not be able to end its
 //! field or to begin another.
 
-use berth_core::audit::LogRecord;
-use berth_core::text::{cut, neutral_line};
 use serde_json::Value;
+use toolhold_core::audit::LogRecord;
+use toolhold_core::text::{cut, neutral_line};
 
 use crate::record::{Fields, Severity};
 
@@ -52,7 +52,7 @@ pub(crate) fn line(record: &LogRecord) -> String {
         Severity::Fatal => 10,
     };
     let mut line = format!(
-        "CEF:0|Berth|berth|{}|{}|{}|{severity}|",
+        "CEF:0|Toolhold|toolhold|{}|{}|{}|{severity}|",
         header(env!("CARGO_PKG_VERSION")),
         header(&class),
         header(&name(&kind, &fields)),
@@ -193,8 +193,8 @@ fn escaped(text: &str, special: char) -> String {
 mod tests {
     use std::collections::BTreeMap;
 
-    use berth_core::audit::LogPosition;
     use serde_json::json;
+    use toolhold_core::audit::LogPosition;
 
     use super::*;
 
@@ -250,7 +250,7 @@ mod tests {
             "subjects": [{ "kind": "path", "access": "read", "text": "/w/.env" }], "arguments": { "path": "/w/.env" },
             "rule": "deny_read = \"**/.env\"", "duration_ms": 1.5, "bytes": 10, "session": "s", "error_category": "policy_blocked"
         })));
-        assert!(line.starts_with("CEF:0|Berth|berth|"), "{line}");
+        assert!(line.starts_with("CEF:0|Toolhold|toolhold|"), "{line}");
         let (header, keys) = parse(line.trim_end());
         assert_eq!(header[4..], ["outcome:blocked", "Tool call refused", "6"]);
         for (key, expected) in [
@@ -284,7 +284,7 @@ mod tests {
         assert!(line.trim_end().chars().all(|c| !c.is_control()), "{line:?}");
         assert!(!line.contains(['\u{202e}', '\u{2028}', '\u{9b}']), "{line:?}");
         let (header, keys) = parse(line.trim_end());
-        assert_eq!((header[1].as_str(), header[6].as_str()), ("Berth", "2"), "{line}");
+        assert_eq!((header[1].as_str(), header[6].as_str()), ("Toolhold", "2"), "{line}");
         assert_eq!(keys["cn1"], "7");
         assert!(keys["act"].starts_with("x|y\\|z a=b act=fake"), "{keys:?}");
         assert!(keys["cs4"].contains("cn1=1"), "{keys:?}");
@@ -328,6 +328,6 @@ mod tests {
         let (header, keys) = parse(line.trim_end());
         assert_eq!((header[6].as_str(), keys["cat"].as_str()), ("10", "broken"));
         let not_json = LogRecord { line: b"\xff{".to_vec(), ..record(&json!({})) };
-        assert!(super::line(&not_json).starts_with("CEF:0|Berth|berth|"));
+        assert!(super::line(&not_json).starts_with("CEF:0|Toolhold|toolhold|"));
     }
 }

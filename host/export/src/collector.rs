@@ -1,19 +1,19 @@
-//! A receiver of OTLP over HTTP, by the door for Berth's own requests.
+//! A receiver of OTLP over HTTP, by the door for Toolhold's own requests.
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use berth_core::HostError;
-use berth_core::config::{Folders, Loaded};
-use berth_egress::{SecretSource, read};
-use berth_policy::egress::{Placement, PrivateHosts, SecretRule, Target};
-use berth_requests::{
-    Credential, Door, DoorError, DoorRecord, Limits, Recorder, Request, check_url,
-};
 use http::header::{AUTHORIZATION, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderName, HeaderValue, Method};
 use tokio::runtime::{Builder, Runtime};
+use toolhold_core::HostError;
+use toolhold_core::config::{Folders, Loaded};
+use toolhold_egress::{SecretSource, read};
+use toolhold_policy::egress::{Placement, PrivateHosts, SecretRule, Target};
+use toolhold_requests::{
+    Credential, Door, DoorError, DoorRecord, Limits, Recorder, Request, check_url,
+};
 use url::Url;
 
 use crate::send::{Post, Posted, Transport, Unsent};
@@ -42,7 +42,8 @@ impl Collector {
     pub fn new(config: &Loaded, folders: &Folders, endpoint: &str) -> Result<Self, HostError> {
         let directory = config.directory();
         let wrong = |why: String| {
-            let endpoint = berth_core::text::neutral_line(berth_core::text::cut(endpoint, 200));
+            let endpoint =
+                toolhold_core::text::neutral_line(toolhold_core::text::cut(endpoint, 200));
             HostError::Config(format!("the endpoint {endpoint}: {why}"))
         };
         let url = check_url(endpoint).map_err(|error| wrong(error.to_string()))?;

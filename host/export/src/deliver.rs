@@ -2,8 +2,8 @@
 
 use std::thread::sleep;
 
-use berth_core::HostError;
-use berth_core::audit::LogRecord;
+use toolhold_core::HostError;
+use toolhold_core::audit::LogRecord;
 
 use crate::error::ExportError;
 use crate::otlp;

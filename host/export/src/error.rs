@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io;
 
-use berth_core::HostError;
+use toolhold_core::HostError;
 
 /// Why an export ended before its time.
 #[derive(Debug)]

@@ -1,11 +1,11 @@
-//! `berth audit export`: reads the log and hands its records to a receiver.
+//! `toolhold audit export`: reads the log and hands its records to a receiver.
 
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use berth_core::HostError;
-use berth_core::audit::{LogPosition, LogRecord, ReadFrom, RecordReader};
-use berth_core::config::Folders;
+use toolhold_core::HostError;
+use toolhold_core::audit::{LogPosition, LogRecord, ReadFrom, RecordReader};
+use toolhold_core::config::Folders;
 
 use crate::arguments::{ExportArguments, ExportFormat};
 use crate::deliver::Delivery;
@@ -113,7 +113,7 @@ impl Sink {
         let format = arguments.format;
         Ok(match &arguments.endpoint {
             Some(endpoint) => {
-                let shown = berth_core::text::neutral_line(endpoint);
+                let shown = toolhold_core::text::neutral_line(endpoint);
                 let transport = connect(endpoint)?;
                 Self::Collector(Delivery::new(transport, shown, instance, arguments.follow))
             }
@@ -148,7 +148,7 @@ impl Exported {
                 _ => format!(", {missing} of which can't be found or read"),
             };
             warn(&format!(
-                "record {seq} was changed or doesn't follow those before{before}; `berth audit verify` tells more"
+                "record {seq} was changed or doesn't follow those before{before}; `toolhold audit verify` tells more"
             ));
         } else {
             let (missing, seq) = (record.missing, record.position.seq);

@@ -1,4 +1,4 @@
-//! Sends what Berth records to other systems: the audit as JSON lines, CEF or logs of
+//! Sends what Toolhold records to other systems: the audit as JSON lines, CEF or logs of
 //! OpenTelemetry.
 //!
 //! An export reads the files of the audit, in a process of its own. Nothing that writes them waits

@@ -5,9 +5,9 @@ use std::io::{self, Seek, SeekFrom, Write};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
-use berth_core::HostError;
-use berth_core::audit::{LogPosition, LogRecord};
 use serde_json::json;
+use toolhold_core::HostError;
+use toolhold_core::audit::{LogPosition, LogRecord};
 
 use crate::arguments::ExportFormat;
 use crate::error::ExportError;
@@ -114,7 +114,7 @@ impl Lines {
     pub(crate) fn end(&mut self) -> Result<(), ExportError> {
         match &self.last {
             Some(last) if self.format == ExportFormat::Jsonl => {
-                let end = json!({ "berth_export_end": 1, "records": self.count, "last": last });
+                let end = json!({ "toolhold_export_end": 1, "records": self.count, "last": last });
                 self.write(format!("{end}\n").as_bytes())
             }
             _ => Ok(()),
@@ -142,7 +142,7 @@ impl Lines {
 /// The line before the first record: what a receiver needs to verify the records after it.
 fn begin(record: &LogRecord, key_id: Option<&str>) -> String {
     let after = json!({ "seq": record.position.seq.saturating_sub(1), "hash": record.previous });
-    let mut begin = json!({ "berth_export": 1, "after": after, "key_id": key_id });
+    let mut begin = json!({ "toolhold_export": 1, "after": after, "key_id": key_id });
     if record.missing > 0 {
         begin["missing"] = json!(record.missing);
     }

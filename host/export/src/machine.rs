@@ -10,7 +10,7 @@ const MAX_NAME: usize = 65;
 /// The name of this machine. `None`: it has none, or it isn't readable.
 pub(crate) fn host_name() -> Option<String> {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").ok()?;
-    let name = berth_core::text::neutral_line(name.get(..MAX_NAME).unwrap_or(&name).trim_end());
+    let name = toolhold_core::text::neutral_line(name.get(..MAX_NAME).unwrap_or(&name).trim_end());
     (!name.is_empty() && name != "(none)").then_some(name)
 }
 

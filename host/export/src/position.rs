@@ -1,17 +1,17 @@
-//! How far an export to a receiver has come: a file for each receiver in Berth's data folder.
+//! How far an export to a receiver has come: a file for each receiver in Toolhold's data folder.
 
 use std::fs::{File, TryLockError};
 use std::path::PathBuf;
 
-use berth_core::HostError;
-use berth_core::audit::LogPosition;
-use berth_core::config::Folders;
-use berth_private::PrivateFolder;
 use serde::{Deserialize, Serialize};
+use toolhold_core::HostError;
+use toolhold_core::audit::LogPosition;
+use toolhold_core::config::Folders;
+use toolhold_private::PrivateFolder;
 
 use crate::machine::short_hash;
 
-/// The folder in Berth's data folder.
+/// The folder in Toolhold's data folder.
 const FOLDER: &str = "export";
 
 /// How far an export has come. While it lives, no other export goes to this receiver.
@@ -50,7 +50,7 @@ impl Progress {
             }
             Err(TryLockError::WouldBlock) => {
                 Err(HostError::io(format!("exporting to {receiver}"))(std::io::Error::other(
-                    "another `berth audit export` writes there; end it first",
+                    "another `toolhold audit export` writes there; end it first",
                 )))
             }
             Err(TryLockError::Error(error)) => Err(failed()(error)),
@@ -63,7 +63,7 @@ impl Progress {
     ///
     /// [`HostError::Io`]: the file can't be trusted, or is damaged.
     pub(crate) fn load(&self) -> Result<Option<LogPosition>, HostError> {
-        let state: State = berth_core::state::read(&self.path, &self.name)?;
+        let state: State = toolhold_core::state::read(&self.path, &self.name)?;
         Ok(state.position)
     }
 

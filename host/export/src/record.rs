@@ -3,9 +3,9 @@
 use std::borrow::Cow;
 use std::time::SystemTime;
 
-use berth_core::audit::LogRecord;
 use jiff::Timestamp;
 use serde_json::{Map, Value};
+use toolhold_core::audit::LogRecord;
 
 use crate::time::{from_timestamp, nanos};
 
@@ -49,7 +49,7 @@ impl<'a> Fields<'a> {
 
     /// A field that is a text, on one line and without characters that steer what shows it.
     pub(crate) fn text(&self, key: &str) -> Option<String> {
-        self.get(key)?.as_str().map(berth_core::text::neutral_line)
+        self.get(key)?.as_str().map(toolhold_core::text::neutral_line)
     }
 
     /// All fields.

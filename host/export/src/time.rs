@@ -17,7 +17,7 @@ pub(crate) fn parse_since(text: &str, now: SystemTime) -> Result<SystemTime, Exp
         now.checked_sub(ago).unwrap_or(SystemTime::UNIX_EPOCH).max(SystemTime::UNIX_EPOCH)
     });
     parsed.or_else(|| moment(text)).ok_or_else(|| {
-        let text = berth_core::text::neutral_line(berth_core::text::cut(text, 100));
+        let text = toolhold_core::text::neutral_line(toolhold_core::text::cut(text, 100));
         ExportError::Usage(format!(
             "--since {text}: it takes 2026-03-01T12:00:00Z, 2026-03-01 (UTC), or a time ago as 90m, 24h, 7d"
         ))

@@ -2,8 +2,8 @@
 
 use std::collections::HashSet;
 
-use berth_store::StoreError;
 use rusqlite::{Connection, OptionalExtension as _, params};
+use toolhold_store::StoreError;
 
 use crate::{COMMON, IndexQuery, text, words};
 

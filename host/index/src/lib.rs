@@ -1,10 +1,10 @@
 //! Ranked search in documents that a plugin keeps between its calls.
 //!
-//! A plugin has one file, an SQLite database in Berth's own data folder, as its store is one. Words
-//! are searched with FTS5, and vectors are compared one by one. A database elsewhere may have the
-//! vectors too, and say which ones are near. All statements are constants of
-//! this crate; what a guest gives is only ever bound as a parameter, and its query is made of
-//! letters and digits alone. Several processes may use an index at once.
+//! A plugin has one file, an SQLite database in Toolhold's own data folder, as its store is one.
+//! Words are searched with FTS5, and vectors are compared one by one. A database elsewhere may have
+//! the vectors too, and say which ones are near. All statements are constants of this crate; what a
+//! guest gives is only ever bound as a parameter, and its query is made of letters and digits
+//! alone. Several processes may use an index at once.
 
 mod best;
 mod filter;
@@ -16,8 +16,8 @@ mod write;
 
 use std::path::PathBuf;
 
-use berth_store::{Database, DatabaseForm, Stop, StoreError};
 use rusqlite::{Connection, OptionalExtension as _, Row, TransactionBehavior, params};
+use toolhold_store::{Database, DatabaseForm, Stop, StoreError};
 
 pub use mirror::{Mirror, UnsentVector, group};
 pub use pending::PendingWrite;
@@ -165,7 +165,7 @@ pub struct DocumentIndex {
 }
 
 impl DocumentIndex {
-    /// The index `name` in a folder of Berth's own. `name`: a plugin's name, `[a-z0-9-]`.
+    /// The index `name` in a folder of Toolhold's own. `name`: a plugin's name, `[a-z0-9-]`.
     /// `is_derived`: its documents can be made again, so a write doesn't wait for the disk.
     pub fn named(
         folder: impl Into<PathBuf>,

@@ -4,8 +4,8 @@
 //! list is written together with the vectors. So the database can be wiped, be down or be another
 //! one, and nothing is lost.
 
-use berth_store::{Stop, StoreError};
 use rusqlite::{Connection, TransactionBehavior, params};
+use toolhold_store::{Stop, StoreError};
 
 use crate::{DocumentIndex, text};
 

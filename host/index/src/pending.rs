@@ -4,7 +4,7 @@ use std::panic::resume_unwind;
 use std::sync::{Arc, mpsc};
 use std::thread::{Builder, JoinHandle};
 
-use berth_store::{Stop, StoreError};
+use toolhold_store::{Stop, StoreError};
 
 use crate::{Document, DocumentIndex};
 
@@ -51,7 +51,7 @@ impl DocumentIndex {
                 let _ = begin.send(());
             })
         };
-        let thread = Builder::new().name("berth-index".to_owned()).spawn(write);
+        let thread = Builder::new().name("toolhold-index".to_owned()).spawn(write);
         let write = PendingWrite(thread.map_err(|error| StoreError::Unavailable {
             path: self.path(),
             reason: format!("this machine starts no thread: {error}"),

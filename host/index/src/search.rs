@@ -3,8 +3,8 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap};
 
-use berth_store::StoreError;
 use rusqlite::{Connection, params};
+use toolhold_store::StoreError;
 
 use crate::best::{Best, Scored};
 use crate::filter::Filter;

@@ -1,7 +1,7 @@
 //! Writes and deletes documents.
 
-use berth_store::StoreError;
 use rusqlite::{Connection, OptionalExtension as _, params};
+use toolhold_store::StoreError;
 
 use crate::{
     Document, MAX_DATA, MAX_TEXT, MAX_WRITE, Totals, check_count, check_key, check_size,

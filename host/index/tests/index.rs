@@ -4,13 +4,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use berth_contract::CancellationToken;
-use berth_index::{
+use proptest::prelude::*;
+use toolhold_contract::CancellationToken;
+use toolhold_index::{
     Document, DocumentIndex, IndexHit, IndexQuery, IndexQuota, MAX_DATA, MAX_DOCUMENTS, MAX_HITS,
     MAX_KEY, MAX_TAG, MAX_TAGS, MAX_TEXT, MAX_VECTOR, MAX_WORDS, MAX_WRITE, PendingWrite,
 };
-use berth_store::{Stop, StoreError};
-use proptest::prelude::*;
+use toolhold_store::{Stop, StoreError};
 
 const QUOTA: IndexQuota = IndexQuota { bytes: 256 << 20, documents: 1_000_000 };
 
@@ -437,8 +437,8 @@ fn damaged_and_foreign_files_are_refused_and_left() {
     assert_eq!(std::fs::read(&file).expect("it is read"), vec![7; 8192]);
     // The store of a plugin is no index.
     std::fs::remove_file(&file).expect("it is removed");
-    let quota = berth_store::Quota { bytes: 1 << 20, keys: 10 };
-    let store = berth_store::Store::named(&folder, "notes", quota);
+    let quota = toolhold_store::Quota { bytes: 1 << 20, keys: 10 };
+    let store = toolhold_store::Store::named(&folder, "notes", quota);
     store.get("a", &stop()).expect("it is made");
     let result = open(&folder).get(&strings(&["a"]), &stop());
     assert!(matches!(&result, Err(StoreError::Unavailable { .. })), "{result:?}");

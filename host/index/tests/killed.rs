@@ -6,13 +6,13 @@ mod killing;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use berth_contract::CancellationToken;
-use berth_index::{Document, DocumentIndex, IndexQuery, IndexQuota};
-use berth_store::Stop;
 use killing::kill_after;
+use toolhold_contract::CancellationToken;
+use toolhold_index::{Document, DocumentIndex, IndexQuery, IndexQuota};
+use toolhold_store::Stop;
 
 /// The variable that names the folder to a writer.
-const FOLDER: &str = "BERTH_INDEX_TEST_FOLDER";
+const FOLDER: &str = "TOOLHOLD_INDEX_TEST_FOLDER";
 
 fn open(folder: &Path) -> DocumentIndex {
     let quota = IndexQuota { bytes: 256 << 20, documents: 1_000_000 };
@@ -94,6 +94,6 @@ fn kill(times: u64) {
 fn soak_acknowledged_document_survives_a_kill() {
     match std::env::var_os(FOLDER) {
         Some(folder) => write_on(Path::new(&folder)),
-        None => kill(if std::env::var_os("BERTH_SOAK").is_some() { 250 } else { 20 }),
+        None => kill(if std::env::var_os("TOOLHOLD_SOAK").is_some() { 250 } else { 20 }),
     }
 }

@@ -5,12 +5,12 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use berth_contract::CancellationToken;
-use berth_index::{Document, DocumentIndex, IndexQuery, IndexQuota};
-use berth_store::Stop;
+use toolhold_contract::CancellationToken;
+use toolhold_index::{Document, DocumentIndex, IndexQuery, IndexQuota};
+use toolhold_store::Stop;
 
 /// The variable that names the folder to a searcher.
-const FOLDER: &str = "BERTH_INDEX_TEST_LEAN";
+const FOLDER: &str = "TOOLHOLD_INDEX_TEST_LEAN";
 
 /// Most KiB of a process that searches.
 const MOST: u64 = 60 * 1024;
@@ -76,7 +76,7 @@ fn soak_search_takes_little_memory() {
     if let Some(folder) = std::env::var_os(FOLDER) {
         return search(Path::new(&folder));
     }
-    let count: u32 = if std::env::var_os("BERTH_SOAK").is_some() { 100_000 } else { 20_000 };
+    let count: u32 = if std::env::var_os("TOOLHOLD_SOAK").is_some() { 100_000 } else { 20_000 };
     let root = tempfile::tempdir().expect("a temporary folder");
     let folder = root.path().join("indexes");
     let (index, mut state) = (open(&folder), 1);

@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use berth_contract::CancellationToken;
-use berth_index::{Document, DocumentIndex, IndexQuery, IndexQuota};
-use berth_store::Stop;
+use toolhold_contract::CancellationToken;
+use toolhold_index::{Document, DocumentIndex, IndexQuery, IndexQuota};
+use toolhold_store::Stop;
 
 fn stop() -> Stop {
     Stop { deadline: Instant::now() + Duration::from_secs(600), cancel: CancellationToken::new() }
@@ -19,7 +19,7 @@ fn word(state: &mut u64) -> String {
 
 #[test]
 fn soak_many_documents_are_kept_and_found() {
-    let count: u32 = if std::env::var_os("BERTH_SOAK").is_some() { 1_000_000 } else { 20_000 };
+    let count: u32 = if std::env::var_os("TOOLHOLD_SOAK").is_some() { 1_000_000 } else { 20_000 };
     let root = tempfile::tempdir().expect("a temporary folder");
     let quota = IndexQuota { bytes: 8 << 30, documents: u64::from(count) };
     let index = DocumentIndex::named(root.path().join("indexes"), "many", quota, true);

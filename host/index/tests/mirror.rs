@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use berth_contract::CancellationToken;
-use berth_index::{Document, DocumentIndex, IndexQuery, IndexQuota, UnsentVector, group};
-use berth_store::Stop;
 use rusqlite::Connection;
+use toolhold_contract::CancellationToken;
+use toolhold_index::{Document, DocumentIndex, IndexQuery, IndexQuota, UnsentVector, group};
+use toolhold_store::Stop;
 
 /// The group of most keys.
 const P: &str = "c/p/";
@@ -252,5 +252,5 @@ fn file_of_an_older_version_is_upgraded() {
     let newer = Connection::open(&path).expect("it opens");
     newer.execute_batch("PRAGMA user_version = 4").expect("it is written");
     let error = open(&folder).used(&stop()).expect_err("it is newer").to_string();
-    assert!(error.contains("version 4; this Berth reads version 3"), "{error}");
+    assert!(error.contains("version 4; this Toolhold reads version 3"), "{error}");
 }

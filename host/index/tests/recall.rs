@@ -5,9 +5,9 @@
 
 use std::time::{Duration, Instant};
 
-use berth_contract::CancellationToken;
-use berth_index::{Document, DocumentIndex, IndexQuery, IndexQuota};
-use berth_store::Stop;
+use toolhold_contract::CancellationToken;
+use toolhold_index::{Document, DocumentIndex, IndexQuery, IndexQuota};
+use toolhold_store::Stop;
 
 fn stop() -> Stop {
     Stop { deadline: Instant::now() + Duration::from_secs(60), cancel: CancellationToken::new() }

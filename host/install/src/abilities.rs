@@ -1,6 +1,6 @@
 //! What a plugin can do once it has its grants, in plain words.
 
-use berth_core::Manifest;
+use toolhold_core::Manifest;
 
 /// One thing that plugins can be allowed to do.
 #[derive(Clone, Debug, PartialEq, Eq)]

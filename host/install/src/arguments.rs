@@ -6,35 +6,36 @@ use clap::{Args, Subcommand};
 
 const ADD_AFTER: &str = "\
 Examples:
-  berth plugin add notes.wasm
-  berth plugin add https://example.com/notes.wasm --allow-read ~/notes
-  berth plugin add oci://registry.example.com/notes:1.2 --allow-host api.example.com
+  toolhold plugin add notes.wasm
+  toolhold plugin add https://example.com/notes.wasm --allow-read ~/notes
+  toolhold plugin add oci://registry.example.com/notes:1.2 --allow-host api.example.com
 
 It shows what the plugin can do, and asks. Nothing is granted that isn't named there.";
 
 const UPDATE_AFTER: &str = "\
 Examples:
-  berth plugin update
-  berth plugin update notes --check
+  toolhold plugin update
+  toolhold plugin update notes --check
 
 An update that asks for more, or tells models something else, needs approval. Without a terminal it is \
-held: the version before serves until `berth plugin approve NAME`.";
+held: the version before serves until `toolhold plugin approve NAME`.";
 
 /// The commands that install plugins.
 #[derive(Debug, Subcommand)]
 pub enum InstallCommand {
-    /// Install a plugin: show what it can do, ask, grant what you choose, and pin it in berth.lock
+    /// Install a plugin: show what it can do, ask, grant what you choose, and pin it in
+    /// toolhold.lock
     #[command(after_help = ADD_AFTER)]
     Add(AddArguments),
     /// Install the plugins that the configuration names by `source` and that aren't installed yet
-    #[command(after_help = "Examples:\n  berth plugin install\n  berth plugin install --yes")]
+    #[command(after_help = "Examples:\n  toolhold plugin install\n  toolhold plugin install --yes")]
     Install {
         /// Don't ask
         #[arg(long, short)]
         yes: bool,
     },
     /// Remove an installed plugin and its copies; its table in your configuration stays
-    #[command(after_help = "Example:\n  berth plugin remove notes")]
+    #[command(after_help = "Example:\n  toolhold plugin remove notes")]
     Remove {
         /// The plugin's name
         name: String,
@@ -58,14 +59,16 @@ pub enum InstallCommand {
         json: bool,
     },
     /// List the installed plugins whose sources give another version
-    #[command(after_help = "Examples:\n  berth plugin outdated\n  berth plugin outdated --json")]
+    #[command(
+        after_help = "Examples:\n  toolhold plugin outdated\n  toolhold plugin outdated --json"
+    )]
     Outdated {
         /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// Compare every installed component with berth.lock; ends with 1 if one differs
-    #[command(after_help = "Examples:\n  berth plugin verify\n  berth plugin verify --json")]
+    /// Compare every installed component with toolhold.lock; ends with 1 if one differs
+    #[command(after_help = "Examples:\n  toolhold plugin verify\n  toolhold plugin verify --json")]
     Verify {
         /// Print JSON
         #[arg(long)]
@@ -73,7 +76,7 @@ pub enum InstallCommand {
     },
     /// List the versions of an installed plugin that are kept
     #[command(
-        after_help = "Examples:\n  berth plugin history notes\n  berth plugin history notes --json"
+        after_help = "Examples:\n  toolhold plugin history notes\n  toolhold plugin history notes --json"
     )]
     History {
         /// The plugin's name
@@ -83,14 +86,14 @@ pub enum InstallCommand {
         json: bool,
     },
     /// Put the version before in force again
-    #[command(after_help = "Example:\n  berth plugin rollback notes")]
+    #[command(after_help = "Example:\n  toolhold plugin rollback notes")]
     Rollback {
         /// The plugin's name
         name: String,
     },
 }
 
-/// `berth plugin add`.
+/// `toolhold plugin add`.
 #[derive(Debug, Args)]
 pub struct AddArguments {
     /// A file, a folder with a built plugin, https://…, or oci://REGISTRY/NAME:TAG

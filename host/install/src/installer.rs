@@ -3,14 +3,14 @@
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
-use berth_core::config::insert::{self, PluginGrants};
-use berth_core::config::{self, Folders, Loaded};
-use berth_core::{
+use toolhold_core::config::insert::{self, PluginGrants};
+use toolhold_core::config::{self, Folders, Loaded};
+use toolhold_core::{
     Approvals, ApprovedPlugin, Difference, HostError, LockedPlugin, PluginInspection, SignerChange,
     compare_versions,
 };
 
-use berth_registry::Source;
+use toolhold_registry::Source;
 
 use crate::names::check_name;
 use crate::offer::{Offer, is_more};
@@ -108,7 +108,7 @@ impl<'a> Installer<'a> {
             return Err(failed(
                 name,
                 &format!(
-                    "it is installed already; to change the version, `berth plugin update {name}`, or remove it first"
+                    "it is installed already; to change the version, `toolhold plugin update {name}`, or remove it first"
                 ),
             ));
         }

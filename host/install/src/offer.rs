@@ -4,10 +4,10 @@ use std::io::{Seek, Write};
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use berth_core::config::{Folders, Loaded};
-use berth_core::{Candidate, Difference, HostError, PluginInspection, PluginSource};
-use berth_registry::{Fetched, Source};
 use rustix::fs::{MemfdFlags, memfd_create};
+use toolhold_core::config::{Folders, Loaded};
+use toolhold_core::{Candidate, Difference, HostError, PluginInspection, PluginSource};
+use toolhold_registry::{Fetched, Source};
 
 use crate::signatures::{SignedBy, check_signatures, check_source};
 

@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use berth_core::HostError;
-use berth_core::config::Loaded;
-use berth_registry::{Fetched, Source};
-use berth_signing::{SignedPlugin, TrustedKey, read_signatures_beside, today, verify_plugin};
+use toolhold_core::HostError;
+use toolhold_core::config::Loaded;
+use toolhold_registry::{Fetched, Source};
+use toolhold_signing::{SignedPlugin, TrustedKey, read_signatures_beside, today, verify_plugin};
 
 /// Who signed a component: the name of a trusted key, or the reason why there is none.
 pub type SignedBy = Result<String, String>;
@@ -17,7 +17,7 @@ pub type SignedBy = Result<String, String>;
 /// `sources` of `[installing]` doesn't have it.
 pub fn check_source(loaded: &Loaded, source: &Source) -> Result<(), HostError> {
     let written = source.to_string();
-    berth_core::check_source(loaded, &written)
+    toolhold_core::check_source(loaded, &written)
         .map_err(|reason| HostError::Load { plugin: written, reason })
 }
 
@@ -35,7 +35,7 @@ pub(crate) fn check_signatures(
 ) -> Result<SignedBy, HostError> {
     let source = fetched.resolved.to_string();
     let plugin = SignedPlugin { wasm: &fetched.bytes, name, source: Some(&source) };
-    berth_core::check_signed(loaded, plugin, digest, &fetched.signatures)
+    toolhold_core::check_signed(loaded, plugin, digest, &fetched.signatures)
         .map_err(|reason| HostError::Load { plugin: name.to_owned(), reason })
 }
 
@@ -47,7 +47,7 @@ pub fn file_signer(file: &Path, name: &str, loaded: &Loaded) -> Option<SignedBy>
         Ok(signatures) => signatures,
         Err(error) => return Some(Err(error.to_string())),
     };
-    let wasm = berth_signing::read_component(file);
+    let wasm = toolhold_signing::read_component(file);
     Some(wasm.map_err(|error| error.to_string()).and_then(|wasm| {
         let path = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
         let source = path.display().to_string();
@@ -59,5 +59,5 @@ pub fn file_signer(file: &Path, name: &str, loaded: &Loaded) -> Option<SignedBy>
 
 /// The keys of the configuration.
 pub(crate) fn keys(loaded: &Loaded) -> Vec<TrustedKey> {
-    loaded.config.installing.keys.iter().map(berth_core::config::InstallKey::trusted).collect()
+    loaded.config.installing.keys.iter().map(toolhold_core::config::InstallKey::trusted).collect()
 }

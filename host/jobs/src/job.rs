@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use berth_answers::LiveOutput;
-use berth_contract::{CancellationToken, JobEnd, OutputRecorder, OutputStream};
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
+use toolhold_answers::LiveOutput;
+use toolhold_contract::{CancellationToken, JobEnd, OutputRecorder, OutputStream};
 
 use crate::ring::Ring;
 
@@ -55,7 +55,7 @@ pub enum JobState {
     Running,
     /// It has ended.
     Ended {
-        /// The exit code; 128 plus the signal if a signal ended it. `None`: Berth ended it.
+        /// The exit code; 128 plus the signal if a signal ended it. `None`: Toolhold ended it.
         exit_code: Option<i32>,
         /// Why it ended.
         ending: String,

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use std::time::Duration;
 
-use berth_answers::LiveOutput;
-use berth_contract::{JobEnd, SessionNetwork};
+use toolhold_answers::LiveOutput;
+use toolhold_contract::{JobEnd, SessionNetwork};
 
 use crate::job::{Job, JobAbout, JobSummary};
 use crate::ring::{Budget, Ring};
@@ -86,7 +86,7 @@ pub(crate) struct SessionInner {
 }
 
 impl Jobs {
-    /// `data`: Berth's data folder.
+    /// `data`: Toolhold's data folder.
     pub fn new(settings: JobSettings, data: PathBuf) -> Self {
         Self(Arc::new(Shared {
             settings: RwLock::new(settings),

@@ -7,10 +7,10 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
-use berth_contract::{JobServer, JobServers, NoJobServer};
-use berth_system::process::SharedNetwork;
-use berth_system::processes::below;
 use rustix::process::Pid;
+use toolhold_contract::{JobServer, JobServers, NoJobServer};
+use toolhold_system::process::SharedNetwork;
+use toolhold_system::processes::below;
 
 use crate::jobs::{SessionInner, SessionJobs};
 

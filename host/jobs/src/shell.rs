@@ -2,10 +2,10 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use berth_commands::{CarriedChanges, CarriedState, CommandStart};
-use berth_contract::ShellSession;
-use berth_contract::text::{cut, neutral_line};
-use berth_redaction::{self as redaction, Keys};
+use toolhold_commands::{CarriedChanges, CarriedState, CommandStart};
+use toolhold_contract::ShellSession;
+use toolhold_contract::text::{cut, neutral_line};
+use toolhold_redaction::{self as redaction, Keys};
 
 /// The state of a session's commands. Clones are the same state.
 #[derive(Clone, Debug, Default)]
@@ -103,13 +103,13 @@ mod tests {
     fn call_keeps_what_it_began_with_and_says_what_is_not_carried() {
         let session = SessionShell::default();
         let (first, second) = (session.begin(), session.begin());
-        first.finish("/work", &[], b"berth-state\0/work/sub\0A=1\0end\0");
+        first.finish("/work", &[], b"toolhold-state\0/work/sub\0A=1\0end\0");
         assert_eq!((second.directory(), second.variables()), (None, Vec::new()));
         let third = session.begin();
         assert_eq!(third.directory(), Some("/work/sub"));
         assert_eq!(third.began().in_front_of("make"), "export A='1'\nmake");
         third.finish("/work/sub", &third.variables(), b"");
-        third.finish("/work/sub", &third.variables(), b"berth-state\0/\0");
+        third.finish("/work/sub", &third.variables(), b"toolhold-state\0/\0");
         let notices = third.take_notices();
         assert!(notices[0].contains("left no record") && notices[1].contains("isn't valid"));
         assert_eq!(

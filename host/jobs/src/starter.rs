@@ -6,8 +6,8 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use berth_answers::LiveOutput;
-use berth_contract::{
+use toolhold_answers::LiveOutput;
+use toolhold_contract::{
     CancellationToken, JobCommand, JobEnd, JobPlace, JobStarter, OutputRecorder, SessionNetwork,
 };
 
@@ -142,7 +142,7 @@ impl JobPlace for Place {
             shared.count_thread(false);
         };
         self.session.shared.count_thread(true);
-        let started = std::thread::Builder::new().name("berth-job".to_owned()).spawn(work);
+        let started = std::thread::Builder::new().name("toolhold-job".to_owned()).spawn(work);
         if let Err(error) = started {
             self.session.shared.count_thread(false);
             self.session.remove(&self.job.id);

@@ -4,14 +4,14 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-use berth_contract::text::{cut, neutral_line};
-use berth_contract::{
-    Annotations, BoxFuture, Call, Category, CommandOutput, Definition, Failure, Outcome, Output,
-    Provider,
-};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::time::{Instant, timeout_at};
+use toolhold_contract::text::{cut, neutral_line};
+use toolhold_contract::{
+    Annotations, BoxFuture, Call, Category, CommandOutput, Definition, Failure, Outcome, Output,
+    Provider,
+};
 
 use crate::job::{Job, JobPart};
 use crate::jobs::Jobs;

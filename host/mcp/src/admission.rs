@@ -13,7 +13,6 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
 
-use berth_core::CancellationToken;
 use rmcp::model::{
     ClientNotification, ClientRequest, JsonRpcMessage, JsonRpcRequest, ProtocolVersion, RequestId,
     RequestMetaObject, ServerConfig, ServerResult,
@@ -26,6 +25,7 @@ use rmcp::{ErrorData, RoleServer, Service};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::Notify;
 use tokio::time::timeout;
+use toolhold_core::CancellationToken;
 
 use crate::lines::{Lines, WriteHalf};
 

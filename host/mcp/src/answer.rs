@@ -2,11 +2,11 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use berth_core::config::Structured;
-use berth_core::{Answer, Body, Category, Content, Definition, Denial, Failure, Snapshot};
 use rmcp::ErrorData;
 use rmcp::model::{CallToolResult, ContentBlock, MetaObject, Resource, ResourceContents};
 use serde_json::{Map, Value, json};
+use toolhold_core::config::Structured;
+use toolhold_core::{Answer, Body, Category, Content, Definition, Denial, Failure, Snapshot};
 
 use crate::{meta, tools};
 
@@ -20,8 +20,8 @@ const NOTHING: &str = "(no output)";
 /// Text of a success with only spaces and line ends.
 const BLANK: &str = "(nothing but white space)";
 
-/// Keys of the protocol's `_meta` for Berth's additional data.
-pub(crate) const META: &str = "berth";
+/// Keys of the protocol's `_meta` for Toolhold's additional data.
+pub(crate) const META: &str = toolhold_core::NAME;
 
 /// The client's answer to a call of `tool`. A failure is a tool's result too, so that the model
 /// sees it; only an unknown tool is the protocol's error. A client that was promised a structured
@@ -127,13 +127,13 @@ fn join_texts(mut text: String, parts: Vec<Content>) -> Vec<ContentBlock> {
     parts
 }
 
-/// Divides the metadata of an answer: what the host added is `told` with the rest that Berth tells.
-/// The tool's `own` keys are the client's as they are, except the protocol's.
+/// Divides the metadata of an answer: what the host added is `told` with the rest that Toolhold
+/// tells. The tool's `own` keys are the client's as they are, except the protocol's.
 fn add(told: &mut Map<String, Value>, own: &mut Map<String, Value>, meta: Option<Value>) {
     let Some(Value::Object(fields)) = meta else { return };
     // The runtime lets no tool write keys with this prefix.
     let (host, tool): (Map<_, _>, Map<_, _>) =
-        fields.into_iter().partition(|(key, _)| key.starts_with("berth:"));
+        fields.into_iter().partition(|(key, _)| key.starts_with("toolhold:"));
     if !host.is_empty() {
         told.insert("tool".to_owned(), Value::Object(host));
     }
@@ -171,7 +171,7 @@ pub(crate) fn block(at: usize, part: Content) -> ContentBlock {
             } else if media_type.starts_with("audio/") {
                 ContentBlock::audio(data, media_type)
             } else {
-                let uri = format!("berth://answer/part/{at}");
+                let uri = format!("toolhold://answer/part/{at}");
                 ContentBlock::resource(ResourceContents::blob(data, uri).with_mime_type(media_type))
             }
         }
@@ -181,7 +181,7 @@ pub(crate) fn block(at: usize, part: Content) -> ContentBlock {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use berth_core::{CallId, Outcome, Output, Remainder};
+    use toolhold_core::{CallId, Outcome, Output, Remainder};
 
     fn tool(schema: Option<Value>) -> Definition {
         Definition {

@@ -9,12 +9,6 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use berth_core::config::{Folders, McpApprovals};
-use berth_core::text::{cut, neutral_line};
-use berth_core::{
-    Approver, BoxFuture, Fingerprint, HostError, Inquiry, InquiryAnswer, PostingApprover, Question,
-    Reply, Scope, state,
-};
 use rmcp::model::{
     CancelledNotificationParam, ClientCapabilities, ClientResult, ConstTitle, ElicitRequest,
     ElicitRequestParams, ElicitResult, ElicitationAction, ElicitationSchema, EnumSchema,
@@ -27,6 +21,12 @@ use rmcp::{ErrorData, RoleServer, ServiceError};
 use serde_json::{Value, json};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
+use toolhold_core::config::{Folders, McpApprovals};
+use toolhold_core::text::{cut, neutral_line};
+use toolhold_core::{
+    Approver, BoxFuture, Fingerprint, HostError, Inquiry, InquiryAnswer, PostingApprover, Question,
+    Reply, Scope, state,
+};
 
 use crate::parked::{FIELD, OpenQuestion, ParkedCalls};
 use crate::random;
@@ -304,7 +304,7 @@ impl CallApprover {
     /// Asks at a terminal, and reports it as the task's state.
     async fn ask_elsewhere(&self, question: Question) -> Reply {
         let say = |text| self.begun.iter().for_each(|begun| begun.say(text));
-        say("waits for approval: `berth approvals`");
+        say("waits for approval: `toolhold approvals`");
         let reply = self.asking.posting.ask(question).await;
         say("");
         reply

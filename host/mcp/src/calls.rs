@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use berth_core::config::Structured;
-use berth_core::{Answer, CancellationToken, Category, Content, Request};
 use rmcp::ErrorData;
 use rmcp::model::CallToolResult;
 use tokio::sync::Semaphore;
+use toolhold_core::config::Structured;
+use toolhold_core::{Answer, CancellationToken, Category, Content, Request};
 
 use crate::answer;
 use crate::live::LiveHost;

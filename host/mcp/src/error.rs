@@ -23,7 +23,7 @@ pub enum ServeError {
     },
     /// Stored state can't be read or written.
     #[error(transparent)]
-    Kept(#[from] berth_core::HostError),
+    Kept(#[from] toolhold_core::HostError),
     /// The client's first message isn't the protocol's.
     #[error("the client does not speak the protocol: {0}")]
     Protocol(String),

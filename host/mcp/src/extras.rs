@@ -1,18 +1,18 @@
-//! The embedding program's own prompts and resources, beside Berth's.
+//! The embedding program's own prompts and resources, beside Toolhold's.
 
-use berth_core::{BoxFuture, Session};
 use rmcp::ErrorData;
 use rmcp::model::{
     CompleteRequestParams, CompletionInfo, GetPromptRequestParams, GetPromptResult, Prompt,
     ReadResourceResult, Resource, ResourceTemplate,
 };
+use toolhold_core::{BoxFuture, Session};
 
-/// Prompts and resources of the embedding program, which clients get beside those of Berth. Its
-/// tools come from a [`Provider`](berth_core::Provider).
+/// Prompts and resources of the embedding program, which clients get beside those of Toolhold. Its
+/// tools come from a [`Provider`](toolhold_core::Provider).
 ///
 /// The program is responsible for what it offers here: no rule of the configuration decides on it,
-/// and nothing is recorded. The session identifies the caller. Names of Berth's own (`tools`,
-/// `berth://…`) never get here.
+/// and nothing is recorded. The session identifies the caller. Names of Toolhold's own (`tools`,
+/// `toolhold://…`) never get here.
 pub trait Extras: Send + Sync + 'static {
     /// The prompts in the order of the list.
     fn prompts(&self) -> Vec<Prompt> {

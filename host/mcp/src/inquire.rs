@@ -1,8 +1,8 @@
 //! Puts questions of a tool's own to the client's user.
 
-use berth_core::{Inquiry, InquiryAnswer, Wanted};
 use rmcp::model::{ElicitRequestParams, ElicitResult, ElicitationAction, ElicitationSchema};
 use serde_json::Value;
+use toolhold_core::{Inquiry, InquiryAnswer, Wanted};
 
 use crate::approver::{AskMode, CallApprover};
 use crate::random;

@@ -1,4 +1,4 @@
-//! Serves the tools of a [`Host`](berth_core::Host) to clients of the Model Context Protocol.
+//! Serves the tools of a [`Host`](toolhold_core::Host) to clients of the Model Context Protocol.
 //!
 //! A [`Server`] serves one client or many, in the protocol's revisions from 2025-03-26 to
 //! 2026-07-28. It changes nothing about a call and its rights: it only translates the host's tools,

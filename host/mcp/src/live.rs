@@ -2,8 +2,8 @@
 
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-use berth_core::Host;
 use tokio::sync::watch;
+use toolhold_core::Host;
 
 /// The host that serves at the moment.
 pub struct LiveHost {

@@ -6,18 +6,18 @@ use serde_json::{Map, Value};
 /// Keys of the protocol without a prefix.
 const PROTOCOL: [&str; 1] = ["progressToken"];
 
-/// Prefixes of Berth's own keys.
-const BERTH: [&str; 2] = ["berth:", "berth/"];
+/// Prefixes of Toolhold's own keys.
+const TOOLHOLD: [&str; 2] = ["toolhold:", "toolhold/"];
 
 /// What the client sent beside the arguments of a call, for the tool: without the keys of the
-/// protocol and of Berth.
+/// protocol and of Toolhold.
 pub(crate) fn for_tool(meta: &RequestMetaObject) -> Option<Map<String, Value>> {
     let fields = meta.0.0.iter().filter(|(key, _)| !is_reserved(key));
     let fields: Map<_, _> = fields.map(|(key, value)| (key.clone(), value.clone())).collect();
     (!fields.is_empty()).then_some(fields)
 }
 
-/// Whether a key is the protocol's own, or Berth's. A prefix whose second label is
+/// Whether a key is the protocol's own, or Toolhold's. A prefix whose second label is
 /// `modelcontextprotocol` or `mcp` is reserved for it.
 pub(crate) fn is_reserved(key: &str) -> bool {
     let reserved = |prefix: &str| {
@@ -25,7 +25,7 @@ pub(crate) fn is_reserved(key: &str) -> bool {
             || matches!(prefix.split('.').next(), Some("modelcontextprotocol" | "mcp"))
     };
     PROTOCOL.contains(&key)
-        || BERTH.iter().any(|prefix| key.starts_with(prefix))
+        || TOOLHOLD.iter().any(|prefix| key.starts_with(prefix))
         || key.split_once('/').is_some_and(|(prefix, _)| reserved(prefix))
 }
 
@@ -45,8 +45,8 @@ mod tests {
             "example.com/trace": "a",
             "com.example.mcp/tool": 2,
             "plain": true,
-            "berth:alone": true,
-            "berth/structured": true,
+            "toolhold:alone": true,
+            "toolhold/structured": true,
         });
         let Value::Object(fields) = written else { panic!("it is an object") };
         let kept = for_tool(&RequestMetaObject(MetaObject(fields))).expect("some are kept");

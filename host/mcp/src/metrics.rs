@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64};
 use std::time::Duration;
 
-use berth_core::FilterSummary;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
+use toolhold_core::FilterSummary;
 
 /// The media type of [`Metrics::text`].
 pub(crate) const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -34,7 +34,7 @@ pub(crate) struct Metrics {
 
 impl Metrics {
     pub(crate) fn new() -> Arc<Self> {
-        let mut registry = Registry::with_prefix("berth");
+        let mut registry = Registry::with_prefix(toolhold_core::NAME);
         let (calls, running, requests, connections) =
             (Family::default(), Gauge::default(), Family::default(), Gauge::default());
         let filtered = Family::default();

@@ -1,12 +1,12 @@
 //! Prompts and resources of the host's providers, in the protocol's form.
 
-use berth_core::{Answer, Body, Category, Content, Host, ResourceOffer};
 use rmcp::ErrorData;
 use rmcp::model::{
     ContentBlock, GetPromptRequestParams, GetPromptResult, JsonObject, Prompt, PromptArgument,
     PromptMessage, ReadResourceResult, Resource, ResourceContents, ResourceTemplate, Role,
 };
 use serde_json::{Value, json};
+use toolhold_core::{Answer, Body, Category, Content, Host, ResourceOffer};
 
 use crate::answer;
 
@@ -17,7 +17,7 @@ pub(crate) type OfferCall = (String, JsonObject);
 pub(crate) fn prompts(host: &Host) -> Vec<Prompt> {
     let offers = host.offers();
     let prompts = offers.iter().flat_map(|offers| &offers.prompts);
-    let prompt = |offer: &berth_core::PromptOffer| {
+    let prompt = |offer: &toolhold_core::PromptOffer| {
         let arguments = offer.arguments.iter().map(|argument| {
             let mut shown = PromptArgument::new(&argument.name).with_required(argument.required);
             shown.title.clone_from(&argument.title);

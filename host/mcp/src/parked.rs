@@ -8,13 +8,13 @@ use std::collections::HashMap;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use berth_core::{Answer, CancellationToken};
 use rmcp::ErrorData;
 use rmcp::model::{
     ElicitRequest, ElicitRequestParams, ElicitResult, InputRequest, InputRequiredResult,
     InputResponses,
 };
 use tokio::sync::{mpsc, oneshot};
+use toolhold_core::{Answer, CancellationToken};
 
 /// The key under which a client answers a question.
 pub(crate) const FIELD: &str = "answer";

@@ -3,14 +3,14 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use berth_core::text::cut;
-use berth_core::{Content, Events, Progress, fenced};
 use rmcp::RoleServer;
 use rmcp::model::{MetaObject, NotificationMetaObject, ProgressNotificationParam, ProgressToken};
 use rmcp::service::Peer;
 use serde_json::json;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::task::JoinHandle;
+use toolhold_core::text::cut;
+use toolhold_core::{Content, Events, Progress, fenced};
 
 use crate::answer::META;
 use crate::tasks::StartedTask;

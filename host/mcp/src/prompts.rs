@@ -4,12 +4,12 @@ use std::fmt::Write;
 use std::path::{Component, Path};
 use std::sync::Arc;
 
-use berth_core::{Audience, Definition, Host, Request, Session, Verdict};
 use rmcp::ErrorData;
 use rmcp::model::{
     CompletionInfo, GetPromptResult, JsonObject, Prompt, PromptArgument, PromptMessage, Role,
 };
 use serde_json::json;
+use toolhold_core::{Audience, Definition, Host, Request, Session, Verdict};
 
 /// Its name and its argument's name.
 pub(crate) const TOOLS: &str = "tools";
@@ -60,7 +60,7 @@ pub(crate) fn answer_prompt(
             text,
             "* {}: {}",
             directory.display(),
-            if access == berth_core::Access::Write { "read and write" } else { "read" }
+            if access == toolhold_core::Access::Write { "read and write" } else { "read" }
         );
     }
     text.push_str("\nA call that is refused says by which rule. Don't look for a way around it: tell the user, who can change it.\n");
@@ -85,7 +85,7 @@ pub(crate) fn answer_prompt(
             }
         }
     }
-    let text = berth_core::text::neutral(&text).into_owned();
+    let text = toolhold_core::text::neutral(&text).into_owned();
     Ok(GetPromptResult::new(vec![PromptMessage::new_text(Role::User, text)]))
 }
 

@@ -1,19 +1,19 @@
 //! Resources for clients: answers that were cut, and the records of their own calls.
 
-use berth_core::config::Folders;
-use berth_core::{Audience, Category, Host, Request, Session, Trail};
 use rmcp::ErrorData;
 use rmcp::model::{ReadResourceResult, Resource, ResourceContents, ResourceTemplate};
 use serde_json::{Value, json};
+use toolhold_core::config::Folders;
+use toolhold_core::{Audience, Category, Host, Request, Session, Trail};
 
-/// Beginning of Berth's own addresses.
-pub(crate) const OWN: &str = "berth://";
+/// Beginning of Toolhold's own addresses.
+pub(crate) const OWN: &str = "toolhold://";
 
 /// The records of this session's calls.
-const RECORD: &str = "berth://record";
+const RECORD: &str = "toolhold://record";
 
 /// An answer that was cut, by its ID.
-const KEPT: &str = "berth://kept/";
+const KEPT: &str = "toolhold://kept/";
 
 /// Records that are searched for those of this session.
 const RECORDS: usize = 2000;

@@ -4,13 +4,13 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
-use berth_core::{CancellationToken, Session};
 use rmcp::ServiceExt;
 use rmcp::service::{QuitReason, ServerInitializeError};
 use rustix::fs::FileType;
 use rustix::stdio::{dup2_stdout, stderr, stdin, stdout};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::unix::pipe;
+use toolhold_core::{CancellationToken, Session};
 
 use crate::admission::bounded;
 use crate::error::ServeError;

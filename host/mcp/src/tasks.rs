@@ -8,7 +8,6 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use berth_core::CancellationToken;
 use rmcp::ErrorData;
 use rmcp::model::{
     CallToolResult, ContentBlock, DetailedTask, ElicitRequest, ElicitRequestParams, InputRequest,
@@ -17,6 +16,7 @@ use rmcp::model::{
 use rmcp::task_manager::current_timestamp;
 use serde_json::Value;
 use tokio::sync::oneshot::{Receiver, Sender, channel};
+use toolhold_core::CancellationToken;
 
 use crate::random;
 

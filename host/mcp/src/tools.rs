@@ -3,11 +3,11 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use berth_core::config::Structured;
-use berth_core::{Definition, Host, Session, structured_schema};
 use rmcp::ErrorData;
 use rmcp::model::{JsonObject, ListToolsResult, Tool, ToolAnnotations};
 use serde_json::Value;
+use toolhold_core::config::Structured;
+use toolhold_core::{Definition, Host, Session, structured_schema};
 
 /// Tools on one page.
 const PAGE: usize = 100;

@@ -1,11 +1,11 @@
 use clap::{Subcommand, ValueEnum};
 
-/// `berth memory`.
+/// `toolhold memory`.
 #[derive(Debug, Subcommand)]
 pub enum MemoryCommand {
     /// Search what models have saved, or list the latest
     #[command(
-        after_help = "Examples:\n  berth memory search deploy\n  berth memory search --scope project --json"
+        after_help = "Examples:\n  toolhold memory search deploy\n  toolhold memory search --scope project --json"
     )]
     Search {
         /// What to search for [default: the latest]
@@ -22,7 +22,7 @@ pub enum MemoryCommand {
         json: bool,
     },
     /// Show an entry: its text, and where it comes from
-    #[command(after_help = "Example:\n  berth memory show deploy-command")]
+    #[command(after_help = "Example:\n  toolhold memory show deploy-command")]
     Show {
         /// Its key, or its ID as `--json` shows it
         key: String,
@@ -35,7 +35,7 @@ pub enum MemoryCommand {
     },
     /// Change the text of an entry, or vouch for it
     #[command(
-        after_help = "Examples:\n  berth memory edit deploy-command \"Deploy with make ship\"\n  berth memory edit deploy-command --trusted"
+        after_help = "Examples:\n  toolhold memory edit deploy-command \"Deploy with make ship\"\n  toolhold memory edit deploy-command --trusted"
     )]
     Edit {
         /// Its key, or its ID as `--json` shows it
@@ -43,7 +43,7 @@ pub enum MemoryCommand {
         /// The new text, 1 to 4096 characters. What you write is trusted
         text: Option<String>,
         /// Let models get it as trusted text, without a fence. You are shown the text and asked,
-        /// unless you give the hash that `berth memory show` prints: it may change meanwhile
+        /// unless you give the hash that `toolhold memory show` prints: it may change meanwhile
         #[arg(long, value_name = "HASH", num_args = 0..=1, require_equals = true, default_missing_value = "")]
         trusted: Option<String>,
         /// Only this scope [default: all]
@@ -51,7 +51,7 @@ pub enum MemoryCommand {
         scope: Option<EntryScope>,
     },
     /// Print all entries, one JSON object a line
-    #[command(after_help = "Example:\n  berth memory export > memory.jsonl")]
+    #[command(after_help = "Example:\n  toolhold memory export > memory.jsonl")]
     Export {
         /// Only this scope [default: all]
         #[arg(long)]
@@ -59,7 +59,7 @@ pub enum MemoryCommand {
     },
     /// Delete entries, and show what they were
     #[command(
-        after_help = "Examples:\n  berth memory delete deploy-command\n  berth memory delete --all --scope project --yes"
+        after_help = "Examples:\n  toolhold memory delete deploy-command\n  toolhold memory delete --all --scope project --yes"
     )]
     Delete {
         /// Their keys, or their IDs as `--json` shows them

@@ -2,15 +2,15 @@
 
 use std::time::{Duration, Instant};
 
-use berth_core::text::{neutral_json, neutral_line};
-use berth_core::{CancellationToken, HostError};
-use berth_index::{Document, DocumentIndex, IndexQuery};
-use berth_redaction::Keys;
-use berth_store::{Stop, StoreError};
-use berth_terminal::error::CommandError;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
+use toolhold_core::text::{neutral_json, neutral_line};
+use toolhold_core::{CancellationToken, HostError};
+use toolhold_index::{Document, DocumentIndex, IndexQuery};
+use toolhold_redaction::Keys;
+use toolhold_store::{Stop, StoreError};
+use toolhold_terminal::error::CommandError;
 
 /// Most characters of an entry.
 pub(crate) const MAX_CONTENT: usize = 4096;
@@ -90,7 +90,7 @@ impl Entries {
     /// The entry with a key or an ID.
     pub(crate) fn one(&self, key: &str, prefix: &str) -> Result<MemoryEntry, CommandError> {
         let shown = neutral_line(key);
-        if key.is_empty() || key.len() > berth_index::MAX_KEY {
+        if key.is_empty() || key.len() > toolhold_index::MAX_KEY {
             return Err(CommandError::Usage(format!("`{shown}` is no key of a memory")));
         }
         if let Some(entry) = self.get(&[key.to_owned()])?.pop()
@@ -110,7 +110,7 @@ impl Entries {
         }
         match &ids[..] {
             [] => Err(CommandError::Usage(format!(
-                "there is no memory with the key `{shown}`; `berth memory search` lists the latest"
+                "there is no memory with the key `{shown}`; `toolhold memory search` lists the latest"
             ))),
             [_] => self.get(&ids)?.pop().ok_or_else(|| {
                 CommandError::Usage(format!("the memory `{shown}` was deleted meanwhile"))
@@ -226,7 +226,7 @@ impl MemoryEntry {
             "agent": self.origin.get("agent"),
             "version": self.text_of("version"),
         });
-        neutral_json(berth_redaction::json(value, Keys::Text))
+        neutral_json(toolhold_redaction::json(value, Keys::Text))
     }
 
     /// The document after a person has vouched for it, and perhaps changed its text.
@@ -236,7 +236,7 @@ impl MemoryEntry {
         self.tags.retain(|tag| !tag.starts_with("vector:"));
         if let Some(text) = text {
             self.content = text;
-            self.origin.insert("front_end".to_owned(), "berth memory edit".into());
+            self.origin.insert("front_end".to_owned(), "toolhold memory edit".into());
             // The call and its agent wrote the other text.
             self.origin.insert("call".to_owned(), "".into());
             self.origin.remove("agent");

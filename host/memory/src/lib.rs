@@ -1,5 +1,5 @@
-//! `berth memory`: what the built-in memory keeps, for people. It reads the same file as the tools,
-//! with the same code, so it works while hosts run.
+//! `toolhold memory`: what the built-in memory keeps, for people. It reads the same file as the
+//! tools, with the same code, so it works while hosts run.
 
 mod arguments;
 mod entries;
@@ -7,16 +7,16 @@ mod entries;
 use std::io::Write;
 use std::path::Path;
 
-use berth_core::config::{Folders, Loaded};
-use berth_core::text::{neutral, neutral_line};
-use berth_core::{project_id, user_id};
-use berth_index::IndexQuery;
-use berth_redaction::{Keys, text as redacted};
-use berth_terminal::ask;
-use berth_terminal::error::CommandError;
-use berth_terminal::exit::Exit;
-use berth_terminal::style::{FAINT, STRONG, WARNING};
 use serde_json::json;
+use toolhold_core::config::{Folders, Loaded};
+use toolhold_core::text::{neutral, neutral_line};
+use toolhold_core::{project_id, user_id};
+use toolhold_index::IndexQuery;
+use toolhold_redaction::{Keys, text as redacted};
+use toolhold_terminal::ask;
+use toolhold_terminal::error::CommandError;
+use toolhold_terminal::exit::Exit;
+use toolhold_terminal::style::{FAINT, STRONG, WARNING};
 
 pub use arguments::{EntryScope, MemoryCommand};
 use entries::{Entries, MemoryEntry};
@@ -32,7 +32,7 @@ pub fn run(
     folders: &Folders,
     directory: &Path,
 ) -> Result<Exit, CommandError> {
-    let entries = Entries::new(berth_core::memory(config, folders));
+    let entries = Entries::new(toolhold_core::memory(config, folders));
     let here = project_id(&directory.canonicalize()?);
     let prefix = |scope: Option<EntryScope>| prefix(scope, &here);
     match command {
@@ -135,7 +135,7 @@ fn show(entry: &MemoryEntry, here: &str, as_json: bool) -> Result<Exit, CommandE
     if entry.is_untrusted() {
         writeln!(
             out,
-            "It was saved after the session had read text of others, so models get it fenced. If it is right, run `berth memory edit {} --trusted={}`.",
+            "It was saved after the session had read text of others, so models get it fenced. If it is right, run `toolhold memory edit {} --trusted={}`.",
             neutral_line(&entry.id),
             entry.hash()
         )?;
@@ -179,7 +179,7 @@ fn edit(
 
 /// Whether a person has seen the text that they vouch for: a session may have exchanged it.
 fn check_seen(entry: &MemoryEntry, hash: &str) -> Result<(), CommandError> {
-    let show = format!("berth memory show {}", neutral_line(&entry.id));
+    let show = format!("toolhold memory show {}", neutral_line(&entry.id));
     if !hash.is_empty() {
         return match hash == entry.hash() {
             true => Ok(()),

@@ -1,5 +1,5 @@
-//! Keys of the agents Zeph and ZeroClaw that Berth has under another name, or doesn't have. People
-//! who come from there write them.
+//! Keys of the agents Zeph and ZeroClaw that Toolhold has under another name, or doesn't have.
+//! People who come from there write them.
 
 /// What there is instead of a foreign key.
 #[derive(Clone, Copy, Debug)]
@@ -26,7 +26,7 @@ pub(super) enum Form {
     Domains,
     /// Directories, to which the working directory is added.
     Directories,
-    /// Paths that aren't reached. Berth reaches none of the system's anyway.
+    /// Paths that aren't reached. Toolhold reaches none of the system's anyway.
     Denied,
 }
 
@@ -34,7 +34,7 @@ use Form::{Autonomy, Denied, Directories, Domains, Hours, Kibibytes, Programs, S
 use Instead::{Key, Nothing};
 
 const NO_MODEL: Instead = Nothing(
-    "set it in the program that runs the model; Berth's own agent has [agent] and [providers]",
+    "set it in the program that runs the model; Toolhold's own agent has [agent] and [providers]",
 );
 
 const REVIEW: Instead = Nothing(
@@ -51,7 +51,7 @@ const WEB_SWITCH: Instead =
 const NO_BROWSER: Instead = Nothing("no built-in tool does this; a plugin can");
 
 const NO_COSTS: Instead = Nothing(
-    "Berth bounds the cost of one task of its own agent: write `max_cost = 1.0` in [agent]; to bound calls, write `max_actions_per_hour = 20` in [tools]",
+    "Toolhold bounds the cost of one task of its own agent: write `max_cost = 1.0` in [agent]; to bound calls, write `max_actions_per_hour = 20` in [tools]",
 );
 
 /// The keys. `*` stands for the rest of the path, or for an element.
@@ -59,7 +59,7 @@ const KEYS: &[(&str, Instead)] = &[
     (
         "agent.max_tool_iterations",
         Nothing(
-            "the program that runs the model decides how often it calls tools, Berth's own agent by `max_turns = 100` in [agent]; to bound a session, write `max_tool_calls_per_session = 100` in [tools]",
+            "the program that runs the model decides how often it calls tools, Toolhold's own agent by `max_turns = 100` in [agent]; to bound a session, write `max_tool_calls_per_session = 100` in [tools]",
         ),
     ),
     ("agent.tool_filter.*", SELECTION),
@@ -90,7 +90,7 @@ const KEYS: &[(&str, Instead)] = &[
     (
         "tools.retry.parameter_reformat_provider",
         Nothing(
-            "Berth's own agent has it: write a table of [providers], and its name as `parameter_reformat_provider` in [agent]",
+            "Toolhold's own agent has it: write a table of [providers], and its name as `parameter_reformat_provider` in [agent]",
         ),
     ),
     (
@@ -120,7 +120,7 @@ const KEYS: &[(&str, Instead)] = &[
     (
         "tools.audit.destination",
         Nothing(
-            "the record is `audit/audit.jsonl` in Berth's data folder; to move that folder, set the variable BERTH_DATA_DIR",
+            "the record is `audit/audit.jsonl` in Toolhold's data folder; to move that folder, set the variable TOOLHOLD_DATA_DIR",
         ),
     ),
     (
@@ -135,7 +135,7 @@ const KEYS: &[(&str, Instead)] = &[
     ),
     (
         "tools.policy.policy_file",
-        Nothing("write its rules into berth.toml, each as [[tools.policy.rules]]"),
+        Nothing("write its rules into toolhold.toml, each as [[tools.policy.rules]]"),
     ),
     ("security.autonomy_level", Key("tools.autonomy", "autonomy = \"ask\"", Autonomy)),
     ("security.redact_secrets", Key("tools.redaction.enabled", "enabled = true", Same)),
@@ -144,7 +144,7 @@ const KEYS: &[(&str, Instead)] = &[
     (
         "autonomy.workspace_only",
         Nothing(
-            "tools reach only the directories of `allowed_paths` in [tools.file]; add one with `berth allow DIRECTORY`",
+            "tools reach only the directories of `allowed_paths` in [tools.file]; add one with `toolhold allow DIRECTORY`",
         ),
     ),
     (
@@ -226,7 +226,7 @@ const KEYS: &[(&str, Instead)] = &[
     (
         "scheduler.*",
         Nothing(
-            "[tools.scheduler] has `enabled`, `max_tasks` and `min_interval`; `berth daemon` runs the tasks",
+            "[tools.scheduler] has `enabled`, `max_tasks` and `min_interval`; `toolhold daemon` runs the tasks",
         ),
     ),
 ];
@@ -261,7 +261,7 @@ pub fn advice(path: &[String]) -> Option<String> {
     Some(match instead(path)? {
         Key(key, line, _) => {
             let (table, _) = key.rsplit_once('.')?;
-            format!("Berth has it elsewhere: write `{line}` in [{table}]")
+            format!("Toolhold has it elsewhere: write `{line}` in [{table}]")
         }
         Nothing(why) => why.to_owned(),
     })

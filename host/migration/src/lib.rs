@@ -1,5 +1,5 @@
-//! Rewrites a configuration of the agents Zeph and ZeroClaw as a `berth.toml`. Comments stay with
-//! their keys.
+//! Rewrites a configuration of the agents Zeph and ZeroClaw as a `toolhold.toml`. Comments stay
+//! with their keys.
 
 mod foreign;
 
@@ -16,7 +16,7 @@ pub use foreign::{KeyInstead, advice, keys_instead};
 pub struct Migration {
     /// The configuration before.
     pub before: String,
-    /// The text of the `berth.toml`, which is valid.
+    /// The text of the `toolhold.toml`, which is valid.
     pub after: String,
     /// The keys that have another name now: the old and the new one.
     pub moved: Vec<(String, String)>,
@@ -149,7 +149,7 @@ pub fn rewrite(text: &str, known: &KnownKeys<'_>) -> Result<Migration, String> {
             shift(root, &old, new, form, &mut moved, &mut leave);
             continue;
         }
-        // The other agents have tables with the names of Berth's own.
+        // The other agents have tables with the names of Toolhold's own.
         match instead(&old).filter(|_| !(known.is_key)(&old)) {
             Some(Instead::Key(new, _, form)) => {
                 shift(root, &old, new, Some(form), &mut moved, &mut leave);
@@ -278,7 +278,7 @@ fn permissions(root: &mut Table, tools: &Item, action: &str, leave: &mut impl Fn
         }
     }
     if !unknown.is_empty() {
-        leave(format!("Berth has no built-in tool of this name: {}", unknown.join(", ")));
+        leave(format!("Toolhold has no built-in tool of this name: {}", unknown.join(", ")));
     }
 }
 

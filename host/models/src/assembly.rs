@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use berth_contract::text::{cut, neutral_line};
+use toolhold_contract::text::{cut, neutral_line};
 
 use crate::format::{WireCaps, WireError};
 use crate::raw::Fields;

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use berth_contract::CancellationToken;
-use berth_contract::text::{cut, neutral_line};
-use berth_requests::{Door, Limits, Request, Response};
 use http::header::CONTENT_TYPE;
 use tokio::time::{Instant, timeout};
+use toolhold_contract::CancellationToken;
+use toolhold_contract::text::{cut, neutral_line};
+use toolhold_requests::{Door, Limits, Request, Response};
 
 use crate::endpoint::ModelEndpoint;
 use crate::explain::{server_failure, wire_failure};

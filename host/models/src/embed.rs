@@ -1,8 +1,8 @@
 //! Vectors of texts: models that say how alike texts are.
 
-use berth_contract::CancellationToken;
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Method};
+use toolhold_contract::CancellationToken;
 
 use crate::body::object;
 use crate::driver::{ModelClient, cancelled};

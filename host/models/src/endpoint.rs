@@ -3,10 +3,10 @@
 use std::fmt;
 use std::sync::Arc;
 
-use berth_contract::text::{cut, neutral_line};
-use berth_requests::{Credential, Request, check_url};
 use http::header::{ACCEPT, AUTHORIZATION, CONNECTION, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
+use toolhold_contract::text::{cut, neutral_line};
+use toolhold_requests::{Credential, Request, check_url};
 use url::Url;
 
 use crate::failure::{ModelError, ModelErrorKind};

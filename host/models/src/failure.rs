@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use berth_contract::text::in_words;
-use berth_requests::DoorError;
 use http::StatusCode;
+use toolhold_contract::text::in_words;
+use toolhold_requests::DoorError;
 
 use crate::format::ServerError;
 
@@ -29,7 +29,7 @@ pub enum ModelErrorKind {
     Server,
     /// There is no connection.
     Unreachable,
-    /// A rule of Berth refuses the request.
+    /// A rule of Toolhold refuses the request.
     Blocked,
     /// It took too long.
     Time,

@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use berth_contract::text::{cut, neutral_line};
 use serde::{Deserialize, Serialize};
+use toolhold_contract::text::{cut, neutral_line};
 
 use crate::raw::{Fields, RawJson};
 

@@ -1,9 +1,9 @@
 //! Which models a provider has, and how much each can read.
 
-use berth_contract::CancellationToken;
-use berth_requests::{Request, Response};
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Method};
+use toolhold_contract::CancellationToken;
+use toolhold_requests::{Request, Response};
 
 use crate::body::object;
 use crate::driver::{ModelClient, cancelled};

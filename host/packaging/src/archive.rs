@@ -29,8 +29,9 @@ impl<'c> Entry<'c> {
 }
 
 impl Release {
-    /// The files of the parts in a package, where the program looks for them: in `lib/berth/parts`
-    /// beside the folder of the program. `prefix` is what that folder stands in.
+    /// The files of the parts in a package, where the program looks for them: in
+    /// `lib/toolhold/parts` beside the folder of the program. `prefix` is what that folder stands
+    /// in.
     pub(crate) fn parts_in(&self, prefix: &str) -> impl Iterator<Item = Entry<'_>> {
         let file = move |name: &str| format!("{prefix}lib/{NAME}/parts/{name}.wasm");
         self.parts.iter().map(move |(name, wasm)| Entry::file(file(name), wasm))

@@ -73,7 +73,7 @@ pub(crate) fn image(release: &Release) -> io::Result<Package> {
     })
 }
 
-/// The folders that Berth needs, which an image without a system doesn't have, and its files.
+/// The folders that Toolhold needs, which an image without a system doesn't have, and its files.
 fn layer_entries(release: &Release) -> Vec<Entry<'_>> {
     let documents = format!("usr/share/doc/{NAME}");
     let mut entries = vec![

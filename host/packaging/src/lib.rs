@@ -1,6 +1,6 @@
-//! Packages of Berth for those who don't compile: a Python wheel, packages for npm, and an image of
-//! a container. `cargo xtask dist` makes them beside the archive, and the tests make them with the
-//! program that they test.
+//! Packages of Toolhold for those who don't compile: a Python wheel, packages for npm, and an image
+//! of a container. `cargo xtask dist` makes them beside the archive, and the tests make them with
+//! the program that they test.
 //!
 //! The same contents give the same bytes: no file has an owner, and each has the same time.
 
@@ -18,7 +18,7 @@ use std::io;
 pub use release::{Architecture, Release};
 
 /// The name of the packages. Whoever publishes them has to own it there.
-pub const NAME: &str = "berth";
+pub use toolhold_contract::NAME;
 
 /// A file that was made.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,11 +1,11 @@
 //! Makes the packages of a release, for `cargo xtask dist`:
-//! `berth-packaging VERSION MACHINE TIME FOLDER-OF-THE-ARCHIVE OUTPUT`.
+//! `toolhold-packaging VERSION MACHINE TIME FOLDER-OF-THE-ARCHIVE OUTPUT`.
 
 use std::fs;
 use std::path::Path;
 use std::process::ExitCode;
 
-use berth_packaging::{Architecture, Package, Release, packages};
+use toolhold_packaging::{Architecture, Package, Release, packages};
 
 /// The files of the archive that have licences.
 const LICENCES: [&str; 3] = ["LICENSE-APACHE", "LICENSE-MIT", "THIRD-PARTY-LICENSES"];
@@ -23,21 +23,21 @@ fn main() -> ExitCode {
 
 fn run(arguments: &[String]) -> Result<(), String> {
     let [version, machine, time, archive, output] = arguments else {
-        return Err("usage: berth-packaging VERSION MACHINE TIME ARCHIVE OUTPUT".to_owned());
+        return Err("usage: toolhold-packaging VERSION MACHINE TIME ARCHIVE OUTPUT".to_owned());
     };
     let read = |path: &str| {
         let path = Path::new(archive).join(path);
         fs::read(&path).map_err(|error| format!("can't read {}: {error}", path.display()))
     };
-    let documents = "share/doc/berth";
+    let documents = "share/doc/toolhold";
     let licences =
         LICENCES.iter().map(|name| Ok(((*name).to_owned(), read(&format!("{documents}/{name}"))?)));
     let release = Release {
         version: version.clone(),
         architecture: Architecture::from_name(machine)
             .ok_or_else(|| format!("there are no packages for {machine}"))?,
-        program: read("bin/berth")?,
-        parts: parts(&Path::new(archive).join("lib/berth/parts"))?,
+        program: read("bin/toolhold")?,
+        parts: parts(&Path::new(archive).join("lib/toolhold/parts"))?,
         readme: read(&format!("{documents}/README.md"))?,
         licences: licences.collect::<Result<_, String>>()?,
         sbom: read(&format!("{documents}/sbom.cdx.json"))?,

@@ -17,7 +17,7 @@ pub struct Release {
     pub parts: Vec<(String, Vec<u8>)>,
     /// The readme.
     pub readme: Vec<u8>,
-    /// The licences of Berth and of what is in it: names and contents.
+    /// The licences of Toolhold and of what is in it: names and contents.
     pub licences: Vec<(String, Vec<u8>)>,
     /// The list of what is in the program, as CycloneDX.
     pub sbom: Vec<u8>,

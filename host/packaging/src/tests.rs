@@ -8,7 +8,7 @@ fn release() -> Release {
         architecture: Architecture::X86_64,
         program: b"\x7fELF program".to_vec(),
         parts: vec![("go".to_owned(), b"\0asm".to_vec())],
-        readme: b"# Berth\n".to_vec(),
+        readme: b"# Toolhold\n".to_vec(),
         licences: vec![("LICENSE-MIT".to_owned(), b"licence".to_vec())],
         sbom: b"{}".to_vec(),
         time: 1_700_000_000,
@@ -28,10 +28,10 @@ fn packages_are_the_same_bytes_twice_and_none_has_another_time() {
     assert_eq!(
         names,
         [
-            "berth-1.2.3-py3-none-manylinux_2_17_x86_64.manylinux2014_x86_64.musllinux_1_1_x86_64.whl",
-            "berth-linux-x64-1.2.3.tgz",
-            "berth-1.2.3.tgz",
-            "berth-1.2.3-x86_64-image.tar",
+            "toolhold-1.2.3-py3-none-manylinux_2_17_x86_64.manylinux2014_x86_64.musllinux_1_1_x86_64.whl",
+            "toolhold-linux-x64-1.2.3.tgz",
+            "toolhold-1.2.3.tgz",
+            "toolhold-1.2.3-x86_64-image.tar",
         ]
     );
     let [once, again] = [(); 2].map(|()| packages(&release()).expect("they are made"));
@@ -65,13 +65,13 @@ fn files_in_tars_belong_to_root_and_the_program_can_be_run() {
         std::io::Read::read_to_end(&mut decoder, &mut plain).expect("it is gzip");
         plain
     };
-    let program = unpacked(gunzip(named("berth-linux-x64-1.2.3.tgz")));
-    assert!(program.contains(&("package/bin/berth".to_owned(), 0o755)), "{program:?}");
-    let part = ("package/lib/berth/parts/go.wasm".to_owned(), 0o644);
+    let program = unpacked(gunzip(named("toolhold-linux-x64-1.2.3.tgz")));
+    assert!(program.contains(&("package/bin/toolhold".to_owned(), 0o755)), "{program:?}");
+    let part = ("package/lib/toolhold/parts/go.wasm".to_owned(), 0o644);
     assert!(program.contains(&part), "{program:?}");
-    let launcher = unpacked(gunzip(named("berth-1.2.3.tgz")));
-    assert!(launcher.contains(&("package/berth.sh".to_owned(), 0o755)), "{launcher:?}");
+    let launcher = unpacked(gunzip(named("toolhold-1.2.3.tgz")));
+    assert!(launcher.contains(&("package/toolhold.sh".to_owned(), 0o755)), "{launcher:?}");
     assert!(launcher.contains(&("package/LICENSE-MIT".to_owned(), 0o644)), "{launcher:?}");
-    let image = unpacked(named("berth-1.2.3-x86_64-image.tar"));
+    let image = unpacked(named("toolhold-1.2.3-x86_64-image.tar"));
     assert_eq!(image.iter().filter(|(path, _)| path.starts_with("blobs/sha256/")).count(), 4);
 }

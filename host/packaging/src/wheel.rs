@@ -23,7 +23,7 @@ pub(crate) fn wheel(release: &Release) -> io::Result<Package> {
 
     let metadata = metadata(release);
     let mut about =
-        String::from("Wheel-Version: 1.0\nGenerator: berth-packaging\nRoot-Is-Purelib: false\n");
+        String::from("Wheel-Version: 1.0\nGenerator: toolhold-packaging\nRoot-Is-Purelib: false\n");
     tags.iter().for_each(|tag| about += &format!("Tag: py3-none-{tag}\n"));
 
     let info = format!("{NAME}-{version}.dist-info");

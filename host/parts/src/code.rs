@@ -4,8 +4,8 @@ use std::borrow::Cow;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
-use berth_compiler::Compiler;
-use berth_component::{Part, file};
+use toolhold_compiler::Compiler;
+use toolhold_component::{Part, file};
 use wasmtime::component::{Component, ComponentExportIndex, InstancePre, Linker};
 
 use crate::engine::{PartEngine, PartState};
@@ -13,7 +13,7 @@ use crate::job::{PartError, PartErrorKind};
 use crate::random;
 
 /// The interface that a part exports, and its function.
-const INTERFACE: &str = "berth:tool/part@0.2.0";
+const INTERFACE: &str = "toolhold:tool/part@0.1.0";
 const FUNCTION: &str = "run";
 
 /// The parts that a plugin brings along.

@@ -5,8 +5,8 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::available_parallelism;
 
-use berth_compiler::{StoreBounds, StoreLimiter, settings};
-use berth_contract::HostError;
+use toolhold_compiler::{StoreBounds, StoreLimiter, settings};
+use toolhold_contract::HostError;
 
 use crate::job::Meter;
 use crate::random::Random;

@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use berth_contract::CancellationToken;
 use rustix::time::{ClockId, clock_gettime};
+use toolhold_contract::CancellationToken;
 
 /// Processor time of one input.
 const INPUT_TIME: Duration = Duration::from_secs(2);

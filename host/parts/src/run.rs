@@ -5,8 +5,8 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use berth_compiler::Compiler;
-use berth_contract::text::{cut, neutral};
+use toolhold_compiler::Compiler;
+use toolhold_contract::text::{cut, neutral};
 use wasmtime::component::Func;
 use wasmtime::{Store, UpdateDeadline};
 
@@ -65,7 +65,7 @@ impl Parts {
                     job.end();
                 };
                 job.begin();
-                let name = "berth-part".to_owned();
+                let name = "toolhold-part".to_owned();
                 let builder = thread::Builder::new().name(name).stack_size(STACK);
                 if builder.spawn_scoped(scope, work).is_err() {
                     job.end();

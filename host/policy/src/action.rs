@@ -1,8 +1,8 @@
 //! The input of a decision: one call, as the gates see it.
 
-use berth_contract::{Access, Annotations, SubjectKind};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use toolhold_contract::{Access, Annotations, SubjectKind};
 
 /// A call before it runs.
 #[derive(Clone, Copy, Debug)]
@@ -13,7 +13,7 @@ pub struct Action<'a> {
     pub aliases: &'a [String],
     /// The plugin or provider that offers it.
     pub provider: &'a str,
-    /// Whether the tool is part of Berth, and not of a third-party plugin.
+    /// Whether the tool is part of Toolhold, and not of a third-party plugin.
     pub built_in: bool,
     /// How the tool behaves. A claim of the tool that relaxes a rule is in here only if the host
     /// enforces it or the operator approved it.
@@ -63,7 +63,7 @@ pub struct ResolvedSubject {
 /// How far a plugin or a caller is trusted. Later variants are trusted less.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Trust {
-    /// Part of Berth, or trusted like it.
+    /// Part of Toolhold, or trusted like it.
     #[default]
     Trusted,
     /// Checked and approved.
@@ -86,7 +86,7 @@ impl Trust {
     }
 }
 
-/// A part of an agent's work. The embedding program sets it; Berth doesn't guess it.
+/// A part of an agent's work. The embedding program sets it; Toolhold doesn't guess it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
     /// The agent makes a plan.

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::path::Path;
 
-use berth_contract::{Access, SubjectKind};
+use toolhold_contract::{Access, SubjectKind};
 
 use crate::action::Action;
 use crate::decision::{Decision, Gate, Verdict};
@@ -80,7 +80,8 @@ impl Containment {
             })
         };
         if action.built_in && action.provider == MEMORY {
-            // It reaches nothing but Berth's own file, and `berth memory` shows and deletes it.
+            // It reaches nothing but Toolhold's own file, and `toolhold memory` shows and deletes
+            // it.
             return Ok(());
         }
         if !action.built_in || action.subjects.is_empty() {

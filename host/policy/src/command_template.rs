@@ -6,8 +6,8 @@
 
 use std::collections::BTreeMap;
 
-use berth_contract::{Access, Subject, SubjectKind};
 use serde_json::{Map, Value, json};
+use toolhold_contract::{Access, Subject, SubjectKind};
 
 /// Most parts of a template, and most bytes of one.
 const MAX_PARTS: usize = 128;

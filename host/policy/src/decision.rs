@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
-use berth_contract::Denial;
 use serde::{Deserialize, Serialize};
+use toolhold_contract::Denial;
 
 /// Whether a call may run. Later variants are more severe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -99,8 +99,8 @@ pub struct Decision {
     pub gate: Gate,
     /// The rule as it is written: `pattern = "src/**", action = "allow"`.
     pub rule: Cow<'static, str>,
-    /// Where the rule is: `[tools.permissions.write] in /home/u/.config/berth/berth.toml, line 7`,
-    /// or `built in`.
+    /// Where the rule is: `[tools.permissions.write] in /home/u/.config/toolhold/toolhold.toml,
+    /// line 7`, or `built in`.
     pub place: Cow<'static, str>,
     /// The line that would change the decision, or why nothing changes it.
     pub remedy: Cow<'static, str>,

@@ -1,21 +1,21 @@
 //! Which paths a call may read and write.
 //!
 //! Paths here are real paths: absolute, with links resolved, as the kernel names the opened object.
-//! The rules never read a file system. They are checked in this order (FILE-12…15): Berth's own
+//! The rules never read a file system. They are checked in this order (FILE-12…15): Toolhold's own
 //! folders; the longest matching grant; `deny_read`, `allow_read`, `deny_write`. A denial wins.
 
 use std::borrow::Cow;
 use std::path::{Component, Path, PathBuf};
 
-use berth_contract::text::{cut, toml};
-use berth_contract::{Access, Denial, PathRefusal};
+use toolhold_contract::text::{cut, toml};
+use toolhold_contract::{Access, Denial, PathRefusal};
 
 use crate::origin::{Origin, OriginKind};
 pub use crate::path_globs::PathGlobs;
 use crate::pattern::literal;
 
-/// Names of files that configure Berth or its filters. No guest may write them, in any folder.
-pub const OWN_NAMES: [&str; 2] = ["berth.toml", "filters.toml"];
+/// Names of files that configure Toolhold or its filters. No guest may write them, in any folder.
+pub const OWN_NAMES: [&str; 2] = ["toolhold.toml", "filters.toml"];
 
 /// Bytes of a path that a denial shows.
 const MAX_SHOWN: usize = 1024;
@@ -31,11 +31,11 @@ pub struct Grant {
     pub place: Origin,
 }
 
-/// One of Berth's own folders. No grant reaches it.
+/// One of Toolhold's own folders. No grant reaches it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OwnFolder {
     /// Real path. With `..` at its end, it stands for the name of the directory before that alone,
-    /// which a path of Berth's own leads through.
+    /// which a path of Toolhold's own leads through.
     pub path: PathBuf,
     /// Whether reading it is refused too.
     pub secret: bool,
@@ -66,7 +66,7 @@ pub struct FileRules {
 pub enum Refusal {
     /// No grant covers the path.
     Outside,
-    /// The path is in Berth's own folder, or is its own file.
+    /// The path is in Toolhold's own folder, or is its own file.
     Own,
     /// The grant that covers the path is read-only.
     ReadOnlyGrant(usize),
@@ -90,7 +90,7 @@ pub enum Refusal {
 }
 
 impl FileRules {
-    /// Rules for `grants` without Berth's `own` folders.
+    /// Rules for `grants` without Toolhold's `own` folders.
     pub fn new(grants: Vec<Grant>, own: Vec<OwnFolder>) -> Self {
         let mut grants = grants;
         // Longest first, so that the first match is the longest. If a path is granted twice, the
@@ -116,12 +116,12 @@ impl FileRules {
         self
     }
 
-    /// Berth's own folders, which no grant reaches.
+    /// Toolhold's own folders, which no grant reaches.
     pub fn own(&self) -> &[OwnFolder] {
         &self.own
     }
 
-    /// Whether there are globs. Without globs, only Berth's own files are refused below a grant.
+    /// Whether there are globs. Without globs, only Toolhold's own files are refused below a grant.
     pub fn has_globs(&self) -> bool {
         !(self.deny_read.is_empty() && self.allow_read.is_empty() && self.deny_write.is_empty())
     }
@@ -140,7 +140,7 @@ impl FileRules {
     ///
     /// The rule that refuses.
     pub fn decide(&self, path: &Path, kind: Kind, access: Access) -> Result<(), Refusal> {
-        // Where a folder of Berth's own may be made later, nothing but folders is made.
+        // Where a folder of Toolhold's own may be made later, nothing but folders is made.
         let is_above = || self.own.iter().any(|own| own.path != path && own.path.starts_with(path));
         let has_no_room = kind == Kind::Other && access == Access::Write && is_above();
         if has_no_room || self.is_own(path, access) {
@@ -231,7 +231,7 @@ impl FileRules {
                 ("allowed_paths".to_owned(), place, self.remedy_outside(path, access, place))
             }
             Refusal::Own => (
-                "Berth's own files are blocked".to_owned(),
+                "Toolhold's own files are blocked".to_owned(),
                 &built_in,
                 "No configuration key can change this.".into(),
             ),
@@ -295,7 +295,7 @@ impl FileRules {
             Refusal::OfCall(_) => (
                 "a rule about calls".to_owned(),
                 &built_in,
-                "`berth policy check` shows the rules.".into(),
+                "`toolhold policy check` shows the rules.".into(),
             ),
         };
         let (place, remedy) = (place.text.clone().into_owned(), remedy.into_owned());
@@ -357,7 +357,7 @@ impl FileRules {
     }
 
     /// Whether a directory holds more than somebody means who grants one thing in it: a home with
-    /// Berth's secrets, or a granted directory.
+    /// Toolhold's secrets, or a granted directory.
     fn is_too_wide(&self, path: &Path) -> bool {
         let secrets = self.own.iter().filter(|own| own.secret).map(|own| &own.path);
         let grants = self.grants.iter().map(|grant| &grant.path);
@@ -415,9 +415,9 @@ mod tests {
 
     fn rules() -> FileRules {
         let own = vec![
-            OwnFolder { path: "/work/.berth/config".into(), secret: false },
-            OwnFolder { path: "/work/.berth/cache".into(), secret: true },
-            OwnFolder { path: "/home/u/.local/share/berth".into(), secret: true },
+            OwnFolder { path: "/work/.toolhold/config".into(), secret: false },
+            OwnFolder { path: "/work/.toolhold/cache".into(), secret: true },
+            OwnFolder { path: "/home/u/.local/share/toolhold".into(), secret: true },
         ];
         FileRules::new(
             vec![
@@ -496,11 +496,11 @@ mod tests {
 
     #[test]
     fn own_folders_are_blocked() {
-        check("/work/.berth/config/berth.toml", Access::Read, Ok(()));
-        check("/work/.berth/config/x", Access::Write, Err(Refusal::Own));
-        check("/work/.berth/cache/x", Access::Read, Err(Refusal::Own));
-        check("/work/deep/berth.toml", Access::Read, Ok(()));
-        check("/work/deep/berth.toml", Access::Write, Err(Refusal::Own));
+        check("/work/.toolhold/config/toolhold.toml", Access::Read, Ok(()));
+        check("/work/.toolhold/config/x", Access::Write, Err(Refusal::Own));
+        check("/work/.toolhold/cache/x", Access::Read, Err(Refusal::Own));
+        check("/work/deep/toolhold.toml", Access::Read, Ok(()));
+        check("/work/deep/toolhold.toml", Access::Write, Err(Refusal::Own));
         check("/work/deep/Filters.TOML", Access::Write, Err(Refusal::Own));
     }
 
@@ -521,7 +521,7 @@ mod tests {
     #[test]
     fn folder_above_refused_path_is_refused() {
         let rules = rules();
-        assert_eq!(rules.refused_below(Path::new("/work/.berth")), Some(Refusal::Own));
+        assert_eq!(rules.refused_below(Path::new("/work/.toolhold")), Some(Refusal::Own));
         assert_eq!(rules.refused_below(Path::new("/work")), Some(Refusal::Own));
         assert_eq!(rules.refused_below(Path::new("/work/vendor")), Some(Refusal::ReadOnlyGrant(1)));
         assert_eq!(rules.refused_below(Path::new("/work/src")), None);
@@ -572,7 +572,7 @@ mod tests {
                 "directory): { path = \"/srv/\\u001b\\U0000202E\", access = \"read\" }",
             ),
             ("/work/link/passwd", "a link that leads out"),
-            ("/work/.berth/cache/../../../work/.berth/cache/x/y", "a link that leads out"),
+            ("/work/.toolhold/cache/../../../work/.toolhold/cache/x/y", "a link that leads out"),
         ] {
             let denial = rules().explain(Refusal::Outside, Path::new(path), Access::Read);
             assert!(denial.remedy.contains(remedy), "{path}: {}", denial.remedy);

@@ -35,10 +35,8 @@ pub use backoff::Backoff;
 pub use canonical::canonical;
 pub use command_template::{CommandLine, CommandTemplate, WrittenPart};
 /// The commands that never run, each with its place in the configuration.
-pub type Blocklist = berth_commands::Blocklist<Origin>;
+pub type Blocklist = toolhold_commands::Blocklist<Origin>;
 
-pub use berth_commands as commands;
-pub use berth_commands::{DEFAULT_BLOCKED, command_line, last_command};
 pub use counts::{QuotaBounds, QuotaCounts, QuotaLimit, QuotaPlace};
 pub use decision::{Decision, Gate, Verdict};
 pub use dependencies::{Dependencies, Needs};
@@ -53,6 +51,8 @@ pub use programs::Programs;
 pub use reached::ReachedPaths;
 pub use repetition::{Levels, Reaction, Repeated, Repetition, RepetitionKind, RepetitionLimits};
 pub use switches::Switches;
+pub use toolhold_commands as commands;
+pub use toolhold_commands::{DEFAULT_BLOCKED, command_line, last_command};
 pub use trust::ProviderTrust;
 pub use warnings::SecurityLines;
 pub use web::{Web, origins};

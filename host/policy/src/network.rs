@@ -1,7 +1,7 @@
 //! The network gate: whether commands reach the network.
 
-use berth_commands::analyze;
-use berth_contract::SubjectKind;
+use toolhold_commands::analyze;
+use toolhold_contract::SubjectKind;
 
 use crate::action::Action;
 use crate::decision::{Decision, Gate, Verdict};

@@ -8,7 +8,7 @@ use std::path::Path;
 /// file can't change a rule in another place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Origin {
-    /// `[tools] in /home/u/.config/berth/berth.toml, line 3`.
+    /// `[tools] in /home/u/.config/toolhold/toolhold.toml, line 3`.
     pub text: Cow<'static, str>,
     /// Kind of the place.
     pub kind: OriginKind,
@@ -61,7 +61,7 @@ pub struct OwnTable {
 /// A file whose folder isn't known.
 impl Default for ConfigFile {
     fn default() -> Self {
-        Self(Cow::Borrowed("berth.toml"))
+        Self(Cow::Borrowed("toolhold.toml"))
     }
 }
 
@@ -84,7 +84,7 @@ impl OwnTable {
     }
 }
 
-/// `[tools.shell] of /home/u/.config/berth/berth.toml`.
+/// `[tools.shell] of /home/u/.config/toolhold/toolhold.toml`.
 impl fmt::Display for OwnTable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "[{}] of {}", self.name, self.place.file)
@@ -129,7 +129,7 @@ impl Origin {
                 "To change that, change {path}; your own configuration can't change it."
             )),
             OriginKind::Trusted(path, _) => Some(format!(
-                "To change that, change {path}, and then run `berth trust` again; your own configuration can't change it."
+                "To change that, change {path}, and then run `toolhold trust` again; your own configuration can't change it."
             )),
             OriginKind::Ceiling(path) => Some(format!(
                 "Your configuration can't change this; ask whoever manages the ceiling {path}."

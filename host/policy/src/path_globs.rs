@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
-use berth_contract::text::toml;
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
+use toolhold_contract::text::toml;
 
 use crate::origin::{Origin, OriginKind};
 

@@ -5,9 +5,9 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use berth_commands::Command;
-use berth_contract::SubjectKind;
-use berth_contract::text::toml;
+use toolhold_commands::Command;
+use toolhold_contract::SubjectKind;
+use toolhold_contract::text::toml;
 
 use crate::action::Action;
 use crate::canonical::canonical;

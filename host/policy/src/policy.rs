@@ -3,9 +3,9 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use berth_commands::{Blocked, Command, Risk};
-use berth_contract::SubjectKind;
-use berth_contract::text::toml;
+use toolhold_commands::{Blocked, Command, Risk};
+use toolhold_contract::SubjectKind;
+use toolhold_contract::text::toml;
 
 use crate::Blocklist;
 use crate::action::{Action, Trust};
@@ -461,6 +461,6 @@ pub fn undecided() -> Decision {
         gate: Gate::Permissions,
         rule: Cow::Borrowed("calls that no gate decides are refused"),
         place: Cow::Borrowed("built in"),
-        remedy: Cow::Borrowed("This is a bug in Berth; report it to its maintainers."),
+        remedy: Cow::Borrowed("This is a bug in Toolhold; report it to its maintainers."),
     }
 }

@@ -1,8 +1,8 @@
 //! The programs that a plugin may start, and their arguments.
 
-use berth_contract::Denial;
-use berth_contract::text::{cut, neutral_line};
 use globset::{GlobBuilder, GlobMatcher};
+use toolhold_contract::Denial;
+use toolhold_contract::text::{cut, neutral_line};
 
 use crate::origin::{Origin, OwnTable};
 use crate::path_globs::check_glob;

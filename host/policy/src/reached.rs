@@ -8,8 +8,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use berth_contract::text::{cut, toml};
-use berth_contract::{Access, Denial, PathRefusal, PathRules};
+use toolhold_contract::text::{cut, toml};
+use toolhold_contract::{Access, Denial, PathRefusal, PathRules};
 
 use crate::action::Action;
 use crate::decision::{Gate, Verdict};

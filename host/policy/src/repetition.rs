@@ -129,7 +129,7 @@ impl fmt::Display for Repeated {
 /// result.
 ///
 /// ```
-/// use berth_policy::{Reaction, Repetition, RepetitionLimits};
+/// use toolhold_policy::{Reaction, Repetition, RepetitionLimits};
 /// use serde_json::json;
 ///
 /// let mut repetition = Repetition::new(RepetitionLimits::default());

@@ -7,9 +7,9 @@
 use std::borrow::Cow;
 use std::path::Path;
 
-use berth_contract::Access;
 use regex::Regex;
 use serde_json::Value;
+use toolhold_contract::Access;
 
 use crate::action::{Action, Phase, ResolvedSubject, Trust};
 use crate::decision::{Decision, Gate, Verdict};

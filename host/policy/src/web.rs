@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use berth_contract::{Denial, SubjectKind};
 use serde_json::Value;
+use toolhold_contract::{Denial, SubjectKind};
 
 use crate::action::Action;
 use crate::decision::{Decision, Gate, Verdict};

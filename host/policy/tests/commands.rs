@@ -2,11 +2,11 @@
 
 use std::fmt::Write;
 
-use berth_contract::{Access, Annotations, SubjectKind};
 use serde_json::json;
+use toolhold_contract::{Access, Annotations, SubjectKind};
 
-use berth_policy::commands::analyze;
-use berth_policy::{
+use toolhold_policy::commands::analyze;
+use toolhold_policy::{
     Action, Autonomy, Blocklist, DEFAULT_BLOCKED, Gate, Placed, Policy, ResolvedSubject, Trust,
     Verdict,
 };

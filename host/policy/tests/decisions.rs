@@ -9,13 +9,13 @@ mod support;
 
 use std::sync::Arc;
 
-use berth_contract::{Access, Annotations, SubjectKind};
-use berth_policy::rules::{Argument, Effect, Rule, RuleSet, Test};
-use berth_policy::{
+use serde_json::{Value, json};
+use toolhold_contract::{Access, Annotations, SubjectKind};
+use toolhold_policy::rules::{Argument, Effect, Rule, RuleSet, Test};
+use toolhold_policy::{
     Autonomy, Blocklist, Containment, Definition, GATES, Gate, Network, Pattern, Permission, Phase,
     Policy, TextGlob, Trust, Verdict, Web, expression,
 };
-use serde_json::{Value, json};
 
 use Verdict::{Allow, Ask, Deny};
 use support::{
@@ -508,7 +508,7 @@ fn refusal_names_the_line_that_would_change_it() {
     let policy = autonomy(Autonomy::Ask);
     assert_eq!(
         remedy(&policy, &write("/w/a b*.txt")),
-        "To allow it without asking, add to berth.toml:\n[[tools.permissions.write]]\npattern = \"/w/a b*.txt\"\nexact = true\naction = \"allow\""
+        "To allow it without asking, add to toolhold.toml:\n[[tools.permissions.write]]\npattern = \"/w/a b*.txt\"\nexact = true\naction = \"allow\""
     );
     assert!(remedy(&policy, &write(&"x".repeat(1000))).contains("[[tools.permissions.write]]"));
     assert!(!remedy(&policy, &write("/w/\u{1b}[2J")).contains('\u{1b}'));

@@ -10,11 +10,11 @@ mod support;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use berth_policy::egress::{
+use proptest::prelude::*;
+use toolhold_policy::egress::{
     Grant, HostPattern, PrivateHosts, Reach, Scheme, Target, TargetHost, forbidden,
 };
-use berth_policy::{Origin, OriginKind, Placed};
-use proptest::prelude::*;
+use toolhold_policy::{Origin, OriginKind, Placed};
 
 use support::{placed, reaching, table};
 
@@ -444,19 +444,19 @@ fn refusal_names_rule_place_and_remedy() {
             "GET",
             "https://example.com/x?token=1",
             "GET https://example.com is refused: allowed_domains, which doesn't name this host (here). To allow it, add \"example.com\" to \
-             `allowed_domains` in [tools.web] of berth.toml.",
+             `allowed_domains` in [tools.web] of toolhold.toml.",
         ),
         (
             "GET",
             "https://docs.rs:8443/",
             "GET https://docs.rs:8443 is refused: allowed_domains, which names this host for another port or scheme (here). To allow it, add \
-             \"docs.rs:8443\" to `allowed_domains` in [tools.web] of berth.toml.",
+             \"docs.rs:8443\" to `allowed_domains` in [tools.web] of toolhold.toml.",
         ),
         (
             "GET",
             "http://docs.rs/",
             "GET http://docs.rs is refused: https_only = true (here). Use https; or, to allow http, set `https_only = false` in \
-             [tools.web] of berth.toml.",
+             [tools.web] of toolhold.toml.",
         ),
         (
             "POST",
@@ -468,7 +468,7 @@ fn refusal_names_rule_place_and_remedy() {
             "GET",
             "http://localhost:3001/",
             "GET http://localhost:3001 is refused: private addresses are blocked: the host is a name that only this \
-             machine or its network knows (built in). To allow it, add \"localhost:3001\" to `allowed_private_hosts` in [tools.web] of berth.toml.",
+             machine or its network knows (built in). To allow it, add \"localhost:3001\" to `allowed_private_hosts` in [tools.web] of toolhold.toml.",
         ),
         (
             "GET",
@@ -483,12 +483,12 @@ fn refusal_names_rule_place_and_remedy() {
     let without_grants = Reach { place: Origin::default(), ..reaching(&[], &[], &[]) };
     assert!(
         refused(&without_grants, "GET", "https://example.com/")
-            .ends_with("write in berth.toml:\n[tools.web]\nallowed_domains = [\"example.com\"]")
+            .ends_with("write in toolhold.toml:\n[tools.web]\nallowed_domains = [\"example.com\"]")
     );
     let plugin = Reach { table: table("plugins.x"), ..reaching(&["a.com"], &[], &[]) };
     assert!(
         refused(&plugin, "GET", "https://b.com/")
-            .ends_with("add \"b.com\" to `hosts` in [plugins.x] of berth.toml.")
+            .ends_with("add \"b.com\" to `hosts` in [plugins.x] of toolhold.toml.")
     );
 }
 
@@ -512,7 +512,7 @@ fn blocked_address_is_refused_for_every_name() {
     assert_eq!(
         refused("https://a.com/", "192.168.1.1", &[]).expect_err("a private address"),
         "connect to 192.168.1.1 for https://a.com is refused: private addresses are blocked: the address is private \
-         (192.168.0.0/16) (built in). To allow it, add \"a.com:443\" to `allowed_private_hosts` in [tools.web] of berth.toml."
+         (192.168.0.0/16) (built in). To allow it, add \"a.com:443\" to `allowed_private_hosts` in [tools.web] of toolhold.toml."
     );
     for address in ["169.254.169.254", "0.0.0.0", "::ffff:169.254.1.1", "8.8.4.4", "::ffff:8.8.4.4"]
     {
@@ -526,9 +526,9 @@ fn blocked_address_is_refused_for_every_name() {
         ("[::]:443", "127.0.0.1"),
         ("127.0.0.1:443", "::ffff:127.0.0.1"),
     ] {
-        let why =
-            refused("https://a.com/", address, &own(listening)).expect_err("an address of Berth");
-        assert!(why.contains("where Berth listens"), "{listening} {address}: {why}");
+        let why = refused("https://a.com/", address, &own(listening))
+            .expect_err("an address of Toolhold");
+        assert!(why.contains("where Toolhold listens"), "{listening} {address}: {why}");
     }
     assert_eq!(refused("https://a.com/", "127.0.0.1", &own("127.0.0.1:8443")), Ok(()));
     assert_eq!(refused("https://a.com/", "8.8.8.8", &own("0.0.0.0:443")), Ok(()));
@@ -576,7 +576,7 @@ fn opened_private_host_may_use_http_and_others_as_granted() {
     ] {
         assert!(!is_granted(&reach, "GET", url, &[url.trim_end_matches('/')]), "{url}");
     }
-    let kind = OriginKind::Ceiling("/etc/berth/ceiling.toml".to_owned());
+    let kind = OriginKind::Ceiling("/etc/toolhold/ceiling.toml".to_owned());
     let ceiling = Placed { value: true, place: Origin { text: "the ceiling".into(), kind } };
     assert!(!is_granted(
         &Reach { https_only: ceiling, ..reach.clone() },

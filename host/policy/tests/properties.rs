@@ -7,9 +7,9 @@
 )]
 mod support;
 
-use berth_policy::rules::{Effect, Rule, RuleSet};
-use berth_policy::{Autonomy, Gate, Policy, Trust, Verdict};
 use proptest::prelude::*;
+use toolhold_policy::rules::{Effect, Rule, RuleSet};
+use toolhold_policy::{Autonomy, Gate, Policy, Trust, Verdict};
 
 use support::{Call, autonomy, bash, blocklist, decide, list, moved, placed, read, rule, write};
 

@@ -10,9 +10,9 @@ mod support;
 use std::path::Path;
 use std::sync::Arc;
 
-use berth_contract::{Access, PathRules, SubjectKind};
-use berth_policy::rules::{Effect, Rule, RuleSet};
-use berth_policy::{Pattern, Permission, Phase, Policy, ReachedPaths, Verdict};
+use toolhold_contract::{Access, PathRules, SubjectKind};
+use toolhold_policy::rules::{Effect, Rule, RuleSet};
+use toolhold_policy::{Pattern, Permission, Phase, Policy, ReachedPaths, Verdict};
 
 use support::{Call, bash, call, list, moved, permitting, policed, read, rule, write};
 

@@ -1,6 +1,6 @@
 //! The requests that a secret is put into.
 
-use berth_policy::egress::{Placement, PrivateHosts, SecretHost, SecretRule, Target};
+use toolhold_policy::egress::{Placement, PrivateHosts, SecretHost, SecretRule, Target};
 
 #[test]
 fn secret_goes_only_into_requests_of_its_rule() {

@@ -10,11 +10,11 @@ mod support;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
-use berth_contract::{Access, Annotations, SubjectKind};
-use berth_policy::Verdict::{Allow, Ask, Deny};
-use berth_policy::egress::{Reach, ReachStatus, Target};
-use berth_policy::{Gate, Policy, Verdict, Web, origins};
 use serde_json::json;
+use toolhold_contract::{Access, Annotations, SubjectKind};
+use toolhold_policy::Verdict::{Allow, Ask, Deny};
+use toolhold_policy::egress::{Reach, ReachStatus, Target};
+use toolhold_policy::{Gate, Policy, Verdict, Web, origins};
 
 use support::{Call, autonomy, call, decide, list, placed, reaching};
 
@@ -29,7 +29,7 @@ fn fetch(url: &'static str) -> Call {
 
 fn policy(reach: Reach, others: Verdict) -> Policy {
     let web = Web { reach: Arc::new(reach), others: placed(others) };
-    Policy { web: Some(web), ..autonomy(berth_policy::Autonomy::Ask) }
+    Policy { web: Some(web), ..autonomy(toolhold_policy::Autonomy::Ask) }
 }
 
 /// Checks the verdicts on a call for a URL, with `other_domains` set to deny, ask and allow.
@@ -95,7 +95,7 @@ fn hosts_gate_ignores_tools_of_other_plugins() {
 fn denied_host_is_denied_for_every_method_and_url() {
     let policy = policy(reaching(&["a.com"], &["b.com"], &[]), Ask);
     let mut two = fetch("https://a.com/");
-    two.subjects.push(berth_policy::ResolvedSubject {
+    two.subjects.push(toolhold_policy::ResolvedSubject {
         text: "https://b.com:443/x".to_owned(),
         ..two.subjects[0].clone()
     });
@@ -118,7 +118,7 @@ fn decision_that_asks_names_host_and_remedy() {
     );
     assert_eq!(
         decision.remedy,
-        "To allow it, add \"xn--xample-2of.com\" to `allowed_domains` in [tools.web] of berth.toml."
+        "To allow it, add \"xn--xample-2of.com\" to `allowed_domains` in [tools.web] of toolhold.toml."
     );
 }
 

@@ -12,7 +12,7 @@ mod caches;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use berth_system::confine::{Tree, TreeAccess};
+use toolhold_system::confine::{Tree, TreeAccess};
 
 /// What one tool needs. Places begin with `~/`, or with `$NAME/` for one of [`ROOTS`].
 #[derive(Debug)]

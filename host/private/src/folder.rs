@@ -1,4 +1,4 @@
-//! What is at the path of a folder of Berth's own, for `berth doctor`.
+//! What is at the path of a folder of Toolhold's own, for `toolhold doctor`.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -118,7 +118,7 @@ pub struct Usage {
     pub bytes: u64,
 }
 
-/// Entries that are counted; more than a folder of Berth's own ever has.
+/// Entries that are counted; more than a folder of Toolhold's own ever has.
 const MAX_ENTRIES: usize = 100_000;
 
 /// Counts the regular files directly in a folder.

@@ -1,5 +1,5 @@
-//! Folders that only the user who runs Berth can change, so their content is trusted, the ways of
-//! paths to them, and places that are kept free for them.
+//! Folders that only the user who runs Toolhold can change, so their content is trusted, the ways
+//! of paths to them, and places that are kept free for them.
 
 pub mod folder;
 mod pinned;
@@ -24,8 +24,8 @@ pub use way::Way;
 /// The mode of private files.
 const PRIVATE: u32 = 0o600;
 
-/// A folder that no other user can change, by its handle. Nobody else can enter a folder that Berth
-/// creates.
+/// A folder that no other user can change, by its handle. Nobody else can enter a folder that
+/// Toolhold creates.
 #[derive(Debug)]
 pub struct PrivateFolder(Dir);
 
@@ -230,7 +230,7 @@ impl PrivateFolder {
     pub fn names(&self, most: usize) -> io::Result<Vec<String>> {
         let mut names = Vec::new();
         for entry in self.0.entries()?.take(most) {
-            // An entry whose name isn't text wasn't created by Berth or for it.
+            // An entry whose name isn't text wasn't created by Toolhold or for it.
             names.extend(entry?.file_name().into_string());
         }
         names.sort_unstable();
@@ -295,7 +295,7 @@ fn check_private(handle: &impl AsFd, others: u32) -> io::Result<()> {
     let stat = rustix::fs::fstat(handle)?;
     if stat.st_uid != rustix::process::geteuid().as_raw() {
         return Err(refused(format!(
-            "it belongs to user {}, not to the one who runs Berth",
+            "it belongs to user {}, not to the one who runs Toolhold",
             stat.st_uid
         )));
     }

@@ -29,7 +29,7 @@ const FOLDER: OFlags =
 /// A place can't be kept free.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "no command may make {}, but Berth can't keep the place free: remove what is in its way, \
+    "no command may make {}, but Toolhold can't keep the place free: remove what is in its way, \
      or make the folder around it writable",
     .0.display()
 )]

@@ -1,10 +1,10 @@
-//! State that Berth stores between runs: small JSON files in its data folder, which no tool
+//! State that Toolhold stores between runs: small JSON files in its data folder, which no tool
 //! reaches.
 
 use std::io::{self, ErrorKind, Read};
 use std::path::Path;
 
-use berth_contract::HostError;
+use toolhold_contract::HostError;
 
 use crate::PrivateFolder;
 use serde::Serialize;
@@ -98,7 +98,7 @@ pub fn secret(folder: &Path, name: &str) -> Result<String, HostError> {
                 true => Ok(digits.to_owned()),
                 false => Err(failed(io::Error::new(
                     ErrorKind::InvalidData,
-                    "it isn't a secret of Berth; remove it to create a new one",
+                    "it isn't a secret of Toolhold; remove it to create a new one",
                 ))),
             }
         }

@@ -22,8 +22,8 @@ mod tests;
 use std::borrow::Cow;
 use std::ops::Range;
 
-use berth_contract::{Body, Content};
 use serde_json::{Map, Value};
+use toolhold_contract::{Body, Content};
 
 use find::find;
 use found::Found;

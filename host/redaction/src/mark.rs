@@ -80,7 +80,7 @@ pub(super) fn around(
 pub fn first(text: &str) -> Option<&str> {
     let start = text.find(BEGIN)?;
     let rest = &text[start..];
-    let near = berth_contract::text::cut(rest, MAX_MARK);
+    let near = toolhold_contract::text::cut(rest, MAX_MARK);
     let end = near
         .find([']', '\n'])
         .map_or(near.len(), |end| end + usize::from(near.as_bytes()[end] == b']'));

@@ -55,7 +55,7 @@ pub(super) fn is_placeholder(value: &str) -> bool {
         "xxxx",
         "****",
     ];
-    // A text that only looks like a mark of Berth isn't a placeholder.
+    // A text that only looks like a mark of Toolhold isn't a placeholder.
     let hidden = lower.trim_start_matches(['[', '<', '*', '(']);
     if hidden.starts_with("redacted") && !hidden.starts_with("redacted:") {
         return true;

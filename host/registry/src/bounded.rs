@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{ErrorKind, Read};
 use std::path::Path;
 
-use berth_component::file;
+use toolhold_component::file;
 
 /// A file of at most so many bytes. `None`: it doesn't exist. Blocks.
 ///

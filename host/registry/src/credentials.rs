@@ -111,7 +111,7 @@ impl Credentials {
         match helper {
             Some(helper) => Login::Unreadable(format!(
                 "{file} leaves its login to the helper program `{}`, which isn't started: write an entry with `auth` below `auths` there, or set DOCKER_CONFIG to a folder with such a file",
-                berth_contract::text::neutral_line(berth_contract::text::cut(helper, 64))
+                toolhold_contract::text::neutral_line(toolhold_contract::text::cut(helper, 64))
             )),
             None => Login::Missing,
         }

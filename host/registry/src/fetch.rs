@@ -1,8 +1,8 @@
 //! Fetches a plugin from any source.
 
-use berth_requests::{Door, Request};
 use http::header::ACCEPT;
 use http::{HeaderValue, StatusCode};
+use toolhold_requests::{Door, Request};
 use url::Url;
 
 use crate::error::FetchError;

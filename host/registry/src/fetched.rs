@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use berth_component::file::{self, MAX_COMPONENT};
-use berth_requests::Limits;
 use http::StatusCode;
+use toolhold_component::file::{self, MAX_COMPONENT};
+use toolhold_requests::Limits;
 
 use crate::credentials::Credentials;
 use crate::error::FetchError;
@@ -67,7 +67,7 @@ impl Fetched {
 pub struct FetchOptions {
     /// Logins for registries.
     pub credentials: Credentials,
-    /// Largest component, in bytes; at most what Berth loads.
+    /// Largest component, in bytes; at most what Toolhold loads.
     pub bytes: u64,
     /// The most time for the component.
     pub time: Duration,
@@ -111,7 +111,7 @@ pub struct Tags {
 }
 
 /// The error of an answer with another status than expected.
-pub(crate) fn unexpected(answer: &berth_requests::Response, what: &str) -> FetchError {
+pub(crate) fn unexpected(answer: &toolhold_requests::Response, what: &str) -> FetchError {
     FetchError::Status {
         origin: answer.origin().to_owned(),
         status: answer.status().as_u16(),

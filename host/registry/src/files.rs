@@ -4,8 +4,8 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use berth_component::file;
-use berth_contract::text::{cut, neutral_line};
+use toolhold_component::file;
+use toolhold_contract::text::{cut, neutral_line};
 
 use crate::bounded::read_if_there;
 use crate::error::FetchError;
@@ -51,9 +51,9 @@ fn component_in(folder: &Path) -> Result<PathBuf, FetchError> {
     found.sort();
     match found.as_slice() {
         [one] => Ok(one.clone()),
-        [] => {
-            Err(failed("it has no `.wasm` file: run `berth plugin build` there first".to_owned()))
-        }
+        [] => Err(failed(
+            "it has no `.wasm` file: run `toolhold plugin build` there first".to_owned(),
+        )),
         several => {
             let names = several.iter().take(LISTED).filter_map(|path| path.file_name());
             let names: Vec<String> =
@@ -108,7 +108,7 @@ mod tests {
         let path = |name: &str| folder.path().join(name);
         let told = |name: &str| read(&path(name)).expect_err(name).to_string();
         fs::create_dir(path("empty")).expect("it is made");
-        assert!(told("empty").contains("berth plugin build"));
+        assert!(told("empty").contains("toolhold plugin build"));
         fs::create_dir(path("two")).expect("it is made");
         for name in ["two/a.wasm", "two/b.wasm"] {
             fs::write(path(name), WASM).expect("it is written");

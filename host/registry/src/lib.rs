@@ -3,7 +3,7 @@
 //! A source is a file, a folder with a built component, a URL, or an artifact in an OCI registry.
 //! Nothing is installed or run here: what comes back is bytes, with their digest, the exact source,
 //! and the signatures that lie beside. Every digest and length that a server states is compared
-//! with what it sends. Requests leave by the door of `berth-requests` alone.
+//! with what it sends. Requests leave by the door of `toolhold-requests` alone.
 
 mod bounded;
 mod challenge;

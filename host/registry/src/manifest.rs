@@ -18,7 +18,7 @@ pub mod media_types {
     /// Of a component.
     pub const WASM: &str = "application/wasm";
     /// Of a signature: the type of the artifact and of its only layer.
-    pub const SIGNATURE: &str = "application/vnd.berth.minisig";
+    pub const SIGNATURE: &str = "application/vnd.toolhold.minisig";
 }
 
 /// The types of lists of manifests.
@@ -146,5 +146,5 @@ pub(crate) fn digest(bytes: &[u8]) -> String {
 
 /// A registry's word in one bounded line.
 pub(crate) fn shown(text: &str) -> String {
-    berth_contract::text::neutral_line(berth_contract::text::cut(text, 100))
+    toolhold_contract::text::neutral_line(toolhold_contract::text::cut(text, 100))
 }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use berth_contract::text::{cut, neutral_line};
+use toolhold_contract::text::{cut, neutral_line};
 use url::Url;
 
 use crate::error::FetchError;
@@ -64,7 +64,7 @@ impl Source {
             Some(("oci", rest)) => Reference::parse(rest, false).map(Self::Oci),
             Some(("oci+http", rest)) => Reference::parse(rest, true).map(Self::Oci),
             Some(("https" | "http", _)) => {
-                berth_requests::check_url(text).map(Self::Url).map_err(|error| error.to_string())
+                toolhold_requests::check_url(text).map(Self::Url).map_err(|error| error.to_string())
             }
             Some((scheme, _)) => Err(format!(
                 "the scheme `{}` isn't known: give a file, a folder, https://… or oci://REGISTRY/NAME:TAG",

@@ -5,9 +5,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use berth_egress::{Network, ProxyServer};
-use berth_policy::egress::{Target, TargetHost};
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+use toolhold_egress::{Network, ProxyServer};
+use toolhold_policy::egress::{Target, TargetHost};
 
 use crate::error::{DoorError, words};
 use crate::rules;
@@ -59,7 +59,7 @@ pub(crate) async fn build(
         .pool_idle_timeout(IDLE)
         .pool_max_idle_per_host(IDLE_CONNECTIONS)
         .tcp_nodelay(true)
-        .user_agent(concat!("berth/", env!("CARGO_PKG_VERSION")));
+        .user_agent(concat!("toolhold/", env!("CARGO_PKG_VERSION")));
     if let Some(ProxyServer { uri, authorization }) = proxy {
         let mut proxy = reqwest::Proxy::all(uri.to_string()).map_err(setup)?;
         if let Some(value) = authorization {
@@ -95,7 +95,7 @@ async fn checked(
     name: &str,
     is_named: bool,
 ) -> Result<Vec<SocketAddr>, DoorError> {
-    let failed = |error: berth_egress::Error| {
+    let failed = |error: toolhold_egress::Error| {
         DoorError::Name(target.host.to_string(), words(&error.to_string()))
     };
     let addresses = network.look_up(name).await.map_err(failed)?;
@@ -141,9 +141,9 @@ impl Resolve for Resolver {
     }
 }
 
-fn from_egress(error: berth_egress::Error) -> DoorError {
+fn from_egress(error: toolhold_egress::Error) -> DoorError {
     match error {
-        berth_egress::Error::Setup(why) => DoorError::Setup(words(&why)),
+        toolhold_egress::Error::Setup(why) => DoorError::Setup(words(&why)),
         other => DoorError::Setup(words(&other.to_string())),
     }
 }

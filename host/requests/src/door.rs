@@ -5,11 +5,11 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
-use berth_egress::Network;
-use berth_policy::egress::Target;
 use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, LOCATION};
 use http::{HeaderValue, Method, StatusCode};
 use tokio::time::{Instant, timeout_at};
+use toolhold_egress::Network;
+use toolhold_policy::egress::Target;
 use url::Url;
 
 use crate::client;
@@ -25,7 +25,7 @@ pub const MAX_REDIRECTS: usize = 5;
 /// The most origins whose connections are kept.
 const MAX_CLIENTS: usize = 16;
 
-/// The way out for Berth's own requests. A clone shares its connections.
+/// The way out for Toolhold's own requests. A clone shares its connections.
 #[derive(Clone)]
 pub struct Door(Arc<Inner>);
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use berth_contract::text::{cut, in_words, neutral_line};
+use toolhold_contract::text::{cut, in_words, neutral_line};
 
 /// Bytes of a library's or the system's own words in an error.
 const WORDS: usize = 300;
@@ -64,7 +64,7 @@ pub enum DoorError {
     Incomplete(String, String),
     /// The request can't be recorded.
     #[error(
-        "a request to {0} can't be recorded, so its answer isn't used: {1}. `berth doctor` says how to fix it"
+        "a request to {0} can't be recorded, so its answer isn't used: {1}. `toolhold doctor` says how to fix it"
     )]
     Unrecorded(String, String),
 }

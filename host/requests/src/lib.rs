@@ -1,4 +1,4 @@
-//! The requests of Berth itself: to registries, authorization servers and every other place that
+//! The requests of Toolhold itself: to registries, authorization servers and every other place that
 //! the operator configured or named. Requests of plugins are another crate's.
 //!
 //! All of them leave by a [`Door`]. Before each hop it decides on the host, and on each address
@@ -14,10 +14,10 @@ mod request;
 mod response;
 mod rules;
 
-pub use berth_egress::{Network, Proxy, Resolve};
 pub use door::{Door, MAX_REDIRECTS};
 pub use error::DoorError;
 pub use record::{DoorRecord, Recorder};
 pub use request::{Credential, Limits, Request};
 pub use response::Response;
 pub use rules::{check_url, origin, same_origin};
+pub use toolhold_egress::{Network, Proxy, Resolve};

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 /// What became of a request, or of one hop of it. Each redirect has a record of its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DoorRecord {
-    /// What the request was for, in Berth's own words: `plugin`, `oauth keys`, …
+    /// What the request was for, in Toolhold's own words: `plugin`, `oauth keys`, …
     pub purpose: &'static str,
     /// When it began.
     pub began: SystemTime,

@@ -62,7 +62,7 @@ impl fmt::Debug for Credential {
     }
 }
 
-/// A request of Berth's own.
+/// A request of Toolhold's own.
 #[derive(Clone, Debug)]
 pub struct Request {
     pub(crate) purpose: &'static str,

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use berth_policy::egress::{Scheme, Target, TargetHost, forbidden};
+use toolhold_policy::egress::{Scheme, Target, TargetHost, forbidden};
 use url::Url;
 
 use crate::error::{DoorError, TO_NAME};

@@ -1,8 +1,8 @@
 //! What a model's answer means.
 
-use berth_core::ReviewVerdict;
-use berth_core::text::{cut, neutral_line};
-use berth_models::{Block, FinishReason, ModelAnswer, ModelError, ModelErrorKind};
+use toolhold_core::ReviewVerdict;
+use toolhold_core::text::{cut, neutral_line};
+use toolhold_models::{Block, FinishReason, ModelAnswer, ModelError, ModelErrorKind};
 
 /// Bytes of an unclear answer in its reason.
 const MAX_SHOWN: usize = 200;
@@ -68,7 +68,7 @@ pub(crate) fn without_answer(error: &ModelError) -> ReviewVerdict {
 
 #[cfg(test)]
 mod tests {
-    use berth_models::{ModelCall, TokenUsage, WireFormat};
+    use toolhold_models::{ModelCall, TokenUsage, WireFormat};
 
     use super::*;
 

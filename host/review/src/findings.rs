@@ -1,9 +1,9 @@
-//! What `berth doctor` says of reviews.
+//! What `toolhold doctor` says of reviews.
 
 use std::path::Path;
 
-use berth_core::config::{Folders, Loaded};
-use berth_core::doctor::Finding;
+use toolhold_core::config::{Folders, Loaded};
+use toolhold_core::doctor::Finding;
 
 use crate::reviewer::ModelReviewer;
 
@@ -23,7 +23,7 @@ pub async fn findings(config: &Loaded, folders: &Folders, directory: &Path) -> V
     if review.policies.is_empty() {
         return refused("there are no policies", "policies = [\"…\"]");
     }
-    let Some(reviewer) = ModelReviewer::from_config(config, folders, directory, "berth doctor")
+    let Some(reviewer) = ModelReviewer::from_config(config, folders, directory, "toolhold doctor")
     else {
         return refused("no provider is named", "provider = \"NAME\"");
     };
@@ -42,7 +42,7 @@ pub async fn findings(config: &Loaded, folders: &Folders, directory: &Path) -> V
         false => Finding::ok(
             NAME,
             format!(
-                "{found}; without an answer they are refused (`berth models --test {}` asks it)",
+                "{found}; without an answer they are refused (`toolhold models --test {}` asks it)",
                 review.provider
             ),
         ),

@@ -1,8 +1,8 @@
 //! The parameters of a call as a model sees them: bounded, without secrets, one a line.
 
-use berth_core::{Body, Content};
-use berth_redaction::Keys;
 use serde_json::{Map, Value};
+use toolhold_core::{Body, Content};
+use toolhold_redaction::Keys;
 
 /// Characters of one parameter, and of all of them, names included.
 const MAX_PARAMETER: usize = 500;
@@ -47,7 +47,7 @@ pub(crate) fn parameter_lines(
         let name = format!("attachment {index}");
         match &part.body {
             Body::Text(text) | Body::Link(text) => {
-                let shown = berth_redaction::text(text, Keys::Settings).into_owned();
+                let shown = toolhold_redaction::text(text, Keys::Settings).into_owned();
                 check_hidden(text, &shown)?;
                 lines.add(&name, &shown);
             }
@@ -151,7 +151,7 @@ fn hide_secrets(arguments: &Value) -> Result<Value, &'static str> {
         true => Ok(length(value)),
         false => Err(UNSEEN),
     })?;
-    let hidden = berth_redaction::json(named.clone(), Keys::Settings);
+    let hidden = toolhold_redaction::json(named.clone(), Keys::Settings);
     check_same(&named, &hidden)?;
     by_name(&hidden, false, &|value| match value {
         Value::Number(length) => Ok(format!("[REDACTED: {length} characters]").into()),

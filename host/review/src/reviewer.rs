@@ -4,11 +4,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use berth_choice::{ChosenModel, choose_model, thinking_level};
-use berth_core::config::{Folders, Loaded};
-use berth_core::{BoxFuture, CallReviewer, CancellationToken, ReviewVerdict, ReviewedCall};
-use berth_models::ThinkingLevel;
 use tokio::sync::OnceCell;
+use toolhold_choice::{ChosenModel, choose_model, thinking_level};
+use toolhold_core::config::{Folders, Loaded};
+use toolhold_core::{BoxFuture, CallReviewer, CancellationToken, ReviewVerdict, ReviewedCall};
+use toolhold_models::ThinkingLevel;
 
 use crate::answer::{verdict, without_answer};
 use crate::turn::review_turn;

@@ -1,8 +1,8 @@
 //! What the model is asked.
 
-use berth_core::ReviewedCall;
-use berth_core::text::cut;
-use berth_models::{Part, ThinkingLevel, Turn, TurnMessage};
+use toolhold_core::ReviewedCall;
+use toolhold_core::text::cut;
+use toolhold_models::{Part, ThinkingLevel, Turn, TurnMessage};
 
 use crate::parameters::{parameter_lines, quoted};
 
@@ -70,9 +70,9 @@ pub(crate) fn fenced_call(call: &ReviewedCall<'_>) -> Result<String, &'static st
 
 #[cfg(test)]
 mod tests {
-    use berth_core::{Content, Phase};
     use proptest::prelude::*;
     use serde_json::{Value, json};
+    use toolhold_core::{Content, Phase};
 
     use super::*;
 

@@ -1,30 +1,30 @@
 //! The arguments of the commands.
 
-use berth_core::Phase;
 use clap::{Args, Subcommand, ValueEnum};
+use toolhold_core::Phase;
 
 const RUN_AFTER: &str = "\
 Examples:
-  berth run 'fix the failing test'
-  berth run --model ollama/qwen3 'what does this project do?'
-  git diff | berth run 'review this change' -
-  berth run --phase planner 'how would you split this module?'
-  berth run --continue 'now write a test for it'
-  berth run --json 'list the TODOs' | jq -r 'select(.event == \"answer\").text'
-  berth run --replay 69280a3c-5f1e9d2b7a40
+  toolhold run 'fix the failing test'
+  toolhold run --model ollama/qwen3 'what does this project do?'
+  git diff | toolhold run 'review this change' -
+  toolhold run --phase planner 'how would you split this module?'
+  toolhold run --continue 'now write a test for it'
+  toolhold run --json 'list the TODOs' | jq -r 'select(.event == \"answer\").text'
+  toolhold run --replay 69280a3c-5f1e9d2b7a40
 
-The agent uses the same tools under the same rules as `berth call`. What the agent does goes to stderr, its last answer to stdout.
+The agent uses the same tools under the same rules as `toolhold call`. What the agent does goes to stderr, its last answer to stdout.
 
 Exit codes:
   0  the model said that it is done
   1  the model gave up, repeated itself, or refused
   2  nothing began: no task, no model or no such session
   3  what it needed was denied, and it had nothing else to try
-  4  the model can't be asked, or Berth itself failed
+  4  the model can't be asked, or Toolhold itself failed
   5  a limit of turns, time, tokens or cost was reached; `--continue` goes on
   130  Ctrl-C ended it";
 
-/// `berth run`.
+/// `toolhold run`.
 #[derive(Args, Debug)]
 #[command(after_help = RUN_AFTER)]
 pub struct RunArguments {
@@ -62,7 +62,8 @@ pub(crate) struct SessionArguments {
     /// What the agent is at, for rules with `phases` [default: executor, or autonomous with --yes]
     #[arg(long, value_name = "PHASE")]
     pub(crate) phase: Option<PhaseName>,
-    /// Let the project's AGENTS.md and BERTH.md count this once, although nobody has looked at them
+    /// Let the project's AGENTS.md and TOOLHOLD.md count this once, although nobody has looked at
+    /// them
     #[arg(long)]
     pub(crate) trust_instructions: bool,
 }
@@ -122,14 +123,14 @@ impl RunArguments {
 
 const CHAT_AFTER: &str = "\
 Examples:
-  berth chat
-  berth chat --model anthropic
-  berth chat --continue
-  berth chat --plain
+  toolhold chat
+  toolhold chat --model anthropic
+  toolhold chat --continue
+  toolhold chat --plain
 
 At a terminal, the chat has the full screen; /help there lists its keys and commands. With --plain, TERM=dumb or without a terminal, each line is a message; Ctrl-C interrupts the agent, Ctrl-C or Ctrl-D at the prompt ends the chat, `/compact` summarises the conversation and `/exit` ends it.";
 
-/// `berth chat`.
+/// `toolhold chat`.
 #[derive(Args, Debug)]
 #[command(after_help = CHAT_AFTER)]
 pub struct ChatArguments {
@@ -147,12 +148,12 @@ impl ChatArguments {
     }
 }
 
-/// `berth sessions`.
+/// `toolhold sessions`.
 #[derive(Debug, Subcommand)]
 pub enum SessionsCommand {
     /// List the sessions of the agent, the last one first
     #[command(
-        after_help = "Examples:\n  berth sessions list\n  berth sessions list --limit 100 --json"
+        after_help = "Examples:\n  toolhold sessions list\n  toolhold sessions list --limit 100 --json"
     )]
     List {
         /// Sessions at most
@@ -163,21 +164,21 @@ pub enum SessionsCommand {
         json: bool,
     },
     /// Show what was said and done in a session
-    #[command(after_help = "Example:\n  berth sessions show 69280a3c-5f1e9d2b7a40")]
+    #[command(after_help = "Example:\n  toolhold sessions show 69280a3c-5f1e9d2b7a40")]
     Show {
         /// The session's ID
         id: String,
     },
     /// Print the record of a session: a line of JSON for each entry
     #[command(
-        after_help = "Example:\n  berth sessions export 69280a3c-5f1e9d2b7a40 > session.jsonl"
+        after_help = "Example:\n  toolhold sessions export 69280a3c-5f1e9d2b7a40 > session.jsonl"
     )]
     Export {
         /// The session's ID
         id: String,
     },
     /// Delete sessions
-    #[command(after_help = "Example:\n  berth sessions delete 69280a3c-5f1e9d2b7a40")]
+    #[command(after_help = "Example:\n  toolhold sessions delete 69280a3c-5f1e9d2b7a40")]
     Delete {
         /// The sessions' IDs
         #[arg(required = true)]
@@ -187,14 +188,14 @@ pub enum SessionsCommand {
 
 const MODELS_AFTER: &str = "\
 Examples:
-  berth models
-  berth models --test
-  berth models --test anthropic
-  berth models --json
+  toolhold models
+  toolhold models --test
+  toolhold models --test anthropic
+  toolhold models --json
 
 --test asks a model for a short answer and for a call of a tool, and says how long each took. That costs a few hundred tokens.";
 
-/// `berth models`.
+/// `toolhold models`.
 #[derive(Args, Debug)]
 #[command(after_help = MODELS_AFTER)]
 pub struct ModelsArguments {

@@ -1,15 +1,15 @@
-//! `berth chat`: on a full screen, or in lines.
+//! `toolhold chat`: on a full screen, or in lines.
 
 use std::io::{BufRead, IsTerminal, Write};
 use std::sync::Arc;
 
-use berth_agent::{RunEvent, RunEvents};
-use berth_core::HostError;
-use berth_models::Part;
-use berth_terminal::error::CommandError;
-use berth_terminal::exit::Exit;
-use berth_terminal::interrupt::Interrupts;
-use berth_terminal::style::STRONG;
+use toolhold_agent::{RunEvent, RunEvents};
+use toolhold_core::HostError;
+use toolhold_models::Part;
+use toolhold_terminal::error::CommandError;
+use toolhold_terminal::exit::Exit;
+use toolhold_terminal::interrupt::Interrupts;
+use toolhold_terminal::style::STRONG;
 
 use crate::arguments::ChatArguments;
 use crate::full_screen::chat_on_screen;
@@ -32,7 +32,7 @@ pub async fn chat(
     host: impl MakeHost,
 ) -> Result<Exit, CommandError> {
     let interrupts = Interrupts::listen()?;
-    if !arguments.plain && berth_screen::fits() {
+    if !arguments.plain && toolhold_screen::fits() {
         return chat_on_screen(arguments, around, host, &interrupts).await;
     }
     let approver = Arc::clone(&around.approver);

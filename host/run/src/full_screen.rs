@@ -1,4 +1,4 @@
-//! `berth chat` on a full screen.
+//! `toolhold chat` on a full screen.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -7,20 +7,20 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use berth_agent::{
+use tokio::sync::mpsc::UnboundedReceiver;
+use toolhold_agent::{
     Agent, FileFinder, RecordedSession, RunEvent, RunEvents, SessionStore, StoredSession,
 };
-use berth_core::text::neutral_line;
-use berth_core::{Approver, CancellationToken, Host, HostError, Questions};
-use berth_models::Part;
-use berth_screen::{
+use toolhold_core::text::neutral_line;
+use toolhold_core::{Approver, CancellationToken, Host, HostError, Questions};
+use toolhold_models::Part;
+use toolhold_screen::{
     About, FromSession, Screen, ScreenApprover, ScreenEffect, ScreenHandle, ScreenState, Theme,
 };
-use berth_terminal::error::CommandError;
-use berth_terminal::exit::Exit;
-use berth_terminal::interrupt::Interrupts;
-use berth_terminal::shown::summary;
-use tokio::sync::mpsc::UnboundedReceiver;
+use toolhold_terminal::error::CommandError;
+use toolhold_terminal::exit::Exit;
+use toolhold_terminal::interrupt::Interrupts;
+use toolhold_terminal::shown::summary;
 
 use crate::arguments::ChatArguments;
 use crate::lenient::write_lenient;
@@ -135,7 +135,7 @@ fn status(agent: &Agent, around: &Surroundings<'_>) -> String {
         line("rules in", neutral_line(&file.display().to_string()));
     }
     if around.config.project.is_some() {
-        line("", "and the berth.toml of this directory, as far as it counts".to_owned());
+        line("", "and the toolhold.toml of this directory, as far as it counts".to_owned());
     }
     for ceiling in &around.config.ceilings {
         line("below", neutral_line(&ceiling.path.display().to_string()));
@@ -155,7 +155,7 @@ fn status(agent: &Agent, around: &Surroundings<'_>) -> String {
         text.push('\n');
     }
     text.push_str(
-        "`berth config show` has all keys, `berth policy check` says what a call would meet.\n",
+        "`toolhold config show` has all keys, `toolhold policy check` says what a call would meet.\n",
     );
     text
 }

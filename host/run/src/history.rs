@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use berth_core::HostError;
-use berth_core::config::Folders;
-use berth_core::state;
 use serde::{Deserialize, Serialize};
+use toolhold_core::HostError;
+use toolhold_core::config::Folders;
+use toolhold_core::state;
 
 /// The file in the folder of sessions' data.
 const FILE: &str = "history.json";

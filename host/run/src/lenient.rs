@@ -2,17 +2,17 @@
 
 use std::io::Write;
 
-use berth_core::HostError;
-use berth_core::config::insert;
-use berth_core::text::neutral_line;
-use berth_terminal::ask;
-use berth_terminal::error::CommandError;
-use berth_terminal::style::STRONG;
+use toolhold_core::HostError;
+use toolhold_core::config::insert;
+use toolhold_core::text::neutral_line;
+use toolhold_terminal::ask;
+use toolhold_terminal::error::CommandError;
+use toolhold_terminal::style::STRONG;
 
 use crate::Surroundings;
 
 /// Asks at a terminal whether such texts of `model`, a `PROVIDER/MODEL`, count from now on, and
-/// writes it into the user's `berth.toml`. `true`: they do.
+/// writes it into the user's `toolhold.toml`. `true`: they do.
 pub(crate) async fn offer_lenient(
     model: String,
     around: &Surroundings<'_>,
@@ -34,7 +34,7 @@ pub(crate) async fn offer_lenient(
     Ok(true)
 }
 
-/// Writes it into the user's `berth.toml`. Returns what to tell the person.
+/// Writes it into the user's `toolhold.toml`. Returns what to tell the person.
 pub(crate) async fn write_lenient(
     model: String,
     around: &Surroundings<'_>,

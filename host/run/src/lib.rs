@@ -1,4 +1,5 @@
-//! The commands of Berth's own agent: `berth run`, `berth chat`, `berth sessions`, `berth models`.
+//! The commands of Toolhold's own agent: `toolhold run`, `toolhold chat`, `toolhold sessions`,
+//! `toolhold models`.
 
 mod arguments;
 mod chat;
@@ -17,27 +18,27 @@ mod undo;
 use std::path::Path;
 use std::sync::Arc;
 
-use berth_agent::AgentError;
-use berth_choice::ChoiceError;
-use berth_core::config::{Folders, Loaded};
-use berth_core::{Approver, Host, HostError};
-use berth_skills::Skills;
-use berth_terminal::error::CommandError;
+use toolhold_agent::AgentError;
+use toolhold_choice::ChoiceError;
+use toolhold_core::config::{Folders, Loaded};
+use toolhold_core::{Approver, Host, HostError};
+use toolhold_skills::Skills;
+use toolhold_terminal::error::CommandError;
 
 pub use arguments::{ChatArguments, ModelsArguments, PhaseName, RunArguments, SessionsCommand};
-pub use berth_agent::Delegates;
 pub use chat::chat;
 pub use models::models;
 pub use run::run;
 pub use scheduled::{ScheduledEnd, run_scheduled};
 pub use sessions::sessions;
+pub use toolhold_agent::Delegates;
 pub use tools::tools_for;
 
 /// What a command works in.
 pub struct Surroundings<'a> {
     /// The configuration.
     pub config: &'a Loaded,
-    /// Berth's folders.
+    /// Toolhold's folders.
     pub folders: &'a Folders,
     /// The working directory.
     pub directory: &'a Path,

@@ -1,18 +1,18 @@
-//! `berth models`, and what to do without any.
+//! `toolhold models`, and what to do without any.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::time::{Duration, Instant};
 
-use berth_choice::{ChosenModel, choose_model, find_local_servers};
-use berth_core::CancellationToken;
-use berth_core::config::FIRST_PROVIDER;
-use berth_core::text::{neutral, neutral_line};
-use berth_models::{ModelEvent, ModelTool, Part, RawJson, ThinkingLevel, Turn, TurnMessage};
-use berth_terminal::error::CommandError;
-use berth_terminal::exit::Exit;
-use berth_terminal::style::{BAD, FAINT, STRONG};
 use serde_json::{Value, json};
+use toolhold_choice::{ChosenModel, choose_model, find_local_servers};
+use toolhold_core::CancellationToken;
+use toolhold_core::config::FIRST_PROVIDER;
+use toolhold_core::text::{neutral, neutral_line};
+use toolhold_models::{ModelEvent, ModelTool, Part, RawJson, ThinkingLevel, Turn, TurnMessage};
+use toolhold_terminal::error::CommandError;
+use toolhold_terminal::exit::Exit;
+use toolhold_terminal::style::{BAD, FAINT, STRONG};
 
 use crate::Surroundings;
 use crate::arguments::ModelsArguments;

@@ -2,11 +2,11 @@
 
 use std::io::{IsTerminal, Write};
 
-use berth_agent::{RunEvent, RunEvents, Spent};
-use berth_core::CancellationToken;
-use berth_core::text::{counted, cut, neutral, neutral_line};
-use berth_terminal::style::{BAD, FAINT, STRONG, WARNING};
 use serde_json::Value;
+use toolhold_agent::{RunEvent, RunEvents, Spent};
+use toolhold_core::CancellationToken;
+use toolhold_core::text::{counted, cut, neutral, neutral_line};
+use toolhold_terminal::style::{BAD, FAINT, STRONG, WARNING};
 
 /// Characters of a call's arguments, on its line.
 const MAX_LINE: usize = 160;

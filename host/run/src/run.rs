@@ -1,14 +1,16 @@
-//! `berth run`.
+//! `toolhold run`.
 
 use std::io::Read;
 use std::sync::Arc;
 
-use berth_agent::{Agent, AgentStart, EndKind, RecordedSession, RunEvent, RunEvents, SessionStore};
-use berth_core::{Approver, Host, HostError};
-use berth_models::Part;
-use berth_terminal::error::CommandError;
-use berth_terminal::exit::Exit;
-use berth_terminal::interrupt::Interrupts;
+use toolhold_agent::{
+    Agent, AgentStart, EndKind, RecordedSession, RunEvent, RunEvents, SessionStore,
+};
+use toolhold_core::{Approver, Host, HostError};
+use toolhold_models::Part;
+use toolhold_terminal::error::CommandError;
+use toolhold_terminal::exit::Exit;
+use toolhold_terminal::interrupt::Interrupts;
 
 use crate::arguments::{RunArguments, SessionArguments};
 use crate::lenient::offer_lenient;
@@ -114,7 +116,7 @@ pub(crate) async fn open_named(
         Some(_) => Vec::new(),
         None => instructions(around, arguments.trust_instructions).await?,
     };
-    let skills = berth_skills::describe_skills(&around.skills);
+    let skills = toolhold_skills::describe_skills(&around.skills);
     let start = AgentStart {
         config: around.config,
         folders: around.folders,

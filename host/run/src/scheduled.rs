@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use berth_agent::{EndKind, RunEvent, TaskEnd};
-use berth_core::{CancellationToken, Phase};
-use berth_models::Part;
-use berth_terminal::error::CommandError;
+use toolhold_agent::{EndKind, RunEvent, TaskEnd};
+use toolhold_core::{CancellationToken, Phase};
+use toolhold_models::Part;
+use toolhold_terminal::error::CommandError;
 
 use crate::arguments::{PhaseName, SessionArguments};
 use crate::run::open;
@@ -16,7 +16,7 @@ use crate::{MakeHost, Surroundings};
 pub struct ScheduledEnd {
     /// Its end.
     pub end: TaskEnd,
-    /// The ID of its session, which `berth sessions` knows.
+    /// The ID of its session, which `toolhold sessions` knows.
     pub session: String,
     /// The model's last answer.
     pub answer: String,

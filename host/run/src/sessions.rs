@@ -1,14 +1,14 @@
-//! `berth sessions`.
+//! `toolhold sessions`.
 
 use std::io::Write;
 
-use berth_agent::{Corrected, SessionEntry, SessionStore, read_entries};
-use berth_core::text::{cut, neutral, neutral_line};
-use berth_models::Part;
-use berth_terminal::error::CommandError;
-use berth_terminal::exit::Exit;
-use berth_terminal::style::{FAINT, STRONG};
 use serde_json::json;
+use toolhold_agent::{Corrected, SessionEntry, SessionStore, read_entries};
+use toolhold_core::text::{cut, neutral, neutral_line};
+use toolhold_models::Part;
+use toolhold_terminal::error::CommandError;
+use toolhold_terminal::exit::Exit;
+use toolhold_terminal::style::{FAINT, STRONG};
 
 use crate::arguments::SessionsCommand;
 use crate::printer::in_words;
@@ -37,7 +37,7 @@ pub async fn sessions(
                 Ok(found) => {
                     let mut out = anstream::stdout().lock();
                     if found.is_empty() {
-                        writeln!(out, "There is no session; `berth run` begins one.")?;
+                        writeln!(out, "There is no session; `toolhold run` begins one.")?;
                     }
                     for session in found {
                         let changed = i64::try_from(session.changed).unwrap_or_default();
@@ -128,7 +128,9 @@ fn show(entry: &SessionEntry) -> Result<(), CommandError> {
         SessionEntry::Notice(text) | SessionEntry::Corrected(Corrected { notice: text, .. }) => {
             writeln!(out, "\n{FAINT}note: {}{FAINT:#}", neutral_line(text))?;
         }
-        SessionEntry::Note(text) => writeln!(out, "\n{STRONG}Berth{STRONG:#}\n{}", neutral(text))?,
+        SessionEntry::Note(text) => {
+            writeln!(out, "\n{STRONG}Toolhold{STRONG:#}\n{}", neutral(text))?
+        }
         SessionEntry::Pruned(pruned) => {
             writeln!(out, "\n{FAINT}{} old results were left out{FAINT:#}", pruned.len())?;
         }

@@ -1,14 +1,14 @@
-//! `berth tools --for`: what the agent's filter of tools chooses.
+//! `toolhold tools --for`: what the agent's filter of tools chooses.
 
 use std::io::Write;
 
-use berth_agent::AgentStart;
-use berth_core::text::neutral_line;
-use berth_core::{Phase, Session};
-use berth_terminal::error::CommandError;
-use berth_terminal::exit::Exit;
-use berth_terminal::style::{FAINT, STRONG, warn};
 use serde_json::json;
+use toolhold_agent::AgentStart;
+use toolhold_core::text::neutral_line;
+use toolhold_core::{Phase, Session};
+use toolhold_terminal::error::CommandError;
+use toolhold_terminal::exit::Exit;
+use toolhold_terminal::style::{FAINT, STRONG, warn};
 
 use crate::{MakeHost, Surroundings, failed};
 

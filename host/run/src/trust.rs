@@ -2,12 +2,12 @@
 
 use std::io::Write;
 
-use berth_agent::{InstructionFile, find_instructions, remember_instructions};
-use berth_core::HostError;
-use berth_core::text::{neutral, neutral_line};
-use berth_terminal::ask;
-use berth_terminal::error::CommandError;
-use berth_terminal::style::{STRONG, WARNING};
+use toolhold_agent::{InstructionFile, find_instructions, remember_instructions};
+use toolhold_core::HostError;
+use toolhold_core::text::{neutral, neutral_line};
+use toolhold_terminal::ask;
+use toolhold_terminal::error::CommandError;
+use toolhold_terminal::style::{STRONG, WARNING};
 
 use crate::Surroundings;
 

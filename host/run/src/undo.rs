@@ -1,10 +1,10 @@
-//! `/undo` in `berth chat`.
+//! `/undo` in `toolhold chat`.
 
-use berth_core::HostError;
-use berth_core::config::{Folders, Loaded};
-use berth_core::jobs::{self, JobState};
-use berth_core::text::{counted, neutral, neutral_line};
-use berth_core::undo::{self, UndoEntry};
+use toolhold_core::HostError;
+use toolhold_core::config::{Folders, Loaded};
+use toolhold_core::jobs::{self, JobState};
+use toolhold_core::text::{counted, neutral, neutral_line};
+use toolhold_core::undo::{self, UndoEntry};
 
 /// Paths that are shown.
 const SHOWN: usize = 20;
@@ -29,7 +29,7 @@ pub(crate) fn plan(
     if let Some(job) = running.find(|job| job.state == JobState::Running && job.call == about.call)
     {
         return Err(HostError::Config(format!(
-            "the job that this call started still runs; stop it first: `berth jobs stop {}`",
+            "the job that this call started still runs; stop it first: `toolhold jobs stop {}`",
             job.id
         )));
     }

@@ -46,7 +46,7 @@ impl Ticker {
         let shared = Arc::new(Shared::default());
         let thread_shared = Arc::clone(&shared);
         std::thread::Builder::new()
-            .name("berth-ticker".into())
+            .name("toolhold-ticker".into())
             .spawn(move || tick(&thread_shared, &engine, &chores))?;
         Ok(Self(shared))
     }

@@ -5,9 +5,9 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use berth_compiler::Precompiled;
-use berth_component::file as component_file;
 use tokio::sync::OnceCell;
+use toolhold_compiler::Precompiled;
+use toolhold_component::file as component_file;
 use wasmtime::component::InstancePre;
 
 use crate::foreign::Foreign;
@@ -24,7 +24,7 @@ pub(crate) struct Code {
     pub(crate) tools: Option<ToolExports>,
     /// `None` if it exports no filters.
     pub(crate) filters: Option<FilterExports>,
-    /// What it exports if it doesn't know Berth.
+    /// What it exports if it doesn't know Toolhold.
     pub(crate) foreign: Option<Foreign>,
     pub(crate) warm_pool: WarmPool,
 }
@@ -129,7 +129,7 @@ impl Code {
             // Its imports are granted, so one of them is not as this version has it.
             Self::new(pre.map_err(|error| {
                 format!(
-                    "linking it failed: {error:#}. It was built for a newer contract: update Berth, or build it with an SDK of this version"
+                    "linking it failed: {error:#}. It was built for a newer contract: update Toolhold, or build it with an SDK of this version"
                 )
             })?)
         };

@@ -2,15 +2,15 @@
 
 use std::collections::BTreeSet;
 
-use berth_component::schema;
-use berth_contract::text::{cut, neutral, neutral_json, neutral_line};
-use berth_contract::{
+use serde_json::Value;
+use toolhold_component::schema;
+use toolhold_contract::text::{cut, neutral, neutral_json, neutral_line};
+use toolhold_contract::{
     Access, Annotations, ChangeArguments, Definition, PreviewArguments, Role, Subject, SubjectKind,
     ToolArgument,
 };
-use serde_json::Value;
 
-use crate::guest::bindings::exports::berth::tool::tools;
+use crate::guest::bindings::exports::toolhold::tool::tools;
 use crate::guest::convert::MAX_META;
 use crate::limits::{MAX_DESCRIPTION, MAX_TOOL_NAME, MAX_TOOLS};
 use crate::plugin::{Loaded, Tool};

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use berth_compiler::settings;
-use berth_contract::HostError;
+use toolhold_compiler::settings;
+use toolhold_contract::HostError;
 use wasmtime::component::Linker;
 use wasmtime::{Enabled, InstanceAllocationStrategy, PoolingAllocationConfig};
 
@@ -38,7 +38,7 @@ impl Engine {
         let mut config = settings();
         config.allocation_strategy(InstanceAllocationStrategy::Pooling(pool(concurrency, memory)));
         // The pool reserves address space. Containers and small machines may not have enough, which
-        // `berth doctor` reports.
+        // `toolhold doctor` reports.
         let (wasm, no_pool) = match wasmtime::Engine::new(&config) {
             Ok(wasm) => (Ok(wasm), None),
             Err(error) => (wasmtime::Engine::new(&settings()), Some(format!("{error:#}"))),

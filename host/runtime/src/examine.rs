@@ -1,12 +1,12 @@
-//! Tests whether this machine can run and compile components, for `berth doctor`.
+//! Tests whether this machine can run and compile components, for `toolhold doctor`.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use berth_compiler::{Cache, HELPER, NO_HELPER, own_helper};
-use berth_contract::HostError;
-use berth_system::machine::address_space;
-use berth_system::process::{HelperBounds, run_helper};
+use toolhold_compiler::{Cache, HELPER, NO_HELPER, own_helper};
+use toolhold_contract::HostError;
+use toolhold_system::machine::address_space;
+use toolhold_system::process::{HelperBounds, run_helper};
 
 use crate::engine::{self, Engine};
 use crate::{Builtin, RuntimeConfig};
@@ -55,7 +55,7 @@ pub fn examine(
     let engine = Engine::new(places, config.memory, config.keep_ready, Default::default())?;
     let reserved = address_space().zip(before).map(|(after, before)| after.saturating_sub(before));
     let ahead = |builtin: &Builtin| match builtin.compiled {
-        Some(code) => berth_compiler::map_built_in(&engine.wasm, code)
+        Some(code) => toolhold_compiler::map_built_in(&engine.wasm, code)
             .map(drop)
             .map_err(|error| format!("{error:#}")),
         None => Err("this program was built without compiled code".to_owned()),
@@ -67,7 +67,7 @@ pub fn examine(
         places,
         reserved,
         finds_touched_memory: engine::finds_touched_memory(),
-        missing_features: berth_compiler::missing_features(),
+        missing_features: toolhold_compiler::missing_features(),
         builtins,
         cached: config
             .cache
@@ -83,7 +83,7 @@ pub fn examine(
 fn compile_tiny(config: &RuntimeConfig, engine: &Engine) -> Result<Vec<u8>, String> {
     let helper = config.helper.clone().or_else(own_helper).ok_or(NO_HELPER)?;
     let code = run_helper(&helper, &[HELPER], TINY, BOUNDS).map_err(|error| error.to_string())?;
-    berth_compiler::map_from_helper(&engine.wasm, &code)
+    toolhold_compiler::map_from_helper(&engine.wasm, &code)
         .map_err(|error| format!("its code can't be mapped: {error:#}"))?;
     Ok(code)
 }

@@ -6,19 +6,19 @@
 
 use std::sync::Arc;
 
-use berth_contract::text::{cut, neutral, neutral_line};
-use berth_contract::{
+use toolhold_contract::text::{cut, neutral, neutral_line};
+use toolhold_contract::{
     CancellationToken, Category, Confidence, Content, Failure, FilterDefinition, FilterInput,
     FilterVerdict, Matcher, Pattern, Purpose,
 };
-use berth_timing::{CallPlace, CallWatch};
-use berth_wasi::Files;
+use toolhold_timing::{CallPlace, CallWatch};
+use toolhold_wasi::Files;
 use wasmtime::Store;
 
 use crate::clock::TickGuard;
 use crate::code::Code;
-use crate::guest::bindings::berth::tool::types;
-use crate::guest::bindings::filter::exports::berth::tool::filter as wit;
+use crate::guest::bindings::filter::exports::toolhold::tool::filter as wit;
+use crate::guest::bindings::toolhold::tool::types;
 use crate::guest::contract::{FilterExports, FilterInstance};
 use crate::guest::convert::{self, MAX_META};
 use crate::guest::state::CallState;

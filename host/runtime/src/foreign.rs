@@ -1,13 +1,13 @@
-//! Runs components that know nothing of Berth: their functions, and WASI commands.
+//! Runs components that know nothing of Toolhold: their functions, and WASI commands.
 
 use std::borrow::Cow;
 
-use berth_component::{Manifest, Request, RequestedLimits};
-use berth_contract::text::{cut, neutral};
-use berth_contract::{Category, Content, Definition, Failure, Outcome, Output};
-use berth_policy::{CommandLine, CommandTemplate};
-use berth_typed::{ComponentKind, Docs, Functions, Outline, ToolBounds};
 use serde_json::Value;
+use toolhold_component::{Manifest, Request, RequestedLimits};
+use toolhold_contract::text::{cut, neutral};
+use toolhold_contract::{Category, Content, Definition, Failure, Outcome, Output};
+use toolhold_policy::{CommandLine, CommandTemplate};
+use toolhold_typed::{ComponentKind, Docs, Functions, Outline, ToolBounds};
 use wasmtime::Store;
 use wasmtime::component::{Component, ComponentExportIndex, Instance, Val};
 use wasmtime_wasi::I32Exit;
@@ -26,7 +26,7 @@ const MAX_STDERR: usize = 16 * 1024;
 const BOUNDS: ToolBounds =
     ToolBounds { tools: MAX_TOOLS, name: MAX_TOOL_NAME, description: MAX_DESCRIPTION };
 
-/// What a component that doesn't know Berth exports.
+/// What a component that doesn't know Toolhold exports.
 pub(crate) enum Foreign {
     /// Functions, each a tool.
     Functions(Functions),
@@ -41,11 +41,11 @@ pub(crate) enum Input {
 }
 
 impl Foreign {
-    /// What a component exports that doesn't export Berth's interfaces.
+    /// What a component exports that doesn't export Toolhold's interfaces.
     ///
     /// # Errors
     ///
-    /// It exports nothing that Berth can call.
+    /// It exports nothing that Toolhold can call.
     pub(crate) fn from_component(component: &Component) -> Result<Self, String> {
         if let Some(run) = find_run(component) {
             return Ok(Self::Command(run));
@@ -101,8 +101,8 @@ impl Foreign {
 /// Why a command without a template is not loaded, with the remedy.
 const NO_TEMPLATE: &str = "it is a WASI command; to run it as a tool, set `command = true` and its `arguments` in its table of the configuration";
 
-/// The tools of a component that doesn't know Berth, and the functions that are left out, each with
-/// the reason.
+/// The tools of a component that doesn't know Toolhold, and the functions that are left out, each
+/// with the reason.
 ///
 /// # Errors
 ///

@@ -15,9 +15,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-use berth_contract::CancellationToken;
-use berth_timing::{CallBounds, CallWatch};
 use tokio::runtime::Runtime as Reactor;
+use toolhold_contract::CancellationToken;
+use toolhold_timing::{CallBounds, CallWatch};
 use wasmtime::Store;
 
 use crate::clock::Chores;
@@ -145,7 +145,7 @@ impl Chores for Shared {
         drop(todo);
         let shared = Arc::clone(self);
         let started = std::thread::Builder::new()
-            .name("berth-housekeeper".into())
+            .name("toolhold-housekeeper".into())
             .spawn(move || run_housekeeper(&shared));
         if let Err(error) = started {
             tracing::warn!(

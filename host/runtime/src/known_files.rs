@@ -12,9 +12,9 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use berth_component::file as component_file;
-use berth_system::watch::FileStamp;
 use serde::{Deserialize, Serialize};
+use toolhold_component::file as component_file;
+use toolhold_system::watch::FileStamp;
 
 use crate::Runtime;
 
@@ -47,7 +47,7 @@ impl ComponentFile {
 }
 
 fn changed() -> String {
-    "its file has changed; run `berth plugin reload`".to_owned()
+    "its file has changed; run `toolhold plugin reload`".to_owned()
 }
 
 /// What is kept of a file.

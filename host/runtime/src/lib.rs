@@ -30,14 +30,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use berth_contract::HostError;
-use berth_parts::LazyPartEngine;
-use berth_timing::Admission;
+use toolhold_contract::HostError;
+use toolhold_parts::LazyPartEngine;
+use toolhold_timing::Admission;
 
-pub use berth_compiler::{Precompiled, helper_hook, own_helper};
-pub use berth_component::PluginConfig;
-pub use berth_component::{Manifest, Request, RequestedLimits, grant_line, schema_weight};
-pub use berth_typed::ComponentKind;
 pub use examine::{EngineExamination, examine};
 pub use limits::Limits;
 pub use load::Candidate;
@@ -47,16 +43,20 @@ pub use policy::{
     CommandAdvisor, FailedCommand, PluginEmbeddings, PluginIndex, PluginPolicy, ProcessPolicy,
     ServicePolicy,
 };
+pub use toolhold_compiler::{Precompiled, helper_hook, own_helper};
+pub use toolhold_component::PluginConfig;
+pub use toolhold_component::{Manifest, Request, RequestedLimits, grant_line, schema_weight};
+pub use toolhold_typed::ComponentKind;
 
 use crate::engine::Engine;
 use crate::session::SessionInstances;
-use berth_compiler::Compiler;
+use toolhold_compiler::Compiler;
 
 /// The configuration of a runtime.
 #[derive(Clone, Debug, Default)]
 pub struct RuntimeConfig {
     /// Most calls at a time. 0 means
-    /// [`automatic_concurrency`](berth_system::machine::automatic_concurrency).
+    /// [`automatic_concurrency`](toolhold_system::machine::automatic_concurrency).
     pub concurrency: usize,
     /// The largest memory limit of all plugins, in bytes.
     pub memory: usize,
@@ -74,7 +74,7 @@ impl RuntimeConfig {
     /// Most calls at a time.
     pub fn places(&self) -> usize {
         if self.concurrency == 0 {
-            berth_system::machine::automatic_concurrency()
+            toolhold_system::machine::automatic_concurrency()
         } else {
             self.concurrency
         }

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use berth_compiler::StoreBounds;
-use berth_policy::OwnTable;
-use berth_timing::CallBounds;
+use toolhold_compiler::StoreBounds;
+use toolhold_policy::OwnTable;
+use toolhold_timing::CallBounds;
 
 /// Most tools of one plugin.
 pub(crate) const MAX_TOOLS: usize = 128;

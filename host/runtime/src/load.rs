@@ -6,11 +6,11 @@ use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
-use berth_component::file as component_file;
-use berth_component::{Granted, Manifest, PluginConfig, is_name, refusal, version_refusal};
-use berth_contract::HostError;
-use berth_system::watch::FileStamp;
-use berth_typed::{ComponentKind, Docs, Outline, name_from};
+use toolhold_component::file as component_file;
+use toolhold_component::{Granted, Manifest, PluginConfig, is_name, refusal, version_refusal};
+use toolhold_contract::HostError;
+use toolhold_system::watch::FileStamp;
+use toolhold_typed::{ComponentKind, Docs, Outline, name_from};
 
 use crate::code::{Code, LazyCode, Source};
 use crate::definition::convert_tools;
@@ -38,7 +38,7 @@ impl Candidate {
     /// # Errors
     ///
     /// [`HostError::Load`] if it can't be read, is too large, isn't a component, or exports
-    /// Berth's interfaces without a manifest.
+    /// Toolhold's interfaces without a manifest.
     pub fn file(path: &Path) -> Result<Self, HostError> {
         let opened = component_file::open(path).map_err(|reason| unreadable(path, reason))?;
         Self::opened(opened, path)

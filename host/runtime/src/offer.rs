@@ -6,10 +6,10 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
-use berth_component::{Manifest, PluginConfig};
-use berth_contract::{Definition, FilterDefinition};
-use berth_typed::ComponentKind;
 use serde::{Deserialize, Serialize};
+use toolhold_component::{Manifest, PluginConfig};
+use toolhold_contract::{Definition, FilterDefinition};
+use toolhold_typed::ComponentKind;
 
 use crate::code::Source;
 use crate::plugin::{Loaded, Origin, Plugin, PluginInfo, Tool};
@@ -44,8 +44,8 @@ fn file_name(runtime: &Runtime, digest: &str, config: &PluginConfig) -> String {
         config.all().hash(&mut hasher);
         format!(".{:016x}", hasher.finish())
     });
-    // Another version of Berth may read the same component in another way.
-    let code = berth_compiler::key(&runtime.engine.wasm, digest);
+    // Another version of Toolhold may read the same component in another way.
+    let code = toolhold_compiler::key(&runtime.engine.wasm, digest);
     let (config, version) = (config.unwrap_or_default(), env!("CARGO_PKG_VERSION"));
     format!("{code}{config}.{version}.{FORMAT}.offer")
 }

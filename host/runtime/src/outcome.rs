@@ -2,18 +2,18 @@
 
 use std::sync::Arc;
 
-use berth_contract::text::{cut, neutral, neutral_line};
-use berth_contract::{Category, Content, Definition, Failure, Outcome, Report};
-use berth_egress::Obstacle;
-use berth_redaction::{self as redaction, Keys};
-use berth_timing::CallWatch;
 use serde_json::Value;
+use toolhold_contract::text::{cut, neutral, neutral_line};
+use toolhold_contract::{Category, Content, Definition, Failure, Outcome, Report};
+use toolhold_egress::Obstacle;
+use toolhold_redaction::{self as redaction, Keys};
+use toolhold_timing::CallWatch;
 use wasmtime::{Store, Trap};
 use wasmtime_wasi::I32Exit;
 
 use crate::guest::http::part_without_secrets;
 use crate::guest::state::{CallState, Emitted, take_emitted};
-use berth_timing::less_or_more;
+use toolhold_timing::less_or_more;
 
 /// Why a guest ended without an answer: the host stopped it, or it crashed.
 pub(crate) fn failure(
@@ -52,9 +52,9 @@ fn crash_failure(
     let printed =
         state.http.without_secrets([state.call.stderr.text(), state.call.stdout.text()].join("\n"));
     let reason = neutral_line(cut(&reason, 1024));
-    tracing::warn!(target: "berth::crash", plugin, call = %state.call.id, "the tool crashed: {}", redaction::text(&reason, Keys::Text));
+    tracing::warn!(target: "toolhold::crash", plugin, call = %state.call.id, "the tool crashed: {}", redaction::text(&reason, Keys::Text));
     tracing::debug!(
-        target: "berth::crash",
+        target: "toolhold::crash",
         plugin,
         call = %state.call.id,
         "{}\nit printed: {}",
@@ -171,7 +171,7 @@ pub(crate) fn with_obstacle(outcome: Outcome, state: &CallState) -> Outcome {
             Some(Obstacle::Setup(reason)) if failure.category == Category::PermanentFailure => {
                 failure.message = reason;
                 failure.code = Some("host".into());
-                failure.suggestion = Some("Run `berth doctor`; it says what to fix.".to_owned());
+                failure.suggestion = Some("Run `toolhold doctor`; it says what to fix.".to_owned());
             }
             _ => {}
         }

@@ -3,13 +3,13 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use berth_component::Part;
-use berth_parts::Parts;
+use toolhold_component::Part;
+use toolhold_parts::Parts;
 
 use crate::plugin::{Origin, PluginInfo};
 
-/// The parts of a plugin. Those of Berth's own are beside the program, or where an installation of
-/// programs keeps such files. Those of others are beside the plugin's file: `NAME.parts` for
+/// The parts of a plugin. Those of Toolhold's own are beside the program, or where an installation
+/// of programs keeps such files. Those of others are beside the plugin's file: `NAME.parts` for
 /// `NAME.wasm`. The working directory says nothing.
 pub fn of_plugin(info: &PluginInfo) -> Arc<Parts> {
     let folders = match &info.origin {
@@ -22,7 +22,7 @@ pub fn of_plugin(info: &PluginInfo) -> Arc<Parts> {
 fn of_program(program: Option<&Path>) -> Vec<PathBuf> {
     let Some(folder) = program.and_then(Path::parent) else { return Vec::new() };
     let mut folders = vec![folder.join("parts")];
-    folders.extend(folder.parent().map(|above| above.join("lib/berth/parts")));
+    folders.extend(folder.parent().map(|above| above.join("lib/toolhold/parts")));
     folders
 }
 
@@ -41,10 +41,10 @@ mod tests {
 
     #[test]
     fn parts_of_the_program_are_beside_it_or_in_its_library_folder() {
-        let found = of_program(Some(Path::new("/opt/berth/bin/berth")));
+        let found = of_program(Some(Path::new("/opt/toolhold/bin/toolhold")));
         assert_eq!(
             found,
-            [Path::new("/opt/berth/bin/parts"), Path::new("/opt/berth/lib/berth/parts")]
+            [Path::new("/opt/toolhold/bin/parts"), Path::new("/opt/toolhold/lib/toolhold/parts")]
         );
         assert!(of_program(None).is_empty());
     }

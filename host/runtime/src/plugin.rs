@@ -3,13 +3,13 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use berth_compiler::Precompiled;
-use berth_component::Manifest;
-use berth_contract::{Category, Definition, Failure, FilterDefinition};
-use berth_parts::Parts;
-use berth_timing::CallWatch;
-use berth_typed::ComponentKind;
 use serde::Serialize;
+use toolhold_compiler::Precompiled;
+use toolhold_component::Manifest;
+use toolhold_contract::{Category, Definition, Failure, FilterDefinition};
+use toolhold_parts::Parts;
+use toolhold_timing::CallWatch;
+use toolhold_typed::ComponentKind;
 
 use crate::Runtime;
 use crate::code::{Code, LazyCode};
@@ -61,7 +61,7 @@ pub struct PluginInfo {
     pub imports: Vec<String>,
     /// The interfaces that it exports.
     pub exports: Vec<String>,
-    /// What it is to Berth.
+    /// What it is to Toolhold.
     pub kind: ComponentKind,
     /// Whether it has no manifest of its own, so that the host made one from its imports and from
     /// the name of its file.
@@ -93,7 +93,7 @@ impl Plugin {
         &self.0.filter_problems
     }
 
-    /// The exported functions that are no tools, each with the reason, if it doesn't know Berth.
+    /// The exported functions that are no tools, each with the reason, if it doesn't know Toolhold.
     pub fn left_out(&self) -> &[String] {
         &self.0.left_out
     }

@@ -6,14 +6,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use berth_component::PluginConfig;
-use berth_contract::{Denial, EmbeddingModel, PathRules, VectorDatabase};
-use berth_egress::Egress;
-use berth_index::DocumentIndex;
-use berth_policy::{CommandTemplate, OwnTable, Programs};
-use berth_store::Store;
-use berth_system::files::Grants;
-use berth_system::process::Places;
+use toolhold_component::PluginConfig;
+use toolhold_contract::{Denial, EmbeddingModel, PathRules, VectorDatabase};
+use toolhold_egress::Egress;
+use toolhold_index::DocumentIndex;
+use toolhold_policy::{CommandTemplate, OwnTable, Programs};
+use toolhold_store::Store;
+use toolhold_system::files::Grants;
+use toolhold_system::process::Places;
 
 use crate::limits::Limits;
 

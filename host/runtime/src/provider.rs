@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use berth_contract::{BoxFuture, Call, Category, Definition, Failure, Outcome, Provider};
+use toolhold_contract::{BoxFuture, Call, Category, Definition, Failure, Outcome, Provider};
 
 use crate::plugin::Plugin;
 use crate::run;

@@ -7,21 +7,21 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-use berth_contract::text::{cut, neutral};
-use berth_contract::{Call, CancellationToken, Category, Failure, Outcome};
-use berth_egress::{Requests, Scope};
-use berth_system::files::FileView;
-use berth_timing::{CallPlace, CallWatch, StopReason, WatchCheck};
-use berth_wasi::Files;
 use tokio::time::{sleep_until, timeout};
+use toolhold_contract::text::{cut, neutral};
+use toolhold_contract::{Call, CancellationToken, Category, Failure, Outcome};
+use toolhold_egress::{Requests, Scope};
+use toolhold_system::files::FileView;
+use toolhold_timing::{CallPlace, CallWatch, StopReason, WatchCheck};
+use toolhold_wasi::Files;
 use wasmtime::component::{Instance, InstancePre};
 use wasmtime::{Store, UpdateDeadline};
 
 use crate::clock::{TICK, TickGuard};
 use crate::code::Code;
 use crate::foreign::Foreign;
-use crate::guest::bindings::berth::tool::types;
-use crate::guest::bindings::exports::berth::tool::tools;
+use crate::guest::bindings::exports::toolhold::tool::tools;
+use crate::guest::bindings::toolhold::tool::types;
 use crate::guest::contract::ToolExports;
 use crate::guest::convert;
 use crate::guest::embeddings_functions::EmbeddingsAccess;
@@ -522,7 +522,7 @@ async fn wait_for_thread<T>(
     });
     poll_fn(|context| {
         if let Poll::Ready(joined) = running.as_mut().poll(context) {
-            return Poll::Ready(joined.unwrap_or_else(|_| Err(berth_timing::host_failed())));
+            return Poll::Ready(joined.unwrap_or_else(|_| Err(toolhold_timing::host_failed())));
         }
         late.as_mut().poll(context).map(|()| Err(watch.stop_failure(StopReason::Cancelled)))
     })

@@ -10,9 +10,9 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use berth_contract::{Call, Category, Failure, PathRules};
-use berth_timing::{CallWatch, StopReason, busy};
 use tokio::sync::OwnedMutexGuard;
+use toolhold_contract::{Call, Category, Failure, PathRules};
+use toolhold_timing::{CallWatch, StopReason, busy};
 use wasmtime::Store;
 
 use crate::guest::state::CallState;
@@ -264,8 +264,8 @@ fn in_use(waited: Duration) -> Failure {
 
 #[cfg(test)]
 mod tests {
-    use berth_contract::CancellationToken;
-    use berth_wasi::Files;
+    use toolhold_contract::CancellationToken;
+    use toolhold_wasi::Files;
     use wasmtime::component::{Component, Linker};
 
     use super::*;

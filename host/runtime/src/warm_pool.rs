@@ -39,7 +39,7 @@ pub(crate) const MEMORY: usize = 64 << 20;
 pub(crate) enum Entry {
     /// By the contract.
     Tool(CallTool),
-    /// By what a component exports that doesn't know Berth.
+    /// By what a component exports that doesn't know Toolhold.
     Foreign(Instance),
     /// By its filters.
     Filter(FilterInstance),

@@ -6,13 +6,13 @@ use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use berth_contract::text::{cut, neutral_line};
-use berth_contract::{TaskAction, TaskOrder, TaskRun, TaskState};
-use berth_private::PrivateFolder;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use rusqlite::{Connection, OptionalExtension as _, Row, TransactionBehavior, params};
 use serde::Serialize;
+use toolhold_contract::text::{cut, neutral_line};
+use toolhold_contract::{TaskAction, TaskOrder, TaskRun, TaskState};
+use toolhold_private::PrivateFolder;
 
 use crate::alarm::Alarm;
 use crate::error::ScheduleError;
@@ -126,7 +126,7 @@ pub(crate) const COLUMNS: &str = "id, owner, principal, directory, name, maker, 
 const OF_OWNER: &str = "owner = ?1 AND principal = ?2 AND directory = ?3";
 
 impl Schedule {
-    /// The tasks in Berth's data folder.
+    /// The tasks in Toolhold's data folder.
     pub fn in_data(data: &Path) -> Self {
         Self { folder: data.join("schedule"), connection: Mutex::new(None) }
     }
@@ -558,7 +558,7 @@ fn check_quotas(
         })?;
     let reached = |what: &str, limit: &str| {
         Err(ScheduleError::Limit(format!(
-            "{what}, and the limit is {limit}; {here} of them are listed here. Remove one that is no longer needed; a person sees all with `berth tasks list`"
+            "{what}, and the limit is {limit}; {here} of them are listed here. Remove one that is no longer needed; a person sees all with `toolhold tasks list`"
         )))
     };
     let Quotas { of_plugin: most_of_plugin, of_principal: most, .. } = quotas;

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use berth_store::{DatabaseForm, StoreError};
 use rusqlite::Connection;
+use toolhold_store::{DatabaseForm, StoreError};
 
 use crate::error::ScheduleError;
 

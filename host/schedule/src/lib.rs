@@ -1,6 +1,6 @@
 //! Tasks at a later time: when they are due, and which have run.
 //!
-//! All tasks of a user are in one file, an SQLite database in Berth's own data folder. The next
+//! All tasks of a user are in one file, an SQLite database in Toolhold's own data folder. The next
 //! time of a task is on disk before anything runs. A run is claimed, then started, then ended, each
 //! on disk before the next step: a run that was claimed and not started is started later, and one
 //! that was started is never started again.
@@ -44,4 +44,4 @@ pub const MAX_ARGUMENTS: usize = 64 * 1024;
 pub const INTERRUPTED: &str =
     "The process that runs tasks ended during this run. It is not repeated.";
 /// What is said where no process runs the tasks, and what starts one.
-pub const NO_RUNNER: &str = "No process runs tasks at the moment. To have them run, start `berth daemon`, or set it up for good with `berth daemon --install`; `berth serve` runs them too while it lives.";
+pub const NO_RUNNER: &str = "No process runs tasks at the moment. To have them run, start `toolhold daemon`, or set it up for good with `toolhold daemon --install`; `toolhold serve` runs them too while it lives.";

@@ -1,9 +1,9 @@
 //! Runs of tasks: claimed, started, ended. Only the process that holds the runner's lock does this.
 
-use berth_contract::TaskAction;
-use berth_contract::text::{counted, cut, neutral};
 use jiff::{SignedDuration, Timestamp};
 use rusqlite::{Connection, OptionalExtension as _, TransactionBehavior, params};
+use toolhold_contract::TaskAction;
+use toolhold_contract::text::{counted, cut, neutral};
 
 use crate::book::{Owner, Schedule, listed_of, moment, text, when};
 use crate::error::ScheduleError;

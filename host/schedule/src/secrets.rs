@@ -1,7 +1,7 @@
 //! Secrets of tasks, which people aren't shown.
 
-use berth_contract::{TaskAction, TaskRun};
-use berth_redaction::{self as redaction, Keys};
+use toolhold_contract::{TaskAction, TaskRun};
+use toolhold_redaction::{self as redaction, Keys};
 
 use crate::book::Listed;
 

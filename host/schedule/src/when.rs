@@ -161,7 +161,8 @@ pub fn find_zone(name: Option<&str>) -> Result<TimeZone, String> {
     let known = (1..=MAX_ZONE).contains(&name.len()) && name.bytes().all(allowed);
     let zone = known.then(|| TimeZone::get(name).ok()).flatten();
     zone.ok_or_else(|| {
-        let name = berth_contract::text::neutral_line(berth_contract::text::cut(name, MAX_ZONE));
+        let name =
+            toolhold_contract::text::neutral_line(toolhold_contract::text::cut(name, MAX_ZONE));
         format!("there is no time zone `{name}`: write a name such as Europe/Berlin, or UTC")
     })
 }
@@ -223,7 +224,8 @@ fn has_possible_offset(text: &str) -> bool {
 fn moment(text: &str, zone: Option<&str>, now: Timestamp) -> Result<Timestamp, String> {
     let text = text.trim();
     let zone = find_zone(zone)?;
-    let shown = || berth_contract::text::neutral_line(berth_contract::text::cut(text, MAX_TIME));
+    let shown =
+        || toolhold_contract::text::neutral_line(toolhold_contract::text::cut(text, MAX_TIME));
     let at = if text.len() > MAX_TIME || !has_possible_offset(text) {
         None
     } else if let Ok(at) = text.parse::<Timestamp>() {

@@ -2,13 +2,13 @@
 
 use std::os::unix::fs::DirBuilderExt as _;
 
-use berth_contract::{TaskAction, TaskOrder, TaskRun};
-use berth_schedule::{
-    ClaimedRun, Maker, Owner, Quotas, RunEnd, RunResult, RunnerProcess, Schedule, ScheduleError,
-};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 use tempfile::TempDir;
+use toolhold_contract::{TaskAction, TaskOrder, TaskRun};
+use toolhold_schedule::{
+    ClaimedRun, Maker, Owner, Quotas, RunEnd, RunResult, RunnerProcess, Schedule, ScheduleError,
+};
 
 const QUOTAS: Quotas = Quotas { of_plugin: 2000, of_principal: 2000, interval: 60 };
 

@@ -3,10 +3,10 @@
 
 use std::collections::BTreeSet;
 
-use berth_schedule::{Cron, When, clock_change, find_zone};
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp, ToSpan};
+use toolhold_schedule::{Cron, When, clock_change, find_zone};
 
 /// Zones, and a year in which something happens: summer time in both hemispheres, one of half an
 /// hour, none, one that is left for a month, and a day that was left out. Years that are over: the
@@ -150,7 +150,12 @@ fn by_the_manual(expression: &str, minutes: &[(Timestamp, DateTime)]) -> Vec<Tim
     runs
 }
 
-fn by_berth(expression: &str, zone: &TimeZone, from: Timestamp, to: Timestamp) -> Vec<Timestamp> {
+fn by_toolhold(
+    expression: &str,
+    zone: &TimeZone,
+    from: Timestamp,
+    to: Timestamp,
+) -> Vec<Timestamp> {
     let cron = Cron::parse(expression).expect("it is an expression");
     let mut runs = Vec::new();
     let mut last = from - SignedDuration::from_secs(1);
@@ -174,7 +179,7 @@ fn every_zone_has_the_times_of_the_manual() {
         let minutes = minutes(&zone, from, to);
         for expression in EXPRESSIONS {
             let expected = by_the_manual(expression, &minutes);
-            let found = by_berth(expression, &zone, from, to);
+            let found = by_toolhold(expression, &zone, from, to);
             let differs = found.iter().zip(&expected).find(|(found, expected)| found != expected);
             assert_eq!(differs, None, "{expression} in {name}");
             assert_eq!(found.len(), expected.len(), "{expression} in {name}");
@@ -201,8 +206,8 @@ fn by_croner(expression: &str, name: &str, from: Timestamp, to: Timestamp) -> Ve
     runs
 }
 
-/// Where the clock doesn't change within two days, both say the same. Where it does, Berth keeps to
-/// the manual of cron, as the test above shows. So it does for `*/7` as the day beside a
+/// Where the clock doesn't change within two days, both say the same. Where it does, Toolhold keeps
+/// to the manual of cron, as the test above shows. So it does for `*/7` as the day beside a
 /// weekday: it begins with `*`, so both have to fit. For `croner`, one is enough.
 #[test]
 fn croner_differs_only_near_changes_of_the_clock() {
@@ -210,7 +215,7 @@ fn croner_differs_only_near_changes_of_the_clock() {
         let zone = find_zone(Some(name)).expect("the zone is known");
         let (from, to) = year(in_year);
         for expression in EXPRESSIONS.into_iter().filter(|it| *it != "0 9 */7 * 1") {
-            let ours: BTreeSet<_> = by_berth(expression, &zone, from, to).into_iter().collect();
+            let ours: BTreeSet<_> = by_toolhold(expression, &zone, from, to).into_iter().collect();
             let theirs = by_croner(expression, name, from, to).into_iter().collect();
             for at in ours.symmetric_difference(&theirs) {
                 let near = zone.following(*at - SignedDuration::from_hours(50)).next().is_some_and(

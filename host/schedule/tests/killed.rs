@@ -10,14 +10,14 @@ use std::io::Write as _;
 use std::path::Path;
 use std::time::Duration;
 
-use berth_contract::{TaskAction, TaskOrder};
-use berth_schedule::{Maker, Owner, Quotas, RunEnd, RunResult, Schedule};
 use jiff::{SignedDuration, Timestamp};
 use killing::kill_after;
+use toolhold_contract::{TaskAction, TaskOrder};
+use toolhold_schedule::{Maker, Owner, Quotas, RunEnd, RunResult, Schedule};
 
 /// The variable that names the folder to a runner, and the one for the moment where it begins.
-const FOLDER: &str = "BERTH_SCHEDULE_TEST_FOLDER";
-const NOW: &str = "BERTH_SCHEDULE_TEST_NOW";
+const FOLDER: &str = "TOOLHOLD_SCHEDULE_TEST_FOLDER";
+const NOW: &str = "TOOLHOLD_SCHEDULE_TEST_NOW";
 
 const STEADY: [&str; 3] = ["a", "b", "c"];
 
@@ -147,6 +147,6 @@ fn soak_no_time_runs_twice_or_never() {
             let now = Timestamp::from_second(now.expect("a number")).expect("it is a time");
             run_on(Path::new(&folder), now);
         }
-        None => kill(if std::env::var_os("BERTH_SOAK").is_some() { 400 } else { 25 }),
+        None => kill(if std::env::var_os("TOOLHOLD_SOAK").is_some() { 400 } else { 25 }),
     }
 }

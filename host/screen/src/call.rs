@@ -1,10 +1,10 @@
 //! A call in the transcript: one line, with its output and its result below.
 
-use berth_agent::QuestionAnswer;
-use berth_core::FilterSummary;
-use berth_core::text::{counted, cut, neutral, neutral_line};
 use ratatui::text::Line;
 use serde_json::Value;
+use toolhold_agent::QuestionAnswer;
+use toolhold_core::FilterSummary;
+use toolhold_core::text::{counted, cut, neutral, neutral_line};
 
 use crate::layout::{Breaks, wrap};
 use crate::theme::{Role, Theme};

@@ -1,6 +1,6 @@
 //! What the word before the cursor may become.
 
-use berth_core::text::neutral_line;
+use toolhold_core::text::neutral_line;
 
 /// The commands, each with what it does.
 pub(crate) const COMMANDS: [(&str, &str); 9] = [

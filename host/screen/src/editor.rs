@@ -1,6 +1,6 @@
 //! The line in which the person writes. It can have several lines.
 
-use berth_core::text::neutral;
+use toolhold_core::text::neutral;
 use unicode_segmentation::UnicodeSegmentation;
 
 use crate::layout::columns;

@@ -1,6 +1,6 @@
 //! What the person wants, as far as others have to do it.
 
-use berth_core::{InquiryAnswer, Reply};
+use toolhold_core::{InquiryAnswer, Reply};
 
 /// What has to be done.
 #[derive(Debug, PartialEq)]
@@ -31,7 +31,7 @@ pub enum ScreenEffect {
     ShowTranscript,
     /// The process stops until it is continued.
     Suspend,
-    /// The person is told that Berth needs them.
+    /// The person is told that Toolhold needs them.
     Notify,
     /// The chat ends.
     Leave,

@@ -4,11 +4,11 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-use berth_agent::{RunEvent, RunEvents};
-use berth_core::{Approver, BoxFuture, Inquiry, InquiryAnswer, Question, Questions, Reply};
-use berth_terminal::approval;
 use ratatui::crossterm::event::Event;
 use tokio::sync::oneshot;
+use toolhold_agent::{RunEvent, RunEvents};
+use toolhold_core::{Approver, BoxFuture, Inquiry, InquiryAnswer, Question, Questions, Reply};
+use toolhold_terminal::approval;
 
 use crate::state::ScreenState;
 

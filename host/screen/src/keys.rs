@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use berth_agent::RunEvent;
 use ratatui::crossterm::event::{Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use toolhold_agent::RunEvent;
 
 use crate::complete::{self, Popup};
 use crate::effect::ScreenEffect;

@@ -1,4 +1,4 @@
-//! The full screen of `berth chat`: what happens in a session, and what the person types, as a
+//! The full screen of `toolhold chat`: what happens in a session, and what the person types, as a
 //! picture.
 //!
 //! [`ScreenState`] is a fold of the session's events and of the person's input, and knows nothing

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use berth_core::text::{neutral, neutral_line};
-use berth_core::{InquiryAnswer, Reply, Scope};
-use berth_terminal::inquiry::{FormField, form_fields};
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui::text::Line;
 use serde_json::{Map, Value};
+use toolhold_core::text::{neutral, neutral_line};
+use toolhold_core::{InquiryAnswer, Reply, Scope};
+use toolhold_terminal::inquiry::{FormField, form_fields};
 
 use crate::editor::Editor;
 use crate::layout::{Breaks, wrap};

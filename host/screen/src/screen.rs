@@ -5,14 +5,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use berth_agent::RunEvent;
-use berth_core::CancellationToken;
-use berth_terminal::interrupt::{self, Interrupts};
 use ratatui::Terminal;
 use ratatui::backend::CrosstermBackend;
 use ratatui::crossterm::event::{Event, KeyCode};
 use ratatui::layout::Rect;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use toolhold_agent::RunEvent;
+use toolhold_core::CancellationToken;
+use toolhold_terminal::interrupt::{self, Interrupts};
 
 use crate::effect::ScreenEffect;
 use crate::inbox::{Came, Desk, FoundPaths, FromSession, Inbox, ScreenApprover, SessionEvents};

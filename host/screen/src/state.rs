@@ -3,9 +3,9 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
-use berth_agent::{EndKind, RunEvent, Spent};
-use berth_core::Confidence;
-use berth_core::text::{cut, neutral_line};
+use toolhold_agent::{EndKind, RunEvent, Spent};
+use toolhold_core::Confidence;
+use toolhold_core::text::{cut, neutral_line};
 
 use crate::call::CallBlock;
 use crate::complete::Popup;
@@ -33,7 +33,7 @@ pub struct About {
     pub tools: String,
     /// The messages of earlier chats in this directory, the last one last.
     pub history: Vec<String>,
-    /// Whether the terminal is told when Berth needs the person.
+    /// Whether the terminal is told when Toolhold needs the person.
     pub notify: bool,
 }
 
@@ -307,7 +307,7 @@ impl ScreenState {
     /// The session asks the person.
     pub(crate) fn open_dialog(&mut self, text: &str, choices: Vec<String>, is_sudden: bool) {
         let choices = choices.iter().map(|choice| neutral_line(choice)).collect();
-        let text = berth_core::text::neutral(text).into_owned();
+        let text = toolhold_core::text::neutral(text).into_owned();
         self.dialog = Some(Dialog { text, choices, chosen: 0, is_sudden, since: None });
     }
 
@@ -337,7 +337,7 @@ impl ScreenState {
             Phase::WritesCall => "writes a call".to_owned(),
             Phase::Runs => {
                 let calls = self.running.len();
-                format!("runs {}", berth_core::text::counted(calls, "call"))
+                format!("runs {}", toolhold_core::text::counted(calls, "call"))
             }
         }
     }

@@ -21,8 +21,8 @@ use crate::inbox::Inbox;
 /// Bytes of a line of the log.
 const MAX_LOG_LINE: u64 = 4096;
 
-/// What tells a terminal that Berth waits. A fixed text: nobody else may write here.
-const NOTIFY: &[u8] = b"\x1b]9;Berth needs approval\x1b\\\x07";
+/// What tells a terminal that Toolhold waits. A fixed text: nobody else may write here.
+const NOTIFY: &[u8] = b"\x1b]9;Toolhold needs approval\x1b\\\x07";
 
 /// Whether the screen is open.
 static IS_OPEN: AtomicBool = AtomicBool::new(false);
@@ -86,7 +86,7 @@ pub(crate) fn enter() -> io::Result<()> {
     execute!(io::stdout(), EnterAlternateScreen)
 }
 
-/// Tells the terminal that Berth waits for the person.
+/// Tells the terminal that Toolhold waits for the person.
 pub(crate) fn notify() -> io::Result<()> {
     let mut out = io::stdout();
     out.write_all(NOTIFY)?;

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use berth_agent::{QuestionAnswer, RunEvent};
-use berth_core::{InquiryAnswer, Reply, Scope};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::{Event, KeyCode, KeyEvent, KeyModifiers};
 use serde_json::{Value, json};
+use toolhold_agent::{QuestionAnswer, RunEvent};
+use toolhold_core::{InquiryAnswer, Reply, Scope};
 
 use crate::effect::ScreenEffect;
 use crate::state::{About, ScreenState};
@@ -61,10 +61,10 @@ impl Scene {
         self.call("edit", json!({ "path": "app.toml", "old_string": "80", "new_string": "90" }));
         self.event(json!({
             "event": "question", "id": "q1", "call": "c1", "tool": "edit", "acts_on": ["\"/work/app.toml\""],
-            "rule": "`edit` asks", "place": "[tools.permissions] in /c/berth.toml, line 3",
+            "rule": "`edit` asks", "place": "[tools.permissions] in /c/toolhold.toml, line 3",
             "text": "edit needs approval (file)\n  acts on: writes \"/work/app.toml\"\n  change:\n  │ @@ -1 +1 @@\n  │ -port = 80\n  │ +port = 90\n  why: `edit` asks\n",
             "diff": "@@ -1 +1 @@\n-port = 80\n+port = 90\n",
-            "always": "  always writes into /c/berth.toml:\n  │ [[tools.permissions.edit]]\n",
+            "always": "  always writes into /c/toolhold.toml:\n  │ [[tools.permissions.edit]]\n",
         }));
     }
 

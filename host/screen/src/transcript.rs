@@ -2,9 +2,9 @@
 
 use std::collections::VecDeque;
 
-use berth_agent::{EndKind, Spent};
-use berth_core::text::{counted, cut, neutral, neutral_line};
 use ratatui::text::Line;
+use toolhold_agent::{EndKind, Spent};
+use toolhold_core::text::{counted, cut, neutral, neutral_line};
 
 use crate::call::CallBlock;
 use crate::layout::{Breaks, text, wrap};
@@ -20,7 +20,7 @@ const MAX_BLOCKS: usize = 4000;
 /// Laid-out lines that are kept.
 const MAX_LINES: usize = 4000;
 
-/// Bytes of one text of the person or of Berth that are shown.
+/// Bytes of one text of the person or of Toolhold that are shown.
 const MAX_TEXT: usize = 32 * 1024;
 
 /// Bytes of a part of an answer, from which on the next paragraph is a block of its own; and from
@@ -225,7 +225,7 @@ impl Transcript {
     fn gone(&self, session: &str) -> Option<Line<'static>> {
         (self.dropped > 0).then(|| {
             let text = format!(
-                "{} left the screen: `berth sessions show {session}`",
+                "{} left the screen: `toolhold sessions show {session}`",
                 counted(self.dropped, "older part")
             );
             Line::styled(text, self.theme.style(Role::Faint))
@@ -485,7 +485,7 @@ mod tests {
         assert_eq!(visible(&mut transcript, 5).len(), 5);
         transcript.scroll(-10_000_000, 40, 5);
         let first = visible(&mut transcript, 5);
-        assert!(first[0].contains("`berth sessions show id`"), "{first:?}");
+        assert!(first[0].contains("`toolhold sessions show id`"), "{first:?}");
         let laid = transcript.entries.iter().filter(|entry| entry.laid.is_some()).count();
         assert!(laid < 200, "{laid} blocks keep their lines");
     }

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use berth_core::text::neutral_line;
 use ratatui::Frame;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
+use toolhold_core::text::neutral_line;
 
 use crate::complete::SHOWN;
 use crate::layout::{Breaks, columns, text, wrap};
@@ -74,7 +74,7 @@ fn put(buffer: &mut Buffer, area: Rect, lines: &[Line<'static>]) {
 fn welcome(state: &ScreenState, width: usize) -> Vec<Line<'static>> {
     let strong = state.theme.style(Role::Strong);
     let faint = state.theme.style(Role::Faint);
-    let mut lines = vec![Line::default(), Line::styled("Berth", strong)];
+    let mut lines = vec![Line::default(), Line::styled("Toolhold", strong)];
     let told =
         format!("in {}\nWrite what to do. /help has the keys and commands.", state.directory);
     lines.extend(text(&told, faint, width, "", Breaks::Words));
@@ -228,7 +228,7 @@ fn put_panel(state: &ScreenState, buffer: &mut Buffer, area: Rect, now: Duration
     }
     let inner = Rect { x: area.x + 2, width: area.width - 2, ..area };
     let width = usize::from(inner.width);
-    let mut lines = vec![Line::styled("Berth", theme.style(Role::Strong)), Line::default()];
+    let mut lines = vec![Line::styled("Toolhold", theme.style(Role::Strong)), Line::default()];
     for (name, value) in facts(state, now) {
         let first = (format!("{name:9}"), faint);
         let rest = (" ".repeat(9), faint);

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use rustix::time::{ClockId, clock_gettime};
 
 use super::model::{Control, MAX_RESULTS, SearchEnding, SkipCounts};
-use berth_system::files::FileView;
+use toolhold_system::files::FileView;
 
 /// The most bytes of text in one answer. A path counts once for each line that names it, because
 /// the answer copies it for each line when it goes to a guest.

@@ -7,7 +7,7 @@ use super::engine::{self, Engine, FileSink};
 use super::model::{Control, Pattern, Scope, SearchCounts, SearchError, SkipCounts};
 use super::root::{self, Root};
 use super::walk::{Item, Visitor, Walk};
-use berth_system::files::FileView;
+use toolhold_system::files::FileView;
 
 /// Counts the lines that match in each regular file below a root, or in the one file that the root
 /// names. Returns at most `limit` files (and at most [`MAX_RESULTS`](super::MAX_RESULTS)), each

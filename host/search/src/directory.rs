@@ -12,7 +12,7 @@ use std::sync::OnceLock;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, ResolveFlags, Stat};
 use rustix::io::Errno;
 
-use berth_system::mounts;
+use toolhold_system::mounts;
 
 /// The most bytes of names that are read from one directory: about a million names. If there are
 /// more, the rest counts as one unreadable entry.

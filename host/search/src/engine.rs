@@ -11,7 +11,7 @@ use super::directory;
 use super::guard::{CompiledPattern, GuardedMatcher};
 use super::model::{MAX_CONTEXT, Pattern, SearchError, SkipCounts};
 use super::walk::Item;
-use berth_system::files::FileView;
+use toolhold_system::files::FileView;
 
 /// The most memory for one line, or for one whole file if matches may span lines.
 const MAX_HEAP: usize = 16 << 20;

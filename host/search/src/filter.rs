@@ -5,11 +5,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use berth_policy::MAX_GLOB;
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use ignore::Match;
 use ignore::overrides::{Override, OverrideBuilder};
 use rustix::fs::FileType;
+use toolhold_policy::MAX_GLOB;
 
 use super::folder::Folder;
 use super::ignores::RuleMemory;

@@ -7,7 +7,7 @@ use super::directory;
 use super::model::{Control, Entries, EntryKind, Scope, SearchEntry, SearchError, SkipCounts};
 use super::root::{self, Root};
 use super::walk::{Item, Visitor, Walk};
-use berth_system::files::FileView;
+use toolhold_system::files::FileView;
 
 /// Lists the entries below a root, at most `limit` of them (and at most
 /// [`MAX_RESULTS`](super::MAX_RESULTS)).

@@ -8,7 +8,7 @@ use super::engine::{self, Engine, FileSink};
 use super::model::{Control, Line, Lines, MAX_LINE_CHARS, Pattern, Scope, SearchError, SkipCounts};
 use super::root::{self, Root};
 use super::walk::{Item, Visitor, Walk};
-use berth_system::files::FileView;
+use toolhold_system::files::FileView;
 
 /// Finds the lines that match in the regular files below a root, or in the one file that the root
 /// names. Returns at most `limit` matching lines (and at most [`MAX_RESULTS`](super::MAX_RESULTS));

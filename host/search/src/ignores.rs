@@ -18,15 +18,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use berth_contract::Access;
-use berth_policy::files::Kind;
 use rustix::fs::Stat;
 use rustix::io::Errno;
+use toolhold_contract::Access;
+use toolhold_policy::files::Kind;
 
 use super::budget::thread_cpu;
 use super::directory::{self, Names};
 use super::rules::Rules;
-use berth_system::files::FileView;
+use toolhold_system::files::FileView;
 
 /// The most bytes of an ignore file.
 const MAX_BYTES: u64 = 1 << 20;

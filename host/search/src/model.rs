@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use berth_contract::{CancellationToken, Denial};
+use toolhold_contract::{CancellationToken, Denial};
 
 /// The most results of one answer. A higher limit of the caller counts as this.
 pub const MAX_RESULTS: u32 = 10_000;

@@ -14,7 +14,7 @@ use super::filter::Filter;
 use super::folder::Folder;
 use super::ignores::{IgnoreSource, Ignores, RuleMemory};
 use super::model::{Scope, SearchError};
-use berth_system::files::{FileError, FileView, ResolvedObject};
+use toolhold_system::files::{FileError, FileView, ResolvedObject};
 
 /// The directory to walk, or the one file to search.
 #[derive(Debug)]

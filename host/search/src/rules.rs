@@ -12,9 +12,9 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use berth_policy::MAX_GLOB;
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use regex::bytes::{RegexSet, RegexSetBuilder};
+use toolhold_policy::MAX_GLOB;
 
 /// The most cache of one file's automaton, on each thread, and for each of its lines: with less,
 /// 600 usual lines took a millisecond for each name.

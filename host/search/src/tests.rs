@@ -8,17 +8,17 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use berth_contract::{Access, CancellationToken};
-use berth_policy::files::Grant;
 use grep_searcher::{Searcher, Sink, SinkMatch};
 use tempfile::TempDir;
+use toolhold_contract::{Access, CancellationToken};
+use toolhold_policy::files::Grant;
 
 use super::budget::Budget;
 use super::engine::{self, Engine, FileSink};
 use super::model::{Control, Pattern, Scope, SearchEnding, SkipCounts};
 use super::root;
 use super::walk::{Item, Visitor, Walk, WalkResult};
-use berth_system::files::{FileView, Grants};
+use toolhold_system::files::{FileView, Grants};
 
 fn tree() -> (TempDir, FileView, Scope) {
     let dir = tempfile::tempdir().expect("a scratch folder");

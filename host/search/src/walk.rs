@@ -10,8 +10,8 @@ use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use berth_policy::files::Kind;
 use rustix::fs::FileType;
+use toolhold_policy::files::Kind;
 
 use super::budget::{Budget, thread_cpu};
 use super::directory::{self, Names, scratch};
@@ -21,7 +21,7 @@ use super::ignores::{IgnoreSource, Ignores};
 use super::model::SkipCounts;
 use super::queue::{Queue, Task};
 use super::root::Root;
-use berth_system::files::FileView;
+use toolhold_system::files::FileView;
 
 /// The most levels below the root. Each level may hold an open handle.
 const MAX_DEPTH: u32 = 128;

@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 
-use berth_contract::Definition;
-use berth_contract::text::cut;
 use serde::{Deserialize, Serialize};
+use toolhold_contract::Definition;
+use toolhold_contract::text::cut;
 
 use crate::fuse::{add_ranks, cosine};
 use crate::text::{has_word, is_named, split};
@@ -289,7 +289,7 @@ impl Shares {
         let left = match self.of.get_mut(server) {
             Some(left) => left,
             None => {
-                // Berth's own tools push nobody out.
+                // Toolhold's own tools push nobody out.
                 let is_named = || server.split('-').all(|word| has_word(task, word));
                 let is_free = server.is_empty() || is_named();
                 let whole = (usize::MAX, u64::MAX);

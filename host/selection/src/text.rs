@@ -1,8 +1,8 @@
 //! The texts of a tool, bounded.
 
-use berth_contract::Definition;
-use berth_contract::text::cut;
 use serde_json::Value;
+use toolhold_contract::Definition;
+use toolhold_contract::text::cut;
 
 /// Bytes of a description that count for the rank.
 const MAX_DESCRIPTION: usize = 4 * 1024;

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use berth_contract::Definition;
-use berth_contract::text::cut;
+use toolhold_contract::Definition;
+use toolhold_contract::text::cut;
 
 use crate::stem::{alike, stems, words};
 use crate::text::ToolTexts;

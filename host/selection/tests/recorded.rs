@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use berth_contract::Definition;
-use berth_selection::{SelectionRules, ToolIndex, select, tokens_of};
 use serde::Deserialize;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
+use toolhold_contract::Definition;
+use toolhold_selection::{SelectionRules, ToolIndex, select, tokens_of};
 
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/catalogues");
 

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
-use berth_core::config::{Folders, Loaded, McpServer};
-use berth_core::{HostError, ProviderState, provider_states};
 use serde::Serialize;
+use toolhold_core::config::{Folders, Loaded, McpServer};
+use toolhold_core::{HostError, ProviderState, provider_states};
 
 use crate::START;
 use crate::connection::{Connection, Era};
@@ -157,7 +157,7 @@ pub async fn inspect(
     let server = server.ok_or_else(|| fail("the configuration doesn't have it".to_owned()))?;
     let known = Pins::load(folders, name)?;
     let start = start_digest(server);
-    let around = Arc::new(Surroundings::new(config, folders, directory, "berth mcp"));
+    let around = Arc::new(Surroundings::new(config, folders, directory, "toolhold mcp"));
     let launch = Launch::new(&around, name, server, String::new());
     let launch = tokio::task::spawn_blocking(move || launch.resolved()).await;
     let launch = launch.map_err(|error| fail(error.to_string()))?.map_err(fail)?;

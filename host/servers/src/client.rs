@@ -1,11 +1,9 @@
-//! What Berth answers to a server, and what it takes from its notifications.
+//! What Toolhold answers to a server, and what it takes from its notifications.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use berth_core::text::{cut, neutral_line, shown};
-use berth_core::{Events, Progress};
 use rmcp::model::{
     ClientCapabilities, ClientConfig, ElicitRequestParams, ElicitResult, ElicitationCapability,
     FormElicitationCapability, Implementation, ProgressNotificationParam, ProgressToken,
@@ -13,6 +11,8 @@ use rmcp::model::{
 };
 use rmcp::service::{NotificationContext, RequestContext};
 use rmcp::{ClientHandler, ErrorData, RoleClient};
+use toolhold_core::text::{cut, neutral_line, shown};
+use toolhold_core::{Events, NAME, Progress};
 
 use crate::inquiries::RunningCalls;
 
@@ -96,7 +96,7 @@ impl ClientHandler for Client {
     }
 
     fn get_info(&self) -> ClientConfig {
-        let this = Implementation::new("berth", env!("CARGO_PKG_VERSION"));
+        let this = Implementation::new(NAME, env!("CARGO_PKG_VERSION"));
         let mut capabilities = ClientCapabilities::default();
         capabilities.elicitation = self.asks.then(|| {
             ElicitationCapability::new()

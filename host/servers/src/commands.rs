@@ -1,17 +1,17 @@
-//! `berth mcp add`, `remove`, `list` and `approve`: servers, for people.
+//! `toolhold mcp add`, `remove`, `list` and `approve`: servers, for people.
 
 use std::io::Write;
 use std::path::Path;
 
-use berth_core::ProgramState;
-use berth_core::config::{Folders, Loaded, working_directory};
-use berth_core::text::{counted, neutral, neutral_line, shell_word};
-use berth_terminal::error::CommandError;
-use berth_terminal::exit::Exit;
-use berth_terminal::style::{BAD, FAINT, STRONG, WARNING};
-use berth_terminal::{ask, changed_file};
 use clap::Subcommand;
 use serde_json::{Value, json};
+use toolhold_core::ProgramState;
+use toolhold_core::config::{Folders, Loaded, working_directory};
+use toolhold_core::text::{counted, neutral, neutral_line, shell_word};
+use toolhold_terminal::error::CommandError;
+use toolhold_terminal::exit::Exit;
+use toolhold_terminal::style::{BAD, FAINT, STRONG, WARNING};
+use toolhold_terminal::{ask, changed_file};
 
 use crate::approval::{HostState, Inspection, inspect, states, unpinned};
 use crate::import::{ImportArguments, check_address, check_command, import, kept_files};
@@ -24,17 +24,17 @@ use crate::written::{self, Start};
 /// Most packages that are shown.
 const MAX_PACKAGES: usize = 200;
 
-/// What to do with servers: a part of `berth mcp`.
+/// What to do with servers: a part of `toolhold mcp`.
 #[derive(Debug, Subcommand)]
 pub enum ServersCommand {
-    /// Add a server to your configuration, whose tools Berth then offers
+    /// Add a server to your configuration, whose tools Toolhold then offers
     #[command(
-        after_help = "Examples:\n  berth mcp add time -- uvx mcp-server-time\n  berth mcp add tracker --url https://mcp.example.com/mcp"
+        after_help = "Examples:\n  toolhold mcp add time -- uvx mcp-server-time\n  toolhold mcp add tracker --url https://mcp.example.com/mcp"
     )]
     Add {
         /// The name before `__` in the names of its tools
         name: String,
-        /// Where the server runs, if it isn't a program that Berth starts
+        /// Where the server runs, if it isn't a program that Toolhold starts
         #[arg(long, value_name = "URL", conflicts_with = "command")]
         url: Option<String>,
         /// The program that is the server, with its arguments
@@ -42,13 +42,13 @@ pub enum ServersCommand {
         command: Vec<String>,
     },
     /// Remove a server from your configuration
-    #[command(after_help = "Example:\n  berth mcp remove time")]
+    #[command(after_help = "Example:\n  toolhold mcp remove time")]
     Remove {
         /// Its name
         name: String,
     },
-    /// List the servers whose tools Berth offers, and what they are doing in running hosts
-    #[command(after_help = "Examples:\n  berth mcp list\n  berth mcp list --json")]
+    /// List the servers whose tools Toolhold offers, and what they are doing in running hosts
+    #[command(after_help = "Examples:\n  toolhold mcp list\n  toolhold mcp list --json")]
     List {
         /// Print JSON
         #[arg(long)]
@@ -57,19 +57,19 @@ pub enum ServersCommand {
     /// Add the servers that the files of your MCP clients name to your configuration
     Import(ImportArguments),
     /// Log in at the authorization server of a server at a URL
-    #[command(after_help = "Example:\n  berth mcp login tracker")]
+    #[command(after_help = "Example:\n  toolhold mcp login tracker")]
     Login {
         /// The name of its table: `[mcp.servers.NAME]`
         name: String,
     },
     /// Forget what a login brought
-    #[command(after_help = "Example:\n  berth mcp logout tracker")]
+    #[command(after_help = "Example:\n  toolhold mcp logout tracker")]
     Logout {
         /// The name of its table: `[mcp.servers.NAME]`
         name: String,
     },
     /// Show what a server of your configuration offers, and approve it
-    #[command(after_help = "Example:\n  berth mcp approve time")]
+    #[command(after_help = "Example:\n  toolhold mcp approve time")]
     Approve {
         /// The name of its table: `[mcp.servers.NAME]`
         name: String,
@@ -79,7 +79,7 @@ pub enum ServersCommand {
     },
 }
 
-/// Runs the command. `file`: the user's `berth.toml`. `load`: reads the whole configuration.
+/// Runs the command. `file`: the user's `toolhold.toml`. `load`: reads the whole configuration.
 ///
 /// # Errors
 ///
@@ -108,7 +108,7 @@ pub async fn run(
                 }
             };
             change(file, |text| written::add(text, name, &start))?;
-            writeln!(anstream::stderr(), "`berth mcp approve {name}` shows its tools.")?;
+            writeln!(anstream::stderr(), "`toolhold mcp approve {name}` shows its tools.")?;
             Ok(Exit::Success)
         }
         ServersCommand::Remove { name } => {
@@ -171,7 +171,7 @@ fn list(config: &Loaded, folders: &Folders, as_json: bool) -> Result<Exit, Comma
     }
     let mut out = anstream::stdout().lock();
     if states.is_empty() {
-        writeln!(out, "Your configuration has no server; `berth mcp add` adds one.")?;
+        writeln!(out, "Your configuration has no server; `toolhold mcp add` adds one.")?;
     }
     for state in &states {
         let (name, tools) = (&state.name, counted(state.tools.len() as u64, "tool"));
@@ -190,9 +190,9 @@ fn list(config: &Loaded, folders: &Folders, as_json: bool) -> Result<Exit, Comma
             show_program(&mut out, host)?;
         }
         if matches!(state.state, "unapproved" | "changed") {
-            writeln!(out, "  run `berth mcp approve {name}`")?;
+            writeln!(out, "  run `toolhold mcp approve {name}`")?;
         } else if state.logged_out {
-            writeln!(out, "  it had a login, and has none now: run `berth mcp login {name}`")?;
+            writeln!(out, "  it had a login, and has none now: run `toolhold mcp login {name}`")?;
         }
     }
     Ok(Exit::Success)

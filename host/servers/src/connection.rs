@@ -4,9 +4,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use berth_core::Call;
-use berth_core::text::{cut, neutral_line, neutral_owned};
-use berth_system::process::{Child, Ending};
 use rmcp::model::{
     CallToolRequest, CallToolRequestParams, CallToolResult, ClientRequest, GetPromptRequest,
     GetPromptRequestParams, GetPromptResult, InputResponses, PaginatedRequestParams,
@@ -21,6 +18,9 @@ use rmcp::transport::Transport;
 use rmcp::{Peer, RoleClient};
 use serde_json::Value;
 use tokio::runtime::{Handle, RuntimeFlavor};
+use toolhold_core::Call;
+use toolhold_core::text::{cut, neutral_line, neutral_owned};
+use toolhold_system::process::{Child, Ending};
 
 use crate::MAX_TOOLS;
 use crate::client::Client;

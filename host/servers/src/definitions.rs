@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
-use berth_core::text::{cut, neutral_json, neutral_line, neutral_owned};
-use berth_core::{Annotations, Definition, compile_schema, schema_weight};
 use rmcp::model::{Tool, ToolAnnotations};
 use serde::Deserialize;
 use serde_json::Value;
+use toolhold_core::text::{cut, neutral_json, neutral_line, neutral_owned};
+use toolhold_core::{Annotations, Definition, compile_schema, schema_weight};
 
 use crate::naming::{MAX_DESCRIPTION, MAX_NAME, MAX_TITLE, fitted, is_reserved, shown};
 use crate::pins::{PinnedTool, Pins};
@@ -55,7 +55,7 @@ pub(crate) fn offered(
         match fitted(server, &pin.name) {
             Some(name) if is_reserved(&pins.offers, server, &name) => left_out.push((
                 shown(&pin.name),
-                format!("`{name}` is how Berth gets what the server offers beside tools"),
+                format!("`{name}` is how Toolhold gets what the server offers beside tools"),
             )),
             Some(name) => names.entry(name).or_default().push(pin),
             None => left_out.push((

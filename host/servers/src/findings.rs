@@ -1,8 +1,8 @@
-//! What `berth doctor` says of servers.
+//! What `toolhold doctor` says of servers.
 
-use berth_core::config::{Folders, Loaded};
-use berth_core::doctor::Finding;
-use berth_core::text::counted;
+use toolhold_core::config::{Folders, Loaded};
+use toolhold_core::doctor::Finding;
+use toolhold_core::text::counted;
 
 use crate::approval::{ServerState, states};
 
@@ -19,7 +19,7 @@ pub fn findings(config: &Loaded, folders: &Folders) -> Vec<Finding> {
 
 fn finding(server: &ServerState) -> Finding {
     let name = &server.name;
-    let approve = format!("berth mcp approve {name}");
+    let approve = format!("toolhold mcp approve {name}");
     let problem = server.hosts.iter().find_map(|host| {
         let problem = host.program.problem.as_ref()?;
         let text = format!("in the host with process {}: {problem}", host.pid);
@@ -39,12 +39,14 @@ fn finding(server: &ServerState) -> Finding {
             Finding::warning(name, "its table has changed since you approved it", approve)
         }
         ("approved", ..) if server.logged_out => {
-            let fix = format!("berth mcp login {name}");
+            let fix = format!("toolhold mcp login {name}");
             Finding::warning(name, "it had a login, and has none now", fix)
         }
         (_, Some((problem, remedy)), _) => {
             let fix = remedy.unwrap_or_else(|| {
-                format!("berth mcp list shows its last words; the keys are in [mcp.servers.{name}]")
+                format!(
+                    "toolhold mcp list shows its last words; the keys are in [mcp.servers.{name}]"
+                )
             });
             Finding::warning(name, problem, fix)
         }

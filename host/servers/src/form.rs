@@ -1,9 +1,9 @@
 //! The forms of a server's questions: what they may ask, and whether an answer fits.
 
-use berth_core::compile_schema;
-use berth_core::text::{cut, neutral_line};
 use rmcp::model::ElicitationSchema;
 use serde_json::{Map, Value};
+use toolhold_core::compile_schema;
+use toolhold_core::text::{cut, neutral_line};
 
 /// Most fields of a form.
 const MAX_FIELDS: usize = 16;

@@ -5,12 +5,12 @@ use std::collections::HashSet;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
-use berth_core::CancellationToken;
-use berth_egress::{Echoes, SecretValue};
 use rmcp::model::{
     ClientJsonRpcMessage, ClientNotification, RequestId, ServerJsonRpcMessage, ServerNotification,
 };
 use tokio::sync::Notify;
+use toolhold_core::CancellationToken;
+use toolhold_egress::{Echoes, SecretValue};
 
 /// Most bytes of one message.
 pub(crate) const MAX_MESSAGE: usize = 8 << 20;

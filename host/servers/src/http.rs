@@ -4,8 +4,6 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use berth_core::text::{cut, neutral_line};
-use berth_requests::{Credential, Door, DoorError, Limits, Request, Response};
 use futures_core::stream::BoxStream;
 use http::header::{ACCEPT, CONTENT_TYPE, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
@@ -23,6 +21,8 @@ use rmcp::transport::{Transport, WorkerTransport};
 use serde_json::{Value, json};
 use sse_stream::Sse;
 use tokio::sync::mpsc;
+use toolhold_core::text::{cut, neutral_line};
+use toolhold_requests::{Credential, Door, DoorError, Limits, Request, Response};
 use url::Url;
 
 use crate::events::{Events, Parser};

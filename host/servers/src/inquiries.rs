@@ -9,14 +9,14 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use berth_core::text::{cut, neutral_owned};
-use berth_core::{BoxFuture, Call, Inquirer, Inquiry, InquiryAnswer, Wanted};
 use rmcp::ErrorData;
 use rmcp::model::{
     ElicitRequestParams, ElicitResult, ElicitationAction, InputRequest, InputRequests,
     InputResponses,
 };
 use serde_json::Value;
+use toolhold_core::text::{cut, neutral_owned};
+use toolhold_core::{BoxFuture, Call, Inquirer, Inquiry, InquiryAnswer, Wanted};
 
 use crate::form;
 
@@ -111,8 +111,10 @@ impl RunningGuard {
         let mut answers = BTreeMap::new();
         for (name, request) in requests {
             let InputRequest::Elicitation(request) = request else {
-                return Err("it asks for a model or for directories, which Berth doesn't pass on"
-                    .to_owned());
+                return Err(
+                    "it asks for a model or for directories, which Toolhold doesn't pass on"
+                        .to_owned(),
+                );
             };
             let answer = self.running.ask(request.params).await.map_err(|error| error.message)?;
             answers.insert(name, serde_json::to_value(answer).unwrap_or_default());

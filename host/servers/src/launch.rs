@@ -4,15 +4,15 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use berth_core::config::{Folders, Loaded, McpServer, OwnFolder, Secret, dotted_name};
-use berth_core::{CancellationToken, ServerPlaces, door, own_helper, server_places};
-use berth_egress::{SecretValue, read};
-use berth_policy::egress::Placement;
-use berth_requests::{Credential, Door, check_url};
-use berth_system::confine::{Tree, TreeAccess};
-use berth_system::process::{Child, Command, CommandResult};
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderName, HeaderValue};
+use toolhold_core::config::{Folders, Loaded, McpServer, OwnFolder, Secret, dotted_name};
+use toolhold_core::{CancellationToken, ServerPlaces, door, own_helper, server_places};
+use toolhold_egress::{SecretValue, read};
+use toolhold_policy::egress::Placement;
+use toolhold_requests::{Credential, Door, check_url};
+use toolhold_system::confine::{Tree, TreeAccess};
+use toolhold_system::process::{Child, Command, CommandResult};
 
 use crate::START;
 use crate::gate::Ended;
@@ -119,7 +119,7 @@ impl Launch {
         &self.lock
     }
 
-    /// What its package runner is told, if Berth pins what that fetches.
+    /// What its package runner is told, if Toolhold pins what that fetches.
     fn line(&self) -> Option<Line> {
         Line::parse(&self.server.command, &self.server.args).ok().flatten()
     }
@@ -263,7 +263,7 @@ impl Launch {
             let wrong = |why: String| format!("its header `{name}` can't be used: {why}");
             let key = HeaderName::try_from(name).map_err(|error| wrong(error.to_string()))?;
             if is_own(&key) {
-                return Err(wrong("Berth sets it".to_owned()));
+                return Err(wrong("Toolhold sets it".to_owned()));
             }
             let mut value =
                 HeaderValue::from_str(value).map_err(|error| wrong(error.to_string()))?;
@@ -283,7 +283,7 @@ impl Launch {
         let credential = headers.remove(AUTHORIZATION).map(|value| Credential::new(&url, value));
         let time = Duration::from_secs(self.server.timeout_secs.get()).max(START);
         let remedy = match self.server.secrets.is_empty() {
-            true => format!("run `berth mcp login {}`", self.name),
+            true => format!("run `toolhold mcp login {}`", self.name),
             false => format!("look at [mcp.servers.{}.secrets]", self.name),
         };
         let tokens = None;
@@ -344,7 +344,7 @@ impl Secrets {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use berth_core::config::{Inputs, load};
+    use toolhold_core::config::{Inputs, load};
 
     #[test]
     fn server_goes_on_only_if_nothing_that_it_was_started_with_has_changed() {
@@ -359,7 +359,7 @@ mod tests {
         let around = |setting: &str| {
             let inputs = Inputs { settings: vec![setting.to_owned()], ..Inputs::default() };
             let config = load(&folders, &inputs).expect("it is valid");
-            Surroundings::new(&config, &folders, folder.path(), "berth test")
+            Surroundings::new(&config, &folders, folder.path(), "toolhold test")
         };
         let before = around("tools.call=60");
         assert!(before == around("tools.permissions.read=[{pattern='*',action='deny'}]"));

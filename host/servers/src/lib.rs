@@ -1,10 +1,10 @@
 //! The tools of servers of the Model Context Protocol, as providers of a host.
 //!
-//! A server of `[mcp.servers]` is a program that Berth starts in the sandbox of commands and talks
-//! to over its standard input and output, or one at a URL, which it reaches by the door for its own
-//! requests. Its definitions were pinned when a person approved them,
-//! and the pinned ones are what the host lists: starting a host starts no server. A call starts
-//! it, compares what it offers with the pins, and refuses tools that changed.
+//! A server of `[mcp.servers]` is a program that Toolhold starts in the sandbox of commands and
+//! talks to over its standard input and output, or one at a URL, which it reaches by the door for
+//! its own requests. Its definitions were pinned when a person approved them, and the pinned ones
+//! are what the host lists: starting a host starts no server. A call starts it, compares what it
+//! offers with the pins, and refuses tools that changed.
 //!
 //! Everything that a server sends is hostile: messages, their number and rate, pages, tools,
 //! schemas and texts are bounded here, and the host treats its answers like those of a third-party

@@ -1,19 +1,19 @@
-//! `berth mcp login` and `logout`.
+//! `toolhold mcp login` and `logout`.
 
 use std::io::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
-use berth_core::HostError;
-use berth_core::config::{Folders, Loaded, McpServer, working_directory};
-use berth_core::text::{cut, neutral_line};
-use berth_requests::check_url;
-use berth_terminal::error::CommandError;
-use berth_terminal::exit::Exit;
-use berth_terminal::style::{FAINT, STRONG};
 use rmcp::transport::auth::{AuthorizationRequest, AuthorizationSession};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use toolhold_core::HostError;
+use toolhold_core::config::{Folders, Loaded, McpServer, working_directory};
+use toolhold_core::text::{cut, neutral_line};
+use toolhold_requests::check_url;
+use toolhold_terminal::error::CommandError;
+use toolhold_terminal::exit::Exit;
+use toolhold_terminal::style::{FAINT, STRONG};
 use url::Url;
 
 use crate::START;
@@ -63,7 +63,8 @@ pub(crate) async fn login(
     let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
     let back = format!("http://127.0.0.1:{}{PATH}", listener.local_addr()?.port());
     let tokens = TokenFile::new(folders, name, &server.url);
-    let around = Arc::new(Surroundings::new(config, folders, &working_directory()?, "berth mcp"));
+    let around =
+        Arc::new(Surroundings::new(config, folders, &working_directory()?, "toolhold mcp"));
     let launch = Arc::new(Launch::new(&around, name, server, String::new()));
     // A server may name its authorization server and its scopes only when it refuses a request.
     let challenge = tokio::time::timeout(START, Connection::challenge(&launch)).await;
@@ -84,7 +85,8 @@ pub(crate) async fn login(
     let (client_id, secret) = match &*server.oauth.client_id {
         "" => {
             let named: Vec<&str> = scopes.iter().map(String::as_str).collect();
-            let client = manager.register_client("Berth", &back, &named).await.map_err(refused)?;
+            let client =
+                manager.register_client("Toolhold", &back, &named).await.map_err(refused)?;
             way.client_secret.clone_from(&client.client_secret);
             (client.client_id, client.client_secret)
         }
@@ -122,7 +124,7 @@ pub(crate) async fn login(
     }
     session.handle_callback_url(returned.as_str()).await.map_err(refused)?;
     tokens.write_way(way)?;
-    writeln!(err, "You are logged in. `berth mcp approve {name}` shows its tools.")?;
+    writeln!(err, "You are logged in. `toolhold mcp approve {name}` shows its tools.")?;
     Ok(Exit::Success)
 }
 
@@ -130,7 +132,7 @@ pub(crate) async fn login(
 pub(crate) fn logout(config: &Loaded, folders: &Folders, name: &str) -> Result<Exit, CommandError> {
     let server = server(config, name)?;
     TokenFile::new(folders, name, &server.url).write(None)?;
-    writeln!(anstream::stderr(), "Berth has no tokens for {name} now.")?;
+    writeln!(anstream::stderr(), "Toolhold has no tokens for {name} now.")?;
     Ok(Exit::Success)
 }
 
@@ -138,7 +140,7 @@ pub(crate) fn logout(config: &Loaded, folders: &Folders, name: &str) -> Result<E
 fn browser_address(address: &str, server: &McpServer) -> Result<Url, String> {
     let url = check_url(address).map_err(|error| error.to_string())?;
     let is_named = |named: &String| {
-        Url::parse(named).is_ok_and(|named| berth_requests::same_origin(&named, &url))
+        Url::parse(named).is_ok_and(|named| toolhold_requests::same_origin(&named, &url))
     };
     if url.scheme() == "https" || [&server.url, &server.oauth.issuer].into_iter().any(is_named) {
         return Ok(url);
@@ -164,7 +166,7 @@ async fn returned(listener: &TcpListener, back: &str, state: &str) -> std::io::R
         };
         let found = url.filter(is_it);
         let (status, text) = match &found {
-            Some(_) => ("200 OK", "Berth goes on in the terminal. You can close this page."),
+            Some(_) => ("200 OK", "Toolhold goes on in the terminal. You can close this page."),
             None => ("404 Not Found", "This is not the page."),
         };
         let answer = format!(

@@ -4,9 +4,9 @@
 //! secret hides it there, such as a colour that begins in its middle, and the host removes such
 //! sequences later. So texts with them are looked at in the form that is shown.
 
-use berth_core::text::shown;
-use berth_core::{Body, Content, Failure, Outcome, Output};
 use serde_json::Value;
+use toolhold_core::text::shown;
+use toolhold_core::{Body, Content, Failure, Outcome, Output};
 
 use crate::gate::Ended;
 

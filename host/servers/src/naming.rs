@@ -1,6 +1,6 @@
 //! The host's names for what a server offers.
 
-use berth_core::text::{cut, neutral_line};
+use toolhold_core::text::{cut, neutral_line};
 
 use crate::pins::PinnedOffers;
 

@@ -8,13 +8,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
-use berth_core::HostError;
-use berth_core::config::{Folders, McpServer};
-use berth_core::state;
-use berth_core::text::{cut, neutral_line};
-use berth_egress::SecretValue;
-use berth_private::PrivateFolder;
-use berth_requests::{Credential, Door, DoorError, Request, check_url};
 use http::HeaderValue;
 use http::header::{ACCEPT_ENCODING, AUTHORIZATION, HOST};
 use rmcp::transport::auth::{
@@ -24,6 +17,13 @@ use rmcp::transport::auth::{
 };
 use serde::{Deserialize, Serialize};
 use serde_json::json;
+use toolhold_core::HostError;
+use toolhold_core::config::{Folders, McpServer};
+use toolhold_core::state;
+use toolhold_core::text::{cut, neutral_line};
+use toolhold_egress::SecretValue;
+use toolhold_private::PrivateFolder;
+use toolhold_requests::{Credential, Door, DoorError, Request, check_url};
 use url::Url;
 
 use crate::gate::Ended;
@@ -37,7 +37,7 @@ const METADATA: &str = "/.well-known/oauth-authorization-server";
 /// The same for metadata of OpenID, which may also follow the path.
 const OPENID: &str = "/.well-known/openid-configuration";
 
-/// The tokens of one server, in Berth's data folder, which no tool reaches.
+/// The tokens of one server, in Toolhold's data folder, which no tool reaches.
 #[derive(Clone, Debug)]
 pub(crate) struct TokenFile {
     folder: PathBuf,
@@ -61,7 +61,7 @@ struct Kept {
 pub(crate) struct Way {
     /// What the server at the URL said of the authorization that it wants.
     pub(crate) challenge: Option<String>,
-    /// The secret that Berth was registered with.
+    /// The secret that Toolhold was registered with.
     pub(crate) client_secret: Option<String>,
 }
 
@@ -290,7 +290,7 @@ fn may_speak_for(place: &str, issuer: &str) -> bool {
         format!("{OPENID}{path}"),
         format!("{path}{OPENID}"),
     ];
-    berth_requests::same_origin(&place, &issuer)
+    toolhold_requests::same_origin(&place, &issuer)
         && place.query().is_none()
         && places.iter().any(|known| known == place.path())
 }

@@ -6,13 +6,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use berth_core::text::{cut, neutral_line, neutral_owned};
-use berth_core::{
+use rmcp::model::{GetPromptRequestParams, Prompt, Resource, ResourceTemplate};
+use serde_json::{Value, json};
+use toolhold_core::text::{cut, neutral_line, neutral_owned};
+use toolhold_core::{
     Annotations, Call, Category, Definition, Failure, Offers, PromptOffer, PromptOfferArgument,
     ResourceOffer,
 };
-use rmcp::model::{GetPromptRequestParams, Prompt, Resource, ResourceTemplate};
-use serde_json::{Value, json};
 
 use crate::listing::Listing;
 use crate::naming::{MAX_DESCRIPTION, MAX_TITLE, PROMPTER, READER, fitted, shown};

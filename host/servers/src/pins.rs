@@ -2,15 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use berth_core::HostError;
-use berth_core::config::{Folders, McpServer};
-use berth_core::state;
 use rmcp::model::Tool;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
+use toolhold_core::HostError;
+use toolhold_core::config::{Folders, McpServer};
+use toolhold_core::state;
 
-/// What was approved of one server. It lies in Berth's data folder, which no tool reaches.
+/// What was approved of one server. It lies in Toolhold's data folder, which no tool reaches.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Pins {
@@ -25,7 +25,7 @@ pub struct Pins {
     pub name: String,
     /// Its own version.
     pub version: String,
-    /// The digest of its instructions, which Berth doesn't pass on.
+    /// The digest of its instructions, which Toolhold doesn't pass on.
     pub instructions: String,
     /// The lock of the packages that its runner would fetch: each with its version and the digest
     /// of its archive. Empty: it fetches none that are pinned.
@@ -201,7 +201,7 @@ fn file(name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use berth_core::config::Secret;
+    use toolhold_core::config::Secret;
 
     use super::*;
     use serde_json::json;

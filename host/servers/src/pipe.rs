@@ -63,7 +63,7 @@ impl Pipe {
         let complaining = Arc::clone(&ended);
         // It ends with the server.
         std::thread::Builder::new()
-            .name("berth-complaint".to_owned())
+            .name("toolhold-complaint".to_owned())
             .stack_size(STACK)
             .spawn(move || keep_complaint(File::from(stderr), &complaining))?;
         Ok(Self { writer, messages, pending, ended, reading })
@@ -92,7 +92,7 @@ impl Transport<RoleClient> for Pipe {
             let write = async { writer.lock().await.write_all(&line).await };
             let written = match tokio::time::timeout(TAKE, write).await {
                 Ok(written) => written,
-                Err(_) => Err(io::Error::other("it doesn't read what Berth sends")),
+                Err(_) => Err(io::Error::other("it doesn't read what Toolhold sends")),
             };
             // Half a message may be in the pipe, so nothing can follow.
             written.inspect_err(|error| {

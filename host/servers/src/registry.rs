@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use berth_core::config::{Folders, Loaded, McpServer};
-use berth_core::{HostError, Provider};
+use toolhold_core::config::{Folders, Loaded, McpServer};
+use toolhold_core::{HostError, Provider};
 
 use crate::launch::{Launch, Surroundings};
 use crate::pins::{Pins, start_digest};
@@ -55,7 +55,7 @@ impl Servers {
             let pins = Pins::load(folders, name)?;
             if pins.start != start_digest(server) {
                 let state = if pins.start.is_empty() { "isn't approved" } else { "has changed" };
-                tracing::warn!("the server `{name}` {state}: run `berth mcp approve {name}`");
+                tracing::warn!("the server `{name}` {state}: run `toolhold mcp approve {name}`");
                 continue;
             }
             let launch = Launch::new(&around, name, server, pins.lock.clone());

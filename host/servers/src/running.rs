@@ -4,9 +4,9 @@ use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use berth_core::text::{cut, neutral_line};
-use berth_core::{ProgramState, ProviderState};
 use tokio::sync::{Mutex, OwnedMutexGuard, Semaphore};
+use toolhold_core::text::{cut, neutral_line};
+use toolhold_core::{ProgramState, ProviderState};
 
 use crate::START;
 use crate::connection::{Connection, Era};
@@ -116,7 +116,7 @@ impl Running {
             0 => String::new(),
             more => format!(" and {more} more"),
         };
-        let approve = format!("`berth mcp approve {}`", self.launch.name());
+        let approve = format!("`toolhold mcp approve {}`", self.launch.name());
         Some(format!("its tools aren't as they were approved: `{name}`{more}; {approve} shows how"))
     }
 
@@ -136,7 +136,7 @@ impl Running {
         let now = Instant::now();
         if let Some(changed) = self.changed(&state) {
             described.problem = Some(changed);
-            described.remedy = Some(format!("berth mcp approve {}", self.launch.name()));
+            described.remedy = Some(format!("toolhold mcp approve {}", self.launch.name()));
         }
         if let Some((until, reason)) = &state.paused {
             described.remedy = None;

@@ -6,15 +6,15 @@ use std::time::{Duration, Instant};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use berth_core::text::neutral_line;
-use berth_core::{
-    Body, BoxFuture, Call, Category, Content, Definition, Failure, Offers, Outcome, Output,
-    Provider, ProviderState,
-};
 use rmcp::model::{
     CallToolResult, ContentBlock, GetPromptResult, ReadResourceResult, ResourceContents, Role,
 };
 use serde_json::json;
+use toolhold_core::text::neutral_line;
+use toolhold_core::{
+    Body, BoxFuture, Call, Category, Content, Definition, Failure, Offers, Outcome, Output,
+    Provider, ProviderState,
+};
 
 use crate::connection::{CallError, Connection};
 use crate::definitions::{OfferedTool, offered};
@@ -120,7 +120,7 @@ impl Server {
                 )
                 .with_code("changed")
                 .with_suggestion(format!(
-                    "`berth mcp approve {}` shows the difference.",
+                    "`toolhold mcp approve {}` shows the difference.",
                     self.server
                 )))
             }

@@ -4,8 +4,8 @@ use std::fs;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
-use berth_core::text::{cut, neutral_line};
-use berth_system::process::CommandResult;
+use toolhold_core::text::{cut, neutral_line};
+use toolhold_system::process::CommandResult;
 
 /// Most lines of its last words.
 const MAX_LINES: usize = 3;

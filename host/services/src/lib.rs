@@ -6,7 +6,7 @@ use std::fmt;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use berth_contract::{ServiceKeeper, ServiceKey, ServicePlace, ServiceProgram};
+use toolhold_contract::{ServiceKeeper, ServiceKey, ServicePlace, ServiceProgram};
 
 /// Most services of all sessions together.
 const MAX_SERVICES: usize = 32;
@@ -131,7 +131,7 @@ impl Shared {
         drop(table);
         if !has_housekeeper {
             let shared = Arc::clone(self);
-            let thread = std::thread::Builder::new().name("berth-services".to_owned());
+            let thread = std::thread::Builder::new().name("toolhold-services".to_owned());
             if thread.spawn(move || shared.end_idle()).is_err() {
                 // Without it nothing would end them.
                 self.lock().has_housekeeper = false;

@@ -1,4 +1,4 @@
-//! `[agent]` and `[providers]`: Berth's own agent, and the models that it asks.
+//! `[agent]` and `[providers]`: Toolhold's own agent, and the models that it asks.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use crate::narrowing::{Narrowing, section};
 use crate::{Amount, Bounded, Ratio, Secret};
 
 section! {
-    /// Berth's own agent: `berth run` and `berth chat`.
+    /// Toolhold's own agent: `toolhold run` and `toolhold chat`.
     pub struct Agent {
         /// The table of `[providers]` whose model is asked. If empty, the only one there is.
         pub provider: String, Narrowing::Ignored;
@@ -23,7 +23,7 @@ section! {
         /// number.
         pub max_tokens: Bounded<0, 1_000_000_000> = Bounded::clamped(0), Narrowing::SmallerOrUnbounded;
         /// What one task may cost, in the currency of `prices`. 0 means any amount. A model without
-        /// prices costs nothing that Berth knows of, so no task starts with one then.
+        /// prices costs nothing that Toolhold knows of, so no task starts with one then.
         pub max_cost: Amount, Narrowing::SmallerOrUnbounded;
         /// The table of `[providers]` whose model summarises. If empty, the one that is asked.
         pub compress_provider: String, Narrowing::Ignored;
@@ -51,10 +51,10 @@ section! {
         /// Whether paths are pointed out that the model names, although they don't exist and stand
         /// in nothing that it has read. It may have made them up.
         pub hallucination_detection: bool, Narrowing::Ignored;
-        /// Whether `AGENTS.md` and `BERTH.md` of the working directory and the directories above
+        /// Whether `AGENTS.md` and `TOOLHOLD.md` of the working directory and the directories above
         /// are read. A file counts after a person has seen it, and again after each change.
         pub instructions: bool = true, Narrowing::OnlyFalse;
-        /// The full screen of `berth chat`.
+        /// The full screen of `toolhold chat`.
         pub screen: ScreenSettings, Narrowing::Table(ScreenSettings::RULES);
         /// Days after the last change for which a session is kept.
         pub keep_days: Bounded<1, 3650> = Bounded::clamped(90), Narrowing::InCeiling(&Narrowing::Smaller);
@@ -75,14 +75,14 @@ section! {
         pub at_once: Bounded<1, 16> = Bounded::clamped(4), Narrowing::Smaller;
         /// The table of `[providers]` whose model they ask. If empty, that of the agent.
         pub provider: String, Narrowing::Ignored;
-        /// Whether `berth serve` offers `delegate` to its clients: then they start agents that ask
-        /// your provider.
+        /// Whether `toolhold serve` offers `delegate` to its clients: then they start agents that
+        /// ask your provider.
         pub serve: bool, Narrowing::OnlyFalse;
     }
 }
 
 section! {
-    /// The full screen of `berth chat`.
+    /// The full screen of `toolhold chat`.
     #[derive(Copy)]
     pub struct ScreenSettings {
         /// Whether the terminal shows a notification when a call needs approval and its window

@@ -10,13 +10,13 @@ section! {
     /// How a person approves calls.
     #[derive(Copy, Eq)]
     pub struct Approvals {
-        /// Seconds after which an approval for the session ends, and a question for `berth
+        /// Seconds after which an approval for the session ends, and a question for `toolhold
         /// approvals` expires.
         pub expire_secs: Bounded<1, 28_800> = Bounded::clamped(3600), Narrowing::Smaller;
-        /// Seconds that a call waits for `berth approvals` if nobody else can be asked. 0 means
+        /// Seconds that a call waits for `toolhold approvals` if nobody else can be asked. 0 means
         /// that it doesn't wait: the approval then counts for the next identical call.
         pub wait_secs: Bounded<0, 3600> = Bounded::clamped(0), Narrowing::Smaller;
-        /// Whether `berth call --yes` counts.
+        /// Whether `toolhold call --yes` counts.
         pub yes_flag: bool = true, Narrowing::OnlyFalse;
         /// Who approves a call that came over MCP.
         pub mcp: McpApprovals, Narrowing::Stricter(&["deny", "terminal", "client"]);
@@ -31,7 +31,7 @@ pub enum McpApprovals {
     /// The client's user if the client can ask, otherwise as with `terminal`.
     #[default]
     Client,
-    /// The person who runs `berth approvals` at a terminal.
+    /// The person who runs `toolhold approvals` at a terminal.
     Terminal,
     /// Nobody: a call that needs approval is refused.
     Deny,

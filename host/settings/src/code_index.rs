@@ -10,7 +10,7 @@ use crate::{Bounded, Secret};
 
 section! {
     /// The index of `search_code`: what the code of your projects defines, and its words. It is
-    /// derived from files that tools may read, and lies in Berth's data folder.
+    /// derived from files that tools may read, and lies in Toolhold's data folder.
     #[derive(Eq)]
     pub struct CodeIndex {
         /// Whether there is `search_code`, and with it the index. `false` takes the tool out of the
@@ -57,7 +57,7 @@ section! {
         pub url: String, Narrowing::Ignored;
         /// The beginning of the names of its collections. `-` and the number of numbers of a
         /// vector follow. A collection that is missing is made.
-        pub collection: String = "berth-code".to_owned(), Narrowing::Ignored;
+        pub collection: String = "toolhold-code".to_owned(), Narrowing::Ignored;
         /// Its API key, as a secret with a name that you choose. If it names no header, `api-key`
         /// carries it.
         pub secrets: BTreeMap<String, Secret>, Narrowing::Named(Secret::RULES);

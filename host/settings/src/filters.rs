@@ -1,8 +1,8 @@
 //! `[tools.filters]`: what filters leave out of answers.
 
-use berth_policy::SecurityLines;
 use schemars::{JsonSchema, json_schema};
 use serde::{Deserialize, Deserializer, Serialize};
+use toolhold_policy::SecurityLines;
 
 use crate::narrowing::{Narrowing, section};
 use crate::written::{as_written, inline_schema};
@@ -20,8 +20,8 @@ section! {
         /// Whether filters that shorten answers are used. Filters for security are always used.
         pub enabled: bool = true, Narrowing::Ignored;
         /// Your own rules for the built-in filters. If empty, `filters.toml` beside your
-        /// `berth.toml`. `~` is the home directory. A relative path starts at the folder of the
-        /// `berth.toml` that names it; in a variable or a flag, at the working directory.
+        /// `toolhold.toml`. `~` is the home directory. A relative path starts at the folder of the
+        /// `toolhold.toml` that names it; in a variable or a flag, at the working directory.
         pub filters_path: String, Narrowing::Ignored;
         /// The plugins whose filters are used, by name, in the order in which an answer passes
         /// them. Other plugins don't filter. `filters` is built in.

@@ -3,12 +3,12 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use berth_policy::egress::{Grant, HostPattern, PrivateHosts, Scheme};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
+use toolhold_policy::egress::{Grant, HostPattern, PrivateHosts, Scheme};
 
 use crate::Bounded;
 use crate::written::inline_schema;

@@ -3,11 +3,11 @@
 use std::fmt;
 use std::str::FromStr;
 
-use berth_signing::{PluginPattern, PublicKey, SourcePattern, TrustedKey};
 use jiff::civil::Date;
 use schemars::{JsonSchema, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
+use toolhold_signing::{PluginPattern, PublicKey, SourcePattern, TrustedKey};
 
 use crate::Sha256;
 use crate::narrowing::{Narrowing, section};
@@ -101,7 +101,8 @@ fn every_name() -> Vec<Parsed<PluginPattern>> {
 pub struct InstallKey {
     /// Your name for it.
     pub name: String,
-    /// The public key: the line that `berth key show` prints, or the second one of minisign's file.
+    /// The public key: the line that `toolhold key show` prints, or the second one of minisign's
+    /// file.
     pub key: Parsed<PublicKey>,
     /// The plugins that it may sign: names, `"acme-*"` for those that begin so, or `"*"`. If empty,
     /// none.

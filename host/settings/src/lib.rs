@@ -1,7 +1,7 @@
-//! The keys of `berth.toml`: one file for each table, with the type, the default and the meaning of
-//! every key, and what a file in the working directory may do to it.
+//! The keys of `toolhold.toml`: one file for each table, with the type, the default and the meaning
+//! of every key, and what a file in the working directory may do to it.
 //!
-//! Where values come from, and what narrows them, is in `berth-config`.
+//! Where values come from, and what narrows them, is in `toolhold-config`.
 
 mod agent;
 mod amount;
@@ -105,29 +105,29 @@ section! {
         pub tools: Tools, Narrowing::Table(Tools::RULES);
         /// How a person approves calls.
         pub approvals: Approvals, Narrowing::Table(Approvals::RULES);
-        /// How `berth serve` serves its clients. `structured` says what they get; every other key
-        /// is about HTTP.
+        /// How `toolhold serve` serves its clients. `structured` says what they get; every other
+        /// key is about HTTP.
         pub serve: Serve, Narrowing::Table(Serve::RULES);
-        /// How requests leave this machine: those of all plugins, and Berth's own.
+        /// How requests leave this machine: those of all plugins, and Toolhold's own.
         pub network: Network, Narrowing::Table(Network::RULES);
         /// A folder whose plugins are loaded without being named one by one.
         pub plugin_folder: PluginFolder, Narrowing::Table(PluginFolder::RULES);
         /// Which plugins may be installed and loaded, wherever their components come from.
         pub installing: Installing, Narrowing::Table(Installing::RULES);
-        /// The record of every call: `audit/audit.jsonl` in Berth's data folder.
+        /// The record of every call: `audit/audit.jsonl` in Toolhold's data folder.
         pub audit: Audit, Narrowing::Table(Audit::RULES);
         /// Traces and metrics of calls for OpenTelemetry.
         pub telemetry: Telemetry, Narrowing::Table(Telemetry::RULES);
         /// Plugins that are not built in. The key is the name that stands before `__` in the names
         /// of their tools: at most 24 of `[a-z0-9-]`, a letter first.
         pub plugins: BTreeMap<String, Plugin>, Narrowing::Named(Plugin::RULES);
-        /// Servers of the Model Context Protocol whose tools Berth offers.
+        /// Servers of the Model Context Protocol whose tools Toolhold offers.
         pub mcp: Mcp, Narrowing::Table(Mcp::RULES);
         /// What is kept of the code that `search_code` searches.
         pub index: CodeIndex, Narrowing::Table(CodeIndex::RULES);
         /// Skills: folders with instructions for tasks, for models.
         pub skills: Skills, Narrowing::Table(Skills::RULES);
-        /// Berth's own agent.
+        /// Toolhold's own agent.
         pub agent: Agent, Narrowing::Table(Agent::RULES);
         /// Providers of models. The key is a name of your choice: at most 24 of `[a-z0-9-]`, a
         /// letter first.

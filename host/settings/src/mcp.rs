@@ -1,4 +1,4 @@
-//! `[mcp]`: servers of the Model Context Protocol whose tools Berth offers.
+//! `[mcp]`: servers of the Model Context Protocol whose tools Toolhold offers.
 
 use std::collections::BTreeMap;
 
@@ -9,18 +9,20 @@ use crate::narrowing::{Narrowing, section};
 use crate::{AllowedPath, Bounded, PresetName, Secret, VariableName};
 
 section! {
-    /// Servers of the Model Context Protocol whose tools Berth offers as its own, under its rules.
+    /// Servers of the Model Context Protocol whose tools Toolhold offers as its own, under its
+    /// rules.
     pub struct Mcp {
         /// Whether they are used. `false` starts none and offers none of their tools.
         pub enabled: bool = true, Narrowing::OnlyFalse;
         /// The servers. The key is the name that stands before `__` in the names of their tools: at
-        /// most 24 of `[a-z0-9-]`, a letter first. A server is used after `berth mcp approve NAME`.
+        /// most 24 of `[a-z0-9-]`, a letter first. A server is used after `toolhold mcp approve
+        /// NAME`.
         pub servers: BTreeMap<String, McpServer>, Narrowing::Named(McpServer::RULES);
     }
 }
 
 section! {
-    /// A server: a program that Berth starts in the sandbox of commands and talks to over its
+    /// A server: a program that Toolhold starts in the sandbox of commands and talks to over its
     /// standard input and output (`command`), or one that runs elsewhere (`url`).
     pub struct McpServer {
         /// Whether it is used.
@@ -52,7 +54,7 @@ section! {
         /// Variables that it gets, with their values. They are no place for secrets.
         #[schemars(extend("examples" = [{ "LOG_LEVEL": "warning" }]))]
         pub variables: BTreeMap<String, String>, Narrowing::Each(&Narrowing::Ignored);
-        /// How `berth mcp login` gets tokens for `url`.
+        /// How `toolhold mcp login` gets tokens for `url`.
         pub oauth: McpOauth, Narrowing::Table(McpOauth::RULES);
         /// Seconds for one call, including the start of the server if it doesn't run.
         pub timeout_secs: Bounded<1, 86_400> = Bounded::clamped(60), Narrowing::Smaller;
@@ -67,11 +69,12 @@ section! {
 }
 
 section! {
-    /// How `berth mcp login` gets tokens for a server at a URL, by OAuth. Nothing is needed here if
-    /// the authorization server registers clients by itself.
+    /// How `toolhold mcp login` gets tokens for a server at a URL, by OAuth. Nothing is needed here
+    /// if the authorization server registers clients by itself.
     pub struct McpOauth {
-        /// The name that the authorization server knows Berth by. If empty, Berth registers itself.
-        #[schemars(extend("examples" = ["berth"]))]
+        /// The name that the authorization server knows Toolhold by. If empty, Toolhold registers
+        /// itself.
+        #[schemars(extend("examples" = ["toolhold"]))]
         pub client_id: String, Narrowing::Ignored;
         /// The secret that belongs to `client_id`, if there is one: a single table with any name,
         /// which says where it comes from. It goes to the authorization server alone: `hosts` and

@@ -1,4 +1,4 @@
-//! What a `berth.toml` in the working directory may do to each key. It narrows and never widens.
+//! What a `toolhold.toml` in the working directory may do to each key. It narrows and never widens.
 //!
 //! That file is untrusted: tools may write to the directory, and repositories ship such files. Each
 //! key has its rule where it is declared, and a key without a rule doesn't compile.
@@ -62,7 +62,7 @@ pub enum Narrowing {
 /// pub key: Type = default, Narrowing::OnlyFalse;
 /// ```
 ///
-/// A key without a default has the default of its type. The rule says what a `berth.toml` in the
+/// A key without a default has the default of its type. The rule says what a `toolhold.toml` in the
 /// working directory may do to the key. A key without a rule doesn't compile.
 macro_rules! section {
     (
@@ -86,7 +86,7 @@ macro_rules! section {
         }
 
         impl $table {
-            /// What a `berth.toml` in the working directory may do to each key.
+            /// What a `toolhold.toml` in the working directory may do to each key.
             pub const RULES: &[(&str, Narrowing)] = &[$((stringify!($key), $rule)),*];
         }
 

@@ -2,9 +2,9 @@
 
 use std::net::IpAddr;
 
-use berth_policy::egress::HostPattern;
 use schemars::{JsonSchema, json_schema};
 use serde::{Deserialize, Deserializer, Serialize};
+use toolhold_policy::egress::HostPattern;
 
 use crate::hosts::host_grant;
 use crate::narrowing::{Narrowing, section};
@@ -12,7 +12,7 @@ use crate::written::{as_written, inline_schema};
 
 // Whoever chooses the proxy or an authority can read all requests.
 section! {
-    /// How requests leave this machine: those of all plugins, and Berth's own.
+    /// How requests leave this machine: those of all plugins, and Toolhold's own.
     #[derive(Eq)]
     pub struct Network {
         /// The proxy for requests, for example `"http://proxy.example.com:3128"`; `""` means none.
@@ -30,7 +30,7 @@ section! {
         /// aren't checked.
         pub proxy_resolves: bool, Narrowing::OnlyFalse;
         /// PEM files with certificates of authorities that are trusted in addition to those of the
-        /// system. A relative path starts at the folder of the `berth.toml` that names it.
+        /// system. A relative path starts at the folder of the `toolhold.toml` that names it.
         #[schemars(extend("examples" = [["~/company-ca.pem"]]))]
         pub authorities: Vec<String>, Narrowing::Ignored;
     }
@@ -48,7 +48,7 @@ impl<'de> Deserialize<'de> for WrittenProxy {
         if written.is_empty() {
             return Ok(Self(written));
         }
-        // A password must not appear in a message, and `berth config show` would show it.
+        // A password must not appear in a message, and `toolhold config show` would show it.
         if written.contains('@') {
             return Err(serde::de::Error::custom(
                 "a proxy's user name and password can't be in this file: remove the key, and set HTTPS_PROXY in the environment to the whole address",

@@ -1,11 +1,11 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use berth_policy::files::PathGlobs;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use toolhold_policy::files::PathGlobs;
 
 use crate::written::inline_schema;
 
@@ -144,7 +144,7 @@ impl PathGlob {
         Ok(Self(pattern))
     }
 
-    /// One of Berth's default globs, without a check: defaults are made at every start, and
+    /// One of Toolhold's default globs, without a check: defaults are made at every start, and
     /// compiling a glob takes time. A test checks them.
     pub(crate) fn known(pattern: &'static str) -> Self {
         Self(pattern.to_owned())

@@ -47,7 +47,7 @@ impl WrittenPattern {
     /// If it is empty or too long.
     pub fn new(pattern: impl Into<String>) -> Result<Self, String> {
         let pattern = pattern.into();
-        berth_policy::TextGlob::new(&pattern)?;
+        toolhold_policy::TextGlob::new(&pattern)?;
         Ok(Self(pattern))
     }
 
@@ -73,6 +73,6 @@ impl JsonSchema for WrittenPattern {
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": "string", "minLength": 1, "maxLength": berth_policy::MAX_PATTERN })
+        json_schema!({ "type": "string", "minLength": 1, "maxLength": toolhold_policy::MAX_PATTERN })
     }
 }

@@ -9,9 +9,9 @@ section! {
     /// A folder whose plugins are loaded, and reloaded when they change.
     #[derive(Eq)]
     pub struct PluginFolder {
-        /// The folder. If empty, it is `plugins` in Berth's data folder. `~` is the home directory.
-        /// A relative path starts at the folder of the `berth.toml` that names it; in a variable or
-        /// a flag, at the working directory. Tools can't write there.
+        /// The folder. If empty, it is `plugins` in Toolhold's data folder. `~` is the home
+        /// directory. A relative path starts at the folder of the `toolhold.toml` that names it; in
+        /// a variable or a flag, at the working directory. Tools can't write there.
         pub path: String, Narrowing::Ignored;
         /// What happens to a plugin that is new or has changed.
         pub reload: Reload, Narrowing::Approve;
@@ -23,7 +23,7 @@ section! {
 #[serde(rename_all = "kebab-case")]
 #[schemars(inline)]
 pub enum Reload {
-    /// It waits for `berth plugin approve`. The approved one serves meanwhile.
+    /// It waits for `toolhold plugin approve`. The approved one serves meanwhile.
     #[default]
     Approve,
     /// It is used at once, with the grants of its name.

@@ -19,10 +19,11 @@ section! {
         pub enabled: bool = true, Narrowing::OnlyFalse;
         /// The component, a `.wasm` file. If empty, it is the plugin of that name in
         /// `[plugin_folder]`. `~` is the home directory. A relative path starts at the folder of
-        /// the `berth.toml` that names it; in a variable or a flag, at the working directory.
+        /// the `toolhold.toml` that names it; in a variable or a flag, at the working directory.
         pub path: String, Narrowing::Ignored;
         /// Where the plugin is installed from if it isn't installed yet: a file, `"https://…"` or
-        /// `"oci://…"`. `berth plugin install` and `berth trust` show it, ask, and install it.
+        /// `"oci://…"`. `toolhold plugin install` and `toolhold trust` show it, ask, and install
+        /// it.
         pub source: String, Narrowing::Ignored;
         /// SHA-256 of the only component that is installed and served under this name. If empty,
         /// any that is approved.
@@ -84,8 +85,8 @@ section! {
         pub https_only: bool = true, Narrowing::OnlyTrue;
         /// Hosts to which its requests may carry something that looks like a secret.
         pub credentials_to: Vec<WrittenHost>, Narrowing::Covered(WrittenHost::covers_written);
-        /// Secrets that Berth adds to its requests, by names that you choose. The plugin sees none
-        /// of them.
+        /// Secrets that Toolhold adds to its requests, by names that you choose. The plugin sees
+        /// none of them.
         pub secrets: BTreeMap<String, Secret>, Narrowing::Named(Secret::RULES);
         /// MiB of keys and values that the plugin may keep between its calls, in a store that no
         /// other plugin sees. 0: it keeps nothing.
@@ -110,10 +111,10 @@ section! {
         /// How long an instance of the plugin lasts. With `"session"`, a plugin that asks for it
         /// keeps its memory between the calls of one session, as long as nothing goes wrong.
         pub instance: InstanceLifetime, Narrowing::Stricter(&["call", "session"]);
-        /// The plugin's own settings: its keys are whatever the plugin reads, and `berth plugin
+        /// The plugin's own settings: its keys are whatever the plugin reads, and `toolhold plugin
         /// inspect` shows them if the plugin describes them. At most 64 KiB and 32 levels. A
-        /// `berth.toml` in the working directory can't set them. They are no place for secrets: the
-        /// plugin reads them.
+        /// `toolhold.toml` in the working directory can't set them. They are no place for secrets:
+        /// the plugin reads them.
         pub config: PluginSettings, Narrowing::Free;
         /// What one call of the plugin may use if it differs from `[tools.limits]`.
         pub limits: PluginLimits, Narrowing::Table(PluginLimits::RULES);
@@ -135,7 +136,7 @@ impl<'de> Deserialize<'de> for Sha256 {
         match is_valid {
             true => Ok(Self(digits)),
             false => Err(serde::de::Error::custom(
-                "takes a SHA-256 of 64 hexadecimal digits, as `berth plugin inspect` prints it",
+                "takes a SHA-256 of 64 hexadecimal digits, as `toolhold plugin inspect` prints it",
             )),
         }
     }
@@ -186,7 +187,7 @@ pub enum InstanceLifetime {
 #[serde(rename_all = "kebab-case")]
 #[schemars(inline)]
 pub enum TrustLevel {
-    /// Like Berth's own plugins.
+    /// Like Toolhold's own plugins.
     Trusted,
     /// Like a plugin that you have checked.
     #[default]

@@ -131,7 +131,7 @@ impl TryFrom<LooseTest> for ArgumentTest {
         }
         match (&glob, &regex) {
             (Some(_), None) => {}
-            (None, Some(regex)) => drop(berth_policy::expression(regex)?),
+            (None, Some(regex)) => drop(toolhold_policy::expression(regex)?),
             _ => return Err("an argument is compared with either a `glob` or a `regex`".to_owned()),
         }
         Ok(Self { pointer, glob, regex })

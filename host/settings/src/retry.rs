@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use berth_policy::Backoff;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use toolhold_policy::Backoff;
 
 use crate::Bounded;
 use crate::narrowing::{Narrowing, section};

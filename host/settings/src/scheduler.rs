@@ -10,8 +10,8 @@ section! {
     /// Tasks that run at a later time.
     #[derive(Copy, Eq)]
     pub struct Scheduler {
-        /// Whether there are tasks: the built-in tools for them, and their runs. `berth daemon`
-        /// runs them, and `berth serve` while it lives.
+        /// Whether there are tasks: the built-in tools for them, and their runs. `toolhold daemon`
+        /// runs them, and `toolhold serve` while it lives.
         pub enabled: bool = false, Narrowing::OnlyFalse;
         /// Tasks that one principal may have. All principals together may have 1,000.
         pub max_tasks: Bounded<1, 1000> = Bounded::clamped(100), Narrowing::Smaller;

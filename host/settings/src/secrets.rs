@@ -1,9 +1,9 @@
 //! Secrets for requests: where they come from and where they go. The configuration itself contains
 //! no secret.
 
-use berth_policy::egress::{Placement, SecretHost, SecretRule};
 use schemars::{JsonSchema, json_schema};
 use serde::{Deserialize, Deserializer, Serialize};
+use toolhold_policy::egress::{Placement, SecretHost, SecretRule};
 
 use crate::narrowing::{Narrowing, section};
 use crate::written::{as_written, inline_schema};
@@ -20,7 +20,7 @@ section! {
         #[schemars(extend("examples" = ["EXAMPLE_TOKEN"]))]
         pub env: Option<VariableName>, Narrowing::Ignored;
         /// The file that contains it and nothing else. `~` is the home directory. A relative path
-        /// starts at the folder of the `berth.toml` that names it. No tool reads or writes the
+        /// starts at the folder of the `toolhold.toml` that names it. No tool reads or writes the
         /// file.
         #[serde(skip_serializing_if = "String::is_empty")]
         #[schemars(extend("examples" = ["~/.config/example/token"]))]
@@ -101,7 +101,7 @@ impl Keyring {
 /// Characters of a header's name, of a prefix, of a parameter's name, and of a path.
 const MAX_TEXT: usize = 128;
 
-/// Headers about the transport, which Berth sets itself.
+/// Headers about the transport, which Toolhold sets itself.
 const CARRYING: [&str; 12] = [
     "accept-encoding",
     "connection",

@@ -21,7 +21,7 @@ pub enum Structured {
 }
 
 section! {
-    /// How `berth serve` serves its clients.
+    /// How `toolhold serve` serves its clients.
     #[derive(Eq)]
     pub struct Serve {
         /// Which answers are also sent as structured content: `auto` for tools whose answer is a
@@ -29,9 +29,9 @@ section! {
         /// show their model only the structured content if there is any.
         pub structured: Structured = Structured::Auto, Narrowing::Ignored;
         /// The URL under which other machines reach the server, for example
-        /// `https://berth.example.com`. Requests for its host are accepted in addition to the names
-        /// of this machine. Tokens of an authorization server have to be for this URL followed by
-        /// `/mcp`.
+        /// `https://toolhold.example.com`. Requests for its host are accepted in addition to the
+        /// names of this machine. Tokens of an authorization server have to be for this URL
+        /// followed by `/mcp`.
         pub url: String, Narrowing::Ignored;
         /// Web pages that may use the server, by their origins, for example
         /// `https://app.example.com`. No other page may.

@@ -1,13 +1,13 @@
 //! What commands may do, and what the processes that they start may use.
 
-use berth_system::confine;
 use schemars::{JsonSchema, json_schema};
 use serde::{Deserialize, Deserializer, Serialize};
+use toolhold_system::confine;
 
 use crate::narrowing::{Narrowing, section};
 use crate::written::{as_written, inline_schema};
 use crate::{AllowedPath, Bounded, PathGlob, WrittenPattern};
-use berth_presets::{PRESETS, Preset, preset};
+use toolhold_presets::{PRESETS, Preset, preset};
 
 section! {
     /// What commands may do, whichever tool runs them, and what the processes of calls see and use.
@@ -59,7 +59,7 @@ section! {
         /// Whether commands of medium risk (`git commit`, `mv`, `npm install`, …) need approval
         /// whatever `autonomy` is, unless a permission allows them.
         pub require_approval_for_medium_risk: bool, Narrowing::OnlyTrue;
-        /// Whether what commands change in files is saved first, for `berth undo`, as what file
+        /// Whether what commands change in files is saved first, for `toolhold undo`, as what file
         /// tools change (`[tools.undo]`).
         pub transactional: bool = true, Narrowing::OnlyTrue;
         /// Globs of the files whose changes by commands are saved. If empty, all.
@@ -259,7 +259,7 @@ as_written!(WrittenProgram);
 impl<'de> Deserialize<'de> for WrittenProgram {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let written = String::deserialize(deserializer)?;
-        berth_policy::Programs::new([(written.clone(), String::new())])
+        toolhold_policy::Programs::new([(written.clone(), String::new())])
             .map_err(serde::de::Error::custom)?;
         Ok(Self(written))
     }
@@ -267,7 +267,7 @@ impl<'de> Deserialize<'de> for WrittenProgram {
 
 inline_schema!(WrittenProgram, "Program", json_schema!({ "type": "string", "minLength": 1 }));
 
-impl From<NetworkGrant> for berth_policy::Network {
+impl From<NetworkGrant> for toolhold_policy::Network {
     fn from(grant: NetworkGrant) -> Self {
         match grant {
             NetworkGrant::Deny => Self::Deny,

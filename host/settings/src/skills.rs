@@ -15,7 +15,7 @@ section! {
         /// Folders whose folders are your skills. One that doesn't exist is no mistake. One that
         /// belongs to another user, or that others may write to, doesn't count. Tools may read them
         /// once there is a skill, and never write there. Those of a project (`.agents/skills`,
-        /// `.claude/skills` and `.berth/skills`) count after `berth trust`.
+        /// `.claude/skills` and `.toolhold/skills`) count after `toolhold trust`.
         pub folders: Vec<String> = ["~/.agents/skills", "~/.claude/skills"].map(str::to_owned).to_vec(), Narrowing::Ignored;
         /// Variables for the commands of a session after a skill was loaded, in a table for each
         /// skill: `[skills.env.NAME]`. They end with the task, with the session, or when another

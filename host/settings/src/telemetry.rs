@@ -24,8 +24,8 @@ section! {
         pub metrics: bool = true, Narrowing::OnlyFalse;
         /// Seconds between two sendings.
         pub interval_secs: Bounded<1, 3600> = Bounded::clamped(10), Narrowing::Ignored;
-        /// Secrets in headers of requests to the collector, by names that you choose. `berth audit
-        /// export --endpoint` sends them too.
+        /// Secrets in headers of requests to the collector, by names that you choose. `toolhold
+        /// audit export --endpoint` sends them too.
         pub secrets: BTreeMap<String, Secret>, Narrowing::Named(Secret::RULES);
     }
 }

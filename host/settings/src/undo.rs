@@ -8,7 +8,7 @@ use crate::narrowing::{Narrowing, section};
 
 // A project's file that could turn it off could have its changes kept from being undone.
 section! {
-    /// What calls change in files is saved first, for `berth undo`.
+    /// What calls change in files is saved first, for `toolhold undo`.
     #[derive(Copy, Eq)]
     pub struct Undo {
         /// Whether changes are saved.

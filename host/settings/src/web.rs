@@ -35,8 +35,8 @@ section! {
         pub max_body_kib: Bounded<1, 1_048_576> = Bounded::clamped(1024), Narrowing::Smaller;
         /// Hosts to which a request may carry something that looks like a secret.
         pub credentials_to: Vec<WrittenHost>, Narrowing::Covered(WrittenHost::covers_written);
-        /// Secrets that Berth adds to requests, by names that you choose. No tool and no model sees
-        /// them.
+        /// Secrets that Toolhold adds to requests, by names that you choose. No tool and no model
+        /// sees them.
         pub secrets: BTreeMap<String, Secret>, Narrowing::Named(Secret::RULES);
     }
 }

@@ -2,7 +2,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use berth_contract::text::{cut, neutral_line};
+use toolhold_contract::text::{cut, neutral_line};
 
 /// Most bytes of a comment. minisign itself reads 8,192 of a trusted one, and less of others.
 pub(crate) const MAX_COMMENT: usize = 4096;

@@ -57,8 +57,8 @@ pub fn sign_ceiling(file: &Path, text: &str, key: &SecretKey) -> Result<PathBuf,
 ///
 /// It can't be read, or is too large.
 pub fn read_component(path: &Path) -> Result<Vec<u8>, SigningError> {
-    berth_component::file::open(path)
-        .and_then(berth_component::file::read)
+    toolhold_component::file::open(path)
+        .and_then(toolhold_component::file::read)
         .map_err(|reason| SigningError::Invalid(format!("{}: {reason}", path.display())))
 }
 

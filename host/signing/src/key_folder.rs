@@ -3,15 +3,15 @@
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use berth_component::is_name;
-use berth_private::PrivateFolder;
+use toolhold_component::is_name;
+use toolhold_private::PrivateFolder;
 use zeroize::Zeroizing;
 
 use crate::files::read_bounded;
 use crate::secret_key::MAX_FILE;
 use crate::{PasswordSource, PublicKey, SecretKey, SigningError};
 
-/// The folder of the user's keys in Berth's folder for configuration.
+/// The folder of the user's keys in Toolhold's folder for configuration.
 pub const KEY_FOLDER: &str = "keys";
 
 const SECRET: &str = ".key";
@@ -36,7 +36,7 @@ pub struct KeyFiles {
 }
 
 impl KeyFolder {
-    /// The folder of keys in Berth's folder for configuration.
+    /// The folder of keys in Toolhold's folder for configuration.
     pub fn new(config: &Path) -> Self {
         Self(config.join(KEY_FOLDER))
     }
@@ -138,7 +138,7 @@ fn check_name(name: &str) -> Result<(), SigningError> {
     }
     Err(SigningError::Invalid(format!(
         "`{}` isn't a name for a key: it has to be [a-z0-9-], the first a letter",
-        berth_contract::text::neutral_line(name)
+        toolhold_contract::text::neutral_line(name)
     )))
 }
 

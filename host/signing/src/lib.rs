@@ -1,5 +1,5 @@
 //! Keys and signatures of plugins, in the files of minisign, so that its program verifies what
-//! Berth signed, and Berth what it signed.
+//! Toolhold signed, and Toolhold what it signed.
 //!
 //! A signature is a `.minisig` beside the component. Its trusted comment names the plugin, its
 //! version and the digest of its manifest ([`Statement`]). A [`TrustedKey`] counts for the plugins

@@ -109,7 +109,7 @@ pub(crate) fn prehash(bytes: &[u8]) -> [u8; 64] {
 impl fmt::Display for Signature {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let bytes = [&PREHASHED[..], &self.id.0, &self.signature].concat();
-        writeln!(f, "{UNTRUSTED}signature from berth secret key {}", self.id)?;
+        writeln!(f, "{UNTRUSTED}signature from toolhold secret key {}", self.id)?;
         writeln!(f, "{}", encoded::encode(&bytes))?;
         writeln!(f, "{TRUSTED}{}", self.comment)?;
         writeln!(f, "{}", encoded::encode(&self.of_comment))

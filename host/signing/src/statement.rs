@@ -2,14 +2,14 @@
 
 use std::fmt;
 
-use berth_component::{Manifest, is_name};
 use sha2::{Digest, Sha256};
+use toolhold_component::{Manifest, is_name};
 
 /// What a trusted comment says. It is signed with the bytes, so it can't be moved to others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Statement {
     /// The bytes are this plugin:
-    /// `berth-plugin/1 name=NAME version=VERSION manifest=sha256:DIGEST`.
+    /// `toolhold-plugin/1 name=NAME version=VERSION manifest=sha256:DIGEST`.
     Plugin {
         /// Its name.
         name: String,
@@ -18,17 +18,17 @@ pub enum Statement {
         /// `sha256:` and the digest of the manifest's bytes; `-` if there is none.
         manifest: String,
     },
-    /// The bytes are the index of a bundle: `berth-bundle/1`.
+    /// The bytes are the index of a bundle: `toolhold-bundle/1`.
     Bundle,
-    /// The bytes are an organisation's ceiling: `berth-ceiling/1`.
+    /// The bytes are an organisation's ceiling: `toolhold-ceiling/1`.
     Ceiling,
     /// Nothing: minisign's own comment, or that of its user.
     Plain,
 }
 
-const PLUGIN: &str = "berth-plugin/1";
-const BUNDLE: &str = "berth-bundle/1";
-const CEILING: &str = "berth-ceiling/1";
+const PLUGIN: &str = "toolhold-plugin/1";
+const BUNDLE: &str = "toolhold-bundle/1";
+const CEILING: &str = "toolhold-ceiling/1";
 
 impl Statement {
     /// What is to be said of a component. `name`: for one whose manifest doesn't say it.
@@ -43,7 +43,7 @@ impl Statement {
                 return Err(format!(
                     "its manifest names it `{}`; it can't be signed as `{}`",
                     manifest.name,
-                    berth_contract::text::neutral_line(name)
+                    toolhold_contract::text::neutral_line(name)
                 ));
             }
             (Some(manifest), _) => &manifest.name,
@@ -54,7 +54,7 @@ impl Statement {
         if !is_name(name) {
             return Err(format!(
                 "`{}` isn't a plugin's name: [a-z0-9-], the first a letter",
-                berth_contract::text::neutral_line(name)
+                toolhold_contract::text::neutral_line(name)
             ));
         }
         if !is_version(version) {
@@ -78,10 +78,10 @@ impl Statement {
     ///
     /// # Errors
     ///
-    /// It begins as one of Berth's and isn't one: a later format, or one that was put together by
-    /// hand.
+    /// It begins as one of Toolhold's and isn't one: a later format, or one that was put together
+    /// by hand.
     pub fn read(comment: &str) -> Result<Self, String> {
-        if !comment.starts_with("berth-") {
+        if !comment.starts_with("toolhold-") {
             return Ok(Self::Plain);
         }
         let said = match *comment.split(' ').collect::<Vec<_>>() {

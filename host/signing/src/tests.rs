@@ -15,7 +15,7 @@ fn component(name: &str, more: &[u8]) -> Vec<u8> {
     let manifest = format!(
         r#"{{"manifest":1,"name":"{name}","version":"1.2.0","description":"Notes","capabilities":[]}}"#
     );
-    [bare(more), section("berth:manifest", manifest.as_bytes())].concat()
+    [bare(more), section("toolhold:manifest", manifest.as_bytes())].concat()
 }
 
 /// A component without a manifest.
@@ -159,12 +159,12 @@ fn signature_moves_to_no_other_name_version_or_manifest() {
     let wasm = component("acme-notes", b"");
     let all = TrustedKey { plugins: vec!["*".parse().expect("it is valid")], ..trusted(&key) };
     for comment in [
-        "berth-plugin/1 name=acme-other version=1.2.0 manifest=-".to_owned(),
+        "toolhold-plugin/1 name=acme-other version=1.2.0 manifest=-".to_owned(),
         sign_comment(&wasm).replace("1.2.0", "1.3.0"),
         sign_comment(&wasm).replace("sha256:", "sha256:0"),
         sign_comment(&wasm).replace("/1", "/2"),
         format!("{} more=1", sign_comment(&wasm)),
-        "berth-bundle/1".into(),
+        "toolhold-bundle/1".into(),
     ] {
         let signature = sign_as(&wasm, &comment, &key);
         let refused = verify(&wasm, "acme-notes", &[signature], std::slice::from_ref(&all));
@@ -413,7 +413,7 @@ fn password_comes_from_where_it_is_named_and_is_bounded() {
     let source: PasswordSource = format!("fd:{number}").parse().expect("it is valid");
     assert_eq!(*source.read("", false).expect("it is there"), "one");
     std::io::Write::write_all(&mut file, &[b'x'; 4096]).expect("it is written");
-    let unset: PasswordSource = "env:BERTH_TEST_UNSET".parse().expect("it is valid");
+    let unset: PasswordSource = "env:TOOLHOLD_TEST_UNSET".parse().expect("it is valid");
     assert!(unset.read("", false).expect_err("it isn't set").to_string().contains("isn't set"));
     for wrong in ["", "secret", "env:", "fd:x", "file:/x"] {
         wrong.parse::<PasswordSource>().expect_err(wrong);

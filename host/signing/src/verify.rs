@@ -1,7 +1,7 @@
 //! Whether a trusted key signed a plugin or a bundle.
 
-use berth_component::Manifest;
 use jiff::civil::Date;
+use toolhold_component::Manifest;
 
 use crate::public_key::{KeyId, PublicKey};
 use crate::signature::{Signature, prehash};
@@ -145,7 +145,7 @@ pub fn verify_plugin(
                 if !named {
                     return Err(other(
                         "its signature names no plugin, and it has no manifest that does; \
-                         sign it with `berth plugin sign`"
+                         sign it with `toolhold plugin sign`"
                             .into(),
                     ));
                 }
@@ -156,7 +156,11 @@ pub fn verify_plugin(
             key: key.name.clone(),
             what: match plugin.source {
                 Some(source) => {
-                    format!("`{}` from {}", plugin.name, berth_contract::text::neutral_line(source))
+                    format!(
+                        "`{}` from {}",
+                        plugin.name,
+                        toolhold_contract::text::neutral_line(source)
+                    )
                 }
                 None => format!("`{}`", plugin.name),
             },

@@ -1,32 +1,32 @@
-//! `berth skills`: what there is, for people.
+//! `toolhold skills`: what there is, for people.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use berth_core::config::{Folders, Loaded};
-use berth_core::text::{counted, neutral, neutral_line};
-use berth_terminal::error::CommandError;
-use berth_terminal::exit::Exit;
-use berth_terminal::style::{BAD, FAINT, GOOD, STRONG, WARNING};
 use clap::Subcommand;
 use serde_json::json;
+use toolhold_core::config::{Folders, Loaded};
+use toolhold_core::text::{counted, neutral, neutral_line};
+use toolhold_terminal::error::CommandError;
+use toolhold_terminal::exit::Exit;
+use toolhold_terminal::style::{BAD, FAINT, GOOD, STRONG, WARNING};
 
 use crate::find::Skills;
 use crate::folder::{Owners, SkillFolder};
 use crate::skill::{SKILL_FILE, Skill, SkillFinding, SkillOrigin, SkillText, check, folder_name};
 
-/// `berth skills`.
+/// `toolhold skills`.
 #[derive(Debug, Subcommand)]
 pub enum SkillsCommand {
     /// List the skills that there are: yours, and those of the project
-    #[command(after_help = "Examples:\n  berth skills list\n  berth skills list --json")]
+    #[command(after_help = "Examples:\n  toolhold skills list\n  toolhold skills list --json")]
     List {
         /// Print JSON
         #[arg(long)]
         json: bool,
     },
     /// Show a skill: its text, its files, and where it comes from
-    #[command(after_help = "Example:\n  berth skills show pdf-forms")]
+    #[command(after_help = "Example:\n  toolhold skills show pdf-forms")]
     Show {
         /// Its name
         name: String,
@@ -34,9 +34,9 @@ pub enum SkillsCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Check skills: whether they keep to the documented format, and to Berth's bounds
+    /// Check skills: whether they keep to the documented format, and to Toolhold's bounds
     #[command(
-        after_help = "Examples:\n  berth skills check\n  berth skills check pdf-forms\n  berth skills check ./my-skill\n\nExit code 1: a skill can't be used."
+        after_help = "Examples:\n  toolhold skills check\n  toolhold skills check pdf-forms\n  toolhold skills check ./my-skill\n\nExit code 1: a skill can't be used."
     )]
     Check {
         /// A name, or the path of a skill's folder or of a folder of skills [default: all skills]
@@ -91,7 +91,7 @@ fn list(skills: &Skills, as_json: bool) -> Result<Exit, CommandError> {
         writeln!(err, "{WARNING}note{WARNING:#}: {reason}")?;
     }
     if !skills.untrusted.is_empty() {
-        writeln!(err, "`berth trust` shows the project's skills and lets them count.")?;
+        writeln!(err, "`toolhold trust` shows the project's skills and lets them count.")?;
     }
     Ok(Exit::Success)
 }
@@ -131,7 +131,7 @@ fn named<'s>(skills: &'s Skills, name: &str) -> Result<&'s Skill, CommandError> 
     let mut all = skills.usable.iter().chain(&skills.untrusted);
     all.find(|skill| skill.name == name).ok_or_else(|| {
         CommandError::Usage(format!(
-            "there is no skill `{}`; `berth skills list` lists those that there are",
+            "there is no skill `{}`; `toolhold skills list` lists those that there are",
             neutral_line(name)
         ))
     })

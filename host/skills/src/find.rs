@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use berth_core::HostError;
-use berth_core::config::{self, Folders, Loaded};
-use berth_core::text::neutral_line;
+use toolhold_core::HostError;
+use toolhold_core::config::{self, Folders, Loaded};
+use toolhold_core::text::neutral_line;
 
 use crate::folder::{Owners, SkillFolder};
 use crate::skill::{SKILL_FILE, Skill, SkillOrigin, SkillText, is_name, name_problem, read_whole};
@@ -18,7 +18,8 @@ const MAX_SKILLS: usize = 200;
 const MAX_ENTRIES: usize = 10_000;
 
 /// The folders of a project's skills, below the working directory.
-pub(crate) const PROJECT_FOLDERS: [&str; 3] = [".agents/skills", ".claude/skills", ".berth/skills"];
+pub(crate) const PROJECT_FOLDERS: [&str; 3] =
+    [".agents/skills", ".claude/skills", ".toolhold/skills"];
 
 /// The skills that were found at one moment.
 #[derive(Clone, Debug, Default)]

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use berth_core::text::cut_at_word;
+use toolhold_core::text::cut_at_word;
 
 use crate::find::Skills;
 

@@ -3,10 +3,10 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use berth_core::config::{self, Folders, Loaded};
-use berth_core::text::counted;
-use berth_core::{HostError, Provider};
-use berth_terminal::style::note;
+use toolhold_core::config::{self, Folders, Loaded};
+use toolhold_core::text::counted;
+use toolhold_core::{HostError, Provider};
+use toolhold_terminal::style::note;
 
 use crate::find::Skills;
 use crate::tool::SkillLoader;
@@ -62,7 +62,7 @@ impl OfferedSkills {
             let shown = names[..names.len() - more].join(", ");
             let more = if more > 0 { format!(" and {more} more") } else { String::new() };
             note(&format!(
-                "{} of the project {} left out, since nobody has looked at {}: {shown}{more}; `berth trust` shows {}",
+                "{} of the project {} left out, since nobody has looked at {}: {shown}{more}; `toolhold trust` shows {}",
                 counted(names.len(), "skill"),
                 if names.len() == 1 { "is" } else { "are" },
                 if names.len() == 1 { "it as it is" } else { "them as they are" },
@@ -73,7 +73,7 @@ impl OfferedSkills {
         if left_out > 0 {
             let folders = counted(left_out, "folder");
             let are = if left_out == 1 { "is" } else { "are" };
-            note(&format!("{folders} of skills {are} left out; `berth skills list` says why"))?;
+            note(&format!("{folders} of skills {are} left out; `toolhold skills list` says why"))?;
         }
         Ok(())
     }

@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use berth_core::text::{cut, neutral_line};
 use serde::Serialize;
+use toolhold_core::text::{cut, neutral_line};
 
 use crate::folder::{FileTree, MAX_FILES, SkillFolder};
 use crate::front_matter::{self, FrontMatter};

@@ -3,15 +3,15 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use berth_core::config::{Folders, Loaded};
-use berth_core::text::{counted, cut, neutral_line, neutral_owned};
-use berth_core::{
+use serde::Deserialize;
+use serde_json::json;
+use toolhold_core::config::{Folders, Loaded};
+use toolhold_core::text::{counted, cut, neutral_line, neutral_owned};
+use toolhold_core::{
     Access, Annotations, BoxFuture, Call, Category, Definition, Failure, HostError, Outcome,
     Output, Provider,
 };
-use berth_policy::files::{FileRules, Kind};
-use serde::Deserialize;
-use serde_json::json;
+use toolhold_policy::files::{FileRules, Kind};
 
 use crate::find::Skills;
 use crate::folder::{FileTree, Owners, SkillFolder, plain_path};
@@ -234,7 +234,7 @@ fn unseen(skill: &Skill) -> Failure {
         skill.name
     );
     Failure::new(Category::PermanentFailure, message)
-        .with_suggestion("Go on without it. The person can look at it with: berth trust")
+        .with_suggestion("Go on without it. The person can look at it with: toolhold trust")
 }
 
 fn with_end(mut text: String, is_cut: bool) -> String {

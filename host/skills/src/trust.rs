@@ -3,12 +3,12 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use berth_core::HostError;
-use berth_core::config::{self, Folders};
-use berth_core::text::{counted, neutral_line};
-use berth_terminal::error::CommandError;
-use berth_terminal::exit::Exit;
-use berth_terminal::style::warn;
+use toolhold_core::HostError;
+use toolhold_core::config::{self, Folders};
+use toolhold_core::text::{counted, neutral_line};
+use toolhold_terminal::error::CommandError;
+use toolhold_terminal::exit::Exit;
+use toolhold_terminal::style::warn;
 
 use crate::find::PROJECT_FOLDERS;
 use crate::folder::{Owners, SkillFolder};

@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use berth_private::PrivateFolder;
 use rusqlite::config::DbConfig;
 use rusqlite::limits::Limit;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
+use toolhold_private::PrivateFolder;
 
 use crate::Stop;
 use crate::error::StoreError;
@@ -48,8 +48,8 @@ pub struct DatabaseForm {
 }
 
 impl DatabaseForm {
-    /// Opens a file, or creates it. It has to be in a folder of Berth's own, which nobody else can
-    /// enter.
+    /// Opens a file, or creates it. It has to be in a folder of Toolhold's own, which nobody else
+    /// can enter.
     ///
     /// # Errors
     ///
@@ -87,7 +87,7 @@ pub struct Database {
 }
 
 impl Database {
-    /// The database `name` in a folder of Berth's own. `name`: a plugin's name, `[a-z0-9-]`.
+    /// The database `name` in a folder of Toolhold's own. `name`: a plugin's name, `[a-z0-9-]`.
     pub fn named(folder: impl Into<PathBuf>, name: impl Into<String>, form: DatabaseForm) -> Self {
         Self { folder: folder.into(), name: name.into(), form, connection: Mutex::new(None) }
     }
@@ -173,7 +173,7 @@ fn prepare(connection: &Connection, path: &Path, form: &DatabaseForm) -> Result<
             Err(unusable("another program has made it. Move it away".into()))
         }
         (_, version) if version != newest => Err(unusable(format!(
-            "it has version {version}; this Berth reads version {newest}. Use a newer Berth"
+            "it has version {version}; this Toolhold reads version {newest}. Use a newer Toolhold"
         ))),
         _ => Ok(()),
     }

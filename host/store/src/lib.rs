@@ -1,6 +1,6 @@
 //! Keys and values that a plugin keeps between its calls.
 //!
-//! A plugin has one file, an SQLite database in Berth's own data folder. All statements are
+//! A plugin has one file, an SQLite database in Toolhold's own data folder. All statements are
 //! constants of this crate; what a guest gives is only ever bound as a parameter. Several processes
 //! may use a store at once.
 
@@ -10,8 +10,8 @@ mod error;
 use std::path::PathBuf;
 use std::time::Instant;
 
-use berth_contract::CancellationToken;
 use rusqlite::{Connection, OptionalExtension as _, Transaction, TransactionBehavior, params};
+use toolhold_contract::CancellationToken;
 
 pub use database::{Database, DatabaseForm};
 pub use error::StoreError;
@@ -98,7 +98,7 @@ pub struct Store {
 }
 
 impl Store {
-    /// The store `name` in a folder of Berth's own. `name`: a plugin's name, `[a-z0-9-]`.
+    /// The store `name` in a folder of Toolhold's own. `name`: a plugin's name, `[a-z0-9-]`.
     pub fn named(folder: impl Into<PathBuf>, name: impl Into<String>, quota: Quota) -> Self {
         let form = DatabaseForm {
             application: 0x6265_7253,

@@ -5,12 +5,12 @@ mod killing;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use berth_contract::CancellationToken;
-use berth_store::{KeyValue, Quota, Stop, Store};
 use killing::kill_after;
+use toolhold_contract::CancellationToken;
+use toolhold_store::{KeyValue, Quota, Stop, Store};
 
 /// The variable that names the folder to a writer.
-const FOLDER: &str = "BERTH_STORE_TEST_FOLDER";
+const FOLDER: &str = "TOOLHOLD_STORE_TEST_FOLDER";
 
 fn open(folder: &Path) -> Store {
     let quota = Quota { bytes: 64 << 20, keys: 10_000 };
@@ -78,6 +78,6 @@ fn kill(times: u64) {
 fn soak_acknowledged_write_survives_a_kill() {
     match std::env::var_os(FOLDER) {
         Some(folder) => write_on(Path::new(&folder)),
-        None => kill(if std::env::var_os("BERTH_SOAK").is_some() { 500 } else { 25 }),
+        None => kill(if std::env::var_os("TOOLHOLD_SOAK").is_some() { 500 } else { 25 }),
     }
 }

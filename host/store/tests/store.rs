@@ -5,11 +5,11 @@ use std::path::Path;
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
-use berth_contract::CancellationToken;
-use berth_store::{
+use proptest::prelude::*;
+use toolhold_contract::CancellationToken;
+use toolhold_store::{
     Entry, KeyValue, MAX_CHANGES, MAX_KEY, MAX_PAGE, MAX_VALUE, Quota, Stop, Store, StoreError,
 };
-use proptest::prelude::*;
 
 const QUOTA: Quota = Quota { bytes: 64 << 20, keys: 10_000 };
 

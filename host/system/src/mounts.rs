@@ -205,7 +205,7 @@ mod tests {
 23 22 8:2 / /home rw - ext4 /dev/sda2 rw
 24 22 0:21 / /proc rw - proc proc rw
 30 22 8:2 /u/.local /mnt/with\\040space rw - ext4 /dev/sda2 rw
-31 22 8:2 /u/.local/share/berth/approvals /mnt/deep rw - ext4 /dev/sda2 rw
+31 22 8:2 /u/.local/share/toolhold/approvals /mnt/deep rw - ext4 /dev/sda2 rw
 32 22 0:30 / /srv/root/proc rw master:3 - proc none rw
 33 22 0:31 /docker /srv/root/cgroup rw - cgroup2 none rw
 ";
@@ -214,13 +214,16 @@ mod tests {
     fn other_names_come_from_mounts_around_and_within() {
         let mounts = Mounts::parse(TABLE);
         let names = |path: &str| mounts.other_names(Path::new(path));
-        let data = "/home/u/.local/share/berth";
-        assert_eq!(names(data), [Path::new("/mnt/with space/share/berth"), Path::new("/mnt/deep")]);
-        assert_eq!(names("/home/u/.config/berth"), [] as [PathBuf; 0]);
-        assert_eq!(names("/etc/berth"), [] as [PathBuf; 0]);
+        let data = "/home/u/.local/share/toolhold";
+        assert_eq!(
+            names(data),
+            [Path::new("/mnt/with space/share/toolhold"), Path::new("/mnt/deep")]
+        );
+        assert_eq!(names("/home/u/.config/toolhold"), [] as [PathBuf; 0]);
+        assert_eq!(names("/etc/toolhold"), [] as [PathBuf; 0]);
         assert_eq!(
             names("/mnt/deep"),
-            [Path::new(data).join("approvals"), "/mnt/with space/share/berth/approvals".into()]
+            [Path::new(data).join("approvals"), "/mnt/with space/share/toolhold/approvals".into()]
         );
     }
 

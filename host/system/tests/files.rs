@@ -8,14 +8,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use berth_contract::Access;
-use berth_policy::files::{Grant, OwnFolder, PathGlobs};
-use berth_system::files::{
-    FileError, FileView, Grants, LastLink, OpenOptions, ResolvedPath, with_its_links,
-};
 use rustix::fs::{FileType, Mode, Timestamps};
 use rustix::io::Errno;
 use tempfile::TempDir;
+use toolhold_contract::Access;
+use toolhold_policy::files::{Grant, OwnFolder, PathGlobs};
+use toolhold_system::files::{
+    FileError, FileView, Grants, LastLink, OpenOptions, ResolvedPath, with_its_links,
+};
 
 /// A granted folder `in`, with `secrets/**` and `.env` refused for reading and `locked/**` for
 /// writing, and a folder `out` beside it.
@@ -243,7 +243,7 @@ fn wide_folder_is_checked_with_few_handles() {
 #[test]
 fn only_leftover_temporary_files_are_removed() {
     let world = World::new();
-    let name = |number: u64| format!(".berth-{number:016x}.tmp");
+    let name = |number: u64| format!(".toolhold-{number:016x}.tmp");
     let at = |name: &str| world.inside.join(name);
     let make = |path: &str| world.view.create_directory(world.dir(), path).expect("is made");
     fs::create_dir_all(at(&name(9))).expect("made by somebody else");
@@ -305,7 +305,7 @@ fn folder_with_denied_content_can_t_move() {
     fs::create_dir(world.inside.join("plain")).expect("made");
     denied(world.view.rename((world.dir(), "plain"), (world.dir(), "locked/plain")), "deny_write");
     fs::create_dir_all(world.inside.join("later")).expect("made");
-    denied(world.view.rename((world.dir(), "later"), (world.dir(), "moved")), "Berth's own");
+    denied(world.view.rename((world.dir(), "later"), (world.dir(), "moved")), "Toolhold's own");
     fs::create_dir(world.inside.join("crowd")).expect("made");
     for index in 0..100_001 {
         fs::write(world.inside.join(format!("crowd/{index}")), "").expect("written");
@@ -318,9 +318,9 @@ fn folder_with_denied_content_can_t_move() {
 #[test]
 fn own_folders_and_files_are_unreachable() {
     let world = World::new();
-    denied(world.read("own/f"), "Berth's own");
-    denied(world.view.open_at(world.dir(), "own/new", CREATE), "Berth's own");
-    denied(world.view.open_at(world.dir(), "sub/berth.toml", CREATE), "Berth's own");
+    denied(world.read("own/f"), "Toolhold's own");
+    denied(world.view.open_at(world.dir(), "own/new", CREATE), "Toolhold's own");
+    denied(world.view.open_at(world.dir(), "sub/toolhold.toml", CREATE), "Toolhold's own");
     // A protected name can't change, even if it is a link.
     symlink("a.txt", world.inside.join("named")).expect("linked");
     let own = OwnFolder { path: world.inside.join("named"), secret: false };
@@ -329,13 +329,19 @@ fn own_folders_and_files_are_unreachable() {
     let own = with_its_links(own).collect();
     let grants = Grants::open(vec![grant], own, |rules| rules).expect("granted");
     let view = FileView::new(Arc::new(grants), false);
-    denied(view.rename((world.dir(), "locked/f"), (world.dir(), "named")), "Berth's own");
-    denied(view.unlink(world.dir(), "named"), "Berth's own");
-    denied(view.open_at(world.dir(), "a.txt", TRUNCATE), "Berth's own");
-    denied(world.view.rename((world.dir(), "a.txt"), (world.dir(), "filters.toml")), "Berth's own");
-    denied(world.view.link((world.dir(), "a.txt"), (world.dir(), "sub/Berth.TOML")), "Berth's own");
-    denied(world.view.symlink("a.txt", world.dir(), "berth.toml"), "Berth's own");
-    assert!(!world.inside.join("sub/berth.toml").exists());
+    denied(view.rename((world.dir(), "locked/f"), (world.dir(), "named")), "Toolhold's own");
+    denied(view.unlink(world.dir(), "named"), "Toolhold's own");
+    denied(view.open_at(world.dir(), "a.txt", TRUNCATE), "Toolhold's own");
+    denied(
+        world.view.rename((world.dir(), "a.txt"), (world.dir(), "filters.toml")),
+        "Toolhold's own",
+    );
+    denied(
+        world.view.link((world.dir(), "a.txt"), (world.dir(), "sub/Toolhold.TOML")),
+        "Toolhold's own",
+    );
+    denied(world.view.symlink("a.txt", world.dir(), "toolhold.toml"), "Toolhold's own");
+    assert!(!world.inside.join("sub/toolhold.toml").exists());
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! What surrounds a question about a call, wherever the person is asked.
 
-use berth_core::{Question, Questions, Reply};
+use toolhold_core::{Question, Questions, Reply};
 
 /// The answer that a question has before anyone is asked: it was given elsewhere, or the question
 /// can't be asked. Blocks.
@@ -10,12 +10,12 @@ pub fn before_asking(questions: &Questions, question: &Question) -> Option<Reply
         Ok(None) => {}
         Err(error) => {
             return Some(Reply::Unasked(format!(
-                "the answer of `berth approvals` can't be read: {error}"
+                "the answer of `toolhold approvals` can't be read: {error}"
             )));
         }
     }
     let reason = question.too_large()?;
-    Some(Reply::Unasked(format!("{reason}; `berth call --yes` makes the call unasked")))
+    Some(Reply::Unasked(format!("{reason}; `toolhold call --yes` makes the call unasked")))
 }
 
 /// Takes back the posted question of the same call: it is answered now, and another answer would be
@@ -23,7 +23,7 @@ pub fn before_asking(questions: &Questions, question: &Question) -> Option<Reply
 pub fn withdraw(questions: &Questions, question: &Question) {
     if let Err(error) = questions.withdraw(question) {
         tracing::warn!(
-            "`berth approvals` may still ask about this call, and approving it there counts: {error}"
+            "`toolhold approvals` may still ask about this call, and approving it there counts: {error}"
         );
     }
 }

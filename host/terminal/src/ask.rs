@@ -100,10 +100,10 @@ impl<R: BufRead, W: Write> Dialogue<R, W> {
     /// Input from before the question doesn't count: it was meant for something else.
     pub fn ask(&mut self, question: &str) -> Result<String, CommandError> {
         (self.forget)(&mut self.input)
-            .map_err(berth_core::HostError::io("clearing what was typed before"))?;
+            .map_err(toolhold_core::HostError::io("clearing what was typed before"))?;
         write!(self.output, "{STRONG}{question}{STRONG:#} ")?;
         self.output.flush()?;
-        let failed = || berth_core::HostError::io("reading the answer");
+        let failed = || toolhold_core::HostError::io("reading the answer");
         loop {
             if self.is_over.load(Ordering::Relaxed) {
                 let why = format!("nobody waits for the answer any more; {}", self.ended);

@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use berth_core::text::{cut, neutral_line};
-use berth_core::{Change, Difference, Origin, PluginInfo, PluginInspection, SignerChange};
+use toolhold_core::text::{cut, neutral_line};
+use toolhold_core::{Change, Difference, Origin, PluginInfo, PluginInspection, SignerChange};
 
 use crate::style::{FAINT, STRONG};
 
@@ -112,7 +112,7 @@ impl fmt::Display for Imports<'_> {
     }
 }
 
-/// What a person should know of the tools of a component that doesn't know Berth.
+/// What a person should know of the tools of a component that doesn't know Toolhold.
 pub struct LeftOutTools<'a>(pub &'a PluginInspection);
 
 impl fmt::Display for LeftOutTools<'_> {

@@ -5,8 +5,8 @@ use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use berth_core::HostError;
 use similar::TextDiff;
+use toolhold_core::HostError;
 
 use crate::error::CommandError as Error;
 use crate::new_file;
@@ -37,7 +37,7 @@ pub fn change(
     let folder = target.parent().unwrap_or(Path::new("/"));
     new_file::private_folder(folder)?;
     let mut file =
-        tempfile::Builder::new().prefix(".berth-").tempfile_in(folder).map_err(failed())?;
+        tempfile::Builder::new().prefix(".toolhold-").tempfile_in(folder).map_err(failed())?;
     file.write_all(after.as_bytes()).map_err(failed())?;
     if before.is_some() {
         let mode = fs::metadata(&target).map_err(failed())?.permissions();

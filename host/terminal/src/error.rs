@@ -2,9 +2,9 @@
 
 use std::io::{self, Write};
 
-use berth_core::HostError;
-use berth_core::text::neutral;
 use serde_json::json;
+use toolhold_core::HostError;
+use toolhold_core::text::neutral;
 
 use crate::exit::Exit;
 
@@ -17,14 +17,15 @@ pub enum CommandError {
     Unasked(String),
     /// A plugin can't be fetched.
     Fetch(String),
-    /// Berth itself failed.
+    /// Toolhold itself failed.
     Host(HostError),
     /// The output can't be written: the reader is gone, or the disk is full.
     Write(io::Error),
 }
 
 impl CommandError {
-    /// The exit code and the message. A reader that is gone (`berth … | head`) has what it wanted.
+    /// The exit code and the message. A reader that is gone (`toolhold … | head`) has what it
+    /// wanted.
     pub fn end(self) -> (Exit, Option<String>) {
         match self {
             Self::Usage(message) => (Exit::Usage, Some(message)),

@@ -1,8 +1,8 @@
 //! Exit codes.
 
-use berth_core::{Category, Failure};
+use toolhold_core::{Category, Failure};
 
-/// The exit codes; `berth --help` lists them.
+/// The exit codes; `toolhold --help` lists them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Exit {
     /// Success.
@@ -13,7 +13,7 @@ pub enum Exit {
     Usage,
     /// A rule refused it, or it needs approval and nobody was asked.
     Denied,
-    /// Berth itself failed.
+    /// Toolhold itself failed.
     Host,
     /// A limit of a task was reached.
     Budget,

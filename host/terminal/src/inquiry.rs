@@ -4,8 +4,8 @@ use std::io::{BufRead, Write};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use berth_core::{Inquiry, InquiryAnswer, Wanted, compile_schema};
 use serde_json::{Map, Value, json};
+use toolhold_core::{Inquiry, InquiryAnswer, Wanted, compile_schema};
 
 use crate::ask::{Dialogue, open_dialogue};
 use crate::error::CommandError;

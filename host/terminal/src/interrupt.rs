@@ -3,9 +3,9 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
-use berth_core::{CancellationToken, HostError};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGTSTP};
 use signal_hook::iterator::{Handle, Signals};
+use toolhold_core::{CancellationToken, HostError};
 
 /// A shell's exit code for an interrupted command: 128 plus the signal's number.
 const INTERRUPTED: i32 = 130;

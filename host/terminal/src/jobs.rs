@@ -1,12 +1,12 @@
-//! `berth jobs`: the commands in the background of running hosts.
+//! `toolhold jobs`: the commands in the background of running hosts.
 
 use std::io::Write;
 
-use berth_core::config::Folders;
-use berth_core::jobs::{self, JobState};
-use berth_core::text::{cut, neutral_line};
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
+use toolhold_core::config::Folders;
+use toolhold_core::jobs::{self, JobState};
+use toolhold_core::text::{cut, neutral_line};
 
 use crate::error::CommandError;
 use crate::exit::Exit;
@@ -15,11 +15,11 @@ use crate::style::{FAINT, STRONG};
 /// Bytes of a command line that are shown.
 const SHOWN: usize = 200;
 
-/// `berth jobs`.
+/// `toolhold jobs`.
 #[derive(Args, Debug)]
 #[command(
     args_conflicts_with_subcommands = true,
-    after_help = "Examples:\n  berth jobs\n  berth jobs --json\n  berth jobs stop job-3f9a2c41d07b5e88"
+    after_help = "Examples:\n  toolhold jobs\n  toolhold jobs --json\n  toolhold jobs stop job-3f9a2c41d07b5e88"
 )]
 pub struct JobsArguments {
     /// What to do; by default the jobs are listed.
@@ -34,9 +34,9 @@ pub struct JobsArguments {
 #[derive(Subcommand, Debug)]
 pub enum JobsCommand {
     /// Stop a job, and everything that it started, at once
-    #[command(after_help = "Example:\n  berth jobs stop job-3f9a2c41d07b5e88")]
+    #[command(after_help = "Example:\n  toolhold jobs stop job-3f9a2c41d07b5e88")]
     Stop {
-        /// The job, as `berth jobs` lists it
+        /// The job, as `toolhold jobs` lists it
         id: String,
     },
 }
@@ -53,7 +53,7 @@ pub fn run(arguments: &JobsArguments) -> Result<Exit, CommandError> {
         if !jobs::stop(&folders, id)? {
             let id = neutral_line(cut(id, 64));
             return Err(CommandError::Usage(format!(
-                "no job that runs has the id `{id}`; `berth jobs` lists those that run"
+                "no job that runs has the id `{id}`; `toolhold jobs` lists those that run"
             )));
         }
         writeln!(out, "Stopped.")?;

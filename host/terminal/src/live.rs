@@ -5,8 +5,8 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 
-use berth_core::text::{neutral, neutral_line};
-use berth_core::{Content, Events, Progress};
+use toolhold_core::text::{neutral, neutral_line};
+use toolhold_core::{Content, Events, Progress};
 
 use crate::style::FAINT;
 

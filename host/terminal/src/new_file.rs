@@ -5,7 +5,7 @@ use std::io::{ErrorKind, Write};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
-use berth_core::HostError;
+use toolhold_core::HostError;
 
 use crate::error::CommandError;
 
@@ -20,7 +20,7 @@ pub fn create(path: &Path, text: &str) -> Result<(), CommandError> {
     private_folder(folder)?;
     let failed = || HostError::io(format!("writing {}", path.display()));
     let mut file =
-        tempfile::Builder::new().prefix(".berth-").tempfile_in(folder).map_err(failed())?;
+        tempfile::Builder::new().prefix(".toolhold-").tempfile_in(folder).map_err(failed())?;
     file.write_all(text.as_bytes()).and_then(|()| file.as_file().sync_all()).map_err(failed())?;
     match file.persist_noclobber(path) {
         Ok(_) => Ok(()),
@@ -43,6 +43,6 @@ pub fn private_folder(path: &Path) -> Result<(), CommandError> {
 pub fn exists(path: &Path) -> CommandError {
     let shown = path.display();
     CommandError::Usage(format!(
-        "{shown} already exists and is not overwritten; edit it, and see the result with `berth config show`"
+        "{shown} already exists and is not overwritten; edit it, and see the result with `toolhold config show`"
     ))
 }

@@ -4,10 +4,10 @@ use std::io::IsTerminal;
 use std::path::Path;
 use std::time::Duration;
 
-use berth_core::Definition;
-pub use berth_core::config::inline as toml;
-pub use berth_core::text::shell_word;
-use berth_core::text::{cut, neutral_line};
+use toolhold_core::Definition;
+pub use toolhold_core::config::inline as toml;
+pub use toolhold_core::text::shell_word;
+use toolhold_core::text::{cut, neutral_line};
 
 /// Characters of a description in the list.
 pub const SUMMARY: usize = 96;

@@ -4,7 +4,7 @@ use std::fmt;
 use std::io::{self, Write};
 
 use anstyle::{AnsiColor, Style};
-use berth_core::text::neutral;
+use toolhold_core::text::neutral;
 
 /// Names and headings.
 pub const STRONG: Style = Style::new().bold();

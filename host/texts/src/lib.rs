@@ -53,9 +53,9 @@ mod testing;
 #[cfg(test)]
 mod tests;
 
-use berth_core::config::TextTools;
-use berth_core::text::{cut, neutral_line};
 use serde_json::Value;
+use toolhold_core::config::TextTools;
+use toolhold_core::text::{cut, neutral_line};
 
 pub use echo::EarlierTexts;
 pub use hint::FormHint;

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use berth_core::Definition;
 use serde_json::Value;
+use toolhold_core::Definition;
 
 /// Tags of fenced blocks that no tool may have: they stand for calls of any tool, or for code that
 /// models show without meaning a call.

@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 use std::fmt::Write;
 
-use berth_core::text::{cut, neutral};
 use serde_json::{Map, Value, json};
+use toolhold_core::text::{cut, neutral};
 
 use super::marks::{CALL_TAGS, MAX_MARK};
 use super::offered::{OfferedTool, OfferedTools};
@@ -193,8 +193,8 @@ mod tests {
     use super::super::{FindOptions, find};
     use super::*;
     use crate::testing::definitions;
-    use berth_core::Definition;
     use proptest::prelude::*;
+    use toolhold_core::Definition;
 
     fn section<'a>(text: &'a str, name: &str) -> &'a str {
         let start = text.find(&format!("\n## {name}\n")).unwrap() + 1;

@@ -9,8 +9,8 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use berth_contract::Failure;
 use tokio::sync::oneshot;
+use toolhold_contract::Failure;
 
 use crate::stop::{self, StopReason};
 use crate::watch::CallWatch;

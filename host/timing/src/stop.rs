@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
-use berth_contract::{Category, Failure};
-use berth_policy::OwnTable;
+use toolhold_contract::{Category, Failure};
+use toolhold_policy::OwnTable;
 
 /// Why the host stopped a guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

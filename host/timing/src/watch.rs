@@ -7,10 +7,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-use berth_contract::{CancellationToken, Failure};
-use berth_policy::OwnTable;
 use rustix::time::{ClockId, clock_gettime};
 use tokio::time::sleep_until;
+use toolhold_contract::{CancellationToken, Failure};
+use toolhold_policy::OwnTable;
 
 use crate::stop::{self, StopReason};
 
@@ -247,7 +247,7 @@ fn thread_nanos() -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use berth_contract::CancellationToken;
+    use toolhold_contract::CancellationToken;
 
     use super::*;
 

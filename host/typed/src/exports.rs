@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 
-use berth_component::schema;
-use berth_contract::text::{cut, neutral, neutral_line};
-use berth_contract::{Category, Content, Definition, Failure, Outcome, Output};
 use serde_json::{Map, Value};
+use toolhold_component::schema;
+use toolhold_contract::text::{cut, neutral, neutral_line};
+use toolhold_contract::{Category, Content, Definition, Failure, Outcome, Output};
 use wasmtime::component::types::{ComponentFunc, ComponentItem};
 use wasmtime::component::{Component, ComponentExportIndex, Instance, Type, Val};
 use wasmtime::{Engine, Store};
@@ -83,7 +83,7 @@ impl Functions {
     pub fn from_component(component: &Component, bounds: ToolBounds) -> Result<Self, String> {
         let exported = exported(component);
         if exported.is_empty() {
-            return Err("it exports nothing that Berth can call: neither `berth:tool/tools` nor `berth:tool/filter`, no function of its own, \
+            return Err("it exports nothing that Toolhold can call: neither `toolhold:tool/tools` nor `toolhold:tool/filter`, no function of its own, \
                         and no `wasi:cli/run`"
                 .to_owned());
         }
@@ -161,12 +161,12 @@ impl Functions {
 }
 
 /// The functions that a component exports itself or in an interface, except those of the packages
-/// `wasi` and `berth`.
+/// `wasi` and `toolhold`.
 fn exported(component: &Component) -> Vec<Exported> {
     let engine = component.engine();
     let mut all = Vec::new();
     for (name, item) in component.component_type().exports(engine).take(MAX_EXPORTS) {
-        if name.starts_with("wasi:") || name.starts_with("berth:") {
+        if name.starts_with("wasi:") || name.starts_with("toolhold:") {
             continue;
         }
         let Some(index) = component.get_export_index(None, name) else { continue };
@@ -279,7 +279,7 @@ impl Function {
         let written = exported.written();
         let Exported { interface, function, index, ty } = exported;
         if ty.async_() {
-            return Err("it is async, which Berth doesn't run yet".to_owned());
+            return Err("it is async, which Toolhold doesn't run yet".to_owned());
         }
         let about = |what: &str, reason: String| format!("its {what} {reason}");
         let params: Vec<(String, Type)> =
@@ -426,7 +426,7 @@ impl Function {
         let message = neutral(cut(&said, MAX_MESSAGE)).into_owned();
         let mut failure =
             Failure::new(Category::PermanentFailure, format!("`{name}` failed: {message}"));
-        failure.code = code.filter(|code| !berth_contract::HOST_CODES.contains(&code.as_str()));
+        failure.code = code.filter(|code| !toolhold_contract::HOST_CODES.contains(&code.as_str()));
         failure.structured = Some(Map::from_iter([("error".to_owned(), error)]).into());
         failure
     }

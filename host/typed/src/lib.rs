@@ -1,4 +1,4 @@
-//! Components that know nothing of Berth: their exported functions as tools, with JSON for their
+//! Components that know nothing of Toolhold: their exported functions as tools, with JSON for their
 //! types.
 //!
 //! The types of a component become JSON Schemas. Arguments are converted into component values

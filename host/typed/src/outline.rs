@@ -1,8 +1,8 @@
 //! What a component is, read from its bytes without running or compiling it.
 
-use berth_component::Interfaces;
-use berth_contract::text::{cut, neutral_line};
 use serde::{Deserialize, Serialize};
+use toolhold_component::Interfaces;
+use toolhold_contract::text::{cut, neutral_line};
 use wasmparser::{Parser, Payload};
 
 /// The module of preview 1 of WASI.
@@ -11,14 +11,14 @@ const PREVIEW1: &str = "wasi_snapshot_preview1";
 /// Most characters of a plugin's name.
 const MAX_NAME: usize = 24;
 
-/// What a component is to Berth.
+/// What a component is to Toolhold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ComponentKind {
-    /// It exports Berth's interfaces.
+    /// It exports Toolhold's interfaces.
     #[default]
     Plugin,
-    /// It doesn't know Berth. Its exported functions are tools.
+    /// It doesn't know Toolhold. Its exported functions are tools.
     Functions,
     /// A WASI command.
     Command,
@@ -48,7 +48,7 @@ impl Outline {
             return module(wasm);
         }
         let Interfaces { imports, exports } = Interfaces::read(wasm)?;
-        let kind = if exports.iter().any(|name| name.starts_with("berth:tool/")) {
+        let kind = if exports.iter().any(|name| name.starts_with("toolhold:tool/")) {
             ComponentKind::Plugin
         } else if exports.iter().any(|name| name.starts_with("wasi:cli/run@0.2.")) {
             ComponentKind::Command
@@ -75,7 +75,7 @@ impl Outline {
     }
 }
 
-/// The outline of a core module. It is a command, or nothing that Berth runs.
+/// The outline of a core module. It is a command, or nothing that Toolhold runs.
 fn module(wasm: &[u8]) -> Result<Outline, String> {
     let (mut starts, mut others) = (false, None);
     for payload in Parser::new(0).parse_all(wasm) {

@@ -175,7 +175,7 @@ impl Schemas {
                 return Err("uses an error-context, which JSON doesn't have".into());
             }
             Type::FixedLengthList(_) => {
-                return Err("uses a list of a fixed length, which Berth doesn't have yet".into());
+                return Err("uses a list of a fixed length, which Toolhold doesn't have yet".into());
             }
         })
     }

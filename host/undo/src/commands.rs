@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 use std::sync::Arc;
 
-use berth_contract::ChangeRecorder;
+use toolhold_contract::ChangeRecorder;
 
 use super::caches::Caches;
 use super::files::Place;

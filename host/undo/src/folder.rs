@@ -4,8 +4,8 @@ use std::io::{self, BufReader};
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use berth_private::PrivateFolder;
 use serde::{Deserialize, Serialize};
+use toolhold_private::PrivateFolder;
 
 /// Journals that are looked at.
 const MAX_CALLS: usize = 100_000;

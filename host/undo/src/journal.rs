@@ -7,11 +7,11 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use berth_contract::ChangeRecorder;
-use berth_private::PrivateFolder;
 use rustix::fs::{AtFlags, CWD, FileType};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
+use toolhold_contract::ChangeRecorder;
+use toolhold_private::PrivateFolder;
 
 use super::caches::MadeCaches;
 use super::files::{Meta, Place};

@@ -2,7 +2,7 @@
 
 use std::io::{self, BufRead, BufReader};
 
-use berth_private::PrivateFolder;
+use toolhold_private::PrivateFolder;
 
 use super::folder::{Folder, UndoEntry};
 use super::journal::After;

@@ -212,7 +212,7 @@ fn restore(
     }
     let mut bytes = [0; 8];
     rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
-    let beside = place.beside(&format!(".berth-{:016x}.tmp", u64::from_ne_bytes(bytes)))?;
+    let beside = place.beside(&format!(".toolhold-{:016x}.tmp", u64::from_ne_bytes(bytes)))?;
     match before {
         State::Missing | State::Other => return Ok(()),
         State::Directory { .. } => return place.make_directory(),

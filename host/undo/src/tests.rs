@@ -7,9 +7,9 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use berth_contract::ChangeRecorder;
 use proptest::prelude::*;
 use rustix::fs::{Mode, OFlags};
+use toolhold_contract::ChangeRecorder;
 
 use super::*;
 

@@ -4,14 +4,14 @@
 wasmtime::component::bindgen!({
     path: ["wit/io", "wit/clocks", "wit/filesystem"],
     inline: "
-        package berth:wasi;
+        package toolhold:wasi;
 
         world files {
             import wasi:filesystem/types@0.2.12;
             import wasi:filesystem/preopens@0.2.12;
         }
     ",
-    world: "berth:wasi/files",
+    world: "toolhold:wasi/files",
     imports: {
         "wasi:filesystem/types": async | trappable,
         default: trappable,

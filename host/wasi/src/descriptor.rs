@@ -3,9 +3,9 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
-use berth_system::files::{FileError, OpenOptions, ResolvedObject};
 use rustix::fs::{Advice, FileType, Stat, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT};
 use rustix::io::Errno;
+use toolhold_system::files::{FileError, OpenOptions, ResolvedObject};
 use wasmtime::component::Resource;
 use wasmtime_wasi::p2::{DynInputStream, DynOutputStream};
 

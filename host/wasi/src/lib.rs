@@ -1,9 +1,9 @@
 //! `wasi:filesystem` over the path layer, for guests.
 //!
 //! This implements the whole interface, without a part of another implementation. Every function
-//! that takes a path goes through `berth_system::files`. If a later version of the interface adds a
-//! function, this crate doesn't compile until the function is implemented here. A call begins on
-//! a thread that must not block. So every function that may block waits for
+//! that takes a path goes through `toolhold_system::files`. If a later version of the interface
+//! adds a function, this crate doesn't compile until the function is implemented here. A call
+//! begins on a thread that must not block. So every function that may block waits for
 //! [`CallWatch::may_block`] first, except where the kernel's cache has the answer.
 //!
 //! [`Capture`] is what a guest prints to.
@@ -19,10 +19,10 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use berth_contract::{Access, Denial};
-use berth_system::files::{FileError, FileView, Listing};
-use berth_timing::CallWatch;
 use rustix::io::Errno;
+use toolhold_contract::{Access, Denial};
+use toolhold_system::files::{FileError, FileView, Listing};
+use toolhold_timing::CallWatch;
 use wasmtime::component::{HasData, Linker, Resource, ResourceTable, ResourceTableError};
 
 use crate::bindings::wasi::filesystem::{preopens, types};

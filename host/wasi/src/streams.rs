@@ -4,9 +4,9 @@
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use berth_timing::CallWatch;
 use bytes::Bytes;
 use rustix::io::{Errno, IoSliceMut, ReadWriteFlags};
+use toolhold_timing::CallWatch;
 use wasmtime_wasi::p2::{InputStream, OutputStream, Pollable, StreamError, StreamResult};
 
 use super::WriteBudget;

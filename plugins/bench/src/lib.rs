@@ -1,10 +1,10 @@
 //! A tool that does almost nothing, so that the cost of its call is the cost of any call.
 
-use berth_sdk::{Annotations, Call, Failure, Output, Tool};
 use schemars::JsonSchema;
 use serde::Deserialize;
+use toolhold_sdk::{Annotations, Call, Failure, Output, Tool};
 
-berth_sdk::plugin! {
+toolhold_sdk::plugin! {
     name: "bench",
     description: "The smallest tool, to measure the cost of a call",
     tools: [Echo],
@@ -39,7 +39,7 @@ mod tests {
 
     #[test]
     fn echo_returns_its_text() {
-        let answer = berth_sdk::testing::call::<Echo>(serde_json::json!({ "text": "hello" }));
+        let answer = toolhold_sdk::testing::call::<Echo>(serde_json::json!({ "text": "hello" }));
         assert_eq!(answer.unwrap().joined_text(), "hello");
     }
 }

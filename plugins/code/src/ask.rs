@@ -7,11 +7,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use berth_sdk::process::ProcessError;
-use berth_sdk::service::{self, Connection};
-use berth_sdk::{Call, Failure};
 use code_model::{Definition, Language};
 use language_server::{Client, LspError, Place, Position};
+use toolhold_sdk::process::ProcessError;
+use toolhold_sdk::service::{self, Connection};
+use toolhold_sdk::{Call, Failure};
 
 use crate::files::Text;
 use crate::hit::{FoundBy, Hit, one_line, shown};

@@ -1,7 +1,7 @@
 //! What the index gets of a file: its definitions, and its words in chunks.
 
-use berth_sdk::index::Document;
 use code_model::{Definition, Parsed, words};
+use toolhold_sdk::index::Document;
 
 use crate::hash::hash;
 use crate::vectors;

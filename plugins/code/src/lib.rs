@@ -19,7 +19,7 @@ mod tests;
 mod update;
 mod vectors;
 
-berth_sdk::plugin! {
+toolhold_sdk::plugin! {
     name: "code",
     description: "Searches in code: definitions, uses, words and outlines",
     capabilities: [

@@ -2,9 +2,9 @@
 
 use std::time::Instant;
 
-use berth_sdk::HostError;
-use berth_sdk::index;
 use code_model::{Kind, Parsed, words};
+use toolhold_sdk::HostError;
+use toolhold_sdk::index;
 
 use crate::chunks;
 use crate::files::Files;

@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::time::Instant;
 
-use berth_sdk::{Failure, Output, add_notice};
 use code_model::{Language, Parsed, ParserQuestion};
+use toolhold_sdk::{Failure, Output, add_notice};
 
 use crate::files::Text;
 use crate::hit::{Hit, one_line};

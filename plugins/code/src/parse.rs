@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use berth_sdk::parts;
 use code_model::{Language, Parsed, ParserQuestion};
+use toolhold_sdk::parts;
 
 /// Bytes that are parsed in one call of the host.
 const TOGETHER: usize = 2 << 20;

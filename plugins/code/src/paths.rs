@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::path::{Component, Path, PathBuf};
 
-use berth_sdk::{Failure, working_directory};
+use toolhold_sdk::{Failure, working_directory};
 
 use crate::hit::one_line;
 use crate::project::below;

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use berth_sdk::search::{self, Ending, Entry, Kind, Scope, SearchError};
+use toolhold_sdk::search::{self, Ending, Entry, Kind, Scope, SearchError};
 
 /// Most entries of one listing of the host.
 pub(crate) const LISTED: u32 = 10_000;

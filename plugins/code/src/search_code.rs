@@ -3,13 +3,13 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use berth_sdk::search::{self, Pattern, Scope};
-use berth_sdk::{
-    Annotations, Call, Content, Failure, Output, Subject, Tool, add_notice, config, schema,
-};
 use code_model::{Kind, Language, words};
 use schemars::{JsonSchema, Schema};
 use serde::{Deserialize, Serialize};
+use toolhold_sdk::search::{self, Pattern, Scope};
+use toolhold_sdk::{
+    Annotations, Call, Content, Failure, Output, Subject, Tool, add_notice, config, schema,
+};
 
 use crate::ask::{self, Question, Said};
 use crate::files::Files;
@@ -39,7 +39,7 @@ const TIME_FOR_NAMES: Duration = Duration::from_millis(500);
 const ROUNDS: usize = 3;
 
 /// Where to read more about missing parsers.
-pub(crate) const PARSERS: &str = "Run `berth doctor` to see which parsers are missing, and why.";
+pub(crate) const PARSERS: &str = "Run `toolhold doctor` to see which parsers are missing, and why.";
 
 /// What to do about a path that can't be searched.
 const OTHER_PATH: &str = "Use find_path to find it, or leave path out to search everything.";

@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 use std::time::Instant;
 
-use berth_sdk::HostError;
-use berth_sdk::index::{self, Query};
 use code_model::{Definition, Kind, Language, ParserQuestion, words};
+use toolhold_sdk::HostError;
+use toolhold_sdk::index::{self, Query};
 
 use crate::chunks;
 use crate::files::{Files, Text};

@@ -5,9 +5,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use berth_sdk::{Category, Failure, index, testing};
 use code_model::{Definition, Kind, Parsed, ParserQuestion, Reference, words};
 use serde_json::{Value, json};
+use toolhold_sdk::{Category, Failure, index, testing};
 
 use crate::search_code::SearchCode;
 
@@ -263,7 +263,7 @@ fn language_without_its_parser_is_found_by_words_and_said() {
     let text = tree.search(json!({ "symbol": "lonely_name" }));
     assert!(text.starts_with("a.c:1 (words)\n    int lonely_name(void);\n"), "{text}");
     assert!(
-        text.contains("[Definitions in c aren't known, only words: the part `c` is missing. Run `berth doctor`"),
+        text.contains("[Definitions in c aren't known, only words: the part `c` is missing. Run `toolhold doctor`"),
         "{text}"
     );
 }

@@ -9,11 +9,11 @@ use std::fs;
 use std::io::Read;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use berth_sdk::index::{self, Document};
-use berth_sdk::search::Entry;
-use berth_sdk::{Call, HostError};
 use code_model::{Language, Parsed, ParserQuestion};
 use serde::{Deserialize, Serialize};
+use toolhold_sdk::index::{self, Document};
+use toolhold_sdk::search::Entry;
+use toolhold_sdk::{Call, HostError};
 
 use crate::chunks;
 use crate::hash::{hash, hex};

@@ -6,9 +6,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use berth_sdk::embeddings;
-use berth_sdk::index::{self, Document, Query};
-use berth_sdk::{Call, HostError};
+use toolhold_sdk::embeddings;
+use toolhold_sdk::index::{self, Document, Query};
+use toolhold_sdk::{Call, HostError};
 
 use crate::chunks;
 use crate::files::Files;

@@ -1,10 +1,10 @@
 use std::path::{Path, PathBuf};
 
-use berth_sdk::{
-    Annotations, Call, Content, Failure, Output, Subject, Tool, config, working_directory,
-};
 use schemars::{JsonSchema, Schema};
 use serde::Deserialize;
+use toolhold_sdk::{
+    Annotations, Call, Content, Failure, Output, Subject, Tool, config, working_directory,
+};
 
 use crate::checker::Checker;
 use crate::finding::one_line;
@@ -118,7 +118,7 @@ impl Tool for Diagnostics {
     type Arguments = Arguments;
 
     fn output_schema() -> Option<Schema> {
-        Some(berth_sdk::schema::for_type::<Answer>())
+        Some(toolhold_sdk::schema::for_type::<Answer>())
     }
 
     fn call(arguments: Arguments, call: &Call) -> Result<Output, Failure> {
@@ -278,9 +278,9 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::PermissionsExt;
 
-    use berth_sdk::testing;
     use serde_json::{Value, json};
     use tempfile::TempDir;
+    use toolhold_sdk::testing;
 
     use super::*;
 

@@ -11,7 +11,7 @@ mod report;
 mod run;
 mod seen;
 
-berth_sdk::plugin! {
+toolhold_sdk::plugin! {
     name: "diagnostics",
     description: "Runs the compilers and linters of a project",
     capabilities: [

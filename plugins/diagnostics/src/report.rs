@@ -2,9 +2,9 @@
 
 use std::fmt::Write;
 
-use berth_sdk::{Content, add_notice};
 use schemars::JsonSchema;
 use serde::Serialize;
+use toolhold_sdk::{Content, add_notice};
 
 use crate::checker::Checker;
 use crate::finding::{Collector, Finding, Severity, one_line};

@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::time::Duration;
 
-use berth_sdk::Call;
-use berth_sdk::process::{Command, Ending, Output, ProcessError};
+use toolhold_sdk::Call;
+use toolhold_sdk::process::{Command, Ending, Output, ProcessError};
 
 use crate::checker::Checker;
 use crate::finding::{Collector, Severity, one_line};

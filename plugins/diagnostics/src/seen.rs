@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
 
-use berth_sdk::{Failure, store};
+use toolhold_sdk::{Failure, store};
 
 use crate::diagnostics::Level;
 use crate::finding::Finding;

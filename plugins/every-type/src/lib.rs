@@ -1,4 +1,4 @@
-//! A component that knows nothing of Berth: functions with every type of WIT.
+//! A component that knows nothing of Toolhold: functions with every type of WIT.
 
 mod bindings {
     #![allow(unsafe_code, reason = "generated")]

@@ -2,22 +2,22 @@
 
 #include <ctype.h>
 
-#include "berth.h"
+#include "toolhold.h"
 
-static const berth_argument word_count_arguments[] = {
-    {.name = "path", .description = "The text file.", .subject = BERTH_READS_PATH},
+static const toolhold_argument word_count_arguments[] = {
+    {.name = "path", .description = "The text file.", .subject = TOOLHOLD_READS_PATH},
     {0},
 };
 
-static berth_outcome word_count(berth_call *call) {
-    const char *path = berth_text(call, "path");
+static toolhold_outcome word_count(toolhold_call *call) {
+    const char *path = toolhold_text(call, "path");
     size_t bytes = 0, lines = 0, words = 0;
-    const char *text = berth_read_file(call, path, 16 << 20, &bytes);
+    const char *text = toolhold_read_file(call, path, 16 << 20, &bytes);
     if (text == NULL) {
-        return berth_fail_errno(call, path);
+        return toolhold_fail_errno(call, path);
     }
-    if (!berth_is_utf8(text, bytes)) {
-        return berth_fail(call, BERTH_PERMANENT_FAILURE, "invalid-data", "%s: not UTF-8", path);
+    if (!toolhold_is_utf8(text, bytes)) {
+        return toolhold_fail(call, TOOLHOLD_PERMANENT_FAILURE, "invalid-data", "%s: not UTF-8", path);
     }
     bool in_line = false, in_word = false;
     for (size_t i = 0; i < bytes; i++) {
@@ -27,10 +27,10 @@ static berth_outcome word_count(berth_call *call) {
         in_word = is_word;
         in_line = text[i] != '\n';
     }
-    return berth_answer_json(call, "{\"lines\":%zu,\"words\":%zu,\"bytes\":%zu}", lines, words, bytes);
+    return toolhold_answer_json(call, "{\"lines\":%zu,\"words\":%zu,\"bytes\":%zu}", lines, words, bytes);
 }
 
-const berth_tool berth_tools[] = {
+const toolhold_tool toolhold_tools[] = {
     {
         .name = "word_count",
         .description = "Counts the lines, words and bytes of a text file. Fails if the file is "
@@ -39,7 +39,7 @@ const berth_tool berth_tools[] = {
         .output_schema = "{\"type\":\"object\",\"properties\":{\"lines\":{\"type\":\"integer\"},"
                          "\"words\":{\"type\":\"integer\"},\"bytes\":{\"type\":\"integer\"}},"
                          "\"required\":[\"lines\",\"words\",\"bytes\"]}",
-        .promises = BERTH_READ_ONLY | BERTH_CLOSED_WORLD,
+        .promises = TOOLHOLD_READ_ONLY | TOOLHOLD_CLOSED_WORLD,
         .call = word_count,
     },
     {0},

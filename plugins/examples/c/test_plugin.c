@@ -11,11 +11,11 @@ int main(void) {
     assert(file != NULL);
     fputs("one two\nthree\n", file);
     fclose(file);
-    berth_tested counted = berth_test("word_count", "{\"path\":\"build/notes.txt\"}");
+    toolhold_tested counted = toolhold_test("word_count", "{\"path\":\"build/notes.txt\"}");
     assert(!counted.failed);
     assert(strcmp(counted.structured, "{\"lines\":2,\"words\":3,\"bytes\":14}") == 0);
 
-    berth_tested missing = berth_test("word_count", "{\"path\":\"/no/such/file\"}");
+    toolhold_tested missing = toolhold_test("word_count", "{\"path\":\"/no/such/file\"}");
     assert(missing.failed && strcmp(missing.code, "not-found") == 0);
     assert(strcmp(missing.message, "/no/such/file: not found") == 0);
     return 0;

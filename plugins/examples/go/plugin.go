@@ -6,11 +6,11 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"berth"
+	"toolhold"
 )
 
 type Arguments struct {
-	Path string `json:"path" doc:"The text file." berth:"reads-path"`
+	Path string `json:"path" doc:"The text file." toolhold:"reads-path"`
 }
 
 type Counts struct {
@@ -19,13 +19,13 @@ type Counts struct {
 	Bytes int `json:"bytes"`
 }
 
-func wordCount(call *berth.Call, arguments Arguments) (Counts, error) {
+func wordCount(call *toolhold.Call, arguments Arguments) (Counts, error) {
 	data, err := os.ReadFile(arguments.Path)
 	if err != nil {
 		return Counts{}, err
 	}
 	if !utf8.Valid(data) {
-		return Counts{}, &berth.Failure{Code: "invalid-data", Message: arguments.Path + ": not UTF-8"}
+		return Counts{}, &toolhold.Failure{Code: "invalid-data", Message: arguments.Path + ": not UTF-8"}
 	}
 	text := string(data)
 	lines := strings.Count(text, "\n")
@@ -36,10 +36,10 @@ func wordCount(call *berth.Call, arguments Arguments) (Counts, error) {
 }
 
 func init() {
-	berth.Add(berth.Tool{
+	toolhold.Add(toolhold.Tool{
 		Name:        "word_count",
 		Description: "Counts the lines, words and bytes of a text file. Fails if the file is missing or is not UTF-8.",
-		Promises:    []berth.Promise{berth.ReadOnly, berth.ClosedWorld},
+		Promises:    []toolhold.Promise{toolhold.ReadOnly, toolhold.ClosedWorld},
 	}, wordCount)
 }
 

@@ -5,7 +5,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"berth/berthtest"
+	"toolhold/toolholdtest"
 )
 
 func TestWordsAndLinesAreCounted(t *testing.T) {
@@ -20,7 +20,7 @@ func TestWordsAndLinesAreCounted(t *testing.T) {
 }
 
 func TestMissingFileIsReported(t *testing.T) {
-	_, err := berthtest.Call("word_count", Arguments{Path: "/no/such/file"})
+	_, err := toolholdtest.Call("word_count", Arguments{Path: "/no/such/file"})
 	if err == nil || err.Error() != "/no/such/file: not found" {
 		t.Fatal(err)
 	}

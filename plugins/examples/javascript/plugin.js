@@ -1,6 +1,6 @@
 // A plugin with one tool.
 
-import { encodeUtf8, files, tool } from "../../sdk-javascript/berth.js";
+import { encodeUtf8, files, tool } from "../../sdk-javascript/toolhold.js";
 
 export const wordCount = tool({
   name: "word_count",

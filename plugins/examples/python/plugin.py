@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Annotated
 
-from berth import reads_path, tool
+from toolhold import reads_path, tool
 
 
 @dataclass

@@ -1,9 +1,9 @@
 use std::fs;
 use std::path::Path;
 
-use berth_sdk::{Annotations, Call, Failure, Output, Subject, Tool, add_notice};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use toolhold_sdk::{Annotations, Call, Failure, Output, Subject, Tool, add_notice};
 
 use crate::notices::{entries, plural, size};
 use crate::paths::open_failure;
@@ -124,8 +124,8 @@ fn describe_counts(copied: &CopyCounts) -> String {
 mod tests {
     use std::os::unix::fs::symlink;
 
-    use berth_sdk::testing;
     use serde_json::json;
+    use toolhold_sdk::testing;
 
     use super::*;
     use crate::tree;
@@ -160,9 +160,9 @@ mod tests {
         symlink("../a", from.join("sub/link")).unwrap();
         symlink("/etc", from.join("away")).unwrap();
         // These belong to another call, which hasn't finished them.
-        fs::create_dir(from.join(".berth-0123456789abcdef.tmp")).unwrap();
-        fs::write(from.join(".berth-0123456789abcdef.tmp/half"), "half").unwrap();
-        fs::write(from.join("sub/.berth-fedcba9876543210.tmp"), "half").unwrap();
+        fs::create_dir(from.join(".toolhold-0123456789abcdef.tmp")).unwrap();
+        fs::write(from.join(".toolhold-0123456789abcdef.tmp/half"), "half").unwrap();
+        fs::write(from.join("sub/.toolhold-fedcba9876543210.tmp"), "half").unwrap();
         rustix::fs::mknodat(
             rustix::fs::CWD,
             from.join("fifo"),
@@ -229,7 +229,7 @@ mod tests {
             let failure = copy(&at("a"), &at(destination), true).unwrap_err();
             assert_eq!(
                 failure.category,
-                berth_sdk::Category::InvalidParameters,
+                toolhold_sdk::Category::InvalidParameters,
                 "{destination}: {failure}"
             );
         }

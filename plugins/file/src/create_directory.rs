@@ -1,9 +1,9 @@
 use std::fs;
 use std::io::ErrorKind;
 
-use berth_sdk::{Annotations, Call, Failure, Output, Subject, Tool};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use toolhold_sdk::{Annotations, Call, Failure, Output, Subject, Tool};
 
 /// Creates a directory and its missing parents.
 pub(crate) struct CreateDirectory;
@@ -72,8 +72,8 @@ pub(crate) fn make_with_parents(path: &str) -> Result<(), Failure> {
 
 #[cfg(test)]
 mod tests {
-    use berth_sdk::testing;
     use serde_json::json;
+    use toolhold_sdk::testing;
 
     use super::*;
 

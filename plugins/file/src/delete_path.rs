@@ -1,10 +1,10 @@
 use std::fs;
 use std::path::Path;
 
-use berth_sdk::search::{self, Scope};
-use berth_sdk::{Annotations, Call, Failure, Output, Subject, Tool};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use toolhold_sdk::search::{self, Scope};
+use toolhold_sdk::{Annotations, Call, Failure, Output, Subject, Tool};
 
 use crate::nearby;
 use crate::notices::entries;
@@ -121,8 +121,8 @@ mod tests {
     use std::os::unix::fs::symlink;
     use std::path::PathBuf;
 
-    use berth_sdk::testing;
     use serde_json::json;
+    use toolhold_sdk::testing;
 
     use super::*;
 

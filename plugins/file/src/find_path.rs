@@ -1,7 +1,7 @@
-use berth_sdk::search::{self, Ending, Scope};
-use berth_sdk::{Annotations, Call, Failure, Output, Subject, Tool, add_notice};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use toolhold_sdk::search::{self, Ending, Scope};
+use toolhold_sdk::{Annotations, Call, Failure, Output, Subject, Tool, add_notice};
 
 use crate::hidden;
 use crate::nearby;
@@ -134,8 +134,8 @@ fn split_pattern(pattern: &str, path: Option<String>) -> Result<(String, String)
 mod tests {
     use std::fs;
 
-    use berth_sdk::testing;
     use serde_json::{Value, json};
+    use toolhold_sdk::testing;
 
     use super::*;
 
@@ -203,7 +203,7 @@ mod tests {
                 testing::call::<FindPath>(json!({ "pattern": pattern, "path": "/" })).unwrap_err();
             assert_eq!(
                 failure.category,
-                berth_sdk::Category::InvalidParameters,
+                toolhold_sdk::Category::InvalidParameters,
                 "{pattern}: {failure}"
             );
         }
@@ -225,7 +225,7 @@ mod tests {
         // In a real call, the host has added the missing folder.
         assert_eq!(
             split_pattern("/a/*.rs", None).unwrap_err().category,
-            berth_sdk::Category::InvalidParameters
+            toolhold_sdk::Category::InvalidParameters
         );
     }
 }

@@ -1,7 +1,7 @@
-use berth_sdk::search::{self, Counts, Ending, Line, Lines, Pattern, Scope, SearchError};
-use berth_sdk::{Annotations, Call, Failure, Output, Subject, Tool, add_notice};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use toolhold_sdk::search::{self, Counts, Ending, Line, Lines, Pattern, Scope, SearchError};
+use toolhold_sdk::{Annotations, Call, Failure, Output, Subject, Tool, add_notice};
 
 use crate::hidden;
 use crate::nearby;
@@ -230,8 +230,8 @@ fn files(counts: &Counts, paths: &PathShortener, with_count: bool) -> String {
 mod tests {
     use std::fs;
 
-    use berth_sdk::testing;
     use serde_json::{Value, json};
+    use toolhold_sdk::testing;
 
     use super::*;
 
@@ -301,7 +301,7 @@ mod tests {
     #[test]
     fn invalid_regex_is_explained() {
         let failure = Tree::new().grep(json!({ "pattern": "a(b" })).unwrap_err();
-        assert_eq!(failure.category, berth_sdk::Category::InvalidParameters);
+        assert_eq!(failure.category, toolhold_sdk::Category::InvalidParameters);
         assert!(failure.message.contains("unclosed group"), "{failure}");
     }
 

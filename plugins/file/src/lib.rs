@@ -21,7 +21,7 @@ mod transfer;
 mod tree;
 mod write;
 
-berth_sdk::plugin! {
+toolhold_sdk::plugin! {
     name: "file",
     description: "Reads, writes, edits, searches, lists, copies, moves and deletes files",
     capabilities: [
@@ -44,8 +44,8 @@ berth_sdk::plugin! {
 
 #[cfg(test)]
 mod tests {
-    use berth_sdk::testing::definition;
     use serde_json::{Value, json};
+    use toolhold_sdk::testing::definition;
 
     use super::*;
 

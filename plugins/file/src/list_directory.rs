@@ -1,7 +1,7 @@
-use berth_sdk::search::{self, Ending, Entry, Kind, Scope};
-use berth_sdk::{Annotations, Call, Failure, Output, Subject, Tool, add_notice};
 use schemars::JsonSchema;
 use serde::Deserialize;
+use toolhold_sdk::search::{self, Ending, Entry, Kind, Scope};
+use toolhold_sdk::{Annotations, Call, Failure, Output, Subject, Tool, add_notice};
 
 use crate::nearby;
 use crate::notices::{self, size};
@@ -81,8 +81,8 @@ fn listing(root: &str, entries: &[Entry]) -> String {
 mod tests {
     use std::fs;
 
-    use berth_sdk::testing;
     use serde_json::json;
+    use toolhold_sdk::testing;
 
     use super::*;
 

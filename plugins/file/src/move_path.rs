@@ -2,9 +2,9 @@ use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::Path;
 
-use berth_sdk::{Annotations, Call, Failure, Output, Subject, Tool};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use toolhold_sdk::{Annotations, Call, Failure, Output, Subject, Tool};
 
 use crate::notices::entries;
 use crate::survey::Survey;
@@ -129,8 +129,8 @@ mod tests {
     use std::os::unix::fs::{MetadataExt as _, symlink};
     use std::path::PathBuf;
 
-    use berth_sdk::testing;
     use serde_json::json;
+    use toolhold_sdk::testing;
 
     use super::*;
 

@@ -1,7 +1,7 @@
 //! Suggestions for a path that doesn't exist.
 
-use berth_sdk::Failure;
-use berth_sdk::search::{self, Kind, Scope};
+use toolhold_sdk::Failure;
+use toolhold_sdk::search::{self, Kind, Scope};
 
 /// The greatest number of entries of a directory that are compared.
 const MAX_ENTRIES: u32 = 2_000;

@@ -1,7 +1,7 @@
 //! Notices of an answer: that it was cut, or that something was left out.
 
-use berth_sdk::add_notice;
-use berth_sdk::search::{Ending, Skipped};
+use toolhold_sdk::add_notice;
+use toolhold_sdk::search::{Ending, Skipped};
 
 /// Adds a notice if a search was stopped early. The tool itself explains the limit.
 pub(crate) fn add_ending(text: &mut String, ending: Ending) {

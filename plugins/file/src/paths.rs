@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::io::{self, ErrorKind};
 
-use berth_sdk::{Failure, working_directory};
+use toolhold_sdk::{Failure, working_directory};
 
 /// The path of an argument, or the working directory if the argument was left out.
 pub(crate) fn or_working_directory(path: Option<String>) -> Result<String, Failure> {

@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
-use berth_sdk::Failure;
+use toolhold_sdk::Failure;
 
 use crate::temporary::Temporary;
 

@@ -1,7 +1,7 @@
 //! Counts the entries below a directory before it is copied.
 
-use berth_sdk::Failure;
-use berth_sdk::search::{self, Ending, Kind, Scope};
+use toolhold_sdk::Failure;
+use toolhold_sdk::search::{self, Ending, Kind, Scope};
 
 use crate::notices::entries;
 
@@ -47,7 +47,7 @@ impl Survey {
                 Ending::Complete if survey.entries <= MAX_ENTRIES => {}
                 Ending::Deadline | Ending::Cancelled => {
                     return Err(Failure::new(
-                        berth_sdk::Category::Timeout,
+                        toolhold_sdk::Category::Timeout,
                         format!("the time ran out before everything in {source} was counted"),
                     ));
                 }

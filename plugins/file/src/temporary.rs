@@ -15,7 +15,7 @@ const MAX_NAMES: usize = 8;
 /// Whether a name has the form of a temporary name. An entry with such a name belongs to another
 /// call, which is going to rename or remove it.
 pub(crate) fn is_temporary(name: &[u8]) -> bool {
-    let digits = name.strip_prefix(b".berth-").and_then(|rest| rest.strip_suffix(b".tmp"));
+    let digits = name.strip_prefix(b".toolhold-").and_then(|rest| rest.strip_suffix(b".tmp"));
     digits.is_some_and(|digits| digits.len() == 16 && digits.iter().all(u8::is_ascii_hexdigit))
 }
 
@@ -48,7 +48,7 @@ impl Temporary {
         let mut tries = 0;
         loop {
             let path = directory
-                .join(format!(".berth-{:016x}.tmp", RandomState::new().build_hasher().finish()));
+                .join(format!(".toolhold-{:016x}.tmp", RandomState::new().build_hasher().finish()));
             match make(&path) {
                 Err(error) if error.kind() == ErrorKind::AlreadyExists && tries < MAX_NAMES => {
                     tries += 1;

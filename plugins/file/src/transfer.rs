@@ -5,8 +5,8 @@ use std::fs::{self, File};
 use std::io::{self, ErrorKind};
 use std::path::Path;
 
-use berth_sdk::{Call, Failure};
 use rustix::fs::{AtFlags, CWD, statat};
+use toolhold_sdk::{Call, Failure};
 
 use crate::create_directory::make_with_parents;
 use crate::notices::plural;

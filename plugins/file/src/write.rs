@@ -3,9 +3,9 @@ use std::fs::{self, File};
 use std::io::{ErrorKind, Read as _};
 use std::path::Path;
 
-use berth_sdk::{Annotations, Call, Failure, Output, Preview, Subject, Tool};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use toolhold_sdk::{Annotations, Call, Failure, Output, Preview, Subject, Tool};
 
 use crate::notices::{plural, size};
 use crate::paths::open_failure;
@@ -145,8 +145,8 @@ fn count_lines(text: &[u8]) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use berth_sdk::testing;
     use serde_json::json;
+    use toolhold_sdk::testing;
 
     use super::*;
 

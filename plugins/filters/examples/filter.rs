@@ -4,8 +4,8 @@
 use std::io::{self, Read as _, Write as _};
 use std::process::ExitCode;
 
-use berth_sdk::filter::Filters as _;
 use filters::Engine;
+use toolhold_sdk::filter::Filters as _;
 
 #[path = "../tests/support/mod.rs"]
 mod support;

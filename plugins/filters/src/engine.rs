@@ -1,8 +1,8 @@
 use std::borrow::Cow;
 use std::cell::OnceCell;
 
-use berth_sdk::Content;
-use berth_sdk::filter::{
+use toolhold_sdk::Content;
+use toolhold_sdk::filter::{
     Confidence, Filters, Input, Listing, Matcher, Pattern, Purpose, Registration, Replacement,
     Verdict,
 };
@@ -132,7 +132,7 @@ impl Filters for Engine {
 
 #[cfg(test)]
 mod tests {
-    use berth_sdk::testing;
+    use toolhold_sdk::testing;
 
     use super::*;
 

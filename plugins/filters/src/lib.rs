@@ -12,7 +12,7 @@ pub mod text;
 
 pub use engine::Engine;
 
-berth_sdk::plugin! {
+toolhold_sdk::plugin! {
     name: "filters",
     description: "Shortens the output of commands, by rules",
     filters: Engine,

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::fs;
 
-use berth_sdk::filter::Filters as _;
 use filters::Engine;
 use serde::Deserialize;
 use tiktoken_rs::CoreBPE;
+use toolhold_sdk::filter::Filters as _;
 
 mod support;
 

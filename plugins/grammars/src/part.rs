@@ -4,7 +4,7 @@
 mod bindings {
     wit_bindgen::generate!({
         path: "../../wit/tool",
-        world: "berth:tool/part-component",
+        world: "toolhold:tool/part-component",
         pub_export_macro: true,
         export_macro_name: "export_part",
         default_bindings_module: "grammars::part::bindings",
@@ -19,7 +19,7 @@ macro_rules! part {
     ($grammar:ident) => {
         struct Part;
 
-        impl $crate::part::exports::berth::tool::part::Guest for Part {
+        impl $crate::part::exports::toolhold::tool::part::Guest for Part {
             fn run(input: Vec<u8>) -> Result<Vec<u8>, String> {
                 $crate::answer::<$crate::$grammar>(&input)
             }

@@ -1,11 +1,11 @@
 //! Attacks through vectors of texts: secrets, floods, and texts that are none.
 
-use berth_sdk::embeddings;
-use berth_sdk::{Annotations, Call, Failure, Output, Tool};
 use schemars::JsonSchema;
 use serde::Deserialize;
+use toolhold_sdk::embeddings;
+use toolhold_sdk::{Annotations, Call, Failure, Output, Tool};
 
-berth_sdk::plugin! {
+toolhold_sdk::plugin! {
     name: "hostile-embeddings",
     description: "Attacks through vectors of texts",
     capabilities: [embeddings = "to be attacked"],

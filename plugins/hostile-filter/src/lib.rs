@@ -4,11 +4,11 @@
 //! Each exists twice: as a cosmetic filter, and as a security filter whose name starts with
 //! `safe-`.
 
-use berth_sdk::filter::{
+use toolhold_sdk::filter::{
     Confidence, Filters, Input, Listing, Matcher, Pattern, Purpose, Registration, Replacement,
     Verdict,
 };
-use berth_sdk::{Content, log};
+use toolhold_sdk::{Content, log};
 
 /// The names of what the filters do.
 const DEEDS: [&str; 11] = [
@@ -82,7 +82,7 @@ impl Filters for Hostile {
     }
 }
 
-berth_sdk::plugin! {
+toolhold_sdk::plugin! {
     name: "hostile-filter",
     description: "Filters that break the rules of filters",
     filters: Hostile,

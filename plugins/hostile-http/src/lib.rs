@@ -1,4 +1,4 @@
-//! Attacks on `wasi:http` and `berth:host/secrets`, one for each tool.
+//! Attacks on `wasi:http` and `toolhold:host/secrets`, one for each tool.
 //!
 //! They are a separate plugin, since a component that imports `wasi:http` doesn't load if no
 //! request is granted. Like `hostile`, they use the raw interface. Each attack has a test in the

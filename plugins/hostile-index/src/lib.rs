@@ -1,12 +1,12 @@
 //! Attacks through the index: floods, writes that a tool may not make, and queries with syntax.
 
-use berth_sdk::index::{self, Document, Query};
-use berth_sdk::{Annotations, Call, Failure, Output, Tool};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
+use toolhold_sdk::index::{self, Document, Query};
+use toolhold_sdk::{Annotations, Call, Failure, Output, Tool};
 
-berth_sdk::plugin! {
+toolhold_sdk::plugin! {
     name: "hostile-index",
     description: "Attacks through the index",
     capabilities: [index = "to be attacked"],

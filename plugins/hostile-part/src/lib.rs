@@ -5,7 +5,7 @@ mod bindings {
 
     use super::Component;
 
-    wit_bindgen::generate!({ path: "../../wit/tool", world: "berth:tool/part-component" });
+    wit_bindgen::generate!({ path: "../../wit/tool", world: "toolhold:tool/part-component" });
     export!(Component);
 }
 
@@ -22,7 +22,7 @@ thread_local! {
     static COUNT: Cell<u32> = const { Cell::new(0) };
 }
 
-impl bindings::exports::berth::tool::part::Guest for Component {
+impl bindings::exports::toolhold::tool::part::Guest for Component {
     fn run(input: Vec<u8>) -> Result<Vec<u8>, String> {
         let text = String::from_utf8_lossy(&input);
         let (attack, rest) = text.split_once(' ').unwrap_or((&text, ""));

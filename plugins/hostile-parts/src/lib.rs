@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use berth_sdk::{Annotations, Call, Failure, Output, Tool, parts};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
+use toolhold_sdk::{Annotations, Call, Failure, Output, Tool, parts};
 
-berth_sdk::plugin! {
+toolhold_sdk::plugin! {
     name: "hostile-parts",
     description: "Attacks with its parts",
     capabilities: [parts = "to be attacked"],

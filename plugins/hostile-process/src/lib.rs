@@ -1,4 +1,4 @@
-//! Attacks on `berth:host/process`, one for each tool.
+//! Attacks on `toolhold:host/process`, one for each tool.
 //!
 //! They are a separate plugin, since a component that imports the interface doesn't load if no
 //! program is granted. Like `hostile`, they use the raw interface. Each attack has a test in the

@@ -1,13 +1,13 @@
 //! Attacks through tasks: calls of other plugins' tools, floods, and changes that a tool may not
 //! make.
 
-use berth_sdk::schedule::{self, Action, Task};
-use berth_sdk::{Annotations, Call, Failure, Output, Tool};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
+use toolhold_sdk::schedule::{self, Action, Task};
+use toolhold_sdk::{Annotations, Call, Failure, Output, Tool};
 
-berth_sdk::plugin! {
+toolhold_sdk::plugin! {
     name: "hostile-schedule",
     description: "Attacks through tasks",
     capabilities: [schedule = "to be attacked"],

@@ -1,13 +1,13 @@
-//! Attacks on `berth:host/service`, and a client of language servers over it.
+//! Attacks on `toolhold:host/service`, and a client of language servers over it.
 
 use std::time::{Duration, Instant};
 
-use berth_sdk::service;
-use berth_sdk::{Annotations, Call, Failure, Output, Tool};
 use language_server::{Client, Position};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
+use toolhold_sdk::service;
+use toolhold_sdk::{Annotations, Call, Failure, Output, Tool};
 
 /// The time for an answer of a service.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -134,7 +134,7 @@ impl Tool for Define {
     }
 }
 
-berth_sdk::plugin! {
+toolhold_sdk::plugin! {
     name: "hostile-service",
     description: "Attacks through services",
     capabilities: [

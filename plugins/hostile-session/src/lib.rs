@@ -6,13 +6,13 @@ use std::io::Read;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use berth_sdk::process::{Child, Command};
-use berth_sdk::{Annotations, Call, Failure, Output, Subject, Tool};
 use schemars::JsonSchema;
 use serde::Deserialize;
+use toolhold_sdk::process::{Child, Command};
+use toolhold_sdk::{Annotations, Call, Failure, Output, Subject, Tool};
 use wasip2::filesystem::preopens::get_directories;
 
-berth_sdk::plugin! {
+toolhold_sdk::plugin! {
     name: "hostile-session",
     description: "Attacks by an instance that lasts for a session",
     capabilities: [

@@ -1,12 +1,12 @@
 //! Attacks through the store: floods, writes that a tool may not make, and data of other plugins.
 
-use berth_sdk::store::{self, Write};
-use berth_sdk::{Annotations, Call, Failure, Output, Tool};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
+use toolhold_sdk::store::{self, Write};
+use toolhold_sdk::{Annotations, Call, Failure, Output, Tool};
 
-berth_sdk::plugin! {
+toolhold_sdk::plugin! {
     name: "hostile-store",
     description: "Attacks through the store",
     capabilities: [store = "to be attacked"],

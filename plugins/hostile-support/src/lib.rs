@@ -6,11 +6,11 @@
 
 use serde_json::{Value, json};
 
-pub use bindings::berth::host;
-pub use bindings::berth::tool::types::{Body, Category, Content, Failure, Output};
 pub use bindings::export_component;
-pub use bindings::exports::berth::tool::tools::Subject;
-use bindings::exports::berth::tool::tools::{Definition, Guest, Invocation};
+pub use bindings::exports::toolhold::tool::tools::Subject;
+use bindings::exports::toolhold::tool::tools::{Definition, Guest, Invocation};
+pub use bindings::toolhold::host;
+pub use bindings::toolhold::tool::types::{Body, Category, Content, Failure, Output};
 
 #[expect(missing_docs, reason = "generated")]
 pub mod bindings {
@@ -19,19 +19,19 @@ pub mod bindings {
     wit_bindgen::generate!({
         path: ["../../wit/deps/io", "../../wit/tool", "../../wit/host"],
         inline: "
-            package berth:hostile;
+            package toolhold:hostile;
 
             world hostile {
-                include berth:tool/tool-plugin@0.2.0;
-                import berth:host/call@0.2.0;
-                import berth:host/config@0.2.0;
-                import berth:host/log@0.2.0;
-                import berth:host/process@0.2.0;
-                import berth:host/search@0.2.0;
-                import berth:host/secrets@0.2.0;
+                include toolhold:tool/tool-plugin@0.1.0;
+                import toolhold:host/call@0.1.0;
+                import toolhold:host/config@0.1.0;
+                import toolhold:host/log@0.1.0;
+                import toolhold:host/process@0.1.0;
+                import toolhold:host/search@0.1.0;
+                import toolhold:host/secrets@0.1.0;
             }
         ",
-        world: "berth:hostile/hostile",
+        world: "toolhold:hostile/hostile",
         generate_all,
         pub_export_macro: true,
         export_macro_name: "export_component",
@@ -133,7 +133,7 @@ macro_rules! export {
     ($attacks:ident) => {
         // The linker makes a custom section of it, so that it can be read without running code.
         #[expect(unsafe_code, reason = "a custom section has no other form")]
-        #[unsafe(link_section = "berth:manifest")]
+        #[unsafe(link_section = "toolhold:manifest")]
         static MANIFEST: [u8; include_bytes!("../manifest.json").len()] =
             *include_bytes!("../manifest.json");
 

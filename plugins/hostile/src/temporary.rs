@@ -9,7 +9,7 @@ use crate::outside::spellings;
 use hostile_support::Loot;
 
 fn name(number: u64) -> String {
-    format!(".berth-{number:016x}.tmp")
+    format!(".toolhold-{number:016x}.tmp")
 }
 
 /// Creates a file, a tree and a link, then ends as `text` says.

@@ -3,8 +3,8 @@
 use std::fmt::{self, Display};
 use std::time::{Duration, Instant};
 
-use berth_sdk::Failure;
-use berth_sdk::service::Connection;
+use toolhold_sdk::Failure;
+use toolhold_sdk::service::Connection;
 
 /// The standard input and output of a server.
 pub trait Transport {

@@ -1,5 +1,5 @@
 //! Prints the lines that have a text: an ordinary program with arguments, standard input and an
-//! exit code. It knows nothing of Berth, and shows how such a program becomes a tool.
+//! exit code. It knows nothing of Toolhold, and shows how such a program becomes a tool.
 
 use std::io::{Read, Write};
 use std::process::ExitCode;

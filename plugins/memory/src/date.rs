@@ -2,7 +2,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use berth_sdk::Failure;
+use toolhold_sdk::Failure;
 
 const DAY: i64 = 86_400;
 

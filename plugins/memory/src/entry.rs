@@ -1,8 +1,8 @@
 //! What is kept of an entry.
 
-use berth_sdk::Failure;
-use berth_sdk::index::Document;
 use serde::{Deserialize, Serialize};
+use toolhold_sdk::Failure;
+use toolhold_sdk::index::Document;
 
 use crate::scope::Scope;
 

@@ -1,7 +1,7 @@
-use berth_sdk::index;
-use berth_sdk::{Access, Annotations, Call, Failure, Output, Subject, SubjectKind, Tool};
 use schemars::JsonSchema;
 use serde::Deserialize;
+use toolhold_sdk::index;
+use toolhold_sdk::{Access, Annotations, Call, Failure, Output, Subject, SubjectKind, Tool};
 
 use crate::entry::check_key;
 use crate::scope::{Scope, scopes};

@@ -3,8 +3,8 @@
 //! An entry is found by the words of its key too, since its text begins with the key. A search
 //! can't write, so older entries get that when their user saves something.
 
-use berth_sdk::index::{self, Document, Query};
-use berth_sdk::{Caller, HostError};
+use toolhold_sdk::index::{self, Document, Query};
+use toolhold_sdk::{Caller, HostError};
 
 use crate::entry::{self, Origin};
 use crate::scope::Scope;
@@ -75,8 +75,8 @@ fn with_key(document: Document, key: &str) -> Option<Document> {
 
 #[cfg(test)]
 mod tests {
-    use berth_sdk::testing::{call, set_caller};
     use serde_json::json;
+    use toolhold_sdk::testing::{call, set_caller};
 
     use super::*;
     use crate::save::Save;

@@ -9,7 +9,7 @@ mod scope;
 mod search;
 mod vectors;
 
-berth_sdk::plugin! {
+toolhold_sdk::plugin! {
     name: "memory",
     description: "Remembers what later sessions need",
     capabilities: [

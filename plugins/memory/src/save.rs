@@ -1,9 +1,9 @@
-use berth_sdk::index::{self, Document, Query};
-use berth_sdk::{
-    Access, Annotations, Call, Failure, HostError, Output, Subject, SubjectKind, Tool, add_notice,
-};
 use schemars::JsonSchema;
 use serde::Deserialize;
+use toolhold_sdk::index::{self, Document, Query};
+use toolhold_sdk::{
+    Access, Annotations, Call, Failure, HostError, Output, Subject, SubjectKind, Tool, add_notice,
+};
 
 use crate::date;
 use crate::entry::{self, Category, MAX_CONTENT, Origin, check_key, digest};
@@ -151,7 +151,7 @@ fn full(error: HostError) -> Failure {
     let failure = Failure::from(error);
     match is_full {
         true => failure.with_suggestion(
-            "Forget what no longer counts with memory_forget. A person does that with `berth memory delete`.",
+            "Forget what no longer counts with memory_forget. A person does that with `toolhold memory delete`.",
         ),
         false => failure,
     }

@@ -1,6 +1,6 @@
-use berth_sdk::Caller;
 use schemars::JsonSchema;
 use serde::Deserialize;
+use toolhold_sdk::Caller;
 
 /// Who finds an entry again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]

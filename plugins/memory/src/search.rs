@@ -1,9 +1,9 @@
 use std::fmt::Write as _;
 
-use berth_sdk::index::{self, Hit, Query};
-use berth_sdk::{Annotations, Call, Content, Failure, Output, Tool};
 use schemars::JsonSchema;
 use serde::Deserialize;
+use toolhold_sdk::index::{self, Hit, Query};
+use toolhold_sdk::{Annotations, Call, Content, Failure, Output, Tool};
 
 use crate::date;
 use crate::entry::{Category, Entry};
@@ -176,9 +176,9 @@ fn shown(found: &[(Entry, Hit)]) -> Output {
 mod tests {
     use std::cell::{Cell, RefCell};
 
-    use berth_sdk::Caller;
-    use berth_sdk::testing::{call, definition, set_caller, set_embeddings};
     use serde_json::json;
+    use toolhold_sdk::Caller;
+    use toolhold_sdk::testing::{call, definition, set_caller, set_embeddings};
 
     use super::*;
     use crate::forget::Forget;

@@ -4,9 +4,9 @@
 //! compared. An entry without that tag is found by its words, and gets its vector when its user
 //! saves something.
 
-use berth_sdk::embeddings;
-use berth_sdk::index::{self, Document, Hit, Query};
-use berth_sdk::{Caller, HostError};
+use toolhold_sdk::embeddings;
+use toolhold_sdk::index::{self, Document, Hit, Query};
+use toolhold_sdk::{Caller, HostError};
 
 use crate::entry::{self, Origin};
 use crate::scope::Scope;

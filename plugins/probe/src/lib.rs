@@ -4,12 +4,12 @@
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::time::{Instant, SystemTime};
 
-use berth_sdk::{Annotations, Call, Category, Content, Failure, Output, Tool, config};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
+use toolhold_sdk::{Annotations, Call, Category, Content, Failure, Output, Tool, config};
 
-berth_sdk::plugin! {
+toolhold_sdk::plugin! {
     name: "probe",
     description: "Shows what a call gets beside its arguments, and answers in every form",
     config_schema: r#"{
@@ -147,7 +147,7 @@ impl Tool for Moment {
 
 #[cfg(test)]
 mod tests {
-    use berth_sdk::testing;
+    use toolhold_sdk::testing;
 
     use super::*;
 

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import functions
 import formula
-from berth import Examples, InvalidParameters, Limits, tool
+from toolhold import Examples, InvalidParameters, Limits, tool
 
 
 @dataclass

@@ -1,7 +1,7 @@
 import time
 import unittest
 
-from berth import InvalidParameters
+from toolhold import InvalidParameters
 from functions import NAMES
 from plugin import Result, calculate, evaluate
 

@@ -1,6 +1,6 @@
 // A plugin with one tool, which looks at the headers of an image and decodes none of its pixels.
 
-import { Failure, files, tool } from "../../sdk-javascript/berth.js";
+import { Failure, files, tool } from "../../sdk-javascript/toolhold.js";
 import { FORMATS } from "./formats.js";
 import { Damaged, Reader } from "./reader.js";
 import { looksLikeSvg, readSvg } from "./svg.js";

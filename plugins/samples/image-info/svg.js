@@ -1,6 +1,6 @@
 // The size that an SVG names. Only its first element is read, and nothing is resolved.
 
-import { decodeUtf8 } from "../../sdk-javascript/berth.js";
+import { decodeUtf8 } from "../../sdk-javascript/toolhold.js";
 import { Damaged } from "./reader.js";
 
 /** Bytes before the end of the first element. */

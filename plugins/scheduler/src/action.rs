@@ -1,8 +1,8 @@
 //! What a task does, and how a task is named: as arguments of the tools.
 
-use berth_sdk::schedule::Action;
-use berth_sdk::{Annotations, Failure};
 use serde_json::{Map, Value, json};
+use toolhold_sdk::schedule::Action;
+use toolhold_sdk::{Annotations, Failure};
 
 /// How tools that make or change tasks behave. They start nothing by themselves.
 pub(crate) const CHANGES_TASKS: Annotations =

@@ -1,7 +1,7 @@
-use berth_sdk::schedule;
-use berth_sdk::{Annotations, Call, Failure, Output, Tool};
 use schemars::JsonSchema;
 use serde::Deserialize;
+use toolhold_sdk::schedule;
+use toolhold_sdk::{Annotations, Call, Failure, Output, Tool};
 
 use crate::action::{CHANGES_TASKS, NAMES, unknown};
 
@@ -45,9 +45,9 @@ pub(crate) fn cancel(name: &str) -> Result<Output, Failure> {
 
 #[cfg(test)]
 mod tests {
-    use berth_sdk::schedule::{Action, Task};
-    use berth_sdk::testing;
     use serde_json::json;
+    use toolhold_sdk::schedule::{Action, Task};
+    use toolhold_sdk::testing;
 
     use super::*;
 

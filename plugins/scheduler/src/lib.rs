@@ -10,7 +10,7 @@ mod schedule_periodic;
 mod text;
 mod times;
 
-berth_sdk::plugin! {
+toolhold_sdk::plugin! {
     name: "scheduler",
     description: "Makes tasks that run at a later time",
     capabilities: [schedule = "to keep the tasks that calls make"],

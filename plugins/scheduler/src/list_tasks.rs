@@ -1,7 +1,7 @@
-use berth_sdk::schedule::{self, TaskState};
-use berth_sdk::{Annotations, Call, Failure, Output, Tool};
 use schemars::JsonSchema;
 use serde::Deserialize;
+use toolhold_sdk::schedule::{self, TaskState};
+use toolhold_sdk::{Annotations, Call, Failure, Output, Tool};
 
 use crate::action::{NAMES, unknown};
 use crate::text;

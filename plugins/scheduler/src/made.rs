@@ -1,9 +1,9 @@
 //! Makes and changes tasks as the tools of other programs do.
 
-use berth_sdk::schedule::{self, Task, TaskState};
-use berth_sdk::{Call, Failure, Output};
 use serde::Deserialize;
 use serde_json::{Map, Value};
+use toolhold_sdk::schedule::{self, Task, TaskState};
+use toolhold_sdk::{Call, Failure, Output};
 
 use crate::action::{Wanted, unknown};
 use crate::schedule_periodic::Missed;

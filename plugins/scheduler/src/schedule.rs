@@ -1,8 +1,8 @@
-use berth_sdk::schedule;
-use berth_sdk::{Annotations, Call, Failure, Output, Tool};
 use schemars::{JsonSchema, Schema};
 use serde::Deserialize;
 use serde_json::{Map, Value};
+use toolhold_sdk::schedule;
+use toolhold_sdk::{Annotations, Call, Failure, Output, Tool};
 
 use crate::action::{CHANGES_TASKS, NAMES, Wanted, unknown};
 use crate::cancel_task::cancel;
@@ -170,9 +170,9 @@ impl Tool for Schedule {
 
 #[cfg(test)]
 mod tests {
-    use berth_sdk::schedule::{Action, Task, TaskState};
-    use berth_sdk::testing;
     use serde_json::json;
+    use toolhold_sdk::schedule::{Action, Task, TaskState};
+    use toolhold_sdk::testing;
 
     use super::*;
 

@@ -1,8 +1,8 @@
-use berth_sdk::schedule::{self, Task};
-use berth_sdk::{Annotations, Call, Failure, Output, Tool};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value};
+use toolhold_sdk::schedule::{self, Task};
+use toolhold_sdk::{Annotations, Call, Failure, Output, Tool};
 
 use crate::action::{ARGUMENTS, CHANGES_TASKS, NAMES, Wanted};
 use crate::text;
@@ -80,8 +80,8 @@ impl Tool for SchedulePeriodic {
 
 #[cfg(test)]
 mod tests {
-    use berth_sdk::{Category, testing};
     use serde_json::json;
+    use toolhold_sdk::{Category, testing};
 
     use super::*;
 

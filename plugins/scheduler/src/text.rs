@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
-use berth_sdk::schedule::{Action, Run, TaskState};
-use berth_sdk::{Content, Output};
+use toolhold_sdk::schedule::{Action, Run, TaskState};
+use toolhold_sdk::{Content, Output};
 
 /// Bytes of a call's arguments, of a prompt and of an output that a list shows.
 const SHOWN: usize = 500;

@@ -1,8 +1,8 @@
 //! When a task runs, as other programs say it.
 
-use berth_sdk::Failure;
 use serde::Deserialize;
 use serde_json::Value;
+use toolhold_sdk::Failure;
 
 /// When a task runs. Exactly one of them is given.
 #[derive(Debug, Default)]

@@ -3,49 +3,49 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Imported Functions from `berth:host/call@0.2.0`
+// Imported Functions from `toolhold:host/call@0.1.0`
 
-__attribute__((__import_module__("berth:host/call@0.2.0"), __import_name__("id")))
-extern void __wasm_import_berth_host_call_id(uint8_t *);
+__attribute__((__import_module__("toolhold:host/call@0.1.0"), __import_name__("id")))
+extern void __wasm_import_toolhold_host_call_id(uint8_t *);
 
-__attribute__((__import_module__("berth:host/call@0.2.0"), __import_name__("remaining-ms")))
-extern int64_t __wasm_import_berth_host_call_remaining_ms(void);
+__attribute__((__import_module__("toolhold:host/call@0.1.0"), __import_name__("remaining-ms")))
+extern int64_t __wasm_import_toolhold_host_call_remaining_ms(void);
 
-__attribute__((__import_module__("berth:host/call@0.2.0"), __import_name__("cancelled")))
-extern int32_t __wasm_import_berth_host_call_cancelled(void);
+__attribute__((__import_module__("toolhold:host/call@0.1.0"), __import_name__("cancelled")))
+extern int32_t __wasm_import_toolhold_host_call_cancelled(void);
 
-__attribute__((__import_module__("berth:host/call@0.2.0"), __import_name__("progress")))
-extern void __wasm_import_berth_host_call_progress(int32_t, double, uint8_t *, size_t);
+__attribute__((__import_module__("toolhold:host/call@0.1.0"), __import_name__("progress")))
+extern void __wasm_import_toolhold_host_call_progress(int32_t, double, uint8_t *, size_t);
 
-__attribute__((__import_module__("berth:host/call@0.2.0"), __import_name__("emit")))
-extern int32_t __wasm_import_berth_host_call_emit(int32_t, uint8_t *, size_t, uint8_t *, size_t, int32_t, uint8_t *, size_t, int32_t, uint8_t *, size_t);
+__attribute__((__import_module__("toolhold:host/call@0.1.0"), __import_name__("emit")))
+extern int32_t __wasm_import_toolhold_host_call_emit(int32_t, uint8_t *, size_t, uint8_t *, size_t, int32_t, uint8_t *, size_t, int32_t, uint8_t *, size_t);
 
-__attribute__((__import_module__("berth:host/call@0.2.0"), __import_name__("called-by")))
-extern void __wasm_import_berth_host_call_called_by(uint8_t *);
+__attribute__((__import_module__("toolhold:host/call@0.1.0"), __import_name__("called-by")))
+extern void __wasm_import_toolhold_host_call_called_by(uint8_t *);
 
-// Imported Functions from `berth:host/config@0.2.0`
+// Imported Functions from `toolhold:host/config@0.1.0`
 
-__attribute__((__import_module__("berth:host/config@0.2.0"), __import_name__("get")))
-extern void __wasm_import_berth_host_config_get(uint8_t *, size_t, uint8_t *);
+__attribute__((__import_module__("toolhold:host/config@0.1.0"), __import_name__("get")))
+extern void __wasm_import_toolhold_host_config_get(uint8_t *, size_t, uint8_t *);
 
-__attribute__((__import_module__("berth:host/config@0.2.0"), __import_name__("all")))
-extern void __wasm_import_berth_host_config_all(uint8_t *);
+__attribute__((__import_module__("toolhold:host/config@0.1.0"), __import_name__("all")))
+extern void __wasm_import_toolhold_host_config_all(uint8_t *);
 
-// Imported Functions from `berth:host/log@0.2.0`
+// Imported Functions from `toolhold:host/log@0.1.0`
 
-__attribute__((__import_module__("berth:host/log@0.2.0"), __import_name__("write")))
-extern void __wasm_import_berth_host_log_write(int32_t, uint8_t *, size_t);
+__attribute__((__import_module__("toolhold:host/log@0.1.0"), __import_name__("write")))
+extern void __wasm_import_toolhold_host_log_write(int32_t, uint8_t *, size_t);
 
-// Imported Functions from `berth:host/search@0.2.0`
+// Imported Functions from `toolhold:host/search@0.1.0`
 
-__attribute__((__import_module__("berth:host/search@0.2.0"), __import_name__("find")))
-extern void __wasm_import_berth_host_search_find(uint8_t *, size_t, uint8_t *, size_t, int32_t, int32_t, int32_t, int32_t, int32_t, uint8_t *, size_t, int32_t, uint8_t *);
+__attribute__((__import_module__("toolhold:host/search@0.1.0"), __import_name__("find")))
+extern void __wasm_import_toolhold_host_search_find(uint8_t *, size_t, uint8_t *, size_t, int32_t, int32_t, int32_t, int32_t, int32_t, uint8_t *, size_t, int32_t, uint8_t *);
 
-__attribute__((__import_module__("berth:host/search@0.2.0"), __import_name__("grep")))
-extern void __wasm_import_berth_host_search_grep(uint8_t *, uint8_t *);
+__attribute__((__import_module__("toolhold:host/search@0.1.0"), __import_name__("grep")))
+extern void __wasm_import_toolhold_host_search_grep(uint8_t *, uint8_t *);
 
-__attribute__((__import_module__("berth:host/search@0.2.0"), __import_name__("count")))
-extern void __wasm_import_berth_host_search_count(uint8_t *, uint8_t *);
+__attribute__((__import_module__("toolhold:host/search@0.1.0"), __import_name__("count")))
+extern void __wasm_import_toolhold_host_search_count(uint8_t *, uint8_t *);
 
 // Imported Functions from `wasi:io/poll@0.2.6`
 
@@ -58,129 +58,129 @@ extern void __wasm_import_wasi_io_poll_method_pollable_block(int32_t);
 __attribute__((__import_module__("wasi:io/poll@0.2.6"), __import_name__("poll")))
 extern void __wasm_import_wasi_io_poll_poll(uint8_t *, size_t, uint8_t *);
 
-// Imported Functions from `berth:host/process@0.2.0`
+// Imported Functions from `toolhold:host/process@0.1.0`
 
-__attribute__((__import_module__("berth:host/process@0.2.0"), __import_name__("run")))
-extern void __wasm_import_berth_host_process_run(uint8_t *, uint8_t *);
+__attribute__((__import_module__("toolhold:host/process@0.1.0"), __import_name__("run")))
+extern void __wasm_import_toolhold_host_process_run(uint8_t *, uint8_t *);
 
-__attribute__((__import_module__("berth:host/process@0.2.0"), __import_name__("[static]child.start")))
-extern void __wasm_import_berth_host_process_static_child_start(int32_t, uint8_t *, size_t, int32_t, uint8_t *, size_t, uint8_t *, size_t, int32_t, int64_t, int32_t, int32_t, int32_t, int32_t, uint8_t *, size_t, uint8_t *);
+__attribute__((__import_module__("toolhold:host/process@0.1.0"), __import_name__("[static]child.start")))
+extern void __wasm_import_toolhold_host_process_static_child_start(int32_t, uint8_t *, size_t, int32_t, uint8_t *, size_t, uint8_t *, size_t, int32_t, int64_t, int32_t, int32_t, int32_t, int32_t, uint8_t *, size_t, uint8_t *);
 
-__attribute__((__import_module__("berth:host/process@0.2.0"), __import_name__("[method]child.read")))
-extern void __wasm_import_berth_host_process_method_child_read(int32_t, int32_t, int64_t, uint8_t *);
+__attribute__((__import_module__("toolhold:host/process@0.1.0"), __import_name__("[method]child.read")))
+extern void __wasm_import_toolhold_host_process_method_child_read(int32_t, int32_t, int64_t, uint8_t *);
 
-__attribute__((__import_module__("berth:host/process@0.2.0"), __import_name__("[method]child.write")))
-extern int64_t __wasm_import_berth_host_process_method_child_write(int32_t, uint8_t *, size_t);
+__attribute__((__import_module__("toolhold:host/process@0.1.0"), __import_name__("[method]child.write")))
+extern int64_t __wasm_import_toolhold_host_process_method_child_write(int32_t, uint8_t *, size_t);
 
-__attribute__((__import_module__("berth:host/process@0.2.0"), __import_name__("[method]child.close-input")))
-extern void __wasm_import_berth_host_process_method_child_close_input(int32_t);
+__attribute__((__import_module__("toolhold:host/process@0.1.0"), __import_name__("[method]child.close-input")))
+extern void __wasm_import_toolhold_host_process_method_child_close_input(int32_t);
 
-__attribute__((__import_module__("berth:host/process@0.2.0"), __import_name__("[method]child.wait")))
-extern void __wasm_import_berth_host_process_method_child_wait(int32_t, uint8_t *);
+__attribute__((__import_module__("toolhold:host/process@0.1.0"), __import_name__("[method]child.wait")))
+extern void __wasm_import_toolhold_host_process_method_child_wait(int32_t, uint8_t *);
 
-__attribute__((__import_module__("berth:host/process@0.2.0"), __import_name__("[method]child.kill")))
-extern void __wasm_import_berth_host_process_method_child_kill(int32_t);
+__attribute__((__import_module__("toolhold:host/process@0.1.0"), __import_name__("[method]child.kill")))
+extern void __wasm_import_toolhold_host_process_method_child_kill(int32_t);
 
-__attribute__((__import_module__("berth:host/process@0.2.0"), __import_name__("[method]child.subscribe")))
-extern int32_t __wasm_import_berth_host_process_method_child_subscribe(int32_t);
+__attribute__((__import_module__("toolhold:host/process@0.1.0"), __import_name__("[method]child.subscribe")))
+extern int32_t __wasm_import_toolhold_host_process_method_child_subscribe(int32_t);
 
-__attribute__((__import_module__("berth:host/process@0.2.0"), __import_name__("[method]child.finished")))
-extern void __wasm_import_berth_host_process_method_child_finished(int32_t, uint8_t *);
+__attribute__((__import_module__("toolhold:host/process@0.1.0"), __import_name__("[method]child.finished")))
+extern void __wasm_import_toolhold_host_process_method_child_finished(int32_t, uint8_t *);
 
-// Imported Functions from `berth:host/store@0.2.0`
+// Imported Functions from `toolhold:host/store@0.1.0`
 
-__attribute__((__import_module__("berth:host/store@0.2.0"), __import_name__("get")))
-extern void __wasm_import_berth_host_store_get(uint8_t *, size_t, uint8_t *);
+__attribute__((__import_module__("toolhold:host/store@0.1.0"), __import_name__("get")))
+extern void __wasm_import_toolhold_host_store_get(uint8_t *, size_t, uint8_t *);
 
-__attribute__((__import_module__("berth:host/store@0.2.0"), __import_name__("list")))
-extern void __wasm_import_berth_host_store_list(uint8_t *, size_t, int32_t, uint8_t *, size_t, int32_t, uint8_t *);
+__attribute__((__import_module__("toolhold:host/store@0.1.0"), __import_name__("list")))
+extern void __wasm_import_toolhold_host_store_list(uint8_t *, size_t, int32_t, uint8_t *, size_t, int32_t, uint8_t *);
 
-__attribute__((__import_module__("berth:host/store@0.2.0"), __import_name__("write")))
-extern void __wasm_import_berth_host_store_write(uint8_t *, size_t, uint8_t *, size_t, uint8_t *);
+__attribute__((__import_module__("toolhold:host/store@0.1.0"), __import_name__("write")))
+extern void __wasm_import_toolhold_host_store_write(uint8_t *, size_t, uint8_t *, size_t, uint8_t *);
 
-// Imported Functions from `berth:host/index@0.2.0`
+// Imported Functions from `toolhold:host/index@0.1.0`
 
-__attribute__((__import_module__("berth:host/index@0.2.0"), __import_name__("put")))
-extern void __wasm_import_berth_host_index_put(uint8_t *, size_t, uint8_t *);
+__attribute__((__import_module__("toolhold:host/index@0.1.0"), __import_name__("put")))
+extern void __wasm_import_toolhold_host_index_put(uint8_t *, size_t, uint8_t *);
 
-__attribute__((__import_module__("berth:host/index@0.2.0"), __import_name__("delete")))
-extern void __wasm_import_berth_host_index_delete(uint8_t *, size_t, uint8_t *);
+__attribute__((__import_module__("toolhold:host/index@0.1.0"), __import_name__("delete")))
+extern void __wasm_import_toolhold_host_index_delete(uint8_t *, size_t, uint8_t *);
 
-__attribute__((__import_module__("berth:host/index@0.2.0"), __import_name__("delete-prefix")))
-extern void __wasm_import_berth_host_index_delete_prefix(uint8_t *, size_t, uint8_t *);
+__attribute__((__import_module__("toolhold:host/index@0.1.0"), __import_name__("delete-prefix")))
+extern void __wasm_import_toolhold_host_index_delete_prefix(uint8_t *, size_t, uint8_t *);
 
-__attribute__((__import_module__("berth:host/index@0.2.0"), __import_name__("get")))
-extern void __wasm_import_berth_host_index_get(uint8_t *, size_t, uint8_t *);
+__attribute__((__import_module__("toolhold:host/index@0.1.0"), __import_name__("get")))
+extern void __wasm_import_toolhold_host_index_get(uint8_t *, size_t, uint8_t *);
 
-__attribute__((__import_module__("berth:host/index@0.2.0"), __import_name__("list")))
-extern void __wasm_import_berth_host_index_list(uint8_t *, size_t, int32_t, uint8_t *, size_t, int32_t, uint8_t *);
+__attribute__((__import_module__("toolhold:host/index@0.1.0"), __import_name__("list")))
+extern void __wasm_import_toolhold_host_index_list(uint8_t *, size_t, int32_t, uint8_t *, size_t, int32_t, uint8_t *);
 
-__attribute__((__import_module__("berth:host/index@0.2.0"), __import_name__("search")))
-extern void __wasm_import_berth_host_index_search(uint8_t *, size_t, uint8_t *, size_t, uint8_t *, size_t, int32_t, uint8_t *, size_t, int32_t, int32_t, uint8_t *, size_t, uint8_t *);
+__attribute__((__import_module__("toolhold:host/index@0.1.0"), __import_name__("search")))
+extern void __wasm_import_toolhold_host_index_search(uint8_t *, size_t, uint8_t *, size_t, uint8_t *, size_t, int32_t, uint8_t *, size_t, int32_t, int32_t, uint8_t *, size_t, uint8_t *);
 
-// Imported Functions from `berth:host/parts@0.2.0`
+// Imported Functions from `toolhold:host/parts@0.1.0`
 
-__attribute__((__import_module__("berth:host/parts@0.2.0"), __import_name__("run")))
-extern void __wasm_import_berth_host_parts_run(uint8_t *, size_t, uint8_t *, size_t, uint8_t *);
+__attribute__((__import_module__("toolhold:host/parts@0.1.0"), __import_name__("run")))
+extern void __wasm_import_toolhold_host_parts_run(uint8_t *, size_t, uint8_t *, size_t, uint8_t *);
 
-// Imported Functions from `berth:host/service@0.2.0`
+// Imported Functions from `toolhold:host/service@0.1.0`
 
-__attribute__((__import_module__("berth:host/service@0.2.0"), __import_name__("[method]connection.is-new")))
-extern int32_t __wasm_import_berth_host_service_method_connection_is_new(int32_t);
+__attribute__((__import_module__("toolhold:host/service@0.1.0"), __import_name__("[method]connection.is-new")))
+extern int32_t __wasm_import_toolhold_host_service_method_connection_is_new(int32_t);
 
-__attribute__((__import_module__("berth:host/service@0.2.0"), __import_name__("[method]connection.read")))
-extern void __wasm_import_berth_host_service_method_connection_read(int32_t, int32_t, int64_t, uint8_t *);
+__attribute__((__import_module__("toolhold:host/service@0.1.0"), __import_name__("[method]connection.read")))
+extern void __wasm_import_toolhold_host_service_method_connection_read(int32_t, int32_t, int64_t, uint8_t *);
 
-__attribute__((__import_module__("berth:host/service@0.2.0"), __import_name__("[method]connection.errors")))
-extern void __wasm_import_berth_host_service_method_connection_errors(int32_t, uint8_t *);
+__attribute__((__import_module__("toolhold:host/service@0.1.0"), __import_name__("[method]connection.errors")))
+extern void __wasm_import_toolhold_host_service_method_connection_errors(int32_t, uint8_t *);
 
-__attribute__((__import_module__("berth:host/service@0.2.0"), __import_name__("[method]connection.write")))
-extern int64_t __wasm_import_berth_host_service_method_connection_write(int32_t, uint8_t *, size_t);
+__attribute__((__import_module__("toolhold:host/service@0.1.0"), __import_name__("[method]connection.write")))
+extern int64_t __wasm_import_toolhold_host_service_method_connection_write(int32_t, uint8_t *, size_t);
 
-__attribute__((__import_module__("berth:host/service@0.2.0"), __import_name__("[method]connection.ended")))
-extern void __wasm_import_berth_host_service_method_connection_ended(int32_t, uint8_t *);
+__attribute__((__import_module__("toolhold:host/service@0.1.0"), __import_name__("[method]connection.ended")))
+extern void __wasm_import_toolhold_host_service_method_connection_ended(int32_t, uint8_t *);
 
-__attribute__((__import_module__("berth:host/service@0.2.0"), __import_name__("[method]connection.keep")))
-extern void __wasm_import_berth_host_service_method_connection_keep(int32_t);
+__attribute__((__import_module__("toolhold:host/service@0.1.0"), __import_name__("[method]connection.keep")))
+extern void __wasm_import_toolhold_host_service_method_connection_keep(int32_t);
 
-__attribute__((__import_module__("berth:host/service@0.2.0"), __import_name__("connect")))
-extern void __wasm_import_berth_host_service_connect(uint8_t *, uint8_t *);
+__attribute__((__import_module__("toolhold:host/service@0.1.0"), __import_name__("connect")))
+extern void __wasm_import_toolhold_host_service_connect(uint8_t *, uint8_t *);
 
-__attribute__((__import_module__("berth:host/service@0.2.0"), __import_name__("stop")))
-extern void __wasm_import_berth_host_service_stop(uint8_t *, size_t, uint8_t *);
+__attribute__((__import_module__("toolhold:host/service@0.1.0"), __import_name__("stop")))
+extern void __wasm_import_toolhold_host_service_stop(uint8_t *, size_t, uint8_t *);
 
-// Imported Functions from `berth:host/schedule@0.2.0`
+// Imported Functions from `toolhold:host/schedule@0.1.0`
 
-__attribute__((__import_module__("berth:host/schedule@0.2.0"), __import_name__("put")))
-extern void __wasm_import_berth_host_schedule_put(uint8_t *, uint8_t *);
+__attribute__((__import_module__("toolhold:host/schedule@0.1.0"), __import_name__("put")))
+extern void __wasm_import_toolhold_host_schedule_put(uint8_t *, uint8_t *);
 
-__attribute__((__import_module__("berth:host/schedule@0.2.0"), __import_name__("remove")))
-extern void __wasm_import_berth_host_schedule_remove(uint8_t *, size_t, uint8_t *);
+__attribute__((__import_module__("toolhold:host/schedule@0.1.0"), __import_name__("remove")))
+extern void __wasm_import_toolhold_host_schedule_remove(uint8_t *, size_t, uint8_t *);
 
-__attribute__((__import_module__("berth:host/schedule@0.2.0"), __import_name__("pause")))
-extern void __wasm_import_berth_host_schedule_pause(uint8_t *, size_t, int32_t, uint8_t *);
+__attribute__((__import_module__("toolhold:host/schedule@0.1.0"), __import_name__("pause")))
+extern void __wasm_import_toolhold_host_schedule_pause(uint8_t *, size_t, int32_t, uint8_t *);
 
-__attribute__((__import_module__("berth:host/schedule@0.2.0"), __import_name__("run-soon")))
-extern void __wasm_import_berth_host_schedule_run_soon(uint8_t *, size_t, uint8_t *);
+__attribute__((__import_module__("toolhold:host/schedule@0.1.0"), __import_name__("run-soon")))
+extern void __wasm_import_toolhold_host_schedule_run_soon(uint8_t *, size_t, uint8_t *);
 
-__attribute__((__import_module__("berth:host/schedule@0.2.0"), __import_name__("tasks")))
-extern void __wasm_import_berth_host_schedule_tasks(uint8_t *);
+__attribute__((__import_module__("toolhold:host/schedule@0.1.0"), __import_name__("tasks")))
+extern void __wasm_import_toolhold_host_schedule_tasks(uint8_t *);
 
-__attribute__((__import_module__("berth:host/schedule@0.2.0"), __import_name__("runs")))
-extern void __wasm_import_berth_host_schedule_runs(uint8_t *, size_t, uint8_t *);
+__attribute__((__import_module__("toolhold:host/schedule@0.1.0"), __import_name__("runs")))
+extern void __wasm_import_toolhold_host_schedule_runs(uint8_t *, size_t, uint8_t *);
 
-// Imported Functions from `berth:host/embeddings@0.2.0`
+// Imported Functions from `toolhold:host/embeddings@0.1.0`
 
-__attribute__((__import_module__("berth:host/embeddings@0.2.0"), __import_name__("model")))
-extern void __wasm_import_berth_host_embeddings_model(uint8_t *);
+__attribute__((__import_module__("toolhold:host/embeddings@0.1.0"), __import_name__("model")))
+extern void __wasm_import_toolhold_host_embeddings_model(uint8_t *);
 
-__attribute__((__import_module__("berth:host/embeddings@0.2.0"), __import_name__("embed")))
-extern void __wasm_import_berth_host_embeddings_embed(uint8_t *, size_t, uint8_t *);
+__attribute__((__import_module__("toolhold:host/embeddings@0.1.0"), __import_name__("embed")))
+extern void __wasm_import_toolhold_host_embeddings_embed(uint8_t *, size_t, uint8_t *);
 
-// Exported Functions from `berth:tool/tools@0.2.0`
+// Exported Functions from `toolhold:tool/tools@0.1.0`
 
-__attribute__((__weak__, __export_name__("cabi_post_berth:tool/tools@0.2.0#list-tools")))
-void __wasm_export_exports_berth_tool_tools_list_tools_post_return(uint8_t * arg0) {
+__attribute__((__weak__, __export_name__("cabi_post_toolhold:tool/tools@0.1.0#list-tools")))
+void __wasm_export_exports_toolhold_tool_tools_list_tools_post_return(uint8_t * arg0) {
   switch ((int32_t) (int32_t) *((uint8_t*) (arg0 + 0))) {
     case 0: {
       size_t len18 = *((size_t*) (arg0 + (8+1*sizeof(void*))));
@@ -544,8 +544,8 @@ void __wasm_export_exports_berth_tool_tools_list_tools_post_return(uint8_t * arg
   }
 }
 
-__attribute__((__weak__, __export_name__("cabi_post_berth:tool/tools@0.2.0#call-tool")))
-void __wasm_export_exports_berth_tool_tools_call_tool_post_return(uint8_t * arg0) {
+__attribute__((__weak__, __export_name__("cabi_post_toolhold:tool/tools@0.1.0#call-tool")))
+void __wasm_export_exports_toolhold_tool_tools_call_tool_post_return(uint8_t * arg0) {
   switch ((int32_t) (int32_t) *((uint8_t*) (arg0 + 0))) {
     case 0: {
       size_t len0 = *((size_t*) (arg0 + (8+1*sizeof(void*))));
@@ -773,7 +773,7 @@ static uint8_t RET_AREA[(32+16*sizeof(void*))];
 
 // Helper Functions
 
-void berth_tool_types_json_free(berth_tool_types_json_t *ptr) {
+void toolhold_tool_types_json_free(toolhold_tool_types_json_t *ptr) {
   plugin_string_free(ptr);
 }
 
@@ -787,12 +787,12 @@ void plugin_list_u8_free(plugin_list_u8_t *ptr) {
   }
 }
 
-void berth_tool_types_tuple2_string_json_free(berth_tool_types_tuple2_string_json_t *ptr) {
+void toolhold_tool_types_tuple2_string_json_free(toolhold_tool_types_tuple2_string_json_t *ptr) {
   plugin_string_free(&ptr->f0);
-  berth_tool_types_json_free(&ptr->f1);
+  toolhold_tool_types_json_free(&ptr->f1);
 }
 
-void berth_tool_types_body_free(berth_tool_types_body_t *ptr) {
+void toolhold_tool_types_body_free(toolhold_tool_types_body_t *ptr) {
   switch ((int32_t) ptr->tag) {
     case 0: {
       plugin_string_free(&ptr->val.text);
@@ -807,7 +807,7 @@ void berth_tool_types_body_free(berth_tool_types_body_t *ptr) {
       break;
     }
     case 3: {
-      berth_tool_types_tuple2_string_json_free(&ptr->val.other);
+      toolhold_tool_types_tuple2_string_json_free(&ptr->val.other);
       break;
     }
   }
@@ -819,33 +819,33 @@ void plugin_option_string_free(plugin_option_string_t *ptr) {
   }
 }
 
-void berth_tool_types_option_json_free(berth_tool_types_option_json_t *ptr) {
+void toolhold_tool_types_option_json_free(toolhold_tool_types_option_json_t *ptr) {
   if (ptr->is_some) {
-    berth_tool_types_json_free(&ptr->val);
+    toolhold_tool_types_json_free(&ptr->val);
   }
 }
 
-void berth_tool_types_content_free(berth_tool_types_content_t *ptr) {
-  berth_tool_types_body_free(&ptr->body);
+void toolhold_tool_types_content_free(toolhold_tool_types_content_t *ptr) {
+  toolhold_tool_types_body_free(&ptr->body);
   plugin_option_string_free(&ptr->media_type);
-  berth_tool_types_option_json_free(&ptr->meta);
+  toolhold_tool_types_option_json_free(&ptr->meta);
 }
 
-void berth_tool_types_list_content_free(berth_tool_types_list_content_t *ptr) {
+void toolhold_tool_types_list_content_free(toolhold_tool_types_list_content_t *ptr) {
   size_t list_len = ptr->len;
   if (list_len > 0) {
-    berth_tool_types_content_t *list_ptr = ptr->ptr;
+    toolhold_tool_types_content_t *list_ptr = ptr->ptr;
     for (size_t i = 0; i < list_len; i++) {
-      berth_tool_types_content_free(&list_ptr[i]);
+      toolhold_tool_types_content_free(&list_ptr[i]);
     }
     free(list_ptr);
   }
 }
 
-void berth_tool_types_output_free(berth_tool_types_output_t *ptr) {
-  berth_tool_types_list_content_free(&ptr->content);
-  berth_tool_types_option_json_free(&ptr->structured);
-  berth_tool_types_option_json_free(&ptr->meta);
+void toolhold_tool_types_output_free(toolhold_tool_types_output_t *ptr) {
+  toolhold_tool_types_list_content_free(&ptr->content);
+  toolhold_tool_types_option_json_free(&ptr->structured);
+  toolhold_tool_types_option_json_free(&ptr->meta);
 }
 
 void plugin_option_u64_free(plugin_option_u64_t *ptr) {
@@ -853,36 +853,36 @@ void plugin_option_u64_free(plugin_option_u64_t *ptr) {
   }
 }
 
-void berth_tool_types_failure_free(berth_tool_types_failure_t *ptr) {
+void toolhold_tool_types_failure_free(toolhold_tool_types_failure_t *ptr) {
   plugin_option_string_free(&ptr->code);
   plugin_string_free(&ptr->message);
   plugin_option_string_free(&ptr->suggestion);
   plugin_option_u64_free(&ptr->retry_after_ms);
-  berth_tool_types_list_content_free(&ptr->content);
-  berth_tool_types_option_json_free(&ptr->structured);
-  berth_tool_types_option_json_free(&ptr->meta);
+  toolhold_tool_types_list_content_free(&ptr->content);
+  toolhold_tool_types_option_json_free(&ptr->structured);
+  toolhold_tool_types_option_json_free(&ptr->meta);
 }
 
-void berth_host_call_content_free(berth_host_call_content_t *ptr) {
-  berth_tool_types_content_free(ptr);
+void toolhold_host_call_content_free(toolhold_host_call_content_t *ptr) {
+  toolhold_tool_types_content_free(ptr);
 }
 
-void berth_host_call_json_free(berth_host_call_json_t *ptr) {
-  berth_tool_types_json_free(ptr);
+void toolhold_host_call_json_free(toolhold_host_call_json_t *ptr) {
+  toolhold_tool_types_json_free(ptr);
 }
 
-void berth_host_call_option_json_free(berth_host_call_option_json_t *ptr) {
+void toolhold_host_call_option_json_free(toolhold_host_call_option_json_t *ptr) {
   if (ptr->is_some) {
-    berth_host_call_json_free(&ptr->val);
+    toolhold_host_call_json_free(&ptr->val);
   }
 }
 
-void berth_host_call_caller_free(berth_host_call_caller_t *ptr) {
+void toolhold_host_call_caller_free(toolhold_host_call_caller_t *ptr) {
   plugin_string_free(&ptr->user);
   plugin_string_free(&ptr->project);
   plugin_string_free(&ptr->session);
   plugin_string_free(&ptr->front_end);
-  berth_host_call_option_json_free(&ptr->meta);
+  toolhold_host_call_option_json_free(&ptr->meta);
 }
 
 void plugin_option_f64_free(plugin_option_f64_t *ptr) {
@@ -890,38 +890,38 @@ void plugin_option_f64_free(plugin_option_f64_t *ptr) {
   }
 }
 
-void berth_host_config_json_free(berth_host_config_json_t *ptr) {
-  berth_tool_types_json_free(ptr);
+void toolhold_host_config_json_free(toolhold_host_config_json_t *ptr) {
+  toolhold_tool_types_json_free(ptr);
 }
 
-void berth_host_config_option_json_free(berth_host_config_option_json_t *ptr) {
+void toolhold_host_config_option_json_free(toolhold_host_config_option_json_t *ptr) {
   if (ptr->is_some) {
-    berth_host_config_json_free(&ptr->val);
+    toolhold_host_config_json_free(&ptr->val);
   }
 }
 
-void berth_host_types_json_free(berth_host_types_json_t *ptr) {
-  berth_tool_types_json_free(ptr);
+void toolhold_host_types_json_free(toolhold_host_types_json_t *ptr) {
+  toolhold_tool_types_json_free(ptr);
 }
 
-void berth_host_types_option_json_free(berth_host_types_option_json_t *ptr) {
+void toolhold_host_types_option_json_free(toolhold_host_types_option_json_t *ptr) {
   if (ptr->is_some) {
-    berth_host_types_json_free(&ptr->val);
+    toolhold_host_types_json_free(&ptr->val);
   }
 }
 
-void berth_host_types_error_free(berth_host_types_error_t *ptr) {
+void toolhold_host_types_error_free(toolhold_host_types_error_t *ptr) {
   plugin_string_free(&ptr->code);
   plugin_string_free(&ptr->message);
-  berth_host_types_option_json_free(&ptr->meta);
+  toolhold_host_types_option_json_free(&ptr->meta);
 }
 
-void berth_host_search_json_free(berth_host_search_json_t *ptr) {
-  berth_tool_types_json_free(ptr);
+void toolhold_host_search_json_free(toolhold_host_search_json_t *ptr) {
+  toolhold_tool_types_json_free(ptr);
 }
 
-void berth_host_search_error_free(berth_host_search_error_t *ptr) {
-  berth_host_types_error_free(ptr);
+void toolhold_host_search_error_free(toolhold_host_search_error_t *ptr) {
+  toolhold_host_types_error_free(ptr);
 }
 
 void plugin_list_string_free(plugin_list_string_t *ptr) {
@@ -940,46 +940,46 @@ void plugin_option_u32_free(plugin_option_u32_t *ptr) {
   }
 }
 
-void berth_host_search_option_json_free(berth_host_search_option_json_t *ptr) {
+void toolhold_host_search_option_json_free(toolhold_host_search_option_json_t *ptr) {
   if (ptr->is_some) {
-    berth_host_search_json_free(&ptr->val);
+    toolhold_host_search_json_free(&ptr->val);
   }
 }
 
-void berth_host_search_scope_free(berth_host_search_scope_t *ptr) {
+void toolhold_host_search_scope_free(toolhold_host_search_scope_t *ptr) {
   plugin_string_free(&ptr->root);
   plugin_list_string_free(&ptr->globs);
   plugin_option_u32_free(&ptr->max_depth);
-  berth_host_search_option_json_free(&ptr->meta);
+  toolhold_host_search_option_json_free(&ptr->meta);
 }
 
-void berth_host_search_line_pattern_free(berth_host_search_line_pattern_t *ptr) {
+void toolhold_host_search_line_pattern_free(toolhold_host_search_line_pattern_t *ptr) {
   plugin_string_free(&ptr->regex);
-  berth_host_search_option_json_free(&ptr->meta);
+  toolhold_host_search_option_json_free(&ptr->meta);
 }
 
-void berth_host_search_line_free(berth_host_search_line_t *ptr) {
+void toolhold_host_search_line_free(toolhold_host_search_line_t *ptr) {
   plugin_string_free(&ptr->path);
   plugin_string_free(&ptr->text);
 }
 
-void berth_host_search_entry_free(berth_host_search_entry_t *ptr) {
+void toolhold_host_search_entry_free(toolhold_host_search_entry_t *ptr) {
   plugin_string_free(&ptr->path);
 }
 
-void berth_host_search_list_line_free(berth_host_search_list_line_t *ptr) {
+void toolhold_host_search_list_line_free(toolhold_host_search_list_line_t *ptr) {
   size_t list_len = ptr->len;
   if (list_len > 0) {
-    berth_host_search_line_t *list_ptr = ptr->ptr;
+    toolhold_host_search_line_t *list_ptr = ptr->ptr;
     for (size_t i = 0; i < list_len; i++) {
-      berth_host_search_line_free(&list_ptr[i]);
+      toolhold_host_search_line_free(&list_ptr[i]);
     }
     free(list_ptr);
   }
 }
 
-void berth_host_search_lines_free(berth_host_search_lines_t *ptr) {
-  berth_host_search_list_line_free(&ptr->items);
+void toolhold_host_search_lines_free(toolhold_host_search_lines_t *ptr) {
+  toolhold_host_search_list_line_free(&ptr->items);
   plugin_string_free(&ptr->ending);
 }
 
@@ -998,48 +998,48 @@ void plugin_list_tuple2_string_u64_free(plugin_list_tuple2_string_u64_t *ptr) {
   }
 }
 
-void berth_host_search_counts_free(berth_host_search_counts_t *ptr) {
+void toolhold_host_search_counts_free(toolhold_host_search_counts_t *ptr) {
   plugin_list_tuple2_string_u64_free(&ptr->items);
   plugin_string_free(&ptr->ending);
 }
 
-void berth_host_search_list_entry_free(berth_host_search_list_entry_t *ptr) {
+void toolhold_host_search_list_entry_free(toolhold_host_search_list_entry_t *ptr) {
   size_t list_len = ptr->len;
   if (list_len > 0) {
-    berth_host_search_entry_t *list_ptr = ptr->ptr;
+    toolhold_host_search_entry_t *list_ptr = ptr->ptr;
     for (size_t i = 0; i < list_len; i++) {
-      berth_host_search_entry_free(&list_ptr[i]);
+      toolhold_host_search_entry_free(&list_ptr[i]);
     }
     free(list_ptr);
   }
 }
 
-void berth_host_search_entries_free(berth_host_search_entries_t *ptr) {
-  berth_host_search_list_entry_free(&ptr->items);
+void toolhold_host_search_entries_free(toolhold_host_search_entries_t *ptr) {
+  toolhold_host_search_list_entry_free(&ptr->items);
   plugin_string_free(&ptr->ending);
 }
 
-void berth_host_search_result_entries_error_free(berth_host_search_result_entries_error_t *ptr) {
+void toolhold_host_search_result_entries_error_free(toolhold_host_search_result_entries_error_t *ptr) {
   if (!ptr->is_err) {
-    berth_host_search_entries_free(&ptr->val.ok);
+    toolhold_host_search_entries_free(&ptr->val.ok);
   } else {
-    berth_host_search_error_free(&ptr->val.err);
+    toolhold_host_search_error_free(&ptr->val.err);
   }
 }
 
-void berth_host_search_result_lines_error_free(berth_host_search_result_lines_error_t *ptr) {
+void toolhold_host_search_result_lines_error_free(toolhold_host_search_result_lines_error_t *ptr) {
   if (!ptr->is_err) {
-    berth_host_search_lines_free(&ptr->val.ok);
+    toolhold_host_search_lines_free(&ptr->val.ok);
   } else {
-    berth_host_search_error_free(&ptr->val.err);
+    toolhold_host_search_error_free(&ptr->val.err);
   }
 }
 
-void berth_host_search_result_counts_error_free(berth_host_search_result_counts_error_t *ptr) {
+void toolhold_host_search_result_counts_error_free(toolhold_host_search_result_counts_error_t *ptr) {
   if (!ptr->is_err) {
-    berth_host_search_counts_free(&ptr->val.ok);
+    toolhold_host_search_counts_free(&ptr->val.ok);
   } else {
-    berth_host_search_error_free(&ptr->val.err);
+    toolhold_host_search_error_free(&ptr->val.err);
   }
 }
 
@@ -1078,15 +1078,15 @@ void plugin_list_u32_free(plugin_list_u32_t *ptr) {
   }
 }
 
-void berth_host_process_json_free(berth_host_process_json_t *ptr) {
-  berth_tool_types_json_free(ptr);
+void toolhold_host_process_json_free(toolhold_host_process_json_t *ptr) {
+  toolhold_tool_types_json_free(ptr);
 }
 
-void berth_host_process_error_free(berth_host_process_error_t *ptr) {
-  berth_host_types_error_free(ptr);
+void toolhold_host_process_error_free(toolhold_host_process_error_t *ptr) {
+  toolhold_host_types_error_free(ptr);
 }
 
-void berth_host_process_command_free(berth_host_process_command_t *ptr) {
+void toolhold_host_process_command_free(toolhold_host_process_command_t *ptr) {
   switch ((int32_t) ptr->tag) {
     case 0: {
       plugin_list_string_free(&ptr->val.program);
@@ -1115,16 +1115,16 @@ void plugin_list_tuple2_string_string_free(plugin_list_tuple2_string_string_t *p
   }
 }
 
-void berth_host_process_option_json_free(berth_host_process_option_json_t *ptr) {
+void toolhold_host_process_option_json_free(toolhold_host_process_option_json_t *ptr) {
   if (ptr->is_some) {
-    berth_host_process_json_free(&ptr->val);
+    toolhold_host_process_json_free(&ptr->val);
   }
 }
 
-void berth_host_process_options_free(berth_host_process_options_t *ptr) {
+void toolhold_host_process_options_free(toolhold_host_process_options_t *ptr) {
   plugin_list_tuple2_string_string_free(&ptr->environment);
   plugin_option_u32_free(&ptr->output_limit);
-  berth_host_process_option_json_free(&ptr->meta);
+  toolhold_host_process_option_json_free(&ptr->meta);
 }
 
 void plugin_option_s32_free(plugin_option_s32_t *ptr) {
@@ -1132,78 +1132,78 @@ void plugin_option_s32_free(plugin_option_s32_t *ptr) {
   }
 }
 
-void berth_host_process_finished_free(berth_host_process_finished_t *ptr) {
+void toolhold_host_process_finished_free(toolhold_host_process_finished_t *ptr) {
   plugin_option_s32_free(&ptr->exit_code);
   plugin_string_free(&ptr->ending);
   plugin_list_string_free(&ptr->notices);
-  berth_host_process_option_json_free(&ptr->meta);
+  toolhold_host_process_option_json_free(&ptr->meta);
 }
 
-__attribute__((__import_module__("berth:host/process@0.2.0"), __import_name__("[resource-drop]child")))
-extern void __wasm_import_berth_host_process_child_drop(int32_t handle);
+__attribute__((__import_module__("toolhold:host/process@0.1.0"), __import_name__("[resource-drop]child")))
+extern void __wasm_import_toolhold_host_process_child_drop(int32_t handle);
 
-void berth_host_process_child_drop_own(berth_host_process_own_child_t handle) {
-  __wasm_import_berth_host_process_child_drop(handle.__handle);
+void toolhold_host_process_child_drop_own(toolhold_host_process_own_child_t handle) {
+  __wasm_import_toolhold_host_process_child_drop(handle.__handle);
 }
 
-void berth_host_process_child_drop_borrow(berth_host_process_borrow_child_t handle) {
-  __wasm_import_berth_host_process_child_drop(handle.__handle);
+void toolhold_host_process_child_drop_borrow(toolhold_host_process_borrow_child_t handle) {
+  __wasm_import_toolhold_host_process_child_drop(handle.__handle);
 }
 
-berth_host_process_borrow_child_t berth_host_process_borrow_child(berth_host_process_own_child_t arg) {
-  return (berth_host_process_borrow_child_t) { arg.__handle };
+toolhold_host_process_borrow_child_t toolhold_host_process_borrow_child(toolhold_host_process_own_child_t arg) {
+  return (toolhold_host_process_borrow_child_t) { arg.__handle };
 }
 
-void berth_host_process_tuple2_finished_process_output_free(berth_host_process_tuple2_finished_process_output_t *ptr) {
-  berth_host_process_finished_free(&ptr->f0);
+void toolhold_host_process_tuple2_finished_process_output_free(toolhold_host_process_tuple2_finished_process_output_t *ptr) {
+  toolhold_host_process_finished_free(&ptr->f0);
 }
 
-void berth_host_process_result_tuple2_finished_process_output_error_free(berth_host_process_result_tuple2_finished_process_output_error_t *ptr) {
+void toolhold_host_process_result_tuple2_finished_process_output_error_free(toolhold_host_process_result_tuple2_finished_process_output_error_t *ptr) {
   if (!ptr->is_err) {
-    berth_host_process_tuple2_finished_process_output_free(&ptr->val.ok);
+    toolhold_host_process_tuple2_finished_process_output_free(&ptr->val.ok);
   } else {
-    berth_host_process_error_free(&ptr->val.err);
+    toolhold_host_process_error_free(&ptr->val.err);
   }
 }
 
-void berth_host_process_result_own_child_error_free(berth_host_process_result_own_child_error_t *ptr) {
+void toolhold_host_process_result_own_child_error_free(toolhold_host_process_result_own_child_error_t *ptr) {
   if (!ptr->is_err) {
   } else {
-    berth_host_process_error_free(&ptr->val.err);
+    toolhold_host_process_error_free(&ptr->val.err);
   }
 }
 
-void berth_host_process_option_finished_free(berth_host_process_option_finished_t *ptr) {
+void toolhold_host_process_option_finished_free(toolhold_host_process_option_finished_t *ptr) {
   if (ptr->is_some) {
-    berth_host_process_finished_free(&ptr->val);
+    toolhold_host_process_finished_free(&ptr->val);
   }
 }
 
-void berth_host_store_json_free(berth_host_store_json_t *ptr) {
-  berth_tool_types_json_free(ptr);
+void toolhold_host_store_json_free(toolhold_host_store_json_t *ptr) {
+  toolhold_tool_types_json_free(ptr);
 }
 
-void berth_host_store_error_free(berth_host_store_error_t *ptr) {
-  berth_host_types_error_free(ptr);
+void toolhold_host_store_error_free(toolhold_host_store_error_t *ptr) {
+  toolhold_host_types_error_free(ptr);
 }
 
-void berth_host_store_entry_free(berth_host_store_entry_t *ptr) {
+void toolhold_host_store_entry_free(toolhold_host_store_entry_t *ptr) {
   plugin_string_free(&ptr->key);
 }
 
-void berth_host_store_list_entry_free(berth_host_store_list_entry_t *ptr) {
+void toolhold_host_store_list_entry_free(toolhold_host_store_list_entry_t *ptr) {
   size_t list_len = ptr->len;
   if (list_len > 0) {
-    berth_host_store_entry_t *list_ptr = ptr->ptr;
+    toolhold_host_store_entry_t *list_ptr = ptr->ptr;
     for (size_t i = 0; i < list_len; i++) {
-      berth_host_store_entry_free(&list_ptr[i]);
+      toolhold_host_store_entry_free(&list_ptr[i]);
     }
     free(list_ptr);
   }
 }
 
-void berth_host_store_page_free(berth_host_store_page_t *ptr) {
-  berth_host_store_list_entry_free(&ptr->entries);
+void toolhold_host_store_page_free(toolhold_host_store_page_t *ptr) {
+  toolhold_host_store_list_entry_free(&ptr->entries);
 }
 
 void plugin_option_list_u8_free(plugin_option_list_u8_t *ptr) {
@@ -1211,67 +1211,67 @@ void plugin_option_list_u8_free(plugin_option_list_u8_t *ptr) {
   }
 }
 
-void berth_host_store_expectation_free(berth_host_store_expectation_t *ptr) {
+void toolhold_host_store_expectation_free(toolhold_host_store_expectation_t *ptr) {
   plugin_string_free(&ptr->key);
   plugin_option_list_u8_free(&ptr->value);
 }
 
-void berth_host_store_change_free(berth_host_store_change_t *ptr) {
+void toolhold_host_store_change_free(toolhold_host_store_change_t *ptr) {
   plugin_string_free(&ptr->key);
   plugin_option_list_u8_free(&ptr->value);
 }
 
-void berth_host_store_result_option_list_u8_error_free(berth_host_store_result_option_list_u8_error_t *ptr) {
+void toolhold_host_store_result_option_list_u8_error_free(toolhold_host_store_result_option_list_u8_error_t *ptr) {
   if (!ptr->is_err) {
     plugin_option_list_u8_free(&ptr->val.ok);
   } else {
-    berth_host_store_error_free(&ptr->val.err);
+    toolhold_host_store_error_free(&ptr->val.err);
   }
 }
 
-void berth_host_store_result_page_error_free(berth_host_store_result_page_error_t *ptr) {
+void toolhold_host_store_result_page_error_free(toolhold_host_store_result_page_error_t *ptr) {
   if (!ptr->is_err) {
-    berth_host_store_page_free(&ptr->val.ok);
+    toolhold_host_store_page_free(&ptr->val.ok);
   } else {
-    berth_host_store_error_free(&ptr->val.err);
+    toolhold_host_store_error_free(&ptr->val.err);
   }
 }
 
-void berth_host_store_list_expectation_free(berth_host_store_list_expectation_t *ptr) {
+void toolhold_host_store_list_expectation_free(toolhold_host_store_list_expectation_t *ptr) {
   size_t list_len = ptr->len;
   if (list_len > 0) {
-    berth_host_store_expectation_t *list_ptr = ptr->ptr;
+    toolhold_host_store_expectation_t *list_ptr = ptr->ptr;
     for (size_t i = 0; i < list_len; i++) {
-      berth_host_store_expectation_free(&list_ptr[i]);
+      toolhold_host_store_expectation_free(&list_ptr[i]);
     }
     free(list_ptr);
   }
 }
 
-void berth_host_store_list_change_free(berth_host_store_list_change_t *ptr) {
+void toolhold_host_store_list_change_free(toolhold_host_store_list_change_t *ptr) {
   size_t list_len = ptr->len;
   if (list_len > 0) {
-    berth_host_store_change_t *list_ptr = ptr->ptr;
+    toolhold_host_store_change_t *list_ptr = ptr->ptr;
     for (size_t i = 0; i < list_len; i++) {
-      berth_host_store_change_free(&list_ptr[i]);
+      toolhold_host_store_change_free(&list_ptr[i]);
     }
     free(list_ptr);
   }
 }
 
-void berth_host_store_result_bool_error_free(berth_host_store_result_bool_error_t *ptr) {
+void toolhold_host_store_result_bool_error_free(toolhold_host_store_result_bool_error_t *ptr) {
   if (!ptr->is_err) {
   } else {
-    berth_host_store_error_free(&ptr->val.err);
+    toolhold_host_store_error_free(&ptr->val.err);
   }
 }
 
-void berth_host_index_json_free(berth_host_index_json_t *ptr) {
-  berth_tool_types_json_free(ptr);
+void toolhold_host_index_json_free(toolhold_host_index_json_t *ptr) {
+  toolhold_tool_types_json_free(ptr);
 }
 
-void berth_host_index_error_free(berth_host_index_error_t *ptr) {
-  berth_host_types_error_free(ptr);
+void toolhold_host_index_error_free(toolhold_host_index_error_t *ptr) {
+  toolhold_host_types_error_free(ptr);
 }
 
 void plugin_list_s8_free(plugin_list_s8_t *ptr) {
@@ -1290,133 +1290,133 @@ void plugin_option_list_s8_free(plugin_option_list_s8_t *ptr) {
   }
 }
 
-void berth_host_index_option_json_free(berth_host_index_option_json_t *ptr) {
+void toolhold_host_index_option_json_free(toolhold_host_index_option_json_t *ptr) {
   if (ptr->is_some) {
-    berth_host_index_json_free(&ptr->val);
+    toolhold_host_index_json_free(&ptr->val);
   }
 }
 
-void berth_host_index_document_free(berth_host_index_document_t *ptr) {
+void toolhold_host_index_document_free(toolhold_host_index_document_t *ptr) {
   plugin_string_free(&ptr->key);
   plugin_string_free(&ptr->text);
   plugin_list_string_free(&ptr->tags);
   plugin_option_list_s8_free(&ptr->vector);
-  berth_host_index_option_json_free(&ptr->meta);
+  toolhold_host_index_option_json_free(&ptr->meta);
 }
 
-void berth_host_index_entry_free(berth_host_index_entry_t *ptr) {
+void toolhold_host_index_entry_free(toolhold_host_index_entry_t *ptr) {
   plugin_string_free(&ptr->key);
   plugin_list_string_free(&ptr->tags);
 }
 
-void berth_host_index_list_entry_free(berth_host_index_list_entry_t *ptr) {
+void toolhold_host_index_list_entry_free(toolhold_host_index_list_entry_t *ptr) {
   size_t list_len = ptr->len;
   if (list_len > 0) {
-    berth_host_index_entry_t *list_ptr = ptr->ptr;
+    toolhold_host_index_entry_t *list_ptr = ptr->ptr;
     for (size_t i = 0; i < list_len; i++) {
-      berth_host_index_entry_free(&list_ptr[i]);
+      toolhold_host_index_entry_free(&list_ptr[i]);
     }
     free(list_ptr);
   }
 }
 
-void berth_host_index_page_free(berth_host_index_page_t *ptr) {
-  berth_host_index_list_entry_free(&ptr->entries);
+void toolhold_host_index_page_free(toolhold_host_index_page_t *ptr) {
+  toolhold_host_index_list_entry_free(&ptr->entries);
 }
 
-void berth_host_index_query_free(berth_host_index_query_t *ptr) {
+void toolhold_host_index_query_free(toolhold_host_index_query_t *ptr) {
   plugin_string_free(&ptr->words);
   plugin_list_string_free(&ptr->tags);
   plugin_string_free(&ptr->prefix);
   plugin_option_list_s8_free(&ptr->vector);
-  berth_host_index_option_json_free(&ptr->meta);
+  toolhold_host_index_option_json_free(&ptr->meta);
 }
 
-void berth_host_index_hit_free(berth_host_index_hit_t *ptr) {
+void toolhold_host_index_hit_free(toolhold_host_index_hit_t *ptr) {
   plugin_string_free(&ptr->key);
   plugin_list_string_free(&ptr->found_by);
-  berth_host_index_option_json_free(&ptr->meta);
+  toolhold_host_index_option_json_free(&ptr->meta);
 }
 
-void berth_host_index_list_document_free(berth_host_index_list_document_t *ptr) {
+void toolhold_host_index_list_document_free(toolhold_host_index_list_document_t *ptr) {
   size_t list_len = ptr->len;
   if (list_len > 0) {
-    berth_host_index_document_t *list_ptr = ptr->ptr;
+    toolhold_host_index_document_t *list_ptr = ptr->ptr;
     for (size_t i = 0; i < list_len; i++) {
-      berth_host_index_document_free(&list_ptr[i]);
+      toolhold_host_index_document_free(&list_ptr[i]);
     }
     free(list_ptr);
   }
 }
 
-void berth_host_index_result_void_error_free(berth_host_index_result_void_error_t *ptr) {
+void toolhold_host_index_result_void_error_free(toolhold_host_index_result_void_error_t *ptr) {
   if (!ptr->is_err) {
   } else {
-    berth_host_index_error_free(&ptr->val.err);
+    toolhold_host_index_error_free(&ptr->val.err);
   }
 }
 
-void berth_host_index_result_u64_error_free(berth_host_index_result_u64_error_t *ptr) {
+void toolhold_host_index_result_u64_error_free(toolhold_host_index_result_u64_error_t *ptr) {
   if (!ptr->is_err) {
   } else {
-    berth_host_index_error_free(&ptr->val.err);
+    toolhold_host_index_error_free(&ptr->val.err);
   }
 }
 
-void berth_host_index_option_document_free(berth_host_index_option_document_t *ptr) {
+void toolhold_host_index_option_document_free(toolhold_host_index_option_document_t *ptr) {
   if (ptr->is_some) {
-    berth_host_index_document_free(&ptr->val);
+    toolhold_host_index_document_free(&ptr->val);
   }
 }
 
-void berth_host_index_list_option_document_free(berth_host_index_list_option_document_t *ptr) {
+void toolhold_host_index_list_option_document_free(toolhold_host_index_list_option_document_t *ptr) {
   size_t list_len = ptr->len;
   if (list_len > 0) {
-    berth_host_index_option_document_t *list_ptr = ptr->ptr;
+    toolhold_host_index_option_document_t *list_ptr = ptr->ptr;
     for (size_t i = 0; i < list_len; i++) {
-      berth_host_index_option_document_free(&list_ptr[i]);
+      toolhold_host_index_option_document_free(&list_ptr[i]);
     }
     free(list_ptr);
   }
 }
 
-void berth_host_index_result_list_option_document_error_free(berth_host_index_result_list_option_document_error_t *ptr) {
+void toolhold_host_index_result_list_option_document_error_free(toolhold_host_index_result_list_option_document_error_t *ptr) {
   if (!ptr->is_err) {
-    berth_host_index_list_option_document_free(&ptr->val.ok);
+    toolhold_host_index_list_option_document_free(&ptr->val.ok);
   } else {
-    berth_host_index_error_free(&ptr->val.err);
+    toolhold_host_index_error_free(&ptr->val.err);
   }
 }
 
-void berth_host_index_result_page_error_free(berth_host_index_result_page_error_t *ptr) {
+void toolhold_host_index_result_page_error_free(toolhold_host_index_result_page_error_t *ptr) {
   if (!ptr->is_err) {
-    berth_host_index_page_free(&ptr->val.ok);
+    toolhold_host_index_page_free(&ptr->val.ok);
   } else {
-    berth_host_index_error_free(&ptr->val.err);
+    toolhold_host_index_error_free(&ptr->val.err);
   }
 }
 
-void berth_host_index_list_hit_free(berth_host_index_list_hit_t *ptr) {
+void toolhold_host_index_list_hit_free(toolhold_host_index_list_hit_t *ptr) {
   size_t list_len = ptr->len;
   if (list_len > 0) {
-    berth_host_index_hit_t *list_ptr = ptr->ptr;
+    toolhold_host_index_hit_t *list_ptr = ptr->ptr;
     for (size_t i = 0; i < list_len; i++) {
-      berth_host_index_hit_free(&list_ptr[i]);
+      toolhold_host_index_hit_free(&list_ptr[i]);
     }
     free(list_ptr);
   }
 }
 
-void berth_host_index_result_list_hit_error_free(berth_host_index_result_list_hit_error_t *ptr) {
+void toolhold_host_index_result_list_hit_error_free(toolhold_host_index_result_list_hit_error_t *ptr) {
   if (!ptr->is_err) {
-    berth_host_index_list_hit_free(&ptr->val.ok);
+    toolhold_host_index_list_hit_free(&ptr->val.ok);
   } else {
-    berth_host_index_error_free(&ptr->val.err);
+    toolhold_host_index_error_free(&ptr->val.err);
   }
 }
 
-void berth_host_parts_error_free(berth_host_parts_error_t *ptr) {
-  berth_host_types_error_free(ptr);
+void toolhold_host_parts_error_free(toolhold_host_parts_error_t *ptr) {
+  toolhold_host_types_error_free(ptr);
 }
 
 void plugin_list_list_u8_free(plugin_list_list_u8_t *ptr) {
@@ -1429,89 +1429,89 @@ void plugin_list_list_u8_free(plugin_list_list_u8_t *ptr) {
   }
 }
 
-void berth_host_parts_result_list_u8_error_free(berth_host_parts_result_list_u8_error_t *ptr) {
+void toolhold_host_parts_result_list_u8_error_free(toolhold_host_parts_result_list_u8_error_t *ptr) {
   if (!ptr->is_err) {
   } else {
-    berth_host_parts_error_free(&ptr->val.err);
+    toolhold_host_parts_error_free(&ptr->val.err);
   }
 }
 
-void berth_host_parts_list_result_list_u8_error_free(berth_host_parts_list_result_list_u8_error_t *ptr) {
+void toolhold_host_parts_list_result_list_u8_error_free(toolhold_host_parts_list_result_list_u8_error_t *ptr) {
   size_t list_len = ptr->len;
   if (list_len > 0) {
-    berth_host_parts_result_list_u8_error_t *list_ptr = ptr->ptr;
+    toolhold_host_parts_result_list_u8_error_t *list_ptr = ptr->ptr;
     for (size_t i = 0; i < list_len; i++) {
-      berth_host_parts_result_list_u8_error_free(&list_ptr[i]);
+      toolhold_host_parts_result_list_u8_error_free(&list_ptr[i]);
     }
     free(list_ptr);
   }
 }
 
-void berth_host_service_error_free(berth_host_service_error_t *ptr) {
-  berth_host_types_error_free(ptr);
+void toolhold_host_service_error_free(toolhold_host_service_error_t *ptr) {
+  toolhold_host_types_error_free(ptr);
 }
 
-void berth_host_service_options_free(berth_host_service_options_t *ptr) {
-  berth_host_process_options_free(ptr);
+void toolhold_host_service_options_free(toolhold_host_service_options_t *ptr) {
+  toolhold_host_process_options_free(ptr);
 }
 
-void berth_host_service_ended_free(berth_host_service_ended_t *ptr) {
+void toolhold_host_service_ended_free(toolhold_host_service_ended_t *ptr) {
   plugin_option_s32_free(&ptr->exit_code);
   plugin_string_free(&ptr->ending);
 }
 
-__attribute__((__import_module__("berth:host/service@0.2.0"), __import_name__("[resource-drop]connection")))
-extern void __wasm_import_berth_host_service_connection_drop(int32_t handle);
+__attribute__((__import_module__("toolhold:host/service@0.1.0"), __import_name__("[resource-drop]connection")))
+extern void __wasm_import_toolhold_host_service_connection_drop(int32_t handle);
 
-void berth_host_service_connection_drop_own(berth_host_service_own_connection_t handle) {
-  __wasm_import_berth_host_service_connection_drop(handle.__handle);
+void toolhold_host_service_connection_drop_own(toolhold_host_service_own_connection_t handle) {
+  __wasm_import_toolhold_host_service_connection_drop(handle.__handle);
 }
 
-void berth_host_service_connection_drop_borrow(berth_host_service_borrow_connection_t handle) {
-  __wasm_import_berth_host_service_connection_drop(handle.__handle);
+void toolhold_host_service_connection_drop_borrow(toolhold_host_service_borrow_connection_t handle) {
+  __wasm_import_toolhold_host_service_connection_drop(handle.__handle);
 }
 
-berth_host_service_borrow_connection_t berth_host_service_borrow_connection(berth_host_service_own_connection_t arg) {
-  return (berth_host_service_borrow_connection_t) { arg.__handle };
+toolhold_host_service_borrow_connection_t toolhold_host_service_borrow_connection(toolhold_host_service_own_connection_t arg) {
+  return (toolhold_host_service_borrow_connection_t) { arg.__handle };
 }
 
-void berth_host_service_option_ended_free(berth_host_service_option_ended_t *ptr) {
+void toolhold_host_service_option_ended_free(toolhold_host_service_option_ended_t *ptr) {
   if (ptr->is_some) {
-    berth_host_service_ended_free(&ptr->val);
+    toolhold_host_service_ended_free(&ptr->val);
   }
 }
 
-void berth_host_service_result_own_connection_error_free(berth_host_service_result_own_connection_error_t *ptr) {
+void toolhold_host_service_result_own_connection_error_free(toolhold_host_service_result_own_connection_error_t *ptr) {
   if (!ptr->is_err) {
   } else {
-    berth_host_service_error_free(&ptr->val.err);
+    toolhold_host_service_error_free(&ptr->val.err);
   }
 }
 
-void berth_host_service_result_bool_error_free(berth_host_service_result_bool_error_t *ptr) {
+void toolhold_host_service_result_bool_error_free(toolhold_host_service_result_bool_error_t *ptr) {
   if (!ptr->is_err) {
   } else {
-    berth_host_service_error_free(&ptr->val.err);
+    toolhold_host_service_error_free(&ptr->val.err);
   }
 }
 
-void berth_host_schedule_json_free(berth_host_schedule_json_t *ptr) {
-  berth_tool_types_json_free(ptr);
+void toolhold_host_schedule_json_free(toolhold_host_schedule_json_t *ptr) {
+  toolhold_tool_types_json_free(ptr);
 }
 
-void berth_host_schedule_error_free(berth_host_schedule_error_t *ptr) {
-  berth_host_types_error_free(ptr);
+void toolhold_host_schedule_error_free(toolhold_host_schedule_error_t *ptr) {
+  toolhold_host_types_error_free(ptr);
 }
 
-void berth_host_schedule_tool_call_free(berth_host_schedule_tool_call_t *ptr) {
+void toolhold_host_schedule_tool_call_free(toolhold_host_schedule_tool_call_t *ptr) {
   plugin_string_free(&ptr->tool);
-  berth_host_schedule_json_free(&ptr->arguments);
+  toolhold_host_schedule_json_free(&ptr->arguments);
 }
 
-void berth_host_schedule_action_free(berth_host_schedule_action_t *ptr) {
+void toolhold_host_schedule_action_free(toolhold_host_schedule_action_t *ptr) {
   switch ((int32_t) ptr->tag) {
     case 0: {
-      berth_host_schedule_tool_call_free(&ptr->val.call);
+      toolhold_host_schedule_tool_call_free(&ptr->val.call);
       break;
     }
     case 1: {
@@ -1521,95 +1521,95 @@ void berth_host_schedule_action_free(berth_host_schedule_action_t *ptr) {
   }
 }
 
-void berth_host_schedule_option_json_free(berth_host_schedule_option_json_t *ptr) {
+void toolhold_host_schedule_option_json_free(toolhold_host_schedule_option_json_t *ptr) {
   if (ptr->is_some) {
-    berth_host_schedule_json_free(&ptr->val);
+    toolhold_host_schedule_json_free(&ptr->val);
   }
 }
 
-void berth_host_schedule_task_free(berth_host_schedule_task_t *ptr) {
+void toolhold_host_schedule_task_free(toolhold_host_schedule_task_t *ptr) {
   plugin_string_free(&ptr->name);
   plugin_string_free(&ptr->kind);
   plugin_string_free(&ptr->when);
   plugin_string_free(&ptr->missed);
-  berth_host_schedule_action_free(&ptr->action);
-  berth_host_schedule_option_json_free(&ptr->meta);
+  toolhold_host_schedule_action_free(&ptr->action);
+  toolhold_host_schedule_option_json_free(&ptr->meta);
 }
 
-void berth_host_schedule_run_free(berth_host_schedule_run_t *ptr) {
+void toolhold_host_schedule_run_free(toolhold_host_schedule_run_t *ptr) {
   plugin_string_free(&ptr->due);
   plugin_string_free(&ptr->state);
   plugin_string_free(&ptr->output);
-  berth_host_schedule_option_json_free(&ptr->meta);
+  toolhold_host_schedule_option_json_free(&ptr->meta);
 }
 
-void berth_host_schedule_option_run_free(berth_host_schedule_option_run_t *ptr) {
+void toolhold_host_schedule_option_run_free(toolhold_host_schedule_option_run_t *ptr) {
   if (ptr->is_some) {
-    berth_host_schedule_run_free(&ptr->val);
+    toolhold_host_schedule_run_free(&ptr->val);
   }
 }
 
-void berth_host_schedule_state_free(berth_host_schedule_state_t *ptr) {
-  berth_host_schedule_task_free(&ptr->task);
-  berth_host_schedule_option_run_free(&ptr->last);
-  berth_host_schedule_option_json_free(&ptr->meta);
+void toolhold_host_schedule_state_free(toolhold_host_schedule_state_t *ptr) {
+  toolhold_host_schedule_task_free(&ptr->task);
+  toolhold_host_schedule_option_run_free(&ptr->last);
+  toolhold_host_schedule_option_json_free(&ptr->meta);
 }
 
-void berth_host_schedule_result_state_error_free(berth_host_schedule_result_state_error_t *ptr) {
+void toolhold_host_schedule_result_state_error_free(toolhold_host_schedule_result_state_error_t *ptr) {
   if (!ptr->is_err) {
-    berth_host_schedule_state_free(&ptr->val.ok);
+    toolhold_host_schedule_state_free(&ptr->val.ok);
   } else {
-    berth_host_schedule_error_free(&ptr->val.err);
+    toolhold_host_schedule_error_free(&ptr->val.err);
   }
 }
 
-void berth_host_schedule_result_bool_error_free(berth_host_schedule_result_bool_error_t *ptr) {
+void toolhold_host_schedule_result_bool_error_free(toolhold_host_schedule_result_bool_error_t *ptr) {
   if (!ptr->is_err) {
   } else {
-    berth_host_schedule_error_free(&ptr->val.err);
+    toolhold_host_schedule_error_free(&ptr->val.err);
   }
 }
 
-void berth_host_schedule_list_state_free(berth_host_schedule_list_state_t *ptr) {
+void toolhold_host_schedule_list_state_free(toolhold_host_schedule_list_state_t *ptr) {
   size_t list_len = ptr->len;
   if (list_len > 0) {
-    berth_host_schedule_state_t *list_ptr = ptr->ptr;
+    toolhold_host_schedule_state_t *list_ptr = ptr->ptr;
     for (size_t i = 0; i < list_len; i++) {
-      berth_host_schedule_state_free(&list_ptr[i]);
+      toolhold_host_schedule_state_free(&list_ptr[i]);
     }
     free(list_ptr);
   }
 }
 
-void berth_host_schedule_result_list_state_error_free(berth_host_schedule_result_list_state_error_t *ptr) {
+void toolhold_host_schedule_result_list_state_error_free(toolhold_host_schedule_result_list_state_error_t *ptr) {
   if (!ptr->is_err) {
-    berth_host_schedule_list_state_free(&ptr->val.ok);
+    toolhold_host_schedule_list_state_free(&ptr->val.ok);
   } else {
-    berth_host_schedule_error_free(&ptr->val.err);
+    toolhold_host_schedule_error_free(&ptr->val.err);
   }
 }
 
-void berth_host_schedule_list_run_free(berth_host_schedule_list_run_t *ptr) {
+void toolhold_host_schedule_list_run_free(toolhold_host_schedule_list_run_t *ptr) {
   size_t list_len = ptr->len;
   if (list_len > 0) {
-    berth_host_schedule_run_t *list_ptr = ptr->ptr;
+    toolhold_host_schedule_run_t *list_ptr = ptr->ptr;
     for (size_t i = 0; i < list_len; i++) {
-      berth_host_schedule_run_free(&list_ptr[i]);
+      toolhold_host_schedule_run_free(&list_ptr[i]);
     }
     free(list_ptr);
   }
 }
 
-void berth_host_schedule_result_list_run_error_free(berth_host_schedule_result_list_run_error_t *ptr) {
+void toolhold_host_schedule_result_list_run_error_free(toolhold_host_schedule_result_list_run_error_t *ptr) {
   if (!ptr->is_err) {
-    berth_host_schedule_list_run_free(&ptr->val.ok);
+    toolhold_host_schedule_list_run_free(&ptr->val.ok);
   } else {
-    berth_host_schedule_error_free(&ptr->val.err);
+    toolhold_host_schedule_error_free(&ptr->val.err);
   }
 }
 
-void berth_host_embeddings_error_free(berth_host_embeddings_error_t *ptr) {
-  berth_host_types_error_free(ptr);
+void toolhold_host_embeddings_error_free(toolhold_host_embeddings_error_t *ptr) {
+  toolhold_host_types_error_free(ptr);
 }
 
 void plugin_list_list_s8_free(plugin_list_list_s8_t *ptr) {
@@ -1623,61 +1623,61 @@ void plugin_list_list_s8_free(plugin_list_list_s8_t *ptr) {
   }
 }
 
-void berth_host_embeddings_result_list_list_s8_error_free(berth_host_embeddings_result_list_list_s8_error_t *ptr) {
+void toolhold_host_embeddings_result_list_list_s8_error_free(toolhold_host_embeddings_result_list_list_s8_error_t *ptr) {
   if (!ptr->is_err) {
     plugin_list_list_s8_free(&ptr->val.ok);
   } else {
-    berth_host_embeddings_error_free(&ptr->val.err);
+    toolhold_host_embeddings_error_free(&ptr->val.err);
   }
 }
 
-void exports_berth_tool_tools_json_free(exports_berth_tool_tools_json_t *ptr) {
-  berth_tool_types_json_free(ptr);
+void exports_toolhold_tool_tools_json_free(exports_toolhold_tool_tools_json_t *ptr) {
+  toolhold_tool_types_json_free(ptr);
 }
 
-void exports_berth_tool_tools_content_free(exports_berth_tool_tools_content_t *ptr) {
-  berth_tool_types_content_free(ptr);
+void exports_toolhold_tool_tools_content_free(exports_toolhold_tool_tools_content_t *ptr) {
+  toolhold_tool_types_content_free(ptr);
 }
 
-void exports_berth_tool_tools_output_free(exports_berth_tool_tools_output_t *ptr) {
-  berth_tool_types_output_free(ptr);
+void exports_toolhold_tool_tools_output_free(exports_toolhold_tool_tools_output_t *ptr) {
+  toolhold_tool_types_output_free(ptr);
 }
 
-void exports_berth_tool_tools_failure_free(exports_berth_tool_tools_failure_t *ptr) {
-  berth_tool_types_failure_free(ptr);
+void exports_toolhold_tool_tools_failure_free(exports_toolhold_tool_tools_failure_t *ptr) {
+  toolhold_tool_types_failure_free(ptr);
 }
 
-void exports_berth_tool_tools_subject_free(exports_berth_tool_tools_subject_t *ptr) {
+void exports_toolhold_tool_tools_subject_free(exports_toolhold_tool_tools_subject_t *ptr) {
   plugin_string_free(&ptr->pointer);
   plugin_string_free(&ptr->kind);
   plugin_string_free(&ptr->access);
 }
 
-void exports_berth_tool_tools_list_json_free(exports_berth_tool_tools_list_json_t *ptr) {
+void exports_toolhold_tool_tools_list_json_free(exports_toolhold_tool_tools_list_json_t *ptr) {
   size_t list_len = ptr->len;
   if (list_len > 0) {
-    exports_berth_tool_tools_json_t *list_ptr = ptr->ptr;
+    exports_toolhold_tool_tools_json_t *list_ptr = ptr->ptr;
     for (size_t i = 0; i < list_len; i++) {
-      exports_berth_tool_tools_json_free(&list_ptr[i]);
+      exports_toolhold_tool_tools_json_free(&list_ptr[i]);
     }
     free(list_ptr);
   }
 }
 
-void exports_berth_tool_tools_option_json_free(exports_berth_tool_tools_option_json_t *ptr) {
+void exports_toolhold_tool_tools_option_json_free(exports_toolhold_tool_tools_option_json_t *ptr) {
   if (ptr->is_some) {
-    exports_berth_tool_tools_json_free(&ptr->val);
+    exports_toolhold_tool_tools_json_free(&ptr->val);
   }
 }
 
-void exports_berth_tool_tools_argument_free(exports_berth_tool_tools_argument_t *ptr) {
+void exports_toolhold_tool_tools_argument_free(exports_toolhold_tool_tools_argument_t *ptr) {
   plugin_string_free(&ptr->name);
   plugin_option_string_free(&ptr->base);
-  exports_berth_tool_tools_list_json_free(&ptr->reads_with);
-  exports_berth_tool_tools_option_json_free(&ptr->meta);
+  exports_toolhold_tool_tools_list_json_free(&ptr->reads_with);
+  exports_toolhold_tool_tools_option_json_free(&ptr->meta);
 }
 
-void exports_berth_tool_tools_preview_free(exports_berth_tool_tools_preview_t *ptr) {
+void exports_toolhold_tool_tools_preview_free(exports_toolhold_tool_tools_preview_t *ptr) {
   plugin_string_free(&ptr->file);
   plugin_option_string_free(&ptr->content);
   plugin_option_string_free(&ptr->old);
@@ -1685,90 +1685,90 @@ void exports_berth_tool_tools_preview_free(exports_berth_tool_tools_preview_t *p
   plugin_option_string_free(&ptr->all);
 }
 
-void exports_berth_tool_tools_list_subject_free(exports_berth_tool_tools_list_subject_t *ptr) {
+void exports_toolhold_tool_tools_list_subject_free(exports_toolhold_tool_tools_list_subject_t *ptr) {
   size_t list_len = ptr->len;
   if (list_len > 0) {
-    exports_berth_tool_tools_subject_t *list_ptr = ptr->ptr;
+    exports_toolhold_tool_tools_subject_t *list_ptr = ptr->ptr;
     for (size_t i = 0; i < list_len; i++) {
-      exports_berth_tool_tools_subject_free(&list_ptr[i]);
+      exports_toolhold_tool_tools_subject_free(&list_ptr[i]);
     }
     free(list_ptr);
   }
 }
 
-void exports_berth_tool_tools_list_argument_free(exports_berth_tool_tools_list_argument_t *ptr) {
+void exports_toolhold_tool_tools_list_argument_free(exports_toolhold_tool_tools_list_argument_t *ptr) {
   size_t list_len = ptr->len;
   if (list_len > 0) {
-    exports_berth_tool_tools_argument_t *list_ptr = ptr->ptr;
+    exports_toolhold_tool_tools_argument_t *list_ptr = ptr->ptr;
     for (size_t i = 0; i < list_len; i++) {
-      exports_berth_tool_tools_argument_free(&list_ptr[i]);
+      exports_toolhold_tool_tools_argument_free(&list_ptr[i]);
     }
     free(list_ptr);
   }
 }
 
-void exports_berth_tool_tools_option_preview_free(exports_berth_tool_tools_option_preview_t *ptr) {
+void exports_toolhold_tool_tools_option_preview_free(exports_toolhold_tool_tools_option_preview_t *ptr) {
   if (ptr->is_some) {
-    exports_berth_tool_tools_preview_free(&ptr->val);
+    exports_toolhold_tool_tools_preview_free(&ptr->val);
   }
 }
 
-void exports_berth_tool_tools_definition_free(exports_berth_tool_tools_definition_t *ptr) {
+void exports_toolhold_tool_tools_definition_free(exports_toolhold_tool_tools_definition_t *ptr) {
   plugin_string_free(&ptr->name);
   plugin_option_string_free(&ptr->title);
   plugin_string_free(&ptr->description);
-  exports_berth_tool_tools_json_free(&ptr->input_schema);
-  exports_berth_tool_tools_option_json_free(&ptr->output_schema);
-  exports_berth_tool_tools_list_subject_free(&ptr->subjects);
-  exports_berth_tool_tools_list_argument_free(&ptr->arguments);
-  exports_berth_tool_tools_option_preview_free(&ptr->preview);
+  exports_toolhold_tool_tools_json_free(&ptr->input_schema);
+  exports_toolhold_tool_tools_option_json_free(&ptr->output_schema);
+  exports_toolhold_tool_tools_list_subject_free(&ptr->subjects);
+  exports_toolhold_tool_tools_list_argument_free(&ptr->arguments);
+  exports_toolhold_tool_tools_option_preview_free(&ptr->preview);
   plugin_option_string_free(&ptr->answers_in);
   plugin_option_string_free(&ptr->fence);
-  exports_berth_tool_tools_option_json_free(&ptr->meta);
+  exports_toolhold_tool_tools_option_json_free(&ptr->meta);
 }
 
-void exports_berth_tool_tools_list_content_free(exports_berth_tool_tools_list_content_t *ptr) {
+void exports_toolhold_tool_tools_list_content_free(exports_toolhold_tool_tools_list_content_t *ptr) {
   size_t list_len = ptr->len;
   if (list_len > 0) {
-    exports_berth_tool_tools_content_t *list_ptr = ptr->ptr;
+    exports_toolhold_tool_tools_content_t *list_ptr = ptr->ptr;
     for (size_t i = 0; i < list_len; i++) {
-      exports_berth_tool_tools_content_free(&list_ptr[i]);
+      exports_toolhold_tool_tools_content_free(&list_ptr[i]);
     }
     free(list_ptr);
   }
 }
 
-void exports_berth_tool_tools_invocation_free(exports_berth_tool_tools_invocation_t *ptr) {
+void exports_toolhold_tool_tools_invocation_free(exports_toolhold_tool_tools_invocation_t *ptr) {
   plugin_string_free(&ptr->tool);
-  exports_berth_tool_tools_json_free(&ptr->arguments);
-  exports_berth_tool_tools_list_content_free(&ptr->attachments);
-  exports_berth_tool_tools_option_json_free(&ptr->meta);
+  exports_toolhold_tool_tools_json_free(&ptr->arguments);
+  exports_toolhold_tool_tools_list_content_free(&ptr->attachments);
+  exports_toolhold_tool_tools_option_json_free(&ptr->meta);
 }
 
-void exports_berth_tool_tools_list_definition_free(exports_berth_tool_tools_list_definition_t *ptr) {
+void exports_toolhold_tool_tools_list_definition_free(exports_toolhold_tool_tools_list_definition_t *ptr) {
   size_t list_len = ptr->len;
   if (list_len > 0) {
-    exports_berth_tool_tools_definition_t *list_ptr = ptr->ptr;
+    exports_toolhold_tool_tools_definition_t *list_ptr = ptr->ptr;
     for (size_t i = 0; i < list_len; i++) {
-      exports_berth_tool_tools_definition_free(&list_ptr[i]);
+      exports_toolhold_tool_tools_definition_free(&list_ptr[i]);
     }
     free(list_ptr);
   }
 }
 
-void exports_berth_tool_tools_result_list_definition_failure_free(exports_berth_tool_tools_result_list_definition_failure_t *ptr) {
+void exports_toolhold_tool_tools_result_list_definition_failure_free(exports_toolhold_tool_tools_result_list_definition_failure_t *ptr) {
   if (!ptr->is_err) {
-    exports_berth_tool_tools_list_definition_free(&ptr->val.ok);
+    exports_toolhold_tool_tools_list_definition_free(&ptr->val.ok);
   } else {
-    exports_berth_tool_tools_failure_free(&ptr->val.err);
+    exports_toolhold_tool_tools_failure_free(&ptr->val.err);
   }
 }
 
-void exports_berth_tool_tools_result_output_failure_free(exports_berth_tool_tools_result_output_failure_t *ptr) {
+void exports_toolhold_tool_tools_result_output_failure_free(exports_toolhold_tool_tools_result_output_failure_t *ptr) {
   if (!ptr->is_err) {
-    exports_berth_tool_tools_output_free(&ptr->val.ok);
+    exports_toolhold_tool_tools_output_free(&ptr->val.ok);
   } else {
-    exports_berth_tool_tools_failure_free(&ptr->val.err);
+    exports_toolhold_tool_tools_failure_free(&ptr->val.err);
   }
 }
 
@@ -1799,25 +1799,25 @@ void plugin_string_free(plugin_string_t *ret) {
 
 // Component Adapters
 
-void berth_host_call_id(plugin_string_t *ret) {
+void toolhold_host_call_id(plugin_string_t *ret) {
   __attribute__((__aligned__(sizeof(void*))))
   uint8_t ret_area[(2*sizeof(void*))];
   uint8_t *ptr = (uint8_t *) &ret_area;
-  __wasm_import_berth_host_call_id(ptr);
+  __wasm_import_toolhold_host_call_id(ptr);
   *ret = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + 0))), (*((size_t*) (ptr + sizeof(void*)))) };
 }
 
-uint64_t berth_host_call_remaining_ms(void) {
-  int64_t ret = __wasm_import_berth_host_call_remaining_ms();
+uint64_t toolhold_host_call_remaining_ms(void) {
+  int64_t ret = __wasm_import_toolhold_host_call_remaining_ms();
   return (uint64_t) (ret);
 }
 
-bool berth_host_call_cancelled(void) {
-  int32_t ret = __wasm_import_berth_host_call_cancelled();
+bool toolhold_host_call_cancelled(void) {
+  int32_t ret = __wasm_import_toolhold_host_call_cancelled();
   return ret;
 }
 
-void berth_host_call_progress(double *maybe_fraction, plugin_string_t *message) {
+void toolhold_host_call_progress(double *maybe_fraction, plugin_string_t *message) {
   plugin_option_f64_t fraction;
   fraction.is_some = maybe_fraction != NULL;if (maybe_fraction) {
     fraction.val = *maybe_fraction;
@@ -1832,10 +1832,10 @@ void berth_host_call_progress(double *maybe_fraction, plugin_string_t *message) 
     option = 0;
     option1 = 0;
   }
-  __wasm_import_berth_host_call_progress(option, option1, (uint8_t *) (*message).ptr, (*message).len);
+  __wasm_import_toolhold_host_call_progress(option, option1, (uint8_t *) (*message).ptr, (*message).len);
 }
 
-bool berth_host_call_emit(berth_host_call_content_t *part) {
+bool toolhold_host_call_emit(toolhold_host_call_content_t *part) {
   int32_t variant;
   uint8_t * variant3;
   size_t variant4;
@@ -1870,7 +1870,7 @@ bool berth_host_call_emit(berth_host_call_content_t *part) {
       break;
     }
     case 3: {
-      const berth_tool_types_tuple2_string_json_t *payload2 = &((*part).body).val.other;
+      const toolhold_tool_types_tuple2_string_json_t *payload2 = &((*part).body).val.other;
       variant = 3;
       variant3 = (uint8_t *) ((*payload2).f0).ptr;
       variant4 = ((*payload2).f0).len;
@@ -1896,7 +1896,7 @@ bool berth_host_call_emit(berth_host_call_content_t *part) {
   uint8_t * option14;
   size_t option15;
   if (((*part).meta).is_some) {
-    const berth_tool_types_json_t *payload12 = &((*part).meta).val;
+    const toolhold_tool_types_json_t *payload12 = &((*part).meta).val;
     option13 = 1;
     option14 = (uint8_t *) (*payload12).ptr;
     option15 = (*payload12).len;
@@ -1905,15 +1905,15 @@ bool berth_host_call_emit(berth_host_call_content_t *part) {
     option14 = 0;
     option15 = 0;
   }
-  int32_t ret = __wasm_import_berth_host_call_emit(variant, variant3, variant4, variant5, variant6, option, option9, option10, option13, option14, option15);
+  int32_t ret = __wasm_import_toolhold_host_call_emit(variant, variant3, variant4, variant5, variant6, option, option9, option10, option13, option14, option15);
   return ret;
 }
 
-void berth_host_call_called_by(berth_host_call_caller_t *ret) {
+void toolhold_host_call_called_by(toolhold_host_call_caller_t *ret) {
   __attribute__((__aligned__(sizeof(void*))))
   uint8_t ret_area[(15*sizeof(void*))];
   uint8_t *ptr = (uint8_t *) &ret_area;
-  __wasm_import_berth_host_call_called_by(ptr);
+  __wasm_import_toolhold_host_call_called_by(ptr);
   plugin_option_string_t option;
   switch ((int32_t) *((uint8_t*) (ptr + (8*sizeof(void*))))) {
     case 0: {
@@ -1926,7 +1926,7 @@ void berth_host_call_called_by(berth_host_call_caller_t *ret) {
       break;
     }
   }
-  berth_host_call_option_json_t option0;
+  toolhold_host_call_option_json_t option0;
   switch ((int32_t) *((uint8_t*) (ptr + (12*sizeof(void*))))) {
     case 0: {
       option0.is_some = false;
@@ -1938,23 +1938,23 @@ void berth_host_call_called_by(berth_host_call_caller_t *ret) {
       break;
     }
   }
-  *ret = (berth_host_call_caller_t) {
+  *ret = (toolhold_host_call_caller_t) {
     (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + 0))), (*((size_t*) (ptr + sizeof(void*)))) },
     (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (2*sizeof(void*))))), (*((size_t*) (ptr + (3*sizeof(void*))))) },
     (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (4*sizeof(void*))))), (*((size_t*) (ptr + (5*sizeof(void*))))) },
     (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (6*sizeof(void*))))), (*((size_t*) (ptr + (7*sizeof(void*))))) },
     (plugin_option_string_t) option,
     (bool) (int32_t) *((uint8_t*) (ptr + (11*sizeof(void*)))),
-    (berth_host_call_option_json_t) option0,
+    (toolhold_host_call_option_json_t) option0,
   };
 }
 
-bool berth_host_config_get(plugin_string_t *key, berth_host_config_json_t *ret) {
+bool toolhold_host_config_get(plugin_string_t *key, toolhold_host_config_json_t *ret) {
   __attribute__((__aligned__(sizeof(void*))))
   uint8_t ret_area[(3*sizeof(void*))];
   uint8_t *ptr = (uint8_t *) &ret_area;
-  __wasm_import_berth_host_config_get((uint8_t *) (*key).ptr, (*key).len, ptr);
-  berth_host_config_option_json_t option;
+  __wasm_import_toolhold_host_config_get((uint8_t *) (*key).ptr, (*key).len, ptr);
+  toolhold_host_config_option_json_t option;
   switch ((int32_t) *((uint8_t*) (ptr + 0))) {
     case 0: {
       option.is_some = false;
@@ -1970,19 +1970,19 @@ bool berth_host_config_get(plugin_string_t *key, berth_host_config_json_t *ret) 
   return option.is_some;
 }
 
-void berth_host_config_all(berth_host_config_json_t *ret) {
+void toolhold_host_config_all(toolhold_host_config_json_t *ret) {
   __attribute__((__aligned__(sizeof(void*))))
   uint8_t ret_area[(2*sizeof(void*))];
   uint8_t *ptr = (uint8_t *) &ret_area;
-  __wasm_import_berth_host_config_all(ptr);
+  __wasm_import_toolhold_host_config_all(ptr);
   *ret = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + 0))), (*((size_t*) (ptr + sizeof(void*)))) };
 }
 
-void berth_host_log_write(berth_host_log_level_t level, plugin_string_t *message) {
-  __wasm_import_berth_host_log_write((int32_t) level, (uint8_t *) (*message).ptr, (*message).len);
+void toolhold_host_log_write(toolhold_host_log_level_t level, plugin_string_t *message) {
+  __wasm_import_toolhold_host_log_write((int32_t) level, (uint8_t *) (*message).ptr, (*message).len);
 }
 
-bool berth_host_search_find(berth_host_search_scope_t *scope, uint32_t limit, berth_host_search_entries_t *ret, berth_host_search_error_t *err) {
+bool toolhold_host_search_find(toolhold_host_search_scope_t *scope, uint32_t limit, toolhold_host_search_entries_t *ret, toolhold_host_search_error_t *err) {
   __attribute__((__aligned__(8)))
   uint8_t ret_area[(32+4*sizeof(void*))];
   int32_t option;
@@ -1999,7 +1999,7 @@ bool berth_host_search_find(berth_host_search_scope_t *scope, uint32_t limit, be
   uint8_t * option5;
   size_t option6;
   if (((*scope).meta).is_some) {
-    const berth_host_search_json_t *payload3 = &((*scope).meta).val;
+    const toolhold_host_search_json_t *payload3 = &((*scope).meta).val;
     option4 = 1;
     option5 = (uint8_t *) (*payload3).ptr;
     option6 = (*payload3).len;
@@ -2009,15 +2009,15 @@ bool berth_host_search_find(berth_host_search_scope_t *scope, uint32_t limit, be
     option6 = 0;
   }
   uint8_t *ptr = (uint8_t *) &ret_area;
-  __wasm_import_berth_host_search_find((uint8_t *) ((*scope).root).ptr, ((*scope).root).len, (uint8_t *) ((*scope).globs).ptr, ((*scope).globs).len, (*scope).ignore_rules, (*scope).files_only, option, option1, option4, option5, option6, (int32_t) (limit), ptr);
-  berth_host_search_result_entries_error_t result;
+  __wasm_import_toolhold_host_search_find((uint8_t *) ((*scope).root).ptr, ((*scope).root).len, (uint8_t *) ((*scope).globs).ptr, ((*scope).globs).len, (*scope).ignore_rules, (*scope).files_only, option, option1, option4, option5, option6, (int32_t) (limit), ptr);
+  toolhold_host_search_result_entries_error_t result;
   switch ((int32_t) *((uint8_t*) (ptr + 0))) {
     case 0: {
       result.is_err = false;
-      result.val.ok = (berth_host_search_entries_t) {
-        (berth_host_search_list_entry_t) (berth_host_search_list_entry_t) { (berth_host_search_entry_t*)(*((uint8_t **) (ptr + 8))), (*((size_t*) (ptr + (8+1*sizeof(void*))))) },
+      result.val.ok = (toolhold_host_search_entries_t) {
+        (toolhold_host_search_list_entry_t) (toolhold_host_search_list_entry_t) { (toolhold_host_search_entry_t*)(*((uint8_t **) (ptr + 8))), (*((size_t*) (ptr + (8+1*sizeof(void*))))) },
         (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (8+2*sizeof(void*))))), (*((size_t*) (ptr + (8+3*sizeof(void*))))) },
-        (berth_host_search_skipped_t) (berth_host_search_skipped_t) {
+        (toolhold_host_search_skipped_t) (toolhold_host_search_skipped_t) {
           (uint64_t) (uint64_t) (*((int64_t*) (ptr + (8+4*sizeof(void*))))),
           (uint64_t) (uint64_t) (*((int64_t*) (ptr + (16+4*sizeof(void*))))),
           (uint64_t) (uint64_t) (*((int64_t*) (ptr + (24+4*sizeof(void*))))),
@@ -2027,7 +2027,7 @@ bool berth_host_search_find(berth_host_search_scope_t *scope, uint32_t limit, be
     }
     case 1: {
       result.is_err = true;
-      berth_host_types_option_json_t option7;
+      toolhold_host_types_option_json_t option7;
       switch ((int32_t) *((uint8_t*) (ptr + (8+4*sizeof(void*))))) {
         case 0: {
           option7.is_some = false;
@@ -2040,10 +2040,10 @@ bool berth_host_search_find(berth_host_search_scope_t *scope, uint32_t limit, be
         }
       }
 
-      result.val.err = (berth_host_types_error_t) {
+      result.val.err = (toolhold_host_types_error_t) {
         (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + 8))), (*((size_t*) (ptr + (8+1*sizeof(void*))))) },
         (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (8+2*sizeof(void*))))), (*((size_t*) (ptr + (8+3*sizeof(void*))))) },
-        (berth_host_types_option_json_t) option7,
+        (toolhold_host_types_option_json_t) option7,
       };
       break;
     }
@@ -2057,7 +2057,7 @@ bool berth_host_search_find(berth_host_search_scope_t *scope, uint32_t limit, be
   }
 }
 
-bool berth_host_search_grep(berth_host_search_scope_t *scope, berth_host_search_line_pattern_t *pattern, uint32_t limit, berth_host_search_lines_t *ret, berth_host_search_error_t *err) {
+bool toolhold_host_search_grep(toolhold_host_search_scope_t *scope, toolhold_host_search_line_pattern_t *pattern, uint32_t limit, toolhold_host_search_lines_t *ret, toolhold_host_search_error_t *err) {
   __attribute__((__aligned__(8)))
   uint8_t ret_area[(16+15*sizeof(void*))];
   uint8_t *ptr = (uint8_t *) &ret_area;
@@ -2075,7 +2075,7 @@ bool berth_host_search_grep(berth_host_search_scope_t *scope, berth_host_search_
     *((int8_t*)(ptr + (4+4*sizeof(void*)))) = 0;
   }
   if (((*scope).meta).is_some) {
-    const berth_host_search_json_t *payload2 = &((*scope).meta).val;
+    const toolhold_host_search_json_t *payload2 = &((*scope).meta).val;
     *((int8_t*)(ptr + (8+5*sizeof(void*)))) = 1;
     *((size_t*)(ptr + (8+7*sizeof(void*)))) = (*payload2).len;
     *((uint8_t **)(ptr + (8+6*sizeof(void*)))) = (uint8_t *) (*payload2).ptr;
@@ -2089,7 +2089,7 @@ bool berth_host_search_grep(berth_host_search_scope_t *scope, berth_host_search_
   *((int32_t*)(ptr + (12+10*sizeof(void*)))) = (int32_t) ((*pattern).before);
   *((int32_t*)(ptr + (16+10*sizeof(void*)))) = (int32_t) ((*pattern).after);
   if (((*pattern).meta).is_some) {
-    const berth_host_search_json_t *payload4 = &((*pattern).meta).val;
+    const toolhold_host_search_json_t *payload4 = &((*pattern).meta).val;
     *((int8_t*)(ptr + (16+11*sizeof(void*)))) = 1;
     *((size_t*)(ptr + (16+13*sizeof(void*)))) = (*payload4).len;
     *((uint8_t **)(ptr + (16+12*sizeof(void*)))) = (uint8_t *) (*payload4).ptr;
@@ -2098,17 +2098,17 @@ bool berth_host_search_grep(berth_host_search_scope_t *scope, berth_host_search_
   }
   *((int32_t*)(ptr + (16+14*sizeof(void*)))) = (int32_t) (limit);
   uint8_t *ptr5 = (uint8_t *) &ret_area;
-  __wasm_import_berth_host_search_grep(ptr, ptr5);
-  berth_host_search_result_lines_error_t result;
+  __wasm_import_toolhold_host_search_grep(ptr, ptr5);
+  toolhold_host_search_result_lines_error_t result;
   switch ((int32_t) *((uint8_t*) (ptr5 + 0))) {
     case 0: {
       result.is_err = false;
-      result.val.ok = (berth_host_search_lines_t) {
-        (berth_host_search_list_line_t) (berth_host_search_list_line_t) { (berth_host_search_line_t*)(*((uint8_t **) (ptr5 + 8))), (*((size_t*) (ptr5 + (8+1*sizeof(void*))))) },
+      result.val.ok = (toolhold_host_search_lines_t) {
+        (toolhold_host_search_list_line_t) (toolhold_host_search_list_line_t) { (toolhold_host_search_line_t*)(*((uint8_t **) (ptr5 + 8))), (*((size_t*) (ptr5 + (8+1*sizeof(void*))))) },
         (uint64_t) (uint64_t) (*((int64_t*) (ptr5 + (8+2*sizeof(void*))))),
         (uint64_t) (uint64_t) (*((int64_t*) (ptr5 + (16+2*sizeof(void*))))),
         (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr5 + (24+2*sizeof(void*))))), (*((size_t*) (ptr5 + (24+3*sizeof(void*))))) },
-        (berth_host_search_skipped_t) (berth_host_search_skipped_t) {
+        (toolhold_host_search_skipped_t) (toolhold_host_search_skipped_t) {
           (uint64_t) (uint64_t) (*((int64_t*) (ptr5 + (24+4*sizeof(void*))))),
           (uint64_t) (uint64_t) (*((int64_t*) (ptr5 + (32+4*sizeof(void*))))),
           (uint64_t) (uint64_t) (*((int64_t*) (ptr5 + (40+4*sizeof(void*))))),
@@ -2118,7 +2118,7 @@ bool berth_host_search_grep(berth_host_search_scope_t *scope, berth_host_search_
     }
     case 1: {
       result.is_err = true;
-      berth_host_types_option_json_t option;
+      toolhold_host_types_option_json_t option;
       switch ((int32_t) *((uint8_t*) (ptr5 + (8+4*sizeof(void*))))) {
         case 0: {
           option.is_some = false;
@@ -2131,10 +2131,10 @@ bool berth_host_search_grep(berth_host_search_scope_t *scope, berth_host_search_
         }
       }
 
-      result.val.err = (berth_host_types_error_t) {
+      result.val.err = (toolhold_host_types_error_t) {
         (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr5 + 8))), (*((size_t*) (ptr5 + (8+1*sizeof(void*))))) },
         (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr5 + (8+2*sizeof(void*))))), (*((size_t*) (ptr5 + (8+3*sizeof(void*))))) },
-        (berth_host_types_option_json_t) option,
+        (toolhold_host_types_option_json_t) option,
       };
       break;
     }
@@ -2148,7 +2148,7 @@ bool berth_host_search_grep(berth_host_search_scope_t *scope, berth_host_search_
   }
 }
 
-bool berth_host_search_count(berth_host_search_scope_t *scope, berth_host_search_line_pattern_t *pattern, uint32_t limit, berth_host_search_counts_t *ret, berth_host_search_error_t *err) {
+bool toolhold_host_search_count(toolhold_host_search_scope_t *scope, toolhold_host_search_line_pattern_t *pattern, uint32_t limit, toolhold_host_search_counts_t *ret, toolhold_host_search_error_t *err) {
   __attribute__((__aligned__(8)))
   uint8_t ret_area[(16+15*sizeof(void*))];
   uint8_t *ptr = (uint8_t *) &ret_area;
@@ -2166,7 +2166,7 @@ bool berth_host_search_count(berth_host_search_scope_t *scope, berth_host_search
     *((int8_t*)(ptr + (4+4*sizeof(void*)))) = 0;
   }
   if (((*scope).meta).is_some) {
-    const berth_host_search_json_t *payload2 = &((*scope).meta).val;
+    const toolhold_host_search_json_t *payload2 = &((*scope).meta).val;
     *((int8_t*)(ptr + (8+5*sizeof(void*)))) = 1;
     *((size_t*)(ptr + (8+7*sizeof(void*)))) = (*payload2).len;
     *((uint8_t **)(ptr + (8+6*sizeof(void*)))) = (uint8_t *) (*payload2).ptr;
@@ -2180,7 +2180,7 @@ bool berth_host_search_count(berth_host_search_scope_t *scope, berth_host_search
   *((int32_t*)(ptr + (12+10*sizeof(void*)))) = (int32_t) ((*pattern).before);
   *((int32_t*)(ptr + (16+10*sizeof(void*)))) = (int32_t) ((*pattern).after);
   if (((*pattern).meta).is_some) {
-    const berth_host_search_json_t *payload4 = &((*pattern).meta).val;
+    const toolhold_host_search_json_t *payload4 = &((*pattern).meta).val;
     *((int8_t*)(ptr + (16+11*sizeof(void*)))) = 1;
     *((size_t*)(ptr + (16+13*sizeof(void*)))) = (*payload4).len;
     *((uint8_t **)(ptr + (16+12*sizeof(void*)))) = (uint8_t *) (*payload4).ptr;
@@ -2189,16 +2189,16 @@ bool berth_host_search_count(berth_host_search_scope_t *scope, berth_host_search
   }
   *((int32_t*)(ptr + (16+14*sizeof(void*)))) = (int32_t) (limit);
   uint8_t *ptr5 = (uint8_t *) &ret_area;
-  __wasm_import_berth_host_search_count(ptr, ptr5);
-  berth_host_search_result_counts_error_t result;
+  __wasm_import_toolhold_host_search_count(ptr, ptr5);
+  toolhold_host_search_result_counts_error_t result;
   switch ((int32_t) *((uint8_t*) (ptr5 + 0))) {
     case 0: {
       result.is_err = false;
-      result.val.ok = (berth_host_search_counts_t) {
+      result.val.ok = (toolhold_host_search_counts_t) {
         (plugin_list_tuple2_string_u64_t) (plugin_list_tuple2_string_u64_t) { (plugin_tuple2_string_u64_t*)(*((uint8_t **) (ptr5 + 8))), (*((size_t*) (ptr5 + (8+1*sizeof(void*))))) },
         (uint64_t) (uint64_t) (*((int64_t*) (ptr5 + (8+2*sizeof(void*))))),
         (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr5 + (16+2*sizeof(void*))))), (*((size_t*) (ptr5 + (16+3*sizeof(void*))))) },
-        (berth_host_search_skipped_t) (berth_host_search_skipped_t) {
+        (toolhold_host_search_skipped_t) (toolhold_host_search_skipped_t) {
           (uint64_t) (uint64_t) (*((int64_t*) (ptr5 + (16+4*sizeof(void*))))),
           (uint64_t) (uint64_t) (*((int64_t*) (ptr5 + (24+4*sizeof(void*))))),
           (uint64_t) (uint64_t) (*((int64_t*) (ptr5 + (32+4*sizeof(void*))))),
@@ -2208,7 +2208,7 @@ bool berth_host_search_count(berth_host_search_scope_t *scope, berth_host_search
     }
     case 1: {
       result.is_err = true;
-      berth_host_types_option_json_t option;
+      toolhold_host_types_option_json_t option;
       switch ((int32_t) *((uint8_t*) (ptr5 + (8+4*sizeof(void*))))) {
         case 0: {
           option.is_some = false;
@@ -2221,10 +2221,10 @@ bool berth_host_search_count(berth_host_search_scope_t *scope, berth_host_search
         }
       }
 
-      result.val.err = (berth_host_types_error_t) {
+      result.val.err = (toolhold_host_types_error_t) {
         (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr5 + 8))), (*((size_t*) (ptr5 + (8+1*sizeof(void*))))) },
         (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr5 + (8+2*sizeof(void*))))), (*((size_t*) (ptr5 + (8+3*sizeof(void*))))) },
-        (berth_host_types_option_json_t) option,
+        (toolhold_host_types_option_json_t) option,
       };
       break;
     }
@@ -2255,7 +2255,7 @@ void wasi_io_poll_poll(wasi_io_poll_list_borrow_pollable_t *in, plugin_list_u32_
   *ret = (plugin_list_u32_t) { (uint32_t*)(*((uint8_t **) (ptr + 0))), (*((size_t*) (ptr + sizeof(void*)))) };
 }
 
-bool berth_host_process_run(berth_host_process_command_t *command, plugin_list_u8_t *input, berth_host_process_options_t *options, berth_host_process_tuple2_finished_process_output_t *ret, berth_host_process_error_t *err) {
+bool toolhold_host_process_run(toolhold_host_process_command_t *command, plugin_list_u8_t *input, toolhold_host_process_options_t *options, toolhold_host_process_tuple2_finished_process_output_t *ret, toolhold_host_process_error_t *err) {
   __attribute__((__aligned__(8)))
   uint8_t ret_area[(40+12*sizeof(void*))];
   uint8_t *ptr = (uint8_t *) &ret_area;
@@ -2303,7 +2303,7 @@ bool berth_host_process_run(berth_host_process_command_t *command, plugin_list_u
   }
   *((int8_t*)(ptr + (40+8*sizeof(void*)))) = (*options).live;
   if (((*options).meta).is_some) {
-    const berth_host_process_json_t *payload8 = &((*options).meta).val;
+    const toolhold_host_process_json_t *payload8 = &((*options).meta).val;
     *((int8_t*)(ptr + (40+9*sizeof(void*)))) = 1;
     *((size_t*)(ptr + (40+11*sizeof(void*)))) = (*payload8).len;
     *((uint8_t **)(ptr + (40+10*sizeof(void*)))) = (uint8_t *) (*payload8).ptr;
@@ -2311,8 +2311,8 @@ bool berth_host_process_run(berth_host_process_command_t *command, plugin_list_u
     *((int8_t*)(ptr + (40+9*sizeof(void*)))) = 0;
   }
   uint8_t *ptr9 = (uint8_t *) &ret_area;
-  __wasm_import_berth_host_process_run(ptr, ptr9);
-  berth_host_process_result_tuple2_finished_process_output_error_t result;
+  __wasm_import_toolhold_host_process_run(ptr, ptr9);
+  toolhold_host_process_result_tuple2_finished_process_output_error_t result;
   switch ((int32_t) *((uint8_t*) (ptr9 + 0))) {
     case 0: {
       result.is_err = false;
@@ -2328,7 +2328,7 @@ bool berth_host_process_run(berth_host_process_command_t *command, plugin_list_u
           break;
         }
       }
-      berth_host_process_option_json_t option10;
+      toolhold_host_process_option_json_t option10;
       switch ((int32_t) *((uint8_t*) (ptr9 + (8+5*sizeof(void*))))) {
         case 0: {
           option10.is_some = false;
@@ -2341,14 +2341,14 @@ bool berth_host_process_run(berth_host_process_command_t *command, plugin_list_u
         }
       }
 
-      result.val.ok = (berth_host_process_tuple2_finished_process_output_t) {
-        (berth_host_process_finished_t) (berth_host_process_finished_t) {
+      result.val.ok = (toolhold_host_process_tuple2_finished_process_output_t) {
+        (toolhold_host_process_finished_t) (toolhold_host_process_finished_t) {
           (plugin_option_s32_t) option,
           (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr9 + (8+1*sizeof(void*))))), (*((size_t*) (ptr9 + (8+2*sizeof(void*))))) },
           (plugin_list_string_t) (plugin_list_string_t) { (plugin_string_t*)(*((uint8_t **) (ptr9 + (8+3*sizeof(void*))))), (*((size_t*) (ptr9 + (8+4*sizeof(void*))))) },
-          (berth_host_process_option_json_t) option10,
+          (toolhold_host_process_option_json_t) option10,
         },
-        (berth_host_process_process_output_t) (berth_host_process_process_output_t) {
+        (toolhold_host_process_process_output_t) (toolhold_host_process_process_output_t) {
           (plugin_list_u8_t) (plugin_list_u8_t) { (uint8_t*)(*((uint8_t **) (ptr9 + (8+8*sizeof(void*))))), (*((size_t*) (ptr9 + (8+9*sizeof(void*))))) },
           (plugin_list_u8_t) (plugin_list_u8_t) { (uint8_t*)(*((uint8_t **) (ptr9 + (8+10*sizeof(void*))))), (*((size_t*) (ptr9 + (8+11*sizeof(void*))))) },
           (bool) (int32_t) *((uint8_t*) (ptr9 + (8+12*sizeof(void*)))),
@@ -2359,7 +2359,7 @@ bool berth_host_process_run(berth_host_process_command_t *command, plugin_list_u
     }
     case 1: {
       result.is_err = true;
-      berth_host_types_option_json_t option11;
+      toolhold_host_types_option_json_t option11;
       switch ((int32_t) *((uint8_t*) (ptr9 + (5*sizeof(void*))))) {
         case 0: {
           option11.is_some = false;
@@ -2372,10 +2372,10 @@ bool berth_host_process_run(berth_host_process_command_t *command, plugin_list_u
         }
       }
 
-      result.val.err = (berth_host_types_error_t) {
+      result.val.err = (toolhold_host_types_error_t) {
         (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr9 + sizeof(void*)))), (*((size_t*) (ptr9 + (2*sizeof(void*))))) },
         (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr9 + (3*sizeof(void*))))), (*((size_t*) (ptr9 + (4*sizeof(void*))))) },
-        (berth_host_types_option_json_t) option11,
+        (toolhold_host_types_option_json_t) option11,
       };
       break;
     }
@@ -2389,7 +2389,7 @@ bool berth_host_process_run(berth_host_process_command_t *command, plugin_list_u
   }
 }
 
-bool berth_host_process_static_child_start(berth_host_process_command_t *command, berth_host_process_options_t *options, berth_host_process_own_child_t *ret, berth_host_process_error_t *err) {
+bool toolhold_host_process_static_child_start(toolhold_host_process_command_t *command, toolhold_host_process_options_t *options, toolhold_host_process_own_child_t *ret, toolhold_host_process_error_t *err) {
   __attribute__((__aligned__(sizeof(void*))))
   uint8_t ret_area[(8*sizeof(void*))];
   int32_t variant;
@@ -2448,7 +2448,7 @@ bool berth_host_process_static_child_start(berth_host_process_command_t *command
   uint8_t * option18;
   size_t option19;
   if (((*options).meta).is_some) {
-    const berth_host_process_json_t *payload16 = &((*options).meta).val;
+    const toolhold_host_process_json_t *payload16 = &((*options).meta).val;
     option17 = 1;
     option18 = (uint8_t *) (*payload16).ptr;
     option19 = (*payload16).len;
@@ -2458,17 +2458,17 @@ bool berth_host_process_static_child_start(berth_host_process_command_t *command
     option19 = 0;
   }
   uint8_t *ptr = (uint8_t *) &ret_area;
-  __wasm_import_berth_host_process_static_child_start(variant, variant1, variant2, option, option5, option6, (uint8_t *) ((*options).environment).ptr, ((*options).environment).len, option9, option10, option13, option14, (*options).live, option17, option18, option19, ptr);
-  berth_host_process_result_own_child_error_t result;
+  __wasm_import_toolhold_host_process_static_child_start(variant, variant1, variant2, option, option5, option6, (uint8_t *) ((*options).environment).ptr, ((*options).environment).len, option9, option10, option13, option14, (*options).live, option17, option18, option19, ptr);
+  toolhold_host_process_result_own_child_error_t result;
   switch ((int32_t) *((uint8_t*) (ptr + 0))) {
     case 0: {
       result.is_err = false;
-      result.val.ok = (berth_host_process_own_child_t) { *((int32_t*) (ptr + sizeof(void*))) };
+      result.val.ok = (toolhold_host_process_own_child_t) { *((int32_t*) (ptr + sizeof(void*))) };
       break;
     }
     case 1: {
       result.is_err = true;
-      berth_host_types_option_json_t option20;
+      toolhold_host_types_option_json_t option20;
       switch ((int32_t) *((uint8_t*) (ptr + (5*sizeof(void*))))) {
         case 0: {
           option20.is_some = false;
@@ -2481,10 +2481,10 @@ bool berth_host_process_static_child_start(berth_host_process_command_t *command
         }
       }
 
-      result.val.err = (berth_host_types_error_t) {
+      result.val.err = (toolhold_host_types_error_t) {
         (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + sizeof(void*)))), (*((size_t*) (ptr + (2*sizeof(void*))))) },
         (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (3*sizeof(void*))))), (*((size_t*) (ptr + (4*sizeof(void*))))) },
-        (berth_host_types_option_json_t) option20,
+        (toolhold_host_types_option_json_t) option20,
       };
       break;
     }
@@ -2498,7 +2498,7 @@ bool berth_host_process_static_child_start(berth_host_process_command_t *command
   }
 }
 
-void berth_host_process_method_child_read(berth_host_process_borrow_child_t self, uint64_t *maybe_timeout_ms, berth_host_process_process_output_t *ret) {
+void toolhold_host_process_method_child_read(toolhold_host_process_borrow_child_t self, uint64_t *maybe_timeout_ms, toolhold_host_process_process_output_t *ret) {
   __attribute__((__aligned__(sizeof(void*))))
   uint8_t ret_area[(5*sizeof(void*))];
   plugin_option_u64_t timeout_ms;
@@ -2516,8 +2516,8 @@ void berth_host_process_method_child_read(berth_host_process_borrow_child_t self
     option1 = 0;
   }
   uint8_t *ptr = (uint8_t *) &ret_area;
-  __wasm_import_berth_host_process_method_child_read((self).__handle, option, option1, ptr);
-  *ret = (berth_host_process_process_output_t) {
+  __wasm_import_toolhold_host_process_method_child_read((self).__handle, option, option1, ptr);
+  *ret = (toolhold_host_process_process_output_t) {
     (plugin_list_u8_t) (plugin_list_u8_t) { (uint8_t*)(*((uint8_t **) (ptr + 0))), (*((size_t*) (ptr + sizeof(void*)))) },
     (plugin_list_u8_t) (plugin_list_u8_t) { (uint8_t*)(*((uint8_t **) (ptr + (2*sizeof(void*))))), (*((size_t*) (ptr + (3*sizeof(void*))))) },
     (bool) (int32_t) *((uint8_t*) (ptr + (4*sizeof(void*)))),
@@ -2525,20 +2525,20 @@ void berth_host_process_method_child_read(berth_host_process_borrow_child_t self
   };
 }
 
-uint64_t berth_host_process_method_child_write(berth_host_process_borrow_child_t self, plugin_list_u8_t *bytes) {
-  int64_t ret = __wasm_import_berth_host_process_method_child_write((self).__handle, (uint8_t *) (*bytes).ptr, (*bytes).len);
+uint64_t toolhold_host_process_method_child_write(toolhold_host_process_borrow_child_t self, plugin_list_u8_t *bytes) {
+  int64_t ret = __wasm_import_toolhold_host_process_method_child_write((self).__handle, (uint8_t *) (*bytes).ptr, (*bytes).len);
   return (uint64_t) (ret);
 }
 
-void berth_host_process_method_child_close_input(berth_host_process_borrow_child_t self) {
-  __wasm_import_berth_host_process_method_child_close_input((self).__handle);
+void toolhold_host_process_method_child_close_input(toolhold_host_process_borrow_child_t self) {
+  __wasm_import_toolhold_host_process_method_child_close_input((self).__handle);
 }
 
-void berth_host_process_method_child_wait(berth_host_process_borrow_child_t self, berth_host_process_finished_t *ret) {
+void toolhold_host_process_method_child_wait(toolhold_host_process_borrow_child_t self, toolhold_host_process_finished_t *ret) {
   __attribute__((__aligned__(sizeof(void*))))
   uint8_t ret_area[(8+7*sizeof(void*))];
   uint8_t *ptr = (uint8_t *) &ret_area;
-  __wasm_import_berth_host_process_method_child_wait((self).__handle, ptr);
+  __wasm_import_toolhold_host_process_method_child_wait((self).__handle, ptr);
   plugin_option_s32_t option;
   switch ((int32_t) *((uint8_t*) (ptr + 0))) {
     case 0: {
@@ -2551,7 +2551,7 @@ void berth_host_process_method_child_wait(berth_host_process_borrow_child_t self
       break;
     }
   }
-  berth_host_process_option_json_t option0;
+  toolhold_host_process_option_json_t option0;
   switch ((int32_t) *((uint8_t*) (ptr + (8+4*sizeof(void*))))) {
     case 0: {
       option0.is_some = false;
@@ -2563,29 +2563,29 @@ void berth_host_process_method_child_wait(berth_host_process_borrow_child_t self
       break;
     }
   }
-  *ret = (berth_host_process_finished_t) {
+  *ret = (toolhold_host_process_finished_t) {
     (plugin_option_s32_t) option,
     (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + 8))), (*((size_t*) (ptr + (8+1*sizeof(void*))))) },
     (plugin_list_string_t) (plugin_list_string_t) { (plugin_string_t*)(*((uint8_t **) (ptr + (8+2*sizeof(void*))))), (*((size_t*) (ptr + (8+3*sizeof(void*))))) },
-    (berth_host_process_option_json_t) option0,
+    (toolhold_host_process_option_json_t) option0,
   };
 }
 
-void berth_host_process_method_child_kill(berth_host_process_borrow_child_t self) {
-  __wasm_import_berth_host_process_method_child_kill((self).__handle);
+void toolhold_host_process_method_child_kill(toolhold_host_process_borrow_child_t self) {
+  __wasm_import_toolhold_host_process_method_child_kill((self).__handle);
 }
 
-berth_host_process_own_pollable_t berth_host_process_method_child_subscribe(berth_host_process_borrow_child_t self) {
-  int32_t ret = __wasm_import_berth_host_process_method_child_subscribe((self).__handle);
-  return (berth_host_process_own_pollable_t) { ret };
+toolhold_host_process_own_pollable_t toolhold_host_process_method_child_subscribe(toolhold_host_process_borrow_child_t self) {
+  int32_t ret = __wasm_import_toolhold_host_process_method_child_subscribe((self).__handle);
+  return (toolhold_host_process_own_pollable_t) { ret };
 }
 
-bool berth_host_process_method_child_finished(berth_host_process_borrow_child_t self, berth_host_process_finished_t *ret) {
+bool toolhold_host_process_method_child_finished(toolhold_host_process_borrow_child_t self, toolhold_host_process_finished_t *ret) {
   __attribute__((__aligned__(sizeof(void*))))
   uint8_t ret_area[(8+8*sizeof(void*))];
   uint8_t *ptr = (uint8_t *) &ret_area;
-  __wasm_import_berth_host_process_method_child_finished((self).__handle, ptr);
-  berth_host_process_option_finished_t option1;
+  __wasm_import_toolhold_host_process_method_child_finished((self).__handle, ptr);
+  toolhold_host_process_option_finished_t option1;
   switch ((int32_t) *((uint8_t*) (ptr + 0))) {
     case 0: {
       option1.is_some = false;
@@ -2605,7 +2605,7 @@ bool berth_host_process_method_child_finished(berth_host_process_borrow_child_t 
           break;
         }
       }
-      berth_host_process_option_json_t option0;
+      toolhold_host_process_option_json_t option0;
       switch ((int32_t) *((uint8_t*) (ptr + (8+5*sizeof(void*))))) {
         case 0: {
           option0.is_some = false;
@@ -2618,11 +2618,11 @@ bool berth_host_process_method_child_finished(berth_host_process_borrow_child_t 
         }
       }
 
-      option1.val = (berth_host_process_finished_t) {
+      option1.val = (toolhold_host_process_finished_t) {
         (plugin_option_s32_t) option,
         (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (8+1*sizeof(void*))))), (*((size_t*) (ptr + (8+2*sizeof(void*))))) },
         (plugin_list_string_t) (plugin_list_string_t) { (plugin_string_t*)(*((uint8_t **) (ptr + (8+3*sizeof(void*))))), (*((size_t*) (ptr + (8+4*sizeof(void*))))) },
-        (berth_host_process_option_json_t) option0,
+        (toolhold_host_process_option_json_t) option0,
       };
       break;
     }
@@ -2631,12 +2631,12 @@ bool berth_host_process_method_child_finished(berth_host_process_borrow_child_t 
   return option1.is_some;
 }
 
-bool berth_host_store_get(plugin_string_t *key, plugin_option_list_u8_t *ret, berth_host_store_error_t *err) {
+bool toolhold_host_store_get(plugin_string_t *key, plugin_option_list_u8_t *ret, toolhold_host_store_error_t *err) {
   __attribute__((__aligned__(sizeof(void*))))
   uint8_t ret_area[(8*sizeof(void*))];
   uint8_t *ptr = (uint8_t *) &ret_area;
-  __wasm_import_berth_host_store_get((uint8_t *) (*key).ptr, (*key).len, ptr);
-  berth_host_store_result_option_list_u8_error_t result;
+  __wasm_import_toolhold_host_store_get((uint8_t *) (*key).ptr, (*key).len, ptr);
+  toolhold_host_store_result_option_list_u8_error_t result;
   switch ((int32_t) *((uint8_t*) (ptr + 0))) {
     case 0: {
       result.is_err = false;
@@ -2658,7 +2658,7 @@ bool berth_host_store_get(plugin_string_t *key, plugin_option_list_u8_t *ret, be
     }
     case 1: {
       result.is_err = true;
-      berth_host_types_option_json_t option0;
+      toolhold_host_types_option_json_t option0;
       switch ((int32_t) *((uint8_t*) (ptr + (5*sizeof(void*))))) {
         case 0: {
           option0.is_some = false;
@@ -2671,10 +2671,10 @@ bool berth_host_store_get(plugin_string_t *key, plugin_option_list_u8_t *ret, be
         }
       }
 
-      result.val.err = (berth_host_types_error_t) {
+      result.val.err = (toolhold_host_types_error_t) {
         (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + sizeof(void*)))), (*((size_t*) (ptr + (2*sizeof(void*))))) },
         (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (3*sizeof(void*))))), (*((size_t*) (ptr + (4*sizeof(void*))))) },
-        (berth_host_types_option_json_t) option0,
+        (toolhold_host_types_option_json_t) option0,
       };
       break;
     }
@@ -2688,7 +2688,7 @@ bool berth_host_store_get(plugin_string_t *key, plugin_option_list_u8_t *ret, be
   }
 }
 
-bool berth_host_store_list(plugin_string_t *prefix, plugin_string_t *maybe_cursor, uint32_t limit, berth_host_store_page_t *ret, berth_host_store_error_t *err) {
+bool toolhold_host_store_list(plugin_string_t *prefix, plugin_string_t *maybe_cursor, uint32_t limit, toolhold_host_store_page_t *ret, toolhold_host_store_error_t *err) {
   __attribute__((__aligned__(sizeof(void*))))
   uint8_t ret_area[(8*sizeof(void*))];
   plugin_option_string_t cursor;
@@ -2709,8 +2709,8 @@ bool berth_host_store_list(plugin_string_t *prefix, plugin_string_t *maybe_curso
     option2 = 0;
   }
   uint8_t *ptr = (uint8_t *) &ret_area;
-  __wasm_import_berth_host_store_list((uint8_t *) (*prefix).ptr, (*prefix).len, option, option1, option2, (int32_t) (limit), ptr);
-  berth_host_store_result_page_error_t result;
+  __wasm_import_toolhold_host_store_list((uint8_t *) (*prefix).ptr, (*prefix).len, option, option1, option2, (int32_t) (limit), ptr);
+  toolhold_host_store_result_page_error_t result;
   switch ((int32_t) *((uint8_t*) (ptr + 0))) {
     case 0: {
       result.is_err = false;
@@ -2727,15 +2727,15 @@ bool berth_host_store_list(plugin_string_t *prefix, plugin_string_t *maybe_curso
         }
       }
 
-      result.val.ok = (berth_host_store_page_t) {
-        (berth_host_store_list_entry_t) (berth_host_store_list_entry_t) { (berth_host_store_entry_t*)(*((uint8_t **) (ptr + sizeof(void*)))), (*((size_t*) (ptr + (2*sizeof(void*))))) },
+      result.val.ok = (toolhold_host_store_page_t) {
+        (toolhold_host_store_list_entry_t) (toolhold_host_store_list_entry_t) { (toolhold_host_store_entry_t*)(*((uint8_t **) (ptr + sizeof(void*)))), (*((size_t*) (ptr + (2*sizeof(void*))))) },
         (plugin_option_string_t) option3,
       };
       break;
     }
     case 1: {
       result.is_err = true;
-      berth_host_types_option_json_t option4;
+      toolhold_host_types_option_json_t option4;
       switch ((int32_t) *((uint8_t*) (ptr + (5*sizeof(void*))))) {
         case 0: {
           option4.is_some = false;
@@ -2748,10 +2748,10 @@ bool berth_host_store_list(plugin_string_t *prefix, plugin_string_t *maybe_curso
         }
       }
 
-      result.val.err = (berth_host_types_error_t) {
+      result.val.err = (toolhold_host_types_error_t) {
         (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + sizeof(void*)))), (*((size_t*) (ptr + (2*sizeof(void*))))) },
         (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (3*sizeof(void*))))), (*((size_t*) (ptr + (4*sizeof(void*))))) },
-        (berth_host_types_option_json_t) option4,
+        (toolhold_host_types_option_json_t) option4,
       };
       break;
     }
@@ -2765,12 +2765,12 @@ bool berth_host_store_list(plugin_string_t *prefix, plugin_string_t *maybe_curso
   }
 }
 
-bool berth_host_store_write(berth_host_store_list_expectation_t *expected, berth_host_store_list_change_t *changes, bool *ret, berth_host_store_error_t *err) {
+bool toolhold_host_store_write(toolhold_host_store_list_expectation_t *expected, toolhold_host_store_list_change_t *changes, bool *ret, toolhold_host_store_error_t *err) {
   __attribute__((__aligned__(sizeof(void*))))
   uint8_t ret_area[(8*sizeof(void*))];
   uint8_t *ptr = (uint8_t *) &ret_area;
-  __wasm_import_berth_host_store_write((uint8_t *) (*expected).ptr, (*expected).len, (uint8_t *) (*changes).ptr, (*changes).len, ptr);
-  berth_host_store_result_bool_error_t result;
+  __wasm_import_toolhold_host_store_write((uint8_t *) (*expected).ptr, (*expected).len, (uint8_t *) (*changes).ptr, (*changes).len, ptr);
+  toolhold_host_store_result_bool_error_t result;
   switch ((int32_t) *((uint8_t*) (ptr + 0))) {
     case 0: {
       result.is_err = false;
@@ -2779,7 +2779,7 @@ bool berth_host_store_write(berth_host_store_list_expectation_t *expected, berth
     }
     case 1: {
       result.is_err = true;
-      berth_host_types_option_json_t option;
+      toolhold_host_types_option_json_t option;
       switch ((int32_t) *((uint8_t*) (ptr + (5*sizeof(void*))))) {
         case 0: {
           option.is_some = false;
@@ -2792,10 +2792,10 @@ bool berth_host_store_write(berth_host_store_list_expectation_t *expected, berth
         }
       }
 
-      result.val.err = (berth_host_types_error_t) {
+      result.val.err = (toolhold_host_types_error_t) {
         (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + sizeof(void*)))), (*((size_t*) (ptr + (2*sizeof(void*))))) },
         (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (3*sizeof(void*))))), (*((size_t*) (ptr + (4*sizeof(void*))))) },
-        (berth_host_types_option_json_t) option,
+        (toolhold_host_types_option_json_t) option,
       };
       break;
     }
@@ -2809,12 +2809,12 @@ bool berth_host_store_write(berth_host_store_list_expectation_t *expected, berth
   }
 }
 
-bool berth_host_index_put(berth_host_index_list_document_t *documents, berth_host_index_error_t *err) {
+bool toolhold_host_index_put(toolhold_host_index_list_document_t *documents, toolhold_host_index_error_t *err) {
   __attribute__((__aligned__(sizeof(void*))))
   uint8_t ret_area[(8*sizeof(void*))];
   uint8_t *ptr = (uint8_t *) &ret_area;
-  __wasm_import_berth_host_index_put((uint8_t *) (*documents).ptr, (*documents).len, ptr);
-  berth_host_index_result_void_error_t result;
+  __wasm_import_toolhold_host_index_put((uint8_t *) (*documents).ptr, (*documents).len, ptr);
+  toolhold_host_index_result_void_error_t result;
   switch ((int32_t) *((uint8_t*) (ptr + 0))) {
     case 0: {
       result.is_err = false;
@@ -2822,7 +2822,7 @@ bool berth_host_index_put(berth_host_index_list_document_t *documents, berth_hos
     }
     case 1: {
       result.is_err = true;
-      berth_host_types_option_json_t option;
+      toolhold_host_types_option_json_t option;
       switch ((int32_t) *((uint8_t*) (ptr + (5*sizeof(void*))))) {
         case 0: {
           option.is_some = false;
@@ -2835,10 +2835,10 @@ bool berth_host_index_put(berth_host_index_list_document_t *documents, berth_hos
         }
       }
 
-      result.val.err = (berth_host_types_error_t) {
+      result.val.err = (toolhold_host_types_error_t) {
         (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + sizeof(void*)))), (*((size_t*) (ptr + (2*sizeof(void*))))) },
         (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (3*sizeof(void*))))), (*((size_t*) (ptr + (4*sizeof(void*))))) },
-        (berth_host_types_option_json_t) option,
+        (toolhold_host_types_option_json_t) option,
       };
       break;
     }
@@ -2851,12 +2851,12 @@ bool berth_host_index_put(berth_host_index_list_document_t *documents, berth_hos
   }
 }
 
-bool berth_host_index_delete(plugin_list_string_t *keys, berth_host_index_error_t *err) {
+bool toolhold_host_index_delete(plugin_list_string_t *keys, toolhold_host_index_error_t *err) {
   __attribute__((__aligned__(sizeof(void*))))
   uint8_t ret_area[(8*sizeof(void*))];
   uint8_t *ptr = (uint8_t *) &ret_area;
-  __wasm_import_berth_host_index_delete((uint8_t *) (*keys).ptr, (*keys).len, ptr);
-  berth_host_index_result_void_error_t result;
+  __wasm_import_toolhold_host_index_delete((uint8_t *) (*keys).ptr, (*keys).len, ptr);
+  toolhold_host_index_result_void_error_t result;
   switch ((int32_t) *((uint8_t*) (ptr + 0))) {
     case 0: {
       result.is_err = false;
@@ -2864,7 +2864,7 @@ bool berth_host_index_delete(plugin_list_string_t *keys, berth_host_index_error_
     }
     case 1: {
       result.is_err = true;
-      berth_host_types_option_json_t option;
+      toolhold_host_types_option_json_t option;
       switch ((int32_t) *((uint8_t*) (ptr + (5*sizeof(void*))))) {
         case 0: {
           option.is_some = false;
@@ -2877,10 +2877,10 @@ bool berth_host_index_delete(plugin_list_string_t *keys, berth_host_index_error_
         }
       }
 
-      result.val.err = (berth_host_types_error_t) {
+      result.val.err = (toolhold_host_types_error_t) {
         (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + sizeof(void*)))), (*((size_t*) (ptr + (2*sizeof(void*))))) },
         (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (3*sizeof(void*))))), (*((size_t*) (ptr + (4*sizeof(void*))))) },
-        (berth_host_types_option_json_t) option,
+        (toolhold_host_types_option_json_t) option,
       };
       break;
     }
@@ -2893,12 +2893,12 @@ bool berth_host_index_delete(plugin_list_string_t *keys, berth_host_index_error_
   }
 }
 
-bool berth_host_index_delete_prefix(plugin_string_t *prefix, uint64_t *ret, berth_host_index_error_t *err) {
+bool toolhold_host_index_delete_prefix(plugin_string_t *prefix, uint64_t *ret, toolhold_host_index_error_t *err) {
   __attribute__((__aligned__(8)))
   uint8_t ret_area[(16+6*sizeof(void*))];
   uint8_t *ptr = (uint8_t *) &ret_area;
-  __wasm_import_berth_host_index_delete_prefix((uint8_t *) (*prefix).ptr, (*prefix).len, ptr);
-  berth_host_index_result_u64_error_t result;
+  __wasm_import_toolhold_host_index_delete_prefix((uint8_t *) (*prefix).ptr, (*prefix).len, ptr);
+  toolhold_host_index_result_u64_error_t result;
   switch ((int32_t) *((uint8_t*) (ptr + 0))) {
     case 0: {
       result.is_err = false;
@@ -2907,7 +2907,7 @@ bool berth_host_index_delete_prefix(plugin_string_t *prefix, uint64_t *ret, bert
     }
     case 1: {
       result.is_err = true;
-      berth_host_types_option_json_t option;
+      toolhold_host_types_option_json_t option;
       switch ((int32_t) *((uint8_t*) (ptr + (8+4*sizeof(void*))))) {
         case 0: {
           option.is_some = false;
@@ -2920,10 +2920,10 @@ bool berth_host_index_delete_prefix(plugin_string_t *prefix, uint64_t *ret, bert
         }
       }
 
-      result.val.err = (berth_host_types_error_t) {
+      result.val.err = (toolhold_host_types_error_t) {
         (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + 8))), (*((size_t*) (ptr + (8+1*sizeof(void*))))) },
         (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (8+2*sizeof(void*))))), (*((size_t*) (ptr + (8+3*sizeof(void*))))) },
-        (berth_host_types_option_json_t) option,
+        (toolhold_host_types_option_json_t) option,
       };
       break;
     }
@@ -2937,21 +2937,21 @@ bool berth_host_index_delete_prefix(plugin_string_t *prefix, uint64_t *ret, bert
   }
 }
 
-bool berth_host_index_get(plugin_list_string_t *keys, berth_host_index_list_option_document_t *ret, berth_host_index_error_t *err) {
+bool toolhold_host_index_get(plugin_list_string_t *keys, toolhold_host_index_list_option_document_t *ret, toolhold_host_index_error_t *err) {
   __attribute__((__aligned__(sizeof(void*))))
   uint8_t ret_area[(8*sizeof(void*))];
   uint8_t *ptr = (uint8_t *) &ret_area;
-  __wasm_import_berth_host_index_get((uint8_t *) (*keys).ptr, (*keys).len, ptr);
-  berth_host_index_result_list_option_document_error_t result;
+  __wasm_import_toolhold_host_index_get((uint8_t *) (*keys).ptr, (*keys).len, ptr);
+  toolhold_host_index_result_list_option_document_error_t result;
   switch ((int32_t) *((uint8_t*) (ptr + 0))) {
     case 0: {
       result.is_err = false;
-      result.val.ok = (berth_host_index_list_option_document_t) { (berth_host_index_option_document_t*)(*((uint8_t **) (ptr + sizeof(void*)))), (*((size_t*) (ptr + (2*sizeof(void*))))) };
+      result.val.ok = (toolhold_host_index_list_option_document_t) { (toolhold_host_index_option_document_t*)(*((uint8_t **) (ptr + sizeof(void*)))), (*((size_t*) (ptr + (2*sizeof(void*))))) };
       break;
     }
     case 1: {
       result.is_err = true;
-      berth_host_types_option_json_t option2;
+      toolhold_host_types_option_json_t option2;
       switch ((int32_t) *((uint8_t*) (ptr + (5*sizeof(void*))))) {
         case 0: {
           option2.is_some = false;
@@ -2964,10 +2964,10 @@ bool berth_host_index_get(plugin_list_string_t *keys, berth_host_index_list_opti
         }
       }
 
-      result.val.err = (berth_host_types_error_t) {
+      result.val.err = (toolhold_host_types_error_t) {
         (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + sizeof(void*)))), (*((size_t*) (ptr + (2*sizeof(void*))))) },
         (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (3*sizeof(void*))))), (*((size_t*) (ptr + (4*sizeof(void*))))) },
-        (berth_host_types_option_json_t) option2,
+        (toolhold_host_types_option_json_t) option2,
       };
       break;
     }
@@ -2981,7 +2981,7 @@ bool berth_host_index_get(plugin_list_string_t *keys, berth_host_index_list_opti
   }
 }
 
-bool berth_host_index_list(plugin_string_t *prefix, plugin_string_t *maybe_cursor, uint32_t limit, berth_host_index_page_t *ret, berth_host_index_error_t *err) {
+bool toolhold_host_index_list(plugin_string_t *prefix, plugin_string_t *maybe_cursor, uint32_t limit, toolhold_host_index_page_t *ret, toolhold_host_index_error_t *err) {
   __attribute__((__aligned__(sizeof(void*))))
   uint8_t ret_area[(8*sizeof(void*))];
   plugin_option_string_t cursor;
@@ -3002,8 +3002,8 @@ bool berth_host_index_list(plugin_string_t *prefix, plugin_string_t *maybe_curso
     option2 = 0;
   }
   uint8_t *ptr = (uint8_t *) &ret_area;
-  __wasm_import_berth_host_index_list((uint8_t *) (*prefix).ptr, (*prefix).len, option, option1, option2, (int32_t) (limit), ptr);
-  berth_host_index_result_page_error_t result;
+  __wasm_import_toolhold_host_index_list((uint8_t *) (*prefix).ptr, (*prefix).len, option, option1, option2, (int32_t) (limit), ptr);
+  toolhold_host_index_result_page_error_t result;
   switch ((int32_t) *((uint8_t*) (ptr + 0))) {
     case 0: {
       result.is_err = false;
@@ -3020,15 +3020,15 @@ bool berth_host_index_list(plugin_string_t *prefix, plugin_string_t *maybe_curso
         }
       }
 
-      result.val.ok = (berth_host_index_page_t) {
-        (berth_host_index_list_entry_t) (berth_host_index_list_entry_t) { (berth_host_index_entry_t*)(*((uint8_t **) (ptr + sizeof(void*)))), (*((size_t*) (ptr + (2*sizeof(void*))))) },
+      result.val.ok = (toolhold_host_index_page_t) {
+        (toolhold_host_index_list_entry_t) (toolhold_host_index_list_entry_t) { (toolhold_host_index_entry_t*)(*((uint8_t **) (ptr + sizeof(void*)))), (*((size_t*) (ptr + (2*sizeof(void*))))) },
         (plugin_option_string_t) option3,
       };
       break;
     }
     case 1: {
       result.is_err = true;
-      berth_host_types_option_json_t option4;
+      toolhold_host_types_option_json_t option4;
       switch ((int32_t) *((uint8_t*) (ptr + (5*sizeof(void*))))) {
         case 0: {
           option4.is_some = false;
@@ -3041,10 +3041,10 @@ bool berth_host_index_list(plugin_string_t *prefix, plugin_string_t *maybe_curso
         }
       }
 
-      result.val.err = (berth_host_types_error_t) {
+      result.val.err = (toolhold_host_types_error_t) {
         (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + sizeof(void*)))), (*((size_t*) (ptr + (2*sizeof(void*))))) },
         (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (3*sizeof(void*))))), (*((size_t*) (ptr + (4*sizeof(void*))))) },
-        (berth_host_types_option_json_t) option4,
+        (toolhold_host_types_option_json_t) option4,
       };
       break;
     }
@@ -3058,7 +3058,7 @@ bool berth_host_index_list(plugin_string_t *prefix, plugin_string_t *maybe_curso
   }
 }
 
-bool berth_host_index_search(berth_host_index_query_t *query, berth_host_index_list_hit_t *ret, berth_host_index_error_t *err) {
+bool toolhold_host_index_search(toolhold_host_index_query_t *query, toolhold_host_index_list_hit_t *ret, toolhold_host_index_error_t *err) {
   __attribute__((__aligned__(sizeof(void*))))
   uint8_t ret_area[(8*sizeof(void*))];
   int32_t option;
@@ -3078,7 +3078,7 @@ bool berth_host_index_search(berth_host_index_query_t *query, berth_host_index_l
   uint8_t * option6;
   size_t option7;
   if (((*query).meta).is_some) {
-    const berth_host_index_json_t *payload4 = &((*query).meta).val;
+    const toolhold_host_index_json_t *payload4 = &((*query).meta).val;
     option5 = 1;
     option6 = (uint8_t *) (*payload4).ptr;
     option7 = (*payload4).len;
@@ -3088,17 +3088,17 @@ bool berth_host_index_search(berth_host_index_query_t *query, berth_host_index_l
     option7 = 0;
   }
   uint8_t *ptr = (uint8_t *) &ret_area;
-  __wasm_import_berth_host_index_search((uint8_t *) ((*query).words).ptr, ((*query).words).len, (uint8_t *) ((*query).tags).ptr, ((*query).tags).len, (uint8_t *) ((*query).prefix).ptr, ((*query).prefix).len, option, option1, option2, (int32_t) ((*query).limit), option5, option6, option7, ptr);
-  berth_host_index_result_list_hit_error_t result;
+  __wasm_import_toolhold_host_index_search((uint8_t *) ((*query).words).ptr, ((*query).words).len, (uint8_t *) ((*query).tags).ptr, ((*query).tags).len, (uint8_t *) ((*query).prefix).ptr, ((*query).prefix).len, option, option1, option2, (int32_t) ((*query).limit), option5, option6, option7, ptr);
+  toolhold_host_index_result_list_hit_error_t result;
   switch ((int32_t) *((uint8_t*) (ptr + 0))) {
     case 0: {
       result.is_err = false;
-      result.val.ok = (berth_host_index_list_hit_t) { (berth_host_index_hit_t*)(*((uint8_t **) (ptr + sizeof(void*)))), (*((size_t*) (ptr + (2*sizeof(void*))))) };
+      result.val.ok = (toolhold_host_index_list_hit_t) { (toolhold_host_index_hit_t*)(*((uint8_t **) (ptr + sizeof(void*)))), (*((size_t*) (ptr + (2*sizeof(void*))))) };
       break;
     }
     case 1: {
       result.is_err = true;
-      berth_host_types_option_json_t option9;
+      toolhold_host_types_option_json_t option9;
       switch ((int32_t) *((uint8_t*) (ptr + (5*sizeof(void*))))) {
         case 0: {
           option9.is_some = false;
@@ -3111,10 +3111,10 @@ bool berth_host_index_search(berth_host_index_query_t *query, berth_host_index_l
         }
       }
 
-      result.val.err = (berth_host_types_error_t) {
+      result.val.err = (toolhold_host_types_error_t) {
         (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + sizeof(void*)))), (*((size_t*) (ptr + (2*sizeof(void*))))) },
         (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (3*sizeof(void*))))), (*((size_t*) (ptr + (4*sizeof(void*))))) },
-        (berth_host_types_option_json_t) option9,
+        (toolhold_host_types_option_json_t) option9,
       };
       break;
     }
@@ -3128,20 +3128,20 @@ bool berth_host_index_search(berth_host_index_query_t *query, berth_host_index_l
   }
 }
 
-void berth_host_parts_run(plugin_string_t *part, plugin_list_list_u8_t *inputs, berth_host_parts_list_result_list_u8_error_t *ret) {
+void toolhold_host_parts_run(plugin_string_t *part, plugin_list_list_u8_t *inputs, toolhold_host_parts_list_result_list_u8_error_t *ret) {
   __attribute__((__aligned__(sizeof(void*))))
   uint8_t ret_area[(2*sizeof(void*))];
   uint8_t *ptr = (uint8_t *) &ret_area;
-  __wasm_import_berth_host_parts_run((uint8_t *) (*part).ptr, (*part).len, (uint8_t *) (*inputs).ptr, (*inputs).len, ptr);
-  *ret = (berth_host_parts_list_result_list_u8_error_t) { (berth_host_parts_result_list_u8_error_t*)(*((uint8_t **) (ptr + 0))), (*((size_t*) (ptr + sizeof(void*)))) };
+  __wasm_import_toolhold_host_parts_run((uint8_t *) (*part).ptr, (*part).len, (uint8_t *) (*inputs).ptr, (*inputs).len, ptr);
+  *ret = (toolhold_host_parts_list_result_list_u8_error_t) { (toolhold_host_parts_result_list_u8_error_t*)(*((uint8_t **) (ptr + 0))), (*((size_t*) (ptr + sizeof(void*)))) };
 }
 
-bool berth_host_service_method_connection_is_new(berth_host_service_borrow_connection_t self) {
-  int32_t ret = __wasm_import_berth_host_service_method_connection_is_new((self).__handle);
+bool toolhold_host_service_method_connection_is_new(toolhold_host_service_borrow_connection_t self) {
+  int32_t ret = __wasm_import_toolhold_host_service_method_connection_is_new((self).__handle);
   return ret;
 }
 
-void berth_host_service_method_connection_read(berth_host_service_borrow_connection_t self, uint64_t *maybe_timeout_ms, plugin_list_u8_t *ret) {
+void toolhold_host_service_method_connection_read(toolhold_host_service_borrow_connection_t self, uint64_t *maybe_timeout_ms, plugin_list_u8_t *ret) {
   __attribute__((__aligned__(sizeof(void*))))
   uint8_t ret_area[(2*sizeof(void*))];
   plugin_option_u64_t timeout_ms;
@@ -3159,29 +3159,29 @@ void berth_host_service_method_connection_read(berth_host_service_borrow_connect
     option1 = 0;
   }
   uint8_t *ptr = (uint8_t *) &ret_area;
-  __wasm_import_berth_host_service_method_connection_read((self).__handle, option, option1, ptr);
+  __wasm_import_toolhold_host_service_method_connection_read((self).__handle, option, option1, ptr);
   *ret = (plugin_list_u8_t) { (uint8_t*)(*((uint8_t **) (ptr + 0))), (*((size_t*) (ptr + sizeof(void*)))) };
 }
 
-void berth_host_service_method_connection_errors(berth_host_service_borrow_connection_t self, plugin_list_u8_t *ret) {
+void toolhold_host_service_method_connection_errors(toolhold_host_service_borrow_connection_t self, plugin_list_u8_t *ret) {
   __attribute__((__aligned__(sizeof(void*))))
   uint8_t ret_area[(2*sizeof(void*))];
   uint8_t *ptr = (uint8_t *) &ret_area;
-  __wasm_import_berth_host_service_method_connection_errors((self).__handle, ptr);
+  __wasm_import_toolhold_host_service_method_connection_errors((self).__handle, ptr);
   *ret = (plugin_list_u8_t) { (uint8_t*)(*((uint8_t **) (ptr + 0))), (*((size_t*) (ptr + sizeof(void*)))) };
 }
 
-uint64_t berth_host_service_method_connection_write(berth_host_service_borrow_connection_t self, plugin_list_u8_t *bytes) {
-  int64_t ret = __wasm_import_berth_host_service_method_connection_write((self).__handle, (uint8_t *) (*bytes).ptr, (*bytes).len);
+uint64_t toolhold_host_service_method_connection_write(toolhold_host_service_borrow_connection_t self, plugin_list_u8_t *bytes) {
+  int64_t ret = __wasm_import_toolhold_host_service_method_connection_write((self).__handle, (uint8_t *) (*bytes).ptr, (*bytes).len);
   return (uint64_t) (ret);
 }
 
-bool berth_host_service_method_connection_ended(berth_host_service_borrow_connection_t self, berth_host_service_ended_t *ret) {
+bool toolhold_host_service_method_connection_ended(toolhold_host_service_borrow_connection_t self, toolhold_host_service_ended_t *ret) {
   __attribute__((__aligned__(sizeof(void*))))
   uint8_t ret_area[(8+3*sizeof(void*))];
   uint8_t *ptr = (uint8_t *) &ret_area;
-  __wasm_import_berth_host_service_method_connection_ended((self).__handle, ptr);
-  berth_host_service_option_ended_t option0;
+  __wasm_import_toolhold_host_service_method_connection_ended((self).__handle, ptr);
+  toolhold_host_service_option_ended_t option0;
   switch ((int32_t) *((uint8_t*) (ptr + 0))) {
     case 0: {
       option0.is_some = false;
@@ -3202,7 +3202,7 @@ bool berth_host_service_method_connection_ended(berth_host_service_borrow_connec
         }
       }
 
-      option0.val = (berth_host_service_ended_t) {
+      option0.val = (toolhold_host_service_ended_t) {
         (plugin_option_s32_t) option,
         (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (8+1*sizeof(void*))))), (*((size_t*) (ptr + (8+2*sizeof(void*))))) },
       };
@@ -3213,11 +3213,11 @@ bool berth_host_service_method_connection_ended(berth_host_service_borrow_connec
   return option0.is_some;
 }
 
-void berth_host_service_method_connection_keep(berth_host_service_borrow_connection_t self) {
-  __wasm_import_berth_host_service_method_connection_keep((self).__handle);
+void toolhold_host_service_method_connection_keep(toolhold_host_service_borrow_connection_t self) {
+  __wasm_import_toolhold_host_service_method_connection_keep((self).__handle);
 }
 
-bool berth_host_service_connect(plugin_string_t *name, plugin_list_string_t *command, berth_host_service_options_t *options, berth_host_service_own_connection_t *ret, berth_host_service_error_t *err) {
+bool toolhold_host_service_connect(plugin_string_t *name, plugin_list_string_t *command, toolhold_host_service_options_t *options, toolhold_host_service_own_connection_t *ret, toolhold_host_service_error_t *err) {
   __attribute__((__aligned__(8)))
   uint8_t ret_area[(32+12*sizeof(void*))];
   uint8_t *ptr = (uint8_t *) &ret_area;
@@ -3251,7 +3251,7 @@ bool berth_host_service_connect(plugin_string_t *name, plugin_list_string_t *com
   }
   *((int8_t*)(ptr + (32+8*sizeof(void*)))) = (*options).live;
   if (((*options).meta).is_some) {
-    const berth_host_process_json_t *payload6 = &((*options).meta).val;
+    const toolhold_host_process_json_t *payload6 = &((*options).meta).val;
     *((int8_t*)(ptr + (32+9*sizeof(void*)))) = 1;
     *((size_t*)(ptr + (32+11*sizeof(void*)))) = (*payload6).len;
     *((uint8_t **)(ptr + (32+10*sizeof(void*)))) = (uint8_t *) (*payload6).ptr;
@@ -3259,17 +3259,17 @@ bool berth_host_service_connect(plugin_string_t *name, plugin_list_string_t *com
     *((int8_t*)(ptr + (32+9*sizeof(void*)))) = 0;
   }
   uint8_t *ptr7 = (uint8_t *) &ret_area;
-  __wasm_import_berth_host_service_connect(ptr, ptr7);
-  berth_host_service_result_own_connection_error_t result;
+  __wasm_import_toolhold_host_service_connect(ptr, ptr7);
+  toolhold_host_service_result_own_connection_error_t result;
   switch ((int32_t) *((uint8_t*) (ptr7 + 0))) {
     case 0: {
       result.is_err = false;
-      result.val.ok = (berth_host_service_own_connection_t) { *((int32_t*) (ptr7 + sizeof(void*))) };
+      result.val.ok = (toolhold_host_service_own_connection_t) { *((int32_t*) (ptr7 + sizeof(void*))) };
       break;
     }
     case 1: {
       result.is_err = true;
-      berth_host_types_option_json_t option;
+      toolhold_host_types_option_json_t option;
       switch ((int32_t) *((uint8_t*) (ptr7 + (5*sizeof(void*))))) {
         case 0: {
           option.is_some = false;
@@ -3282,10 +3282,10 @@ bool berth_host_service_connect(plugin_string_t *name, plugin_list_string_t *com
         }
       }
 
-      result.val.err = (berth_host_types_error_t) {
+      result.val.err = (toolhold_host_types_error_t) {
         (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr7 + sizeof(void*)))), (*((size_t*) (ptr7 + (2*sizeof(void*))))) },
         (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr7 + (3*sizeof(void*))))), (*((size_t*) (ptr7 + (4*sizeof(void*))))) },
-        (berth_host_types_option_json_t) option,
+        (toolhold_host_types_option_json_t) option,
       };
       break;
     }
@@ -3299,12 +3299,12 @@ bool berth_host_service_connect(plugin_string_t *name, plugin_list_string_t *com
   }
 }
 
-bool berth_host_service_stop(plugin_string_t *name, bool *ret, berth_host_service_error_t *err) {
+bool toolhold_host_service_stop(plugin_string_t *name, bool *ret, toolhold_host_service_error_t *err) {
   __attribute__((__aligned__(sizeof(void*))))
   uint8_t ret_area[(8*sizeof(void*))];
   uint8_t *ptr = (uint8_t *) &ret_area;
-  __wasm_import_berth_host_service_stop((uint8_t *) (*name).ptr, (*name).len, ptr);
-  berth_host_service_result_bool_error_t result;
+  __wasm_import_toolhold_host_service_stop((uint8_t *) (*name).ptr, (*name).len, ptr);
+  toolhold_host_service_result_bool_error_t result;
   switch ((int32_t) *((uint8_t*) (ptr + 0))) {
     case 0: {
       result.is_err = false;
@@ -3313,7 +3313,7 @@ bool berth_host_service_stop(plugin_string_t *name, bool *ret, berth_host_servic
     }
     case 1: {
       result.is_err = true;
-      berth_host_types_option_json_t option;
+      toolhold_host_types_option_json_t option;
       switch ((int32_t) *((uint8_t*) (ptr + (5*sizeof(void*))))) {
         case 0: {
           option.is_some = false;
@@ -3326,10 +3326,10 @@ bool berth_host_service_stop(plugin_string_t *name, bool *ret, berth_host_servic
         }
       }
 
-      result.val.err = (berth_host_types_error_t) {
+      result.val.err = (toolhold_host_types_error_t) {
         (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + sizeof(void*)))), (*((size_t*) (ptr + (2*sizeof(void*))))) },
         (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (3*sizeof(void*))))), (*((size_t*) (ptr + (4*sizeof(void*))))) },
-        (berth_host_types_option_json_t) option,
+        (toolhold_host_types_option_json_t) option,
       };
       break;
     }
@@ -3343,7 +3343,7 @@ bool berth_host_service_stop(plugin_string_t *name, bool *ret, berth_host_servic
   }
 }
 
-bool berth_host_schedule_put(berth_host_schedule_task_t *task, berth_host_schedule_state_t *ret, berth_host_schedule_error_t *err) {
+bool toolhold_host_schedule_put(toolhold_host_schedule_task_t *task, toolhold_host_schedule_state_t *ret, toolhold_host_schedule_error_t *err) {
   __attribute__((__aligned__(sizeof(void*))))
   uint8_t ret_area[(44*sizeof(void*))];
   uint8_t *ptr = (uint8_t *) &ret_area;
@@ -3365,7 +3365,7 @@ bool berth_host_schedule_put(berth_host_schedule_task_t *task, berth_host_schedu
   *((uint8_t **)(ptr + (9*sizeof(void*)))) = (uint8_t *) ((*task).missed).ptr;
   switch ((int32_t) ((*task).action).tag) {
     case 0: {
-      const berth_host_schedule_tool_call_t *payload1 = &((*task).action).val.call;
+      const toolhold_host_schedule_tool_call_t *payload1 = &((*task).action).val.call;
       *((int8_t*)(ptr + (11*sizeof(void*)))) = 0;
       *((size_t*)(ptr + (13*sizeof(void*)))) = ((*payload1).tool).len;
       *((uint8_t **)(ptr + (12*sizeof(void*)))) = (uint8_t *) ((*payload1).tool).ptr;
@@ -3382,7 +3382,7 @@ bool berth_host_schedule_put(berth_host_schedule_task_t *task, berth_host_schedu
     }
   }
   if (((*task).meta).is_some) {
-    const berth_host_schedule_json_t *payload4 = &((*task).meta).val;
+    const toolhold_host_schedule_json_t *payload4 = &((*task).meta).val;
     *((int8_t*)(ptr + (16*sizeof(void*)))) = 1;
     *((size_t*)(ptr + (18*sizeof(void*)))) = (*payload4).len;
     *((uint8_t **)(ptr + (17*sizeof(void*)))) = (uint8_t *) (*payload4).ptr;
@@ -3390,8 +3390,8 @@ bool berth_host_schedule_put(berth_host_schedule_task_t *task, berth_host_schedu
     *((int8_t*)(ptr + (16*sizeof(void*)))) = 0;
   }
   uint8_t *ptr5 = (uint8_t *) &ret_area;
-  __wasm_import_berth_host_schedule_put(ptr, ptr5);
-  berth_host_schedule_result_state_error_t result;
+  __wasm_import_toolhold_host_schedule_put(ptr, ptr5);
+  toolhold_host_schedule_result_state_error_t result;
   switch ((int32_t) *((uint8_t*) (ptr5 + 0))) {
     case 0: {
       result.is_err = false;
@@ -3407,13 +3407,13 @@ bool berth_host_schedule_put(berth_host_schedule_task_t *task, berth_host_schedu
           break;
         }
       }
-      berth_host_schedule_action_t variant;
+      toolhold_host_schedule_action_t variant;
       variant.tag = (int32_t) *((uint8_t*) (ptr5 + (12*sizeof(void*))));
       switch ((int32_t) variant.tag) {
         case 0: {
-          variant.val.call = (berth_host_schedule_tool_call_t) {
+          variant.val.call = (toolhold_host_schedule_tool_call_t) {
             (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr5 + (13*sizeof(void*))))), (*((size_t*) (ptr5 + (14*sizeof(void*))))) },
-            (berth_host_schedule_json_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr5 + (15*sizeof(void*))))), (*((size_t*) (ptr5 + (16*sizeof(void*))))) },
+            (toolhold_host_schedule_json_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr5 + (15*sizeof(void*))))), (*((size_t*) (ptr5 + (16*sizeof(void*))))) },
           };
           break;
         }
@@ -3422,7 +3422,7 @@ bool berth_host_schedule_put(berth_host_schedule_task_t *task, berth_host_schedu
           break;
         }
       }
-      berth_host_schedule_option_json_t option6;
+      toolhold_host_schedule_option_json_t option6;
       switch ((int32_t) *((uint8_t*) (ptr5 + (17*sizeof(void*))))) {
         case 0: {
           option6.is_some = false;
@@ -3446,7 +3446,7 @@ bool berth_host_schedule_put(berth_host_schedule_task_t *task, berth_host_schedu
           break;
         }
       }
-      berth_host_schedule_option_run_t option11;
+      toolhold_host_schedule_option_run_t option11;
       switch ((int32_t) *((uint8_t*) (ptr5 + (24*sizeof(void*))))) {
         case 0: {
           option11.is_some = false;
@@ -3478,7 +3478,7 @@ bool berth_host_schedule_put(berth_host_schedule_task_t *task, berth_host_schedu
               break;
             }
           }
-          berth_host_schedule_option_json_t option10;
+          toolhold_host_schedule_option_json_t option10;
           switch ((int32_t) *((uint8_t*) (ptr5 + (38*sizeof(void*))))) {
             case 0: {
               option10.is_some = false;
@@ -3491,19 +3491,19 @@ bool berth_host_schedule_put(berth_host_schedule_task_t *task, berth_host_schedu
             }
           }
 
-          option11.val = (berth_host_schedule_run_t) {
+          option11.val = (toolhold_host_schedule_run_t) {
             (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr5 + (25*sizeof(void*))))), (*((size_t*) (ptr5 + (26*sizeof(void*))))) },
             (plugin_option_string_t) option8,
             (plugin_option_string_t) option9,
             (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr5 + (33*sizeof(void*))))), (*((size_t*) (ptr5 + (34*sizeof(void*))))) },
             (uint32_t) (uint32_t) (*((int32_t*) (ptr5 + (35*sizeof(void*))))),
             (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr5 + (36*sizeof(void*))))), (*((size_t*) (ptr5 + (37*sizeof(void*))))) },
-            (berth_host_schedule_option_json_t) option10,
+            (toolhold_host_schedule_option_json_t) option10,
           };
           break;
         }
       }
-      berth_host_schedule_option_json_t option12;
+      toolhold_host_schedule_option_json_t option12;
       switch ((int32_t) *((uint8_t*) (ptr5 + (41*sizeof(void*))))) {
         case 0: {
           option12.is_some = false;
@@ -3516,26 +3516,26 @@ bool berth_host_schedule_put(berth_host_schedule_task_t *task, berth_host_schedu
         }
       }
 
-      result.val.ok = (berth_host_schedule_state_t) {
-        (berth_host_schedule_task_t) (berth_host_schedule_task_t) {
+      result.val.ok = (toolhold_host_schedule_state_t) {
+        (toolhold_host_schedule_task_t) (toolhold_host_schedule_task_t) {
           (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr5 + sizeof(void*)))), (*((size_t*) (ptr5 + (2*sizeof(void*))))) },
           (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr5 + (3*sizeof(void*))))), (*((size_t*) (ptr5 + (4*sizeof(void*))))) },
           (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr5 + (5*sizeof(void*))))), (*((size_t*) (ptr5 + (6*sizeof(void*))))) },
           (plugin_option_string_t) option,
           (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr5 + (10*sizeof(void*))))), (*((size_t*) (ptr5 + (11*sizeof(void*))))) },
-          (berth_host_schedule_action_t) variant,
-          (berth_host_schedule_option_json_t) option6,
+          (toolhold_host_schedule_action_t) variant,
+          (toolhold_host_schedule_option_json_t) option6,
         },
         (plugin_option_string_t) option7,
         (bool) (int32_t) *((uint8_t*) (ptr5 + (23*sizeof(void*)))),
-        (berth_host_schedule_option_run_t) option11,
-        (berth_host_schedule_option_json_t) option12,
+        (toolhold_host_schedule_option_run_t) option11,
+        (toolhold_host_schedule_option_json_t) option12,
       };
       break;
     }
     case 1: {
       result.is_err = true;
-      berth_host_types_option_json_t option13;
+      toolhold_host_types_option_json_t option13;
       switch ((int32_t) *((uint8_t*) (ptr5 + (5*sizeof(void*))))) {
         case 0: {
           option13.is_some = false;
@@ -3548,10 +3548,10 @@ bool berth_host_schedule_put(berth_host_schedule_task_t *task, berth_host_schedu
         }
       }
 
-      result.val.err = (berth_host_types_error_t) {
+      result.val.err = (toolhold_host_types_error_t) {
         (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr5 + sizeof(void*)))), (*((size_t*) (ptr5 + (2*sizeof(void*))))) },
         (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr5 + (3*sizeof(void*))))), (*((size_t*) (ptr5 + (4*sizeof(void*))))) },
-        (berth_host_types_option_json_t) option13,
+        (toolhold_host_types_option_json_t) option13,
       };
       break;
     }
@@ -3565,12 +3565,12 @@ bool berth_host_schedule_put(berth_host_schedule_task_t *task, berth_host_schedu
   }
 }
 
-bool berth_host_schedule_remove(plugin_string_t *name, bool *ret, berth_host_schedule_error_t *err) {
+bool toolhold_host_schedule_remove(plugin_string_t *name, bool *ret, toolhold_host_schedule_error_t *err) {
   __attribute__((__aligned__(sizeof(void*))))
   uint8_t ret_area[(8*sizeof(void*))];
   uint8_t *ptr = (uint8_t *) &ret_area;
-  __wasm_import_berth_host_schedule_remove((uint8_t *) (*name).ptr, (*name).len, ptr);
-  berth_host_schedule_result_bool_error_t result;
+  __wasm_import_toolhold_host_schedule_remove((uint8_t *) (*name).ptr, (*name).len, ptr);
+  toolhold_host_schedule_result_bool_error_t result;
   switch ((int32_t) *((uint8_t*) (ptr + 0))) {
     case 0: {
       result.is_err = false;
@@ -3579,7 +3579,7 @@ bool berth_host_schedule_remove(plugin_string_t *name, bool *ret, berth_host_sch
     }
     case 1: {
       result.is_err = true;
-      berth_host_types_option_json_t option;
+      toolhold_host_types_option_json_t option;
       switch ((int32_t) *((uint8_t*) (ptr + (5*sizeof(void*))))) {
         case 0: {
           option.is_some = false;
@@ -3592,10 +3592,10 @@ bool berth_host_schedule_remove(plugin_string_t *name, bool *ret, berth_host_sch
         }
       }
 
-      result.val.err = (berth_host_types_error_t) {
+      result.val.err = (toolhold_host_types_error_t) {
         (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + sizeof(void*)))), (*((size_t*) (ptr + (2*sizeof(void*))))) },
         (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (3*sizeof(void*))))), (*((size_t*) (ptr + (4*sizeof(void*))))) },
-        (berth_host_types_option_json_t) option,
+        (toolhold_host_types_option_json_t) option,
       };
       break;
     }
@@ -3609,12 +3609,12 @@ bool berth_host_schedule_remove(plugin_string_t *name, bool *ret, berth_host_sch
   }
 }
 
-bool berth_host_schedule_pause(plugin_string_t *name, bool paused, bool *ret, berth_host_schedule_error_t *err) {
+bool toolhold_host_schedule_pause(plugin_string_t *name, bool paused, bool *ret, toolhold_host_schedule_error_t *err) {
   __attribute__((__aligned__(sizeof(void*))))
   uint8_t ret_area[(8*sizeof(void*))];
   uint8_t *ptr = (uint8_t *) &ret_area;
-  __wasm_import_berth_host_schedule_pause((uint8_t *) (*name).ptr, (*name).len, paused, ptr);
-  berth_host_schedule_result_bool_error_t result;
+  __wasm_import_toolhold_host_schedule_pause((uint8_t *) (*name).ptr, (*name).len, paused, ptr);
+  toolhold_host_schedule_result_bool_error_t result;
   switch ((int32_t) *((uint8_t*) (ptr + 0))) {
     case 0: {
       result.is_err = false;
@@ -3623,7 +3623,7 @@ bool berth_host_schedule_pause(plugin_string_t *name, bool paused, bool *ret, be
     }
     case 1: {
       result.is_err = true;
-      berth_host_types_option_json_t option;
+      toolhold_host_types_option_json_t option;
       switch ((int32_t) *((uint8_t*) (ptr + (5*sizeof(void*))))) {
         case 0: {
           option.is_some = false;
@@ -3636,10 +3636,10 @@ bool berth_host_schedule_pause(plugin_string_t *name, bool paused, bool *ret, be
         }
       }
 
-      result.val.err = (berth_host_types_error_t) {
+      result.val.err = (toolhold_host_types_error_t) {
         (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + sizeof(void*)))), (*((size_t*) (ptr + (2*sizeof(void*))))) },
         (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (3*sizeof(void*))))), (*((size_t*) (ptr + (4*sizeof(void*))))) },
-        (berth_host_types_option_json_t) option,
+        (toolhold_host_types_option_json_t) option,
       };
       break;
     }
@@ -3653,12 +3653,12 @@ bool berth_host_schedule_pause(plugin_string_t *name, bool paused, bool *ret, be
   }
 }
 
-bool berth_host_schedule_run_soon(plugin_string_t *name, bool *ret, berth_host_schedule_error_t *err) {
+bool toolhold_host_schedule_run_soon(plugin_string_t *name, bool *ret, toolhold_host_schedule_error_t *err) {
   __attribute__((__aligned__(sizeof(void*))))
   uint8_t ret_area[(8*sizeof(void*))];
   uint8_t *ptr = (uint8_t *) &ret_area;
-  __wasm_import_berth_host_schedule_run_soon((uint8_t *) (*name).ptr, (*name).len, ptr);
-  berth_host_schedule_result_bool_error_t result;
+  __wasm_import_toolhold_host_schedule_run_soon((uint8_t *) (*name).ptr, (*name).len, ptr);
+  toolhold_host_schedule_result_bool_error_t result;
   switch ((int32_t) *((uint8_t*) (ptr + 0))) {
     case 0: {
       result.is_err = false;
@@ -3667,7 +3667,7 @@ bool berth_host_schedule_run_soon(plugin_string_t *name, bool *ret, berth_host_s
     }
     case 1: {
       result.is_err = true;
-      berth_host_types_option_json_t option;
+      toolhold_host_types_option_json_t option;
       switch ((int32_t) *((uint8_t*) (ptr + (5*sizeof(void*))))) {
         case 0: {
           option.is_some = false;
@@ -3680,10 +3680,10 @@ bool berth_host_schedule_run_soon(plugin_string_t *name, bool *ret, berth_host_s
         }
       }
 
-      result.val.err = (berth_host_types_error_t) {
+      result.val.err = (toolhold_host_types_error_t) {
         (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + sizeof(void*)))), (*((size_t*) (ptr + (2*sizeof(void*))))) },
         (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (3*sizeof(void*))))), (*((size_t*) (ptr + (4*sizeof(void*))))) },
-        (berth_host_types_option_json_t) option,
+        (toolhold_host_types_option_json_t) option,
       };
       break;
     }
@@ -3697,21 +3697,21 @@ bool berth_host_schedule_run_soon(plugin_string_t *name, bool *ret, berth_host_s
   }
 }
 
-bool berth_host_schedule_tasks(berth_host_schedule_list_state_t *ret, berth_host_schedule_error_t *err) {
+bool toolhold_host_schedule_tasks(toolhold_host_schedule_list_state_t *ret, toolhold_host_schedule_error_t *err) {
   __attribute__((__aligned__(sizeof(void*))))
   uint8_t ret_area[(8*sizeof(void*))];
   uint8_t *ptr = (uint8_t *) &ret_area;
-  __wasm_import_berth_host_schedule_tasks(ptr);
-  berth_host_schedule_result_list_state_error_t result;
+  __wasm_import_toolhold_host_schedule_tasks(ptr);
+  toolhold_host_schedule_result_list_state_error_t result;
   switch ((int32_t) *((uint8_t*) (ptr + 0))) {
     case 0: {
       result.is_err = false;
-      result.val.ok = (berth_host_schedule_list_state_t) { (berth_host_schedule_state_t*)(*((uint8_t **) (ptr + sizeof(void*)))), (*((size_t*) (ptr + (2*sizeof(void*))))) };
+      result.val.ok = (toolhold_host_schedule_list_state_t) { (toolhold_host_schedule_state_t*)(*((uint8_t **) (ptr + sizeof(void*)))), (*((size_t*) (ptr + (2*sizeof(void*))))) };
       break;
     }
     case 1: {
       result.is_err = true;
-      berth_host_types_option_json_t option7;
+      toolhold_host_types_option_json_t option7;
       switch ((int32_t) *((uint8_t*) (ptr + (5*sizeof(void*))))) {
         case 0: {
           option7.is_some = false;
@@ -3724,10 +3724,10 @@ bool berth_host_schedule_tasks(berth_host_schedule_list_state_t *ret, berth_host
         }
       }
 
-      result.val.err = (berth_host_types_error_t) {
+      result.val.err = (toolhold_host_types_error_t) {
         (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + sizeof(void*)))), (*((size_t*) (ptr + (2*sizeof(void*))))) },
         (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (3*sizeof(void*))))), (*((size_t*) (ptr + (4*sizeof(void*))))) },
-        (berth_host_types_option_json_t) option7,
+        (toolhold_host_types_option_json_t) option7,
       };
       break;
     }
@@ -3741,21 +3741,21 @@ bool berth_host_schedule_tasks(berth_host_schedule_list_state_t *ret, berth_host
   }
 }
 
-bool berth_host_schedule_runs(plugin_string_t *name, berth_host_schedule_list_run_t *ret, berth_host_schedule_error_t *err) {
+bool toolhold_host_schedule_runs(plugin_string_t *name, toolhold_host_schedule_list_run_t *ret, toolhold_host_schedule_error_t *err) {
   __attribute__((__aligned__(sizeof(void*))))
   uint8_t ret_area[(8*sizeof(void*))];
   uint8_t *ptr = (uint8_t *) &ret_area;
-  __wasm_import_berth_host_schedule_runs((uint8_t *) (*name).ptr, (*name).len, ptr);
-  berth_host_schedule_result_list_run_error_t result;
+  __wasm_import_toolhold_host_schedule_runs((uint8_t *) (*name).ptr, (*name).len, ptr);
+  toolhold_host_schedule_result_list_run_error_t result;
   switch ((int32_t) *((uint8_t*) (ptr + 0))) {
     case 0: {
       result.is_err = false;
-      result.val.ok = (berth_host_schedule_list_run_t) { (berth_host_schedule_run_t*)(*((uint8_t **) (ptr + sizeof(void*)))), (*((size_t*) (ptr + (2*sizeof(void*))))) };
+      result.val.ok = (toolhold_host_schedule_list_run_t) { (toolhold_host_schedule_run_t*)(*((uint8_t **) (ptr + sizeof(void*)))), (*((size_t*) (ptr + (2*sizeof(void*))))) };
       break;
     }
     case 1: {
       result.is_err = true;
-      berth_host_types_option_json_t option2;
+      toolhold_host_types_option_json_t option2;
       switch ((int32_t) *((uint8_t*) (ptr + (5*sizeof(void*))))) {
         case 0: {
           option2.is_some = false;
@@ -3768,10 +3768,10 @@ bool berth_host_schedule_runs(plugin_string_t *name, berth_host_schedule_list_ru
         }
       }
 
-      result.val.err = (berth_host_types_error_t) {
+      result.val.err = (toolhold_host_types_error_t) {
         (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + sizeof(void*)))), (*((size_t*) (ptr + (2*sizeof(void*))))) },
         (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (3*sizeof(void*))))), (*((size_t*) (ptr + (4*sizeof(void*))))) },
-        (berth_host_types_option_json_t) option2,
+        (toolhold_host_types_option_json_t) option2,
       };
       break;
     }
@@ -3785,11 +3785,11 @@ bool berth_host_schedule_runs(plugin_string_t *name, berth_host_schedule_list_ru
   }
 }
 
-bool berth_host_embeddings_model(plugin_string_t *ret) {
+bool toolhold_host_embeddings_model(plugin_string_t *ret) {
   __attribute__((__aligned__(sizeof(void*))))
   uint8_t ret_area[(3*sizeof(void*))];
   uint8_t *ptr = (uint8_t *) &ret_area;
-  __wasm_import_berth_host_embeddings_model(ptr);
+  __wasm_import_toolhold_host_embeddings_model(ptr);
   plugin_option_string_t option;
   switch ((int32_t) *((uint8_t*) (ptr + 0))) {
     case 0: {
@@ -3806,12 +3806,12 @@ bool berth_host_embeddings_model(plugin_string_t *ret) {
   return option.is_some;
 }
 
-bool berth_host_embeddings_embed(plugin_list_string_t *texts, plugin_list_list_s8_t *ret, berth_host_embeddings_error_t *err) {
+bool toolhold_host_embeddings_embed(plugin_list_string_t *texts, plugin_list_list_s8_t *ret, toolhold_host_embeddings_error_t *err) {
   __attribute__((__aligned__(sizeof(void*))))
   uint8_t ret_area[(8*sizeof(void*))];
   uint8_t *ptr = (uint8_t *) &ret_area;
-  __wasm_import_berth_host_embeddings_embed((uint8_t *) (*texts).ptr, (*texts).len, ptr);
-  berth_host_embeddings_result_list_list_s8_error_t result;
+  __wasm_import_toolhold_host_embeddings_embed((uint8_t *) (*texts).ptr, (*texts).len, ptr);
+  toolhold_host_embeddings_result_list_list_s8_error_t result;
   switch ((int32_t) *((uint8_t*) (ptr + 0))) {
     case 0: {
       result.is_err = false;
@@ -3820,7 +3820,7 @@ bool berth_host_embeddings_embed(plugin_list_string_t *texts, plugin_list_list_s
     }
     case 1: {
       result.is_err = true;
-      berth_host_types_option_json_t option;
+      toolhold_host_types_option_json_t option;
       switch ((int32_t) *((uint8_t*) (ptr + (5*sizeof(void*))))) {
         case 0: {
           option.is_some = false;
@@ -3833,10 +3833,10 @@ bool berth_host_embeddings_embed(plugin_list_string_t *texts, plugin_list_list_s
         }
       }
 
-      result.val.err = (berth_host_types_error_t) {
+      result.val.err = (toolhold_host_types_error_t) {
         (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + sizeof(void*)))), (*((size_t*) (ptr + (2*sizeof(void*))))) },
         (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (3*sizeof(void*))))), (*((size_t*) (ptr + (4*sizeof(void*))))) },
-        (berth_host_types_option_json_t) option,
+        (toolhold_host_types_option_json_t) option,
       };
       break;
     }
@@ -3850,12 +3850,12 @@ bool berth_host_embeddings_embed(plugin_list_string_t *texts, plugin_list_list_s
   }
 }
 
-__attribute__((__export_name__("berth:tool/tools@0.2.0#list-tools")))
-uint8_t * __wasm_export_exports_berth_tool_tools_list_tools(void) {
-  exports_berth_tool_tools_result_list_definition_failure_t ret;
-  exports_berth_tool_tools_list_definition_t ok;
-  exports_berth_tool_tools_failure_t err;
-  ret.is_err = !exports_berth_tool_tools_list_tools(&ok, &err);
+__attribute__((__export_name__("toolhold:tool/tools@0.1.0#list-tools")))
+uint8_t * __wasm_export_exports_toolhold_tool_tools_list_tools(void) {
+  exports_toolhold_tool_tools_result_list_definition_failure_t ret;
+  exports_toolhold_tool_tools_list_definition_t ok;
+  exports_toolhold_tool_tools_failure_t err;
+  ret.is_err = !exports_toolhold_tool_tools_list_tools(&ok, &err);
   if (ret.is_err) {
     ret.val.err = err;
   }
@@ -3864,7 +3864,7 @@ uint8_t * __wasm_export_exports_berth_tool_tools_list_tools(void) {
   }
   uint8_t *ptr = (uint8_t *) &RET_AREA;
   if ((ret).is_err) {
-    const exports_berth_tool_tools_failure_t *payload24 = &(ret).val.err;*((int8_t*)(ptr + 0)) = 1;
+    const exports_toolhold_tool_tools_failure_t *payload24 = &(ret).val.err;*((int8_t*)(ptr + 0)) = 1;
     *((int8_t*)(ptr + 8)) = (int32_t) (*payload24).category;
     if (((*payload24).code).is_some) {
       const plugin_string_t *payload26 = &((*payload24).code).val;
@@ -3894,7 +3894,7 @@ uint8_t * __wasm_export_exports_berth_tool_tools_list_tools(void) {
     *((size_t*)(ptr + (32+9*sizeof(void*)))) = ((*payload24).content).len;
     *((uint8_t **)(ptr + (32+8*sizeof(void*)))) = (uint8_t *) ((*payload24).content).ptr;
     if (((*payload24).structured).is_some) {
-      const berth_tool_types_json_t *payload40 = &((*payload24).structured).val;
+      const toolhold_tool_types_json_t *payload40 = &((*payload24).structured).val;
       *((int8_t*)(ptr + (32+10*sizeof(void*)))) = 1;
       *((size_t*)(ptr + (32+12*sizeof(void*)))) = (*payload40).len;
       *((uint8_t **)(ptr + (32+11*sizeof(void*)))) = (uint8_t *) (*payload40).ptr;
@@ -3902,7 +3902,7 @@ uint8_t * __wasm_export_exports_berth_tool_tools_list_tools(void) {
       *((int8_t*)(ptr + (32+10*sizeof(void*)))) = 0;
     }
     if (((*payload24).meta).is_some) {
-      const berth_tool_types_json_t *payload42 = &((*payload24).meta).val;
+      const toolhold_tool_types_json_t *payload42 = &((*payload24).meta).val;
       *((int8_t*)(ptr + (32+13*sizeof(void*)))) = 1;
       *((size_t*)(ptr + (32+15*sizeof(void*)))) = (*payload42).len;
       *((uint8_t **)(ptr + (32+14*sizeof(void*)))) = (uint8_t *) (*payload42).ptr;
@@ -3910,16 +3910,16 @@ uint8_t * __wasm_export_exports_berth_tool_tools_list_tools(void) {
       *((int8_t*)(ptr + (32+13*sizeof(void*)))) = 0;
     }
   } else {
-    const exports_berth_tool_tools_list_definition_t *payload = &(ret).val.ok;*((int8_t*)(ptr + 0)) = 0;
+    const exports_toolhold_tool_tools_list_definition_t *payload = &(ret).val.ok;*((int8_t*)(ptr + 0)) = 0;
     *((size_t*)(ptr + (8+1*sizeof(void*)))) = (*payload).len;
     *((uint8_t **)(ptr + 8)) = (uint8_t *) (*payload).ptr;
   }
   return ptr;
 }
 
-__attribute__((__export_name__("berth:tool/tools@0.2.0#call-tool")))
-uint8_t * __wasm_export_exports_berth_tool_tools_call_tool(uint8_t * arg, size_t arg0, uint8_t * arg1, size_t arg2, uint8_t * arg3, size_t arg4, int32_t arg5, uint8_t * arg6, size_t arg7) {
-  exports_berth_tool_tools_option_json_t option9;
+__attribute__((__export_name__("toolhold:tool/tools@0.1.0#call-tool")))
+uint8_t * __wasm_export_exports_toolhold_tool_tools_call_tool(uint8_t * arg, size_t arg0, uint8_t * arg1, size_t arg2, uint8_t * arg3, size_t arg4, int32_t arg5, uint8_t * arg6, size_t arg7) {
+  exports_toolhold_tool_tools_option_json_t option9;
   switch (arg5) {
     case 0: {
       option9.is_some = false;
@@ -3931,16 +3931,16 @@ uint8_t * __wasm_export_exports_berth_tool_tools_call_tool(uint8_t * arg, size_t
       break;
     }
   }
-  exports_berth_tool_tools_invocation_t arg10 = (exports_berth_tool_tools_invocation_t) {
+  exports_toolhold_tool_tools_invocation_t arg10 = (exports_toolhold_tool_tools_invocation_t) {
     (plugin_string_t) (plugin_string_t) { (uint8_t*)(arg), (arg0) },
-    (exports_berth_tool_tools_json_t) (plugin_string_t) { (uint8_t*)(arg1), (arg2) },
-    (exports_berth_tool_tools_list_content_t) (exports_berth_tool_tools_list_content_t) { (exports_berth_tool_tools_content_t*)(arg3), (arg4) },
-    (exports_berth_tool_tools_option_json_t) option9,
+    (exports_toolhold_tool_tools_json_t) (plugin_string_t) { (uint8_t*)(arg1), (arg2) },
+    (exports_toolhold_tool_tools_list_content_t) (exports_toolhold_tool_tools_list_content_t) { (exports_toolhold_tool_tools_content_t*)(arg3), (arg4) },
+    (exports_toolhold_tool_tools_option_json_t) option9,
   };
-  exports_berth_tool_tools_result_output_failure_t ret;
-  exports_berth_tool_tools_output_t ok;
-  exports_berth_tool_tools_failure_t err;
-  ret.is_err = !exports_berth_tool_tools_call_tool(&arg10, &ok, &err);
+  exports_toolhold_tool_tools_result_output_failure_t ret;
+  exports_toolhold_tool_tools_output_t ok;
+  exports_toolhold_tool_tools_failure_t err;
+  ret.is_err = !exports_toolhold_tool_tools_call_tool(&arg10, &ok, &err);
   if (ret.is_err) {
     ret.val.err = err;
   }
@@ -3949,7 +3949,7 @@ uint8_t * __wasm_export_exports_berth_tool_tools_call_tool(uint8_t * arg, size_t
   }
   uint8_t *ptr = (uint8_t *) &RET_AREA;
   if ((ret).is_err) {
-    const exports_berth_tool_tools_failure_t *payload23 = &(ret).val.err;*((int8_t*)(ptr + 0)) = 1;
+    const exports_toolhold_tool_tools_failure_t *payload23 = &(ret).val.err;*((int8_t*)(ptr + 0)) = 1;
     *((int8_t*)(ptr + 8)) = (int32_t) (*payload23).category;
     if (((*payload23).code).is_some) {
       const plugin_string_t *payload25 = &((*payload23).code).val;
@@ -3979,7 +3979,7 @@ uint8_t * __wasm_export_exports_berth_tool_tools_call_tool(uint8_t * arg, size_t
     *((size_t*)(ptr + (32+9*sizeof(void*)))) = ((*payload23).content).len;
     *((uint8_t **)(ptr + (32+8*sizeof(void*)))) = (uint8_t *) ((*payload23).content).ptr;
     if (((*payload23).structured).is_some) {
-      const berth_tool_types_json_t *payload39 = &((*payload23).structured).val;
+      const toolhold_tool_types_json_t *payload39 = &((*payload23).structured).val;
       *((int8_t*)(ptr + (32+10*sizeof(void*)))) = 1;
       *((size_t*)(ptr + (32+12*sizeof(void*)))) = (*payload39).len;
       *((uint8_t **)(ptr + (32+11*sizeof(void*)))) = (uint8_t *) (*payload39).ptr;
@@ -3987,7 +3987,7 @@ uint8_t * __wasm_export_exports_berth_tool_tools_call_tool(uint8_t * arg, size_t
       *((int8_t*)(ptr + (32+10*sizeof(void*)))) = 0;
     }
     if (((*payload23).meta).is_some) {
-      const berth_tool_types_json_t *payload41 = &((*payload23).meta).val;
+      const toolhold_tool_types_json_t *payload41 = &((*payload23).meta).val;
       *((int8_t*)(ptr + (32+13*sizeof(void*)))) = 1;
       *((size_t*)(ptr + (32+15*sizeof(void*)))) = (*payload41).len;
       *((uint8_t **)(ptr + (32+14*sizeof(void*)))) = (uint8_t *) (*payload41).ptr;
@@ -3995,11 +3995,11 @@ uint8_t * __wasm_export_exports_berth_tool_tools_call_tool(uint8_t * arg, size_t
       *((int8_t*)(ptr + (32+13*sizeof(void*)))) = 0;
     }
   } else {
-    const exports_berth_tool_tools_output_t *payload = &(ret).val.ok;*((int8_t*)(ptr + 0)) = 0;
+    const exports_toolhold_tool_tools_output_t *payload = &(ret).val.ok;*((int8_t*)(ptr + 0)) = 0;
     *((size_t*)(ptr + (8+1*sizeof(void*)))) = ((*payload).content).len;
     *((uint8_t **)(ptr + 8)) = (uint8_t *) ((*payload).content).ptr;
     if (((*payload).structured).is_some) {
-      const berth_tool_types_json_t *payload20 = &((*payload).structured).val;
+      const toolhold_tool_types_json_t *payload20 = &((*payload).structured).val;
       *((int8_t*)(ptr + (8+2*sizeof(void*)))) = 1;
       *((size_t*)(ptr + (8+4*sizeof(void*)))) = (*payload20).len;
       *((uint8_t **)(ptr + (8+3*sizeof(void*)))) = (uint8_t *) (*payload20).ptr;
@@ -4008,7 +4008,7 @@ uint8_t * __wasm_export_exports_berth_tool_tools_call_tool(uint8_t * arg, size_t
     }
     *((int8_t*)(ptr + (8+5*sizeof(void*)))) = (*payload).after_emitted;
     if (((*payload).meta).is_some) {
-      const berth_tool_types_json_t *payload22 = &((*payload).meta).val;
+      const toolhold_tool_types_json_t *payload22 = &((*payload).meta).val;
       *((int8_t*)(ptr + (8+6*sizeof(void*)))) = 1;
       *((size_t*)(ptr + (8+8*sizeof(void*)))) = (*payload22).len;
       *((uint8_t **)(ptr + (8+7*sizeof(void*)))) = (uint8_t *) (*payload22).ptr;

@@ -16,35 +16,35 @@ typedef struct plugin_string_t {
 
 // One JSON value as UTF-8 text: at most 1 MiB to the tool, at most 8 MiB from it, and at most
 // 128 levels.
-typedef plugin_string_t berth_tool_types_json_t;
+typedef plugin_string_t toolhold_tool_types_json_t;
 
 // Why a call failed. The list is closed, since hosts and agents decide by it (retry, reflect,
 // stop). Only the host may use `tool-not-found`, `policy-blocked`, `confirmation-required` and
 // `cancelled`.
-typedef uint8_t berth_tool_types_category_t;
+typedef uint8_t toolhold_tool_types_category_t;
 
 // There is no tool of this name.
-#define BERTH_TOOL_TYPES_CATEGORY_TOOL_NOT_FOUND 0
+#define TOOLHOLD_TOOL_TYPES_CATEGORY_TOOL_NOT_FOUND 0
 // An argument is missing or has a value that the tool can't use. The caller changes it.
-#define BERTH_TOOL_TYPES_CATEGORY_INVALID_PARAMETERS 1
+#define TOOLHOLD_TOOL_TYPES_CATEGORY_INVALID_PARAMETERS 1
 // An argument has another type than the schema says. The caller changes it.
-#define BERTH_TOOL_TYPES_CATEGORY_TYPE_MISMATCH 2
+#define TOOLHOLD_TOOL_TYPES_CATEGORY_TYPE_MISMATCH 2
 // A rule of the operator forbids it.
-#define BERTH_TOOL_TYPES_CATEGORY_POLICY_BLOCKED 3
+#define TOOLHOLD_TOOL_TYPES_CATEGORY_POLICY_BLOCKED 3
 // A person has to approve the call first.
-#define BERTH_TOOL_TYPES_CATEGORY_CONFIRMATION_REQUIRED 4
+#define TOOLHOLD_TOOL_TYPES_CATEGORY_CONFIRMATION_REQUIRED 4
 // The same call would fail again. Any failure without a category of its own.
-#define BERTH_TOOL_TYPES_CATEGORY_PERMANENT_FAILURE 5
+#define TOOLHOLD_TOOL_TYPES_CATEGORY_PERMANENT_FAILURE 5
 // The caller has cancelled the call.
-#define BERTH_TOOL_TYPES_CATEGORY_CANCELLED 6
+#define TOOLHOLD_TOOL_TYPES_CATEGORY_CANCELLED 6
 // The other side allows no more calls for now. The same call may work later.
-#define BERTH_TOOL_TYPES_CATEGORY_RATE_LIMITED 7
+#define TOOLHOLD_TOOL_TYPES_CATEGORY_RATE_LIMITED 7
 // The other side failed. The same call may work later.
-#define BERTH_TOOL_TYPES_CATEGORY_SERVER_ERROR 8
+#define TOOLHOLD_TOOL_TYPES_CATEGORY_SERVER_ERROR 8
 // The other side wasn't reached. The same call may work later.
-#define BERTH_TOOL_TYPES_CATEGORY_NETWORK_ERROR 9
+#define TOOLHOLD_TOOL_TYPES_CATEGORY_NETWORK_ERROR 9
 // The other side took too long. The same call may work later.
-#define BERTH_TOOL_TYPES_CATEGORY_TIMEOUT 10
+#define TOOLHOLD_TOOL_TYPES_CATEGORY_TIMEOUT 10
 
 typedef struct {
   uint8_t *ptr;
@@ -53,30 +53,30 @@ typedef struct {
 
 typedef struct {
   plugin_string_t f0;
-  berth_tool_types_json_t f1;
-} berth_tool_types_tuple2_string_json_t;
+  toolhold_tool_types_json_t f1;
+} toolhold_tool_types_tuple2_string_json_t;
 
 // The content of one part of an answer.
-typedef struct berth_tool_types_body_t {
+typedef struct toolhold_tool_types_body_t {
   uint8_t tag;
   union {
     plugin_string_t     text;
     plugin_list_u8_t     bytes;
     plugin_string_t     link;
-    berth_tool_types_tuple2_string_json_t     other;
+    toolhold_tool_types_tuple2_string_json_t     other;
   } val;
-} berth_tool_types_body_t;
+} toolhold_tool_types_body_t;
 
 // A text. Before a reader sees it, the host neutralises control characters and redacts
 // secrets.
-#define BERTH_TOOL_TYPES_BODY_TEXT 0
+#define TOOLHOLD_TOOL_TYPES_BODY_TEXT 0
 // Bytes of any kind.
-#define BERTH_TOOL_TYPES_BODY_BYTES 1
+#define TOOLHOLD_TOOL_TYPES_BODY_BYTES 1
 // A URI that the caller may read through the host.
-#define BERTH_TOOL_TYPES_BODY_LINK 2
+#define TOOLHOLD_TOOL_TYPES_BODY_LINK 2
 // A kind without a case of its own here: its name, and a JSON value. Who doesn't know the name
 // leaves the part out.
-#define BERTH_TOOL_TYPES_BODY_OTHER 3
+#define TOOLHOLD_TOOL_TYPES_BODY_OTHER 3
 
 typedef struct {
   bool is_some;
@@ -85,44 +85,44 @@ typedef struct {
 
 typedef struct {
   bool is_some;
-  berth_tool_types_json_t val;
-} berth_tool_types_option_json_t;
+  toolhold_tool_types_json_t val;
+} toolhold_tool_types_option_json_t;
 
 // One part of an answer.
-typedef struct berth_tool_types_content_t {
+typedef struct toolhold_tool_types_content_t {
   // What the part has.
-  berth_tool_types_body_t   body;
+  toolhold_tool_types_body_t   body;
   // The RFC 2046 media type. The default is `text/plain` for text and `application/octet-stream`
   // for bytes.
   plugin_option_string_t   media_type;
   // A JSON object for fields that this record doesn't have, at most 64 KiB. Its keys have a
-  // prefix (`example.com/rows`). The prefix `berth:` is the host's, which drops a plugin's keys
-  // that begin with it, except for `berth:untrusted`: with the value true, the text of this part
-  // is not the plugin's own, and a model gets it inside a fence.
-  berth_tool_types_option_json_t   meta;
-} berth_tool_types_content_t;
+  // prefix (`example.com/rows`). The prefix `toolhold:` is the host's, which drops a plugin's
+  // keys that begin with it, except for `toolhold:untrusted`: with the value true, the text of
+  // this part is not the plugin's own, and a model gets it inside a fence.
+  toolhold_tool_types_option_json_t   meta;
+} toolhold_tool_types_content_t;
 
 typedef struct {
-  berth_tool_types_content_t *ptr;
+  toolhold_tool_types_content_t *ptr;
   size_t len;
-} berth_tool_types_list_content_t;
+} toolhold_tool_types_list_content_t;
 
 // The answer of a successful call.
-typedef struct berth_tool_types_output_t {
+typedef struct toolhold_tool_types_output_t {
   // The parts, in their order. With the structured value and what was emitted, at most 8 MiB
   // unless the operator sets another limit; a larger answer is the failure `result_limit`.
-  berth_tool_types_list_content_t   content;
+  toolhold_tool_types_list_content_t   content;
   // A JSON value that matches the tool's output schema, with at most 1,000,000 commas
   // and brackets.
-  berth_tool_types_option_json_t   structured;
+  toolhold_tool_types_option_json_t   structured;
   // Whether the parts that the call has emitted come first in the answer, before `content`. So a
   // tool gives a long answer without holding all of it. False: emitted parts were for those who
   // watch, and the answer is `content` alone.
   bool   after_emitted;
   // A JSON object for the caller's program, at most 64 KiB. Models don't see it. Its keys are as
   // in `content`.
-  berth_tool_types_option_json_t   meta;
-} berth_tool_types_output_t;
+  toolhold_tool_types_option_json_t   meta;
+} toolhold_tool_types_output_t;
 
 typedef struct {
   bool is_some;
@@ -131,9 +131,9 @@ typedef struct {
 
 // A failed call. It may have content in spite of the failure, for example the output of a
 // command that exited with 1.
-typedef struct berth_tool_types_failure_t {
+typedef struct toolhold_tool_types_failure_t {
   // What the caller can do about it.
-  berth_tool_types_category_t   category;
+  toolhold_tool_types_category_t   category;
   // A code inside the category, for example `exit-status` or `http-404`: at most 128 bytes.
   // Codes are stable, and there may be new ones. The host removes a code of its own (such as
   // `crash`, `cpu_budget` or `memory_limit`).
@@ -146,25 +146,25 @@ typedef struct berth_tool_types_failure_t {
   // same call may work later.
   plugin_option_u64_t   retry_after_ms;
   // What there is in spite of the failure, behind the parts that were emitted.
-  berth_tool_types_list_content_t   content;
+  toolhold_tool_types_list_content_t   content;
   // A JSON value for programs. It needn't match the output schema.
-  berth_tool_types_option_json_t   structured;
+  toolhold_tool_types_option_json_t   structured;
   // As in `output`.
-  berth_tool_types_option_json_t   meta;
-} berth_tool_types_failure_t;
+  toolhold_tool_types_option_json_t   meta;
+} toolhold_tool_types_failure_t;
 
-typedef berth_tool_types_content_t berth_host_call_content_t;
+typedef toolhold_tool_types_content_t toolhold_host_call_content_t;
 
-typedef berth_tool_types_json_t berth_host_call_json_t;
+typedef toolhold_tool_types_json_t toolhold_host_call_json_t;
 
 typedef struct {
   bool is_some;
-  berth_host_call_json_t val;
-} berth_host_call_option_json_t;
+  toolhold_host_call_json_t val;
+} toolhold_host_call_option_json_t;
 
 // Who makes a call, and where. The names of the user, the project and the session are opaque:
 // they can be compared, and are at most 64 characters.
-typedef struct berth_host_call_caller_t {
+typedef struct toolhold_host_call_caller_t {
   // The person, or the principal of a server with several callers.
   plugin_string_t   user;
   // The working directory.
@@ -180,42 +180,42 @@ typedef struct berth_host_call_caller_t {
   bool   untrusted;
   // For fields of later versions: a JSON object or nothing. A reader ignores what it doesn't
   // know.
-  berth_host_call_option_json_t   meta;
-} berth_host_call_caller_t;
+  toolhold_host_call_option_json_t   meta;
+} toolhold_host_call_caller_t;
 
 typedef struct {
   bool is_some;
   double val;
 } plugin_option_f64_t;
 
-typedef berth_tool_types_json_t berth_host_config_json_t;
+typedef toolhold_tool_types_json_t toolhold_host_config_json_t;
 
 typedef struct {
   bool is_some;
-  berth_host_config_json_t val;
-} berth_host_config_option_json_t;
+  toolhold_host_config_json_t val;
+} toolhold_host_config_option_json_t;
 
 // The importance of a message to the operator.
-typedef uint8_t berth_host_log_level_t;
+typedef uint8_t toolhold_host_log_level_t;
 
 // For the plugin's author.
-#define BERTH_HOST_LOG_LEVEL_DEBUG 0
+#define TOOLHOLD_HOST_LOG_LEVEL_DEBUG 0
 // What happens in ordinary work.
-#define BERTH_HOST_LOG_LEVEL_INFO 1
+#define TOOLHOLD_HOST_LOG_LEVEL_INFO 1
 // What the operator should know, though the call went on.
-#define BERTH_HOST_LOG_LEVEL_WARN 2
+#define TOOLHOLD_HOST_LOG_LEVEL_WARN 2
 // What went wrong.
-#define BERTH_HOST_LOG_LEVEL_ERROR 3
+#define TOOLHOLD_HOST_LOG_LEVEL_ERROR 3
 
-typedef berth_tool_types_json_t berth_host_types_json_t;
+typedef toolhold_tool_types_json_t toolhold_host_types_json_t;
 
 typedef struct {
   bool is_some;
-  berth_host_types_json_t val;
-} berth_host_types_option_json_t;
+  toolhold_host_types_json_t val;
+} toolhold_host_types_option_json_t;
 
 // Why a function of the host did nothing.
-typedef struct berth_host_types_error_t {
+typedef struct toolhold_host_types_error_t {
   // * `denied`: a rule decided, and the message names it.
   // * `invalid`: an argument isn't valid.
   // * `not-found`: what an argument names doesn't exist.
@@ -231,12 +231,12 @@ typedef struct berth_host_types_error_t {
   plugin_string_t   message;
   // For fields of later versions: a JSON object or nothing. A reader ignores what it doesn't
   // know.
-  berth_host_types_option_json_t   meta;
-} berth_host_types_error_t;
+  toolhold_host_types_option_json_t   meta;
+} toolhold_host_types_error_t;
 
-typedef berth_tool_types_json_t berth_host_search_json_t;
+typedef toolhold_tool_types_json_t toolhold_host_search_json_t;
 
-typedef berth_host_types_error_t berth_host_search_error_t;
+typedef toolhold_host_types_error_t toolhold_host_search_error_t;
 
 typedef struct {
   plugin_string_t *ptr;
@@ -250,11 +250,11 @@ typedef struct {
 
 typedef struct {
   bool is_some;
-  berth_host_search_json_t val;
-} berth_host_search_option_json_t;
+  toolhold_host_search_json_t val;
+} toolhold_host_search_option_json_t;
 
 // The files to search.
-typedef struct berth_host_search_scope_t {
+typedef struct toolhold_host_search_scope_t {
   // A file or a directory, absolute.
   plugin_string_t   root;
   // Globs as in a .gitignore, relative to the root: `*.rs` at any depth, `src/**` from the root,
@@ -272,11 +272,11 @@ typedef struct berth_host_search_scope_t {
   plugin_option_u32_t   max_depth;
   // For fields of later versions: a JSON object or nothing. A reader ignores what it doesn't
   // know.
-  berth_host_search_option_json_t   meta;
-} berth_host_search_scope_t;
+  toolhold_host_search_option_json_t   meta;
+} toolhold_host_search_scope_t;
 
 // A pattern to search for in files.
-typedef struct berth_host_search_line_pattern_t {
+typedef struct toolhold_host_search_line_pattern_t {
   // A regular expression in the syntax of Rust's `regex` crate. It runs in linear time.
   plugin_string_t   regex;
   // Whether `a` matches only `a` and not `A`.
@@ -289,11 +289,11 @@ typedef struct berth_host_search_line_pattern_t {
   uint32_t   after;
   // For fields of later versions: a JSON object or nothing. A reader ignores what it doesn't
   // know.
-  berth_host_search_option_json_t   meta;
-} berth_host_search_line_pattern_t;
+  toolhold_host_search_option_json_t   meta;
+} toolhold_host_search_line_pattern_t;
 
 // A line of the answer: a match or a line of context.
-typedef struct berth_host_search_line_t {
+typedef struct toolhold_host_search_line_t {
   // The file.
   plugin_string_t   path;
   // The line number. The first line is 1.
@@ -302,34 +302,34 @@ typedef struct berth_host_search_line_t {
   plugin_string_t   text;
   // False for a line of context.
   bool   is_match;
-} berth_host_search_line_t;
+} toolhold_host_search_line_t;
 
 // The kind of a directory entry.
-typedef uint8_t berth_host_search_kind_t;
+typedef uint8_t toolhold_host_search_kind_t;
 
 // A regular file.
-#define BERTH_HOST_SEARCH_KIND_FILE 0
+#define TOOLHOLD_HOST_SEARCH_KIND_FILE 0
 // A directory.
-#define BERTH_HOST_SEARCH_KIND_DIRECTORY 1
+#define TOOLHOLD_HOST_SEARCH_KIND_DIRECTORY 1
 // A symbolic link, wherever it leads.
-#define BERTH_HOST_SEARCH_KIND_SYMLINK 2
+#define TOOLHOLD_HOST_SEARCH_KIND_SYMLINK 2
 // A device, a socket or a FIFO.
-#define BERTH_HOST_SEARCH_KIND_OTHER 3
+#define TOOLHOLD_HOST_SEARCH_KIND_OTHER 3
 
 // A file or directory that was found.
-typedef struct berth_host_search_entry_t {
+typedef struct toolhold_host_search_entry_t {
   // Its path.
   plugin_string_t   path;
   // What it is.
-  berth_host_search_kind_t   kind;
+  toolhold_host_search_kind_t   kind;
   // The size in bytes. 0 if it isn't a regular file.
   uint64_t   size;
   // Milliseconds since 1970, UTC.
   uint64_t   modified_ms;
-} berth_host_search_entry_t;
+} toolhold_host_search_entry_t;
 
 // The number of skipped entries, so that an answer can say that it isn't complete.
-typedef struct berth_host_search_skipped_t {
+typedef struct toolhold_host_search_skipped_t {
   // Entries that the operator's rules deny.
   uint64_t   denied;
   // Entries that can't be read or searched: no permission, an I/O error, too large, too deep,
@@ -337,17 +337,17 @@ typedef struct berth_host_search_skipped_t {
   uint64_t   unreadable;
   // Files with a NUL byte. `grep` and `count` skip them.
   uint64_t   binary;
-} berth_host_search_skipped_t;
+} toolhold_host_search_skipped_t;
 
 typedef struct {
-  berth_host_search_line_t *ptr;
+  toolhold_host_search_line_t *ptr;
   size_t len;
-} berth_host_search_list_line_t;
+} toolhold_host_search_list_line_t;
 
 // At most `limit` matching lines. Lines of context don't count.
-typedef struct berth_host_search_lines_t {
+typedef struct toolhold_host_search_lines_t {
   // The lines, sorted by path and number.
-  berth_host_search_list_line_t   items;
+  toolhold_host_search_list_line_t   items;
   // The files with a match.
   uint64_t   files_matched;
   // The files that were read.
@@ -355,8 +355,8 @@ typedef struct berth_host_search_lines_t {
   // Why the search ended, see above.
   plugin_string_t   ending;
   // What was left out.
-  berth_host_search_skipped_t   skipped;
-} berth_host_search_lines_t;
+  toolhold_host_search_skipped_t   skipped;
+} toolhold_host_search_lines_t;
 
 typedef struct {
   plugin_string_t f0;
@@ -369,7 +369,7 @@ typedef struct {
 } plugin_list_tuple2_string_u64_t;
 
 // The number of matching lines for each of at most `limit` files. Binary files are left out.
-typedef struct berth_host_search_counts_t {
+typedef struct toolhold_host_search_counts_t {
   // The path and the number of matching lines of each file.
   plugin_list_tuple2_string_u64_t   items;
   // The files that were read.
@@ -377,47 +377,47 @@ typedef struct berth_host_search_counts_t {
   // Why the search ended, see above.
   plugin_string_t   ending;
   // What was left out.
-  berth_host_search_skipped_t   skipped;
-} berth_host_search_counts_t;
+  toolhold_host_search_skipped_t   skipped;
+} toolhold_host_search_counts_t;
 
 typedef struct {
-  berth_host_search_entry_t *ptr;
+  toolhold_host_search_entry_t *ptr;
   size_t len;
-} berth_host_search_list_entry_t;
+} toolhold_host_search_list_entry_t;
 
 // At most `limit` entries.
-typedef struct berth_host_search_entries_t {
+typedef struct toolhold_host_search_entries_t {
   // The entries, sorted by path.
-  berth_host_search_list_entry_t   items;
+  toolhold_host_search_list_entry_t   items;
   // Why the search ended, see above.
   plugin_string_t   ending;
   // What was left out.
-  berth_host_search_skipped_t   skipped;
-} berth_host_search_entries_t;
+  toolhold_host_search_skipped_t   skipped;
+} toolhold_host_search_entries_t;
 
 typedef struct {
   bool is_err;
   union {
-    berth_host_search_entries_t ok;
-    berth_host_search_error_t err;
+    toolhold_host_search_entries_t ok;
+    toolhold_host_search_error_t err;
   } val;
-} berth_host_search_result_entries_error_t;
+} toolhold_host_search_result_entries_error_t;
 
 typedef struct {
   bool is_err;
   union {
-    berth_host_search_lines_t ok;
-    berth_host_search_error_t err;
+    toolhold_host_search_lines_t ok;
+    toolhold_host_search_error_t err;
   } val;
-} berth_host_search_result_lines_error_t;
+} toolhold_host_search_result_lines_error_t;
 
 typedef struct {
   bool is_err;
   union {
-    berth_host_search_counts_t ok;
-    berth_host_search_error_t err;
+    toolhold_host_search_counts_t ok;
+    toolhold_host_search_error_t err;
   } val;
-} berth_host_search_result_counts_error_t;
+} toolhold_host_search_result_counts_error_t;
 
 typedef struct wasi_io_poll_own_pollable_t {
   int32_t __handle;
@@ -437,28 +437,28 @@ typedef struct {
   size_t len;
 } plugin_list_u32_t;
 
-typedef berth_tool_types_json_t berth_host_process_json_t;
+typedef toolhold_tool_types_json_t toolhold_host_process_json_t;
 
-typedef berth_host_types_error_t berth_host_process_error_t;
+typedef toolhold_host_types_error_t toolhold_host_process_error_t;
 
 // The command to start.
-typedef struct berth_host_process_command_t {
+typedef struct toolhold_host_process_command_t {
   uint8_t tag;
   union {
     plugin_list_string_t     program;
     plugin_string_t     shell;
   } val;
-} berth_host_process_command_t;
+} toolhold_host_process_command_t;
 
 // A program and its arguments, without a shell: at most 4,096 words of 128 KiB together. A
 // name without `/` is searched on the operator's `PATH`. A program that no pattern names may
 // be judged, if the operator wants that: it is decided on as a command of `bash` with these
 // words, this directory and these variables. A person may be asked, which takes no time of the
 // call. Its standard input is empty then.
-#define BERTH_HOST_PROCESS_COMMAND_PROGRAM 0
+#define TOOLHOLD_HOST_PROCESS_COMMAND_PROGRAM 0
 // A command line for `bash`. It has to be exactly equal to a subject of the call of kind
 // `command`, since only subjects were checked.
-#define BERTH_HOST_PROCESS_COMMAND_SHELL 1
+#define TOOLHOLD_HOST_PROCESS_COMMAND_SHELL 1
 
 typedef struct {
   plugin_string_t f0;
@@ -472,11 +472,11 @@ typedef struct {
 
 typedef struct {
   bool is_some;
-  berth_host_process_json_t val;
-} berth_host_process_option_json_t;
+  toolhold_host_process_json_t val;
+} toolhold_host_process_option_json_t;
 
 // Options for a command.
-typedef struct berth_host_process_options_t {
+typedef struct toolhold_host_process_options_t {
   // The working directory: absolute, in a directory of the plugin. None: the plugin's working
   // directory.
   plugin_option_string_t   directory;
@@ -493,8 +493,8 @@ typedef struct berth_host_process_options_t {
   bool   live;
   // For fields of later versions: a JSON object or nothing. A reader ignores what it doesn't
   // know.
-  berth_host_process_option_json_t   meta;
-} berth_host_process_options_t;
+  toolhold_host_process_option_json_t   meta;
+} toolhold_host_process_options_t;
 
 typedef struct {
   bool is_some;
@@ -502,7 +502,7 @@ typedef struct {
 } plugin_option_s32_t;
 
 // The result of a process.
-typedef struct berth_host_process_finished_t {
+typedef struct toolhold_host_process_finished_t {
   // The exit code. As in shells, 128 and the signal if a signal ended it. None: the host ended
   // it.
   plugin_option_s32_t   exit_code;
@@ -523,11 +523,11 @@ typedef struct berth_host_process_finished_t {
   plugin_list_string_t   notices;
   // For fields of later versions: a JSON object or nothing. A reader ignores what it doesn't
   // know.
-  berth_host_process_option_json_t   meta;
-} berth_host_process_finished_t;
+  toolhold_host_process_option_json_t   meta;
+} toolhold_host_process_finished_t;
 
 // A part of the output.
-typedef struct berth_host_process_process_output_t {
+typedef struct toolhold_host_process_process_output_t {
   // The bytes of the standard output.
   plugin_list_u8_t   stdout_;
   // The bytes of the standard error.
@@ -536,68 +536,68 @@ typedef struct berth_host_process_process_output_t {
   bool   stdout_truncated;
   // Whether standard error beyond the limit was dropped.
   bool   stderr_truncated;
-} berth_host_process_process_output_t;
+} toolhold_host_process_process_output_t;
 
-typedef struct berth_host_process_own_child_t {
+typedef struct toolhold_host_process_own_child_t {
   int32_t __handle;
-} berth_host_process_own_child_t;
+} toolhold_host_process_own_child_t;
 
-typedef struct berth_host_process_borrow_child_t {
+typedef struct toolhold_host_process_borrow_child_t {
   int32_t __handle;
-} berth_host_process_borrow_child_t;
+} toolhold_host_process_borrow_child_t;
 
 typedef struct {
-  berth_host_process_finished_t f0;
-  berth_host_process_process_output_t f1;
-} berth_host_process_tuple2_finished_process_output_t;
+  toolhold_host_process_finished_t f0;
+  toolhold_host_process_process_output_t f1;
+} toolhold_host_process_tuple2_finished_process_output_t;
 
 typedef struct {
   bool is_err;
   union {
-    berth_host_process_tuple2_finished_process_output_t ok;
-    berth_host_process_error_t err;
+    toolhold_host_process_tuple2_finished_process_output_t ok;
+    toolhold_host_process_error_t err;
   } val;
-} berth_host_process_result_tuple2_finished_process_output_error_t;
+} toolhold_host_process_result_tuple2_finished_process_output_error_t;
 
 typedef struct {
   bool is_err;
   union {
-    berth_host_process_own_child_t ok;
-    berth_host_process_error_t err;
+    toolhold_host_process_own_child_t ok;
+    toolhold_host_process_error_t err;
   } val;
-} berth_host_process_result_own_child_error_t;
+} toolhold_host_process_result_own_child_error_t;
 
-typedef wasi_io_poll_own_pollable_t berth_host_process_own_pollable_t;
+typedef wasi_io_poll_own_pollable_t toolhold_host_process_own_pollable_t;
 
 typedef struct {
   bool is_some;
-  berth_host_process_finished_t val;
-} berth_host_process_option_finished_t;
+  toolhold_host_process_finished_t val;
+} toolhold_host_process_option_finished_t;
 
-typedef berth_tool_types_json_t berth_host_store_json_t;
+typedef toolhold_tool_types_json_t toolhold_host_store_json_t;
 
-typedef berth_host_types_error_t berth_host_store_error_t;
+typedef toolhold_host_types_error_t toolhold_host_store_error_t;
 
 // A key with its value.
-typedef struct berth_host_store_entry_t {
+typedef struct toolhold_host_store_entry_t {
   // The key.
   plugin_string_t   key;
   // Its value.
   plugin_list_u8_t   value;
-} berth_host_store_entry_t;
+} toolhold_host_store_entry_t;
 
 typedef struct {
-  berth_host_store_entry_t *ptr;
+  toolhold_host_store_entry_t *ptr;
   size_t len;
-} berth_host_store_list_entry_t;
+} toolhold_host_store_list_entry_t;
 
 // A part of a listing.
-typedef struct berth_host_store_page_t {
+typedef struct toolhold_host_store_page_t {
   // The entries, sorted by the bytes of their keys.
-  berth_host_store_list_entry_t   entries;
+  toolhold_host_store_list_entry_t   entries;
   // Where the next page begins. None: this is the last one.
   plugin_option_string_t   cursor;
-} berth_host_store_page_t;
+} toolhold_host_store_page_t;
 
 typedef struct {
   bool is_some;
@@ -605,58 +605,58 @@ typedef struct {
 } plugin_option_list_u8_t;
 
 // What a transaction expects of a key.
-typedef struct berth_host_store_expectation_t {
+typedef struct toolhold_host_store_expectation_t {
   // The key: 1 to 512 bytes of UTF-8.
   plugin_string_t   key;
   // The value that the key has to have. None: the key has to be missing.
   plugin_option_list_u8_t   value;
-} berth_host_store_expectation_t;
+} toolhold_host_store_expectation_t;
 
 // One change.
-typedef struct berth_host_store_change_t {
+typedef struct toolhold_host_store_change_t {
   // The key: 1 to 512 bytes of UTF-8.
   plugin_string_t   key;
   // The new value, at most 1 MiB. None: the key is deleted.
   plugin_option_list_u8_t   value;
-} berth_host_store_change_t;
+} toolhold_host_store_change_t;
 
 typedef struct {
   bool is_err;
   union {
     plugin_option_list_u8_t ok;
-    berth_host_store_error_t err;
+    toolhold_host_store_error_t err;
   } val;
-} berth_host_store_result_option_list_u8_error_t;
+} toolhold_host_store_result_option_list_u8_error_t;
 
 typedef struct {
   bool is_err;
   union {
-    berth_host_store_page_t ok;
-    berth_host_store_error_t err;
+    toolhold_host_store_page_t ok;
+    toolhold_host_store_error_t err;
   } val;
-} berth_host_store_result_page_error_t;
+} toolhold_host_store_result_page_error_t;
 
 typedef struct {
-  berth_host_store_expectation_t *ptr;
+  toolhold_host_store_expectation_t *ptr;
   size_t len;
-} berth_host_store_list_expectation_t;
+} toolhold_host_store_list_expectation_t;
 
 typedef struct {
-  berth_host_store_change_t *ptr;
+  toolhold_host_store_change_t *ptr;
   size_t len;
-} berth_host_store_list_change_t;
+} toolhold_host_store_list_change_t;
 
 typedef struct {
   bool is_err;
   union {
     bool ok;
-    berth_host_store_error_t err;
+    toolhold_host_store_error_t err;
   } val;
-} berth_host_store_result_bool_error_t;
+} toolhold_host_store_result_bool_error_t;
 
-typedef berth_tool_types_json_t berth_host_index_json_t;
+typedef toolhold_tool_types_json_t toolhold_host_index_json_t;
 
-typedef berth_host_types_error_t berth_host_index_error_t;
+typedef toolhold_host_types_error_t toolhold_host_index_error_t;
 
 typedef struct {
   int8_t *ptr;
@@ -670,11 +670,11 @@ typedef struct {
 
 typedef struct {
   bool is_some;
-  berth_host_index_json_t val;
-} berth_host_index_option_json_t;
+  toolhold_host_index_json_t val;
+} toolhold_host_index_option_json_t;
 
 // A document.
-typedef struct berth_host_index_document_t {
+typedef struct toolhold_host_index_document_t {
   // Its key: 1 to 512 bytes of UTF-8. A document replaces the one with the same key.
   plugin_string_t   key;
   // What is searched for words, at most 1 MiB. An identifier is found whole, and by its parts:
@@ -689,34 +689,34 @@ typedef struct berth_host_index_document_t {
   plugin_list_u8_t   data;
   // For fields of later versions: a JSON object or nothing. A reader ignores what it doesn't
   // know.
-  berth_host_index_option_json_t   meta;
-} berth_host_index_document_t;
+  toolhold_host_index_option_json_t   meta;
+} toolhold_host_index_document_t;
 
 // What a listing has of a document.
-typedef struct berth_host_index_entry_t {
+typedef struct toolhold_host_index_entry_t {
   // Its key.
   plugin_string_t   key;
   // Its tags.
   plugin_list_string_t   tags;
   // What is kept with it.
   plugin_list_u8_t   data;
-} berth_host_index_entry_t;
+} toolhold_host_index_entry_t;
 
 typedef struct {
-  berth_host_index_entry_t *ptr;
+  toolhold_host_index_entry_t *ptr;
   size_t len;
-} berth_host_index_list_entry_t;
+} toolhold_host_index_list_entry_t;
 
 // A part of a listing.
-typedef struct berth_host_index_page_t {
+typedef struct toolhold_host_index_page_t {
   // The documents, sorted by the bytes of their keys.
-  berth_host_index_list_entry_t   entries;
+  toolhold_host_index_list_entry_t   entries;
   // Where the next page begins. None: this is the last one.
   plugin_option_string_t   cursor;
-} berth_host_index_page_t;
+} toolhold_host_index_page_t;
 
 // What to search for.
-typedef struct berth_host_index_query_t {
+typedef struct toolhold_host_index_query_t {
   // Words, at most 4 KiB. They have no syntax: all that is no letter and no digit separates
   // them. A document needs one of them; those with more and with rarer words come first. At most
   // 32 words count, and of those that very many documents have only the rarest.
@@ -732,11 +732,11 @@ typedef struct berth_host_index_query_t {
   uint32_t   limit;
   // For fields of later versions: a JSON object or nothing. A reader ignores what it doesn't
   // know.
-  berth_host_index_option_json_t   meta;
-} berth_host_index_query_t;
+  toolhold_host_index_option_json_t   meta;
+} toolhold_host_index_query_t;
 
 // A document that was found.
-typedef struct berth_host_index_hit_t {
+typedef struct toolhold_host_index_hit_t {
   // Its key.
   plugin_string_t   key;
   // Higher is better. Only hits of one query can be compared.
@@ -745,69 +745,69 @@ typedef struct berth_host_index_hit_t {
   plugin_list_string_t   found_by;
   // For fields of later versions: a JSON object or nothing. A reader ignores what it doesn't
   // know.
-  berth_host_index_option_json_t   meta;
-} berth_host_index_hit_t;
+  toolhold_host_index_option_json_t   meta;
+} toolhold_host_index_hit_t;
 
 typedef struct {
-  berth_host_index_document_t *ptr;
+  toolhold_host_index_document_t *ptr;
   size_t len;
-} berth_host_index_list_document_t;
+} toolhold_host_index_list_document_t;
 
 typedef struct {
   bool is_err;
   union {
-    berth_host_index_error_t err;
+    toolhold_host_index_error_t err;
   } val;
-} berth_host_index_result_void_error_t;
+} toolhold_host_index_result_void_error_t;
 
 typedef struct {
   bool is_err;
   union {
     uint64_t ok;
-    berth_host_index_error_t err;
+    toolhold_host_index_error_t err;
   } val;
-} berth_host_index_result_u64_error_t;
+} toolhold_host_index_result_u64_error_t;
 
 typedef struct {
   bool is_some;
-  berth_host_index_document_t val;
-} berth_host_index_option_document_t;
+  toolhold_host_index_document_t val;
+} toolhold_host_index_option_document_t;
 
 typedef struct {
-  berth_host_index_option_document_t *ptr;
+  toolhold_host_index_option_document_t *ptr;
   size_t len;
-} berth_host_index_list_option_document_t;
+} toolhold_host_index_list_option_document_t;
 
 typedef struct {
   bool is_err;
   union {
-    berth_host_index_list_option_document_t ok;
-    berth_host_index_error_t err;
+    toolhold_host_index_list_option_document_t ok;
+    toolhold_host_index_error_t err;
   } val;
-} berth_host_index_result_list_option_document_error_t;
+} toolhold_host_index_result_list_option_document_error_t;
 
 typedef struct {
   bool is_err;
   union {
-    berth_host_index_page_t ok;
-    berth_host_index_error_t err;
+    toolhold_host_index_page_t ok;
+    toolhold_host_index_error_t err;
   } val;
-} berth_host_index_result_page_error_t;
+} toolhold_host_index_result_page_error_t;
 
 typedef struct {
-  berth_host_index_hit_t *ptr;
+  toolhold_host_index_hit_t *ptr;
   size_t len;
-} berth_host_index_list_hit_t;
+} toolhold_host_index_list_hit_t;
 
 typedef struct {
   bool is_err;
   union {
-    berth_host_index_list_hit_t ok;
-    berth_host_index_error_t err;
+    toolhold_host_index_list_hit_t ok;
+    toolhold_host_index_error_t err;
   } val;
-} berth_host_index_result_list_hit_error_t;
+} toolhold_host_index_result_list_hit_error_t;
 
-typedef berth_host_types_error_t berth_host_parts_error_t;
+typedef toolhold_host_types_error_t toolhold_host_parts_error_t;
 
 typedef struct {
   plugin_list_u8_t *ptr;
@@ -818,89 +818,89 @@ typedef struct {
   bool is_err;
   union {
     plugin_list_u8_t ok;
-    berth_host_parts_error_t err;
+    toolhold_host_parts_error_t err;
   } val;
-} berth_host_parts_result_list_u8_error_t;
+} toolhold_host_parts_result_list_u8_error_t;
 
 typedef struct {
-  berth_host_parts_result_list_u8_error_t *ptr;
+  toolhold_host_parts_result_list_u8_error_t *ptr;
   size_t len;
-} berth_host_parts_list_result_list_u8_error_t;
+} toolhold_host_parts_list_result_list_u8_error_t;
 
-typedef berth_host_types_error_t berth_host_service_error_t;
+typedef toolhold_host_types_error_t toolhold_host_service_error_t;
 
-typedef berth_host_process_options_t berth_host_service_options_t;
+typedef toolhold_host_process_options_t toolhold_host_service_options_t;
 
 // The state of a program that has ended, or why it is of no use.
-typedef struct berth_host_service_ended_t {
+typedef struct toolhold_host_service_ended_t {
   // The exit code, as in `process`. None: the host ended it.
   plugin_option_s32_t   exit_code;
   // Why it ended, as in `process`.
   plugin_string_t   ending;
-} berth_host_service_ended_t;
+} toolhold_host_service_ended_t;
 
-typedef struct berth_host_service_own_connection_t {
+typedef struct toolhold_host_service_own_connection_t {
   int32_t __handle;
-} berth_host_service_own_connection_t;
+} toolhold_host_service_own_connection_t;
 
-typedef struct berth_host_service_borrow_connection_t {
+typedef struct toolhold_host_service_borrow_connection_t {
   int32_t __handle;
-} berth_host_service_borrow_connection_t;
+} toolhold_host_service_borrow_connection_t;
 
 typedef struct {
   bool is_some;
-  berth_host_service_ended_t val;
-} berth_host_service_option_ended_t;
+  toolhold_host_service_ended_t val;
+} toolhold_host_service_option_ended_t;
 
 typedef struct {
   bool is_err;
   union {
-    berth_host_service_own_connection_t ok;
-    berth_host_service_error_t err;
+    toolhold_host_service_own_connection_t ok;
+    toolhold_host_service_error_t err;
   } val;
-} berth_host_service_result_own_connection_error_t;
+} toolhold_host_service_result_own_connection_error_t;
 
 typedef struct {
   bool is_err;
   union {
     bool ok;
-    berth_host_service_error_t err;
+    toolhold_host_service_error_t err;
   } val;
-} berth_host_service_result_bool_error_t;
+} toolhold_host_service_result_bool_error_t;
 
-typedef berth_tool_types_json_t berth_host_schedule_json_t;
+typedef toolhold_tool_types_json_t toolhold_host_schedule_json_t;
 
-typedef berth_host_types_error_t berth_host_schedule_error_t;
+typedef toolhold_host_types_error_t toolhold_host_schedule_error_t;
 
 // A call of a tool.
-typedef struct berth_host_schedule_tool_call_t {
+typedef struct toolhold_host_schedule_tool_call_t {
   // The tool's name.
   plugin_string_t   tool;
   // Its arguments: an object of at most 64 KiB.
-  berth_host_schedule_json_t   arguments;
-} berth_host_schedule_tool_call_t;
+  toolhold_host_schedule_json_t   arguments;
+} toolhold_host_schedule_tool_call_t;
 
 // What a task does.
-typedef struct berth_host_schedule_action_t {
+typedef struct toolhold_host_schedule_action_t {
   uint8_t tag;
   union {
-    berth_host_schedule_tool_call_t     call;
+    toolhold_host_schedule_tool_call_t     call;
     plugin_string_t     prompt;
   } val;
-} berth_host_schedule_action_t;
+} toolhold_host_schedule_action_t;
 
 // It calls a tool.
-#define BERTH_HOST_SCHEDULE_ACTION_CALL 0
-// Berth's own agent works on this text, in a session of its own. At most 16 KiB.
-#define BERTH_HOST_SCHEDULE_ACTION_PROMPT 1
+#define TOOLHOLD_HOST_SCHEDULE_ACTION_CALL 0
+// Toolhold's own agent works on this text, in a session of its own. At most 16 KiB.
+#define TOOLHOLD_HOST_SCHEDULE_ACTION_PROMPT 1
 
 typedef struct {
   bool is_some;
-  berth_host_schedule_json_t val;
-} berth_host_schedule_option_json_t;
+  toolhold_host_schedule_json_t val;
+} toolhold_host_schedule_option_json_t;
 
 // A task.
-typedef struct berth_host_schedule_task_t {
+typedef struct toolhold_host_schedule_task_t {
   // Its name: 1 to 64 of letters, digits, `.`, `_`, `-` and spaces between them. A task replaces
   // the one with the same name.
   plugin_string_t   name;
@@ -920,13 +920,13 @@ typedef struct berth_host_schedule_task_t {
   // * `skip`: they are left out.
   plugin_string_t   missed;
   // What it does.
-  berth_host_schedule_action_t   action;
+  toolhold_host_schedule_action_t   action;
   // For fields of later versions: a JSON object or nothing.
-  berth_host_schedule_option_json_t   meta;
-} berth_host_schedule_task_t;
+  toolhold_host_schedule_option_json_t   meta;
+} toolhold_host_schedule_task_t;
 
 // A run of a task.
-typedef struct berth_host_schedule_run_t {
+typedef struct toolhold_host_schedule_run_t {
   // The time that it was for, in RFC 3339.
   plugin_string_t   due;
   // When it started. None: it hasn't.
@@ -941,71 +941,71 @@ typedef struct berth_host_schedule_run_t {
   // What it answered, or why it failed: at most 2,000 bytes.
   plugin_string_t   output;
   // For fields of later versions: a JSON object or nothing.
-  berth_host_schedule_option_json_t   meta;
-} berth_host_schedule_run_t;
+  toolhold_host_schedule_option_json_t   meta;
+} toolhold_host_schedule_run_t;
 
 typedef struct {
   bool is_some;
-  berth_host_schedule_run_t val;
-} berth_host_schedule_option_run_t;
+  toolhold_host_schedule_run_t val;
+} toolhold_host_schedule_option_run_t;
 
 // A task as it stands.
-typedef struct berth_host_schedule_state_t {
+typedef struct toolhold_host_schedule_state_t {
   // The task.
-  berth_host_schedule_task_t   task;
+  toolhold_host_schedule_task_t   task;
   // When it runs next, in RFC 3339. None: never again.
   plugin_option_string_t   next;
   // Whether it waits to be resumed.
   bool   paused;
   // Its last run.
-  berth_host_schedule_option_run_t   last;
+  toolhold_host_schedule_option_run_t   last;
   // For fields of later versions: a JSON object or nothing.
-  berth_host_schedule_option_json_t   meta;
-} berth_host_schedule_state_t;
+  toolhold_host_schedule_option_json_t   meta;
+} toolhold_host_schedule_state_t;
 
 typedef struct {
   bool is_err;
   union {
-    berth_host_schedule_state_t ok;
-    berth_host_schedule_error_t err;
+    toolhold_host_schedule_state_t ok;
+    toolhold_host_schedule_error_t err;
   } val;
-} berth_host_schedule_result_state_error_t;
+} toolhold_host_schedule_result_state_error_t;
 
 typedef struct {
   bool is_err;
   union {
     bool ok;
-    berth_host_schedule_error_t err;
+    toolhold_host_schedule_error_t err;
   } val;
-} berth_host_schedule_result_bool_error_t;
+} toolhold_host_schedule_result_bool_error_t;
 
 typedef struct {
-  berth_host_schedule_state_t *ptr;
+  toolhold_host_schedule_state_t *ptr;
   size_t len;
-} berth_host_schedule_list_state_t;
+} toolhold_host_schedule_list_state_t;
 
 typedef struct {
   bool is_err;
   union {
-    berth_host_schedule_list_state_t ok;
-    berth_host_schedule_error_t err;
+    toolhold_host_schedule_list_state_t ok;
+    toolhold_host_schedule_error_t err;
   } val;
-} berth_host_schedule_result_list_state_error_t;
+} toolhold_host_schedule_result_list_state_error_t;
 
 typedef struct {
-  berth_host_schedule_run_t *ptr;
+  toolhold_host_schedule_run_t *ptr;
   size_t len;
-} berth_host_schedule_list_run_t;
+} toolhold_host_schedule_list_run_t;
 
 typedef struct {
   bool is_err;
   union {
-    berth_host_schedule_list_run_t ok;
-    berth_host_schedule_error_t err;
+    toolhold_host_schedule_list_run_t ok;
+    toolhold_host_schedule_error_t err;
   } val;
-} berth_host_schedule_result_list_run_error_t;
+} toolhold_host_schedule_result_list_run_error_t;
 
-typedef berth_host_types_error_t berth_host_embeddings_error_t;
+typedef toolhold_host_types_error_t toolhold_host_embeddings_error_t;
 
 typedef struct {
   plugin_list_s8_t *ptr;
@@ -1016,21 +1016,21 @@ typedef struct {
   bool is_err;
   union {
     plugin_list_list_s8_t ok;
-    berth_host_embeddings_error_t err;
+    toolhold_host_embeddings_error_t err;
   } val;
-} berth_host_embeddings_result_list_list_s8_error_t;
+} toolhold_host_embeddings_result_list_list_s8_error_t;
 
-typedef berth_tool_types_json_t exports_berth_tool_tools_json_t;
+typedef toolhold_tool_types_json_t exports_toolhold_tool_tools_json_t;
 
-typedef berth_tool_types_content_t exports_berth_tool_tools_content_t;
+typedef toolhold_tool_types_content_t exports_toolhold_tool_tools_content_t;
 
-typedef berth_tool_types_output_t exports_berth_tool_tools_output_t;
+typedef toolhold_tool_types_output_t exports_toolhold_tool_tools_output_t;
 
-typedef berth_tool_types_failure_t exports_berth_tool_tools_failure_t;
+typedef toolhold_tool_types_failure_t exports_toolhold_tool_tools_failure_t;
 
 // An argument that names what a call acts on, for permission patterns, prompts and the audit. A
 // missing argument is not a subject.
-typedef struct exports_berth_tool_tools_subject_t {
+typedef struct exports_toolhold_tool_tools_subject_t {
   // An RFC 6901 pointer into the arguments, to a string or an array of strings.
   plugin_string_t   pointer;
   // `path`, `name`, `url`, `command` or `text`. The host checks a path before the tool runs, and
@@ -1041,20 +1041,20 @@ typedef struct exports_berth_tool_tools_subject_t {
   plugin_string_t   kind;
   // `read` or `write`. Another access counts as `write`.
   plugin_string_t   access;
-} exports_berth_tool_tools_subject_t;
+} exports_toolhold_tool_tools_subject_t;
 
 typedef struct {
-  exports_berth_tool_tools_json_t *ptr;
+  exports_toolhold_tool_tools_json_t *ptr;
   size_t len;
-} exports_berth_tool_tools_list_json_t;
+} exports_toolhold_tool_tools_list_json_t;
 
 typedef struct {
   bool is_some;
-  exports_berth_tool_tools_json_t val;
-} exports_berth_tool_tools_option_json_t;
+  exports_toolhold_tool_tools_json_t val;
+} exports_toolhold_tool_tools_option_json_t;
 
 // What the host does with an argument, beside checking it against the schema.
-typedef struct exports_berth_tool_tools_argument_t {
+typedef struct exports_toolhold_tool_tools_argument_t {
   // A property of the input schema, at its top level.
   plugin_string_t   name;
   // Other names that models and programs use for it, at most 16. The host renames such an
@@ -1077,15 +1077,15 @@ typedef struct exports_berth_tool_tools_argument_t {
   // The values, each as JSON, with which a call only reads. If a tool that acts has such
   // arguments, and each has one of its values in a call (a missing one counts as its default),
   // the host treats that call as one of a `read-only` tool, and enforces it.
-  exports_berth_tool_tools_list_json_t   reads_with;
+  exports_toolhold_tool_tools_list_json_t   reads_with;
   // For fields of later versions: a JSON object or nothing. A reader ignores what it doesn't
   // know.
-  exports_berth_tool_tools_option_json_t   meta;
-} exports_berth_tool_tools_argument_t;
+  exports_toolhold_tool_tools_option_json_t   meta;
+} exports_toolhold_tool_tools_argument_t;
 
 // The arguments that say what a call changes in a file, for the diff that a person sees before
 // approving it. Each is the name of an argument. Counts for built-in plugins.
-typedef struct exports_berth_tool_tools_preview_t {
+typedef struct exports_toolhold_tool_tools_preview_t {
   // The file.
   plugin_string_t   file;
   // The new content of the whole file.
@@ -1096,25 +1096,25 @@ typedef struct exports_berth_tool_tools_preview_t {
   plugin_option_string_t   new_;
   // With `old`: a boolean, whether all such parts are replaced and not only one.
   plugin_option_string_t   all;
-} exports_berth_tool_tools_preview_t;
+} exports_toolhold_tool_tools_preview_t;
 
 typedef struct {
-  exports_berth_tool_tools_subject_t *ptr;
+  exports_toolhold_tool_tools_subject_t *ptr;
   size_t len;
-} exports_berth_tool_tools_list_subject_t;
+} exports_toolhold_tool_tools_list_subject_t;
 
 typedef struct {
-  exports_berth_tool_tools_argument_t *ptr;
+  exports_toolhold_tool_tools_argument_t *ptr;
   size_t len;
-} exports_berth_tool_tools_list_argument_t;
+} exports_toolhold_tool_tools_list_argument_t;
 
 typedef struct {
   bool is_some;
-  exports_berth_tool_tools_preview_t val;
-} exports_berth_tool_tools_option_preview_t;
+  exports_toolhold_tool_tools_preview_t val;
+} exports_toolhold_tool_tools_option_preview_t;
 
 // The definition of a tool, for models and people.
-typedef struct exports_berth_tool_tools_definition_t {
+typedef struct exports_toolhold_tool_tools_definition_t {
   // At most 38 characters of `[a-z0-9_-]`, unique in the plugin. With the plugin's name (at most
   // 24) and `__`, it has at most the 64 characters that model providers allow.
   plugin_string_t   name;
@@ -1127,10 +1127,10 @@ typedef struct exports_berth_tool_tools_definition_t {
   plugin_string_t   description;
   // A JSON Schema (2020-12) of an object: at most 64 KiB, at most 32 levels, and without
   // references to other documents.
-  exports_berth_tool_tools_json_t   input_schema;
+  exports_toolhold_tool_tools_json_t   input_schema;
   // A JSON Schema of the structured answer, within the bounds of `input-schema`. None: the
   // answer has no form that a program could rely on.
-  exports_berth_tool_tools_option_json_t   output_schema;
+  exports_toolhold_tool_tools_option_json_t   output_schema;
   // What the tool promises about its calls. Without a promise, the opposite is assumed, so an
   // empty list is the strictest. A name that a host doesn't know promises nothing. Except
   // `read-only`, promises count for built-in and approved plugins only.
@@ -1143,105 +1143,105 @@ typedef struct exports_berth_tool_tools_definition_t {
   // * `cacheable`: the answer may be used again while nothing that it was made of has changed.
   plugin_list_string_t   promises;
   // The arguments that name what the call acts on, at most 32.
-  exports_berth_tool_tools_list_subject_t   subjects;
+  exports_toolhold_tool_tools_list_subject_t   subjects;
   // The arguments with which the host does more than to pass them on, at most 64. The others
   // needn't be here.
-  exports_berth_tool_tools_list_argument_t   arguments;
+  exports_toolhold_tool_tools_list_argument_t   arguments;
   // What a person sees of a change before approving it.
-  exports_berth_tool_tools_option_preview_t   preview;
+  exports_toolhold_tool_tools_option_preview_t   preview;
   // What a model should read of an answer that has both: `text` or `structured`. None: the
   // structured value where there is an output schema.
   plugin_option_string_t   answers_in;
   // A tag for models without native tool use: they may call the tool with a fenced block of this
   // tag. Cut at 38 bytes.
   plugin_option_string_t   fence;
-  // For programs that embed Berth and list tools: a JSON object, at most 64 KiB.
-  exports_berth_tool_tools_option_json_t   meta;
-} exports_berth_tool_tools_definition_t;
+  // For programs that embed Toolhold and list tools: a JSON object, at most 64 KiB.
+  exports_toolhold_tool_tools_option_json_t   meta;
+} exports_toolhold_tool_tools_definition_t;
 
 typedef struct {
-  exports_berth_tool_tools_content_t *ptr;
+  exports_toolhold_tool_tools_content_t *ptr;
   size_t len;
-} exports_berth_tool_tools_list_content_t;
+} exports_toolhold_tool_tools_list_content_t;
 
 // One call of one tool.
-typedef struct exports_berth_tool_tools_invocation_t {
+typedef struct exports_toolhold_tool_tools_invocation_t {
   // The name of its definition, without the plugin's name.
   plugin_string_t   tool;
   // A JSON object that matches the input schema, at most 1 MiB. The host has checked it. It
   // doesn't fill in the schema's defaults.
-  exports_berth_tool_tools_json_t   arguments;
+  exports_toolhold_tool_tools_json_t   arguments;
   // Large or binary arguments. The JSON refers to them by index: `{"$attachment": 0}`.
-  exports_berth_tool_tools_list_content_t   attachments;
+  exports_toolhold_tool_tools_list_content_t   attachments;
   // What the caller sent beside the arguments: a JSON object whose keys have a prefix. At most
   // 64 KiB. Programs write it, and some write another one for each call: rules, approvals and
   // kept answers don't depend on it. So it must not decide what a call acts on.
-  exports_berth_tool_tools_option_json_t   meta;
-} exports_berth_tool_tools_invocation_t;
+  exports_toolhold_tool_tools_option_json_t   meta;
+} exports_toolhold_tool_tools_invocation_t;
 
 typedef struct {
-  exports_berth_tool_tools_definition_t *ptr;
+  exports_toolhold_tool_tools_definition_t *ptr;
   size_t len;
-} exports_berth_tool_tools_list_definition_t;
+} exports_toolhold_tool_tools_list_definition_t;
 
 typedef struct {
   bool is_err;
   union {
-    exports_berth_tool_tools_list_definition_t ok;
-    exports_berth_tool_tools_failure_t err;
+    exports_toolhold_tool_tools_list_definition_t ok;
+    exports_toolhold_tool_tools_failure_t err;
   } val;
-} exports_berth_tool_tools_result_list_definition_failure_t;
+} exports_toolhold_tool_tools_result_list_definition_failure_t;
 
 typedef struct {
   bool is_err;
   union {
-    exports_berth_tool_tools_output_t ok;
-    exports_berth_tool_tools_failure_t err;
+    exports_toolhold_tool_tools_output_t ok;
+    exports_toolhold_tool_tools_failure_t err;
   } val;
-} exports_berth_tool_tools_result_output_failure_t;
+} exports_toolhold_tool_tools_result_output_failure_t;
 
-// Imported Functions from `berth:host/call@0.2.0`
+// Imported Functions from `toolhold:host/call@0.1.0`
 // The ID of this call: opaque, at most 64 characters. The audit has the same ID.
-extern void berth_host_call_id(plugin_string_t *ret);
+extern void toolhold_host_call_id(plugin_string_t *ret);
 // The milliseconds that the tool has left. 0 in code that runs before the call. The host adds a
 // short grace for the answer, which isn't included.
-extern uint64_t berth_host_call_remaining_ms(void);
+extern uint64_t toolhold_host_call_remaining_ms(void);
 // Whether the call was cancelled. The host stops a cancelled call soon.
-extern bool berth_host_call_cancelled(void);
+extern bool toolhold_host_call_cancelled(void);
 // Reports progress: the fraction of the work from 0 to 1 if it is known, and a message. A
 // fraction outside of that counts as unknown. The host cuts the message at 200 characters. It
 // passes on at most 10 reports a second, and drops the rest.
-extern void berth_host_call_progress(double *maybe_fraction, plugin_string_t *message);
+extern void toolhold_host_call_progress(double *maybe_fraction, plugin_string_t *message);
 // Adds partial output. The host shows it at once, and uses it as the answer if the call is
 // stopped, or if its output says `after-emitted`. False: the limit of the answer is reached (8
 // MiB unless the operator sets another one), so nothing more is taken. Stop then: 4 KiB are left
 // for saying so.
-extern bool berth_host_call_emit(berth_host_call_content_t *part);
+extern bool toolhold_host_call_emit(toolhold_host_call_content_t *part);
 // Who makes this call. In code that runs before the call, the names are empty.
-extern void berth_host_call_called_by(berth_host_call_caller_t *ret);
+extern void toolhold_host_call_called_by(toolhold_host_call_caller_t *ret);
 
-// Imported Functions from `berth:host/config@0.2.0`
+// Imported Functions from `toolhold:host/config@0.1.0`
 // The value of a key at the top of the table, as JSON. None: it isn't set, and its schema has no
 // default.
-extern bool berth_host_config_get(plugin_string_t *key, berth_host_config_json_t *ret);
+extern bool toolhold_host_config_get(plugin_string_t *key, toolhold_host_config_json_t *ret);
 // The whole table, a JSON object.
-extern void berth_host_config_all(berth_host_config_json_t *ret);
+extern void toolhold_host_config_all(toolhold_host_config_json_t *ret);
 
-// Imported Functions from `berth:host/log@0.2.0`
+// Imported Functions from `toolhold:host/log@0.1.0`
 // Writes a message. The host keeps at most 1,000 messages of a call and 4 KiB of each, and drops
 // the rest.
-extern void berth_host_log_write(berth_host_log_level_t level, plugin_string_t *message);
+extern void toolhold_host_log_write(toolhold_host_log_level_t level, plugin_string_t *message);
 
-// Imported Functions from `berth:host/search@0.2.0`
+// Imported Functions from `toolhold:host/search@0.1.0`
 // Finds entries below the root by their paths. No file is opened. In this and the next
 // functions, `limit` is at most 10,000, and a larger value means 10,000. The error `invalid`
 // means that the regex or a glob isn't valid: its message is the engine's explanation. The
 // message of the error `not-found` is the path.
-extern bool berth_host_search_find(berth_host_search_scope_t *scope, uint32_t limit, berth_host_search_entries_t *ret, berth_host_search_error_t *err);
+extern bool toolhold_host_search_find(toolhold_host_search_scope_t *scope, uint32_t limit, toolhold_host_search_entries_t *ret, toolhold_host_search_error_t *err);
 // Finds matching lines, with their context.
-extern bool berth_host_search_grep(berth_host_search_scope_t *scope, berth_host_search_line_pattern_t *pattern, uint32_t limit, berth_host_search_lines_t *ret, berth_host_search_error_t *err);
+extern bool toolhold_host_search_grep(toolhold_host_search_scope_t *scope, toolhold_host_search_line_pattern_t *pattern, uint32_t limit, toolhold_host_search_lines_t *ret, toolhold_host_search_error_t *err);
 // Counts the matching lines of each file that has any.
-extern bool berth_host_search_count(berth_host_search_scope_t *scope, berth_host_search_line_pattern_t *pattern, uint32_t limit, berth_host_search_counts_t *ret, berth_host_search_error_t *err);
+extern bool toolhold_host_search_count(toolhold_host_search_scope_t *scope, toolhold_host_search_line_pattern_t *pattern, uint32_t limit, toolhold_host_search_counts_t *ret, toolhold_host_search_error_t *err);
 
 // Imported Functions from `wasi:io/poll@0.2.6`
 // Whether it is ready.
@@ -1251,64 +1251,64 @@ extern void wasi_io_poll_method_pollable_block(wasi_io_poll_borrow_pollable_t se
 // Waits until at least one is ready. Returns the indices of those that are.
 extern void wasi_io_poll_poll(wasi_io_poll_list_borrow_pollable_t *in, plugin_list_u32_t *ret);
 
-// Imported Functions from `berth:host/process@0.2.0`
+// Imported Functions from `toolhold:host/process@0.1.0`
 // Runs a command to its end. `input`: its standard input, at most 1 MiB. A command that exits
 // with another code than 0 is no error.
-extern bool berth_host_process_run(berth_host_process_command_t *command, plugin_list_u8_t *input, berth_host_process_options_t *options, berth_host_process_tuple2_finished_process_output_t *ret, berth_host_process_error_t *err);
+extern bool toolhold_host_process_run(toolhold_host_process_command_t *command, plugin_list_u8_t *input, toolhold_host_process_options_t *options, toolhold_host_process_tuple2_finished_process_output_t *ret, toolhold_host_process_error_t *err);
 // Starts a command. Its standard input is open until `close-input`.
-extern bool berth_host_process_static_child_start(berth_host_process_command_t *command, berth_host_process_options_t *options, berth_host_process_own_child_t *ret, berth_host_process_error_t *err);
+extern bool toolhold_host_process_static_child_start(toolhold_host_process_command_t *command, toolhold_host_process_options_t *options, toolhold_host_process_own_child_t *ret, toolhold_host_process_error_t *err);
 // Waits for output, for the end of the process or for the timeout (None: as long as the call
 // has), and takes the output. If the output is empty and the process isn't `finished`, the
 // timeout was reached.
-extern void berth_host_process_method_child_read(berth_host_process_borrow_child_t self, uint64_t *maybe_timeout_ms, berth_host_process_process_output_t *ret);
+extern void toolhold_host_process_method_child_read(toolhold_host_process_borrow_child_t self, uint64_t *maybe_timeout_ms, toolhold_host_process_process_output_t *ret);
 // Writes to its standard input, and waits until the process has read the bytes. Returns the
 // number of bytes that it read. If that is fewer than given, the process has closed its
 // standard input.
-extern uint64_t berth_host_process_method_child_write(berth_host_process_borrow_child_t self, plugin_list_u8_t *bytes);
+extern uint64_t toolhold_host_process_method_child_write(toolhold_host_process_borrow_child_t self, plugin_list_u8_t *bytes);
 // Closes its standard input.
-extern void berth_host_process_method_child_close_input(berth_host_process_borrow_child_t self);
+extern void toolhold_host_process_method_child_close_input(toolhold_host_process_borrow_child_t self);
 // Waits for its end. Unread output is kept up to the limit.
-extern void berth_host_process_method_child_wait(berth_host_process_borrow_child_t self, berth_host_process_finished_t *ret);
+extern void toolhold_host_process_method_child_wait(toolhold_host_process_borrow_child_t self, toolhold_host_process_finished_t *ret);
 // Ends it and all processes that it started.
-extern void berth_host_process_method_child_kill(berth_host_process_borrow_child_t self);
+extern void toolhold_host_process_method_child_kill(toolhold_host_process_borrow_child_t self);
 // Becomes ready when there is output to read, or when the process has ended. With
 // `wasi:io/poll`, a plugin waits for several processes, requests and times at once. It has to
 // be dropped before the child.
-extern berth_host_process_own_pollable_t berth_host_process_method_child_subscribe(berth_host_process_borrow_child_t self);
+extern toolhold_host_process_own_pollable_t toolhold_host_process_method_child_subscribe(toolhold_host_process_borrow_child_t self);
 // Its result. None: it still runs.
-extern bool berth_host_process_method_child_finished(berth_host_process_borrow_child_t self, berth_host_process_finished_t *ret);
+extern bool toolhold_host_process_method_child_finished(toolhold_host_process_borrow_child_t self, toolhold_host_process_finished_t *ret);
 
-// Imported Functions from `berth:host/store@0.2.0`
+// Imported Functions from `toolhold:host/store@0.1.0`
 // The value of a key. None: there is none.
-extern bool berth_host_store_get(plugin_string_t *key, plugin_option_list_u8_t *ret, berth_host_store_error_t *err);
+extern bool toolhold_host_store_get(plugin_string_t *key, plugin_option_list_u8_t *ret, toolhold_host_store_error_t *err);
 // The entries whose keys begin with `prefix`, sorted by the bytes of their keys: at most `limit`
 // (at most 1,000), and at most 4 MiB. `cursor`: where to go on, from the page before.
-extern bool berth_host_store_list(plugin_string_t *prefix, plugin_string_t *maybe_cursor, uint32_t limit, berth_host_store_page_t *ret, berth_host_store_error_t *err);
+extern bool toolhold_host_store_list(plugin_string_t *prefix, plugin_string_t *maybe_cursor, uint32_t limit, toolhold_host_store_page_t *ret, toolhold_host_store_error_t *err);
 // Makes all of the changes at once. If a key doesn't have its expected value, it makes none and
 // returns false. With no expectation, this is a plain write; with one, it is compare-and-set. At
 // most 1,000 expectations and changes together. A key has 1 to 512 bytes.
-extern bool berth_host_store_write(berth_host_store_list_expectation_t *expected, berth_host_store_list_change_t *changes, bool *ret, berth_host_store_error_t *err);
+extern bool toolhold_host_store_write(toolhold_host_store_list_expectation_t *expected, toolhold_host_store_list_change_t *changes, bool *ret, toolhold_host_store_error_t *err);
 
-// Imported Functions from `berth:host/index@0.2.0`
+// Imported Functions from `toolhold:host/index@0.1.0`
 // Writes documents, all of them or none: at most 1,000, and at most 8 MiB. The index of their
 // words is made at once.
-extern bool berth_host_index_put(berth_host_index_list_document_t *documents, berth_host_index_error_t *err);
+extern bool toolhold_host_index_put(toolhold_host_index_list_document_t *documents, toolhold_host_index_error_t *err);
 // Deletes documents, all of them or none: at most 1,000. They need not exist.
-extern bool berth_host_index_delete(plugin_list_string_t *keys, berth_host_index_error_t *err);
+extern bool toolhold_host_index_delete(plugin_list_string_t *keys, toolhold_host_index_error_t *err);
 // Deletes documents whose keys begin with `prefix`, at most 10,000 of them, and returns their
 // number. Call it again until it returns 0.
-extern bool berth_host_index_delete_prefix(plugin_string_t *prefix, uint64_t *ret, berth_host_index_error_t *err);
+extern bool toolhold_host_index_delete_prefix(plugin_string_t *prefix, uint64_t *ret, toolhold_host_index_error_t *err);
 // The documents with these keys, in their order. At most 1,000 keys; documents of more than 4
 // MiB together fail with the code `limit`.
-extern bool berth_host_index_get(plugin_list_string_t *keys, berth_host_index_list_option_document_t *ret, berth_host_index_error_t *err);
+extern bool toolhold_host_index_get(plugin_list_string_t *keys, toolhold_host_index_list_option_document_t *ret, toolhold_host_index_error_t *err);
 // The documents whose keys begin with `prefix`, without texts and vectors: at most `limit` (at
 // most 1,000), and at most 4 MiB. `cursor`: where to go on, from the page before.
-extern bool berth_host_index_list(plugin_string_t *prefix, plugin_string_t *maybe_cursor, uint32_t limit, berth_host_index_page_t *ret, berth_host_index_error_t *err);
+extern bool toolhold_host_index_list(plugin_string_t *prefix, plugin_string_t *maybe_cursor, uint32_t limit, toolhold_host_index_page_t *ret, toolhold_host_index_error_t *err);
 // The best documents for a query, the best first. Among equals, later written ones come first.
 // A query without words and without a vector finds the latest ones.
-extern bool berth_host_index_search(berth_host_index_query_t *query, berth_host_index_list_hit_t *ret, berth_host_index_error_t *err);
+extern bool toolhold_host_index_search(toolhold_host_index_query_t *query, toolhold_host_index_list_hit_t *ret, toolhold_host_index_error_t *err);
 
-// Imported Functions from `berth:host/parts@0.2.0`
+// Imported Functions from `toolhold:host/parts@0.1.0`
 // Runs a part on each of the inputs, several at a time on the machine's processors. The results
 // have the order of the inputs.
 // 
@@ -1318,145 +1318,145 @@ extern bool berth_host_index_search(berth_host_index_query_t *query, berth_host_
 // call; those beyond that fail with the code `limit`. Those that the granted time of the call
 // or its deadline doesn't reach fail with the code `budget`: another call may run them. A part
 // that is missing fails with the code `unavailable`, and the message says where it has to be.
-extern void berth_host_parts_run(plugin_string_t *part, plugin_list_list_u8_t *inputs, berth_host_parts_list_result_list_u8_error_t *ret);
+extern void toolhold_host_parts_run(plugin_string_t *part, plugin_list_list_u8_t *inputs, toolhold_host_parts_list_result_list_u8_error_t *ret);
 
-// Imported Functions from `berth:host/service@0.2.0`
+// Imported Functions from `toolhold:host/service@0.1.0`
 // Whether the program was started for this connection, so that it knows nothing yet.
-extern bool berth_host_service_method_connection_is_new(berth_host_service_borrow_connection_t self);
+extern bool toolhold_host_service_method_connection_is_new(toolhold_host_service_borrow_connection_t self);
 // Waits for standard output, for the end of the program or for the timeout (None: as long as
 // the call has), and takes it: at most 1 MiB.
-extern void berth_host_service_method_connection_read(berth_host_service_borrow_connection_t self, uint64_t *maybe_timeout_ms, plugin_list_u8_t *ret);
+extern void toolhold_host_service_method_connection_read(toolhold_host_service_borrow_connection_t self, uint64_t *maybe_timeout_ms, plugin_list_u8_t *ret);
 // Takes the standard error so far: at most 1 MiB. The middle of more is left out.
-extern void berth_host_service_method_connection_errors(berth_host_service_borrow_connection_t self, plugin_list_u8_t *ret);
+extern void toolhold_host_service_method_connection_errors(toolhold_host_service_borrow_connection_t self, plugin_list_u8_t *ret);
 // Writes to its standard input, and waits until the program has read the bytes, at most for
 // 4 s. Returns the number of bytes that it read.
-extern uint64_t berth_host_service_method_connection_write(berth_host_service_borrow_connection_t self, plugin_list_u8_t *bytes);
+extern uint64_t toolhold_host_service_method_connection_write(toolhold_host_service_borrow_connection_t self, plugin_list_u8_t *bytes);
 // Its end. None: it runs.
-extern bool berth_host_service_method_connection_ended(berth_host_service_borrow_connection_t self, berth_host_service_ended_t *ret);
+extern bool toolhold_host_service_method_connection_ended(toolhold_host_service_borrow_connection_t self, toolhold_host_service_ended_t *ret);
 // Keeps the service for the next connection. Then this connection reads and writes no more.
-extern void berth_host_service_method_connection_keep(berth_host_service_borrow_connection_t self);
+extern void toolhold_host_service_method_connection_keep(toolhold_host_service_borrow_connection_t self);
 // Connects to the service with this name, of 1 to 64 bytes. It is started if it doesn't run, or
 // runs with another command, in another directory, with other variables or rights. `command` is
 // a program and its arguments, checked as that of `process`, each time: it may be judged, and a
 // person asked. Of the options, `directory` and `environment` count. Fails with `unavailable`
 // if another call is connected, or if the operator's number of services is reached.
-extern bool berth_host_service_connect(plugin_string_t *name, plugin_list_string_t *command, berth_host_service_options_t *options, berth_host_service_own_connection_t *ret, berth_host_service_error_t *err);
+extern bool toolhold_host_service_connect(plugin_string_t *name, plugin_list_string_t *command, toolhold_host_service_options_t *options, toolhold_host_service_own_connection_t *ret, toolhold_host_service_error_t *err);
 // Ends a service. False: none with this name runs.
-extern bool berth_host_service_stop(plugin_string_t *name, bool *ret, berth_host_service_error_t *err);
+extern bool toolhold_host_service_stop(plugin_string_t *name, bool *ret, toolhold_host_service_error_t *err);
 
-// Imported Functions from `berth:host/schedule@0.2.0`
+// Imported Functions from `toolhold:host/schedule@0.1.0`
 // Keeps a task.
-extern bool berth_host_schedule_put(berth_host_schedule_task_t *task, berth_host_schedule_state_t *ret, berth_host_schedule_error_t *err);
+extern bool toolhold_host_schedule_put(toolhold_host_schedule_task_t *task, toolhold_host_schedule_state_t *ret, toolhold_host_schedule_error_t *err);
 // Removes a task and its runs. False: there is none with this name.
-extern bool berth_host_schedule_remove(plugin_string_t *name, bool *ret, berth_host_schedule_error_t *err);
+extern bool toolhold_host_schedule_remove(plugin_string_t *name, bool *ret, toolhold_host_schedule_error_t *err);
 // Has a task wait, or resumes it. Times that pass meanwhile are not made up for. False: there is
 // none with this name.
-extern bool berth_host_schedule_pause(plugin_string_t *name, bool paused, bool *ret, berth_host_schedule_error_t *err);
+extern bool toolhold_host_schedule_pause(plugin_string_t *name, bool paused, bool *ret, toolhold_host_schedule_error_t *err);
 // Has a task run once as soon as possible, beside its times. False: there is none with this
 // name.
-extern bool berth_host_schedule_run_soon(plugin_string_t *name, bool *ret, berth_host_schedule_error_t *err);
+extern bool toolhold_host_schedule_run_soon(plugin_string_t *name, bool *ret, toolhold_host_schedule_error_t *err);
 // The tasks, sorted by name.
-extern bool berth_host_schedule_tasks(berth_host_schedule_list_state_t *ret, berth_host_schedule_error_t *err);
+extern bool toolhold_host_schedule_tasks(toolhold_host_schedule_list_state_t *ret, toolhold_host_schedule_error_t *err);
 // The last 20 runs of a task, the latest first.
-extern bool berth_host_schedule_runs(plugin_string_t *name, berth_host_schedule_list_run_t *ret, berth_host_schedule_error_t *err);
+extern bool toolhold_host_schedule_runs(plugin_string_t *name, toolhold_host_schedule_list_run_t *ret, toolhold_host_schedule_error_t *err);
 
-// Imported Functions from `berth:host/embeddings@0.2.0`
+// Imported Functions from `toolhold:host/embeddings@0.1.0`
 // A name of the model, without asking it. Vectors of different names can't be compared. None:
 // the operator chose no model, and `embed` fails with the code `unavailable`.
-extern bool berth_host_embeddings_model(plugin_string_t *ret);
+extern bool toolhold_host_embeddings_model(plugin_string_t *ret);
 // The vector of each text, in their order: 1 to 4,096 numbers, the same number in all of them.
 // 
 // At once at most 64 texts of 1 to 8,192 bytes each; in one call of a tool at most 2,048. The
 // model has ten seconds and one more for each text, at most 30, and no more than half of what
 // the call has left. A model that doesn't answer, or not with vectors, fails with the code
 // `failed`. Go on without vectors then.
-extern bool berth_host_embeddings_embed(plugin_list_string_t *texts, plugin_list_list_s8_t *ret, berth_host_embeddings_error_t *err);
+extern bool toolhold_host_embeddings_embed(plugin_list_string_t *texts, plugin_list_list_s8_t *ret, toolhold_host_embeddings_error_t *err);
 
-// Exported Functions from `berth:tool/tools@0.2.0`
-bool exports_berth_tool_tools_list_tools(exports_berth_tool_tools_list_definition_t *ret, exports_berth_tool_tools_failure_t *err);
-bool exports_berth_tool_tools_call_tool(exports_berth_tool_tools_invocation_t *call, exports_berth_tool_tools_output_t *ret, exports_berth_tool_tools_failure_t *err);
+// Exported Functions from `toolhold:tool/tools@0.1.0`
+bool exports_toolhold_tool_tools_list_tools(exports_toolhold_tool_tools_list_definition_t *ret, exports_toolhold_tool_tools_failure_t *err);
+bool exports_toolhold_tool_tools_call_tool(exports_toolhold_tool_tools_invocation_t *call, exports_toolhold_tool_tools_output_t *ret, exports_toolhold_tool_tools_failure_t *err);
 
 // Helper Functions
 
-void berth_tool_types_json_free(berth_tool_types_json_t *ptr);
+void toolhold_tool_types_json_free(toolhold_tool_types_json_t *ptr);
 
 void plugin_list_u8_free(plugin_list_u8_t *ptr);
 
-void berth_tool_types_tuple2_string_json_free(berth_tool_types_tuple2_string_json_t *ptr);
+void toolhold_tool_types_tuple2_string_json_free(toolhold_tool_types_tuple2_string_json_t *ptr);
 
-void berth_tool_types_body_free(berth_tool_types_body_t *ptr);
+void toolhold_tool_types_body_free(toolhold_tool_types_body_t *ptr);
 
 void plugin_option_string_free(plugin_option_string_t *ptr);
 
-void berth_tool_types_option_json_free(berth_tool_types_option_json_t *ptr);
+void toolhold_tool_types_option_json_free(toolhold_tool_types_option_json_t *ptr);
 
-void berth_tool_types_content_free(berth_tool_types_content_t *ptr);
+void toolhold_tool_types_content_free(toolhold_tool_types_content_t *ptr);
 
-void berth_tool_types_list_content_free(berth_tool_types_list_content_t *ptr);
+void toolhold_tool_types_list_content_free(toolhold_tool_types_list_content_t *ptr);
 
-void berth_tool_types_output_free(berth_tool_types_output_t *ptr);
+void toolhold_tool_types_output_free(toolhold_tool_types_output_t *ptr);
 
 void plugin_option_u64_free(plugin_option_u64_t *ptr);
 
-void berth_tool_types_failure_free(berth_tool_types_failure_t *ptr);
+void toolhold_tool_types_failure_free(toolhold_tool_types_failure_t *ptr);
 
-void berth_host_call_content_free(berth_host_call_content_t *ptr);
+void toolhold_host_call_content_free(toolhold_host_call_content_t *ptr);
 
-void berth_host_call_json_free(berth_host_call_json_t *ptr);
+void toolhold_host_call_json_free(toolhold_host_call_json_t *ptr);
 
-void berth_host_call_option_json_free(berth_host_call_option_json_t *ptr);
+void toolhold_host_call_option_json_free(toolhold_host_call_option_json_t *ptr);
 
-void berth_host_call_caller_free(berth_host_call_caller_t *ptr);
+void toolhold_host_call_caller_free(toolhold_host_call_caller_t *ptr);
 
 void plugin_option_f64_free(plugin_option_f64_t *ptr);
 
-void berth_host_config_json_free(berth_host_config_json_t *ptr);
+void toolhold_host_config_json_free(toolhold_host_config_json_t *ptr);
 
-void berth_host_config_option_json_free(berth_host_config_option_json_t *ptr);
+void toolhold_host_config_option_json_free(toolhold_host_config_option_json_t *ptr);
 
-void berth_host_types_json_free(berth_host_types_json_t *ptr);
+void toolhold_host_types_json_free(toolhold_host_types_json_t *ptr);
 
-void berth_host_types_option_json_free(berth_host_types_option_json_t *ptr);
+void toolhold_host_types_option_json_free(toolhold_host_types_option_json_t *ptr);
 
-void berth_host_types_error_free(berth_host_types_error_t *ptr);
+void toolhold_host_types_error_free(toolhold_host_types_error_t *ptr);
 
-void berth_host_search_json_free(berth_host_search_json_t *ptr);
+void toolhold_host_search_json_free(toolhold_host_search_json_t *ptr);
 
-void berth_host_search_error_free(berth_host_search_error_t *ptr);
+void toolhold_host_search_error_free(toolhold_host_search_error_t *ptr);
 
 void plugin_list_string_free(plugin_list_string_t *ptr);
 
 void plugin_option_u32_free(plugin_option_u32_t *ptr);
 
-void berth_host_search_option_json_free(berth_host_search_option_json_t *ptr);
+void toolhold_host_search_option_json_free(toolhold_host_search_option_json_t *ptr);
 
-void berth_host_search_scope_free(berth_host_search_scope_t *ptr);
+void toolhold_host_search_scope_free(toolhold_host_search_scope_t *ptr);
 
-void berth_host_search_line_pattern_free(berth_host_search_line_pattern_t *ptr);
+void toolhold_host_search_line_pattern_free(toolhold_host_search_line_pattern_t *ptr);
 
-void berth_host_search_line_free(berth_host_search_line_t *ptr);
+void toolhold_host_search_line_free(toolhold_host_search_line_t *ptr);
 
-void berth_host_search_entry_free(berth_host_search_entry_t *ptr);
+void toolhold_host_search_entry_free(toolhold_host_search_entry_t *ptr);
 
-void berth_host_search_list_line_free(berth_host_search_list_line_t *ptr);
+void toolhold_host_search_list_line_free(toolhold_host_search_list_line_t *ptr);
 
-void berth_host_search_lines_free(berth_host_search_lines_t *ptr);
+void toolhold_host_search_lines_free(toolhold_host_search_lines_t *ptr);
 
 void plugin_tuple2_string_u64_free(plugin_tuple2_string_u64_t *ptr);
 
 void plugin_list_tuple2_string_u64_free(plugin_list_tuple2_string_u64_t *ptr);
 
-void berth_host_search_counts_free(berth_host_search_counts_t *ptr);
+void toolhold_host_search_counts_free(toolhold_host_search_counts_t *ptr);
 
-void berth_host_search_list_entry_free(berth_host_search_list_entry_t *ptr);
+void toolhold_host_search_list_entry_free(toolhold_host_search_list_entry_t *ptr);
 
-void berth_host_search_entries_free(berth_host_search_entries_t *ptr);
+void toolhold_host_search_entries_free(toolhold_host_search_entries_t *ptr);
 
-void berth_host_search_result_entries_error_free(berth_host_search_result_entries_error_t *ptr);
+void toolhold_host_search_result_entries_error_free(toolhold_host_search_result_entries_error_t *ptr);
 
-void berth_host_search_result_lines_error_free(berth_host_search_result_lines_error_t *ptr);
+void toolhold_host_search_result_lines_error_free(toolhold_host_search_result_lines_error_t *ptr);
 
-void berth_host_search_result_counts_error_free(berth_host_search_result_counts_error_t *ptr);
+void toolhold_host_search_result_counts_error_free(toolhold_host_search_result_counts_error_t *ptr);
 
 extern void wasi_io_poll_pollable_drop_own(wasi_io_poll_own_pollable_t handle);
 
@@ -1468,201 +1468,201 @@ void wasi_io_poll_list_borrow_pollable_free(wasi_io_poll_list_borrow_pollable_t 
 
 void plugin_list_u32_free(plugin_list_u32_t *ptr);
 
-void berth_host_process_json_free(berth_host_process_json_t *ptr);
+void toolhold_host_process_json_free(toolhold_host_process_json_t *ptr);
 
-void berth_host_process_error_free(berth_host_process_error_t *ptr);
+void toolhold_host_process_error_free(toolhold_host_process_error_t *ptr);
 
-void berth_host_process_command_free(berth_host_process_command_t *ptr);
+void toolhold_host_process_command_free(toolhold_host_process_command_t *ptr);
 
 void plugin_tuple2_string_string_free(plugin_tuple2_string_string_t *ptr);
 
 void plugin_list_tuple2_string_string_free(plugin_list_tuple2_string_string_t *ptr);
 
-void berth_host_process_option_json_free(berth_host_process_option_json_t *ptr);
+void toolhold_host_process_option_json_free(toolhold_host_process_option_json_t *ptr);
 
-void berth_host_process_options_free(berth_host_process_options_t *ptr);
+void toolhold_host_process_options_free(toolhold_host_process_options_t *ptr);
 
 void plugin_option_s32_free(plugin_option_s32_t *ptr);
 
-void berth_host_process_finished_free(berth_host_process_finished_t *ptr);
+void toolhold_host_process_finished_free(toolhold_host_process_finished_t *ptr);
 
-extern void berth_host_process_child_drop_own(berth_host_process_own_child_t handle);
+extern void toolhold_host_process_child_drop_own(toolhold_host_process_own_child_t handle);
 
-extern void berth_host_process_child_drop_borrow(berth_host_process_borrow_child_t handle);
+extern void toolhold_host_process_child_drop_borrow(toolhold_host_process_borrow_child_t handle);
 
-extern berth_host_process_borrow_child_t berth_host_process_borrow_child(berth_host_process_own_child_t handle);
+extern toolhold_host_process_borrow_child_t toolhold_host_process_borrow_child(toolhold_host_process_own_child_t handle);
 
-void berth_host_process_tuple2_finished_process_output_free(berth_host_process_tuple2_finished_process_output_t *ptr);
+void toolhold_host_process_tuple2_finished_process_output_free(toolhold_host_process_tuple2_finished_process_output_t *ptr);
 
-void berth_host_process_result_tuple2_finished_process_output_error_free(berth_host_process_result_tuple2_finished_process_output_error_t *ptr);
+void toolhold_host_process_result_tuple2_finished_process_output_error_free(toolhold_host_process_result_tuple2_finished_process_output_error_t *ptr);
 
-void berth_host_process_result_own_child_error_free(berth_host_process_result_own_child_error_t *ptr);
+void toolhold_host_process_result_own_child_error_free(toolhold_host_process_result_own_child_error_t *ptr);
 
-void berth_host_process_option_finished_free(berth_host_process_option_finished_t *ptr);
+void toolhold_host_process_option_finished_free(toolhold_host_process_option_finished_t *ptr);
 
-void berth_host_store_json_free(berth_host_store_json_t *ptr);
+void toolhold_host_store_json_free(toolhold_host_store_json_t *ptr);
 
-void berth_host_store_error_free(berth_host_store_error_t *ptr);
+void toolhold_host_store_error_free(toolhold_host_store_error_t *ptr);
 
-void berth_host_store_entry_free(berth_host_store_entry_t *ptr);
+void toolhold_host_store_entry_free(toolhold_host_store_entry_t *ptr);
 
-void berth_host_store_list_entry_free(berth_host_store_list_entry_t *ptr);
+void toolhold_host_store_list_entry_free(toolhold_host_store_list_entry_t *ptr);
 
-void berth_host_store_page_free(berth_host_store_page_t *ptr);
+void toolhold_host_store_page_free(toolhold_host_store_page_t *ptr);
 
 void plugin_option_list_u8_free(plugin_option_list_u8_t *ptr);
 
-void berth_host_store_expectation_free(berth_host_store_expectation_t *ptr);
+void toolhold_host_store_expectation_free(toolhold_host_store_expectation_t *ptr);
 
-void berth_host_store_change_free(berth_host_store_change_t *ptr);
+void toolhold_host_store_change_free(toolhold_host_store_change_t *ptr);
 
-void berth_host_store_result_option_list_u8_error_free(berth_host_store_result_option_list_u8_error_t *ptr);
+void toolhold_host_store_result_option_list_u8_error_free(toolhold_host_store_result_option_list_u8_error_t *ptr);
 
-void berth_host_store_result_page_error_free(berth_host_store_result_page_error_t *ptr);
+void toolhold_host_store_result_page_error_free(toolhold_host_store_result_page_error_t *ptr);
 
-void berth_host_store_list_expectation_free(berth_host_store_list_expectation_t *ptr);
+void toolhold_host_store_list_expectation_free(toolhold_host_store_list_expectation_t *ptr);
 
-void berth_host_store_list_change_free(berth_host_store_list_change_t *ptr);
+void toolhold_host_store_list_change_free(toolhold_host_store_list_change_t *ptr);
 
-void berth_host_store_result_bool_error_free(berth_host_store_result_bool_error_t *ptr);
+void toolhold_host_store_result_bool_error_free(toolhold_host_store_result_bool_error_t *ptr);
 
-void berth_host_index_json_free(berth_host_index_json_t *ptr);
+void toolhold_host_index_json_free(toolhold_host_index_json_t *ptr);
 
-void berth_host_index_error_free(berth_host_index_error_t *ptr);
+void toolhold_host_index_error_free(toolhold_host_index_error_t *ptr);
 
 void plugin_list_s8_free(plugin_list_s8_t *ptr);
 
 void plugin_option_list_s8_free(plugin_option_list_s8_t *ptr);
 
-void berth_host_index_option_json_free(berth_host_index_option_json_t *ptr);
+void toolhold_host_index_option_json_free(toolhold_host_index_option_json_t *ptr);
 
-void berth_host_index_document_free(berth_host_index_document_t *ptr);
+void toolhold_host_index_document_free(toolhold_host_index_document_t *ptr);
 
-void berth_host_index_entry_free(berth_host_index_entry_t *ptr);
+void toolhold_host_index_entry_free(toolhold_host_index_entry_t *ptr);
 
-void berth_host_index_list_entry_free(berth_host_index_list_entry_t *ptr);
+void toolhold_host_index_list_entry_free(toolhold_host_index_list_entry_t *ptr);
 
-void berth_host_index_page_free(berth_host_index_page_t *ptr);
+void toolhold_host_index_page_free(toolhold_host_index_page_t *ptr);
 
-void berth_host_index_query_free(berth_host_index_query_t *ptr);
+void toolhold_host_index_query_free(toolhold_host_index_query_t *ptr);
 
-void berth_host_index_hit_free(berth_host_index_hit_t *ptr);
+void toolhold_host_index_hit_free(toolhold_host_index_hit_t *ptr);
 
-void berth_host_index_list_document_free(berth_host_index_list_document_t *ptr);
+void toolhold_host_index_list_document_free(toolhold_host_index_list_document_t *ptr);
 
-void berth_host_index_result_void_error_free(berth_host_index_result_void_error_t *ptr);
+void toolhold_host_index_result_void_error_free(toolhold_host_index_result_void_error_t *ptr);
 
-void berth_host_index_result_u64_error_free(berth_host_index_result_u64_error_t *ptr);
+void toolhold_host_index_result_u64_error_free(toolhold_host_index_result_u64_error_t *ptr);
 
-void berth_host_index_option_document_free(berth_host_index_option_document_t *ptr);
+void toolhold_host_index_option_document_free(toolhold_host_index_option_document_t *ptr);
 
-void berth_host_index_list_option_document_free(berth_host_index_list_option_document_t *ptr);
+void toolhold_host_index_list_option_document_free(toolhold_host_index_list_option_document_t *ptr);
 
-void berth_host_index_result_list_option_document_error_free(berth_host_index_result_list_option_document_error_t *ptr);
+void toolhold_host_index_result_list_option_document_error_free(toolhold_host_index_result_list_option_document_error_t *ptr);
 
-void berth_host_index_result_page_error_free(berth_host_index_result_page_error_t *ptr);
+void toolhold_host_index_result_page_error_free(toolhold_host_index_result_page_error_t *ptr);
 
-void berth_host_index_list_hit_free(berth_host_index_list_hit_t *ptr);
+void toolhold_host_index_list_hit_free(toolhold_host_index_list_hit_t *ptr);
 
-void berth_host_index_result_list_hit_error_free(berth_host_index_result_list_hit_error_t *ptr);
+void toolhold_host_index_result_list_hit_error_free(toolhold_host_index_result_list_hit_error_t *ptr);
 
-void berth_host_parts_error_free(berth_host_parts_error_t *ptr);
+void toolhold_host_parts_error_free(toolhold_host_parts_error_t *ptr);
 
 void plugin_list_list_u8_free(plugin_list_list_u8_t *ptr);
 
-void berth_host_parts_result_list_u8_error_free(berth_host_parts_result_list_u8_error_t *ptr);
+void toolhold_host_parts_result_list_u8_error_free(toolhold_host_parts_result_list_u8_error_t *ptr);
 
-void berth_host_parts_list_result_list_u8_error_free(berth_host_parts_list_result_list_u8_error_t *ptr);
+void toolhold_host_parts_list_result_list_u8_error_free(toolhold_host_parts_list_result_list_u8_error_t *ptr);
 
-void berth_host_service_error_free(berth_host_service_error_t *ptr);
+void toolhold_host_service_error_free(toolhold_host_service_error_t *ptr);
 
-void berth_host_service_options_free(berth_host_service_options_t *ptr);
+void toolhold_host_service_options_free(toolhold_host_service_options_t *ptr);
 
-void berth_host_service_ended_free(berth_host_service_ended_t *ptr);
+void toolhold_host_service_ended_free(toolhold_host_service_ended_t *ptr);
 
-extern void berth_host_service_connection_drop_own(berth_host_service_own_connection_t handle);
+extern void toolhold_host_service_connection_drop_own(toolhold_host_service_own_connection_t handle);
 
-extern void berth_host_service_connection_drop_borrow(berth_host_service_borrow_connection_t handle);
+extern void toolhold_host_service_connection_drop_borrow(toolhold_host_service_borrow_connection_t handle);
 
-extern berth_host_service_borrow_connection_t berth_host_service_borrow_connection(berth_host_service_own_connection_t handle);
+extern toolhold_host_service_borrow_connection_t toolhold_host_service_borrow_connection(toolhold_host_service_own_connection_t handle);
 
-void berth_host_service_option_ended_free(berth_host_service_option_ended_t *ptr);
+void toolhold_host_service_option_ended_free(toolhold_host_service_option_ended_t *ptr);
 
-void berth_host_service_result_own_connection_error_free(berth_host_service_result_own_connection_error_t *ptr);
+void toolhold_host_service_result_own_connection_error_free(toolhold_host_service_result_own_connection_error_t *ptr);
 
-void berth_host_service_result_bool_error_free(berth_host_service_result_bool_error_t *ptr);
+void toolhold_host_service_result_bool_error_free(toolhold_host_service_result_bool_error_t *ptr);
 
-void berth_host_schedule_json_free(berth_host_schedule_json_t *ptr);
+void toolhold_host_schedule_json_free(toolhold_host_schedule_json_t *ptr);
 
-void berth_host_schedule_error_free(berth_host_schedule_error_t *ptr);
+void toolhold_host_schedule_error_free(toolhold_host_schedule_error_t *ptr);
 
-void berth_host_schedule_tool_call_free(berth_host_schedule_tool_call_t *ptr);
+void toolhold_host_schedule_tool_call_free(toolhold_host_schedule_tool_call_t *ptr);
 
-void berth_host_schedule_action_free(berth_host_schedule_action_t *ptr);
+void toolhold_host_schedule_action_free(toolhold_host_schedule_action_t *ptr);
 
-void berth_host_schedule_option_json_free(berth_host_schedule_option_json_t *ptr);
+void toolhold_host_schedule_option_json_free(toolhold_host_schedule_option_json_t *ptr);
 
-void berth_host_schedule_task_free(berth_host_schedule_task_t *ptr);
+void toolhold_host_schedule_task_free(toolhold_host_schedule_task_t *ptr);
 
-void berth_host_schedule_run_free(berth_host_schedule_run_t *ptr);
+void toolhold_host_schedule_run_free(toolhold_host_schedule_run_t *ptr);
 
-void berth_host_schedule_option_run_free(berth_host_schedule_option_run_t *ptr);
+void toolhold_host_schedule_option_run_free(toolhold_host_schedule_option_run_t *ptr);
 
-void berth_host_schedule_state_free(berth_host_schedule_state_t *ptr);
+void toolhold_host_schedule_state_free(toolhold_host_schedule_state_t *ptr);
 
-void berth_host_schedule_result_state_error_free(berth_host_schedule_result_state_error_t *ptr);
+void toolhold_host_schedule_result_state_error_free(toolhold_host_schedule_result_state_error_t *ptr);
 
-void berth_host_schedule_result_bool_error_free(berth_host_schedule_result_bool_error_t *ptr);
+void toolhold_host_schedule_result_bool_error_free(toolhold_host_schedule_result_bool_error_t *ptr);
 
-void berth_host_schedule_list_state_free(berth_host_schedule_list_state_t *ptr);
+void toolhold_host_schedule_list_state_free(toolhold_host_schedule_list_state_t *ptr);
 
-void berth_host_schedule_result_list_state_error_free(berth_host_schedule_result_list_state_error_t *ptr);
+void toolhold_host_schedule_result_list_state_error_free(toolhold_host_schedule_result_list_state_error_t *ptr);
 
-void berth_host_schedule_list_run_free(berth_host_schedule_list_run_t *ptr);
+void toolhold_host_schedule_list_run_free(toolhold_host_schedule_list_run_t *ptr);
 
-void berth_host_schedule_result_list_run_error_free(berth_host_schedule_result_list_run_error_t *ptr);
+void toolhold_host_schedule_result_list_run_error_free(toolhold_host_schedule_result_list_run_error_t *ptr);
 
-void berth_host_embeddings_error_free(berth_host_embeddings_error_t *ptr);
+void toolhold_host_embeddings_error_free(toolhold_host_embeddings_error_t *ptr);
 
 void plugin_list_list_s8_free(plugin_list_list_s8_t *ptr);
 
-void berth_host_embeddings_result_list_list_s8_error_free(berth_host_embeddings_result_list_list_s8_error_t *ptr);
+void toolhold_host_embeddings_result_list_list_s8_error_free(toolhold_host_embeddings_result_list_list_s8_error_t *ptr);
 
-void exports_berth_tool_tools_json_free(exports_berth_tool_tools_json_t *ptr);
+void exports_toolhold_tool_tools_json_free(exports_toolhold_tool_tools_json_t *ptr);
 
-void exports_berth_tool_tools_content_free(exports_berth_tool_tools_content_t *ptr);
+void exports_toolhold_tool_tools_content_free(exports_toolhold_tool_tools_content_t *ptr);
 
-void exports_berth_tool_tools_output_free(exports_berth_tool_tools_output_t *ptr);
+void exports_toolhold_tool_tools_output_free(exports_toolhold_tool_tools_output_t *ptr);
 
-void exports_berth_tool_tools_failure_free(exports_berth_tool_tools_failure_t *ptr);
+void exports_toolhold_tool_tools_failure_free(exports_toolhold_tool_tools_failure_t *ptr);
 
-void exports_berth_tool_tools_subject_free(exports_berth_tool_tools_subject_t *ptr);
+void exports_toolhold_tool_tools_subject_free(exports_toolhold_tool_tools_subject_t *ptr);
 
-void exports_berth_tool_tools_list_json_free(exports_berth_tool_tools_list_json_t *ptr);
+void exports_toolhold_tool_tools_list_json_free(exports_toolhold_tool_tools_list_json_t *ptr);
 
-void exports_berth_tool_tools_option_json_free(exports_berth_tool_tools_option_json_t *ptr);
+void exports_toolhold_tool_tools_option_json_free(exports_toolhold_tool_tools_option_json_t *ptr);
 
-void exports_berth_tool_tools_argument_free(exports_berth_tool_tools_argument_t *ptr);
+void exports_toolhold_tool_tools_argument_free(exports_toolhold_tool_tools_argument_t *ptr);
 
-void exports_berth_tool_tools_preview_free(exports_berth_tool_tools_preview_t *ptr);
+void exports_toolhold_tool_tools_preview_free(exports_toolhold_tool_tools_preview_t *ptr);
 
-void exports_berth_tool_tools_list_subject_free(exports_berth_tool_tools_list_subject_t *ptr);
+void exports_toolhold_tool_tools_list_subject_free(exports_toolhold_tool_tools_list_subject_t *ptr);
 
-void exports_berth_tool_tools_list_argument_free(exports_berth_tool_tools_list_argument_t *ptr);
+void exports_toolhold_tool_tools_list_argument_free(exports_toolhold_tool_tools_list_argument_t *ptr);
 
-void exports_berth_tool_tools_option_preview_free(exports_berth_tool_tools_option_preview_t *ptr);
+void exports_toolhold_tool_tools_option_preview_free(exports_toolhold_tool_tools_option_preview_t *ptr);
 
-void exports_berth_tool_tools_definition_free(exports_berth_tool_tools_definition_t *ptr);
+void exports_toolhold_tool_tools_definition_free(exports_toolhold_tool_tools_definition_t *ptr);
 
-void exports_berth_tool_tools_list_content_free(exports_berth_tool_tools_list_content_t *ptr);
+void exports_toolhold_tool_tools_list_content_free(exports_toolhold_tool_tools_list_content_t *ptr);
 
-void exports_berth_tool_tools_invocation_free(exports_berth_tool_tools_invocation_t *ptr);
+void exports_toolhold_tool_tools_invocation_free(exports_toolhold_tool_tools_invocation_t *ptr);
 
-void exports_berth_tool_tools_list_definition_free(exports_berth_tool_tools_list_definition_t *ptr);
+void exports_toolhold_tool_tools_list_definition_free(exports_toolhold_tool_tools_list_definition_t *ptr);
 
-void exports_berth_tool_tools_result_list_definition_failure_free(exports_berth_tool_tools_result_list_definition_failure_t *ptr);
+void exports_toolhold_tool_tools_result_list_definition_failure_free(exports_toolhold_tool_tools_result_list_definition_failure_t *ptr);
 
-void exports_berth_tool_tools_result_output_failure_free(exports_berth_tool_tools_result_output_failure_t *ptr);
+void exports_toolhold_tool_tools_result_output_failure_free(exports_toolhold_tool_tools_result_output_failure_t *ptr);
 
 // Sets the string `ret` to reference the input string `s` without copying it
 void plugin_string_set(plugin_string_t *ret, const char*s);

@@ -5,7 +5,7 @@ package index
 import (
 	"iter"
 
-	"berth/internal/host"
+	"toolhold/internal/host"
 )
 
 // Document is a text that is searched for words, with what belongs to it.

@@ -2,7 +2,7 @@
 // and name them there.
 package parts
 
-import "berth/internal/host"
+import "toolhold/internal/host"
 
 // Result is what a part makes of an input: an answer, or an error for this input alone.
 type Result = host.PartResult

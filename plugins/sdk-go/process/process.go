@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"strings"
 
-	"berth"
-	"berth/internal/host"
+	"toolhold"
+	"toolhold/internal/host"
 )
 
 // Command is a program with its arguments, or a line for a shell, which has to be a subject of the
@@ -37,7 +37,7 @@ func OutputOf(command Command) (string, error) {
 			why = "it was ended: " + finished.Ending
 		}
 		said := strings.TrimSpace(string(finished.Stderr))
-		return "", &berth.Failure{Code: "exit-status", Message: strings.TrimSpace(why + "\n" + said)}
+		return "", &toolhold.Failure{Code: "exit-status", Message: strings.TrimSpace(why + "\n" + said)}
 	}
 	return string(finished.Stdout), nil
 }

@@ -5,7 +5,7 @@ package schedule
 import (
 	"encoding/json"
 
-	"berth/internal/host"
+	"toolhold/internal/host"
 )
 
 // Task is a call of a tool, and when it is made.

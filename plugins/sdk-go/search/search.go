@@ -2,7 +2,7 @@
 // read. Ask for `search` in the manifest. It has no stand-in for unit tests.
 package search
 
-import "berth/internal/host"
+import "toolhold/internal/host"
 
 // Scope says which files are searched.
 type Scope = host.Scope

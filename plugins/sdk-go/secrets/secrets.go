@@ -3,7 +3,7 @@
 // manifest.
 package secrets
 
-import "berth/internal/host"
+import "toolhold/internal/host"
 
 // Exists says whether the plugin's requests have a secret of this name.
 func Exists(name string) bool { return host.HasSecret(name) }

@@ -5,8 +5,8 @@ package service
 import (
 	"time"
 
-	"berth/internal/host"
-	"berth/process"
+	"toolhold/internal/host"
+	"toolhold/process"
 )
 
 // Ended is the state of a program that has ended.

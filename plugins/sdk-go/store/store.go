@@ -5,7 +5,7 @@ package store
 import (
 	"iter"
 
-	"berth/internal/host"
+	"toolhold/internal/host"
 )
 
 // Change writes the bytes of a key, or deletes it if they are nil.

@@ -9,10 +9,10 @@ import (
 	"testing"
 	"time"
 
-	"berth"
-	"berth/berthhttp"
-	"berth/berthtest"
-	"berth/secrets"
+	"toolhold"
+	"toolhold/toolholdhttp"
+	"toolhold/toolholdtest"
+	"toolhold/secrets"
 )
 
 func serve(t *testing.T) string {
@@ -39,17 +39,17 @@ func serve(t *testing.T) string {
 
 func TestRequestsAreMadeAndStatusesAreFailures(t *testing.T) {
 	url := serve(t)
-	for path, expected := range map[string]berth.Failure{
-		"/down":  {Category: berth.ServerError, Code: "http-503", Message: url + "/down answered 503", RetryAfter: 7 * time.Second},
-		"/often": {Category: berth.RateLimited, Code: "http-429", Message: url + "/often answered 429"},
+	for path, expected := range map[string]toolhold.Failure{
+		"/down":  {Category: toolhold.ServerError, Code: "http-503", Message: url + "/down answered 503", RetryAfter: 7 * time.Second},
+		"/often": {Category: toolhold.RateLimited, Code: "http-429", Message: url + "/often answered 429"},
 		"/none":  {Code: "http-404", Message: url + "/none answered 404"},
 	} {
 		answer, err := http.Get(url + path)
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = berthhttp.Read(answer, 10)
-		var failure *berth.Failure
+		_, err = toolholdhttp.Read(answer, 10)
+		var failure *toolhold.Failure
 		if !errors.As(err, &failure) || failure.Category != expected.Category || failure.Code != expected.Code ||
 			failure.Message != expected.Message || failure.RetryAfter != expected.RetryAfter {
 			t.Fatalf("%+v", err)
@@ -64,7 +64,7 @@ func TestBodyIsBounded(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		body, err := berthhttp.Read(answer, most)
+		body, err := toolholdhttp.Read(answer, most)
 		if (err == nil) != (expected == "") || err == nil && string(body) != "0123456789" || err != nil && err.Error() != expected {
 			t.Fatalf("%q, %v", body, err)
 		}
@@ -79,7 +79,7 @@ func TestRequestsThatCantBeSentAreFailures(t *testing.T) {
 		server.URL:           "unreachable",
 	} {
 		_, err := http.Get(url)
-		var failure *berth.Failure
+		var failure *toolhold.Failure
 		if !errors.As(err, &failure) || failure.Code != expected {
 			t.Fatalf("%s: %v", url, err)
 		}
@@ -96,7 +96,7 @@ func TestRequestsThatCantBeSentAreFailures(t *testing.T) {
 }
 
 func TestSecretsAreThoseOfTheStandin(t *testing.T) {
-	berthtest.New(t).Secrets = []string{"key"}
+	toolholdtest.New(t).Secrets = []string{"key"}
 	if !secrets.Exists("key") || secrets.Exists("other") {
 		t.Fatal("other secrets are there")
 	}

@@ -7,9 +7,9 @@
 //! ```
 //!
 //! ```no_run
-//! # fn main() -> Result<(), berth_sdk::Failure> {
-//! let server: Option<String> = berth_sdk::config::get("server")?;
-//! let retries = berth_sdk::config::get::<u32>("retries")?.unwrap_or(2);
+//! # fn main() -> Result<(), toolhold_sdk::Failure> {
+//! let server: Option<String> = toolhold_sdk::config::get("server")?;
+//! let retries = toolhold_sdk::config::get::<u32>("retries")?.unwrap_or(2);
 //! # Ok(())
 //! # }
 //! ```

@@ -2,9 +2,9 @@
 //! `embeddings = "reason"`.
 //!
 //! ```no_run
-//! # fn main() -> Result<(), berth_sdk::Failure> {
-//! use berth_sdk::embeddings;
-//! use berth_sdk::index::{self, Document, Query};
+//! # fn main() -> Result<(), toolhold_sdk::Failure> {
+//! use toolhold_sdk::embeddings;
+//! use toolhold_sdk::index::{self, Document, Query};
 //!
 //! let texts = ["The tests need a database".to_owned()];
 //! let Some(model) = embeddings::model() else { return Ok(()) };

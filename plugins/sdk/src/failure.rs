@@ -85,7 +85,7 @@ impl Failure {
     /// Category and code come from the kind of the error.
     ///
     /// ```
-    /// use berth_sdk::Failure;
+    /// use toolhold_sdk::Failure;
     ///
     /// let path = "/no/such/file";
     /// let failure = std::fs::read(path).map_err(|error| Failure::io(format!("reading {path}"), &error)).unwrap_err();

@@ -7,20 +7,20 @@ use crate::plugin::{Invocation, Plugin, ToolEntry};
 use crate::{
     Annotations, Body, Category, Content, Failure, MAX_MESSAGE, Output, Preview, log as logging,
 };
-use bindings::berth::host;
-use bindings::berth::tool::types as wit;
-use bindings::exports::berth::tool::tools;
+use bindings::exports::toolhold::tool::tools;
+use bindings::toolhold::host;
+use bindings::toolhold::tool::types as wit;
 
 #[expect(missing_docs, reason = "generated")]
 pub mod bindings {
     wit_bindgen::generate!({
         path: ["wit/io", "wit/tool", "wit/host", "wit"],
-        world: "berth:sdk/plugin",
+        world: "toolhold:sdk/plugin",
         with: { "wasi:io/poll@0.2.6": wasip2::io::poll },
         generate_all,
         pub_export_macro: true,
         export_macro_name: "export_component",
-        default_bindings_module: "berth_sdk::private::bindings",
+        default_bindings_module: "toolhold_sdk::private::bindings",
     });
 }
 pub use bindings::export_component;
@@ -154,7 +154,7 @@ pub(crate) fn content_out(part: Content) -> wit::Content {
         Body::Bytes(bytes) => wit::Body::Bytes(bytes),
         Body::Link(uri) => wit::Body::Link(uri),
     };
-    let meta = part.untrusted.then(|| r#"{"berth:untrusted":true}"#.to_owned());
+    let meta = part.untrusted.then(|| r#"{"toolhold:untrusted":true}"#.to_owned());
     wit::Content { body, media_type: part.media_type, meta }
 }
 
@@ -186,12 +186,12 @@ pub(crate) fn log(level: logging::Level, message: &str) {
 
 /// The plugin's settings.
 pub(crate) mod config {
-    pub(crate) use super::bindings::berth::host::config::{all, get};
+    pub(crate) use super::bindings::toolhold::host::config::{all, get};
 }
 
 /// The plugin's store.
 pub(crate) mod store {
-    use super::bindings::berth::host::store as wit;
+    use super::bindings::toolhold::host::store as wit;
     use super::host::types::Error;
     use crate::HostError;
     use crate::store::{Entry, Pair};
@@ -224,7 +224,7 @@ pub(crate) mod store {
 
 /// The plugin's index.
 pub(crate) mod index {
-    use super::bindings::berth::host::index as wit;
+    use super::bindings::toolhold::host::index as wit;
     use super::host::types::Error;
     use crate::HostError;
     use crate::index::{Document, Entry, Hit, Query};
@@ -294,7 +294,7 @@ pub(crate) mod index {
 
 /// Vectors of texts.
 pub(crate) mod embeddings {
-    use super::bindings::berth::host::embeddings as wit;
+    use super::bindings::toolhold::host::embeddings as wit;
     use super::host::types::Error;
     use crate::HostError;
 
@@ -310,7 +310,7 @@ pub(crate) mod embeddings {
 
 /// The plugin's tasks.
 pub(crate) mod schedule {
-    use super::bindings::berth::host::schedule as wit;
+    use super::bindings::toolhold::host::schedule as wit;
     use super::host::types::Error;
     use crate::HostError;
     use crate::schedule::{Action, Run, Task, TaskState};
@@ -372,7 +372,7 @@ pub(crate) mod schedule {
 
 /// The running call.
 pub(crate) mod call {
-    use super::bindings::berth::host::call;
+    use super::bindings::toolhold::host::call;
     use crate::{Caller, Content};
 
     pub(crate) use call::{cancelled, id, progress, remaining_ms};
@@ -390,8 +390,8 @@ pub(crate) mod call {
 
 /// The host's search.
 pub(crate) mod search {
-    use super::bindings::berth::host::search as wit;
-    use super::bindings::berth::host::types::Error;
+    use super::bindings::toolhold::host::search as wit;
+    use super::bindings::toolhold::host::types::Error;
     use crate::search::{
         Counts, Ending, Entries, Entry, Kind, Line, Lines, Pattern, Scope, SearchError, Skipped,
     };
@@ -495,15 +495,15 @@ pub(crate) mod search {
 
 /// The operator's secrets.
 pub(crate) mod secrets {
-    pub(crate) use super::bindings::berth::host::secrets::exists;
+    pub(crate) use super::bindings::toolhold::host::secrets::exists;
 }
 
 /// The host's processes.
 pub(crate) mod service {
     use std::time::Duration;
 
-    use super::bindings::berth::host::process::Options;
-    use super::bindings::berth::host::service as wit;
+    use super::bindings::toolhold::host::process::Options;
+    use super::bindings::toolhold::host::service as wit;
     use super::process::{error, millis};
     use crate::process::ProcessError;
 
@@ -563,8 +563,8 @@ pub(crate) mod process {
     use wasip2::clocks::monotonic_clock;
     use wasip2::io::poll::{Pollable, poll};
 
-    use super::bindings::berth::host::process as wit;
-    use super::bindings::berth::host::types::Error;
+    use super::bindings::toolhold::host::process as wit;
+    use super::bindings::toolhold::host::types::Error;
     use crate::process::{Command, CommandKind, Ending, Finished, Output, ProcessError};
 
     pub(crate) fn run(mut command: Command) -> Result<Finished, ProcessError> {

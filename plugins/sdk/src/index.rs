@@ -2,8 +2,8 @@
 //! The plugin asks for it in its manifest: `index = "reason"`.
 //!
 //! ```
-//! # fn main() -> Result<(), berth_sdk::Failure> {
-//! use berth_sdk::index::{self, Document, Query};
+//! # fn main() -> Result<(), toolhold_sdk::Failure> {
+//! use toolhold_sdk::index::{self, Document, Query};
 //!
 //! index::put(vec![
 //!     Document::new("notes/1", "The tests need a database").tagged("project"),

@@ -1,11 +1,11 @@
-//! The SDK for Berth plugins in Rust.
+//! The SDK for Toolhold plugins in Rust.
 //!
 //! A plugin is a list of tools, or of [filters](filter) for the output of tools. A tool is a type
 //! that implements [`Tool`]. Its arguments are a struct; the JSON Schema and the decoding both come
 //! from it. Its work is one function. [`plugin!`] makes a component of it:
 //!
 //! ```
-//! use berth_sdk::{Annotations, Call, Failure, Output, Tool};
+//! use toolhold_sdk::{Annotations, Call, Failure, Output, Tool};
 //! use schemars::JsonSchema;
 //! use serde::Deserialize;
 //!
@@ -29,14 +29,14 @@
 //!     }
 //! }
 //!
-//! berth_sdk::plugin! {
+//! toolhold_sdk::plugin! {
 //!     name: "echo",
 //!     description: "Returns what it gets",
 //!     tools: [Echo],
 //! }
 //!
 //! // A unit test needs no host.
-//! let answer = berth_sdk::testing::call::<Echo>(serde_json::json!({ "text": "hello" }));
+//! let answer = toolhold_sdk::testing::call::<Echo>(serde_json::json!({ "text": "hello" }));
 //! assert_eq!(answer.unwrap().joined_text(), "hello");
 //! ```
 //!

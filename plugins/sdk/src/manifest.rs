@@ -1,5 +1,5 @@
 //! The manifest: one JSON object that describes a plugin and what it asks for. It is rendered at
-//! compile time into the custom section `berth:manifest`.
+//! compile time into the custom section `toolhold:manifest`.
 
 /// The description of a plugin, and what it asks for.
 pub struct Manifest {

@@ -2,8 +2,8 @@
 //! `parts` in its manifest, and names each one there with its SHA-256.
 //!
 //! ```no_run
-//! # fn main() -> Result<(), berth_sdk::Failure> {
-//! use berth_sdk::parts;
+//! # fn main() -> Result<(), toolhold_sdk::Failure> {
+//! use toolhold_sdk::parts;
 //!
 //! let inputs = vec![b"one".to_vec(), b"two".to_vec()];
 //! for answer in parts::run("count", inputs) {
@@ -13,7 +13,7 @@
 //! # }
 //! ```
 //!
-//! A part is a component that exports `berth:tool/part`. It has no capabilities: what it answers
+//! A part is a component that exports `toolhold:tool/part`. It has no capabilities: what it answers
 //! follows from its input. The host runs it on several inputs at a time, each with 2 s of processor
 //! time and 256 MiB of memory; one that fails doesn't disturb the others.
 //!
@@ -29,7 +29,7 @@ pub fn run(part: &str, inputs: Vec<Vec<u8>>) -> Vec<Result<Vec<u8>, HostError>> 
 #[cfg(target_arch = "wasm32")]
 mod host {
     use super::HostError;
-    use crate::guest::bindings::berth::host::parts;
+    use crate::guest::bindings::toolhold::host::parts;
 
     pub(super) fn run(part: &str, inputs: Vec<Vec<u8>>) -> Vec<Result<Vec<u8>, HostError>> {
         let results = parts::run(part, &inputs).into_iter();

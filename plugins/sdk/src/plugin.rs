@@ -8,7 +8,7 @@ use crate::{
 /// Makes a component of tools, of filters, or of both.
 ///
 /// ```
-/// # use berth_sdk::{Call, Failure, Output, Tool};
+/// # use toolhold_sdk::{Call, Failure, Output, Tool};
 /// # struct Count;
 /// # #[derive(serde::Deserialize, schemars::JsonSchema)]
 /// # struct Arguments {}
@@ -18,7 +18,7 @@ use crate::{
 /// #     type Arguments = Arguments;
 /// #     fn call(_: Arguments, _: &Call) -> Result<Output, Failure> { Ok("1".into()) }
 /// # }
-/// berth_sdk::plugin! {
+/// toolhold_sdk::plugin! {
 ///     name: "counter",
 ///     description: "Counts words and lines",
 ///     capabilities: [
@@ -46,7 +46,7 @@ use crate::{
 /// Code that breaks a rule of the contract doesn't compile:
 ///
 /// ```compile_fail
-/// # use berth_sdk::{Call, Failure, Output, Tool};
+/// # use toolhold_sdk::{Call, Failure, Output, Tool};
 /// # struct Count;
 /// # #[derive(serde::Deserialize, schemars::JsonSchema)]
 /// # struct Arguments {}
@@ -56,7 +56,7 @@ use crate::{
 /// #     type Arguments = Arguments;
 /// #     fn call(_: Arguments, _: &Call) -> Result<Output, Failure> { Ok("1".into()) }
 /// # }
-/// berth_sdk::plugin! {
+/// toolhold_sdk::plugin! {
 ///     name: "Word_Count", // a plugin's name is 1 to 24 characters out of a-z, 0-9 and `-`, a letter first
 ///     description: "Counts words and lines",
 ///     tools: [Count],
@@ -95,7 +95,7 @@ macro_rules! plugin {
 
             // The linker makes a custom section of it, so that it can be read without running code.
             #[cfg(target_arch = "wasm32")]
-            #[unsafe(link_section = "berth:manifest")]
+            #[unsafe(link_section = "toolhold:manifest")]
             static SECTION: [u8; LENGTH] = render::<LENGTH>(&MANIFEST).0;
             #[cfg(not(target_arch = "wasm32"))]
             const _: [u8; LENGTH] = render::<LENGTH>(&MANIFEST).0;

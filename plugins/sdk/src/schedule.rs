@@ -1,9 +1,9 @@
-//! Tasks at a later time: calls of tools, and work for Berth's own agent. The plugin asks for it in
-//! its manifest: `schedule = "reason"`.
+//! Tasks at a later time: calls of tools, and work for Toolhold's own agent. The plugin asks for it
+//! in its manifest: `schedule = "reason"`.
 //!
 //! ```
-//! # fn main() -> Result<(), berth_sdk::Failure> {
-//! use berth_sdk::schedule::{self, Action, Task};
+//! # fn main() -> Result<(), toolhold_sdk::Failure> {
+//! use toolhold_sdk::schedule::{self, Action, Task};
 //!
 //! let action = Action::call("notes__tidy", serde_json::json!({ "days": 30 }));
 //! schedule::put(Task::cron("tidy", "0 4 * * *", action))?;
@@ -35,7 +35,7 @@ pub enum Action {
         /// Its arguments: an object of at most 64 KiB.
         arguments: Value,
     },
-    /// Berth's own agent works on this text, at most 16 KiB.
+    /// Toolhold's own agent works on this text, at most 16 KiB.
     Prompt(String),
 }
 

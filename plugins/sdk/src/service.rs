@@ -5,8 +5,8 @@
 //! ```no_run
 //! use std::time::Duration;
 //!
-//! # fn main() -> Result<(), berth_sdk::Failure> {
-//! let mut server = berth_sdk::service::connect("numbers", ["bc", "--quiet"], None)?;
+//! # fn main() -> Result<(), toolhold_sdk::Failure> {
+//! let mut server = toolhold_sdk::service::connect("numbers", ["bc", "--quiet"], None)?;
 //! server.write(b"6 * 7\n");
 //! let answer = server.read(Some(Duration::from_secs(1)));
 //! // Without this, the program ends with the connection.

@@ -2,8 +2,8 @@
 //! asks for it in its manifest: `store = "reason"`.
 //!
 //! ```
-//! # fn main() -> Result<(), berth_sdk::Failure> {
-//! use berth_sdk::store::{self, Write};
+//! # fn main() -> Result<(), toolhold_sdk::Failure> {
+//! use toolhold_sdk::store::{self, Write};
 //!
 //! store::put("notes/1", "buy milk")?;
 //! assert_eq!(store::get("notes/1")?.as_deref(), Some(&b"buy milk"[..]));

@@ -79,7 +79,7 @@ pub trait Tool {
     type Arguments: DeserializeOwned + JsonSchema;
 
     /// The JSON Schema of [`Output::structured`], if every answer has it:
-    /// `Some(berth_sdk::schema::for_type::<Answer>())`.
+    /// `Some(toolhold_sdk::schema::for_type::<Answer>())`.
     fn output_schema() -> Option<Schema> {
         None
     }
@@ -97,7 +97,7 @@ pub trait Tool {
 /// Start from [`READ_ONLY`](Self::READ_ONLY) or [`ACTING`](Self::ACTING):
 ///
 /// ```
-/// use berth_sdk::Annotations;
+/// use toolhold_sdk::Annotations;
 ///
 /// const WRITES_A_FILE: Annotations = Annotations { open_world: false, idempotent: true, ..Annotations::ACTING };
 /// ```

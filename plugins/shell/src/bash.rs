@@ -1,9 +1,11 @@
 use std::time::{Duration, Instant};
 
-use berth_sdk::process::Command;
-use berth_sdk::{Access, Annotations, Call, Content, Failure, Output, Subject, SubjectKind, Tool};
 use schemars::{JsonSchema, Schema};
 use serde::Deserialize;
+use toolhold_sdk::process::Command;
+use toolhold_sdk::{
+    Access, Annotations, Call, Content, Failure, Output, Subject, SubjectKind, Tool,
+};
 
 use crate::envelope::Envelope;
 use crate::failure;
@@ -52,7 +54,7 @@ impl Tool for Bash {
     type Arguments = Arguments;
 
     fn output_schema() -> Option<Schema> {
-        Some(berth_sdk::schema::for_type::<Envelope>())
+        Some(toolhold_sdk::schema::for_type::<Envelope>())
     }
 
     fn call(arguments: Arguments, _call: &Call) -> Result<Output, Failure> {
@@ -98,8 +100,8 @@ fn start_job(arguments: Arguments) -> Result<Output, Failure> {
 
 #[cfg(test)]
 mod tests {
-    use berth_sdk::{Category, testing};
     use serde_json::{Value, json};
+    use toolhold_sdk::{Category, testing};
 
     use super::*;
 

@@ -1,6 +1,6 @@
-use berth_sdk::process::Finished;
 use schemars::JsonSchema;
 use serde::Serialize;
+use toolhold_sdk::process::Finished;
 
 /// The greatest number of bytes of each output in an answer, as text. Bytes that aren't text become
 /// longer there.
@@ -104,7 +104,7 @@ fn text(bytes: &[u8], truncated: bool) -> (String, bool) {
 
 #[cfg(test)]
 mod tests {
-    use berth_sdk::process::{Ending, Output};
+    use toolhold_sdk::process::{Ending, Output};
 
     use super::*;
 

@@ -8,8 +8,8 @@
 
 use std::time::Duration;
 
-use berth_sdk::process::{Ending, Finished};
-use berth_sdk::{Category, Failure, add_notice};
+use toolhold_sdk::process::{Ending, Finished};
+use toolhold_sdk::{Category, Failure, add_notice};
 
 /// The failure, without the output.
 pub(crate) fn from_finished(finished: &Finished, took: Duration) -> Failure {
@@ -87,7 +87,7 @@ pub(crate) fn add_notices(text: &mut String, notices: &[String]) {
 
 #[cfg(test)]
 mod tests {
-    use berth_sdk::process::Output;
+    use toolhold_sdk::process::Output;
 
     use super::*;
 

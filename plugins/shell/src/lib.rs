@@ -4,7 +4,7 @@ mod bash;
 mod envelope;
 mod failure;
 
-berth_sdk::plugin! {
+toolhold_sdk::plugin! {
     name: "shell",
     description: "Runs shell commands",
     capabilities: [process = "to run the commands that calls give"],

@@ -1,14 +1,14 @@
-//! Tools that each break one rule of `berth plugin test`, and one that breaks none.
+//! Tools that each break one rule of `toolhold plugin test`, and one that breaks none.
 
 use std::fs;
 use std::path::PathBuf;
 
-use berth_sdk::{Annotations, Call, Category, Failure, Output, Tool};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
+use toolhold_sdk::{Annotations, Call, Category, Failure, Output, Tool};
 
-berth_sdk::plugin! {
+toolhold_sdk::plugin! {
     name: "unsound",
     description: "Tools that each break one rule of the conformance test",
     capabilities: [files(read_write) = "to leave something there"],
@@ -108,7 +108,7 @@ tool!(LeavesALock, "leaves_a_lock", "Leaves a lock behind if it fails.", |text| 
 
 /// The granted directory.
 fn directory() -> Result<PathBuf, Failure> {
-    berth_sdk::working_directory().map_err(|error| Failure::io("finding the directory", &error))
+    toolhold_sdk::working_directory().map_err(|error| Failure::io("finding the directory", &error))
 }
 
 /// Answers with something else than its schema says.
@@ -127,7 +127,7 @@ impl Tool for OtherAnswer {
     type Arguments = Arguments;
 
     fn output_schema() -> Option<schemars::Schema> {
-        Some(berth_sdk::schema::for_type::<Count>())
+        Some(toolhold_sdk::schema::for_type::<Count>())
     }
 
     fn call(arguments: Arguments, _call: &Call) -> Result<Output, Failure> {

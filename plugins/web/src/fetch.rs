@@ -1,7 +1,9 @@
-use berth_sdk::http::Response;
-use berth_sdk::{Access, Annotations, Call, Content, Failure, Output, Subject, SubjectKind, Tool};
 use schemars::JsonSchema;
 use serde::Deserialize;
+use toolhold_sdk::http::Response;
+use toolhold_sdk::{
+    Access, Annotations, Call, Content, Failure, Output, Subject, SubjectKind, Tool,
+};
 use url::Url;
 
 use crate::page::{self, Page, charset};
@@ -252,8 +254,8 @@ fn describe(answer: &Response, requested_url: &str, page: &Page, part: &Part) ->
 
 #[cfg(test)]
 mod tests {
-    use berth_sdk::{Category, testing};
     use serde_json::{Value, json};
+    use toolhold_sdk::{Category, testing};
 
     use super::*;
     use crate::test_server::{TestServer, html};

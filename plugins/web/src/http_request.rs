@@ -1,10 +1,12 @@
 use std::collections::BTreeMap;
 
-use berth_sdk::http::Response;
-use berth_sdk::{Access, Annotations, Call, Content, Failure, Output, Subject, SubjectKind, Tool};
 use schemars::{JsonSchema, Schema};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use toolhold_sdk::http::Response;
+use toolhold_sdk::{
+    Access, Annotations, Call, Content, Failure, Output, Subject, SubjectKind, Tool,
+};
 
 use crate::page::charset;
 use crate::request::{self, Kind};
@@ -91,7 +93,7 @@ impl Tool for HttpRequest {
     type Arguments = Arguments;
 
     fn output_schema() -> Option<Schema> {
-        Some(berth_sdk::schema::for_type::<Envelope>())
+        Some(toolhold_sdk::schema::for_type::<Envelope>())
     }
 
     fn call(arguments: Arguments, _call: &Call) -> Result<Output, Failure> {
@@ -180,8 +182,8 @@ fn is_secret(name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use berth_sdk::{Category, testing};
     use serde_json::json;
+    use toolhold_sdk::{Category, testing};
 
     use super::*;
     use crate::test_server::TestServer;

@@ -8,7 +8,7 @@ mod request;
 mod test_server;
 mod web_scrape;
 
-berth_sdk::plugin! {
+toolhold_sdk::plugin! {
     name: "web",
     description: "Reads web pages and asks web services",
     capabilities: [http = "to ask the servers that calls name"],

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use berth_sdk::http::Request;
+use toolhold_sdk::http::Request;
 
 /// The name of the client. Many servers refuse clients without a name.
-const USER_AGENT: &str = concat!("berth/", env!("CARGO_PKG_VERSION"));
+const USER_AGENT: &str = concat!("toolhold/", env!("CARGO_PKG_VERSION"));
 
 /// The time limit of each step of a request. It is at least the longest `timeout` that
 /// `[tools.web]` allows.

@@ -24,7 +24,7 @@ root, agent_folder, kwargs, model, task, *mark = sys.argv[1:]
 root = Path(root)
 sys.path.insert(0, agent_folder)
 
-from berth_agent import BerthAgent
+from toolhold_agent import ToolholdAgent
 
 
 class Folder(BaseEnvironment):
@@ -91,7 +91,7 @@ class Folder(BaseEnvironment):
 
 async def over():
     """Waits until the time of the agent is over."""
-    events = root / "logs/agent/berth-events.jsonl"
+    events = root / "logs/agent/toolhold-events.jsonl"
     while not mark or not events.exists() or mark[0] not in events.read_text():
         await asyncio.sleep(0.02)
 
@@ -103,7 +103,7 @@ async def main():
     logs = root / "trial/agent"
     # Harbor would look the model up in a list of LiteLLM, which isn't installed here.
     options = {"model_name": model or None, "skip_model_parsing": True, **json.loads(kwargs)}
-    agent = BerthAgent(logs_dir=logs, **options)
+    agent = ToolholdAgent(logs_dir=logs, **options)
     await agent.setup(environment)
     context, error = AgentContext(), None
     run = asyncio.create_task(agent.run(task, environment, context))

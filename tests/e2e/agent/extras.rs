@@ -83,8 +83,8 @@ fn paths_that_were_made_up_are_pointed_out() {
     assert_eq!(notices(&came), [""; 0]);
 }
 
-/// The whole session's turns, after a task whose end Berth didn't record since it was killed, and
-/// one more task of one turn.
+/// The whole session's turns, after a task whose end Toolhold didn't record since it was killed,
+/// and one more task of one turn.
 fn turns_after_a_kill(scene: &Scene, killed: &Came) -> u64 {
     let record = std::fs::read_to_string(scene.record(&killed.id())).expect("it is there");
     let (rest, last) = record.trim_end().rsplit_once('\n').expect("it has lines");

@@ -1,4 +1,4 @@
-//! Berth as an agent of Harbor, which runs Terminal-Bench 2: the adapter of `docs`, and Harbor's
+//! Toolhold as an agent of Harbor, which runs Terminal-Bench 2: the adapter of `docs`, and Harbor's
 //! own code around it, with a folder in place of the task's container.
 
 use std::fs;
@@ -8,11 +8,11 @@ use std::process::Command;
 use serde_json::{Value, json};
 
 use super::{KEY, Scene};
-use crate::support::{berth, fetched};
+use crate::support::{fetched, toolhold};
 
 /// The configuration that the adapter makes, without a provider.
 fn adapters_config() -> &'static str {
-    let adapter = include_str!("../../../docs/terminal-bench/berth_agent.py");
+    let adapter = include_str!("../../../docs/terminal-bench/toolhold_agent.py");
     let (_, rest) = adapter.split_once("CONFIG = \"\"\"\\\n").expect("it has one");
     rest.split_once("\"\"\"").expect("it ends").0
 }
@@ -28,7 +28,7 @@ impl Container {
     fn new() -> Option<Self> {
         let python = fetched("harbor")?.join("bin/python");
         let scene = Scene::new("chat", "", adapters_config());
-        let config = fs::read_to_string(scene.cli.root.path().join("config/berth.toml"));
+        let config = fs::read_to_string(scene.cli.root.path().join("config/toolhold.toml"));
         let config = config.expect("it is there");
         // The key comes as Harbor hands keys on.
         let (start, _) = config.split_once("file = ").expect("it has a key");
@@ -46,9 +46,10 @@ impl Container {
     fn task(&self, config: bool, model: &str, task: &str, mark: Option<&str>) -> Value {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/terminal-bench");
         let script = self.python.with_file_name("../trial.py");
-        let mut options = json!({ "binary": berth() });
+        let mut options = json!({ "binary": toolhold() });
         if config {
-            options["berth_toml"] = json!(self.scene.cli.root.path().join("config/berth.toml"));
+            options["toolhold_toml"] =
+                json!(self.scene.cli.root.path().join("config/toolhold.toml"));
         }
         let mut trial = Command::new(&self.python);
         trial.args(["-I", "-B"]).arg(script).arg(self.path(""));
@@ -77,7 +78,7 @@ fn agent_of_harbor_does_a_task_and_says_what_it_took() {
     let fixed = fs::read_to_string(container.path("app/sum.sh")).expect("it is there");
     assert_eq!(fixed, "expr \"$1\" + \"$2\"\n");
     assert_eq!(ended["info"]["version"], env!("CARGO_PKG_VERSION"));
-    let events = fs::read_to_string(container.path("trial/agent/berth-events.jsonl"));
+    let events = fs::read_to_string(container.path("trial/agent/toolhold-events.jsonl"));
     let events = events.expect("Harbor has fetched it");
     let events = events.lines().map(|line| serde_json::from_str(line).expect("it is JSON"));
     let spent = events.map(|event: Value| event["spent"].clone()).next_back().expect("it ended");

@@ -146,7 +146,7 @@ fn old_results_leave_a_small_context() {
 }
 
 #[test]
-fn server_that_reads_less_than_berth_believes_is_asked_with_less() {
+fn server_that_reads_less_than_toolhold_believes_is_asked_with_less() {
     let scene = scene("context_tokens = 60000\nmax_output_tokens = 1000", "");
     pages(&scene);
     std::fs::write(scene.cli.root.path().join("model/window"), "9000").expect("it is written");
@@ -164,8 +164,8 @@ fn result_that_is_too_large_ends_one_task_alone() {
 fn record_that_cannot_be_written_stays_whole() {
     let scene = scene("context_tokens = 1000000", "");
     // The disk is full after 600 KiB of any file.
-    let berth = crate::support::berth().display().to_string();
-    let shell = format!("trap '' XFSZ; ulimit -f 600; exec {berth} run --json big:");
+    let toolhold = crate::support::toolhold().display().to_string();
+    let shell = format!("trap '' XFSZ; ulimit -f 600; exec {toolhold} run --json big:");
     let whole = scene.command(&[]);
     let mut command = std::process::Command::new("/bin/bash");
     command.args(["-c", &shell]).current_dir(scene.work()).env_clear();
@@ -208,7 +208,7 @@ fn summary_costs_what_its_own_model_costs() {
     let agent = format!("provider = \"scripted\"\ncompress_provider = \"dear\"\n{ALL_TOOLS}");
     let scene = scene("context_tokens = 11000\nmax_output_tokens = 1000", &agent);
     pages(&scene);
-    let config = scene.cli.root.path().join("config/berth.toml");
+    let config = scene.cli.root.path().join("config/toolhold.toml");
     let cheap = std::fs::read_to_string(config).expect("it is there");
     let at = cheap.find("[providers.scripted]").expect("it has the provider");
     let dear = cheap[at..].replace("providers.scripted", "providers.dear");

@@ -77,7 +77,7 @@ impl Llama {
     }
 
     fn run(&self, format: &str, line: &[&str]) -> Came {
-        let output = self.command(format, line).output().expect("berth starts");
+        let output = self.command(format, line).output().expect("toolhold starts");
         Came::from_ended(Ended::from_output(output))
     }
 
@@ -147,7 +147,7 @@ fn independent_server_is_free_after_a_cancelled_answer() {
 
         llama.configure("context_tokens = 100000", "");
         let mut command = llama.command(format, &["Tell a long story."]);
-        let mut child = command.stdout(Stdio::piped()).spawn().expect("berth starts");
+        let mut child = command.stdout(Stdio::piped()).spawn().expect("toolhold starts");
         let mut lines = BufReader::new(child.stdout.take().expect("it has an output")).lines();
         let running = Running(Some(child));
         let mut next = || lines.next().expect("it goes on").expect("it can be read");
@@ -215,8 +215,8 @@ const TASKS: [SmallTask; 3] = [
 
 #[test]
 fn larger_model_does_small_tasks() {
-    let Some(model) = std::env::var_os("BERTH_TEST_MODEL") else {
-        return not_tried("BERTH_TEST_MODEL");
+    let Some(model) = std::env::var_os("TOOLHOLD_TEST_MODEL") else {
+        return not_tried("TOOLHOLD_TEST_MODEL");
     };
     let Some(llama) = Llama::start(false, Some(Path::new(&model))) else { return };
     llama.configure(

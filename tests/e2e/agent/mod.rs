@@ -1,5 +1,5 @@
-//! Berth's own agent end to end: `berth run` with the real tools, and a scripted model behind a
-//! loopback server.
+//! Toolhold's own agent end to end: `toolhold run` with the real tools, and a scripted model behind
+//! a loopback server.
 
 mod attacks;
 mod delegate;
@@ -101,7 +101,7 @@ impl Scene {
 
     /// The configuration that was written last.
     fn configuration(&self) -> String {
-        fs::read_to_string(self.cli.root.path().join("config/berth.toml")).expect("it is there")
+        fs::read_to_string(self.cli.root.path().join("config/toolhold.toml")).expect("it is there")
     }
 
     /// The content of a file of the working directory. Empty: there is none.
@@ -123,7 +123,7 @@ impl Scene {
         requests.lines().map(body).collect()
     }
 
-    /// A command of `berth run`.
+    /// A command of `toolhold run`.
     fn command(&self, line: &[&str]) -> Command {
         let line: Vec<&str> = ["run"].iter().chain(line).copied().collect();
         self.cli.command(&line)
@@ -131,7 +131,7 @@ impl Scene {
 
     #[track_caller]
     fn run(&self, line: &[&str]) -> Ended {
-        let ended = Ended::from_output(self.command(line).output().expect("berth starts"));
+        let ended = Ended::from_output(self.command(line).output().expect("toolhold starts"));
         self.assert_fine();
         ended
     }
@@ -170,14 +170,14 @@ impl Scene {
         assert_eq!(self.model_file("wrong"), None, "a request is wrong");
     }
 
-    /// Starts `berth run`, to interrupt it.
+    /// Starts `toolhold run`, to interrupt it.
     fn start(&self, line: &[&str]) -> Running {
         let mut command = self.command(line);
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        Running(Some(command.spawn().expect("berth starts")))
+        Running(Some(command.spawn().expect("toolhold starts")))
     }
 
-    /// Files of Berth and of the model's log of requests that have a text, with their names.
+    /// Files of Toolhold and of the model's log of requests that have a text, with their names.
     fn files_with(&self, text: &str) -> Vec<String> {
         let mut found = Vec::new();
         let mut folders = vec![self.cli.root.path().join("data"), self.work()];
@@ -206,7 +206,7 @@ impl Drop for Scene {
     }
 }
 
-/// A `berth` that runs. It is killed if the test fails.
+/// A `toolhold` that runs. It is killed if the test fails.
 struct Running(Option<Child>);
 
 impl Running {

@@ -66,7 +66,7 @@ pub(super) fn svg(frames: &[Frame]) -> String {
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" \
          font-family=\"ui-monospace,Menlo,Consolas,'DejaVu Sans Mono',monospace\" font-size=\"14\">\n\
-         <title>A task in berth chat: the agent asks before it edits, then says what it did</title>\n"
+         <title>A task in toolhold chat: the agent asks before it edits, then says what it did</title>\n"
     );
     let mut top = 16.0;
     for Frame(lines) in frames {

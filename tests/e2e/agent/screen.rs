@@ -1,12 +1,12 @@
-//! `berth chat` on a full screen, in a real terminal.
+//! `toolhold chat` on a full screen, in a real terminal.
 
 use std::fs;
 use std::process::Command;
 use std::time::Duration;
 
-use berth_screen::{About, ScreenState, Theme};
 use rustix::process::Signal;
 use serde_json::Value;
+use toolhold_screen::{About, ScreenState, Theme};
 
 use super::terminal::Terminal;
 use super::{Came, Scene, picture, until};
@@ -91,12 +91,12 @@ fn pasted_lines_are_one_message_and_resizing_keeps_it() {
     terminal.until("the text", |screen| screen.contains("second line") && screen.contains("third"));
     assert_eq!(scene.model_file("requests"), None, "a paste sends nothing");
     terminal.resize(50, 200);
-    terminal.until("the panel", |screen| screen.contains("│ Berth") && screen.contains("third"));
+    terminal.until("the panel", |screen| screen.contains("│ Toolhold") && screen.contains("third"));
     terminal.keys("\r");
     terminal.until_shows("You said: 宽字符 e\u{301}");
     terminal.resize(20, 60);
     terminal.until("the small one", |screen| {
-        screen.contains("You said: 宽字符 e\u{301}") && !screen.contains("│ Berth")
+        screen.contains("You said: 宽字符 e\u{301}") && !screen.contains("│ Toolhold")
     });
     terminal.resize(8, 30);
     terminal.until_shows("too small");
@@ -341,7 +341,7 @@ fn picture_can_be_made_again() {
     let scene = Scene::new("chat", "", "");
     scene.write("app.toml", "name = \"shop\"\nport = 8080\n");
     let mut command = scene.cli.command(&["chat"]);
-    command.env("BERTH_TOOLS_AUTONOMY", "ask");
+    command.env("TOOLHOLD_TOOLS_AUTONOMY", "ask");
     let mut terminal = Terminal::open(&command, (24, 80));
     terminal.until_shows("ready");
     terminal.keys("picture: let the server listen on port 9090\r");

@@ -1,4 +1,4 @@
-//! Skills, for Berth's own agent.
+//! Skills, for Toolhold's own agent.
 
 use std::fs;
 use std::io::Write;
@@ -44,7 +44,7 @@ fn agent_finds_loads_and_runs_a_skill() {
     assert_eq!(body.matches("- pdf: Does pdf.").count(), 1, "it is listed once: {body}");
     // Nobody has looked at the project's.
     assert!(!body.contains("Does deploy"), "{body}");
-    assert!(came.ended.stderr.contains("deploy") && came.ended.stderr.contains("`berth trust`"));
+    assert!(came.ended.stderr.contains("deploy") && came.ended.stderr.contains("`toolhold trust`"));
     // A session goes on with its list, whatever there is now.
     write_skill(&scene.cli.root.path().join(".claude/skills"), "later", "", "x");
     scene.task(&["--continue", "answer: x"]);
@@ -61,7 +61,7 @@ fn variables_of_a_skill_end_with_the_task() {
     let second = calls(&json!([print("second.txt")]));
     let mut command = scene.cli.command(&["chat", "--plain"]);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut chat = command.spawn().expect("berth starts");
+    let mut chat = command.spawn().expect("toolhold starts");
     let mut keyboard = chat.stdin.take().expect("it has an input");
     writeln!(keyboard, "{first}\n{second}").expect("it reads");
     drop(keyboard);

@@ -107,7 +107,7 @@ fn model_learns_from_its_mistakes() {
     // The text on stdin is part of the task.
     let mut command = scene.command(&["answer: that", "-"]);
     let mut child =
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("berth starts");
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("toolhold starts");
     child.stdin.take().expect("it has one").write_all(b"and this").expect("it is read");
     let said = Ended::from_output(child.wait_with_output().expect("it ends")).ends(0);
     assert_eq!(said.stdout, "You said: that\n");
@@ -220,7 +220,7 @@ fn at_a_terminal_json_calls_of_a_model_can_be_let_count_from_then_on() {
     let Some(accepted) = scene.cli.typed(&["run", "whole_json:"], "y\n") else { return };
     assert!(accepted.stdout.contains("it was not made"), "{}", accepted.stdout);
     let config =
-        fs::read_to_string(scene.cli.root.path().join("config/berth.toml")).expect("it exists");
+        fs::read_to_string(scene.cli.root.path().join("config/toolhold.toml")).expect("it exists");
     assert!(config.contains("lenient_models = [\"scripted/scripted\"]"), "{config}");
     scene.task(&["whole_json:"]).assert_answer(0, "it was made");
     // Another model of the provider isn't meant.
@@ -245,7 +245,7 @@ fn chat_goes_on_line_by_line() {
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
-        .expect("berth starts");
+        .expect("toolhold starts");
     let lines =
         "answer: a\n/compact\n/nonsense\nedit:\nafter: b\n/compact\nafter: c\n/exit\nafter: d\n";
     child.stdin.take().expect("it has one").write_all(lines.as_bytes()).expect("it is read");

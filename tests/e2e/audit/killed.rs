@@ -7,9 +7,9 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use berth_core::audit::Trail;
-use berth_core::config::Folders;
 use tempfile::TempDir;
+use toolhold_core::audit::Trail;
+use toolhold_core::config::Folders;
 
 /// Killed processes, by this number of threads, in pairs that write to one log; and pairs before
 /// another log is started.

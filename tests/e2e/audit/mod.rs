@@ -10,14 +10,14 @@ use std::path::PathBuf;
 use std::process::Stdio;
 use std::sync::{Arc, Mutex};
 
-use berth_contract::{BoxFuture, Call, Definition, Outcome, Output, Provider};
-use berth_core::audit::Trail;
-use berth_core::config::{self, Folders, Inputs};
-use berth_core::{
-    Access, Annotations, Failure, Host, Phase, Request, Session, Subject, SubjectKind, Trust,
-};
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use toolhold_contract::{BoxFuture, Call, Definition, Outcome, Output, Provider};
+use toolhold_core::audit::Trail;
+use toolhold_core::config::{self, Folders, Inputs};
+use toolhold_core::{
+    Access, Annotations, Failure, Host, Phase, Request, Session, Subject, SubjectKind, Trust,
+};
 
 use crate::support::{Cli, Scene, run, shared_cache};
 
@@ -82,7 +82,7 @@ fn every_command_line_call_is_recorded_with_its_decision() {
         ("result", json!("success")),
         ("verdict", json!("allow")),
         ("trust", json!("trusted")),
-        ("front_end", json!("berth call")),
+        ("front_end", json!("toolhold call")),
     ] {
         assert_eq!(read[key], expected, "{key} of {read}");
     }
@@ -262,7 +262,7 @@ fn emptied_log_differs_from_a_new_one() {
             let told = cli.run(command).ends(4);
             let all = format!("{}{}", told.stdout, told.stderr);
             assert!(
-                all.contains("berth audit verify") && !all.contains("Nothing is recorded yet."),
+                all.contains("toolhold audit verify") && !all.contains("Nothing is recorded yet."),
                 "{gone:?} {command:?}: {all}"
             );
         }
@@ -278,7 +278,7 @@ fn following_shows_records_as_they_are_written() {
         .command(&["audit", "tail", "-n", "1", "--follow", "--json"])
         .stdout(Stdio::piped())
         .spawn()
-        .expect("berth starts");
+        .expect("toolhold starts");
     let mut lines = std::io::BufReader::new(child.stdout.take().expect("it has an output")).lines();
     let mut next = || {
         serde_json::from_str::<Value>(&lines.next().expect("there is a line").expect("it is text"))
@@ -334,7 +334,7 @@ fn acting_call_that_cannot_be_recorded_is_not_run() {
 fn untrusted_configuration_cannot_turn_the_record_off() {
     let cli = Cli::new();
     fs::write(
-        cli.work().join("berth.toml"),
+        cli.work().join("toolhold.toml"),
         "[audit]\nenabled = false\non_failure = \"continue\"\nkeep = 1\nmax_mib = 1\n",
     )
     .expect("it is written");
@@ -427,7 +427,7 @@ impl Provider for Looking {
                 std::future::pending::<()>().await;
             }
             match call.arguments["fail"].as_str() {
-                Some(message) => Err(Failure::new(berth_core::Category::ServerError, message)),
+                Some(message) => Err(Failure::new(toolhold_core::Category::ServerError, message)),
                 None => Ok(Output::text("done")),
             }
         })
@@ -436,7 +436,7 @@ impl Provider for Looking {
 
 async fn looking(folder: &TempDir, settings: &[&str]) -> (Host, Arc<Looking>, Folders) {
     let folders =
-        Folders { cache: shared_cache(), ..Folders::inside(&folder.path().join("berth")) };
+        Folders { cache: shared_cache(), ..Folders::inside(&folder.path().join("toolhold")) };
     let settings =
         ["tools.autonomy=full"].iter().chain(settings).map(|&setting| setting.to_owned()).collect();
     let loaded = config::load(&folders, &Inputs { settings, ..Inputs::default() })
@@ -562,7 +562,7 @@ fn denials_within_a_call_that_works_are_recorded() {
         let answer = scene
             .call("hostile__read_outside", json!({ "path": scene.granted.join("secret/file") }))
             .await;
-        let folders = Folders::inside(&scene.root().join("berth"));
+        let folders = Folders::inside(&scene.root().join("toolhold"));
         let record = of_calls(&folders)
             .into_iter()
             .find(|record| {

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use berth_core::{Answer, Audience, Category, Host, Request};
+use toolhold_core::{Answer, Audience, Category, Host, Request};
 
 use super::{host, served};
 use crate::support::{Cli, failure, loot, plugin, run};
@@ -40,7 +40,7 @@ fn emitted_parts_and_content_share_one_limit() {
         let arguments = json!({ "parts": 2000, "bytes": 1024, "after_emitted": true });
         let answer = long(&host, arguments).await;
         let output = answer.outcome.as_ref().expect("it is within the limit");
-        let size: usize = output.content.iter().map(berth_core::Content::len).sum();
+        let size: usize = output.content.iter().map(toolhold_core::Content::len).sum();
         assert!((800 << 10..1 << 20).contains(&size), "{size}");
         assert!(
             output
@@ -69,7 +69,7 @@ fn emitted_parts_and_content_share_one_limit() {
 fn answer_after_emitted_parts_is_printed_once() {
     let cli = Cli::new();
     let own = format!("[plugins.probe]\npath = {:?}\nreload = \"trust\"\n", plugin("probe"));
-    std::fs::write(cli.root.path().join("config/berth.toml"), own).expect("it is written");
+    std::fs::write(cli.root.path().join("config/toolhold.toml"), own).expect("it is written");
     let line = ["call", "probe__long", "parts=2", "bytes=5", "after_emitted=true"];
     let ended = cli.run(&line);
     assert_eq!(ended.code, 0, "{}", ended.stderr);

@@ -1,4 +1,4 @@
-//! `berth:host/index`: what a plugin searches in, and what it can't do with it.
+//! `toolhold:host/index`: what a plugin searches in, and what it can't do with it.
 
 use std::fs;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use berth_core::{Category, Host, Request};
+use toolhold_core::{Category, Host, Request};
 
 use super::{host, served};
 use crate::support::{Cli, failure, loot, plugin, run};
@@ -25,7 +25,7 @@ fn folder() -> TempDir {
 
 /// The folder of all indexes.
 fn indexes(folder: &Path) -> std::path::PathBuf {
-    folder.join("berth/data/indexes")
+    folder.join("toolhold/data/indexes")
 }
 
 async fn call(host: &Host, tool: &str, arguments: Value) -> String {
@@ -64,7 +64,7 @@ fn plugin_without_an_index_is_refused_and_makes_no_file() {
         let failure = answer.outcome.expect_err("it doesn't load");
         let said = format!("{} {:?}", failure.message, failure.suggestion);
         assert!(
-            said.contains("berth:host/index@0.2.0") && said.contains("index_mib = 16"),
+            said.contains("toolhold:host/index@0.1.0") && said.contains("index_mib = 16"),
             "{said}"
         );
         assert!(!indexes(folder.path()).exists());
@@ -141,7 +141,7 @@ fn project_can_t_grant_an_index() {
     let own = format!("[plugins.{NAME}]\npath = {path:?}\nreload = \"trust\"\nindex_mib = 1\n");
     cli.configure(&own);
     let theirs = format!("[plugins.{NAME}]\nindex_mib = 9\n");
-    fs::write(cli.work().join("berth.toml"), theirs).expect("a file is written");
+    fs::write(cli.work().join("toolhold.toml"), theirs).expect("a file is written");
     let shown = cli.run(&["config", "show", "--json"]).ends(0).json();
     let ignored = &shown["project"]["ignored"][0]["key"];
     assert_eq!(ignored, "plugins.hostile-index.index_mib", "{shown}");

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 use tempfile::TempDir;
 
-use berth_core::{Category, Host, Request};
+use toolhold_core::{Category, Host, Request};
 
 use super::{host, served};
 use crate::mcp::client::{Client, LEGACY, MODERN, text};
@@ -29,7 +29,7 @@ fn meta_of_a_call_reaches_the_tool() {
             let answer = host.call(request(meta, json!({}))).await;
             assert_eq!(serde_json::from_str(&loot(&answer)).ok().as_ref(), Some(meta));
         }
-        let spoofed = json!({ "berth:alone": true, "b": 1 });
+        let spoofed = json!({ "toolhold:alone": true, "b": 1 });
         assert_eq!(loot(&host.call(request(&spoofed, json!({}))).await), r#"{"b":1}"#);
         assert_eq!(loot(&host.call(Request::new("probe__meta", json!({}))).await), "null");
 
@@ -47,12 +47,12 @@ fn meta_of_an_answer_reaches_the_caller() {
         let answers = |answer: Value, fail: bool| {
             host.call(Request::new("probe__meta", json!({ "answer": answer, "fail": fail })))
         };
-        let meta = json!({ "example.com/rows": 5, "berth:untrusted": false, "a\u{1b}[2J": "b\u{1b}",
+        let meta = json!({ "example.com/rows": 5, "toolhold:untrusted": false, "a\u{1b}[2J": "b\u{1b}",
             "example.com/token": "ghp_k3JqT8vXw2LmZr9BnYd5Hs7Gf1Ec4Pa6Uo0i" });
         let output = answers(meta.clone(), false).await.outcome.expect("it answers");
         let got = output.meta.expect("it has meta");
         assert_eq!(got["example.com/rows"], 5);
-        assert_ne!(got.get("berth:untrusted"), Some(&json!(false)), "that key is the host's");
+        assert_ne!(got.get("toolhold:untrusted"), Some(&json!(false)), "that key is the host's");
         assert!(!got.to_string().contains("\\u001b"), "{got}");
         assert!(!got.to_string().contains("k3JqT8"), "it is redacted as the answer is: {got}");
         let failed = answers(meta, true).await.outcome.expect_err("it fails");
@@ -73,13 +73,13 @@ fn meta_of_an_answer_reaches_the_caller() {
 fn clients_send_and_get_meta_without_the_protocols_keys() {
     let cli = Cli::new();
     let own = format!("[plugins.probe]\npath = {:?}\nreload = \"trust\"\n", plugin("probe"));
-    std::fs::write(cli.root.path().join("config/berth.toml"), own).expect("it is written");
+    std::fs::write(cli.root.path().join("config/toolhold.toml"), own).expect("it is written");
     for version in [LEGACY, MODERN] {
         let mut client = Client::new(&cli, &[], version, false);
         let answer = json!({
             "example.com/rows": 5,
             "io.modelcontextprotocol/related-task": { "taskId": "x" },
-            "berth": "mine",
+            "toolhold": "mine",
             "progressToken": 1,
         });
         let result = client.request(
@@ -94,7 +94,7 @@ fn clients_send_and_get_meta_without_the_protocols_keys() {
         assert!(text(&result).contains(r#"{"example.com/trace":"a"}"#), "{version}: {result}");
         let meta = &result["_meta"];
         assert_eq!(meta["example.com/rows"], 5, "{result}");
-        assert!(meta["berth"]["call"].is_string(), "Berth's own key is its own: {result}");
+        assert!(meta["toolhold"]["call"].is_string(), "Toolhold's own key is its own: {result}");
         assert!(meta.get("progressToken").is_none(), "{result}");
         assert_eq!(meta.get("io.modelcontextprotocol/related-task"), None, "{result}");
         assert_eq!(client.leave(), 0);

@@ -2,8 +2,6 @@
 //! answers.
 
 mod answers;
-mod frozen;
-mod frozen_0_2;
 mod index;
 mod meta;
 mod parts;
@@ -14,10 +12,10 @@ mod settings;
 mod store;
 mod versions;
 
-use berth_core::config::{self, Folders, Inputs};
-use berth_core::{Builtin, Host};
+use toolhold_core::config::{self, Folders, Inputs};
+use toolhold_core::{Builtin, Host};
 
-use crate::support::{berth, shared_cache};
+use crate::support::{shared_cache, toolhold};
 
 /// A host in a folder with these plugins and settings. `{folder}` in a setting is the folder.
 async fn host(folder: &std::path::Path, builtins: &[Builtin], settings: &[String]) -> Host {
@@ -31,7 +29,7 @@ async fn host_with(
     builtins: &[Builtin],
     settings: &[String],
 ) -> Host {
-    let folders = Folders { cache, ..Folders::inside(&folder.join("berth")) };
+    let folders = Folders { cache, ..Folders::inside(&folder.join("toolhold")) };
     let shown = folder.display().to_string();
     let mut all = vec!["tools.autonomy=full".to_owned()];
     all.extend(settings.iter().map(|setting| setting.replace("{folder}", &shown)));
@@ -43,7 +41,7 @@ async fn host_with(
         .folders(folders)
         .working_directory(folder)
         .builtins(builtins)
-        .helper(berth())
+        .helper(toolhold())
         .build();
     host.await.expect("the host starts")
 }

@@ -1,4 +1,4 @@
-//! `berth:host/parts`: what a part can't do, and what a plugin can't do with its parts.
+//! `toolhold:host/parts`: what a part can't do, and what a plugin can't do with its parts.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use tempfile::TempDir;
 
-use berth_core::{Audience, Host, Request};
+use toolhold_core::{Audience, Host, Request};
 
 use super::{host, host_with, served};
 use crate::support::{Cli, loot, not_tried, plugin, run};
@@ -156,7 +156,7 @@ fn plugin_without_the_grant_runs_no_part() {
         let failure = refused.outcome.expect_err("it doesn't load");
         let said = format!("{} {:?}", failure.message, failure.suggestion);
         assert!(
-            said.contains("berth:host/parts@0.2.0") && said.contains("parts_cpu_secs = 60"),
+            said.contains("toolhold:host/parts@0.1.0") && said.contains("parts_cpu_secs = 60"),
             "{said}"
         );
     });

@@ -1,4 +1,5 @@
-//! `berth:host/schedule`: the tasks of a plugin of a third party, and what it can't do with them.
+//! `toolhold:host/schedule`: the tasks of a plugin of a third party, and what it can't do with
+//! them.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -7,7 +8,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use berth_core::{Category, Host, Request, Session};
+use toolhold_core::{Category, Host, Request, Session};
 
 use super::{host, served};
 use crate::support::{builtin, failure, loot, plugin, run};
@@ -48,10 +49,10 @@ fn plugin_without_a_grant_is_refused() {
         let failed = answer.outcome.expect_err("it doesn't load");
         let said = format!("{} {:?}", failed.message, failed.suggestion);
         assert!(
-            said.contains("berth:host/schedule@0.2.0") && said.contains("schedule_tasks = 16"),
+            said.contains("toolhold:host/schedule@0.1.0") && said.contains("schedule_tasks = 16"),
             "{said}"
         );
-        assert!(!folder.path().join("berth/data/schedule").exists());
+        assert!(!folder.path().join("toolhold/data/schedule").exists());
     });
 }
 
@@ -111,7 +112,7 @@ fn read_only_tool_sub_agent_and_flood_are_stopped() {
 fn flag_raises_no_number_of_the_file() {
     run(async {
         let folder = folder();
-        let file = folder.path().join("berth/config/berth.toml");
+        let file = folder.path().join("toolhold/config/toolhold.toml");
         fs::create_dir_all(file.parent().expect("it has one")).expect("folders are made");
         let path = plugin(NAME);
         fs::write(&file, format!("[plugins.{NAME}]\npath = {path:?}\nschedule_tasks = 1\n"))
@@ -138,6 +139,6 @@ fn disabled_scheduler_keeps_no_tasks() {
             failed.message.contains("leave out `--set tools.scheduler.enabled=false`"),
             "{failed:?}"
         );
-        assert!(!folder.path().join("berth/data/schedule").exists());
+        assert!(!folder.path().join("toolhold/data/schedule").exists());
     });
 }

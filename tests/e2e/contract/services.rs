@@ -6,8 +6,8 @@ use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use berth_core::{Answer, Host, Request, Session};
 use serde_json::{Value, json};
+use toolhold_core::{Answer, Host, Request, Session};
 
 use crate::mcp::client::{Client, LEGACY};
 use crate::shell::ended::{assert_gone, mark, with_word};

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::sync::mpsc::UnboundedSender;
 
-use berth_core::{
+use toolhold_core::{
     Answer, Category, Content, Events, Host, Progress, Reply, Request, Scope, Session,
 };
 

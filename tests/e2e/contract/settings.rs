@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use berth_core::{Host, Request};
+use toolhold_core::{Host, Request};
 
 use super::{host, host_with, served};
 use crate::support::{Cli, loot, plugin, run};
@@ -75,7 +75,7 @@ fn wrong_table_names_key_place_and_what_is_expected() {
             let failure = answer.outcome.expect_err("it doesn't load");
             let said = format!("{} {:?}", failure.message, failure.suggestion);
             for part in
-                parts.iter().chain(&["[plugins.probe.config]", "berth plugin inspect probe"])
+                parts.iter().chain(&["[plugins.probe.config]", "toolhold plugin inspect probe"])
             {
                 assert!(said.contains(part), "{part}: {said}");
             }
@@ -103,9 +103,9 @@ fn working_directory_sets_nothing_and_inspect_shows_the_keys() {
     let own = format!(
         "[plugins.probe]\npath = {path:?}\nreload = \"trust\"\n[plugins.probe.config]\nserver = \"mine\"\n"
     );
-    std::fs::write(cli.root.path().join("config/berth.toml"), own).expect("it is written");
+    std::fs::write(cli.root.path().join("config/toolhold.toml"), own).expect("it is written");
     let theirs = "[plugins.probe.config]\nserver = \"theirs\"\nretries = 9\n";
-    std::fs::write(cli.work().join("berth.toml"), theirs).expect("it is written");
+    std::fs::write(cli.work().join("toolhold.toml"), theirs).expect("it is written");
     let ended = cli.run(&["call", "probe__settings"]);
     assert_eq!(ended.code, 0, "{}", ended.stderr);
     assert!(ended.stdout.contains("\"server\":\"mine\""), "{}", ended.stdout);
@@ -139,5 +139,5 @@ fn schema_for_editors_has_that_of_each_plugin() {
     assert!(valid(json!({ "retries": 1 })) && !valid(json!({ "retries": "many" })));
     // It helps to write a configuration that isn't valid yet.
     let (known, told) = schema(&["--set", "tools.cal=60"]);
-    assert!(known == alone && told.contains("`berth config check` says why"), "{told}");
+    assert!(known == alone && told.contains("`toolhold config check` says why"), "{told}");
 }

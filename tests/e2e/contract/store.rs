@@ -1,4 +1,4 @@
-//! `berth:host/store`: what a plugin keeps, and what it can't do with it.
+//! `toolhold:host/store`: what a plugin keeps, and what it can't do with it.
 
 use std::fs;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use berth_core::{Category, Host, Request};
+use toolhold_core::{Category, Host, Request};
 
 use super::{host, served};
 use crate::support::{Cli, failure, loot, plugin, run};
@@ -25,7 +25,7 @@ fn folder() -> TempDir {
 
 /// The folder of all stores.
 fn stores(folder: &Path) -> std::path::PathBuf {
-    folder.join("berth/data/stores")
+    folder.join("toolhold/data/stores")
 }
 
 async fn call(host: &Host, tool: &str, arguments: Value) -> String {
@@ -58,7 +58,7 @@ fn plugin_without_a_store_is_refused_and_makes_no_file() {
         let failure = answer.outcome.expect_err("it doesn't load");
         let said = format!("{} {:?}", failure.message, failure.suggestion);
         assert!(
-            said.contains("berth:host/store@0.2.0") && said.contains("store_mib = 16"),
+            said.contains("toolhold:host/store@0.1.0") && said.contains("store_mib = 16"),
             "{said}"
         );
         assert!(!stores(folder.path()).exists());
@@ -136,7 +136,7 @@ fn store_is_out_of_reach_for_tools_and_for_an_untrusted_configuration() {
     let cli = Cli::new();
     let path = plugin(NAME);
     let own = format!("[plugins.{NAME}]\npath = {path:?}\nreload = \"trust\"\nstore_mib = 1\n");
-    fs::write(cli.root.path().join("config/berth.toml"), own).expect("it is written");
+    fs::write(cli.root.path().join("config/toolhold.toml"), own).expect("it is written");
     cli.run(&["call", "--yes", "hostile-store__put", "key=a", "value=kept"]).ends(0);
     let file = cli.root.path().join("data/stores").join(format!("{NAME}.db"));
     assert!(file.exists(), "{}", file.display());
@@ -153,7 +153,7 @@ fn store_is_out_of_reach_for_tools_and_for_an_untrusted_configuration() {
 
     // A file in the working directory can make it smaller, and not larger.
     let theirs = format!("[plugins.{NAME}]\nstore_mib = 9\n");
-    fs::write(cli.work().join("berth.toml"), theirs).expect("it is written");
+    fs::write(cli.work().join("toolhold.toml"), theirs).expect("it is written");
     let shown = cli.run(&["config", "show", "--json"]).ends(0).json();
     let ignored = &shown["project"]["ignored"][0]["key"];
     assert_eq!(ignored, "plugins.hostile-store.store_mib", "{shown}");

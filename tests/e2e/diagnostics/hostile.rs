@@ -7,8 +7,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
 use std::time::{Duration, Instant};
 
-use berth_core::Category;
 use serde_json::json;
+use toolhold_core::Category;
 
 use super::{RUST, call, found, scene, state};
 use crate::shell::ended::{assert_gone, mark, stubborn, with_word};

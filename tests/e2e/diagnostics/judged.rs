@@ -4,10 +4,10 @@ use std::fs;
 use std::sync::Arc;
 use std::time::Duration;
 
-use berth_core::audit::Trail;
-use berth_core::config::Folders;
-use berth_core::{Approver, BoxFuture, Category, Question, Reply, Request, Scope, Session};
 use serde_json::{Value, json};
+use toolhold_core::audit::Trail;
+use toolhold_core::config::Folders;
+use toolhold_core::{Approver, BoxFuture, Category, Question, Reply, Request, Scope, Session};
 
 use super::{RUST, call, found, scene};
 use crate::approvals::Person;
@@ -19,7 +19,7 @@ fn has_run(scene: &Scene) -> bool {
 }
 
 fn commands(scene: &Scene) -> Vec<Value> {
-    let trail = Trail::open(&Folders::inside(&scene.root().join("berth")));
+    let trail = Trail::open(&Folders::inside(&scene.root().join("toolhold")));
     let all = trail.and_then(|trail| trail.last(usize::MAX)).expect("the log is readable");
     all.into_iter().filter(|record| record["kind"] == "command").collect()
 }
@@ -131,7 +131,7 @@ async fn third_party(settings: &[&str]) -> Scene {
     scene(&all, &[]).await
 }
 
-async fn run(scene: &Scene, arguments: Value) -> berth_core::Answer {
+async fn run(scene: &Scene, arguments: Value) -> toolhold_core::Answer {
     let approver = Some(Person::yes(Scope::Once) as Arc<dyn Approver>);
     let request = Request::new("hostile-process__run_program", arguments);
     scene.host.call(Request { approver, ..request }).await

@@ -1,4 +1,4 @@
-//! Diagnostics of real compilers and linters: the same findings as without Berth.
+//! Diagnostics of real compilers and linters: the same findings as without Toolhold.
 
 mod hostile;
 mod judged;
@@ -9,8 +9,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use berth_core::{Answer, Request};
 use serde_json::{Value, json};
+use toolhold_core::{Answer, Request};
 
 use crate::support::{Cli, Ended, Scene, fetched, go_compiler};
 
@@ -75,7 +75,7 @@ fn printed(program: &Path, arguments: &[&str], folder: &Path) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn cargo_finds_what_it_finds_without_berth() {
+async fn cargo_finds_what_it_finds_without_toolhold() {
     let scene = scene(&[], &RUST).await;
     let (text, structured) = found(&scene, json!({})).await;
     assert_eq!(state(&structured, "cargo"), "ran", "{text}");
@@ -169,7 +169,7 @@ fn checkers(name: &str) -> Option<(PathBuf, String)> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn tsc_and_eslint_find_what_they_find_without_berth() {
+async fn tsc_and_eslint_find_what_they_find_without_toolhold() {
     let Some((folder, grant)) = checkers("checkers-node") else { return };
     let files = [
         (
@@ -218,7 +218,7 @@ async fn tsc_and_eslint_find_what_they_find_without_berth() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn mypy_and_ruff_find_what_they_find_without_berth() {
+async fn mypy_and_ruff_find_what_they_find_without_toolhold() {
     let Some((folder, grant)) = checkers("checkers-python") else { return };
     let files = [("a.py", "import os\n\nnumber: int = \"text\"\n")];
     // The interpreter of the environment may lie anywhere.
@@ -257,7 +257,7 @@ fn go_of_client() -> Option<PathBuf> {
 }
 
 #[test]
-fn go_vet_finds_what_it_finds_without_berth() {
+fn go_vet_finds_what_it_finds_without_toolhold() {
     let Some(go) = go_of_client() else { return };
     let _alone = go_compiler();
     let cli = Cli::new();
@@ -270,10 +270,10 @@ fn go_vet_finds_what_it_finds_without_berth() {
     cli.configure(&format!(
         "[tools.shell]\npresets = [\"go\"]\nallowed_paths = [\".\", {{ path = {go:?}, access = \"read\" }}]\n"
     ));
-    // Commands search the path of whoever started Berth.
+    // Commands search the path of whoever started Toolhold.
     let path = format!("{}:/usr/bin:/bin", go.join("bin").display());
-    let mut berth = cli.command(&["call", "--yes", "diagnostics", "{}"]);
-    let found = Ended::from_output(berth.env("PATH", &path).output().expect("berth starts"));
+    let mut toolhold = cli.command(&["call", "--yes", "diagnostics", "{}"]);
+    let found = Ended::from_output(toolhold.env("PATH", &path).output().expect("toolhold starts"));
     let found = found.ends(0).stdout;
     let mut own = Command::new(go.join("bin/go"));
     let own = own.arg("vet").current_dir(cli.work()).env("HOME", cli.root.path());

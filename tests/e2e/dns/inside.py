@@ -1,13 +1,13 @@
 """A network of its own, in which names change their addresses.
 
 Runs in namespaces of its own (user, network, mounts). Has an outer address and loopback, a server at each that counts its connections, and
-a DNS server that is told for each name what it answers to the first look-up and to later ones. Then calls Berth, and prints what it said
+a DNS server that is told for each name what it answers to the first look-up and to later ones. Then calls Toolhold, and prints what it said
 and who was connected to.
 """
 
 import fcntl, json, os, socket, struct, subprocess, sys, threading, time
 
-berth, work = sys.argv[1:]
+toolhold, work = sys.argv[1:]
 OUTER, PORT = "93.184.216.34", 8080
 
 control = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -107,7 +107,7 @@ called = []
 for path in ("steady/", "moves/1", "moves/2", "moves/3", "mixed/", "six/", "mapped/", "both/", "alias/", "zero/", "steady/away/led", "steady/away/moves"):
     name, _, rest = path.partition("/")
     ended = subprocess.run(
-        [berth, "call", "--json", "fetch", f"url=http://{name}.example.com:{PORT}/{rest}"], cwd=work, stdin=subprocess.DEVNULL, capture_output=True, text=True
+        [toolhold, "call", "--json", "fetch", f"url=http://{name}.example.com:{PORT}/{rest}"], cwd=work, stdin=subprocess.DEVNULL, capture_output=True, text=True
     )
     called.append({"path": path, "code": ended.returncode, "told": ended.stdout + ended.stderr})
 print(json.dumps({"called": called, "connected": connected, "looked": {name: count for (name, kind), count in looked.items() if kind == 1}}))

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 
-use crate::support::{Cli, berth, not_tried};
+use crate::support::{Cli, not_tried, toolhold};
 
 #[test]
 fn name_that_moves_to_a_private_address_is_not_followed_there() {
@@ -32,7 +32,11 @@ fn name_that_moves_to_a_private_address_is_not_followed_there() {
     let script = cli.root.path().join("inside.py");
     fs::write(&script, include_str!("inside.py")).expect("it is written");
     let mut inside = Command::new("unshare");
-    inside.args(["-Urnm", "python3"]).arg(&script).arg(berth()).arg(cli.root.path().join("work"));
+    inside
+        .args(["-Urnm", "python3"])
+        .arg(&script)
+        .arg(toolhold())
+        .arg(cli.root.path().join("work"));
     let environment = cli.command(&[]);
     inside
         .env_clear()

@@ -3,14 +3,14 @@
 use std::fmt::Write as _;
 use std::process::Command;
 
-use crate::support::berth;
+use crate::support::toolhold;
 
 /// The options of every command, which the page shows once.
 const SHARED: &str = "Options for every command:\n";
 
 /// The page.
 pub(super) fn page() -> String {
-    let mut page = "# Commands\n\nMade of what `berth COMMAND --help` prints.\n".to_owned();
+    let mut page = "# Commands\n\nMade of what `toolhold COMMAND --help` prints.\n".to_owned();
     section(&mut page, &mut Vec::new());
     page
 }
@@ -35,7 +35,7 @@ fn section(page: &mut String, names: &mut Vec<String>) {
     let _ = write!(
         page,
         "\n## `{}`\n\n```text\n{}\n```\n",
-        [&["berth".to_owned()][..], names].concat().join(" "),
+        [&["toolhold".to_owned()][..], names].concat().join(" "),
         lines.join("\n").trim_end()
     );
     for name in below(&help) {
@@ -56,12 +56,12 @@ fn below(help: &str) -> Vec<String> {
 }
 
 fn help(names: &[String]) -> String {
-    let output = Command::new(berth())
+    let output = Command::new(toolhold())
         .args(names)
         .arg("--help")
         .env("COLUMNS", "100")
         .output()
-        .expect("berth runs");
+        .expect("toolhold runs");
     assert!(output.status.success(), "{names:?}");
     String::from_utf8(output.stdout).expect("it is UTF-8")
 }

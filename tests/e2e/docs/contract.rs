@@ -17,11 +17,11 @@ const INTRODUCTION: &str = "\
 
 Everything that a plugin and the host say to each other, whatever the plugin is written in. This
 page is made of the comments in [`wit/tool`](../../wit/tool/worlds.wit) and
-[`wit/host`](../../wit/host/types.wit), and a test compares them. `berth plugin wit` writes these
+[`wit/host`](../../wit/host/types.wit), and a test compares them. `toolhold plugin wit` writes these
 files into a folder, for generators of bindings. [Writing a plugin](../plugins.md) explains how to
 use them, and [the cookbook](cookbook.md) has samples.
 
-A plugin exports interfaces of `berth:tool`, and imports those of `berth:host` that it uses. Types
+A plugin exports interfaces of `toolhold:tool`, and imports those of `toolhold:host` that it uses. Types
 are written as in WIT: `option<T>` may be missing, `list<T>` is a list, `result<T, E>` is `T` or the
 error `E`, `u32` is a whole number without a sign, `s32` one with a sign, `f64` is a
 floating-point number. KiB and MiB are 1,024 and 1,048,576 bytes; characters are Unicode scalar

@@ -101,11 +101,11 @@ fn samples_work(
     build(&session, &samples.join("\n"));
 
     // The service of the page is on this machine.
-    let settings = file("berth.toml")
+    let settings = file("toolhold.toml")
         .replace("https://api.example.com", &format!("http://{place}"))
         .replace("api.example.com", &place)
         .replace("\nprograms", "\nallowed_private_hosts = [\"127.0.0.1\"]\nprograms");
-    session.write("berth.toml", settings);
+    session.write("toolhold.toml", settings);
     let commands: Vec<&Block> = page.iter().filter(|block| block.language == "console").collect();
     // Beside the recipes, each language has its imports, and Rust its manifest.
     let others = if fence == "rust" { 2 } else { 1 };
@@ -125,7 +125,7 @@ fn samples_work(
 fn requests_work(session: &Session, service: &Server) {
     let place = format!("http://127.0.0.1:{}/try", service.port());
     let call =
-        format!("berth --config berth.toml call --yes --json cookbook__try_http url={place}");
+        format!("toolhold --config toolhold.toml call --yes --json cookbook__try_http url={place}");
     let shown = session.works(&call);
     let answer: Value = serde_json::from_str(&shown).expect("it is JSON");
     // The server got the key and said it again, but not to the plugin.
@@ -143,8 +143,9 @@ fn requests_work(session: &Session, service: &Server) {
     assert_eq!(shows.len(), 1);
     assert_eq!(shows[0].header("x-key"), Some(KEY));
 
-    let refused = session
-        .works(&format!("! berth --config berth.toml call --yes cookbook__ask url={place}/away"));
+    let refused = session.works(&format!(
+        "! toolhold --config toolhold.toml call --yes cookbook__ask url={place}/away"
+    ));
     assert!(
         refused.contains("error[policy_blocked]") && refused.contains("example.org"),
         "{refused}"
@@ -153,8 +154,9 @@ fn requests_work(session: &Session, service: &Server) {
 
 /// What a real store does for an SDK, beside what the page shows.
 fn store_works(session: &Session) {
-    let shown = session
-        .works("berth --config berth.toml call --yes --json cookbook__try_store 2> store.log");
+    let shown = session.works(
+        "toolhold --config toolhold.toml call --yes --json cookbook__try_store 2> store.log",
+    );
     let answer: Value = serde_json::from_str(&shown).expect("it is JSON");
     let expected = json!({
         "listed": true, "all_bytes": true, "empty": true, "missing": true, "other_value": false,
@@ -167,7 +169,7 @@ fn store_works(session: &Session) {
 
 /// What a client of MCP sees of a call.
 fn progress_is_shown(session: &Session) {
-    let mut client = Client::start(session.shell("exec berth --config berth.toml serve"));
+    let mut client = Client::start(session.shell("exec toolhold --config toolhold.toml serve"));
     client.begin(LEGACY, false);
     let answer = client.request(
         "tools/call",
@@ -196,7 +198,7 @@ fn progress_is_shown(session: &Session) {
 fn a_full_answer_stops(session: &Session) {
     let set = "--set plugins.cookbook.limits.result_mib=1";
     let shown = session.works(&format!(
-        "berth --config berth.toml {set} call --json cookbook__squares count=100000"
+        "toolhold --config toolhold.toml {set} call --json cookbook__squares count=100000"
     ));
     let answer: Value = serde_json::from_str(&shown).expect("it is JSON");
     let parts = answer["output"]["content"].as_array().expect("the answer has parts");
@@ -208,11 +210,12 @@ fn a_full_answer_stops(session: &Session) {
 /// The tool itself sees whether there is a key, and no request goes out without one.
 fn no_key_is_no_request(session: &Session, service: &Server) {
     let before = service.asked().len();
-    let settings = fs::read_to_string(session.folder.join("berth.toml")).expect("it was written");
+    let settings =
+        fs::read_to_string(session.folder.join("toolhold.toml")).expect("it was written");
     let (without, _) =
         settings.split_once("[plugins.cookbook.secrets").expect("the page has a secret");
     session.write("keyless.toml", without);
-    let shown = session.works("! berth --config keyless.toml call cookbook__weather station=7");
+    let shown = session.works("! toolhold --config keyless.toml call cookbook__weather station=7");
     assert!(shown.contains("error[permanent_failure/no-key]"), "{shown}");
     assert_eq!(service.asked().len(), before);
 }
@@ -273,7 +276,7 @@ fn samples_work_with_sdk(language: &str, source: &str, tools: &Path) {
             format!("{manifest}\n[build]\nlanguage = \"{language}\"\nsdk = \"{place}\"\n"),
         );
         session.write(source, format!("{samples}{more}"));
-        session.works("berth plugin build");
+        session.works("toolhold plugin build");
     });
     store_works(&session);
 }

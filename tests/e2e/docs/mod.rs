@@ -15,9 +15,9 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use berth_core::Limits;
-use berth_core::config::{self, Folders, Inputs};
 use tempfile::TempDir;
+use toolhold_core::Limits;
+use toolhold_core::config::{self, Folders, Inputs};
 
 use crate::support::{Component, Offer, fetched, go_compiler, manifest, plugin};
 use markdown::{blocks, code_spans, document, documents, root};
@@ -41,13 +41,13 @@ fn packaged_sdk() -> PathBuf {
     package.current_dir(root().join("plugins")).args([
         "package",
         "--package",
-        "berth-sdk",
+        "toolhold-sdk",
         "--no-verify",
         "--allow-dirty",
         "--offline",
     ]);
     done(package.arg("--target-dir").arg(&folder));
-    let package = format!("berth-sdk-{}", env!("CARGO_PKG_VERSION"));
+    let package = format!("toolhold-sdk-{}", env!("CARGO_PKG_VERSION"));
     done(
         Command::new("tar")
             .current_dir(folder.join("package"))
@@ -57,7 +57,7 @@ fn packaged_sdk() -> PathBuf {
     let packaged = folder.join("package").join(package);
     // What the code doesn't need is missed by nobody who only builds it.
     for (file, has) in [
-        ("README.md", "berth_sdk::plugin!"),
+        ("README.md", "toolhold_sdk::plugin!"),
         ("LICENSE-MIT", "MIT License"),
         ("LICENSE-APACHE", "Apache License"),
         ("wit/tool/tools.wit", "interface tools"),
@@ -172,10 +172,12 @@ fn guide_is_followed(language: &str, tools: &Path) {
 /// checks it.
 fn snippets_of(language: &str) -> Option<(&'static str, &'static str, &'static str)> {
     match language {
-        "c" => Some(("snippets.c", "#include \"berth.h\"\n", "cc -Isdk -fsyntax-only snippets.c")),
+        "c" => {
+            Some(("snippets.c", "#include \"toolhold.h\"\n", "cc -Isdk -fsyntax-only snippets.c"))
+        }
         "go" => Some((
             "snippets/snippets.go",
-            "package snippets\n\nimport (\n\"net/http\"\n\"time\"\n\"berth\"\n\"berth/berthhttp\"\n)\n\n",
+            "package snippets\n\nimport (\n\"net/http\"\n\"time\"\n\"toolhold\"\n\"toolhold/toolholdhttp\"\n)\n\n",
             "go vet ./snippets",
         )),
         _ => None,
@@ -225,8 +227,11 @@ fn documented_manifest_is_valid() {
     };
     let path = folder.path().join("plugin.wasm");
     fs::write(&path, component.encode()).expect("a plugin is written");
-    let read =
-        berth_core::Candidate::file(&path).expect("the manifest is right").info().manifest.clone();
+    let read = toolhold_core::Candidate::file(&path)
+        .expect("the manifest is right")
+        .info()
+        .manifest
+        .clone();
     // Nothing in it is unknown to the host.
     let shown: serde_json::Value = serde_json::from_str(&shown.text).expect("it is JSON");
     let read = serde_json::to_value(&read).expect("a manifest has a form in JSON");
@@ -281,8 +286,10 @@ fn commands_of_the_readme_and_of_the_overview_run() {
     let overview = overview.split_once("\n## ").map_or(overview, |(overview, _)| overview);
     for text in [document("README.md").as_str(), overview] {
         let spans = code_spans(text);
-        let commands: Vec<&String> =
-            spans.iter().filter(|span| span.starts_with("berth ") && !span.contains('…')).collect();
+        let commands: Vec<&String> = spans
+            .iter()
+            .filter(|span| span.starts_with("toolhold ") && !span.contains('…'))
+            .collect();
         assert!(commands.len() >= 5, "{commands:?}");
         for command in commands {
             session.works(command);
@@ -309,16 +316,16 @@ fn configurations_in_the_documents_load() {
     let mut count = 0;
     for path in documents() {
         let other = |name: &str| ["Cargo.toml", "filters.toml", "plugin.toml"].contains(&name);
-        let of_berth = |block: &markdown::Block| {
+        let of_toolhold = |block: &markdown::Block| {
             block.language == "toml" && !block.file.as_deref().is_some_and(other)
         };
-        for block in blocks(&document(&path)).into_iter().filter(of_berth) {
+        for block in blocks(&document(&path)).into_iter().filter(of_toolhold) {
             let file = folder.path().join("shown.toml");
             fs::write(&file, &block.text).expect("a file is written");
             // A ceiling has keys of its own.
             let inputs = match block.file.as_deref() {
-                Some("/etc/berth/ceiling.toml") => Inputs {
-                    variables: vec![("BERTH_CEILING".into(), file.into())],
+                Some("/etc/toolhold/ceiling.toml") => Inputs {
+                    variables: vec![("TOOLHOLD_CEILING".into(), file.into())],
                     ..Inputs::default()
                 },
                 _ => Inputs { file: Some(file), ..Inputs::default() },
@@ -343,7 +350,7 @@ fn rules_in_the_documents_come_out_as_they_say() {
         .find(|block| block.file.as_deref() == Some("filters.toml"));
     session
         .write_of_user("config/filters.toml", rules.expect("the page shows rules").text.as_bytes());
-    session.works("berth filter test seed deploy && berth filter list --json | grep -q '\"problems\": \\[\\]' && ! berth filter test kubectl-get");
+    session.works("toolhold filter test seed deploy && toolhold filter list --json | grep -q '\"problems\": \\[\\]' && ! toolhold filter test kubectl-get");
 }
 
 #[test]
@@ -395,10 +402,10 @@ fn documented_presets_are_complete() {
 
 #[test]
 fn exit_codes_and_variables_are_those_of_the_help() {
-    let help = std::process::Command::new(crate::support::berth())
+    let help = std::process::Command::new(crate::support::toolhold())
         .arg("--help")
         .output()
-        .expect("berth runs");
+        .expect("toolhold runs");
     let help = String::from_utf8_lossy(&help.stdout).into_owned();
     let page = document("docs/configuration.md");
     let (_, codes) = help.split_once("Exit codes:\n").expect("the help tells them");
@@ -413,7 +420,7 @@ fn exit_codes_and_variables_are_those_of_the_help() {
     }
     let names: BTreeSet<&str> = help
         .split(|c: char| !c.is_ascii_uppercase() && c != '_')
-        .filter(|word| word.starts_with("BERTH_"))
+        .filter(|word| word.starts_with("TOOLHOLD_"))
         .collect();
     assert!(names.len() >= 4, "{names:?}");
     for name in names {

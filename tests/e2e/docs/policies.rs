@@ -3,17 +3,17 @@
 
 use std::sync::Arc;
 
-use berth_core::config::{self, Folders, Inputs};
-use berth_core::{
+use serde_json::json;
+use toolhold_core::config::{self, Folders, Inputs};
+use toolhold_core::{
     Access, BoxFuture, Call, Definition, Host, Outcome, Output, Provider, Request, Subject,
     SubjectKind,
 };
-use serde_json::json;
 
 use super::markdown::{blocks, document};
 use super::project;
 use super::session::Session;
-use crate::support::{berth, builtin, run, shared_cache};
+use crate::support::{builtin, run, shared_cache, toolhold};
 
 #[test]
 fn policies_of_the_page_work_as_described() {
@@ -30,10 +30,10 @@ fn policies_of_the_page_work_as_described() {
         let blocks = blocks(section);
         for block in blocks.iter().filter(|block| block.language == "toml") {
             match block.file.as_deref() {
-                Some("~/.config/berth/berth.toml") => {
-                    session.write_of_user("config/berth.toml", block.text.as_bytes());
+                Some("~/.config/toolhold/toolhold.toml") => {
+                    session.write_of_user("config/toolhold.toml", block.text.as_bytes());
                 }
-                Some("/etc/berth/ceiling.toml") => session.under(&block.text),
+                Some("/etc/toolhold/ceiling.toml") => session.under(&block.text),
                 other => panic!("docs/policy.md shows a file that no test knows: {other:?}"),
             }
         }
@@ -69,8 +69,11 @@ async fn calls_become(session: Session, rows: Vec<(String, String)>) {
         home: Some(session.user()),
         ..Folders::inside(&session.user())
     };
-    let variables =
-        session.ceiling.iter().map(|path| ("BERTH_CEILING".into(), path.clone().into())).collect();
+    let variables = session
+        .ceiling
+        .iter()
+        .map(|path| ("TOOLHOLD_CEILING".into(), path.clone().into()))
+        .collect();
     let inputs =
         Inputs { working_directory: Some(session.folder.clone()), variables, ..Inputs::default() };
     let loaded = config::load(&folders, &inputs).unwrap_or_else(|problems| panic!("{problems}"));
@@ -78,7 +81,7 @@ async fn calls_become(session: Session, rows: Vec<(String, String)>) {
     let host = host
         .builtins(&[builtin("file")])
         .provider(Arc::new(Shell))
-        .helper(berth())
+        .helper(toolhold())
         .build()
         .await
         .expect("the plugins load");

@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-use berth_core::config::presets::{PRESETS, Preset, usual};
-use berth_core::config::{KeyDescription, TableDescription};
+use toolhold_core::config::presets::{PRESETS, Preset, usual};
+use toolhold_core::config::{KeyDescription, TableDescription};
 
 /// Columns of a document.
 const WIDTH: usize = 100;

@@ -8,9 +8,9 @@ use std::process::Command;
 use tempfile::TempDir;
 
 use super::markdown::Block;
-use crate::support::{berth, compiler_caches, shared_cache};
+use crate::support::{compiler_caches, shared_cache, toolhold};
 
-/// A folder to run commands in, with `berth` on the path and a user who has configured nothing.
+/// A folder to run commands in, with `toolhold` on the path and a user who has configured nothing.
 pub(crate) struct Session {
     pub(crate) folder: PathBuf,
     user: TempDir,
@@ -106,7 +106,8 @@ impl Session {
 
     /// A shell with this script.
     pub(crate) fn shell(&self, script: &str) -> Command {
-        let mut path = berth().parent().expect("a program lies in a folder").as_os_str().to_owned();
+        let mut path =
+            toolhold().parent().expect("a program lies in a folder").as_os_str().to_owned();
         for folder in self
             .tools
             .iter()
@@ -118,10 +119,10 @@ impl Session {
         }
         let mut shell = Command::new("sh");
         shell.arg("-ec").arg(script).current_dir(&self.folder);
-        // Without Berth's variables of the user who runs the tests, and without cargo's.
+        // Without Toolhold's variables of the user who runs the tests, and without cargo's.
         for (name, _) in std::env::vars_os() {
             let ours = |name: &str| {
-                ["BERTH_", "CARGO_PKG_", "CARGO_MANIFEST_"]
+                ["TOOLHOLD_", "CARGO_PKG_", "CARGO_MANIFEST_"]
                     .iter()
                     .any(|prefix| name.starts_with(prefix))
             };
@@ -130,14 +131,14 @@ impl Session {
             }
         }
         shell.env("PATH", path);
-        for (name, folder) in [("BERTH_CONFIG_DIR", "config"), ("BERTH_DATA_DIR", "data")] {
+        for (name, folder) in [("TOOLHOLD_CONFIG_DIR", "config"), ("TOOLHOLD_DATA_DIR", "data")] {
             shell.env(name, self.user.path().join(folder));
         }
-        shell.env("BERTH_CACHE_DIR", shared_cache());
+        shell.env("TOOLHOLD_CACHE_DIR", shared_cache());
         // The home folder, if a reader has files there. Otherwise it is that of the user who runs
         // the tests: cargo has its toolchains there.
         shell.envs(self.at_home.then(|| ("HOME", self.user.path())));
-        shell.envs(self.ceiling.iter().map(|path| ("BERTH_CEILING", path)));
+        shell.envs(self.ceiling.iter().map(|path| ("TOOLHOLD_CEILING", path)));
         // The plugins of the repository have compiled most of what an example needs.
         shell.env("CARGO_TARGET_DIR", super::built());
         shell.envs(self.tools.iter().flat_map(|tools| compiler_caches(tools)));

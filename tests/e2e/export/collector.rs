@@ -26,7 +26,7 @@ fn export(endpoint: &str) -> [&str; 4] {
 fn numbers(requests: &[Asked]) -> Option<Vec<u64>> {
     let logs = decoded(requests)?;
     let logs = logs.iter().flat_map(|request| items(request, LOGS));
-    Some(logs.filter_map(|log| attribute(&log, "berth.seq")?.parse().ok()).collect())
+    Some(logs.filter_map(|log| attribute(&log, "toolhold.seq")?.parse().ok()).collect())
 }
 
 #[test]
@@ -41,22 +41,25 @@ fn collector_gets_each_record_with_its_proof() {
     let logs: Vec<_> = read.iter().flat_map(|request| items(request, LOGS)).collect();
     assert_eq!(logs.len() as u64, scene.records());
     let (first, call) = (&logs[0], logs.last().expect("there is one"));
-    assert_eq!(attribute(first, "berth.previous_hash"), Some("0".repeat(64)));
+    assert_eq!(attribute(first, "toolhold.previous_hash"), Some("0".repeat(64)));
     for pair in logs.windows(2) {
-        assert_eq!(attribute(&pair[1], "berth.previous_hash"), attribute(&pair[0], "berth.hash"));
-        assert_eq!(attribute(&pair[1], "berth.chain").as_deref(), Some("intact"));
+        assert_eq!(
+            attribute(&pair[1], "toolhold.previous_hash"),
+            attribute(&pair[0], "toolhold.hash")
+        );
+        assert_eq!(attribute(&pair[1], "toolhold.chain").as_deref(), Some("intact"));
     }
     assert_eq!(attribute(call, "gen_ai.tool.name").as_deref(), Some("act"));
-    assert_eq!(attribute(call, "berth.result").as_deref(), Some("success"));
+    assert_eq!(attribute(call, "toolhold.result").as_deref(), Some("success"));
     assert_eq!(
         (&call["severityText"], &call["eventName"]),
-        (&"INFO".into(), &"berth.outcome".into())
+        (&"INFO".into(), &"toolhold.outcome".into())
     );
     let line = call["body"]["stringValue"].as_str().expect("the body is the line");
     let log = std::fs::read_to_string(scene.audit("audit.jsonl")).expect("it is readable");
     assert!(log.lines().any(|recorded| recorded == line), "{line}");
     let resource = &read[0]["resourceLogs"][0]["resource"];
-    assert_eq!(attribute(resource, "service.name").as_deref(), Some("berth"));
+    assert_eq!(attribute(resource, "service.name").as_deref(), Some("toolhold"));
 
     // A file has the same.
     scene.export(&["--format", "otlp", "--to", "logs.jsonl"]).ends(0);

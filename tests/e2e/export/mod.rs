@@ -11,12 +11,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use berth_core::audit::Trail;
-use berth_core::config::Folders;
 use serde_json::Value;
 use tempfile::TempDir;
+use toolhold_core::audit::Trail;
+use toolhold_core::config::Folders;
 
-use crate::support::{Cli, Ended, berth, not_tried};
+use crate::support::{Cli, Ended, not_tried, toolhold};
 
 /// Exporters that are killed.
 const KILLS: u64 = 8;
@@ -55,25 +55,25 @@ impl Scene {
 
     fn command(&self, line: &[&str]) -> Command {
         let folders = self.folders();
-        let mut command = Command::new(berth());
+        let mut command = Command::new(toolhold());
         command.args(["audit", "export"]).args(line).current_dir(self.root.path()).env_clear();
         command
             .env("HOME", self.root.path())
-            .env("BERTH_CONFIG_DIR", self.root.path().join("config"))
-            .env("BERTH_DATA_DIR", folders.data)
+            .env("TOOLHOLD_CONFIG_DIR", self.root.path().join("config"))
+            .env("TOOLHOLD_DATA_DIR", folders.data)
             .stdin(Stdio::null());
         command
     }
 
     fn export(&self, line: &[&str]) -> Ended {
-        Ended::from_output(self.command(line).output().expect("berth starts"))
+        Ended::from_output(self.command(line).output().expect("toolhold starts"))
     }
 
     /// Exports until it is killed.
     fn follow(&self, line: &[&str]) -> Running {
         let mut command = self.command(line);
         command.arg("--follow").stdout(Stdio::piped()).stderr(Stdio::null());
-        Running(command.spawn().expect("berth starts"))
+        Running(command.spawn().expect("toolhold starts"))
     }
 
     fn file(&self, name: &str) -> String {
@@ -228,7 +228,7 @@ fn export_to_a_file_continues_and_says_what_is_missing() {
     let last = scene.records();
     until("it follows", || numbers(&scene.file("a.jsonl")).contains_key(&last));
     let refused = scene.export(&["--to", "a.jsonl"]).ends(4);
-    assert!(refused.stderr.contains("another `berth audit export`"), "{}", refused.stderr);
+    assert!(refused.stderr.contains("another `toolhold audit export`"), "{}", refused.stderr);
     drop(running);
     fs::write(scene.root.path().join("precious"), "text").expect("it is written");
     std::os::unix::fs::symlink("precious", scene.root.path().join("link")).expect("it is made");

@@ -5,16 +5,16 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use berth_contract::{BoxFuture, Call, Definition, Outcome, Output, Provider};
-use berth_core::config::{self, Folders, Inputs, Loaded};
-use berth_core::{Host, Request};
-use berth_export::{Post, Posted, Signals, Telemetry, Transport, Unsent, flush_telemetry};
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use toolhold_contract::{BoxFuture, Call, Definition, Outcome, Output, Provider};
+use toolhold_core::config::{self, Folders, Inputs, Loaded};
+use toolhold_core::{Host, Request};
+use toolhold_export::{Post, Posted, Signals, Telemetry, Transport, Unsent, flush_telemetry};
 
 use super::otlp::{attribute, decoded, items};
 use crate::support::server::{Asked, Authority, Server, Wire, answer};
-use crate::support::{Cli, berth, builtin, shared_cache};
+use crate::support::{Cli, builtin, shared_cache, toolhold};
 
 const SPANS: [&str; 3] = ["resourceSpans", "scopeSpans", "spans"];
 const METRICS: [&str; 3] = ["resourceMetrics", "scopeMetrics", "metrics"];
@@ -66,7 +66,7 @@ async fn host(folder: &TempDir, endpoint: &str, telemetry: Option<Arc<Telemetry>
     builder
         .provider(Arc::new(Tools))
         .builtins(&[builtin("file")])
-        .helper(berth())
+        .helper(toolhold())
         .observer(telemetry.expect("it is on"))
         .build()
         .await
@@ -111,8 +111,10 @@ fn commands_send_spans_and_counts_and_no_text_of_a_call() {
     assert_eq!(success["name"], "execute_tool read");
     assert_eq!(attribute(success, "gen_ai.operation.name").as_deref(), Some("execute_tool"));
     assert_eq!(attribute(success, "gen_ai.tool.name").as_deref(), Some("read"));
-    assert_eq!(attribute(success, "berth.provider").as_deref(), Some("file"));
-    assert!(attribute(success, "berth.step_ms.run").is_some() && success.get("status").is_none());
+    assert_eq!(attribute(success, "toolhold.provider").as_deref(), Some("file"));
+    assert!(
+        attribute(success, "toolhold.step_ms.run").is_some() && success.get("status").is_none()
+    );
     let time = |span: &Value, key: &str| span[key].as_str().and_then(|time| time.parse().ok());
     let (start, end): (Option<u64>, Option<u64>) =
         (time(success, "startTimeUnixNano"), time(success, "endTimeUnixNano"));
@@ -120,21 +122,21 @@ fn commands_send_spans_and_counts_and_no_text_of_a_call() {
     assert_eq!(attribute(denied, "error.type").as_deref(), Some("policy_blocked"));
     assert_eq!(denied["status"]["code"], "STATUS_CODE_ERROR");
     let event = &denied["events"][0];
-    assert_eq!(event["name"], "berth.denial");
-    assert_eq!(attribute(event, "berth.rule").as_deref(), Some("allowed_paths"), "{event}");
+    assert_eq!(event["name"], "toolhold.denial");
+    assert_eq!(attribute(event, "toolhold.rule").as_deref(), Some("allowed_paths"), "{event}");
     assert_eq!(unknown["name"], "execute_tool _OTHER");
     assert_eq!(written["name"], "execute_tool write");
 
     let metrics: Vec<_> = read.iter().map(|request| items(request, METRICS)).collect();
     let of_call: Vec<_> = metrics.iter().filter(|metrics| !metrics.is_empty()).collect();
     assert_eq!(of_call.len(), 4);
-    let call = &points(of_call[1], "berth.calls")[0];
+    let call = &points(of_call[1], "toolhold.calls")[0];
     assert_eq!(
         (&call["asInt"], attribute(call, "error.type").as_deref()),
         (&json!("1"), Some("policy_blocked"))
     );
-    assert_eq!(points(of_call[1], "berth.denied")[0]["asInt"], "1");
-    let duration = &points(of_call[0], "berth.call.duration")[0];
+    assert_eq!(points(of_call[1], "toolhold.denied")[0]["asInt"], "1");
+    let duration = &points(of_call[0], "toolhold.call.duration")[0];
     assert_eq!(duration["count"], "1");
     assert_eq!(duration["bucketCounts"].as_array().map(Vec::len), Some(13));
     // A tool can't read the secret.
@@ -161,7 +163,7 @@ fn collector_with_tls_is_sent_to_only_if_its_authority_is_trusted() {
 fn project_can_only_switch_telemetry_off() {
     let cli = Cli::new();
     let (server, evil) = (Server::plain(ok), Server::plain(ok));
-    let project = cli.work().join("berth.toml");
+    let project = cli.work().join("toolhold.toml");
     let endpoint = |server: &Server| format!("endpoint = \"http://{}\"\n", server.address);
     fs::write(&project, format!("[telemetry]\n{}", endpoint(&evil))).expect("written");
     cli.run(&["call", "read", "path=notes.txt"]).ends(0);
@@ -266,13 +268,13 @@ async fn every_call_is_counted_and_traced_from_its_caller() {
     assert_eq!(of_caller.len(), 1);
     assert_eq!(of_caller[0]["parentSpanId"], "APBnqgupArc=");
     let metrics: Vec<_> = read.iter().flat_map(|request| items(request, METRICS)).collect();
-    let calls = points(&metrics, "berth.calls");
+    let calls = points(&metrics, "toolhold.calls");
     let count = |error: Option<&str>| {
         calls.iter().find(|call| attribute(call, "error.type").as_deref() == error)
     };
     assert_eq!(count(None).expect("calls succeeded")["asInt"], "4");
     assert_eq!(count(Some("cancelled")).expect("one was dropped")["asInt"], "1");
-    let plugins = points(&metrics, "berth.plugins");
-    assert_eq!(attribute(&plugins[0], "berth.plugin.state").as_deref(), Some("running"));
+    let plugins = points(&metrics, "toolhold.plugins");
+    assert_eq!(attribute(&plugins[0], "toolhold.plugin.state").as_deref(), Some("running"));
     assert_eq!(plugins[0]["asInt"], "1");
 }

@@ -1,4 +1,4 @@
-//! `berth filter`, and what `berth call` says about omitted output.
+//! `toolhold filter`, and what `toolhold call` says about omitted output.
 
 use std::fs;
 
@@ -100,7 +100,7 @@ fn filter_is_tried_on_a_file_by_its_name_or_by_a_command() {
     let known = cli.run(&["filter", "try", "--command", "cargo test", "out.txt"]);
     assert!(!known.stderr.contains("similar-lines"), "{}", known.stderr);
     for (line, says) in [
-        (&["filter", "try", "cargo-tst", "out.txt"][..], "berth filter list"),
+        (&["filter", "try", "cargo-tst", "out.txt"][..], "toolhold filter list"),
         (&["filter", "try", "cargo-test", "nowhere.txt"], "nowhere.txt"),
         (&["filter", "try", "cargo-test"], "FILE"),
     ] {

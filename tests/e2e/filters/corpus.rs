@@ -3,9 +3,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use berth_core::text::shown;
-use berth_core::{Content, FilterInput, FilterVerdict, Host, commands};
 use serde::Deserialize;
+use toolhold_core::text::shown;
+use toolhold_core::{Content, FilterInput, FilterVerdict, Host, commands};
 
 use crate::support::Scene;
 

@@ -1,8 +1,8 @@
 //! Filters that do forbidden things. One that shortens fails open, one that blocks fails closed,
 //! and neither reaches anything.
 
-use berth_core::{Answer, Category, Request, Session};
 use serde_json::json;
+use toolhold_core::{Answer, Category, Request, Session};
 
 use super::{contents, text};
 use crate::support::{ATTACK_MIB, Scene, log_with, plugin, run_alone};

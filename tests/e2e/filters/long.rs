@@ -5,8 +5,8 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::PathBuf;
 use std::process::Command;
 
-use berth_core::{Answer, Audience, Request};
 use serde_json::json;
+use toolhold_core::{Answer, Audience, Request};
 
 use super::{bash, contents, passing, program, text};
 use crate::support::{ATTACK_MIB, Scene, plugin, run_alone};
@@ -22,7 +22,7 @@ fn token() -> String {
 
 /// The files of kept outputs.
 fn kept_files(scene: &Scene) -> Vec<PathBuf> {
-    let folder = scene.root().join("berth/data/overflow");
+    let folder = scene.root().join("toolhold/data/overflow");
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     entries.map(|entry| entry.path()).collect()
 }
@@ -171,7 +171,7 @@ async fn small_store_and_short_output_leave_nothing_behind() {
 #[tokio::test]
 async fn output_that_cannot_be_kept_is_still_answered() {
     let scene = Scene::with(&LONG, |_| {}).await;
-    let folder = scene.root().join("berth/data/overflow");
+    let folder = scene.root().join("toolhold/data/overflow");
     fs::create_dir_all(&folder).expect("it is made");
     fs::set_permissions(&folder, fs::Permissions::from_mode(0o777)).expect("it is ours");
     let answer = bash(&scene, "seq -f 'record %g' 1 300000").await;

@@ -10,8 +10,8 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use berth_core::{Answer, Audience, Body, Confidence, Content, FilterSummary, Request};
 use serde_json::{Value, json};
+use toolhold_core::{Answer, Audience, Body, Confidence, Content, FilterSummary, Request};
 
 use crate::support::Scene;
 
@@ -93,7 +93,7 @@ async fn model_sees_the_test_result_and_can_read_the_whole() {
     assert_eq!((&envelope["truncated"], &envelope["exit_code"]), (&json!(true), &json!(0)));
     let said: FilterSummary = match &answer.outcome {
         Ok(output) => serde_json::from_value(
-            output.meta.as_ref().expect("it has meta")["berth:filtered"].clone(),
+            output.meta.as_ref().expect("it has meta")["toolhold:filtered"].clone(),
         )
         .expect("it is one"),
         Err(failure) => panic!("{failure:?}"),
@@ -225,7 +225,7 @@ async fn unstorable_answer_is_not_filtered() {
     let scene =
         Scene::with(&[], |root| program(&root.join("granted"), "cargo", &passing(200), "", 0))
             .await;
-    let data = scene.root().join("berth/data");
+    let data = scene.root().join("toolhold/data");
     fs::create_dir_all(&data).expect("it is made");
     fs::write(data.join("overflow"), "in the way").expect("it is written");
     let answer = bash(&scene, "./cargo test").await;
@@ -301,8 +301,8 @@ async fn record_counts_what_was_left_out() {
         Scene::with(&[], |root| program(&root.join("granted"), "cargo", &passing(200), "", 0))
             .await;
     bash(&scene, "./cargo test").await;
-    let records =
-        fs::read_to_string(scene.root().join("berth/data/audit/audit.jsonl")).expect("it is there");
+    let records = fs::read_to_string(scene.root().join("toolhold/data/audit/audit.jsonl"))
+        .expect("it is there");
     let record: Value =
         serde_json::from_str(records.lines().last().expect("there is one")).expect("it is JSON");
     assert_eq!(

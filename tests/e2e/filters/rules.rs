@@ -4,20 +4,20 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use berth_core::config::{self, Folders, Inputs};
-use berth_core::{Answer, Host, Request};
 use serde_json::json;
 use tempfile::TempDir;
+use toolhold_core::config::{self, Folders, Inputs};
+use toolhold_core::{Answer, Host, Request};
 
 use super::{passing, program, text};
-use crate::support::{berth, builtin, shared_cache};
+use crate::support::{builtin, shared_cache, toolhold};
 
 const RULE: &str = "[[rules]]\nname = \"mine\"\nmatch = { prefix = \"tool\" }\nstrategy = { type = \"strip_noise\", patterns = ['WHAT'] }\n";
 
 /// A long-lived host with its configuration below `root` and `root/work` as its directory.
 async fn host(root: &Path) -> Host {
-    fs::create_dir_all(root.join("berth/config")).expect("it is made");
-    let folders = Folders { cache: shared_cache(), ..Folders::inside(&root.join("berth")) };
+    fs::create_dir_all(root.join("toolhold/config")).expect("it is made");
+    let folders = Folders { cache: shared_cache(), ..Folders::inside(&root.join("toolhold")) };
     let settings = vec!["tools.autonomy=full".to_owned()];
     let loaded =
         config::load(&folders, &Inputs { settings, ..Inputs::default() }).expect("it is valid");
@@ -27,7 +27,7 @@ async fn host(root: &Path) -> Host {
         .folders(folders)
         .working_directory(root.join("work"))
         .builtins(&builtins)
-        .helper(berth());
+        .helper(toolhold());
     host.watch().build().await.expect("the plugins load")
 }
 
@@ -60,7 +60,7 @@ fn root() -> TempDir {
 async fn rules_are_read_again_when_they_change_and_broken_ones_change_nothing() {
     let root = root();
     let path = root.path().canonicalize().expect("it is there");
-    let rules = path.join("berth/config/filters.toml");
+    let rules = path.join("toolhold/config/filters.toml");
     let host = host(&path).await;
     let answer = tool(&host).await;
     assert!(answer.outcome.is_ok() && answer.filtered.is_none(), "{answer:?}");
@@ -100,8 +100,8 @@ async fn built_in_rule_is_switched_off_or_replaced_by_its_name() {
     let root = root();
     let path = root.path().canonicalize().expect("it is there");
     program(&path.join("work"), "cargo", &passing(200), "", 0);
-    let rules = path.join("berth/config/filters.toml");
-    fs::create_dir_all(path.join("berth/config")).expect("it is made");
+    let rules = path.join("toolhold/config/filters.toml");
+    fs::create_dir_all(path.join("toolhold/config")).expect("it is made");
     fs::write(&rules, "[[rules]]\nname = \"cargo-test\"\nenabled = false\n")
         .expect("it is written");
     let host = host(&path).await;
@@ -114,9 +114,9 @@ async fn built_in_rule_is_switched_off_or_replaced_by_its_name() {
 async fn rule_file_that_is_too_large_is_refused() {
     let root = root();
     let path = root.path().canonicalize().expect("it is there");
-    fs::create_dir_all(path.join("berth/config")).expect("it is made");
+    fs::create_dir_all(path.join("toolhold/config")).expect("it is made");
     let large = format!("{}#{}\n", RULE.replace("WHAT", "^aaa"), "x".repeat(1 << 20));
-    fs::write(path.join("berth/config/filters.toml"), large).expect("it is written");
+    fs::write(path.join("toolhold/config/filters.toml"), large).expect("it is written");
     let host = host(&path).await;
     assert!(tool(&host).await.filtered.is_none());
     let problems = host.filter_rules().expect("there are filters").problems;
@@ -128,8 +128,8 @@ async fn rule_file_that_is_too_large_is_refused() {
 async fn unreadable_and_costly_rule_files_are_refused_quickly() {
     let root = root();
     let path = root.path().canonicalize().expect("it is there");
-    fs::create_dir_all(path.join("berth/config")).expect("it is made");
-    let rules = path.join("berth/config/filters.toml");
+    fs::create_dir_all(path.join("toolhold/config")).expect("it is made");
+    let rules = path.join("toolhold/config/filters.toml");
     let made = std::process::Command::new("mkfifo").arg(&rules).status().expect("it is there");
     assert!(made.success());
     let problems = host(&path).await.filter_rules().expect("there are filters").problems;

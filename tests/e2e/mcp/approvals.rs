@@ -196,8 +196,8 @@ fn terminal_approves_if_the_client_cannot_ask() {
         fs::write(cli.work().join("notes.txt"), "first\nsecond\n").expect("it is written");
         let mut client = Client::new(&cli, &["--set", set], version, asks);
         let waits = client.call(WRITE, arguments());
-        assert_eq!(waits["_meta"]["berth"]["category"], "confirmation_required", "{waits}");
-        assert!(text(&waits).contains("berth approvals allow"), "{waits}");
+        assert_eq!(waits["_meta"]["toolhold"]["category"], "confirmation_required", "{waits}");
+        assert!(text(&waits).contains("toolhold approvals allow"), "{waits}");
         let listed = cli.run(&["approvals", "--json"]).ends(0).json();
         let id =
             listed[0]["id"].as_str().unwrap_or_else(|| panic!("it is listed: {listed}")).to_owned();
@@ -213,7 +213,7 @@ fn configuration_can_forbid_questions() {
     for version in [LEGACY, MODERN] {
         let mut client = Client::new(&cli, &["--set", "approvals.mcp=deny"], version, true);
         let refused = client.call(WRITE, arguments());
-        assert_eq!(refused["_meta"]["berth"]["category"], "confirmation_required", "{refused}");
+        assert_eq!(refused["_meta"]["toolhold"]["category"], "confirmation_required", "{refused}");
         assert!(text(&refused).contains("[approvals]"), "{refused}");
     }
     assert_eq!(notes(&cli), "first\nsecond\n");

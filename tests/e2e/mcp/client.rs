@@ -20,7 +20,7 @@ pub(crate) const MODERN: &str = "2026-07-28";
 /// The last one with it.
 pub(crate) const LEGACY: &str = "2025-11-25";
 
-/// A running `berth serve`, and its client.
+/// A running `toolhold serve`, and its client.
 pub(crate) struct Client {
     child: Child,
     stdin: Option<ChildStdin>,
@@ -46,7 +46,7 @@ impl Client {
             .stdout(Stdio::piped())
             .stderr(Stdio::inherit())
             .spawn()
-            .expect("berth starts");
+            .expect("toolhold starts");
         let (stdin, stdout) = (child.stdin.take(), child.stdout.take().expect("it has an output"));
         let (sender, lines) = channel();
         std::thread::spawn(move || {
@@ -94,7 +94,7 @@ impl Client {
         } else {
             let begun = self.request("initialize", json!({ "protocolVersion": version, "capabilities": capabilities, "clientInfo": info }));
             assert_eq!(begun["protocolVersion"], version, "{begun}");
-            assert_eq!(begun["serverInfo"]["name"], "berth");
+            assert_eq!(begun["serverInfo"]["name"], "toolhold");
             self.send(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }));
         }
     }

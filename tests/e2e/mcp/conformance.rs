@@ -1,7 +1,7 @@
-//! The protocol's official conformance suite, against the server of `berth serve --http` with the
-//! tools that the suite expects (`src/bin/conformance`).
+//! The protocol's official conformance suite, against the server of `toolhold serve --http` with
+//! the tools that the suite expects (`src/bin/conformance`).
 //!
-//! Every check of a feature that Berth declares passes. Undeclared features are listed below and
+//! Every check of a feature that Toolhold declares passes. Undeclared features are listed below and
 //! fail: a failing check that isn't listed, or a listed one that passes, fails the test.
 
 use std::collections::BTreeSet;
@@ -26,7 +26,7 @@ const RUNS: [(&str, &[&str]); 5] = [
 ];
 
 const SAMPLING: &str =
-    "sampling: Berth asks the client's model for nothing, and the protocol is giving it up";
+    "sampling: Toolhold asks the client's model for nothing, and the protocol is giving it up";
 const ROOTS: &str = "roots: what is in reach is said by the operator, not by the client";
 const LOGGING: &str = "logging: logs go to the operator, and the protocol is giving it up";
 const SUBSCRIPTIONS: &str =
@@ -35,10 +35,10 @@ const FORMS: &str =
     "forms of a tool's own: a person is asked for one thing, whether a call may be made";
 const TICKET: &str = "an answer counts only with the sealed ticket of its question";
 const SKILLS: &str = "skills: not offered";
-const NEEDED: &str = "capabilities that a tool needs of its client: no tool of Berth's needs one";
+const NEEDED: &str =
+    "capabilities that a tool needs of its client: no tool of Toolhold's needs one";
 const BEFORE: &str = "questions in a task: a call is asked about before it runs, which ends its request, and it is no task yet";
-const STREAM: &str =
-    "streams that are closed before the answer: Berth closes none, so there is nothing to resume";
+const STREAM: &str = "streams that are closed before the answer: Toolhold closes none, so there is nothing to resume";
 
 /// Undeclared features: a scenario, or one check of it after a `/`, and the feature.
 const NOT_DECLARED: &[(&str, &str)] = &[
@@ -176,7 +176,7 @@ impl Serving {
         let plugin = root.join("word.wasm");
         fs::write(&plugin, version("word", "1.0.0", "one").encode()).expect("a plugin is written");
         let mut command = Command::new(built("conformance"));
-        command.arg(root.join("berth")).arg(&plugin).stdin(Stdio::null()).stdout(Stdio::piped());
+        command.arg(root.join("toolhold")).arg(&plugin).stdin(Stdio::null()).stdout(Stdio::piped());
         let mut child = command.spawn().expect("the server starts");
         let mut url = String::new();
         BufReader::new(child.stdout.take().expect("it has an output"))

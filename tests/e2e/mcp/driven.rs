@@ -10,7 +10,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::client::{LEGACY, MODERN};
-use crate::support::{Cli, berth, fetched};
+use crate::support::{Cli, fetched, toolhold};
 
 /// Time limit for a step that must end.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -70,19 +70,19 @@ pub(crate) struct Driven {
 }
 
 impl Driven {
-    /// Makes a client start `berth serve` and connect to it. Its user is asked if approval is
+    /// Makes a client start `toolhold serve` and connect to it. Its user is asked if approval is
     /// needed.
     pub(crate) fn new(kind: Kind, cli: &Cli, more: &[&str]) -> Option<Self> {
         let args: Vec<&str> = ["serve"].iter().chain(more).copied().collect();
-        Self::connect(kind, cli, json!({ "command": berth(), "args": args }))
+        Self::connect(kind, cli, json!({ "command": toolhold(), "args": args }))
     }
 
     /// Makes a client connect to a server. `None` if it wasn't fetched.
     fn connect(kind: Kind, cli: &Cli, mut server: Value) -> Option<Self> {
-        let (mut command, as_berth) = (kind.program()?, cli.command(&[]));
+        let (mut command, as_toolhold) = (kind.program()?, cli.command(&[]));
         // The server gets the client's environment.
         command.current_dir(cli.work()).env_clear();
-        command.envs(as_berth.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        command.envs(as_toolhold.get_envs().filter_map(|(name, value)| Some((name, value?))));
         let mut child = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -106,7 +106,7 @@ impl Driven {
         let connected = driven.step("connect", server);
         assert_eq!(
             (connected["server"].as_str(), connected["version"].as_str()),
-            (Some("berth"), Some(kind.revision)),
+            (Some("toolhold"), Some(kind.revision)),
             "{connected}"
         );
         Some(driven)

@@ -50,8 +50,8 @@ fn changed_rules_count_for_the_next_call() {
         // A file that appears, changes by rename as editors do it, and goes.
         cli.configure(DENIED);
         until(|| read(&mut client, "notes.txt"), "denied", is_refused);
-        let file = cli.root.path().join("config/berth.toml");
-        let aside = cli.root.path().join("config/berth.toml.tmp");
+        let file = cli.root.path().join("config/toolhold.toml");
+        let aside = cli.root.path().join("config/toolhold.toml.tmp");
         fs::write(&aside, "[tools.web]\nenabled = false\n").expect("it is written");
         fs::rename(&aside, &file).expect("it is renamed");
         until(|| read(&mut client, "notes.txt"), "granted again", is_served);
@@ -89,7 +89,7 @@ fn wrong_file_changes_nothing_and_is_told_once() {
             |answer| text(answer).contains(WRONG),
         );
         assert!(is_served(&told) && text(&told).contains("more"), "{told}");
-        assert!(text(&told).contains("berth.toml"), "it names the file: {told}");
+        assert!(text(&told).contains("toolhold.toml"), "it names the file: {told}");
         for _ in 0..3 {
             let later = read(&mut client, "other.txt");
             assert!(is_served(&later) && !text(&later).contains(WRONG), "{later}");
@@ -108,7 +108,7 @@ fn no_call_runs_after_a_ceiling_became_invalid_until_it_is_valid_again() {
     fs::write(cli.work().join("other.txt"), "more\n").expect("it is written");
     set(DENIED);
     let mut command = cli.command(&["serve"]);
-    command.env("BERTH_CEILING", &ceiling);
+    command.env("TOOLHOLD_CEILING", &ceiling);
     let mut client = Client::start(command);
     client.begin(LEGACY, false);
     assert!(
@@ -207,7 +207,7 @@ fn project_file_can_narrow_a_running_server_and_nothing_else() {
             "[tools]\nautonomy = \"full\"\n[tools.file]\nallowed_paths = [\".\", {outside:?}]\n{extra}[tools.shell]\nnetwork = \"allow\"\n"
         )
     };
-    let project = cli.work().join("berth.toml");
+    let project = cli.work().join("toolhold.toml");
     fs::write(&project, text_of("deny_read = [\"**/notes.txt\"]\n")).expect("it is written");
     until(|| read(&mut client, "notes.txt"), "narrowed", is_refused);
     let answer = read(&mut client, &canary);

@@ -218,7 +218,7 @@ fn client_that_has_closed_its_end_is_logged_once() {
     for (level, lines) in [("warn", 0), ("info", 1)] {
         let mut server = cli.command(&["serve", "--log", level]);
         let server = server.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut server = server.spawn().expect("berth starts");
+        let mut server = server.spawn().expect("toolhold starts");
         let mut stdin = server.stdin.take().expect("it is piped");
         let mut say = |message: &str| {
             stdin.write_all(format!("{message}\n").as_bytes()).expect("the server reads");

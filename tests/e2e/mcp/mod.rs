@@ -1,4 +1,4 @@
-//! `berth serve`: the real binary, and clients that write the protocol themselves.
+//! `toolhold serve`: the real binary, and clients that write the protocol themselves.
 
 mod approvals;
 pub(crate) mod client;
@@ -60,7 +60,7 @@ fn failed_call_is_a_result_and_unknown_tool_an_error() {
     assert_eq!(refused["isError"], true, "{refused}");
     assert!(text(&refused).starts_with("[tool_error]\ncategory: policy_blocked\n"), "{refused}");
     assert!(!refused.to_string().contains("the secret"), "{refused}");
-    let denial = &refused["_meta"]["berth"]["denial"];
+    let denial = &refused["_meta"]["toolhold"]["denial"];
     assert!(denial["rule"].is_string() && denial["remedy"].is_string(), "{refused}");
 
     let wrong = client.call("read", json!({ "path": 7 }));
@@ -86,7 +86,7 @@ fn failed_call_is_a_result_and_unknown_tool_an_error() {
         .iter()
         .map(|record| record["front_end"].clone())
         .collect();
-    assert!(tools.contains(&json!("berth serve")), "every call is recorded: {tools:?}");
+    assert!(tools.contains(&json!("toolhold serve")), "every call is recorded: {tools:?}");
 }
 
 #[test]
@@ -279,36 +279,36 @@ fn overflow_and_record_are_private_resources() {
         .expect("it is written");
     let mut client = Client::new(&cli, &[], MODERN, false);
     let cut = client.call("read", json!({ "path": "long.txt", "limit": 4000 }));
-    let id = cut["_meta"]["berth"]["tool"]["berth:overflow"]["id"]
+    let id = cut["_meta"]["toolhold"]["tool"]["toolhold:overflow"]["id"]
         .as_str()
         .unwrap_or_else(|| panic!("it is cut: {cut}"))
         .to_owned();
     let read =
         |client: &mut Client, uri: &str| client.request("resources/read", json!({ "uri": uri }));
-    let kept = read(&mut client, &format!("berth://kept/{id}?offset=50000&limit=100"));
+    let kept = read(&mut client, &format!("toolhold://kept/{id}?offset=50000&limit=100"));
     assert!(
         kept["contents"][0]["text"]
             .as_str()
             .is_some_and(|text| text.contains("Characters 50000-50100")),
         "{kept}"
     );
-    let record = read(&mut client, "berth://record");
+    let record = read(&mut client, "toolhold://record");
     let record = record["contents"][0]["text"].as_str().expect("is text");
     assert!(record.lines().any(|line| line.contains("long.txt")), "{record}");
 
     let mut other = Client::new(&cli, &[], LEGACY, false);
     other.call("list_directory", json!({}));
     for uri in [
-        &format!("berth://kept/{id}"),
-        "berth://kept/../../etc/passwd",
-        "berth://kept/?offset=-1",
-        "berth://else",
+        &format!("toolhold://kept/{id}"),
+        "toolhold://kept/../../etc/passwd",
+        "toolhold://kept/?offset=-1",
+        "toolhold://else",
         "file:///etc/passwd",
     ] {
         let missing = read(&mut other, uri);
         assert!(missing["error"]["code"].is_number(), "{uri}: {missing}");
     }
-    let record = read(&mut other, "berth://record");
+    let record = read(&mut other, "toolhold://record");
     let record = record["contents"][0]["text"].as_str().expect("is text");
     assert!(
         record.contains("list_directory") && !record.contains("long.txt"),

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::client::{LEGACY, MODERN, records};
 use super::driven::{Driven, Kind, node};
-use crate::support::{Cli, Component, Ended, berth, fetched, plugin, version};
+use crate::support::{Cli, Component, Ended, fetched, plugin, toolhold, version};
 
 #[test]
 fn typescript_s_sdk_before_2026() {
@@ -82,7 +82,7 @@ fn lists_reads_and_is_told(client: &mut Driven) {
         prompt["text"].as_str().is_some_and(|text| text.contains("`read` of notes.txt: allowed")),
         "{prompt}"
     );
-    let record = client.step("read", json!({ "uri": "berth://record" }));
+    let record = client.step("read", json!({ "uri": "toolhold://record" }));
     assert!(record["text"].as_str().is_some_and(|text| text.contains("notes.txt")), "{record}");
 }
 
@@ -225,13 +225,12 @@ fn inspector_command_line_works() {
     let Some(folder) = fetched("node") else { return };
     let node = node(&folder);
     let cli = Cli::asking();
-    let as_berth = cli.command(&[]);
-    let env: HashMap<&str, &str> = as_berth
+    let as_toolhold = cli.command(&[]);
+    let env: HashMap<&str, &str> = as_toolhold
         .get_envs()
         .filter_map(|(name, value)| Some((name.to_str()?, value?.to_str()?)))
         .collect();
-    let servers =
-        json!({ "mcpServers": { "berth": { "command": berth(), "args": ["serve"], "env": env } } });
+    let servers = json!({ "mcpServers": { "toolhold": { "command": toolhold(), "args": ["serve"], "env": env } } });
     let config = cli.root.path().join("mcp.json");
     fs::write(&config, servers.to_string()).expect("the configuration is written");
     let inspect =
@@ -249,7 +248,7 @@ fn inspector_command_line_works() {
                     "--protocol-era",
                     era,
                     "--server",
-                    "berth",
+                    "toolhold",
                     "--config",
                 ])
                 .arg(&config);

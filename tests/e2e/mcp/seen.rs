@@ -230,12 +230,12 @@ fn client_gets_structured_answers_on_request_unless_never() {
             )
         };
         assert_eq!(promised(&mut client), (false, false), "{key}");
-        client.knows("berth/structured");
+        client.knows("toolhold/structured");
         assert_eq!(promised(&mut client), (gets, gets), "{key}");
     }
     let cli = Cli::asking();
     let mut client = Client::silent(&cli, &["--set", "tools.autonomy=full"]);
-    let capabilities = json!({ "extensions": { "berth/structured": {} } });
+    let capabilities = json!({ "extensions": { "toolhold/structured": {} } });
     let info = json!({ "name": "tester", "version": "1" });
     client.request(
         "initialize",

@@ -197,7 +197,7 @@ fn question_comes_before_the_task_and_a_terminal_is_awaited_in_it() {
     waits.knows(EXTENSION);
     let id = begun(&waits.call("write", write));
     let told = get(&mut waits, &id);
-    assert_eq!(told["statusMessage"], "waits for approval: `berth approvals`", "{told}");
+    assert_eq!(told["statusMessage"], "waits for approval: `toolhold approvals`", "{told}");
     assert_eq!(
         fs::read_to_string(cli.work().join("notes.txt")).expect("it is there"),
         "first\nsecond\n"

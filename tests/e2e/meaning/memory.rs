@@ -2,9 +2,9 @@
 
 use std::fs;
 
-use berth_core::{Host, Request};
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use toolhold_core::{Host, Request};
 
 use super::{Does, KEY, Vectors, host};
 use crate::support::{Cli, builtin, loot, run};
@@ -171,14 +171,14 @@ fn project_can_switch_it_off_and_not_turn_it_elsewhere() {
         format!("[tools.memory]\nembeddings = \"evil\"\n{}", elsewhere("evil")),
         format!("[index]\nembeddings = \"evil\"\n{}", elsewhere("evil")),
     ] {
-        fs::write(cli.work().join("berth.toml"), &table).expect("a file is written");
+        fs::write(cli.work().join("toolhold.toml"), &table).expect("a file is written");
         cli.run(&["call", "memory_save", "content=Run make ship"]).ends(0);
         cli.run(&["call", "search_code", "query=ship it"]).ends(0);
         assert!(evil.asked().is_empty(), "{table}");
         assert!(server.texts().contains(&"Run make ship".to_owned()), "{table}");
     }
     let off = "[tools.memory]\nembeddings = \"\"\n";
-    fs::write(cli.work().join("berth.toml"), off).expect("a file is written");
+    fs::write(cli.work().join("toolhold.toml"), off).expect("a file is written");
     cli.run(&["call", "memory_save", "content=Run make ship"]).ends(0);
     assert!(server.asked().is_empty());
 }

@@ -14,12 +14,12 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use berth_choice::{embedding_models, vector_database};
-use berth_core::config::{self, Folders, Inputs};
-use berth_core::{Builtin, Host};
 use serde_json::{Value, json};
+use toolhold_choice::{embedding_models, vector_database};
+use toolhold_core::config::{self, Folders, Inputs};
+use toolhold_core::{Builtin, Host};
 
-use crate::support::{berth, shared_cache};
+use crate::support::{shared_cache, toolhold};
 
 /// The key of the provider, which nobody but its server sees.
 const KEY: &str = "zk-4471-Wert-for-vectors-alone";
@@ -209,7 +209,7 @@ fn answer(connection: &mut TcpStream, request: &str, does: &Does) -> std::io::Re
 /// A host that asks the models and the database of vectors of its configuration, in folders that a
 /// test keeps.
 async fn host(folder: &Path, builtins: &[Builtin], settings: &[String]) -> Host {
-    let folders = Folders { cache: shared_cache(), ..Folders::inside(&folder.join("berth")) };
+    let folders = Folders { cache: shared_cache(), ..Folders::inside(&folder.join("toolhold")) };
     let work = folder.join("work");
     fs::create_dir_all(&work).expect("a folder is made");
     let mut all = vec!["tools.autonomy=full".to_owned()];
@@ -225,6 +225,6 @@ async fn host(folder: &Path, builtins: &[Builtin], settings: &[String]) -> Host 
         .embedding_models(models)
         .vector_database(database)
         .builtins(builtins)
-        .helper(berth());
+        .helper(toolhold());
     host.build().await.expect("the host starts")
 }

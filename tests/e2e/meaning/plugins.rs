@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use berth_core::{Host, Request};
 use serde_json::json;
 use tempfile::TempDir;
+use toolhold_core::{Host, Request};
 
 use super::{Does, Vectors, host, texts_of};
 use crate::support::{loot, plugin, run};
@@ -40,24 +40,10 @@ fn plugin_without_the_grant_sends_nothing() {
         let failure = host.call(request).await.outcome.expect_err("it doesn't load");
         let said = format!("{} {:?}", failure.message, failure.suggestion);
         assert!(
-            said.contains("berth:host/embeddings@0.2.0") && said.contains("embeddings = "),
+            said.contains("toolhold:host/embeddings@0.1.0") && said.contains("embeddings = "),
             "{said}"
         );
         assert!(server.asked().is_empty());
-    });
-}
-
-/// One that was built once, for the first release of contract 0.2.
-#[test]
-fn component_of_contract_0_2_gets_vectors() {
-    run(async {
-        let (folder, server) = (folder(), Vectors::new());
-        let component =
-            Path::new(env!("CARGO_MANIFEST_DIR")).join("components/0.2/embeddings.wasm");
-        let path = format!("plugins.{NAME}.path={component:?}");
-        let host = scene(folder.path(), &server, &[&path, GRANT]).await;
-        let came = call(&host, "embed", "deploy", 1).await;
-        assert!(came.contains(": [[127, 0, "), "{came}");
     });
 }
 

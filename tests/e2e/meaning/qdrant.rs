@@ -1,5 +1,5 @@
 //! `search_code` with Qdrant. The server is a stand-in on this machine: it keeps points, and
-//! answers in the form of Qdrant's REST interface, as far as Berth uses it.
+//! answers in the form of Qdrant's REST interface, as far as Toolhold uses it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -9,8 +9,8 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use berth_core::Request;
 use serde_json::{Value, json};
+use toolhold_core::Request;
 
 use super::{Vectors, body_of, host, lock, read_request};
 use crate::support::{Cli, Ended, builtin, loot, run};
@@ -86,7 +86,7 @@ impl Qdrant {
     /// The collection of the model's vectors.
     fn change<T>(&self, change: impl FnOnce(&mut Collection) -> T) -> T {
         let mut collections = lock(&self.collections);
-        change(collections.get_mut(&format!("berth-code-{NUMBERS}")).expect("it was made"))
+        change(collections.get_mut(&format!("toolhold-code-{NUMBERS}")).expect("it was made"))
     }
 
     fn points(&self) -> BTreeSet<String> {
@@ -332,7 +332,7 @@ fn projects_are_apart() {
     fs::write(other.join("a.rs"), "fn a() {\n    retry();\n}\n").expect("a file is written");
     server.asked();
     let mut call = cli.command(&["call", "search_code", "query=try it again"]);
-    let output = call.current_dir(&other).output().expect("berth starts");
+    let output = call.current_dir(&other).output().expect("toolhold starts");
     let text = Ended::from_output(output).ends(0).stdout;
     assert!(text.starts_with("a.rs:1 in a (meaning)\n"), "{text}");
     let asked = server.asked();
@@ -490,10 +490,10 @@ fn wiped_or_changed_collection_is_written_again() {
 fn collection_of_another_form_is_left_alone() {
     let (cli, _model, server) = scene();
     let other = Collection { size: 4, ..Collection::default() };
-    lock(&server.collections).insert(format!("berth-code-{NUMBERS}"), other);
+    lock(&server.collections).insert(format!("toolhold-code-{NUMBERS}"), other);
     let text = search(&cli, "try it again");
     assert!(text.starts_with("net.rs:1 in send (meaning)\n"), "{text}");
-    assert!(text.contains(&format!("`berth-code-{NUMBERS}` isn't for vectors")), "{text}");
+    assert!(text.contains(&format!("`toolhold-code-{NUMBERS}` isn't for vectors")), "{text}");
     assert!(server.asked().iter().all(|request| request.starts_with("GET ")));
     assert_eq!(server.change(|collection| collection.size), 4);
 }
@@ -518,10 +518,10 @@ fn vectors_of_a_project_that_switched_it_off_are_not_sent_for_another() {
     let other = cli.work().with_file_name("other");
     fs::create_dir(&other).expect("a folder is made");
     fs::write(other.join("a.rs"), "fn a() {\n    retry();\n}\n").expect("a file is written");
-    fs::write(other.join("berth.toml"), "[index]\nvector_backend = \"embedded\"\n")
+    fs::write(other.join("toolhold.toml"), "[index]\nvector_backend = \"embedded\"\n")
         .expect("a file is written");
     let mut call = cli.command(&["call", "search_code", "query=try it again"]);
-    let output = call.current_dir(&other).output().expect("berth starts");
+    let output = call.current_dir(&other).output().expect("toolhold starts");
     let found = Ended::from_output(output).ends(0).stdout;
     assert!(found.starts_with("a.rs:1 in a (meaning)\n"), "{found}");
     assert!(server.asked().is_empty());
@@ -532,13 +532,13 @@ fn vectors_of_a_project_that_switched_it_off_are_not_sent_for_another() {
 #[test]
 fn project_can_only_switch_it_off() {
     let (cli, model, server) = scene();
-    write(&cli, "berth.toml", "[index]\nvector_backend = \"embedded\"\n");
+    write(&cli, "toolhold.toml", "[index]\nvector_backend = \"embedded\"\n");
     let text = search(&cli, "try it again");
     assert!(text.starts_with("net.rs:1 in send (meaning)\n"), "{text}");
     assert!(server.asked().is_empty());
     let folder = cli.root.path();
     cli.configure(&format!("[index]\nembeddings = \"local\"\n{}", model.tables("local", folder)));
-    write(&cli, "berth.toml", &server.tables(folder));
+    write(&cli, "toolhold.toml", &server.tables(folder));
     let text = search(&cli, "try it again");
     assert!(text.starts_with("net.rs:1 in send (meaning)\n"), "{text}");
     assert!(server.asked().is_empty());

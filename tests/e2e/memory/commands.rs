@@ -1,4 +1,4 @@
-//! `berth memory`, for people.
+//! `toolhold memory`, for people.
 
 use serde_json::{Value, json};
 
@@ -44,7 +44,7 @@ fn people_search_show_change_export_and_delete_while_a_server_runs() {
     assert!(text(&found).contains("need no database"), "{found}");
     // No call wrote that text, and models still take it as trusted.
     let shown = cli.run(&["memory", "show", "tests"]).ends(0).stdout;
-    assert!(shown.contains("saved by: berth memory edit\n"), "{shown}");
+    assert!(shown.contains("saved by: toolhold memory edit\n"), "{shown}");
     let entry = cli.run(&["memory", "show", "tests", "--json"]).ends(0).json();
     assert_eq!((&entry["call"], &entry["untrusted"]), (&json!(""), &json!(false)), "{entry}");
     assert!(!text(&found).contains("<external-data"), "{found}");

@@ -6,10 +6,10 @@ use std::io::{BufRead as _, BufReader};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use berth_contract::CancellationToken;
-use berth_index::{Document, DocumentIndex, IndexQuota};
-use berth_store::Stop;
 use serde_json::json;
+use toolhold_contract::CancellationToken;
+use toolhold_index::{Document, DocumentIndex, IndexQuota};
+use toolhold_store::Stop;
 
 use crate::mcp::client::{Client, MODERN, text};
 use crate::support::Cli;
@@ -71,7 +71,7 @@ fn fill(cli: &Cli, count: u32) {
 
 #[test]
 fn soak_memory_of_many_entries_is_found_listed_and_bounded() {
-    let is_soak = std::env::var_os("BERTH_SOAK").is_some();
+    let is_soak = std::env::var_os("TOOLHOLD_SOAK").is_some();
     let count: u32 = if is_soak { 1_000_000 } else { 5_000 };
     let cli = Cli::new();
     cli.configure(&format!("[tools.memory]\nindex_documents = {count}\nindex_mib = 4096\n"));
@@ -117,19 +117,19 @@ fn soak_memory_of_many_entries_is_found_listed_and_bounded() {
     // People page through it.
     let started = Instant::now();
     let found = cli.run(&["memory", "search", "--limit", "1000"]).ends(0).stdout;
-    println!("berth memory search lists the latest in {:?}", started.elapsed());
+    println!("toolhold memory search lists the latest in {:?}", started.elapsed());
     assert_eq!(found.lines().count(), 2000);
     let started = Instant::now();
     let found = cli.run(&["memory", "search", "unique17"]).ends(0).stdout;
-    println!("berth memory search finds one in {:?}", started.elapsed());
+    println!("toolhold memory search finds one in {:?}", started.elapsed());
     assert!(found.starts_with("m-17 "), "{found}");
     let started = Instant::now();
     let shown = cli.run(&["memory", "show", "m-17"]).ends(0).stdout;
-    println!("berth memory show takes {:?}", started.elapsed());
+    println!("toolhold memory show takes {:?}", started.elapsed());
     assert!(shown.contains("unique17"), "{shown}");
     let started = Instant::now();
     let mut export = cli.command(&["memory", "export"]);
-    let mut export = export.stdout(Stdio::piped()).spawn().expect("berth starts");
+    let mut export = export.stdout(Stdio::piped()).spawn().expect("toolhold starts");
     let lines = BufReader::new(export.stdout.take().expect("it is piped")).lines();
     let (mut seen, mut peak_of_export) = (0, 0);
     for line in lines {
@@ -141,7 +141,7 @@ fn soak_memory_of_many_entries_is_found_listed_and_bounded() {
     }
     assert!(export.wait().expect("it ends").success());
     assert_eq!(seen, count);
-    println!("berth memory export takes {:?}, and {peak_of_export} MiB", started.elapsed());
+    println!("toolhold memory export takes {:?}, and {peak_of_export} MiB", started.elapsed());
 
     // Far more than on a quiet machine, and far less than if all entries were held at once.
     assert!(slowest < Duration::from_secs(10), "{slowest:?}");

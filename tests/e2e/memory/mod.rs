@@ -8,19 +8,19 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use berth_contract::CancellationToken;
-use berth_core::config::{self, Folders, Inputs};
-use berth_core::{Answer, Audience, Category, Host, Request, Session};
-use berth_index::{Document, DocumentIndex, IndexQuota};
-use berth_store::Stop;
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use toolhold_contract::CancellationToken;
+use toolhold_core::config::{self, Folders, Inputs};
+use toolhold_core::{Answer, Audience, Category, Host, Request, Session};
+use toolhold_index::{Document, DocumentIndex, IndexQuota};
+use toolhold_store::Stop;
 
-use crate::support::{Cli, berth, builtin, failure, run, shared_cache};
+use crate::support::{Cli, builtin, failure, run, shared_cache, toolhold};
 
 /// A host with the memory and the web tools, in folders that a test keeps.
 pub(crate) async fn host_in(folder: &Path, settings: &[&str]) -> Host {
-    let folders = Folders { cache: shared_cache(), ..Folders::inside(&folder.join("berth")) };
+    let folders = Folders { cache: shared_cache(), ..Folders::inside(&folder.join("toolhold")) };
     let work = folder.join("work");
     fs::create_dir_all(&work).expect("a folder is made");
     let settings = settings.iter().map(|&setting| setting.to_owned()).collect();
@@ -31,7 +31,7 @@ pub(crate) async fn host_in(folder: &Path, settings: &[&str]) -> Host {
         .folders(folders)
         .working_directory(work)
         .builtins(&[builtin("memory"), builtin("web")])
-        .helper(berth());
+        .helper(toolhold());
     host.build().await.expect("the host starts")
 }
 
@@ -122,7 +122,7 @@ fn entry_is_found_by_its_key() {
 }
 
 #[test]
-fn entries_of_an_older_berth_are_found_by_their_keys_after_a_save() {
+fn entries_of_an_older_toolhold_are_found_by_their_keys_after_a_save() {
     let cli = Cli::new();
     cli.run(&["call", "memory_save", "content=first", "key=first"]).ends(0);
     let quota = IndexQuota { bytes: 1 << 20, documents: 100 };
@@ -160,7 +160,7 @@ fn another_project_finds_only_what_is_the_users() {
     let other = cli.root.path().join("other");
     fs::create_dir(&other).expect("a folder is made");
     let mut command = cli.command(&["call", "memory_search", "query=postgres"]);
-    let found = command.current_dir(&other).output().expect("berth starts");
+    let found = command.current_dir(&other).output().expect("toolhold starts");
     let found = String::from_utf8_lossy(&found.stdout).into_owned();
     assert!(found.starts_with("Found 1 memory") && found.contains("the user likes"), "{found}");
     let found = cli.run(&["call", "memory_search", "query=postgres"]).ends(0).stdout;
@@ -203,7 +203,7 @@ fn secret_is_never_in_the_file() {
         let secret = "ghp_16C7e42F292c6912E7710c838347Ae178B4a";
         let content = format!("The token for releases is {secret}, and the branch is stable");
         text(&call(&host, &session, "memory_save", json!({ "content": content })).await);
-        let bytes = read_files(&folder.path().join("berth/data/indexes"));
+        let bytes = read_files(&folder.path().join("toolhold/data/indexes"));
         assert!(holds(&bytes, "the branch is stable"), "it is kept");
         assert!(!holds(&bytes, secret) && !holds(&bytes, &secret[4..]));
         assert!(!holds(&bytes.to_ascii_lowercase(), &secret[4..].to_ascii_lowercase()));
@@ -213,7 +213,7 @@ fn secret_is_never_in_the_file() {
         // A secret as the key is refused or redacted, and not kept either.
         let arguments = json!({ "content": "about a key", "key": secret });
         call(&host, &session, "memory_save", arguments).await;
-        let bytes = read_files(&folder.path().join("berth/data/indexes"));
+        let bytes = read_files(&folder.path().join("toolhold/data/indexes"));
         assert!(!holds(&bytes, secret));
     });
 }
@@ -261,7 +261,7 @@ fn control_and_bidi_characters_reach_no_model() {
 fn project_can_disable_the_memory() {
     let cli = Cli::new();
     cli.run(&["call", "memory_save", "content=something"]).ends(0);
-    fs::write(cli.work().join("berth.toml"), "[tools.memory]\nenabled = false\n")
+    fs::write(cli.work().join("toolhold.toml"), "[tools.memory]\nenabled = false\n")
         .expect("a file is written");
     let refused = cli.run(&["call", "memory_search", "query=something"]).ends(3);
     assert!(refused.stderr.contains("enabled = false"), "{}", refused.stderr);
@@ -272,7 +272,7 @@ fn project_can_disable_the_memory() {
     assert!(shown.stderr.contains("it is disabled by `enabled = false`"), "{}", shown.stderr);
     let shown = cli.run(&["tools", "memory_search", "--json"]).ends(0).json();
     assert_eq!(shown["enabled"], false, "{shown}");
-    fs::remove_file(cli.work().join("berth.toml")).expect("it is removed");
+    fs::remove_file(cli.work().join("toolhold.toml")).expect("it is removed");
     let shown = cli.run(&["tools", "memory_search"]).ends(0);
     assert!(!shown.stderr.contains("disabled"), "{}", shown.stderr);
 }

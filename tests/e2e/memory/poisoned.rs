@@ -3,8 +3,8 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-use berth_core::Session;
 use serde_json::{Value, json};
+use toolhold_core::Session;
 
 use super::{call, folder, host_in, text};
 use crate::support::server::Server;

@@ -7,8 +7,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use berth_core::{Answer, Category, Request, Scope, Verdict};
 use serde_json::{Value, json};
+use toolhold_core::{Answer, Category, Request, Scope, Verdict};
 
 use crate::approvals::Person;
 use crate::escapes::{all_fail, ways_out, with_links};
@@ -208,8 +208,8 @@ fn ceiling_holds_for_every_reached_path() {
         .expect("the ceiling is written");
     let call = |line: &[&str]| {
         let mut command = cli.command(line);
-        command.env("BERTH_CEILING", &ceiling);
-        command.output().expect("berth starts")
+        command.env("TOOLHOLD_CEILING", &ceiling);
+        command.output().expect("toolhold starts")
     };
     let found = call(&["call", "grep", "pattern=text|planted", "path=top"]);
     let shown = String::from_utf8_lossy(&found.stdout).into_owned();
@@ -525,17 +525,19 @@ fn stored_answer_is_not_served_under_other_rules() {
     run(async {
         let scene = Arc::new(Scene::with(&[], planted).await);
         let arguments = json!({ "pattern": "planted", "path": "top" });
-        let folders = berth_core::config::Folders::inside(&scene.root().join("berth"));
+        let folders = toolhold_core::config::Folders::inside(&scene.root().join("toolhold"));
         let rules = |set: &[&str]| {
             let settings = ["tools.autonomy=full"]
                 .iter()
                 .chain(set)
                 .map(|&setting| setting.to_owned())
                 .collect();
-            let inputs = berth_core::config::Inputs { settings, ..Default::default() };
+            let inputs = toolhold_core::config::Inputs { settings, ..Default::default() };
             scene
                 .host
-                .reload_rules(&berth_core::config::load(&folders, &inputs).expect("they are right"))
+                .reload_rules(
+                    &toolhold_core::config::load(&folders, &inputs).expect("they are right"),
+                )
                 .expect("they are right");
         };
         let mut kept = scene.call("grep", arguments.clone()).await;

@@ -1,7 +1,7 @@
 //! Every tool with random trees, rules and arguments: compares what it reached with what the rules
 //! allow.
 //!
-//! The judge shares no code with Berth: it matches patterns part by part and uses the list from
+//! The judge shares no code with Toolhold: it matches patterns part by part and uses the list from
 //! which the rules were written. It decides on each file that a call showed or changed as if the
 //! call had named it.
 
@@ -10,9 +10,9 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use berth_core::config::{self, Folders, Inputs};
-use berth_core::{Access, Phase, Request, Scope, Verdict};
 use serde_json::{Value, json};
+use toolhold_core::config::{self, Folders, Inputs};
+use toolhold_core::{Access, Phase, Request, Scope, Verdict};
 
 use super::trees::{FILES, FOLDERS, Random, Thing, Tree, plant, tree};
 use crate::approvals::Person;
@@ -374,7 +374,7 @@ impl Trial<'_> {
     async fn call(&self, random: &mut Random, tool: &str, tally: &mut Tally) {
         let arguments = self.arguments(random, tool);
         let context = format!(
-            "BERTH_SEED={} {tool} {arguments} phase {:?}\n{}\n{:#?}",
+            "TOOLHOLD_SEED={} {tool} {arguments} phase {:?}\n{}\n{:#?}",
             self.seed,
             self.phase,
             self.rules.in_toml(),
@@ -490,7 +490,7 @@ impl Trial<'_> {
             );
         }
         assert!(
-            !after.keys().any(|path| path.display().to_string().contains(".berth-")),
+            !after.keys().any(|path| path.display().to_string().contains(".toolhold-")),
             "something was left\n{context}"
         );
 
@@ -599,12 +599,12 @@ async fn try_all(seed: u64, cases: u64) {
         fs::write(&ceiling, Rules::set_in_toml(&rules.sets[0], "tools.policy"))
             .expect("the ceiling is written");
         fs::create_dir_all(folders.config.clone())
-            .and_then(|()| fs::write(folders.config.join("berth.toml"), rules.in_toml()))
+            .and_then(|()| fs::write(folders.config.join("toolhold.toml"), rules.in_toml()))
             .expect("the rules are written");
-        let variables = vec![("BERTH_CEILING".into(), ceiling.clone().into_os_string())];
+        let variables = vec![("TOOLHOLD_CEILING".into(), ceiling.clone().into_os_string())];
         let loaded = config::load(&folders, &Inputs { variables, ..Inputs::default() });
-        let loaded =
-            loaded.unwrap_or_else(|error| panic!("BERTH_SEED={seed} {error}\n{}", rules.in_toml()));
+        let loaded = loaded
+            .unwrap_or_else(|error| panic!("TOOLHOLD_SEED={seed} {error}\n{}", rules.in_toml()));
         scene.host.reload_rules(&loaded).expect("they are right");
         let phase = *random.pick(&[None, Some(Phase::Planner)]);
         // A command takes longer than all others.
@@ -625,7 +625,7 @@ async fn try_all(seed: u64, cases: u64) {
 #[tokio::test(flavor = "multi_thread")]
 async fn soak_rules_hold_for_all_that_every_tool_reaches() {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
-    match (number("BERTH_SEED"), std::env::var_os("BERTH_SOAK")) {
+    match (number("TOOLHOLD_SEED"), std::env::var_os("TOOLHOLD_SOAK")) {
         (Some(seed), _) => try_all(seed, 1).await,
         (None, Some(_)) => try_all(1_000_000, MANY).await,
         (None, None) => try_all(1, CASES).await,

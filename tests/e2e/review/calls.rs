@@ -82,7 +82,7 @@ fn answer_that_fails_or_never_ends_lets_nothing_run() {
         assert!(!scene.decision().is_empty() && scene.decision() != "allow");
     }
     // Nobody listens there.
-    let config = scene.cli.root.path().join("config/berth.toml");
+    let config = scene.cli.root.path().join("config/toolhold.toml");
     let text = fs::read_to_string(&config).expect("it is there");
     let closed = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let port = closed.local_addr().expect("it has an address").port();
@@ -285,7 +285,7 @@ fn project_neither_weakens_nor_starts_reviews() {
          fail_open = true\non_deny = \"ask\"\ntimeout_ms = 100\nexempt_tools = [\"write\"]\nenabled = false\n{}",
         other.provider("other")
     );
-    fs::write(scene.cli.work().join("berth.toml"), &project).expect("a file is written");
+    fs::write(scene.cli.work().join("toolhold.toml"), &project).expect("a file is written");
     assert!(!scene.writes());
     let [request] = &scene.judge.asked()[..] else { panic!("one request") };
     assert!(request.contains(POLICY) && !request.contains("is allowed"), "{request}");
@@ -299,7 +299,7 @@ fn project_neither_weakens_nor_starts_reviews() {
         .configure(&format!("[tools]\nautonomy = \"full\"\n{}", scene.judge.provider("judge")));
     let project =
         project.replace("enabled = false", "enabled = true").replace("\"other\"", "\"judge\"");
-    fs::write(scene.cli.work().join("berth.toml"), &project).expect("a file is written");
+    fs::write(scene.cli.work().join("toolhold.toml"), &project).expect("a file is written");
     assert!(scene.writes());
     assert_eq!((scene.judge.asked(), other.asked()), (Vec::new(), Vec::new()));
 }

@@ -1,15 +1,15 @@
-//! Reviewers of programs that embed Berth: what a host does without one, and with each verdict.
+//! Reviewers of programs that embed Toolhold: what a host does without one, and with each verdict.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use berth_core::config::{self, Folders, Inputs};
-use berth_core::{
+use serde_json::json;
+use tempfile::TempDir;
+use toolhold_core::config::{self, Folders, Inputs};
+use toolhold_core::{
     Annotations, BoxFuture, Call, CallReviewer, CancellationToken, Category, Definition, Gate,
     Host, Outcome, Output, Provider, Reply, Request, ReviewVerdict, ReviewedCall, Scope,
 };
-use serde_json::json;
-use tempfile::TempDir;
 
 use super::{POLICY, REASON, lock};
 use crate::support::{failure, run};
@@ -75,7 +75,7 @@ async fn host(
     settings: &[&str],
     reviewer: Option<Scripted>,
 ) -> (Host, Arc<Acting>) {
-    let folders = Folders::inside(&folder.path().join("berth"));
+    let folders = Folders::inside(&folder.path().join("toolhold"));
     let gate = [
         "tools.autonomy=full".to_owned(),
         "tools.adversarial_policy.enabled=true".to_owned(),
@@ -188,8 +188,8 @@ fn review_that_hangs_ends_with_its_time_and_with_its_call() {
 /// Approves everything for the session.
 struct Approves(Mutex<Vec<String>>);
 
-impl berth_core::Approver for Approves {
-    fn ask(&self, question: berth_core::Question) -> BoxFuture<'_, Reply> {
+impl toolhold_core::Approver for Approves {
+    fn ask(&self, question: toolhold_core::Question) -> BoxFuture<'_, Reply> {
         lock(&self.0).push(question.decision.rule.into_owned());
         Box::pin(std::future::ready(Reply::Yes { scope: Scope::Session, by: "tester".to_owned() }))
     }
@@ -204,7 +204,7 @@ fn approval_for_the_session_does_not_cover_a_later_denial() {
             host(&folder, &settings, Some(Scripted::Says(ReviewVerdict::Allow))).await;
         let denying = Scripted::Says(ReviewVerdict::Deny(REASON.to_owned()));
         let (denying, acting_again) = host(&folder, &settings, Some(denying)).await;
-        let session = berth_core::Session::new("one".to_owned());
+        let session = toolhold_core::Session::new("one".to_owned());
         let approver = Arc::new(Approves(Mutex::default()));
         let request = || Request {
             session: Some(session.clone()),

@@ -24,7 +24,7 @@ impl Repository {
         let cli = Cli::new();
         let component = GIT.component().expect("it needs nothing that has to be fetched");
         let grants = GIT
-            .shown("berth.toml")
+            .shown("toolhold.toml")
             .replace("\"git.wasm\"", &format!("{component:?}"))
             .replace("[\".\"]", &format!("[{:?}]", cli.work()));
         cli.configure(&grants);
@@ -75,7 +75,7 @@ impl Repository {
         let mut command = self.cli.command(&line);
         command.current_dir(self.folder());
         command.env("PATH", std::env::var_os("PATH").unwrap_or_default());
-        Ended::from_output(command.output().expect("berth starts"))
+        Ended::from_output(command.output().expect("toolhold starts"))
     }
 
     /// A call that was approved.
@@ -418,7 +418,7 @@ fn arguments_are_no_options() {
         ("checkout", json!({ "branch": "notes.txt" })),
         ("checkout", json!({ "branch": "-B", "create": true })),
         ("worktree", json!({ "action": "add", "path": "../tree", "branch": "--detach" })),
-        ("worktree", json!({ "action": "add", "path": "/tmp/berth-tree", "branch": "b" })),
+        ("worktree", json!({ "action": "add", "path": "/tmp/toolhold-tree", "branch": "b" })),
         ("worktree", json!({ "action": "remove", "path": "." })),
         ("add", json!({ "paths": ["/etc/hostname"] })),
         ("add", json!({ "paths": [":(top)nothing"] })),
@@ -472,7 +472,7 @@ fn looking_asks_nobody_and_changing_does() {
 #[test]
 fn without_the_grant_to_change_nothing_changes() {
     let repository = Repository::new();
-    let grants = fs::read_to_string(repository.cli.root.path().join("config/berth.toml"));
+    let grants = fs::read_to_string(repository.cli.root.path().join("config/toolhold.toml"));
     let grants = grants.expect("it was written");
     let only: Vec<&str> = grants.lines().filter(|line| !line.contains("{add,")).collect();
     repository.cli.configure(&only.join("\n"));

@@ -10,7 +10,7 @@ use crate::support::{Cli, Ended};
 fn info(cli: &Cli, path: &str) -> Value {
     let arguments = json!({ "path": path }).to_string();
     let line = ["call", "--json", "image-info__image_info", &arguments];
-    Ended::from_output(cli.command(&line).output().expect("berth starts")).json()
+    Ended::from_output(cli.command(&line).output().expect("toolhold starts")).json()
 }
 
 #[test]
@@ -18,7 +18,7 @@ fn hostile_images_are_answered_or_refused() {
     let Some(component) = IMAGES.component() else { return };
     let cli = Cli::new();
     let grants = IMAGES
-        .shown("berth.toml")
+        .shown("toolhold.toml")
         .replace("\"image-info.wasm\"", &format!("{component:?}"))
         .replace("\".\"", &format!("{:?}", cli.work()));
     cli.configure(&grants);

@@ -45,8 +45,8 @@ impl Sample {
         found.unwrap_or_else(|| panic!("the README of {} shows no {file}", self.name)).text
     }
 
-    /// A shell in the folder of the sample, which is built, tested, and passes `berth plugin test`.
-    /// `None`, with a notice, if its compiler couldn't be fetched.
+    /// A shell in the folder of the sample, which is built, tested, and passes `toolhold plugin
+    /// test`. `None`, with a notice, if its compiler couldn't be fetched.
     fn session(&self) -> Option<Session> {
         let tools = match self.compiler {
             Some((software, programs)) => Some(fetched(software)?.join(programs)),

@@ -64,7 +64,7 @@ fn here(text: &str, place: &str) -> String {
 
 fn call(session: &Session, config: &str, query: &str) -> Value {
     let line = format!(
-        "berth --config {config} call --json web-search__web_search query={query} 2> search.log || true"
+        "toolhold --config {config} call --json web-search__web_search query={query} 2> search.log || true"
     );
     serde_json::from_str(&session.works(&line)).expect("it is JSON")
 }
@@ -87,7 +87,7 @@ fn web_search_works_as_its_readme_says_and_keeps_the_key_out() {
     assert!(!shown.contains(['\u{1b}', '\u{202e}']), "{echoed}");
 
     // A model gets it behind a fence that the text can't end.
-    let mut client = Client::start(session.shell("exec berth --config brave.toml serve"));
+    let mut client = Client::start(session.shell("exec toolhold --config brave.toml serve"));
     client.begin(LEGACY, false);
     let arguments = json!({ "query": "echo" });
     let answer = client
@@ -102,7 +102,7 @@ fn web_search_works_as_its_readme_says_and_keeps_the_key_out() {
     let away = call(&session, "searxng.toml", "away");
     assert_eq!(away["failure"]["category"], "policy_blocked", "{away}");
     let before = service.asked().len();
-    let other = "berth --config searxng.toml --set plugins.web-search.config.server=http://127.0.0.2:9 call --json web-search__web_search query=x || true";
+    let other = "toolhold --config searxng.toml --set plugins.web-search.config.server=http://127.0.0.2:9 call --json web-search__web_search query=x || true";
     let other = session.works(other);
     assert!(other.contains("\"policy_blocked\""), "{other}");
     assert_eq!(service.asked().len(), before);

@@ -216,7 +216,7 @@ fn rule_that_came_later_denies() {
     ));
     let _daemon = scene.daemon();
     let run = scene.wait_for("t", "denied");
-    assert!(run["output"].as_str().expect("it is text").contains("berth.toml"), "{run}");
+    assert!(run["output"].as_str().expect("it is text").contains("toolhold.toml"), "{run}");
     assert_eq!(scene.read("made"), "");
     // The advice is true: what didn't hold when the task was made, needs no new task.
     assert!(run["output"].to_string().contains("If this held when the task was made"), "{run}");
@@ -232,7 +232,7 @@ fn project_widens_nothing_and_may_narrow() {
     let outside = folder.join("file");
     scene.make_steady("out", "write", r#"{"path": "link/file", "content": "x"}"#);
     scene.lead_outside(&folder);
-    let project = scene.cli.work().join("berth.toml");
+    let project = scene.cli.work().join("toolhold.toml");
     fs::write(&project, "tools.file.allowed_paths = [\"/\"]\ntools.autonomy = \"full\"\n")
         .expect("it is written");
     let _daemon = scene.daemon();

@@ -1,4 +1,4 @@
-//! Tasks at a later time, with the real `berth`, its real daemon, and their effects.
+//! Tasks at a later time, with the real `toolhold`, its real daemon, and their effects.
 
 mod bounded;
 mod kept;
@@ -112,7 +112,7 @@ fn tools_are_there_only_where_they_are_enabled() {
     }
     // A project can't enable them.
     cli.configure("");
-    fs::write(cli.work().join("berth.toml"), ENABLED).expect("it is written");
+    fs::write(cli.work().join("toolhold.toml"), ENABLED).expect("it is written");
     assert!(!list(&cli).contains("schedule_periodic"));
 }
 
@@ -143,7 +143,7 @@ fn making_a_task_needs_approval_that_shows_all_of_it() {
     let scene = Scene::new("");
     let task = r#"{"name": "t", "cron": "@daily", "tool": "bash", "arguments": {"command": "echo all-of-it"}}"#;
     let refused = scene.cli.run(&["call", "schedule_periodic", task]).ends(3);
-    assert!(refused.stderr.contains("berth approvals"), "{}", refused.stderr);
+    assert!(refused.stderr.contains("toolhold approvals"), "{}", refused.stderr);
     assert!(scene.tasks().is_empty());
     let asked = scene.cli.run(&["approvals"]).ends(0).stdout;
     assert!(asked.contains("echo all-of-it") && asked.contains("@daily"), "{asked}");
@@ -263,8 +263,8 @@ fn unit_is_written_and_removed() {
     let printed = scene.cli.run(&["daemon", "--print"]).ends(0).stdout;
     assert!(printed.contains("ExecStart=\"/") && printed.contains("\" daemon\n"), "{printed}");
     let installed = scene.cli.run(&["daemon", "--install"]).ends(0).stdout;
-    assert!(installed.contains("systemctl --user enable --now berth.service"), "{installed}");
-    let path = scene.cli.root.path().join(".config/systemd/user/berth.service");
+    assert!(installed.contains("systemctl --user enable --now toolhold.service"), "{installed}");
+    let path = scene.cli.root.path().join(".config/systemd/user/toolhold.service");
     assert_eq!(fs::read_to_string(&path).expect("it is there"), printed);
     scene.cli.run(&["daemon", "--uninstall"]).ends(0);
     assert!(!path.exists());

@@ -20,7 +20,7 @@ impl Scene {
     /// Runs a command in the other project.
     fn elsewhere(&self, line: &[&str]) -> Ended {
         let mut command = self.cli.command(line);
-        Ended::from_output(command.current_dir(self.other()).output().expect("berth starts"))
+        Ended::from_output(command.current_dir(self.other()).output().expect("toolhold starts"))
     }
 
     /// Whether what a model saves now counts as untrusted.

@@ -42,13 +42,13 @@ fn everybody_learns_that_nothing_runs_tasks() {
     let asked = scene.cli.run(&["tasks", "run", "t"]).ends(0).stdout;
     for said in [made, deferred, listed, run, people, asked] {
         assert!(said.contains("No process runs tasks"), "{said}");
-        for starts in ["`berth daemon`", "`berth daemon --install`", "`berth serve`"] {
+        for starts in ["`toolhold daemon`", "`toolhold daemon --install`", "`toolhold serve`"] {
             assert!(said.contains(starts), "{said}");
         }
     }
     let finding = doctor();
     assert_eq!(finding["state"], "warning", "{finding}");
-    assert!(finding["fix"].to_string().contains("berth daemon"), "{finding}");
+    assert!(finding["fix"].to_string().contains("toolhold daemon"), "{finding}");
     scene.cli.run(&["tasks", "remove", "t"]).ends(0);
 
     let daemon = scene.daemon();
@@ -98,7 +98,7 @@ fn remedy_of_a_disabled_scheduler_works_as_it_is_written() {
         let cli = Cli::new();
         cli.configure(before);
         let refused = cli.run(&["call", "--yes", "schedule_periodic", DAILY]).ends(3).stderr;
-        let file = cli.root.path().join("config/berth.toml").display().to_string();
+        let file = cli.root.path().join("config/toolhold.toml").display().to_string();
         assert!(refused.contains(&file), "{refused}");
         let lines = ["[tools.scheduler]", "enabled = true"];
         let written: Vec<&str> =

@@ -114,7 +114,7 @@ fn every_one_of_many_files_is_found() {
 #[test]
 fn soak_slow_sources_keep_no_other_from_the_index() {
     let cli = project();
-    let count = if std::env::var_os("BERTH_SOAK").is_some() { 60 } else { 4 };
+    let count = if std::env::var_os("TOOLHOLD_SOAK").is_some() { 60 } else { 4 };
     for number in 0..count {
         // Each takes the parser more than its limit.
         write(&cli, format!("slow/{number}.rb"), format!("{number}{}", "%w(".repeat(17_000)));

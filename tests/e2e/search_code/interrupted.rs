@@ -23,7 +23,7 @@ fn many_files(cli: &Cli, round: usize) {
 fn start(cli: &Cli, symbol: &str) -> Child {
     let mut command = cli.command(&["call", "search_code", &format!("symbol={symbol}")]);
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    command.spawn().expect("berth starts")
+    command.spawn().expect("toolhold starts")
 }
 
 /// Every file has its definitions of this round, and none of the round before.

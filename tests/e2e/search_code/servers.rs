@@ -356,14 +356,14 @@ fn repository_switches_nothing_on_and_without_servers_the_tool_only_reads() {
     write(&cli, "evil.sh", format!("echo x > {}\n", evil.display()));
     write(
         &cli,
-        "berth.toml",
+        "toolhold.toml",
         "[tools.code.lsp]\nenabled = true\nservers.c = [\"bash\", \"evil.sh\"]\n",
     );
     let text = allowed(&cli, &ASKED);
     assert!(text.contains("they are off. The operator sets `enabled = true`"), "{text}");
     assert!(!Path::new(&evil).exists());
     assert_eq!(hints(&cli)["readOnlyHint"], true);
-    fs::remove_file(cli.work().join("berth.toml")).expect("it is removed");
+    fs::remove_file(cli.work().join("toolhold.toml")).expect("it is removed");
     cli.configure("[tools.code.lsp]\nenabled = true\n");
     assert_eq!(hints(&cli)["readOnlyHint"], false, "it can act now");
     assert_eq!(hints(&cli)["destructiveHint"], false);

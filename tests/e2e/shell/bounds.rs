@@ -13,7 +13,7 @@ use crate::support::{Cli, Ended, not_tried};
 const CROWD: &str = "echo x >> started; for i in $(seq 100); do { echo x >> started; exec sleep 60; } & done 2>/dev/null; wait";
 
 /// Runs a command without an end while others call.
-async fn beside_others(settings: &[&str], command: &str) -> berth_core::Answer {
+async fn beside_others(settings: &[&str], command: &str) -> toolhold_core::Answer {
     let scene = scene(settings, |_| {}).await;
     let (host, arguments) = (Arc::clone(&scene.host), json!({ "command": command, "timeout": 5 }));
     let running = tokio::spawn(async move { call(&host, arguments).await });
@@ -43,7 +43,7 @@ async fn number_of_processes_is_bounded() {
     assert!((1..=32 + 300).contains(&most), "{most}");
     let many = call(&scene.host, json!({ "command": "for i in $(seq 100); do sleep 60 & done 2>/dev/null; wait", "timeout": 30 })).await;
     let failure = many.outcome.expect_err("they are too many");
-    assert!(failure.category != berth_core::Category::Timeout, "{failure:?}");
+    assert!(failure.category != toolhold_core::Category::Timeout, "{failure:?}");
 }
 
 /// Root has other limits than users, so another user tries the same. `None` if that can't be tried.
@@ -57,16 +57,16 @@ fn as_an_ordinary_user(settings: &[&str], command: &str) -> Option<(Cli, Ended)>
     settings.iter().for_each(|setting| line.extend(["--set", setting]));
     let command = format!("command={command}");
     line.extend(["bash", &command]);
-    let mut berth = cli.command(&line);
-    berth.env("PATH", "/usr/bin:/bin").env("BERTH_CACHE_DIR", cli.root.path().join("cache"));
+    let mut toolhold = cli.command(&line);
+    toolhold.env("PATH", "/usr/bin:/bin").env("TOOLHOLD_CACHE_DIR", cli.root.path().join("cache"));
     if rustix::process::geteuid().is_root() {
         for folder in ["", "work", "config"] {
             std::os::unix::fs::chown(cli.root.path().join(folder), Some(NOBODY), Some(NOBODY))
                 .expect("root gives things away");
         }
-        berth.uid(NOBODY).gid(NOBODY);
+        toolhold.uid(NOBODY).gid(NOBODY);
     }
-    match berth.output() {
+    match toolhold.output() {
         Ok(output) => Some((cli, Ended::from_output(output))),
         Err(_) => {
             not_tried("a target folder that every user may read");
@@ -132,7 +132,7 @@ async fn requested_time_limit_is_kept() {
         call(&scene.host, json!({ "command": "echo begun; sleep 60; echo done", "timeout": 1 }))
             .await;
     let failure = answer.outcome.expect_err("it takes longer");
-    assert_eq!(failure.category, berth_core::Category::Timeout);
+    assert_eq!(failure.category, toolhold_core::Category::Timeout);
     assert!(failure.joined_text().contains("begun"), "{failure:?}");
 }
 

@@ -2,8 +2,8 @@
 
 use std::fs;
 
-use berth_core::{Audience, Category, Host, Request, Scope, Session};
 use serde_json::{Value, json};
+use toolhold_core::{Audience, Category, Host, Request, Scope, Session};
 
 use super::{scene, yes};
 use crate::approvals::Person;
@@ -144,26 +144,28 @@ async fn forged_record_gives_nothing_that_the_command_line_could_not_have() {
         answer(host, &session, json!({ "command": next })).await
     };
     // It works at all.
-    let (shown, _) = of("berth-state\\0/\\0A=forged\\0end\\0", "printenv A").await;
+    let (shown, _) = of("toolhold-state\\0/\\0A=forged\\0end\\0", "printenv A").await;
     assert!(shown.contains("forged"), "{shown}");
     let outside = scene.root().join("outside");
-    let record = format!("berth-state\\0{}\\0end\\0", outside.display());
+    let record = format!("toolhold-state\\0{}\\0end\\0", outside.display());
     let (shown, _) = of(&record, "pwd").await;
     assert!(shown.contains(&*scene.granted.to_string_lossy()), "{shown}");
     for name in ["PATH", "LD_PRELOAD", "BASH_ENV", "GIT_DIR", "PYTHONPATH", "HOME", "IFS"] {
-        let record = format!("berth-state\\0/\\0{name}=forged\\0end\\0");
+        let record = format!("toolhold-state\\0/\\0{name}=forged\\0end\\0");
         let (shown, failure) = of(&record, &format!("printenv {name} || true")).await;
         assert!(!shown.contains("forged") && failure.is_empty(), "{name}: {shown} {failure}");
     }
-    let function = "berth-state\\0/\\0BASH_FUNC_pwd%%%%=() { printenv A; }\\0A=forged\\0end\\0";
+    let function = "toolhold-state\\0/\\0BASH_FUNC_pwd%%%%=() { printenv A; }\\0A=forged\\0end\\0";
     let (shown, _) = of(function, "pwd").await;
     assert!(!shown.contains("forged"), "{shown}");
     // The gates see the variable, and a program in it.
-    let (_, refused) = of("berth-state\\0/\\0DEPLOY=1\\0end\\0", "true").await;
+    let (_, refused) = of("toolhold-state\\0/\\0DEPLOY=1\\0end\\0", "true").await;
     assert!(refused.contains("DEPLOY"), "{refused}");
-    let (_, refused) = of("berth-state\\0/\\0EDITOR=rm x\\0end\\0", "true").await;
+    let (_, refused) = of("toolhold-state\\0/\\0EDITOR=rm x\\0end\\0", "true").await;
     assert!(refused.contains("only_commands"), "{refused}");
-    for record in ["berth-state\\0/\\0A=1\\0", "%70000s", "berth-state\\0/\\0end\\0\\0", "end\\0"] {
+    for record in
+        ["toolhold-state\\0/\\0A=1\\0", "%70000s", "toolhold-state\\0/\\0end\\0\\0", "end\\0"]
+    {
         let session = Session::new(record);
         let told = text(host, &session, &forging(record)).await;
         assert!(told.contains("its record isn't valid"), "{record}: {told}");
@@ -214,7 +216,8 @@ async fn carried_secret_is_not_shown_and_an_approval_is_bound_to_what_is_carried
     assert_eq!(person.asked().len(), 1, "the same again");
     let question = person.asked()[0].to_text_with(&|_, text| text.to_owned());
     assert!(question.contains("API_TOKEN") && !question.contains(secret), "{question}");
-    let log = fs::read_to_string(scene.root().join("berth/data/audit/audit.jsonl")).expect("a log");
+    let log =
+        fs::read_to_string(scene.root().join("toolhold/data/audit/audit.jsonl")).expect("a log");
     assert!(log.contains("API_TOKEN") && !log.contains(secret), "{log}");
     text(host, &session, "export CC=./evil").await;
     touch().await.expect("it runs");

@@ -6,8 +6,8 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use berth_core::{CancellationToken, Request};
 use serde_json::json;
+use toolhold_core::{CancellationToken, Request};
 
 use super::{scene, yes};
 use crate::support::{Cli, Recorder};
@@ -69,7 +69,7 @@ async fn no_process_outlives_a_cancelled_call() {
         let answer = running.await.expect("the host does not panic");
         assert_eq!(
             answer.outcome.expect_err("it was cancelled").category,
-            berth_core::Category::Cancelled
+            toolhold_core::Category::Cancelled
         );
         assert_gone(&mark);
     }
@@ -103,7 +103,7 @@ fn no_process_outlives_a_killed_host() {
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
-            .expect("berth starts");
+            .expect("toolhold starts");
         let begun = cli.work().join("begun");
         let until = Instant::now() + PATIENCE;
         while fs::read(&begun).is_ok_and(|text| text != b"begun\n") || !begun.exists() {

@@ -32,7 +32,7 @@ fn environment(cli: &Cli, settings: &[&str]) -> String {
         .env("PATH", "/usr/local/bin:/usr/bin:/bin")
         .env("LANG", "C.UTF-8")
         .env("TZ", "UTC");
-    Ended::from_output(command.output().expect("berth starts")).ends(0).stdout
+    Ended::from_output(command.output().expect("toolhold starts")).ends(0).stdout
 }
 
 #[test]

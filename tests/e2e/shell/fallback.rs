@@ -10,10 +10,10 @@ use serde_json::json;
 use crate::mcp::client::{Client, LEGACY, text};
 use crate::support::{Cli, Ended, not_tried};
 
-/// `berth` where no further user namespace can be created. `None` if this machine can't be changed
-/// that way.
+/// `toolhold` where no further user namespace can be created. `None` if this machine can't be
+/// changed that way.
 fn without_namespaces(cli: &Cli, line: &[&str]) -> Option<Command> {
-    let berth = cli.command(line);
+    let toolhold = cli.command(line);
     let mut command = Command::new("unshare");
     command.args([
         "-Ur",
@@ -21,9 +21,13 @@ fn without_namespaces(cli: &Cli, line: &[&str]) -> Option<Command> {
         "-c",
         "echo 0 > /proc/sys/user/max_user_namespaces && exec \"$0\" \"$@\"",
     ]);
-    command.arg(berth.get_program()).args(berth.get_args()).env_clear().current_dir(cli.work());
     command
-        .envs(berth.get_envs().filter_map(|(name, value)| Some((name, value?))))
+        .arg(toolhold.get_program())
+        .args(toolhold.get_args())
+        .env_clear()
+        .current_dir(cli.work());
+    command
+        .envs(toolhold.get_envs().filter_map(|(name, value)| Some((name, value?))))
         .env("PATH", "/usr/bin:/bin")
         .stdin(Stdio::null());
     let probe = Command::new("unshare")
@@ -69,7 +73,7 @@ fn strict_sandbox_refuses_to_start_with_a_missing_part() {
     assert_ne!(ended.code, 0);
     let text = format!("{}{}", ended.stdout, ended.stderr);
     assert!(text.contains("namespaces") && text.contains("best-effort"), "{text}");
-    let file = cli.root.path().join("config/berth.toml").display().to_string();
+    let file = cli.root.path().join("config/toolhold.toml").display().to_string();
     assert!(text.contains(&format!("[tools.shell] of {file}")), "{text}");
     assert!(!cli.work().join("made").exists());
 }
@@ -144,8 +148,8 @@ fn link_in_the_place_of_a_granted_directory_opens_nothing() {
         cli.configure(&format!(
             "[tools]\nautonomy = \"full\"\n[tools.shell]\nnetwork = \"deny\"\nsandbox = \"best-effort\"\nallowed_paths = [\".\", {{ path = \"{granted}\", access = \"read\" }}]\n"
         ));
-        let Some(berth) = without_namespaces(&cli, &["serve"]) else { return };
-        let mut client = Client::start(berth);
+        let Some(toolhold) = without_namespaces(&cli, &["serve"]) else { return };
+        let mut client = Client::start(toolhold);
         client.begin(LEGACY, false);
         let mut run = |command: &str| text(&client.call("bash", json!({ "command": command })));
         let exchanged = run(&format!("{exchange} && echo exchanged"));

@@ -133,12 +133,12 @@ async fn protected_files_stay_unchanged() {
     let plant = |root: &Path| {
         let granted = root.join("granted");
         fs::create_dir_all(granted.join(".git/hooks")).expect("folders are made");
-        for file in ["locked.txt", ".git/config", ".git/hooks/pre-commit", "berth.toml"] {
+        for file in ["locked.txt", ".git/config", ".git/hooks/pre-commit", "toolhold.toml"] {
             fs::write(granted.join(file), "").expect("a file is written");
         }
     };
     let scene = scene(&["tools.file.deny_write=[\"locked.txt\"]"], plant).await;
-    for file in ["locked.txt", ".git/config", ".git/hooks/pre-commit", "berth.toml"] {
+    for file in ["locked.txt", ".git/config", ".git/hooks/pre-commit", "toolhold.toml"] {
         for (_, way) in WRITERS.iter().filter(|(program, _)| there_is(program)) {
             run(&scene, &way.replace("FILE", file)).await;
             let path = scene.granted.join(file);
@@ -166,10 +166,10 @@ async fn protected_files_stay_unchanged() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn berths_own_folders_are_out_of_reach() {
+async fn toolholds_own_folders_are_out_of_reach() {
     // The folders are below the granted one.
     let scene = scene(&["tools.shell.allowed_paths=[\"{root}\"]"], |_| {}).await;
-    let data = scene.root().join("berth/data");
+    let data = scene.root().join("toolhold/data");
     // The first call is recorded, and makes the folder.
     run(&scene, "true").await;
     fs::write(data.join("planted"), SECRET).expect("a secret is written");
@@ -180,16 +180,16 @@ async fn berths_own_folders_are_out_of_reach() {
     .await;
     assert!(!ran.stdout.contains(SECRET), "{ran:?}");
     assert_eq!(fs::read_to_string(data.join("planted")).expect("it is still there"), SECRET);
-    let config = scene.root().join("berth/config");
+    let config = scene.root().join("toolhold/config");
     run(
         &scene,
         &format!(
-            "mkdir -p {0}; echo 'tools.autonomy = \"full\"' > {0}/berth.toml",
+            "mkdir -p {0}; echo 'tools.autonomy = \"full\"' > {0}/toolhold.toml",
             config.display()
         ),
     )
     .await;
-    assert!(!config.join("berth.toml").exists());
+    assert!(!config.join("toolhold.toml").exists());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -211,16 +211,16 @@ async fn kernel_interfaces_lead_nowhere() {
         "echo 1 > /proc/sys/kernel/core_uses_pid",
         "echo x > /proc/sysrq-trigger",
         "echo x > /sys/devices/system/cpu/online",
-        "echo x > /usr/bin/berth-was-here",
-        "echo x > /etc/berth-was-here",
+        "echo x > /usr/bin/toolhold-was-here",
+        "echo x > /etc/toolhold-was-here",
         "kill -9 1",
     ] {
         let ran = run(&scene, command).await;
         assert_ne!(ran.code, 0, "{command}: {ran:?}");
     }
     assert!(
-        !Path::new("/usr/bin/berth-was-here").exists()
-            && !Path::new("/etc/berth-was-here").exists()
+        !Path::new("/usr/bin/toolhold-was-here").exists()
+            && !Path::new("/etc/toolhold-was-here").exists()
     );
     let ran = run(&scene, "grep -E '^(CapEff|CapBnd|NoNewPrivs)' /proc/self/status").await;
     assert_eq!(
@@ -242,17 +242,17 @@ fn open_descriptors_are_not_inherited() {
         "bash",
         "command=cat <&7; echo gone >&8; ls -l /proc/self/fd",
     ];
-    let berth = cli.command(&line);
+    let toolhold = cli.command(&line);
     let mut shell = Command::new("bash");
     shell.args(["-c", "exec 7<\"$0\" 8>>\"$0\" 9</; shift 0; exec \"$@\""]).arg(&outside);
     shell
-        .arg(berth.get_program())
-        .args(berth.get_args())
+        .arg(toolhold.get_program())
+        .args(toolhold.get_args())
         .env_clear()
         .current_dir(cli.work())
         .stdin(Stdio::null());
     shell
-        .envs(berth.get_envs().filter_map(|(name, value)| Some((name, value?))))
+        .envs(toolhold.get_envs().filter_map(|(name, value)| Some((name, value?))))
         .env("PATH", "/usr/bin:/bin");
     let ended = Ended::from_output(shell.output().expect("it starts"));
     assert!(
@@ -271,7 +271,7 @@ async fn links_in_place_of_protected_files_do_not_stop_a_command() {
         fs::create_dir_all(granted.join("repository/hooks")).expect("folders are made");
         fs::write(granted.join("repository/config"), "").expect("a file is written");
         for (link, target) in [
-            ("berth.toml", "nowhere"),
+            ("toolhold.toml", "nowhere"),
             (".env", "public.txt"),
             ("locked.txt", "public.txt"),
             (".git", "repository"),
@@ -298,28 +298,28 @@ async fn forbidden_files_are_not_created_and_leave_no_stub() {
     let plant = |root: &Path| {
         fs::create_dir_all(root.join("granted/.git")).expect("folders are made");
         fs::create_dir_all(root.join("granted/sub")).expect("folders are made");
-        fs::write(root.join("granted/sub/berth.toml"), "tools.call = 5\n")
+        fs::write(root.join("granted/sub/toolhold.toml"), "tools.call = 5\n")
             .expect("a file is written");
     };
     let scene = scene(&[], plant).await;
     for way in [
-        "echo '][' > berth.toml",
-        "rm -rf berth.toml; echo x > berth.toml",
-        "echo x > new; mv -fT new berth.toml",
-        "ln -sfT new berth.toml",
+        "echo '][' > toolhold.toml",
+        "rm -rf toolhold.toml; echo x > toolhold.toml",
+        "echo x > new; mv -fT new toolhold.toml",
+        "ln -sfT new toolhold.toml",
     ] {
         run(&scene, way).await;
-        assert!(fs::symlink_metadata(scene.granted.join("berth.toml")).is_err(), "{way}");
+        assert!(fs::symlink_metadata(scene.granted.join("toolhold.toml")).is_err(), "{way}");
     }
     run(&scene, "echo x > .git/hooks/pre-commit; mkdir -p .git/hooks; rmdir .git/hooks; ln -s /tmp .git/hooks").await;
     assert!(fs::symlink_metadata(scene.granted.join(".git/hooks")).is_err());
-    run(&scene, "echo x > sub/berth.toml; rm -f sub/berth.toml; mv sub other").await;
+    run(&scene, "echo x > sub/toolhold.toml; rm -f sub/toolhold.toml; mv sub other").await;
     assert_eq!(
-        fs::read_to_string(scene.granted.join("sub/berth.toml")).expect("it is still there"),
+        fs::read_to_string(scene.granted.join("sub/toolhold.toml")).expect("it is still there"),
         "tools.call = 5\n"
     );
     // While one command runs, another ends: the first stays confined.
-    let slow = run(&scene, "sleep 1; echo x > .git/hooks/pre-commit; echo x > berth.toml");
+    let slow = run(&scene, "sleep 1; echo x > .git/hooks/pre-commit; echo x > toolhold.toml");
     let quick = async {
         for _ in 0..5 {
             run(&scene, "true").await;
@@ -329,7 +329,7 @@ async fn forbidden_files_are_not_created_and_leave_no_stub() {
     let left: Vec<_> =
         fs::read_dir(scene.granted.join(".git")).expect("it is there").flatten().collect();
     assert!(
-        left.is_empty() && fs::symlink_metadata(scene.granted.join("berth.toml")).is_err(),
+        left.is_empty() && fs::symlink_metadata(scene.granted.join("toolhold.toml")).is_err(),
         "{left:?}"
     );
 }

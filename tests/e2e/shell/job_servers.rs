@@ -4,8 +4,8 @@ use std::fs;
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
-use berth_core::{Answer, Audience, Category, Host, Request, Session};
 use serde_json::{Value, json};
+use toolhold_core::{Answer, Audience, Category, Host, Request, Session};
 
 use super::{scene, there_is, yes};
 use crate::mcp::client::records;
@@ -150,7 +150,7 @@ async fn web_tools_reach_the_job_of_their_session_and_never_the_machine() {
     assert!(shown(&posted).contains("first has POST /form sent"), "{posted:?}");
     assert!(scenery.log("first").contains(&format!("host: 127.0.0.1:{}", scenery.port)));
     // The record says what was reached.
-    let all = records(&scenery.scene.granted.with_file_name("berth/data"));
+    let all = records(&scenery.scene.granted.with_file_name("toolhold/data"));
     let served: Vec<&Value> =
         all.iter().filter(|record| record["kind"] == "egress" && record["job"] == *id).collect();
     assert!(served.len() == 6, "{all:?}");

@@ -6,8 +6,8 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use berth_core::{Answer, Category, Host, Request, Session};
 use serde_json::{Value, json};
+use toolhold_core::{Answer, Category, Host, Request, Session};
 
 use super::ended::{assert_gone, mark, stubborn, with_word};
 use super::{scene, yes};
@@ -184,7 +184,7 @@ async fn jobs_are_bounded_in_number_time_and_processes() {
 
 /// Bytes of the nameless files of jobs that this process has open.
 fn bytes_of_outputs(scene: &Scene) -> u64 {
-    let folder = scene.root().join("berth").join("data").join("jobs");
+    let folder = scene.root().join("toolhold").join("data").join("jobs");
     let open = fs::read_dir("/proc/self/fd").expect("it is mounted").flatten();
     open.filter(|entry| fs::read_link(entry.path()).is_ok_and(|path| path.starts_with(&folder)))
         .filter_map(|entry| fs::metadata(entry.path()).ok())
@@ -323,7 +323,7 @@ fn call_refuses_a_job_that_would_end_with_it() {
     let cli = Cli::new();
     let line = ["call", "bash", r#"{"command": "touch made", "background": true}"#];
     let refused = cli.run(&line).ends(1).stderr;
-    assert!(refused.contains("`berth serve`"), "{refused}");
+    assert!(refused.contains("`toolhold serve`"), "{refused}");
     assert!(!cli.work().join("made").exists());
     cli.configure("[tools.shell.jobs]\nrunning = 0\n");
     let tools = cli.run(&["tools"]).ends(0).stdout;
@@ -338,8 +338,8 @@ fn start_served(client: &mut Client, command: &str) -> String {
     id.trim_end_matches('.').to_owned()
 }
 
-/// `berth serve` with a folder of jobs' outputs that has room for a few pages. `None` without such
-/// namespaces.
+/// `toolhold serve` with a folder of jobs' outputs that has room for a few pages. `None` without
+/// such namespaces.
 fn on_a_small_disk(cli: &Cli) -> Option<Client> {
     let folder = cli.root.path().join("data").join("jobs");
     DirBuilder::new().recursive(true).mode(0o700).create(&folder).expect("it is made");
@@ -352,11 +352,11 @@ fn on_a_small_disk(cli: &Cli) -> Option<Client> {
         not_tried("mounting in namespaces of its own (`unshare -Urm`)");
         return None;
     }
-    let berth = cli.command(&["serve", "--set", "tools.autonomy=full"]);
+    let toolhold = cli.command(&["serve", "--set", "tools.autonomy=full"]);
     let mut command = Command::new("unshare");
-    command.args(["-Urm", "sh", "-c", &script, "sh"]).arg(berth.get_program());
-    command.args(berth.get_args()).env_clear().current_dir(cli.work());
-    command.envs(berth.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    command.args(["-Urm", "sh", "-c", &script, "sh"]).arg(toolhold.get_program());
+    command.args(toolhold.get_args()).env_clear().current_dir(cli.work());
+    command.envs(toolhold.get_envs().filter_map(|(name, value)| Some((name, value?))));
     command.env("PATH", "/usr/bin:/bin:/usr/sbin:/sbin");
     let mut client = Client::start(command);
     client.begin(LEGACY, false);
@@ -477,7 +477,7 @@ fn person_lists_and_stops_the_jobs_of_running_hosts() {
 
 #[test]
 fn soak_no_job_outlives_a_killed_host() {
-    let rounds: u32 = if std::env::var_os("BERTH_SOAK").is_some() { 300 } else { 3 };
+    let rounds: u32 = if std::env::var_os("TOOLHOLD_SOAK").is_some() { 300 } else { 3 };
     let cli = Cli::new();
     for number in 0..rounds {
         let mark = mark(23, number);

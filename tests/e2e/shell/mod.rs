@@ -23,8 +23,8 @@ mod work;
 use std::path::Path;
 use std::sync::Arc;
 
-use berth_core::{Answer, Approver, Category, Host, Request, Scope};
 use serde_json::{Value, json};
+use toolhold_core::{Answer, Approver, Category, Host, Request, Scope};
 
 use crate::approvals::Person;
 use crate::support::{Scene, not_tried};

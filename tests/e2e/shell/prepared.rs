@@ -15,7 +15,7 @@ use crate::support::{Scene, soon};
 async fn prepare(scene: &Scene) {
     run(scene, "true").await;
     let point = |path: &Path| format!(" {} ", path.display());
-    let (tree, frozen) = (point(&scene.granted), point(&scene.granted.join("berth.toml")));
+    let (tree, frozen) = (point(&scene.granted), point(&scene.granted.join("toolhold.toml")));
     let waits = || {
         let processes = fs::read_dir("/proc").expect("/proc is mounted").flatten();
         processes

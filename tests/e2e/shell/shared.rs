@@ -5,8 +5,8 @@ use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use berth_core::{Host, Request, Session};
 use serde_json::json;
+use toolhold_core::{Host, Request, Session};
 
 use super::carried::answer;
 use super::ended::{assert_gone, mark};

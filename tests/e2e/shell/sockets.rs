@@ -139,7 +139,7 @@ async fn sockets_without_a_path_stay_untouched() {
     if !there_is("python3") {
         return;
     }
-    let name = format!("berth-test-{}", std::process::id());
+    let name = format!("toolhold-test-{}", std::process::id());
     let address = SocketAddr::from_abstract_name(&name).expect("it is a name");
     let listener = UnixListener::bind_addr(&address).expect("a socket is made");
     for network in ["deny", "allow"] {

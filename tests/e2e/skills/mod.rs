@@ -142,7 +142,7 @@ fn variables_last_until_another_skill_is_loaded() {
 
 #[test]
 fn variables_that_load_code_are_refused() {
-    for name in ["PATH", "LD_PRELOAD", "BASH_ENV", "BERTH_DATA_DIR", "PYTHONPATH", "A-B"] {
+    for name in ["PATH", "LD_PRELOAD", "BASH_ENV", "TOOLHOLD_DATA_DIR", "PYTHONPATH", "A-B"] {
         let cli = Cli::new();
         cli.configure(&format!("[skills.env.pdf]\n\"{name}\" = \"x\"\n"));
         let refused = cli.run(&["config", "check"]);
@@ -209,7 +209,7 @@ fn commands_show_and_check_skills() {
     for part in ["pdf  yours", "Does pdf.", "deploy  of the project, not trusted"] {
         assert!(listed.stdout.contains(part), "{part}: {}", listed.stdout);
     }
-    assert!(listed.stderr.contains("`berth trust`"), "{}", listed.stderr);
+    assert!(listed.stderr.contains("`toolhold trust`"), "{}", listed.stderr);
     let shown = cli.run(&["skills", "show", "pdf"]).ends(0).stdout;
     assert!(shown.contains("Read the form.") && shown.contains("pdf, yours"), "{shown}");
     let shown = cli.run(&["skills", "show", "pdf", "--json"]).ends(0).json();

@@ -1,6 +1,6 @@
 //! Checks of answers.
 
-use berth_core::{Answer, Category, Failure};
+use toolhold_core::{Answer, Category, Failure};
 
 /// What an attack got. It must have got something: this shows that the attack works where it is
 /// allowed.

@@ -1,7 +1,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use berth_core::Builtin;
+use toolhold_core::Builtin;
 
 use super::not_tried;
 
@@ -10,9 +10,9 @@ pub(crate) fn plugin(name: &str) -> PathBuf {
     built(&format!("../plugins/{name}.wasm"))
 }
 
-/// The `berth` binary, which is also the helper that compiles components.
-pub(crate) fn berth() -> PathBuf {
-    built("berth")
+/// The `toolhold` binary, which is also the helper that compiles components.
+pub(crate) fn toolhold() -> PathBuf {
+    built("toolhold")
 }
 
 /// An example of the library.

@@ -6,9 +6,9 @@ use std::process::{ChildStdin, Command, Output, Stdio};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::{berth, not_tried, shared_cache};
+use super::{not_tried, shared_cache, toolhold};
 
-/// A folder to work in, with folders of Berth's own beside it.
+/// A folder to work in, with folders of Toolhold's own beside it.
 pub(crate) struct Cli {
     pub(crate) root: TempDir,
     /// Whether every call that acts needs approval.
@@ -44,21 +44,21 @@ impl Cli {
     }
 
     pub(crate) fn command(&self, line: &[&str]) -> Command {
-        let mut command = Command::new(berth());
+        let mut command = Command::new(toolhold());
         command.args(line).current_dir(self.work()).env_clear().env("HOME", self.root.path());
         command
-            .env("BERTH_CONFIG_DIR", self.root.path().join("config"))
-            .env("BERTH_DATA_DIR", self.root.path().join("data"));
+            .env("TOOLHOLD_CONFIG_DIR", self.root.path().join("config"))
+            .env("TOOLHOLD_DATA_DIR", self.root.path().join("data"));
         if self.asks {
-            command.env("BERTH_TOOLS_AUTONOMY", "ask");
+            command.env("TOOLHOLD_TOOLS_AUTONOMY", "ask");
         }
-        command.env("BERTH_CACHE_DIR", shared_cache()).stdin(Stdio::null());
+        command.env("TOOLHOLD_CACHE_DIR", shared_cache()).stdin(Stdio::null());
         command
     }
 
     #[track_caller]
     pub(crate) fn run(&self, line: &[&str]) -> Ended {
-        Ended::from_output(self.command(line).output().expect("berth starts"))
+        Ended::from_output(self.command(line).output().expect("toolhold starts"))
     }
 
     /// The same at a terminal, where a line of `input` answers each question, and the input ends
@@ -116,22 +116,22 @@ impl Cli {
 
     /// The user's configuration.
     pub(crate) fn configure(&self, text: &str) {
-        fs::write(self.root.path().join("config/berth.toml"), text)
+        fs::write(self.root.path().join("config/toolhold.toml"), text)
             .expect("the configuration is written");
     }
 }
 
-/// A command of `berth` for a shell.
+/// A command of `toolhold` for a shell.
 fn quoted(line: &[&str]) -> String {
-    let words = std::iter::once(berth().display().to_string())
+    let words = std::iter::once(toolhold().display().to_string())
         .chain(line.iter().map(|word| (*word).to_owned()));
     words.map(|word| format!("'{word}'")).collect::<Vec<_>>().join(" ")
 }
 
 impl Ended {
     pub(crate) fn from_output(output: Output) -> Self {
-        let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("berth prints UTF-8");
-        let code = output.status.code().expect("berth is not killed");
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("toolhold prints UTF-8");
+        let code = output.status.code().expect("toolhold is not killed");
         let ended = Self { code, stdout: text(output.stdout), stderr: text(output.stderr) };
         assert!(
             !ended.stdout.contains('\u{1b}') && !ended.stderr.contains('\u{1b}'),

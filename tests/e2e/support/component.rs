@@ -38,7 +38,7 @@ impl Offer {
     }
 }
 
-/// A component that speaks `berth:tool/tools` by hand.
+/// A component that speaks `toolhold:tool/tools` by hand.
 pub(crate) struct Component {
     /// What it offers.
     pub(crate) offers: Vec<Offer>,
@@ -87,7 +87,7 @@ impl Component {
             on_return: "",
             in_module: "",
             in_component: "",
-            export: "berth:tool/tools@0.2.0",
+            export: "toolhold:tool/tools@0.1.0",
             manifests: vec![manifest("handmade")],
         }
     }
@@ -96,7 +96,7 @@ impl Component {
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut bytes = wat::parse_str(self.text()).expect("the text is a component");
         for manifest in &self.manifests {
-            bytes.extend(section("berth:manifest", manifest));
+            bytes.extend(section("toolhold:manifest", manifest));
         }
         bytes
     }

@@ -7,13 +7,13 @@ use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use berth_core::config::{self, Folders, Inputs};
-use berth_core::{Answer, Approvals, Candidate, Host, HostBuilder, PluginState, Request};
 use serde_json::json;
 use tempfile::TempDir;
 use tokio::sync::watch::Receiver;
+use toolhold_core::config::{self, Folders, Inputs};
+use toolhold_core::{Answer, Approvals, Candidate, Host, HostBuilder, PluginState, Request};
 
-use super::{Component, Offer, berth, builtin, log, shared_cache};
+use super::{Component, Offer, builtin, log, shared_cache, toolhold};
 
 /// Time limit for something that must happen.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -30,7 +30,7 @@ impl Living {
         log::keep();
         let root = TempDir::new().expect("a temporary folder is made");
         let path = root.path().canonicalize().expect("the folder is there");
-        let folders = Folders { cache: shared_cache(), ..Folders::inside(&path.join("berth")) };
+        let folders = Folders { cache: shared_cache(), ..Folders::inside(&path.join("toolhold")) };
         fs::create_dir(path.join("work")).expect("a folder is made");
         let living = Self { root, folders };
         fs::DirBuilder::new()
@@ -91,19 +91,19 @@ impl Living {
         self.build(settings, |builder| builder.only_for(tool)).await
     }
 
-    /// Runs the real `berth` with the same folders, and nobody to ask.
-    pub(crate) fn berth(&self, line: &[&str]) -> Output {
-        self.command().args(line).output().expect("berth starts")
+    /// Runs the real `toolhold` with the same folders, and nobody to ask.
+    pub(crate) fn toolhold(&self, line: &[&str]) -> Output {
+        self.command().args(line).output().expect("toolhold starts")
     }
 
-    /// The real `berth` with the same folders, and nobody to ask.
+    /// The real `toolhold` with the same folders, and nobody to ask.
     pub(crate) fn command(&self) -> Command {
-        let mut command = Command::new(berth());
+        let mut command = Command::new(toolhold());
         command.current_dir(self.work()).env_clear().env("HOME", self.root()).stdin(Stdio::null());
         command
-            .env("BERTH_CONFIG_DIR", &self.folders.config)
-            .env("BERTH_DATA_DIR", &self.folders.data);
-        command.env("BERTH_CACHE_DIR", &self.folders.cache);
+            .env("TOOLHOLD_CONFIG_DIR", &self.folders.config)
+            .env("TOOLHOLD_DATA_DIR", &self.folders.data);
+        command.env("TOOLHOLD_CACHE_DIR", &self.folders.cache);
         command
     }
 
@@ -123,7 +123,7 @@ impl Living {
             .config(loaded)
             .folders(self.folders.clone())
             .working_directory(self.work());
-        let builder = builder.builtins(&[builtin("file")]).helper(berth());
+        let builder = builder.builtins(&[builtin("file")]).helper(toolhold());
         Arc::new(more(builder).build().await.expect("the host starts, whatever its plugins are"))
     }
 }

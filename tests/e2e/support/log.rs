@@ -1,7 +1,7 @@
 use std::io::{self, Write};
 use std::sync::{Mutex, Once, PoisonError};
 
-use berth_core::CallId;
+use toolhold_core::CallId;
 use tracing::Level;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt;
@@ -28,7 +28,7 @@ pub(crate) fn keep() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         let levels =
-            Targets::new().with_default(Level::INFO).with_target("berth::crash", Level::DEBUG);
+            Targets::new().with_default(Level::INFO).with_target("toolhold::crash", Level::DEBUG);
         let lines = tracing_subscriber::fmt()
             .with_max_level(Level::DEBUG)
             .with_ansi(false)

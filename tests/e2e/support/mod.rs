@@ -12,17 +12,17 @@ mod not_tried;
 mod process;
 mod running;
 mod scene;
-#[allow(dead_code, reason = "shared with the tests of berth-egress, which use more of it")]
+#[allow(dead_code, reason = "shared with the tests of toolhold-egress, which use more of it")]
 #[path = "../../../host/egress/tests/requests/server.rs"]
 pub(crate) mod server;
-#[allow(dead_code, reason = "shared with the tests of berth-registry, which use more of it")]
+#[allow(dead_code, reason = "shared with the tests of toolhold-registry, which use more of it")]
 #[path = "../../../host/registry/tests/fetching/shelf.rs"]
 pub(crate) mod shelf;
 mod waiting;
 
 pub(crate) use answers::{failure, loot, refused};
 pub(crate) use artifacts::{
-    berth, built, builtin, compiler_caches, example, fetched, go_compiler, plugin,
+    built, builtin, compiler_caches, example, fetched, go_compiler, plugin, toolhold,
 };
 pub(crate) use attacks::attacks;
 pub(crate) use cli::{Cli, Ended};

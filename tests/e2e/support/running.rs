@@ -34,7 +34,7 @@ pub(crate) fn run(test: impl Future<Output = ()> + Send + 'static) {
 pub(crate) const ATTACK_MIB: u64 = 192;
 
 /// Marks this program as the process of one test.
-const ALONE: &str = "BERTH_TEST_ALONE";
+const ALONE: &str = "TOOLHOLD_TEST_ALONE";
 
 /// The same in its own process, which fails if it has ever used more than `most_mib`: so every
 /// attack is measured by itself.

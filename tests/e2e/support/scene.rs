@@ -5,12 +5,12 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use berth_core::config::{self, Folders, Inputs};
-use berth_core::{Answer, Content, Events, Host, Progress, Request};
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use toolhold_core::config::{self, Folders, Inputs};
+use toolhold_core::{Answer, Content, Events, Host, Progress, Request};
 
-use super::artifacts::{berth, builtin, plugin};
+use super::artifacts::{builtin, plugin, toolhold};
 use super::log;
 
 /// Small limits, so that a call reaches them soon.
@@ -58,7 +58,7 @@ impl Scene {
         Self::in_folders(settings, prepare, |_| None).await
     }
 
-    /// The same with Berth's own folders from `folders`.
+    /// The same with Toolhold's own folders from `folders`.
     pub(crate) async fn in_folders(
         settings: &[&str],
         prepare: impl FnOnce(&Path),
@@ -81,7 +81,7 @@ impl Scene {
 
         let own = folders(&path).unwrap_or_else(|| Folders {
             cache: shared_cache(),
-            ..Folders::inside(&path.join("berth"))
+            ..Folders::inside(&path.join("toolhold"))
         });
         let mut all: Vec<String> = BOUNDS.iter().map(|&setting| setting.to_owned()).collect();
         all.push(format!("plugins.hostile.path={:?}", plugin("hostile")));
@@ -116,7 +116,7 @@ impl Scene {
                 builtin("filters"),
                 builtin("memory"),
             ])
-            .helper(berth())
+            .helper(toolhold())
             .build();
         let host = Arc::new(host.await.expect("the plugins load"));
         Self { root, granted, outside, secret_file, secret, before, host }
@@ -253,7 +253,7 @@ pub(crate) fn unasked(folders: &Folders) -> config::Loaded {
 
 /// Code that was compiled for one test serves the others.
 pub(crate) fn shared_cache() -> PathBuf {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("berth-cache");
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("toolhold-cache");
     fs::DirBuilder::new()
         .recursive(true)
         .mode(0o700)

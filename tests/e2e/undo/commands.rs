@@ -6,8 +6,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 
-use berth_core::undo::{self, UndoStore};
 use serde_json::json;
+use toolhold_core::undo::{self, UndoStore};
 
 use super::state;
 use crate::shell::{call, scene, there_is};
@@ -18,7 +18,7 @@ const CASES: u64 = 60;
 
 /// The saved changes of a scene's calls.
 pub(crate) fn store(scene: &Scene) -> UndoStore {
-    let folders = berth_core::config::Folders::inside(&scene.root().join("berth"));
+    let folders = toolhold_core::config::Folders::inside(&scene.root().join("toolhold"));
     undo::store(&unasked(&folders), &folders)
 }
 
@@ -244,7 +244,7 @@ async fn undo_leaves_what_the_command_couldn_t_reach() {
     let before = state(&scene.granted);
     // The command's own `/tmp`, a covered file and a frozen folder are other objects than the
     // host's.
-    let mark = std::env::temp_dir().join(format!("berth-undo-{}", std::process::id()));
+    let mark = std::env::temp_dir().join(format!("toolhold-undo-{}", std::process::id()));
     fs::write(&mark, "outside").expect("a file is written");
     let line = format!(
         "echo mine > {0}; cat {0}; rm {0}; echo x > .env; rm -f .env; mv .env e2; echo x > c/three.sh; echo new > four.txt; true",
@@ -469,7 +469,7 @@ async fn command_that_fails_is_undone_if_the_rules_say_so() {
         store(&scene).undo(&answer.id.0).expect("a person undoes it");
         assert_eq!(state(&scene.granted), before, "{code}");
     }
-    let log = scene.root().join("berth/data/audit/audit.jsonl");
+    let log = scene.root().join("toolhold/data/audit/audit.jsonl");
     let log = fs::read_to_string(log).expect("the record is there");
     assert_eq!(log.matches("\"by\":\"auto_rollback\"").count(), 2);
 }

@@ -1,4 +1,4 @@
-//! `berth undo`: what a call changed in files comes back, or the refusal says why not.
+//! `toolhold undo`: what a call changed in files comes back, or the refusal says why not.
 
 pub(crate) mod commands;
 mod git;
@@ -135,7 +135,7 @@ fn undo_asks_first_and_names_what_is_missing() {
 
     cli.run(&["call", "--yes", "write", "path=notes.txt", "content=other"]).ends(0);
     let unasked = cli.run(&["undo"]).ends(3).stderr;
-    assert!(unasked.contains("berth undo --yes"), "{unasked}");
+    assert!(unasked.contains("toolhold undo --yes"), "{unasked}");
     assert_eq!(fs::read_to_string(cli.work().join("notes.txt")).expect("it is there"), "other");
     if let Some(declined) = cli.typed(&["undo"], "n\n") {
         assert!(declined.stdout.contains("Nothing was changed"), "{}", declined.stdout);
@@ -162,7 +162,8 @@ fn undo_of_a_session_goes_back_to_its_beginning() {
 #[test]
 fn undo_can_be_switched_off_and_a_project_can_t_do_that() {
     let cli = Cli::new();
-    fs::write(cli.work().join("berth.toml"), "[tools.undo]\nenabled = false\n").expect("written");
+    fs::write(cli.work().join("toolhold.toml"), "[tools.undo]\nenabled = false\n")
+        .expect("written");
     cli.run(&["call", "--yes", "write", "path=notes.txt", "content=other"]).ends(0);
     assert_eq!(listed(&cli).len(), 1);
     cli.run(&[
@@ -194,7 +195,7 @@ fn agent_undoes_its_own_calls_and_no_others() {
     assert_eq!(fs::read_to_string(&file).expect("it is there"), "person");
 
     let first = client.call("write", json!({ "path": "notes.txt", "content": "one" }));
-    let meta = &first["_meta"]["berth"];
+    let meta = &first["_meta"]["toolhold"];
     assert_eq!(meta["snapshot"]["paths"], json!(1), "{first}");
     client.call("bash", json!({ "command": "rm notes.txt" }));
     let undone = client.call("undo", json!({}));

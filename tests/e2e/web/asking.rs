@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use berth_core::{Answer, Approver, Category, Gate, Reply, Request, Scope, Session, Verdict};
 use serde_json::{Value, json};
+use toolhold_core::{Answer, Approver, Category, Gate, Reply, Request, Scope, Session, Verdict};
 
 use super::{Web, hello, page, texts};
 use crate::approvals::Person;
@@ -333,7 +333,7 @@ fn page_is_fenced_and_its_orders_are_flagged() {
                 && fenced.matches("</external-data").count() == 1,
             "{fenced}"
         );
-        assert_eq!(meta, Some(json!({ "berth:untrusted": true })));
+        assert_eq!(meta, Some(json!({ "toolhold:untrusted": true })));
         let (orders, meta) = of("/orders").await;
         let [warning, fenced] = &orders[..] else { panic!("{orders:?}") };
         assert!(
@@ -347,7 +347,7 @@ fn page_is_fenced_and_its_orders_are_flagged() {
         );
         let meta = meta.expect("it is told");
         assert!(
-            meta["berth:injection"]
+            meta["toolhold:injection"]
                 .as_array()
                 .is_some_and(|kinds| kinds.contains(&json!("ignore_instructions"))),
             "{meta}"
@@ -358,7 +358,7 @@ fn page_is_fenced_and_its_orders_are_flagged() {
             .map(|record| &record["injection_flagged"])
             .filter(|kinds| !kinds.is_null())
             .collect();
-        assert_eq!(flagged, [&meta["berth:injection"]]);
+        assert_eq!(flagged, [&meta["toolhold:injection"]]);
     });
 }
 
@@ -443,8 +443,11 @@ fn over_mcp_the_user_is_asked_and_the_answer_is_marked() {
             && text(&result).contains("shape of orders"),
         "{result}"
     );
-    let told = &result["_meta"]["berth"]["tool"];
-    assert!(told["berth:untrusted"] == true && told["berth:injection"].is_array(), "{result}");
+    let told = &result["_meta"]["toolhold"]["tool"];
+    assert!(
+        told["toolhold:untrusted"] == true && told["toolhold:injection"].is_array(),
+        "{result}"
+    );
     let again = client.call("fetch", json!({ "url": "http://one.example.com/other" }));
     assert_eq!(again["isError"], false, "{again}");
     client.leave();
@@ -490,7 +493,7 @@ fn policy_check_decides_on_hosts() {
     assert!(
         denied["decision"]["place"]
             .as_str()
-            .is_some_and(|place| place.contains("berth.toml, line 3")),
+            .is_some_and(|place| place.contains("toolhold.toml, line 3")),
         "{denied}"
     );
     check(&["fetch", "url=http://docs.rs/"], "deny", "hosts");

@@ -13,13 +13,13 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::pin::Pin;
 use std::sync::Arc;
 
-use berth_core::config::{self, Folders, Inputs};
-use berth_core::{Answer, Audience, Host, Request, Resolve};
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use toolhold_core::config::{self, Folders, Inputs};
+use toolhold_core::{Answer, Audience, Host, Request, Resolve};
 
 use crate::support::server::{Asked, Server, Wire, answer};
-use crate::support::{berth, builtin, shared_cache};
+use crate::support::{builtin, shared_cache, toolhold};
 
 /// A host with the web tools, which reaches some servers on loopback and asks no other resolver.
 pub(crate) struct Web {
@@ -32,7 +32,7 @@ impl Web {
     pub(crate) async fn new(servers: &[&Server], settings: &[&str]) -> Self {
         let folder = TempDir::new().expect("a temporary folder is made");
         let folders =
-            Folders { cache: shared_cache(), ..Folders::inside(&folder.path().join("berth")) };
+            Folders { cache: shared_cache(), ..Folders::inside(&folder.path().join("toolhold")) };
         let opened: Vec<String> = servers.iter().map(|server| server.address.to_string()).collect();
         let mut all = vec![
             format!("tools.web.allowed_private_hosts={opened:?}"),
@@ -47,7 +47,7 @@ impl Web {
             .working_directory(folder.path())
             .builtins(&[builtin("web")])
             .resolver(Arc::new(Names))
-            .helper(berth());
+            .helper(toolhold());
         Self { host: host.build().await.expect("the host starts"), folder }
     }
 
@@ -65,7 +65,7 @@ impl Web {
 
     /// The records of the audit so far.
     pub(crate) fn records(&self) -> Vec<Value> {
-        crate::mcp::client::records(&self.folder.path().join("berth/data"))
+        crate::mcp::client::records(&self.folder.path().join("toolhold/data"))
     }
 }
 

@@ -2,10 +2,10 @@
 
 use std::fs;
 
-use berth_core::Request;
-use berth_core::audit::Trail;
-use berth_core::config::Folders;
 use serde_json::{Value, json};
+use toolhold_core::Request;
+use toolhold_core::audit::Trail;
+use toolhold_core::config::Folders;
 
 use crate::support::server::{Asked, Server, Wire, answer};
 use crate::support::{Cli, Scene, loot, plugin, run, soon};
@@ -22,7 +22,7 @@ async fn scene(servers: &[&Server], settings: &[&str]) -> Scene {
 }
 
 fn trail(scene: &Scene) -> Trail {
-    Trail::open(&Folders::inside(&scene.root().join("berth"))).expect("it is readable")
+    Trail::open(&Folders::inside(&scene.root().join("toolhold"))).expect("it is readable")
 }
 
 /// The records of a call; the log must be valid.

@@ -1,7 +1,7 @@
 //! Requests without a response, and their errors.
 
-use berth_core::{Answer, Category, Failure};
 use serde_json::json;
+use toolhold_core::{Answer, Category, Failure};
 
 use super::{Web, hello, page};
 use crate::support::server::{Authority, Server, answer};
@@ -70,7 +70,8 @@ fn unreachable_servers_are_reported_by_cause() {
         }
         let bounded = Web::new(&[&silent], &["tools.limits.request_secs=1"]).await;
         let answer = fetch(&bounded, at(&silent)).await;
-        for words in ["`request_secs` in [tools.limits] of ", "/berth.toml lets a request take 1 s"]
+        for words in
+            ["`request_secs` in [tools.limits] of ", "/toolhold.toml lets a request take 1 s"]
         {
             assert_failed(&answer, Category::Timeout, "timed-out", words);
         }
@@ -146,7 +147,7 @@ fn unreadable_authority_file_is_named_in_the_answer() {
                 "{words:?} is not in {told:?}"
             );
             assert!(
-                told.suggestion.as_ref().is_some_and(|advice| advice.contains("berth doctor")),
+                told.suggestion.as_ref().is_some_and(|advice| advice.contains("toolhold doctor")),
                 "{told:?}"
             );
         }

@@ -7,8 +7,8 @@ use std::path::Path;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE};
-use berth_core::{Answer, Category};
 use serde_json::{Value, json};
+use toolhold_core::{Answer, Category};
 
 use crate::requests::said;
 use crate::support::server::{Asked, Authority, Server, Wire, answer};
@@ -177,8 +177,8 @@ fn secret_from_each_source_reaches_its_server_only() {
         command
             .env("TOKEN", SECRET)
             .env("PATH", &programs)
-            .env("BERTH_CACHE_DIR", cli.root.path().join("cache"));
-        let output = command.output().expect("berth starts");
+            .env("TOOLHOLD_CACHE_DIR", cli.root.path().join("cache"));
+        let output = command.output().expect("toolhold starts");
         assert_untold("what is printed", &output.stdout);
         assert_untold("the log", &output.stderr);
         assert!(output.status.success() && !output.stderr.is_empty(), "{output:?}");

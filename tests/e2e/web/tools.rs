@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use berth_core::{Body, Category, Request};
 use serde_json::{Value, json};
+use toolhold_core::{Body, Category, Request};
 
 use super::{Web, hello, page, texts};
 use crate::support::server::{Asked, Server, Wire, answer};
@@ -106,7 +106,7 @@ fn fetch_reads_each_content_type() {
         assert!(
             asked.iter().all(|asked| asked
                 .header("user-agent")
-                .is_some_and(|agent| agent.starts_with("berth/"))),
+                .is_some_and(|agent| agent.starts_with("toolhold/"))),
             "{asked:?}"
         );
     });

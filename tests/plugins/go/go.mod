@@ -2,6 +2,6 @@ module plugins.example/fixture-go
 
 go 1.24
 
-require berth v0.0.0
+require toolhold v0.0.0
 
-replace berth => ../../../plugins/sdk-go
+replace toolhold => ../../../plugins/sdk-go

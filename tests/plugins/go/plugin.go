@@ -12,10 +12,10 @@ import (
 	"sync"
 	"time"
 
-	"berth"
-	"berth/process"
-	"berth/search"
-	"berth/store"
+	"toolhold"
+	"toolhold/process"
+	"toolhold/search"
+	"toolhold/store"
 )
 
 type How struct {
@@ -24,16 +24,16 @@ type How struct {
 
 func deep(level int) int { return deep(level+1) + 1 }
 
-func fail(_ *berth.Call, arguments How) (string, error) {
+func fail(_ *toolhold.Call, arguments How) (string, error) {
 	switch arguments.How {
 	case "own":
-		return "", &berth.Failure{
-			Category:   berth.RateLimited,
+		return "", &toolhold.Failure{
+			Category:   toolhold.RateLimited,
 			Code:       "slow",
 			Message:    "too often",
 			Suggestion: "wait",
 			RetryAfter: 2500 * time.Millisecond,
-			Content:    []berth.Content{{Text: "so far"}},
+			Content:    []toolhold.Content{{Text: "so far"}},
 		}
 	case "file":
 		_, err := os.ReadFile("nope")
@@ -72,23 +72,23 @@ type Words struct {
 	Words []string `json:"words" doc:"What is said."`
 }
 
-func talk(call *berth.Call, arguments Words) (berth.Output, error) {
+func talk(call *toolhold.Call, arguments Words) (toolhold.Output, error) {
 	for index, word := range arguments.Words {
 		call.Progress(float64(index)/float64(len(arguments.Words)), "%s", word)
 		call.Emit(word)
 	}
-	berth.Warn("said %d", len(arguments.Words))
-	berth.Info("id %v, left %v, cancelled %v", call.ID() != "", call.Remaining() > time.Second, call.Cancelled())
-	return berth.Output{Content: []berth.Content{{Text: "end"}}, AfterEmitted: true}, nil
+	toolhold.Warn("said %d", len(arguments.Words))
+	toolhold.Info("id %v, left %v, cancelled %v", call.ID() != "", call.Remaining() > time.Second, call.Cancelled())
+	return toolhold.Output{Content: []toolhold.Content{{Text: "end"}}, AfterEmitted: true}, nil
 }
 
 type Key struct {
 	Key string `json:"key"`
 }
 
-func setting(_ *berth.Call, arguments Key) (string, error) {
+func setting(_ *toolhold.Call, arguments Key) (string, error) {
 	value := "unset"
-	_, err := berth.Config(arguments.Key, &value)
+	_, err := toolhold.Config(arguments.Key, &value)
 	return value, err
 }
 
@@ -97,11 +97,11 @@ type Start struct {
 	Input   string   `json:"input,omitempty"`
 }
 
-func start(_ *berth.Call, arguments Start) (string, error) {
+func start(_ *toolhold.Call, arguments Start) (string, error) {
 	return process.OutputOf(process.Command{Program: arguments.Program, Input: []byte(arguments.Input)})
 }
 
-func keep(_ *berth.Call, _ struct{}) (string, error) {
+func keep(_ *toolhold.Call, _ struct{}) (string, error) {
 	before, err := store.Get("count")
 	if err != nil {
 		return "", err
@@ -114,11 +114,11 @@ func keep(_ *berth.Call, _ struct{}) (string, error) {
 }
 
 type Look struct {
-	Folder string `json:"folder" berth:"reads-path"`
+	Folder string `json:"folder" toolhold:"reads-path"`
 	Regex  string `json:"regex"`
 }
 
-func look(_ *berth.Call, arguments Look) ([]string, error) {
+func look(_ *toolhold.Call, arguments Look) ([]string, error) {
 	scope := search.Scope{Root: arguments.Folder, Globs: []string{"*.txt"}, FilesOnly: true}
 	entries, err := search.Find(scope)
 	if err != nil {
@@ -139,8 +139,8 @@ func look(_ *berth.Call, arguments Look) ([]string, error) {
 }
 
 // soak has the host hand over much memory while there is garbage, goroutines and timers.
-func soak(_ *berth.Call, arguments struct {
-	Rounds int `json:"rounds" berth:"min=1"`
+func soak(_ *toolhold.Call, arguments struct {
+	Rounds int `json:"rounds" toolhold:"min=1"`
 }) (string, error) {
 	value := bytes.Repeat([]byte("0123456789"), 10_000)
 	if err := store.Put("large", value); err != nil {
@@ -188,13 +188,13 @@ func soak(_ *berth.Call, arguments struct {
 }
 
 func init() {
-	berth.Add(berth.Tool{Name: "fail", Description: "Fails."}, fail)
-	berth.Add(berth.Tool{Name: "talk", Description: "Says each word."}, talk)
-	berth.Add(berth.Tool{Name: "setting", Description: "Says a setting."}, setting)
-	berth.Add(berth.Tool{Name: "start", Description: "Runs a program."}, start)
-	berth.Add(berth.Tool{Name: "keep", Description: "Counts its calls."}, keep)
-	berth.Add(berth.Tool{Name: "look", Description: "Searches."}, look)
-	berth.Add(berth.Tool{Name: "soak", Description: "Reads the same again and again."}, soak)
+	toolhold.Add(toolhold.Tool{Name: "fail", Description: "Fails."}, fail)
+	toolhold.Add(toolhold.Tool{Name: "talk", Description: "Says each word."}, talk)
+	toolhold.Add(toolhold.Tool{Name: "setting", Description: "Says a setting."}, setting)
+	toolhold.Add(toolhold.Tool{Name: "start", Description: "Runs a program."}, start)
+	toolhold.Add(toolhold.Tool{Name: "keep", Description: "Counts its calls."}, keep)
+	toolhold.Add(toolhold.Tool{Name: "look", Description: "Searches."}, look)
+	toolhold.Add(toolhold.Tool{Name: "soak", Description: "Reads the same again and again."}, soak)
 }
 
 func main() {}

@@ -8,16 +8,16 @@ import (
 	"fmt"
 	"time"
 
-	"berth"
-	"berth/index"
-	"berth/parts"
-	"berth/process"
-	"berth/schedule"
-	"berth/service"
+	"toolhold"
+	"toolhold/index"
+	"toolhold/parts"
+	"toolhold/process"
+	"toolhold/schedule"
+	"toolhold/service"
 )
 
 func codeOf(err error) string {
-	var refused *berth.HostError
+	var refused *toolhold.HostError
 	if errors.As(err, &refused) {
 		return refused.Code
 	}
@@ -38,7 +38,7 @@ func keysOf(query index.Query) (keys []string) {
 	return keys
 }
 
-func tryIndex(_ *berth.Call, _ struct{}) (map[string]any, error) {
+func tryIndex(_ *toolhold.Call, _ struct{}) (map[string]any, error) {
 	var data []byte
 	for each := range 256 {
 		data = append(data, byte(each))
@@ -82,7 +82,7 @@ func tryIndex(_ *berth.Call, _ struct{}) (map[string]any, error) {
 	return found, nil
 }
 
-func trySchedule(_ *berth.Call, arguments struct {
+func trySchedule(_ *toolhold.Call, arguments struct {
 	Own string `json:"own" doc:"The full name of a tool of this plugin."`
 }) (map[string]any, error) {
 	refused := func(task schedule.Task) string {
@@ -122,7 +122,7 @@ func trySchedule(_ *berth.Call, arguments struct {
 	return found, nil
 }
 
-func tryParts(_ *berth.Call, _ struct{}) ([]string, error) {
+func tryParts(_ *toolhold.Call, _ struct{}) ([]string, error) {
 	results := parts.Run("attack", [][]byte{[]byte("echo a"), []byte("fail x"), nil, []byte("echo b")})
 	var found []string
 	for _, each := range append(results, parts.Run("none", [][]byte{nil})...) {
@@ -135,7 +135,7 @@ func tryParts(_ *berth.Call, _ struct{}) ([]string, error) {
 	return found, nil
 }
 
-func tryService(_ *berth.Call, _ struct{}) (map[string]any, error) {
+func tryService(_ *toolhold.Call, _ struct{}) (map[string]any, error) {
 	const patience = 20 * time.Second
 	connect := func(program string) *service.Connection {
 		return must(service.Connect("words", process.Command{Program: []string{program}}))
@@ -165,8 +165,8 @@ func tryService(_ *berth.Call, _ struct{}) (map[string]any, error) {
 }
 
 func init() {
-	berth.Add(berth.Tool{Name: "try_index", Description: "Tries the index."}, tryIndex)
-	berth.Add(berth.Tool{Name: "try_schedule", Description: "Tries tasks."}, trySchedule)
-	berth.Add(berth.Tool{Name: "try_parts", Description: "Tries a part."}, tryParts)
-	berth.Add(berth.Tool{Name: "try_service", Description: "Tries a service."}, tryService)
+	toolhold.Add(toolhold.Tool{Name: "try_index", Description: "Tries the index."}, tryIndex)
+	toolhold.Add(toolhold.Tool{Name: "try_schedule", Description: "Tries tasks."}, trySchedule)
+	toolhold.Add(toolhold.Tool{Name: "try_parts", Description: "Tries a part."}, tryParts)
+	toolhold.Add(toolhold.Tool{Name: "try_service", Description: "Tries a service."}, tryService)
 }

@@ -1,6 +1,6 @@
 // A tool for each part of the SDK, for tests in a real host.
 
-import { Failure, Output, call, config, decodeUtf8, http, index, log, parts, process, schedule, service, store, tool } from "../../../plugins/sdk-javascript/berth.js";
+import { Failure, Output, call, config, decodeUtf8, http, index, log, parts, process, schedule, service, store, tool } from "../../../plugins/sdk-javascript/toolhold.js";
 
 tool({
   name: "fail",

@@ -3,13 +3,13 @@
 import logging
 from typing import Annotated, Literal
 
-import berth
-from berth import index, parts, schedule, service
-from berth.index import Document
-from berth.schedule import Call, Task
+import toolhold
+from toolhold import index, parts, schedule, service
+from toolhold.index import Document
+from toolhold.schedule import Call, Task
 
 
-@berth.tool
+@toolhold.tool
 def fail(how: Literal["uncaught", "file", "own", "deep", "exit", "long"]):
     """Fails in the way that it is told."""
     if how == "uncaught":
@@ -17,7 +17,7 @@ def fail(how: Literal["uncaught", "file", "own", "deep", "exit", "long"]):
     if how == "file":
         open("nope")
     if how == "own":
-        raise berth.RateLimited("too often", code="slow", suggestion="wait", retry_after=2.5, content=["so far"])
+        raise toolhold.RateLimited("too often", code="slow", suggestion="wait", retry_after=2.5, content=["so far"])
     if how == "deep":
         fail.function("deep")
     if how == "exit":
@@ -25,53 +25,53 @@ def fail(how: Literal["uncaught", "file", "own", "deep", "exit", "long"]):
     raise ValueError("ü" * 10_000)
 
 
-@berth.tool
-def talk(words: list[str]) -> berth.Output:
+@toolhold.tool
+def talk(words: list[str]) -> toolhold.Output:
     """Says each word as it goes."""
     for index, word in enumerate(words):
-        berth.call.progress(index / len(words), word)
-        berth.call.emit(word)
+        toolhold.call.progress(index / len(words), word)
+        toolhold.call.emit(word)
     logging.getLogger("talk").warning("said %d", len(words))
-    berth.log.info(f"id {len(berth.call.id()) > 0}, left {berth.call.remaining() > 1}")
-    return berth.Output(content=["end"], after_emitted=True)
+    toolhold.log.info(f"id {len(toolhold.call.id()) > 0}, left {toolhold.call.remaining() > 1}")
+    return toolhold.Output(content=["end"], after_emitted=True)
 
 
-@berth.tool
+@toolhold.tool
 def ask(
-    url: Annotated[str, "The address.", berth.subject("url", "read")],
+    url: Annotated[str, "The address.", toolhold.subject("url", "read")],
     body: Annotated[str | None, "What is sent."] = None,
 ) -> dict:
     """Sends a request and says what came."""
-    answer = berth.http.request("POST" if body else "GET", url, body=body or b"", timeout=5).check()
+    answer = toolhold.http.request("POST" if body else "GET", url, body=body or b"", timeout=5).check()
     return {"status": answer.status, "text": answer.text, "cut": answer.cut, "type": answer.headers["content-type"]}
 
 
-@berth.tool
+@toolhold.tool
 def start(program: list[str], input: str = "") -> str:
     """Runs a program."""
-    return berth.process.run(*program, input=input.encode()).check().text
+    return toolhold.process.run(*program, input=input.encode()).check().text
 
 
-@berth.tool
+@toolhold.tool
 def setting(key: str) -> str:
     """Says a setting."""
-    return str(berth.config.get(key, "unset"))
+    return str(toolhold.config.get(key, "unset"))
 
 
-@berth.tool
+@toolhold.tool
 def keep() -> str:
     """Uses what the manifest doesn't ask for."""
-    return str(berth.store.get("key"))
+    return str(toolhold.store.get("key"))
 
 
 def code_of(function, *arguments):
     try:
         return function(*arguments)
-    except berth.Failure as failure:
+    except toolhold.Failure as failure:
         return failure.code
 
 
-@berth.tool
+@toolhold.tool
 def try_index() -> dict:
     """Tries the index: what is found, listed, refused and deleted."""
     every_byte = bytes(range(256))
@@ -96,7 +96,7 @@ def try_index() -> dict:
     return found
 
 
-@berth.tool
+@toolhold.tool
 def try_schedule(own: str) -> dict:
     """Tries tasks: what is kept, refused, listed and removed. own: the full name of a tool of this plugin."""
     action = Call(own, {"key": "colour"})
@@ -121,14 +121,14 @@ def try_schedule(own: str) -> dict:
     return found
 
 
-@berth.tool
+@toolhold.tool
 def try_parts() -> list:
     """Tries a part: each input has an answer or a failure of its own."""
     results = parts.run("attack", [b"echo a", b"fail x", b"", b"echo b"]) + parts.run("none", [b""])
     return [each.decode() if isinstance(each, bytes) else each.code for each in results]
 
 
-@berth.tool
+@toolhold.tool
 def try_service() -> dict:
     """Tries a service: what it says, and when it goes on and ends."""
     said = []

@@ -3,12 +3,12 @@
 @tool
 def try_store() -> dict:
     """Tries the store: what is written, listed, refused and deleted."""
-    from berth.store import Change, compare_and_set, delete, get, items, put, write
+    from toolhold.store import Change, compare_and_set, delete, get, items, put, write
 
     def code_of(function, *arguments):
         try:
             return function(*arguments)
-        except berth.Failure as failure:
+        except toolhold.Failure as failure:
             return failure.code
 
     keys = [f"many/{number:04}" for number in range(1001)]

@@ -18,7 +18,7 @@ pub(crate) struct Archive {
 impl Archive {
     /// Creates an empty folder, and removes what an earlier run left.
     pub(crate) fn new(version: &str) -> Result<Archive, String> {
-        let name = format!("berth-{version}-{ARCH}-linux");
+        let name = format!("toolhold-{version}-{ARCH}-linux");
         let archive = Archive { folder: dist().join(&name), name };
         if dist().exists() {
             fs::remove_dir_all(dist())

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Installs berth for one user: ./install.sh [--prefix DIR]
+# Installs toolhold for one user: ./install.sh [--prefix DIR]
 # Uninstalls it: ./install.sh [--prefix DIR] --uninstall
 #
 # Copies bin, lib and share, which are beside this script, to the prefix. The default prefix is ~/.local. Each file is
@@ -29,7 +29,7 @@ main() {
         *) prefix=$PWD/$prefix ;;
     esac
     prefix=${prefix%/}
-    installed=$prefix/share/doc/berth/installed
+    installed=$prefix/share/doc/toolhold/installed
     umask 022
     $action
 }
@@ -44,7 +44,7 @@ install() {
     old=
     if [ -f "$installed" ]; then old=$(cat -- "$installed"); fi
     new=$(files)
-    mkdir -p -- "$prefix/share/doc/berth"
+    mkdir -p -- "$prefix/share/doc/toolhold"
     printf '%s\n' "$new" "$old" | sort -u | put "$installed" 644
     printf '%s\n' "$new" | while IFS= read -r file; do
         mkdir -p -- "$prefix/$(dirname -- "$file")"
@@ -53,7 +53,7 @@ install() {
             *) put "$prefix/$file" 644 < "$file" ;;
         esac
     done
-    put "$prefix/bin/berth" 755 < bin/berth
+    put "$prefix/bin/toolhold" 755 < bin/toolhold
     printf '%s\n' "$old" | while IFS= read -r file; do
         case "
 $new
@@ -66,7 +66,7 @@ $file
     done
     printf '%s\n' "$new" | put "$installed" 644
 
-    echo "berth is installed: $prefix/bin/berth"
+    echo "toolhold is installed: $prefix/bin/toolhold"
     case :${PATH:-}: in
         *":$prefix/bin:"*) ;;
         *) echo "$prefix/bin is not on your PATH. In your shell's profile, add: export PATH=\"$prefix/bin:\$PATH\"" ;;
@@ -74,8 +74,8 @@ $file
 }
 
 uninstall() {
-    [ -f "$installed" ] || die "berth was not installed into $prefix by this script: there is no $installed"
-    contract=$(sed -n -e 's|^\(share/doc/berth/wit/.*\)/[^/]*$|\1|p' "$installed" | sort -ru)
+    [ -f "$installed" ] || die "toolhold was not installed into $prefix by this script: there is no $installed"
+    contract=$(sed -n -e 's|^\(share/doc/toolhold/wit/.*\)/[^/]*$|\1|p' "$installed" | sort -ru)
     while IFS= read -r file; do
         remove "$file"
     done < "$installed"
@@ -86,12 +86,12 @@ uninstall() {
             *) rmdir -- "$prefix/$folder" 2>/dev/null || true ;;
         esac
     done
-    for folder in share/doc/berth/wit/deps share/doc/berth/wit/frozen-0.1 share/doc/berth/wit \
-        share/doc/berth share/doc share/man/man1 share/man share/bash-completion/completions share/bash-completion \
-        share/zsh/site-functions share/zsh share/fish/vendor_completions.d share/fish share lib/berth/parts lib/berth lib bin; do
+    for folder in share/doc/toolhold/wit/deps share/doc/toolhold/wit \
+        share/doc/toolhold share/doc share/man/man1 share/man share/bash-completion/completions share/bash-completion \
+        share/zsh/site-functions share/zsh share/fish/vendor_completions.d share/fish share lib/toolhold/parts lib/toolhold lib bin; do
         rmdir -- "$prefix/$folder" 2>/dev/null || true
     done
-    echo "berth is removed from $prefix. Its configuration, data and cache are kept in berth's folders in ~/.config, ~/.local/share and ~/.cache"
+    echo "toolhold is removed from $prefix. Its configuration, data and cache are kept in toolhold's folders in ~/.config, ~/.local/share and ~/.cache"
 }
 
 # The files to install, one path a line.
@@ -102,7 +102,7 @@ files() {
 # Checks what the program can't report itself, because it would not start.
 check_platform() {
     system=$(uname -s) machine=$(uname -m)
-    [ "$system" = Linux ] || die "berth runs on Linux; this is $system"
+    [ "$system" = Linux ] || die "toolhold runs on Linux; this is $system"
     [ "$machine" = "$arch" ] || die "this archive is for $arch; this machine is $machine"
     if [ "$arch" = x86_64 ] && [ -r /proc/cpuinfo ]; then
         flags=" $(grep -m 1 '^flags' /proc/cpuinfo) "
@@ -124,7 +124,7 @@ check_files() {
     [ -f SHA256SUMS ] || die "SHA256SUMS is missing beside this script: unpack the whole archive"
     output=$(sha256sum -c SHA256SUMS 2>&1) || die "the archive is damaged; nothing was installed:
 $(printf '%s\n' "$output" | grep -v ': OK$')"
-    ./bin/berth --version > /dev/null || die "the program does not start on this machine; nothing was installed"
+    ./bin/toolhold --version > /dev/null || die "the program does not start on this machine; nothing was installed"
 }
 
 # Writes standard input to the file $1 with the mode $2, in one step.

@@ -10,7 +10,7 @@ use super::packages::Package;
 const NAMES: [&str; 6] = ["license", "licence", "copying", "copyright", "notice", "unlicense"];
 
 const ABOUT: &str = "\
-The berth binary contains third-party packages under their own licences. First comes a list of the packages with the licence that each
+The toolhold binary contains third-party packages under their own licences. First comes a list of the packages with the licence that each
 declares; then the texts in the packages, each once. Rust's standard library is under MIT or Apache-2.0, by the Rust project's developers:
 https://github.com/rust-lang/rust. The C library, musl, is under MIT, Copyright (c) 2005-2020 Rich Felker, et al.:
 https://git.musl-libc.org/cgit/musl/tree/COPYRIGHT.

@@ -36,42 +36,41 @@ const PROFILE: &str = "dist";
 const C_FLAGS: &str =
     r#"-std=gnu11 -U_FORTIFY_SOURCE -Wno-builtin-macro-redefined '-D__DATE__=""' '-D__TIME__=""'"#;
 
-/// The shells that have a folder for completions, and the path of Berth's file there.
+/// The shells that have a folder for completions, and the path of Toolhold's file there.
 const COMPLETIONS: [(&str, &str); 3] = [
-    ("bash", "bash-completion/completions/berth"),
-    ("fish", "fish/vendor_completions.d/berth.fish"),
-    ("zsh", "zsh/site-functions/_berth"),
+    ("bash", "bash-completion/completions/toolhold"),
+    ("fish", "fish/vendor_completions.d/toolhold.fish"),
+    ("zsh", "zsh/site-functions/_toolhold"),
 ];
 
 pub(crate) fn command(arguments: &[OsString]) -> CommandResult {
     no_arguments(arguments)?;
     machine::check()?;
-    check_frozen()?;
     let target = target();
     machine::ensure_target(&target)?;
     let packages = packages::in_binary(&target)?;
     let paths = Paths::of_this_machine(&target)?;
-    let berth = build(&target, &paths)?;
-    verify::check_static(&berth)?;
-    verify::check_stripped(&berth)?;
-    paths.check_absent_from(&berth)?;
+    let toolhold = build(&target, &paths)?;
+    verify::check_static(&toolhold)?;
+    verify::check_stripped(&toolhold)?;
+    paths.check_absent_from(&toolhold)?;
 
     step::headline("pack");
     let archive = Archive::new(&version()?)?;
-    add_files(&archive, &berth, &packages)?;
+    add_files(&archive, &toolhold, &packages)?;
     add_parts(&archive, &paths)?;
     add_contract(&archive)?;
-    add_completions_and_pages(&archive, &berth)?;
+    add_completions_and_pages(&archive, &toolhold)?;
     archive.pack()?;
     add_packages(&archive)?;
     archive::sum()?;
     verify::check_install(&archive)?;
-    verify::check_runs_alone(&berth)?;
+    verify::check_runs_alone(&toolhold)?;
     verify::check_image(&archive.image())?;
 
-    let size = fs::metadata(&berth).map_or(0, |file| file.len());
+    let size = fs::metadata(&toolhold).map_or(0, |file| file.len());
     step::headline(&format!(
-        "berth is {:.1} MB; the archive is {}",
+        "toolhold is {:.1} MB; the archive is {}",
         size as f64 / 1e6,
         archive.packed().display()
     ));
@@ -81,11 +80,11 @@ pub(crate) fn command(arguments: &[OsString]) -> CommandResult {
 /// Makes the packages beside the archive, of the files in its folder.
 fn add_packages(archive: &Archive) -> Result<(), String> {
     let mut make = cargo::host("run");
-    make.args(["--locked", "--quiet", "--package", "berth-packaging", "--"])
+    make.args(["--locked", "--quiet", "--package", "toolhold-packaging", "--"])
         .args([&version()?, ARCH, &archive::source_time().to_string()])
         .arg(archive.folder())
         .arg(archive::dist());
-    step::run("berth-packaging", &mut make)
+    step::run("toolhold-packaging", &mut make)
 }
 
 /// Builds the plugins and the binary, in other folders than the other commands.
@@ -104,13 +103,13 @@ fn build(target: &str, paths: &Paths) -> Result<PathBuf, String> {
     host::with_plugins(&guests, || {
         let mut build = cargo::host("build");
         build
-            .args(["--locked", "--profile", PROFILE, "--package", "berth-cli", "--target", target])
-            .env("BERTH_PLUGINS_DIR", &compiled);
+            .args(["--locked", "--profile", PROFILE, "--package", "toolhold", "--target", target])
+            .env("TOOLHOLD_PLUGINS_DIR", &compiled);
         with_c_compiler(&mut build, target, "cc", paths);
         step::run("cargo build", paths.hide_from(&mut build))?;
-        let berth = cargo::target().join(target).join(PROFILE).join("berth");
-        host::check_exists(&berth)?;
-        Ok(berth)
+        let toolhold = cargo::target().join(target).join(PROFILE).join("toolhold");
+        host::check_exists(&toolhold)?;
+        Ok(toolhold)
     })
 }
 
@@ -135,14 +134,15 @@ pub(crate) fn with_c_compiler(build: &mut Command, target: &str, compiler: &str,
 }
 
 /// Adds everything to the archive's folder. `bin` and `share` are installed.
-fn add_files(archive: &Archive, berth: &Path, packages: &[Package]) -> Result<(), String> {
-    archive.program("bin/berth", &read(berth)?)?;
+fn add_files(archive: &Archive, toolhold: &Path, packages: &[Package]) -> Result<(), String> {
+    archive.program("bin/toolhold", &read(toolhold)?)?;
     for file in ["README.md", "LICENSE-APACHE", "LICENSE-MIT"] {
-        archive.file(&format!("share/doc/berth/{file}"), &read(&cargo::root().join(file))?)?;
+        archive.file(&format!("share/doc/toolhold/{file}"), &read(&cargo::root().join(file))?)?;
     }
-    archive.file("share/doc/berth/THIRD-PARTY-LICENSES", licences::text(packages)?.as_bytes())?;
+    archive
+        .file("share/doc/toolhold/THIRD-PARTY-LICENSES", licences::text(packages)?.as_bytes())?;
     archive.file(
-        "share/doc/berth/sbom.cdx.json",
+        "share/doc/toolhold/sbom.cdx.json",
         sbom::document(&version()?, &rust()?, packages).as_bytes(),
     )?;
     let script = include_str!("install.sh").replace("@ARCH@", ARCH);
@@ -150,7 +150,7 @@ fn add_files(archive: &Archive, berth: &Path, packages: &[Package]) -> Result<()
 }
 
 /// The folder of the parts in the archive, where the program looks for them.
-const PARTS: &str = "lib/berth/parts";
+const PARTS: &str = "lib/toolhold/parts";
 
 /// Adds the parts that parse languages.
 fn add_parts(archive: &Archive, paths: &Paths) -> Result<(), String> {
@@ -163,9 +163,9 @@ fn add_parts(archive: &Archive, paths: &Paths) -> Result<(), String> {
     Ok(())
 }
 
-/// The folder of the contract in the archive. `share/berth` below the default prefix is the folder
-/// of a user's data.
-const CONTRACT: &str = "share/doc/berth/wit";
+/// The folder of the contract in the archive. `share/toolhold` below the default prefix is the
+/// folder of a user's data.
+const CONTRACT: &str = "share/doc/toolhold/wit";
 
 /// Adds the contract's WIT, for generators of bindings.
 fn add_contract(archive: &Archive) -> Result<(), String> {
@@ -176,45 +176,23 @@ fn add_contract(archive: &Archive) -> Result<(), String> {
     Ok(())
 }
 
-/// The folder of the newest version as it was at its last release, below `wit`.
-const FROZEN: &str = "frozen-0.2/";
-
 /// The files of the contract, by their paths below `wit`.
 fn contract() -> Result<Vec<String>, String> {
     let mut files = Vec::new();
     archive::collect(&cargo::root().join("wit"), "", &mut files)?;
-    // It is the same as what it was copied from.
-    files.retain(|path| !path.starts_with(FROZEN));
+    files.retain(|path| path.ends_with(".wit"));
     Ok(files)
-}
-
-/// Checks that what this release has of the contract is frozen from now on.
-fn check_frozen() -> Result<(), String> {
-    let (wit, mut frozen) = (cargo::root().join("wit"), Vec::new());
-    archive::collect(&wit.join(FROZEN), "", &mut frozen)?;
-    let mut current = contract()?;
-    current.retain(|path| path.starts_with("tool/") || path.starts_with("host/"));
-    frozen.sort_unstable();
-    current.sort_unstable();
-    let is_same =
-        |path: &String| fs::read(wit.join(path)).ok() == fs::read(wit.join(FROZEN).join(path)).ok();
-    if frozen == current && current.iter().all(is_same) {
-        return Ok(());
-    }
-    Err(format!(
-        "wit/{FROZEN} isn't the contract of this release: see \"Release the contract\" in CONTRIBUTING.md"
-    ))
 }
 
 /// Adds the completions and man pages, which the program prints itself, in the folders where shells
 /// and `man` look for them.
-fn add_completions_and_pages(archive: &Archive, berth: &Path) -> Result<(), String> {
+fn add_completions_and_pages(archive: &Archive, toolhold: &Path) -> Result<(), String> {
     for (shell, path) in COMPLETIONS {
-        let script = stdout_of(Command::new(berth).args(["completions", shell]))?;
+        let script = stdout_of(Command::new(toolhold).args(["completions", shell]))?;
         archive.file(&format!("share/{path}"), script.as_bytes())?;
     }
     let pages = verify::fresh_folder("man")?;
-    stdout_of(Command::new(berth).args(["man", "--all"]).arg(&pages))?;
+    stdout_of(Command::new(toolhold).args(["man", "--all"]).arg(&pages))?;
     let found = fs::read_dir(&pages).and_then(Iterator::collect::<Result<Vec<_>, _>>);
     for page in found.map_err(|error| format!("can't list {}: {error}", pages.display()))? {
         archive.file(
@@ -258,7 +236,7 @@ mod tests {
     use super::contract;
 
     #[test]
-    fn contract_is_packed_with_all_versions_and_what_it_refers_to() {
+    fn contract_is_packed_with_all_packages_that_it_refers_to() {
         let files = contract().expect("the folder is there");
         for file in [
             "tool/tools.wit",
@@ -269,7 +247,6 @@ mod tests {
         ] {
             assert!(files.iter().any(|found| found == file), "{file} is missing in {files:?}");
         }
-        assert!(files.iter().any(|found| found.starts_with("frozen-0.1/")), "{files:?}");
         let other = files.iter().find(|found| !found.ends_with(".wit"));
         assert_eq!(other, None, "only the contract is packed");
     }

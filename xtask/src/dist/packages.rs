@@ -30,7 +30,7 @@ pub(crate) struct Package {
 /// version.
 pub(crate) fn in_binary(target: &str) -> Result<Vec<Package>, String> {
     let mut found = BTreeSet::new();
-    found.extend(workspace_packages(cargo::root(), target, &["berth-cli"])?);
+    found.extend(workspace_packages(cargo::root(), target, &["toolhold"])?);
     found.extend(workspace_packages(&cargo::plugins(), WASM, &BUILT_IN)?);
     found.extend(workspace_packages(&cargo::plugins().join("grammars"), WASM, &["grammars"])?);
     Ok(found.into_iter().collect())
@@ -146,8 +146,8 @@ mod tests {
             Some(("serde", "1.0.2", "MIT OR Apache-2.0"))
         );
         assert_eq!(
-            parse_line("berth-cli v0.1.0 (/somewhere/host/cli)|MIT"),
-            Some(("berth-cli", "0.1.0", "MIT"))
+            parse_line("toolhold v0.1.0 (/somewhere/host/cli)|MIT"),
+            Some(("toolhold", "0.1.0", "MIT"))
         );
         assert_eq!(
             parse_line("wasip2 v2.0.1+wasi-0.2.12|"),

@@ -16,7 +16,7 @@ impl Paths {
     /// The folders of the sources that both workspaces use.
     pub(crate) fn of_this_machine(target: &str) -> Result<Paths, String> {
         let own = cargo::root();
-        let mut paths = vec![(own.to_owned(), "/berth".to_owned())];
+        let mut paths = vec![(own.to_owned(), "/toolhold".to_owned())];
         let folders = [
             packages::folders(own, target)?,
             packages::folders(&cargo::plugins(), WASM)?,
@@ -142,12 +142,13 @@ mod tests {
 
     #[test]
     fn other_path_is_found_after_source_paths() {
-        let paths = Paths(vec![(PathBuf::from("/home/u/berth"), "/berth".to_owned())]);
+        let paths = Paths(vec![(PathBuf::from("/home/u/toolhold"), "/toolhold".to_owned())]);
         let check = |text: &str| {
             paths.check_allowed(Path::new("binary"), text.as_bytes(), starts_with_source_path)
         };
-        assert_eq!(check("\0/home/u/berth/src/a.rs\0/home/u/berth/b.h\0"), Ok(()));
-        let found = check("\0/home/u/berth/src/a.rs\0/home/u/berth/target/out\0").unwrap_err();
-        assert!(found.ends_with(": /home/u/berth/target/out"), "{found}");
+        assert_eq!(check("\0/home/u/toolhold/src/a.rs\0/home/u/toolhold/b.h\0"), Ok(()));
+        let found =
+            check("\0/home/u/toolhold/src/a.rs\0/home/u/toolhold/target/out\0").unwrap_err();
+        assert!(found.ends_with(": /home/u/toolhold/target/out"), "{found}");
     }
 }

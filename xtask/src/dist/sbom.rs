@@ -9,7 +9,7 @@ pub(crate) fn document(version: &str, rust: &str, packages: &[Package]) -> Strin
         packages.iter().map(component).chain([standard_library(rust), c_library()]).collect();
     format!(
         "{{\n  \"bomFormat\": \"CycloneDX\",\n  \"specVersion\": \"1.6\",\n  \"version\": 1,\n  \"metadata\": {{\n    \"component\": \
-         {{\"type\": \"application\", \"bom-ref\": \"berth\", \"name\": \"berth\", \"version\": {}}}\n  }},\n  \"components\": [\n    {}\n  ]\n}}\n",
+         {{\"type\": \"application\", \"bom-ref\": \"toolhold\", \"name\": \"toolhold\", \"version\": {}}}\n  }},\n  \"components\": [\n    {}\n  ]\n}}\n",
         json_string(version),
         components.join(",\n    ")
     )
@@ -89,7 +89,7 @@ mod tests {
             &packages::in_binary(&target).expect("cargo lists the packages"),
         );
         for (workspace, target, root) in
-            [(cargo::root(), &*target, "berth-cli"), (&cargo::plugins(), cargo::WASM, "file")]
+            [(cargo::root(), &*target, "toolhold"), (&cargo::plugins(), cargo::WASM, "file")]
         {
             let mut tree = cargo::cargo(workspace, "tree");
             let tree = tree.args([

@@ -47,7 +47,7 @@ pub(crate) fn check_install(archive: &Archive) -> Result<(), String> {
     };
     script(&[])?;
     script(&[])?;
-    stdout_of(Command::new(prefix.join("bin/berth")).arg("--version"))?;
+    stdout_of(Command::new(prefix.join("bin/toolhold")).arg("--version"))?;
     for path in super::contract()? {
         let (packed, original) =
             (prefix.join(super::CONTRACT).join(&path), cargo::root().join("wit").join(&path));
@@ -71,13 +71,13 @@ pub(crate) fn check_runs_alone(binary: &Path) -> Result<(), String> {
     let root = fresh_folder("root")?;
     let filled =
         ["proc", "work", "tmp"].iter().try_for_each(|folder| fs::create_dir(root.join(folder)));
-    let filled = filled.and_then(|()| fs::copy(binary, root.join("berth")).map(drop));
+    let filled = filled.and_then(|()| fs::copy(binary, root.join("toolhold")).map(drop));
     let third_party = cargo::target().join("dist-build/plugins/bench.wasm");
     filled
         .and_then(|()| fs::copy(&third_party, root.join("third-party.wasm")).map(drop))
         .map_err(|error| format!("can't fill {}: {error}", root.display()))?;
     for check in CHECKS {
-        (check.run)(&EmptyRoot { root: &root, program: "/berth" })
+        (check.run)(&EmptyRoot { root: &root, program: "/toolhold" })
             .map_err(|why| format!("in an empty root folder, {}: {why}", check.name))?;
     }
     Ok(())
@@ -111,11 +111,11 @@ pub(crate) fn check_image(image: &Path) -> Result<(), String> {
     fs::create_dir(root.join("proc"))
         .and_then(|()| fs::write(root.join("work/note.txt"), "tied up\n"))
         .map_err(|error| format!("can't fill {}: {error}", root.display()))?;
-    let root = EmptyRoot { root: &root, program: "/usr/bin/berth" };
+    let root = EmptyRoot { root: &root, program: "/usr/bin/toolhold" };
     for (arguments, printed) in [
-        (&["--version"][..], "berth "),
+        (&["--version"][..], "toolhold "),
         (&["call", "read", "path=note.txt"], "tied up"),
-        (&["doctor"], "Berth works here"),
+        (&["doctor"], "Toolhold works here"),
     ] {
         root.check_prints(arguments, printed).map_err(|why| format!("in the image, {why}"))?;
     }
@@ -129,8 +129,8 @@ struct Check {
 
 const CHECKS: [Check; 7] = [
     Check {
-        name: "`berth` does not start",
-        run: |root| root.check_prints(&["--version"], "berth "),
+        name: "`toolhold` does not start",
+        run: |root| root.check_prints(&["--version"], "toolhold "),
     },
     Check {
         name: "tools are missing",
@@ -179,7 +179,7 @@ const CHECKS: [Check; 7] = [
     },
     Check {
         name: "the doctor finds a failure",
-        run: |root| root.check_prints(&["doctor"], "Berth works here"),
+        run: |root| root.check_prints(&["doctor"], "Toolhold works here"),
     },
     Check { name: "the demo fails", run: |root| root.check_prints(&["demo"], "") },
 ];
@@ -192,7 +192,7 @@ struct EmptyRoot<'a> {
 }
 
 impl EmptyRoot<'_> {
-    /// Runs `berth` with these arguments. Fails if it fails, or doesn't print `expected`.
+    /// Runs `toolhold` with these arguments. Fails if it fails, or doesn't print `expected`.
     fn check_prints(&self, arguments: &[&str], expected: &str) -> Result<(), String> {
         // A user namespace gives the right to change the root, so the build needs no rights of
         // root.
@@ -208,14 +208,14 @@ impl EmptyRoot<'_> {
         for (name, folder) in
             [("CONFIG", "/own/config"), ("DATA", "/own/data"), ("CACHE", "/own/cache")]
         {
-            unshare.env(format!("BERTH_{name}_DIR"), folder);
+            unshare.env(format!("TOOLHOLD_{name}_DIR"), folder);
         }
         let stdout = stdout_of(&mut unshare)
-            .map_err(|why| format!("berth {}: {why}", arguments.join(" ")))?;
+            .map_err(|why| format!("toolhold {}: {why}", arguments.join(" ")))?;
         if stdout.contains(expected) {
             Ok(())
         } else {
-            Err(format!("berth {} didn't print {expected:?}:\n{stdout}", arguments.join(" ")))
+            Err(format!("toolhold {} didn't print {expected:?}:\n{stdout}", arguments.join(" ")))
         }
     }
 

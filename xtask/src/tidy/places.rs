@@ -1,261 +1,29 @@
 //! Rules about places: which crate may use which, and which files alone may do something.
 
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::manifest::Dependency;
 use super::tree::{File, Tree};
 use super::{Violation, at};
 
-/// The crates from the bottom up, each with the crates that it depends on.
-const EDGES: &[(&str, &[&str])] = &[
-    ("berth-contract", &[]),
-    ("berth-commands", &["berth-contract"]),
-    ("berth-selection", &["berth-contract"]),
-    ("berth-redaction", &["berth-contract"]),
-    ("berth-policy", &["berth-commands", "berth-contract"]),
-    ("berth-egress", &["berth-contract", "berth-policy", "berth-redaction"]),
-    ("berth-requests", &["berth-contract", "berth-egress", "berth-policy"]),
-    ("berth-models", &["berth-contract", "berth-requests"]),
-    ("berth-private", &["berth-contract"]),
-    ("berth-store", &["berth-contract", "berth-private"]),
-    ("berth-index", &["berth-contract", "berth-store"]),
-    ("berth-system", &["berth-contract", "berth-policy", "berth-private"]),
-    ("berth-timing", &["berth-contract", "berth-policy"]),
-    ("berth-search", &["berth-contract", "berth-policy", "berth-system"]),
-    ("berth-settings", &["berth-policy", "berth-presets", "berth-signing", "berth-system"]),
-    (
-        "berth-config",
-        &[
-            "berth-contract",
-            "berth-redaction",
-            "berth-policy",
-            "berth-egress",
-            "berth-private",
-            "berth-system",
-            "berth-presets",
-            "berth-settings",
-            "berth-signing",
-            "berth-migration",
-        ],
-    ),
-    ("berth-component", &["berth-contract", "berth-policy"]),
-    ("berth-wasi", &["berth-contract", "berth-system", "berth-timing"]),
-    ("berth-parts", &["berth-compiler", "berth-component", "berth-contract"]),
-    ("berth-registry", &["berth-component", "berth-contract", "berth-requests"]),
-    ("berth-typed", &["berth-component", "berth-contract"]),
-    ("berth-signing", &["berth-component", "berth-contract", "berth-private"]),
-    ("berth-bundle", &["berth-component", "berth-contract", "berth-private", "berth-signing"]),
-    (
-        "berth-compiler",
-        &["berth-component", "berth-contract", "berth-private", "berth-system", "berth-typed"],
-    ),
-    (
-        "berth-runtime",
-        &[
-            "berth-contract",
-            "berth-compiler",
-            "berth-component",
-            "berth-redaction",
-            "berth-policy",
-            "berth-egress",
-            "berth-typed",
-            "berth-store",
-            "berth-index",
-            "berth-system",
-            "berth-timing",
-            "berth-search",
-            "berth-wasi",
-            "berth-parts",
-        ],
-    ),
-    (
-        "berth-catalogue",
-        &[
-            "berth-contract",
-            "berth-policy",
-            "berth-egress",
-            "berth-private",
-            "berth-store",
-            "berth-index",
-            "berth-system",
-            "berth-config",
-            "berth-runtime",
-            "berth-schedule",
-            "berth-signing",
-        ],
-    ),
-    (
-        "berth-answers",
-        &[
-            "berth-contract",
-            "berth-redaction",
-            "berth-policy",
-            "berth-private",
-            "berth-system",
-            "berth-config",
-            "berth-catalogue",
-        ],
-    ),
-    (
-        "berth-jobs",
-        &[
-            "berth-commands",
-            "berth-contract",
-            "berth-redaction",
-            "berth-private",
-            "berth-system",
-            "berth-answers",
-        ],
-    ),
-    ("berth-services", &["berth-contract"]),
-    (
-        "berth-audit",
-        &["berth-contract", "berth-redaction", "berth-policy", "berth-private", "berth-config"],
-    ),
-    (
-        "berth-core",
-        &[
-            "berth-contract",
-            "berth-policy",
-            "berth-egress",
-            "berth-private",
-            "berth-requests",
-            "berth-system",
-            "berth-config",
-            "berth-runtime",
-            "berth-catalogue",
-            "berth-answers",
-            "berth-jobs",
-            "berth-services",
-            "berth-schedule",
-            "berth-audit",
-            "berth-doctor",
-            "berth-undo",
-        ],
-    ),
-    (
-        "berth-doctor",
-        &[
-            "berth-catalogue",
-            "berth-config",
-            "berth-contract",
-            "berth-egress",
-            "berth-policy",
-            "berth-private",
-            "berth-runtime",
-            "berth-system",
-        ],
-    ),
-    ("berth-schedule", &["berth-contract", "berth-private", "berth-redaction", "berth-store"]),
-    ("berth-daemon", &["berth-core", "berth-private", "berth-schedule", "berth-terminal"]),
-    ("berth-undo", &["berth-contract", "berth-private"]),
-    ("berth-presets", &["berth-system"]),
-    ("berth-migration", &[]),
-    ("berth-mcp", &["berth-core", "berth-requests"]),
-    (
-        "berth-servers",
-        &[
-            "berth-clients",
-            "berth-core",
-            "berth-egress",
-            "berth-policy",
-            "berth-private",
-            "berth-redaction",
-            "berth-requests",
-            "berth-system",
-            "berth-terminal",
-        ],
-    ),
-    ("berth-skills", &["berth-core", "berth-policy", "berth-terminal"]),
-    (
-        "berth-memory",
-        &["berth-core", "berth-index", "berth-redaction", "berth-store", "berth-terminal"],
-    ),
-    ("berth-clients", &[]),
-    (
-        "berth-agent",
-        &[
-            "berth-choice",
-            "berth-core",
-            "berth-models",
-            "berth-private",
-            "berth-selection",
-            "berth-texts",
-        ],
-    ),
-    ("berth-texts", &["berth-core"]),
-    (
-        "berth-choice",
-        &["berth-core", "berth-egress", "berth-models", "berth-policy", "berth-requests"],
-    ),
-    ("berth-screen", &["berth-agent", "berth-core", "berth-terminal"]),
-    (
-        "berth-run",
-        &[
-            "berth-agent",
-            "berth-choice",
-            "berth-core",
-            "berth-models",
-            "berth-screen",
-            "berth-skills",
-            "berth-terminal",
-        ],
-    ),
-    ("berth-review", &["berth-choice", "berth-core", "berth-models", "berth-redaction"]),
-    ("berth-packaging", &[]),
-    (
-        "berth-export",
-        &["berth-core", "berth-egress", "berth-policy", "berth-private", "berth-requests"],
-    ),
-    ("berth-builtins", &["berth-core"]),
-    ("berth-demo", &["berth-builtins", "berth-core", "berth-terminal"]),
-    ("berth-authoring", &["berth-component", "berth-contract"]),
-    ("berth-conformance", &["berth-authoring", "berth-core"]),
-    (
-        "berth-install",
-        &["berth-bundle", "berth-core", "berth-private", "berth-registry", "berth-signing"],
-    ),
-    ("berth-terminal", &["berth-core"]),
-    (
-        "berth-dev",
-        &[
-            "berth-authoring",
-            "berth-choice",
-            "berth-core",
-            "berth-mcp",
-            "berth-review",
-            "berth-system",
-        ],
-    ),
-    (
-        "berth-cli",
-        &[
-            "berth-authoring",
-            "berth-builtins",
-            "berth-choice",
-            "berth-clients",
-            "berth-install",
-            "berth-registry",
-            "berth-review",
-            "berth-signing",
-            "berth-run",
-            "berth-schedule",
-            "berth-terminal",
-            "berth-conformance",
-            "berth-core",
-            "berth-daemon",
-            "berth-demo",
-            "berth-dev",
-            "berth-export",
-            "berth-mcp",
-            "berth-servers",
-            "berth-memory",
-            "berth-skills",
-        ],
-    ),
+/// Crates that never reach another one, by any path of dependencies. Cargo itself refuses circles.
+const NEVER: [(&str, &str); 10] = [
+    ("toolhold-agent", "toolhold-mcp"),
+    ("toolhold-agent", "toolhold-terminal"),
+    ("toolhold-config", "toolhold-runtime"),
+    ("toolhold-core", "toolhold-models"),
+    ("toolhold-mcp", "toolhold-agent"),
+    ("toolhold-mcp", "toolhold-servers"),
+    ("toolhold-runtime", "toolhold-config"),
+    ("toolhold-servers", "toolhold-mcp"),
+    ("toolhold-system", "toolhold-egress"),
+    ("toolhold-undo", "toolhold-config"),
 ];
 
 /// Crates that the crates without I/O may depend on: they were checked, and do no I/O either.
 const PURE: [&str; 16] = [
-    "berth-commands",
-    "berth-contract",
+    "toolhold-commands",
+    "toolhold-contract",
     "base64",
     "globset",
     "ipnet",
@@ -329,13 +97,13 @@ const OPEN_BENEATH: [&str; 10] = [
 const OPEN_OWN: [&str; 44] = [
     "host/memory/src/lib.rs",           // the working directory, for its name
     "host/agent/src/instructions.rs",   // AGENTS.md in the working directory and above
-    "host/agent/src/record/store.rs",   // Berth's own sessions
+    "host/agent/src/record/store.rs",   // Toolhold's own sessions
     "host/servers/src/import/found.rs", // the files of MCP clients
-    "host/servers/src/packages/fetched.rs", // the packages of servers, in Berth's cache
+    "host/servers/src/packages/fetched.rs", // the packages of servers, in Toolhold's cache
     "host/servers/src/words.rs",        // the commands that the operator names
     "host/skills/",                     // the skills of the user and of a project
     "host/authoring/", // the folders of authors, whose programs it runs with their rights
-    "host/builtins/build.rs", // the components, while Berth is built
+    "host/builtins/build.rs", // the components, while Toolhold is built
     "host/cli/",       // the paths on the command line
     "host/demo/src/",  // its scratch folder
     "host/terminal/src/changed_file.rs", // files that the operator named
@@ -348,8 +116,8 @@ const OPEN_OWN: [&str; 44] = [
     "host/config/",    // the configuration, and the folders in it
     "host/presets/",   // the places of presets in the home
     "host/core/src/builder.rs", // the working directory
-    "host/doctor/src/folders.rs", // Berth's own folders behind links
-    "host/schedule/src/book.rs", // Berth's own tasks
+    "host/doctor/src/folders.rs", // Toolhold's own folders behind links
+    "host/schedule/src/book.rs", // Toolhold's own tasks
     "host/catalogue/src/plugins/folder.rs", // components that the operator names
     "host/mcp/src/http/connections.rs", // the socket that the operator names
     "host/mcp/src/http/keys.rs", // the keys that the operator names
@@ -363,7 +131,7 @@ const OPEN_OWN: [&str; 44] = [
     "host/system/src/machine/", // /proc and /sys
     "host/system/src/processes.rs", // /proc
     "host/system/src/process/", // /proc, and the denied files in the granted directories
-    "host/private/src/", // Berth's own folders, and the ways of paths
+    "host/private/src/", // Toolhold's own folders, and the ways of paths
     "host/registry/src/bounded.rs", // logins and signatures that the operator names
     "host/registry/src/files.rs", // components that the operator names
     "host/jobs/src/servers.rs", // /proc
@@ -401,7 +169,7 @@ const PATH_CALLS: [&str; 21] = [
 /// The files that start processes.
 pub(super) const STARTS_PROCESSES: [&str; 5] = [
     "host/authoring/src/tools.rs", // the tools of an author's language, with the author's rights
-    "host/builtins/build.rs",      // compiles the built-in plugins, while Berth is built
+    "host/builtins/build.rs",      // compiles the built-in plugins, while Toolhold is built
     "host/system/src/confine/run.rs", // becomes the program, once it is confined
     "host/egress/src/program.rs", // the operator's program that prints a secret, with the operator's rights
     "host/system/src/process/helper.rs", // the helpers: one compiles, the other confines itself and starts a program
@@ -414,7 +182,7 @@ const CONNECTS: [&str; 3] = [
     "host/egress/src/connect.rs",     // checks every address before it connects
 ];
 
-/// The client of Berth's own requests.
+/// The client of Toolhold's own requests.
 const CLIENT: &str = "reqwest";
 
 /// Crates of the engine.
@@ -429,50 +197,50 @@ pub(super) const UNSAFE_FILES: [&str; 5] = [
     "plugins/hostile/src/words.rs",   // attacks the host with text that isn't UTF-8
 ];
 
-pub(crate) fn dependencies_point_one_way(tree: &Tree) -> Vec<Violation> {
+pub(crate) fn some_crates_never_reach_others(tree: &Tree) -> Vec<Violation> {
+    let crates: BTreeMap<String, (&File, Vec<Dependency>)> = tree
+        .manifests(&["host/"])
+        .map(|(file, manifest)| {
+            let name = manifest.string("package", "name").unwrap_or_default();
+            (name, (file, manifest.dependencies()))
+        })
+        .collect();
     let mut found = Vec::new();
-    for (file, manifest) in tree.manifests(&["host/"]) {
-        let name = manifest.string("package", "name").unwrap_or_default();
-        let Some((_, allowed)) = EDGES.iter().find(|(known, _)| *known == name) else {
-            found.push(at(
-                file,
-                1,
-                format!("`{name}` is missing in the table of xtask/src/tidy/places.rs: add it"),
-            ));
-            continue;
-        };
-        let dependencies = manifest.dependencies();
-        for dependency in
-            dependencies.iter().filter(|dependency| dependency.name.starts_with("berth-"))
-        {
-            if !allowed.contains(&&*dependency.name) {
-                let advice = "xtask/src/tidy/places.rs lists what each crate may depend on";
-                found.push(at(
-                    file,
-                    dependency.line,
-                    format!("`{name}` may not depend on `{}`: {advice}", dependency.name),
-                ));
+    for (from, to) in NEVER {
+        let Some((file, dependencies)) = crates.get(from) else { continue };
+        for dependency in dependencies {
+            if dependency.name == to || reaches(&crates, &dependency.name, to) {
+                let message = format!("`{from}` must never reach `{to}` (NEVER in places.rs)");
+                found.push(at(file, dependency.line, message));
             }
-        }
-        for edge in allowed
-            .iter()
-            .filter(|edge| dependencies.iter().all(|dependency| dependency.name != **edge))
-        {
-            let advice = "remove it from the table in xtask/src/tidy/places.rs";
-            found.push(at(
-                file,
-                1,
-                format!("`{name}` doesn't depend on `{edge}` any more: {advice}"),
-            ));
         }
     }
     found
 }
 
+/// Whether a crate depends on another one, directly or through others.
+fn reaches(crates: &BTreeMap<String, (&File, Vec<Dependency>)>, from: &str, to: &str) -> bool {
+    let mut open = vec![from];
+    let mut seen = BTreeSet::new();
+    while let Some(name) = open.pop() {
+        if !seen.insert(name) {
+            continue;
+        }
+        let Some((_, dependencies)) = crates.get(name) else { continue };
+        for dependency in dependencies.iter().filter(|dependency| !dependency.dev) {
+            if dependency.name == to {
+                return true;
+            }
+            open.push(&dependency.name);
+        }
+    }
+    false
+}
+
 pub(crate) fn only_the_runtime_names_the_engine(tree: &Tree) -> Vec<Violation> {
     let inside = ["host/compiler/", "host/parts/", "host/runtime/", "host/typed/", "host/wasi/"];
     let outside = |file: &File| !inside.iter().any(|folder| file.path.starts_with(folder));
-    let advice = "only host/runtime, host/compiler, host/parts, host/typed and host/wasi may use the engine: add a type to berth-runtime that offers what you need";
+    let advice = "only host/runtime, host/compiler, host/parts, host/typed and host/wasi may use the engine: add a type to toolhold-runtime that offers what you need";
     let mut found = Vec::new();
     for (file, manifest) in
         tree.manifests(&["host/", "tests/", "plugins/", "xtask/"]).filter(|(file, _)| outside(file))
@@ -561,7 +329,7 @@ pub(crate) fn one_place_starts_processes(tree: &Tree) -> Vec<Violation> {
 }
 
 pub(crate) fn one_place_connects_to_the_network(tree: &Tree) -> Vec<Violation> {
-    let advice = "use host/egress for requests of plugins and host/requests for Berth's own: they check every address";
+    let advice = "use host/egress for requests of plugins and host/requests for Toolhold's own: they check every address";
     only_in(
         tree,
         &[
@@ -578,12 +346,12 @@ pub(crate) fn one_place_connects_to_the_network(tree: &Tree) -> Vec<Violation> {
 
 pub(crate) fn granted_paths_are_opened_in_the_path_layer(tree: &Tree) -> Vec<Violation> {
     let advice =
-        "only the path layer opens paths of guests: use a function of berth-system's `files`";
+        "only the path layer opens paths of guests: use a function of toolhold-system's `files`";
     only_in(tree, &["openat(", "openat2("], &OPEN_BENEATH, advice)
 }
 
 pub(crate) fn ungranted_paths_are_opened_in_listed_files(tree: &Tree) -> Vec<Violation> {
-    let advice = "use a directory handle; if the path belongs to Berth or the operator, add the file to OPEN_OWN in xtask/src/tidy/places.rs";
+    let advice = "use a directory handle; if the path belongs to Toolhold or the operator, add the file to OPEN_OWN in xtask/src/tidy/places.rs";
     only_in(tree, &PATH_CALLS, &OPEN_OWN, advice)
 }
 

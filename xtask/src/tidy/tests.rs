@@ -13,21 +13,58 @@ struct Sample {
 
 const SAMPLES: &[Sample] = &[
     Sample {
-        rule: "dependencies_point_one_way",
+        rule: "some_crates_never_reach_others",
         bad: &[
             (
-                "host/policy/Cargo.toml",
-                "[package]\nname = \"berth-policy\"\n[dependencies]\nberth-commands.workspace = true\nberth-contract.workspace = true\n\
-                 [dev-dependencies]\nberth-core.workspace = true\n",
+                "host/config/Cargo.toml",
+                "[package]\nname = \"toolhold-config\"\n[dependencies]\nserde.workspace = true\ntoolhold-new.workspace = true\n",
             ),
-            ("host/new/Cargo.toml", "[package]\nname = \"berth-new\"\n"),
-            ("host/builtins/Cargo.toml", "[package]\nname = \"berth-builtins\"\n"),
+            (
+                "host/new/Cargo.toml",
+                "[package]\nname = \"toolhold-new\"\n[dependencies]\ntoolhold-runtime.workspace = true\n",
+            ),
+            (
+                "host/runtime/Cargo.toml",
+                "[package]\nname = \"toolhold-runtime\"\n[dependencies]\ntoolhold-config.workspace = true\n",
+            ),
         ],
-        lines: &["host/policy/Cargo.toml:7", "host/new/Cargo.toml:1", "host/builtins/Cargo.toml:1"],
-        good: &[(
-            "host/builtins/Cargo.toml",
-            "[package]\nname = \"berth-builtins\"\n[dependencies]\nberth-core.workspace = true\nserde.workspace = true\n",
-        )],
+        lines: &["host/config/Cargo.toml:5", "host/runtime/Cargo.toml:4"],
+        good: &[
+            (
+                "host/config/Cargo.toml",
+                "[package]\nname = \"toolhold-config\"\n[dependencies]\ntoolhold-new.workspace = true\n",
+            ),
+            (
+                "host/new/Cargo.toml",
+                "[package]\nname = \"toolhold-new\"\n[dev-dependencies]\ntoolhold-runtime.workspace = true\n",
+            ),
+        ],
+    },
+    Sample {
+        rule: "every_crate_has_two_users_or_a_reason",
+        bad: &[
+            (
+                "host/a/Cargo.toml",
+                "[package]\nname = \"toolhold-a\"\nmetadata.reason = \"r\"\n[dependencies]\ntoolhold-b.workspace = true\n",
+            ),
+            ("host/b/Cargo.toml", "[package]\nname = \"toolhold-b\"\n"),
+            (
+                "host/c/Cargo.toml",
+                "[package]\nname = \"toolhold-c\"\nmetadata.reason = \"r\"\n[dev-dependencies]\ntoolhold-b.workspace = true\n",
+            ),
+        ],
+        lines: &["host/b/Cargo.toml:1"],
+        good: &[
+            (
+                "host/a/Cargo.toml",
+                "[package]\nname = \"toolhold-a\"\nmetadata.reason = \"r\"\n[dependencies]\ntoolhold-b.workspace = true\n",
+            ),
+            ("host/b/Cargo.toml", "[package]\nname = \"toolhold-b\"\n"),
+            (
+                "host/c/Cargo.toml",
+                "[package]\nname = \"toolhold-c\"\nmetadata.reason = \"r\"\n[dependencies]\ntoolhold-b.workspace = true\n",
+            ),
+        ],
     },
     Sample {
         rule: "modules_of_a_crate_form_no_circle",
@@ -388,17 +425,17 @@ const SAMPLES: &[Sample] = &[
     Sample {
         rule: "no_file_has_a_path_of_one_machine",
         bad: &[
-            ("a.md", "fine\nrun /srv/checkout/berth/x\n"),
+            ("a.md", "fine\nrun /srv/checkout/toolhold/x\n"),
             ("b.rs", concat!("// /home", "/jane/src\n")),
         ],
         lines: &["a.md:2", "b.rs:1"],
-        good: &[("a.md", "/home/u/src and /srv/checkout/berth-2\n")],
+        good: &[("a.md", "/home/u/src and /srv/checkout/toolhold-2\n")],
     },
     Sample {
         rule: "links_have_targets",
         bad: &[
             ("docs/a.md", "[x](b.md)\n[y](../README.md#no-such)\n[z](../../out.md)\n"),
-            ("README.md", "# Berth\n"),
+            ("README.md", "# Toolhold\n"),
         ],
         lines: &["docs/a.md:1", "docs/a.md:2"],
         good: &[
@@ -419,7 +456,7 @@ const SAMPLES: &[Sample] = &[
                 "docs/architecture.md",
                 "# A\n\n## Crates\n\n| folder | |\n|---|---|\n| `host/gone` | a |\n| `xtask` | b |\n\n## Next\n| `host/new` | c |\n",
             ),
-            ("host/new/Cargo.toml", "[package]\nname = \"berth-new\"\n"),
+            ("host/new/Cargo.toml", "[package]\nname = \"toolhold-new\"\n"),
             ("xtask/Cargo.toml", "[package]\nname = \"xtask\"\n"),
         ],
         lines: &["docs/architecture.md:3", "docs/architecture.md:7"],
@@ -434,14 +471,14 @@ const SAMPLES: &[Sample] = &[
         rule: "the_table_of_processes_is_complete",
         bad: &[(
             "docs/architecture.md",
-            "## Processes\n| `berth` | you | `host/builtins/build.rs` | |\n| | | `host/egress/src/program.rs` | |\n\
+            "## Processes\n| `toolhold` | you | `host/builtins/build.rs` | |\n| | | `host/egress/src/program.rs` | |\n\
              | | | `host/system/src/confine/run.rs` | |\n| | | `host/authoring/src/tools.rs` | |\n\
              | | | `host/core/src/host.rs` | |\n",
         )],
         lines: &["docs/architecture.md:1", "docs/architecture.md:6"],
         good: &[(
             "docs/architecture.md",
-            "## Processes\n| `berth` | you | – | |\n| | | `host/builtins/build.rs` | |\n| | | `host/egress/src/program.rs` | |\n\
+            "## Processes\n| `toolhold` | you | – | |\n| | | `host/builtins/build.rs` | |\n| | | `host/egress/src/program.rs` | |\n\
              | | | `host/system/src/confine/run.rs` | |\n| | | `host/authoring/src/tools.rs` | |\n\
              | | | `host/system/src/process/helper.rs` | |\n",
         )],
@@ -492,15 +529,14 @@ const SAMPLES: &[Sample] = &[
     Sample {
         rule: "copies_of_the_contract_are_identical",
         bad: &[
-            ("wit/a/i.wit", "package berth:a@1.0.0;\ninterface i {}\n"),
-            ("plugins/x/wit/deps/a/i.wit", "package berth:a@1.0.0;\ninterface i { }\n"),
-            ("plugins/x/wit/deps/a/j.wit", "package berth:a@1.0.0;\n"),
+            ("wit/a/i.wit", "package toolhold:a@1.0.0;\ninterface i {}\n"),
+            ("plugins/x/wit/deps/a/i.wit", "package toolhold:a@1.0.0;\ninterface i { }\n"),
+            ("plugins/x/wit/deps/a/j.wit", "package toolhold:a@1.0.0;\n"),
         ],
         lines: &["plugins/x/wit/deps/a/i.wit:1", "plugins/x/wit/deps/a/j.wit:1"],
         good: &[
-            ("wit/frozen-1/a/i.wit", "package berth:a@1.0.0;\n// As it was.\n"),
-            ("wit/a/i.wit", "package berth:a@1.0.0;\n"),
-            ("plugins/x/wit/deps/a/i.wit", "package berth:a@1.0.0;\n"),
+            ("wit/a/i.wit", "package toolhold:a@1.0.0;\n"),
+            ("plugins/x/wit/deps/a/i.wit", "package toolhold:a@1.0.0;\n"),
             ("plugins/x/wit/x.wit", "package example:x@1.0.0;\n"),
         ],
     },
@@ -508,10 +544,10 @@ const SAMPLES: &[Sample] = &[
 
 #[test]
 fn every_rule_has_failing_and_passing_sample() {
-    for rule in RULES.iter().filter(|rule| {
-        !["files_stay_small", "crates_stay_small", "the_architecture_page_is_short"]
-            .contains(&rule.name)
-    }) {
+    for rule in RULES
+        .iter()
+        .filter(|rule| !["files_stay_small", "the_architecture_page_is_short"].contains(&rule.name))
+    {
         let sample = SAMPLES.iter().find(|sample| sample.rule == rule.name);
         let sample = sample
             .unwrap_or_else(|| panic!("the rule {} has no sample: add one to SAMPLES", rule.name));
@@ -525,8 +561,8 @@ fn every_rule_has_failing_and_passing_sample() {
 #[test]
 fn long_file_breaks_the_rule() {
     let rule = RULES.iter().find(|rule| rule.name == "files_stay_small").unwrap();
-    let long = "\n".repeat(701);
-    assert_eq!(violations(rule, &[("host/core/src/a.rs", &long)]), ["host/core/src/a.rs:700"]);
+    let long = "\n".repeat(1_001);
+    assert_eq!(violations(rule, &[("host/core/src/a.rs", &long)]), ["host/core/src/a.rs:1000"]);
     assert_eq!(violations(rule, &[("host/core/src/a.rs", &long[1..])]), [""; 0]);
 }
 
@@ -541,31 +577,13 @@ fn long_architecture_page_breaks_the_rule() {
     );
 }
 
-#[test]
-fn large_crate_breaks_the_rule() {
-    let rule = RULES.iter().find(|rule| rule.name == "crates_stay_small").unwrap();
-    let (manifest, half) = ("[package]\n", "\n".repeat(4_000));
-    let tests = format!("{half}#[cfg(test)]\nmod tests {{\n{half}}}\n");
-    let files = [
-        ("host/a/Cargo.toml", manifest),
-        ("host/a/src/b.rs", &half),
-        ("host/a/src/c.rs", &tests),
-        ("host/ab/src/b.rs", &half),
-    ];
-    assert_eq!(violations(rule, &files), [""; 0]);
-    assert_eq!(
-        violations(rule, &[&files[..], &[("host/a/src/d.rs", "\n")]].concat()),
-        ["host/a/Cargo.toml:1"]
-    );
-}
-
 /// The places that break the rule, sorted, as `path:line`.
 fn violations(rule: &Rule, files: &[(&str, &str)]) -> Vec<String> {
     let files = files
         .iter()
         .map(|(path, text)| File::new((*path).to_owned(), (*text).to_owned()))
         .collect();
-    let tree = Tree { files, checkout: Some("/srv/checkout/berth".to_owned()) };
+    let tree = Tree { files, checkout: Some("/srv/checkout/toolhold".to_owned()) };
     let mut places: Vec<String> = (rule.check)(&tree)
         .into_iter()
         .map(|violation| format!("{}:{}", violation.path, violation.line))

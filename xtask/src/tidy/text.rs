@@ -247,10 +247,10 @@ mod tests {
 
     #[test]
     fn machine_paths_are_distinguished_from_examples() {
-        let checkout = Some("/srv/build/berth");
+        let checkout = Some("/srv/build/toolhold");
         let cases = [
-            ("see /srv/build/berth/x", Some("/srv/build/berth")),
-            ("see /srv/build/berth2", None),
+            ("see /srv/build/toolhold/x", Some("/srv/build/toolhold")),
+            ("see /srv/build/toolhold2", None),
             (concat!("\"/home", "/jane/x\""), Some(concat!("/home", "/jane"))),
             ("/home/u/x, ~/home/x and /home/", None),
             (concat!("(/Users", "/jane)"), Some(concat!("/Users", "/jane"))),

@@ -54,10 +54,7 @@ pub(crate) fn copies_of_the_contract_are_identical(tree: &Tree) -> Vec<Violation
         if originals.is_empty() {
             continue;
         }
-        let named =
-            originals.iter().filter(|original| original.path.ends_with(&format!("/{name}")));
-        // The frozen copy of the newest version is behind, until the next release.
-        match named.min_by_key(|original| original.path.contains("/frozen-")) {
+        match originals.iter().find(|original| original.path.ends_with(&format!("/{name}"))) {
             Some(original) if original.text == file.text => {}
             Some(original) => {
                 found.push(at(

@@ -6,13 +6,13 @@ mod room;
 use std::sync::Arc;
 use std::time::Duration;
 
-use berth_core::config::Prices;
-use berth_core::{
+use serde_json::Value;
+use toolhold_core::config::Prices;
+use toolhold_core::{
     CancellationToken, Category, Definition, HostError, Reaction, Repetition, RepetitionLimits,
 };
-use berth_models::{FinishReason, ModelAnswer, ModelEvent, Part, TokenUsage, Turn, TurnMessage};
-use berth_selection::IncludedTool;
-use serde_json::Value;
+use toolhold_models::{FinishReason, ModelAnswer, ModelEvent, Part, TokenUsage, Turn, TurnMessage};
+use toolhold_selection::IncludedTool;
 
 use crate::AgentError;
 use crate::budget::{TaskBudget, TaskClock};
@@ -30,8 +30,8 @@ use crate::settings::AgentSettings;
 use crate::think::{ONLY_THOUGHTS, Stripped, strip};
 use crate::tokens::TokenMeter;
 use crate::utility::UtilityGate;
-use berth_texts::{CallSplitter, FindOptions};
 use results::begins;
+use toolhold_texts::{CallSplitter, FindOptions};
 
 /// Calls that only read which run at once.
 const AT_ONCE: usize = 8;
@@ -40,7 +40,7 @@ const AT_ONCE: usize = 8;
 const MAX_BROKEN: usize = 3;
 
 /// What is said of a call whose process was killed.
-const LOST: &str = "[The call was interrupted: Berth ended before it had the result. It may have had effects. Look before you repeat it.]";
+const LOST: &str = "[The call was interrupted: Toolhold ended before it had the result. It may have had effects. Look before you repeat it.]";
 
 /// An agent in one session.
 pub struct Agent {
@@ -194,7 +194,7 @@ impl Agent {
     ///
     /// # Errors
     ///
-    /// Those of [`Session::mark_untrusted`](berth_core::Session::mark_untrusted).
+    /// Those of [`Session::mark_untrusted`](toolhold_core::Session::mark_untrusted).
     pub fn mark_untrusted(&self) -> Result<(), HostError> {
         self.outside.session.mark_untrusted()
     }
@@ -405,7 +405,7 @@ impl Agent {
         Ok(notices)
     }
 
-    /// The calls of the last answer that have no result, since Berth was killed.
+    /// The calls of the last answer that have no result, since Toolhold was killed.
     fn lost_calls(&mut self) -> Vec<ReadyCall> {
         let Some((number, answer, results)) = self.conversation.last_answer() else {
             return Vec::new();

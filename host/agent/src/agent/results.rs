@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use berth_core::text::neutral;
-use berth_core::{CancellationToken, Category, fenced};
-use berth_models::Part;
+use toolhold_core::text::neutral;
+use toolhold_core::{CancellationToken, Category, fenced};
+use toolhold_models::Part;
 
 use super::Agent;
 use crate::AgentError;

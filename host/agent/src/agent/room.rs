@@ -1,7 +1,7 @@
 //! Makes room in the model's context.
 
-use berth_core::CancellationToken;
-use berth_models::{ModelAnswer, Turn};
+use toolhold_core::CancellationToken;
+use toolhold_models::{ModelAnswer, Turn};
 
 use super::{Agent, Next};
 use crate::AgentError;

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use berth_core::{Definition, FilterSummary, Remainder};
-use berth_models::{CallResult, ModelAnswer, Part, TokenUsage};
-use berth_selection::IncludedTool;
 use serde::{Deserialize, Serialize};
+use toolhold_core::{Definition, FilterSummary, Remainder};
+use toolhold_models::{CallResult, ModelAnswer, Part, TokenUsage};
+use toolhold_selection::IncludedTool;
 
 use crate::ending::{Spent, TaskEnd};
 use crate::events::{RunEvent, text_of};
@@ -26,9 +26,9 @@ pub enum SessionEntry {
     Answer(ModelAnswer),
     /// A call of the last answer has its result.
     Result(RecordedResult),
-    /// Berth said something to the model.
+    /// Toolhold said something to the model.
     Note(String),
-    /// Berth said something to the person.
+    /// Toolhold said something to the person.
     Notice(String),
     /// A summary took this: one of a result, or one that can't be used.
     Summary(TokenUsage),
@@ -108,7 +108,7 @@ impl RecordedResult {
             tool: self.result.name.clone(),
             failed: self.result.failed,
             category: self.category.clone(),
-            text: berth_core::text::cut(&text_of(&self.result.content), MAX_SHOWN).to_owned(),
+            text: toolhold_core::text::cut(&text_of(&self.result.content), MAX_SHOWN).to_owned(),
             filtered: self.filtered.clone(),
         }
     }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
 
-use berth_models::{CallResult, TokenUsage};
+use toolhold_models::{CallResult, TokenUsage};
 
 use super::entry::{Began, Compressed, Ended, RecordedResult, Replacement, SessionEntry, Task};
 use super::{MAX_ENTRIES, MAX_LINE};

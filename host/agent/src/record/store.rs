@@ -5,9 +5,9 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
-use berth_core::config::Folders;
-use berth_private::PrivateFolder;
 use serde::Serialize;
+use toolhold_core::config::Folders;
+use toolhold_private::PrivateFolder;
 
 use super::entry::{Began, SessionEntry};
 use super::file::SessionFile;
@@ -54,7 +54,7 @@ struct SessionHead {
 }
 
 impl SessionStore {
-    /// Those in Berth's data folder.
+    /// Those in Toolhold's data folder.
     pub fn new(folders: &Folders) -> Self {
         Self { path: folders.data.join("agent") }
     }
@@ -88,7 +88,7 @@ impl SessionStore {
     ///
     /// There is none, or it can't be read.
     pub fn file(&self, id: &str) -> Result<File, AgentError> {
-        let unknown = || AgentError::Unknown(berth_core::text::neutral_line(id));
+        let unknown = || AgentError::Unknown(toolhold_core::text::neutral_line(id));
         if !is_id(id) {
             return Err(unknown());
         }
@@ -190,13 +190,13 @@ impl SessionStore {
             _ => None,
         });
         let title = task.map(|task| crate::events::text_of(&task.parts)).unwrap_or_default();
-        let title = berth_core::text::neutral_line(berth_core::text::cut(&title, 200));
+        let title = toolhold_core::text::neutral_line(toolhold_core::text::cut(&title, 200));
         Some(SessionHead { directory, title, within })
     }
 
     fn failed(&self) -> impl FnOnce(std::io::Error) -> AgentError + use<> {
         let what = self.path.display().to_string();
-        move |source| AgentError::Host(berth_core::HostError::Io { what, source })
+        move |source| AgentError::Host(toolhold_core::HostError::Io { what, source })
     }
 }
 

@@ -1,6 +1,6 @@
-//! What tests share: the definitions of built-in tools, as `berth tools --json` prints them.
+//! What tests share: the definitions of built-in tools, as `toolhold tools --json` prints them.
 
-use berth_core::Definition;
+use toolhold_core::Definition;
 
 /// The definitions of some built-in tools.
 pub(crate) fn definitions() -> Vec<Definition> {

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
-use berth_contract::Confidence;
 use serde::{Deserialize, Serialize};
+use toolhold_contract::Confidence;
 
 /// Number of answers after which the log gets a summary.
 const TELL_EACH: u64 = 50;
@@ -79,7 +79,7 @@ impl FilterCountTable {
         change(counts);
         if counts.runs % TELL_EACH == 0 {
             let FilterCounts { runs, changed, failed, bytes: [before, after], .. } = *counts;
-            tracing::debug!(target: "berth::filters", filter, runs, changed, failed, before, after, "so far");
+            tracing::debug!(target: "toolhold::filters", filter, runs, changed, failed, before, after, "so far");
         }
     }
 }

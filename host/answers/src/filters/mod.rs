@@ -13,15 +13,15 @@ mod streams;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use berth_catalogue::{Audience, CallContext, Chain, Link, subjects};
-use berth_config as config;
-use berth_contract::text::cut;
-use berth_contract::{
+use serde_json::Value;
+use toolhold_catalogue::{Audience, CallContext, Chain, Link, subjects};
+use toolhold_config as config;
+use toolhold_contract::text::cut;
+use toolhold_contract::{
     Body, CancellationToken, Category, CommandOutput, Confidence, Content, Failure, FilterInput,
     FilterVerdict, HostError, Outcome, Purpose,
 };
-use berth_policy::{SecurityLines, last_command};
-use serde_json::Value;
+use toolhold_policy::{SecurityLines, last_command};
 
 use crate::answer::{FilterSummary, GAIN, SHORT};
 pub(crate) use counts::FilterCountTable;
@@ -204,7 +204,7 @@ impl FilterPipeline {
             lines: [before[0], after[0]],
             bytes: [before[1], after[1]],
         };
-        tracing::debug!(target: "berth::filters", call = %context.id, filters = filtered.filters.join(","), "{filtered}");
+        tracing::debug!(target: "toolhold::filters", call = %context.id, filters = filtered.filters.join(","), "{filtered}");
         let whole = (by.len() > for_security).then_some(match spooled.output {
             Some(_) => Whole::Spooled,
             None => Whole::Text(whole),
@@ -272,10 +272,10 @@ impl<'a> FilterRun<'a> {
         counts.count_failure(&link.name);
         let (plugin, name) = (&link.plugin.info().manifest.name, &link.definition.name);
         if security {
-            tracing::warn!(target: "berth::filters", plugin, filter = name, "{failed}; the answer is withheld");
+            tracing::warn!(target: "toolhold::filters", plugin, filter = name, "{failed}; the answer is withheld");
             return Err(withheld(link, "the filter failed, and the log says how"));
         }
-        tracing::warn!(target: "berth::filters", plugin, filter = name, "{failed}; the answer stays as it was");
+        tracing::warn!(target: "toolhold::filters", plugin, filter = name, "{failed}; the answer stays as it was");
         Ok(())
     }
 }
@@ -286,7 +286,7 @@ fn unfiltered(plugin: &str, reason: &str) -> Failure {
         "the answer is withheld: the plugin `{plugin}`, whose filters may keep something back, doesn't serve: {reason}"
     );
     Failure::new(Category::PermanentFailure, message + "; what the tool did is done").with_code("withheld").with_suggestion(format!(
-        "Have it serve (`berth plugin list` tells how it fares), or take `{plugin}` out of `chain` in [tools.filters]."
+        "Have it serve (`toolhold plugin list` tells how it fares), or take `{plugin}` out of `chain` in [tools.filters]."
     ))
 }
 

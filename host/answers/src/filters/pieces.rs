@@ -3,10 +3,10 @@
 use std::io;
 use std::sync::Arc;
 
-use berth_catalogue::Link;
-use berth_contract::text::neutral_owned;
-use berth_contract::{Body, Confidence, Content, Failure, FilterInput};
-use berth_redaction::{self as redaction, Keys};
+use toolhold_catalogue::Link;
+use toolhold_contract::text::neutral_owned;
+use toolhold_contract::{Body, Confidence, Content, Failure, FilterInput};
+use toolhold_redaction::{self as redaction, Keys};
 
 use super::{FilterPipeline, FilterRun, put_back};
 use crate::answer::SHORT;

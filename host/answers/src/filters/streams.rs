@@ -1,7 +1,7 @@
 //! Takes the texts of an answer for filters, and puts the results in their place.
 
-use berth_contract::{Body, Content, Outcome};
 use serde_json::{Map, Value};
+use toolhold_contract::{Body, Content, Outcome};
 
 /// The fields of a structured answer that hold a command's outputs.
 const OUTPUTS: [&str; 2] = ["stdout", "stderr"];
@@ -142,8 +142,8 @@ fn labelled(stdout: &str, stderr: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use berth_contract::Output;
     use serde_json::json;
+    use toolhold_contract::Output;
 
     fn of_command(stdout: &str, stderr: &str, text: &str) -> Outcome {
         let structured =

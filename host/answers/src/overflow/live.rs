@@ -2,7 +2,7 @@
 //! runs.
 
 use super::spool::{AROUND, RedactedText, TextRules, unfinished};
-use berth_contract::OutputStream;
+use toolhold_contract::OutputStream;
 
 /// Most bytes of an unfinished line that wait for its end.
 const MAX_LINE: usize = 64 << 10;
@@ -74,7 +74,7 @@ impl LiveOutput {
 
 #[cfg(test)]
 mod tests {
-    use berth_redaction::Keys;
+    use toolhold_redaction::Keys;
 
     use super::*;
     use crate::terminal::Kind;

@@ -13,17 +13,17 @@ use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use berth_contract::HostError;
-use berth_contract::text::cut;
-use berth_private::PrivateFolder;
 use sha2::{Digest, Sha256};
+use toolhold_contract::HostError;
+use toolhold_contract::text::cut;
+use toolhold_private::PrivateFolder;
 
-use berth_config::{self as config, Folders};
 pub use live::LiveOutput;
 pub use read::OverflowReader;
 pub(crate) use read::{READ_OVERFLOW, byte_offset};
 pub use spool::Spool;
 pub(crate) use spool::{KeptOutput, RedactedText, Rewriting, SpooledOutput, TextRules};
+use toolhold_config::{self as config, Folders};
 
 /// Largest stored part of one answer, in bytes.
 const MAX_ANSWER: usize = 10 << 20;
@@ -31,7 +31,7 @@ const MAX_ANSWER: usize = 10 << 20;
 /// Largest stored part of the outputs of one command, in bytes.
 const MAX_SPOOLED: u64 = 64 << 20;
 
-/// Stored answers that are checked; Berth doesn't create more.
+/// Stored answers that are checked; Toolhold doesn't create more.
 const MAX_FILES: usize = 100_000;
 
 /// The stored answers.
@@ -228,7 +228,7 @@ mod tests {
     use std::os::unix::fs::MetadataExt;
 
     use super::*;
-    use berth_config::Bounded;
+    use toolhold_config::Bounded;
 
     fn overflow(folder: &std::path::Path) -> OverflowStore {
         let config =

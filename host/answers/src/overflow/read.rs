@@ -3,11 +3,11 @@
 use std::io;
 use std::sync::Arc;
 
-use berth_contract::{
-    Annotations, BoxFuture, Call, Category, Definition, Failure, Outcome, Output, Provider,
-};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
+use toolhold_contract::{
+    Annotations, BoxFuture, Call, Category, Definition, Failure, Outcome, Output, Provider,
+};
 
 use super::{OverflowId, OverflowStore};
 
@@ -86,7 +86,7 @@ impl OverflowReader {
         let unknown = || {
             let message = format!(
                 "nothing is kept under the id {:?} in this session",
-                berth_contract::text::cut(&arguments.id, 64)
+                toolhold_contract::text::cut(&arguments.id, 64)
             );
             Failure::new(Category::PermanentFailure, message)
                 .with_code("not-found")

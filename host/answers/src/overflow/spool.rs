@@ -8,9 +8,9 @@ use std::sync::mpsc::{self, SyncSender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-use berth_contract::text::neutral_owned;
-use berth_contract::{OutputRecorder, OutputStream};
-use berth_redaction::{self as redaction, Keys};
+use toolhold_contract::text::neutral_owned;
+use toolhold_contract::{OutputRecorder, OutputStream};
+use toolhold_redaction::{self as redaction, Keys};
 
 use super::partial::PartialFile;
 use super::{Extent, OverflowId, OverflowStore};
@@ -167,7 +167,7 @@ impl Spool {
             }
             outputs
         };
-        let thread = std::thread::Builder::new().name("berth-spool".to_owned()).spawn(keep)?;
+        let thread = std::thread::Builder::new().name("toolhold-spool".to_owned()).spawn(keep)?;
         Ok(Writer { chunks, thread })
     }
 

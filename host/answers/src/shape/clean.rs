@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use berth_contract::text::{counted, cut, neutral_json, neutral_line, neutral_owned};
-use berth_contract::{Body, CancellationToken, Category, Content, Denial, Failure, Outcome};
-use berth_redaction as redaction;
 use serde_json::Value;
+use toolhold_contract::text::{counted, cut, neutral_json, neutral_line, neutral_owned};
+use toolhold_contract::{Body, CancellationToken, Category, Content, Denial, Failure, Outcome};
+use toolhold_redaction as redaction;
 
 use super::sources::Source;
 use crate::blocking::blocking;
@@ -236,9 +236,9 @@ mod tests {
     use std::task::{Context, Waker};
 
     use super::*;
-    use berth_contract::Output;
-    use berth_redaction::Keys;
     use serde_json::json;
+    use toolhold_contract::Output;
+    use toolhold_redaction::Keys;
 
     fn clean_output(output: Output, limit: usize) -> (Output, bool) {
         let (shaped, truncated) =

@@ -1,9 +1,9 @@
 //! Finds text in untrusted output that looks like orders to the model. It is reported; nothing is
 //! removed.
 
-use berth_contract::{Content, Outcome};
-use berth_policy::injections;
 use serde_json::{Value, json};
+use toolhold_contract::{Content, Outcome};
+use toolhold_policy::injections;
 
 use super::clean::AT_ONCE;
 use crate::blocking::blocking;
@@ -18,7 +18,7 @@ pub(super) async fn flag(outcome: &mut Outcome) -> Vec<&'static str> {
         _ => blocking(move || injections(&text)).await,
     };
     if !found.is_empty() {
-        set_meta(outcome, "berth:injection", json!(found));
+        set_meta(outcome, "toolhold:injection", json!(found));
     }
     found
 }
@@ -82,7 +82,7 @@ fn strings(value: &Value, text: &mut String) {
 
 #[cfg(test)]
 mod tests {
-    use berth_contract::{Category, Failure, Output};
+    use toolhold_contract::{Category, Failure, Output};
 
     use super::*;
 
@@ -95,7 +95,7 @@ mod tests {
             Output::text(order),
             Output::text(long),
             Output { structured: Some(json!({ "a": ["b", order] })), ..Output::default() },
-            Output { meta: Some(json!({ "berth:injection": "none" })), ..Output::text(order) },
+            Output { meta: Some(json!({ "toolhold:injection": "none" })), ..Output::text(order) },
         ];
         let outcomes = outputs
             .into_iter()
@@ -106,7 +106,7 @@ mod tests {
             assert_eq!(runtime.block_on(flag(&mut outcome)), ["ignore_instructions"]);
             assert_eq!(text_of(&outcome), before);
             let meta = outcome.map_or_else(|failure| failure.meta, |output| output.meta);
-            assert_eq!(meta, Some(json!({ "berth:injection": ["ignore_instructions"] })));
+            assert_eq!(meta, Some(json!({ "toolhold:injection": ["ignore_instructions"] })));
         }
         let mut plain = Ok(Output::text("a fine page"));
         assert!(

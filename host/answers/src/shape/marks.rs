@@ -4,12 +4,12 @@ use std::fs::File;
 use std::io::Read;
 use std::sync::Arc;
 
-use berth_contract::{Body, Category, Failure};
-use berth_redaction::first_mark;
-use berth_system::files::{FileView, OpenOptions};
 use serde_json::Value;
+use toolhold_contract::{Body, Category, Failure};
+use toolhold_redaction::first_mark;
+use toolhold_system::files::{FileView, OpenOptions};
 
-use berth_catalogue::CallContext;
+use toolhold_catalogue::CallContext;
 
 /// Bytes of a file that are searched for a mark.
 const MAX_FILE: u64 = 16 << 20;
@@ -33,7 +33,7 @@ pub(super) fn check(context: &CallContext) -> Result<(), Failure> {
         "the arguments hold {mark}, which stands where a secret was taken out of an answer; the tool would get the mark, and the secret \
          would be lost"
     );
-    let suggestion = "Leave that text as it is: change what is around it, or have a person make this change. Who runs Berth can exempt a tool: \
+    let suggestion = "Leave that text as it is: change what is around it, or have a person make this change. Who runs Toolhold can exempt a tool: \
                       `exempt` in [tools.redaction].";
     Err(Failure::new(Category::InvalidParameters, message)
         .with_code("redacted")

@@ -18,15 +18,15 @@ mod structured;
 
 use std::sync::{Arc, Once};
 
-use berth_catalogue::{Audience, CallContext, Chain, Tool, subjects};
-use berth_config::Redaction;
-use berth_contract::text::counted;
-use berth_contract::{
+use serde_json::{Value, json};
+use toolhold_catalogue::{Audience, CallContext, Chain, Tool, subjects};
+use toolhold_config::Redaction;
+use toolhold_contract::text::counted;
+use toolhold_contract::{
     Body, CancellationToken, Category, Content, Events, Failure, Outcome, Output, Report, Role,
 };
-use berth_policy::last_command;
-use berth_redaction as redaction;
-use serde_json::{Value, json};
+use toolhold_policy::last_command;
+use toolhold_redaction as redaction;
 
 use crate::answer::{FilterSummary, Remainder};
 use crate::blocking::blocking;
@@ -240,7 +240,7 @@ impl Shaper {
             shape.truncated = true;
         }
         let filtered = change.make(&mut outcome);
-        flagged::set_meta(&mut outcome, "berth:filtered", json!(filtered));
+        flagged::set_meta(&mut outcome, "toolhold:filtered", json!(filtered));
         shape.filtered = Some(filtered);
         (outcome, notice)
     }
@@ -268,7 +268,7 @@ impl Shaper {
     ///
     /// # Errors
     ///
-    /// [`Category::InvalidParameters`](berth_contract::Category::InvalidParameters).
+    /// [`Category::InvalidParameters`](toolhold_contract::Category::InvalidParameters).
     pub fn check(&self, context: &CallContext) -> Result<(), Failure> {
         if self.redacts(context) { marks::check(context) } else { Ok(()) }
     }
@@ -306,7 +306,7 @@ impl Shaper {
         let Some(tool) = &context.tool else { return };
         let (rest, untrusted) = (reads_stored_answers(tool), shape.untrusted);
         if untrusted {
-            flagged::set_meta(outcome, "berth:untrusted", json!(true));
+            flagged::set_meta(outcome, "toolhold:untrusted", json!(true));
         }
         let warning = flagged::warning(&shape.injections);
         let before = warning.as_deref().map(|warning| Content::text(bracketed(warning)));
@@ -383,9 +383,9 @@ impl Shaper {
                 let told = json!({ "id": id, "offset": ends.offset, "left_out": left_out, "total": total });
                 match meta {
                     Some(Value::Object(fields)) => {
-                        drop(fields.insert("berth:overflow".to_owned(), told));
+                        drop(fields.insert("toolhold:overflow".to_owned(), told));
                     }
-                    meta => *meta = Some(json!({ "berth:overflow": told })),
+                    meta => *meta = Some(json!({ "toolhold:overflow": told })),
                 }
                 return;
             }

@@ -4,9 +4,9 @@ use std::fmt;
 use std::sync::{Arc, Mutex, Once, PoisonError};
 use std::time::{Duration, Instant};
 
-use berth_contract::{Body, Content, Events, OutputRecorder, OutputStream, Progress};
-use berth_redaction as redaction;
 use serde_json::{Value, json};
+use toolhold_contract::{Body, Content, Events, OutputRecorder, OutputStream, Progress};
+use toolhold_redaction as redaction;
 
 use crate::overflow::{LiveOutput, RedactedText, TextRules};
 
@@ -152,7 +152,7 @@ impl Drop for ShownCommand {
 
 #[cfg(test)]
 mod tests {
-    use berth_redaction::Keys;
+    use toolhold_redaction::Keys;
 
     use super::*;
     use crate::terminal::Kind;

@@ -1,7 +1,7 @@
 //! Shortens a structured answer that is too long for a model and has a field that says so.
 
-use berth_contract::Outcome;
 use serde_json::Value;
+use toolhold_contract::Outcome;
 
 use super::clean::is_longer;
 use super::cut;

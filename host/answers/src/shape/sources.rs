@@ -3,10 +3,10 @@
 use std::borrow::Cow;
 use std::cell::Cell;
 
-use berth_catalogue::CallContext;
-use berth_contract::{Body, Content};
-use berth_redaction::{self as redaction, Keys};
-use berth_system::files::FileView;
+use toolhold_catalogue::CallContext;
+use toolhold_contract::{Body, Content};
+use toolhold_redaction::{self as redaction, Keys};
+use toolhold_system::files::FileView;
 
 use crate::overflow::READ_OVERFLOW;
 

@@ -8,8 +8,8 @@
 
 use std::collections::HashSet;
 
-use berth_contract::{Definition, Failure, Output};
 use serde_json::{Map, Value, json};
+use toolhold_contract::{Definition, Failure, Output};
 
 use super::fence::Fence;
 use crate::answer::Answer;
@@ -280,11 +280,11 @@ fn is_name(text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use berth_contract::{CallId, Category, Outcome};
+    use toolhold_contract::{CallId, Category, Outcome};
 
     use super::*;
     use crate::answer::Remainder;
-    use berth_catalogue::schema::compile;
+    use toolhold_catalogue::schema::compile;
 
     fn tool(schema: Option<Value>) -> Definition {
         let mut tool = Definition::new("look", "looks", json!({ "type": "object" }));

@@ -7,12 +7,12 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
-use berth_config::Folders;
-use berth_contract::HostError;
-use berth_private::PrivateFolder;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 use serde::{Deserialize, Serialize};
+use toolhold_config::Folders;
+use toolhold_contract::HostError;
+use toolhold_private::PrivateFolder;
 
 use super::chain::{self, Hash, Key, Link, SealedRecord};
 use super::files::{self, CURRENT};
@@ -314,7 +314,7 @@ impl Opened {
         let size = part.file.metadata()?.len();
         if size < part.at {
             return Err(invalid(format!(
-                "file {} has lost its end: {size} of {} bytes are there; `berth audit verify` tells more",
+                "file {} has lost its end: {size} of {} bytes are there; `toolhold audit verify` tells more",
                 part.number, part.at
             )));
         }
@@ -404,7 +404,7 @@ fn begin(file: &File, name: &str) -> io::Result<Option<files::Begin>> {
     }
     files::begin(file)?.map(Some).ok_or_else(|| {
         invalid(format!(
-            "{name} doesn't begin as a file of the log does; `berth audit verify` tells more"
+            "{name} doesn't begin as a file of the log does; `toolhold audit verify` tells more"
         ))
     })
 }
@@ -441,7 +441,7 @@ fn nothing(from: &ReadFrom) -> io::Result<()> {
 
 fn changed(seq: u64) -> io::Error {
     invalid(format!(
-        "record {seq}, after which to go on, is missing or was changed; `berth audit verify` tells more"
+        "record {seq}, after which to go on, is missing or was changed; `toolhold audit verify` tells more"
     ))
 }
 

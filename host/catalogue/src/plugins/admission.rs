@@ -3,12 +3,12 @@
 
 use std::path::Path;
 
-use berth_config::{AllowedPlugin, InstallKey, Loaded};
-use berth_contract::HostError;
-use berth_contract::text::neutral_line;
-use berth_policy::OriginKind;
-use berth_runtime::Candidate;
-use berth_signing::{
+use toolhold_config::{AllowedPlugin, InstallKey, Loaded};
+use toolhold_contract::HostError;
+use toolhold_contract::text::neutral_line;
+use toolhold_policy::OriginKind;
+use toolhold_runtime::Candidate;
+use toolhold_signing::{
     SignatureRefusal, SignedPlugin, TrustedKey, read_signatures_beside, today, verify_plugin,
 };
 

@@ -6,13 +6,13 @@
 
 use std::path::{Component, Path, PathBuf};
 
-use berth_contract::text::{cut, neutral_line};
-use berth_contract::{Access, PathRules};
-use berth_policy::files::Kind;
-use berth_runtime::FailedCommand;
-use berth_system::confine::TreeAccess;
+use toolhold_contract::text::{cut, neutral_line};
+use toolhold_contract::{Access, PathRules};
+use toolhold_policy::files::Kind;
+use toolhold_runtime::FailedCommand;
+use toolhold_system::confine::TreeAccess;
 
-use berth_config::{AllowedPath, NetworkGrant, PathAccess, ProcessContext, inline};
+use toolhold_config::{AllowedPath, NetworkGrant, PathAccess, ProcessContext, inline};
 
 /// Most notices for one command.
 const MAX_NOTICES: usize = 3;

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use berth_contract::Denial;
-use berth_policy::Decision;
-use berth_runtime::FailedCommand;
+use toolhold_contract::Denial;
+use toolhold_policy::Decision;
+use toolhold_runtime::FailedCommand;
 
 use super::advice::SandboxAdvisor;
 
@@ -20,13 +20,13 @@ pub(super) struct PluginAdvisor {
     pub(super) sandbox: SandboxAdvisor,
 }
 
-impl berth_runtime::CommandAdvisor for PluginAdvisor {
+impl toolhold_runtime::CommandAdvisor for PluginAdvisor {
     fn blocked(&self, line: &str) -> Option<Denial> {
         // A decision to ask is a refusal here, since there is no approval in the middle of a call.
         let decision = self.gate.check_command(line)?;
         Some(decision.denial(format!(
             "run {}",
-            berth_contract::text::neutral_line(berth_contract::text::cut(line, 512))
+            toolhold_contract::text::neutral_line(toolhold_contract::text::cut(line, 512))
         )))
     }
 

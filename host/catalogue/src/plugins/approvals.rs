@@ -7,21 +7,21 @@ use std::fs::File;
 use std::io;
 use std::path::PathBuf;
 
-use berth_contract::HostError;
-use berth_contract::text::shell_word;
-use berth_private::PrivateFolder;
-use berth_runtime::{Candidate, Origin, PluginInfo};
-use berth_signing::{EXTENSION, join_signatures, read_signatures_beside};
 use semver::Version;
 use serde::{Deserialize, Serialize};
+use toolhold_contract::HostError;
+use toolhold_contract::text::shell_word;
+use toolhold_private::PrivateFolder;
+use toolhold_runtime::{Candidate, Origin, PluginInfo};
+use toolhold_signing::{EXTENSION, join_signatures, read_signatures_beside};
 
-use berth_config::Folders;
-use berth_private::state;
+use toolhold_config::Folders;
+use toolhold_private::state;
 
 use super::lock_file::{FilePlace, LockFile};
 
 /// The file in the data folder.
-const FILE: &str = "berth.lock";
+const FILE: &str = "toolhold.lock";
 
 /// Earlier versions that are kept of an installed plugin.
 const MAX_PREVIOUS: usize = 8;
@@ -483,7 +483,7 @@ pub(super) fn hold_reason(
     };
     let name = shell_word(name);
     format!(
-        "{what}; inspect it with `berth plugin inspect {name}`, then run `berth plugin approve {name}`"
+        "{what}; inspect it with `toolhold plugin inspect {name}`, then run `toolhold plugin approve {name}`"
     )
 }
 

@@ -11,10 +11,10 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use berth_config::Folders;
-use berth_contract::HostError;
-use berth_private::PrivateFolder;
 use serde::Serialize;
+use toolhold_config::Folders;
+use toolhold_contract::HostError;
+use toolhold_private::PrivateFolder;
 
 use super::PluginState;
 

@@ -4,11 +4,11 @@
 use std::path::PathBuf;
 use std::sync::PoisonError;
 
-use berth_config::{BUILT_IN_FILTERS, FilterRules};
-use berth_contract::HostError;
-use berth_runtime::{Builtin, Plugin, PluginConfig};
 use serde::Serialize;
 use serde_json::Map;
+use toolhold_config::{BUILT_IN_FILTERS, FilterRules};
+use toolhold_contract::HostError;
+use toolhold_runtime::{Builtin, Plugin, PluginConfig};
 
 use super::slot::Slot;
 use super::{Plugins, blocking};

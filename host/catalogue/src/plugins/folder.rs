@@ -5,10 +5,10 @@ use std::fs::File;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use berth_contract::text::{cut, neutral_line};
-use berth_private::PrivateFolder;
-use berth_system::watch::FileStamp;
 use rustix::fs::{Mode, OFlags};
+use toolhold_contract::text::{cut, neutral_line};
+use toolhold_private::PrivateFolder;
+use toolhold_system::watch::FileStamp;
 
 /// Most files in the folder. A folder with more is probably a mistake.
 const MAX_FILES: usize = 1024;

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use berth_contract::{Annotations, Definition, HostError, Provider};
-use berth_policy::CommandTemplate;
-use berth_runtime::{Candidate, PluginInfo, PluginPolicy, Request, Runtime, RuntimeConfig};
 use serde::Serialize;
+use toolhold_contract::{Annotations, Definition, HostError, Provider};
+use toolhold_policy::CommandTemplate;
+use toolhold_runtime::{Candidate, PluginInfo, PluginPolicy, Request, Runtime, RuntimeConfig};
 
-use berth_config::Folders;
+use toolhold_config::Folders;
 
 use super::approvals::PluginSource;
 
@@ -18,7 +18,7 @@ pub struct PluginInspection {
     pub info: Arc<PluginInfo>,
     /// Its tools.
     pub tools: Vec<Arc<Definition>>,
-    /// Its exported functions that are no tools, each with the reason, if it doesn't know Berth.
+    /// Its exported functions that are no tools, each with the reason, if it doesn't know Toolhold.
     pub left_out: Vec<String>,
 }
 
@@ -34,7 +34,7 @@ impl PluginInspection {
         folders: &Folders,
         command: Option<CommandTemplate>,
     ) -> Result<Self, HostError> {
-        let limits = berth_runtime::Limits::default();
+        let limits = toolhold_runtime::Limits::default();
         let cache = Some(folders.cache.join("compiled"));
         let runtime = Runtime::new(RuntimeConfig {
             concurrency: 1,

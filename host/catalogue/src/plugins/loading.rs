@@ -6,13 +6,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use berth_config::Reload;
-use berth_contract::HostError;
-use berth_runtime::{Candidate, Plugin};
-use berth_system::watch::FileStamp;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
+use toolhold_config::Reload;
+use toolhold_contract::HostError;
+use toolhold_runtime::{Candidate, Plugin};
+use toolhold_system::watch::FileStamp;
 
 use super::slot::{Place, Running, Slot};
 use super::{ApprovedPlugin, FoundComponent, HeldVersion, Plugins};
@@ -249,7 +249,7 @@ impl Plugins {
         &self,
         name: &str,
         candidate: Candidate,
-    ) -> Result<berth_runtime::Plugin, HostError> {
+    ) -> Result<toolhold_runtime::Plugin, HostError> {
         self.policies.check_digest(name, &candidate.info().digest)?;
         let policy = self.policy_for(name, &candidate).await?;
         self.runtime.load(candidate, policy).await

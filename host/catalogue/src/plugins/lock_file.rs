@@ -6,9 +6,9 @@ use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
-use berth_contract::HostError;
-use berth_private::PrivateFolder;
 use serde::{Deserialize, Serialize};
+use toolhold_contract::HostError;
+use toolhold_private::PrivateFolder;
 
 use super::approvals::LockedPlugin;
 

@@ -27,11 +27,11 @@ use std::fs::File;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
-use berth_config::{BUILT_IN_FILTERS, Reload};
-use berth_contract::{CancellationToken, HostError, Provider};
-use berth_runtime::{Builtin, Candidate, Runtime};
-use berth_system::watch::FileStamp;
 use tokio::sync::{OwnedMutexGuard, watch};
+use toolhold_config::{BUILT_IN_FILTERS, Reload};
+use toolhold_contract::{CancellationToken, HostError, Provider};
+use toolhold_runtime::{Builtin, Candidate, Runtime};
+use toolhold_system::watch::FileStamp;
 
 pub use admission::{check_signed, check_source};
 pub use advisor::CommandGate;
@@ -413,7 +413,7 @@ impl Plugins {
         let absent = configured.map(|(name, plugin)| {
             let reason = match plugin.source.is_empty() {
                 true => format!("there is no {name}.wasm in {}", folder.display()),
-                false => "it isn't installed: run `berth plugin install`".to_owned(),
+                false => "it isn't installed: run `toolhold plugin install`".to_owned(),
             };
             (name.clone(), reason)
         });
@@ -436,7 +436,7 @@ impl Slot {
     /// are trusted.
     fn serve(
         &mut self,
-        plugin: &berth_runtime::Plugin,
+        plugin: &toolhold_runtime::Plugin,
         is_approved: bool,
     ) -> Result<(), HostError> {
         let tools = Tool::from_plugin(plugin, &self.tally, is_approved)?;
@@ -454,8 +454,8 @@ impl Slot {
 ///
 /// [`HostError::Load`] if it is missing or can't be read.
 pub fn candidate(
-    config: &berth_config::Loaded,
-    folders: &berth_config::Folders,
+    config: &toolhold_config::Loaded,
+    folders: &toolhold_config::Folders,
     directory: &Path,
     name: &str,
 ) -> Result<Candidate, HostError> {
@@ -469,7 +469,7 @@ pub fn candidate(
     {
         let version = locked.offered.as_ref().unwrap_or(&locked.approved);
         return approvals.component(name, version)?.ok_or_else(|| {
-            fail("its copy is damaged; install it again with `berth plugin add`".to_owned())
+            fail("its copy is damaged; install it again with `toolhold plugin add`".to_owned())
         });
     }
     let path = config.plugin_folder(folders, directory);

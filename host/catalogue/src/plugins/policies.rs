@@ -5,23 +5,23 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use berth_config::{
+use serde_json::{Map, Value, json};
+use toolhold_config::{
     self as config, FilePolicy, Folders, InstanceLifetime, Loaded, NetworkGrant, Problem,
     ProcessGrants,
 };
-use berth_contract::{Access, EmbeddingModel, HostError, VectorDatabase};
-use berth_egress::{Egress, Network, Settings};
-use berth_index::{DocumentIndex, IndexQuota};
-use berth_policy::files::{Grant, OwnFolder};
-use berth_runtime::{
+use toolhold_contract::{Access, EmbeddingModel, HostError, VectorDatabase};
+use toolhold_egress::{Egress, Network, Settings};
+use toolhold_index::{DocumentIndex, IndexQuota};
+use toolhold_policy::files::{Grant, OwnFolder};
+use toolhold_runtime::{
     Builtin, Limits, PluginConfig, PluginEmbeddings, PluginIndex, PluginPolicy, ProcessPolicy,
     RuntimeConfig, ServicePolicy,
 };
-use berth_store::{Quota, Store};
-use berth_system::confine::TreeAccess;
-use berth_system::files::{Grants, with_its_links};
-use berth_system::process::{Places, RememberedPlaces};
-use serde_json::{Map, Value, json};
+use toolhold_store::{Quota, Store};
+use toolhold_system::confine::TreeAccess;
+use toolhold_system::files::{Grants, with_its_links};
+use toolhold_system::process::{Places, RememberedPlaces};
 
 use super::advice::SandboxAdvisor;
 use super::advisor::{CommandGate, PluginAdvisor};
@@ -40,7 +40,7 @@ const MEMORY: &str = "memory";
 /// The folder of the documents that plugins search in, in the data folder.
 const INDEXES: &str = "indexes";
 
-/// What the built-in memory keeps, which `berth memory` reads too.
+/// What the built-in memory keeps, which `toolhold memory` reads too.
 pub fn memory(config: &Loaded, folders: &Folders) -> DocumentIndex {
     let memory = &config.config.tools.memory;
     let quota = IndexQuota {
@@ -66,7 +66,7 @@ const SCHEDULER: &str = "scheduler";
 pub struct Policies {
     /// The configuration.
     pub config: Loaded,
-    /// Berth's own folders.
+    /// Toolhold's own folders.
     pub folders: Folders,
     /// The real path of the working directory.
     pub directory: PathBuf,
@@ -76,7 +76,7 @@ pub struct Policies {
     pub embedding_models: BTreeMap<String, Arc<dyn EmbeddingModel>>,
     /// The database of vectors of the search in code. `None`: the index compares them.
     pub vector_database: Option<Arc<dyn VectorDatabase>>,
-    /// Berth's own files and folders, which no grant includes.
+    /// Toolhold's own files and folders, which no grant includes.
     own: Vec<OwnFolder>,
     /// What the commands of the built-in shell may use, once it was looked up: that reads many
     /// links.
@@ -138,8 +138,9 @@ pub struct ServerPlaces {
 
 fn open(files: FilePolicy, own: Vec<OwnFolder>) -> Result<Grants, HostError> {
     let FilePolicy { grants, deny_read, allow_read, deny_write } = files;
-    let globs =
-        |rules: berth_policy::files::FileRules| rules.with_globs(deny_read, allow_read, deny_write);
+    let globs = |rules: toolhold_policy::files::FileRules| {
+        rules.with_globs(deny_read, allow_read, deny_write)
+    };
     Grants::open(grants, own, globs).map_err(|error| HostError::Config(error.to_string()))
 }
 

@@ -3,11 +3,11 @@
 
 use std::sync::Arc;
 
-use berth_config::{Loaded, Source, dotted_name};
-use berth_contract::HostError;
-use berth_contract::text::{cut, neutral_line};
-use berth_runtime::{Candidate, Manifest, PluginConfig, PluginPolicy, schema_weight};
 use serde_json::{Map, Value};
+use toolhold_config::{Loaded, Source, dotted_name};
+use toolhold_contract::HostError;
+use toolhold_contract::text::{cut, neutral_line};
+use toolhold_runtime::{Candidate, Manifest, PluginConfig, PluginPolicy, schema_weight};
 
 use super::{Plugins, blocking};
 use crate::{schema, validate};
@@ -85,7 +85,7 @@ fn effective(
         .collect();
     if !problems.is_empty() {
         return Err(format!(
-            "its settings don't match the schema in its manifest: {}; `berth plugin inspect {}` shows the keys",
+            "its settings don't match the schema in its manifest: {}; `toolhold plugin inspect {}` shows the keys",
             problems.join("; "),
             manifest.name
         ));

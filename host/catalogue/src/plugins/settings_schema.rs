@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use berth_config::{Folders, Inputs, Loaded};
-use berth_contract::text::{cut, neutral_line};
 use serde_json::{Map, Value, json};
+use toolhold_config::{Folders, Inputs, Loaded};
+use toolhold_contract::text::{cut, neutral_line};
 
 use super::folder::PluginFolder;
 use super::{candidate, reason_of};
@@ -24,11 +24,11 @@ const NAMES: [&str; 5] = ["$schema", "$id", "$anchor", "$dynamicAnchor", "$vocab
 /// The JSON Schema of the configuration. Below `plugins.NAME.config`, it has the schema in the
 /// manifest of each plugin of the user. The log says which are left out, and why. Blocks.
 pub fn config_schema(folders: &Folders, inputs: &Inputs, directory: &Path) -> Value {
-    let whole = berth_config::schema();
-    let (whole, notes) = match berth_config::load(folders, inputs) {
+    let whole = toolhold_config::schema();
+    let (whole, notes) = match toolhold_config::load(folders, inputs) {
         Ok(loaded) => with_plugins(whole, schemas(&loaded, folders, directory)),
         Err(_) => {
-            let note = "the schemas of plugins are left out: the configuration isn't valid, and `berth config check` says why";
+            let note = "the schemas of plugins are left out: the configuration isn't valid, and `toolhold config check` says why";
             (whole, vec![note.to_owned()])
         }
     };
@@ -161,7 +161,7 @@ mod tests {
     }
 
     fn with(schema: Value) -> (Value, Vec<String>) {
-        with_plugins(berth_config::schema(), vec![("a".to_owned(), Ok(Some(schema)))])
+        with_plugins(toolhold_config::schema(), vec![("a".to_owned(), Ok(Some(schema)))])
     }
 
     #[test]
@@ -214,7 +214,7 @@ mod tests {
             (Err("it\nis\u{1b}[31m missing".to_owned()), "is missing"),
         ] {
             let found = vec![("a".to_owned(), broken), ("b".to_owned(), Ok(Some(other.clone())))];
-            let (whole, notes) = with_plugins(berth_config::schema(), found);
+            let (whole, notes) = with_plugins(toolhold_config::schema(), found);
             assert_eq!(notes.len(), 1, "{notes:?}");
             assert!(notes[0].contains("`a`") && !notes[0].contains('\u{1b}'), "{notes:?}");
             assert!(reason == "is missing" || notes[0].contains(reason), "{notes:?}");
@@ -237,14 +237,14 @@ mod tests {
         let mut others = whole.clone();
         others["$defs"].as_object_mut().unwrap().remove("plugin-a");
         others["properties"]["plugins"].as_object_mut().unwrap().remove("properties");
-        assert_eq!(others, berth_config::schema(), "nothing else differs");
+        assert_eq!(others, toolhold_config::schema(), "nothing else differs");
     }
 
     #[test]
     fn too_many_bytes_are_left_out() {
         let long = json!({ "type": "object", "description": "x".repeat(60_000) });
         let found = (0..100).map(|number| (format!("p{number}"), Ok(Some(long.clone())))).collect();
-        let (whole, notes) = with_plugins(berth_config::schema(), found);
+        let (whole, notes) = with_plugins(toolhold_config::schema(), found);
         assert!((20..40).contains(&notes.len()), "{}", notes.len());
         assert!(whole.to_string().len() < MAX_TOTAL + (1 << 20));
     }

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use berth_runtime::{Plugin, PluginInfo};
-use berth_system::watch::FileStamp;
 use serde::{Deserialize, Serialize};
+use toolhold_runtime::{Plugin, PluginInfo};
+use toolhold_system::watch::FileStamp;
 
 use super::folder::shown;
 use crate::catalogue::Tool;
@@ -237,7 +237,7 @@ pub enum PluginPlace {
     Named,
     /// The plugin folder.
     Folder,
-    /// The lock file: it was installed with `berth plugin add`.
+    /// The lock file: it was installed with `toolhold plugin add`.
     Installed,
 }
 

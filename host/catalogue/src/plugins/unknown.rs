@@ -3,11 +3,11 @@
 
 use std::sync::Arc;
 
-use berth_config::{
+use toolhold_config::{
     Loaded, PathGlob, PolicyEffect, PolicyRule, Problem, Problems, Source, dotted_name,
 };
-use berth_contract::HostError;
-use berth_policy::TextGlob;
+use toolhold_contract::HostError;
+use toolhold_policy::TextGlob;
 
 use super::{Plugins, folder};
 use crate::catalogue::{Catalogue, Tool};

@@ -6,9 +6,9 @@ use std::path::Path;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use berth_contract::HostError;
-use berth_system::watch::{FolderWatch, Woken};
 use rustix::event::{EventfdFlags, eventfd};
+use toolhold_contract::HostError;
+use toolhold_system::watch::{FolderWatch, Woken};
 
 use super::Plugins;
 use super::control::{Ask, Listener};
@@ -47,7 +47,7 @@ impl Watch {
         // The watches exist before the thread runs, so that it misses no later change.
         watcher.renew(plugins);
         std::thread::Builder::new()
-            .name("berth-watch".into())
+            .name("toolhold-watch".into())
             .spawn(move || watcher.run())
             .map_err(HostError::io("starting the thread that watches the plugins"))?;
         Ok(Self(end))
@@ -77,7 +77,7 @@ impl Watcher {
                 Ok(woken) => woken,
                 Err(error) => {
                     tracing::warn!(
-                        "plugins are not watched any more: {error}; after a change, run `berth plugin reload`"
+                        "plugins are not watched any more: {error}; after a change, run `toolhold plugin reload`"
                     );
                     return;
                 }
@@ -134,7 +134,7 @@ impl Watcher {
     fn watch(&self, folder: &Path) {
         if let Err(error) = self.changes.watch(folder) {
             tracing::warn!(
-                "can't watch {} for changes: {error}; after a change, run `berth plugin reload`",
+                "can't watch {} for changes: {error}; after a change, run `toolhold plugin reload`",
                 folder.display()
             );
         }

@@ -6,13 +6,13 @@ use clap::{Args, ValueEnum};
 
 const INIT_AFTER: &str = "\
 Examples:
-  berth init
-  berth init --folder . --folder ~/notes --write no --network no
+  toolhold init
+  toolhold init --folder . --folder ~/notes --write no --network no
 
 It asks for what no option says; where nobody can be asked, the rest is as if Enter was pressed. \
 A configuration that is there already is never overwritten.";
 
-/// `berth init`.
+/// `toolhold init`.
 #[derive(Args, Debug)]
 #[command(after_help = INIT_AFTER)]
 pub(crate) struct InitArguments {
@@ -36,13 +36,13 @@ pub(crate) enum YesOrNo {
 
 const ALLOW_AFTER: &str = "\
 Examples:
-  berth allow ~/notes --read
-  berth allow ../shared
+  toolhold allow ~/notes --read
+  toolhold allow ../shared
 
-The line is written into your own berth.toml. It holds for the file tools, and for commands unless \
+The line is written into your own toolhold.toml. It holds for the file tools, and for commands unless \
 `allowed_paths` of [tools.shell] says otherwise.";
 
-/// `berth allow`.
+/// `toolhold allow`.
 #[derive(Args, Debug)]
 #[command(after_help = ALLOW_AFTER)]
 pub(crate) struct AllowArguments {
@@ -55,14 +55,14 @@ pub(crate) struct AllowArguments {
 
 const ALLOW_HOST_AFTER: &str = "\
 Examples:
-  berth allow-host docs.rs
-  berth allow-host '*.example.com'
-  berth allow-host https://example.com:8443
+  toolhold allow-host docs.rs
+  toolhold allow-host '*.example.com'
+  toolhold allow-host https://example.com:8443
 
-The line is written into your own berth.toml. It holds for the web tools, which reach other hosts \
+The line is written into your own toolhold.toml. It holds for the web tools, which reach other hosts \
 only with approval. Commands have the network or not: see `network` in [tools.shell].";
 
-/// `berth allow-host`.
+/// `toolhold allow-host`.
 #[derive(Args, Debug)]
 #[command(after_help = ALLOW_HOST_AFTER)]
 pub(crate) struct AllowHostArguments {
@@ -72,16 +72,16 @@ pub(crate) struct AllowHostArguments {
 
 const TRUST_AFTER: &str = "\
 Examples:
-  berth trust
-  berth trust --list
-  berth trust --forget
+  toolhold trust
+  toolhold trust --list
+  toolhold trust --forget
 
-A berth.toml in the working directory only narrows: what it would widen is ignored, and named. \
+A toolhold.toml in the working directory only narrows: what it would widen is ignored, and named. \
 This command shows all of that, asks, and then lets the file count like one of your own, until it \
 changes. It never takes one of your denials away. The rules in a filters.toml beside it don't count \
 at all before you trust them.";
 
-/// `berth trust`.
+/// `toolhold trust`.
 #[derive(Args, Debug)]
 #[command(after_help = TRUST_AFTER)]
 pub(crate) struct TrustArguments {

@@ -1,29 +1,29 @@
-//! `berth key` and `berth plugin sign`.
+//! `toolhold key` and `toolhold plugin sign`.
 
 use std::path::PathBuf;
 
-use berth_signing::PasswordSource;
 use clap::{Args, Subcommand};
+use toolhold_signing::PasswordSource;
 
 const NEW_AFTER: &str = "\
 Examples:
-  berth key new
-  berth key new release --password-from fd:3 3< password.txt
-  berth key new ci --no-password
+  toolhold key new
+  toolhold key new release --password-from fd:3 3< password.txt
+  toolhold key new ci --no-password
 
 The files are minisign's, in `keys` in your configuration's folder: NAME.key is secret, and only you can read it; give NAME.pub to those who \
 are to trust it. An older key is never overwritten.";
 
 const SIGN_AFTER: &str = "\
 Examples:
-  berth plugin sign notes.wasm
-  berth plugin sign notes.wasm --key release
-  berth plugin sign notes.wasm --key ~/.minisign/minisign.key
+  toolhold plugin sign notes.wasm
+  toolhold plugin sign notes.wasm --key release
+  toolhold plugin sign notes.wasm --key ~/.minisign/minisign.key
   minisign -Vm notes.wasm -p release.pub
 
 The signature is notes.wasm.minisig, beside the component. It names the plugin, its version and the digest of its manifest.";
 
-/// `berth key`.
+/// `toolhold key`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum KeyCommand {
     /// Make a key that signs plugins and bundles
@@ -42,7 +42,7 @@ pub(crate) enum KeyCommand {
         json: bool,
     },
     /// Show the public keys of your keys, as others write them into their configuration
-    #[command(after_help = "Examples:\n  berth key show\n  berth key show release --json")]
+    #[command(after_help = "Examples:\n  toolhold key show\n  toolhold key show release --json")]
     Show {
         /// Only this key
         name: Option<String>,
@@ -60,7 +60,7 @@ pub(crate) struct Password {
     pub(crate) password_from: Option<PasswordSource>,
 }
 
-/// `berth plugin sign`.
+/// `toolhold plugin sign`.
 #[derive(Args, Debug)]
 #[command(after_help = SIGN_AFTER)]
 pub(crate) struct SignArguments {
@@ -79,17 +79,18 @@ pub(crate) struct SignArguments {
     pub(crate) json: bool,
 }
 
-/// `berth ceiling`.
+/// `toolhold ceiling`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum CeilingCommand {
     /// Show the ceilings, who signed them, and what they take away from your configuration
-    #[command(after_help = "Examples:\n  berth ceiling show\n  berth ceiling show --json")]
+    #[command(after_help = "Examples:\n  toolhold ceiling show\n  toolhold ceiling show --json")]
     Show {
         /// Print a JSON array: the file, the key's id, what is taken away
         #[arg(long)]
         json: bool,
     },
-    /// Check a ceiling and sign it, for machines that have the public key in /etc/berth/ceiling.pub
+    /// Check a ceiling and sign it, for machines that have the public key in
+    /// /etc/toolhold/ceiling.pub
     #[command(after_help = CEILING_SIGN_AFTER)]
     Sign {
         /// The ceiling
@@ -104,7 +105,7 @@ pub(crate) enum CeilingCommand {
 
 const CEILING_SIGN_AFTER: &str = "\
 Examples:
-  berth ceiling sign ceiling.toml --key fleet
-  berth ceiling sign ceiling.toml --key ~/.minisign/minisign.key
+  toolhold ceiling sign ceiling.toml --key fleet
+  toolhold ceiling sign ceiling.toml --key ~/.minisign/minisign.key
 
-The signature is ceiling.toml.minisig; both files go to /etc/berth. `minisign -S` makes one as well.";
+The signature is ceiling.toml.minisig; both files go to /etc/toolhold. `minisign -S` makes one as well.";

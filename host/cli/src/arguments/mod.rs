@@ -5,19 +5,20 @@ mod keys;
 
 use std::path::PathBuf;
 
-use berth_mcp::Place;
 use clap::{ArgAction, Args, Parser, Subcommand};
+use toolhold_core::NAME;
+use toolhold_mcp::Place;
 
 use crate::filter::FilterCommand;
 use crate::options::Options;
 
-use berth_authoring::AuthorCommand;
-use berth_export::AuditCommand;
-use berth_install::{BundleCommand, InstallCommand};
 pub(crate) use grants::{
     AllowArguments, AllowHostArguments, InitArguments, TrustArguments, YesOrNo,
 };
 pub(crate) use keys::{CeilingCommand, KeyCommand, SignArguments};
+use toolhold_authoring::AuthorCommand;
+use toolhold_export::AuditCommand;
+use toolhold_install::{BundleCommand, InstallCommand};
 
 const ABOUT: &str = "\
 Runs the tools of AI agents, each call in a WebAssembly sandbox of its own that reaches only what you grant.
@@ -26,33 +27,33 @@ With no configuration, the built-in tools work on the current directory and noth
 
 const AFTER: &str = "\
 Examples:
-  berth call read path=README.md
-  berth call grep pattern='fn main' include='*.rs'
-  berth tools
-  berth demo
-  berth doctor
+  toolhold call read path=README.md
+  toolhold call grep pattern='fn main' include='*.rs'
+  toolhold tools
+  toolhold demo
+  toolhold doctor
 
 Exit codes:
   0  it worked
   1  the tool failed
   2  the command line is wrong, or the arguments don't fit the tool
   3  a rule or a bound refused it, or it needs approval and nobody was asked
-  4  Berth itself failed: configuration, plugins, this machine, the record
-  5  `berth run` reached a limit of its task
+  4  Toolhold itself failed: configuration, plugins, this machine, the record
+  5  `toolhold run` reached a limit of its task
   130  Ctrl-C ended it
 
 Environment:
-  BERTH_…            any key of the configuration, in capitals: BERTH_TOOLS_FILE_ALLOWED_PATHS=/data
-  BERTH_CONFIG_DIR   where berth.toml is; default $XDG_CONFIG_HOME/berth or ~/.config/berth
-  BERTH_DATA_DIR     what lasts; default $XDG_DATA_HOME/berth or ~/.local/share/berth
-  BERTH_CACHE_DIR    compiled plugins; default $XDG_CACHE_HOME/berth or ~/.cache/berth
-  BERTH_CEILING      a file that bounds what the configuration allows, beside /etc/berth/ceiling.toml
-  BERTH_LOG          as --log
+  TOOLHOLD_…            any key of the configuration, in capitals: TOOLHOLD_TOOLS_FILE_ALLOWED_PATHS=/data
+  TOOLHOLD_CONFIG_DIR   where toolhold.toml is; default $XDG_CONFIG_HOME/toolhold or ~/.config/toolhold
+  TOOLHOLD_DATA_DIR     what lasts; default $XDG_DATA_HOME/toolhold or ~/.local/share/toolhold
+  TOOLHOLD_CACHE_DIR    compiled plugins; default $XDG_CACHE_HOME/toolhold or ~/.cache/toolhold
+  TOOLHOLD_CEILING      a file that bounds what the configuration allows, beside /etc/toolhold/ceiling.toml
+  TOOLHOLD_LOG          as --log
   NO_COLOR           no colours";
 
 /// The whole command line.
 #[derive(Debug, Parser)]
-#[command(name = "berth", version, about = "Runs the tools of AI agents in WebAssembly sandboxes", long_about = ABOUT, after_help = AFTER)]
+#[command(name = NAME, version, about = "Runs the tools of AI agents in WebAssembly sandboxes", long_about = ABOUT, after_help = AFTER)]
 #[command(propagate_version = true)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
@@ -67,20 +68,20 @@ pub(crate) enum Command {
     /// Call a tool
     Call(CallArguments),
     /// Have an agent do a task with the tools
-    Run(berth_run::RunArguments),
+    Run(toolhold_run::RunArguments),
     /// Talk with an agent that has the tools
-    Chat(berth_run::ChatArguments),
+    Chat(toolhold_run::ChatArguments),
     /// List, show, export and delete the sessions of the agent
     #[command(subcommand)]
-    Sessions(berth_run::SessionsCommand),
+    Sessions(toolhold_run::SessionsCommand),
     /// List the models of your providers, or test them
-    Models(berth_run::ModelsArguments),
+    Models(toolhold_run::ModelsArguments),
     /// List, show and check skills: instructions that models load for certain tasks
     #[command(subcommand)]
-    Skills(berth_skills::SkillsCommand),
+    Skills(toolhold_skills::SkillsCommand),
     /// Search, show, change and delete what models have saved to remember
     #[command(subcommand)]
-    Memory(berth_memory::MemoryCommand),
+    Memory(toolhold_memory::MemoryCommand),
     /// Serve the tools to the MCP client that starts this, or over HTTP
     Serve(ServeArguments),
     /// Connect MCP clients to this server, and approve other servers
@@ -120,17 +121,17 @@ pub(crate) enum Command {
     Allow(AllowArguments),
     /// Let the web tools reach a host without asking
     AllowHost(AllowHostArguments),
-    /// Let a project's berth.toml grant more than your own does, and its skills count
+    /// Let a project's toolhold.toml grant more than your own does, and its skills count
     Trust(TrustArguments),
     /// Restore what a call changed in files
     Undo(UndoArguments),
-    /// List the commands that run in the background of every `berth serve`, or stop one
-    Jobs(berth_terminal::jobs::JobsArguments),
+    /// List the commands that run in the background of every `toolhold serve`, or stop one
+    Jobs(toolhold_terminal::jobs::JobsArguments),
     /// List the tasks that run at a later time, change them, and show their results
     #[command(subcommand)]
-    Tasks(berth_daemon::TasksCommand),
+    Tasks(toolhold_daemon::TasksCommand),
     /// Run tasks when they are due
-    Daemon(berth_daemon::DaemonArguments),
+    Daemon(toolhold_daemon::DaemonArguments),
     /// Show tools at work, and what the sandbox stops
     Demo(DemoArguments),
     /// Check this machine and the configuration, and say how to fix what is wrong
@@ -143,18 +144,18 @@ pub(crate) enum Command {
 
 const SERVE_AFTER: &str = "\
 Examples:
-  claude mcp add berth -- berth serve
-  berth serve --allow-read ~/notes --set tools.autonomy=read-only
-  berth serve --http 8000
-  berth serve --http unix:/run/user/1000/berth.sock --no-auth
+  claude mcp add toolhold -- toolhold serve
+  toolhold serve --allow-read ~/notes --set tools.autonomy=read-only
+  toolhold serve --http 8000
+  toolhold serve --http unix:/run/user/1000/toolhold.sock --no-auth
 
 The client speaks the Model Context Protocol over stdin and stdout. It works on the directory that it starts this in, under the same \
-rules as `berth call`; a call that needs approval asks in the client, if the client can ask, or else waits for `berth approvals`.
+rules as `toolhold call`; a call that needs approval asks in the client, if the client can ask, or else waits for `toolhold approvals`.
 
 With `--http`, clients come to http://127.0.0.1:PORT/mcp and bring `Authorization: Bearer TOKEN`; the token lies in a file that only you can \
-read, which is named at the start. [serve] in berth.toml has the rest: TLS, other machines, an authorization server, limits.";
+read, which is named at the start. [serve] in toolhold.toml has the rest: TLS, other machines, an authorization server, limits.";
 
-/// `berth serve`.
+/// `toolhold serve`.
 #[derive(Debug, Args)]
 #[command(after_help = SERVE_AFTER)]
 pub(crate) struct ServeArguments {
@@ -170,27 +171,27 @@ pub(crate) struct ServeArguments {
 
 const MCP_CONFIG_AFTER: &str = "\
 Examples:
-  berth mcp config
-  berth mcp config cursor
-  berth mcp config vscode --project --write
-  berth mcp config cursor --write --replace
-  berth mcp config claude-desktop --write -- --allow /home/u/project
-  berth mcp config codex --http http://127.0.0.1:8300/mcp
+  toolhold mcp config
+  toolhold mcp config cursor
+  toolhold mcp config vscode --project --write
+  toolhold mcp config cursor --write --replace
+  toolhold mcp config claude-desktop --write -- --allow /home/u/project
+  toolhold mcp config codex --http http://127.0.0.1:8300/mcp
 
-The client starts this very binary, by its path; with --project by the name `berth`, if PATH finds this binary by it. --write keeps everything else that its file has, shows what changes, and does nothing a \
+The client starts this very binary, by its path; with --project by the name `toolhold`, if PATH finds this binary by it. --write keeps everything else that its file has, shows what changes, and does nothing a \
 second time. Of a server that is reached over HTTP, the file names a variable which has the token, and never the token itself.";
 
-/// `berth mcp`.
+/// `toolhold mcp`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum McpCommand {
     /// Print a client's configuration for this server, or write it into the client's file
     Config(McpConfig),
-    /// The servers whose tools Berth offers
+    /// The servers whose tools Toolhold offers
     #[command(flatten)]
-    Servers(berth_servers::ServersCommand),
+    Servers(toolhold_servers::ServersCommand),
 }
 
-/// `berth mcp config`.
+/// `toolhold mcp config`.
 #[derive(Args, Debug)]
 #[command(after_help = MCP_CONFIG_AFTER)]
 pub(crate) struct McpConfig {
@@ -199,20 +200,20 @@ pub(crate) struct McpConfig {
     /// Write it into the client's file
     #[arg(long, requires = "client")]
     pub(crate) write: bool,
-    /// Take the servers out of the file that Berth has now, such as imported ones
+    /// Take the servers out of the file that Toolhold has now, such as imported ones
     #[arg(long, requires = "write")]
     pub(crate) replace: bool,
     /// Use the file of the project in the working directory, instead of the user's
     #[arg(long, requires = "client")]
     pub(crate) project: bool,
     /// The server's name in the client
-    #[arg(long, value_name = "NAME", default_value = "berth", requires = "client")]
+    #[arg(long, value_name = "NAME", default_value = NAME, requires = "client")]
     pub(crate) name: String,
     /// The URL of a running server, instead of one that the client starts
     #[arg(long, value_name = "URL", requires = "client")]
     pub(crate) http: Option<String>,
     /// The environment variable that holds that server's token
-    #[arg(long, value_name = "NAME", default_value = "MCP_BERTH_TOKEN", requires = "http")]
+    #[arg(long, value_name = "NAME", default_value = "MCP_TOOLHOLD_TOKEN", requires = "http")]
     pub(crate) token_variable: String,
     /// The client gets that server's tokens from an authorization server by itself
     #[arg(long, requires = "http", conflicts_with = "token_variable")]
@@ -220,30 +221,30 @@ pub(crate) struct McpConfig {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
-    /// Options of `berth serve`
+    /// Options of `toolhold serve`
     #[arg(last = true, value_name = "OPTIONS", requires = "client")]
     pub(crate) serve: Vec<String>,
 }
 
 const CALL_AFTER: &str = "\
 Examples:
-  berth call read README.md
-  berth call bash 'cargo test' --exit-code
-  berth call read path=src/main.rs offset=10 limit=20
-  berth call find_path pattern='**/*.rs'
-  berth call grep '{\"pattern\": \"unwrap\", \"case_sensitive\": false}'
-  echo '{\"path\": \"notes.md\", \"content\": \"hello\"}' | berth call write -
-  berth call read path=logo.png --output copy.png
-  berth call write path=notes.md content=hello --yes
+  toolhold call read README.md
+  toolhold call bash 'cargo test' --exit-code
+  toolhold call read path=src/main.rs offset=10 limit=20
+  toolhold call find_path pattern='**/*.rs'
+  toolhold call grep '{\"pattern\": \"unwrap\", \"case_sensitive\": false}'
+  echo '{\"path\": \"notes.md\", \"content\": \"hello\"}' | toolhold call write -
+  toolhold call read path=logo.png --output copy.png
+  toolhold call write path=notes.md content=hello --yes
 
 KEY=VALUE is turned into the type that the tool's schema names; a list is given by repeating the key. JSON is taken as it is. \
 A single word is the argument that the tool takes without a name, or its only required one. The answer's text goes to stdout, everything else to stderr.";
 
-/// `berth call`.
+/// `toolhold call`.
 #[derive(Args, Debug)]
 #[command(after_help = CALL_AFTER)]
 pub(crate) struct CallArguments {
-    /// The tool's name; `berth tools` lists them
+    /// The tool's name; `toolhold tools` lists them
     pub(crate) tool: String,
     /// KEY=VALUE pairs, or one JSON object, or `-` for a JSON object on stdin
     #[arg(value_name = "ARGUMENTS")]
@@ -276,15 +277,15 @@ pub(crate) struct CallArguments {
 
 const APPROVALS_AFTER: &str = "\
 Examples:
-  berth approvals
-  berth approvals --json
-  berth approvals allow 3f9a2c41d07b5e88
-  berth approvals deny 3f9a2c41d07b5e88
+  toolhold approvals
+  toolhold approvals --json
+  toolhold approvals allow 3f9a2c41d07b5e88
+  toolhold approvals deny 3f9a2c41d07b5e88
 
 A call that needs approval, made where nobody can be asked, leaves its question here. The answer counts for the call if it still waits \
 ([approvals] wait_secs), or else for the next call of that session that is the same: once, until it expires.";
 
-/// `berth approvals`.
+/// `toolhold approvals`.
 #[derive(Args, Debug)]
 #[command(after_help = APPROVALS_AFTER, args_conflicts_with_subcommands = true)]
 pub(crate) struct ApprovalsArguments {
@@ -295,12 +296,12 @@ pub(crate) struct ApprovalsArguments {
     pub(crate) answer: Option<ApprovalsCommand>,
 }
 
-/// `berth approvals …`.
+/// `toolhold approvals …`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ApprovalsCommand {
     /// Approve a call
     #[command(
-        after_help = "Examples:\n  berth approvals allow 3f9a2c41d07b5e88\n  berth approvals allow 3f9a --session"
+        after_help = "Examples:\n  toolhold approvals allow 3f9a2c41d07b5e88\n  toolhold approvals allow 3f9a --session"
     )]
     Allow {
         /// The question's ID, or its first digits
@@ -308,13 +309,13 @@ pub(crate) enum ApprovalsCommand {
         /// Approve all such calls of the session, until that expires
         #[arg(long, conflicts_with = "always")]
         session: bool,
-        /// Approve such calls for good, by a rule in your berth.toml, which is shown
+        /// Approve such calls for good, by a rule in your toolhold.toml, which is shown
         #[arg(long)]
         always: bool,
     },
     /// Deny a call
     #[command(
-        after_help = "Examples:\n  berth approvals deny 3f9a2c41d07b5e88\n  berth approvals deny 3f9a --because 'use the other file'"
+        after_help = "Examples:\n  toolhold approvals deny 3f9a2c41d07b5e88\n  toolhold approvals deny 3f9a --because 'use the other file'"
     )]
     Deny {
         /// The question's ID, or its first digits
@@ -327,12 +328,12 @@ pub(crate) enum ApprovalsCommand {
 
 const TOOLS_AFTER: &str = "\
 Examples:
-  berth tools
-  berth tools grep
-  berth tools --for 'open an issue about the crash'
-  berth tools --json | jq '.[].name'";
+  toolhold tools
+  toolhold tools grep
+  toolhold tools --for 'open an issue about the crash'
+  toolhold tools --json | jq '.[].name'";
 
-/// `berth tools`.
+/// `toolhold tools`.
 #[derive(Args, Debug)]
 #[command(after_help = TOOLS_AFTER)]
 pub(crate) struct ToolsArguments {
@@ -346,11 +347,11 @@ pub(crate) struct ToolsArguments {
     pub(crate) json: bool,
 }
 
-/// `berth plugin`.
+/// `toolhold plugin`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum PluginCommand {
     /// List the plugins of all running hosts, or else those of a new one
-    #[command(after_help = "Examples:\n  berth plugin list\n  berth plugin list --json")]
+    #[command(after_help = "Examples:\n  toolhold plugin list\n  toolhold plugin list --json")]
     List {
         /// Print a JSON array of hosts and their plugins
         #[arg(long)]
@@ -381,7 +382,7 @@ pub(crate) enum PluginCommand {
         digest: Option<String>,
     },
     /// Make all running hosts load their plugins again, also those that failed before
-    #[command(after_help = "Example:\n  berth plugin reload")]
+    #[command(after_help = "Example:\n  toolhold plugin reload")]
     Reload {
         /// Print a JSON array of hosts and their plugins
         #[arg(long)]
@@ -397,43 +398,45 @@ pub(crate) enum PluginCommand {
 
 const INSPECT_AFTER: &str = "\
 Examples:
-  berth plugin inspect target/wasm32-wasip2/release/my_plugin.wasm
-  berth plugin inspect my-plugin";
+  toolhold plugin inspect target/wasm32-wasip2/release/my_plugin.wasm
+  toolhold plugin inspect my-plugin";
 
 const APPROVE_AFTER: &str = "\
 Examples:
-  berth plugin approve my-plugin
-  berth plugin approve my-plugin --digest 5f1d0c6a";
+  toolhold plugin approve my-plugin
+  toolhold plugin approve my-plugin --digest 5f1d0c6a";
 
-/// `berth config`.
+/// `toolhold config`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ConfigCommand {
     /// Print the values in force, and where each came from
     #[command(
-        after_help = "Examples:\n  berth config show\n  berth --set tools.call=60 config show --json"
+        after_help = "Examples:\n  toolhold config show\n  toolhold --set tools.call=60 config show --json"
     )]
     Show {
         /// Print one JSON object: the files, and every key with value and source
         #[arg(long)]
         json: bool,
     },
-    /// Print the JSON Schema of berth.toml and of its plugins' settings
-    #[command(after_help = "Example:\n  berth config schema > berth.schema.json")]
+    /// Print the JSON Schema of toolhold.toml and of its plugins' settings
+    #[command(after_help = "Example:\n  toolhold config schema > toolhold.schema.json")]
     Schema,
-    /// Write a berth.toml that has every key, commented out
-    #[command(after_help = "Examples:\n  berth config init\n  berth config init --print | less")]
+    /// Write a toolhold.toml that has every key, commented out
+    #[command(
+        after_help = "Examples:\n  toolhold config init\n  toolhold config init --print | less"
+    )]
     Init {
         /// Print it instead
         #[arg(long)]
         print: bool,
     },
     /// List everything that is wrong with the configuration
-    #[command(after_help = "Examples:\n  berth config check\n  berth config check team.toml")]
+    #[command(after_help = "Examples:\n  toolhold config check\n  toolhold config check team.toml")]
     Check {
         /// Check this file alone, instead of the whole configuration
         file: Option<PathBuf>,
     },
-    /// Rewrite the configuration of another agent, Zeph or ZeroClaw, as your berth.toml
+    /// Rewrite the configuration of another agent, Zeph or ZeroClaw, as your toolhold.toml
     #[command(after_help = MIGRATE_AFTER)]
     Migrate {
         /// The other agent's configuration; it stays as it is
@@ -446,30 +449,30 @@ pub(crate) enum ConfigCommand {
 
 const MIGRATE_AFTER: &str = "\
 Examples:
-  berth config migrate ~/.config/zeph/config.toml
-  berth config migrate ~/.zeroclaw/config.toml --yes
-  berth --config new.toml config migrate old.toml
+  toolhold config migrate ~/.config/zeph/config.toml
+  toolhold config migrate ~/.zeroclaw/config.toml --yes
+  toolhold --config new.toml config migrate old.toml
 
 It shows the difference and what can't be kept, with the reasons, and asks before it writes. Comments stay with their keys. An existing
-berth.toml isn't overwritten, unless it is the file that is rewritten. Without a terminal and without `--yes`, nothing is written.";
+toolhold.toml isn't overwritten, unless it is the file that is rewritten. Without a terminal and without `--yes`, nothing is written.";
 
 const CHECK_AFTER: &str = "\
 Examples:
-  berth policy check write path=src/main.rs content=x
-  berth policy check grep '{\"pattern\": \"unwrap\"}' --json
+  toolhold policy check write path=src/main.rs content=x
+  toolhold policy check grep '{\"pattern\": \"unwrap\"}' --json
 
 It says what each gate has to say of the call, and which of them decides. Nothing runs, and nobody is asked. It ends with 0 if the call \
 would run, with 3 if it would be refused or a person would have to agree, and with 2 if the call itself is wrong.";
 
-/// `berth policy`.
+/// `toolhold policy`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum PolicyCommand {
     /// Show what would happen to a call, without making it
     Check(PolicyCheck),
     /// Show what happened to a call, and by which rule, from the audit
-    #[command(after_help = "Example:\n  berth policy explain 1f0c9a37b2d4e586-1")]
+    #[command(after_help = "Example:\n  toolhold policy explain 1f0c9a37b2d4e586-1")]
     Explain {
-        /// The call's id, as `berth call --json` and the audit have it
+        /// The call's id, as `toolhold call --json` and the audit have it
         id: String,
         /// Print one JSON object: the decision, and everything that was recorded
         #[arg(long)]
@@ -477,11 +480,11 @@ pub(crate) enum PolicyCommand {
     },
 }
 
-/// `berth policy check`.
+/// `toolhold policy check`.
 #[derive(Args, Debug)]
 #[command(after_help = CHECK_AFTER)]
 pub(crate) struct PolicyCheck {
-    /// The tool's name; `berth tools` lists them
+    /// The tool's name; `toolhold tools` lists them
     pub(crate) tool: String,
     /// KEY=VALUE pairs, or one JSON object, or `-` for a JSON object on stdin
     #[arg(value_name = "ARGUMENTS")]
@@ -489,9 +492,9 @@ pub(crate) struct PolicyCheck {
     /// The session that the call would belong to [default: what you do in this directory]
     #[arg(long, value_name = "NAME")]
     pub(crate) session: Option<String>,
-    /// The phase of an agent's work that would make it [default: none, as for `berth call`]
+    /// The phase of an agent's work that would make it [default: none, as for `toolhold call`]
     #[arg(long, value_name = "PHASE")]
-    pub(crate) phase: Option<berth_run::PhaseName>,
+    pub(crate) phase: Option<toolhold_run::PhaseName>,
     /// Print one JSON object: the verdict, what decides, and what each gate says
     #[arg(long)]
     pub(crate) json: bool,
@@ -503,15 +506,15 @@ shown first. A file that was changed since is merged if the changes don't touch;
 is changed, and the error names the file.
 
 Examples:
-  berth undo                          # the last call that changed files here
-  berth undo --list
-  berth undo 5c1d0a8e4f3b2a19-7 --yes
-  berth undo --session                # all calls of this directory, the newest first";
+  toolhold undo                          # the last call that changed files here
+  toolhold undo --list
+  toolhold undo 5c1d0a8e4f3b2a19-7 --yes
+  toolhold undo --session                # all calls of this directory, the newest first";
 
 #[derive(Args, Debug)]
 #[command(after_help = UNDO_AFTER)]
 pub(crate) struct UndoArguments {
-    /// The call, as `berth undo --list` and the audit name it
+    /// The call, as `toolhold undo --list` and the audit name it
     #[arg(conflicts_with_all = ["list", "session"])]
     pub(crate) call: Option<String>,
     /// List the calls that can be undone
@@ -532,7 +535,7 @@ const DEMO_AFTER: &str = "\
 The demo works in a scratch folder that it removes, with a configuration of its own, and needs no network. It ends with 4 if a tool \
 did not work or an attack was not stopped.";
 
-/// `berth demo`.
+/// `toolhold demo`.
 #[derive(Args, Debug)]
 #[command(after_help = DEMO_AFTER)]
 pub(crate) struct DemoArguments {
@@ -543,12 +546,12 @@ pub(crate) struct DemoArguments {
 
 const DOCTOR_AFTER: &str = "\
 Examples:
-  berth doctor
-  berth doctor --json | jq '.findings[] | select(.state != \"ok\")'
+  toolhold doctor
+  toolhold doctor --json | jq '.findings[] | select(.state != \"ok\")'
 
-It changes nothing, but that plugins are compiled into the cache, as by any command. It ends with 4 if something is wrong that Berth needs; a warning is something that will be missed sooner or later.";
+It changes nothing, but that plugins are compiled into the cache, as by any command. It ends with 4 if something is wrong that Toolhold needs; a warning is something that will be missed sooner or later.";
 
-/// `berth doctor`.
+/// `toolhold doctor`.
 #[derive(Args, Debug)]
 #[command(after_help = DOCTOR_AFTER)]
 pub(crate) struct DoctorArguments {
@@ -559,12 +562,12 @@ pub(crate) struct DoctorArguments {
 
 const COMPLETIONS_AFTER: &str = "\
 Examples:
-  berth completions bash > ~/.local/share/bash-completion/completions/berth
-  berth completions zsh > ~/.zfunc/_berth        # with `fpath+=~/.zfunc` before `compinit` in ~/.zshrc
-  berth completions fish > ~/.config/fish/completions/berth.fish
-  eval \"$(berth completions bash)\"               # for this shell alone";
+  toolhold completions bash > ~/.local/share/bash-completion/completions/toolhold
+  toolhold completions zsh > ~/.zfunc/_toolhold        # with `fpath+=~/.zfunc` before `compinit` in ~/.zshrc
+  toolhold completions fish > ~/.config/fish/completions/toolhold.fish
+  eval \"$(toolhold completions bash)\"               # for this shell alone";
 
-/// `berth completions`.
+/// `toolhold completions`.
 #[derive(Args, Debug)]
 #[command(after_help = COMPLETIONS_AFTER)]
 pub(crate) struct CompletionsArguments {
@@ -575,15 +578,15 @@ pub(crate) struct CompletionsArguments {
 
 const MAN_AFTER: &str = "\
 Examples:
-  berth man | man -l -
-  berth man config show | man -l -
-  berth man --all ~/.local/share/man/man1";
+  toolhold man | man -l -
+  toolhold man config show | man -l -
+  toolhold man --all ~/.local/share/man/man1";
 
-/// `berth man`.
+/// `toolhold man`.
 #[derive(Args, Debug)]
 #[command(after_help = MAN_AFTER)]
 pub(crate) struct ManArguments {
-    /// The page's command [default: berth itself]
+    /// The page's command [default: toolhold itself]
     pub(crate) command: Vec<String>,
     /// Write the pages of all commands into this directory, which is made if it is missing
     #[arg(long, value_name = "DIRECTORY", conflicts_with = "command")]
@@ -597,7 +600,7 @@ mod tests {
     use super::*;
 
     fn parse(line: &[&str]) -> Result<Arguments, clap::Error> {
-        Arguments::try_parse_from(std::iter::once("berth").chain(line.iter().copied()))
+        Arguments::try_parse_from(std::iter::once("toolhold").chain(line.iter().copied()))
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Asks the person who runs `berth` for approval.
+//! Asks the person who runs `toolhold` for approval.
 
 pub(crate) mod shown;
 mod terminal;
@@ -6,15 +6,15 @@ mod terminal;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use berth_core::config::{Folders, Loaded};
-use berth_core::{
+use toolhold_core::config::{Folders, Loaded};
+use toolhold_core::{
     Approver, BoxFuture, Inquiry, InquiryAnswer, PostingApprover, Question, Questions, Reply, Scope,
 };
-use berth_terminal::{approval, inquiry};
+use toolhold_terminal::{approval, inquiry};
 
 pub(crate) use terminal::answered;
 
-/// How `berth call` gets an approval.
+/// How `toolhold call` gets an approval.
 pub(crate) enum Asker {
     /// By an option of the command line, which also answers an earlier question.
     Yes(Questions),
@@ -22,7 +22,7 @@ pub(crate) enum Asker {
     YesForbidden(String),
     /// A person is at the terminal.
     Terminal(Questions),
-    /// There is no terminal; `berth approvals` may reach a person.
+    /// There is no terminal; `toolhold approvals` may reach a person.
     Elsewhere(PostingApprover),
 }
 
@@ -68,7 +68,7 @@ impl Asker {
             }
             Self::Elsewhere(posting) => match posting.ask(question).await {
                 Reply::Unasked(why) => {
-                    Reply::Unasked(format!("{why}; `berth call --yes` makes the call unasked"))
+                    Reply::Unasked(format!("{why}; `toolhold call --yes` makes the call unasked"))
                 }
                 reply => reply,
             },

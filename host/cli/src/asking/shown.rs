@@ -1,7 +1,7 @@
 //! A question for a terminal: its text in colours.
 
 use anstyle::Style;
-use berth_core::{Mark, Question};
+use toolhold_core::{Mark, Question};
 
 use crate::style::{BAD, FAINT, GOOD, STRONG, WARNING};
 

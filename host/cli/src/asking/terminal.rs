@@ -1,6 +1,6 @@
 use std::io::{BufRead, Write};
 
-use berth_core::{Always, Question, Reply, Scope};
+use toolhold_core::{Always, Question, Reply, Scope};
 
 use super::shown;
 use crate::ask::Dialogue;
@@ -78,7 +78,7 @@ mod tests {
     #[test]
     fn invalid_answer_is_asked_again_and_end_of_input_is_no_answer() {
         let (rule, none) = (
-            json!({ "writes": { "tool": "write", "pattern": "/w/real", "file": "/c/berth.toml" } }),
+            json!({ "writes": { "tool": "write", "pattern": "/w/real", "file": "/c/toolhold.toml" } }),
             json!({ "unavailable": "no" }),
         );
         let yes = |scope| Some(Reply::Yes { scope, by: "terminal".to_owned() });
@@ -106,13 +106,13 @@ mod tests {
     #[test]
     fn question_on_a_terminal_shows_the_action_without_controls() {
         let shown = shown::question(&question(
-            json!({ "writes": { "tool": "write", "pattern": "/w/real", "file": "/c/berth.toml" } }),
+            json!({ "writes": { "tool": "write", "pattern": "/w/real", "file": "/c/toolhold.toml" } }),
         ));
         assert_eq!(
             anstream::adapter::strip_str(&shown).to_string(),
             "write needs approval (file)\n  acts on: writes \"/w/real\"\n  path: \"/w/link\"\n  list: [1, \"\\U0000202E\"]\n  \
              content:\n  │ one\n  │ two\\u{9b}31m\n  attachment 0: text/plain, 3 bytes, SHA-256 ab\n  attachment 0:\n  │ att\n  \
-             why: a rule, a place\n  always writes into /c/berth.toml:\n  │ [[tools.permissions.write]]\n  │ pattern = \"/w/real\"\n  │ exact = true\n  │ action = \"allow\"\n"
+             why: a rule, a place\n  always writes into /c/toolhold.toml:\n  │ [[tools.permissions.write]]\n  │ pattern = \"/w/real\"\n  │ exact = true\n  │ action = \"allow\"\n"
         );
     }
 }

@@ -1,14 +1,14 @@
-//! `berth audit`.
+//! `toolhold audit`.
 
 mod record;
 
 use std::io::{self, Write};
 
-use berth_core::audit::{ChainHead, Finding, ToolStats, Trail, Verification};
-use berth_core::config::{Folders, load};
-use berth_core::text::{counted, neutral_line};
-use berth_export::{AuditCommand, Collector, ExportArguments, ExportError, Transport};
 use serde_json::{Value, json};
+use toolhold_core::audit::{ChainHead, Finding, ToolStats, Trail, Verification};
+use toolhold_core::config::{Folders, load};
+use toolhold_core::text::{counted, neutral_line};
+use toolhold_export::{AuditCommand, Collector, ExportArguments, ExportError, Transport};
 
 use crate::error::Error;
 use crate::exit::Exit;
@@ -40,7 +40,7 @@ fn verify(trail: &Trail, head: Option<&str>, as_json: bool) -> Result<Exit, Erro
         .filter(|head| head.len() != 64 || !head.bytes().all(|byte| byte.is_ascii_hexdigit()))
     {
         return Err(Error::Usage(format!(
-            "--head {head}: a hash has 64 hexadecimal digits; `berth audit head` prints one"
+            "--head {head}: a hash has 64 hexadecimal digits; `toolhold audit head` prints one"
         )));
     }
     let found = trail.verify(head.as_deref())?;
@@ -159,7 +159,7 @@ fn export(
         Ok(Box::new(Collector::new(&loaded, folders, endpoint)?) as Box<dyn Transport>)
     };
     // Without a reader of stderr, the exit code still says it.
-    let done = berth_export::export(arguments, folders, connect, |text| drop(warn(text)));
+    let done = toolhold_export::export(arguments, folders, connect, |text| drop(warn(text)));
     match done {
         Ok(done) if done.broken + done.refused > 0 => Ok(Exit::Host),
         Ok(_) => Ok(Exit::Success),
@@ -173,7 +173,7 @@ fn show(trail: &Trail, id: &str, as_json: bool) -> Result<Exit, Error> {
     let records = trail.of_call(id)?;
     if records.is_empty() {
         return Err(Error::Usage(format!(
-            "nothing is recorded of a call with the id {id}; `berth audit tail` lists the last ones"
+            "nothing is recorded of a call with the id {id}; `toolhold audit tail` lists the last ones"
         )));
     }
     if as_json {

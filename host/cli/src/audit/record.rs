@@ -3,8 +3,8 @@
 use std::io::{self, Write};
 use std::time::Duration;
 
-use berth_core::text::{counted, cut, neutral_line};
 use serde_json::Value;
+use toolhold_core::text::{counted, cut, neutral_line};
 
 use crate::shown;
 use crate::style::{BAD, FAINT, GOOD, STRONG, WARNING};

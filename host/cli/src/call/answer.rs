@@ -5,15 +5,15 @@ use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 use std::time::Duration;
 
-use berth_core::text::{in_words, neutral, neutral_line};
-use berth_core::{Answer, Body, Content, Failure, Step};
 use serde_json::{Map, Value, json};
+use toolhold_core::text::{in_words, neutral, neutral_line};
+use toolhold_core::{Answer, Body, Content, Failure, Step};
 
 use crate::arguments::CallArguments;
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::style::{BAD, FAINT, STRONG};
-use berth_terminal::live::Shown;
+use toolhold_terminal::live::Shown;
 
 /// Prints the answer as `call` asks for it. A terminal that has `shown` all of it during the call
 /// doesn't get it again.
@@ -169,7 +169,7 @@ fn keep(path: &Path, content: &[Content]) -> Result<(), Error> {
         )));
     }
     fs::write(path, bytes.concat())
-        .map_err(berth_core::HostError::io(format!("writing {}", path.display())))?;
+        .map_err(toolhold_core::HostError::io(format!("writing {}", path.display())))?;
     Ok(())
 }
 
@@ -220,7 +220,7 @@ fn steps(id: &str, steps: &[Step]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use berth_core::{Category, Denial};
+    use toolhold_core::{Category, Denial};
 
     use super::*;
 
@@ -271,7 +271,7 @@ mod tests {
             capability: "files".into(),
             action: "read /w/.env".into(),
             rule: "deny_read = \"**/.env\"".into(),
-            place: "[tools.file] in /c/berth.toml, line 2".into(),
+            place: "[tools.file] in /c/toolhold.toml, line 2".into(),
             remedy: "To allow it, take it out.".into(),
         };
         let text =
@@ -279,7 +279,7 @@ mod tests {
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[0], "error[policy_blocked]: read /w/.env is refused");
         assert_eq!(lines[1], "  rule: deny_read = \"**/.env\"");
-        assert_eq!(lines[2], "  place: [tools.file] in /c/berth.toml, line 2");
+        assert_eq!(lines[2], "  place: [tools.file] in /c/toolhold.toml, line 2");
         assert_eq!(lines[3], "  remedy: To allow it, take it out.");
         let more = Failure {
             message: format!("{denial} (The tool said: no)"),

@@ -1,4 +1,4 @@
-//! `berth call`.
+//! `toolhold call`.
 
 mod answer;
 mod values;
@@ -9,10 +9,10 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use berth_core::config::{self, Folders};
-use berth_core::text::neutral_line;
-use berth_core::{Audience, Body, Content, Events, Host, NoEvents, Request, Session};
 use serde_json::Value;
+use toolhold_core::config::{self, Folders};
+use toolhold_core::text::neutral_line;
+use toolhold_core::{Audience, Body, Content, Events, Host, NoEvents, Request, Session};
 
 pub(crate) use answer::explain;
 
@@ -22,7 +22,7 @@ use crate::error::Error;
 use crate::exit::Exit;
 use crate::host;
 use crate::options::Options;
-use berth_terminal::{interrupt, live};
+use toolhold_terminal::{interrupt, live};
 
 /// Bytes of JSON on stdin: the host's limit, and room for spaces and line ends.
 const MAX_STDIN: u64 = 4 * 1024 * 1024;
@@ -123,7 +123,7 @@ fn all_are_named(files: &[PathBuf], arguments: &Value) -> Result<(), Error> {
         None => Ok(()),
         Some((index, file)) => {
             let how = format!(
-                "give {{\"$attachment\": {index}}} to one that takes it; `berth tools TOOL` shows which does"
+                "give {{\"$attachment\": {index}}} to one that takes it; `toolhold tools TOOL` shows which does"
             );
             Err(Error::Usage(format!("--attach {}: no argument names it; {how}", file.display())))
         }

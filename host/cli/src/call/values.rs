@@ -1,7 +1,7 @@
 //! Converts the words of a command line into the JSON object of a tool.
 
-use berth_core::Definition;
 use serde_json::{Map, Value};
+use toolhold_core::Definition;
 
 use crate::shown;
 
@@ -262,8 +262,8 @@ fn unknown(schema: &Value, key: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use berth_core::ToolArgument;
     use serde_json::json;
+    use toolhold_core::ToolArgument;
 
     use super::*;
 

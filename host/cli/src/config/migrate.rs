@@ -1,12 +1,12 @@
-//! `berth config migrate`: the configuration of another agent as a `berth.toml`.
+//! `toolhold config migrate`: the configuration of another agent as a `toolhold.toml`.
 
 use std::io::Write;
 use std::path::Path;
 
-use berth_core::HostError;
-use berth_core::config::{self, Folders, Migration};
-use berth_core::text::{neutral, neutral_line};
 use similar::TextDiff;
+use toolhold_core::HostError;
+use toolhold_core::config::{self, Folders, Migration};
+use toolhold_core::text::{neutral, neutral_line};
 
 use crate::ask;
 use crate::changed_file;
@@ -35,7 +35,7 @@ pub(super) fn run(from: &Path, yes: bool, options: &Options) -> Result<Exit, Err
     if !yes {
         let Some(mut dialogue) = ask::open_dialogue("nothing was written") else {
             return Err(Error::Unasked(format!(
-                "there is no terminal to ask at, so nothing was written; run: berth config migrate --yes {}",
+                "there is no terminal to ask at, so nothing was written; run: toolhold config migrate --yes {}",
                 shown::shell_word(&shown::path(from))
             )));
         };
@@ -53,7 +53,7 @@ pub(super) fn run(from: &Path, yes: bool, options: &Options) -> Result<Exit, Err
     } else {
         new_file::create(&to, &migration.after)?;
     }
-    writeln!(out, "{} is written. `berth config check` checks it.", shown::path(&to))?;
+    writeln!(out, "{} is written. `toolhold config check` checks it.", shown::path(&to))?;
     Ok(Exit::Success)
 }
 

@@ -1,4 +1,4 @@
-//! `berth config`.
+//! `toolhold config`.
 
 mod migrate;
 mod show;
@@ -8,7 +8,7 @@ pub(crate) use show::ceiling as ceiling_as_json;
 use std::io::Write;
 use std::path::Path;
 
-use berth_core::config::{self, Folders, Inputs, Loaded};
+use toolhold_core::config::{self, Folders, Inputs, Loaded};
 
 use crate::arguments::ConfigCommand;
 use crate::error::Error;
@@ -23,15 +23,15 @@ pub(crate) fn run(command: ConfigCommand, options: &Options) -> Result<Exit, Err
     match command {
         ConfigCommand::Show { json } => {
             let folders = Folders::from_environment()?;
-            let loaded =
-                config::load(&folders, &options.inputs()?).map_err(berth_core::HostError::from)?;
+            let loaded = config::load(&folders, &options.inputs()?)
+                .map_err(toolhold_core::HostError::from)?;
             let written =
                 if json { show::as_json(&loaded) } else { show::as_toml(&loaded, &folders) };
             written.map(|()| Exit::Success)
         }
         ConfigCommand::Schema => {
             let (folders, directory) = (Folders::from_environment()?, config::working_directory()?);
-            let schema = berth_core::config_schema(&folders, &options.inputs()?, &directory);
+            let schema = toolhold_core::config_schema(&folders, &options.inputs()?, &directory);
             writeln!(std::io::stdout(), "{schema:#}")?;
             Ok(Exit::Success)
         }
@@ -62,7 +62,7 @@ pub(crate) fn run(command: ConfigCommand, options: &Options) -> Result<Exit, Err
 
 fn check(inputs: &Inputs, options: &Options) -> Result<Exit, Error> {
     let folders = Folders::from_environment()?;
-    let working_directory = berth_core::config::working_directory()?;
+    let working_directory = toolhold_core::config::working_directory()?;
     let loaded = match config::load(&folders, inputs) {
         Ok(loaded) => loaded,
         Err(problems) => {
@@ -71,7 +71,7 @@ fn check(inputs: &Inputs, options: &Options) -> Result<Exit, Error> {
         }
     };
     let mut refused = grants(&loaded, &folders, &working_directory);
-    let serve = berth_mcp::problems(&loaded.config.serve);
+    let serve = toolhold_mcp::problems(&loaded.config.serve);
     let place = format!("The settings are in {}.", loaded.own_table("serve"));
     refused
         .extend((!serve.is_empty()).then(|| [serve, vec![place]].concat()).into_iter().flatten());
@@ -82,7 +82,7 @@ fn check(inputs: &Inputs, options: &Options) -> Result<Exit, Error> {
     // Only a host knows which names exist.
     let (of_host, own) = (loaded.clone(), folders.clone());
     let unknown = host::block_on(async {
-        Ok(host::build(options, own, of_host, "berth call").await?.unknown_names())
+        Ok(host::build(options, own, of_host, "toolhold call").await?.unknown_names())
     })?;
     let mut out = anstream::stdout();
     match (&loaded.file, unknown.is_empty()) {

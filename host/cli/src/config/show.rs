@@ -1,12 +1,12 @@
-//! `berth config show`: the values in force and their sources.
+//! `toolhold config show`: the values in force and their sources.
 
 use std::io::Write;
 
-use berth_core::config::{
+use serde_json::{Value, json};
+use toolhold_core::config::{
     Ceiling, ConfigEntry, Folders, Ignored, Loaded, Project, ProjectTrust, Source, Taken,
 };
-use berth_core::text::neutral_line;
-use serde_json::{Value, json};
+use toolhold_core::text::neutral_line;
 
 use crate::error::Error;
 use crate::shown::{self, toml};
@@ -104,7 +104,7 @@ pub(super) fn as_toml(loaded: &Loaded, folders: &Folders) -> Result<(), Error> {
     if !ignored.is_empty() {
         writeln!(
             out,
-            "\n{FAINT}# Ignored, since a file in the working directory only narrows; `berth trust` lets it count:{FAINT:#}"
+            "\n{FAINT}# Ignored, since a file in the working directory only narrows; `toolhold trust` lets it count:{FAINT:#}"
         )?;
     }
     for ignored in ignored {

@@ -1,9 +1,9 @@
-//! `berth config init`: a `berth.toml` with every key, all commented out.
+//! `toolhold config init`: a `toolhold.toml` with every key, all commented out.
 
 use std::fmt::Write as _;
 
-use berth_core::config::{KeyDescription, TableDescription, describe};
 use serde_json::Value;
+use toolhold_core::config::{KeyDescription, TableDescription, describe};
 
 use crate::shown::toml;
 
@@ -11,11 +11,11 @@ use crate::shown::toml;
 const WIDTH: usize = 100;
 
 const HEAD: &str = "\
-# Berth's configuration, with every key that there is.
+# Toolhold's configuration, with every key that there is.
 #
 # What begins with `# ` is said about the line below it. What begins with `#` and no space is a key with what holds without it:
-# take the `#` away to change it, and also from the line of its table. `berth config check` tells whether it is right, and
-# `berth config show` what holds.
+# take the `#` away to change it, and also from the line of its table. `toolhold config check` tells whether it is right, and
+# `toolhold config show` what holds.
 ";
 
 /// The path of a table with an example's name. A server and a plugin can't have the same one.

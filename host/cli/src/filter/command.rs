@@ -2,11 +2,11 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-/// `berth filter`.
+/// `toolhold filter`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum FilterCommand {
     /// List the filters that answers go through, and what is wrong with your own rules
-    #[command(after_help = "Examples:\n  berth filter list\n  berth filter list --json")]
+    #[command(after_help = "Examples:\n  toolhold filter list\n  toolhold filter list --json")]
     List {
         /// Print one JSON object
         #[arg(long)]
@@ -15,7 +15,7 @@ pub(crate) enum FilterCommand {
     /// Show what a filter makes of an output
     Try(FilterTry),
     /// Run the examples that rules carry
-    #[command(after_help = "Examples:\n  berth filter test\n  berth filter test cargo-test")]
+    #[command(after_help = "Examples:\n  toolhold filter test\n  toolhold filter test cargo-test")]
     Test {
         /// The filters whose examples are run [default: all]
         filters: Vec<String>,
@@ -24,14 +24,16 @@ pub(crate) enum FilterCommand {
         json: bool,
     },
     /// List the commands whose output no rule knows, by size, from the audit
-    #[command(after_help = "Examples:\n  berth filter discover\n  berth filter discover --json")]
+    #[command(
+        after_help = "Examples:\n  toolhold filter discover\n  toolhold filter discover --json"
+    )]
     Discover {
         /// Print a JSON array
         #[arg(long)]
         json: bool,
     },
     /// Say how much was left out so far, filter by filter, from the audit
-    #[command(after_help = "Examples:\n  berth filter stats\n  berth filter stats --json")]
+    #[command(after_help = "Examples:\n  toolhold filter stats\n  toolhold filter stats --json")]
     Stats {
         /// Print a JSON array
         #[arg(long)]
@@ -41,17 +43,17 @@ pub(crate) enum FilterCommand {
 
 const TRY_AFTER: &str = "\
 Examples:
-  berth filter try cargo-test output.txt --exit 101
-  make 2>&1 | berth filter try make -
-  berth filter try --command 'npm ci && npm test' output.txt
+  toolhold filter try cargo-test output.txt --exit 101
+  make 2>&1 | toolhold filter try make -
+  toolhold filter try --command 'npm ci && npm test' output.txt
 
 What is left goes to stdout, how much that is to stderr. Nothing is called, and nothing recorded.";
 
-/// `berth filter try`.
+/// `toolhold filter try`.
 #[derive(Args, Debug)]
 #[command(after_help = TRY_AFTER)]
 pub(crate) struct FilterTry {
-    /// The filter, as `berth filter list` names it; left out with --command
+    /// The filter, as `toolhold filter list` names it; left out with --command
     #[arg(value_name = "FILTER", required_unless_present = "command")]
     pub(crate) filter_or_file: Option<String>,
     /// The output: a file, or `-` for stdin

@@ -1,12 +1,12 @@
-//! `berth filter discover`: for which commands a rule would pay.
+//! `toolhold filter discover`: for which commands a rule would pay.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use berth_core::config::Folders;
-use berth_core::text::neutral_line;
-use berth_core::{Host, Trail, commands};
 use serde_json::json;
+use toolhold_core::config::Folders;
+use toolhold_core::text::neutral_line;
+use toolhold_core::{Host, Trail, commands};
 
 use super::table::Table;
 use crate::error::Error;
@@ -66,7 +66,7 @@ pub(super) fn run(host: &Host, as_json: bool) -> Result<Exit, Error> {
     let file = host.filter_rules().map(|rules| shown::path(&rules.path));
     writeln!(
         anstream::stdout(),
-        "\n{FAINT}A rule for the first, for {}:{FAINT:#}\n\n{}\n{FAINT}Try it: berth filter try --command {} OUTPUT_FILE{FAINT:#}",
+        "\n{FAINT}A rule for the first, for {}:{FAINT:#}\n\n{}\n{FAINT}Try it: toolhold filter try --command {} OUTPUT_FILE{FAINT:#}",
         file.as_deref().unwrap_or("filters.toml"),
         rule_for(first),
         shown::shell_word(first),

@@ -2,10 +2,10 @@
 
 use std::io::{self, Write};
 
-use berth_core::text::{counted, neutral};
-use berth_core::{Content, FilterInput, FilterState, FilterVerdict, Host};
 use serde::Deserialize;
 use serde_json::json;
+use toolhold_core::text::{counted, neutral};
+use toolhold_core::{Content, FilterInput, FilterState, FilterVerdict, Host};
 
 use crate::error::Error;
 use crate::exit::Exit;
@@ -48,7 +48,7 @@ pub(super) async fn run(host: &Host, names: &[String], as_json: bool) -> Result<
         names.iter().find(|name| !filters.iter().any(|filter| filter.name == **name))
     {
         return Err(Error::Usage(format!(
-            "there is no filter `{unknown}`; `berth filter list` shows them"
+            "there is no filter `{unknown}`; `toolhold filter list` shows them"
         )));
     }
     let mut counts = Counts::default();

@@ -1,4 +1,4 @@
-//! `berth filter`.
+//! `toolhold filter`.
 
 mod command;
 mod discover;
@@ -9,14 +9,14 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::Path;
 
-use berth_core::audit::FilterStats;
-use berth_core::config::Folders;
-use berth_core::text::{counted, neutral, neutral_line, shown};
-use berth_core::{
+use serde_json::{Value, json};
+use toolhold_core::audit::FilterStats;
+use toolhold_core::config::Folders;
+use toolhold_core::text::{counted, neutral, neutral_line, shown};
+use toolhold_core::{
     Content, FilterInput, FilterSummary, FilterVerdict, Host, Matcher, Pattern, Purpose, Trail,
     commands,
 };
-use serde_json::{Value, json};
 
 pub(crate) use command::FilterCommand;
 use command::FilterTry;
@@ -174,7 +174,7 @@ async fn try_one(
 
 fn unusable(host: &Host, name: &str, message: &str) -> Error {
     let is_known = host.filters().iter().any(|filter| filter.name == name);
-    let hint = if is_known { "" } else { "; `berth filter list` shows them" };
+    let hint = if is_known { "" } else { "; `toolhold filter list` shows them" };
     Error::Usage(format!("the filter `{}`: {message}{hint}", neutral_line(name)))
 }
 

@@ -1,16 +1,17 @@
-//! `berth mcp`. `config` is the configuration with which an MCP client starts Berth or connects.
+//! `toolhold mcp`. `config` is the configuration with which an MCP client starts Toolhold or
+//! connects.
 
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use berth_clients::{CLIENTS, Client, ServerConfig, edit, runner, without};
-use berth_core::HostError;
-use berth_core::config::Folders;
-use berth_core::text::neutral;
-use berth_servers::Moved;
 use clap::Parser;
 use serde_json::{Map, Value, json};
+use toolhold_clients::{CLIENTS, Client, ServerConfig, edit, install_command, without};
+use toolhold_core::config::Folders;
+use toolhold_core::text::neutral;
+use toolhold_core::{HostError, NAME};
+use toolhold_servers::Moved;
 
 use crate::arguments::{Arguments, McpCommand, McpConfig};
 use crate::changed_file;
@@ -30,7 +31,7 @@ pub(crate) fn run(command: &McpCommand, options: &Options) -> Result<Exit, Error
             let folders = Folders::from_environment()?;
             let file = options.config_file(&folders);
             let load = || host::load(options, &folders);
-            return host::block_on(berth_servers::run(command, &file, &folders, load));
+            return host::block_on(toolhold_servers::run(command, &file, &folders, load));
         }
     };
     match config.client.as_deref() {
@@ -48,7 +49,7 @@ fn named(name: &str) -> Result<&'static Client, Error> {
     CLIENTS.iter().find(|client| client.name == name).ok_or_else(|| {
         let near = nearest(name, CLIENTS.iter().map(|client| client.name));
         let hint = near.map_or_else(
-            || "`berth mcp config` lists those that are known".to_owned(),
+            || "`toolhold mcp config` lists those that are known".to_owned(),
             |near| format!("did you mean `{near}`?"),
         );
         Error::Usage(format!("there is no client `{name}`; {hint}"))
@@ -131,7 +132,7 @@ fn show_client(
     let ours = ours.as_ref().map(|(ours, folders)| (ours, folders));
     let mut moved = Moved::default();
     let changed = changed_file::change(&file, config.project, |before| {
-        moved = berth_servers::moved(client, before, ours)?;
+        moved = toolhold_servers::moved(client, before, ours)?;
         let rest = without(client.format, before, table, &moved.names)?;
         edit(client.format, &rest, table, &config.name, &entry)
     })?;
@@ -203,7 +204,7 @@ fn server(config: &McpConfig, options: &Options) -> Result<ServerConfig, Error> 
         || file.is_some()
     {
         return usage(
-            "arguments of the server follow `--`, as in `berth mcp config cursor -- --allow /home/u/project`",
+            "arguments of the server follow `--`, as in `toolhold mcp config cursor -- --allow /home/u/project`",
         );
     }
     if let Some(url) = &config.http {
@@ -230,12 +231,11 @@ fn server(config: &McpConfig, options: &Options) -> Result<ServerConfig, Error> 
             }),
         };
     }
-    let line =
-        ["berth", "serve"].into_iter().map(str::to_owned).chain(config.serve.iter().cloned());
+    let line = [NAME, "serve"].into_iter().map(str::to_owned).chain(config.serve.iter().cloned());
     if let Err(error) = Arguments::try_parse_from(line) {
         let why = error.to_string();
         let why = why.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned();
-        return Err(Error::Usage(format!("`berth serve` does not take that: {why}")));
+        return Err(Error::Usage(format!("`toolhold serve` does not take that: {why}")));
     }
     if config.serve.iter().any(|word| word == "--http" || word.starts_with("--http=")) {
         return usage(
@@ -243,10 +243,8 @@ fn server(config: &McpConfig, options: &Options) -> Result<ServerConfig, Error> 
         );
     }
     let here = std::env::current_dir().map_err(HostError::io("finding the working directory"))?;
-    let (program, words) = program(config.project)?;
-    let arguments = words
-        .into_iter()
-        .chain(["serve".to_owned()])
+    let program = program(config.project)?;
+    let arguments = std::iter::once("serve".to_owned())
         .chain(with_absolute_paths(&config.serve, &here))
         .collect();
     Ok(ServerConfig::Stdio { program, arguments })
@@ -272,41 +270,49 @@ fn with_absolute_paths(options: &[String], here: &Path) -> Vec<String> {
     each.collect()
 }
 
-/// The name of this program.
-const NAME: &str = "berth";
-
-/// How clients start this program, with the arguments that come before its own.
+/// The program that clients start, by its absolute path: a client that a shell didn't start may not
+/// find it by name. A project's file goes to other machines, so it has the name, if that is this
+/// very program here.
 ///
-/// The running binary by its path: a client that a shell didn't start may not find it by name. A
-/// project's file goes to other machines, so it has the name, if that is this very program here. A
-/// program that `npx` or `uvx` fetched is started by them again.
-fn program(for_project: bool) -> Result<(String, Vec<String>), Error> {
-    let failed = || HostError::io("finding this program");
-    let path: PathBuf =
-        std::env::current_exe().and_then(|path| path.canonicalize()).map_err(failed())?;
-    if let Some(mut words) = runner(&path, NAME, env!("CARGO_PKG_VERSION")) {
-        return Ok((words.remove(0), words));
+/// # Errors
+///
+/// A package runner fetched this program, and none is installed.
+fn program(for_project: bool) -> Result<String, Error> {
+    let running = std::env::current_exe()
+        .and_then(|path| path.canonicalize())
+        .map_err(HostError::io("finding this program"))?;
+    let path = match install_command(&running) {
+        None => running,
+        Some(command) => installed().ok_or_else(|| {
+            Error::Usage(format!(
+                "this program is in the cache of a package runner, which may be emptied; install it with `{command}`, where PACKAGE is the file or package that the runner was given, and then run `{NAME} mcp config` again"
+            ))
+        })?,
+    };
+    if for_project && installed().as_ref() == Some(&path) {
+        return Ok(NAME.to_owned());
     }
-    if for_project && found_by_name().as_ref() == Some(&path) {
-        return Ok((NAME.to_owned(), Vec::new()));
-    }
-    let path = path.into_os_string().into_string().map_err(|path| {
+    path.into_os_string().into_string().map_err(|path| {
         Error::Usage(format!(
             "{} can't be written into a client's file: it isn't UTF-8",
             path.display()
         ))
-    })?;
-    Ok((path, Vec::new()))
+    })
 }
 
-/// The program that `PATH` finds by the name `berth`, by its real path.
-fn found_by_name() -> Option<PathBuf> {
-    let is_program = |path: &PathBuf| {
-        path.metadata().is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
-    };
+/// The program that `PATH` finds by the name, by its real path. Caches of package runners, which
+/// these put into `PATH`, are left out.
+fn installed() -> Option<PathBuf> {
     let folders = std::env::var_os("PATH")?;
-    let mut files = std::env::split_paths(&folders).map(|folder| folder.join(NAME));
-    files.find(is_program)?.canonicalize().ok()
+    std::env::split_paths(&folders)
+        .map(|folder| folder.join(NAME))
+        .filter(|path| is_program(path))
+        .filter_map(|path| path.canonicalize().ok())
+        .find(|path| install_command(path).is_none())
+}
+
+fn is_program(path: &Path) -> bool {
+    path.metadata().is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
 }
 
 fn object(key: &str, value: Value) -> Value {

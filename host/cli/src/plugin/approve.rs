@@ -1,10 +1,10 @@
-//! `berth plugin approve`.
+//! `toolhold plugin approve`.
 
 use std::io::Write;
 
-use berth_core::config::Folders;
-use berth_core::text::neutral_line;
-use berth_core::{Approvals, Ask, ask_hosts};
+use toolhold_core::config::Folders;
+use toolhold_core::text::neutral_line;
+use toolhold_core::{Approvals, Ask, ask_hosts};
 
 use super::Setting;
 use crate::ask;

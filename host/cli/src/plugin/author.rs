@@ -1,15 +1,16 @@
-//! `berth plugin new`, `build`, `dev`, `test`, `pack` and `wit`: for authors. They grant nothing.
+//! `toolhold plugin new`, `build`, `dev`, `test`, `pack` and `wit`: for authors. They grant
+//! nothing.
 
 use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use berth_authoring::{AuthorCommand, Language, build, create, pack_file, write_wit};
-use berth_conformance::{self as conformance, Report};
-use berth_core::config::Folders;
-use berth_core::text::neutral;
-use berth_dev::Dev;
+use toolhold_authoring::{AuthorCommand, Language, build, create, pack_file, write_wit};
+use toolhold_conformance::{self as conformance, Report};
+use toolhold_core::config::Folders;
+use toolhold_core::text::neutral;
+use toolhold_dev::Dev;
 
 use crate::asking::Asker;
 use crate::call::arguments;
@@ -17,7 +18,7 @@ use crate::error::Error;
 use crate::exit::Exit;
 use crate::host;
 use crate::options::Options;
-use berth_terminal::interrupt;
+use toolhold_terminal::interrupt;
 
 /// Runs the command.
 pub(super) fn run(command: &AuthorCommand, options: &Options) -> Result<Exit, Error> {
@@ -37,7 +38,7 @@ pub(super) fn run(command: &AuthorCommand, options: &Options) -> Result<Exit, Er
                 folder: dir.clone(),
                 folders: Folders::from_environment()?,
                 inputs: options.inputs()?,
-                builtins: berth_builtins::all(),
+                builtins: toolhold_builtins::all(),
                 http: http.as_deref().map(str::parse).transpose().map_err(Error::Usage)?,
                 call: call.clone(),
                 read: |words, tool, host| {
@@ -47,7 +48,7 @@ pub(super) fn run(command: &AuthorCommand, options: &Options) -> Result<Exit, Er
                 json: *json,
             };
             let end = interrupt::cancellation()?;
-            host::block_on(async { Ok(berth_dev::run(dev, end).await?) })?;
+            host::block_on(async { Ok(toolhold_dev::run(dev, end).await?) })?;
             return Ok(Exit::Interrupted);
         }
         AuthorCommand::Pack { file, manifest, output } => {

@@ -1,13 +1,13 @@
-//! `berth plugin inspect`.
+//! `toolhold plugin inspect`.
 
 use std::io::Write;
 use std::path::Path;
 
-use berth_core::config::{InstanceLifetime, Loaded, Method, WrittenSecretHost};
-use berth_core::text::{counted, neutral_line};
-use berth_core::{Approvals, Candidate, CapabilityRequest, PluginInfo, grant_line};
-use berth_install::file_signer;
 use serde_json::json;
+use toolhold_core::config::{InstanceLifetime, Loaded, Method, WrittenSecretHost};
+use toolhold_core::text::{counted, neutral_line};
+use toolhold_core::{Approvals, Candidate, CapabilityRequest, PluginInfo, grant_line};
+use toolhold_install::file_signer;
 
 use super::Setting;
 use crate::card::{Card, Differences, Imports, LeftOutTools, SettingsCard, Signed};

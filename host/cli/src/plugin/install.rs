@@ -1,22 +1,22 @@
-//! `berth plugin add`, `remove`, `update`, `outdated`, `verify`, `history` and `rollback`.
+//! `toolhold plugin add`, `remove`, `update`, `outdated`, `verify`, `history` and `rollback`.
 
 use std::io::Write;
 use std::path::absolute;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use berth_core::config::insert::PluginGrants;
-use berth_core::config::{Loaded, PathAccess};
-use berth_core::text::neutral_line;
-use berth_core::{
+use serde_json::{Value, json};
+use toolhold_core::config::insert::PluginGrants;
+use toolhold_core::config::{Loaded, PathAccess};
+use toolhold_core::text::neutral_line;
+use toolhold_core::{
     ApprovedPlugin, CapabilityRequest, Difference, LockedPlugin, PluginInspection, SignerChange,
     grant_line,
 };
-use berth_install::{
+use toolhold_install::{
     AddArguments, Comparison, InstallCommand, Installed, Installer, Offer, SignedBy, abilities,
     check_source,
 };
-use berth_registry::{Credentials, FetchError, FetchOptions, Fetched, Source, fetch};
-use serde_json::{Value, json};
+use toolhold_registry::{Credentials, FetchError, FetchOptions, Fetched, Source, fetch};
 
 use super::Setting;
 use super::approve::tell_hosts;
@@ -56,7 +56,7 @@ pub(super) fn run(command: &InstallCommand, options: &Options) -> Result<Exit, E
     }
 }
 
-/// Installs what the configuration names and isn't installed, for `berth trust`.
+/// Installs what the configuration names and isn't installed, for `toolhold trust`.
 pub(crate) fn install_wanted(yes: bool, options: &Options) -> Result<Exit, Error> {
     let (setting, built_in) = (Setting::from_options(options)?, built_in_names());
     let installer = Installer::new(&setting.folders, &setting.loaded, &built_in);
@@ -68,7 +68,7 @@ pub(crate) fn install_wanted(yes: bool, options: &Options) -> Result<Exit, Error
 
 /// The names of the built-in plugins.
 pub(crate) fn built_in_names() -> Vec<&'static str> {
-    berth_builtins::all().iter().map(|builtin| builtin.name).collect()
+    toolhold_builtins::all().iter().map(|builtin| builtin.name).collect()
 }
 
 /// How a person agrees to an installation.
@@ -141,7 +141,7 @@ impl Shop<'_> {
         let source = match &written {
             Source::Path(path) => Source::Path(
                 absolute(path)
-                    .map_err(berth_core::HostError::io("finding the working directory"))?,
+                    .map_err(toolhold_core::HostError::io("finding the working directory"))?,
             ),
             other => other.clone(),
         };
@@ -214,7 +214,7 @@ impl Shop<'_> {
         if !matches!(source, Source::Path(_)) {
             check_source(loaded, source)?;
         }
-        let door = berth_core::door(loaded, folders, "berth plugin");
+        let door = toolhold_core::door(loaded, folders, "toolhold plugin");
         let credentials = match source {
             Source::Oci(_) => {
                 let docker = std::env::var("DOCKER_CONFIG").ok();
@@ -462,7 +462,7 @@ impl Shop<'_> {
             let mut out = anstream::stdout().lock();
             for (name, wrong) in &found {
                 match wrong.is_empty() {
-                    true => writeln!(out, "{name}: as in berth.lock")?,
+                    true => writeln!(out, "{name}: as in toolhold.lock")?,
                     false => wrong.iter().try_for_each(|wrong| {
                         writeln!(out, "{STRONG}{name}{STRONG:#}: {}", neutral_line(wrong))
                     })?,
@@ -472,7 +472,7 @@ impl Shop<'_> {
             let broken = found.values().filter(|wrong| !wrong.is_empty()).count();
             match broken {
                 0 => writeln!(out, "{count} verified.")?,
-                broken => writeln!(out, "{broken} of {count} aren't as in berth.lock.")?,
+                broken => writeln!(out, "{broken} of {count} aren't as in toolhold.lock.")?,
             }
         }
         Ok(if is_right { Exit::Success } else { Exit::ToolFailure })
@@ -487,7 +487,7 @@ impl Shop<'_> {
         }
         let mut out = anstream::stdout().lock();
         if let Some(offered) = offered {
-            line(&mut out, offered, &format!("held: `berth plugin approve {name}`"))?;
+            line(&mut out, offered, &format!("held: `toolhold plugin approve {name}`"))?;
         }
         line(&mut out, approved, "in force")?;
         previous.iter().try_for_each(|earlier| line(&mut out, earlier, "kept"))?;
@@ -500,7 +500,7 @@ impl Shop<'_> {
         let mut out = anstream::stdout().lock();
         writeln!(
             out,
-            "{name} {} is in force again, instead of {}. `berth plugin update {name}` brings back what its source gives.",
+            "{name} {} is in force again, instead of {}. `toolhold plugin update {name}` brings back what its source gives.",
             neutral_line(&now.version),
             neutral_line(&before.version)
         )?;
@@ -615,7 +615,7 @@ fn print_update(update: &Update) -> Result<(), Error> {
         "updated" => writeln!(out, "{name} {from} -> {to}: updated")?,
         "held" => writeln!(
             out,
-            "{STRONG}{name}{STRONG:#} {from} -> {to}: held, since it can do more, says something else or has another signer; {from} serves until `berth plugin approve {name}`"
+            "{STRONG}{name}{STRONG:#} {from} -> {to}: held, since it can do more, says something else or has another signer; {from} serves until `toolhold plugin approve {name}`"
         )?,
         state => {
             let more = if state == "more" { "; it needs approval" } else { "" };

@@ -1,12 +1,12 @@
-//! `berth plugin list` and `berth plugin reload`.
+//! `toolhold plugin list` and `toolhold plugin reload`.
 
 use std::io::Write;
 use std::time::Duration;
 
-use berth_core::config::Folders;
-use berth_core::text::{cut, neutral_line};
-use berth_core::{Ask, Host, HostPlugins, PluginPlace, PluginState, ask_hosts};
 use serde_json::json;
+use toolhold_core::config::Folders;
+use toolhold_core::text::{cut, neutral_line};
+use toolhold_core::{Ask, Host, HostPlugins, PluginPlace, PluginState, ask_hosts};
 
 use crate::error::Error;
 use crate::exit::Exit;

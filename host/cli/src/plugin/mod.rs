@@ -1,4 +1,4 @@
-//! `berth plugin`.
+//! `toolhold plugin`.
 
 mod approve;
 mod author;
@@ -9,8 +9,8 @@ mod list;
 use std::io::Write;
 use std::path::PathBuf;
 
-use berth_core::config::{self, Folders, Loaded};
-use berth_core::{
+use toolhold_core::config::{self, Folders, Loaded};
+use toolhold_core::{
     Approvals, Candidate, Difference, HostError, LockedPlugin, PluginInspection, SignerChange,
 };
 
@@ -45,7 +45,7 @@ fn list_tools(out: &mut impl Write, inspected: &PluginInspection) -> std::io::Re
     })
 }
 
-/// The configuration and Berth's folders, for the commands.
+/// The configuration and Toolhold's folders, for the commands.
 pub(crate) struct Setting {
     pub(crate) folders: Folders,
     pub(crate) loaded: Loaded,
@@ -62,7 +62,7 @@ impl Setting {
 
     /// The installed component of a plugin's name.
     fn candidate(&self, name: &str) -> Result<Candidate, HostError> {
-        berth_core::candidate(&self.loaded, &self.folders, &self.directory, name)
+        toolhold_core::candidate(&self.loaded, &self.folders, &self.directory, name)
     }
 
     /// The tools that a component offers, listed without any grant.

@@ -1,15 +1,15 @@
-//! `berth policy check`: what would happen to a call.
+//! `toolhold policy check`: what would happen to a call.
 
 use std::fmt::Write as _;
 use std::io::Write;
 
-use berth_core::commands::{CommandAnalysis, Explanation, Risk, SimpleCommand, analyze};
-use berth_core::config::Folders;
-use berth_core::text::{cut, neutral_line};
-use berth_core::{
+use serde_json::{Value, json};
+use toolhold_core::commands::{CommandAnalysis, Explanation, Risk, SimpleCommand, analyze};
+use toolhold_core::config::Folders;
+use toolhold_core::text::{cut, neutral_line};
+use toolhold_core::{
     Access, Check, Decision, GateAnswer, GateCheck, Request, ResolvedSubject, SubjectKind, Verdict,
 };
-use serde_json::{Value, json};
 
 use crate::arguments::PolicyCheck;
 use crate::error::Error;
@@ -27,7 +27,7 @@ pub(super) fn run(check: &PolicyCheck, options: &Options) -> Result<Exit, Error>
     let loaded = host::load(options, &folders)?;
     let session = call::session(check.session.as_deref(), &folders)?;
     let found = host::block_on(async {
-        let host = host::build(options, folders, loaded, "berth call").await?;
+        let host = host::build(options, folders, loaded, "toolhold call").await?;
         let arguments = call::arguments(&check.arguments, &check.tool, &host)?;
         let (session, phase) = (Some(session), check.phase.map(Into::into));
         Ok(host.check(Request { session, phase, ..Request::new(&check.tool, arguments) }))

@@ -1,12 +1,12 @@
-//! `berth policy explain`: what happened to a call, and by which rule, from the audit.
+//! `toolhold policy explain`: what happened to a call, and by which rule, from the audit.
 
 use std::fmt::Write as _;
 use std::io::Write;
 
-use berth_core::Trail;
-use berth_core::config::Folders;
-use berth_core::text::neutral_line;
 use serde_json::{Value, json};
+use toolhold_core::Trail;
+use toolhold_core::config::Folders;
+use toolhold_core::text::neutral_line;
 
 use crate::error::Error;
 use crate::exit::Exit;
@@ -21,7 +21,7 @@ pub(super) fn run(id: &str, json: bool) -> Result<Exit, Error> {
     let Some(last) = outcome.or(records.last()) else {
         let id = neutral_line(id);
         return Err(Error::Usage(format!(
-            "nothing is recorded of a call {id}; `berth call --json` prints ids, and `berth audit tail` lists them"
+            "nothing is recorded of a call {id}; `toolhold call --json` prints ids, and `toolhold audit tail` lists them"
         )));
     };
     match json {
@@ -88,7 +88,7 @@ fn text(record: &Value, records: &[Value]) -> String {
     }
     let _ = writeln!(
         text,
-        "{FAINT}`berth policy check` says what would become of such a call now.{FAINT:#}"
+        "{FAINT}`toolhold policy check` says what would become of such a call now.{FAINT:#}"
     );
     text
 }

@@ -1,4 +1,4 @@
-//! `berth policy`.
+//! `toolhold policy`.
 
 mod check;
 mod explain;

@@ -4,11 +4,11 @@ use std::io::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
-use berth_core::config::{CeilingFiles, ConfigWatch, Folders, Loaded};
-use berth_core::{Host, HostError};
-use berth_mcp::LiveHost;
 use tokio::sync::mpsc::Receiver;
 use tokio::time::{sleep, timeout};
+use toolhold_core::config::{CeilingFiles, ConfigWatch, Folders, Loaded};
+use toolhold_core::{Host, HostError};
+use toolhold_mcp::LiveHost;
 
 use super::PreparedHost;
 use crate::error::Error;
@@ -54,7 +54,7 @@ impl ConfigChanges {
         let (sender, changes) = tokio::sync::mpsc::channel(1);
         // It lives as long as the process: a server does nothing after it has served.
         std::thread::Builder::new()
-            .name("berth-config".to_owned())
+            .name("toolhold-config".to_owned())
             .spawn(
                 move || {
                     while watched.wait_for_change().is_ok() && sender.blocking_send(()).is_ok() {}

@@ -1,18 +1,18 @@
-//! `berth serve`.
+//! `toolhold serve`.
 
 mod follow;
 
 use std::io::{IsTerminal, Write};
 use std::sync::Arc;
 
-use berth_core::config::{self, Folders, Loaded};
-use berth_core::text::neutral_line;
-use berth_core::{Host, HostBuilder, HostError, Session};
-use berth_export::Telemetry;
-use berth_mcp::{Http, Place, ServeError, Server, serve_http, serve_stdio};
-use berth_run::Delegates;
-use berth_servers::Servers;
-use berth_skills::OfferedSkills;
+use toolhold_core::config::{self, Folders, Loaded};
+use toolhold_core::text::neutral_line;
+use toolhold_core::{Host, HostBuilder, HostError, Session};
+use toolhold_export::Telemetry;
+use toolhold_mcp::{Http, Place, ServeError, Server, serve_http, serve_stdio};
+use toolhold_run::Delegates;
+use toolhold_servers::Servers;
+use toolhold_skills::OfferedSkills;
 
 use crate::arguments::ServeArguments;
 use crate::error::Error;
@@ -20,14 +20,14 @@ use crate::exit::Exit;
 use crate::host;
 use crate::options::Options;
 use crate::tasks::ServedTasks;
-use berth_terminal::interrupt;
 use follow::{ConfigChanges, Follower};
+use toolhold_terminal::interrupt;
 
 /// Runs the command until the client goes away or the process is told to end.
 pub(crate) fn run(options: &Options, arguments: ServeArguments) -> Result<Exit, Error> {
     let end = interrupt::cancellation()?;
     let folders = Folders::from_environment()?;
-    let servers = Servers::new("berth serve");
+    let servers = Servers::new("toolhold serve");
     match arguments.http {
         None => host::block_on_this_thread(async {
             let (changes, loaded) = load(options, &folders)?;
@@ -47,7 +47,7 @@ pub(crate) fn run(options: &Options, arguments: ServeArguments) -> Result<Exit, 
             let begun = async {
                 // Before plugins are loaded, so that an error shows at once.
                 let serve = loaded.config.serve.clone();
-                let door = berth_core::door(&loaded, &folders, "berth serve");
+                let door = toolhold_core::door(&loaded, &folders, "toolhold serve");
                 let bound = Http::bind(place, serve, &folders, !arguments.no_auth, &door).await;
                 let http = bound.map_err(|error| match error {
                     ServeError::Settings(why) => Error::Host(HostError::Config(format!(
@@ -122,7 +122,7 @@ fn prepare(
     place: Option<&Place>,
     servers: &Servers,
 ) -> Result<PreparedHost, HostError> {
-    const FRONT_END: &str = "berth serve";
+    const FRONT_END: &str = "toolhold serve";
     let telemetry = Telemetry::from_config(&loaded, &folders)?;
     let skills = OfferedSkills::find(&loaded, &folders)?;
     skills.tell().map_err(HostError::io("writing to stderr"))?;
@@ -171,9 +171,9 @@ fn follow(
 fn tell_that_it_waits() -> Result<(), Error> {
     writeln!(
         anstream::stderr(),
-        "berth serve waits for the messages of an MCP client on stdin, which is this terminal.\n\
-         A client starts the server by itself: `berth mcp config` lists the clients that it connects.\n\
-         `berth serve --http 8000` serves clients that connect by themselves. Ctrl-C ends it."
+        "toolhold serve waits for the messages of an MCP client on stdin, which is this terminal.\n\
+         A client starts the server by itself: `toolhold mcp config` lists the clients that it connects.\n\
+         `toolhold serve --http 8000` serves clients that connect by themselves. Ctrl-C ends it."
     )?;
     Ok(())
 }

@@ -422,8 +422,8 @@ fn analyze(line: &str) -> CommandAnalysis {
 #[test]
 fn soak_programs_that_bash_runs_are_found_and_each_rule_is_needed() {
     let number = |name: &str| std::env::var(name).ok().and_then(|value| value.parse().ok());
-    let seed: u64 = number("BERTH_SEED").unwrap_or(18);
-    let cases = if std::env::var_os("BERTH_SOAK").is_some() { CASES.1 } else { CASES.0 };
+    let seed: u64 = number("TOOLHOLD_SEED").unwrap_or(18);
+    let cases = if std::env::var_os("TOOLHOLD_SOAK").is_some() { CASES.1 } else { CASES.0 };
     let judge = Judge::new();
     let mut random = Random(seed);
     let lines: Vec<String> = (0..cases).map(|_| random.line()).collect();

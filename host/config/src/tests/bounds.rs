@@ -3,9 +3,9 @@
 use super::super::keys::rule;
 use super::attempts::{USER, attempt, keys};
 use super::*;
-use berth_policy::OriginKind;
-use berth_settings::Narrowing;
 use serde_json::Value;
+use toolhold_policy::OriginKind;
+use toolhold_settings::Narrowing;
 
 /// The values of the configuration `now` within what `then` allowed.
 fn within(scene: &Scene, then: &str, now: &str) -> Result<Value, Problems> {
@@ -22,7 +22,7 @@ fn within(scene: &Scene, then: &str, now: &str) -> Result<Value, Problems> {
 fn unchanged_configuration_is_left_as_it_is() {
     let scene = Scene::new();
     let project = "tools.call = 7\ntools.file.deny_read = [\"secret\"]\n";
-    fs::write(scene.work.join("berth.toml"), project).expect("the file is written");
+    fs::write(scene.work.join("toolhold.toml"), project).expect("the file is written");
     for text in ["", USER] {
         let alone = {
             scene.write(text);

@@ -8,7 +8,7 @@ use super::super::keys::rule;
 use super::super::keys::{Key, known};
 use super::attempts::{USER, attempt, keys};
 use super::*;
-use berth_settings::Narrowing;
+use toolhold_settings::Narrowing;
 
 impl Scene {
     fn ceiling(&self, text: &str) -> PathBuf {
@@ -22,7 +22,7 @@ impl Scene {
         self.write(user);
         let ceiling = self.ceiling(ceiling);
         let more =
-            inputs(&[("BERTH_CEILING", ceiling.to_str().expect("its name is UTF-8"))], settings);
+            inputs(&[("TOOLHOLD_CEILING", ceiling.to_str().expect("its name is UTF-8"))], settings);
         load(&self.folders, &Inputs { working_directory: Some(self.work.clone()), ..more })
     }
 
@@ -291,7 +291,7 @@ fn flags_and_trusted_files_stay_below_the_ceiling() {
     let home = scene.folders.home.clone().expect("there is a home");
     scene.write("");
     fs::write(
-        scene.work.join("berth.toml"),
+        scene.work.join("toolhold.toml"),
         "tools.file.allowed_paths = [\"~\"]\ntools.call = 600\n",
     )
     .expect("the file is written");
@@ -300,7 +300,7 @@ fn flags_and_trusted_files_stay_below_the_ceiling() {
         working_directory: Some(scene.work.clone()),
         allow: vec![("/".into(), PathAccess::ReadWrite), (home.clone(), PathAccess::Read)],
         ..inputs(
-            &[("BERTH_CEILING", path.to_str().expect("UTF-8")), ("BERTH_TOOLS_CALL", "300")],
+            &[("TOOLHOLD_CEILING", path.to_str().expect("UTF-8")), ("TOOLHOLD_TOOLS_CALL", "300")],
             &["tools.max_call=3000"],
         )
     };
@@ -396,7 +396,7 @@ fn bound_for_all_tools_also_bounds_plugins_with_own_values() {
 #[test]
 fn inputs_from_environment_have_the_organisation_ceiling() {
     let inputs = Inputs::from_environment().expect("there is a working directory");
-    assert_eq!(inputs.ceiling.as_deref(), Some(Path::new("/etc/berth/ceiling.toml")));
+    assert_eq!(inputs.ceiling.as_deref(), Some(Path::new("/etc/toolhold/ceiling.toml")));
 }
 
 #[test]
@@ -408,7 +408,7 @@ fn two_ceilings_both_bound() {
     fs::write(&other, "tools.call = 60\ntools.max_call = 20\n").expect("the file is written");
     let both = Inputs {
         ceiling: Some(system),
-        ..inputs(&[("BERTH_CEILING", other.to_str().expect("UTF-8"))], &[])
+        ..inputs(&[("TOOLHOLD_CEILING", other.to_str().expect("UTF-8"))], &[])
     };
     match load(&scene.folders, &both) {
         Ok(loaded) => {
@@ -475,10 +475,10 @@ fn untrusted_or_invalid_ceiling_ends_the_start() {
             "{text}: {problems}"
         );
     }
-    let missing = inputs(&[("BERTH_CEILING", "/nowhere/ceiling.toml")], &[]);
+    let missing = inputs(&[("TOOLHOLD_CEILING", "/nowhere/ceiling.toml")], &[]);
     let problems = load(&scene.folders, &missing).expect_err("the ceiling is missing").to_string();
     assert!(
-        problems.contains("BERTH_CEILING: /nowhere/ceiling.toml can't be opened"),
+        problems.contains("TOOLHOLD_CEILING: /nowhere/ceiling.toml can't be opened"),
         "{problems}"
     );
 }

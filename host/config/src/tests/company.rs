@@ -1,10 +1,10 @@
 //! What an organisation sets: a signed ceiling, defaults, bounds for every plugin, an allow list.
 
-use berth_signing::{
+use serde_json::{Value, json};
+use toolhold_signing::{
     KeyFolder, PasswordSource, SecretKey, Signature, SignedPlugin, Statement, read_secret_key,
     sign_ceiling, today, verify_plugin,
 };
-use serde_json::{Value, json};
 
 use super::*;
 
@@ -21,7 +21,7 @@ impl Scene {
     fn load_in_company(&self) -> Option<Result<Loaded, String>> {
         let inputs = Inputs {
             ceiling: Some(self.company().join("ceiling.toml")),
-            defaults: Some(self.company().join("berth.toml")),
+            defaults: Some(self.company().join("toolhold.toml")),
             ..Inputs::default()
         };
         rustix::process::geteuid()
@@ -86,8 +86,8 @@ fn signature_of_a_plugin_does_not_count_for_a_ceiling() {
     let (ceiling, key) = (scene.company().join("ceiling.toml"), scene.key("key"));
     fs::write(scene.company().join("ceiling.pub"), key.public().to_file()).expect("written");
     fs::write(&ceiling, "tools.max_call = 5\n").expect("it is written");
-    let said = "berth-plugin/1 name=x version=1 manifest=-";
-    let signature = berth_signing::Signature::sign(b"tools.max_call = 5\n", said, &key);
+    let said = "toolhold-plugin/1 name=x version=1 manifest=-";
+    let signature = toolhold_signing::Signature::sign(b"tools.max_call = 5\n", said, &key);
     let signature = signature.expect("it is signed").to_string();
     fs::write(scene.company().join("ceiling.toml.minisig"), signature).expect("it is written");
     if let Some(loaded) = scene.load_in_company() {
@@ -138,7 +138,7 @@ fn changed_file_of_a_ceiling_is_noticed() {
 #[test]
 fn company_defaults_hold_where_the_user_says_nothing() {
     let scene = Scene::new();
-    let path = scene.company().join("berth.toml");
+    let path = scene.company().join("toolhold.toml");
     fs::write(&path, "[tools]\ncall = 7\nmax_call = 70\n[tools.file]\ndeny_read = [\"a\"]\n")
         .expect("it is written");
     scene.write("[tools]\nmax_call = 80\n");
@@ -156,7 +156,7 @@ fn company_defaults_hold_where_the_user_says_nothing() {
     assert_eq!(loaded.config.tools.call.get(), 5);
     fs::write(&path, "[tools]\ncal = 7\n").expect("it is written");
     let Some(Err(problems)) = scene.load_in_company() else { panic!("it has a mistake") };
-    assert!(problems.contains("company/berth.toml:2: "), "{problems}");
+    assert!(problems.contains("company/toolhold.toml:2: "), "{problems}");
     fs::write(&path, "").expect("it is written");
     fs::set_permissions(&path, fs::Permissions::from_mode(0o622)).expect("its mode is set");
     let Some(Err(problems)) = scene.load_in_company() else { panic!("others can write it") };
@@ -173,7 +173,7 @@ fn table_for_every_plugin_bounds_each_one_the_user_has() {
     let path = scene.company().join("ceiling.toml");
     fs::write(&path, ceiling).expect("it is written");
     scene.write(&user);
-    let named = inputs(&[("BERTH_CEILING", path.to_str().expect("it is UTF-8"))], &[]);
+    let named = inputs(&[("TOOLHOLD_CEILING", path.to_str().expect("it is UTF-8"))], &[]);
     let loaded = load(&scene.folders, &named).expect("it is valid");
     let notes = scene.folders.home.as_ref().expect("there is a home").join("notes");
     for name in ["a", "b"] {
@@ -230,7 +230,7 @@ fn allow_list_under_a_ceiling_has_only_what_both_have() {
     };
     let scene = Scene::new();
     let path = scene.company().join("ceiling.toml");
-    let named = inputs(&[("BERTH_CEILING", path.to_str().expect("it is UTF-8"))], &[]);
+    let named = inputs(&[("TOOLHOLD_CEILING", path.to_str().expect("it is UTF-8"))], &[]);
     let alone: Vec<Loaded> = lists.iter().map(|list| scene.load(list)).collect();
     for (user, own) in lists.iter().zip(&alone) {
         scene.write(user);
@@ -262,7 +262,7 @@ fn component(name: &str) -> Vec<u8> {
     let manifest = format!(
         r#"{{"manifest":1,"name":"{name}","version":"1.0.0","description":"x","capabilities":[]}}"#
     );
-    let section = [b"\x0eberth:manifest", manifest.as_bytes()].concat();
+    let section = [b"\x11toolhold:manifest", manifest.as_bytes()].concat();
     let length = u8::try_from(section.len()).expect("it is short");
     let header = [&b"\0asm\x0d\0\x01\0\0"[..], &[length | 0x80, length >> 7]].concat();
     [header, section].concat()
@@ -326,7 +326,7 @@ fn sources_and_keys_under_a_ceiling_trust_only_what_both_trust() {
     };
     let scene = Scene::new();
     let path = scene.company().join("ceiling.toml");
-    let named = inputs(&[("BERTH_CEILING", path.to_str().expect("it is UTF-8"))], &[]);
+    let named = inputs(&[("TOOLHOLD_CEILING", path.to_str().expect("it is UTF-8"))], &[]);
     let signed = "installing.require_signature = true\n";
     for lists in lists {
         let lists: Vec<String> = lists.into_iter().map(|list| format!("{signed}{list}")).collect();

@@ -2,9 +2,9 @@
 
 use std::os::unix::fs::symlink;
 
-use berth_contract::{Annotations, SubjectKind};
-use berth_policy::{Action, Decision, Gate, ResolvedSubject, Trust, Verdict};
 use serde_json::json;
+use toolhold_contract::{Annotations, SubjectKind};
+use toolhold_policy::{Action, Decision, Gate, ResolvedSubject, Trust, Verdict};
 
 use super::*;
 
@@ -133,7 +133,7 @@ tools.policy.rules = [{ effect = \"deny\", paths = [\"vendor\"] }, { effect = \"
 tools.autonomy = \"full\"
 ";
     let loaded = scene.load_with(RULES, untrusted);
-    let file = scene.work.join("berth.toml").display().to_string();
+    let file = scene.work.join("toolhold.toml").display().to_string();
     // Its question comes before the user's rules, but doesn't avoid a denial among them.
     path(&loaded, "/w/keys/x", Verdict::Deny, Gate::Permissions);
     let asked = path(&loaded, "/w/a", Verdict::Ask, Gate::Permissions);
@@ -166,7 +166,7 @@ tools.permissions.write = [
     path(&loaded, "/w/x", Verdict::Deny, Gate::Permissions);
     let project = loaded.project.expect("it was read");
     let [ignored] = project.ignored() else { panic!("{project:?}") };
-    let expected = "berth.toml:3: a rule of `tools.permissions.write` is ignored: only your own configuration can allow \"z\"";
+    let expected = "toolhold.toml:3: a rule of `tools.permissions.write` is ignored: only your own configuration can allow \"z\"";
     assert!(ignored.to_string().ends_with(expected), "{ignored}");
     assert_eq!(
         ignored.proposed,
@@ -249,12 +249,12 @@ fn blocked_commands_are_added_and_allowed_ones_removed() {
     let text = "tools.autonomy = \"full\"\n[tools.shell]\nblocked_commands = [\"git push\"]\nallowed_commands = [\"CURL\"]\n";
     let loaded = scene.load(text);
     let blocked = command(&loaded, "git -C x push", Verdict::Deny, Gate::Blocklist);
-    assert!(blocked.place.ends_with("berth.toml, line 3"), "{}", blocked.place);
+    assert!(blocked.place.ends_with("toolhold.toml, line 3"), "{}", blocked.place);
     // The remedy must not repeat a table or a list that the file already has.
     let remedy = command(&loaded, "wget x", Verdict::Deny, Gate::Blocklist).remedy;
     assert!(
         remedy.contains("add \"wget\" to `allowed_commands`")
-            && remedy.ends_with("berth.toml, line 2."),
+            && remedy.ends_with("toolhold.toml, line 2."),
         "{remedy}"
     );
     let remedy = command(&scene.load(""), "wget x", Verdict::Deny, Gate::Blocklist).remedy;

@@ -151,7 +151,7 @@ max_response_size = 0
         assert!(text.contains(line), "{line}: {text}");
     }
     assert!(!text.contains("other_domains"), "{text}");
-    assert_left_out(&migration, "autonomy.workspace_only", "berth allow DIRECTORY");
+    assert_left_out(&migration, "autonomy.workspace_only", "toolhold allow DIRECTORY");
     assert_left_out(&migration, "autonomy.forbidden_paths", "/etc");
     assert_left_out(&migration, "autonomy.auto_approve", "`memory_recall`");
     assert_left_out(&migration, "http_request.allowed_domains", "other_domains");
@@ -220,14 +220,14 @@ fn foreign_key_is_told_with_the_line_to_write() {
     scene.assert_refused(
         "[tools.shell]\ntimeout = 30\n",
         &[
-            "berth.toml:2: unknown key `tools.shell.timeout`; Berth has it elsewhere: write `call = 30` in [tools]",
+            "toolhold.toml:2: unknown key `tools.shell.timeout`; Toolhold has it elsewhere: write `call = 30` in [tools]",
         ],
     );
     scene.assert_refused(
         "[autonomy]\nlevel = \"full\"\nworkspace_only = true\n",
         &[
-            "berth.toml:2: unknown key `autonomy.level`; Berth has it elsewhere: write `autonomy = \"ask\"` in [tools]",
-            "berth.toml:3: unknown key `autonomy.workspace_only`; tools reach only the directories",
+            "toolhold.toml:2: unknown key `autonomy.level`; Toolhold has it elsewhere: write `autonomy = \"ask\"` in [tools]",
+            "toolhold.toml:3: unknown key `autonomy.workspace_only`; tools reach only the directories",
         ],
     );
     scene.assert_refused(
@@ -239,7 +239,7 @@ fn foreign_key_is_told_with_the_line_to_write() {
 #[test]
 fn every_line_instead_sets_an_existing_key() {
     let path = |key: &str| key.split('.').map(str::to_owned).collect::<Vec<_>>();
-    for instead in berth_migration::keys_instead() {
+    for instead in toolhold_migration::keys_instead() {
         assert!(keys::rule(&path(instead.old)).is_none(), "{} is a key", instead.old);
         let Some((new, line)) = instead.new else { continue };
         assert!(keys::known().iter().any(|key| key.path == path(new)), "{new} isn't a key");

@@ -2,8 +2,8 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-use berth_contract::Access;
-use berth_policy::files::{FileRules, Kind};
+use toolhold_contract::Access;
+use toolhold_policy::files::{FileRules, Kind};
 
 use super::*;
 
@@ -54,7 +54,7 @@ impl Scene {
     /// The configuration with a file in the working directory beside the user's.
     fn load_with(&self, user: &str, project: &str) -> Loaded {
         self.write(user);
-        fs::write(self.work.join("berth.toml"), project).expect("the file is written");
+        fs::write(self.work.join("toolhold.toml"), project).expect("the file is written");
         self.load_there(&[]).unwrap_or_else(|problems| panic!("{project}: {problems}"))
     }
 
@@ -129,9 +129,9 @@ fn later_sources_win_key_by_key() {
     let scene = Scene::new();
     let file = scene.write("[tools]\ncall = 5\nmax_call = 50\nmax_concurrent = 2\n[tools.file]\ndeny_read = [\"a\", \"b\"]\n");
     let variables = [
-        ("BERTH_TOOLS_MAX_CALL", "60"),
-        ("BERTH_TOOLS_MAX_CONCURRENT", "3"),
-        ("BERTH_LOG", "debug"),
+        ("TOOLHOLD_TOOLS_MAX_CALL", "60"),
+        ("TOOLHOLD_TOOLS_MAX_CONCURRENT", "3"),
+        ("TOOLHOLD_LOG", "debug"),
         ("PATH", "/bin"),
     ];
     let inputs = inputs(&variables, &["tools.max_concurrent=4", "tools.file.deny_read=c"]);
@@ -140,7 +140,7 @@ fn later_sources_win_key_by_key() {
     assert_eq!((tools.call.get(), tools.max_call.get(), tools.max_concurrent.get()), (5, 60, 4));
     assert_eq!(tools.file.deny_read, [PathGlob::new("c").expect("the glob is valid")]);
     assert_eq!(loaded.source("tools.call"), Source::File { path: file, line: 2 });
-    assert_eq!(loaded.source("tools.max_call"), Source::Variable("BERTH_TOOLS_MAX_CALL".into()));
+    assert_eq!(loaded.source("tools.max_call"), Source::Variable("TOOLHOLD_TOOLS_MAX_CALL".into()));
     assert_eq!(
         loaded.source("tools.max_concurrent"),
         Source::Flag("--set tools.max_concurrent=4".into())
@@ -158,13 +158,13 @@ fn every_problem_of_a_file_has_its_line() {
     scene.assert_problems(
         "[tools]\ncall = \"soon\"\n\n[tools.file]\nallowed_path = [\".\"]\ndeny_read = [\n  \"ok\",\n  \"a[\",\n]\n[tolls]\nx = 1\ny = 2\n",
         &[
-            "/berth.toml:2: `tools.call`: invalid type: string \"soon\", expected a whole number from 1 to 86400",
+            "/toolhold.toml:2: `tools.call`: invalid type: string \"soon\", expected a whole number from 1 to 86400",
             "  2 | call = \"soon\"",
-            "/berth.toml:5: unknown key `tools.file.allowed_path`; did you mean `allowed_paths`?",
+            "/toolhold.toml:5: unknown key `tools.file.allowed_path`; did you mean `allowed_paths`?",
             "  5 | allowed_path = [\".\"]",
-            "/berth.toml:8: `tools.file.deny_read`: `a[` isn't a valid glob: unclosed character class; missing ']'",
+            "/toolhold.toml:8: `tools.file.deny_read`: `a[` isn't a valid glob: unclosed character class; missing ']'",
             "  8 |   \"a[\",",
-            "/berth.toml:10: unknown key `tolls`; did you mean `tools`?",
+            "/toolhold.toml:10: unknown key `tolls`; did you mean `tools`?",
             "  10 | [tolls]",
         ],
     );
@@ -172,13 +172,13 @@ fn every_problem_of_a_file_has_its_line() {
     scene.assert_problems(
         "[tools]\ncall = 7\n\n[index]\nembeddings = \"\"\nvector_backend = \"qdrant\"\n",
         &[
-            "/berth.toml:6: [index.qdrant] has no `url`, and `vector_backend` of [index] is \"qdrant\"",
+            "/toolhold.toml:6: [index.qdrant] has no `url`, and `vector_backend` of [index] is \"qdrant\"",
         ],
     );
     scene.assert_problems(
         "[tools]\ncall =\n",
         &[
-            "/berth.toml:2: is not TOML: string values must be quoted, expected literal string",
+            "/toolhold.toml:2: is not TOML: string values must be quoted, expected literal string",
             "  2 | call =",
         ],
     );
@@ -274,7 +274,7 @@ fn broken_link_does_not_count_as_missing_file() {
     };
     let path = scene.folders.config_file();
     symlink(scene.work.join("gone.toml"), &path).expect("a link is made");
-    refused("berth.toml: can't be opened: it is a link that leads nowhere");
+    refused("toolhold.toml: can't be opened: it is a link that leads nowhere");
     assert!(path.is_symlink());
     fs::remove_file(&path).expect("the link is removed");
     fs::remove_dir(&folder).expect("the folder is removed");
@@ -326,17 +326,20 @@ fn variables_accept_toml_and_bare_texts() {
             "{value}"
         );
     };
-    let path = "BERTH_TOOLS_FILE_ALLOWED_PATHS";
+    let path = "TOOLHOLD_TOOLS_FILE_ALLOWED_PATHS";
     check(path, "/a b", allowed("/a b", PathAccess::ReadWrite));
     check(path, "[\"/a\"]", allowed("/a", PathAccess::ReadWrite));
     check(path, "[{ path = \"/a\", access = \"read\" }]", allowed("/a", PathAccess::Read));
     check(path, "2024", allowed("2024", PathAccess::ReadWrite));
-    check("BERTH_PLUGINS_MY_TOOL_ALLOWED_PATHS", "/a", allowed("/a", PathAccess::ReadWrite));
+    check("TOOLHOLD_PLUGINS_MY_TOOL_ALLOWED_PATHS", "/a", allowed("/a", PathAccess::ReadWrite));
 
     let loaded = load(
         &scene.folders,
         &inputs(
-            &[("BERTH_PLUGINS_OTHER_PATH", "1"), ("BERTH_PLUGINS_OTHER_LIMITS_MEMORY_MIB", "9")],
+            &[
+                ("TOOLHOLD_PLUGINS_OTHER_PATH", "1"),
+                ("TOOLHOLD_PLUGINS_OTHER_LIMITS_MEMORY_MIB", "9"),
+            ],
             &[],
         ),
     );
@@ -356,19 +359,19 @@ fn invalid_variables_and_settings_name_the_intended_key() {
         assert_eq!(problems, expected);
     };
     problem(
-        &[("BERTH_TOOLS_FILE_ALOWED_PATHS", "x")],
+        &[("TOOLHOLD_TOOLS_FILE_ALOWED_PATHS", "x")],
         &[],
-        "BERTH_TOOLS_FILE_ALOWED_PATHS: unknown variable; did you mean BERTH_TOOLS_FILE_ALLOWED_PATHS?",
+        "TOOLHOLD_TOOLS_FILE_ALOWED_PATHS: unknown variable; did you mean TOOLHOLD_TOOLS_FILE_ALLOWED_PATHS?",
     );
     problem(
-        &[("BERTH_TOOLS_CALL", "soon")],
+        &[("TOOLHOLD_TOOLS_CALL", "soon")],
         &[],
-        "BERTH_TOOLS_CALL: `tools.call`: invalid type: string \"soon\", expected a whole number from 1 to 86400",
+        "TOOLHOLD_TOOLS_CALL: `tools.call`: invalid type: string \"soon\", expected a whole number from 1 to 86400",
     );
     problem(
-        &[("BERTH_TOOLS_FILE_DENY_READ", "[\"a\"")],
+        &[("TOOLHOLD_TOOLS_FILE_DENY_READ", "[\"a\"")],
         &[],
-        "BERTH_TOOLS_FILE_DENY_READ: its value is not TOML: unclosed array, expected `]`",
+        "TOOLHOLD_TOOLS_FILE_DENY_READ: its value is not TOML: unclosed array, expected `]`",
     );
     problem(
         &[],
@@ -454,7 +457,7 @@ fn plugin_comes_from_its_path_or_from_the_plugin_folder() {
 
     let set = load(folders, &inputs(&[], &["plugin_folder.path=p"])).expect("the setting is valid");
     assert_eq!(set.plugin_folder(folders, work), work.join("p"));
-    let home = load(folders, &inputs(&[("BERTH_PLUGIN_FOLDER_PATH", "~/p")], &[]))
+    let home = load(folders, &inputs(&[("TOOLHOLD_PLUGIN_FOLDER_PATH", "~/p")], &[]))
         .expect("the variable is valid");
     assert_eq!(
         home.plugin_folder(folders, work),
@@ -463,7 +466,7 @@ fn plugin_comes_from_its_path_or_from_the_plugin_folder() {
 }
 
 #[test]
-fn files_that_configure_berth_are_never_writable() {
+fn files_that_configure_toolhold_are_never_writable() {
     let scene = Scene::new();
     let (file, plugin) = (scene.work.join("team.toml"), scene.work.join("x.wasm"));
     fs::write(&file, "plugin_folder.path = \"plugins\"\n[plugins.x]\npath = \"x.wasm\"\n")
@@ -491,8 +494,11 @@ fn grant_of_a_missing_directory_is_a_problem() {
         .expect_err("neither can be granted")
         .to_string();
     // It would be writable if somebody made it.
-    assert!(error.contains("berth.toml:4: ") && error.contains("none can't be granted"), "{error}");
-    assert!(error.contains("berth.toml:3: ") && error.contains("is not a directory"), "{error}");
+    assert!(
+        error.contains("toolhold.toml:4: ") && error.contains("none can't be granted"),
+        "{error}"
+    );
+    assert!(error.contains("toolhold.toml:3: ") && error.contains("is not a directory"), "{error}");
 }
 
 #[test]
@@ -504,7 +510,7 @@ fn calls_go_on_without_a_directory_that_vanished() {
     let missing = loaded.missing_directories(&scene.folders, &scene.work);
     let [missing] = &missing[..] else { panic!("{missing:?}") };
     let missing = missing.to_string();
-    assert!(missing.contains("berth.toml:3: /none/at/all doesn't exist"), "{missing}");
+    assert!(missing.contains("toolhold.toml:3: /none/at/all doesn't exist"), "{missing}");
 }
 
 #[test]

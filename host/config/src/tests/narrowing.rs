@@ -18,7 +18,10 @@ fn no_key_widens_and_each_attempt_is_reported() {
         let [ignored] = project.ignored() else { panic!("{attempt}: {project:?}") };
         let ignored_key = ignored.key.replace("known", "*").replace("servers.other", "servers.*");
         assert_eq!((project.standing, ignored_key), (ProjectTrust::Narrows, key), "{attempt}");
-        assert_eq!(ignored.source, Source::File { path: scene.work.join("berth.toml"), line: 1 });
+        assert_eq!(
+            ignored.source,
+            Source::File { path: scene.work.join("toolhold.toml"), line: 1 }
+        );
     }
 }
 
@@ -97,7 +100,7 @@ fn smaller_number_counts() {
     check("tools.call = 60", "tools.call = 60", "tools.call", json!(60), &[]);
     check("", "tools.max_concurrent = 1", "tools.max_concurrent", json!(1), &[]);
     check("", "tools.max_concurrent = 0", "tools.max_concurrent", json!(0), &[]);
-    let automatic = berth_system::machine::automatic_concurrency();
+    let automatic = toolhold_system::machine::automatic_concurrency();
     let more = format!("1024 is more than {automatic}");
     check("", "tools.max_concurrent = 1024", "tools.max_concurrent", json!(0), &[&more]);
     let all = format!("{automatic} is more than 2");
@@ -357,7 +360,8 @@ fn intersection_gives_every_path_the_lesser_access_of_both() {
     for (user, held) in lists.iter().zip(&alone) {
         scene.write(&list(user));
         for (project, asked) in lists.iter().zip(&alone) {
-            fs::write(scene.work.join("berth.toml"), list(project)).expect("the file is written");
+            fs::write(scene.work.join("toolhold.toml"), list(project))
+                .expect("the file is written");
             let both = scene.load_there(&[]).expect("it is valid");
             let lesser: Vec<_> = held
                 .iter()
@@ -483,7 +487,7 @@ fn settings_of_plugins_are_bounded() {
         let loaded = scene.load(user);
         let problem = loaded.plugin_config("x").expect_err("it is refused").to_string();
         assert!(
-            problem.contains("berth.toml") && problem.contains("plugins.x.config"),
+            problem.contains("toolhold.toml") && problem.contains("plugins.x.config"),
             "{problem}"
         );
         problem

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 
-use berth_system::confine::TreeAccess;
+use toolhold_system::confine::TreeAccess;
 
 use super::super::presets::{CREDENTIALS, PRESETS, ROOTS, with_all};
 use super::*;
@@ -77,7 +77,7 @@ fn plugin_starts_only_granted_programs() {
             && x.files.grants.is_empty()
             && value(&x, "A").is_none()
     );
-    assert_eq!((x.limits.processes, x.sandbox), (9, berth_system::confine::Sandbox::BestEffort));
+    assert_eq!((x.limits.processes, x.sandbox), (9, toolhold_system::confine::Sandbox::BestEffort));
     let place = x.programs.place("git").expect("it has a place").text.clone();
     assert_eq!(place, format!("[plugins.x] in {}, line 4", scene.folders.config_file().display()));
     assert!(grants_of("y").is_none() && grants_of("unknown").is_none());
@@ -135,7 +135,7 @@ fn environment_starts_empty() {
         ["API_TOKEN", "HOME", "LANG", "LC_ALL", "MY_NAME", "PATH", "SHELL", "TERM"]
     );
     assert_eq!(value(&named, "TERM"), Some("xterm"));
-    // A program that embeds Berth may have no environment.
+    // A program that embeds Toolhold may have no environment.
     let loaded = Loaded::default()
         .processes_of_shell(&scene.folders, &scene.work)
         .expect("all directories exist");
@@ -151,27 +151,27 @@ fn invalid_name_is_refused_with_its_line_and_without_its_value() {
     let scene = Scene::new();
     scene.assert_refused(
         "[tools.shell]\nenv = [\"TOKEN=hunter2\"]",
-        &["berth.toml:2: `tools.shell.env`: `TOKEN` isn't a valid variable name: `env` takes names"],
+        &["toolhold.toml:2: `tools.shell.env`: `TOKEN` isn't a valid variable name: `env` takes names"],
     );
     scene.assert_refused(
         "[plugins.x]\nenv = [\"1A\"]",
-        &["berth.toml:2: `plugins.x.env`: `1A` isn't a valid variable name"],
+        &["toolhold.toml:2: `plugins.x.env`: `1A` isn't a valid variable name"],
     );
     scene.assert_refused(
         "[tools.shell]\npresets = [\n\"cargo\",\n\"carg\"]",
-        &["berth.toml:4: `tools.shell.presets`: there is no preset `carg`; the presets are: git"],
+        &["toolhold.toml:4: `tools.shell.presets`: there is no preset `carg`; the presets are: git"],
     );
     scene.assert_refused(
         "[plugins.x]\nprograms = [\"git *\", \"g* x\"]",
-        &["berth.toml:2: `plugins.x.programs`: `g* x`: wildcards and quotes aren't allowed in the program"],
+        &["toolhold.toml:2: `plugins.x.programs`: `g* x`: wildcards and quotes aren't allowed in the program"],
     );
     scene.assert_refused(
         "[tools.shell]\nnetwork = \"maybe\"",
-        &["berth.toml:2: `tools.shell.network`: unknown variant `maybe`"],
+        &["toolhold.toml:2: `tools.shell.network`: unknown variant `maybe`"],
     );
     scene.assert_refused(
         "[tools.shell.limits]\nprocesses = 1",
-        &["berth.toml:2: ", "a whole number from 4 to 65536"],
+        &["toolhold.toml:2: ", "a whole number from 4 to 65536"],
     );
 }
 

@@ -1,4 +1,4 @@
-//! The working directory's `berth.toml` as a file: how it is read, and its notices.
+//! The working directory's `toolhold.toml` as a file: how it is read, and its notices.
 
 use std::os::unix::fs::symlink;
 
@@ -17,11 +17,11 @@ fn mistakes_in_the_file_end_the_start() {
         ("tools.file.deny_read = [\"!x\"]", 1, "a denial always wins"),
         ("[plugins.\"e\\u001b[31mvil\"]", 1, "isn't a valid plugin name"),
         ("tools.file.allowed_paths = [\n\"src/missing\"]", 2, "isn't an existing directory"),
-        ("tools.file.allowed_paths = [\"berth.toml\"]", 1, "isn't an existing directory"),
+        ("tools.file.allowed_paths = [\"toolhold.toml\"]", 1, "isn't an existing directory"),
     ] {
-        fs::write(scene.work.join("berth.toml"), text).expect("the file is written");
+        fs::write(scene.work.join("toolhold.toml"), text).expect("the file is written");
         let problems = scene.load_there(&[]).expect_err("it is invalid").to_string();
-        let place = format!("{}:{line}: ", scene.work.join("berth.toml").display());
+        let place = format!("{}:{line}: ", scene.work.join("toolhold.toml").display());
         assert!(problems.contains(&place) && problems.contains(expected), "{text}: {problems}");
         assert!(!problems.contains('\u{1b}'), "{problems:?}");
     }
@@ -30,7 +30,7 @@ fn mistakes_in_the_file_end_the_start() {
 #[test]
 fn links_pipes_and_large_files_are_refused() {
     let scene = Scene::new();
-    let path = scene.work.join("berth.toml");
+    let path = scene.work.join("toolhold.toml");
     let problem = |expected: &str| {
         let problems = scene.load_there(&[]).expect_err("the file is refused").to_string();
         assert!(
@@ -74,22 +74,22 @@ fn user_file_is_not_read_twice() {
         working_directory: Some(scene.folders.config.clone()),
         ..Inputs::default()
     });
-    // The file is elsewhere, and a link to it is in Berth's folder.
-    fs::rename(&user, scene.work.join("berth.toml")).expect("it is moved");
-    symlink(scene.work.join("berth.toml"), &user).expect("a link is made");
+    // The file is elsewhere, and a link to it is in Toolhold's folder.
+    fs::rename(&user, scene.work.join("toolhold.toml")).expect("it is moved");
+    symlink(scene.work.join("toolhold.toml"), &user).expect("a link is made");
     in_the_folder(Inputs { working_directory: Some(scene.work.clone()), ..Inputs::default() });
     in_the_folder(Inputs {
         working_directory: Some(scene.folders.config.clone()),
         ..Inputs::default()
     });
-    let named = Inputs { file: Some(scene.work.join("berth.toml")), ..Inputs::default() };
+    let named = Inputs { file: Some(scene.work.join("toolhold.toml")), ..Inputs::default() };
     in_the_folder(Inputs { working_directory: Some(scene.work.clone()), ..named });
 }
 
 #[test]
 fn file_is_read_only_in_the_working_directory() {
     let scene = Scene::new();
-    fs::write(scene.work.join("berth.toml"), "tools.call = 5").expect("the file is written");
+    fs::write(scene.work.join("toolhold.toml"), "tools.call = 5").expect("the file is written");
     let below = Inputs { working_directory: Some(scene.work.join("src")), ..Inputs::default() };
     for inputs in [below, Inputs::default()] {
         let loaded = load(&scene.folders, &inputs).expect("it is valid");
@@ -109,7 +109,7 @@ fn variables_and_flags_come_after_the_file() {
         [PathGlob::new("b").expect("the glob is valid")]
     );
     let allow = vec![(scene.folders.home.clone().expect("there is a home"), PathAccess::Read)];
-    fs::write(scene.work.join("berth.toml"), "tools.file.allowed_paths = [\"src\"]")
+    fs::write(scene.work.join("toolhold.toml"), "tools.file.allowed_paths = [\"src\"]")
         .expect("the file is written");
     let loaded = load(
         &scene.folders,
@@ -135,8 +135,9 @@ fn denials_of_the_file_show_its_lines() {
         "\n[tools.file]\ndeny_read = [\n\"b\"]\nallowed_paths = [\"src\"]\n",
     );
     let policy = loaded.built_in_files(&scene.folders, &scene.work).expect("all directories exist");
-    let place =
-        |line| format!("[tools.file] in {}, line {line}", scene.work.join("berth.toml").display());
+    let place = |line| {
+        format!("[tools.file] in {}, line {line}", scene.work.join("toolhold.toml").display())
+    };
     assert_eq!(policy.grants[0].place.text, place(5));
     let rules = FileRules::new(policy.grants, Vec::new()).with_globs(
         policy.deny_read,
@@ -163,5 +164,8 @@ fn notice_is_one_short_line_without_control_characters() {
         .load_with("", &format!("tools.file.allowed_paths = [\"/\\u001b[2J\\n\\u202e{long}\"]"));
     let notice = loaded.project.expect("it was read").ignored()[0].to_string();
     assert!(notice.len() < 500 && !notice.contains(['\u{1b}', '\n', '\u{202e}']), "{notice:?}");
-    assert!(notice.contains("berth.toml:1: `tools.file.allowed_paths` is ignored: "), "{notice}");
+    assert!(
+        notice.contains("toolhold.toml:1: `tools.file.allowed_paths` is ignored: "),
+        "{notice}"
+    );
 }

@@ -29,7 +29,7 @@ fn old_name_counts_as_the_new_one_with_a_notice() {
 #[test]
 fn old_name_has_the_bounds_of_the_new_one() {
     let scene = Scene::new();
-    let message = "/berth.toml:2: `tools.retry.max_attempts`: invalid value: integer `11`, expected a whole number from 0 to 10";
+    let message = "/toolhold.toml:2: `tools.retry.max_attempts`: invalid value: integer `11`, expected a whole number from 0 to 10";
     scene.assert_problems(
         "[agent]\nmax_tool_retries = 11",
         &[message, "  2 | max_tool_retries = 11"],
@@ -49,11 +49,11 @@ fn both_names_in_one_file_are_refused() {
         load(&scene.folders, &Inputs::default()).expect_err("the key is set twice").to_string();
     assert!(
         problems.contains(
-            "berth.toml:2: `agent.max_tool_retries` was renamed to `tools.retry.max_attempts`"
+            "toolhold.toml:2: `agent.max_tool_retries` was renamed to `tools.retry.max_attempts`"
         ),
         "{problems}"
     );
-    assert!(problems.contains("berth.toml:4)"), "{problems}");
+    assert!(problems.contains("toolhold.toml:4)"), "{problems}");
 }
 
 #[test]
@@ -95,11 +95,11 @@ fn network_can_be_set_by_either_name_but_not_by_both() {
     }
     scene.assert_refused(
         "[tools.shell]\nallow_network = \"yes\"",
-        &["berth.toml:2: `tools.shell.allow_network` takes `true` or `false`"],
+        &["toolhold.toml:2: `tools.shell.allow_network` takes `true` or `false`"],
     );
     scene.assert_refused(
         "[tools.shell]\nallow_network = true\nnetwork = \"deny\"",
-        &["berth.toml:3)", "remove one of them"],
+        &["toolhold.toml:3)", "remove one of them"],
     );
     let result = load(&scene.folders, &inputs(&[], &["tools.shell.allow_network=maybe"]))
         .map(|loaded| loaded.config.tools.shell.network);

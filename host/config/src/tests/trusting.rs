@@ -34,7 +34,7 @@ fn trusted_file_counts_like_the_user_file() {
     );
     assert_eq!(
         after.source("tools.call"),
-        Source::File { path: scene.work.join("berth.toml"), line: 1 }
+        Source::File { path: scene.work.join("toolhold.toml"), line: 1 }
     );
 }
 
@@ -56,7 +56,7 @@ fn file_that_changes_before_trust_is_not_trusted() {
     let shown = scene.load_with("", WIDE);
     // The file changes between the question and the answer.
     let other = WIDE.replace("60", "90");
-    std::fs::write(scene.work.join("berth.toml"), &other).expect("the file is written");
+    std::fs::write(scene.work.join("toolhold.toml"), &other).expect("the file is written");
     trust(&scene, &shown);
     let loaded = scene.load_with("", &other);
     assert_ne!(standing(&loaded), ProjectTrust::Trusted);
@@ -68,7 +68,7 @@ fn file_that_changes_before_trust_is_not_trusted() {
 #[test]
 fn empty_folder_is_ignored_and_a_full_one_is_refused() {
     let scene = Scene::new();
-    let folder = scene.work.join("berth.toml");
+    let folder = scene.work.join("toolhold.toml");
     std::fs::create_dir(&folder).expect("a folder is made");
     assert!(scene.load_there(&[]).expect("an empty folder is accepted").project.is_none());
     std::fs::write(folder.join("file"), "").expect("a file is made");
@@ -107,7 +107,7 @@ fn trust_ends_when_a_link_leads_elsewhere() {
 fn same_content_elsewhere_is_not_trusted() {
     let scene = Scene::new();
     trust(&scene, &scene.load_with("", WIDE));
-    fs::write(scene.work.join("src/berth.toml"), WIDE).expect("the file is written");
+    fs::write(scene.work.join("src/toolhold.toml"), WIDE).expect("the file is written");
     let inputs = Inputs { working_directory: Some(scene.work.join("src")), ..Inputs::default() };
     let loaded = load(&scene.folders, &inputs).expect("it is valid");
     assert_eq!(standing(&loaded), ProjectTrust::Narrows);

@@ -1,8 +1,8 @@
 //! Where requests may go, and the secrets that they carry.
 
-use berth_egress::{SecretSource, Settings};
-use berth_policy::egress::{Placement, Scheme};
 use serde_json::json;
+use toolhold_egress::{SecretSource, Settings};
+use toolhold_policy::egress::{Placement, Scheme};
 
 use super::*;
 
@@ -90,11 +90,11 @@ fn hosts_can_be_written_in_several_ways() {
     ] {
         scene.assert_refused(
             &format!("[plugins.x]\nhosts = [{written}]"),
-            &["/berth.toml:2: ", expected],
+            &["/toolhold.toml:2: ", expected],
         );
         scene.assert_refused(
             &format!("[tools.web]\nallowed_domains = [{written}]"),
-            &["/berth.toml:2: ", expected],
+            &["/toolhold.toml:2: ", expected],
         );
     }
 }
@@ -232,7 +232,7 @@ fn secret_with_missing_or_duplicate_keys_is_refused() {
         for at in ["tools.web.secrets.x", "plugins.p.secrets.x"] {
             scene.assert_refused(
                 &format!("\n[{at}]\n{table}"),
-                &["/berth.toml:", &expected.replace('@', at)],
+                &["/toolhold.toml:", &expected.replace('@', at)],
             );
         }
     };
@@ -354,7 +354,7 @@ fn secret_in_place_of_its_source_is_never_shown() {
         let problems =
             load(&scene.folders, &Inputs::default()).expect_err("it is invalid").to_string();
         assert!(
-            !problems.contains(&PASTED[4..]) && problems.contains("/berth.toml:"),
+            !problems.contains(&PASTED[4..]) && problems.contains("/toolhold.toml:"),
             "{text}: {problems}"
         );
     }
@@ -488,7 +488,7 @@ fn ceiling_bounds_plugins_too() {
     scene.write(text);
     let path = ceiling.display().to_string();
     let loaded =
-        load(&scene.folders, &inputs(&[("BERTH_CEILING", &path)], &[])).expect("it is valid");
+        load(&scene.folders, &inputs(&[("TOOLHOLD_CEILING", &path)], &[])).expect("it is valid");
     let web = loaded.egress_of_web(&scene.folders, &scene.work).expect("the settings are valid");
     assert_eq!(shown(&web), ["- a.example None "]);
     let plugin = loaded
@@ -504,6 +504,6 @@ fn ceiling_bounds_plugins_too() {
     }
     fs::write(&ceiling, "tools.web.secrets.x = { env = 'A', hosts = ['a.example'] }")
         .expect("it is written");
-    load(&scene.folders, &inputs(&[("BERTH_CEILING", &path)], &[]))
+    load(&scene.folders, &inputs(&[("TOOLHOLD_CEILING", &path)], &[]))
         .expect_err("a ceiling can't grant anything");
 }

@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use berth_catalogue::CallContext;
-use berth_config::{Folders, Loaded, insert};
-use berth_contract::{HostError, SubjectKind};
-use berth_policy::{Verdict, canonical};
 use serde::{Deserialize, Serialize};
+use toolhold_catalogue::CallContext;
+use toolhold_config::{Folders, Loaded, insert};
+use toolhold_contract::{HostError, SubjectKind};
+use toolhold_policy::{Verdict, canonical};
 
 use super::Always;
 
@@ -29,7 +29,7 @@ impl Proposal {
         insert::rule(&self.tool, &self.pattern)
     }
 
-    /// Writes the rule into the user's `berth.toml`, before the other rules of its tool. Writes
+    /// Writes the rule into the user's `toolhold.toml`, before the other rules of its tool. Writes
     /// nothing if the rule is there already. Returns the file's path. Blocks.
     ///
     /// # Errors

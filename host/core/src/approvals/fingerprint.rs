@@ -1,9 +1,9 @@
 //! Computes the fingerprints of calls.
 
-use berth_catalogue::CallContext;
-use berth_contract::{Body, Content};
-use berth_policy::canonical;
 use sha2::{Digest, Sha256};
+use toolhold_catalogue::CallContext;
+use toolhold_contract::{Body, Content};
+use toolhold_policy::canonical;
 
 use super::AttachmentSummary;
 use crate::fingerprint::Fingerprint;
@@ -52,7 +52,7 @@ impl Fingerprint {
     /// acting. An approval for the session is bound to it if only the hosts needed approval.
     pub(crate) fn for_hosts(context: &CallContext) -> Option<Self> {
         let action = context.action()?;
-        let origins = berth_policy::origins(&action);
+        let origins = toolhold_policy::origins(&action);
         let digest =
             context.tool.as_ref()?.plugin.as_ref().map_or("", |plugin| &plugin.info().digest);
         let acts = if action.acts() { "acts" } else { "reads" };

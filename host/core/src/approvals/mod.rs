@@ -16,7 +16,7 @@ pub use posted::{PostedQuestion, PostingApprover, Questions};
 pub use question::{Always, Approver, AttachmentSummary, Preview, Question, Reply};
 pub use words::Mark;
 
-use berth_config::{Folders, Loaded};
+use toolhold_config::{Folders, Loaded};
 
 /// Questions of one host that are open at a time. Each holds the arguments of its call, and no
 /// person answers more.
@@ -29,7 +29,7 @@ const MAX_OF_SESSION: usize = 16;
 #[derive(Debug)]
 pub(crate) struct ApprovalDesk {
     pub(crate) places: Arc<QuestionPlaces>,
-    /// Berth's own folders.
+    /// Toolhold's own folders.
     pub(crate) folders: Folders,
     /// The settings that the rules are made of now.
     config: RwLock<Arc<Loaded>>,

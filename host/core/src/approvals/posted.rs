@@ -1,16 +1,16 @@
 //! Questions for a person who is elsewhere. They are files in the data folder, which no tool
-//! reaches; `berth approvals` shows them.
+//! reaches; `toolhold approvals` shows them.
 
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
-use berth_answers::Scope;
-use berth_config::{Approvals, Folders};
-use berth_contract::{BoxFuture, HostError};
-use berth_private::PrivateFolder;
-use berth_private::state;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
+use toolhold_answers::Scope;
+use toolhold_config::{Approvals, Folders};
+use toolhold_contract::{BoxFuture, HostError};
+use toolhold_private::PrivateFolder;
+use toolhold_private::state;
 
 use super::{Approver, Preview, Question, Reply, outdated};
 use crate::fingerprint::Fingerprint;
@@ -323,7 +323,7 @@ enum QuestionStatus {
 }
 
 /// An entry that can be removed to make room.
-const ANSWER_THEM: &str = "answer those that `berth approvals` lists";
+const ANSWER_THEM: &str = "answer those that `toolhold approvals` lists";
 
 /// A question that takes a slot.
 struct Waiting {
@@ -351,7 +351,7 @@ fn file_name(id: &str) -> String {
     format!("{id}.json")
 }
 
-/// Posts questions for `berth approvals`, for a front end that can't ask by itself.
+/// Posts questions for `toolhold approvals`, for a front end that can't ask by itself.
 #[derive(Debug)]
 pub struct PostingApprover {
     /// The store of the questions.
@@ -374,7 +374,7 @@ impl Approver for PostingApprover {
             match self.post_and_wait(question).await {
                 Ok(reply) => reply,
                 Err(error) => Reply::Unasked(format!(
-                    "the question can't be left for `berth approvals`: {error}"
+                    "the question can't be left for `toolhold approvals`: {error}"
                 )),
             }
         })
@@ -440,7 +440,7 @@ impl PostingApprover {
 }
 
 fn left(id: &str, what: &str) -> Reply {
-    Reply::Unasked(format!("it waits as question {id} for `berth approvals allow {id}`; {what}"))
+    Reply::Unasked(format!("it waits as question {id} for `toolhold approvals allow {id}`; {what}"))
 }
 
 async fn blocking<T: Send + 'static>(

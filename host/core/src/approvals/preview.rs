@@ -6,14 +6,14 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use berth_catalogue::CallContext;
-use berth_contract::{Category, ChangeArguments, Failure, PreviewArguments};
-use berth_system::files::{FileError, FileView, Grants, OpenOptions};
 use rustix::fs::FileType;
 use rustix::io::Errno;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use similar::TextDiff;
+use toolhold_catalogue::CallContext;
+use toolhold_contract::{Category, ChangeArguments, Failure, PreviewArguments};
+use toolhold_system::files::{FileError, FileView, Grants, OpenOptions};
 
 use super::Preview;
 

@@ -1,8 +1,8 @@
-use berth_answers::Scope;
-use berth_contract::{BoxFuture, CallId, Inquiry, InquiryAnswer};
-use berth_policy::{Decision, ResolvedSubject};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use toolhold_answers::Scope;
+use toolhold_contract::{BoxFuture, CallId, Inquiry, InquiryAnswer};
+use toolhold_policy::{Decision, ResolvedSubject};
 
 use super::{Proposal, outdated};
 use crate::fingerprint::Fingerprint;
@@ -52,8 +52,8 @@ pub struct Question {
     pub provider: String,
     /// What the call acts on.
     pub subjects: Vec<ResolvedSubject>,
-    /// Whether the tool belongs to a component that doesn't know Berth: it declares nothing that it
-    /// acts on, so rules about paths don't see its calls.
+    /// Whether the tool belongs to a component that doesn't know Toolhold: it declares nothing that
+    /// it acts on, so rules about paths don't see its calls.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub foreign: bool,
     /// Names of the secrets that are put into the requests to the URLs.

@@ -3,13 +3,13 @@
 
 use std::fmt::Write;
 
-use berth_config::inline;
-use berth_contract::text::{neutral, neutral_line};
-use berth_contract::{Access, SubjectKind};
-use berth_policy::commands::{Explanation, Risk, analyze};
-use berth_policy::egress::Target;
-use berth_policy::{Gate, ResolvedSubject};
 use serde_json::Value;
+use toolhold_config::inline;
+use toolhold_contract::text::{neutral, neutral_line};
+use toolhold_contract::{Access, SubjectKind};
+use toolhold_policy::commands::{Explanation, Risk, analyze};
+use toolhold_policy::egress::Target;
+use toolhold_policy::{Gate, ResolvedSubject};
 
 use super::{Always, AttachmentSummary, Question};
 
@@ -179,7 +179,7 @@ impl Words<'_> {
         let _ = writeln!(self.text, "  {}: {value}", (self.mark)(Mark::Strong, name));
     }
 
-    /// Several lines, each behind a bar, so that none looks like a line of Berth's own.
+    /// Several lines, each behind a bar, so that none looks like a line of Toolhold's own.
     fn block(&mut self, name: &str, lines: &str, mark: impl Fn(&str) -> Option<Mark>) {
         let _ = writeln!(self.text, "  {}:", (self.mark)(Mark::Strong, name));
         for line in lines.split_inclusive('\n') {

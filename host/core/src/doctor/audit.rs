@@ -1,9 +1,9 @@
-use berth_config::{Folders, Loaded};
-use berth_contract::text::{counted, shell_word};
+use toolhold_config::{Folders, Loaded};
+use toolhold_contract::text::{counted, shell_word};
 
 use super::Finding;
 use crate::audit::Trail;
-use berth_doctor::size;
+use toolhold_doctor::size;
 
 /// The record of calls: whether it is on, whether it can be written, and whether its newest part is
 /// unchanged.
@@ -67,7 +67,7 @@ fn log(folders: &Folders) -> Finding {
             Finding::failure(
                 name,
                 format!("{path} is not what was written. {first}"),
-                "`berth audit verify` names the places; move the folder elsewhere to begin a new log",
+                "`toolhold audit verify` names the places; move the folder elsewhere to begin a new log",
             )
         }
     }

@@ -1,13 +1,13 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use berth_catalogue::plugins::runtime_config;
-use berth_config::{self as config, Folders, Inputs, Loaded, Problems, Source};
-use berth_policy::Autonomy;
-use berth_runtime::RuntimeConfig;
+use toolhold_catalogue::plugins::runtime_config;
+use toolhold_config::{self as config, Folders, Inputs, Loaded, Problems, Source};
+use toolhold_policy::Autonomy;
+use toolhold_runtime::RuntimeConfig;
 
 use super::Finding;
-use berth_doctor::within_or;
+use toolhold_doctor::within_or;
 
 /// The configuration for the other checks; the defaults if it is broken.
 #[derive(Clone, Debug, Default)]
@@ -34,7 +34,7 @@ fn look(inputs: &Inputs) -> (Read, Vec<Finding>) {
     let folders = match Folders::from_environment() {
         Ok(folders) => folders,
         Err(error) => {
-            let fix = "set HOME to your home's absolute path, or BERTH_CONFIG_DIR, BERTH_DATA_DIR and BERTH_CACHE_DIR";
+            let fix = "set HOME to your home's absolute path, or TOOLHOLD_CONFIG_DIR, TOOLHOLD_DATA_DIR and TOOLHOLD_CACHE_DIR";
             return (Read::default(), vec![Finding::failure("folders", error.to_string(), fix)]);
         }
     };
@@ -114,7 +114,7 @@ fn bounds(ceiling: &config::Ceiling) -> String {
 fn problem(problem: &config::Problem) -> Finding {
     let fix = match &problem.source {
         Source::File { path, line } => format!(
-            "change line {line} of {}; `berth config schema` tells what a key takes",
+            "change line {line} of {}; `toolhold config schema` tells what a key takes",
             path.display()
         ),
         Source::Path(path) => format!(
@@ -133,7 +133,7 @@ fn problem(problem: &config::Problem) -> Finding {
 fn counting(inputs: &Inputs) -> Vec<String> {
     let names = inputs.variables.iter().filter_map(|(name, _)| name.to_str());
     let mut names: Vec<String> =
-        names.filter(|name| name.starts_with("BERTH_")).map(str::to_owned).collect();
+        names.filter(|name| name.starts_with("TOOLHOLD_")).map(str::to_owned).collect();
     names.sort();
     names
 }

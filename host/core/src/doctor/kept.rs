@@ -1,7 +1,7 @@
-use berth_catalogue::plugins::Approvals;
-use berth_config::{self as config, Folders, Loaded};
-use berth_contract::HostError;
-use berth_schedule::Schedule;
+use toolhold_catalogue::plugins::Approvals;
+use toolhold_config::{self as config, Folders, Loaded};
+use toolhold_contract::HostError;
+use toolhold_schedule::Schedule;
 
 use super::Finding;
 use crate::approvals::Questions;
@@ -45,7 +45,7 @@ fn tasks(folders: &Folders, loaded: &Loaded) -> Finding {
         None => Finding::warning(
             name,
             format!("{waiting} waiting, and no process runs them"),
-            "berth daemon, or berth daemon --install, or berth serve",
+            "toolhold daemon, or toolhold daemon --install, or toolhold serve",
         ),
     }
 }

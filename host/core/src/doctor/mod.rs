@@ -1,8 +1,8 @@
-//! Examines this machine and the configuration: everything that Berth needs, what was found, and
+//! Examines this machine and the configuration: everything that Toolhold needs, what was found, and
 //! how to fix it.
 //!
 //! ```no_run
-//! use berth_core::doctor::{Examination, State};
+//! use toolhold_core::doctor::{Examination, State};
 //!
 //! # async fn example() {
 //! let report = Examination::default().run().await;
@@ -20,12 +20,12 @@ mod plugins;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use berth_runtime::Builtin;
+use toolhold_runtime::Builtin;
 
-use berth_config::Inputs;
+use toolhold_config::Inputs;
 
-pub use berth_doctor::{Finding, Report, State};
-use berth_doctor::{engine, folders, kernel, limits, network, processes, within};
+pub use toolhold_doctor::{Finding, Report, State};
+use toolhold_doctor::{engine, folders, kernel, limits, network, processes, within};
 
 /// Time for one group of checks. A folder on a server that is gone may never answer.
 const PATIENCE: Duration = Duration::from_secs(30);

@@ -1,14 +1,14 @@
 use std::path::Path;
 use std::time::Duration;
 
-use berth_contract::text::{counted, shell_word};
-use berth_policy::ConfigFile;
-use berth_runtime::{Origin, PluginInfo, parts_of_plugin};
+use toolhold_contract::text::{counted, shell_word};
+use toolhold_policy::ConfigFile;
+use toolhold_runtime::{Origin, PluginInfo, parts_of_plugin};
 
 use super::configuration::Read;
 use super::{Examination, Finding};
 use crate::{Host, HostError, PluginState};
-use berth_doctor::{late, within};
+use toolhold_doctor::{late, within};
 
 /// Whether a host starts with every plugin.
 pub(super) async fn findings(
@@ -42,7 +42,7 @@ pub(super) async fn findings(
         Ok(Err(error)) => vec![Finding::failure(
             "loading",
             format!("it broke: {error}"),
-            "report it: this is a fault of Berth's",
+            "report it: this is a fault of Toolhold's",
         )],
         Err(_) => vec![late(patience)],
     }
@@ -56,7 +56,7 @@ fn findings_of(host: &Host, file: &ConfigFile) -> Vec<Finding> {
         Some(waiting) if waiting.held => Finding::warning(
             &plugin.name,
             &waiting.reason,
-            format!("berth plugin approve {}", shell_word(&plugin.name)),
+            format!("toolhold plugin approve {}", shell_word(&plugin.name)),
         ),
         Some(waiting) => {
             let inspect = plugin.file.as_deref().map_or(Path::new(&plugin.name), |file| file);
@@ -86,7 +86,7 @@ fn parts(info: &PluginInfo) -> Option<Finding> {
     let folders: Vec<String> =
         of_files.folders().iter().map(|folder| folder.display().to_string()).collect();
     let fix = match &info.origin {
-        Origin::BuiltIn => "install Berth from one of its packages, which have the parts; from its sources, `cargo xtask plugins` builds them".to_owned(),
+        Origin::BuiltIn => "install Toolhold from one of its packages, which have the parts; from its sources, `cargo xtask plugins` builds them".to_owned(),
         Origin::File(_) => format!("put the parts of the same build into {}", folders.join(" or ")),
     };
     if manifest.parts.is_empty() {
@@ -108,20 +108,20 @@ fn parts(info: &PluginInfo) -> Option<Finding> {
     Some(Finding::warning(name, found, fix))
 }
 
-const NAMES: &str = "write the name as `berth tools` and `berth plugin list` have it, or take it out: what names nothing protects nothing";
+const NAMES: &str = "write the name as `toolhold tools` and `toolhold plugin list` have it, or take it out: what names nothing protects nothing";
 
 /// What to do about a plugin that doesn't load. `file`: the user's own.
 fn look(component: &Path, file: &ConfigFile) -> String {
     let component = shell_word(&component.display().to_string());
     format!(
-        "`berth plugin inspect {component}` shows what it is; to do without it, take its table out of {file}, or its file away"
+        "`toolhold plugin inspect {component}` shows what it is; to do without it, take its table out of {file}, or its file away"
     )
 }
 
 fn fix(error: &HostError, file: &ConfigFile) -> String {
     match error {
         HostError::Config(_) => {
-            "change what the message names; `berth config show` tells where each value comes from"
+            "change what the message names; `toolhold config show` tells where each value comes from"
                 .to_owned()
         }
         HostError::Load { plugin, .. } => look(Path::new(plugin), file),

@@ -4,12 +4,12 @@ use std::io::{ErrorKind, Read};
 use std::path::PathBuf;
 use std::time::SystemTime;
 
-use berth_config::Folders;
-use berth_contract::HostError;
-use berth_private::PrivateFolder;
-use berth_private::state;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
+use toolhold_config::Folders;
+use toolhold_contract::HostError;
+use toolhold_private::PrivateFolder;
+use toolhold_private::state;
 
 use super::SessionState;
 use super::state::seconds;

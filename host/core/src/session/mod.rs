@@ -6,14 +6,14 @@ mod state;
 use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use berth_contract::{HostError, JobServers, ServiceKeeper};
+use toolhold_contract::{HostError, JobServers, ServiceKeeper};
 
-use berth_answers::{AnswerCache, CacheSummary};
-use berth_config::Folders;
-use berth_jobs::{CallShell, Jobs, SessionJobs, SessionShell};
-use berth_services::{Services, SessionServices};
 pub(crate) use disk::count;
 pub(crate) use state::{SessionState, seconds};
+use toolhold_answers::{AnswerCache, CacheSummary};
+use toolhold_config::Folders;
+use toolhold_jobs::{CallShell, Jobs, SessionJobs, SessionShell};
+use toolhold_services::{Services, SessionServices};
 
 /// The shared state of one caller's calls: approvals, counters, reusable answers and kept output.
 ///

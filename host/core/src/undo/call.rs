@@ -3,15 +3,15 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use berth_audit::RollbackRecord;
-use berth_catalogue::CallContext;
-use berth_config::{Folders, Loaded};
-use berth_contract::text::{counted, neutral_line};
-use berth_contract::{ChangeRecorder, Events, HostError, Report, Rollback, Snapshot};
-use berth_policy::OwnTable;
-use berth_policy::planted::{link_runs_later, runs_later};
-use berth_undo::{CommandJournal, Journal, SaveRules, SavedChanges, Scope};
-use berth_undo::{UndoEntry, UndoError, UndoStore};
+use toolhold_audit::RollbackRecord;
+use toolhold_catalogue::CallContext;
+use toolhold_config::{Folders, Loaded};
+use toolhold_contract::text::{counted, neutral_line};
+use toolhold_contract::{ChangeRecorder, Events, HostError, Report, Rollback, Snapshot};
+use toolhold_policy::OwnTable;
+use toolhold_policy::planted::{link_runs_later, runs_later};
+use toolhold_undo::{CommandJournal, Journal, SaveRules, SavedChanges, Scope};
+use toolhold_undo::{UndoEntry, UndoError, UndoStore};
 
 use serde_json::Value;
 

@@ -5,21 +5,21 @@ mod tool;
 
 use std::time::Duration;
 
-use berth_audit::RollbackRecord;
-use berth_config::{Folders, Loaded};
-use berth_contract::HostError;
+use toolhold_audit::RollbackRecord;
+use toolhold_config::{Folders, Loaded};
+use toolhold_contract::HostError;
 
 pub(crate) use call::{CallChanges, CallJournal, Undo};
 pub(crate) use tool::UndoTool;
 
-pub use berth_undo::{
+pub use toolhold_undo::{
     ChangeKind, SavedChanges, UndoChange, UndoConflict, UndoEntry, UndoError, UndoPlan, UndoStore,
 };
 
 /// What the user's calls changed, by all programs of the user that use these folders.
 pub fn store(config: &Loaded, folders: &Folders) -> UndoStore {
     let undo = config.config.tools.undo;
-    let bounds = berth_undo::UndoLimits {
+    let bounds = toolhold_undo::UndoLimits {
         call_bytes: undo.call_mib.get() << 20,
         total_bytes: undo.max_mib.get() << 20,
         age: Duration::from_secs(undo.days.get() * 24 * 3600),
@@ -42,5 +42,5 @@ pub fn record(
 ) -> Result<(), HostError> {
     let record =
         RollbackRecord { call: &about.call, tool: &about.tool, session: &about.session, by, error };
-    berth_audit::record_rollback(config, folders, &record, front_end)
+    toolhold_audit::record_rollback(config, folders, &record, front_end)
 }

@@ -3,15 +3,15 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use berth_config::{Folders, Loaded};
-use berth_contract::text::counted;
-use berth_contract::{
-    Annotations, BoxFuture, Call, Category, Definition, Failure, Outcome, Output, Provider,
-};
-use berth_jobs::Jobs;
-use berth_undo::{ChangeKind, UndoEntry, UndoError, UndoPlan, UndoStore};
 use serde::Deserialize;
 use serde_json::json;
+use toolhold_config::{Folders, Loaded};
+use toolhold_contract::text::counted;
+use toolhold_contract::{
+    Annotations, BoxFuture, Call, Category, Definition, Failure, Outcome, Output, Provider,
+};
+use toolhold_jobs::Jobs;
+use toolhold_undo::{ChangeKind, UndoEntry, UndoError, UndoPlan, UndoStore};
 
 use super::{record, store};
 
@@ -109,7 +109,7 @@ impl Shared {
             let message = match &arguments.call {
                 Some(id) => format!(
                     "no changes of the call {:?} are saved in this session",
-                    berth_contract::text::cut(id, 64)
+                    toolhold_contract::text::cut(id, 64)
                 ),
                 None => "no call of this session changed files, beside their times, and is not undone yet".to_owned(),
             };

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE};
-use berth_policy::spelling::{REACH, Readings, is_escape};
+use toolhold_policy::spelling::{REACH, Readings, is_escape};
 
 /// Finds secrets in what somebody sends who knows them: as they are, in base64 at any offset of the
 /// encoded text, and in hexadecimal. Any character of these forms may be
-/// [escaped](berth_policy::spelling).
+/// [escaped](toolhold_policy::spelling).
 #[derive(Debug)]
 pub struct Echoes {
     /// A trie of the forms of all secrets. The first node is the root.

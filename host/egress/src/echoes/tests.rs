@@ -1,4 +1,4 @@
-use berth_policy::spelling::DEPTH;
+use toolhold_policy::spelling::DEPTH;
 
 use super::*;
 
@@ -226,10 +226,10 @@ impl Random {
     }
 }
 
-/// The seed: that of `BERTH_SEED`, a new one in each soak run, otherwise a fixed one.
+/// The seed: that of `TOOLHOLD_SEED`, a new one in each soak run, otherwise a fixed one.
 fn seed() -> u64 {
-    std::env::var("BERTH_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or_else(|| {
-        match std::env::var_os("BERTH_SOAK") {
+    std::env::var("TOOLHOLD_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or_else(|| {
+        match std::env::var_os("TOOLHOLD_SOAK") {
             Some(_) => {
                 std::time::UNIX_EPOCH.elapsed().map_or(1, |since| since.as_nanos() as u64 | 1)
             }
@@ -239,7 +239,7 @@ fn seed() -> u64 {
 }
 
 fn rounds(few: usize, many: usize) -> usize {
-    if std::env::var_os("BERTH_SOAK").is_some() { many } else { few }
+    if std::env::var_os("TOOLHOLD_SOAK").is_some() { many } else { few }
 }
 
 const PRINTABLE: &[u8] = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 !#$()*+,-./:;<>?@[]^_`{|}~'\"=&%\\\\&&%%==";
@@ -283,7 +283,7 @@ fn soak_random_escapes_in_random_pieces_are_found() {
         assert_eq!(
             String::from_utf8_lossy(&out),
             expected,
-            "round {round} of BERTH_SEED={seed}: {secret:?} in {text:?}"
+            "round {round} of TOOLHOLD_SEED={seed}: {secret:?} in {text:?}"
         );
     }
 }
@@ -309,7 +309,7 @@ fn soak_text_without_a_secret_stays_unchanged() {
         out.extend(redactor.redact_piece(&echoes, b"", true));
         assert!(
             out == text,
-            "round {round} of BERTH_SEED={seed}: {:?} of {:?}",
+            "round {round} of TOOLHOLD_SEED={seed}: {:?} of {:?}",
             String::from_utf8_lossy(&out),
             String::from_utf8_lossy(&text)
         );

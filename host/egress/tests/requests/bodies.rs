@@ -1,10 +1,10 @@
 use std::time::Duration;
 
 use async_compression::tokio::write::{BrotliEncoder, GzipEncoder, ZstdEncoder};
-use berth_egress::Error;
 use http::Request;
 use http_body_util::Full;
 use tokio::io::AsyncWriteExt as _;
+use toolhold_egress::Error;
 
 use crate::server::{Server, Wire, answer};
 use crate::{Caller, run, settings};

@@ -2,10 +2,10 @@ use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::Duration;
 
-use berth_egress::{Egress, Error, Limits, Network, Proxy};
 use http::{Request, StatusCode};
 use http_body_util::Full;
 use hyper_util::rt::{TokioExecutor, TokioIo};
+use toolhold_egress::{Egress, Error, Limits, Network, Proxy};
 
 use crate::server::{Asked, Authority, Server, Wire, answer};
 use crate::{Caller, Names, NoAnswer, grant, run, settings};
@@ -320,7 +320,7 @@ fn proxy_gets_the_address_that_was_checked() {
         assert!(matches!(got, Err(Error::Refused(_) | Error::Address(_))), "{got:?}");
         assert_eq!(proxy.asked().len(), 1);
 
-        // If the proxy resolves names, Berth doesn't; literal addresses are still checked.
+        // If the proxy resolves names, Toolhold doesn't; literal addresses are still checked.
         settings.network.proxy = Some(through("", true));
         let caller = Caller::new(settings.clone());
         caller.get("http://unknown.example.com/").await.expect("the proxy knows it");
@@ -343,7 +343,7 @@ fn proxy_gets_the_address_that_was_checked() {
         // Requests to this machine don't go through the proxy.
         let mut granted = settings.clone();
         granted.reach.private.push(crate::placed(
-            berth_policy::egress::PrivateHosts::new(&server.address.to_string())
+            toolhold_policy::egress::PrivateHosts::new(&server.address.to_string())
                 .expect("it is valid"),
         ));
         granted.network.proxy = Some(through("", true));

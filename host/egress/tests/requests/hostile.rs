@@ -1,9 +1,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use berth_egress::{Egress, Error};
 use http::Request;
 use http_body_util::Full;
+use toolhold_egress::{Egress, Error};
 
 use crate::server::{Server, Wire, answer};
 use crate::{Caller, GuestAnswer, Loopback, run, settings};
@@ -151,7 +151,7 @@ fn host_sets_target_and_length_of_a_request() {
             (received.header("expect"), received.header("te"), received.body.as_slice()),
             (None, None, b"hello".as_slice())
         );
-        assert!(received.header("user-agent").is_some_and(|agent| agent.starts_with("berth/")));
+        assert!(received.header("user-agent").is_some_and(|agent| agent.starts_with("toolhold/")));
     });
 }
 

@@ -14,13 +14,15 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use berth_contract::{Report, RequestRecord};
-use berth_egress::{Egress, Error, Limits, Network, Requests, Resolve, Scope, Settings, Timeouts};
-use berth_policy::egress::{Grant, PrivateHosts, Reach};
-use berth_policy::{Origin, OwnTable, Placed};
 use bytes::Bytes;
 use http::{HeaderMap, Request, StatusCode};
 use http_body_util::{BodyExt as _, Full};
+use toolhold_contract::{Report, RequestRecord};
+use toolhold_egress::{
+    Egress, Error, Limits, Network, Requests, Resolve, Scope, Settings, Timeouts,
+};
+use toolhold_policy::egress::{Grant, PrivateHosts, Reach};
+use toolhold_policy::{Origin, OwnTable, Placed};
 
 fn placed<T>(value: T) -> Placed<T> {
     Placed { value, place: Origin::default() }

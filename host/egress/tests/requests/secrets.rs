@@ -2,10 +2,10 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use berth_egress::{Egress, Error, Secret, SecretSource, SecretValue, Settings};
-use berth_policy::egress::{HostPattern, Placement, PrivateHosts, SecretHost, SecretRule};
 use http::Request;
 use http_body_util::Full;
+use toolhold_egress::{Egress, Error, Secret, SecretSource, SecretValue, Settings};
+use toolhold_policy::egress::{HostPattern, Placement, PrivateHosts, SecretHost, SecretRule};
 
 use crate::server::{Asked, Server, Wire, answer};
 use crate::{Caller, Names, run, settings};

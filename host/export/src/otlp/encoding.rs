@@ -1,6 +1,6 @@
 //! The two encodings of OTLP: one description of a message, written as Protocol Buffers or as JSON.
 //!
-//! Berth sends a few messages and reads one, so it writes the encoding itself: the crates for it
+//! Toolhold sends a few messages and reads one, so it writes the encoding itself: the crates for it
 //! would add a generator of code and a runtime of their own.
 
 use serde_json::{Map, Value as Json, json};

@@ -2,8 +2,8 @@
 
 use std::time::SystemTime;
 
-use berth_core::audit::LogRecord;
 use serde_json::Value as Json;
+use toolhold_core::audit::LogRecord;
 
 use super::encoding::{Message, Value};
 use super::{any, attribute, resource, scope, text};
@@ -67,7 +67,7 @@ fn attributes(record: &LogRecord, fields: &Fields<'_>) -> Vec<Message> {
     let others = fields.entries().filter(|(key, _)| !matches!(*key, "seq" | "hash" | "ts"));
     for (key, value) in others {
         let value = match value {
-            Json::String(value) => Value::Text(berth_core::text::neutral_line(value)),
+            Json::String(value) => Value::Text(toolhold_core::text::neutral_line(value)),
             Json::Bool(value) => Value::Bool(*value),
             Json::Number(number) => match (number.as_i64(), number.as_f64()) {
                 (Some(value), _) => Value::Int(value),

@@ -73,7 +73,7 @@ pub(crate) fn refused(answer: &[u8]) -> Option<Refused> {
             (2, Read::Bytes(bytes)) => {
                 let said = String::from_utf8_lossy(bytes);
                 refused.why =
-                    berth_core::text::neutral_line(berth_core::text::cut(&said, MAX_SAID));
+                    toolhold_core::text::neutral_line(toolhold_core::text::cut(&said, MAX_SAID));
             }
             _ => {}
         }

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, SystemTime};
 
-use berth_core::text::{cut, neutral_line};
-use berth_core::{Answer, CallId, HOST_CODES, ObservedCall, Step, Verdict};
+use toolhold_core::text::{cut, neutral_line};
+use toolhold_core::{Answer, CallId, HOST_CODES, ObservedCall, Step, Verdict};
 
 use crate::machine::short_hash;
 use crate::names;
@@ -65,7 +65,7 @@ const SENTENCES: [&str; 6] = [
     "directories need a grant",
     "private addresses are blocked",
     "read-only tools can't write to the store",
-    "requests to addresses where Berth listens are blocked",
+    "requests to addresses where Toolhold listens are blocked",
     "the blocked command",
 ];
 

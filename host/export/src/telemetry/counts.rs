@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, SystemTime};
 
-use berth_core::ObservedCall;
+use toolhold_core::ObservedCall;
 
 use super::call::{Refusal, outcome};
 use crate::names;
@@ -63,7 +63,7 @@ impl Counts {
 
     /// Counts a call for which nobody waited any more.
     pub(super) fn dropped(&mut self, tool: Option<&str>, took: Duration) {
-        self.result(tool, berth_core::Category::Cancelled.as_str(), took);
+        self.result(tool, toolhold_core::Category::Cancelled.as_str(), took);
     }
 
     fn result(&mut self, tool: Option<&str>, result: &'static str, took: Duration) {

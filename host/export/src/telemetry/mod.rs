@@ -13,8 +13,8 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use berth_core::config::{Folders, Loaded};
-use berth_core::{CallObserver, CountPlugins, HostError, ObservedCall};
+use toolhold_core::config::{Folders, Loaded};
+use toolhold_core::{CallObserver, CountPlugins, HostError, ObservedCall};
 
 use self::call::Call;
 use self::counts::Counts;
@@ -103,7 +103,7 @@ impl Telemetry {
         });
         let worker = Worker::new(signals, transport, Arc::clone(&state));
         std::thread::Builder::new()
-            .name("berth-telemetry".to_owned())
+            .name("toolhold-telemetry".to_owned())
             .spawn(move || worker.run())
             .map_err(HostError::io("starting the thread that sends telemetry"))?;
         let mut running = lock(&RUNNING);

@@ -1,35 +1,35 @@
-//! `berth bundle`.
+//! `toolhold bundle`.
 
 use std::path::PathBuf;
 
-use berth_signing::PasswordSource;
 use clap::{Args, Subcommand, ValueEnum};
+use toolhold_signing::PasswordSource;
 
 const CREATE_AFTER: &str = "\
 Examples:
-  berth bundle create acme.tar
-  berth bundle create acme.tar --only acme-notes --only acme-search --key release
-  berth bundle create acme.tar --filters filters.toml --ceiling ceiling.toml
+  toolhold bundle create acme.tar
+  toolhold bundle create acme.tar --only acme-notes --only acme-search --key release
+  toolhold bundle create acme.tar --filters filters.toml --ceiling ceiling.toml
 
 Without --only, all installed plugins go into it, as they are in force here, with the signatures that came with them.";
 
 const SHOW_AFTER: &str = "\
 Examples:
-  berth bundle show acme.tar
-  berth bundle show acme.tar --json
+  toolhold bundle show acme.tar
+  toolhold bundle show acme.tar --json
 
 All of it is verified first, by the keys of your configuration that have `bundles = true`. Nothing is installed.";
 
 const INSTALL_AFTER: &str = "\
 Examples:
-  berth bundle install acme.tar
-  berth bundle install acme.tar --yes --without ceiling
-  sudo berth bundle install acme.tar --without plugins --without filters
+  toolhold bundle install acme.tar
+  toolhold bundle install acme.tar --yes --without ceiling
+  sudo toolhold bundle install acme.tar --without plugins --without filters
 
 It verifies all of it, shows what it would change, and asks. Then all of it comes into force, or nothing. It grants nothing: \
-[plugins.NAME] of your berth.toml does.";
+[plugins.NAME] of your toolhold.toml does.";
 
-/// `berth bundle`.
+/// `toolhold bundle`.
 #[derive(Debug, Subcommand)]
 pub enum BundleCommand {
     /// Make one signed file of what is installed here, for machines without a network
@@ -49,7 +49,7 @@ pub enum BundleCommand {
     Install(InstallBundleArguments),
 }
 
-/// `berth bundle create`.
+/// `toolhold bundle create`.
 #[derive(Debug, Args)]
 pub struct CreateArguments {
     /// The new file
@@ -71,7 +71,7 @@ pub struct CreateArguments {
     pub password_from: Option<PasswordSource>,
 }
 
-/// `berth bundle install`.
+/// `toolhold bundle install`.
 #[derive(Debug, Args)]
 pub struct InstallBundleArguments {
     /// The bundle

@@ -5,13 +5,13 @@ use std::fmt;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use berth_bundle::{Bundle, open};
-use berth_core::config::{Folders, Loaded};
-use berth_core::text::{cut, neutral_line};
-use berth_core::{ApprovedPlugin, HostError, PluginSource};
-use berth_registry::{Fetched, Source};
-use berth_signing::today;
 use serde_json::{Value, json};
+use toolhold_bundle::{Bundle, open};
+use toolhold_core::config::{Folders, Loaded};
+use toolhold_core::text::{cut, neutral_line};
+use toolhold_core::{ApprovedPlugin, HostError, PluginSource};
+use toolhold_registry::{Fetched, Source};
+use toolhold_signing::today;
 
 use super::{CEILING, CEILING_SIGNATURE, FILTERS, LOCK, bundle_failed, component_name, refused};
 use crate::signatures::keys;

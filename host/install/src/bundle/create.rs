@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use berth_bundle::{EntryContent, Index, NewEntry, create};
-use berth_core::config::{Folders, Inputs};
-use berth_core::{Approvals, ApprovedPlugin, HostError};
-use berth_signing::{SecretKey, read_signatures_beside};
+use toolhold_bundle::{EntryContent, Index, NewEntry, create};
+use toolhold_core::config::{Folders, Inputs};
+use toolhold_core::{Approvals, ApprovedPlugin, HostError};
+use toolhold_signing::{SecretKey, read_signatures_beside};
 
 use super::files::check_ceiling;
 use super::{
@@ -71,11 +71,11 @@ fn selected(
         locked.source.is_some() && (names.is_empty() || names.contains(name))
     });
     if let Some(name) = names.iter().find(|name| !installed.contains_key(*name)) {
-        return Err(failed(name, &"it isn't installed; `berth plugin list` shows what is"));
+        return Err(failed(name, &"it isn't installed; `toolhold plugin list` shows what is"));
     }
     for (name, locked) in &mut installed {
         if approvals.component(name, locked)?.is_none() {
-            return Err(failed(name, &"its copy is damaged; `berth plugin verify` says more"));
+            return Err(failed(name, &"its copy is damaged; `toolhold plugin verify` says more"));
         }
         if let Some(source) = &mut locked.source {
             (source.signer, source.bundle) = (None, None);

@@ -4,11 +4,11 @@ use std::fmt;
 use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
-use berth_core::config::{Folders, Inputs, Loaded};
-use berth_core::text::{counted, neutral_line};
-use berth_core::{FilePlace, HostError, config};
-use berth_private::PrivateFolder;
 use rustix::fs::{Access, AtFlags, CWD, Mode};
+use toolhold_core::config::{Folders, Inputs, Loaded};
+use toolhold_core::text::{counted, neutral_line};
+use toolhold_core::{FilePlace, HostError, config};
+use toolhold_private::PrivateFolder;
 
 use super::{BundleContents, CEILING, CEILING_SIGNATURE, FILTERS, refused};
 
@@ -194,8 +194,8 @@ pub(super) fn check_ceiling(
     inputs: &Inputs,
 ) -> Result<(), HostError> {
     let mut inputs = Inputs { ceiling: None, ..inputs.clone() };
-    inputs.variables.retain(|(name, _)| name != "BERTH_CEILING");
-    inputs.variables.push(("BERTH_CEILING".into(), path.into()));
+    inputs.variables.retain(|(name, _)| name != "TOOLHOLD_CEILING");
+    inputs.variables.push(("TOOLHOLD_CEILING".into(), path.into()));
     load_with(inputs, folders)
 }
 

@@ -8,9 +8,9 @@ mod plan;
 
 use std::path::Path;
 
-use berth_bundle::BundleError;
-use berth_core::HostError;
-use berth_core::text::neutral_line;
+use toolhold_bundle::BundleError;
+use toolhold_core::HostError;
+use toolhold_core::text::neutral_line;
 
 pub use arguments::{BundleCommand, BundlePart, CreateArguments, InstallBundleArguments};
 pub use contents::{BundleContents, BundledPlugin};
@@ -19,7 +19,7 @@ pub use files::PlannedFile;
 pub use plan::{BundlePlan, PlannedChange, PlannedPlugin};
 
 /// The names of files in bundles.
-const LOCK: &str = "berth.lock";
+const LOCK: &str = "toolhold.lock";
 const FILTERS: &str = "filters.toml";
 const CEILING: &str = "ceiling.toml";
 const CEILING_SIGNATURE: &str = "ceiling.toml.minisig";

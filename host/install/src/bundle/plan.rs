@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use berth_core::config::{Folders, Inputs};
-use berth_core::{
+use toolhold_core::config::{Folders, Inputs};
+use toolhold_core::{
     Approvals, ApprovedPlugin, Candidate, Difference, HostError, LockedPlugin, NewPlugin,
     PluginInspection, SignerChange, compare_versions,
 };
@@ -177,11 +177,11 @@ async fn examine(
         Offer::examine(&fetched, &plugin.given, installer.folders, installer.loaded).await?;
     if (offer.name(), offer.version(), offer.digest()) != (name, version, digest) {
         let why = format!(
-            "its `berth.lock` names `{name}` {version}, and the component is `{}` {}",
+            "its `toolhold.lock` names `{name}` {version}, and the component is `{}` {}",
             offer.name(),
             offer.version()
         );
-        return Err(refused(&contents.path, &berth_core::text::neutral_line(&why)));
+        return Err(refused(&contents.path, &toolhold_core::text::neutral_line(&why)));
     }
     let change = match installed {
         None => PlannedChange::New,

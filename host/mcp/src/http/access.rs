@@ -5,10 +5,6 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use berth_core::config::{Folders, Serve};
-use berth_core::state;
-use berth_core::text::{cut, neutral_line};
-use berth_requests::Door;
 use http::header::{AUTHORIZATION, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use jsonwebtoken::errors::ErrorKind;
@@ -16,6 +12,10 @@ use jsonwebtoken::{Algorithm, Validation, decode, decode_header};
 use ring::hmac;
 use serde::Deserialize;
 use serde_json::{Value, json};
+use toolhold_core::config::{Folders, Serve};
+use toolhold_core::state;
+use toolhold_core::text::{cut, neutral_line};
+use toolhold_requests::Door;
 
 use super::PATH;
 use super::keys::{ALGORITHMS, Keys};
@@ -121,7 +121,7 @@ impl Access {
             Some(&oauth.scope).filter(|scope| !scope.is_empty()).into_iter().collect();
         let metadata = json!({
             "resource": resource, "authorization_servers": [oauth.issuer], "scopes_supported": scopes,
-            "bearer_methods_supported": ["header"], "resource_name": "Berth",
+            "bearer_methods_supported": ["header"], "resource_name": "Toolhold",
         });
         Ok(Self::OAuth(Box::new(Tokens {
             keys: Keys::new(&oauth.keys, door.clone()).await?,

@@ -7,8 +7,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use berth_core::CancellationToken;
-use berth_core::config::{Folders, Serve};
 use bytes::{Bytes, BytesMut};
 use http::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
@@ -24,6 +22,8 @@ use rmcp::transport::streamable_http_server::session::SessionManager;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
+use toolhold_core::CancellationToken;
+use toolhold_core::config::{Folders, Serve};
 
 use super::PATH;
 use super::access::{Access, CHALLENGE};
@@ -43,7 +43,7 @@ const METADATA: &str = "/.well-known/oauth-protected-resource";
 const CONNECTION: HeaderName = HeaderName::from_static("mcp-session-id");
 
 /// Header of a client's session.
-const SESSION: HeaderName = HeaderName::from_static("berth-session");
+const SESSION: HeaderName = HeaderName::from_static("toolhold-session");
 
 /// Bytes of this name.
 const MAX_SESSION: usize = 64;
@@ -284,7 +284,7 @@ impl Answering {
         let session = match parts.headers.get(SESSION) {
             Some(named) => session_name(named).ok_or_else(|| {
                 let why = format!(
-                    "`Berth-Session` is at most {MAX_SESSION} of letters, digits, `.`, `_` and `-`"
+                    "`Toolhold-Session` is at most {MAX_SESSION} of letters, digits, `.`, `_` and `-`"
                 );
                 refused(StatusCode::BAD_REQUEST, why)
             })?,
@@ -463,7 +463,7 @@ fn preflight() -> Answer {
     let mut answer = response(StatusCode::NO_CONTENT, "text/plain", "");
     let headers = answer.headers_mut();
     headers.insert(ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("GET, POST, DELETE"));
-    let allowed = "authorization, content-type, last-event-id, mcp-session-id, mcp-protocol-version, mcp-method, mcp-name, berth-session";
+    let allowed = "authorization, content-type, last-event-id, mcp-session-id, mcp-protocol-version, mcp-method, mcp-name, toolhold-session";
     headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, HeaderValue::from_static(allowed));
     answer
 }

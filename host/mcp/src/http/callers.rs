@@ -5,10 +5,10 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use berth_core::config::Serve;
-use berth_core::{CancellationToken, Session};
 use rmcp::transport::streamable_http_server::session::SessionId;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use toolhold_core::config::Serve;
+use toolhold_core::{CancellationToken, Session};
 
 /// Remembered callers. Only callers that an authorization server has authenticated lately are told
 /// apart.
@@ -244,7 +244,7 @@ mod tests {
     use super::*;
 
     fn callers(requests: u64, per_minute: u64) -> Callers {
-        use berth_core::config::Bounded;
+        use toolhold_core::config::Bounded;
         let (max_requests, requests_per_minute) =
             (Bounded::clamped(requests), Bounded::clamped(per_minute));
         Callers::new(&Serve { max_requests, requests_per_minute, ..Serve::default() })

@@ -16,9 +16,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use berth_core::CancellationToken;
-use berth_core::config::{Folders, Serve};
-use berth_requests::Door;
+use toolhold_core::CancellationToken;
+use toolhold_core::config::{Folders, Serve};
+use toolhold_requests::Door;
 
 use crate::error::ServeError;
 use crate::server::Server;

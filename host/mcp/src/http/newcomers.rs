@@ -5,9 +5,9 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use berth_core::CancellationToken;
 use tokio::sync::{OnceCell, OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
+use toolhold_core::CancellationToken;
 
 /// Connections without a token at a time.
 const NEWCOMERS: usize = 64;

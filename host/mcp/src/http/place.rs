@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use berth_core::config::Serve;
+use toolhold_core::config::Serve;
 
 use super::settings::authority;
 use crate::error::ServeError;
@@ -70,7 +70,7 @@ impl Place {
         }
         if settings.url.is_empty() {
             return wrong(format!(
-                "other machines reach {address}: say in [serve] by which name they do, `url = \"https://berth.example.com\"` for instance. \
+                "other machines reach {address}: say in [serve] by which name they do, `url = \"https://toolhold.example.com\"` for instance. \
                  A request for any other host is refused"
             ));
         }
@@ -127,7 +127,7 @@ mod tests {
         assert_eq!(tcp("8000"), "127.0.0.1:8000");
         assert_eq!(tcp("localhost:0"), "127.0.0.1:0");
         assert_eq!(tcp("[::1]:80"), "[::1]:80");
-        assert_eq!("unix:/run/berth".parse(), Ok(Place::Unix("/run/berth".into())));
+        assert_eq!("unix:/run/toolhold".parse(), Ok(Place::Unix("/run/toolhold".into())));
         for wrong in [
             "",
             "unix:",
@@ -144,7 +144,7 @@ mod tests {
 
     #[test]
     fn other_machines_need_a_host_name_and_tls() {
-        let named = Serve { url: "https://berth.example.com".to_owned(), ..Serve::default() };
+        let named = Serve { url: "https://toolhold.example.com".to_owned(), ..Serve::default() };
         for (place, settings, tls, right) in [
             ("8000", Serve::default(), false, true),
             ("[::ffff:127.0.0.1]:8000", Serve::default(), false, true),

@@ -15,8 +15,6 @@ use std::time::Duration;
 use async_trait::async_trait;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use berth_core::config::Folders;
-use berth_core::{HostError, state};
 use futures_core::Stream;
 use ring::hmac;
 use rmcp::model::{ClientJsonRpcMessage, GetExtensions, JsonRpcMessage, ServerJsonRpcMessage};
@@ -29,6 +27,8 @@ use rmcp::transport::streamable_http_server::session::{
 };
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc::Receiver;
+use toolhold_core::config::Folders;
+use toolhold_core::{HostError, state};
 
 use super::callers::CallerPlace;
 use crate::approver::{FOLDER, KEY, seconds};
@@ -90,7 +90,7 @@ impl Connections {
 
 /// The bytes under a seal. They differ from everything else that the key seals.
 fn sealed_bytes(caller: &str, id: &str) -> String {
-    format!("berth http connection\n{id}\n{caller}")
+    format!("toolhold http connection\n{id}\n{caller}")
 }
 
 impl SessionManager for Connections {

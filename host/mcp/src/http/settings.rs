@@ -1,6 +1,6 @@
 //! Checks `[serve]`, wherever clients are served.
 
-use berth_core::config::{OAuth, Serve};
+use toolhold_core::config::{OAuth, Serve};
 
 use super::{keys, tls};
 
@@ -27,7 +27,7 @@ pub fn problems(settings: &Serve) -> Vec<String> {
         }
         if url.is_empty() {
             problems.push(
-                "[serve.oauth] needs this server's address, which tokens are for: say `url = \"https://berth.example.com\"` in [serve]"
+                "[serve.oauth] needs this server's address, which tokens are for: say `url = \"https://toolhold.example.com\"` in [serve]"
                     .to_owned(),
             );
         }
@@ -64,7 +64,8 @@ mod tests {
 
     #[test]
     fn all_errors_of_the_settings_are_named_at_once() {
-        let right = Serve { url: "https://berth.example.com:8443/".to_owned(), ..Serve::default() };
+        let right =
+            Serve { url: "https://toolhold.example.com:8443/".to_owned(), ..Serve::default() };
         assert_eq!(problems(&Serve::default()), [""; 0]);
         assert_eq!(problems(&right), [""; 0]);
         for url in [

@@ -3,11 +3,11 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use berth_core::config::Serve;
 use rustls::ServerConfig;
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::TlsAcceptor;
+use toolhold_core::config::Serve;
 
 use crate::error::ServeError;
 

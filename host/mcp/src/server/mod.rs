@@ -7,9 +7,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use berth_core::config::{Approvals, Folders, Structured};
-use berth_core::text::cut;
-use berth_core::{CancellationToken, Definition, Host, PostingApprover, Session};
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CancelTaskParams, ClientCapabilities,
     CompleteRequestParams, CompleteResult, CreateTaskResult, CustomRequest, CustomResult,
@@ -22,6 +19,9 @@ use rmcp::model::{
 use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
 use rmcp::{ErrorData, RoleServer, ServerHandler};
 use tokio::time::timeout;
+use toolhold_core::config::{Approvals, Folders, Structured};
+use toolhold_core::text::cut;
+use toolhold_core::{CancellationToken, Definition, Host, NAME, PostingApprover, Session};
 
 use crate::approver::{QuestionMeans, Tickets};
 use crate::calls::Calls;
@@ -61,7 +61,7 @@ const METHODS: [&str; 15] = [
 const BEFORE: [&str; 2] = ["initialize", "ping"];
 
 /// The extension with which a client asks for structured answers of every tool that has them.
-const STRUCTURED: &str = "berth/structured";
+const STRUCTURED: &str = "toolhold/structured";
 
 /// Bytes of an unknown method that are repeated to the client.
 const METHOD: usize = 100;
@@ -283,8 +283,8 @@ impl ServerHandler for Server {
             .enable_tools()
             .enable_tool_list_changed()
             .build();
-        let mut implementation = Implementation::new("berth", env!("CARGO_PKG_VERSION"));
-        implementation.title = Some("Berth".to_owned());
+        let mut implementation = Implementation::new(NAME, env!("CARGO_PKG_VERSION"));
+        implementation.title = Some("Toolhold".to_owned());
         capabilities
             .extensions
             .get_or_insert_default()

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use berth_core::config::Structured;
-use berth_core::{Answer, Approver, CancellationToken, Category, Events, NoEvents, Request};
 use rmcp::model::{InputRequiredResult, InputResponses, JsonObject};
 use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer};
 use serde_json::Value;
+use toolhold_core::config::Structured;
+use toolhold_core::{Answer, Approver, CancellationToken, Category, Events, NoEvents, Request};
 
 use super::{Server, takes_tasks};
 use crate::approver::{CallApprover, ClientAsks};

@@ -13,7 +13,7 @@ mod responses_request;
 use std::collections::HashMap;
 use std::fmt;
 
-use berth_contract::text::{cut, neutral_line};
+use toolhold_contract::text::{cut, neutral_line};
 
 use crate::assembly::Assembly;
 use crate::body::Writer;

@@ -234,7 +234,9 @@ fn words_of_a_server_are_short_and_neutral() {
         (WireFormat::Ollama, format!(r#"{{"model":"{long}","done":true,"done_reason":"{long}"}}"#)),
     ] {
         let got = answer(format, &stream);
-        let berth_models::FinishReason::Other(reason) = &got.stop else { panic!("{:?}", got.stop) };
+        let toolhold_models::FinishReason::Other(reason) = &got.stop else {
+            panic!("{:?}", got.stop)
+        };
         for word in [reason, &got.model] {
             assert!((100..300).contains(&word.len()) && !word.contains('\u{1b}'), "{word}");
         }

@@ -6,11 +6,11 @@ use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use berth_contract::CancellationToken;
-use berth_models::{
+use toolhold_contract::CancellationToken;
+use toolhold_models::{
     AnswerTimes, ModelClient, ModelEndpoint, ModelError, ModelErrorKind as Kind, ModelRetries,
 };
-use berth_requests::{Door, DoorRecord, Network, Recorder};
+use toolhold_requests::{Door, DoorRecord, Network, Recorder};
 
 use super::server::{Server, Wire, answer as respond};
 use super::*;

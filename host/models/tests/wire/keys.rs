@@ -1,8 +1,8 @@
 //! The key goes to its provider and is shown nowhere.
 
-use berth_contract::CancellationToken;
-use berth_models::{ModelEndpoint, ModelErrorKind as Kind, ModelKey};
 use http::{HeaderName, HeaderValue};
+use toolhold_contract::CancellationToken;
+use toolhold_models::{ModelEndpoint, ModelErrorKind as Kind, ModelKey};
 
 use super::faults::{client, endpoint, run};
 use super::server::{Server, answer as respond};
@@ -17,7 +17,7 @@ fn key() -> ModelKey {
 /// What an ask shows: the events, the answer or the error, and the records.
 async fn shown(
     endpoint: &ModelEndpoint,
-) -> (String, Result<ModelAnswer, berth_models::ModelError>) {
+) -> (String, Result<ModelAnswer, toolhold_models::ModelError>) {
     let (client, records) = client();
     let mut events = Vec::new();
     let mut given = |event| events.push(event);

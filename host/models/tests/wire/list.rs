@@ -1,7 +1,7 @@
 //! Lists of models, in the words of each server.
 
-use berth_contract::CancellationToken;
-use berth_models::{ListedModel, ModelError, ModelErrorKind as Kind};
+use toolhold_contract::CancellationToken;
+use toolhold_models::{ListedModel, ModelError, ModelErrorKind as Kind};
 
 use super::faults::{client, endpoint, run};
 use super::server::{Server, answer as respond};

@@ -14,11 +14,11 @@ mod responses;
 mod returned;
 mod server;
 
-use berth_models::{
+use serde_json::Value;
+use toolhold_models::{
     Block, Caching, CallResult, ModelAnswer, ModelCall, ModelEvent, ModelTool, Part, RawJson,
     ThinkingLevel, TokenUsage, Turn, TurnMessage, WireCaps, WireError, WireFormat, WireOptions,
 };
-use serde_json::Value;
 
 const PROVIDER: &str = "home";
 

@@ -1,6 +1,6 @@
 //! Answers of Messages.
 
-use berth_models::{FinishReason, ServerError};
+use toolhold_models::{FinishReason, ServerError};
 
 use super::*;
 

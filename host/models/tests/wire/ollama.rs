@@ -1,6 +1,6 @@
 //! Answers of Ollama.
 
-use berth_models::FinishReason;
+use toolhold_models::FinishReason;
 
 use super::*;
 

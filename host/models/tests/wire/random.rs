@@ -70,7 +70,7 @@ fn broken(stream: &str, breaks: &[(prop::sample::Index, Break)]) -> Vec<u8> {
 
 /// Many cases where time doesn't matter.
 fn cases(few: u32) -> ProptestConfig {
-    let cases = if std::env::var_os("BERTH_SOAK").is_some() { few * 100 } else { few };
+    let cases = if std::env::var_os("TOOLHOLD_SOAK").is_some() { few * 100 } else { few };
     ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() }
 }
 
@@ -80,7 +80,7 @@ fn every_cut_into_two_gives_the_same() {
         let (format, stream) = stream(format);
         let whole = decode(format, &stream);
         assert!(whole.1.is_ok());
-        let step = if std::env::var_os("BERTH_SOAK").is_some() { 1 } else { 3 };
+        let step = if std::env::var_os("TOOLHOLD_SOAK").is_some() { 1 } else { 3 };
         for at in (0..stream.len()).step_by(step) {
             let (one, two) = stream.as_bytes().split_at(at);
             assert_eq!(
@@ -126,7 +126,7 @@ fn message() -> impl Strategy<Value = TurnMessage> {
                 format: FORMATS[format],
                 model: "m".to_owned(),
                 blocks,
-                stop: berth_models::FinishReason::End,
+                stop: toolhold_models::FinishReason::End,
                 usage: TokenUsage::default(),
             })
         }),

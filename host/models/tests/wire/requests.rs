@@ -1,7 +1,7 @@
 //! Requests: what each format says of a turn, and that a turn begins as the one before it did.
 
-use berth_models::OutputSchema;
 use serde_json::json;
+use toolhold_models::OutputSchema;
 
 use super::*;
 
@@ -41,7 +41,7 @@ fn foreign() -> Turn {
             Block::Call(call.clone()),
             Block::Call(ModelCall { id: "plain".to_owned(), arguments: "oops".to_owned(), ..call }),
         ],
-        stop: berth_models::FinishReason::Calls,
+        stop: toolhold_models::FinishReason::Calls,
         usage: TokenUsage::default(),
     }));
     let result = |call: &str, content: Vec<Part>| CallResult {

@@ -1,6 +1,6 @@
 //! Answers of Responses.
 
-use berth_models::FinishReason;
+use toolhold_models::FinishReason;
 
 use super::*;
 

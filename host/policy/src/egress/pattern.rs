@@ -2,8 +2,8 @@
 
 use std::net::IpAddr;
 
-use berth_contract::text::{cut, neutral_line};
 use ipnet::IpNet;
+use toolhold_contract::text::{cut, neutral_line};
 
 use super::address::{forbidden, reached_address};
 use super::target::{Target, TargetHost};

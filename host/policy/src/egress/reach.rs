@@ -3,8 +3,8 @@
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use berth_contract::Denial;
-use berth_contract::text::{cut, neutral_line, toml};
+use toolhold_contract::Denial;
+use toolhold_contract::text::{cut, neutral_line, toml};
 
 use super::address::{Forbidden, forbidden, forbidden_name, reached_address};
 use super::pattern::{HostPattern, PrivateHosts, with_port};
@@ -289,7 +289,7 @@ impl Reach {
             return Err(Denial {
                 capability: "http".to_owned(),
                 action: connect(),
-                rule: "requests to addresses where Berth listens are blocked".to_owned(),
+                rule: "requests to addresses where Toolhold listens are blocked".to_owned(),
                 place: "built in".to_owned(),
                 remedy: "No configuration key can change this.".to_owned(),
             });

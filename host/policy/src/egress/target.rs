@@ -3,7 +3,7 @@
 use std::fmt;
 use std::net::IpAddr;
 
-use berth_contract::text::{cut, neutral_line};
+use toolhold_contract::text::{cut, neutral_line};
 
 /// Bytes of a URL. Servers refuse longer ones too.
 const MAX_URL: usize = 8192;

@@ -1,14 +1,14 @@
 //! Short constructors of calls and policies for tests.
 
-use berth_contract::{Access, Annotations, SubjectKind};
-use berth_policy::egress::{Grant, HostPattern, PrivateHosts, Reach};
-use berth_policy::files::PathGlobs;
-use berth_policy::rules::{Effect, Rule, RuleSet};
-use berth_policy::{
+use serde_json::{Value, json};
+use toolhold_contract::{Access, Annotations, SubjectKind};
+use toolhold_policy::egress::{Grant, HostPattern, PrivateHosts, Reach};
+use toolhold_policy::files::PathGlobs;
+use toolhold_policy::rules::{Effect, Rule, RuleSet};
+use toolhold_policy::{
     Action, Autonomy, Blocklist, DEFAULT_BLOCKED, Decision, OwnTable, Pattern, Permission, Phase,
     Placed, Policy, ResolvedSubject, TextGlob, Trust, Verdict,
 };
-use serde_json::{Value, json};
 
 /// A call.
 #[derive(Clone, Debug)]

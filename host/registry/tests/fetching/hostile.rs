@@ -181,7 +181,7 @@ fn many_signatures_are_not_all_fetched() {
         shelf.signature(&manifest, &[b'x'; 10_000]);
         let server = shelf.serve();
         let fetched = get(&server.source(":1")).await.expect("is there");
-        assert_eq!(fetched.signatures.len(), berth_registry::MAX_SIGNATURES);
+        assert_eq!(fetched.signatures.len(), toolhold_registry::MAX_SIGNATURES);
         assert!(server.paths().len() < 25, "{:?}", server.paths());
     });
 }

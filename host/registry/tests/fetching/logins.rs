@@ -1,6 +1,6 @@
 //! Logins: which server gets a password or a token.
 
-use berth_registry::Credentials;
+use toolhold_registry::Credentials;
 
 use super::*;
 

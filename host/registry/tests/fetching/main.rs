@@ -7,17 +7,17 @@ mod shelf;
 
 #[path = "../../../../tests/not_tried.rs"]
 mod not_tried;
-#[allow(dead_code, reason = "shared with the tests of berth-egress, which use more of it")]
+#[allow(dead_code, reason = "shared with the tests of toolhold-egress, which use more of it")]
 #[path = "../../../egress/tests/requests/server.rs"]
 mod server;
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use berth_registry::{FetchError, FetchOptions, Fetched, Source, fetch, tags};
-use berth_requests::{Door, DoorRecord, Network, Recorder};
 use server::{Authority, Server, answer};
 use shelf::{SIGNATURE, Shelf, digest};
+use toolhold_registry::{FetchError, FetchOptions, Fetched, Source, fetch, tags};
+use toolhold_requests::{Door, DoorRecord, Network, Recorder};
 
 const WASM: &[u8] = b"\0asm\x0d\0\x01\0 and the rest of it";
 

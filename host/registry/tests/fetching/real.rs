@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 
-use berth_registry::Credentials;
-use berth_requests::{Credential, Request};
 use http::header::{CONTENT_TYPE, LOCATION};
 use http::{HeaderValue, Method};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use serde_json::json;
 use tempfile::TempDir;
+use toolhold_registry::Credentials;
+use toolhold_requests::{Credential, Request};
 use url::Url;
 
 use super::not_tried::not_tried;
@@ -114,7 +114,7 @@ impl Registry {
 
     fn options(&self, auth: &str) -> FetchOptions {
         let path = self.folder.path().join("logins.json");
-        let logins = json!({ "auths": { berth_requests::origin(&self.url): { "auth": auth } } });
+        let logins = json!({ "auths": { toolhold_requests::origin(&self.url): { "auth": auth } } });
         fs::write(&path, logins.to_string()).expect("it is written");
         FetchOptions {
             credentials: Credentials::load(&path).expect("is valid"),

@@ -13,7 +13,7 @@ pub(crate) const INDEX: &str = "application/vnd.oci.image.index.v1+json";
 pub(crate) const CONFIG: &str = "application/vnd.wasm.config.v0+json";
 pub(crate) const EMPTY: &str = "application/vnd.oci.empty.v1+json";
 pub(crate) const LAYER: &str = "application/wasm";
-pub(crate) const SIGNATURE: &str = "application/vnd.berth.minisig";
+pub(crate) const SIGNATURE: &str = "application/vnd.toolhold.minisig";
 
 pub(crate) fn digest(bytes: &[u8]) -> String {
     let hex: String = Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect();

@@ -1,8 +1,8 @@
-//! Berth's own requests to real servers on loopback, and what reaches these servers.
+//! Toolhold's own requests to real servers on loopback, and what reaches these servers.
 
 mod hostile;
 mod proxy;
-#[allow(dead_code, reason = "shared with the tests of berth-egress, which use more of it")]
+#[allow(dead_code, reason = "shared with the tests of toolhold-egress, which use more of it")]
 #[path = "../../../egress/tests/requests/server.rs"]
 mod server;
 
@@ -13,10 +13,10 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use berth_egress::{Network, Resolve};
-use berth_requests::{Credential, Door, DoorError, DoorRecord, Limits, Recorder, Request};
 use http::{HeaderName, HeaderValue, Method};
 use server::{Authority, Server, answer};
+use toolhold_egress::{Network, Resolve};
+use toolhold_requests::{Credential, Door, DoorError, DoorRecord, Limits, Recorder, Request};
 use url::Url;
 
 /// Runs a test on its own reactor.
@@ -112,7 +112,7 @@ fn answer_comes_with_its_progress_and_has_a_record() {
         assert_eq!((record.refused, &record.failed, record.hop), (false, &None, 0));
         let asked = &server.asked()[0];
         assert_eq!(asked.header("accept-encoding"), Some("identity"));
-        assert!(asked.header("user-agent").is_some_and(|agent| agent.starts_with("berth/")));
+        assert!(asked.header("user-agent").is_some_and(|agent| agent.starts_with("toolhold/")));
     });
 }
 

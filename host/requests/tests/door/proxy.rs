@@ -1,6 +1,6 @@
 //! Requests through a proxy.
 
-use berth_egress::Proxy;
+use toolhold_egress::Proxy;
 
 use super::*;
 

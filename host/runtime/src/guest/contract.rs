@@ -1,16 +1,15 @@
-//! The exports of a component, in the version of the contract that it was built for.
+//! The exports of a component, as the contract defines them.
 
-use berth_component::{CURRENT, FROZEN};
+use toolhold_component::CONTRACT_VERSION;
 use wasmtime::component::{ComponentExportIndex, Instance, InstancePre, TypedFunc};
 use wasmtime::{AsContextMut, Store};
 
-use crate::guest::bindings::berth::tool::types;
-use crate::guest::bindings::exports::berth::tool::tools;
-use crate::guest::bindings::filter::exports::berth::tool::filter;
+use crate::guest::bindings::exports::toolhold::tool::tools;
+use crate::guest::bindings::filter::exports::toolhold::tool::filter;
 use crate::guest::bindings::filter::{Filters, FiltersIndices};
+use crate::guest::bindings::toolhold::tool::types;
 use crate::guest::bindings::{Plugin, PluginIndices};
 use crate::guest::state::CallState;
-use crate::guest::v0_1;
 
 /// Whether a component exports exactly this interface.
 fn exports(pre: &InstancePre<CallState>, interface: &str) -> bool {
@@ -19,27 +18,20 @@ fn exports(pre: &InstancePre<CallState>, interface: &str) -> bool {
 
 /// The exports of a component for tools.
 pub(crate) struct ToolExports {
-    indices: ToolIndices,
+    indices: PluginIndices,
     /// The export that calls a tool. A call looks up only that: the types of an export are compared
     /// for each instance.
     call_tool: ComponentExportIndex,
 }
 
-#[derive(Clone)]
-enum ToolIndices {
-    Current(PluginIndices),
-    Frozen(v0_1::bindings::PluginIndices),
-}
-
 /// The function that lists the tools of an instance.
 #[derive(Clone)]
-pub(crate) struct ListTools(ToolIndices);
+pub(crate) struct ListTools(PluginIndices);
 
 /// The function of an instance that calls a tool.
-pub(crate) enum CallTool {
-    Current(TypedFunc<(tools::Invocation,), (Result<types::Output, types::Failure>,)>),
-    Frozen(v0_1::CallTool),
-}
+pub(crate) struct CallTool(
+    TypedFunc<(tools::Invocation,), (Result<types::Output, types::Failure>,)>,
+);
 
 impl ToolExports {
     /// The exports for tools. `None`: it exports none.
@@ -48,26 +40,17 @@ impl ToolExports {
     ///
     /// The export isn't what the contract says.
     pub(crate) fn find(pre: &InstancePre<CallState>) -> Result<Option<Self>, String> {
-        let current = format!("berth:tool/tools@{CURRENT}");
-        let frozen = format!("berth:tool/tools@{FROZEN}");
-        let (name, indices) = if exports(pre, &current) {
-            let indices = PluginIndices::new(pre).map(ToolIndices::Current);
-            (current, indices)
-        } else if exports(pre, &frozen) {
-            let indices = v0_1::bindings::PluginIndices::new(pre).map(ToolIndices::Frozen);
-            (frozen, indices)
-        } else {
+        let name = format!("toolhold:tool/tools@{CONTRACT_VERSION}");
+        if !exports(pre, &name) {
             return Ok(None);
-        };
+        }
+        let indices = PluginIndices::new(pre).map_err(|error| not_defined(&name, &error))?;
         let component = pre.component();
         let call_tool = component
             .get_export_index(None, &name)
-            .and_then(|tools| component.get_export_index(Some(&tools), "call-tool"));
-        match (indices, call_tool) {
-            (Ok(indices), Some(call_tool)) => Ok(Some(Self { indices, call_tool })),
-            (Err(error), _) => Err(not_defined(&name, &error)),
-            (_, None) => Err(format!("its export `{name}` has no function `call-tool`")),
-        }
+            .and_then(|tools| component.get_export_index(Some(&tools), "call-tool"))
+            .ok_or_else(|| format!("its export `{name}` has no function `call-tool`"))?;
+        Ok(Some(Self { indices, call_tool }))
     }
 
     /// The function that lists the tools.
@@ -81,14 +64,7 @@ impl ToolExports {
         store: &mut Store<CallState>,
         instance: &Instance,
     ) -> wasmtime::Result<CallTool> {
-        Ok(match self.indices {
-            ToolIndices::Current(_) => {
-                CallTool::Current(instance.get_typed_func(store, self.call_tool)?)
-            }
-            ToolIndices::Frozen(_) => {
-                CallTool::Frozen(instance.get_typed_func(store, self.call_tool)?)
-            }
-        })
+        instance.get_typed_func(store, self.call_tool).map(CallTool)
     }
 }
 
@@ -99,14 +75,9 @@ impl ListTools {
         store: &mut Store<CallState>,
         instance: &Instance,
     ) -> wasmtime::Result<Result<Vec<tools::Definition>, String>> {
-        match self.0 {
-            ToolIndices::Current(indices) => {
-                let plugin: Plugin = indices.load(store.as_context_mut(), instance)?;
-                let listed = plugin.berth_tool_tools().call_list_tools(store).await?;
-                Ok(listed.map_err(|failure| failure.message))
-            }
-            ToolIndices::Frozen(indices) => v0_1::list_tools(&indices, store, instance).await,
-        }
+        let plugin: Plugin = self.0.load(store.as_context_mut(), instance)?;
+        let listed = plugin.toolhold_tool_tools().call_list_tools(store).await?;
+        Ok(listed.map_err(|failure| failure.message))
     }
 }
 
@@ -117,27 +88,16 @@ impl CallTool {
         store: &mut Store<CallState>,
         invocation: tools::Invocation,
     ) -> wasmtime::Result<Result<types::Output, types::Failure>> {
-        match self {
-            Self::Current(function) => {
-                function.call_async(store, (invocation,)).await.map(|(answer,)| answer)
-            }
-            Self::Frozen(function) => v0_1::call_tool(function, store, invocation).await,
-        }
+        self.0.call_async(store, (invocation,)).await.map(|(answer,)| answer)
     }
 }
 
 /// The exports of a component for filters.
 #[derive(Clone)]
-pub(crate) enum FilterExports {
-    Current(FiltersIndices),
-    Frozen(v0_1::bindings::filter::FiltersIndices),
-}
+pub(crate) struct FilterExports(FiltersIndices);
 
 /// The filters of an instance.
-pub(crate) enum FilterInstance {
-    Current(Filters),
-    Frozen(v0_1::bindings::filter::Filters),
-}
+pub(crate) struct FilterInstance(Filters);
 
 impl FilterExports {
     /// The exports for filters. `None`: it exports none.
@@ -146,21 +106,12 @@ impl FilterExports {
     ///
     /// The export isn't what the contract says.
     pub(crate) fn find(pre: &InstancePre<CallState>) -> Result<Option<Self>, String> {
-        let current = format!("berth:tool/filter@{CURRENT}");
-        let frozen = format!("berth:tool/filter@{FROZEN}");
-        if exports(pre, &current) {
-            let indices = FiltersIndices::new(pre);
-            return indices
-                .map(|found| Some(Self::Current(found)))
-                .map_err(|error| not_defined(&current, &error));
+        let name = format!("toolhold:tool/filter@{CONTRACT_VERSION}");
+        if !exports(pre, &name) {
+            return Ok(None);
         }
-        if exports(pre, &frozen) {
-            let indices = v0_1::bindings::filter::FiltersIndices::new(pre);
-            return indices
-                .map(|found| Some(Self::Frozen(found)))
-                .map_err(|error| not_defined(&frozen, &error));
-        }
-        Ok(None)
+        let indices = FiltersIndices::new(pre).map_err(|error| not_defined(&name, &error))?;
+        Ok(Some(Self(indices)))
     }
 
     /// The filters of an instance.
@@ -169,10 +120,7 @@ impl FilterExports {
         store: &mut Store<CallState>,
         instance: &Instance,
     ) -> wasmtime::Result<FilterInstance> {
-        Ok(match self {
-            Self::Current(indices) => FilterInstance::Current(indices.load(store, instance)?),
-            Self::Frozen(indices) => FilterInstance::Frozen(indices.load(store, instance)?),
-        })
+        self.0.load(store, instance).map(FilterInstance)
     }
 }
 
@@ -182,13 +130,8 @@ impl FilterInstance {
         &self,
         store: &mut Store<CallState>,
     ) -> wasmtime::Result<Result<filter::Listing, String>> {
-        match self {
-            Self::Current(filters) => {
-                let listed = filters.berth_tool_filter().call_list_filters(store).await?;
-                Ok(listed.map_err(|failure| failure.message))
-            }
-            Self::Frozen(filters) => v0_1::list_filters(filters, store).await,
-        }
+        let listed = self.0.toolhold_tool_filter().call_list_filters(store).await?;
+        Ok(listed.map_err(|failure| failure.message))
     }
 
     /// Applies a filter to an output.
@@ -198,13 +141,8 @@ impl FilterInstance {
         filter: &str,
         input: &filter::FilterInput,
     ) -> wasmtime::Result<Result<filter::Verdict, String>> {
-        match self {
-            Self::Current(filters) => {
-                let verdict = filters.berth_tool_filter().call_apply(store, filter, input).await?;
-                Ok(verdict.map_err(|failure| failure.message))
-            }
-            Self::Frozen(filters) => v0_1::apply(filters, store, filter, input).await,
-        }
+        let verdict = self.0.toolhold_tool_filter().call_apply(store, filter, input).await?;
+        Ok(verdict.map_err(|failure| failure.message))
     }
 }
 

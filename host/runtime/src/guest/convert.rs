@@ -3,12 +3,12 @@
 
 use std::time::Duration;
 
-use berth_contract::text::{cut, cut_at_word, neutral, neutral_line};
-use berth_contract::{Body, Category, Content, Failure, HOST_CODES, Outcome, Output};
 use serde_json::Value;
+use toolhold_contract::text::{cut, cut_at_word, neutral, neutral_line};
+use toolhold_contract::{Body, Category, Content, Failure, HOST_CODES, Outcome, Output};
 
-use crate::guest::bindings::berth::host::types::Error;
-use crate::guest::bindings::berth::tool::types;
+use crate::guest::bindings::toolhold::host::types::Error;
+use crate::guest::bindings::toolhold::tool::types;
 
 /// Most bytes of a failure's message or suggestion.
 const MESSAGE: usize = 4096;
@@ -65,7 +65,7 @@ fn answer_meta(text: Option<String>) -> Result<Option<Value>, Failure> {
 
 /// Whether a key of `meta` is the host's own.
 fn is_of_host(key: &str) -> bool {
-    key.starts_with("berth:")
+    key.starts_with("toolhold:")
 }
 
 fn convert_failure(failure: types::Failure) -> Result<Failure, Failure> {

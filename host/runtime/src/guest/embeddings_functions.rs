@@ -1,14 +1,14 @@
-//! `berth:host/embeddings` for guests.
+//! `toolhold:host/embeddings` for guests.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use berth_contract::text::{cut, neutral_line};
-use berth_contract::{EmbeddingModel, Report};
-use berth_redaction::{self as redaction, Keys};
+use toolhold_contract::text::{cut, neutral_line};
+use toolhold_contract::{EmbeddingModel, Report};
+use toolhold_redaction::{self as redaction, Keys};
 
-use crate::guest::bindings::berth::host::embeddings as wit;
-use crate::guest::bindings::berth::host::types::Error;
+use crate::guest::bindings::toolhold::host::embeddings as wit;
+use crate::guest::bindings::toolhold::host::types::Error;
 use crate::guest::convert::host_error;
 use crate::guest::state::CallState;
 
@@ -22,7 +22,7 @@ const MAX_TEXTS_OF_CALL: usize = 2048;
 const MAX_TEXT: usize = 8192;
 
 /// Numbers of a vector: as many as an index keeps.
-const MAX_NUMBERS: usize = berth_index::MAX_VECTOR;
+const MAX_NUMBERS: usize = toolhold_index::MAX_VECTOR;
 
 /// The time of the model for one request of a guest: so much, and more for each text.
 const TIME: Duration = Duration::from_secs(10);

@@ -1,14 +1,14 @@
-//! `berth:host/call`, `config` and `log`, which every guest may use, within limits.
+//! `toolhold:host/call`, `config` and `log`, which every guest may use, within limits.
 
 use std::sync::PoisonError;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use berth_contract::text::{cut_at_word, neutral_line, shown};
-use berth_contract::{CallerInfo, Progress};
-use berth_redaction::{self as redaction, Keys};
+use toolhold_contract::text::{cut_at_word, neutral_line, shown};
+use toolhold_contract::{CallerInfo, Progress};
+use toolhold_redaction::{self as redaction, Keys};
 
-use crate::guest::bindings::berth::host::{call, config, log, types as host_types};
-use crate::guest::bindings::berth::tool::types;
+use crate::guest::bindings::toolhold::host::{call, config, log, types as host_types};
+use crate::guest::bindings::toolhold::tool::types;
 use crate::guest::convert;
 use crate::guest::state::CallState;
 
@@ -120,20 +120,20 @@ impl log::Host for &mut CallState {
         let (plugin, id) = (&*call.plugin, &call.id);
         match level {
             log::Level::Debug => {
-                tracing::debug!(target: "berth::guest", plugin, call = %id, "{message}");
+                tracing::debug!(target: "toolhold::guest", plugin, call = %id, "{message}");
             }
             log::Level::Info => {
-                tracing::info!(target: "berth::guest", plugin, call = %id, "{message}");
+                tracing::info!(target: "toolhold::guest", plugin, call = %id, "{message}");
             }
             log::Level::Warn => {
-                tracing::warn!(target: "berth::guest", plugin, call = %id, "{message}");
+                tracing::warn!(target: "toolhold::guest", plugin, call = %id, "{message}");
             }
             log::Level::Error => {
-                tracing::error!(target: "berth::guest", plugin, call = %id, "{message}");
+                tracing::error!(target: "toolhold::guest", plugin, call = %id, "{message}");
             }
         }
         if left == 0 {
-            tracing::warn!(target: "berth::guest", plugin, call = %id, "the call has used up its log lines; further lines are dropped");
+            tracing::warn!(target: "toolhold::guest", plugin, call = %id, "the call has used up its log lines; further lines are dropped");
         }
         Ok(())
     }

@@ -1,16 +1,16 @@
-//! `wasi:http` and `berth:host/secrets` for guests. All requests go through the host's egress.
+//! `wasi:http` and `toolhold:host/secrets` for guests. All requests go through the host's egress.
 
 use std::sync::Arc;
 
-use berth_contract::{Body, Content};
-use berth_egress::{Denials, Egress, Error, Obstacle, Requests, Timeouts};
 use http_body_util::BodyExt as _;
+use toolhold_contract::{Body, Content};
+use toolhold_egress::{Denials, Egress, Error, Obstacle, Requests, Timeouts};
 use wasmtime::StoreContextMut;
 use wasmtime::component::{Linker, Resource};
 use wasmtime_wasi_http::p2::bindings::http::types::{ErrorCode, IoError};
 use wasmtime_wasi_http::{RequestOptions, WasiBody, WasiHttpCtx, WasiHttpCtxView, WasiHttpHooks};
 
-use crate::guest::bindings::berth::host::secrets as wit;
+use crate::guest::bindings::toolhold::host::secrets as wit;
 use crate::guest::state::CallState;
 
 /// Most bytes of a set of headers in memory. This is several times their size on the wire.

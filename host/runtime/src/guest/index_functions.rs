@@ -1,12 +1,12 @@
-//! `berth:host/index` for guests.
+//! `toolhold:host/index` for guests.
 
 use std::sync::Arc;
 
-use berth_index::{Document, DocumentEntry, DocumentIndex, IndexHit, IndexQuery, PendingWrite};
-use berth_store::{Stop, StoreError};
+use toolhold_index::{Document, DocumentEntry, DocumentIndex, IndexHit, IndexQuery, PendingWrite};
+use toolhold_store::{Stop, StoreError};
 
-use crate::guest::bindings::berth::host::index as wit;
-use crate::guest::bindings::berth::host::types::Error;
+use crate::guest::bindings::toolhold::host::index as wit;
+use crate::guest::bindings::toolhold::host::types::Error;
 use crate::guest::kept_functions::{KeptAccess, KeptData};
 use crate::guest::state::{CallState, RunningCall};
 

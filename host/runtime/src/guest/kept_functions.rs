@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use berth_contract::{Denial, Report};
-use berth_store::{Stop, StoreError};
+use toolhold_contract::{Denial, Report};
+use toolhold_store::{Stop, StoreError};
 
-use crate::guest::bindings::berth::host::types::Error;
+use crate::guest::bindings::toolhold::host::types::Error;
 use crate::guest::convert::host_error;
 use crate::guest::state::{CallState, RunningCall};
 

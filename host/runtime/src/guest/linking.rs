@@ -1,5 +1,5 @@
 //! Links the host functions. Which of them a component may import is decided before
-//! (`berth_component::refusal`).
+//! (`toolhold_component::refusal`).
 //!
 //! The WASI base is always linked, since interpreters import all of it. Without a grant it is
 //! empty: no directories, no environment, no arguments, and sockets that refuse every call. All
@@ -16,13 +16,12 @@ use wasmtime_wasi::sockets::{WasiSockets, WasiSocketsView as _};
 use wasmtime_wasi_http::WasiHttp;
 use wasmtime_wasi_http::p2::bindings::http::{outgoing_handler, types as http_types};
 
-use crate::guest::bindings::berth::host::{
+use crate::guest::bindings::toolhold::host::{
     call, config, embeddings, index, log, parts, process, schedule, search, secrets, service,
     store, types as host_types,
 };
-use crate::guest::bindings::berth::tool::types as tool_types;
+use crate::guest::bindings::toolhold::tool::types as tool_types;
 use crate::guest::state::{CallState, HasState};
-use crate::guest::v0_1;
 
 /// Links all interfaces that can be allowed. Components with other imports are refused before.
 pub(crate) fn linker(engine: &Engine) -> wasmtime::Result<Linker<CallState>> {
@@ -63,7 +62,7 @@ pub(crate) fn linker(engine: &Engine) -> wasmtime::Result<Linker<CallState>> {
     )?;
     sockets::ip_name_lookup::add_to_linker::<CallState, WasiSockets>(l, CallState::sockets)?;
 
-    berth_wasi::link(l, CallState::files_view)?;
+    toolhold_wasi::link(l, CallState::files_view)?;
 
     tool_types::add_to_linker::<CallState, HasState>(l, |state| state)?;
     host_types::add_to_linker::<CallState, HasState>(l, |state| state)?;
@@ -79,7 +78,6 @@ pub(crate) fn linker(engine: &Engine) -> wasmtime::Result<Linker<CallState>> {
     service::add_to_linker::<CallState, HasState>(l, |state| state)?;
     schedule::add_to_linker::<CallState, HasState>(l, |state| state)?;
     embeddings::add_to_linker::<CallState, HasState>(l, |state| state)?;
-    v0_1::link(l)?;
     outgoing_handler::add_to_linker::<CallState, WasiHttp>(l, CallState::http_view)?;
     http_types::add_to_linker::<CallState, WasiHttp>(
         l,

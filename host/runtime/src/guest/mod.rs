@@ -18,4 +18,3 @@ mod search_functions;
 mod service_functions;
 pub(crate) mod state;
 mod store_functions;
-mod v0_1;

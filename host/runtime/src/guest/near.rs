@@ -7,12 +7,12 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use berth_contract::text::{cut, neutral_line};
-use berth_contract::{Report, VectorDatabase, VectorPoint, VectorSet};
-use berth_index::{DocumentIndex, MAX_HITS, MAX_VECTOR, UnsentVector, group};
-use berth_store::{Stop, StoreError};
+use toolhold_contract::text::{cut, neutral_line};
+use toolhold_contract::{Report, VectorDatabase, VectorPoint, VectorSet};
+use toolhold_index::{DocumentIndex, MAX_HITS, MAX_VECTOR, UnsentVector, group};
+use toolhold_store::{Stop, StoreError};
 
-use crate::guest::bindings::berth::host::index as wit;
+use crate::guest::bindings::toolhold::host::index as wit;
 use crate::guest::state::CallState;
 
 /// The time of the database for one search, with what it still has to get. The call needs the rest.

@@ -1,13 +1,13 @@
-//! `berth:host/parts` for guests.
+//! `toolhold:host/parts` for guests.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use berth_parts::{PartBounds, PartError, PartErrorKind, Parts};
+use toolhold_parts::{PartBounds, PartError, PartErrorKind, Parts};
 
 use crate::Runtime;
-use crate::guest::bindings::berth::host::parts as wit;
-use crate::guest::bindings::berth::host::types::Error;
+use crate::guest::bindings::toolhold::host::parts as wit;
+use crate::guest::bindings::toolhold::host::types::Error;
 use crate::guest::state::CallState;
 
 /// The parts of a call's plugin.

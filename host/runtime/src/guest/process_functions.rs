@@ -1,23 +1,25 @@
-//! `berth:host/process` for guests. Checks each request against the grants and the decision on the
-//! call, and runs the process in its sandbox.
+//! `toolhold:host/process` for guests. Checks each request against the grants and the decision on
+//! the call, and runs the process in its sandbox.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use berth_contract::text::{cut, neutral, neutral_line};
-use berth_contract::{Access, Denial, Failure, JobEnd, OutputRecorder, OutputStream, ShellSession};
-use berth_policy::ConfigFile;
-use berth_policy::commands::{is_code_loading, is_variable_name};
-use berth_policy::files::Kind;
-use berth_redaction::{self as redaction, Keys};
-use berth_system::confine::Bound;
-use berth_system::process::{self, Command, Ending, StartError};
+use toolhold_contract::text::{cut, neutral, neutral_line};
+use toolhold_contract::{
+    Access, Denial, Failure, JobEnd, OutputRecorder, OutputStream, ShellSession,
+};
+use toolhold_policy::ConfigFile;
+use toolhold_policy::commands::{is_code_loading, is_variable_name};
+use toolhold_policy::files::Kind;
+use toolhold_redaction::{self as redaction, Keys};
+use toolhold_system::confine::Bound;
+use toolhold_system::process::{self, Command, Ending, StartError};
 use wasmtime::component::Resource;
 use wasmtime_wasi::p2::{DynPollable, Pollable, subscribe};
 
-use crate::guest::bindings::berth::host::process as wit;
-use crate::guest::bindings::berth::host::types::Error;
+use crate::guest::bindings::toolhold::host::process as wit;
+use crate::guest::bindings::toolhold::host::types::Error;
 use crate::guest::convert::host_error;
 use crate::guest::state::{CallState, Processes};
 use crate::policy::{FailedCommand, ProcessPolicy};
@@ -133,7 +135,7 @@ impl CallState {
             return Err(host_error(
                 "unavailable",
                 "this call can't start a command in the background: either the operator allows none (`running` in [tools.shell.jobs]), \
-                 or this program ends with its call, as `berth call` does, and the command would end with it. `berth serve` has them",
+                 or this program ends with its call, as `toolhold call` does, and the command would end with it. `toolhold serve` has them",
             ));
         };
         let time = options.timeout_ms.map(Duration::from_millis);
@@ -303,7 +305,7 @@ fn is_job(options: &wit::Options) -> bool {
 
 fn unavailable(reason: &str, file: &ConfigFile) -> String {
     format!(
-        "the sandbox isn't available: {}. Run `berth doctor` to see what this machine supports, or set `sandbox = \"best-effort\"` in [tools.shell] of {file} to use only that",
+        "the sandbox isn't available: {}. Run `toolhold doctor` to see what this machine supports, or set `sandbox = \"best-effort\"` in [tools.shell] of {file} to use only that",
         neutral_line(cut(reason, 1024))
     )
 }
@@ -382,12 +384,12 @@ impl Processes {
         let mut line = String::new();
         if self.directory.as_deref() != Some(directory) {
             let words = ["cd", "--", &directory.to_string_lossy()].map(str::to_owned);
-            line = format!("{} && ", berth_policy::command_line(&words));
+            line = format!("{} && ", toolhold_policy::command_line(&words));
         }
         for (name, value) in variables {
-            line += &format!("{name}={} ", berth_policy::command_line([value]));
+            line += &format!("{name}={} ", toolhold_policy::command_line([value]));
         }
-        line + &berth_policy::command_line(words)
+        line + &toolhold_policy::command_line(words)
     }
 
     /// The real path of a directory in which an earlier command ended, or why it can't be used.
@@ -425,7 +427,7 @@ impl Processes {
         else {
             return Err(Refusal::invalid("the command has no program"));
         };
-        let line = berth_policy::command_line(words);
+        let line = toolhold_policy::command_line(words);
         if let Some(denial) =
             self.policy.programs.refusal(program, arguments, &line, &self.policy.table)
         {
@@ -495,7 +497,7 @@ impl Processes {
         let refuse = |path: &Path, refusal| {
             Refusal::Denied(Box::new(rules.explain(refusal, path, Access::Read)))
         };
-        let real = berth_system::files::real_or_given(directory);
+        let real = toolhold_system::files::real_or_given(directory);
         rules
             .decide(&real, Kind::Directory, Access::Read)
             .map_err(|refusal| refuse(&real, refusal))?;

@@ -1,11 +1,11 @@
-//! `berth:host/schedule` for guests.
+//! `toolhold:host/schedule` for guests.
 
 use std::sync::Arc;
 
-use berth_contract::{Denial, TaskAction, TaskBook, TaskError, TaskOrder, TaskRun, TaskState};
+use toolhold_contract::{Denial, TaskAction, TaskBook, TaskError, TaskOrder, TaskRun, TaskState};
 
-use crate::guest::bindings::berth::host::schedule as wit;
-use crate::guest::bindings::berth::host::types::Error;
+use crate::guest::bindings::toolhold::host::schedule as wit;
+use crate::guest::bindings::toolhold::host::types::Error;
 use crate::guest::state::CallState;
 
 /// The tasks of a call's plugin.

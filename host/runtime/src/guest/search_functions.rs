@@ -1,12 +1,12 @@
-//! `berth:host/search` for guests.
+//! `toolhold:host/search` for guests.
 
 use std::sync::LazyLock;
 use std::time::Instant;
 
-use berth_search::{self as search, Control, EntryKind, SearchEnding, SearchError};
+use toolhold_search::{self as search, Control, EntryKind, SearchEnding, SearchError};
 
-use crate::guest::bindings::berth::host::search as wit;
-use crate::guest::bindings::berth::host::types::Error;
+use crate::guest::bindings::toolhold::host::search as wit;
+use crate::guest::bindings::toolhold::host::types::Error;
 use crate::guest::convert::host_error;
 use crate::guest::state::CallState;
 
@@ -19,7 +19,7 @@ impl CallState {
     fn search<T>(
         &mut self,
         cpu: impl FnOnce(&T) -> std::time::Duration,
-        run: impl FnOnce(&berth_system::files::FileView, &Control) -> Result<T, SearchError>,
+        run: impl FnOnce(&toolhold_system::files::FileView, &Control) -> Result<T, SearchError>,
     ) -> Result<T, Error> {
         let Some(view) = self.files.view() else {
             return Err(host_error("denied", "no directory is granted to this plugin"));

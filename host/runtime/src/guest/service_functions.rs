@@ -1,18 +1,18 @@
-//! `berth:host/service` for guests: programs that outlive a call. They are checked each time that
-//! somebody connects, as those of `process`, but by name alone: no gate sees what they read.
+//! `toolhold:host/service` for guests: programs that outlive a call. They are checked each time
+//! that somebody connects, as those of `process`, but by name alone: no gate sees what they read.
 
 use std::time::{Duration, Instant};
 
-use berth_contract::text::neutral_line;
-use berth_contract::{
+use toolhold_contract::text::neutral_line;
+use toolhold_contract::{
     BoundedOutput, CancellationToken, Denial, ServiceKey, ServicePlace, ServiceProgram,
 };
-use berth_system::process::{self, Command};
+use toolhold_system::process::{self, Command};
 use wasmtime::component::Resource;
 
-use crate::guest::bindings::berth::host::process::{Command as Requested, Options};
-use crate::guest::bindings::berth::host::service as wit;
-use crate::guest::bindings::berth::host::types::Error;
+use crate::guest::bindings::toolhold::host::process::{Command as Requested, Options};
+use crate::guest::bindings::toolhold::host::service as wit;
+use crate::guest::bindings::toolhold::host::types::Error;
 use crate::guest::convert::host_error;
 use crate::guest::process_functions::{ending, not_started};
 use crate::guest::state::CallState;

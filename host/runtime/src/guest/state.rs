@@ -6,18 +6,18 @@ use std::path::PathBuf;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::time::Duration;
 
-use berth_compiler::StoreLimiter;
-use berth_component::PluginConfig;
-use berth_contract::{
+use toolhold_compiler::StoreLimiter;
+use toolhold_component::PluginConfig;
+use toolhold_contract::{
     CallId, CallerSource, ChangeRecorder, CommandJudge, Content, Events, JobStarter, NoEvents,
     OutputRecorder, PathRules, Report, ServiceKeeper, ShellSession,
 };
-use berth_egress::Requests;
-use berth_index::{DocumentIndex, PendingWrite};
-use berth_policy::{CommandLine, OwnTable};
-use berth_store::Store;
-use berth_timing::CallWatch;
-use berth_wasi::{Capture, Descriptor, Files, FilesView};
+use toolhold_egress::Requests;
+use toolhold_index::{DocumentIndex, PendingWrite};
+use toolhold_policy::{CommandLine, OwnTable};
+use toolhold_store::Store;
+use toolhold_timing::CallWatch;
+use toolhold_wasi::{Capture, Descriptor, Files, FilesView};
 use wasmtime::component::{HasData, Resource, ResourceTable};
 use wasmtime_wasi::p2::bindings::cli::{stderr, stdout};
 use wasmtime_wasi::p2::pipe::MemoryInputPipe;
@@ -50,7 +50,7 @@ pub(crate) struct CallState {
     pub(crate) call: RunningCall,
 }
 
-/// The call as `berth:host/call`, `log` and `search` see it.
+/// The call as `toolhold:host/call`, `log` and `search` see it.
 pub(crate) struct RunningCall {
     pub(crate) id: CallId,
     /// Who makes the call. `None`: nobody yet.

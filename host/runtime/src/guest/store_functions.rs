@@ -1,11 +1,11 @@
-//! `berth:host/store` for guests.
+//! `toolhold:host/store` for guests.
 
 use std::sync::Arc;
 
-use berth_store::{KeyValue, Store};
+use toolhold_store::{KeyValue, Store};
 
-use crate::guest::bindings::berth::host::store as wit;
-use crate::guest::bindings::berth::host::types::Error;
+use crate::guest::bindings::toolhold::host::store as wit;
+use crate::guest::bindings::toolhold::host::types::Error;
 use crate::guest::kept_functions::{KeptAccess, KeptData};
 use crate::guest::state::{CallState, RunningCall};
 
@@ -35,7 +35,8 @@ impl wit::Host for &mut CallState {
                 store.list(&prefix, cursor.as_deref(), limit, stop)
             })
             .await;
-        let entry = |entry: berth_store::Entry| wit::Entry { key: entry.key, value: entry.value };
+        let entry =
+            |entry: toolhold_store::Entry| wit::Entry { key: entry.key, value: entry.value };
         Ok(page.map(|page| wit::Page {
             entries: page.entries.into_iter().map(entry).collect(),
             cursor: page.cursor,

@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Instant;
 
-use berth_search::{Control, EntryKind, Pattern, Scope, SearchEnding, SearchError, find, grep};
 use rustix::fs::{CWD, FileType, Mode, RenameFlags, mknodat, renameat_with};
+use toolhold_search::{Control, EntryKind, Pattern, Scope, SearchEnding, SearchError, find, grep};
 
 use crate::tree::{Tree, control, pattern};
 

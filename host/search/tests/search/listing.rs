@@ -3,7 +3,7 @@
 use std::fs::{self, File};
 use std::time::{Duration, SystemTime};
 
-use berth_search::{EntryKind, Scope, SearchEnding, SearchError, find};
+use toolhold_search::{EntryKind, Scope, SearchEnding, SearchError, find};
 
 use crate::tree::{NO_SKIPS, Tree, control};
 
@@ -195,8 +195,13 @@ fn results_do_not_depend_on_the_number_of_threads() {
         tree.file(&format!("{}/{}/{n}", n % 5, n % 7), "");
     }
     let with = |threads| {
-        find(&tree.view(), &tree.scope(), 10_000, &berth_search::Control { threads, ..control() })
-            .expect("an answer")
+        find(
+            &tree.view(),
+            &tree.scope(),
+            10_000,
+            &toolhold_search::Control { threads, ..control() },
+        )
+        .expect("an answer")
     };
     let alone = with(1);
     assert_eq!(alone.cpu, Duration::ZERO);

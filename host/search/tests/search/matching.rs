@@ -1,6 +1,6 @@
 //! The matches of `grep` and `count`, and how they are shown.
 
-use berth_search::{Pattern, Scope, SearchEnding, SearchError, grep};
+use toolhold_search::{Pattern, Scope, SearchEnding, SearchError, grep};
 
 use crate::tree::{NO_SKIPS, Tree, control, pattern};
 

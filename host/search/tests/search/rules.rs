@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use berth_search::{Scope, SearchEnding, SearchError, count, find, grep};
+use toolhold_search::{Scope, SearchEnding, SearchError, count, find, grep};
 
 use crate::tree::{NO_SKIPS, Tree, control, pattern};
 

@@ -6,14 +6,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use berth_contract::{Access, CancellationToken};
-use berth_policy::files::{Grant, PathGlobs};
-use berth_search::{
+use tempfile::TempDir;
+use toolhold_contract::{Access, CancellationToken};
+use toolhold_policy::files::{Grant, PathGlobs};
+use toolhold_search::{
     Control, Entries, Lines, Pattern, Scope, SearchCounts, SearchEnding, SkipCounts, count, find,
     grep,
 };
-use berth_system::files::{FileView, Grants};
-use tempfile::TempDir;
+use toolhold_system::files::{FileView, Grants};
 
 pub(crate) struct Tree {
     _dir: TempDir,
@@ -113,7 +113,7 @@ impl Tree {
     /// Lines as `path:number:text`, and lines of context as `path-number-text`.
     pub(crate) fn format_lines(&self, lines: &Lines) -> Vec<String> {
         let root = self.path("");
-        let show = |line: &berth_search::Line| {
+        let show = |line: &toolhold_search::Line| {
             let mark = if line.is_match { ':' } else { '-' };
             format!(
                 "{}{mark}{}{mark}{}",

@@ -4,9 +4,9 @@ use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::path::Path;
 
-use berth_clients::{Client, NamedServer, ReadServer, ServerEntry, servers};
-use berth_core::HostError;
-use berth_core::text::neutral_line;
+use toolhold_clients::{Client, NamedServer, ReadServer, ServerEntry, servers};
+use toolhold_core::text::neutral_line;
+use toolhold_core::{HostError, NAME};
 
 /// Largest file of a client, in bytes. Some keep their whole history in it.
 const LONGEST: u64 = 64 << 20;
@@ -19,7 +19,7 @@ pub(super) fn found(
 ) -> Result<Option<Vec<(String, ReadServer)>>, String> {
     let Some(text) = read(path)? else { return Ok(None) };
     let all = servers(client, &text)?.into_iter();
-    Ok(Some(all.map(|(name, server)| (name, server.and_then(not_berth))).collect()))
+    Ok(Some(all.map(|(name, server)| (name, server.and_then(not_toolhold))).collect()))
 }
 
 /// The names of the files in a folder.
@@ -32,13 +32,13 @@ pub(super) fn files(folder: &Path) -> Result<Vec<String>, HostError> {
     };
     let mut names = Vec::new();
     for entry in entries {
-        // Berth gives none a name that isn't text.
+        // Toolhold gives none a name that isn't text.
         names.extend(entry.map_err(failed())?.file_name().into_string());
     }
     Ok(names)
 }
 
-/// The files of secrets that are there, for people. `file`: the `berth.toml` that names them.
+/// The files of secrets that are there, for people. `file`: the `toolhold.toml` that names them.
 pub(crate) fn kept_files(file: &Path, secrets: &[String]) -> Vec<String> {
     let beside = file.parent().unwrap_or(Path::new("."));
     let path = |secret: &String| match secret.strip_prefix("~/") {
@@ -49,15 +49,15 @@ pub(crate) fn kept_files(file: &Path, secrets: &[String]) -> Vec<String> {
     there.map(|path| neutral_line(&path.display().to_string())).collect()
 }
 
-/// Refuses Berth itself, also by a package runner.
-fn not_berth(entry: ServerEntry) -> ReadServer {
-    let is_berth = |word: &String| {
+/// Refuses Toolhold itself, also by a package runner.
+fn not_toolhold(entry: ServerEntry) -> ReadServer {
+    let is_toolhold = |word: &String| {
         let name = Path::new(word).file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        name.split(['@', '=']).next() == Some("berth")
+        name.split(['@', '=']).next() == Some(NAME)
     };
     match &entry.server {
-        NamedServer::Program { words, .. } if words.iter().take(3).any(is_berth) => {
-            Err("it is Berth itself".to_owned())
+        NamedServer::Program { words, .. } if words.iter().take(3).any(is_toolhold) => {
+            Err("it is Toolhold itself".to_owned())
         }
         _ => Ok(entry),
     }

@@ -1,4 +1,4 @@
-//! `berth mcp import`: the servers of MCP clients become servers of Berth.
+//! `toolhold mcp import`: the servers of MCP clients become servers of Toolhold.
 
 mod found;
 mod moved;
@@ -7,16 +7,16 @@ mod table;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use berth_clients::{CLIENTS, Client};
-use berth_core::HostError;
-use berth_core::config::{self, Folders, Inputs, Loaded};
-use berth_core::text::{counted, cut, neutral, neutral_line};
-use berth_private::PrivateFolder;
-use berth_terminal::error::CommandError;
-use berth_terminal::exit::Exit;
-use berth_terminal::style::{FAINT, STRONG};
-use berth_terminal::{changed_file, nearest::nearest};
 use clap::Args;
+use toolhold_clients::{CLIENTS, Client};
+use toolhold_core::HostError;
+use toolhold_core::config::{self, Folders, Inputs, Loaded};
+use toolhold_core::text::{counted, cut, neutral, neutral_line};
+use toolhold_private::PrivateFolder;
+use toolhold_terminal::error::CommandError;
+use toolhold_terminal::exit::Exit;
+use toolhold_terminal::style::{FAINT, STRONG};
+use toolhold_terminal::{changed_file, nearest::nearest};
 
 use crate::written;
 use found::{files, found};
@@ -27,15 +27,15 @@ pub(crate) use found::kept_files;
 pub use moved::{Moved, moved};
 pub(crate) use table::{check_address, check_command};
 
-/// The folder of the secrets that were imported, beside `berth.toml`.
+/// The folder of the secrets that were imported, beside `toolhold.toml`.
 const SECRETS: &str = "secrets";
 
-/// `berth mcp import`.
+/// `toolhold mcp import`.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Examples:\n  berth mcp import\n  berth mcp import cursor\n  berth mcp import claude-code --project\n\nThe servers that the files of your MCP clients name become tables of your \
-                  berth.toml. Credentials become secrets in files beside it. Nothing starts before `berth mcp approve`. Afterwards `berth mcp config CLIENT --write --replace` \
-                  puts Berth into the client's file, in their place."
+    after_help = "Examples:\n  toolhold mcp import\n  toolhold mcp import cursor\n  toolhold mcp import claude-code --project\n\nThe servers that the files of your MCP clients name become tables of your \
+                  toolhold.toml. Credentials become secrets in files beside it. Nothing starts before `toolhold mcp approve`. Afterwards `toolhold mcp config CLIENT --write --replace` \
+                  puts Toolhold into the client's file, in their place."
 )]
 pub struct ImportArguments {
     /// The client; without one, all known clients
@@ -48,7 +48,7 @@ pub struct ImportArguments {
     yes: bool,
 }
 
-/// Runs the command. `file`: the user's `berth.toml`.
+/// Runs the command. `file`: the user's `toolhold.toml`.
 pub(crate) fn import(
     arguments: &ImportArguments,
     file: &Path,
@@ -95,7 +95,7 @@ pub(crate) fn import(
          what it offers:"
     )?;
     for Imported { name, .. } in &tables {
-        writeln!(out, "  berth mcp approve {name}")?;
+        writeln!(out, "  toolhold mcp approve {name}")?;
     }
     broken
 }
@@ -169,7 +169,7 @@ fn read_all(
     Ok(read)
 }
 
-/// The folder of the secrets of the user's `berth.toml`.
+/// The folder of the secrets of the user's `toolhold.toml`.
 fn secrets_beside(file: &Path) -> PathBuf {
     file.parent().unwrap_or(Path::new(".")).join(SECRETS)
 }
@@ -195,7 +195,7 @@ fn named(name: &str) -> Result<&'static Client, CommandError> {
     CLIENTS.iter().find(|client| client.name == name).ok_or_else(|| {
         let near = nearest(name, CLIENTS.iter().map(|client| client.name));
         let hint = near.map_or_else(
-            || "`berth mcp config` lists those that are known".to_owned(),
+            || "`toolhold mcp config` lists those that are known".to_owned(),
             |near| format!("did you mean `{near}`?"),
         );
         CommandError::Usage(format!("there is no client `{}`; {hint}", neutral_line(name)))

@@ -1,19 +1,19 @@
-//! Servers that Berth has now, in a client's file.
+//! Servers that Toolhold has now, in a client's file.
 
 use std::path::Path;
 
-use berth_clients::{Client, NamedServer, ServerEntry, servers};
-use berth_core::config::{Folders, Loaded, McpServer, dotted_name};
-use berth_core::text::neutral_line;
-use berth_egress::read;
-use berth_redaction::{Keys, text};
+use toolhold_clients::{Client, NamedServer, ServerEntry, servers};
+use toolhold_core::config::{Folders, Loaded, McpServer, dotted_name};
+use toolhold_core::text::neutral_line;
+use toolhold_egress::read;
+use toolhold_redaction::{Keys, text};
 
 use super::table::{credentials, fitted};
 
 /// The mark in place of a credential.
 const MARK: &str = "[REDACTED:secret]";
 
-/// The servers in a client's file that Berth has now.
+/// The servers in a client's file that Toolhold has now.
 #[derive(Debug, Default)]
 pub struct Moved {
     /// Those that can be taken out, by their names there.
@@ -71,7 +71,7 @@ pub fn moved(
         if !entry.further.is_empty() {
             let further = listed(&entry.further);
             moved.notes.push(format!(
-                "`{shown}` is taken out, with settings that Berth didn't take over: {further}"
+                "`{shown}` is taken out, with settings that Toolhold didn't take over: {further}"
             ));
         }
         moved.names.push(own_name);

@@ -1,17 +1,17 @@
 //! The table of an imported server.
 
-use berth_clients::{NamedServer, ServerEntry, variable};
-use berth_core::config::Loaded;
-use berth_redaction::{Keys, field, text};
-use berth_requests::check_url;
 use toml_edit::{Array, InlineTable, Item, Table, Value, value};
+use toolhold_clients::{NamedServer, ServerEntry, variable};
+use toolhold_core::config::Loaded;
+use toolhold_redaction::{Keys, field, text};
+use toolhold_requests::check_url;
 
 use super::SECRETS;
 
 /// Most characters of a name.
 const MAX_NAME: usize = 24;
 
-/// A server as it is added to `berth.toml`.
+/// A server as it is added to `toolhold.toml`.
 #[derive(Debug)]
 pub(super) struct Imported {
     pub(super) name: String,
@@ -103,7 +103,7 @@ pub(crate) fn check_command(words: &[String]) -> Result<(), String> {
     }
     match words.iter().skip(1).position(|word| has_secret(word)) {
         Some(at) => Err(format!(
-            "its argument {} looks like a credential, which a berth.toml is no place for: pass it \
+            "its argument {} looks like a credential, which a toolhold.toml is no place for: pass it \
              in a variable",
             at + 1
         )),
@@ -239,7 +239,7 @@ impl Imported {
     }
 }
 
-/// A server's name in Berth: small letters, digits and `-`.
+/// A server's name in Toolhold: small letters, digits and `-`.
 pub(super) fn fitted(name: &str) -> Result<String, String> {
     let fit = |letter: char| match letter.to_ascii_lowercase() {
         letter @ ('a'..='z' | '0'..='9') => letter,

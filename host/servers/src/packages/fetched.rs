@@ -6,14 +6,14 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use berth_core::text::{cut, neutral_line};
-use berth_core::{CancellationToken, ServerPlaces};
-use berth_private::PrivateFolder;
-use berth_system::confine::{Tree, TreeAccess};
-use berth_system::process::{Child, Command};
 use rustix::fs::OFlags;
 use serde_json::{Value, json};
 use tempfile::Builder;
+use toolhold_core::text::{cut, neutral_line};
+use toolhold_core::{CancellationToken, ServerPlaces};
+use toolhold_private::PrivateFolder;
+use toolhold_system::confine::{Tree, TreeAccess};
+use toolhold_system::process::{Child, Command};
 
 use super::line::{Line, Manager, npm_name};
 use super::lock;

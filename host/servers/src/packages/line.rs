@@ -36,14 +36,14 @@ impl Line {
     ///
     /// # Errors
     ///
-    /// Why Berth can't pin what it fetches.
+    /// Why Toolhold can't pin what it fetches.
     pub(crate) fn parse(command: &str, arguments: &[String]) -> Result<Option<Self>, String> {
         let name = Path::new(command).file_name().and_then(|name| name.to_str()).unwrap_or(command);
         let line = match name {
             "npx" => Self::of_npx(command, arguments),
             "uvx" => Self::of_uvx(command, arguments),
             name if OTHERS.contains(&name) => Err(format!(
-                "`{name}` may fetch what it runs, and Berth pins only what `npx` and `uvx` fetch"
+                "`{name}` may fetch what it runs, and Toolhold pins only what `npx` and `uvx` fetch"
             )),
             _ => return Ok(None),
         };
@@ -137,7 +137,7 @@ impl Line {
 }
 
 fn unknown(runner: &str, option: &str) -> String {
-    format!("Berth doesn't know the option `{option}` of `{runner}`")
+    format!("Toolhold doesn't know the option `{option}` of `{runner}`")
 }
 
 fn not_of_registry(package: &str) -> String {

@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use berth_core::text::{cut, neutral_line};
 use serde_json::Value;
+use toolhold_core::text::{cut, neutral_line};
 
 use super::line::Manager;
 

@@ -14,15 +14,15 @@ use rustix::pipe::PipeFlags;
 /// end. What the command does to it harms the command alone: the host trusts no record.
 const PRELUDE: &str = r#"unset BASH_ENV
 exec @PRELUDE@<&-
-__berth_leave() {
-local IFS= __berth_name
-builtin printf 'berth-state\0%s\0' "$PWD"
-while builtin read -r __berth_name; do
-[[ $__berth_name == BASH_ENV ]] || builtin printf '%s=%s\0' "$__berth_name" "${!__berth_name-}"
+__toolhold_leave() {
+local IFS= __toolhold_name
+builtin printf 'toolhold-state\0%s\0' "$PWD"
+while builtin read -r __toolhold_name; do
+[[ $__toolhold_name == BASH_ENV ]] || builtin printf '%s=%s\0' "$__toolhold_name" "${!__toolhold_name-}"
 done < <(builtin compgen -e)
 builtin printf 'end\0'
 }
-builtin trap '{ __berth_leave >&@RECORD@; } 2>/dev/null' EXIT
+builtin trap '{ __toolhold_leave >&@RECORD@; } 2>/dev/null' EXIT
 "#;
 
 /// The descriptors of a shell that leaves its state, and so stays open until it has begun.

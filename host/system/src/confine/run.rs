@@ -1,4 +1,4 @@
-//! `berth __confine`: the process that confines itself, and the program that it becomes.
+//! `toolhold __confine`: the process that confines itself, and the program that it becomes.
 //!
 //! Up to three processes: the outer one, which the host starts and waits for; the first process of
 //! the namespace, which watches; and the program.
@@ -82,7 +82,7 @@ fn prepare(control: &UnixStream) -> Result<Never, String> {
     };
     let host = Host { pid: parent.map_or(0, |parent| parent.as_raw_nonzero().get()), handle };
     let (preparation, _) = messages::receive::<Preparation>(control)
-        .map_err(|error| format!("{HELPER} is for Berth itself: {error}"))?;
+        .map_err(|error| format!("{HELPER} is for Toolhold itself: {error}"))?;
     // If it had ended before this check, another process would be the parent now.
     if preparation.parent != host.pid {
         return Err("nobody waits for it".to_owned());

@@ -88,7 +88,7 @@ pub(super) fn restrict(preparation: &Preparation, state: Option<&TreeState>) -> 
     }
 }
 
-/// The kernel's version of Landlock, as far as Berth knows it. `None`: the kernel has none or
+/// The kernel's version of Landlock, as far as Toolhold knows it. `None`: the kernel has none or
 /// doesn't allow it.
 ///
 /// Only a restricted thread learns it, so a thread that ends at once restricts itself.

@@ -4,10 +4,10 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
-use berth_contract::Access;
-use berth_policy::files::Refusal;
 use rustix::fs::{Dir, FileType, OFlags, ResolveFlags};
 use rustix::io::Errno;
+use toolhold_contract::Access;
+use toolhold_policy::files::Refusal;
 
 use super::{FileError, FileView, Place, kernel};
 

@@ -5,10 +5,10 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Component, Path, PathBuf};
 
-use berth_contract::Access;
-use berth_policy::files::{Kind, Refusal};
 use rustix::fs::{AtFlags, FileType, Gid, Mode, RenameFlags, Stat, Timestamps, Uid};
 use rustix::io::Errno;
+use toolhold_contract::Access;
+use toolhold_policy::files::{Kind, Refusal};
 
 use super::temporary::may_get_to;
 use super::{FileError, FileView, NO_LEAF, Place, kernel, not_saved};

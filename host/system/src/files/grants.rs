@@ -3,11 +3,11 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use berth_contract::Access;
-use berth_policy::files::{FileRules, Grant, OwnFolder};
-use berth_private::Way;
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
+use toolhold_contract::Access;
+use toolhold_policy::files::{FileRules, Grant, OwnFolder};
+use toolhold_private::Way;
 
 use rustix::io::Errno;
 
@@ -28,7 +28,7 @@ pub struct Grants {
 /// The types of file systems for [`Root::prompt`].
 const PROMPT: [i64; 4] = [0xef53, 0x5846_5342, 0x9123_683e, 0x0102_1994];
 
-/// The other names of Berth's own folders when they were last searched for.
+/// The other names of Toolhold's own folders when they were last searched for.
 #[derive(Debug, Default)]
 struct Aliases {
     /// The mounts at that time.
@@ -113,8 +113,8 @@ impl Grants {
         })
     }
 
-    /// Berth's own folders under the other names that current mounts give them. If the mounts can't
-    /// be read, the names from the last time.
+    /// Toolhold's own folders under the other names that current mounts give them. If the mounts
+    /// can't be read, the names from the last time.
     pub(crate) fn aliases(&self) -> Arc<[OwnFolder]> {
         let mut known = self.aliases.lock().unwrap_or_else(PoisonError::into_inner);
         let Ok(mounts) = Mounts::current() else { return Arc::clone(&known.own) };
@@ -164,14 +164,14 @@ impl Grants {
 /// the way, which could be exchanged, and each folder that `..` leaves, which a link could replace.
 pub fn with_its_links(own: OwnFolder) -> impl Iterator<Item = OwnFolder> {
     let Way { real, links, left } = Way::as_far_as_it_exists(&own.path);
-    // What a link says is no secret, and what else it leads to isn't Berth's.
+    // What a link says is no secret, and what else it leads to isn't Toolhold's.
     let kept = links.into_iter().chain(left.into_iter().map(|folder| folder.join("..")));
     let kept = kept.map(|path| OwnFolder { path, secret: false });
     std::iter::once(OwnFolder { path: real, ..own }).chain(kept)
 }
 
 /// The real path of something that may not exist yet: as far as it exists, and the rest. So a
-/// folder of Berth's own is protected under its future name.
+/// folder of Toolhold's own is protected under its future name.
 pub fn real_or_given(path: &Path) -> PathBuf {
     Way::as_far_as_it_exists(path).real
 }

@@ -4,9 +4,9 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-use berth_contract::Access;
-use berth_policy::files::Kind;
 use rustix::fs::{Dir, FileType, OFlags, ResolveFlags};
+use toolhold_contract::Access;
+use toolhold_policy::files::Kind;
 
 use super::{FileError, FileView, kernel};
 

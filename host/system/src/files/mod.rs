@@ -21,10 +21,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use berth_contract::{Access, ChangeRecorder, Denial, PathRules, Report};
-use berth_policy::files::{FileRules, Kind, OwnFolder, Refusal};
 use rustix::fs::{FileType, Mode, Stat};
 use rustix::io::Errno;
+use toolhold_contract::{Access, ChangeRecorder, Denial, PathRules, Report};
+use toolhold_policy::files::{FileRules, Kind, OwnFolder, Refusal};
 
 pub use grants::{GrantError, Grants, Root, real_or_given, with_its_links};
 pub use kernel::{proc_works, resolving_works};
@@ -53,7 +53,7 @@ const NO_LEAF: Errno = Errno::INVAL;
 pub struct FileView {
     grants: Arc<Grants>,
     read_only: bool,
-    /// Berth's own folders under the other names that mounts inside a grant give them.
+    /// Toolhold's own folders under the other names that mounts inside a grant give them.
     aliases: Arc<[OwnFolder]>,
     /// The file systems seen beside those of the grants, by device, and whether each is one of the
     /// kernel's own.

@@ -3,9 +3,9 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 
-use berth_contract::Access;
 use rustix::fs::{FileType, OFlags};
 use rustix::io::Errno;
+use toolhold_contract::Access;
 
 use super::{FileError, FileView, ResolvedObject, kernel};
 

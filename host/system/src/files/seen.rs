@@ -10,9 +10,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use berth_contract::{FileState, Lookup, Report, SeenFile, Sight};
 use rustix::fs::{AtFlags, OFlags, ResolveFlags, Stat};
 use rustix::io::Errno;
+use toolhold_contract::{FileState, Lookup, Report, SeenFile, Sight};
 
 use super::{FileError, FileView, ResolvedObject, kernel};
 

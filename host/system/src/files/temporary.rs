@@ -11,9 +11,9 @@ use std::ffi::CString;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
-use berth_contract::Access;
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
+use toolhold_contract::Access;
 
 use super::{FileError, FileView, Place, ResolvedObject, kernel};
 
@@ -192,9 +192,9 @@ pub(super) fn outermost(path: &Path) -> Option<&Path> {
     found
 }
 
-/// The reserved form: `.berth-`, sixteen hexadecimal digits, `.tmp`.
+/// The reserved form: `.toolhold-`, sixteen hexadecimal digits, `.tmp`.
 fn is_temporary(name: &str) -> bool {
-    let digits = name.strip_prefix(".berth-").and_then(|rest| rest.strip_suffix(".tmp"));
+    let digits = name.strip_prefix(".toolhold-").and_then(|rest| rest.strip_suffix(".tmp"));
     digits.is_some_and(|digits| {
         digits.len() == 16 && digits.bytes().all(|digit| digit.is_ascii_hexdigit())
     })

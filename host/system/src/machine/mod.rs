@@ -1,5 +1,5 @@
-//! Facts about this machine that Berth depends on, for `berth doctor`. Each is tried if trying
-//! changes nothing; otherwise read from the kernel.
+//! Facts about this machine that Toolhold depends on, for `toolhold doctor`. Each is tried if
+//! trying changes nothing; otherwise read from the kernel.
 
 mod kernel;
 mod resources;

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use berth_contract::{Access, PathRules};
+use toolhold_contract::{Access, PathRules};
 
 use super::places::{DenialWalk, DeniedPaths, MAX_LOOKED_AT, PlacesError};
 use crate::confine::{Tree, TreeAccess};

@@ -18,11 +18,11 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use berth_contract::ChangeRecorder;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::Errno;
 use rustix::pipe::PipeFlags;
+use toolhold_contract::ChangeRecorder;
 
 use crate::confine::raw::{self, Notification};
 use crate::confine::{CALLS, Target};
@@ -59,7 +59,7 @@ impl ChangeWatch {
         let (ended, running) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
         let mut watch = Watch { listener, recorder, pinned, rename: None };
         let thread = std::thread::Builder::new()
-            .name("berth-changes".to_owned())
+            .name("toolhold-changes".to_owned())
             .spawn(move || watch.serve(&ended))?;
         Ok(Self { thread: Some(thread), running: Some(running) })
     }

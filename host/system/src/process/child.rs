@@ -9,16 +9,16 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use berth_contract::{
-    BoundedOutput, CancellationToken, ChangeRecorder, OutputRecorder, OutputStream, PathRules,
-    ShellSession,
-};
-use berth_private::{PinnedDirectory, Way};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::Errno;
 use rustix::pipe::PipeFlags;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use toolhold_contract::{
+    BoundedOutput, CancellationToken, ChangeRecorder, OutputRecorder, OutputStream, PathRules,
+    ShellSession,
+};
+use toolhold_private::{PinnedDirectory, Way};
 
 use super::changes::ChangeWatch;
 use super::helper::ConfineHelper;
@@ -133,7 +133,7 @@ pub enum Ending {
 /// The result of a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommandResult {
-    /// Its exit code; 128 plus the signal if a signal ended it. `None` if Berth ended it.
+    /// Its exit code; 128 plus the signal if a signal ended it. `None` if Toolhold ended it.
     pub code: Option<i32>,
     /// Why it ended.
     pub ending: Ending,

@@ -1,6 +1,6 @@
 //! The one place that starts processes.
 //!
-//! They are Berth's own helpers: the program itself, started again with one task, which confines
+//! They are Toolhold's own helpers: the program itself, started again with one task, which confines
 //! itself before it reads its input.
 
 use std::io::{Read, Write};

@@ -1,5 +1,5 @@
-//! The one place that starts processes: Berth's own helpers, which are the program itself with one
-//! task, and the programs of calls, which such a helper confines first.
+//! The one place that starts processes: Toolhold's own helpers, which are the program itself with
+//! one task, and the programs of calls, which such a helper confines first.
 
 mod call_rules;
 mod changes;

@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use berth_contract::{Access, PathRules, SessionNetwork};
-use berth_policy::files::{FileRules, Kind, OWN_NAMES, OwnFolder};
-use berth_private::{NotKept, PinnedDirectory, Repository};
+use toolhold_contract::{Access, PathRules, SessionNetwork};
+use toolhold_policy::files::{FileRules, Kind, OWN_NAMES, OwnFolder};
+use toolhold_private::{NotKept, PinnedDirectory, Repository};
 
 use super::call_rules;
 use super::child::{Command, StartError};
@@ -176,7 +176,8 @@ impl Places {
             }
         }
         let mut trees = needed;
-        // What lies in one of Berth's own folders is a part of it, unless the host itself gives it.
+        // What lies in one of Toolhold's own folders is a part of it, unless the host itself gives
+        // it.
         trees.retain_mut(|tree| {
             let path = Path::new(&tree.path);
             if self.also.iter().any(|given| given.path == tree.path) {
@@ -325,8 +326,8 @@ impl Places {
         self.sandbox != Sandbox::Off && !self.known.without_namespaces.load(Ordering::Relaxed)
     }
 
-    /// Berth's own files below the trees, whatever the globs say, and what git would run. Returns
-    /// what keeps missing ones free.
+    /// Toolhold's own files below the trees, whatever the globs say, and what git would run.
+    /// Returns what keeps missing ones free.
     fn own(
         &self,
         trees: &[Tree],
@@ -369,7 +370,7 @@ impl Places {
                 .is_some_and(|tree| tree.access == TreeAccess::Write)
         };
         for root in &roots {
-            // A file of this name would count the next time, or stop Berth from starting there.
+            // A file of this name would count the next time, or stop Toolhold from starting there.
             let configuration = root.join(OWN_NAMES[0]);
             if writable(root)
                 && std::fs::symlink_metadata(&configuration).map_or(true, |there| there.is_dir())
@@ -402,7 +403,7 @@ impl Places {
                 let is_one = is_named || folder.join("HEAD").symlink_metadata().is_ok();
                 let is_missing = |path: &&Path| is_one && path.symlink_metadata().is_err();
                 if let Some(config) = part("config").filter(is_missing) {
-                    berth_private::keep_empty(config)?;
+                    toolhold_private::keep_empty(config)?;
                 }
             }
             denied.frozen.extend(repository.names.iter().cloned());

@@ -13,11 +13,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use berth_policy::files::OWN_NAMES;
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RawDir, ResolveFlags, openat2};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use toolhold_policy::files::OWN_NAMES;
 
 use super::places::{MAX_DEPTH, MAX_LOOKED_AT, PlacesError};
 use crate::confine::Identity;
@@ -47,7 +47,7 @@ pub(super) struct SocketScan {
     /// Directories that can't be read; a program that knows the name of a socket in one may still
     /// reach it.
     pub(super) unreadable: Vec<PathBuf>,
-    /// Files whose names are Berth's own.
+    /// Files whose names are Toolhold's own.
     pub(super) own_names: Vec<PathBuf>,
 }
 
@@ -255,7 +255,7 @@ impl Walk {
         Ok(())
     }
 
-    /// Remembers a file if it is a socket or has one of Berth's own names.
+    /// Remembers a file if it is a socket or has one of Toolhold's own names.
     fn file(&mut self, kind: FileType, folder: &Path, name: &CStr) {
         let path = || folder.join(OsStr::from_bytes(name.to_bytes()));
         let is_own =
@@ -475,7 +475,7 @@ mod tests {
         std::fs::create_dir_all(root.join("c/d/e")).expect("folders");
         let two = bind(&root.join("c/d/e/two"));
         std::fs::hard_link(root.join("a/b/one"), root.join("c/one")).expect("a link");
-        std::fs::write(root.join("c/d/Berth.toml"), "").expect("a file");
+        std::fs::write(root.join("c/d/Toolhold.toml"), "").expect("a file");
         assert_eq!(found(&known).len(), 3);
         // A directory that moves within the tree, out of it, and into it with a socket.
         std::fs::rename(root.join("c/d"), root.join("a/d")).expect("it moves");

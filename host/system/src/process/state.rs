@@ -4,9 +4,9 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use berth_contract::ShellSession;
 use rustix::fs::{OFlags, fcntl_setfl};
 use rustix::pipe::PipeFlags;
+use toolhold_contract::ShellSession;
 
 use crate::confine::Program;
 

@@ -114,7 +114,7 @@ pub(super) fn hand_over(next: Option<NextHelper>, mut ended: Option<Child>) {
         }
         let _ = ended.as_mut().map(Child::wait);
     };
-    let thread = std::thread::Builder::new().name("berth-helper".to_owned()).spawn(work);
+    let thread = std::thread::Builder::new().name("toolhold-helper".to_owned()).spawn(work);
     // Without a thread, the next command starts its own helper.
     if thread.is_err() && pid.is_some() {
         let _ = waitpid(pid, WaitOptions::empty());

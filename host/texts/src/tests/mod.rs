@@ -62,8 +62,8 @@ fn check_rejected(text: &str, why: &str) {
 }
 
 /// A tool of somebody else.
-fn other(name: &str, fence: Option<&str>, aliases: &[&str]) -> berth_core::Definition {
-    let mut definition = berth_core::Definition::new(
+fn other(name: &str, fence: Option<&str>, aliases: &[&str]) -> toolhold_core::Definition {
+    let mut definition = toolhold_core::Definition::new(
         name,
         "a tool of somebody else",
         json!({ "type": "object", "properties": { "text": { "type": "string" } } }),
@@ -71,6 +71,6 @@ fn other(name: &str, fence: Option<&str>, aliases: &[&str]) -> berth_core::Defin
     definition.fence = fence.map(str::to_owned);
     definition.aliases = aliases.iter().map(|alias| (*alias).to_owned()).collect();
     definition.arguments =
-        vec![berth_core::ToolArgument::with_role("text", berth_core::Role::Text)];
+        vec![toolhold_core::ToolArgument::with_role("text", toolhold_core::Role::Text)];
     definition
 }

@@ -1,6 +1,6 @@
 //! A plugin with one tool.
 
-use berth_sdk::{Annotations, Call, Failure, Output, Subject, Tool};
+use toolhold_sdk::{Annotations, Call, Failure, Output, Subject, Tool};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -28,7 +28,7 @@ impl Tool for WordCount {
     type Arguments = Arguments;
 
     fn output_schema() -> Option<schemars::Schema> {
-        Some(berth_sdk::schema::for_type::<Counts>())
+        Some(toolhold_sdk::schema::for_type::<Counts>())
     }
 
     fn call(arguments: Arguments, _call: &Call) -> Result<Output, Failure> {
@@ -43,7 +43,7 @@ impl Tool for WordCount {
     }
 }
 
-berth_sdk::plugin! {
+toolhold_sdk::plugin! {
     name: "word-count",
     description: "Counts lines, words and bytes of a file",
     capabilities: [files(read) = "to read the file that is counted"],
@@ -52,7 +52,7 @@ berth_sdk::plugin! {
 
 #[cfg(test)]
 mod tests {
-    use berth_sdk::testing;
+    use toolhold_sdk::testing;
     use serde_json::json;
 
     use super::*;

@@ -6,9 +6,9 @@ use std::fs::File;
 use std::io::Read as _;
 use std::path::Path;
 
-use berth_sdk::{Annotations, Call, Failure, Output, Preview, Subject, Tool};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use toolhold_sdk::{Annotations, Call, Failure, Output, Preview, Subject, Tool};
 
 use crate::nearby;
 use crate::notices::{plural, size};
@@ -172,8 +172,8 @@ fn load(target: &Path, path: &str) -> Result<String, Failure> {
 mod tests {
     use std::fs;
 
-    use berth_sdk::testing;
     use serde_json::json;
+    use toolhold_sdk::testing;
 
     use super::*;
 

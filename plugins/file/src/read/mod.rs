@@ -4,9 +4,9 @@ mod window;
 use std::fs::File;
 use std::io::{ErrorKind, Read as _};
 
-use berth_sdk::{Annotations, Call, Content, Failure, Output, Subject, Tool, add_notice};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use toolhold_sdk::{Annotations, Call, Content, Failure, Output, Subject, Tool, add_notice};
 
 use crate::nearby;
 use crate::notices::{plural, size};
@@ -179,8 +179,8 @@ fn directory_failure(path: &str) -> Failure {
 
 #[cfg(test)]
 mod tests {
-    use berth_sdk::testing;
     use serde_json::json;
+    use toolhold_sdk::testing;
 
     use super::*;
 

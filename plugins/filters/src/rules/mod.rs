@@ -3,7 +3,7 @@
 mod branches;
 mod read;
 
-use berth_sdk::filter::Pattern;
+use toolhold_sdk::filter::Pattern;
 
 pub use branches::Branches;
 pub use read::{MAX_RULES, MAX_TEXT, OperatorRule, OperatorRules, read};

@@ -1,10 +1,10 @@
 use std::collections::BTreeMap;
 
-use berth_sdk::filter::{Matcher, Pattern};
 use serde::{Deserialize, Deserializer, de};
 use serde_json::json;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue, ValueDeserializer};
+use toolhold_sdk::filter::{Matcher, Pattern};
 
 use super::Branches;
 use crate::strategy::{MAX_REGEX, Step, StepForm};
@@ -146,7 +146,7 @@ fn read_rule(rule: Spanned<DeValue<'_>>) -> Result<(String, Option<OperatorRule>
     if !rule.enabled && rule.matcher.is_none() && !has_strategy {
         let is_known = super::BUILT_IN.iter().any(|built_in| built_in.name == name);
         let unknown = || {
-            "no built-in rule has this name, so it can't be switched off: `berth filter list` shows the names".to_owned()
+            "no built-in rule has this name, so it can't be switched off: `toolhold filter list` shows the names".to_owned()
         };
         return if is_known { Ok((name, None)) } else { Err(unknown().into()) };
     }

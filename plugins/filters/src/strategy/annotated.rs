@@ -1,6 +1,6 @@
-use berth_sdk::filter::Confidence;
 use regex::Regex;
 use serde::Deserialize;
+use toolhold_sdk::filter::Confidence;
 
 use super::{Outcome, Part, Patterns, Run, compile};
 use crate::text::{assemble, is_blank, push_line};

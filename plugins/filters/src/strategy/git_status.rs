@@ -1,7 +1,7 @@
 use std::fmt::Write as _;
 
-use berth_sdk::filter::Confidence;
 use serde::Deserialize;
+use toolhold_sdk::filter::Confidence;
 
 use super::{Outcome, Part, Run};
 use crate::text::{is_blank, push_line, push_mark};

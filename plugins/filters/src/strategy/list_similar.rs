@@ -1,7 +1,7 @@
 use std::collections::HashSet;
 
-use berth_sdk::filter::Confidence;
 use serde::Deserialize;
+use toolhold_sdk::filter::Confidence;
 
 use super::dedup::is_row;
 use super::{Outcome, Part, Run};

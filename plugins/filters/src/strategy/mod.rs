@@ -14,9 +14,9 @@ mod truncate;
 
 use std::borrow::Cow;
 
-use berth_sdk::filter::Confidence;
 use regex::{Regex, RegexBuilder, RegexSet, RegexSetBuilder};
 use serde::Deserialize;
+use toolhold_sdk::filter::Confidence;
 
 use crate::guard::{self, Level};
 use crate::text;

@@ -1,5 +1,5 @@
-use berth_sdk::filter::Confidence;
 use serde::Deserialize;
+use toolhold_sdk::filter::Confidence;
 
 use super::{Outcome, Part, Patterns, Run, not_empty};
 use crate::guard::Level;

@@ -1,9 +1,9 @@
 use std::collections::HashSet;
 use std::sync::LazyLock;
 
-use berth_sdk::filter::Confidence;
 use regex::bytes::{Regex, RegexBuilder, RegexSet, RegexSetBuilder};
 use serde::Deserialize;
+use toolhold_sdk::filter::Confidence;
 
 use super::{Outcome, Part, Run};
 use crate::guard::{Level, is_passing};

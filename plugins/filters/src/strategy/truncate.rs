@@ -1,9 +1,9 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-use berth_sdk::filter::Confidence;
 use regex::Regex;
 use serde::Deserialize;
+use toolhold_sdk::filter::Confidence;
 
 use super::{Outcome, Part, Patterns, Run, compile};
 use crate::text::{assemble, is_fold_mark, share};

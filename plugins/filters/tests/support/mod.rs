@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use berth_sdk::filter::{Filters as _, Input, Pattern, Verdict};
 use filters::Engine;
 use regex::Regex;
+use toolhold_sdk::filter::{Filters as _, Input, Pattern, Verdict};
 
 /// The subject that matchers are compared with: the last command of the line, without pipes,
 /// redirections, variables and commands that only start it.

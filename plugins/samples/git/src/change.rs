@@ -1,6 +1,6 @@
 //! The tools that change a repository. Nothing of it leaves the machine.
 
-use berth_sdk::{Annotations, Call, Failure, Output, Subject, Tool};
+use toolhold_sdk::{Annotations, Call, Failure, Output, Subject, Tool};
 use schemars::JsonSchema;
 use serde::Deserialize;
 

@@ -6,8 +6,8 @@
 //! switch, it isn't started: see [`programs`](crate::programs). The operator's grant has the same
 //! switches, word for word: without them, the host doesn't start git either.
 
-use berth_sdk::process::{self, Finished};
-use berth_sdk::{Annotations, Failure, config};
+use toolhold_sdk::process::{self, Finished};
+use toolhold_sdk::{Annotations, Failure, config};
 
 use crate::programs::refuse_programs;
 

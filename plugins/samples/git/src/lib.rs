@@ -12,7 +12,7 @@ use change::{Add, Checkout, Commit, Stash, Worktree};
 use read::{Blame, Branch, Diff, Log, Show};
 use status::Status;
 
-berth_sdk::plugin! {
+toolhold_sdk::plugin! {
     name: "git",
     description: "Reads and changes git repositories",
     capabilities: [

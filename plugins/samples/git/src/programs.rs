@@ -3,8 +3,8 @@
 use std::fs;
 use std::io::ErrorKind;
 
-use berth_sdk::Failure;
-use berth_sdk::process::Finished;
+use toolhold_sdk::Failure;
+use toolhold_sdk::process::Finished;
 
 use crate::command::{Git, failure};
 

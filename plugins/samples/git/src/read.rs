@@ -1,6 +1,6 @@
 //! The tools that look: what was changed, by whom, and which branches there are.
 
-use berth_sdk::{Annotations, Call, Failure, Output, Subject, Tool, add_notice};
+use toolhold_sdk::{Annotations, Call, Failure, Output, Subject, Tool, add_notice};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -107,7 +107,7 @@ impl Tool for Log {
     type Arguments = LogArguments;
 
     fn output_schema() -> Option<schemars::Schema> {
-        Some(berth_sdk::schema::for_type::<Commits>())
+        Some(toolhold_sdk::schema::for_type::<Commits>())
     }
 
     fn call(arguments: LogArguments, _: &Call) -> Result<Output, Failure> {
@@ -203,7 +203,7 @@ impl Tool for Branch {
     type Arguments = BranchArguments;
 
     fn output_schema() -> Option<schemars::Schema> {
-        Some(berth_sdk::schema::for_type::<Branches>())
+        Some(toolhold_sdk::schema::for_type::<Branches>())
     }
 
     fn call(

@@ -1,6 +1,6 @@
 //! What has changed in a repository, as data.
 
-use berth_sdk::{Annotations, Call, Failure, Output, Subject, Tool};
+use toolhold_sdk::{Annotations, Call, Failure, Output, Subject, Tool};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -61,7 +61,7 @@ impl Tool for Status {
     type Arguments = StatusArguments;
 
     fn output_schema() -> Option<schemars::Schema> {
-        Some(berth_sdk::schema::for_type::<Changes>())
+        Some(toolhold_sdk::schema::for_type::<Changes>())
     }
 
     fn call(StatusArguments { repository }: StatusArguments, _: &Call) -> Result<Output, Failure> {

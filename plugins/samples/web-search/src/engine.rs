@@ -1,6 +1,6 @@
 //! The search engines: what they are asked, and how they answer.
 
-use berth_sdk::Failure;
+use toolhold_sdk::Failure;
 use serde::Deserialize;
 use url::Url;
 

@@ -8,8 +8,8 @@ mod html;
 
 use std::time::Duration;
 
-use berth_sdk::http::Request;
-use berth_sdk::{Annotations, Call, Category, Failure, Output, Tool, config, secrets};
+use toolhold_sdk::http::Request;
+use toolhold_sdk::{Annotations, Call, Category, Failure, Output, Tool, config, secrets};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -60,7 +60,7 @@ impl Tool for WebSearch {
     type Arguments = Arguments;
 
     fn output_schema() -> Option<schemars::Schema> {
-        Some(berth_sdk::schema::for_type::<Found>())
+        Some(toolhold_sdk::schema::for_type::<Found>())
     }
 
     fn call(Arguments { query, count }: Arguments, _: &Call) -> Result<Output, Failure> {
@@ -104,7 +104,7 @@ fn shown(results: &[SearchResult]) -> String {
     shown.collect::<Vec<_>>().join("\n")
 }
 
-berth_sdk::plugin! {
+toolhold_sdk::plugin! {
     name: "web-search",
     description: "Searches the web",
     capabilities: [http = "to ask the search engine that you choose"],
@@ -130,7 +130,7 @@ mod tests {
     use std::net::TcpListener;
     use std::thread::JoinHandle;
 
-    use berth_sdk::testing;
+    use toolhold_sdk::testing;
     use serde_json::json;
 
     use super::*;

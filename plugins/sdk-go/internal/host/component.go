@@ -7,16 +7,16 @@ import (
 	"strings"
 	"sync"
 
-	"berth/internal/memory"
-	"berth/internal/types"
-	"berth/internal/wit/berth_host_call"
-	"berth/internal/wit/berth_host_config"
-	"berth/internal/wit/berth_host_log"
-	"berth/internal/wit/berth_host_process"
-	"berth/internal/wit/berth_host_secrets"
-	"berth/internal/wit/berth_host_store"
-	"berth/internal/wit/berth_host_types"
-	"berth/internal/wit/berth_tool_types"
+	"toolhold/internal/memory"
+	"toolhold/internal/types"
+	"toolhold/internal/wit/toolhold_host_call"
+	"toolhold/internal/wit/toolhold_host_config"
+	"toolhold/internal/wit/toolhold_host_log"
+	"toolhold/internal/wit/toolhold_host_process"
+	"toolhold/internal/wit/toolhold_host_secrets"
+	"toolhold/internal/wit/toolhold_host_store"
+	"toolhold/internal/wit/toolhold_host_types"
+	"toolhold/internal/wit/toolhold_tool_types"
 )
 
 // What the host hands over lies in memory that the next call of the host uses again.
@@ -30,12 +30,12 @@ func Asked[T any](call func() T) T {
 	return call()
 }
 
-func fromHost(e berth_host_types.Error) error {
+func fromHost(e toolhold_host_types.Error) error {
 	return &Error{strings.Clone(e.Code), strings.Clone(e.Message)}
 }
 
 // Failed is why a function of the host did nothing, in the host's form.
-type Failed = berth_host_types.Error
+type Failed = toolhold_host_types.Error
 
 // plain calls a function of the host whose value has nothing to copy.
 func plain[T any](call func() types.Result[T, Failed]) (value T, err error) {
@@ -74,15 +74,15 @@ func option[T comparable](value T) types.Option[T] {
 }
 
 // ToWIT makes the host's form of a part.
-func ToWIT(part Content) berth_tool_types.Content {
-	body := berth_tool_types.MakeBodyText(strings.ToValidUTF8(part.Text, "\uFFFD"))
+func ToWIT(part Content) toolhold_tool_types.Content {
+	body := toolhold_tool_types.MakeBodyText(strings.ToValidUTF8(part.Text, "\uFFFD"))
 	switch {
 	case part.Link != "":
-		body = berth_tool_types.MakeBodyLink(strings.ToValidUTF8(part.Link, "\uFFFD"))
+		body = toolhold_tool_types.MakeBodyLink(strings.ToValidUTF8(part.Link, "\uFFFD"))
 	case part.Bytes != nil:
-		body = berth_tool_types.MakeBodyBytes(part.Bytes)
+		body = toolhold_tool_types.MakeBodyBytes(part.Bytes)
 	}
-	return berth_tool_types.Content{
+	return toolhold_tool_types.Content{
 		Body:      body,
 		MediaType: option(strings.ToValidUTF8(part.MediaType, "\uFFFD")),
 		Meta:      types.None[string](),
@@ -90,14 +90,14 @@ func ToWIT(part Content) berth_tool_types.Content {
 }
 
 // FromWIT copies a part that the host handed over.
-func FromWIT(content berth_tool_types.Content) Content {
+func FromWIT(content toolhold_tool_types.Content) Content {
 	var part Content
 	switch content.Body.Tag() {
-	case berth_tool_types.BodyText:
+	case toolhold_tool_types.BodyText:
 		part.Text = strings.Clone(content.Body.Text())
-	case berth_tool_types.BodyBytes:
+	case toolhold_tool_types.BodyBytes:
 		part.Bytes = bytes.Clone(content.Body.Bytes())
-	case berth_tool_types.BodyLink:
+	case toolhold_tool_types.BodyLink:
 		part.Link = strings.Clone(content.Body.Link())
 	}
 	if content.MediaType.Tag() == types.OptionSome {
@@ -107,31 +107,31 @@ func FromWIT(content berth_tool_types.Content) Content {
 }
 
 func ID() string {
-	return Asked(func() string { return strings.Clone(berth_host_call.Id()) })
+	return Asked(func() string { return strings.Clone(toolhold_host_call.Id()) })
 }
 
-func RemainingMs() uint64 { return berth_host_call.RemainingMs() }
+func RemainingMs() uint64 { return toolhold_host_call.RemainingMs() }
 
-func Cancelled() bool { return berth_host_call.Cancelled() }
+func Cancelled() bool { return toolhold_host_call.Cancelled() }
 
 func Progress(fraction float64, message string) {
 	known := types.None[float64]()
 	if fraction >= 0 {
 		known = types.Some(fraction)
 	}
-	berth_host_call.Progress(known, strings.ToValidUTF8(message, "\uFFFD"))
+	toolhold_host_call.Progress(known, strings.ToValidUTF8(message, "\uFFFD"))
 }
 
-func Emit(part Content) bool { return berth_host_call.Emit(ToWIT(part)) }
+func Emit(part Content) bool { return toolhold_host_call.Emit(ToWIT(part)) }
 
 func Log(level uint8, message string) {
-	berth_host_log.Write(level, strings.ToValidUTF8(message, "\uFFFD"))
+	toolhold_host_log.Write(level, strings.ToValidUTF8(message, "\uFFFD"))
 }
 
 func Config(key string) (string, bool) {
 	var is bool
 	value := Asked(func() string {
-		found := berth_host_config.Get(key)
+		found := toolhold_host_config.Get(key)
 		if is = found.Tag() == types.OptionSome; is {
 			return strings.Clone(found.Some())
 		}
@@ -142,7 +142,7 @@ func Config(key string) (string, bool) {
 
 func StoreGet(key string) (value []byte, err error) {
 	Asked(func() bool {
-		result := berth_host_store.Get(key)
+		result := toolhold_host_store.Get(key)
 		if result.Tag() == types.ResultErr {
 			err = fromHost(result.Err())
 		} else if found := result.Ok(); found.Tag() == types.OptionSome {
@@ -157,7 +157,7 @@ func StoreGet(key string) (value []byte, err error) {
 // StoreList returns a page, and where the next one begins; an empty cursor is that of the first.
 func StoreList(prefix, cursor string) (entries []Entry, next string, err error) {
 	Asked(func() bool {
-		result := berth_host_store.List(prefix, option(cursor), 1000)
+		result := toolhold_host_store.List(prefix, option(cursor), 1000)
 		if result.Tag() == types.ResultErr {
 			err = fromHost(result.Err())
 			return false
@@ -179,15 +179,15 @@ func StoreWrite(expected, changes []Entry) (bool, error) {
 		}
 		return types.Some(entry.Value)
 	}
-	var expectations []berth_host_store.Expectation
+	var expectations []toolhold_host_store.Expectation
 	for _, each := range expected {
-		expectations = append(expectations, berth_host_store.Expectation{Key: each.Key, Value: value(each)})
+		expectations = append(expectations, toolhold_host_store.Expectation{Key: each.Key, Value: value(each)})
 	}
-	var made []berth_host_store.Change
+	var made []toolhold_host_store.Change
 	for _, each := range changes {
-		made = append(made, berth_host_store.Change{Key: each.Key, Value: value(each)})
+		made = append(made, toolhold_host_store.Change{Key: each.Key, Value: value(each)})
 	}
-	return plain(func() types.Result[bool, Failed] { return berth_host_store.Write(expectations, made) })
+	return plain(func() types.Result[bool, Failed] { return toolhold_host_store.Write(expectations, made) })
 }
 
 func environment(command Command) (variables []types.Tuple2[string, string]) {
@@ -198,11 +198,11 @@ func environment(command Command) (variables []types.Tuple2[string, string]) {
 }
 
 func Run(command Command) (finished Finished, err error) {
-	what := berth_host_process.MakeCommandProgram(command.Program)
+	what := toolhold_host_process.MakeCommandProgram(command.Program)
 	if command.Shell != "" {
-		what = berth_host_process.MakeCommandShell(command.Shell)
+		what = toolhold_host_process.MakeCommandShell(command.Shell)
 	}
-	options := berth_host_process.Options{
+	options := toolhold_host_process.Options{
 		Directory:   option(command.Directory),
 		Environment: environment(command),
 		TimeoutMs:   option(command.TimeoutMs),
@@ -210,7 +210,7 @@ func Run(command Command) (finished Finished, err error) {
 		Meta:        types.None[string](),
 	}
 	Asked(func() bool {
-		result := berth_host_process.Run(what, command.Input, options)
+		result := toolhold_host_process.Run(what, command.Input, options)
 		if result.Tag() == types.ResultErr {
 			err = fromHost(result.Err())
 			return false
@@ -234,4 +234,4 @@ func Run(command Command) (finished Finished, err error) {
 	return finished, err
 }
 
-func HasSecret(name string) bool { return berth_host_secrets.Exists(name) }
+func HasSecret(name string) bool { return toolhold_host_secrets.Exists(name) }

@@ -140,7 +140,7 @@ type Task struct {
 	Tool string
 	// Arguments become JSON. In a state, they are a json.RawMessage.
 	Arguments any
-	// Prompt is for Berth's own agent, if there is no Tool. Third-party plugins can't ask it.
+	// Prompt is for Toolhold's own agent, if there is no Tool. Third-party plugins can't ask it.
 	Prompt string
 	// Zone is a name of the time zone database; the machine's if it is empty.
 	Zone string

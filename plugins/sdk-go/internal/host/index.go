@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
-	"berth/internal/types"
-	"berth/internal/wit/berth_host_index"
+	"toolhold/internal/types"
+	"toolhold/internal/wit/toolhold_host_index"
 )
 
 func cloned(list []string) []string {
@@ -27,9 +27,9 @@ func vector(numbers []int8) types.Option[[]int8] {
 }
 
 func IndexPut(documents []Document) error {
-	var made []berth_host_index.Document
+	var made []toolhold_host_index.Document
 	for _, each := range documents {
-		made = append(made, berth_host_index.Document{
+		made = append(made, toolhold_host_index.Document{
 			Key:    each.Key,
 			Text:   strings.ToValidUTF8(each.Text, "\uFFFD"),
 			Tags:   each.Tags,
@@ -38,20 +38,20 @@ func IndexPut(documents []Document) error {
 			Meta:   types.None[string](),
 		})
 	}
-	return done(func() types.Result[types.Unit, Failed] { return berth_host_index.Put(made) })
+	return done(func() types.Result[types.Unit, Failed] { return toolhold_host_index.Put(made) })
 }
 
 func IndexDelete(keys []string) error {
-	return done(func() types.Result[types.Unit, Failed] { return berth_host_index.Delete(keys) })
+	return done(func() types.Result[types.Unit, Failed] { return toolhold_host_index.Delete(keys) })
 }
 
 func IndexDeletePrefix(prefix string) (uint64, error) {
-	return plain(func() types.Result[uint64, Failed] { return berth_host_index.DeletePrefix(prefix) })
+	return plain(func() types.Result[uint64, Failed] { return toolhold_host_index.DeletePrefix(prefix) })
 }
 
 func IndexGet(keys []string) (found []*Document, err error) {
 	Asked(func() bool {
-		result := berth_host_index.Get(keys)
+		result := toolhold_host_index.Get(keys)
 		if result.Tag() == types.ResultErr {
 			err = fromHost(result.Err())
 			return false
@@ -81,7 +81,7 @@ func IndexGet(keys []string) (found []*Document, err error) {
 // IndexList returns a page, and where the next one begins; an empty cursor is that of the first.
 func IndexList(prefix, cursor string) (entries []IndexEntry, next string, err error) {
 	Asked(func() bool {
-		result := berth_host_index.List(prefix, option(cursor), 1000)
+		result := toolhold_host_index.List(prefix, option(cursor), 1000)
 		if result.Tag() == types.ResultErr {
 			err = fromHost(result.Err())
 			return false
@@ -101,7 +101,7 @@ func IndexSearch(query Query) (hits []Hit, err error) {
 		query.Limit = 10
 	}
 	Asked(func() bool {
-		result := berth_host_index.Search(berth_host_index.Query{
+		result := toolhold_host_index.Search(toolhold_host_index.Query{
 			Words:  strings.ToValidUTF8(query.Words, "\uFFFD"),
 			Tags:   query.Tags,
 			Prefix: query.Prefix,

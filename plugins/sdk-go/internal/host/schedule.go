@@ -6,20 +6,20 @@ import (
 	"encoding/json"
 	"strings"
 
-	"berth/internal/types"
-	"berth/internal/wit/berth_host_schedule"
+	"toolhold/internal/types"
+	"toolhold/internal/wit/toolhold_host_schedule"
 )
 
 func SchedulePut(task Task, arguments string) (state TaskState, err error) {
-	action := berth_host_schedule.MakeActionCall(berth_host_schedule.ToolCall{Tool: task.Tool, Arguments: arguments})
+	action := toolhold_host_schedule.MakeActionCall(toolhold_host_schedule.ToolCall{Tool: task.Tool, Arguments: arguments})
 	if task.Tool == "" {
-		action = berth_host_schedule.MakeActionPrompt(strings.ToValidUTF8(task.Prompt, "\uFFFD"))
+		action = toolhold_host_schedule.MakeActionPrompt(strings.ToValidUTF8(task.Prompt, "\uFFFD"))
 	}
 	if task.Missed == "" {
 		task.Missed = "once"
 	}
 	Asked(func() bool {
-		result := berth_host_schedule.Put(berth_host_schedule.Task{
+		result := toolhold_host_schedule.Put(toolhold_host_schedule.Task{
 			Name:   task.Name,
 			Kind:   task.Kind,
 			When:   task.When,
@@ -39,20 +39,20 @@ func SchedulePut(task Task, arguments string) (state TaskState, err error) {
 }
 
 func ScheduleRemove(name string) (bool, error) {
-	return plain(func() types.Result[bool, Failed] { return berth_host_schedule.Remove(name) })
+	return plain(func() types.Result[bool, Failed] { return toolhold_host_schedule.Remove(name) })
 }
 
 func SchedulePause(name string, paused bool) (bool, error) {
-	return plain(func() types.Result[bool, Failed] { return berth_host_schedule.Pause(name, paused) })
+	return plain(func() types.Result[bool, Failed] { return toolhold_host_schedule.Pause(name, paused) })
 }
 
 func ScheduleRunSoon(name string) (bool, error) {
-	return plain(func() types.Result[bool, Failed] { return berth_host_schedule.RunSoon(name) })
+	return plain(func() types.Result[bool, Failed] { return toolhold_host_schedule.RunSoon(name) })
 }
 
 func ScheduleTasks() (states []TaskState, err error) {
 	Asked(func() bool {
-		result := berth_host_schedule.Tasks()
+		result := toolhold_host_schedule.Tasks()
 		if result.Tag() == types.ResultErr {
 			err = fromHost(result.Err())
 			return false
@@ -67,7 +67,7 @@ func ScheduleTasks() (states []TaskState, err error) {
 
 func ScheduleRuns(name string) (runs []TaskRun, err error) {
 	Asked(func() bool {
-		result := berth_host_schedule.Runs(name)
+		result := toolhold_host_schedule.Runs(name)
 		if result.Tag() == types.ResultErr {
 			err = fromHost(result.Err())
 			return false
@@ -80,7 +80,7 @@ func ScheduleRuns(name string) (runs []TaskRun, err error) {
 	return runs, err
 }
 
-func stateFromWIT(each berth_host_schedule.State) TaskState {
+func stateFromWIT(each toolhold_host_schedule.State) TaskState {
 	state := TaskState{
 		Task: Task{
 			Name:   strings.Clone(each.Task.Name),
@@ -92,7 +92,7 @@ func stateFromWIT(each berth_host_schedule.State) TaskState {
 		Next:   text(each.Next),
 		Paused: each.Paused,
 	}
-	if action := each.Task.Action; action.Tag() == berth_host_schedule.ActionCall {
+	if action := each.Task.Action; action.Tag() == toolhold_host_schedule.ActionCall {
 		state.Tool = strings.Clone(action.Call().Tool)
 		state.Arguments = json.RawMessage(strings.Clone(action.Call().Arguments))
 	} else {
@@ -105,7 +105,7 @@ func stateFromWIT(each berth_host_schedule.State) TaskState {
 	return state
 }
 
-func runFromWIT(each berth_host_schedule.Run) TaskRun {
+func runFromWIT(each toolhold_host_schedule.Run) TaskRun {
 	return TaskRun{
 		Due:     strings.Clone(each.Due),
 		Started: text(each.Started),

@@ -5,15 +5,15 @@ package host
 import (
 	"strings"
 
-	"berth/internal/types"
-	"berth/internal/wit/berth_host_search"
+	"toolhold/internal/types"
+	"toolhold/internal/wit/toolhold_host_search"
 )
 
 // The most that a host finds at once.
 const maxFound = 10_000
 
-func (s Scope) toWIT() berth_host_search.Scope {
-	return berth_host_search.Scope{
+func (s Scope) toWIT() toolhold_host_search.Scope {
+	return toolhold_host_search.Scope{
 		Root:        s.Root,
 		Globs:       s.Globs,
 		IgnoreRules: !s.All,
@@ -26,7 +26,7 @@ func (s Scope) toWIT() berth_host_search.Scope {
 func Find(scope Scope) (found []FoundEntry, err error) {
 	kinds := []string{"file", "directory", "symlink", "other"}
 	Asked(func() bool {
-		result := berth_host_search.Find(scope.toWIT(), maxFound)
+		result := toolhold_host_search.Find(scope.toWIT(), maxFound)
 		if result.Tag() == types.ResultErr {
 			err = fromHost(result.Err())
 			return false
@@ -41,7 +41,7 @@ func Find(scope Scope) (found []FoundEntry, err error) {
 
 func Grep(scope Scope, pattern Pattern) (found []FoundLine, err error) {
 	Asked(func() bool {
-		result := berth_host_search.Grep(scope.toWIT(), berth_host_search.LinePattern{
+		result := toolhold_host_search.Grep(scope.toWIT(), toolhold_host_search.LinePattern{
 			Regex:         pattern.Regex,
 			CaseSensitive: !pattern.IgnoreCase,
 			Multiline:     pattern.Multiline,

@@ -6,15 +6,15 @@ import (
 	"bytes"
 	"strings"
 
-	"berth/internal/types"
-	"berth/internal/wit/berth_host_parts"
-	"berth/internal/wit/berth_host_process"
-	"berth/internal/wit/berth_host_service"
+	"toolhold/internal/types"
+	"toolhold/internal/wit/toolhold_host_parts"
+	"toolhold/internal/wit/toolhold_host_process"
+	"toolhold/internal/wit/toolhold_host_service"
 )
 
 func RunPart(part string, inputs [][]byte) (results []PartResult) {
 	Asked(func() bool {
-		for _, each := range berth_host_parts.Run(part, inputs) {
+		for _, each := range toolhold_host_parts.Run(part, inputs) {
 			if each.Tag() == types.ResultErr {
 				results = append(results, PartResult{Err: fromHost(each.Err())})
 			} else {
@@ -29,11 +29,11 @@ func RunPart(part string, inputs [][]byte) (results []PartResult) {
 
 // Connection is the only connection to a service.
 type Connection struct {
-	held *berth_host_service.Connection
+	held *toolhold_host_service.Connection
 }
 
 func Connect(name string, command Command) (connection *Connection, err error) {
-	options := berth_host_process.Options{
+	options := toolhold_host_process.Options{
 		Directory:   option(command.Directory),
 		Environment: environment(command),
 		TimeoutMs:   types.None[uint64](),
@@ -41,7 +41,7 @@ func Connect(name string, command Command) (connection *Connection, err error) {
 		Meta:        types.None[string](),
 	}
 	Asked(func() bool {
-		result := berth_host_service.Connect(name, command.Program, options)
+		result := toolhold_host_service.Connect(name, command.Program, options)
 		if result.Tag() == types.ResultErr {
 			err = fromHost(result.Err())
 		} else {
@@ -53,7 +53,7 @@ func Connect(name string, command Command) (connection *Connection, err error) {
 }
 
 func StopService(name string) (bool, error) {
-	return plain(func() types.Result[bool, Failed] { return berth_host_service.Stop(name) })
+	return plain(func() types.Result[bool, Failed] { return toolhold_host_service.Stop(name) })
 }
 
 func (c *Connection) IsNew() bool { return c.held.IsNew() }

@@ -9,20 +9,20 @@ use super::{
     Confidence, FailureCategory, Filters, Input, Listing, Matcher, Pattern, Purpose, Registration,
     Verdict,
 };
-use crate::guest::{bindings::berth::tool::types as common, content_in, content_out, failure};
+use crate::guest::{bindings::toolhold::tool::types as common, content_in, content_out, failure};
 use crate::{Failure, config};
-use bindings::exports::berth::tool::filter as wit;
+use bindings::exports::toolhold::tool::filter as wit;
 
 #[expect(missing_docs, reason = "generated")]
 pub mod bindings {
     wit_bindgen::generate!({
         path: "wit/tool",
-        world: "berth:tool/filter-plugin",
+        world: "toolhold:tool/filter-plugin",
         // Both worlds share one set of types, and one conversion to the SDK's own.
-        with: { "berth:tool/types@0.2.0": crate::guest::bindings::berth::tool::types },
+        with: { "toolhold:tool/types@0.1.0": crate::guest::bindings::toolhold::tool::types },
         pub_export_macro: true,
         export_macro_name: "export_filters",
-        default_bindings_module: "berth_sdk::private::filter_bindings",
+        default_bindings_module: "toolhold_sdk::private::filter_bindings",
     });
 }
 pub use bindings::export_filters;

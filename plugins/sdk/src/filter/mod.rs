@@ -5,7 +5,7 @@
 //! capability: no file, no request, no log.
 //!
 //! ```
-//! use berth_sdk::filter::{Confidence, Filters, Input, Listing, Matcher, Purpose, Registration, Replacement, Verdict};
+//! use toolhold_sdk::filter::{Confidence, Filters, Input, Listing, Matcher, Purpose, Registration, Replacement, Verdict};
 //!
 //! /// Counts the packages that were fetched instead of naming each.
 //! struct Quiet;
@@ -32,7 +32,7 @@
 //!     }
 //! }
 //!
-//! berth_sdk::plugin! {
+//! toolhold_sdk::plugin! {
 //!     name: "zig",
 //!     description: "Shortens the output of the Zig compiler",
 //!     filters: Quiet,
@@ -40,7 +40,7 @@
 //!
 //! // A unit test needs no host.
 //! let input = Input::command("zig build", 0, ["fetch a\nfetch b\nfetch c\nbuilt in 3 s"]);
-//! let verdict = berth_sdk::testing::filter::<Quiet>(None, "quiet-zig", &input).unwrap();
+//! let verdict = toolhold_sdk::testing::filter::<Quiet>(None, "quiet-zig", &input).unwrap();
 //! assert_eq!(verdict.joined_text().as_deref(), Some("3 packages fetched\nbuilt in 3 s"));
 //! ```
 

@@ -4,8 +4,8 @@
 //! ```no_run
 //! use std::time::Duration;
 //!
-//! use berth_sdk::Failure;
-//! use berth_sdk::http::Request;
+//! use toolhold_sdk::Failure;
+//! use toolhold_sdk::http::Request;
 //!
 //! # fn main() -> Result<(), Failure> {
 //! let answer = Request::get("https://api.example.com/items?page=1")

@@ -6,12 +6,12 @@
 //! ```no_run
 //! use std::time::Duration;
 //!
-//! use berth_sdk::process::Command;
+//! use toolhold_sdk::process::Command;
 //!
-//! # fn main() -> Result<(), berth_sdk::Failure> {
+//! # fn main() -> Result<(), toolhold_sdk::Failure> {
 //! let status = Command::program("git").args(["status", "--short"]).timeout(Duration::from_secs(10)).run()?;
 //! if !status.success() {
-//!     return Err(berth_sdk::Failure::permanent("git", String::from_utf8_lossy(&status.output.stderr)));
+//!     return Err(toolhold_sdk::Failure::permanent("git", String::from_utf8_lossy(&status.output.stderr)));
 //! }
 //! # Ok(())
 //! # }

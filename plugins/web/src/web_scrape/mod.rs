@@ -3,12 +3,14 @@ mod no_match;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
-use berth_sdk::{Access, Annotations, Call, Content, Failure, Output, Subject, SubjectKind, Tool};
 use html5ever::serialize::{SerializeOpts, TraversalScope, serialize};
 use schemars::{JsonSchema, Schema};
 use scraper::{ElementRef, Html, Node, Selector};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use toolhold_sdk::{
+    Access, Annotations, Call, Content, Failure, Output, Subject, SubjectKind, Tool,
+};
 use url::Url;
 
 use crate::fetch::success;
@@ -114,7 +116,7 @@ impl Tool for WebScrape {
     type Arguments = Arguments;
 
     fn output_schema() -> Option<Schema> {
-        Some(berth_sdk::schema::for_type::<Envelope>())
+        Some(toolhold_sdk::schema::for_type::<Envelope>())
     }
 
     fn call(arguments: Arguments, _call: &Call) -> Result<Output, Failure> {

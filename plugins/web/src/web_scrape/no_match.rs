@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use berth_sdk::{Category, Content, Failure};
 use scraper::node::Element;
 use scraper::{Html, Node};
 use serde_json::{Map, json};
+use toolhold_sdk::{Category, Content, Failure};
 
 use super::{Attributes, Extract, Query};
 

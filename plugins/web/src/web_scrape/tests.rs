@@ -1,5 +1,5 @@
-use berth_sdk::{Category, testing};
 use serde_json::json;
+use toolhold_sdk::{Category, testing};
 
 use super::*;
 use crate::test_server::{TestServer, html};

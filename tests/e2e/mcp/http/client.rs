@@ -22,7 +22,7 @@ pub(crate) trait Stream: Read + Write + Send {}
 
 impl<T: Read + Write + Send> Stream for T {}
 
-/// A running `berth serve --http`.
+/// A running `toolhold serve --http`.
 pub(crate) struct Serving {
     child: Child,
     /// `127.0.0.1:PORT`, or a socket's path.
@@ -47,7 +47,7 @@ impl Serving {
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
             .spawn()
-            .expect("berth starts");
+            .expect("toolhold starts");
         let mut lines = BufReader::new(child.stderr.take().expect("it has one")).lines();
         let mut said = Vec::new();
         let url = loop {

@@ -162,7 +162,7 @@ fn connections_that_are_given_up_leave_room() {
         assert_eq!(read(&serving, &[]), 200, "after {end} bytes");
     }
     let told = serving.get("/metrics", &[]).body;
-    assert!(told.lines().any(|line| line.starts_with("berth_http_connections ")), "{told}");
+    assert!(told.lines().any(|line| line.starts_with("toolhold_http_connections ")), "{told}");
 }
 
 #[test]
@@ -360,7 +360,7 @@ fn connections_without_a_token_leave_room_for_others() {
         let told = serving.get("/metrics", &[]).body;
         let open = told
             .lines()
-            .find_map(|line| line.strip_prefix("berth_http_connections "))
+            .find_map(|line| line.strip_prefix("toolhold_http_connections "))
             .expect("it is counted");
         open.parse::<u32>().expect("it is a number")
     };
@@ -382,7 +382,7 @@ fn caller_that_is_not_let_in_is_logged_with_the_reason_and_its_address() {
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
         .spawn()
-        .expect("berth starts");
+        .expect("toolhold starts");
     let mut lines = BufReader::new(server.stderr.take().expect("it is piped"))
         .lines()
         .map(|line| line.expect("is UTF-8"));

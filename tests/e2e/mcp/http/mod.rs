@@ -1,4 +1,4 @@
-//! `berth serve --http`: the real binary, and clients that write HTTP themselves.
+//! `toolhold serve --http`: the real binary, and clients that write HTTP themselves.
 
 pub(super) mod client;
 mod hostile;
@@ -163,7 +163,7 @@ fn token_is_private_and_stays() {
 #[test]
 fn socket_is_private_and_can_work_without_a_token() {
     let cli = Cli::asking();
-    let path = cli.root.path().join("berth.sock");
+    let path = cli.root.path().join("toolhold.sock");
     let place = format!("unix:{}", path.display());
     let refused = cli.run(&["serve", "--http", "0", "--no-auth"]).ends(4);
     assert!(refused.stderr.contains("unix:/path"), "{}", refused.stderr);
@@ -173,7 +173,7 @@ fn socket_is_private_and_can_work_without_a_token() {
         assert_eq!(fs::metadata(&path).expect("it is there").permissions().mode() & 0o777, 0o600);
         assert_eq!(serving.call("read", &json!({ "path": "notes.txt" }), &[])["isError"], false);
         let taken = cli.run(&["serve", "--http", &place]).ends(4);
-        assert!(taken.stderr.contains("berth.sock"), "{}", taken.stderr);
+        assert!(taken.stderr.contains("toolhold.sock"), "{}", taken.stderr);
         if serving.token.take().is_some() {
             assert_eq!(serving.modern("tools/list", &json!({}), &[]).whole().status, 401);
         }
@@ -234,7 +234,7 @@ fn ticket_is_valid_once_at_any_server_of_the_user() {
         json!({ "answer": { "action": "accept", "content": { "answer": "once" } } });
 
     // Another session's, another call's, and a forged one.
-    let other = there.modern("tools/call", &again, &[("berth-session", "other")]).whole();
+    let other = there.modern("tools/call", &again, &[("toolhold-session", "other")]).whole();
     assert!(
         other.message()["error"]["message"]
             .as_str()
@@ -269,20 +269,21 @@ fn session_approval_belongs_to_its_session() {
     let cli = Cli::asking();
     let serving = Serving::new(&cli, &[]);
     let agree = |session: &str| {
-        let asked = serving.modern("tools/call", &write(), &[("berth-session", session)]).message()
-            ["result"]
+        let asked = serving
+            .modern("tools/call", &write(), &[("toolhold-session", session)])
+            .message()["result"]
             .clone();
         let mut again = write();
         again["requestState"] = asked["requestState"].clone();
         again["inputResponses"] =
             json!({ "answer": { "action": "accept", "content": { "answer": "session" } } });
-        serving.modern("tools/call", &again, &[("berth-session", session)]).message()["result"]
+        serving.modern("tools/call", &again, &[("toolhold-session", session)]).message()["result"]
             .clone()
     };
     assert_eq!(agree("one")["isError"], false);
     let begun = |session: &str| {
         fs::write(cli.work().join("notes.txt"), "first\nsecond\n").expect("it is written");
-        serving.modern("tools/call", &write(), &[("berth-session", session)]).message()["result"]
+        serving.modern("tools/call", &write(), &[("toolhold-session", session)]).message()["result"]
             .clone()
     };
     // The first change was from another text, and the question is about the change.
@@ -293,7 +294,7 @@ fn session_approval_belongs_to_its_session() {
     assert_eq!(notes(&cli), "first\nsecond\n");
     for wrong in ["", "a b", "../x", &"x".repeat(65)] {
         assert_eq!(
-            serving.modern("tools/list", &json!({}), &[("berth-session", wrong)]).whole().status,
+            serving.modern("tools/list", &json!({}), &[("toolhold-session", wrong)]).whole().status,
             400,
             "{wrong}"
         );
@@ -474,11 +475,11 @@ fn metrics_are_served() {
     let told = serving.get("/metrics", &[]);
     assert!(told.head["content-type"].starts_with("application/openmetrics-text"), "{told:?}");
     for line in [
-        "berth_calls_total{tool=\"read\",outcome=\"success\"} 1",
-        "berth_calls_total{tool=\"read\",outcome=\"policy_blocked\"} 1",
-        "berth_call_seconds_count{tool=\"read\"} 2",
-        "berth_calls_running 0",
-        "berth_http_requests_total{status=\"200\"} 3",
+        "toolhold_calls_total{tool=\"read\",outcome=\"success\"} 1",
+        "toolhold_calls_total{tool=\"read\",outcome=\"policy_blocked\"} 1",
+        "toolhold_call_seconds_count{tool=\"read\"} 2",
+        "toolhold_calls_running 0",
+        "toolhold_http_requests_total{status=\"200\"} 3",
         "# EOF",
     ] {
         assert!(told.body.lines().any(|told| told == line), "{line} is not in {}", told.body);

@@ -74,7 +74,7 @@ impl Key {
 
 fn claims(who: &str) -> Value {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("it is later").as_secs();
-    json!({ "iss": ISSUER, "aud": format!("{URL}/mcp"), "sub": who, "exp": now + 600, "nbf": now - 10, "scope": "files berth" })
+    json!({ "iss": ISSUER, "aud": format!("{URL}/mcp"), "sub": who, "exp": now + 600, "nbf": now - 10, "scope": "files toolhold" })
 }
 
 fn with(mut claims: Value, key: &str, value: Value) -> Value {
@@ -99,7 +99,7 @@ fn only_tokens_for_this_server_from_its_issuer_are_valid() {
     let mut listed = vec![ed.public("one"), ec.public("two"), json!({ "kty": "unheard of" })];
     listed.push(json!({ "kty": "oct", "kid": "three", "k": BASE64.encode("secret") }));
     fs::write(&keys, json!({ "keys": listed }).to_string()).expect("it is written");
-    cli.configure(&format!("[serve]\nurl = {URL:?}\n[serve.oauth]\nissuer = {ISSUER:?}\nkeys = {keys:?}\nscope = \"berth\"\n"));
+    cli.configure(&format!("[serve]\nurl = {URL:?}\n[serve.oauth]\nissuer = {ISSUER:?}\nkeys = {keys:?}\nscope = \"toolhold\"\n"));
     let mut serving = Serving::at(&cli, "0", &[], false);
 
     let (head, good) = (json!({ "alg": "EdDSA", "kid": "one" }), claims("anna"));
@@ -161,12 +161,14 @@ fn only_tokens_for_this_server_from_its_issuer_are_valid() {
             "{what}: {challenge}"
         );
     }
-    let (code, challenge) =
-        status(&mut serving, &ed.token(&head, &with(good.clone(), "scope", json!("files berths"))));
+    let (code, challenge) = status(
+        &mut serving,
+        &ed.token(&head, &with(good.clone(), "scope", json!("files toolholds"))),
+    );
     assert!(
         code == 403
             && challenge.contains("insufficient_scope")
-            && challenge.contains("scope=\"berth\""),
+            && challenge.contains("scope=\"toolhold\""),
         "{code} {challenge}"
     );
     assert!(calls(&cli).is_empty(), "nothing was called: {:?}", calls(&cli));
@@ -175,7 +177,10 @@ fn only_tokens_for_this_server_from_its_issuer_are_valid() {
         token,
         ec.token(&json!({ "alg": "ES256", "kid": "two" }), &good),
         ec.token(&json!({ "alg": "ES256" }), &good),
-        ed.token(&head, &with(with(good.clone(), "scope", Value::Null), "scp", json!(["berth"]))),
+        ed.token(
+            &head,
+            &with(with(good.clone(), "scope", Value::Null), "scp", json!(["toolhold"])),
+        ),
         ed.token(
             &head,
             &with(good.clone(), "aud", json!(["https://other.example.com", format!("{URL}/mcp")])),

@@ -40,9 +40,9 @@ fn assert_apart(first: &str, kept: &str, mut ask: impl FnMut(&str, Value) -> Val
         ask("tools/call", json!({ "name": "read_overflow", "arguments": { "id": kept } }));
     assert_eq!(read_on["result"]["isError"], true, "{first}: {read_on}");
     for uri in [
-        format!("berth://kept/{kept}"),
-        format!("berth://kept/{kept}?offset=1&limit=5"),
-        format!("berth://kept/../{kept}"),
+        format!("toolhold://kept/{kept}"),
+        format!("toolhold://kept/{kept}?offset=1&limit=5"),
+        format!("toolhold://kept/../{kept}"),
     ] {
         let resource = ask("resources/read", json!({ "uri": uri }));
         assert!(
@@ -50,7 +50,7 @@ fn assert_apart(first: &str, kept: &str, mut ask: impl FnMut(&str, Value) -> Val
             "{first}: {uri}: {resource}"
         );
     }
-    let record = ask("resources/read", json!({ "uri": "berth://record" }));
+    let record = ask("resources/read", json!({ "uri": "toolhold://record" }));
     assert!(record["result"]["contents"][0]["text"].is_string(), "{first}: {record}");
     for answer in [read_on, record] {
         let told = answer.to_string();
@@ -63,11 +63,11 @@ fn kept_answers_and_records_are_of_one_session() {
     let cli = cli();
     let serving = Serving::new(&cli, &[]);
     // Sessions that a client names.
-    let named = serving.call("read", &long(), &[("berth-session", "one")]);
+    let named = serving.call("read", &long(), &[("toolhold-session", "one")]);
     let kept = id(&named);
-    let own = serving.call("read_overflow", &json!({ "id": kept }), &[("berth-session", "one")]);
+    let own = serving.call("read_overflow", &json!({ "id": kept }), &[("toolhold-session", "one")]);
     assert!(text(&own).contains(OWN), "{own}");
-    for others in [&[("berth-session", "two")][..], &[]] {
+    for others in [&[("toolhold-session", "two")][..], &[]] {
         assert_apart("named", &kept, |method, params| {
             serving.modern(method, &params, others).message()
         });
@@ -84,14 +84,17 @@ fn kept_answers_and_records_are_of_one_session() {
     assert_apart("named", &kept, |method, params| post(&connections[0], method, params));
     let read = post(&connections[0], "tools/call", json!({ "name": "read", "arguments": long() }));
     let kept = id(&read);
-    let own =
-        post(&connections[0], "resources/read", json!({ "uri": format!("berth://kept/{kept}") }));
+    let own = post(
+        &connections[0],
+        "resources/read",
+        json!({ "uri": format!("toolhold://kept/{kept}") }),
+    );
     assert!(
         own["result"]["contents"][0]["text"].as_str().is_some_and(|text| text.contains(OWN)),
         "{own}"
     );
     assert_apart("connected", &kept, |method, params| post(&connections[1], method, params));
-    for others in [&[("berth-session", "two")][..], &[]] {
+    for others in [&[("toolhold-session", "two")][..], &[]] {
         assert_apart("connected", &kept, |method, params| {
             serving.modern(method, &params, others).message()
         });
@@ -116,14 +119,14 @@ fn secrets_don_t_leave_through_resources() {
     let kept = id(&read);
     // Parts that begin and end anywhere.
     for offset in (0..10_000).step_by(701) {
-        let params = json!({ "uri": format!("berth://kept/{kept}?offset={offset}&limit=40") });
+        let params = json!({ "uri": format!("toolhold://kept/{kept}?offset={offset}&limit=40") });
         let part = serving.modern("resources/read", &params, &[]).message();
         assert!(!part.to_string().contains("ghp_abcd"), "{offset}: {part}");
     }
     let all = serving
         .modern(
             "resources/read",
-            &json!({ "uri": format!("berth://kept/{kept}?limit=100000") }),
+            &json!({ "uri": format!("toolhold://kept/{kept}?limit=100000") }),
             &[],
         )
         .message();
@@ -132,15 +135,15 @@ fn secrets_don_t_leave_through_resources() {
     // A call's arguments are in the record, without their secrets.
     serving.call("find_path", &json!({ "pattern": format!("*{token}*") }), &[]);
     let record =
-        serving.modern("resources/read", &json!({ "uri": "berth://record" }), &[]).message();
+        serving.modern("resources/read", &json!({ "uri": "toolhold://record" }), &[]).message();
     let told = record.to_string();
     assert!(told.contains("find_path") && !told.contains(token), "{told}");
     // Files aren't resources, whatever their names are.
     for uri in [
         "file:///etc/passwd",
-        "berth://kept//etc/passwd",
-        "berth://record/../../config/berth.toml",
-        "berth://../data/mcp/token",
+        "toolhold://kept//etc/passwd",
+        "toolhold://record/../../config/toolhold.toml",
+        "toolhold://../data/mcp/token",
     ] {
         let answer = serving.modern("resources/read", &json!({ "uri": uri }), &[]).message();
         assert!(answer["error"].is_object(), "{uri}: {answer}");

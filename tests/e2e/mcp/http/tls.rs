@@ -54,7 +54,7 @@ fn tls_needs_only_a_certificate_and_refuses_plain_http() {
     fs::write(&key, "nonsense").expect("it is written");
     assert!(cli.run(&["serve", "--http", "0"]).ends(4).stderr.contains("`key = "));
     cli.configure(&format!("[serve]\ncertificate = {certificate:?}\n"));
-    let place = format!("[serve] of {}", cli.root.path().join("config/berth.toml").display());
+    let place = format!("[serve] of {}", cli.root.path().join("config/toolhold.toml").display());
     for line in [&["serve", "--http", "0"][..], &["config", "check"]] {
         let refused = cli.run(line).ends(4).stderr;
         assert!(refused.contains("no `key`") && refused.contains(&place), "{refused}");

@@ -11,8 +11,8 @@ import (
 	"sync"
 	"time"
 
-	"berth"
-	"berth/berthhttp"
+	"toolhold"
+	"toolhold/toolholdhttp"
 )
 
 type Ask struct {
@@ -21,12 +21,12 @@ type Ask struct {
 }
 
 // ask answers with what a server said.
-func ask(_ *berth.Call, arguments Ask) (string, error) {
+func ask(_ *toolhold.Call, arguments Ask) (string, error) {
 	answer, err := http.Post(arguments.URL, "text/plain", strings.NewReader(arguments.Body))
 	if err != nil {
 		return "", err
 	}
-	body, err := berthhttp.Read(answer, 1<<20)
+	body, err := toolholdhttp.Read(answer, 1<<20)
 	return string(body), err
 }
 
@@ -40,7 +40,7 @@ func failed(method, url string, change func(*http.Request)) string {
 	return codeOf(err)
 }
 
-func tryHTTP(_ *berth.Call, arguments Ask) (map[string]any, error) {
+func tryHTTP(_ *toolhold.Call, arguments Ask) (map[string]any, error) {
 	server := arguments.URL
 	found := map[string]any{}
 	same := func(*http.Request) {}
@@ -54,7 +54,7 @@ func tryHTTP(_ *berth.Call, arguments Ask) (map[string]any, error) {
 	request := must(http.NewRequest("PUT", server+"/moved", strings.NewReader("föö")))
 	request.Header = http.Header{"Connection": {"close"}, "Transfer-Encoding": {"chunked"}, "X-Two": {"a", "b"}}
 	answer := must(http.DefaultClient.Do(request))
-	found["sent"] = string(must(berthhttp.Read(answer, 1000)))
+	found["sent"] = string(must(toolholdhttp.Read(answer, 1000)))
 	found["place"] = strings.TrimPrefix(answer.Request.URL.String(), server)
 
 	// A stream from another goroutine, longer than every buffer.
@@ -66,13 +66,13 @@ func tryHTTP(_ *berth.Call, arguments Ask) (map[string]any, error) {
 		writer.Close()
 	}()
 	answer = must(http.Post(server+"/length", "text/plain", reader))
-	found["length"] = string(must(berthhttp.Read(answer, 1000)))
+	found["length"] = string(must(toolholdhttp.Read(answer, 1000)))
 	_, err := http.Post(server+"/length", "text/plain", io.MultiReader(strings.NewReader("some"), broken{}))
 	found["own_error"] = errors.Is(err, errBroken)
 
 	whole := must(io.ReadAll(try(server + "/long").Body))
 	found["whole"] = bytes.Equal(whole, bytes.Repeat([]byte("0123456789abcdef"), 1<<16))
-	_, err = berthhttp.Read(try(server+"/long"), 1000)
+	_, err = toolholdhttp.Read(try(server+"/long"), 1000)
 	found["too_long"] = codeOf(err)
 	_, err = io.ReadAll(try(server + "/broken").Body)
 	found["broken"] = codeOf(err)
@@ -84,7 +84,7 @@ func tryHTTP(_ *berth.Call, arguments Ask) (map[string]any, error) {
 		all.Add(1)
 		go func() {
 			defer all.Done()
-			together[number] = string(must(berthhttp.Read(try(server+"/together"), 1000)))
+			together[number] = string(must(toolholdhttp.Read(try(server+"/together"), 1000)))
 		}()
 	}
 	all.Wait()
@@ -124,6 +124,6 @@ type broken struct{}
 func (broken) Read([]byte) (int, error) { return 0, errBroken }
 
 func init() {
-	berth.Add(berth.Tool{Name: "ask", Description: "Says what a server says."}, ask)
-	berth.Add(berth.Tool{Name: "try_http", Description: "Tries requests."}, tryHTTP)
+	toolhold.Add(toolhold.Tool{Name: "ask", Description: "Says what a server says."}, ask)
+	toolhold.Add(toolhold.Tool{Name: "try_http", Description: "Tries requests."}, tryHTTP)
 }

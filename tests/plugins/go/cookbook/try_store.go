@@ -7,13 +7,13 @@ import (
 	"fmt"
 	"slices"
 
-	"berth"
-	"berth/store"
+	"toolhold"
+	"toolhold/store"
 )
 
 func codeOf(err error) string {
-	var failure *berth.Failure
-	var refused *berth.HostError
+	var failure *toolhold.Failure
+	var refused *toolhold.HostError
 	switch {
 	case errors.As(err, &failure):
 		return failure.Code
@@ -30,7 +30,7 @@ func must[T any](value T, err error) T {
 	return value
 }
 
-func tryStore(_ *berth.Call, _ struct{}) (map[string]any, error) {
+func tryStore(_ *toolhold.Call, _ struct{}) (map[string]any, error) {
 	var keys, listed, left []string
 	var changes []store.Change
 	for number := range 1001 {
@@ -79,5 +79,5 @@ func tryStore(_ *berth.Call, _ struct{}) (map[string]any, error) {
 }
 
 func init() {
-	berth.Add(berth.Tool{Name: "try_store", Description: "Tries the store."}, tryStore)
+	toolhold.Add(toolhold.Tool{Name: "try_store", Description: "Tries the store."}, tryStore)
 }

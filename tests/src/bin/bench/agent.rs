@@ -1,4 +1,5 @@
-//! Berth's own agent beside a model on loopback that answers at once: what is left is Berth's time.
+//! Toolhold's own agent beside a model on loopback that answers at once: what is left is Toolhold's
+//! time.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -9,9 +10,9 @@ use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use berth_contract::Definition;
-use berth_selection::{SelectionRules, ToolIndex, select};
 use serde_json::{Value, json};
+use toolhold_contract::Definition;
+use toolhold_selection::{SelectionRules, ToolIndex, select};
 
 use crate::Setting;
 use crate::measure::{median, memory};
@@ -110,7 +111,7 @@ fn first_request(setting: &Setting) -> Result<Row, String> {
     let runs = (0..=ROUNDS).map(|_| home.run(&[]).map(|ran| ran.first));
     let times: Vec<Duration> = runs.skip(1).collect::<Result<_, _>>()?;
     Ok(row(
-        format!("berth run to its first request, {SESSIONS} old sessions, p50"),
+        format!("toolhold run to its first request, {SESSIONS} old sessions, p50"),
         milliseconds(median(times)),
         Unit::Milliseconds,
         Target::AtMost(50.0),
@@ -369,7 +370,7 @@ fn row(what: String, value: f64, unit: Unit, target: Target) -> Row {
 /// The folders of an agent, and its model.
 struct Home {
     folder: tempfile::TempDir,
-    berth: PathBuf,
+    toolhold: PathBuf,
     asked: Arc<Mutex<Vec<Asked>>>,
     /// The process that asks.
     process: Arc<Mutex<Option<u32>>>,
@@ -418,21 +419,21 @@ impl Home {
     ) -> Result<Self, String> {
         let failed = |error: std::io::Error| format!("no home for an agent: {error}");
         // Built together with this program.
-        let berth = std::env::current_exe().map_err(failed)?.with_file_name("berth");
+        let toolhold = std::env::current_exe().map_err(failed)?.with_file_name("toolhold");
         let folder = tempfile::tempdir_in(&setting.scratch).map_err(failed)?;
-        let home = Self { folder, berth, asked: Arc::default(), process: Arc::default() };
+        let home = Self { folder, toolhold, asked: Arc::default(), process: Arc::default() };
         fs::create_dir(home.work()).map_err(failed)?;
         let listener = TcpListener::bind("127.0.0.1:0").map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
         let private = |path: &Path| fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
-        private(&home.path(".config/berth")).map_err(failed)?;
+        private(&home.path(".config/toolhold")).map_err(failed)?;
         private(&home.sessions()).map_err(failed)?;
         let config = format!(
             "[tools]\nautonomy = \"full\"\n[audit]\nkeep = 1\n\
              [providers.model]\nformat = \"chat\"\nbase_url = \"http://{address}/v1\"\n\
              model = \"scripted\"\n{settings}"
         );
-        fs::write(home.path(".config/berth/berth.toml"), config).map_err(failed)?;
+        fs::write(home.path(".config/toolhold/toolhold.toml"), config).map_err(failed)?;
         let (asked, process) = (Arc::clone(&home.asked), Arc::clone(&home.process));
         let script = Arc::new(Mutex::new(script));
         std::thread::spawn(move || {
@@ -458,7 +459,7 @@ impl Home {
     }
 
     fn sessions(&self) -> PathBuf {
-        self.path(".local/share/berth/agent")
+        self.path(".local/share/toolhold/agent")
     }
 
     fn record(&self, id: &str) -> Result<String, String> {
@@ -477,7 +478,7 @@ impl Home {
 
     /// A chat on a full screen.
     fn chat(&self, line: &[&str]) -> Terminal {
-        let mut command = Command::new(&self.berth);
+        let mut command = Command::new(&self.toolhold);
         command.arg("chat").args(line).current_dir(self.work());
         command.env("HOME", self.folder.path()).env("PATH", "/usr/bin:/bin");
         let terminal = Terminal::open(&command, (24, 80));
@@ -490,7 +491,7 @@ impl Home {
         lock().clear();
         let mut process = self.process.lock().unwrap_or_else(PoisonError::into_inner);
         let began = Instant::now();
-        let child = Command::new(&self.berth)
+        let child = Command::new(&self.toolhold)
             .args(["run", "--json", "work"])
             .args(arguments)
             .current_dir(self.work())
@@ -501,10 +502,10 @@ impl Home {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
-            .map_err(|error| format!("berth doesn't start: {error}"))?;
+            .map_err(|error| format!("toolhold doesn't start: {error}"))?;
         *process = Some(child.id());
         drop(process);
-        let output = child.wait_with_output().map_err(|error| format!("berth run: {error}"))?;
+        let output = child.wait_with_output().map_err(|error| format!("toolhold run: {error}"))?;
         let events = String::from_utf8_lossy(&output.stdout);
         let asked = lock().clone();
         let first = events.lines().next().and_then(|line| serde_json::from_str(line).ok());
@@ -514,7 +515,7 @@ impl Home {
                 Ok(Ran { session, first: came.duration_since(began), peak, asked })
             }
             _ => Err(format!(
-                "berth run ended with {}: {}",
+                "toolhold run ended with {}: {}",
                 output.status,
                 String::from_utf8_lossy(&output.stderr)
             )),

@@ -100,7 +100,7 @@ pub(crate) fn measure(setting: &Setting) -> Result<Vec<Row>, String> {
     ])
 }
 
-/// A folder for Berth's own files.
+/// A folder for Toolhold's own files.
 fn home(setting: &Setting) -> Result<tempfile::TempDir, String> {
     tempfile::tempdir_in(&setting.scratch).map_err(|error| format!("no folder for a home: {error}"))
 }

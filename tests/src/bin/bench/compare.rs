@@ -253,7 +253,7 @@ impl Compared {
 /// The rows under their headings, figures first.
 pub(crate) fn show(rows: &[Compared]) -> String {
     let mut lines = vec![
-        ["before", "now", "change", "noise", "verdict", "what", "berth", "against"]
+        ["before", "now", "change", "noise", "verdict", "what", "toolhold", "against"]
             .map(str::to_owned),
     ];
     lines.extend(rows.iter().map(Compared::cells));

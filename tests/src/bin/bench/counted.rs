@@ -4,9 +4,9 @@
 use std::fs;
 use std::path::Path;
 
-use berth_core::config::Folders;
 use rustix::fs::{Mode, OFlags};
 use serde_json::{Value, json};
+use toolhold_core::config::Folders;
 
 use crate::sandbox::{ECHO, Sandbox};
 
@@ -74,7 +74,7 @@ fn page_faults() -> Result<u64, String> {
         };
         let (name, fields) =
             stat.rsplit_once(')').ok_or_else(|| format!("/proc/self/task says {stat}"))?;
-        if !name.ends_with("(berth-housekeep") && !name.ends_with("(berth-ticker") {
+        if !name.ends_with("(toolhold-housekeep") && !name.ends_with("(toolhold-ticker") {
             let count =
                 fields.split_ascii_whitespace().nth(7).and_then(|field| field.parse::<u64>().ok());
             faults += count.ok_or_else(|| format!("/proc/self/task says {stat}"))?;

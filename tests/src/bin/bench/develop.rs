@@ -1,4 +1,4 @@
-//! `berth plugin dev`: from a saved file to the answer of the new version.
+//! `toolhold plugin dev`: from a saved file to the answer of the new version.
 
 use std::io::{BufRead, BufReader, Lines};
 use std::path::Path;
@@ -52,12 +52,12 @@ fn of_language(
     let counted = home.join("notes.txt");
     std::fs::write(&counted, "one two\n").map_err(failed)?;
     let project = home.join("word-count");
-    let mut new = berth(&home)?;
+    let mut new = toolhold(&home)?;
     output_of(new.args(["plugin", "new", "word-count", "--lang", language]).current_dir(&home))?;
     let mut path = compilers.as_os_str().to_owned();
     path.push(":");
     path.push(std::env::var_os("PATH").unwrap_or_default());
-    let mut command = berth(&home)?;
+    let mut command = toolhold(&home)?;
     let allowed = format!("plugins.word-count.allowed_paths=[{home:?}]");
     command
         .args(["plugin", "dev"])
@@ -81,21 +81,21 @@ fn of_language(
     Ok(times)
 }
 
-/// `berth` with folders of its own.
-fn berth(home: &Path) -> Result<Command, String> {
+/// `toolhold` with folders of its own.
+fn toolhold(home: &Path) -> Result<Command, String> {
     // Built together with this program.
-    let berth = std::env::current_exe()
+    let toolhold = std::env::current_exe()
         .map_err(|error| format!("this program can't find itself: {error}"))?
-        .with_file_name("berth");
-    let mut command = Command::new(berth);
+        .with_file_name("toolhold");
+    let mut command = Command::new(toolhold);
     command
-        .env("BERTH_CONFIG_DIR", home.join("config"))
-        .env("BERTH_DATA_DIR", home.join("data"))
-        .env("BERTH_CACHE_DIR", home.join("cache"));
+        .env("TOOLHOLD_CONFIG_DIR", home.join("config"))
+        .env("TOOLHOLD_DATA_DIR", home.join("data"))
+        .env("TOOLHOLD_CACHE_DIR", home.join("cache"));
     Ok(command)
 }
 
-/// A running `berth plugin dev`.
+/// A running `toolhold plugin dev`.
 struct Dev {
     child: Child,
     events: Lines<BufReader<ChildStdout>>,
@@ -107,7 +107,7 @@ impl Dev {
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .spawn()
-            .map_err(|error| format!("berth plugin dev doesn't start: {error}"))?;
+            .map_err(|error| format!("toolhold plugin dev doesn't start: {error}"))?;
         let output = child.stdout.take().ok_or("it has no output")?;
         Ok(Self { child, events: BufReader::new(output).lines() })
     }
@@ -117,17 +117,19 @@ impl Dev {
         const MOST: Duration = Duration::from_secs(600);
         let begin = Instant::now();
         while begin.elapsed() < MOST {
-            let line = self.events.next().ok_or("berth plugin dev has ended")?;
+            let line = self.events.next().ok_or("toolhold plugin dev has ended")?;
             let line = line.map_err(|error| format!("its output can't be read: {error}"))?;
             let event: Value = serde_json::from_str(&line)
                 .map_err(|error| format!("it wrote {line:?}: {error}"))?;
             match event["event"].as_str() {
                 Some("call") if event["status"] == "ok" => return Ok(()),
-                Some("call" | "build_failed") => return Err(format!("berth plugin dev: {event}")),
+                Some("call" | "build_failed") => {
+                    return Err(format!("toolhold plugin dev: {event}"));
+                }
                 _ => {}
             }
         }
-        Err("berth plugin dev gave no answer in ten minutes".to_owned())
+        Err("toolhold plugin dev gave no answer in ten minutes".to_owned())
     }
 }
 

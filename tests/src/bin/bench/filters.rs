@@ -8,8 +8,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use berth_core::{Audience, Content, FilterInput, FilterVerdict, Request};
 use serde_json::json;
+use toolhold_core::{Audience, Content, FilterInput, FilterVerdict, Request};
 
 use crate::Setting;
 use crate::measure::{Compared, in_turn, median, time};

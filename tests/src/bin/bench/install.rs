@@ -1,5 +1,5 @@
-//! `berth plugin add` from a registry on this machine to the first call, against `npm install` of a
-//! package of the same size, and `berth plugin verify`, against `sha256sum`.
+//! `toolhold plugin add` from a registry on this machine to the first call, against `npm install`
+//! of a package of the same size, and `toolhold plugin verify`, against `sha256sum`.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -69,9 +69,9 @@ fn added(setting: &Setting, language: &str) -> Result<Row, String> {
         fs::write(&notes, "one two\nthree\n").map_err(|error| format!("no notes: {error}"))?;
         let source = format!("oci+http://{}/bench/word-count:1.0.0", server.address);
         time(|| {
-            home.berth(&["plugin", "add", &source, "--yes", "--allow-read", &home.shown()])?;
+            home.toolhold(&["plugin", "add", &source, "--yes", "--allow-read", &home.shown()])?;
             let path = format!("path={}", notes.display());
-            let answer = home.berth(&["call", "word-count__word_count", &path])?;
+            let answer = home.toolhold(&["call", "word-count__word_count", &path])?;
             let said = String::from_utf8_lossy(&answer);
             if said.contains("\"words\": 3") || said.contains("\"words\":3") {
                 Ok(())
@@ -102,9 +102,9 @@ fn verified(setting: &Setting) -> Result<Row, String> {
     for number in 0..INSTALLED {
         let file = home.path().join("source.wasm");
         fs::write(&file, renamed(&bench, &copy_name(number))?).map_err(failed)?;
-        home.berth(&["plugin", "add", &file.display().to_string(), "--yes"])?;
+        home.toolhold(&["plugin", "add", &file.display().to_string(), "--yes"])?;
     }
-    let kept: Vec<PathBuf> = fs::read_dir(home.path().join(".local/share/berth/approved"))
+    let kept: Vec<PathBuf> = fs::read_dir(home.path().join(".local/share/toolhold/approved"))
         .map_err(failed)?
         .flatten()
         .map(|entry| entry.path())
@@ -112,7 +112,7 @@ fn verified(setting: &Setting) -> Result<Row, String> {
     if kept.len() < INSTALLED {
         return Err(format!("{} of {INSTALLED} plugins are installed", kept.len()));
     }
-    let ours = || time(|| home.berth(&["plugin", "verify"]));
+    let ours = || time(|| home.toolhold(&["plugin", "verify"]));
     let rival = || time(|| output_of(Command::new("sha256sum").args(&kept)));
     let Compared { ours, rival, ratios } = in_turn(VERIFIED, ours, rival)?;
     Ok(Row {
@@ -144,11 +144,11 @@ impl Home {
     }
 
     /// Runs the program that was built together with this one.
-    fn berth(&self, arguments: &[&str]) -> Result<Vec<u8>, String> {
-        let berth = std::env::current_exe()
+    fn toolhold(&self, arguments: &[&str]) -> Result<Vec<u8>, String> {
+        let toolhold = std::env::current_exe()
             .map_err(|error| format!("this program can't find itself: {error}"))?
-            .with_file_name("berth");
-        let mut command = Command::new(berth);
+            .with_file_name("toolhold");
+        let mut command = Command::new(toolhold);
         output_of(
             command.args(arguments).current_dir(self.path()).env_clear().env("HOME", self.path()),
         )

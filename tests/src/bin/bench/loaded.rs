@@ -1,4 +1,4 @@
-//! What loaded plugins cost `berth serve`: the time to start, memory, and the time of a call.
+//! What loaded plugins cost `toolhold serve`: the time to start, memory, and the time of a call.
 
 use std::fs;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -7,8 +7,8 @@ use std::process::Command;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use berth_runtime::Candidate;
 use serde_json::json;
+use toolhold_runtime::Candidate;
 
 use crate::Setting;
 use crate::mcp::Client;
@@ -44,8 +44,8 @@ pub(crate) fn memory(setting: &Setting) -> Result<Vec<Row>, String> {
         rival: String::new(),
     };
     Ok(vec![
-        row("berth serve, idle: resident memory", client.resident()?, 18.0),
-        row("berth serve, idle: its own memory", client.own_memory()?, 6.0),
+        row("toolhold serve, idle: resident memory", client.resident()?, 18.0),
+        row("toolhold serve, idle: its own memory", client.own_memory()?, 6.0),
     ])
 }
 
@@ -79,7 +79,7 @@ pub(crate) fn plugins(setting: &Setting) -> Result<Vec<Row>, String> {
         figures.push(these);
     }
     if let Some(most) = figures.last() {
-        let what = format!("berth serve with {there} plugins");
+        let what = format!("toolhold serve with {there} plugins");
         let reported = |what: String, value, unit| Row {
             name: "plugins",
             what,
@@ -128,35 +128,35 @@ struct Figures {
 /// The home folder of a server, with plugins in its folder.
 struct Home {
     folder: tempfile::TempDir,
-    berth: PathBuf,
+    toolhold: PathBuf,
 }
 
 impl Home {
     fn make(setting: &Setting) -> Result<Self, String> {
         // Built together with this program.
-        let berth = std::env::current_exe()
+        let toolhold = std::env::current_exe()
             .map_err(|error| format!("this program can't find itself: {error}"))?
-            .with_file_name("berth");
+            .with_file_name("toolhold");
         let folder = tempfile::tempdir_in(&setting.scratch)
             .map_err(|error| format!("no folder for a home: {error}"))?;
-        let home = Self { folder, berth };
+        let home = Self { folder, toolhold };
         let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(home.plugins());
         made.map_err(|error| format!("no folder for plugins: {error}"))?;
         Ok(home)
     }
 
     fn plugins(&self) -> PathBuf {
-        self.folder.path().join(".local/share/berth/plugins")
+        self.folder.path().join(".local/share/toolhold/plugins")
     }
 
     fn compiled(&self) -> PathBuf {
-        self.folder.path().join(".cache/berth/compiled")
+        self.folder.path().join(".cache/toolhold/compiled")
     }
 
-    /// `berth serve` with its defaults, except for what would measure something else: no answer is
-    /// reused, records are thrown away, and nobody has to approve the plugins.
+    /// `toolhold serve` with its defaults, except for what would measure something else: no answer
+    /// is reused, records are thrown away, and nobody has to approve the plugins.
     fn serve(&self) -> Result<Client, String> {
-        let mut command = Command::new(&self.berth);
+        let mut command = Command::new(&self.toolhold);
         command.arg("serve");
         for setting in
             ["plugin_folder.reload=trust", "tools.result_cache.enabled=false", "audit.keep=1"]

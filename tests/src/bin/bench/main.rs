@@ -1,4 +1,4 @@
-//! Berth against the programs that a user would run otherwise: each figure is a ratio of two
+//! Toolhold against the programs that a user would run otherwise: each figure is a ratio of two
 //! measurements from the same run.
 //!
 //! `cargo xtask bench` builds this in release and runs it. A missing rival leaves its row empty
@@ -92,7 +92,7 @@ const GROUPS: [Group; 25] = [
 ];
 
 fn main() -> ExitCode {
-    berth_core::helper_hook();
+    toolhold_core::helper_hook();
     let result = match Arguments::parse(std::env::args().skip(1)) {
         Ok(Arguments { counted: Some((case, cache)), repository, .. }) => {
             counted::calls(&repository, &case, &cache).map(|()| ExitCode::SUCCESS)

@@ -4,13 +4,13 @@
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// The result of measuring Berth and its rival in turn.
+/// The result of measuring Toolhold and its rival in turn.
 pub(crate) struct Compared {
-    /// The median of Berth's rounds.
+    /// The median of Toolhold's rounds.
     pub(crate) ours: Duration,
     /// The median of the rival's rounds.
     pub(crate) rival: Duration,
-    /// Each round's own ratio, ours to the rival's: below 1 Berth is faster.
+    /// Each round's own ratio, ours to the rival's: below 1 Toolhold is faster.
     pub(crate) ratios: Vec<f64>,
 }
 

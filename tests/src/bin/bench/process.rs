@@ -1,5 +1,5 @@
-//! `berth call` as its own process, against the start of the interpreter in which tools are written
-//! otherwise.
+//! `toolhold call` as its own process, against the start of the interpreter in which tools are
+//! written otherwise.
 
 use std::path::Path;
 use std::process::Command;
@@ -14,15 +14,15 @@ const NO_RIVAL: &str = "node is not installed: apt-get install nodejs";
 
 pub(crate) fn measure(setting: &Setting) -> Result<Vec<Row>, String> {
     // Built together with this program.
-    let berth = std::env::current_exe()
+    let toolhold = std::env::current_exe()
         .map_err(|error| format!("this program can't find itself: {error}"))?
-        .with_file_name("berth");
+        .with_file_name("toolhold");
     let folder = tempfile::tempdir_in(&setting.scratch)
         .map_err(|error| format!("no folder for the file to read: {error}"))?;
     std::fs::write(folder.path().join("hello.txt"), "hello\n")
         .map_err(|error| format!("can't write the file to read: {error}"))?;
     let call = |home: &Path| {
-        let mut command = Command::new(&berth);
+        let mut command = Command::new(&toolhold);
         // Its own environment: no configuration, and the caches of this home folder.
         command
             .args(["call", "read", "path=hello.txt"])
@@ -33,7 +33,7 @@ pub(crate) fn measure(setting: &Setting) -> Result<Vec<Row>, String> {
         if String::from_utf8_lossy(&answer).contains("hello") {
             Ok(())
         } else {
-            Err("berth call read answered something else".to_owned())
+            Err("toolhold call read answered something else".to_owned())
         }
     };
     let home = |name: &str| -> Result<_, String> {
@@ -49,10 +49,10 @@ pub(crate) fn measure(setting: &Setting) -> Result<Vec<Row>, String> {
         time(|| call(home.path()))
     };
     Ok(vec![
-        row("berth call read, as a process", Target::AtMost(1.0 / 6.0), || {
+        row("toolhold call read, as a process", Target::AtMost(1.0 / 6.0), || {
             time(|| call(warm.path()))
         })?,
-        row("berth call read, the first on a machine", Target::AtMost(0.5), first)?,
+        row("toolhold call read, the first on a machine", Target::AtMost(0.5), first)?,
     ])
 }
 

@@ -6,10 +6,10 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use berth_core::{project_id, user_id};
-use berth_index::{Document, DocumentIndex, IndexQuota};
-use berth_store::Stop;
 use serde_json::json;
+use toolhold_core::{project_id, user_id};
+use toolhold_index::{Document, DocumentIndex, IndexQuota};
+use toolhold_store::Stop;
 
 use crate::Setting;
 use crate::measure::{find_program, median, output_of, percentile};
@@ -88,7 +88,7 @@ fn words(state: &Cell<u64>, count: usize) -> String {
 /// Writes the entries as the tool does, but without waiting for the disk.
 fn fill(home: &Path, work: &Path, texts: &[String]) -> Result<(), String> {
     let work = work.canonicalize().map_err(|error| error.to_string())?;
-    let folder = berth_core::config::Folders::inside(home).data.join("indexes");
+    let folder = toolhold_core::config::Folders::inside(home).data.join("indexes");
     let quota = IndexQuota { bytes: 1 << 30, documents: u64::from(ENTRIES) };
     let index = DocumentIndex::named(folder, "memory", quota, true);
     let prefix = format!("project/{}/{}", user_id(None), project_id(&work));

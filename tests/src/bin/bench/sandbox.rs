@@ -4,11 +4,11 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use berth_core::config::{self, Folders, Inputs, Loaded};
-use berth_core::{Audience, Builtin, Host, HostBuilder, Output, PluginState, Request};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use tokio::runtime::{Builder, Runtime};
+use toolhold_core::config::{self, Folders, Inputs, Loaded};
+use toolhold_core::{Audience, Builtin, Host, HostBuilder, Output, PluginState, Request};
 
 use crate::measure::median;
 

@@ -5,9 +5,9 @@ use std::fmt::Write;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use berth_core::Audience;
-use berth_redaction::{self as redaction, Keys};
 use serde_json::json;
+use toolhold_core::Audience;
+use toolhold_redaction::{self as redaction, Keys};
 
 use crate::Setting;
 use crate::measure::{median, time};

@@ -104,7 +104,7 @@ fn p50(count: usize, operation: impl Fn(usize) -> Result<(), String>) -> Result<
     Ok(median(times))
 }
 
-/// A file as `berth-store` opens its own.
+/// A file as `toolhold-store` opens its own.
 fn open(path: &Path) -> rusqlite::Result<Connection> {
     let connection = Connection::open(path)?;
     connection.pragma_update(None, "journal_mode", "WAL")?;
@@ -116,7 +116,7 @@ fn open(path: &Path) -> rusqlite::Result<Connection> {
     Ok(connection)
 }
 
-/// The statement of `berth-store`, without its count of what the plugin keeps.
+/// The statement of `toolhold-store`, without its count of what the plugin keeps.
 fn write(connection: &Connection, key: &str, value: &str) -> rusqlite::Result<()> {
     let transaction =
         rusqlite::Transaction::new_unchecked(connection, TransactionBehavior::Immediate)?;

@@ -22,7 +22,7 @@ pub(crate) struct Row {
     pub(crate) samples: Vec<f64>,
     pub(crate) unit: Unit,
     pub(crate) target: Target,
-    /// Berth's time, for people.
+    /// Toolhold's time, for people.
     pub(crate) ours: String,
     /// The rival's time, or the reason why there is none.
     pub(crate) rival: String,
@@ -31,7 +31,7 @@ pub(crate) struct Row {
 /// The unit of `value`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Unit {
-    /// Berth's time to the rival's.
+    /// Toolhold's time to the rival's.
     Ratio,
     Mebibytes,
     Microseconds,
@@ -117,7 +117,7 @@ impl Row {
             samples: row["samples"].as_array()?.iter().map(Value::as_f64).collect::<Option<_>>()?,
             unit: Unit::parse(row["unit"].as_str()?)?,
             target,
-            ours: text("berth")?,
+            ours: text("toolhold")?,
             rival: text("rival")?,
         })
     }
@@ -138,7 +138,7 @@ impl Row {
             "comparison": comparison,
             "target": target,
             "verdict": self.verdict().word(),
-            "berth": self.ours,
+            "toolhold": self.ours,
             "rival": self.rival,
         })
     }
@@ -206,7 +206,7 @@ impl Unit {
 /// The rows under their headings, figures first.
 pub(crate) fn show(rows: &[Row]) -> String {
     let mut lines =
-        vec![["measured", "to reach", "verdict", "what", "berth", "against"].map(str::to_owned)];
+        vec![["measured", "to reach", "verdict", "what", "toolhold", "against"].map(str::to_owned)];
     for row in rows {
         let target = match row.target {
             Target::AtMost(most) => format!("≤ {}", row.unit.show(most)),

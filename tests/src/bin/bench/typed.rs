@@ -1,5 +1,5 @@
-//! The echo of a component that knows nothing of Berth, whose values the host converts from JSON,
-//! against one whose SDK decodes the JSON.
+//! The echo of a component that knows nothing of Toolhold, whose values the host converts from
+//! JSON, against one whose SDK decodes the JSON.
 
 use std::time::{Duration, Instant};
 

@@ -7,16 +7,16 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use berth_contract::{BoxFuture, Call, Definition, Outcome, Output, Provider};
-use berth_core::config::{self, Folders, Inputs};
-use berth_core::{Annotations, Host, Request};
 use serde_json::json;
+use toolhold_contract::{BoxFuture, Call, Definition, Outcome, Output, Provider};
+use toolhold_core::config::{self, Folders, Inputs};
+use toolhold_core::{Annotations, Host, Request};
 
 /// Number of parallel callers.
 const CALLERS: usize = 8;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    berth_core::helper_hook();
+    toolhold_core::helper_hook();
     let mut words = std::env::args().skip(1);
     let (Some(folder), Some(mib)) = (words.next(), words.next()) else {
         return Err("caller FOLDER MIB [ROUNDS]".into());

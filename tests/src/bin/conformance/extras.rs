@@ -1,13 +1,13 @@
 //! The prompts and resources that the suite asks for.
 
-use berth_core::{BoxFuture, Session};
-use berth_mcp::model::{
+use serde_json::json;
+use toolhold_core::{BoxFuture, Session};
+use toolhold_mcp::model::{
     CompleteRequestParams, CompletionInfo, GetPromptRequestParams, GetPromptResult, Prompt,
     PromptArgument, PromptMessage, ReadResourceResult, Reference, Resource, ResourceContents,
     ResourceTemplate, Role,
 };
-use berth_mcp::{ErrorData, Extras};
-use serde_json::json;
+use toolhold_mcp::{ErrorData, Extras};
 
 use crate::PNG;
 

@@ -1,16 +1,16 @@
-//! The server of `berth serve --http` at a Unix socket, where it needs no token, which the suite
+//! The server of `toolhold serve --http` at a Unix socket, where it needs no token, which the suite
 //! couldn't send. In front of it is a port that forwards all bytes unchanged, with the suite's own
 //! `Host` and `Origin`.
 
 use std::error::Error;
 use std::path::Path;
 
-use berth_core::CancellationToken;
-use berth_core::config::{Folders, Serve};
-use berth_mcp::{Http, Place, Server, serve_http};
-use berth_requests::Door;
 use tokio::io::copy_bidirectional;
 use tokio::net::{TcpListener, UnixStream};
+use toolhold_core::CancellationToken;
+use toolhold_core::config::{Folders, Serve};
+use toolhold_mcp::{Http, Place, Server, serve_http};
+use toolhold_requests::Door;
 
 /// Serves until the process is killed.
 pub(crate) async fn serve(

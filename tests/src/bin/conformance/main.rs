@@ -9,9 +9,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use base64::Engine as _;
-use berth_core::Host;
-use berth_core::config::{self, Folders, Inputs};
-use berth_mcp::Server;
+use toolhold_core::Host;
+use toolhold_core::config::{self, Folders, Inputs};
+use toolhold_mcp::Server;
 
 /// A picture of one point.
 const PNG: &[u8] =
@@ -27,7 +27,7 @@ fn base64(bytes: &[u8]) -> String {
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    berth_core::helper_hook();
+    toolhold_core::helper_hook();
     let [folder, plugin] = std::env::args()
         .skip(1)
         .map(PathBuf::from)
@@ -46,7 +46,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let loaded = config::load(&folders, &Inputs { settings, ..Inputs::default() })
         .map_err(|error| error.to_string())?;
     let (approvals, serve) = (loaded.config.approvals, loaded.config.serve.clone());
-    let door = berth_core::door(&loaded, &folders, "conformance");
+    let door = toolhold_core::door(&loaded, &folders, "conformance");
     let reactor =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     reactor.block_on(async {

@@ -5,12 +5,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use berth_contract::{
+use serde_json::{Value, json};
+use toolhold_contract::{
     Body, BoxFuture, Call, Category, Content, Definition, Failure, Outcome, Output, Progress,
     Provider,
 };
-use berth_core::Annotations;
-use serde_json::{Value, json};
+use toolhold_core::Annotations;
 
 use crate::{PNG, WAV};
 

@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use berth_policy::files::{FileRules, Grant, PathGlobs};
-use berth_policy::{OwnTable, TablePlace};
-use berth_system::confine::{Limits, Tree};
+use toolhold_policy::files::{FileRules, Grant, PathGlobs};
+use toolhold_policy::{OwnTable, TablePlace};
+use toolhold_system::confine::{Limits, Tree};
 
 use super::*;
 
@@ -14,7 +14,7 @@ fn advisor() -> SandboxAdvisor {
 }
 
 fn table_of(name: &str) -> OwnTable {
-    let file = Path::new("/c/berth.toml").into();
+    let file = Path::new("/c/toolhold.toml").into();
     OwnTable { name: name.to_owned(), place: TablePlace { file, line: None } }
 }
 
@@ -22,10 +22,10 @@ fn context() -> ProcessContext {
     let grant = |path: &str, access| Grant {
         path: path.into(),
         access,
-        place: "[tools.shell] in berth.toml, line 2".into(),
+        place: "[tools.shell] in toolhold.toml, line 2".into(),
     };
     let globs = |glob: &str| {
-        PathGlobs::new(vec![(glob.to_owned(), "[tools.file] in berth.toml, line 7")])
+        PathGlobs::new(vec![(glob.to_owned(), "[tools.file] in toolhold.toml, line 7")])
             .expect("the glob is valid")
     };
     let rules = FileRules::new(
@@ -69,11 +69,11 @@ fn advise(advisor: &SandboxAdvisor, stderr: &str) -> Vec<String> {
 
 #[test]
 fn sandbox_failures_name_the_line_to_change() {
-    let network = "network = \"allow\"` in [tools.shell] of /c/berth.toml";
-    let cargo = "presets = [\"git\", \"cargo\"]` in [tools.shell] of /c/berth.toml";
-    let processes = "processes = 1024` in [tools.shell.limits] of /c/berth.toml";
-    let memory = "memory_mib = 8192` in [tools.shell.limits] of /c/berth.toml";
-    let scratch = "scratch_mib = 2048` in [tools.shell.limits] of /c/berth.toml";
+    let network = "network = \"allow\"` in [tools.shell] of /c/toolhold.toml";
+    let cargo = "presets = [\"git\", \"cargo\"]` in [tools.shell] of /c/toolhold.toml";
+    let processes = "processes = 1024` in [tools.shell.limits] of /c/toolhold.toml";
+    let memory = "memory_mib = 8192` in [tools.shell.limits] of /c/toolhold.toml";
+    let scratch = "scratch_mib = 2048` in [tools.shell.limits] of /c/toolhold.toml";
     for (stderr, expected) in [
         ("curl: (6) Could not resolve host: example.com", network),
         (
@@ -113,21 +113,21 @@ fn sandbox_failures_name_the_line_to_change() {
         ("cat: /home/u/books/x.txt: Permission denied", ""),
         (
             "bash: /home/u/books/x.txt: Read-only file system",
-            "granted read-only by [tools.shell] in berth.toml, line 2",
+            "granted read-only by [tools.shell] in toolhold.toml, line 2",
         ),
         (
             "cat: .env: Permission denied",
-            ".env: deny_read = \"**/.env\" ([tools.file] in berth.toml, line 7)",
+            ".env: deny_read = \"**/.env\" ([tools.file] in toolhold.toml, line 7)",
         ),
         ("cat: /home/u/work/a/.env: Permission denied", ": deny_read = \"**/.env\""),
         ("touch: cannot touch 'vendor/x': Read-only file system", ": deny_write = \"vendor\""),
         (
             "error: could not write config file .git/config: Device or resource busy",
-            "`allowed_paths = [\".\", \".git\"]` in [tools.shell] of /c/berth.toml",
+            "`allowed_paths = [\".\", \".git\"]` in [tools.shell] of /c/toolhold.toml",
         ),
         (
             "cat: /home/u/other/notes.txt: No such file or directory",
-            "`allowed_paths = [\".\", { path = \"~/other\", access = \"read\" }]` in [tools.shell] of /c/berth.toml",
+            "`allowed_paths = [\".\", { path = \"~/other\", access = \"read\" }]` in [tools.shell] of /c/toolhold.toml",
         ),
         (
             "ls: cannot access '/home/u/other': No such file or directory",
@@ -161,7 +161,7 @@ fn sandbox_failures_name_the_line_to_change() {
         ),
         (
             "bash: line 1: DATABASE_URL: unbound variable",
-            "`env = [\"EDITOR\", \"DATABASE_URL\"]` in [tools.shell] of /c/berth.toml",
+            "`env = [\"EDITOR\", \"DATABASE_URL\"]` in [tools.shell] of /c/toolhold.toml",
         ),
         ("KeyError: 'API_BASE'", "\"API_BASE\"]"),
         ("Error: environment variable `SENTRY_DSN` not set", "\"SENTRY_DSN\"]"),
@@ -275,12 +275,12 @@ fn network_advice_depends_on_the_grant() {
         advise(&advisor, "connect: Network is unreachable").remove(0)
     };
     assert!(notice(NetworkGrant::Deny, true, "tools.shell").contains(
-        "`network = \"ask\"` in [tools.shell] of /c/berth.toml, where it is \"deny\" now"
+        "`network = \"ask\"` in [tools.shell] of /c/toolhold.toml, where it is \"deny\" now"
     ));
     assert!(notice(NetworkGrant::Allow, true, "tools.shell").contains("it is granted"));
     assert!(
         notice(NetworkGrant::Deny, false, "plugins.x")
-            .contains("`network = true` in [plugins.x] of /c/berth.toml")
+            .contains("`network = true` in [plugins.x] of /c/toolhold.toml")
     );
 }
 

@@ -3,9 +3,9 @@ use std::collections::HashMap;
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 
-use berth_sdk::filter::Confidence;
 use regex::{NoExpand, Regex};
 use serde::Deserialize;
+use toolhold_sdk::filter::Confidence;
 
 use super::{Outcome, Part, Run, compile};
 use crate::guard::Level;

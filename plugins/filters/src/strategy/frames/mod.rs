@@ -3,8 +3,8 @@
 
 use std::ops::Range;
 
-use berth_sdk::filter::Confidence;
 use serde::Deserialize;
+use toolhold_sdk::filter::Confidence;
 
 use super::{Outcome, Part, Run};
 use crate::guard::{self, Level};

@@ -1,7 +1,7 @@
 use std::collections::{HashMap, HashSet};
 
-use berth_sdk::filter::Confidence;
 use serde::Deserialize;
+use toolhold_sdk::filter::Confidence;
 
 use super::{Outcome, Run};
 

@@ -1,4 +1,4 @@
-use berth_sdk::filter::Confidence;
+use toolhold_sdk::filter::Confidence;
 
 use super::super::testing::check;
 

@@ -4,8 +4,8 @@
 //! Two forms are known: an event in each line, and one document. Text around them stays, and so
 //! does what has another form.
 
-use berth_sdk::filter::Confidence;
 use serde::Deserialize;
+use toolhold_sdk::filter::Confidence;
 
 use super::{Outcome, Part, Run};
 use crate::guard::{self, Level};

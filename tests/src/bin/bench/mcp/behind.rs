@@ -1,4 +1,4 @@
-//! The tools of another server, through Berth and without it.
+//! The tools of another server, through Toolhold and without it.
 
 use std::path::Path;
 use std::process::Command;
@@ -20,7 +20,7 @@ const HANGING: usize = 20;
 /// Calls of others between two of another bad server.
 const BETWEEN: usize = 50;
 
-/// How often Berth is started with a bad server, and without.
+/// How often Toolhold is started with a bad server, and without.
 const TURNS: usize = 3;
 
 pub(crate) fn measure(setting: &Setting) -> Result<Vec<Row>, String> {
@@ -57,7 +57,7 @@ const START: Target = Target::AtMost(2.0);
 const BESIDE: Target = Target::AtMost(2.0);
 
 fn added() -> String {
-    "what Berth adds to an echo of another server over stdio, one core, p50".to_owned()
+    "what Toolhold adds to an echo of another server over stdio, one core, p50".to_owned()
 }
 
 fn worst() -> String {
@@ -119,26 +119,30 @@ fn starts(place: &Place, node: &Server) -> Result<Row, String> {
     })
 }
 
-/// Berth with this number of approved servers, and a call of the first. Without any, a call of its
-/// own.
+/// Toolhold with this number of approved servers, and a call of the first. Without any, a call of
+/// its own.
 fn configured(place: &Place, node: &Server, servers: usize) -> Result<Server, String> {
     let home = place.home.join(format!("behind-{servers}"));
-    let config = home.join(".config/berth");
+    let config = home.join(".config/toolhold");
     let modules = place.repository.join("target/clients/node");
     let names: Vec<String> = (0..servers).map(|number| format!("s{number}")).collect();
     let tables = names.iter().map(|name| table(name, &node.program, &node.arguments, &modules));
     write(&config, tables)?;
-    let berth = match servers {
-        0 => place.berth(&["bench"], call("bench__echo", "text"), SAID),
-        _ => place.berth(&["bench"], call("s0__echo", "message"), SAID),
+    let toolhold = match servers {
+        0 => place.toolhold(&["bench"], call("bench__echo", "text"), SAID),
+        _ => place.toolhold(&["bench"], call("s0__echo", "message"), SAID),
     };
-    let berth = Server { home: Some(home), ..berth };
-    names.iter().try_for_each(|name| approve(&berth, name))?;
-    // What is compared at the start is the first answer of Berth itself.
-    Ok(if servers > 1 { Server { call: call("bench__echo", "text"), ..berth } } else { berth })
+    let toolhold = Server { home: Some(home), ..toolhold };
+    names.iter().try_for_each(|name| approve(&toolhold, name))?;
+    // What is compared at the start is the first answer of Toolhold itself.
+    Ok(if servers > 1 {
+        Server { call: call("bench__echo", "text"), ..toolhold }
+    } else {
+        toolhold
+    })
 }
 
-/// Berth with one server of Node, `s0`, and a bad one of each kind.
+/// Toolhold with one server of Node, `s0`, and a bad one of each kind.
 fn with_bad(place: &Place, node: &Server) -> Result<Server, String> {
     let home = place.home.join("beside");
     let modules = place.repository.join("target/clients/node");
@@ -148,12 +152,12 @@ fn with_bad(place: &Place, node: &Server) -> Result<Server, String> {
         table(kind, &place.bench, &arguments, folder)
     });
     let other = table("s0", &node.program, &node.arguments, &modules);
-    write(&home.join(".config/berth"), std::iter::once(other).chain(bad))?;
-    let berth = place.berth(&[], call("s0__echo", "message"), SAID);
-    let berth = Server { home: Some(home), ..berth };
-    approve(&berth, "s0")?;
-    KINDS.iter().try_for_each(|(kind, _)| approve(&berth, kind))?;
-    Ok(berth)
+    write(&home.join(".config/toolhold"), std::iter::once(other).chain(bad))?;
+    let toolhold = place.toolhold(&[], call("s0__echo", "message"), SAID);
+    let toolhold = Server { home: Some(home), ..toolhold };
+    approve(&toolhold, "s0")?;
+    KINDS.iter().try_for_each(|(kind, _)| approve(&toolhold, kind))?;
+    Ok(toolhold)
 }
 
 /// The cost of a bad server for the calls of others. Both run in turn and never at once: the bad
@@ -207,7 +211,7 @@ fn table(name: &str, program: &Path, arguments: &[String], readable: &Path) -> S
 fn write(config: &Path, tables: impl Iterator<Item = String>) -> Result<(), String> {
     let text = format!("[tools]\nautonomy = \"full\"\n{}", tables.collect::<String>());
     let written = std::fs::create_dir_all(config)
-        .and_then(|()| std::fs::write(config.join("berth.toml"), text));
+        .and_then(|()| std::fs::write(config.join("toolhold.toml"), text));
     written.map_err(|error| format!("can't write {}: {error}", config.display()))
 }
 
@@ -215,8 +219,8 @@ fn call(tool: &str, argument: &str) -> String {
     serde_json::json!({ "name": tool, "arguments": { argument: SAID } }).to_string()
 }
 
-fn approve(berth: &Server, name: &str) -> Result<(), String> {
-    let mut command = Command::new(&berth.program);
+fn approve(toolhold: &Server, name: &str) -> Result<(), String> {
+    let mut command = Command::new(&toolhold.program);
     command.args(["mcp", "approve", name, "--yes"]);
-    output_of(berth.surround(&mut command)).map(drop)
+    output_of(toolhold.surround(&mut command)).map(drop)
 }

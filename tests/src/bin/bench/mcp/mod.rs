@@ -1,6 +1,7 @@
-//! `berth serve` on stdin and stdout, against the servers that the protocol's own project has for
-//! Node, one in Python, and a loop that only echoes lines. The client is the same for all, and they
-//! take turns. Some rows repeat a call with a small client in Python, whose own work is larger.
+//! `toolhold serve` on stdin and stdout, against the servers that the protocol's own project has
+//! for Node, one in Python, and a loop that only echoes lines. The client is the same for all, and
+//! they take turns. Some rows repeat a call with a small client in Python, whose own work is
+//! larger.
 //!
 //! ACT, the fastest other host, isn't a rival here: its package has no component that it could run.
 //! Its measured ratios to Node are targets instead.
@@ -17,7 +18,7 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 pub(crate) use self::bad::serve as serve_badly;
 pub(crate) use self::client::{Client, echo_lines};
 use self::client::{IN_FLIGHT, PythonClient};
-use self::servers::{BERTH, BYTES, NODE, Place, SAID, Server};
+use self::servers::{BYTES, NODE, Place, SAID, Server, TOOLHOLD};
 use crate::Setting;
 use crate::measure::{find_program, median, median_ratio, percentile};
 use crate::table::{Row, Target, Unit, show_time};
@@ -82,7 +83,7 @@ fn measure_calls(place: &Place, on: &str) -> Result<Vec<Row>, String> {
     for (tool, (servers, left_out), targets) in tools {
         let measured = in_turn(&servers.iter().collect::<Vec<_>>())?;
         let [median_of, worst_of, many_of] = targets;
-        let (ours, node) = (find(&measured, BERTH), find(&measured, NODE));
+        let (ours, node) = (find(&measured, TOOLHOLD), find(&measured, NODE));
         let row =
             |what: &str, unit_of: &dyn Fn(&Measured) -> String, samples: Vec<f64>, target| Row {
                 name: "mcp",
@@ -144,11 +145,11 @@ fn in_turn(servers: &[&Server]) -> Result<Vec<Measured>, String> {
     Ok(measured)
 }
 
-/// Berth and Node with the client in Python.
+/// Toolhold and Node with the client in Python.
 fn measure_from_python(place: &Place) -> Result<Vec<Row>, String> {
     let (servers, left_out) = place.echoing(SAID);
     let servers: Vec<_> =
-        servers.into_iter().filter(|server| [BERTH, NODE].contains(&server.name)).collect();
+        servers.into_iter().filter(|server| [TOOLHOLD, NODE].contains(&server.name)).collect();
     let mut measured = Vec::new();
     if let Some(python) = find_program("python3").filter(|_| servers.len() > 1) {
         let mut clients: Vec<PythonClient> = servers
@@ -168,7 +169,7 @@ fn measure_from_python(place: &Place) -> Result<Vec<Row>, String> {
         }
     }
     let left_out = left_out.or_else(|| measured.is_empty().then(|| "no python3".to_owned()));
-    let both = find(&measured, BERTH).zip(find(&measured, NODE));
+    let both = find(&measured, TOOLHOLD).zip(find(&measured, NODE));
     let p50 = |measured: &Measured| show_time(median(measured.p50.clone()));
     let p99 = |measured: &Measured| percentile(&measured.times, 99);
     let row = |what: &str, unit_of: &dyn Fn(&Measured) -> String, samples, target| Row {
@@ -177,7 +178,7 @@ fn measure_from_python(place: &Place) -> Result<Vec<Row>, String> {
         samples,
         unit: Unit::Ratio,
         target,
-        ours: find(&measured, BERTH).map(unit_of).unwrap_or_default(),
+        ours: find(&measured, TOOLHOLD).map(unit_of).unwrap_or_default(),
         rival: against(&measured, unit_of, left_out.as_deref()),
     };
     Ok(vec![
@@ -219,10 +220,10 @@ fn measure_process(place: &Place) -> Result<Vec<Row>, String> {
     let memory_of =
         |name: &str| memory.iter().find(|(of, _)| *of == name).map(|(_, memory)| memory);
     let start = |measured: &Measured| show_time(median(measured.p50.clone()));
-    let both = find(&started, BERTH).zip(find(&started, NODE));
+    let both = find(&started, TOOLHOLD).zip(find(&started, NODE));
     let others = memory
         .iter()
-        .filter(|(name, _)| *name != BERTH)
+        .filter(|(name, _)| *name != TOOLHOLD)
         .map(|(name, mib)| format!("{name} {:.1} MiB", median_ratio(mib.clone())));
     Ok(vec![
         Row {
@@ -231,19 +232,19 @@ fn measure_process(place: &Place) -> Result<Vec<Row>, String> {
             samples: both.map(|(ours, node)| in_ratios(&ours.p50, &node.p50)).unwrap_or_default(),
             unit: Unit::Ratio,
             target: Target::AtMost(1.0 / 25.0),
-            ours: find(&started, BERTH).map(start).unwrap_or_default(),
+            ours: find(&started, TOOLHOLD).map(start).unwrap_or_default(),
             rival: against(&started, &start, left_out.as_deref()),
         },
         Row {
             name: "mcp",
             what: format!("resident memory of an MCP server after {CALLS} calls"),
-            samples: memory_of(BERTH)
+            samples: memory_of(TOOLHOLD)
                 .zip(memory_of(NODE))
                 .map(|(ours, node)| ours.iter().zip(node).map(|(ours, node)| ours / node).collect())
                 .unwrap_or_default(),
             unit: Unit::Ratio,
             target: Target::AtMost(1.0 / 3.0),
-            ours: memory_of(BERTH)
+            ours: memory_of(TOOLHOLD)
                 .map_or_else(String::new, |mib| format!("{:.1} MiB", median_ratio(mib.clone()))),
             rival: others.chain(left_out).collect::<Vec<_>>().join(", "),
         },
@@ -298,7 +299,7 @@ fn against(
     shown: &dyn Fn(&Measured) -> String,
     left_out: Option<&str>,
 ) -> String {
-    let others = measured.iter().filter(|measured| measured.name != BERTH);
+    let others = measured.iter().filter(|measured| measured.name != TOOLHOLD);
     let told = others
         .map(|measured| format!("{} {}", measured.name, shown(measured)))
         .chain(left_out.map(str::to_owned));

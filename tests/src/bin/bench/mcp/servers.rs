@@ -20,7 +20,7 @@ pub(super) const READ: &str = "a line of text as it might stand in a file";
 pub(crate) const BYTES: usize = 4096;
 
 /// How the servers are called in the table.
-pub(crate) const BERTH: &str = "berth";
+pub(crate) const TOOLHOLD: &str = "toolhold";
 pub(crate) const NODE: &str = "node";
 pub(crate) const PYTHON: &str = "python";
 pub(crate) const FLOOR: &str = "floor";
@@ -41,7 +41,7 @@ pub(crate) struct Server {
 /// Where everything lies.
 pub(crate) struct Place {
     pub(crate) repository: PathBuf,
-    berth: PathBuf,
+    toolhold: PathBuf,
     /// This program.
     pub(super) bench: PathBuf,
     pub(super) home: PathBuf,
@@ -62,21 +62,21 @@ impl Place {
         std::fs::write(folder.path().join("text.txt"), text)
             .map_err(|error| format!("can't write the file to read: {error}"))?;
         // Built together with this program.
-        let berth = bench.with_file_name("berth");
-        Ok(Self { repository: setting.repository.clone(), berth, bench, home, folder })
+        let toolhold = bench.with_file_name("toolhold");
+        Ok(Self { repository: setting.repository.clone(), toolhold, bench, home, folder })
     }
 
-    /// The servers that echo `said`, Berth first, and the reasons for missing ones.
+    /// The servers that echo `said`, Toolhold first, and the reasons for missing ones.
     pub(crate) fn echoing(&self, said: &str) -> (Vec<Server>, Option<String>) {
         let call = |tool: &str, argument: &str| {
             json!({ "name": tool, "arguments": { argument: said } }).to_string()
         };
-        let berth = self.berth(&["bench"], call("bench__echo", "text"), SAID);
+        let toolhold = self.toolhold(&["bench"], call("bench__echo", "text"), SAID);
         let floor = Server {
             name: FLOOR,
             arguments: vec!["--echo-lines".to_owned()],
             answer: String::new(),
-            ..self.server(&self.bench, &berth.call)
+            ..self.server(&self.bench, &toolhold.call)
         };
         let node = self.node("server-everything", &["stdio"], call("echo", "message"), SAID);
         let program = self.clients().join("python/bin/python");
@@ -86,7 +86,7 @@ impl Place {
             arguments: vec![script.display().to_string()],
             ..self.server(&program, &call("echo", "message"))
         });
-        left_out([Some(berth), node, python, Some(floor)])
+        left_out([Some(toolhold), node, python, Some(floor)])
     }
 
     /// A call that reads the file to read.
@@ -95,21 +95,21 @@ impl Place {
         json!({ "name": tool, "arguments": { "path": path } }).to_string()
     }
 
-    /// The servers that read files, Berth first.
+    /// The servers that read files, Toolhold first.
     pub(crate) fn reading(&self) -> (Vec<Server>, Option<String>) {
         let text = READ;
         let call = |tool: &str| self.read(tool);
-        let berth = self.berth(&[], call("read"), text);
+        let toolhold = self.toolhold(&[], call("read"), text);
         let folder = self.folder.path().display().to_string();
         left_out([
-            Some(berth),
+            Some(toolhold),
             self.node("server-filesystem", &[&folder], call("read_text_file"), text),
         ])
     }
 
-    /// Berth with a tool that never ends, and a call of it.
+    /// Toolhold with a tool that never ends, and a call of it.
     pub(crate) fn hanging(&self) -> (Server, String) {
-        let mut server = self.berth(
+        let mut server = self.toolhold(
             &["bench", "hostile"],
             json!({ "name": "bench__echo", "arguments": { "text": SAID } }).to_string(),
             SAID,
@@ -120,9 +120,9 @@ impl Place {
         (server, json!({ "name": "hostile__sleep_forever", "arguments": {} }).to_string())
     }
 
-    /// Berth with its defaults, except for what would measure something else: no answer is reused,
-    /// and records are thrown away.
-    pub(super) fn berth(&self, plugins: &[&str], call: String, answer: &str) -> Server {
+    /// Toolhold with its defaults, except for what would measure something else: no answer is
+    /// reused, and records are thrown away.
+    pub(super) fn toolhold(&self, plugins: &[&str], call: String, answer: &str) -> Server {
         let mut arguments: Vec<String> =
             ["serve", "--set", "tools.result_cache.enabled=false", "--set", "audit.keep=1"]
                 .map(str::to_owned)
@@ -134,11 +134,11 @@ impl Place {
             ]);
         }
         Server {
-            name: BERTH,
+            name: TOOLHOLD,
             arguments,
             home: Some(self.home.clone()),
             answer: answer.to_owned(),
-            ..self.server(&self.berth, &call)
+            ..self.server(&self.toolhold, &call)
         }
     }
 
