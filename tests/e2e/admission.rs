@@ -19,7 +19,8 @@ struct Company {
 impl Company {
     fn new() -> Self {
         let living = Living::new();
-        let made = ends(&living.toolhold(&["key", "new", "acme", "--no-password", "--json"]), 0);
+        let made =
+            ends(&living.toolhold(&["plugin", "key", "new", "acme", "--no-password", "--json"]), 0);
         let made: Value = serde_json::from_str(&made).expect("it is JSON");
         let key = made["key"].as_str().expect("it has a key").to_owned();
         let [signed, unsigned] = ["signed", "unsigned"].map(|name| living.root().join(name));

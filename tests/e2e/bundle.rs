@@ -1,4 +1,4 @@
-//! `toolhold bundle`, from a machine with plugins to one without a network: what it leaves behind,
+//! `toolhold plugin bundle`, from a machine with plugins to one without a network: what it leaves behind,
 //! whoever made the bundle and whatever ends its installation.
 
 use std::fs;
@@ -27,7 +27,7 @@ impl Machines {
     /// The user trusts the key with plugins and bundles.
     fn new() -> Self {
         let (admin, user) = (Living::new(), Living::new());
-        let made = admin.toolhold(&["key", "new", "--no-password", "--json"]);
+        let made = admin.toolhold(&["plugin", "key", "new", "--no-password", "--json"]);
         let made: Value = serde_json::from_str(&ends(&made, 0)).expect("it is JSON");
         let key = made["key"].as_str().expect("it has a key").to_owned();
         let machines = Self { admin, user, key };
@@ -73,7 +73,10 @@ impl Machines {
     /// Makes a bundle of what the administrator has.
     fn create(&self, name: &str, more: &[&str]) -> PathBuf {
         let path = self.path(name);
-        ends(&self.admin.toolhold(&[&["bundle", "create", text(&path)], more].concat()), 0);
+        ends(
+            &self.admin.toolhold(&[&["plugin", "bundle", "create", text(&path)], more].concat()),
+            0,
+        );
         path
     }
 
@@ -107,7 +110,7 @@ impl Machines {
     }
 
     fn install(&self, bundle: &Path, more: &[&str]) -> std::process::Output {
-        self.user.toolhold(&[&["bundle", "install", text(bundle)], more].concat())
+        self.user.toolhold(&[&["plugin", "bundle", "install", text(bundle)], more].concat())
     }
 
     /// Installs a bundle that has to be refused, and looks that nothing changed.
@@ -157,9 +160,9 @@ fn bundle_installs_what_it_shows_after_approval_and_grants_nothing() {
             &[("word", "1.0.0", "one"), ("other", "1.0.0", "else")],
             FILTERS,
         );
-        let told = ends(&user.toolhold(&["bundle", "show", text(&bundle)]), 0);
+        let told = ends(&user.toolhold(&["plugin", "bundle", "show", text(&bundle)]), 0);
         assert!(told.contains("`acme`") && told.contains("plugin word 1.0.0"), "{told}");
-        let shown = ends(&user.toolhold(&["bundle", "show", text(&bundle), "--json"]), 0);
+        let shown = ends(&user.toolhold(&["plugin", "bundle", "show", text(&bundle), "--json"]), 0);
         let shown: Value = serde_json::from_str(&shown).expect("it is JSON");
         assert_eq!(shown["plugins"].as_array().map(Vec::len), Some(2), "{shown}");
         assert_eq!((&shown["signer"], &shown["filters"]), (&json!("acme"), &json!(true)));
@@ -243,7 +246,7 @@ fn bundle_counts_only_by_a_key_that_is_trusted_with_bundles() {
     ] {
         machines.trust(more);
         machines.refused(&bundle, &[], reason);
-        let told = ends(&machines.user.toolhold(&["bundle", "show", text(&bundle)]), 4);
+        let told = ends(&machines.user.toolhold(&["plugin", "bundle", "show", text(&bundle)]), 4);
         assert!(told.contains(reason), "{told}");
     }
     machines.configure("");
@@ -413,7 +416,7 @@ fn soak_killed_bundle_leaves_the_old_state_or_the_new_one() {
     for round in 0..rounds {
         let next = 1 - now;
         let mut command = quiet(user);
-        command.args(["bundle", "install", text(&bundles[next]), "--yes", "--downgrade"]);
+        command.args(["plugin", "bundle", "install", text(&bundles[next]), "--yes", "--downgrade"]);
         let mut child = command.spawn().expect("it starts");
         let moment = Instant::now() + whole.mul_f64(f64::from(round * 37 % 100) / 90.0);
         // The first is killed at once, and the second one ends, however busy the machine is.
@@ -476,7 +479,7 @@ fn two_bundles_at_once_leave_the_state_of_one() {
     let (bundles, texts) = two_bundles(&machines);
     let children = bundles.each_ref().map(|bundle| {
         let mut command = quiet(user);
-        command.args(["bundle", "install", text(bundle), "--yes"]);
+        command.args(["plugin", "bundle", "install", text(bundle), "--yes"]);
         command.spawn().expect("it starts")
     });
     let ended = children.map(|child| child.wait_with_output().expect("it ends").status.code());
@@ -527,8 +530,10 @@ fn ceiling_of_a_bundle_is_put_in_force_by_root_alone_and_never_without_the_rest(
         fs::write(&ceiling, text).expect("it is written");
         bundles.push(machines.create(name, &["--ceiling", self::text(&ceiling)]));
     }
-    let told =
-        ends(&machines.admin.toolhold(&["bundle", "create", "x.tar", "--ceiling", "nowhere"]), 4);
+    let told = ends(
+        &machines.admin.toolhold(&["plugin", "bundle", "create", "x.tar", "--ceiling", "nowhere"]),
+        4,
+    );
     assert!(told.contains("nowhere"), "{told}");
     // One that would end every start.
     let evil = machines.path("evil.tar");
@@ -568,10 +573,13 @@ fn ceiling_of_a_bundle_is_put_in_force_by_root_alone_and_never_without_the_rest(
 fn ceiling_that_this_machine_would_not_accept_is_not_put_in_force() {
     let machines = Machines::new();
     let ceiling = machines.path("ceiling.toml");
-    ends(&machines.admin.toolhold(&["key", "new", "other", "--no-password"]), 0);
+    ends(&machines.admin.toolhold(&["plugin", "key", "new", "other", "--no-password"]), 0);
     let bundle = |name: &str, max_call: u32, key: &str| {
         fs::write(&ceiling, format!("[tools]\nmax_call = {max_call}\n")).expect("it is written");
-        ends(&machines.admin.toolhold(&["ceiling", "sign", text(&ceiling), "--key", key]), 0);
+        ends(
+            &machines.admin.toolhold(&["config", "ceiling", "sign", text(&ceiling), "--key", key]),
+            0,
+        );
         machines.create(name, &["--ceiling", text(&ceiling)])
     };
     let (first, evil) = (bundle("1.tar", 9, "default"), bundle("evil.tar", 600, "other"));
@@ -657,7 +665,7 @@ fn bundle_carries_the_plugins_that_are_named_and_what_is_intact() {
     machines.add("other", "1.0.0", "else");
     let create = |file: &str, more: &[&str], code: i32| {
         let path = machines.path(file);
-        let line = [&["bundle", "create", text(&path)], more].concat();
+        let line = [&["plugin", "bundle", "create", text(&path)], more].concat();
         (ends(&machines.admin.toolhold(&line), code), path)
     };
     let (told, _) = create("one.tar", &["--only", "word"], 0);

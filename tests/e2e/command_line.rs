@@ -8,8 +8,7 @@ use serde_json::json;
 use crate::support::{Cli, Ended};
 use crate::support::{not_tried, toolhold};
 
-const COMMANDS: [&str; 8] =
-    ["call", "tools", "plugin", "config", "demo", "doctor", "completions", "man"];
+const COMMANDS: [&str; 7] = ["call", "tools", "plugin", "config", "demo", "doctor", "generate"];
 
 #[test]
 fn help_is_a_command_too() {
@@ -19,8 +18,8 @@ fn help_is_a_command_too() {
         (&["help", "call"], "KEY=VALUE is turned into"),
         (&["help", "config", "show"], "config show --json"),
         (&["help", "doctor"], "toolhold doctor --json"),
-        (&["help", "completions"], "toolhold completions bash"),
-        (&["help", "man"], "toolhold man --all"),
+        (&["help", "generate", "completions"], "toolhold generate completions bash"),
+        (&["help", "generate", "man"], "toolhold generate man --all"),
     ] {
         let told = cli.run(line).ends(0).stdout;
         assert!(told.contains(words), "{line:?}: {told}");
@@ -31,19 +30,19 @@ fn help_is_a_command_too() {
 fn every_shell_gets_completions_that_know_every_command() {
     let cli = Cli::new();
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
-        let script = cli.run(&["completions", shell]).ends(0).stdout;
+        let script = cli.run(&["generate", "completions", shell]).ends(0).stdout;
         for command in COMMANDS {
             assert!(script.contains(command), "{shell} lacks {command}");
         }
     }
-    cli.run(&["completions", "tcsh"]).ends(2);
+    cli.run(&["generate", "completions", "tcsh"]).ends(2);
 }
 
 #[test]
 fn bash_completes() {
     let cli = Cli::new();
     let script = cli.work().join("completions.bash");
-    fs::write(&script, cli.run(&["completions", "bash"]).ends(0).stdout)
+    fs::write(&script, cli.run(&["generate", "completions", "bash"]).ends(0).stdout)
         .expect("the script is written");
     assert!(Command::new("bash").arg("-n").arg(&script).status().expect("bash starts").success());
     let complete = |words: &[&str]| {
@@ -61,25 +60,25 @@ fn bash_completes() {
     assert_eq!(complete(&["toolhold", "doc"]), "doctor");
     assert_eq!(complete(&["toolhold", "config", "sh"]), "show");
     assert_eq!(complete(&["toolhold", "call", "--verb"]), "--verbose");
-    assert_eq!(complete(&["toolhold", "completions", "fi"]), "fish");
+    assert_eq!(complete(&["toolhold", "generate", "completions", "fi"]), "fish");
 }
 
 #[test]
 fn every_command_has_a_manual_page() {
     let cli = Cli::new();
-    cli.run(&["man", "--all", "pages/man1"]).ends(0);
+    cli.run(&["generate", "man", "--all", "pages/man1"]).ends(0);
     let pages = cli.work().join("pages/man1");
     for command in COMMANDS {
         assert!(pages.join(format!("toolhold-{command}.1")).is_file(), "{command} has none");
     }
     let page = fs::read_to_string(pages.join("toolhold-config-show.1")).expect("there is one");
-    assert_eq!(cli.run(&["man", "config", "show"]).ends(0).stdout, page);
+    assert_eq!(cli.run(&["generate", "man", "config", "show"]).ends(0).stdout, page);
     assert_eq!(
-        cli.run(&["man"]).ends(0).stdout,
+        cli.run(&["generate", "man"]).ends(0).stdout,
         fs::read_to_string(pages.join("toolhold.1")).expect("there is one")
     );
-    assert!(cli.run(&["man", "cal"]).ends(2).stderr.contains("`call`"));
-    cli.run(&["man", "call", "--all", "elsewhere"]).ends(2);
+    assert!(cli.run(&["generate", "man", "cal"]).ends(2).stderr.contains("`call`"));
+    cli.run(&["generate", "man", "call", "--all", "elsewhere"]).ends(2);
     if Command::new("groff").arg("--version").output().is_err() {
         not_tried("groff");
     } else {

@@ -350,9 +350,9 @@ fn allow_commands_write_grants_that_hold() {
     let url = "url=https://docs.rs/x";
     let asks = cli.run(&["policy", "check", "fetch", url]).ends(3).stdout;
     assert!(asks.contains("ask"), "{asks}");
-    cli.run(&["allow-host", "docs.rs"]).ends(0);
+    cli.run(&["allow", "--host", "docs.rs"]).ends(0);
     cli.run(&["policy", "check", "fetch", url]).ends(0);
-    let refused = cli.run(&["allow-host", "not a host"]).code;
+    let refused = cli.run(&["allow", "--host", "not a host"]).code;
     assert_ne!(refused, 0);
     cli.run(&["config", "check"]).ends(0);
 }
@@ -524,7 +524,7 @@ fn grant_that_tools_exchange_for_a_link_ends() {
     for name in ["reads", "writes"] {
         cli.run(&["tasks", "run", name]).ends(0);
     }
-    let mut daemon = cli.command(&["daemon"]).spawn().expect("it starts");
+    let mut daemon = cli.command(&["tasks", "daemon"]).spawn().expect("it starts");
     let ended = |name: &str| {
         let listed = cli.run(&["tasks", "results", name, "--json"]).ends(0).json();
         listed["runs"].as_array().is_some_and(|runs| !runs.is_empty()).then(|| listed.to_string())

@@ -223,16 +223,16 @@ fn organisation_files_hold_and_a_changed_ceiling_stops_every_start() {
     let script = "
         toolhold=$(echo TOOLHOLD | cut -d' ' -f1)
         mount -t tmpfs tmpfs /etc; mkdir /etc/toolhold
-        $toolhold key new fleet --no-password > made
-        $toolhold ceiling show
+        $toolhold plugin key new fleet --no-password > made
+        $toolhold config ceiling show
         echo 'tools.file.deny_read = [\"notes.txt\"]' > /etc/toolhold/ceiling.toml
         echo 'tools.call = 7' > /etc/toolhold/toolhold.toml
         grep -h -A9 untrusted $ROOT/config/keys/fleet.pub > /etc/toolhold/ceiling.pub
         TOOLHOLD read path=notes.txt && echo unsigned-ran
-        $toolhold ceiling sign /etc/toolhold/ceiling.toml --key fleet > signed
+        $toolhold config ceiling sign /etc/toolhold/ceiling.toml --key fleet > signed
         TOOLHOLD read path=notes.txt && echo denied-ran
         TOOLHOLD list_directory > /dev/null && echo signed-ran
-        $toolhold ceiling show; $toolhold config show | grep 'call = 7'
+        $toolhold config ceiling show; $toolhold config show | grep 'call = 7'
         echo 'tools.file.deny_read = []' > /etc/toolhold/ceiling.toml
         TOOLHOLD list_directory; echo changed ends $?
         rm /etc/toolhold/ceiling.toml

@@ -26,7 +26,7 @@ fn text(path: &Path) -> &str {
 
 /// Makes a key without a password. Returns the public one.
 fn new_key(living: &Living, name: &str) -> String {
-    let made = living.toolhold(&["key", "new", name, "--no-password", "--json"]);
+    let made = living.toolhold(&["plugin", "key", "new", name, "--no-password", "--json"]);
     let made: Value = serde_json::from_str(&ends(&made, 0)).expect("it is JSON");
     made["key"].as_str().expect("it has a key").to_owned()
 }
@@ -67,7 +67,7 @@ fn minisign_verifies_what_toolhold_signs_and_signs_with_its_keys() {
     new_key(&living, "plain");
     let mut command = living.command();
     let made = command
-        .args(["key", "new", "sealed", "--password-from", "env:PASSWORD"])
+        .args(["plugin", "key", "new", "sealed", "--password-from", "env:PASSWORD"])
         .env("PASSWORD", "correct horse")
         .output()
         .expect("toolhold starts");
@@ -228,16 +228,16 @@ fn secret_keys_and_passwords_are_never_shown_or_overwritten() {
     let key = new_key(&living, "mine");
     let secret = living.folders.config.join("keys/mine.key");
     let before = fs::read_to_string(&secret).expect("it is there");
-    let told = ends(&living.toolhold(&["key", "new", "mine", "--no-password"]), 2);
+    let told = ends(&living.toolhold(&["plugin", "key", "new", "mine", "--no-password"]), 2);
     assert!(told.contains("not overwritten"), "{told}");
-    let shown = ends(&living.toolhold(&["key", "show"]), 0);
+    let shown = ends(&living.toolhold(&["plugin", "key", "show"]), 0);
     assert!(shown.contains(&key), "{shown}");
-    let shown = shown + &ends(&living.toolhold(&["key", "show", "mine", "--json"]), 0);
+    let shown = shown + &ends(&living.toolhold(&["plugin", "key", "show", "mine", "--json"]), 0);
     let hidden = before.lines().nth(1).expect("it has two lines");
     assert!(!shown.contains(&hidden[..40]), "{shown}");
     assert_eq!(fs::read_to_string(&secret).expect("it is there"), before);
     // Without a terminal, the password isn't guessed, and no key is made.
-    let told = ends(&living.toolhold(&["key", "new", "other"]), 2);
+    let told = ends(&living.toolhold(&["plugin", "key", "new", "other"]), 2);
     assert!(told.contains("--password-from"), "{told}");
     assert!(!living.folders.config.join("keys/other.key").exists());
 }

@@ -223,7 +223,7 @@ impl Soak {
 
     /// Kills a daemon, which only runs tasks.
     fn kill_daemon(&mut self) {
-        let mut command = self.cli.command(&["daemon"]);
+        let mut command = self.cli.command(&["tasks", "daemon"]);
         let mut daemon = command.stderr(Stdio::null()).spawn().expect("it starts");
         // At any moment of its start, and of what it then runs: a command takes its time.
         let moment = Duration::from_micros(self.random.below(1_500_000));
@@ -259,7 +259,7 @@ impl Soak {
 
     /// Lets all tasks run, and looks at each one's effect.
     fn check_tasks(&mut self) {
-        let mut command = self.cli.command(&["daemon"]);
+        let mut command = self.cli.command(&["tasks", "daemon"]);
         let mut daemon = command.stderr(Stdio::null()).spawn().expect("it starts");
         let mut tasks: BTreeMap<String, Value> = BTreeMap::new();
         wait_until("each task has run", || {

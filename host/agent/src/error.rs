@@ -5,7 +5,7 @@ use toolhold_core::HostError;
 #[derive(Debug, thiserror::Error)]
 pub enum AgentError {
     /// There is no such session.
-    #[error("there is no session `{0}`; `toolhold sessions` lists them")]
+    #[error("there is no session `{0}`; `toolhold run sessions` lists them")]
     Unknown(String),
     /// Another process has it open.
     #[error("the session `{0}` is running in another process")]

@@ -1,4 +1,4 @@
-//! `toolhold run`, `toolhold chat`, `toolhold sessions` and `toolhold models`.
+//! `toolhold run`, `toolhold chat` and `toolhold models`.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use toolhold_core::config::{self, Folders, Loaded};
 use toolhold_core::{Host, HostError};
 use toolhold_export::Telemetry;
 use toolhold_run::{
-    ChatArguments, Delegates, ModelsArguments, RunArguments, SessionsCommand, Surroundings,
+    ChatArguments, Delegates, ModelsArguments, RunArguments, RunCommand, Surroundings,
 };
 use toolhold_servers::Servers;
 use toolhold_skills::{OfferedSkills, Skills};
@@ -20,6 +20,11 @@ use crate::options::Options;
 
 /// Runs `toolhold run`.
 pub(crate) fn run(arguments: &RunArguments, options: &Options) -> Result<Exit, Error> {
+    if let Some(RunCommand::Sessions(command)) = &arguments.command {
+        return within(options, "toolhold run sessions", false, async |around| {
+            toolhold_run::sessions(command, around).await
+        });
+    }
     within(options, "toolhold run", arguments.yes(), async |around| {
         let make = async || make(options, around).await;
         toolhold_run::run(arguments, around, make).await
@@ -31,13 +36,6 @@ pub(crate) fn chat(arguments: &ChatArguments, options: &Options) -> Result<Exit,
     within(options, "toolhold chat", arguments.yes(), async |around| {
         let make = async || make(options, around).await;
         toolhold_run::chat(arguments, around, make).await
-    })
-}
-
-/// Runs `toolhold sessions`.
-pub(crate) fn sessions(command: &SessionsCommand, options: &Options) -> Result<Exit, Error> {
-    within(options, "toolhold sessions", false, async |around| {
-        toolhold_run::sessions(command, around).await
     })
 }
 

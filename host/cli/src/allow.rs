@@ -1,52 +1,64 @@
-//! `toolhold allow` and `toolhold allow-host`: write a grant into the user's `toolhold.toml`.
+//! `toolhold allow` writes a grant into the user's `toolhold.toml`.
 
 use std::io::Write;
+use std::path::Path;
 
 use toolhold_core::config::{self, Folders, PathAccess, insert};
 use toolhold_core::text::neutral_line;
 
-use crate::arguments::{AllowArguments, AllowHostArguments};
+use crate::arguments::AllowArguments;
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::init;
 use crate::options::Options;
 use crate::shown;
 
-/// Grants a directory.
-pub(crate) fn directory(arguments: &AllowArguments, options: &Options) -> Result<Exit, Error> {
+/// Grants a directory or a host.
+pub(crate) fn run(arguments: &AllowArguments, options: &Options) -> Result<Exit, Error> {
     let own = own_file(options)?;
+    if let Some(path) = &arguments.directory {
+        directory(path, arguments.read, &own)?;
+    }
+    if let Some(name) = &arguments.host {
+        host(name, &own)?;
+    }
+    Ok(Exit::Success)
+}
+
+fn directory(directory: &Path, is_read_only: bool, own: &Folders) -> Result<(), Error> {
     let here = config::working_directory()?;
-    let usage = |why: String| {
-        Error::Usage(format!("{} can't be granted: {why}", shown::path(&arguments.directory)))
+    let path = here.join(directory);
+    let real = match path.to_str() {
+        Some(path) => init::folder(path, own, &here),
+        None => Err("its name is not UTF-8".to_owned()),
     };
-    let path = here.join(&arguments.directory);
-    let path = path.to_str().ok_or_else(|| usage("its name is not UTF-8".to_owned()))?;
-    let real = init::folder(path, &own, &here).map_err(usage)?;
-    let (access, may) = match arguments.read {
-        true => (PathAccess::Read, "read"),
-        false => (PathAccess::ReadWrite, "read and write"),
+    let real = real.map_err(|why| {
+        Error::Usage(format!("{} can't be granted: {why}", shown::path(directory)))
+    })?;
+    let (access, may) = if is_read_only {
+        (PathAccess::Read, "read")
+    } else {
+        (PathAccess::ReadWrite, "read and write")
     };
-    let file = insert::directory(&own, &real, access)?;
+    let file = insert::directory(own, &real, access)?;
     writeln!(
         anstream::stdout(),
         "File tools may {may} {} now, and commands too unless `allowed_paths` of [tools.shell] says otherwise.\nWritten to {}.",
         neutral_line(&real),
         shown::path(&file)
     )?;
-    Ok(Exit::Success)
+    Ok(())
 }
 
-/// Grants a host.
-pub(crate) fn host(arguments: &AllowHostArguments, options: &Options) -> Result<Exit, Error> {
-    let own = own_file(options)?;
-    let file = insert::host(&own, &arguments.host)?;
+fn host(name: &str, own: &Folders) -> Result<(), Error> {
+    let file = insert::host(own, name)?;
     writeln!(
         anstream::stdout(),
         "The web tools reach {} without asking now.\nWritten to {}.",
-        neutral_line(&arguments.host),
+        neutral_line(name),
         shown::path(&file)
     )?;
-    Ok(Exit::Success)
+    Ok(())
 }
 
 /// The folders, if the user's own file counts.

@@ -1,4 +1,4 @@
-//! `toolhold bundle`.
+//! `toolhold plugin bundle`.
 
 use std::io::Write;
 

@@ -1,4 +1,4 @@
-//! `toolhold ceiling`.
+//! `toolhold config ceiling`.
 
 use std::io::Write;
 

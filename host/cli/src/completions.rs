@@ -1,4 +1,4 @@
-//! `toolhold completions`.
+//! `toolhold generate completions`.
 
 use std::io::Write;
 

@@ -1,4 +1,4 @@
-//! `toolhold key` and `toolhold plugin sign`.
+//! `toolhold plugin key` and `toolhold plugin sign`.
 
 use std::io::Write;
 use std::path::Path;
@@ -46,7 +46,7 @@ pub(crate) fn run(command: &KeyCommand) -> Result<Exit, Error> {
             if let (Some(name), true) = (name, all.is_empty()) {
                 let shown = neutral_line(name);
                 return Err(Error::Usage(format!(
-                    "you have no key `{shown}`; `toolhold key show` lists them"
+                    "you have no key `{shown}`; `toolhold plugin key show` lists them"
                 )));
             }
             if *json {
@@ -55,7 +55,7 @@ pub(crate) fn run(command: &KeyCommand) -> Result<Exit, Error> {
                 return Ok(Exit::Success);
             }
             if all.is_empty() {
-                writeln!(out, "You have no keys. `toolhold key new` makes one.")?;
+                writeln!(out, "You have no keys. `toolhold plugin key new` makes one.")?;
             }
             all.iter().try_for_each(|(name, key)| writeln!(out, "{name}  {key}"))?;
         }

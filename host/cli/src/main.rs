@@ -59,7 +59,9 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt;
 
-use crate::arguments::{Arguments, Command, ConfigCommand, PluginCommand};
+use crate::arguments::{
+    Arguments, Command, ConfigCommand, GenerateCommand, PluginCommand, TasksCommand,
+};
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::filter::FilterCommand;
@@ -128,10 +130,8 @@ fn run(Arguments { command, options }: Arguments) -> Result<Exit, Error> {
             LevelFilter::WARN
         };
     log(options.log, usual, options.log_format)?;
-    let needs_no_lock = matches!(
-        command,
-        Command::Completions(_) | Command::Man(_) | Command::Demo(_) | Command::Doctor(_)
-    );
+    let needs_no_lock =
+        matches!(command, Command::Generate(_) | Command::Demo(_) | Command::Doctor(_));
     if let (false, Ok(folders)) = (needs_no_lock, Folders::from_environment()) {
         // A bundle whose installation was ended half-way is in force as a whole from here on.
         Approvals::open(&folders).finish()?;
@@ -140,7 +140,6 @@ fn run(Arguments { command, options }: Arguments) -> Result<Exit, Error> {
         Command::Call(call) => call::run(&call, &options),
         Command::Run(arguments) => agent::run(&arguments, &options),
         Command::Chat(arguments) => agent::chat(&arguments, &options),
-        Command::Sessions(command) => agent::sessions(&command, &options),
         Command::Models(arguments) => agent::models(&arguments, &options),
         Command::Serve(arguments) => serve::run(&options, arguments),
         Command::Mcp(command) => mcp::run(&command, &options),
@@ -149,25 +148,21 @@ fn run(Arguments { command, options }: Arguments) -> Result<Exit, Error> {
         Command::Audit(command) => audit::run(&command, &options),
         Command::Filter(command) => filter::run(&command, &options),
         Command::Plugin(command) => plugin::run(&command, &options),
-        Command::Key(command) => key::run(&command),
-        Command::Bundle(command) => bundle::run(&command, &options),
         Command::Config(command) => config::run(command, &options),
         Command::Init(init) => init::run(&init, &options),
         Command::Policy(command) => policy::run(&command, &options),
-        Command::Ceiling(command) => ceiling::run(&command, &options),
         Command::Memory(command) => memory::run(&command, &options),
         Command::Skills(command) => skills::run(&command, &options),
         Command::Trust(trust) => trust::run(&trust, &options),
-        Command::Allow(allow) => allow::directory(&allow, &options),
-        Command::AllowHost(allow) => allow::host(&allow, &options),
+        Command::Allow(allow) => allow::run(&allow, &options),
         Command::Undo(undo) => undo::run(&undo, &options),
         Command::Jobs(jobs) => toolhold_terminal::jobs::run(&jobs),
-        Command::Tasks(command) => tasks::tasks(&command, &options),
-        Command::Daemon(daemon) => tasks::daemon(&daemon, &options),
+        Command::Tasks(TasksCommand::Tasks(command)) => tasks::tasks(&command, &options),
+        Command::Tasks(TasksCommand::Daemon(daemon)) => tasks::daemon(&daemon, &options),
         Command::Demo(demo) => demo::run(&demo),
         Command::Doctor(doctor) => doctor::run(&doctor, &options),
-        Command::Completions(completions) => completions::run(&completions),
-        Command::Man(man) => man::run(&man),
+        Command::Generate(GenerateCommand::Completions(shell)) => completions::run(&shell),
+        Command::Generate(GenerateCommand::Man(man)) => man::run(&man),
     }
 }
 

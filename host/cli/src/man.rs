@@ -1,4 +1,4 @@
-//! `toolhold man`.
+//! `toolhold generate man`.
 
 use std::fs;
 use std::io::{self, Write};

@@ -1,4 +1,4 @@
-//! `toolhold daemon` and `toolhold tasks`: tasks run here as `toolhold call` and `toolhold run`
+//! `toolhold tasks daemon` and `toolhold tasks`: tasks run here as `toolhold call` and `toolhold run`
 //! would run them.
 
 use std::io::Write;
@@ -30,7 +30,7 @@ const FRONT_END: &str = "toolhold task";
 /// What is said of a denial whose remedy is a line of the configuration, which may not be enough.
 const ANEW: &str = "If this held when the task was made, flags aside, make the task anew too: it keeps what was allowed then.\n";
 
-/// Runs `toolhold daemon`.
+/// Runs `toolhold tasks daemon`.
 pub(crate) fn daemon(arguments: &DaemonArguments, options: &Options) -> Result<Exit, Error> {
     let folders = Folders::from_environment()?;
     let file = options.config.as_deref();
@@ -50,7 +50,7 @@ pub(crate) fn daemon(arguments: &DaemonArguments, options: &Options) -> Result<E
             "The tasks are run by {other} already; this one waits, and takes over when that one ends. Ctrl-C ends it"
         ));
     }
-    let begun = move || say("toolhold daemon runs the tasks that are due; Ctrl-C ends it");
+    let begun = move || say("toolhold tasks daemon runs the tasks that are due; Ctrl-C ends it");
     let _runner = start(options, &folders, &loaded, Box::new(begun))?;
     host::block_on_this_thread(async {
         end.cancelled().await;

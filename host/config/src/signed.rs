@@ -28,7 +28,7 @@ pub(super) fn read(path: &Path) -> Result<Option<(Text, Option<String>)>, Proble
         Problem::new(
             Source::Path(path.to_owned()),
             format!(
-                "{message}. {} exists, so the ceiling has to be signed by a key in it: sign it with `toolhold ceiling sign`, and put {} beside it",
+                "{message}. {} exists, so the ceiling has to be signed by a key in it: sign it with `toolhold config ceiling sign`, and put {} beside it",
                 keys_path.display(),
                 signature_path(path).display()
             ),

@@ -1,4 +1,4 @@
-//! Runs tasks when they are due, and the commands for them: `toolhold daemon` and `toolhold tasks`.
+//! Runs tasks when they are due, and the commands for them: `toolhold tasks daemon` and `toolhold tasks`.
 
 mod commands;
 mod runner;

@@ -1,4 +1,4 @@
-//! `toolhold daemon`: its arguments, and its unit for systemd.
+//! `toolhold tasks daemon`: its arguments, and its unit for systemd.
 
 use std::ffi::{OsStr, OsString};
 use std::io::Write;
@@ -17,10 +17,10 @@ const UNIT: &str = "toolhold.service";
 /// The variable that names a ceiling. Without it, tasks would be allowed more.
 const CEILING: &str = "TOOLHOLD_CEILING";
 
-/// `toolhold daemon`.
+/// `toolhold tasks daemon`.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Examples:\n  toolhold daemon\n  toolhold daemon --install\n  toolhold daemon --print\n\nTasks run only while this runs, or `toolhold serve` does. Of several processes, one runs them."
+    after_help = "Examples:\n  toolhold tasks daemon\n  toolhold tasks daemon --install\n  toolhold tasks daemon --print\n\nTasks run only while this runs, or `toolhold serve` does. Of several processes, one runs them."
 )]
 pub struct DaemonArguments {
     /// Write a unit for systemd, so that it runs while you are logged in, and say how to enable it
@@ -151,7 +151,7 @@ fn text(words: &[OsString], variables: &[(&str, PathBuf)]) -> Result<String, Str
          \n\
          [Service]\n\
          {environment}\
-         ExecStart={} daemon\n\
+         ExecStart={} tasks daemon\n\
          Restart=on-failure\n\
          RestartSec=5\n\
          \n\
@@ -187,7 +187,7 @@ mod tests {
         let unit = |word: &str| text(&[word.into()], &[("A", word.into())]);
         let check = |word: &str, command: &str, variable: &str| {
             let unit = unit(word).expect("systemd can read it");
-            assert!(unit.contains(&format!("ExecStart=\"{command}\" daemon\n")), "{unit}");
+            assert!(unit.contains(&format!("ExecStart=\"{command}\" tasks daemon\n")), "{unit}");
             assert!(unit.contains(&format!("Environment=\"A={variable}\"\n")), "{unit}");
         };
         check("/usr/bin/toolhold", "/usr/bin/toolhold", "/usr/bin/toolhold");

@@ -226,7 +226,7 @@ const KEYS: &[(&str, Instead)] = &[
     (
         "scheduler.*",
         Nothing(
-            "[tools.scheduler] has `enabled`, `max_tasks` and `min_interval`; `toolhold daemon` runs the tasks",
+            "[tools.scheduler] has `enabled`, `max_tasks` and `min_interval`; `toolhold tasks daemon` runs the tasks",
         ),
     ),
 ];

@@ -12,6 +12,7 @@ Examples:
   toolhold run --continue 'now write a test for it'
   toolhold run --json 'list the TODOs' | jq -r 'select(.event == \"answer\").text'
   toolhold run --replay 69280a3c-5f1e9d2b7a40
+  toolhold run sessions list
 
 The agent uses the same tools under the same rules as `toolhold call`. What the agent does goes to stderr, its last answer to stdout.
 
@@ -26,11 +27,14 @@ Exit codes:
 
 /// `toolhold run`.
 #[derive(Args, Debug)]
-#[command(after_help = RUN_AFTER)]
+#[command(after_help = RUN_AFTER, args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub struct RunArguments {
     /// The task; `-` adds the text on stdin
     #[arg(value_name = "TASK", required_unless_present = "replay")]
     pub(crate) task: Vec<String>,
+    /// What to do instead of a task.
+    #[command(subcommand)]
+    pub command: Option<RunCommand>,
     #[command(flatten)]
     pub(crate) session: SessionArguments,
     /// Answers of the model, at most [default: `max_turns` in [agent]]
@@ -42,6 +46,14 @@ pub struct RunArguments {
     /// Show a session again from its record, without a model and without tools
     #[arg(long, value_name = "ID", conflicts_with_all = ["task", "model", "session", "last"])]
     pub(crate) replay: Option<String>,
+}
+
+/// What `toolhold run` does instead of a task.
+#[derive(Debug, Subcommand)]
+pub enum RunCommand {
+    /// List, show, export and delete the sessions of the agent
+    #[command(subcommand)]
+    Sessions(SessionsCommand),
 }
 
 /// The session and its model.
@@ -148,12 +160,12 @@ impl ChatArguments {
     }
 }
 
-/// `toolhold sessions`.
+/// `toolhold run sessions`.
 #[derive(Debug, Subcommand)]
 pub enum SessionsCommand {
     /// List the sessions of the agent, the last one first
     #[command(
-        after_help = "Examples:\n  toolhold sessions list\n  toolhold sessions list --limit 100 --json"
+        after_help = "Examples:\n  toolhold run sessions list\n  toolhold run sessions list --limit 100 --json"
     )]
     List {
         /// Sessions at most
@@ -164,21 +176,21 @@ pub enum SessionsCommand {
         json: bool,
     },
     /// Show what was said and done in a session
-    #[command(after_help = "Example:\n  toolhold sessions show 69280a3c-5f1e9d2b7a40")]
+    #[command(after_help = "Example:\n  toolhold run sessions show 69280a3c-5f1e9d2b7a40")]
     Show {
         /// The session's ID
         id: String,
     },
     /// Print the record of a session: a line of JSON for each entry
     #[command(
-        after_help = "Example:\n  toolhold sessions export 69280a3c-5f1e9d2b7a40 > session.jsonl"
+        after_help = "Example:\n  toolhold run sessions export 69280a3c-5f1e9d2b7a40 > session.jsonl"
     )]
     Export {
         /// The session's ID
         id: String,
     },
     /// Delete sessions
-    #[command(after_help = "Example:\n  toolhold sessions delete 69280a3c-5f1e9d2b7a40")]
+    #[command(after_help = "Example:\n  toolhold run sessions delete 69280a3c-5f1e9d2b7a40")]
     Delete {
         /// The sessions' IDs
         #[arg(required = true)]

@@ -1,4 +1,4 @@
-//! The commands of Toolhold's own agent: `toolhold run`, `toolhold chat`, `toolhold sessions`,
+//! The commands of Toolhold's own agent: `toolhold run`, `toolhold chat`, `toolhold run sessions`,
 //! `toolhold models`.
 
 mod arguments;
@@ -25,7 +25,9 @@ use toolhold_core::{Approver, Host, HostError};
 use toolhold_skills::Skills;
 use toolhold_terminal::error::CommandError;
 
-pub use arguments::{ChatArguments, ModelsArguments, PhaseName, RunArguments, SessionsCommand};
+pub use arguments::{
+    ChatArguments, ModelsArguments, PhaseName, RunArguments, RunCommand, SessionsCommand,
+};
 pub use chat::chat;
 pub use models::models;
 pub use run::run;

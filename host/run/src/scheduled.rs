@@ -16,7 +16,7 @@ use crate::{MakeHost, Surroundings};
 pub struct ScheduledEnd {
     /// Its end.
     pub end: TaskEnd,
-    /// The ID of its session, which `toolhold sessions` knows.
+    /// The ID of its session, which `toolhold run sessions` knows.
     pub session: String,
     /// The model's last answer.
     pub answer: String,

@@ -1,4 +1,4 @@
-//! `toolhold sessions`.
+//! `toolhold run sessions`.
 
 use std::io::Write;
 

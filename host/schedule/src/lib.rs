@@ -44,4 +44,4 @@ pub const MAX_ARGUMENTS: usize = 64 * 1024;
 pub const INTERRUPTED: &str =
     "The process that runs tasks ended during this run. It is not repeated.";
 /// What is said where no process runs the tasks, and what starts one.
-pub const NO_RUNNER: &str = "No process runs tasks at the moment. To have them run, start `toolhold daemon`, or set it up for good with `toolhold daemon --install`; `toolhold serve` runs them too while it lives.";
+pub const NO_RUNNER: &str = "No process runs tasks at the moment. To have them run, start `toolhold tasks daemon`, or set it up for good with `toolhold tasks daemon --install`; `toolhold serve` runs them too while it lives.";

@@ -225,7 +225,7 @@ impl Transcript {
     fn gone(&self, session: &str) -> Option<Line<'static>> {
         (self.dropped > 0).then(|| {
             let text = format!(
-                "{} left the screen: `toolhold sessions show {session}`",
+                "{} left the screen: `toolhold run sessions show {session}`",
                 counted(self.dropped, "older part")
             );
             Line::styled(text, self.theme.style(Role::Faint))
@@ -485,7 +485,7 @@ mod tests {
         assert_eq!(visible(&mut transcript, 5).len(), 5);
         transcript.scroll(-10_000_000, 40, 5);
         let first = visible(&mut transcript, 5);
-        assert!(first[0].contains("`toolhold sessions show id`"), "{first:?}");
+        assert!(first[0].contains("`toolhold run sessions show id`"), "{first:?}");
         let laid = transcript.entries.iter().filter(|entry| entry.laid.is_some()).count();
         assert!(laid < 200, "{laid} blocks keep their lines");
     }

@@ -101,7 +101,7 @@ fn every_name() -> Vec<Parsed<PluginPattern>> {
 pub struct InstallKey {
     /// Your name for it.
     pub name: String,
-    /// The public key: the line that `toolhold key show` prints, or the second one of minisign's
+    /// The public key: the line that `toolhold plugin key show` prints, or the second one of minisign's
     /// file.
     pub key: Parsed<PublicKey>,
     /// The plugins that it may sign: names, `"acme-*"` for those that begin so, or `"*"`. If empty,

@@ -10,7 +10,7 @@ section! {
     /// Tasks that run at a later time.
     #[derive(Copy, Eq)]
     pub struct Scheduler {
-        /// Whether there are tasks: the built-in tools for them, and their runs. `toolhold daemon`
+        /// Whether there are tasks: the built-in tools for them, and their runs. `toolhold tasks daemon`
         /// runs them, and `toolhold serve` while it lives.
         pub enabled: bool = false, Narrowing::OnlyFalse;
         /// Tasks that one principal may have. All principals together may have 1,000.

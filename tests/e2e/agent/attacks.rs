@@ -228,9 +228,9 @@ fn texts_for_terminals_do_nothing_there() {
     for bad in ['\u{1b}', '\u{7}', '\u{202e}'] {
         assert!(!said.stdout.contains(bad) && !said.stderr.contains(bad), "{bad:?}");
     }
-    let listed = scene.cli.run(&["sessions", "list", "--json"]).ends(0).json();
+    let listed = scene.cli.run(&["run", "sessions", "list", "--json"]).ends(0).json();
     let id = listed[0]["id"].as_str().expect("there is one").to_owned();
-    let shown = scene.cli.run(&["sessions", "show", &id]).ends(0);
+    let shown = scene.cli.run(&["run", "sessions", "show", &id]).ends(0);
     for bad in ['\u{1b}', '\u{7}', '\u{202e}'] {
         assert!(!shown.stdout.contains(bad), "{bad:?}");
     }

@@ -68,7 +68,7 @@ fn sub_agent_answers_and_what_it_took_counts() {
     let caller = by("grep").1.clone().expect("it has a name");
     assert_eq!(by("delegate").1, None);
     let id = caller.strip_prefix("delegate ").expect("a session of its own");
-    let shown = scene.cli.run(&["sessions", "show", id]).ends(0);
+    let shown = scene.cli.run(&["run", "sessions", "show", id]).ends(0);
     assert!(
         shown.stdout.contains("find: x") && shown.stdout.contains("for agent "),
         "{}",

@@ -61,7 +61,7 @@ fn session_that_is_too_large_ends_and_stays_readable() {
     let scene = scene("context_tokens = 1000000", "session_mib = 1");
     let came = scene.once(&["big:"]).ends(4, "session_mib");
     assert!(std::fs::metadata(scene.record(&came.id())).expect("it is there").len() <= 1 << 20);
-    scene.cli.run(&["sessions", "show", &came.id()]).ends(0);
+    scene.cli.run(&["run", "sessions", "show", &came.id()]).ends(0);
     scene.run(&["--continue", "answer: a"]).ends(0);
 }
 
@@ -172,10 +172,10 @@ fn record_that_cannot_be_written_stays_whole() {
     command.envs(whole.get_envs().filter_map(|(name, value)| Some((name, value?))));
     let ended = crate::support::Ended::from_output(command.output().expect("it starts"));
     let came = super::Came::from_ended(ended).ends(4, "File too large");
-    let record = scene.cli.run(&["sessions", "export", &came.id()]).ends(0).stdout;
+    let record = scene.cli.run(&["run", "sessions", "export", &came.id()]).ends(0).stdout;
     let last = record.lines().last().expect("it has lines");
     assert!(last.starts_with("{\"ended\":"), "the end is missing: {}", &last[..last.len().min(80)]);
-    scene.cli.run(&["sessions", "show", &came.id()]).ends(0);
+    scene.cli.run(&["run", "sessions", "show", &came.id()]).ends(0);
     scene.once(&["--session", &came.id(), "answer: more"]).assert_answer(0, "You said: more");
 }
 

@@ -19,7 +19,7 @@ fn scene(format: &str, provider: &str) -> Scene {
 
 /// The newest session.
 fn session(scene: &Scene) -> String {
-    let listed = scene.cli.run(&["sessions", "list", "--json"]).ends(0).json();
+    let listed = scene.cli.run(&["run", "sessions", "list", "--json"]).ends(0).json();
     listed[0]["id"].as_str().expect("there is one").to_owned()
 }
 
@@ -40,7 +40,7 @@ fn killed_session_goes_on() {
         assert!(refused.stderr.contains("is running"), "{}", refused.stderr);
         running.signal(Signal::KILL);
         drop(running);
-        scene.cli.run(&["sessions", "show", &id]).ends(0);
+        scene.cli.run(&["run", "sessions", "show", &id]).ends(0);
         scene.once(&["--session", &id, "after: the kill"]).assert_answer(0, "I go on: the kill");
         let bodies = scene.bodies();
         let last = bodies.last().expect("it was asked");
@@ -72,7 +72,7 @@ fn session_goes_on_from_any_part_of_its_file() {
     let cuts = ends.windows(2).flat_map(|pair| [pair[0], (pair[0] + pair[1]) / 2, pair[1] - 1]);
     for cut in cuts {
         fs::write(scene.record(&id), &whole[..cut]).expect("it is written");
-        scene.cli.run(&["sessions", "show", &id]).ends(0);
+        scene.cli.run(&["run", "sessions", "show", &id]).ends(0);
         scene.once(&["--session", &id, "after: a cut"]).assert_answer(0, "I go on: a cut");
         let again = super::Came::from_ended(scene.run(&["--replay", &id, "--json"]));
         again.assert_answer(0, "I go on: a cut");
@@ -103,12 +103,12 @@ fn damaged_and_strange_sessions_are_refused() {
     // It can be removed. A forged record steers no terminal.
     let forged = whole.replacen(&format!("\"id\":\"{id}"), "\"id\":\"\u{9b}2J\u{202e}", 1);
     fs::write(&record, forged).expect("it is written");
-    for line in [&["sessions", "show", &id][..], &["run", "--replay", &id]] {
+    for line in [&["run", "sessions", "show", &id][..], &["run", "--replay", &id]] {
         let shown = scene.cli.run(line);
         assert!(!(shown.stdout + &shown.stderr).contains(['\u{9b}', '\u{202e}']), "{line:?}");
     }
     fs::write(&record, "not JSON\n").expect("it is written");
-    scene.cli.run(&["sessions", "delete", &id]).ends(0);
+    scene.cli.run(&["run", "sessions", "delete", &id]).ends(0);
     assert!(!record.exists());
     // A file that others may write, and a link to another file.
     fs::write(&record, &whole).expect("it is written");

@@ -23,7 +23,7 @@ impl Drop for Daemon {
 
 impl Scene {
     fn daemon(&self) -> Daemon {
-        let mut command = self.cli.command(&["daemon"]);
+        let mut command = self.cli.command(&["tasks", "daemon"]);
         Daemon(command.stderr(Stdio::null()).spawn().expect("it starts"))
     }
 
@@ -92,7 +92,7 @@ fn agent_never_may_more_than_whoever_made_its_task() {
     scene.prompts(&["--set", "tools.shell.enabled=false"], "narrow", &work);
     // The daemon has all that the user has, and more than the maker had.
     let folder = scene.cli.root.path().display().to_string();
-    let mut daemon = scene.cli.command(&["--allow", &folder, "daemon"]);
+    let mut daemon = scene.cli.command(&["--allow", &folder, "tasks", "daemon"]);
     let _daemon = Daemon(daemon.stderr(Stdio::null()).spawn().expect("it starts"));
     let (state, output) = scene.outcome("narrow");
     assert_eq!(scene.read("narrow.txt"), "x", "{state}: {output}");

@@ -42,7 +42,7 @@ impl Scene {
     }
 
     fn daemon(&self) -> Daemon {
-        let mut command = self.cli.command(&["daemon"]);
+        let mut command = self.cli.command(&["tasks", "daemon"]);
         Daemon(command.stderr(Stdio::null()).spawn().expect("it starts"))
     }
 
@@ -102,7 +102,7 @@ fn tools_are_there_only_where_they_are_enabled() {
     ]);
     let refused = refused.ends(3);
     assert!(refused.stderr.contains("tools.scheduler"), "{}", refused.stderr);
-    let refused = cli.run(&["daemon"]).ends(2);
+    let refused = cli.run(&["tasks", "daemon"]).ends(2);
     assert!(refused.stderr.contains("enabled = true"), "{}", refused.stderr);
     cli.configure(ENABLED);
     let listed = list(&cli);
@@ -260,15 +260,15 @@ fn daemon_that_waits_does_not_spin() {
 #[test]
 fn unit_is_written_and_removed() {
     let scene = Scene::new("");
-    let printed = scene.cli.run(&["daemon", "--print"]).ends(0).stdout;
+    let printed = scene.cli.run(&["tasks", "daemon", "--print"]).ends(0).stdout;
     assert!(printed.contains("ExecStart=\"/") && printed.contains("\" daemon\n"), "{printed}");
-    let installed = scene.cli.run(&["daemon", "--install"]).ends(0).stdout;
+    let installed = scene.cli.run(&["tasks", "daemon", "--install"]).ends(0).stdout;
     assert!(installed.contains("systemctl --user enable --now toolhold.service"), "{installed}");
     let path = scene.cli.root.path().join(".config/systemd/user/toolhold.service");
     assert_eq!(fs::read_to_string(&path).expect("it is there"), printed);
-    scene.cli.run(&["daemon", "--uninstall"]).ends(0);
+    scene.cli.run(&["tasks", "daemon", "--uninstall"]).ends(0);
     assert!(!path.exists());
-    scene.cli.run(&["daemon", "--uninstall"]).ends(0);
+    scene.cli.run(&["tasks", "daemon", "--uninstall"]).ends(0);
 }
 
 #[test]
@@ -280,7 +280,7 @@ fn unit_runs_the_tasks_of_this_configuration() {
     let file = file.display().to_string();
     let task = r#"{"name": "t", "cron": "* * * * * *", "tool": "bash", "arguments": {"command": "echo x > made"}}"#;
     scene.cli.run(&["--config", &file, "call", "--yes", "schedule_periodic", task]).ends(0);
-    let line = ["--config", &file, "--set", "tools.call=77", "daemon", "--print"];
+    let line = ["--config", &file, "--set", "tools.call=77", "tasks", "daemon", "--print"];
     let unit = scene.cli.run(&line).ends(0).stdout;
     // As systemd reads it, in an environment that knows nothing of this one.
     let words = |line: &str| -> Vec<String> {
@@ -294,7 +294,7 @@ fn unit_runs_the_tasks_of_this_configuration() {
     let mut daemon = std::process::Command::new(&command[0]);
     daemon
         .args(&command[1..])
-        .arg("daemon")
+        .args(["tasks", "daemon"])
         .env_clear()
         .env("PATH", "/usr/bin:/bin")
         .env("HOME", scene.cli.root.path());
@@ -305,7 +305,8 @@ fn unit_runs_the_tasks_of_this_configuration() {
     }
     let _daemon = Daemon(daemon.stderr(Stdio::null()).spawn().expect("it starts"));
     wait_until("it runs", || scene.read("made") == "x\n");
-    let evil = scene.cli.run(&["--config", "/a\nExecStart=/bin/evil", "daemon", "--print"]);
+    let evil =
+        scene.cli.run(&["--config", "/a\nExecStart=/bin/evil", "tasks", "daemon", "--print"]);
     assert!(evil.ends(2).stdout.is_empty());
 }
 

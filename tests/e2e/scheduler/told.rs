@@ -42,13 +42,15 @@ fn everybody_learns_that_nothing_runs_tasks() {
     let asked = scene.cli.run(&["tasks", "run", "t"]).ends(0).stdout;
     for said in [made, deferred, listed, run, people, asked] {
         assert!(said.contains("No process runs tasks"), "{said}");
-        for starts in ["`toolhold daemon`", "`toolhold daemon --install`", "`toolhold serve`"] {
+        for starts in
+            ["`toolhold tasks daemon`", "`toolhold tasks daemon --install`", "`toolhold serve`"]
+        {
             assert!(said.contains(starts), "{said}");
         }
     }
     let finding = doctor();
     assert_eq!(finding["state"], "warning", "{finding}");
-    assert!(finding["fix"].to_string().contains("toolhold daemon"), "{finding}");
+    assert!(finding["fix"].to_string().contains("toolhold tasks daemon"), "{finding}");
     scene.cli.run(&["tasks", "remove", "t"]).ends(0);
 
     let daemon = scene.daemon();
@@ -73,7 +75,7 @@ fn everybody_learns_that_nothing_runs_tasks() {
 fn second_daemon_says_who_runs_the_tasks_and_takes_over() {
     let scene = Scene::new("");
     let start = || {
-        let mut command = scene.cli.command(&["daemon"]);
+        let mut command = scene.cli.command(&["tasks", "daemon"]);
         let mut child = command.stderr(Stdio::piped()).spawn().expect("it starts");
         let lines = BufReader::new(child.stderr.take().expect("it is there")).lines();
         (Daemon(child), lines.map(|line| line.expect("it is text")))

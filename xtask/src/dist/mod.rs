@@ -188,11 +188,11 @@ fn contract() -> Result<Vec<String>, String> {
 /// and `man` look for them.
 fn add_completions_and_pages(archive: &Archive, toolhold: &Path) -> Result<(), String> {
     for (shell, path) in COMPLETIONS {
-        let script = stdout_of(Command::new(toolhold).args(["completions", shell]))?;
+        let script = stdout_of(Command::new(toolhold).args(["generate", "completions", shell]))?;
         archive.file(&format!("share/{path}"), script.as_bytes())?;
     }
     let pages = verify::fresh_folder("man")?;
-    stdout_of(Command::new(toolhold).args(["man", "--all"]).arg(&pages))?;
+    stdout_of(Command::new(toolhold).args(["generate", "man", "--all"]).arg(&pages))?;
     let found = fs::read_dir(&pages).and_then(Iterator::collect::<Result<Vec<_>, _>>);
     for page in found.map_err(|error| format!("can't list {}: {error}", pages.display()))? {
         archive.file(

@@ -38,36 +38,27 @@ const ALLOW_AFTER: &str = "\
 Examples:
   toolhold allow ~/notes --read
   toolhold allow ../shared
+  toolhold allow --host docs.rs
+  toolhold allow --host '*.example.com'
+  toolhold allow --host https://example.com:8443
 
-The line is written into your own toolhold.toml. It holds for the file tools, and for commands unless \
-`allowed_paths` of [tools.shell] says otherwise.";
+The line is written into your own toolhold.toml. A directory is for the file tools, and for commands unless \
+`allowed_paths` of [tools.shell] says otherwise. A host is for the web tools, which reach other hosts \
+only with approval. Commands have the network or not: see `network` in [tools.shell].";
 
 /// `toolhold allow`.
 #[derive(Args, Debug)]
 #[command(after_help = ALLOW_AFTER)]
 pub(crate) struct AllowArguments {
     /// The directory, with everything below it
-    pub(crate) directory: PathBuf,
+    #[arg(required_unless_present = "host", conflicts_with = "host")]
+    pub(crate) directory: Option<PathBuf>,
     /// Only for reading
-    #[arg(short, long)]
+    #[arg(short, long, conflicts_with = "host")]
     pub(crate) read: bool,
-}
-
-const ALLOW_HOST_AFTER: &str = "\
-Examples:
-  toolhold allow-host docs.rs
-  toolhold allow-host '*.example.com'
-  toolhold allow-host https://example.com:8443
-
-The line is written into your own toolhold.toml. It holds for the web tools, which reach other hosts \
-only with approval. Commands have the network or not: see `network` in [tools.shell].";
-
-/// `toolhold allow-host`.
-#[derive(Args, Debug)]
-#[command(after_help = ALLOW_HOST_AFTER)]
-pub(crate) struct AllowHostArguments {
-    /// The host: a name, `*.` and a name, or a URL with scheme and port
-    pub(crate) host: String,
+    /// Let the web tools reach this host: a name, `*.` and a name, or a URL with scheme and port
+    #[arg(long)]
+    pub(crate) host: Option<String>,
 }
 
 const TRUST_AFTER: &str = "\

@@ -1,4 +1,4 @@
-//! `toolhold key` and `toolhold plugin sign`.
+//! `toolhold plugin key` and `toolhold plugin sign`.
 
 use std::path::PathBuf;
 
@@ -7,9 +7,9 @@ use toolhold_signing::PasswordSource;
 
 const NEW_AFTER: &str = "\
 Examples:
-  toolhold key new
-  toolhold key new release --password-from fd:3 3< password.txt
-  toolhold key new ci --no-password
+  toolhold plugin key new
+  toolhold plugin key new release --password-from fd:3 3< password.txt
+  toolhold plugin key new ci --no-password
 
 The files are minisign's, in `keys` in your configuration's folder: NAME.key is secret, and only you can read it; give NAME.pub to those who \
 are to trust it. An older key is never overwritten.";
@@ -23,7 +23,7 @@ Examples:
 
 The signature is notes.wasm.minisig, beside the component. It names the plugin, its version and the digest of its manifest.";
 
-/// `toolhold key`.
+/// `toolhold plugin key`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum KeyCommand {
     /// Make a key that signs plugins and bundles
@@ -42,7 +42,9 @@ pub(crate) enum KeyCommand {
         json: bool,
     },
     /// Show the public keys of your keys, as others write them into their configuration
-    #[command(after_help = "Examples:\n  toolhold key show\n  toolhold key show release --json")]
+    #[command(
+        after_help = "Examples:\n  toolhold plugin key show\n  toolhold plugin key show release --json"
+    )]
     Show {
         /// Only this key
         name: Option<String>,
@@ -79,11 +81,13 @@ pub(crate) struct SignArguments {
     pub(crate) json: bool,
 }
 
-/// `toolhold ceiling`.
+/// `toolhold config ceiling`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum CeilingCommand {
     /// Show the ceilings, who signed them, and what they take away from your configuration
-    #[command(after_help = "Examples:\n  toolhold ceiling show\n  toolhold ceiling show --json")]
+    #[command(
+        after_help = "Examples:\n  toolhold config ceiling show\n  toolhold config ceiling show --json"
+    )]
     Show {
         /// Print a JSON array: the file, the key's id, what is taken away
         #[arg(long)]
@@ -105,7 +109,7 @@ pub(crate) enum CeilingCommand {
 
 const CEILING_SIGN_AFTER: &str = "\
 Examples:
-  toolhold ceiling sign ceiling.toml --key fleet
-  toolhold ceiling sign ceiling.toml --key ~/.minisign/minisign.key
+  toolhold config ceiling sign ceiling.toml --key fleet
+  toolhold config ceiling sign ceiling.toml --key ~/.minisign/minisign.key
 
 The signature is ceiling.toml.minisig; both files go to /etc/toolhold. `minisign -S` makes one as well.";

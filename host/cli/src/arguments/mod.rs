@@ -12,9 +12,7 @@ use toolhold_mcp::Place;
 use crate::filter::FilterCommand;
 use crate::options::Options;
 
-pub(crate) use grants::{
-    AllowArguments, AllowHostArguments, InitArguments, TrustArguments, YesOrNo,
-};
+pub(crate) use grants::{AllowArguments, InitArguments, TrustArguments, YesOrNo};
 pub(crate) use keys::{CeilingCommand, KeyCommand, SignArguments};
 use toolhold_authoring::AuthorCommand;
 use toolhold_export::AuditCommand;
@@ -49,7 +47,7 @@ Environment:
   TOOLHOLD_CACHE_DIR    compiled plugins; default $XDG_CACHE_HOME/toolhold or ~/.cache/toolhold
   TOOLHOLD_CEILING      a file that bounds what the configuration allows, beside /etc/toolhold/ceiling.toml
   TOOLHOLD_LOG          as --log
-  NO_COLOR           no colours";
+  NO_COLOR              no colours";
 
 /// The whole command line.
 #[derive(Debug, Parser)]
@@ -71,9 +69,6 @@ pub(crate) enum Command {
     Run(toolhold_run::RunArguments),
     /// Talk with an agent that has the tools
     Chat(toolhold_run::ChatArguments),
-    /// List, show, export and delete the sessions of the agent
-    #[command(subcommand)]
-    Sessions(toolhold_run::SessionsCommand),
     /// List the models of your providers, or test them
     Models(toolhold_run::ModelsArguments),
     /// List, show and check skills: instructions that models load for certain tasks
@@ -100,46 +95,32 @@ pub(crate) enum Command {
     /// Install, inspect, approve and write plugins
     #[command(subcommand)]
     Plugin(PluginCommand),
-    /// Make and show keys that sign plugins
-    #[command(subcommand)]
-    Key(KeyCommand),
-    /// Carry plugins, filters and a ceiling to machines without a network, as one signed file
-    #[command(subcommand)]
-    Bundle(BundleCommand),
     /// Make your configuration by three questions
     Init(InitArguments),
     /// Show, describe, check or create the configuration
     #[command(subcommand)]
     Config(ConfigCommand),
-    /// Show what your organisation takes away from your configuration, or sign a ceiling
-    #[command(subcommand)]
-    Ceiling(CeilingCommand),
     /// Show what would happen to a call, or what happened to one, and by which rule
     #[command(subcommand)]
     Policy(PolicyCommand),
-    /// Let tools use a directory
+    /// Let tools use a directory, or reach a host without asking
     Allow(AllowArguments),
-    /// Let the web tools reach a host without asking
-    AllowHost(AllowHostArguments),
     /// Let a project's toolhold.toml grant more than your own does, and its skills count
     Trust(TrustArguments),
     /// Restore what a call changed in files
     Undo(UndoArguments),
     /// List the commands that run in the background of every `toolhold serve`, or stop one
     Jobs(toolhold_terminal::jobs::JobsArguments),
-    /// List the tasks that run at a later time, change them, and show their results
+    /// List the tasks that run at a later time, change them, show their results, and run them
     #[command(subcommand)]
-    Tasks(toolhold_daemon::TasksCommand),
-    /// Run tasks when they are due
-    Daemon(toolhold_daemon::DaemonArguments),
+    Tasks(TasksCommand),
     /// Show tools at work, and what the sandbox stops
     Demo(DemoArguments),
     /// Check this machine and the configuration, and say how to fix what is wrong
     Doctor(DoctorArguments),
-    /// Print the completion script of a shell
-    Completions(CompletionsArguments),
-    /// Print a manual page, or write all of them
-    Man(ManArguments),
+    /// Print completions of a shell and manual pages
+    #[command(subcommand)]
+    Generate(GenerateCommand),
 }
 
 const SERVE_AFTER: &str = "\
@@ -347,6 +328,15 @@ pub(crate) struct ToolsArguments {
     pub(crate) json: bool,
 }
 
+/// `toolhold tasks`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum TasksCommand {
+    #[command(flatten)]
+    Tasks(toolhold_daemon::TasksCommand),
+    /// Run tasks when they are due
+    Daemon(toolhold_daemon::DaemonArguments),
+}
+
 /// `toolhold plugin`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum PluginCommand {
@@ -392,6 +382,12 @@ pub(crate) enum PluginCommand {
     Install(InstallCommand),
     /// Sign a component, so that others can see that it is yours
     Sign(SignArguments),
+    /// Make and show keys that sign plugins
+    #[command(subcommand)]
+    Key(KeyCommand),
+    /// Carry plugins, filters and a ceiling to machines without a network, as one signed file
+    #[command(subcommand)]
+    Bundle(BundleCommand),
     #[command(flatten)]
     Author(AuthorCommand),
 }
@@ -430,6 +426,9 @@ pub(crate) enum ConfigCommand {
         #[arg(long)]
         print: bool,
     },
+    /// Show what your organisation takes away from your configuration, or sign a ceiling
+    #[command(subcommand)]
+    Ceiling(CeilingCommand),
     /// List everything that is wrong with the configuration
     #[command(after_help = "Examples:\n  toolhold config check\n  toolhold config check team.toml")]
     Check {
@@ -562,12 +561,21 @@ pub(crate) struct DoctorArguments {
 
 const COMPLETIONS_AFTER: &str = "\
 Examples:
-  toolhold completions bash > ~/.local/share/bash-completion/completions/toolhold
-  toolhold completions zsh > ~/.zfunc/_toolhold        # with `fpath+=~/.zfunc` before `compinit` in ~/.zshrc
-  toolhold completions fish > ~/.config/fish/completions/toolhold.fish
-  eval \"$(toolhold completions bash)\"               # for this shell alone";
+  toolhold generate completions bash > ~/.local/share/bash-completion/completions/toolhold
+  toolhold generate completions zsh > ~/.zfunc/_toolhold        # with `fpath+=~/.zfunc` before `compinit` in ~/.zshrc
+  toolhold generate completions fish > ~/.config/fish/completions/toolhold.fish
+  eval \"$(toolhold generate completions bash)\"               # for this shell alone";
 
-/// `toolhold completions`.
+/// `toolhold generate`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum GenerateCommand {
+    /// Print the completion script of a shell
+    Completions(CompletionsArguments),
+    /// Print a manual page, or write all of them
+    Man(ManArguments),
+}
+
+/// `toolhold generate completions`.
 #[derive(Args, Debug)]
 #[command(after_help = COMPLETIONS_AFTER)]
 pub(crate) struct CompletionsArguments {
@@ -578,11 +586,11 @@ pub(crate) struct CompletionsArguments {
 
 const MAN_AFTER: &str = "\
 Examples:
-  toolhold man | man -l -
-  toolhold man config show | man -l -
-  toolhold man --all ~/.local/share/man/man1";
+  toolhold generate man | man -l -
+  toolhold generate man config show | man -l -
+  toolhold generate man --all ~/.local/share/man/man1";
 
-/// `toolhold man`.
+/// `toolhold generate man`.
 #[derive(Args, Debug)]
 #[command(after_help = MAN_AFTER)]
 pub(crate) struct ManArguments {

@@ -11,6 +11,7 @@ use std::path::Path;
 use toolhold_core::config::{self, Folders, Inputs, Loaded};
 
 use crate::arguments::ConfigCommand;
+use crate::ceiling;
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::host;
@@ -42,6 +43,7 @@ pub(crate) fn run(command: ConfigCommand, options: &Options) -> Result<Exit, Err
             };
             check(&inputs, options)
         }
+        ConfigCommand::Ceiling(command) => ceiling::run(&command, options),
         ConfigCommand::Migrate { file, yes } => migrate::run(&file, yes, options),
         ConfigCommand::Init { print: true } => {
             write!(std::io::stdout(), "{}", template::template())?;

@@ -16,9 +16,11 @@ use toolhold_core::{
 
 pub(crate) use self::install::{built_in_names, install_wanted, show, show_granted};
 use crate::arguments::PluginCommand;
+use crate::bundle;
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::host;
+use crate::key;
 use crate::options::Options;
 use crate::style::STRONG;
 
@@ -32,7 +34,9 @@ pub(crate) fn run(command: &PluginCommand, options: &Options) -> Result<Exit, Er
         }
         PluginCommand::Reload { json } => list::reload(*json),
         PluginCommand::Install(command) => install::run(command, options),
-        PluginCommand::Sign(arguments) => crate::key::sign(arguments),
+        PluginCommand::Sign(arguments) => key::sign(arguments),
+        PluginCommand::Key(command) => key::run(command),
+        PluginCommand::Bundle(command) => bundle::run(command, options),
         PluginCommand::Author(command) => author::run(command, options),
     }
 }

@@ -45,7 +45,7 @@ fn tasks(folders: &Folders, loaded: &Loaded) -> Finding {
         None => Finding::warning(
             name,
             format!("{waiting} waiting, and no process runs them"),
-            "toolhold daemon, or toolhold daemon --install, or toolhold serve",
+            "toolhold tasks daemon, or toolhold tasks daemon --install, or toolhold serve",
         ),
     }
 }

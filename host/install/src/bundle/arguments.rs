@@ -1,4 +1,4 @@
-//! `toolhold bundle`.
+//! `toolhold plugin bundle`.
 
 use std::path::PathBuf;
 
@@ -7,29 +7,29 @@ use toolhold_signing::PasswordSource;
 
 const CREATE_AFTER: &str = "\
 Examples:
-  toolhold bundle create acme.tar
-  toolhold bundle create acme.tar --only acme-notes --only acme-search --key release
-  toolhold bundle create acme.tar --filters filters.toml --ceiling ceiling.toml
+  toolhold plugin bundle create acme.tar
+  toolhold plugin bundle create acme.tar --only acme-notes --only acme-search --key release
+  toolhold plugin bundle create acme.tar --filters filters.toml --ceiling ceiling.toml
 
 Without --only, all installed plugins go into it, as they are in force here, with the signatures that came with them.";
 
 const SHOW_AFTER: &str = "\
 Examples:
-  toolhold bundle show acme.tar
-  toolhold bundle show acme.tar --json
+  toolhold plugin bundle show acme.tar
+  toolhold plugin bundle show acme.tar --json
 
 All of it is verified first, by the keys of your configuration that have `bundles = true`. Nothing is installed.";
 
 const INSTALL_AFTER: &str = "\
 Examples:
-  toolhold bundle install acme.tar
-  toolhold bundle install acme.tar --yes --without ceiling
-  sudo toolhold bundle install acme.tar --without plugins --without filters
+  toolhold plugin bundle install acme.tar
+  toolhold plugin bundle install acme.tar --yes --without ceiling
+  sudo toolhold plugin bundle install acme.tar --without plugins --without filters
 
 It verifies all of it, shows what it would change, and asks. Then all of it comes into force, or nothing. It grants nothing: \
 [plugins.NAME] of your toolhold.toml does.";
 
-/// `toolhold bundle`.
+/// `toolhold plugin bundle`.
 #[derive(Debug, Subcommand)]
 pub enum BundleCommand {
     /// Make one signed file of what is installed here, for machines without a network
@@ -49,7 +49,7 @@ pub enum BundleCommand {
     Install(InstallBundleArguments),
 }
 
-/// `toolhold bundle create`.
+/// `toolhold plugin bundle create`.
 #[derive(Debug, Args)]
 pub struct CreateArguments {
     /// The new file
@@ -71,7 +71,7 @@ pub struct CreateArguments {
     pub password_from: Option<PasswordSource>,
 }
 
-/// `toolhold bundle install`.
+/// `toolhold plugin bundle install`.
 #[derive(Debug, Args)]
 pub struct InstallBundleArguments {
     /// The bundle
