@@ -366,6 +366,37 @@ fn hostile_answers_harm_nobody() {
 }
 
 #[test]
+fn unknown_content_is_left_out_and_the_rest_stays() {
+    let scene = Scene::new(301, "");
+    let mut client = scene.client();
+    let said = text(&client.call("evil__unknown", json!({})));
+    for part in ["the first part", "content of the kind `video", "`image`", "the last part"] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    assert!(!said.contains('\u{1b}'), "{said}");
+}
+
+#[test]
+fn error_in_structured_content_alone_reaches_the_client() {
+    let scene = Scene::new(302, "");
+    let mut client = scene.client();
+    let answer = client.call("evil__structured", json!({}));
+    assert!(answer["isError"] == true && text(&answer).contains("the disk is full"), "{answer}");
+}
+
+#[test]
+fn list_ends_where_a_cursor_or_a_page_repeats() {
+    for (number, state) in [(303, "empty"), (304, "again")] {
+        let scene = Scene::unapproved(number, "");
+        scene.put(state);
+        scene.cli.run(&["mcp", "approve", "evil", "--yes"]).ends(0);
+        let mut client = scene.client();
+        let said = text(&client.call("evil__echo_text", json!({ "text": "it serves" })));
+        assert!(said.contains("it serves"), "{state}: {said}");
+    }
+}
+
+#[test]
 fn rules_about_servers_that_a_call_does_not_need_are_not_unknown() {
     let scene = Scene::new(
         25,

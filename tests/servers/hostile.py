@@ -114,6 +114,17 @@ def tells(id):
     send({"id": id, "error": {"code": 1, "message": os.environ.get("API_KEY", "none")}})
 
 
+def unknown(id):
+    send({"id": id, "result": {"content": [
+        {"type": "text", "text": "the first part"}, {"type": "video\u001b[2J", "data": "AAAA"},
+        {"type": "image", "data": "AAAA"}, {"text": "of no kind"}, "no object",
+        {"type": "text", "text": "the last part"}]}})
+
+
+def structured(id):
+    send({"id": id, "result": {"isError": True, "content": [], "structuredContent": {"reason": "the disk is full"}}})
+
+
 def children(id):
     for number in [signal.SIGTERM, signal.SIGINT, signal.SIGHUP]:
         signal.signal(number, signal.SIG_IGN)
@@ -233,8 +244,8 @@ def asks(id):
 
 
 HOSTILE = {function.__name__: function for function in
-           [die, hang, twice, large, flood, noise, ansi, secret, splits, tells, children,
-            lingers, asks]}
+           [die, hang, twice, large, flood, noise, ansi, secret, splits, tells, unknown, structured,
+            children, lingers, asks]}
 ASKING = ["elicits", "requires"]
 
 
@@ -309,7 +320,12 @@ for line in sys.stdin:
         requires(id, params.get("arguments", {}), params.get("inputResponses"), params.get("requestState"))
     elif method == "tools/list":
         page, cursor = next(tools())
-        send({"id": id, "result": {"tools": page, **({"nextCursor": cursor} if cursor else {})}})
+        # Cursors that lead nowhere, as some servers have them after their last page.
+        if there("empty"):
+            cursor = ""
+        elif there("again"):
+            cursor = f"again {time.monotonic_ns()}"
+        send({"id": id, "result": {"tools": page, **({"nextCursor": cursor} if cursor is not None else {})}})
     elif method == "tools/call":
         call(id, params["name"], params.get("arguments", {}), params.get("_meta", {}))
     elif method == "notifications/cancelled":

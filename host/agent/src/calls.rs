@@ -166,15 +166,21 @@ pub(crate) fn is_echo(earlier: &EarlierTexts, name: &str, arguments: &Value) -> 
 /// How the IDs of calls in texts begin.
 const TEXT_CALL: &str = "text-";
 
-/// The arguments of a native call. No text means none.
+/// The arguments of a native call. No text and `null` mean none, and some models encode the object
+/// twice.
 fn arguments(text: &str) -> Result<Value, String> {
     if text.trim().is_empty() {
         return Ok(json!({}));
     }
-    match serde_json::from_str(text) {
-        Ok(value @ Value::Object(_)) => Ok(value),
-        Ok(_) => Err("the arguments aren't a JSON object".to_owned()),
-        Err(error) => Err(format!("the arguments aren't valid JSON: {error}")),
+    let invalid = |error| format!("the arguments aren't valid JSON: {error}");
+    let value = match serde_json::from_str(text).map_err(invalid)? {
+        Value::String(encoded) => serde_json::from_str(&encoded).map_err(invalid)?,
+        value => value,
+    };
+    match value {
+        Value::Object(_) => Ok(value),
+        Value::Null => Ok(json!({})),
+        _ => Err("the arguments aren't a JSON object".to_owned()),
     }
 }
 

@@ -1,5 +1,6 @@
 //! Converts arguments into the form that the schema wants. Models and their providers often write
-//! another form: `5.0` for an integer, `"5"` for a number, `null` for a missing argument. The host
+//! another form: `5.0` for an integer, `"5"` for a number, `"true"` for a boolean, `null` for a missing
+//! argument. The host
 //! converts them before any other step, so all steps see the same values.
 //!
 //! If a schema allows more than one form, nothing is changed, since the meaning isn't clear.
@@ -45,6 +46,12 @@ fn coerce_value(root: &Value, schema: &Value, value: &mut Value) {
             }
         }
         Value::String(text) => {
+            if let Some(boolean) = parse_boolean(text) {
+                if Types::from_schema(root, schema).wants(BOOLEAN, STRING) {
+                    *value = Value::Bool(boolean);
+                }
+                return;
+            }
             let Some(number) = parse_number(text) else { return };
             let types = Types::from_schema(root, schema);
             if types.wants(INTEGER | NUMBER, STRING) {
@@ -114,12 +121,24 @@ fn parse_number(text: &str) -> Option<Number> {
     is_number.then(|| serde_json::from_str(text).ok()).flatten()
 }
 
+/// The boolean in a text, in any case: Python writes `True`.
+fn parse_boolean(text: &str) -> Option<bool> {
+    if text.eq_ignore_ascii_case("true") {
+        Some(true)
+    } else if text.eq_ignore_ascii_case("false") {
+        Some(false)
+    } else {
+        None
+    }
+}
+
 const STRING: u8 = 1;
 const INTEGER: u8 = 2;
 const NUMBER: u8 = 4;
 const NULL: u8 = 8;
-const OTHER: u8 = 16;
-const ANY: u8 = 31;
+const BOOLEAN: u8 = 16;
+const OTHER: u8 = 32;
+const ANY: u8 = 63;
 
 /// The types that a schema allows, as bits. When in doubt, there are more bits, and then nothing is
 /// changed.
@@ -179,6 +198,7 @@ fn bit(name: &str) -> u8 {
         "integer" => INTEGER,
         "number" => NUMBER | INTEGER,
         "null" => NULL,
+        "boolean" => BOOLEAN,
         _ => OTHER,
     }
 }
@@ -189,6 +209,7 @@ fn bit_of_value(value: &Value) -> u8 {
         Value::Number(number) if number.is_f64() => NUMBER,
         Value::Number(_) => INTEGER,
         Value::Null => NULL,
+        Value::Bool(_) => BOOLEAN,
         _ => OTHER,
     }
 }
@@ -215,6 +236,8 @@ mod tests {
             (json!({ "type": "integer" }), "-3e2", "-300"),
             (json!({ "type": "integer" }), "-0.0", "0"),
             (json!({ "type": "integer" }), r#""5""#, "5"),
+            (json!({ "type": "boolean" }), r#""true""#, "true"),
+            (json!({ "type": ["boolean", "null"] }), r#""False""#, "false"),
             (json!({ "type": "integer" }), r#""5.0""#, "5"),
             (json!({ "type": "integer" }), r#""18446744073709551615""#, "18446744073709551615"),
             (json!({ "type": ["integer", "null"] }), "5.0", "5"),
@@ -255,7 +278,8 @@ mod tests {
             (json!({ "type": ["integer", "string"] }), r#""5""#),
             (json!({ "anyOf": [{ "type": "integer" }, { "type": "string" }] }), r#""5""#),
             (json!({ "enum": [5, "5"] }), r#""5""#),
-            (json!({ "type": "boolean" }), r#""true""#),
+            (json!({ "type": "boolean" }), r#""yes""#),
+            (json!({ "type": ["boolean", "string"] }), r#""true""#),
             (json!({ "type": "boolean" }), "1.0"),
             (json!({}), r#""5""#),
             (json!({}), "5.0"),

@@ -9,8 +9,8 @@ use serde_json::Value;
 use toolhold_core::config::Structured;
 use toolhold_core::{Definition, Host, Session, structured_schema};
 
-/// Tools on one page.
-const PAGE: usize = 100;
+/// Tools on one page. Some clients read one page alone.
+const PAGE: usize = 1_000;
 
 /// Milliseconds for which a client may cache a list. A client that listens is told of changes at
 /// once.

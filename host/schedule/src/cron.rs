@@ -103,16 +103,18 @@ impl Cron {
                 .read(text)
                 .map_err(|why| format!("`{trimmed}` isn't a cron expression: {why}; {FORM}"))
         };
-        let weekdays = read(&WEEKDAY, rest[4])?;
+        let day = any_day(rest[2]);
+        let weekday = any_day(rest[4]);
+        let weekdays = read(&WEEKDAY, weekday)?;
         let cron = Self {
             seconds: read(&SECOND, second)?,
             minutes: read(&MINUTE, rest[0])?,
             hours: read(&HOUR, rest[1])?,
-            days: read(&DAY, rest[2])?,
+            days: read(&DAY, day)?,
             months: read(&MONTH, rest[3])?,
             // 7 is Sunday too.
             weekdays: (weekdays | weekdays >> 7) & 0x7f,
-            both_days: rest[2].starts_with('*') || rest[4].starts_with('*'),
+            both_days: day.starts_with('*') || weekday.starts_with('*'),
             by_clock: rest[0].starts_with('*') || rest[1].starts_with('*'),
         };
         let any = DateTime::constant(2000, 1, 1, 0, 0, 0, 0);
@@ -264,6 +266,8 @@ impl Field {
                 (value, value)
             }
         };
+        // A Sunday at the end of a range is the one after Saturday.
+        let to = if to == 0 && from > 0 && self.to == WEEKDAY.to { WEEKDAY.to } else { to };
         if from > to {
             return Err(format!("in `{text}`, the first {} is after the last", self.name));
         }
@@ -276,6 +280,11 @@ impl Field {
         let named = named.and_then(|at| u8::try_from(at).ok()).map(|at| at + self.from);
         named.or_else(|| number(text)).filter(|value| (self.from..=self.to).contains(value))
     }
+}
+
+/// The field of a day. Quartz and its like write `?` for any day.
+fn any_day(field: &str) -> &str {
+    if field == "?" { "*" } else { field }
 }
 
 /// A number of one or two digits, without a sign.

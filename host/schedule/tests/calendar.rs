@@ -276,6 +276,24 @@ fn what_is_no_expression_gets_the_form() {
 }
 
 #[test]
+fn ranges_end_with_sunday_and_question_mark_is_any_day() {
+    for (written, same) in [
+        ("0 9 * * SAT-SUN", "0 9 * * 6,0"),
+        ("0 9 * * fri-sun", "0 9 * * 5,6,0"),
+        ("0 9 * * MON-SUN", "0 9 * * 1-7"),
+        ("0 9 * * 6-0", "0 9 * * 0,6"),
+        ("0 9 ? * MON", "0 9 * * 1"),
+        ("0 9 15 * ?", "0 9 15 * *"),
+        ("0 0 9 ? * MON-FRI", "0 9 * * 1-5"),
+    ] {
+        assert_eq!(Cron::parse(written).as_ref(), Ok(&Cron::parse(same).expect(same)), "{written}");
+    }
+    for wrong in ["? * * * *", "* ? * * *", "* * * ? *", "* * 5? * *", "0 9 * * SUN-SUN-MON"] {
+        Cron::parse(wrong).expect_err(wrong);
+    }
+}
+
+#[test]
 fn time_is_a_moment_or_a_duration() {
     let now: Timestamp = "2026-03-28T12:00:00Z".parse().expect("it is a time");
     let once = |text: &str, zone: Option<&str>| match When::parse("once", text, zone, now) {

@@ -1,14 +1,15 @@
 //! One running server: the session with it, and its process in the sandbox if it is a program.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use rmcp::model::{
-    CallToolRequest, CallToolRequestParams, CallToolResult, ClientRequest, GetPromptRequest,
-    GetPromptRequestParams, GetPromptResult, InputResponses, PaginatedRequestParams,
-    ProtocolVersion, ReadResourceRequest, ReadResourceRequestParams, ReadResourceResult,
-    ServerResult, SubscriptionFilter, Tool,
+    CallToolRequest, CallToolRequestParams, CallToolResult, ClientRequest, ContentBlock,
+    CustomResult, GetPromptRequest, GetPromptRequestParams, GetPromptResult, InputResponses,
+    PaginatedRequestParams, ProtocolVersion, ReadResourceRequest, ReadResourceRequestParams,
+    ReadResourceResult, ServerResult, SubscriptionFilter, Tool,
 };
 use rmcp::service::{
     ClientLifecycleMode, PeerRequestOptions, RequestHandle, RunningService, ServiceError,
@@ -16,7 +17,8 @@ use rmcp::service::{
 };
 use rmcp::transport::Transport;
 use rmcp::{Peer, RoleClient};
-use serde_json::Value;
+use serde::Deserialize;
+use serde_json::{Value, json};
 use tokio::runtime::{Handle, RuntimeFlavor};
 use toolhold_core::Call;
 use toolhold_core::text::{cut, neutral_line, neutral_owned};
@@ -298,16 +300,23 @@ impl Connection {
     /// Why they can't be had, for people.
     pub(crate) async fn tools(&self) -> Result<Vec<Tool>, String> {
         self.listen().await;
-        let (mut tools, mut cursor) = (Vec::new(), None);
+        let mut tools = Vec::new();
+        let mut names = HashSet::new();
+        let mut cursors = Cursors::default();
         for _ in 0..MAX_PAGES {
-            let page = PaginatedRequestParams::default().with_cursor(cursor.take());
+            let page = PaginatedRequestParams::default().with_cursor(cursors.current());
             let page = self.peer().list_tools(Some(page)).await;
             let page = page.map_err(|error| self.explain(&error))?;
+            let known = names.len();
+            names.extend(page.tools.iter().map(|tool| tool.name.clone()));
+            // A server that begins its list again brings the same tools under another cursor.
+            if names.len() == known && !page.tools.is_empty() {
+                return Ok(tools);
+            }
             tools.extend(page.tools);
             // Enough to say that there are too many.
             tools.truncate(MAX_TOOLS + 1);
-            cursor = page.next_cursor.filter(|_| tools.len() <= MAX_TOOLS);
-            if cursor.is_none() {
+            if tools.len() > MAX_TOOLS || !cursors.advance(page.next_cursor) {
                 return Ok(tools);
             }
         }
@@ -334,6 +343,10 @@ impl Connection {
             .await?;
         match answer {
             ServerResult::CallToolResult(result) => Ok(result),
+            ServerResult::CustomResult(CustomResult(value)) => with_known_content(value)
+                .ok_or_else(|| {
+                    CallError::Refused("its answer isn't the result of a tool".to_owned())
+                }),
             _ => Err(CallError::Refused("its answer isn't the result of a tool".to_owned())),
         }
     }
@@ -501,4 +514,40 @@ fn with_complaint(reason: &str, ended: &Ended) -> String {
         complaint if complaint.is_empty() => reason,
         complaint => format!("{reason}; its last words: {}", last_words(&complaint)),
     }
+}
+/// The cursors of a list. A list ends where a cursor repeats: some servers send an empty one, or
+/// always the same one, after the last page.
+#[derive(Default)]
+pub(crate) struct Cursors {
+    seen: HashSet<String>,
+    current: Option<String>,
+}
+
+impl Cursors {
+    /// The cursor of the next page. `None` for the first page.
+    pub(crate) fn current(&self) -> Option<String> {
+        self.current.clone()
+    }
+
+    /// Takes the cursor that a page ends with. Returns whether there is another page.
+    pub(crate) fn advance(&mut self, next: Option<String>) -> bool {
+        let is_new = next.as_ref().is_some_and(|next| self.seen.insert(next.clone()));
+        self.current = next;
+        is_new
+    }
+}
+
+/// The result of a tool with content that the protocol doesn't define, or that is incomplete: a
+/// note stands in its place, and the rest stays. `None`: the value isn't the result of a tool.
+fn with_known_content(mut result: Value) -> Option<CallToolResult> {
+    for block in result.get_mut("content")?.as_array_mut()? {
+        if ContentBlock::deserialize(&*block).is_err() {
+            let kind = block.get("type").and_then(Value::as_str).unwrap_or("(none)");
+            let kind = neutral_line(cut(kind, 64));
+            let note =
+                format!("[content of the kind `{kind}` is left out: it is unknown or incomplete]");
+            *block = json!({ "type": "text", "text": note });
+        }
+    }
+    CallToolResult::deserialize(result).ok()
 }

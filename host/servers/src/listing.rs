@@ -4,7 +4,7 @@ use rmcp::ServiceError;
 use rmcp::model::{PaginatedRequestParams, Prompt, Resource, ResourceTemplate};
 
 use crate::MAX_OFFERS;
-use crate::connection::{Connection, MAX_PAGES};
+use crate::connection::{Connection, Cursors, MAX_PAGES};
 
 /// What a server lists beside its tools.
 #[derive(Debug, Default)]
@@ -17,9 +17,10 @@ pub(crate) struct Listing {
 /// Collects the pages of a list, as many entries as count and one more.
 macro_rules! pages {
     ($connection:ident, $list:ident, $field:ident) => {{
-        let (mut all, mut cursor) = (Vec::new(), None);
+        let mut all = Vec::new();
+        let mut cursors = Cursors::default();
         for _ in 0..MAX_PAGES {
-            let page = PaginatedRequestParams::default().with_cursor(cursor.take());
+            let page = PaginatedRequestParams::default().with_cursor(cursors.current());
             let page = match $connection.peer().$list(Some(page)).await {
                 Ok(page) => page,
                 // It has the capability and doesn't have the list.
@@ -28,8 +29,7 @@ macro_rules! pages {
             };
             all.extend(page.$field);
             all.truncate(MAX_OFFERS + 1);
-            cursor = page.next_cursor.filter(|_| all.len() <= MAX_OFFERS);
-            if cursor.is_none() {
+            if all.len() > MAX_OFFERS || !cursors.advance(page.next_cursor) {
                 break;
             }
         }

@@ -311,8 +311,14 @@ fn prompt(result: GetPromptResult) -> Outcome {
 /// The result of a call in the host's form.
 fn outcome(result: CallToolResult) -> Outcome {
     let is_error = result.is_error == Some(true);
-    let content: Vec<Content> = result.content.into_iter().map(content).collect();
+    let mut content: Vec<Content> = result.content.into_iter().map(content).collect();
     if is_error {
+        // Clients and models that read text alone would learn nothing of the error.
+        if content.is_empty() {
+            content.extend(
+                result.structured_content.as_ref().map(|error| Content::text(error.to_string())),
+            );
+        }
         let mut failure = Failure::new(Category::PermanentFailure, "the tool failed");
         failure.content = content;
         failure.structured = result.structured_content;

@@ -48,6 +48,7 @@ impl Tool for Write {
         Annotations { idempotent: true, open_world: false, ..Annotations::ACTING };
     const SUBJECTS: &[Subject] = &[Subject::writes_path("/path")];
     const ALIASES: &[&str] = &["file_write"];
+    const ARGUMENT_ALIASES: &[(&str, &[&str])] = &[("path", &["file_path"])];
     const PREVIEW: Option<Preview> = Some(Preview::Whole { file: "path", content: "content" });
     type Arguments = Arguments;
 

@@ -30,6 +30,9 @@ pub(crate) struct Arguments {
     /// session, and the answer is the job's id. `job_output` reads its output, `job_stop` ends it.
     /// Later commands without the network reach a server in it at 127.0.0.1.
     background: Option<bool>,
+    /// What the command is for, in a few words. It changes nothing.
+    #[expect(dead_code, reason = "it is for people who read the call")]
+    description: Option<String>,
 }
 
 impl Tool for Bash {

@@ -60,6 +60,7 @@ impl Tool for Edit {
     const ANNOTATIONS: Annotations = Annotations { open_world: false, ..Annotations::ACTING };
     const SUBJECTS: &[Subject] = &[Subject::writes_path("/path")];
     const ALIASES: &[&str] = &["file_edit"];
+    const ARGUMENT_ALIASES: &[(&str, &[&str])] = &[("path", &["file_path"])];
     const PREVIEW: Option<Preview> = Some(Preview::Part {
         file: "path",
         old: "old_string",

@@ -58,6 +58,7 @@ impl Tool for Read {
     const ANNOTATIONS: Annotations = Annotations { cacheable: true, ..Annotations::READ_ONLY };
     const SUBJECTS: &[Subject] = &[Subject::reads_path("/path")];
     const ALIASES: &[&str] = &["file_read"];
+    const ARGUMENT_ALIASES: &[(&str, &[&str])] = &[("path", &["file_path"])];
     type Arguments = Arguments;
 
     fn call(arguments: Arguments, _call: &Call) -> Result<Output, Failure> {
