@@ -53,7 +53,10 @@ pub(crate) fn check() -> Result<(), String> {
     ));
     for rule in TASTE {
         let places = (rule.check)(&tree).len();
-        step::headline(&format!("tidy: {places} places break a rule about taste: {}", rule.title()));
+        step::headline(&format!(
+            "tidy: {places} places break a rule about taste: {}",
+            rule.title()
+        ));
     }
     for (path, lines) in code::long_files(&tree) {
         step::headline(&format!("tidy: {path} has {lines} lines: perhaps it has two concerns"));
