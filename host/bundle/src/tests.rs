@@ -129,7 +129,7 @@ fn bundle_comes_out_as_it_went_in_and_its_folder_is_private_and_goes() {
     let bundle = scene.open(&made).expect("it is right");
     assert_eq!(bundle.signer().name, "acme");
     let names: Vec<&str> = bundle.entries().iter().map(|entry| entry.name.as_str()).collect();
-    assert_eq!(names, ["toolhold.lock", "ceiling.toml", "filters.toml", "plugins/acme-notes.wasm"]);
+    assert_eq!(names, ["ceiling.toml", "filters.toml", "plugins/acme-notes.wasm", "toolhold.lock"]);
     let read =
         |name| std::io::read_to_string(bundle.file(name).expect("it is there").expect("it opens"));
     assert_eq!(read("toolhold.lock").expect("it is text"), "lock");
@@ -214,8 +214,8 @@ fn signed_index_with_names_that_lead_elsewhere_is_refused() {
 #[test]
 fn links_devices_and_other_headers_are_refused_before_anything_is_written() {
     let scene = Scene::new();
-    let index = json!({ "bundle": 1, "files": [entry("toolhold.lock", b"lock"), entry("filters.toml", b"")] });
-    let right = [file("toolhold.lock", b"lock"), file("filters.toml", b"")].concat();
+    let index = json!({ "bundle": 1, "files": [entry("filters.toml", b"rule"), entry("toolhold.lock", b"")] });
+    let right = [file("filters.toml", b"rule"), file("toolhold.lock", b"")].concat();
     scene.open(&scene.signed(&index, &right)).expect("it is right");
     // The second file's header: hard and symbolic links, devices, folders, FIFOs, long names of GNU
     // and pax, sparse files, and other owners, modes and times.
@@ -245,7 +245,7 @@ fn links_devices_and_other_headers_are_refused_before_anything_is_written() {
         assert!(refused.contains("there is something else"), "{refused}");
     }
     // In another order, and with something hidden in the padding.
-    let swapped = [file("filters.toml", b""), file("toolhold.lock", b"lock")].concat();
+    let swapped = [file("toolhold.lock", b""), file("filters.toml", b"rule")].concat();
     assert!(scene.refused(&scene.signed(&index, &swapped)).contains("something else"));
     let mut hidden = right;
     hidden[600] = 1;
@@ -270,7 +270,7 @@ fn bombs_duplicates_and_false_indexes_are_refused() {
         .collect();
     for (index, reason) in [
         (json!({ "bundle": 1, "files": [lock(), lock()] }), "a name twice"),
-        (json!({ "bundle": 1, "files": [entry("filters.toml", b""), lock()] }), "isn't in order"),
+        (json!({ "bundle": 1, "files": [lock(), entry("filters.toml", b"")] }), "isn't in order"),
         (json!({ "bundle": 2, "files": [] }), "reads format 1"),
         (json!({ "bundle": 1, "files": [], "more": 1 }), "isn't valid"),
         (json!([]), "isn't valid"),
@@ -358,8 +358,8 @@ fn tar_lists_and_unpacks_a_bundle() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert_eq!(
         String::from_utf8_lossy(&output.stdout),
-        "index.json\nindex.json.minisig\ntoolhold.lock\nceiling.toml\nfilters.toml\n\
-         plugins/acme-notes.wasm\n"
+        "index.json\nindex.json.minisig\nceiling.toml\nfilters.toml\n\
+         plugins/acme-notes.wasm\ntoolhold.lock\n"
     );
     assert_eq!(fs::read(scene.path("plugins/acme-notes.wasm")).expect("it is there"), vec![7; 64]);
 }

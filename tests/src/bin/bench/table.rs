@@ -306,8 +306,8 @@ mod tests {
             row(None, Target::AtLeast(15.0)),
         ]);
         let lines: Vec<&str> = table.lines().collect();
-        assert_eq!(lines[1], " 0.012 ×  ≤ 0.033 ×  reached       a thing  1 ms   2 ms");
-        assert_eq!(lines[2], "       –  ≥ 15.00 ×  not measured  a thing  1 ms   2 ms");
+        assert_eq!(lines[1], " 0.012 ×  ≤ 0.033 ×  reached       a thing  1 ms      2 ms");
+        assert_eq!(lines[2], "       –  ≥ 15.00 ×  not measured  a thing  1 ms      2 ms");
     }
 
     #[test]
