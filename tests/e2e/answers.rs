@@ -424,20 +424,13 @@ fn cacheable_claim_counts_only_after_approval() {
 }
 
 #[test]
-fn operator_turns_stored_answers_off_and_bounds_their_age() {
+fn operator_turns_stored_answers_off() {
     run(async {
         let off = Twins::new(&["tools.result_cache.enabled=false"]).await;
         for _ in 0..5 {
             assert!(!off.call("grep", &json!({ "pattern": "needle" })).await.cached);
         }
         assert_eq!(off.session.cache_summary(), toolhold_core::CacheSummary::default());
-        let one = Twins::new(&["tools.result_cache.max_entries=1"]).await;
-        one.until_kept("read", &json!({ "path": "src/a.rs" })).await;
-        one.until_kept("grep", &json!({ "pattern": "needle" })).await;
-        assert!(
-            one.session.cache_summary().answers <= 1,
-            "the second takes the place of the first"
-        );
     });
 }
 

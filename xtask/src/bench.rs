@@ -9,15 +9,7 @@ pub(crate) fn command(arguments: &[OsString]) -> CommandResult {
     host::build()?;
     step::headline("build toolhold and the benches in release");
     host::compile_release(&["bench"])?;
-    // The web tools and the filters are compared with the same code outside of any sandbox.
-    for (package, example) in [("web", "page"), ("filters", "filter")] {
-        let mut build = cargo::guests("build");
-        step::run(
-            &format!("cargo build of the example `{example}`"),
-            build.args(["--package", package, "--example", example, "--release"]),
-        )?;
-    }
-    // So are the parsers of code.
+    // The parsers of code are compared with the same code outside of any sandbox.
     grammars::build_comparison()?;
     clients::fetch_all()
         .iter()

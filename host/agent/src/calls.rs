@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use toolhold_core::Definition;
-use toolhold_core::config::TextTools;
 use toolhold_models::{CallResult, ModelAnswer, ModelTool, Part, RawJson, TurnMessage};
 
 use crate::chosen::{CALL, CALL_TOOL, FIND, unwrapped};
@@ -57,11 +56,11 @@ impl WantedCall {
 pub(crate) struct TextForms {
     /// `None`: texts have no calls, since the model makes them by the provider's own means.
     pub(crate) offered: Option<OfferedTools>,
-    pub(crate) text_tools: TextTools,
+    pub(crate) is_lenient: bool,
     pub(crate) is_local: bool,
     /// Whether the model made calls by the provider's own means in this session.
     pub(crate) used_native: bool,
-    /// Whether the model wrote a call that wasn't made only because `text_tools` is strict.
+    /// Whether the model wrote a call that wasn't made only because `lenient_models` lacks the model.
     pub(crate) lenient_helps: bool,
     /// What the model has read.
     pub(crate) earlier: EarlierTexts,
@@ -74,7 +73,7 @@ impl TextForms {
         earlier.add_message(&settings.system);
         Self {
             offered: None,
-            text_tools: text_tools(settings),
+            is_lenient: settings.lenient_text,
             is_local: settings.is_local,
             used_native: false,
             lenient_helps: false,
@@ -84,7 +83,8 @@ impl TextForms {
 
     /// Offers the tools that may be called in texts: all or none.
     pub(crate) fn offer(&mut self, settings: &AgentSettings, tools: &[Arc<Definition>]) {
-        (self.text_tools, self.is_local) = (text_tools(settings), settings.is_local);
+        self.is_lenient = settings.lenient_text;
+        self.is_local = settings.is_local;
         self.offered = (!tools.is_empty()).then(|| {
             let offered = OfferedTools::new(tools.iter().map(|tool| &**tool));
             // A model with calls of its own shows commands in blocks, and means no call.
@@ -109,7 +109,7 @@ impl TextForms {
             return Wanted { text, calls, hint: None, notice: None };
         };
         let options = FindOptions {
-            text_tools: self.text_tools,
+            is_lenient: self.is_lenient,
             is_loopback: self.is_local,
             used_native_calls: self.used_native,
             earlier: Some(&self.earlier),
@@ -143,10 +143,6 @@ impl TextForms {
             notice: found.hint.as_ref().and_then(FormHint::for_person),
         }
     }
-}
-
-fn text_tools(settings: &AgentSettings) -> TextTools {
-    if settings.lenient_text { TextTools::Lenient } else { TextTools::Strict }
 }
 
 /// Whether a call that isn't written in a text stands in an earlier text.

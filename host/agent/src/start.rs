@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use toolhold_choice::{ChosenModel, choose_model, thinking_level};
-use toolhold_core::config::{Folders, Loaded, Prices, ProviderSettings, TextTools};
+use toolhold_core::config::{Folders, Loaded, Prices, ProviderSettings};
 use toolhold_core::{Approver, Host, HostError, Phase, Session, Trust};
 use toolhold_selection::Selection;
 
@@ -256,8 +256,10 @@ impl AgentStart<'_> {
             thinking: thinking_level(provider.thinking),
             native_tools: provider.native_tools,
             is_local: chosen.endpoint().is_local(),
-            lenient_text: agent.text_tools == TextTools::Lenient
-                || agent.lenient_models.contains(&chosen.full_name()),
+            lenient_text: agent
+                .lenient_models
+                .iter()
+                .any(|model| model == "*" || *model == chosen.full_name()),
             thoughts: agent.tafc.enabled.then(|| agent.tafc.complexity_threshold.get()),
             tool_filter: Box::new(agent.tool_filter.clone()),
             utility: Box::new(agent.utility.clone()),

@@ -53,6 +53,9 @@ pub enum CacheResult {
     Unused,
 }
 
+/// Stored answers of one session.
+const MAX_ENTRIES: usize = 512;
+
 impl CacheResult {
     /// The report for the call, which stores what the call reads if its answer may be stored.
     pub fn report(&self) -> Report {
@@ -68,7 +71,7 @@ impl Results {
         let bounds = CacheBounds {
             ttl: (!ttl.is_zero()).then_some(ttl),
             bytes: number(config.max_mib.get() << 20),
-            entries: number(config.max_entries.get()),
+            entries: MAX_ENTRIES,
         };
         Self { bounds: config.enabled.then_some(bounds), each: AtomicU64::new(GUESS) }
     }

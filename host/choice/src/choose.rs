@@ -10,7 +10,6 @@ use toolhold_core::config::{
 use toolhold_core::{HostError, door};
 use toolhold_egress::read;
 use toolhold_models::{ModelClient, ModelEndpoint, ModelKey, ThinkingLevel, WireFormat};
-use toolhold_policy::egress::Placement;
 
 use crate::error::ChoiceError;
 use crate::model::ChosenModel;
@@ -109,16 +108,13 @@ async fn provider(
     let value = value.map_err(|why| wrong(name, &format!("secret `{secret_name}`: {why}")))?;
     let key =
         ModelKey::new(secret_name, value.expose()).map_err(|why: String| wrong(name, &why))?;
-    let placed = secret.header.as_ref().map(|_| secret.placement());
-    let key = match placed {
-        Some(Placement::Header { name: header, prefix }) => {
-            let header = HeaderName::try_from(header);
-            let header = header.map_err(|error| wrong(name, &format!("has a header: {error}")))?;
-            key.in_header(header, &prefix)
-        }
-        Some(Placement::Query { .. }) | None => key,
-    };
-    Ok(provider.key(key))
+    if secret.header.is_none() {
+        return Ok(provider.key(key));
+    }
+    let (header, prefix) = secret.placement();
+    let header = HeaderName::try_from(header);
+    let header = header.map_err(|error| wrong(name, &format!("has a header: {error}")))?;
+    Ok(provider.key(key.in_header(header, &prefix)))
 }
 
 /// How much a model thinks, as its provider's table has it.

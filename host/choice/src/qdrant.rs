@@ -12,7 +12,6 @@ use tokio::sync::OnceCell;
 use toolhold_core::config::{Folders, Loaded, VectorBackend, dotted_name};
 use toolhold_core::{BoxFuture, VectorDatabase, VectorPoint, VectorSet, door};
 use toolhold_egress::{SecretSource, read};
-use toolhold_policy::egress::Placement;
 use toolhold_requests::{Credential, Door, DoorError, Limits, Request};
 
 use crate::rest::Rest;
@@ -39,9 +38,9 @@ pub fn vector_database(
     let secret = index.qdrant.secrets.first_key_value().map(|(name, secret)| {
         let table = format!("index.qdrant.secrets.{}", dotted_name(name));
         let source = config.source_of(&table, secret, folders, directory);
-        let (header, prefix) = match secret.header.as_ref().map(|_| secret.placement()) {
-            Some(Placement::Header { name, prefix }) => (name, prefix),
-            Some(Placement::Query { .. }) | None => (KEY.to_owned(), String::new()),
+        let (header, prefix) = match secret.header {
+            Some(_) => secret.placement(),
+            None => (KEY.to_owned(), String::new()),
         };
         Secret { name: name.clone(), source, header, prefix }
     });

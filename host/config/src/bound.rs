@@ -12,8 +12,8 @@ use super::{Ceiling, Folders, Loaded, Problem, Source, ceiling};
 /// Bytes of one text: more than a configuration with all of its lists has.
 const MAX_TEXT: usize = 256 * 1024;
 
-/// The lists of rules that decide by themselves, so that no value bounds them.
-const RULES: [[&str; 3]; 2] = [["tools", "policy", "rules"], ["tools", "authorization", "rules"]];
+/// The list of rules that decides by itself, so that no value bounds it.
+const RULES: [&str; 3] = ["tools", "policy", "rules"];
 
 /// Tables whose names start something.
 const STARTED: [&[&str]; 2] = [&["plugins"], &["mcp", "servers"]];
@@ -38,9 +38,7 @@ impl Loaded {
             let all = serde_json::to_value(&ceiling.contents.config).unwrap_or_default();
             let mut leaves = Vec::new();
             collect(&all, &mut Vec::new(), &mut leaves);
-            leaves.retain(|leaf: &Leaf| {
-                is_rules(leaf) || is_at(leaf, &["tools", "authorization", "enabled"])
-            });
+            leaves.retain(is_rules);
             leaves
         });
         let of_ceilings: Vec<Vec<Leaf>> =
@@ -91,12 +89,8 @@ fn collect(value: &Value, path: &mut Vec<String>, leaves: &mut Vec<Leaf>) {
     }
 }
 
-fn is_at(leaf: &Leaf, key: &[&str]) -> bool {
-    leaf.path.iter().map(String::as_str).eq(key.iter().copied())
-}
-
 fn is_rules(leaf: &Leaf) -> bool {
-    RULES.iter().any(|key| is_at(leaf, key))
+    leaf.path.iter().map(String::as_str).eq(RULES)
 }
 
 fn has_rules(leaf: &Leaf) -> bool {

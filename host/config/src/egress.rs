@@ -14,8 +14,8 @@ use toolhold_policy::{Action, Origin, Placed, Verdict};
 use serde_json::Value;
 
 use super::{
-    Folders, HostGrant, Loaded, OtherDomains, Problem, Problems, Secret, UrlScheme, Web,
-    WithoutProxy, WrittenHost, WrittenPrivateHosts,
+    Folders, HostGrant, Loaded, OtherDomains, Problem, Problems, Secret, ServerSecret, UrlScheme,
+    Web, WithoutProxy, WrittenHost, WrittenPrivateHosts,
 };
 
 /// Bytes of a request's body.
@@ -179,7 +179,7 @@ impl Loaded {
                 rule.applies_to(target, &method, &url[target.origin().len()..], &private)
             })
         };
-        self.secrets()
+        self.request_secrets()
             .filter(|(owner, name, secret)| *owner == table && is_sent(secret, name))
             .map(|(_, name, _)| name.to_owned())
             .collect()
@@ -242,7 +242,7 @@ impl Loaded {
         let credentials_to = self.each(&key("credentials_to"), table.credentials_to, |host| {
             HostPattern::new(host.as_str())
         })?;
-        let own_secrets = self.secrets().filter(|(owner, ..)| *owner == table.name);
+        let own_secrets = self.request_secrets().filter(|(owner, ..)| *owner == table.name);
         let secrets = own_secrets.map(|(owner, name, secret)| {
             self.resolve_secret(&owner, name, secret, folders, working_directory)
         });
@@ -290,7 +290,7 @@ impl Loaded {
         let rule = secret.rule(name).map_err(problem)?;
         Ok(ResolvedSecret {
             rule,
-            source: self.source_of(&key, secret, folders, working_directory),
+            source: self.source_of(&key, &secret.into(), folders, working_directory),
         })
     }
 
@@ -298,7 +298,7 @@ impl Loaded {
     pub fn source_of(
         &self,
         key: &str,
-        secret: &Secret,
+        secret: &ServerSecret,
         folders: &Folders,
         working_directory: &Path,
     ) -> SecretSource {
@@ -310,21 +310,13 @@ impl Loaded {
             SecretSource::Variable { name: name.as_str().to_owned(), value }
         } else if !secret.file.is_empty() {
             SecretSource::File(beside("file", &secret.file))
-        } else if let Some((program, arguments)) = secret.command.split_first() {
-            // A name with a `/` is a path. Any other program is looked for in `PATH`.
-            let program = if program.contains('/') {
-                beside("command", program).to_string_lossy().into_owned()
-            } else {
-                program.clone()
-            };
-            SecretSource::Command(
-                std::iter::once(program).chain(arguments.iter().cloned()).collect(),
-            )
         } else {
-            SecretSource::Keyring {
-                service: secret.keyring.service.clone(),
-                account: secret.keyring.account.clone(),
+            let mut words = secret.command.clone();
+            // A name with a `/` is a path. Any other program is looked for in `PATH`.
+            if let Some(program) = words.first_mut().filter(|program| program.contains('/')) {
+                *program = beside("command", program).to_string_lossy().into_owned();
             }
+            SecretSource::Command(words)
         }
     }
 

@@ -38,17 +38,6 @@ impl Loaded {
             Autonomy::Sandboxed => toolhold_policy::Autonomy::Sandboxed,
             Autonomy::Full => toolhold_policy::Autonomy::Full,
         };
-        let rule_sets = |loaded: &Self| {
-            let authorization = loaded
-                .config
-                .tools
-                .authorization
-                .enabled
-                .then(|| loaded.rules("tools.authorization.rules", home));
-            std::iter::once(loaded.rules("tools.policy.rules", home))
-                .chain(authorization)
-                .collect::<Vec<_>>()
-        };
         // A ceiling is read like any other file, so its rules don't know that they are a ceiling's.
         let as_ceiling = |mut rules: RuleSet, path: &Path| {
             // The rules of a task's maker say themselves whose they are.
@@ -58,22 +47,14 @@ impl Loaded {
             }
             rules
         };
-        let ceiling = self.ceilings.iter().flat_map(|ceiling| {
-            rule_sets(&ceiling.contents)
-                .into_iter()
-                .map(|rules| rules.map(|rules| as_ceiling(rules, &ceiling.path)))
+        let ceiling = self.ceilings.iter().map(|ceiling| {
+            ceiling.contents.rules(home).map(|rules| as_ceiling(rules, &ceiling.path))
         });
         let only = tools.shell.only_commands.iter().map(|name| name.as_str().to_owned()).collect();
-        let authorization = if tools.authorization.enabled {
-            self.rules("tools.authorization.rules", home)?
-        } else {
-            RuleSet::default()
-        };
         Ok(Policy {
             blocklist: self.blocklist(),
             ceiling: ceiling.collect::<Result<_, _>>()?,
-            policy: self.rules("tools.policy.rules", home)?,
-            authorization,
+            policy: self.rules(home)?,
             permissions: self.permissions(home)?,
             autonomy: self.placed("tools.autonomy", autonomy),
             containment: self.containment(),
@@ -246,21 +227,16 @@ impl Loaded {
         })
     }
 
-    fn rules(&self, key: &str, home: Option<&Path>) -> Result<RuleSet, HostError> {
-        let tools = &self.config.tools;
-        let written = if key.starts_with("tools.policy") {
-            &tools.policy.rules
-        } else {
-            &tools.authorization.rules
-        };
+    fn rules(&self, home: Option<&Path>) -> Result<RuleSet, HostError> {
         let rule = |(index, rule): (usize, &PolicyRule)| {
-            let element = format!("{key}.{index}");
+            let element = format!("tools.policy.rules.{index}");
             let problem = |message: String| {
                 HostError::from(Problems::from(Problem::new(self.source(&element), message)))
             };
             policy_rule(rule, self.origin(&element), home).map_err(problem)
         };
-        Ok(RuleSet { rules: written.iter().enumerate().map(rule).collect::<Result<_, _>>()? })
+        let written = self.config.tools.policy.rules.iter().enumerate();
+        Ok(RuleSet { rules: written.map(rule).collect::<Result<_, _>>()? })
     }
 }
 

@@ -6,6 +6,7 @@ use toml::Value;
 use toolhold_redaction::{self as redaction, Keys};
 
 use super::keys::{advice, dotted, near};
+use super::removed::successor;
 use super::{Config, Problem, Source};
 use toolhold_settings::is_in_secrets;
 
@@ -77,6 +78,10 @@ impl Leaf {
         let mut problems: Vec<Problem> = unknown
             .into_iter()
             .map(|path| {
+                if let Some(successor) = successor(&path) {
+                    let message = format!("`{}` was removed: {successor}", dotted(&path));
+                    return Problem::new(self.source_at(&path, source), message);
+                }
                 // A foreign key is known by its whole path, a misspelt table by its name.
                 let whole = if path.len() < self.path.len() { &self.path } else { &path };
                 // One letter too few is likelier than another agent's configuration.
@@ -87,9 +92,7 @@ impl Leaf {
                     None => (&path, near.unwrap_or_else(|| advice(&path))),
                 };
                 let message = format!("unknown key `{}`; {advice}", dotted(path));
-                let part =
-                    self.sources.get(path.len() - 1).filter(|_| path.len() <= self.path.len());
-                Problem::new(part.unwrap_or(source).clone(), message)
+                Problem::new(self.source_at(path, source), message)
             })
             .collect();
         if let Err(error) = read {
@@ -110,6 +113,12 @@ impl Leaf {
             }
         }
         problems
+    }
+
+    /// The source of a part of the path, or `source` for what lies below the value.
+    fn source_at(&self, path: &[String], source: &Source) -> Source {
+        let part = self.sources.get(path.len() - 1).filter(|_| path.len() <= self.path.len());
+        part.unwrap_or(source).clone()
     }
 }
 

@@ -36,6 +36,7 @@ mod problem;
 mod processes;
 mod project;
 mod provider_problems;
+mod removed;
 mod renamed;
 mod resolved;
 mod secret_problems;
@@ -73,15 +74,15 @@ pub use toolhold_settings::{
     AdversarialPolicy, Agent, AllowedPath, AllowedPlugin, Amount, Approvals, ArgumentPart,
     ArgumentTest, Audit, Authorization, Autonomy, BUILT_IN_FILTERS, Bounded, Config, Dependencies,
     DependencyRule, FileTools, FilterSecurity, Filters, HeaderName, HostGrant, InstallKey,
-    Installing, InstanceLifetime, JobSettings, Keyring, Limits, MAX_POLICIES, Mcp, McpApprovals,
-    McpOauth, McpServer, Method, ModelFormat, Network, NetworkGrant, OAuth, OnFailure,
-    OnReviewDenial, OtherDomains, Overflow, PathAccess, PathGlob, PathPrefix, PermissionAction,
-    PermissionRule, Plugin, PluginFolder, PluginLimits, PluginSettings, PolicyAccess, PolicyEffect,
-    PolicyPhase, PolicyRule, PolicyRules, PolicySentence, Prefix, PresetName, Prices,
-    ProcessLimits, ProviderSettings, Qdrant, QueryName, Ratio, Redaction, Reload, ResultCache,
-    Retry, SandboxMode, Scheduler, Secret, Serve, Sha256, Shell, Skills, Structured, Tafc,
-    TextTools, ThinkingEffort, ToolFilter, Tools, TrustLevel, Undo, UrlScheme, Utility,
-    VariableName, VectorBackend, Web, WithoutProxy, WrittenExpression, WrittenHost, WrittenPattern,
+    Installing, InstanceLifetime, JobSettings, Limits, MAX_POLICIES, Mcp, McpApprovals, McpOauth,
+    McpServer, Method, ModelFormat, Network, NetworkGrant, OAuth, OnFailure, OnReviewDenial,
+    OtherDomains, Overflow, PathAccess, PathGlob, PathPrefix, PermissionAction, PermissionRule,
+    Plugin, PluginFolder, PluginLimits, PluginSettings, PolicyAccess, PolicyEffect, PolicyPhase,
+    PolicyRule, PolicyRules, PolicySentence, Prefix, PresetName, Prices, ProcessLimits,
+    ProviderSettings, Qdrant, QueryName, Ratio, Redaction, Reload, ResultCache, Retry, SandboxMode,
+    Scheduler, Secret, Serve, ServerSecret, Sha256, Shell, Skills, Structured, Tafc,
+    ThinkingEffort, ToolFilter, Tools, TrustLevel, Undo, UrlScheme, Utility, VariableName,
+    VectorBackend, Web, WithoutProxy, WrittenExpression, WrittenHost, WrittenPattern,
     WrittenPrivateHosts, WrittenProgram, WrittenProxy, WrittenSecretHost,
 };
 pub use watch::ConfigWatch;

@@ -105,7 +105,7 @@ pub(super) fn load_with(
             Err(problem) => problems.push(problem),
         }
     }
-    let all = Loaded::from_leaves(&leaves)?;
+    let all = Loaded::from_leaves(&leaves)?.with_authorization();
     problems.extend(all.problems());
     problems.extend(all.secret_problems());
     problems.extend(all.server_problems());
@@ -128,7 +128,7 @@ pub(super) fn load_with(
             applied
         }
     };
-    let mut loaded = Loaded::from_leaves(&leaves)?;
+    let mut loaded = Loaded::from_leaves(&leaves)?.with_authorization();
     loaded.file = text.map(|_| path);
     loaded.defaults = defaults;
     loaded.project = project;

@@ -168,6 +168,26 @@ impl Loaded {
         Ok(Self { config, sources: sources(leaves), renamed: renamed(leaves), ..Self::default() })
     }
 
+    /// Appends the rules of `[tools.authorization]` to those of `[tools.policy]` if they are
+    /// enabled. Each keeps its source.
+    pub(super) fn with_authorization(mut self) -> Self {
+        let tools = &mut self.config.tools;
+        let authorization = std::mem::take(&mut tools.authorization);
+        if !authorization.enabled || authorization.rules.is_empty() {
+            return self;
+        }
+        let first = tools.policy.rules.len();
+        let added = authorization.rules.len();
+        tools.policy.rules.extend(authorization.rules);
+        let list = self.source("tools.authorization.rules");
+        self.sources.entry("tools.policy.rules".to_owned()).or_insert(list);
+        for index in 0..added {
+            let source = self.source(&format!("tools.authorization.rules.{index}"));
+            self.sources.insert(format!("tools.policy.rules.{}", first + index), source);
+        }
+        self
+    }
+
     /// The same configuration if it has no problems.
     pub(super) fn checked(self) -> Result<Self, Problems> {
         let problems = self.problems();
@@ -303,12 +323,8 @@ impl Loaded {
             .permissions
             .iter()
             .map(|(tool, rules)| (format!("tools.permissions.{}", dotted_name(tool)), rules.len()));
-        let policies = [
-            ("tools.policy.rules", &tools.policy.rules),
-            ("tools.authorization.rules", &tools.authorization.rules),
-        ];
-        for (key, count) in lists.chain(policies.map(|(key, rules)| (key.to_owned(), rules.len())))
-        {
+        let policy = ("tools.policy.rules".to_owned(), tools.policy.rules.len());
+        for (key, count) in lists.chain([policy]) {
             if count > MAX_RULES {
                 problems.push(Problem::new(
                     self.source(&key),

@@ -183,7 +183,7 @@ impl Loaded {
             files.chain(authorities).chain(skills).map(|path| OwnFolder { path, secret: false });
         let secret_files = self.secrets().flat_map(|(table, name, secret)| {
             let key = format!("{table}.secrets.{}", super::dotted_name(name));
-            match self.source_of(&key, secret, folders, working_directory) {
+            match self.source_of(&key, &secret, folders, working_directory) {
                 SecretSource::File(path) => vec![OwnFolder { path, secret: true }],
                 source => {
                     let places = source.program_places().into_iter();
@@ -199,8 +199,7 @@ impl Loaded {
     /// lift the denial, from the next start on.
     pub fn protected(&self, folders: &Folders, working_directory: &Path) -> Vec<OwnFolder> {
         let tools = &self.config.tools;
-        let rules = tools.policy.rules.iter().chain(&tools.authorization.rules);
-        let denied = rules.filter(|rule| rule.effect == PolicyEffect::Deny);
+        let denied = tools.policy.rules.iter().filter(|rule| rule.effect == PolicyEffect::Deny);
         let globs = denied.flat_map(|rule| &rule.paths);
         let globs = globs.chain(&tools.file.deny_read).chain(&tools.file.deny_write);
         let links = globs

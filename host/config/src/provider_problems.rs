@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use toolhold_contract::text::neutral_line;
-use toolhold_policy::egress::{Placement, Target};
+use toolhold_policy::egress::Target;
 
 use super::loaded::is_provider_name;
 use super::{Loaded, Problem, ProviderSettings, Qdrant, VectorBackend, dotted_name};
@@ -124,14 +124,10 @@ fn problem(name: &str, provider: &ProviderSettings) -> Option<String> {
         return Some("has more than one secret; it takes one key".to_owned());
     }
     let mut used: BTreeSet<String> = BTreeSet::new();
-    let placed = provider.secrets.values().filter_map(|secret| {
+    let placed = provider.secrets.values().map(|secret| {
         // One without a header goes where the format has its key.
-        let name = secret.header.as_ref().map(|_| secret.placement());
-        match name {
-            Some(Placement::Header { name, .. }) => Some(name),
-            Some(Placement::Query { .. }) => None,
-            None => Some("the key of the format".to_owned()),
-        }
+        let name = secret.header.as_ref().map(|_| secret.placement().0);
+        name.unwrap_or_else(|| "the key of the format".to_owned())
     });
     let written = provider.headers.keys().map(|name| name.to_ascii_lowercase());
     let again = placed.chain(written).find(|name| !used.insert(name.clone()))?;

@@ -1,9 +1,11 @@
 //! All secrets of a configuration, and the problems of each and between them.
 
+use std::collections::BTreeSet;
+
 use toolhold_redaction::{self as redaction, Keys};
 
 use super::keys::dotted;
-use super::{Loaded, Problem, Secret};
+use super::{Loaded, Problem, Secret, ServerSecret};
 
 /// Characters of a secret's name.
 const MAX_NAME: usize = 64;
@@ -12,147 +14,130 @@ const MAX_NAME: usize = 64;
 const MAX_SECRETS: usize = 64;
 
 impl Loaded {
-    /// Every secret, with its table (`tools.web`, `plugins.NAME`, `mcp.servers.NAME`,
-    /// `mcp.servers.NAME.oauth`, `providers.NAME`, `index.qdrant` or `telemetry`) and its name.
-    pub fn secrets(&self) -> impl Iterator<Item = (String, &str, &Secret)> {
-        let web = self
-            .config
-            .tools
-            .web
-            .secrets
-            .iter()
-            .map(|(name, secret)| ("tools.web".to_owned(), name.as_str(), secret));
-        let plugin_secrets = self.config.plugins.iter().flat_map(|(plugin, table)| {
+    /// The secrets of requests, each with its table (`tools.web` or `plugins.NAME`) and its name.
+    pub fn request_secrets(&self) -> impl Iterator<Item = (String, &str, &Secret)> {
+        let web = &self.config.tools.web.secrets;
+        let web = web.iter().map(|(name, secret)| ("tools.web".to_owned(), name.as_str(), secret));
+        web.chain(self.config.plugins.iter().flat_map(|(plugin, table)| {
             table
                 .secrets
                 .iter()
                 .map(move |(name, secret)| (format!("plugins.{plugin}"), name.as_str(), secret))
+        }))
+    }
+
+    /// Where every secret comes from, with its table (`tools.web`, `plugins.NAME`,
+    /// `mcp.servers.NAME`, `mcp.servers.NAME.oauth`, `providers.NAME`, `index.qdrant` or
+    /// `telemetry`) and its name.
+    pub fn secrets(&self) -> impl Iterator<Item = (String, &str, ServerSecret)> {
+        let config = &self.config;
+        let servers = config.mcp.servers.iter().flat_map(|(server, table)| {
+            let table_of = format!("mcp.servers.{server}");
+            [(format!("{table_of}.oauth"), &table.oauth.secrets), (table_of, &table.secrets)]
         });
-        let telemetry = self
-            .config
-            .telemetry
-            .secrets
-            .iter()
-            .map(|(name, secret)| ("telemetry".to_owned(), name.as_str(), secret));
-        let server_secrets = self.config.mcp.servers.iter().flat_map(|(server, table)| {
-            let own = table.secrets.iter().map(|secret| ("", secret));
-            let oauth = table.oauth.secrets.iter().map(|secret| (".oauth", secret));
-            own.chain(oauth).map(move |(below, (name, secret))| {
-                (format!("mcp.servers.{server}{below}"), name.as_str(), secret)
-            })
+        let providers = config.providers.iter();
+        let providers =
+            providers.map(|(provider, table)| (format!("providers.{provider}"), &table.secrets));
+        let others = [
+            ("index.qdrant".to_owned(), &config.index.qdrant.secrets),
+            ("telemetry".to_owned(), &config.telemetry.secrets),
+        ];
+        let of_servers = servers.chain(providers).chain(others).flat_map(|(table, secrets)| {
+            secrets.iter().map(move |(name, secret)| (table.clone(), name.as_str(), secret.clone()))
         });
-        let provider_secrets = self.config.providers.iter().flat_map(|(provider, table)| {
-            table
-                .secrets
-                .iter()
-                .map(move |(name, secret)| (format!("providers.{provider}"), name.as_str(), secret))
-        });
-        let qdrant = self.config.index.qdrant.secrets.iter();
-        let qdrant =
-            qdrant.map(|(name, secret)| ("index.qdrant".to_owned(), name.as_str(), secret));
-        web.chain(plugin_secrets)
-            .chain(server_secrets)
-            .chain(provider_secrets)
-            .chain(qdrant)
-            .chain(telemetry)
+        self.request_secrets()
+            .map(|(table, name, secret)| (table, name, secret.into()))
+            .chain(of_servers)
     }
 
     /// Problems of secrets that can't be found in a single value.
     pub(super) fn secret_problems(&self) -> Vec<Problem> {
-        let mut problems = Vec::new();
-        let mut seen: Vec<(String, &str, &Secret)> = Vec::new();
-        for (table, name, secret) in self.secrets() {
-            let key = format!("{table}.secrets.{}", dotted(&[name.to_owned()]));
-            let mut problem = |key: &str, message: String| {
-                problems.push(Problem::new(self.source_below(key), message));
-            };
-            let fits = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
-            if name.is_empty()
-                || name.len() > MAX_NAME
-                || !name.chars().all(fits)
-                || redaction::text(name, Keys::Settings) != name
-            {
-                problem(
-                    &key,
-                    format!(
-                        "[{table}.secrets] has an invalid name: names are 1 to {MAX_NAME} of A-Z, a-z, 0-9, `-` and `_`"
-                    ),
-                );
-                continue;
-            }
-            let sources: Vec<&str> = secret.sources().collect();
-            match sources[..] {
-                [_] => {}
-                [] => problem(
-                    &key,
-                    format!(
-                        "[{key}] doesn't say where the secret comes from; write one of `env`, `file`, `command` and `keyring`"
-                    ),
-                ),
-                _ => problem(
-                    &key,
-                    format!("[{key}] has more than one source: {}; leave one", sources.join(", ")),
-                ),
-            }
-            // It goes to one place, which the table names.
-            let is_of_server = table == "index.qdrant"
-                || ["mcp.servers.", "providers."].iter().any(|begin| table.starts_with(begin));
-            let rules = [
-                ("hosts", secret.hosts.is_empty()),
-                ("methods", secret.methods.is_empty()),
-                ("paths", secret.paths.is_empty()),
-                ("query", secret.query.is_none()),
-            ];
-            let rule = rules.iter().find(|(_, is_absent)| is_of_server && !is_absent);
-            if let Some((rule, _)) = rule {
-                let message =
-                    format!("[{key}] has `{rule}`, but it goes to its server alone; remove it");
-                problem(&format!("{key}.{rule}"), message);
-            }
-            if secret.hosts.is_empty() && !is_of_server {
-                problem(
-                    &key,
-                    format!(
-                        "[{key}] doesn't say where the secret goes; write `hosts = [\"api.example.com\"]`"
-                    ),
-                );
-            }
-            if let Some(name) = &secret.env
-                && redaction::text(name.as_str(), Keys::Settings) != name.as_str()
-            {
+        let mut problems: Vec<Problem> = self
+            .secrets()
+            .flat_map(|(table, name, secret)| self.source_problems(&table, name, &secret))
+            .collect();
+        let mut used = BTreeSet::new();
+        for (name, secret) in &self.config.telemetry.secrets {
+            let header = secret.placement().0;
+            let key = format!("telemetry.secrets.{}", dotted(std::slice::from_ref(name)));
+            if !used.insert(header.clone()) {
                 let message = format!(
-                    "[{key}] `env` takes the name of a variable, and this value looks like a secret itself"
+                    "[{key}] and another secret would be in the header `{header}` of one request; \
+                     name another `header`"
                 );
-                problem(&format!("{key}.env"), message);
+                problems.push(Problem::new(self.source_below(&key), message));
+            }
+        }
+        let mut seen: Vec<(String, &str, &Secret)> = Vec::new();
+        for (table, name, secret) in self.request_secrets() {
+            let key = format!("{table}.secrets.{}", dotted(&[name.to_owned()]));
+            let mut problem = |message: String| {
+                problems.push(Problem::new(self.source_below(&key), message));
+            };
+            if secret.hosts.is_empty() {
+                problem(format!(
+                    "[{key}] doesn't say where the secret goes; write `hosts = [\"api.example.com\"]`"
+                ));
             }
             if secret.query.is_some() && (secret.header.is_some() || secret.prefix.is_some()) {
-                problem(
-                    &key,
-                    format!("[{key}] puts the secret into a header and into the query; leave one"),
-                );
-            }
-            if !secret.keyring.is_none()
-                && (secret.keyring.service.is_empty() || secret.keyring.account.is_empty())
-            {
-                problem(
-                    &format!("{key}.keyring"),
-                    format!("[{key}] needs both `service` and `account` of `keyring`"),
-                );
+                problem(format!(
+                    "[{key}] puts the secret into a header and into the query; leave one"
+                ));
             }
             let same_table = seen.iter().filter(|(known, ..)| *known == table);
             if same_table.clone().count() == MAX_SECRETS {
-                problem(&key, format!("[{table}.secrets] has more than {MAX_SECRETS} secrets"));
+                problem(format!("[{table}.secrets] has more than {MAX_SECRETS} secrets"));
             }
             if let Some((_, other, _)) =
                 same_table.clone().find(|(_, _, other)| secret.conflicts_with(other))
             {
-                let message = format!(
+                problem(format!(
                     "[{key}] and [{table}.secrets.{other}] could go to the same place of one request; \
                      make their `hosts`, `methods` or `paths` differ, or put one elsewhere"
-                );
-                problem(&key, message);
+                ));
             }
             seen.push((table, name, secret));
+        }
+        problems
+    }
+
+    /// Problems of a secret's name and of where it comes from.
+    fn source_problems(&self, table: &str, name: &str, secret: &ServerSecret) -> Vec<Problem> {
+        let key = format!("{table}.secrets.{}", dotted(&[name.to_owned()]));
+        let problem = |key: &str, message: String| Problem::new(self.source_below(key), message);
+        let fits = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+        if name.is_empty()
+            || name.len() > MAX_NAME
+            || !name.chars().all(fits)
+            || redaction::text(name, Keys::Settings) != name
+        {
+            let message = format!(
+                "[{table}.secrets] has an invalid name: names are 1 to {MAX_NAME} of A-Z, a-z, 0-9, `-` and `_`"
+            );
+            return vec![problem(&key, message)];
+        }
+        let mut problems = Vec::new();
+        let sources: Vec<&str> = secret.sources().collect();
+        match sources[..] {
+            [_] => {}
+            [] => problems.push(problem(
+                &key,
+                format!(
+                    "[{key}] doesn't say where the secret comes from; write one of `env`, `file` and `command`"
+                ),
+            )),
+            _ => problems.push(problem(
+                &key,
+                format!("[{key}] has more than one source: {}; leave one", sources.join(", ")),
+            )),
+        }
+        if let Some(name) = &secret.env
+            && redaction::text(name.as_str(), Keys::Settings) != name.as_str()
+        {
+            let message = format!(
+                "[{key}] `env` takes the name of a variable, and this value looks like a secret itself"
+            );
+            problems.push(problem(&format!("{key}.env"), message));
         }
         problems
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use toolhold_contract::text::neutral_line;
-use toolhold_policy::egress::{Placement, Target};
+use toolhold_policy::egress::Target;
 
 use super::loaded::is_provider_name;
 use super::{Loaded, McpOauth, McpServer, Problem, dotted_name};
@@ -65,10 +65,7 @@ fn url_problem(server: &McpServer) -> Option<String> {
         return Some(why);
     }
     let mut used: BTreeSet<String> = BTreeSet::new();
-    let placed = server.secrets.values().filter_map(|secret| match secret.placement() {
-        Placement::Header { name, .. } => Some(name),
-        Placement::Query { .. } => None,
-    });
+    let placed = server.secrets.values().map(|secret| secret.placement().0);
     let written = server.headers.keys().map(|name| name.to_ascii_lowercase());
     let again = placed.chain(written).find(|name| !used.insert(name.clone()))?;
     Some(format!("sets the header `{}` twice", neutral_line(&again)))

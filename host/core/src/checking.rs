@@ -61,10 +61,9 @@ pub enum GateAnswer {
 const ANY_COMMAND: &str = "unknown-command";
 
 /// The gates that look at what a call acts on, and so come after [`Gate::Grants`].
-const AFTER_GRANTS: [Gate; 13] = [
+const AFTER_GRANTS: [Gate; 12] = [
     Gate::Ceiling,
     Gate::Policy,
-    Gate::Authorization,
     Gate::Permissions,
     Gate::Autonomy,
     Gate::Risk,

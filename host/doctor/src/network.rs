@@ -20,7 +20,7 @@ pub fn findings(folders: &Folders, loaded: &Loaded) -> Vec<Finding> {
     found.extend(loaded.secrets().map(|(table, name, secret)| {
         let key = format!("{table}.secrets.{}", toolhold_config::dotted_name(name));
         let called = format!("secret {name}");
-        match examine(&loaded.source_of(&key, secret, folders, &directory)) {
+        match examine(&loaded.source_of(&key, &secret, folders, &directory)) {
             Ok(None) => Finding::ok(called, "its source exists"),
             Ok(Some(exposed)) => Finding::warning(called, exposed, "make it private"),
             Err(why) => Finding::warning(

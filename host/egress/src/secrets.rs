@@ -27,9 +27,6 @@ const MIN_BYTES: usize = 6;
 /// a password store.
 const PROGRAM_TIME: Duration = Duration::from_secs(60);
 
-/// The program that reads the desktop's keyring.
-const SECRET_TOOL: &str = "secret-tool";
-
 /// A secret: its rule and its source.
 #[derive(Clone, Debug)]
 pub struct Secret {
@@ -76,13 +73,6 @@ pub enum SecretSource {
     /// The output of a program, without a final line end. The list holds the program and its
     /// arguments.
     Command(Vec<String>),
-    /// An entry of the desktop's keyring.
-    Keyring {
-        /// The attribute `service` of the entry.
-        service: String,
-        /// The attribute `account` of the entry.
-        account: String,
-    },
 }
 
 impl SecretSource {
@@ -91,7 +81,6 @@ impl SecretSource {
     pub fn program_places(&self) -> Vec<PathBuf> {
         let program = match self {
             Self::Command(words) => words.first().map_or("", String::as_str),
-            Self::Keyring { .. } => SECRET_TOOL,
             Self::Variable { .. } | Self::File(_) => return Vec::new(),
         };
         looked_for(program, &path())
@@ -121,9 +110,6 @@ pub fn examine(source: &SecretSource) -> Result<Option<String>, String> {
         SecretSource::Command(words) => {
             let program = words.first().map_or("", String::as_str);
             find(program, &self::path()).map(|_| None).ok_or_else(|| program_not_found(program))
-        }
-        SecretSource::Keyring { .. } => {
-            find(SECRET_TOOL, &self::path()).map(|_| None).ok_or_else(secret_tool_not_found)
         }
     }
 }
@@ -165,20 +151,6 @@ fn read_with(
             let bytes = run(&program, arguments).map_err(|why| format!("`{name}` {why}"))?;
             parse_value(&bytes).map_err(|why| format!("the output of `{name}` {why}"))
         }
-        SecretSource::Keyring { service, account } => {
-            let program = find(SECRET_TOOL, path).ok_or_else(secret_tool_not_found)?;
-            let entry = ["lookup", "service", service, "account", account].map(str::to_owned);
-            let bytes = run(&program, &entry).map_err(|why| match why.starts_with("failed") {
-                true => format!(
-                    "the keyring is locked, or has no entry for this service and account; to add \
-                     one, run `secret-tool store --label=… service {} account {}`",
-                    shell_word(service),
-                    shell_word(account)
-                ),
-                false => format!("`{SECRET_TOOL}` {why}"),
-            })?;
-            parse_value(&bytes).map_err(|why| format!("the entry in the keyring {why}"))
-        }
     }
 }
 
@@ -189,12 +161,6 @@ fn variable_not_set(name: &str) -> String {
 fn program_not_found(program: &str) -> String {
     format!(
         "program `{program}` not found; give its path, or the name of a program in an absolute folder of PATH"
-    )
-}
-
-fn secret_tool_not_found() -> String {
-    format!(
-        "program `{SECRET_TOOL}` not found, which reads the keyring; install it (Debian: libsecret-tools, Fedora: libsecret)"
     )
 }
 
@@ -437,24 +403,6 @@ mod tests {
             assert!(read_in(OsStr::new(path), &source).is_err(), "{path}");
         }
         assert!(read_from_path(&SecretSource::Command(vec!["./ask".to_owned()])).is_err());
-    }
-
-    #[test]
-    fn keyring_is_read_by_its_program() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let source =
-            SecretSource::Keyring { service: "it's $HOME".to_owned(), account: "me".to_owned() };
-        let why = read_in(folder.path().as_os_str(), &source).expect_err("no such program");
-        assert!(why.contains("libsecret-tools"), "{why}");
-        let program = folder.path().join(SECRET_TOOL);
-        fs::write(&program, "#!/bin/sh\n[ \"$1 $2 $3 $4 $5\" = \"lookup service it's \\$HOME account me\" ] && echo zq-7731-Wert\n")
-            .expect("it is written");
-        fs::set_permissions(&program, fs::Permissions::from_mode(0o700)).expect("its mode is set");
-        assert_eq!(read_in(folder.path().as_os_str(), &source).as_deref(), Ok("zq-7731-Wert"));
-        let other = SecretSource::Keyring { service: "other".to_owned(), account: "me".to_owned() };
-        let unknown =
-            read_in(folder.path().as_os_str(), &other).expect_err("there is no such entry");
-        assert!(unknown.contains("no entry") && unknown.contains("secret-tool store"), "{unknown}");
     }
 
     #[test]

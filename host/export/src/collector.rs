@@ -10,7 +10,6 @@ use tokio::runtime::{Builder, Runtime};
 use toolhold_core::HostError;
 use toolhold_core::config::{Folders, Loaded};
 use toolhold_egress::{SecretSource, read};
-use toolhold_policy::egress::{Placement, PrivateHosts, SecretRule, Target};
 use toolhold_requests::{
     Credential, Door, DoorError, DoorRecord, Limits, Recorder, Request, check_url,
 };
@@ -27,14 +26,22 @@ pub struct Collector {
     door: Door,
     endpoint: Url,
     runtime: Runtime,
-    secrets: Vec<(SecretRule, SecretSource)>,
+    secrets: Vec<ServerKey>,
     /// The headers with secrets, once they are read.
     headers: Option<Vec<(HeaderName, HeaderValue)>>,
 }
 
+/// A secret of the receiver.
+struct ServerKey {
+    name: String,
+    source: SecretSource,
+    header: String,
+    prefix: String,
+}
+
 impl Collector {
-    /// The receiver at `endpoint`, with the secrets of `[telemetry.secrets]` for its host. Sends
-    /// nothing yet.
+    /// The receiver at `endpoint`, with the secrets of `[telemetry.secrets]` if it is the server of
+    /// `[telemetry]`, or that table names none. Sends nothing yet.
     ///
     /// # Errors
     ///
@@ -50,11 +57,17 @@ impl Collector {
         if url.query().is_some() || url.fragment().is_some() {
             return Err(wrong("it has a query; put secrets into [telemetry.secrets]".to_owned()));
         }
+        let telemetry = &config.config.telemetry;
+        let is_its_server = telemetry.endpoint.is_empty()
+            || Url::parse(&telemetry.endpoint).is_ok_and(|its| its.origin() == url.origin());
         let mut secrets = Vec::new();
-        for (name, secret) in &config.config.telemetry.secrets {
-            let key = format!("telemetry.secrets.{name}");
-            let source = config.source_of(&key, secret, folders, &directory);
-            secrets.push((secret.rule(name).map_err(wrong)?, source));
+        if is_its_server {
+            for (name, secret) in &telemetry.secrets {
+                let key = format!("telemetry.secrets.{name}");
+                let source = config.source_of(&key, secret, folders, &directory);
+                let (header, prefix) = secret.placement();
+                secrets.push(ServerKey { name: name.clone(), source, header, prefix });
+            }
         }
         let door = Door::new(config.network(folders, &directory), Arc::new(NoRecord));
         let runtime = Builder::new_current_thread()
@@ -64,27 +77,16 @@ impl Collector {
         Ok(Self { door, endpoint: url, runtime, secrets, headers: None })
     }
 
-    /// The headers with secrets for a URL. Blocks: a program may have to print one.
-    fn headers(&mut self, url: &Url) -> Result<Vec<(HeaderName, HeaderValue)>, String> {
+    /// The headers with secrets. Blocks: a program may have to print one.
+    fn headers(&mut self) -> Result<Vec<(HeaderName, HeaderValue)>, String> {
         if let Some(headers) = &self.headers {
             return Ok(headers.clone());
         }
-        let target = Target::parse(url.as_str())?;
-        // A collector on this machine may have plain http.
-        let host = url.host_str().unwrap_or_default();
-        let port = url.port_or_known_default().unwrap_or_default();
-        let private: Vec<_> = PrivateHosts::new(&format!("{host}:{port}")).into_iter().collect();
         let mut headers = Vec::new();
-        for (rule, source) in &self.secrets {
-            if !rule.applies_to(&target, Method::POST.as_str(), url.path(), &private) {
-                continue;
-            }
-            let failed = |why: &dyn fmt::Display| format!("the secret {}: {why}", rule.name);
-            let Placement::Header { name, prefix } = &rule.placement else {
-                return Err(failed(&"a collector takes secrets in headers alone"));
-            };
+        for ServerKey { name, source, header, prefix } in &self.secrets {
+            let failed = |why: &dyn fmt::Display| format!("the secret {name}: {why}");
             let secret = read(source).map_err(|why| failed(&why))?;
-            let name = HeaderName::try_from(name.as_str()).map_err(|error| failed(&error))?;
+            let name = HeaderName::try_from(header.as_str()).map_err(|error| failed(&error))?;
             let value = HeaderValue::try_from(format!("{prefix}{}", secret.expose()));
             let mut value = value.map_err(|error| failed(&error))?;
             value.set_sensitive(true);
@@ -103,7 +105,7 @@ impl Transport for Collector {
             .header(CONTENT_TYPE, HeaderValue::from_static(post.media_type))
             .body(post.body.to_vec())
             .limits(LIMITS);
-        for (name, value) in self.headers(&url).map_err(Unsent::Never)? {
+        for (name, value) in self.headers().map_err(Unsent::Never)? {
             // POST is never sent on elsewhere, so no other origin gets a header.
             request = match name == AUTHORIZATION {
                 true => request.credential(Some(Credential::new(&url, value))),

@@ -42,8 +42,6 @@ pub enum Gate {
     Ceiling,
     /// `[tools.policy]`.
     Policy,
-    /// `[tools.authorization]`.
-    Authorization,
     /// `[tools.permissions.TOOL]`.
     Permissions,
     /// `[tools] autonomy`.
@@ -75,7 +73,6 @@ impl Gate {
             Self::Grants => "grants",
             Self::Ceiling => "ceiling",
             Self::Policy => "policy",
-            Self::Authorization => "authorization",
             Self::Permissions => "permissions",
             Self::Autonomy => "autonomy",
             Self::Risk => "risk",

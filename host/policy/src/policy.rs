@@ -21,8 +21,7 @@ use crate::web::Web;
 /// The order of the gates. It is fixed, and every gate decides on every call:
 ///
 /// 1. the blocklist: commands that never run;
-/// 2. the organisation's ceiling, `[tools.policy]` and `[tools.authorization]`: rules that can only
-///    deny;
+/// 2. the organisation's ceiling and `[tools.policy]`: rules that can only deny;
 /// 3. the permissions of the tool: the first rule that matches allows, asks or denies;
 /// 4. autonomy: the verdict on a call without a matching permission, and whether calls may act;
 /// 5. the risk of commands, which asks even if a permission allows the command;
@@ -34,11 +33,10 @@ use crate::web::Web;
 /// [`Gate::Grants`] comes after the blocklist, and is decided when paths are resolved.
 /// The others come last: dependencies, a model's review, which is asked only about calls that may
 /// run otherwise, and quota and rate, which count calls that run.
-pub const GATES: [Gate; 10] = [
+pub const GATES: [Gate; 9] = [
     Gate::Blocklist,
     Gate::Ceiling,
     Gate::Policy,
-    Gate::Authorization,
     Gate::Permissions,
     Gate::Autonomy,
     Gate::Risk,
@@ -57,8 +55,6 @@ pub struct Policy {
     pub ceiling: Vec<RuleSet>,
     /// `[tools.policy]`.
     pub policy: RuleSet,
-    /// `[tools.authorization]`. Empty if it isn't enabled.
-    pub authorization: RuleSet,
     /// `[tools.permissions.TOOL]`.
     pub permissions: Permissions,
     /// `[tools] autonomy`.
@@ -186,11 +182,7 @@ impl Policy {
     pub fn denies_all(&self, tool: &Definition<'_>) -> bool {
         let Definition { name, aliases, provider, acts, harmless } = *tool;
         self.autonomy.value == Autonomy::ReadOnly && acts
-            || self
-                .ceiling
-                .iter()
-                .chain([&self.policy, &self.authorization])
-                .any(|rules| rules.denies_all(name))
+            || self.ceiling.iter().chain([&self.policy]).any(|rules| rules.denies_all(name))
             || self.permissions.denies_all(name, aliases)
             || self.trusted.denies_all(provider, harmless)
     }
@@ -213,12 +205,6 @@ impl Policy {
             Gate::Policy => {
                 self.policy.decide(gate, "[tools.policy]", action, self.trusted.least(action))
             }
-            Gate::Authorization => self.authorization.decide(
-                gate,
-                "[tools.authorization]",
-                action,
-                self.trusted.least(action),
-            ),
             Gate::Permissions => {
                 inputs.permission.map(|matched| self.permissions.decide(matched, action))
             }

@@ -133,15 +133,14 @@ impl Policy {
     }
 
     fn sets(&self) -> usize {
-        self.ceiling.len() + 2
+        self.ceiling.len() + 1
     }
 
     /// A set of rules with its gate and its name.
     fn set(&self, index: usize) -> (Gate, &'static str, &RuleSet) {
-        match index.checked_sub(self.ceiling.len()) {
-            None => (Gate::Ceiling, "the ceiling", &self.ceiling[index]),
-            Some(0) => (Gate::Policy, "[tools.policy]", &self.policy),
-            Some(_) => (Gate::Authorization, "[tools.authorization]", &self.authorization),
+        match self.ceiling.get(index) {
+            Some(rules) => (Gate::Ceiling, "the ceiling", rules),
+            None => (Gate::Policy, "[tools.policy]", &self.policy),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Rules for all tools: the organisation's ceiling, `[tools.policy]` and `[tools.authorization]`.
+//! Rules for all tools: the organisation's ceiling and `[tools.policy]`.
 //!
 //! Each set decides by itself, and can only deny. A rule that denies wins over all others. If a set
 //! has rules that allow, it denies every call that none of them matches. So an `allow` in one set

@@ -396,7 +396,6 @@ fn denying(gates: &[Gate]) -> Policy {
     policy.blocklist = if has(Gate::Blocklist) { blocklist() } else { Blocklist::default() };
     policy.ceiling = vec![RuleSet::default(), set(Gate::Ceiling)];
     policy.policy = set(Gate::Policy);
-    policy.authorization = set(Gate::Authorization);
     policy.autonomy = placed(if has(Gate::Autonomy) { Autonomy::ReadOnly } else { Autonomy::Full });
     policy.block_high_risk = placed(has(Gate::Risk));
     policy.network = placed(if has(Gate::Network) { Network::Deny } else { Network::Allow });

@@ -68,7 +68,7 @@ fn rules() -> impl Strategy<Value = Vec<Rule>> {
 #[derive(Clone, Debug)]
 struct PolicyParts {
     lists: Vec<(&'static str, Vec<WrittenRule>)>,
-    sets: [Vec<Rule>; 3],
+    sets: [Vec<Rule>; 2],
     autonomy: Autonomy,
     block_high_risk: bool,
 }
@@ -76,10 +76,10 @@ struct PolicyParts {
 fn policies() -> impl Strategy<Value = PolicyParts> {
     let lists = prop::collection::vec((any_of(&TOOLS), written_rules()), 0..4);
     let level = any_of(&[Autonomy::ReadOnly, Autonomy::Ask, Autonomy::Full]);
-    (lists, rules(), rules(), rules(), level, any::<bool>()).prop_map(
-        |(lists, one, two, three, autonomy, block_high_risk)| PolicyParts {
+    (lists, rules(), rules(), level, any::<bool>()).prop_map(
+        |(lists, one, two, autonomy, block_high_risk)| PolicyParts {
             lists,
-            sets: [one, two, three],
+            sets: [one, two],
             autonomy,
             block_high_risk,
         },
@@ -94,7 +94,7 @@ impl PolicyParts {
         }
         let set = |index: usize| RuleSet { rules: self.sets[index].clone() };
         policy.ceiling = vec![set(0)];
-        (policy.policy, policy.authorization) = (set(1), set(2));
+        policy.policy = set(1);
         policy.block_high_risk = placed(self.block_high_risk);
         policy.blocklist = blocklist();
         policy
@@ -107,24 +107,24 @@ proptest! {
     /// An added allow doesn't change a denial of the blocklist or of the rules for all tools. The
     /// exception is an allow in the set that denied because none of its rules that allow matched.
     #[test]
-    fn added_allow_does_not_change_a_denial(parts in policies(), call in calls(), tool in any_of(&TOOLS), pattern in any_of(&PATTERNS), place in 0..8_usize) {
+    fn added_allow_does_not_change_a_denial(parts in policies(), call in calls(), tool in any_of(&TOOLS), pattern in any_of(&PATTERNS), place in 0..7_usize) {
         let before = decide(&parts.policy(), &call, true);
         prop_assume!(before.verdict == Verdict::Deny);
         let mut more = parts.clone();
         let lists = more.lists.len();
         match place {
-            0..=2 => more.sets[place].push(rule(Effect::Allow, &[], &[])),
-            3..=4 => more.lists.insert(0, (tool, vec![(pattern, Verdict::Allow)])),
-            5 => more.autonomy = Autonomy::Full,
+            0..=1 => more.sets[place].push(rule(Effect::Allow, &[], &[])),
+            2..=3 => more.lists.insert(0, (tool, vec![(pattern, Verdict::Allow)])),
+            4 => more.autonomy = Autonomy::Full,
             _ if lists > 0 => more.lists[place % lists].1.insert(0, (pattern, Verdict::Allow)),
             _ => {}
         }
         let after = decide(&more.policy(), &call, true);
         let is_own_rule = match place {
-            0..=2 => [Gate::Ceiling, Gate::Policy, Gate::Authorization][place] == before.gate && before.rule.contains("that allow"),
-            5 => before.gate == Gate::Autonomy,
+            0..=1 => [Gate::Ceiling, Gate::Policy][place] == before.gate && before.rule.contains("that allow"),
+            4 => before.gate == Gate::Autonomy,
             // An earlier rule of the same list decides.
-            6.. => before.gate == Gate::Permissions,
+            5.. => before.gate == Gate::Permissions,
             _ => false,
         };
         prop_assert!(after.verdict == Verdict::Deny || is_own_rule, "{before:?} became {after:?}");

@@ -153,7 +153,7 @@ fn allowed_path_allows_entering_and_making_its_parents() {
 #[test]
 fn each_set_of_rules_decides_by_itself() {
     let mut policy = policed(vec![rule(Effect::Allow, &[], &["/w"])]);
-    policy.authorization = RuleSet { rules: vec![rule(Effect::Deny, &[], &["a"])] };
+    policy.policy.rules.push(rule(Effect::Deny, &[], &["a"]));
     policy.ceiling =
         vec![RuleSet::default(), RuleSet { rules: vec![rule(Effect::Deny, &[], &["b"])] }];
     let denial_of = |path: &str| {
@@ -161,7 +161,7 @@ fn each_set_of_rules_decides_by_itself() {
         let refusal = reached.decide(Path::new(path), READ).expect_err("a refusal");
         reached.explain(refusal, Path::new(path), READ)
     };
-    assert_eq!(denial_of("/w/a").capability, "authorization");
+    assert_eq!(denial_of("/w/a").capability, "policy");
     assert_eq!(denial_of("/w/b").capability, "ceiling");
     let denial = denial_of("/v");
     assert_eq!((&*denial.capability, &*denial.action), ("policy", "read /v"));

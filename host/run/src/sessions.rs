@@ -129,7 +129,7 @@ fn show(entry: &SessionEntry) -> Result<(), CommandError> {
             writeln!(out, "\n{FAINT}note: {}{FAINT:#}", neutral_line(text))?;
         }
         SessionEntry::Note(text) => {
-            writeln!(out, "\n{STRONG}Toolhold{STRONG:#}\n{}", neutral(text))?
+            writeln!(out, "\n{STRONG}Toolhold{STRONG:#}\n{}", neutral(text))?;
         }
         SessionEntry::Pruned(pruned) => {
             writeln!(out, "\n{FAINT}{} old results were left out{FAINT:#}", pruned.len())?;

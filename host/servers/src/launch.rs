@@ -6,10 +6,9 @@ use std::time::{Duration, Instant};
 
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderName, HeaderValue};
-use toolhold_core::config::{Folders, Loaded, McpServer, OwnFolder, Secret, dotted_name};
+use toolhold_core::config::{Folders, Loaded, McpServer, OwnFolder, ServerSecret, dotted_name};
 use toolhold_core::{CancellationToken, ServerPlaces, door, own_helper, server_places};
 use toolhold_egress::{SecretValue, read};
-use toolhold_policy::egress::Placement;
 use toolhold_requests::{Credential, Door, check_url};
 use toolhold_system::confine::{Tree, TreeAccess};
 use toolhold_system::process::{Child, Command, CommandResult};
@@ -172,7 +171,12 @@ impl Launch {
     }
 
     /// The value of a secret in one of its tables.
-    fn value(&self, table: &str, name: &str, secret: &Secret) -> Result<Arc<SecretValue>, String> {
+    fn value(
+        &self,
+        table: &str,
+        name: &str,
+        secret: &ServerSecret,
+    ) -> Result<Arc<SecretValue>, String> {
         let Surroundings { config, folders, directory, .. } = &*self.around;
         let key = format!("{table}.{}", dotted_name(name));
         let value = read(&config.source_of(&key, secret, folders, directory));
@@ -275,8 +279,8 @@ impl Launch {
             set(name, value, false)?;
         }
         for (name, value) in &secrets.0 {
-            let placement = self.server.secrets.get(name).map(Secret::placement);
-            if let Some(Placement::Header { name, prefix }) = placement {
+            if let Some(secret) = self.server.secrets.get(name) {
+                let (name, prefix) = secret.placement();
                 set(&name, &format!("{prefix}{}", value.expose()), true)?;
             }
         }

@@ -201,7 +201,7 @@ fn file(name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use toolhold_core::config::Secret;
+    use toolhold_core::config::ServerSecret;
 
     use super::*;
     use serde_json::json;
@@ -247,7 +247,7 @@ mod tests {
                 ..base.clone()
             },
             McpServer {
-                secrets: [("A".to_owned(), Secret::default())].into_iter().collect(),
+                secrets: [("A".to_owned(), ServerSecret::default())].into_iter().collect(),
                 ..base.clone()
             },
             McpServer {

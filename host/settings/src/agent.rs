@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::narrowing::{Narrowing, section};
-use crate::{Amount, Bounded, Ratio, Secret};
+use crate::{Amount, Bounded, Ratio, ServerSecret};
 
 section! {
     /// Toolhold's own agent: `toolhold run` and `toolhold chat`.
@@ -34,10 +34,9 @@ section! {
         /// Whether the model gets a summary of a result that was cut because it is too long, by the
         /// model of `compress_provider`. It can read the rest either way.
         pub summarize_output: bool, Narrowing::Ignored;
-        /// Whether a model on this machine may call tools by a JSON text that is its whole answer.
-        /// Other forms of calls in text count always, and unmarked JSON never.
-        pub text_tools: TextTools, Narrowing::Stricter(&["strict", "lenient"]);
-        /// Models on this machine for which `text_tools` is `"lenient"`, each as `PROVIDER/MODEL`.
+        /// Models on this machine that may call tools by a JSON text that is their whole answer,
+        /// each as `PROVIDER/MODEL`; `"*"` is every one. Other forms of calls in text count always,
+        /// and unmarked JSON never.
         #[schemars(extend("examples" = [["local/qwen2.5-coder"]]))]
         pub lenient_models: Vec<String>, Narrowing::Subset;
         /// Fields for thinking in tools with complex arguments.
@@ -175,7 +174,7 @@ section! {
         pub model: String, Narrowing::Ignored;
         /// The key: one secret, which goes into a header of each request there, and nowhere else.
         /// Without `header`, that is where the format has its key.
-        pub secrets: BTreeMap<String, Secret>, Narrowing::Named(Secret::RULES);
+        pub secrets: BTreeMap<String, ServerSecret>, Narrowing::Named(ServerSecret::RULES);
         /// Headers of each request, with their values. They are no place for secrets.
         #[schemars(extend("examples" = [{ "X-Team": "blue" }]))]
         pub headers: BTreeMap<String, String>, Narrowing::Each(&Narrowing::Ignored);
@@ -268,18 +267,6 @@ pub enum ThinkingEffort {
     Medium,
     /// Much.
     High,
-}
-
-/// Whether a JSON text that is the whole answer of a model on this machine is a call.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-#[schemars(inline)]
-pub enum TextTools {
-    /// It isn't, and a hint says how it would be.
-    #[default]
-    Strict,
-    /// It is, if it names a tool and stands in nothing that the model has read.
-    Lenient,
 }
 
 #[cfg(test)]

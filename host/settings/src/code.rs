@@ -1,7 +1,9 @@
 //! `[tools.code]`: whom `search_code` asks beside its index.
 
+use std::collections::BTreeMap;
+
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::Bounded;
 use crate::narrowing::{Narrowing, section};
@@ -25,30 +27,53 @@ section! {
         pub enabled: bool = false, Narrowing::OnlyFalse;
         /// Seconds that they have in one call, beside those of `call` in `[tools]`.
         pub timeout: Bounded<1, 600> = Bounded::clamped(60), Narrowing::Smaller;
-        /// The command of each server: a program and its arguments. An empty list: there is none. A
-        /// program of the project, in `.venv/bin`, `venv/bin` or `node_modules/.bin`, is preferred
-        /// to one of the machine.
-        pub servers: ServerCommands, Narrowing::Table(ServerCommands::RULES);
+        /// The command of a server, a program and its arguments, by language: `c` (and C++), `go`,
+        /// `python`, `rust` or `typescript` (and JavaScript). By default `clangd`, `gopls`,
+        /// `pyright-langserver --stdio`, `rust-analyzer` and `typescript-language-server --stdio`.
+        /// An empty list: there is none. A program of the project, in `.venv/bin`, `venv/bin` or
+        /// `node_modules/.bin`, is preferred to one of the machine.
+        #[serde(deserialize_with = "over_default_servers")]
+        #[schemars(extend("examples" = [{ "python": ["pylsp"] }]))]
+        pub servers: BTreeMap<ServerLanguage, Vec<String>> = default_servers(), Narrowing::Each(&Narrowing::Ignored);
     }
 }
 
-section! {
-    /// The commands of language servers.
-    #[derive(Eq)]
-    pub struct ServerCommands {
-        /// For C and C++.
-        pub c: Vec<String> = words(&["clangd"]), Narrowing::Ignored;
-        /// For Go.
-        pub go: Vec<String> = words(&["gopls"]), Narrowing::Ignored;
-        /// For Python. `["pylsp"]` is another one.
-        pub python: Vec<String> = words(&["pyright-langserver", "--stdio"]), Narrowing::Ignored;
-        /// For Rust.
-        pub rust: Vec<String> = words(&["rust-analyzer"]), Narrowing::Ignored;
-        /// For TypeScript and JavaScript.
-        pub typescript: Vec<String> = words(&["typescript-language-server", "--stdio"]), Narrowing::Ignored;
-    }
+/// A language that has a server.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "kebab-case")]
+#[schemars(inline)]
+pub enum ServerLanguage {
+    /// C and C++.
+    C,
+    /// Go.
+    Go,
+    /// Python.
+    Python,
+    /// Rust.
+    Rust,
+    /// TypeScript and JavaScript.
+    Typescript,
 }
 
-fn words(words: &[&str]) -> Vec<String> {
-    words.iter().map(|word| (*word).to_owned()).collect()
+fn default_servers() -> BTreeMap<ServerLanguage, Vec<String>> {
+    let commands: [(ServerLanguage, &[&str]); 5] = [
+        (ServerLanguage::C, &["clangd"]),
+        (ServerLanguage::Go, &["gopls"]),
+        (ServerLanguage::Python, &["pyright-langserver", "--stdio"]),
+        (ServerLanguage::Rust, &["rust-analyzer"]),
+        (ServerLanguage::Typescript, &["typescript-language-server", "--stdio"]),
+    ];
+    let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
+    commands.into_iter().map(|(language, command)| (language, words(command))).collect()
+}
+
+/// Reads the commands of some languages. Those of the others are the default ones.
+fn over_default_servers<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<BTreeMap<ServerLanguage, Vec<String>>, D::Error> {
+    let mut servers = default_servers();
+    servers.extend(BTreeMap::deserialize(deserializer)?);
+    Ok(servers)
 }

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::narrowing::{Narrowing, section};
-use crate::{Bounded, Secret};
+use crate::{Bounded, ServerSecret};
 
 section! {
     /// The index of `search_code`: what the code of your projects defines, and its words. It is
@@ -60,6 +60,6 @@ section! {
         pub collection: String = "toolhold-code".to_owned(), Narrowing::Ignored;
         /// Its API key, as a secret with a name that you choose. If it names no header, `api-key`
         /// carries it.
-        pub secrets: BTreeMap<String, Secret>, Narrowing::Named(Secret::RULES);
+        pub secrets: BTreeMap<String, ServerSecret>, Narrowing::Named(ServerSecret::RULES);
     }
 }

@@ -1,5 +1,7 @@
 //! `[tools.diagnostics]`.
 
+use std::collections::BTreeMap;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -16,32 +18,17 @@ section! {
         pub checkers: Vec<Checker> = Checker::ALL.to_vec(), Narrowing::Subset;
         /// Seconds of a call that names no `timeout`.
         pub timeout: Bounded<1, 86_400> = Bounded::clamped(300), Narrowing::Smaller;
-        /// More arguments for each checker.
-        pub arguments: CheckerArguments, Narrowing::Table(CheckerArguments::RULES);
-    }
-}
-
-section! {
-    /// Arguments that the checkers get beside their own.
-    #[derive(Eq)]
-    pub struct CheckerArguments {
-        /// For `cargo check` and `cargo clippy`, such as `["--all-targets"]`.
-        pub cargo: Vec<String>, Narrowing::Ignored;
-        /// For `tsc`.
-        pub tsc: Vec<String>, Narrowing::Ignored;
-        /// For `eslint`.
-        pub eslint: Vec<String>, Narrowing::Ignored;
-        /// For `ruff check`.
-        pub ruff: Vec<String>, Narrowing::Ignored;
-        /// For `mypy`.
-        pub mypy: Vec<String>, Narrowing::Ignored;
-        /// For `go vet`.
-        pub go: Vec<String>, Narrowing::Ignored;
+        /// More arguments for a checker, by its name: those for `cargo` are for `cargo check` and
+        /// `cargo clippy`, those for `ruff` for `ruff check`, and those for `go` for `go vet`.
+        #[schemars(extend("examples" = [{ "cargo": ["--all-targets"] }]))]
+        pub arguments: BTreeMap<Checker, Vec<String>>, Narrowing::Each(&Narrowing::Ignored);
     }
 }
 
 /// A program that checks a project.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "kebab-case")]
 #[schemars(inline)]
 pub enum Checker {

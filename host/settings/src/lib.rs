@@ -50,17 +50,17 @@ use serde::{Deserialize, Serialize};
 use crate::narrowing::section;
 
 pub use agent::{
-    Agent, Delegate, ModelFormat, Prices, ProviderSettings, Tafc, TextTools, ThinkingEffort,
-    ToolFilter, Utility,
+    Agent, Delegate, ModelFormat, Prices, ProviderSettings, Tafc, ThinkingEffort, ToolFilter,
+    Utility,
 };
 pub use amount::Amount;
 pub use approvals::{Approvals, McpApprovals};
 pub use audit::{Audit, OnFailure};
 pub use bounded::Bounded;
-pub use code::{CodeSearch, LanguageServers, ServerCommands};
+pub use code::{CodeSearch, LanguageServers, ServerLanguage};
 pub use code_index::{CodeIndex, Qdrant, VectorBackend};
 pub use dependencies::{Dependencies, DependencyRule, Ratio};
-pub use diagnostics::{Checker, CheckerArguments, Diagnostics};
+pub use diagnostics::{Checker, Diagnostics};
 pub use file::FileTools;
 pub use filters::{BUILT_IN_FILTERS, FilterSecurity, Filters, WrittenExpression};
 pub use hosts::{HostGrant, Method, UrlScheme, WrittenHost, WrittenPrivateHosts};
@@ -84,7 +84,8 @@ pub use retry::Retry;
 pub use review::{AdversarialPolicy, MAX_POLICIES, OnReviewDenial, PolicySentence};
 pub use scheduler::Scheduler;
 pub use secrets::{
-    HeaderName, Keyring, PathPrefix, Prefix, QueryName, Secret, WrittenSecretHost, is_in_secrets,
+    HeaderName, PathPrefix, Prefix, QueryName, Secret, ServerSecret, WrittenSecretHost,
+    is_in_secrets,
 };
 pub use serve::{OAuth, Serve, Structured};
 pub use shell::{

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::narrowing::{Narrowing, section};
-use crate::{AllowedPath, Bounded, PresetName, Secret, VariableName};
+use crate::{AllowedPath, Bounded, PresetName, ServerSecret, VariableName};
 
 section! {
     /// Servers of the Model Context Protocol whose tools Toolhold offers as its own, under its
@@ -37,9 +37,8 @@ section! {
         #[schemars(extend("examples" = [{ "X-Team": "blue" }]))]
         pub headers: BTreeMap<String, String>, Narrowing::Each(&Narrowing::Ignored);
         /// Secrets that it gets. With `url`, a secret goes into a header of each request there.
-        /// With `command`, it goes into the variable that has the name of its table. `hosts`,
-        /// `methods`, `paths` and `query` are for other requests.
-        pub secrets: BTreeMap<String, Secret>, Narrowing::Named(Secret::RULES);
+        /// With `command`, it goes into the variable that has the name of its table.
+        pub secrets: BTreeMap<String, ServerSecret>, Narrowing::Named(ServerSecret::RULES);
         /// Its arguments.
         pub args: Vec<String>, Narrowing::Ignored;
         /// Directories that it may use. Nothing is granted by default.
@@ -77,9 +76,9 @@ section! {
         #[schemars(extend("examples" = ["toolhold"]))]
         pub client_id: String, Narrowing::Ignored;
         /// The secret that belongs to `client_id`, if there is one: a single table with any name,
-        /// which says where it comes from. It goes to the authorization server alone: `hosts` and
-        /// the keys after it are for other requests.
-        pub secrets: BTreeMap<String, Secret>, Narrowing::Named(Secret::RULES);
+        /// which says where it comes from. It goes to the authorization server alone, without
+        /// `header` and `prefix`.
+        pub secrets: BTreeMap<String, ServerSecret>, Narrowing::Named(ServerSecret::RULES);
         /// The authorization server. If set, no other one is used, and it may be at a private
         /// address.
         #[schemars(extend("examples" = ["https://login.example.com"]))]

@@ -89,15 +89,11 @@ section! {
         /// none of them.
         pub secrets: BTreeMap<String, Secret>, Narrowing::Named(Secret::RULES);
         /// MiB of keys and values that the plugin may keep between its calls, in a store that no
-        /// other plugin sees. 0: it keeps nothing.
+        /// other plugin sees, with 625 keys for each MiB. 0: it keeps nothing.
         pub store_mib: Bounded<0, 65_536> = Bounded::clamped(0), Narrowing::Smaller;
-        /// Keys that it may keep there.
-        pub store_keys: Bounded<1, 10_000_000> = Bounded::clamped(10_000), Narrowing::Smaller;
         /// MiB of documents that the plugin may keep between its calls and search in, in an index
-        /// that no other plugin sees. 0: it keeps none.
+        /// that no other plugin sees, 6,250 for each MiB. 0: it keeps none.
         pub index_mib: Bounded<0, 65_536> = Bounded::clamped(0), Narrowing::Smaller;
-        /// Documents that it may keep there.
-        pub index_documents: Bounded<1, 10_000_000> = Bounded::clamped(100_000), Narrowing::Smaller;
         /// Processor seconds that the plugin's parts may use in one call: pure components that it
         /// brings along. They count apart from `cpu_secs`. 0: it may run none.
         pub parts_cpu_secs: Bounded<0, 86_400> = Bounded::clamped(0), Narrowing::Smaller;
@@ -118,6 +114,18 @@ section! {
         pub config: PluginSettings, Narrowing::Free;
         /// What one call of the plugin may use if it differs from `[tools.limits]`.
         pub limits: PluginLimits, Narrowing::Table(PluginLimits::RULES);
+    }
+}
+
+impl Plugin {
+    /// Keys in the plugin's store: 10,000 in the 16 MiB that a plugin usually gets.
+    pub fn store_keys(&self) -> u64 {
+        self.store_mib.get() * 625
+    }
+
+    /// Documents in the plugin's index: 100,000 in the 16 MiB that a plugin usually gets.
+    pub fn index_documents(&self) -> u64 {
+        self.index_mib.get() * 6_250
     }
 }
 

@@ -19,11 +19,11 @@ section! {
 }
 
 section! {
-    /// More rules for all tools, kept apart from `[tools.policy]`: who may do what, apart from what
-    /// may be done at all. They can only take away too.
+    /// An older place for rules of `[tools.policy]`.
     pub struct Authorization {
-        /// Whether the rules count.
-        pub enabled: bool, Narrowing::OnlyTrue;
+        // An untrusted file that enabled rules could enable one that allows.
+        /// Whether the rules are appended to those of `[tools.policy]`.
+        pub enabled: bool, Narrowing::Ignored;
         /// The rules, as in `[tools.policy]`.
         pub rules: Vec<PolicyRule>, Narrowing::Denials("effect");
     }

@@ -16,10 +16,8 @@ section! {
         /// Seconds after which an answer is made anew in any case. 0 means that it may serve for as
         /// long as it is true.
         pub ttl_secs: Bounded<0, 31_536_000> = Bounded::clamped(300), Narrowing::SmallerOrUnbounded;
-        /// MiB of memory for the stored answers of one session, and for what is known about how
-        /// they were made.
+        /// MiB of memory for the stored answers of one session, at most 512, and for what is known
+        /// about how they were made.
         pub max_mib: Bounded<1, 4096> = Bounded::clamped(32), Narrowing::Smaller;
-        /// Stored answers of one session.
-        pub max_entries: Bounded<1, 65_536> = Bounded::clamped(512), Narrowing::Smaller;
     }
 }

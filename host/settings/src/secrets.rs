@@ -11,8 +11,8 @@ use crate::{Method, VariableName};
 
 // A secret's source and its destination are in one table, so that nobody has to compare two files.
 section! {
-    /// A secret: where it comes from, by one of `env`, `file`, `command` and `keyring`, and which
-    /// requests carry it.
+    /// A secret: where it comes from, by one of `env`, `file` and `command`, and which requests
+    /// carry it.
     #[derive(Eq)]
     pub struct Secret {
         /// The variable of your environment that has it.
@@ -30,13 +30,9 @@ section! {
         #[serde(skip_serializing_if = "Vec::is_empty")]
         #[schemars(extend("examples" = [["pass", "show", "example"]]))]
         pub command: Vec<String>, Narrowing::Ignored;
-        /// The entry of the desktop's keyring that has it. The program `secret-tool` reads it.
-        #[serde(skip_serializing_if = "Keyring::is_none")]
-        pub keyring: Keyring, Narrowing::Table(Keyring::RULES);
         /// The hosts that it is sent to: `"api.example.com"` and `"*.example.com"` with https on
         /// port 443, `"api.example.com:8443"` or `"localhost:3000"` on that port. After a `*`, the
-        /// name needs at least two parts. At least one host is needed, but a secret of a provider,
-        /// of an MCP server or of Qdrant has none: it goes to that server alone.
+        /// name needs at least two parts. At least one host is needed.
         pub hosts: Vec<WrittenSecretHost>, Narrowing::Ignored;
         /// The methods of requests that carry it. If empty, all.
         #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -47,7 +43,7 @@ section! {
         #[serde(skip_serializing_if = "Vec::is_empty")]
         #[schemars(extend("examples" = [["/v1"]]))]
         pub paths: Vec<PathPrefix>, Narrowing::Ignored;
-        /// The header that carries it. If absent, `Authorization`, or what that server expects.
+        /// The header that carries it. If absent, `Authorization`.
         #[serde(skip_serializing_if = "Option::is_none")]
         #[schemars(extend("examples" = ["X-Api-Key"]))]
         pub header: Option<HeaderName>, Narrowing::Ignored;
@@ -60,6 +56,68 @@ section! {
         #[serde(skip_serializing_if = "Option::is_none")]
         #[schemars(extend("examples" = ["api_key"]))]
         pub query: Option<QueryName>, Narrowing::Ignored;
+    }
+}
+
+section! {
+    /// The secret of one server: where it comes from, by one of `env`, `file` and `command`. It
+    /// goes to that server alone.
+    #[derive(Eq)]
+    pub struct ServerSecret {
+        /// The variable of your environment that has it.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        #[schemars(extend("examples" = ["EXAMPLE_TOKEN"]))]
+        pub env: Option<VariableName>, Narrowing::Ignored;
+        /// The file that contains it and nothing else. `~` is the home directory. A relative path
+        /// starts at the folder of the `toolhold.toml` that names it. No tool reads or writes the
+        /// file.
+        #[serde(skip_serializing_if = "String::is_empty")]
+        #[schemars(extend("examples" = ["~/.config/example/token"]))]
+        pub file: String, Narrowing::Ignored;
+        /// The program that prints it, with its arguments: `["pass", "show", "example"]`. It is
+        /// started without a shell.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        #[schemars(extend("examples" = [["pass", "show", "example"]]))]
+        pub command: Vec<String>, Narrowing::Ignored;
+        /// The header that carries it. If absent, what that server expects.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        #[schemars(extend("examples" = ["X-Api-Key"]))]
+        pub header: Option<HeaderName>, Narrowing::Ignored;
+        /// The text before it in the header. If absent, `Bearer ` in `Authorization` and nothing in
+        /// other headers.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        #[schemars(extend("examples" = ["Token "]))]
+        pub prefix: Option<Prefix>, Narrowing::Ignored;
+    }
+}
+
+impl From<&Secret> for ServerSecret {
+    fn from(secret: &Secret) -> Self {
+        let Secret { env, file, command, header, prefix, .. } = secret.clone();
+        Self { env, file, command, header, prefix }
+    }
+}
+
+impl ServerSecret {
+    /// The sources that are named.
+    pub fn sources(&self) -> impl Iterator<Item = &'static str> {
+        let named = [
+            ("env", self.env.is_some()),
+            ("file", !self.file.is_empty()),
+            ("command", !self.command.is_empty()),
+        ];
+        named.into_iter().filter(|(_, is_named)| *is_named).map(|(name, _)| name)
+    }
+
+    /// The header that carries it, in lower case, and the text before it.
+    pub fn placement(&self) -> (String, String) {
+        let name = self.header.as_ref().map_or_else(
+            || "authorization".to_owned(),
+            |header| header.as_str().to_ascii_lowercase(),
+        );
+        let usual = if name == "authorization" { "Bearer " } else { "" };
+        let prefix = self.prefix.as_ref().map_or(usual, Prefix::as_str).to_owned();
+        (name, prefix)
     }
 }
 
@@ -79,24 +137,6 @@ impl<'de> Deserialize<'de> for WrittenSecretHost {
 }
 
 inline_schema!(WrittenSecretHost, "SecretHost", json_schema!({ "type": "string", "minLength": 1 }));
-
-section! {
-    /// The entry of the desktop's keyring that holds a secret.
-    #[derive(Eq)]
-    pub struct Keyring {
-        /// Its attribute `service`.
-        pub service: String, Narrowing::Ignored;
-        /// Its attribute `account`.
-        pub account: String, Narrowing::Ignored;
-    }
-}
-
-impl Keyring {
-    /// Whether no entry is named.
-    pub fn is_none(&self) -> bool {
-        self.service.is_empty() && self.account.is_empty()
-    }
-}
 
 /// Characters of a header's name, of a prefix, of a parameter's name, and of a path.
 const MAX_TEXT: usize = 128;
@@ -172,28 +212,12 @@ text!(
 );
 
 impl Secret {
-    /// The sources that are named.
-    pub fn sources(&self) -> impl Iterator<Item = &'static str> {
-        let named = [
-            ("env", self.env.is_some()),
-            ("file", !self.file.is_empty()),
-            ("command", !self.command.is_empty()),
-            ("keyring", !self.keyring.is_none()),
-        ];
-        named.into_iter().filter(|(_, is_named)| *is_named).map(|(name, _)| name)
-    }
-
     /// The place of the secret in a request.
     pub fn placement(&self) -> Placement {
         if let Some(query) = &self.query {
             return Placement::Query { name: query.as_str().to_owned() };
         }
-        let name = self.header.as_ref().map_or_else(
-            || "authorization".to_owned(),
-            |header| header.as_str().to_ascii_lowercase(),
-        );
-        let usual = if name == "authorization" { "Bearer " } else { "" };
-        let prefix = self.prefix.as_ref().map_or(usual, Prefix::as_str).to_owned();
+        let (name, prefix) = ServerSecret::from(self).placement();
         Placement::Header { name, prefix }
     }
 

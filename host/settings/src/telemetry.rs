@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::narrowing::{Narrowing, section};
-use crate::{Bounded, Secret};
+use crate::{Bounded, ServerSecret};
 
 // Whoever chooses the endpoint learns which tools are called, when, and by which rules.
 section! {
@@ -25,7 +25,8 @@ section! {
         /// Seconds between two sendings.
         pub interval_secs: Bounded<1, 3600> = Bounded::clamped(10), Narrowing::Ignored;
         /// Secrets in headers of requests to the collector, by names that you choose. `toolhold
-        /// audit export --endpoint` sends them too.
-        pub secrets: BTreeMap<String, Secret>, Narrowing::Named(Secret::RULES);
+        /// audit export --endpoint` sends them too: to the same server, or to any if `endpoint` is
+        /// empty.
+        pub secrets: BTreeMap<String, ServerSecret>, Narrowing::Named(ServerSecret::RULES);
     }
 }

@@ -47,7 +47,8 @@ section! {
         pub permissions: BTreeMap<String, Vec<PermissionRule>>, Narrowing::Each(&Narrowing::Denials("action"));
         /// Rules over all tools.
         pub policy: PolicyRules, Narrowing::Table(PolicyRules::RULES);
-        /// More rules over all tools.
+        /// More rules of `[tools.policy]`, appended when the configuration is loaded.
+        #[schemars(extend("deprecated" = true))]
         pub authorization: Authorization, Narrowing::Table(Authorization::RULES);
         /// A model that judges calls before they run.
         pub adversarial_policy: AdversarialPolicy, Narrowing::Table(AdversarialPolicy::RULES);

@@ -7,7 +7,7 @@ pub enum FormHint {
     Json {
         /// The offered tool.
         tool: String,
-        /// Whether `text_tools = "lenient"` would make it a call.
+        /// Whether `lenient_models` would make it a call.
         lenient_helps: bool,
     },
     /// A tag of calls stands in a line of prose, or in a quotation.
@@ -40,11 +40,10 @@ impl FormHint {
     pub fn for_person(&self) -> Option<String> {
         match self {
             Self::Json { tool, lenient_helps } => {
-                let remedy = match lenient_helps {
-                    true => {
-                        ". To accept such calls, set `lenient_models` or `text_tools` in [agent]"
-                    }
-                    false => "",
+                let remedy = if *lenient_helps {
+                    ". To accept such calls, set `lenient_models` in [agent]"
+                } else {
+                    ""
                 };
                 Some(format!(
                     "The model wrote a call of `{tool}` as text; it was not made{remedy}."

@@ -30,7 +30,7 @@
 //! * in `<tool_result>`, `<external-data>`, `<blockquote>` and `<pre>`;
 //! * in thoughts (`<think>`), even if their beginning is missing;
 //! * in a block that was refused: no other form reads it again;
-//! * as JSON without a mark. [`TextTools::Lenient`] has the one exception.
+//! * as JSON without a mark. [`FindOptions::is_lenient`] has the one exception.
 //!
 //! A call that stands in an earlier result, file or page is marked ([`TextCall::is_echo`]): the
 //! page may have its own fences, which end the model's quotation. Such a call asks, whatever the
@@ -54,7 +54,6 @@ mod testing;
 mod tests;
 
 use serde_json::Value;
-use toolhold_core::config::TextTools;
 use toolhold_core::text::{cut, neutral_line};
 
 pub use echo::EarlierTexts;
@@ -75,8 +74,8 @@ const MAX_EXCERPT: usize = 200;
 /// What is known beside the message.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FindOptions<'a> {
-    /// Which texts are calls.
-    pub text_tools: TextTools,
+    /// Whether a fenced block of JSON that is the whole message is a call.
+    pub is_lenient: bool,
     /// Whether the provider runs on this machine.
     pub is_loopback: bool,
     /// Whether the model used native calls in this session.
@@ -152,7 +151,7 @@ impl RejectedText {
 
 /// Finds the calls in a message. The caller bounds its length.
 pub fn find(text: &str, offered: &OfferedTools, options: &FindOptions<'_>) -> FoundCalls {
-    let mut splitter = CallSplitter::new(offered, options.text_tools);
+    let mut splitter = CallSplitter::new(offered, options.is_lenient);
     splitter.push(text);
     splitter.finish(options).1
 }

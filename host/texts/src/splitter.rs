@@ -7,7 +7,6 @@ use super::read::{canonical_call, read_block};
 use super::scan::{Scanner, Segment};
 use super::{
     CallForm, FindOptions, FormHint, FoundCalls, MAX_CALLS, MAX_REJECTED, RejectedText, TextCall,
-    TextTools,
 };
 
 /// Reads one message in any pieces, and holds back what may be a call until that is clear.
@@ -37,9 +36,9 @@ pub struct ShownText {
 
 impl<'a> CallSplitter<'a> {
     /// The splitter of one message.
-    pub fn new(offered: &'a OfferedTools, text_tools: TextTools) -> Self {
+    pub fn new(offered: &'a OfferedTools, is_lenient: bool) -> Self {
         Self {
-            scanner: Scanner::new(offered, text_tools == TextTools::Lenient),
+            scanner: Scanner::new(offered, is_lenient),
             offered,
             found: FoundCalls::default(),
             tags: Vec::new(),
@@ -183,7 +182,7 @@ impl<'a> CallSplitter<'a> {
         };
         let Some(call) = canonical_call(json, self.offered) else { return false };
         let lenient_helps = options.is_loopback && !options.used_native_calls;
-        if options.text_tools == TextTools::Strict || !lenient_helps {
+        if !options.is_lenient || !lenient_helps {
             self.found.hint = Some(FormHint::Json { tool: call.name, lenient_helps });
             return false;
         }

@@ -221,7 +221,7 @@ fn larger_model_does_small_tasks() {
     let Some(llama) = Llama::start(false, Some(Path::new(&model))) else { return };
     llama.configure(
         "native_tools = false\ncontext_tokens = 16384\nmax_output_tokens = 400\nidle_secs = 1800",
-        "[tools]\nautonomy = \"full\"\n[agent]\ntext_tools = \"lenient\"\nmax_turns = 12",
+        "[tools]\nautonomy = \"full\"\n[agent]\nlenient_models = [\"*\"]\nmax_turns = 12",
     );
     let work = llama.cli.work();
     let mut seen = String::new();

@@ -206,7 +206,7 @@ fn model_without_native_tools_calls_in_its_text() {
     for name in ["echoed.txt", "shown.txt"] {
         assert!(!scene.work().join(name).exists(), "a quoted block isn't made unasked");
     }
-    let lenient = format!("{FULL}\n[agent]\ntext_tools = \"lenient\"");
+    let lenient = format!("{FULL}\n[agent]\nlenient_models = [\"*\"]");
     let scene = Scene::new("ollama", "", &lenient);
     scene.task(&["whole_json:"]).assert_answer(0, "it was made");
 }

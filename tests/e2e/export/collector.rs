@@ -165,3 +165,25 @@ fn plain_http_goes_to_this_machine_alone() {
     let refused = scene.export(&export("http://127.0.0.1:1/?token=secret")).ends(4);
     assert!(refused.stderr.contains("[telemetry.secrets]"), "{}", refused.stderr);
 }
+
+#[test]
+fn secret_of_telemetry_goes_to_its_server_alone() {
+    let its = Server::plain(ok);
+    let other = Server::plain(ok);
+    let table = format!("endpoint = \"{}\"", endpoint(&its));
+    for (table, server, is_sent) in
+        [(&*table, &its, true), (&table, &other, false), ("", &other, true)]
+    {
+        let scene = Scene::new();
+        scene.calls(1);
+        let config = scene.root.path().join("config");
+        std::fs::create_dir_all(&config).expect("a folder is made");
+        std::fs::write(config.join("token"), "the-collectors-token\n").expect("it is written");
+        let text = format!("[telemetry]\n{table}\n[telemetry.secrets.key]\nfile = \"token\"\n");
+        std::fs::write(config.join("toolhold.toml"), text).expect("it is written");
+        scene.export(&export(&endpoint(server))).ends(0);
+        let asked = server.asked();
+        let sent = asked.last().expect("it is asked").header("authorization");
+        assert_eq!(sent, is_sent.then_some("Bearer the-collectors-token"), "{table}");
+    }
+}

@@ -88,7 +88,7 @@ fn commands_send_spans_and_counts_and_no_text_of_a_call() {
     let port = server.port();
     cli.configure(&format!(
         "[telemetry]\nendpoint = \"http://127.0.0.1:{port}\"\n\
-         [telemetry.secrets.collector]\nfile = \"token\"\nhosts = [\"127.0.0.1:{port}\"]\n"
+         [telemetry.secrets.collector]\nfile = \"token\"\n"
     ));
     fs::write(cli.root.path().join("config/token"), "the-collectors-token\n").expect("written");
     fs::write(cli.work().join("classified.txt"), "unmentionable").expect("written");

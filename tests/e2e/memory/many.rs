@@ -74,7 +74,7 @@ fn soak_memory_of_many_entries_is_found_listed_and_bounded() {
     let is_soak = std::env::var_os("TOOLHOLD_SOAK").is_some();
     let count: u32 = if is_soak { 1_000_000 } else { 5_000 };
     let cli = Cli::new();
-    cli.configure(&format!("[tools.memory]\nindex_documents = {count}\nindex_mib = 4096\n"));
+    cli.configure("[tools.memory]\nindex_mib = 4096\n");
     cli.run(&["call", "memory_save", "content=The first fact", "key=first"]).ends(0);
     let started = Instant::now();
     fill(&cli, count);

@@ -49,8 +49,8 @@ struct Rule {
 /// Rules of all kinds.
 #[derive(Debug, Default)]
 struct Rules {
-    /// A ceiling, the policy, the authorization.
-    sets: [Vec<Rule>; 3],
+    /// A ceiling, and the policy.
+    sets: [Vec<Rule>; 2],
     /// For each tool: patterns, and the effect on what they match.
     permissions: BTreeMap<&'static str, Vec<(String, &'static str)>>,
 }
@@ -145,10 +145,8 @@ impl Rules {
     }
 
     fn in_toml(&self) -> String {
-        let mut text =
-            String::from("[tools]\nautonomy = \"full\"\n[tools.authorization]\nenabled = true\n");
+        let mut text = String::from("[tools]\nautonomy = \"full\"\n");
         text += &Self::set_in_toml(&self.sets[1], "tools.policy");
-        text += &Self::set_in_toml(&self.sets[2], "tools.authorization");
         for (tool, list) in &self.permissions {
             for (pattern, action) in list {
                 write!(

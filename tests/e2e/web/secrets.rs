@@ -144,7 +144,7 @@ fn secret_from_each_source_reaches_its_server_only() {
     let cli = Cli::new();
     let token = cli.root.path().join("config/token");
     fs::write(&token, format!("{SECRET}\n")).expect("it is written");
-    // Replaces the keyring's own program, which asks a desktop.
+    // Replaces the program that reads the desktop's keyring.
     let programs = cli.root.path().join("programs");
     fs::create_dir(&programs).expect("a folder is made");
     let looks_up = format!(
@@ -159,7 +159,10 @@ fn secret_from_each_source_reaches_its_server_only() {
         ("variable", "env = \"TOKEN\""),
         ("file", "file = \"token\""),
         ("command", &by_command),
-        ("keyring", "keyring = { service = \"example\", account = \"me\" }"),
+        (
+            "keyring",
+            "command = [\"secret-tool\", \"lookup\", \"service\", \"example\", \"account\", \"me\"]",
+        ),
         ("parameter", "env = \"TOKEN\"\nquery = \"api_key\""),
     ];
     let mut configuration =

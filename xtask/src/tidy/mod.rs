@@ -65,6 +65,11 @@ pub(crate) fn check() -> Result<(), String> {
         "tidy: {} lines of Rust below host without tests",
         code::lines_without_tests(&tree)
     ));
+    step::headline(&format!(
+        "tidy: {} subcommands, {} keys",
+        text::subcommands(&tree),
+        text::keys(&tree)
+    ));
     if broken == 0 { Ok(()) } else { Err(format!("tidy found {broken} violations")) }
 }
 

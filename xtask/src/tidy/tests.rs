@@ -1,7 +1,7 @@
 //! Checks every rule with two small trees, one that breaks it and one that doesn't.
 
 use super::tree::{File, Tree};
-use super::{RULES, Rule, TASTE};
+use super::{RULES, Rule, TASTE, text};
 
 /// Files that break a rule, the lines that do so, and files that don't break it.
 struct Sample {
@@ -591,4 +591,16 @@ fn violations(rule: &Rule, files: &[(&str, &str)]) -> Vec<String> {
         .collect();
     places.sort_unstable();
     places
+}
+
+#[test]
+fn subcommands_and_keys_are_counted_in_the_generated_pages() {
+    let file = |path: &str, text: &str| File::new(path.to_owned(), text.to_owned());
+    let commands =
+        "## `toolhold`\n## `toolhold call`\n## `toolhold plugin`\n## `toolhold plugin add`\n";
+    let keys =
+        "* **`one`**: above\n## Every key\n* **`a`**: x\n* **`NAME`**: x\n* text\n* **`b_c`**: x\n";
+    let files = vec![file("docs/cli.md", commands), file("docs/configuration.md", keys)];
+    let tree = Tree { files, checkout: None };
+    assert_eq!((text::subcommands(&tree), text::keys(&tree)), (2, 2));
 }

@@ -325,7 +325,7 @@ impl Agent {
             let turn = self.turn();
             let offered = self.forms.offered.as_ref();
             let mut splitter =
-                offered.map(|offered| CallSplitter::new(offered, self.forms.text_tools));
+                offered.map(|offered| CallSplitter::new(offered, self.forms.is_lenient));
             let mut notices = Vec::new();
             let mut parts = |event: ModelEvent| {
                 notices.extend(part(event, splitter.as_mut(), &mut *events));

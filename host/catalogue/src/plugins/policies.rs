@@ -45,7 +45,7 @@ pub fn memory(config: &Loaded, folders: &Folders) -> DocumentIndex {
     let memory = &config.config.tools.memory;
     let quota = IndexQuota {
         bytes: memory.index_mib.get().saturating_mul(MIB),
-        documents: memory.index_documents.get(),
+        documents: memory.index_documents(),
     };
     DocumentIndex::named(folders.data.join(INDEXES), MEMORY, quota, false)
 }
@@ -404,7 +404,7 @@ impl Policies {
     fn store(&self, name: &str) -> Option<Arc<Store>> {
         let plugin = self.config.config.plugins.get(name)?;
         let bytes = plugin.store_mib.get().saturating_mul(MIB);
-        let quota = Quota { bytes, keys: plugin.store_keys.get() };
+        let quota = Quota { bytes, keys: plugin.store_keys() };
         (bytes > 0).then(|| Arc::new(Store::named(self.folders.data.join("stores"), name, quota)))
     }
 
@@ -412,7 +412,7 @@ impl Policies {
     fn index(&self, name: &str) -> Option<PluginIndex> {
         let plugin = self.config.config.plugins.get(name)?;
         let bytes = plugin.index_mib.get().saturating_mul(MIB);
-        let quota = IndexQuota { bytes, documents: plugin.index_documents.get() };
+        let quota = IndexQuota { bytes, documents: plugin.index_documents() };
         let folder = self.folders.data.join(INDEXES);
         let documents = || Arc::new(DocumentIndex::named(folder, name, quota, false));
         (bytes > 0).then(|| PluginIndex {

@@ -3,9 +3,7 @@
 
 use std::sync::Arc;
 
-use toolhold_config::{
-    Loaded, PathGlob, PolicyEffect, PolicyRule, Problem, Problems, Source, dotted_name,
-};
+use toolhold_config::{Loaded, PathGlob, PolicyEffect, Problem, Problems, Source, dotted_name};
 use toolhold_contract::HostError;
 use toolhold_policy::TextGlob;
 
@@ -189,28 +187,20 @@ impl UnknownNames<'_> {
     }
 
     fn add_rules(&mut self, config: &Loaded) {
-        let tools = &config.config.tools;
-        let authorization: &[PolicyRule] =
-            if tools.authorization.enabled { &tools.authorization.rules } else { &[] };
-        for (table, rules) in [
-            ("tools.policy.rules", &tools.policy.rules[..]),
-            ("tools.authorization.rules", authorization),
-        ] {
-            for (index, rule) in rules.iter().enumerate() {
-                let unmatched: Vec<_> = rule
-                    .tools
-                    .iter()
-                    .filter(|glob| !self.matches(rule.effect, glob.as_str()))
-                    .collect();
-                for glob in unmatched {
-                    let wild = glob.as_str().contains(['[', '{']);
-                    let why = if wild {
-                        "which a rule names; the wildcards in it are `*` and `?` only"
-                    } else {
-                        "which a rule names"
-                    };
-                    self.add(config, &format!("{table}.{index}"), glob.as_str(), why);
-                }
+        for (index, rule) in config.config.tools.policy.rules.iter().enumerate() {
+            let unmatched: Vec<_> = rule
+                .tools
+                .iter()
+                .filter(|glob| !self.matches(rule.effect, glob.as_str()))
+                .collect();
+            for glob in unmatched {
+                let wild = glob.as_str().contains(['[', '{']);
+                let why = if wild {
+                    "which a rule names; the wildcards in it are `*` and `?` only"
+                } else {
+                    "which a rule names"
+                };
+                self.add(config, &format!("tools.policy.rules.{index}"), glob.as_str(), why);
             }
         }
     }

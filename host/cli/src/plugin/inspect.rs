@@ -166,11 +166,11 @@ pub(super) fn grant_for(
                 ),
             )
         }
-        "store" => plugin.filter(|plugin| plugin.store_mib.get() > 0).map(|plugin| {
-            format!("{} MiB, {} keys", plugin.store_mib.get(), plugin.store_keys.get())
-        }),
+        "store" => plugin
+            .filter(|plugin| plugin.store_mib.get() > 0)
+            .map(|plugin| format!("{} MiB, {} keys", plugin.store_mib.get(), plugin.store_keys())),
         "index" => plugin.filter(|plugin| plugin.index_mib.get() > 0).map(|plugin| {
-            format!("{} MiB, {} documents", plugin.index_mib.get(), plugin.index_documents.get())
+            format!("{} MiB, {} documents", plugin.index_mib.get(), plugin.index_documents())
         }),
         "parts" => plugin
             .filter(|plugin| plugin.parts_cpu_secs.get() > 0)

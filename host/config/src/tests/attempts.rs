@@ -41,7 +41,6 @@ output_mib = 2
 [tools.memory]
 enabled = false
 index_mib = 10
-index_documents = 10
 [tools.diagnostics]
 enabled = false
 checkers = ["cargo"]
@@ -59,7 +58,6 @@ traces = false
 metrics = false
 [telemetry.secrets.known]
 env = "KNOWN"
-hosts = ["api.example.com"]
 [tools.limits]
 cpu_secs = 10
 memory_mib = 128
@@ -215,29 +213,15 @@ pub(super) fn attempt(key: &str) -> Option<&'static str> {
         "tools.limits.request_secs" => "tools.limits.request_secs = 31",
         "tools.memory.enabled" => "tools.memory.enabled = true",
         "tools.memory.index_mib" => "tools.memory.index_mib = 11",
-        "tools.memory.index_documents" => "tools.memory.index_documents = 11",
         "tools.diagnostics.enabled" => "tools.diagnostics.enabled = true",
         "tools.diagnostics.checkers" => "tools.diagnostics.checkers = [\"cargo\", \"eslint\"]",
         "tools.diagnostics.timeout" => "tools.diagnostics.timeout = 11",
-        "tools.diagnostics.arguments.cargo" => {
+        "tools.diagnostics.arguments.*" => {
             "tools.diagnostics.arguments.cargo = [\"--config=evil\"]"
         }
-        "tools.diagnostics.arguments.tsc" => {
-            "tools.diagnostics.arguments.tsc = [\"--plugin=evil\"]"
-        }
-        "tools.diagnostics.arguments.eslint" => "tools.diagnostics.arguments.eslint = [\"--fix\"]",
-        "tools.diagnostics.arguments.ruff" => "tools.diagnostics.arguments.ruff = [\"--fix\"]",
-        "tools.diagnostics.arguments.mypy" => {
-            "tools.diagnostics.arguments.mypy = [\"--install-types\"]"
-        }
-        "tools.diagnostics.arguments.go" => "tools.diagnostics.arguments.go = [\"-toolexec=evil\"]",
         "tools.code.lsp.enabled" => "tools.code.lsp.enabled = true",
         "tools.code.lsp.timeout" => "tools.code.lsp.timeout = 11",
-        "tools.code.lsp.servers.c" => "tools.code.lsp.servers.c = [\"./evil\"]",
-        "tools.code.lsp.servers.go" => "tools.code.lsp.servers.go = [\"./evil\"]",
-        "tools.code.lsp.servers.python" => "tools.code.lsp.servers.python = [\"./evil\"]",
-        "tools.code.lsp.servers.rust" => "tools.code.lsp.servers.rust = [\"./evil\"]",
-        "tools.code.lsp.servers.typescript" => "tools.code.lsp.servers.typescript = [\"./evil\"]",
+        "tools.code.lsp.servers.*" => "tools.code.lsp.servers.rust = [\"./evil\"]",
         "tools.web.enabled" => "tools.web.enabled = true",
         "tools.web.allowed_domains" => "tools.web.allowed_domains = [\"evil.example\"]",
         // Its values are added too.
@@ -252,10 +236,6 @@ pub(super) fn attempt(key: &str) -> Option<&'static str> {
         "tools.web.secrets.*.env" => "tools.web.secrets.known.env = \"AWS_SECRET_ACCESS_KEY\"",
         "tools.web.secrets.*.file" => "tools.web.secrets.known.file = \"~/.ssh/id_rsa\"",
         "tools.web.secrets.*.command" => "tools.web.secrets.known.command = [\"./evil\"]",
-        "tools.web.secrets.*.keyring.service" => {
-            "tools.web.secrets.known.keyring.service = \"bank\""
-        }
-        "tools.web.secrets.*.keyring.account" => "tools.web.secrets.known.keyring.account = \"me\"",
         "tools.web.secrets.*.hosts" => "tools.web.secrets.known.hosts = [\"evil.example\"]",
         "tools.web.secrets.*.methods" => "tools.web.secrets.known.methods = [\"POST\"]",
         "tools.web.secrets.*.paths" => "tools.web.secrets.known.paths = [\"/\"]",
@@ -278,7 +258,6 @@ pub(super) fn attempt(key: &str) -> Option<&'static str> {
         "tools.result_cache.enabled" => "tools.result_cache.enabled = true",
         "tools.result_cache.ttl_secs" => "tools.result_cache.ttl_secs = 0",
         "tools.result_cache.max_mib" => "tools.result_cache.max_mib = 33",
-        "tools.result_cache.max_entries" => "tools.result_cache.max_entries = 513",
         "tools.redaction.enabled" => "tools.redaction.enabled = false",
         "tools.redaction.exempt" => "tools.redaction.exempt = [\"read\"]",
         "tools.filters.enabled" => "tools.filters.enabled = false",
@@ -324,29 +303,11 @@ pub(super) fn attempt(key: &str) -> Option<&'static str> {
         "mcp.servers.*.oauth.secrets.*.command" => {
             "mcp.servers.other.oauth.secrets.known.command = [\"./evil\"]"
         }
-        "mcp.servers.*.oauth.secrets.*.keyring.service" => {
-            "mcp.servers.other.oauth.secrets.known.keyring.service = \"bank\""
-        }
-        "mcp.servers.*.oauth.secrets.*.keyring.account" => {
-            "mcp.servers.other.oauth.secrets.known.keyring.account = \"me\""
-        }
-        "mcp.servers.*.oauth.secrets.*.hosts" => {
-            "mcp.servers.other.oauth.secrets.known.hosts = [\"evil.example\"]"
-        }
-        "mcp.servers.*.oauth.secrets.*.methods" => {
-            "mcp.servers.other.oauth.secrets.known.methods = [\"POST\"]"
-        }
-        "mcp.servers.*.oauth.secrets.*.paths" => {
-            "mcp.servers.other.oauth.secrets.known.paths = [\"/\"]"
-        }
         "mcp.servers.*.oauth.secrets.*.header" => {
             "mcp.servers.other.oauth.secrets.known.header = \"X-Logged\""
         }
         "mcp.servers.*.oauth.secrets.*.prefix" => {
             "mcp.servers.other.oauth.secrets.known.prefix = \"\""
-        }
-        "mcp.servers.*.oauth.secrets.*.query" => {
-            "mcp.servers.other.oauth.secrets.known.query = \"q\""
         }
         "mcp.servers.*.args" => "mcp.servers.other.args = [\"--evil\"]",
         "mcp.servers.*.allowed_paths" => "mcp.servers.other.allowed_paths = [\".\"]",
@@ -368,20 +329,8 @@ pub(super) fn attempt(key: &str) -> Option<&'static str> {
         "mcp.servers.*.secrets.*.command" => {
             "mcp.servers.other.secrets.known.command = [\"./evil\"]"
         }
-        "mcp.servers.*.secrets.*.keyring.service" => {
-            "mcp.servers.other.secrets.known.keyring.service = \"bank\""
-        }
-        "mcp.servers.*.secrets.*.keyring.account" => {
-            "mcp.servers.other.secrets.known.keyring.account = \"me\""
-        }
-        "mcp.servers.*.secrets.*.hosts" => {
-            "mcp.servers.other.secrets.known.hosts = [\"evil.example\"]"
-        }
-        "mcp.servers.*.secrets.*.methods" => "mcp.servers.other.secrets.known.methods = [\"POST\"]",
-        "mcp.servers.*.secrets.*.paths" => "mcp.servers.other.secrets.known.paths = [\"/\"]",
         "mcp.servers.*.secrets.*.header" => "mcp.servers.other.secrets.known.header = \"X-Logged\"",
         "mcp.servers.*.secrets.*.prefix" => "mcp.servers.other.secrets.known.prefix = \"\"",
-        "mcp.servers.*.secrets.*.query" => "mcp.servers.other.secrets.known.query = \"q\"",
         "mcp.servers.*.elicitation" => "mcp.servers.other.elicitation = true",
         "skills.enabled" => "skills.enabled = true",
         "skills.folders" => "skills.folders = [\"./evil\"]",
@@ -395,7 +344,6 @@ pub(super) fn attempt(key: &str) -> Option<&'static str> {
         "agent.compress_provider" => "agent.compress_provider = \"known\"",
         "agent.parameter_reformat_provider" => "agent.parameter_reformat_provider = \"known\"",
         "agent.summarize_output" => "agent.summarize_output = true",
-        "agent.text_tools" => "agent.text_tools = \"lenient\"",
         "agent.lenient_models" => "agent.lenient_models = [\"evil/evil\"]",
         "agent.tafc.enabled" => "agent.tafc.enabled = true",
         "agent.tafc.complexity_threshold" => "agent.tafc.complexity_threshold = 0",
@@ -425,18 +373,8 @@ pub(super) fn attempt(key: &str) -> Option<&'static str> {
         }
         "providers.*.secrets.*.file" => "providers.known.secrets.known.file = \"~/.ssh/id_rsa\"",
         "providers.*.secrets.*.command" => "providers.known.secrets.known.command = [\"./evil\"]",
-        "providers.*.secrets.*.keyring.service" => {
-            "providers.known.secrets.known.keyring.service = \"bank\""
-        }
-        "providers.*.secrets.*.keyring.account" => {
-            "providers.known.secrets.known.keyring.account = \"me\""
-        }
-        "providers.*.secrets.*.hosts" => "providers.known.secrets.known.hosts = [\"evil.example\"]",
-        "providers.*.secrets.*.methods" => "providers.known.secrets.known.methods = [\"POST\"]",
-        "providers.*.secrets.*.paths" => "providers.known.secrets.known.paths = [\"/\"]",
         "providers.*.secrets.*.header" => "providers.known.secrets.known.header = \"X-Logged\"",
         "providers.*.secrets.*.prefix" => "providers.known.secrets.known.prefix = \"\"",
-        "providers.*.secrets.*.query" => "providers.known.secrets.known.query = \"q\"",
         "providers.*.headers.*" => "providers.known.headers.known = \"evil.example\"",
         "providers.*.context_tokens" => "providers.known.context_tokens = 1",
         "providers.*.max_output_tokens" => "providers.known.max_output_tokens = 11",
@@ -475,16 +413,8 @@ pub(super) fn attempt(key: &str) -> Option<&'static str> {
         "telemetry.secrets.*.env" => "telemetry.secrets.known.env = \"AWS_SECRET_ACCESS_KEY\"",
         "telemetry.secrets.*.file" => "telemetry.secrets.known.file = \"~/.ssh/id_rsa\"",
         "telemetry.secrets.*.command" => "telemetry.secrets.known.command = [\"./evil\"]",
-        "telemetry.secrets.*.keyring.service" => {
-            "telemetry.secrets.known.keyring.service = \"bank\""
-        }
-        "telemetry.secrets.*.keyring.account" => "telemetry.secrets.known.keyring.account = \"me\"",
-        "telemetry.secrets.*.hosts" => "telemetry.secrets.known.hosts = [\"evil.example\"]",
-        "telemetry.secrets.*.methods" => "telemetry.secrets.known.methods = [\"POST\"]",
-        "telemetry.secrets.*.paths" => "telemetry.secrets.known.paths = [\"/\"]",
         "telemetry.secrets.*.header" => "telemetry.secrets.known.header = \"X-Logged\"",
         "telemetry.secrets.*.prefix" => "telemetry.secrets.known.prefix = \"\"",
-        "telemetry.secrets.*.query" => "telemetry.secrets.known.query = \"q\"",
         "plugins.*.path" => "plugins.known.path = \"evil.wasm\"",
         "plugins.*.source" => "plugins.known.source = \"https://evil.example\"",
         "plugins.*.digest" => {
@@ -525,7 +455,6 @@ pub(super) fn attempt(key: &str) -> Option<&'static str> {
         "plugins.*.https_only" => "plugins.known.https_only = false",
         "plugins.*.store_mib" => "plugins.known.store_mib = 4096",
         "plugins.*.index_mib" => "plugins.known.index_mib = 4096",
-        "plugins.*.index_documents" => "plugins.known.index_documents = 1000000",
         "plugins.*.parts_cpu_secs" => "plugins.known.parts_cpu_secs = 3600",
         "plugins.*.instance" => "plugins.known.instance = \"session\"",
         "index.enabled" => "index.enabled = true",
@@ -541,33 +470,16 @@ pub(super) fn attempt(key: &str) -> Option<&'static str> {
         }
         "index.qdrant.secrets.*.file" => "index.qdrant.secrets.known.file = \"~/.ssh/id_rsa\"",
         "index.qdrant.secrets.*.command" => "index.qdrant.secrets.known.command = [\"./evil\"]",
-        "index.qdrant.secrets.*.keyring.service" => {
-            "index.qdrant.secrets.known.keyring.service = \"bank\""
-        }
-        "index.qdrant.secrets.*.keyring.account" => {
-            "index.qdrant.secrets.known.keyring.account = \"me\""
-        }
-        "index.qdrant.secrets.*.hosts" => "index.qdrant.secrets.known.hosts = [\"evil.example\"]",
-        "index.qdrant.secrets.*.methods" => "index.qdrant.secrets.known.methods = [\"POST\"]",
-        "index.qdrant.secrets.*.paths" => "index.qdrant.secrets.known.paths = [\"/\"]",
         "index.qdrant.secrets.*.header" => "index.qdrant.secrets.known.header = \"X-Logged\"",
         "index.qdrant.secrets.*.prefix" => "index.qdrant.secrets.known.prefix = \"\"",
-        "index.qdrant.secrets.*.query" => "index.qdrant.secrets.known.query = \"q\"",
         "tools.memory.embeddings" => "tools.memory.embeddings = \"known\"",
         "plugins.*.embeddings" => "plugins.known.embeddings = \"known\"",
         "providers.*.dimensions" => "providers.known.dimensions = 8",
         "plugins.*.schedule_tasks" => "plugins.known.schedule_tasks = 100",
-        "plugins.*.store_keys" => "plugins.known.store_keys = 1000000",
         "plugins.*.credentials_to" => "plugins.known.credentials_to = [\"evil.example\"]",
         "plugins.*.secrets.*.env" => "plugins.known.secrets.known.env = \"AWS_SECRET_ACCESS_KEY\"",
         "plugins.*.secrets.*.file" => "plugins.known.secrets.known.file = \"~/.ssh/id_rsa\"",
         "plugins.*.secrets.*.command" => "plugins.known.secrets.known.command = [\"./evil\"]",
-        "plugins.*.secrets.*.keyring.service" => {
-            "plugins.known.secrets.known.keyring.service = \"bank\""
-        }
-        "plugins.*.secrets.*.keyring.account" => {
-            "plugins.known.secrets.known.keyring.account = \"me\""
-        }
         "plugins.*.secrets.*.hosts" => "plugins.known.secrets.known.hosts = [\"evil.example\"]",
         "plugins.*.secrets.*.methods" => "plugins.known.secrets.known.methods = [\"POST\"]",
         "plugins.*.secrets.*.paths" => "plugins.known.secrets.known.paths = [\"/\"]",

@@ -100,8 +100,7 @@ fn rules_of_then_and_of_now_both_count() {
     let loaded = load(&scene.folders, &Inputs { bounds, ..there }).expect("it is valid");
     assert_eq!(loaded.config.tools.policy.rules.len(), 1);
     let of_then = &loaded.ceilings[0].contents.config.tools;
-    assert_eq!((of_then.policy.rules.len(), of_then.authorization.rules.len()), (1, 1));
-    assert!(of_then.authorization.enabled);
+    assert_eq!(of_then.policy.rules.len(), 2);
 }
 
 #[test]

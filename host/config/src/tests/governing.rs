@@ -106,7 +106,7 @@ fn every_decision_names_its_rule_and_line() {
         Gate::Permissions,
     );
     let narrow = "[tools.authorization]\nenabled = true\n[[tools.authorization.rules]]\neffect = \"allow\"\ntools = [\"read\"]\n";
-    let refused = path(&scene.load(narrow), "/w/a", Verdict::Deny, Gate::Authorization);
+    let refused = path(&scene.load(narrow), "/w/a", Verdict::Deny, Gate::Policy);
     let lines =
         refused.remedy.strip_prefix("To allow it, add a rule:\n").expect("the remedy has lines");
     let allowed = format!("{asks}{narrow}{lines}\n");
@@ -304,22 +304,24 @@ fn untrusted_file_may_lower_the_trust_of_a_plugin() {
 }
 
 #[test]
-fn authorization_counts_if_enabled() {
+fn authorization_rules_are_appended_to_policy_rules_if_enabled() {
     let scene = Scene::new();
     let rules = "[tools.authorization]\nrules = [{ effect = \"deny\", tools = [\"write\"] }]\n";
     path(&scene.load(rules), "/w/a", Verdict::Ask, Gate::Autonomy);
-    path(
-        &scene.load(&format!("{rules}enabled = true\n")),
-        "/w/a",
-        Verdict::Deny,
-        Gate::Authorization,
-    );
-    path(
-        &scene.load_with(rules, "tools.authorization.enabled = true\n"),
-        "/w/a",
-        Verdict::Deny,
-        Gate::Authorization,
-    );
+    let enabled = scene.load(&format!("{rules}enabled = true\n"));
+    path(&enabled, "/w/a", Verdict::Deny, Gate::Policy);
+    let both = format!("[[tools.policy.rules]]\neffect = \"allow\"\n{rules}enabled = true\n");
+    let denied = path(&scene.load(&both), "/w/a", Verdict::Deny, Gate::Policy);
+    assert!(denied.place.ends_with("line 4"), "{}", denied.place);
+}
+
+#[test]
+fn untrusted_file_enables_no_authorization() {
+    let scene = Scene::new();
+    let user = "[[tools.policy.rules]]\neffect = \"allow\"\ntools = [\"read\"]\n[tools.authorization]\nrules = [{ effect = \"allow\" }]\n";
+    for project in ["", "tools.authorization.enabled = true\n"] {
+        path(&scene.load_with(user, project), "/w/a", Verdict::Deny, Gate::Policy);
+    }
 }
 
 #[test]

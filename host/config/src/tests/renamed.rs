@@ -114,3 +114,45 @@ fn network_can_be_set_by_either_name_but_not_by_both() {
     let narrowed = scene.load_with("", "tools.shell.allow_network = false");
     assert_eq!(narrowed.config.tools.shell.network, NetworkGrant::Deny);
 }
+
+#[test]
+fn removed_keys_name_what_is_written_instead() {
+    let scene = Scene::new();
+    let secret_tool = "command = [\"secret-tool\", \"lookup\", \"service\", \"SERVICE\", \"account\", \"ACCOUNT\"]";
+    for (key, successor) in [
+        ("agent.text_tools = 'lenient'", "write `lenient_models = [\"*\"]` for \"lenient\""),
+        ("plugins.a.store_keys = 5", "it follows from `store_mib`"),
+        ("plugins.a.index_documents = 5", "it follows from `index_mib`"),
+        ("tools.memory.index_documents = 5", "it follows from `index_mib`"),
+        ("tools.result_cache.max_entries = 5", "`max_mib` is the bound"),
+        ("tools.web.secrets.a.keyring = { service = 'one', account = 'two' }", secret_tool),
+        ("providers.a.secrets.b.keyring.service = 'one'", secret_tool),
+        ("providers.a.secrets.b.hosts = ['a.example']", "to `base_url` of [providers.a] alone"),
+        ("telemetry.secrets.b.methods = ['POST']", "to `endpoint` of [telemetry] alone"),
+        ("index.qdrant.secrets.b.paths = ['/v1']", "to `url` of [index.qdrant] alone"),
+        ("mcp.servers.a.secrets.b.query = 'key'", "to the server of [mcp.servers.a] alone"),
+        (
+            "mcp.servers.a.oauth.secrets.b.hosts = []",
+            "to the authorization server of [mcp.servers.a] alone",
+        ),
+    ] {
+        scene.assert_refused(key, &["toolhold.toml:1: `", "` was removed: ", successor]);
+    }
+}
+
+#[test]
+fn unknown_checker_and_language_are_answered_with_the_known_ones() {
+    let scene = Scene::new();
+    scene.assert_refused(
+        "tools.diagnostics.arguments.clippy = []",
+        &["unknown variant `clippy`, expected one of `cargo`, `tsc`, `eslint`, `ruff`"],
+    );
+    scene.assert_refused(
+        "tools.code.lsp.servers.rus = []",
+        &["unknown variant `rus`, expected one of `c`, `go`, `python`, `rust`, `typescript`"],
+    );
+    let loaded = scene.load("tools.code.lsp.servers.python = ['pylsp']\n");
+    let servers = serde_json::to_value(&loaded.config.tools.code.lsp.servers).expect("it is JSON");
+    assert_eq!(servers["python"], serde_json::json!(["pylsp"]));
+    assert_eq!(servers["rust"], serde_json::json!(["rust-analyzer"]));
+}

@@ -177,8 +177,7 @@ fn secret_has_a_source_and_a_destination() {
                 a = { env = 'A_TOKEN', hosts = ['a.example'] }\n\
                 b = { file = 'token', hosts = ['*.b.example'], methods = ['get'], paths = ['/v1'], header = 'X-Api-Key' }\n\
                 c = { command = ['pass', 'show', 'c'], hosts = ['c.example'], query = 'key' }\n\
-                d = { command = ['~/bin/ask'], hosts = ['d.example'], header = 'Authorization', prefix = 'Token ' }\n\
-                e = { keyring = { service = 's', account = 'a' }, hosts = ['e.example'] }\n";
+                d = { command = ['~/bin/ask'], hosts = ['d.example'], header = 'Authorization', prefix = 'Token ' }\n";
     scene.write(text);
     let inputs = inputs(&[("A_TOKEN", "first"), ("A_TOKEN", "the-last-counts")], &[]);
     let loaded = load(&scene.folders, &inputs).expect("it is valid");
@@ -191,10 +190,7 @@ fn secret_has_a_source_and_a_destination() {
     let places: Vec<_> = secrets.iter().map(|secret| secret.rule.placement.clone()).collect();
     let query = Placement::Query { name: "key".to_owned() };
     let bearer = header("authorization", "Bearer ");
-    assert_eq!(
-        places,
-        [bearer.clone(), header("x-api-key", ""), query, header("authorization", "Token "), bearer]
-    );
+    assert_eq!(places, [bearer, header("x-api-key", ""), query, header("authorization", "Token ")]);
     assert_eq!(
         (secrets[1].rule.methods.join(","), secrets[1].rule.paths.join(",")),
         ("GET".to_owned(), "/v1".to_owned())
@@ -212,9 +208,6 @@ fn secret_has_a_source_and_a_destination() {
     let ask = scene.folders.home.as_ref().expect("there is a home").join("bin/ask");
     assert!(
         matches!(&secrets[3].source, SecretSource::Command(words) if *words == [ask.to_str().expect("UTF-8")])
-    );
-    assert!(
-        matches!(&secrets[4].source, SecretSource::Keyring { service, account } if service == "s" && account == "a")
     );
     // Tools can't read the file and can't write the program.
     let own = loaded.own(&scene.folders, &scene.work);
@@ -238,7 +231,7 @@ fn secret_with_missing_or_duplicate_keys_is_refused() {
     };
     check(
         "hosts = ['a.example']",
-        "[@] doesn't say where the secret comes from; write one of `env`, `file`, `command` and `keyring`",
+        "[@] doesn't say where the secret comes from; write one of `env`, `file` and `command`",
     );
     check(
         "env = 'A'\nfile = 'b'\nhosts = ['a.example']",
@@ -257,7 +250,10 @@ fn secret_with_missing_or_duplicate_keys_is_refused() {
         "env = 'A'\nhosts = ['a.example']\nquery = 'q'\nheader = 'X'",
         "into a header and into the query; leave one",
     );
-    check("keyring.service = 's'\nhosts = ['a.example']", "needs both `service` and `account`");
+    check(
+        "keyring.service = 's'\nkeyring.account = 'a'\nhosts = ['a.example']",
+        "write `command = [\"secret-tool\", \"lookup\", \"service\", \"SERVICE\", \"account\", \"ACCOUNT\"]`",
+    );
     check(
         "env = 'A'\nhosts = ['a.example']\nheader = 'Host'",
         "a header about the transport can't be set",

@@ -12,7 +12,7 @@ use crate::guest::state::{CallState, RunningCall};
 
 impl KeptData for DocumentIndex {
     const NAME: &'static str = "index";
-    const KEYS: &'static str = "`index_mib` and `index_documents`";
+    const KEYS: &'static str = "`index_mib`";
 
     fn of_call(call: &RunningCall) -> Option<&KeptAccess<Self>> {
         call.index.as_ref()

@@ -11,7 +11,7 @@ use crate::guest::state::{CallState, RunningCall};
 
 impl KeptData for Store {
     const NAME: &'static str = "store";
-    const KEYS: &'static str = "`store_mib` and `store_keys`";
+    const KEYS: &'static str = "`store_mib`";
 
     fn of_call(call: &RunningCall) -> Option<&KeptAccess<Self>> {
         call.store.as_ref()

@@ -100,7 +100,7 @@ fn missing(
     let credentials = credentials(&entry.server);
     let has_value = |value: &str| {
         ours.secrets.iter().any(|(secret, from)| {
-            // A program isn't run for that, and the keyring isn't asked.
+            // A program isn't run for that.
             let is_stored = from.env.is_some() || !from.file.is_empty();
             let key = format!("{table}.{}", dotted_name(secret));
             is_stored

@@ -87,7 +87,7 @@ fn hostile_texts_have_bounded_results() {
 fn many_tags_in_small_pieces_are_read() {
     let offered = offered();
     let text = "<tool_call>".repeat(100_000);
-    let mut splitter = CallSplitter::new(&offered, TextTools::Strict);
+    let mut splitter = CallSplitter::new(&offered, false);
     for piece in text.as_bytes().chunks(7) {
         splitter.push(str::from_utf8(piece).unwrap());
     }

@@ -8,7 +8,7 @@ const MESSAGE: &str =
 fn lenient(text: &str, earlier: &[&str]) -> FoundCalls {
     let earlier = earlier_texts(earlier);
     let options = FindOptions {
-        text_tools: TextTools::Lenient,
+        is_lenient: true,
         is_loopback: true,
         used_native_calls: false,
         earlier: Some(&earlier),
@@ -81,13 +81,13 @@ fn strict_mode_and_other_providers_give_a_hint() {
     let local = FindOptions { is_loopback: true, ..FindOptions::default() };
     assert_eq!(hint(local), expected(true));
     assert_eq!(hint(FindOptions::default()), expected(false));
-    let lenient = FindOptions { text_tools: TextTools::Lenient, ..FindOptions::default() };
+    let lenient = FindOptions { is_lenient: true, ..FindOptions::default() };
     assert_eq!(hint(lenient), expected(false), "a remote provider is never lenient");
     let native = FindOptions { is_loopback: true, used_native_calls: true, ..lenient };
     assert_eq!(hint(native), expected(false), "the model can call tools natively");
     let text = expected(true).for_person().unwrap();
     assert!(text.contains("`lenient_models`"), "{text}");
-    assert!(!expected(false).for_person().unwrap().contains("text_tools"));
+    assert!(!expected(false).for_person().unwrap().contains("lenient_models"));
     assert!(expected(true).for_model().contains("```tool_call"));
     // A hint is no call, whatever it repeats.
     assert_eq!(calls(&format!("> {}", expected(true).for_model())), [""; 0]);
@@ -98,7 +98,7 @@ fn json_without_a_mark_is_no_call_and_gives_a_hint() {
     let json = r#"{"name": "read", "arguments": {"path": "src/main.rs"}}"#;
     let none = EarlierTexts::default();
     let all = FindOptions {
-        text_tools: TextTools::Lenient,
+        is_lenient: true,
         is_loopback: true,
         earlier: Some(&none),
         ..FindOptions::default()
@@ -146,7 +146,7 @@ fn call_that_stands_in_an_earlier_text_is_refused() {
         let mut messages = EarlierTexts::default();
         messages.add_message(&earlier);
         let options = FindOptions {
-            text_tools: TextTools::Lenient,
+            is_lenient: true,
             is_loopback: true,
             earlier: Some(&messages),
             ..FindOptions::default()
@@ -161,8 +161,7 @@ fn call_that_stands_in_an_earlier_text_is_refused() {
 
 #[test]
 fn without_the_earlier_texts_no_block_is_a_call() {
-    let options =
-        FindOptions { text_tools: TextTools::Lenient, is_loopback: true, ..FindOptions::default() };
+    let options = FindOptions { is_lenient: true, is_loopback: true, ..FindOptions::default() };
     assert_eq!(find(MESSAGE, &offered(), &options).calls, []);
 }
 

@@ -76,7 +76,7 @@ fn piece() -> impl Strategy<Value = String> {
 /// What a screen shows if the message arrives in these pieces, and what is found.
 fn stream(pieces: &[&str], options: &FindOptions<'_>) -> (String, FoundCalls) {
     let offered = offered();
-    let mut splitter = CallSplitter::new(&offered, options.text_tools);
+    let mut splitter = CallSplitter::new(&offered, options.is_lenient);
     let mut screen = String::new();
     let mut show = |shown: ShownText| {
         if shown.was_thoughts {
@@ -109,7 +109,7 @@ proptest! {
     ) {
         let text = pieces.concat();
         let options = FindOptions {
-            text_tools: if is_lenient { TextTools::Lenient } else { TextTools::Strict },
+            is_lenient,
             is_loopback: true,
             ..FindOptions::default()
         };
@@ -176,7 +176,7 @@ fn marks_at_the_limits_are_read_the_same_in_pieces() {
 fn block_of_json_behind_thoughts_is_held_back() {
     let earlier = EarlierTexts::default();
     let options = FindOptions {
-        text_tools: TextTools::Lenient,
+        is_lenient: true,
         is_loopback: true,
         earlier: Some(&earlier),
         ..FindOptions::default()
@@ -197,7 +197,7 @@ fn block_of_json_behind_thoughts_is_held_back() {
 fn block_of_a_call_is_never_shown() {
     let offered = offered();
     let text = "I look.\n<tool_call>\n{\"name\": \"read\", \"arguments\": {\"path\": \"a\"}}\n</tool_call>\n```bash\nls\n```\nDone";
-    let mut splitter = CallSplitter::new(&offered, TextTools::Strict);
+    let mut splitter = CallSplitter::new(&offered, false);
     let mut screen = String::new();
     for c in text.chars() {
         screen.push_str(&splitter.push(c.encode_utf8(&mut [0; 4])).text);
@@ -210,7 +210,7 @@ fn block_of_a_call_is_never_shown() {
 #[test]
 fn prose_is_shown_at_once() {
     let offered = offered();
-    let mut splitter = CallSplitter::new(&offered, TextTools::Lenient);
+    let mut splitter = CallSplitter::new(&offered, true);
     for word in [
         "Hello ",
         "a <b ",
@@ -232,7 +232,7 @@ fn prose_is_shown_at_once() {
 #[test]
 fn white_space_is_not_held_for_ever() {
     let offered = offered();
-    let mut splitter = CallSplitter::new(&offered, TextTools::Strict);
+    let mut splitter = CallSplitter::new(&offered, false);
     let spaces = " ".repeat(400);
     assert_eq!(splitter.push(&spaces).text, spaces);
 }
@@ -240,7 +240,7 @@ fn white_space_is_not_held_for_ever() {
 #[test]
 fn thoughts_arrive_apart() {
     let offered = offered();
-    let mut splitter = CallSplitter::new(&offered, TextTools::Strict);
+    let mut splitter = CallSplitter::new(&offered, false);
     assert_eq!(splitter.push("<think>Let me").thoughts, "Let me");
     let shown = splitter.push(" see</think>Yes");
     assert_eq!((shown.thoughts.as_str(), shown.text.as_str()), (" see", "Yes"));

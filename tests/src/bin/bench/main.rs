@@ -13,7 +13,6 @@ mod counted;
 mod develop;
 mod diagnostics;
 mod files;
-mod filters;
 mod governed;
 mod install;
 mod jobs;
@@ -38,7 +37,6 @@ mod table;
 mod terminal;
 mod tree;
 mod typed;
-mod web;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -63,7 +61,7 @@ struct Group {
     measure: fn(&Setting) -> Result<Vec<Row>, String>,
 }
 
-const GROUPS: [Group; 25] = [
+const GROUPS: [Group; 23] = [
     Group { names: &["echo", "ready", "throughput"], measure: calls::measure },
     Group { names: &["governed", "durable"], measure: governed::measure },
     Group { names: &["grep", "find"], measure: search::measure },
@@ -79,8 +77,6 @@ const GROUPS: [Group; 25] = [
     Group { names: &["shell"], measure: shell::measure },
     Group { names: &["diagnostics"], measure: diagnostics::measure },
     Group { names: &["jobs"], measure: jobs::measure },
-    Group { names: &["web"], measure: web::measure },
-    Group { names: &["filters"], measure: filters::measure },
     Group { names: &["memory"], measure: loaded::memory },
     Group { names: &["plugins"], measure: loaded::plugins },
     Group { names: &["redact", "overflow"], measure: shape::measure },

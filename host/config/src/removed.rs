@@ -1,0 +1,40 @@
+//! Keys that were removed. The error names what is written instead.
+
+/// What is written instead of a removed key, by the key's path. `None`: it never was a key.
+pub(super) fn successor(path: &[String]) -> Option<String> {
+    let path: Vec<&str> = path.iter().map(String::as_str).collect();
+    if let [table @ .., "secrets", _, key] = &path[..] {
+        return of_secret(table, key);
+    }
+    let successor = match path[..] {
+        ["agent", "text_tools"] => "write `lenient_models = [\"*\"]` for \"lenient\"",
+        ["plugins", _, "store_keys"] => "it follows from `store_mib`",
+        ["plugins", _, "index_documents"] | ["tools", "memory", "index_documents"] => {
+            "it follows from `index_mib`"
+        }
+        ["tools", "result_cache", "max_entries"] => "`max_mib` is the bound",
+        _ => return None,
+    };
+    Some(successor.to_owned())
+}
+
+/// The same for a key of a secret in `table`.
+fn of_secret(table: &[&str], key: &str) -> Option<String> {
+    if key == "keyring" {
+        let command = ["secret-tool", "lookup", "service", "SERVICE", "account", "ACCOUNT"];
+        return Some(format!("write `command = {command:?}`"));
+    }
+    let server = match table {
+        ["telemetry"] => "`endpoint` of [telemetry]".to_owned(),
+        ["index", "qdrant"] => "`url` of [index.qdrant]".to_owned(),
+        ["providers", name] => format!("`base_url` of [providers.{name}]"),
+        ["mcp", "servers", name] => format!("the server of [mcp.servers.{name}]"),
+        ["mcp", "servers", name, "oauth"] => {
+            format!("the authorization server of [mcp.servers.{name}]")
+        }
+        _ => return None,
+    };
+    ["hosts", "methods", "paths", "query"]
+        .contains(&key)
+        .then(|| format!("the secret goes to {server} alone; leave the key out"))
+}
