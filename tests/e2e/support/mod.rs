@@ -30,7 +30,7 @@ pub(crate) use component::{Component, Offer, manifest, section};
 pub(crate) use living::{
     Living, ends, mappings_below, said, soon, state, until, until_says, version, waiting,
 };
-pub(crate) use log::{keep as keep_log, log_of, log_with};
+pub(crate) use log::{log_of, log_with};
 pub(crate) use not_tried::not_tried;
 pub(crate) use process::descriptors_below;
 pub(crate) use running::{ATTACK_MIB, run, run_alone};
