@@ -1,10 +1,16 @@
 //! Puts the contract's WIT, the SDKs and the example plugins into the program, so that they fit it.
+//! The bindings of the SDKs for C and Go are generated here.
 
 use std::env;
+use std::error::Error;
 use std::fmt::Write as _;
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+
+use wit_bindgen_core::{Files, WorldGenerator};
+use wit_parser::{PackageName, Resolve, WorldId};
 
 /// The lists of files: a name, and the folder below the repository.
 const FOLDERS: [(&str, &str); 11] = [
@@ -26,42 +32,145 @@ const FOLDERS: [(&str, &str); 11] = [
 const LEFT_OUT: [&str; 7] =
     ["target", "build", "node_modules", "__pycache__", ".venv", "released", "tests"];
 
+/// The packages of the contract, below its folder, that a plugin doesn't import, each after those
+/// that it uses.
+const USED: [&str; 3] = ["deps/io", "deps/clocks", "tool"];
+
+/// The packages of which a plugin imports interfaces. The compiler leaves out what it doesn't use.
+const IMPORTED: [&str; 2] = ["deps/http", "host"];
+
+/// Parts of the names of interfaces that the SDK of C has nothing of.
+const NOT_IN_C: [&str; 2] = ["wasi:http/", "toolhold:host/secrets@"];
+
+/// What the generator for Go writes, and what the SDK has instead: its own module and packages.
+const IN_GO: [(&str, &str); 4] = [
+    ("\"wit_component/", "\"toolhold/internal/wit/"),
+    ("\"go.bytecodealliance.org/pkg/wit/runtime\"", "\"toolhold/internal/memory\""),
+    ("\"go.bytecodealliance.org/pkg/wit/types\"", "\"toolhold/internal/types\""),
+    ("package main", "package exports"),
+];
+
 fn main() -> ExitCode {
     match generate() {
         Ok(()) => ExitCode::SUCCESS,
-        Err(message) => {
-            println!("cargo::error={message}");
+        Err(error) => {
+            println!("cargo::error={error}");
             ExitCode::FAILURE
         }
     }
 }
 
-fn generate() -> Result<(), String> {
+fn generate() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed=build.rs");
     let package = PathBuf::from(variable("CARGO_MANIFEST_DIR")?);
     let root = package.ancestors().nth(2).ok_or("the package lies outside the workspace")?;
+    let out = PathBuf::from(variable("OUT_DIR")?);
+    write_bindings(&root.join("wit"), &out)?;
     let mut source = String::new();
     for (name, folder) in FOLDERS {
         let mut files = Vec::new();
         let folder = root.join(folder);
         println!("cargo::rerun-if-changed={}", folder.display());
         collect(&folder, "", &mut files)?;
-        let _ = writeln!(source, "pub(crate) static {name}: &[File] = &[");
+        let generated = out.join(name);
+        if generated.exists() {
+            collect(&generated, "", &mut files)?;
+        }
+        writeln!(source, "pub(crate) static {name}: &[File] = &[")?;
         for (path, file) in files {
-            let _ = writeln!(source, "File {{ path: {path:?}, bytes: include_bytes!({file:?}) }},");
+            writeln!(source, "File {{ path: {path:?}, bytes: include_bytes!({file:?}) }},")?;
         }
         source.push_str("];\n");
     }
     let workspace = root.join("plugins/Cargo.toml");
     println!("cargo::rerun-if-changed={}", workspace.display());
-    let _ = writeln!(source, "pub(crate) static WORKSPACE: &str = include_str!({workspace:?});");
-    let out = PathBuf::from(variable("OUT_DIR")?).join("files.rs");
-    fs::write(&out, source).map_err(|error| format!("can't write {}: {error}", out.display()))
+    writeln!(source, "pub(crate) static WORKSPACE: &str = include_str!({workspace:?});")?;
+    write(&out.join("files.rs"), source.as_bytes())
+}
+
+/// Generates the bindings of the SDKs for C and Go, each into the folder with the name of its list.
+fn write_bindings(wit: &Path, out: &Path) -> Result<(), Box<dyn Error>> {
+    let c = emptied(out.join("SDK_C"))?.join("bindings");
+    for (name, bytes) in bindings(wit, wit_bindgen_c::Opts::default().build(), &NOT_IN_C)?.iter() {
+        write(&c.join(name), bytes)?;
+    }
+    let go = emptied(out.join("SDK_GO"))?.join("internal");
+    for (name, bytes) in bindings(wit, wit_bindgen_go::Opts::default().build(), &[])?.iter() {
+        let folder = match name {
+            "go.mod" => continue,
+            "wit_exports.go" => "exports",
+            _ => "wit",
+        };
+        let mut text = str::from_utf8(bytes)?.to_owned();
+        for (from, to) in IN_GO {
+            text = text.replace(from, to);
+        }
+        write(&go.join(folder).join(name), text.as_bytes())?;
+    }
+    Ok(())
+}
+
+fn bindings(
+    wit: &Path,
+    mut generator: Box<dyn WorldGenerator>,
+    left_out: &[&str],
+) -> Result<Files, Box<dyn Error>> {
+    let mut resolve = Resolve::default();
+    let world = world(&mut resolve, wit, left_out)?;
+    let mut files = Files::default();
+    generator.generate(&mut resolve, world, &mut files)?;
+    Ok(files)
+}
+
+/// The world of a plugin that asks for everything, without some interfaces.
+fn world(resolve: &mut Resolve, wit: &Path, left_out: &[&str]) -> Result<WorldId, Box<dyn Error>> {
+    let mut tool = None;
+    for folder in USED {
+        tool = Some(resolve.push_dir(wit.join(folder))?.0);
+    }
+    let tool = &resolve.packages[tool.ok_or("the contract has no package")?].name;
+    let plugin = PackageName { name: "plugin".to_owned(), ..tool.clone() };
+    let mut text = format!(
+        "package {plugin};\n\nworld plugin {{\n  include {};\n",
+        tool.interface_id("tool-plugin")
+    );
+    for folder in IMPORTED {
+        let (package, _) = resolve.push_dir(wit.join(folder))?;
+        let names = resolve.packages[package].interfaces.values();
+        for name in names.filter_map(|interface| resolve.id_of(*interface)) {
+            if !left_out.iter().any(|part| name.contains(part)) {
+                writeln!(text, "  import {name};")?;
+            }
+        }
+    }
+    text.push('}');
+    let package = resolve.push_str("plugin.wit", &text)?;
+    Ok(resolve.select_world(&[package], None)?)
+}
+
+/// An empty folder in the place of one that an earlier build may have left.
+fn emptied(folder: PathBuf) -> Result<PathBuf, Box<dyn Error>> {
+    match fs::remove_dir_all(&folder) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(format!("can't remove {}: {error}", folder.display()).into())
+        }
+        _ => Ok(folder),
+    }
+}
+
+fn write(file: &Path, bytes: &[u8]) -> Result<(), Box<dyn Error>> {
+    let failed = |error| format!("can't write {}: {error}", file.display());
+    fs::create_dir_all(file.parent().ok_or("the file has no folder")?).map_err(failed)?;
+    Ok(fs::write(file, bytes).map_err(failed)?)
 }
 
 /// The files of a folder, sorted, each with its path below the folder. Links are followed: the SDK
 /// has the contract by links.
-fn collect(folder: &Path, below: &str, files: &mut Vec<(String, PathBuf)>) -> Result<(), String> {
+fn collect(
+    folder: &Path,
+    below: &str,
+    files: &mut Vec<(String, PathBuf)>,
+) -> Result<(), Box<dyn Error>> {
     let failed = |error| format!("can't read {}: {error}", folder.display());
     let mut entries: Vec<_> =
         fs::read_dir(folder).map_err(failed)?.collect::<Result<_, _>>().map_err(failed)?;

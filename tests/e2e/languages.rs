@@ -52,7 +52,11 @@ impl Fixture {
         let parts = folder.join(format!("{name}.parts"));
         fs::create_dir(&parts).expect("a folder is made");
         fs::write(parts.join("attack.wasm"), part).expect("a file is written");
-        copy(&root().join(format!("plugins/sdk-{language}")), &folder.join("sdk"), &|text| text);
+        // The bindings of the SDKs for C and Go are in the program alone.
+        cli.run(&["plugin", "new", "made", "--lang", language]).ends(0);
+        let made = cli.work().join("made");
+        fs::rename(made.join("sdk"), folder.join("sdk")).expect("a project has its SDK");
+        fs::remove_dir_all(made).expect("a folder is removed");
         let mut path = tools.as_os_str().to_owned();
         path.push(":");
         path.push(std::env::var_os("PATH").unwrap_or_default());

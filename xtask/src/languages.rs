@@ -2,7 +2,6 @@
 //! Like its readers, it uses the language's own compiler.
 
 use std::fs;
-use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -19,12 +18,11 @@ pub(crate) fn build(toolhold: &Path) -> Result<Vec<(String, String)>, String> {
     fs::create_dir_all(folder())
         .map_err(|error| format!("can't create {}: {error}", folder().display()))?;
     let examples = cargo::plugins().join("examples");
-    let workshop = workshop()?;
     let mut missing = Vec::new();
     for name in subfolders(&examples)? {
         let example = examples.join(&name);
         let built = if example.join("plugin.toml").exists() {
-            with_toolhold(toolhold, &example, &workshop.join("examples").join(&name))
+            with_toolhold(toolhold, &name)
         } else {
             with_cargo(&example)
         };
@@ -52,43 +50,17 @@ fn with_cargo(example: &Path) -> Result<PathBuf, String> {
     Ok(target.join(WASM).join("release/word_count.wasm"))
 }
 
-/// A new folder with the SDKs, where an example finds them as in the repository. A build leaves
-/// files, which don't belong between the sources.
-fn workshop() -> Result<PathBuf, String> {
-    let folder = cargo::target().join("languages");
-    if folder.exists() {
-        fs::remove_dir_all(&folder)
-            .map_err(|error| format!("can't remove {}: {error}", folder.display()))?;
+/// An example in another language, as `toolhold plugin new` writes it, with the compilers that the
+/// tests use too.
+fn with_toolhold(toolhold: &Path, language: &str) -> Result<PathBuf, String> {
+    let place = cargo::target().join("languages").join(language);
+    if place.exists() {
+        fs::remove_dir_all(&place)
+            .map_err(|error| format!("can't remove {}: {error}", place.display()))?;
     }
-    fs::create_dir_all(folder.join("examples"))
-        .map_err(|error| format!("can't create {}: {error}", folder.display()))?;
-    for sdk in subfolders(&cargo::plugins())?.iter().filter(|name| name.starts_with("sdk")) {
-        symlink(cargo::plugins().join(sdk), folder.join(sdk))
-            .map_err(|error| format!("can't link {sdk}: {error}"))?;
-    }
-    Ok(folder)
-}
-
-/// Folders that a build of the example itself has left.
-const BUILT: [&str; 4] = [".venv", "build", "node_modules", "target"];
-
-fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
-    fs::create_dir_all(to)?;
-    for entry in fs::read_dir(from)? {
-        let entry = entry?;
-        let (from, to) = (entry.path(), to.join(entry.file_name()));
-        if !from.is_dir() {
-            fs::copy(&from, &to)?;
-        } else if !BUILT.iter().any(|name| entry.file_name() == *name) {
-            copy(&from, &to)?;
-        }
-    }
-    Ok(())
-}
-
-/// A copy of an example in another language, with the compilers that the tests use too.
-fn with_toolhold(toolhold: &Path, example: &Path, place: &Path) -> Result<PathBuf, String> {
-    copy(example, place).map_err(|error| format!("can't copy {}: {error}", example.display()))?;
+    let mut new = Command::new(toolhold);
+    new.args(["plugin", "new", "word-count", "--lang", language, "--dir"]).arg(&place);
+    step::run("toolhold plugin new", &mut new)?;
     let clients = cargo::target().join("clients");
     let compilers = [
         "plugins-python/bin",
@@ -102,7 +74,7 @@ fn with_toolhold(toolhold: &Path, example: &Path, place: &Path) -> Result<PathBu
     let mut build = Command::new(toolhold);
     step::run(
         &format!("toolhold plugin build {}", place.display()),
-        build.args(["plugin", "build"]).arg(place).env("PATH", path),
+        build.args(["plugin", "build"]).arg(&place).env("PATH", path),
     )?;
     Ok(place.join("word-count.wasm"))
 }
@@ -134,20 +106,5 @@ mod tests {
             let has = |file: &str| examples.join(&name).join(file).exists();
             assert!(has("plugin.toml") || has("Cargo.toml"), "{name}");
         }
-    }
-
-    #[test]
-    fn copies_have_the_sources_alone() {
-        let folder = cargo::target().join("tmp/languages");
-        let _ = fs::remove_dir_all(&folder);
-        for file in ["from/plugin.py", "from/wit/world.wit", "from/build/x", "from/.venv/bin/y"] {
-            let file = folder.join(file);
-            fs::create_dir_all(file.parent().expect("it lies in a folder")).expect("it is made");
-            fs::write(&file, "x").expect("it is written");
-        }
-        copy(&folder.join("from"), &folder.join("to")).expect("it is copied");
-        let has = |file: &str| folder.join("to").join(file).exists();
-        assert!(has("plugin.py") && has("wit/world.wit"));
-        assert!(!has("build") && !has(".venv"));
     }
 }

@@ -125,7 +125,8 @@ mod tests {
         assert!(has(WIT, "tool/tools.wit") && has(WIT, "deps/http/types.wit"));
         assert!(has(SDK_RUST, "src/lib.rs") && has(SDK_RUST, "wit/host/call.wit"));
         assert!(has(SDK_PYTHON, "toolhold/__init__.py"));
-        assert!(has(SDK_C, "bindings/plugin_component_type.o"));
+        assert!(has(SDK_C, "toolhold.h") && has(SDK_C, "bindings/plugin_component_type.o"));
+        assert!(has(SDK_GO, "toolhold.go") && has(SDK_GO, "internal/exports/wit_exports.go"));
         assert!(has(SDK_GO, "internal/wit/toolhold_host_log/empty.s"));
         let sdks = [SDK_RUST, SDK_PYTHON, SDK_JAVASCRIPT, SDK_C, SDK_GO];
         let all = sdks.into_iter().chain([WIT, EXAMPLE_RUST, EXAMPLE_PYTHON, EXAMPLE_GO]);
