@@ -1,14 +1,12 @@
 //! The changes of the commands of a call, which have rules of their own.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 use std::sync::Arc;
 
-use toolhold_contract::ChangeRecorder;
+use toolhold_contract::{ChangeRecorder, ChangedPath};
 
 use super::caches::Caches;
-use super::files::Place;
 use super::journal::{Journal, SaveRules};
 
 /// Says whether the changes of a path are saved.
@@ -29,12 +27,6 @@ impl CommandJournal {
         Self { journal, rules, scope, caches: Caches::default() }
     }
 
-    /// Saves what is at a path, since something else gets it.
-    fn replace(&self, path: &Path) -> io::Result<()> {
-        let replaced = Place::find(path).ok().and_then(|place| place.handle());
-        self.journal.change(path, replaced.as_ref().map(AsFd::as_fd), self.rules)
-    }
-
     fn covers(&self, path: &Path) -> bool {
         self.scope.as_ref().is_none_or(|scope| scope(path))
     }
@@ -47,24 +39,25 @@ impl std::fmt::Debug for CommandJournal {
 }
 
 impl ChangeRecorder for CommandJournal {
-    fn before_change(&self, path: &Path, object: Option<BorrowedFd<'_>>) -> io::Result<()> {
-        match self.covers(path) && !self.caches.contain(path) {
-            true => self.journal.change(path, object, self.rules),
-            false => Ok(()),
+    fn before_change(&self, changed: &ChangedPath<'_>) -> io::Result<()> {
+        if self.covers(changed.path) && !self.caches.contain(changed.path) {
+            self.journal.change(changed, self.rules)
+        } else {
+            Ok(())
         }
     }
 
-    fn before_rename(&self, from: &Path, object: BorrowedFd<'_>, to: &Path) -> io::Result<()> {
-        match (self.covers(from), self.covers(to)) {
-            (true, true) => match [from, to].map(|path| self.caches.contain(path)) {
+    fn before_rename(&self, from: &ChangedPath<'_>, to: &ChangedPath<'_>) -> io::Result<()> {
+        match (self.covers(from.path), self.covers(to.path)) {
+            (true, true) => match [from, to].map(|it| self.caches.contain(it.path)) {
                 [true, true] => Ok(()),
                 [_, into_cache] => {
-                    self.caches.moves(from, to, into_cache);
-                    self.journal.rename(from, object, to, self.rules)
+                    self.caches.moves(from.path, to.path, into_cache);
+                    self.journal.rename(from, to, self.rules)
                 }
             },
-            (true, false) => self.journal.change(from, Some(object), self.rules),
-            (false, true) => self.replace(to),
+            (true, false) => self.journal.change(from, self.rules),
+            (false, true) => self.journal.change(to, self.rules),
             (false, false) => Ok(()),
         }
     }

@@ -57,8 +57,11 @@ impl Place {
     /// [`io::ErrorKind::NotFound`] if the directory is missing, or if something else, such as a
     /// link, has its place or is on the way to it.
     pub(crate) fn find(path: &Path) -> io::Result<Self> {
-        let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
-            return Err(io::ErrorKind::InvalidInput.into());
+        // The root directory is in itself.
+        let (parent, name) = match (path.parent(), path.file_name()) {
+            (Some(parent), Some(name)) => (parent, name),
+            (None, None) if path.is_absolute() => (path, OsStr::new(".")),
+            _ => return Err(io::ErrorKind::InvalidInput.into()),
         };
         let root = rustix::fs::open("/", OFlags::PATH | OFlags::DIRECTORY, Mode::empty())?;
         let below = parent.strip_prefix("/").unwrap_or(parent);
@@ -88,12 +91,6 @@ impl Place {
             Err(Errno::NOENT) => Ok(None),
             Err(errno) => Err(errno.into()),
         }
-    }
-
-    /// A handle (`O_PATH`) of what has the name, which is not followed.
-    pub(crate) fn handle(&self) -> Option<OwnedFd> {
-        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        rustix::fs::openat(&self.directory, &self.name, flags, Mode::empty()).ok()
     }
 
     /// Opens a regular file for reading.

@@ -3,14 +3,14 @@
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use rustix::fs::{AtFlags, CWD, FileType};
+use rustix::fs::{AtFlags, FileType};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
-use toolhold_contract::ChangeRecorder;
+use toolhold_contract::{ChangeRecorder, ChangedPath};
 use toolhold_private::PrivateFolder;
 
 use super::caches::MadeCaches;
@@ -198,12 +198,12 @@ impl Drop for Journal {
 }
 
 impl ChangeRecorder for Journal {
-    fn before_change(&self, path: &Path, object: Option<BorrowedFd<'_>>) -> io::Result<()> {
-        self.change(path, object, self.rules)
+    fn before_change(&self, changed: &ChangedPath<'_>) -> io::Result<()> {
+        self.change(changed, self.rules)
     }
 
-    fn before_rename(&self, from: &Path, object: BorrowedFd<'_>, to: &Path) -> io::Result<()> {
-        self.rename(from, object, to, self.rules)
+    fn before_rename(&self, from: &ChangedPath<'_>, to: &ChangedPath<'_>) -> io::Result<()> {
+        self.rename(from, to, self.rules)
     }
 
     fn is_required(&self) -> bool {
@@ -221,45 +221,39 @@ impl ChangeRecorder for Journal {
 }
 
 impl Journal {
-    pub(crate) fn change(
-        &self,
-        path: &Path,
-        object: Option<BorrowedFd<'_>>,
-        rules: SaveRules,
-    ) -> io::Result<()> {
+    pub(crate) fn change(&self, changed: &ChangedPath<'_>, rules: SaveRules) -> io::Result<()> {
         let mut inner = self.running()?;
         self.settle(&mut inner)?;
-        self.save(&mut inner, path, object, rules)
+        self.save(&mut inner, changed, rules)
     }
 
     pub(crate) fn rename(
         &self,
-        from: &Path,
-        object: BorrowedFd<'_>,
-        to: &Path,
+        from: &ChangedPath<'_>,
+        to: &ChangedPath<'_>,
         rules: SaveRules,
     ) -> io::Result<()> {
         let mut inner = self.running()?;
         self.settle(&mut inner)?;
-        let replaced = Place::find(to).ok().and_then(|place| place.handle());
+        let object = from.object.ok_or(rustix::io::Errno::NOENT)?;
         let stat = rustix::fs::statat(object, "", AtFlags::EMPTY_PATH)?;
-        if let Some(replaced) = &replaced {
+        if let Some(replaced) = to.object {
             let replaced = rustix::fs::statat(replaced, "", AtFlags::EMPTY_PATH)?;
             // Two names of one file: the kernel does nothing.
             if (replaced.st_dev, replaced.st_ino) == (stat.st_dev, stat.st_ino) {
                 return Ok(());
             }
         }
-        self.save(&mut inner, to, replaced.as_ref().map(AsFd::as_fd), rules)?;
+        self.save(&mut inner, to, rules)?;
         self.save_parent(&mut inner, from)?;
         let is_directory = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
         // A file that the call made since the last move is gone when its old name is.
-        if !is_directory && inner.segment.get(from) == Some(&State::Missing) {
+        if !is_directory && inner.segment.get(from.path) == Some(&State::Missing) {
             return Ok(());
         }
         inner.pending = Some(Move {
-            from: from.to_owned(),
-            to: to.to_owned(),
+            from: from.path.to_owned(),
+            to: to.path.to_owned(),
             device: stat.st_dev,
             inode: stat.st_ino,
         });
@@ -271,17 +265,16 @@ impl Journal {
     fn save(
         &self,
         inner: &mut Inner,
-        path: &Path,
-        object: Option<BorrowedFd<'_>>,
+        changed: &ChangedPath<'_>,
         rules: SaveRules,
     ) -> io::Result<()> {
         // First, since a directory that is removed may be known for its entries alone.
-        self.save_parent(inner, path)?;
-        if inner.segment.contains_key(path) {
+        self.save_parent(inner, changed)?;
+        if inner.segment.contains_key(changed.path) {
             return Ok(());
         }
-        let path = path.to_owned();
-        let state = match object {
+        let path = changed.path.to_owned();
+        let state = match changed.object {
             None => Ok(State::Missing),
             Some(_) if inner.lines.len() >= MAX_PATHS => {
                 Err(io::Error::other(format!("the call changed more than {MAX_PATHS} paths")))
@@ -315,15 +308,15 @@ impl Journal {
         Ok(())
     }
 
-    /// Saves the times of the directory that a path is in: they change with its entries.
-    fn save_parent(&self, inner: &mut Inner, path: &Path) -> io::Result<()> {
-        let Some(parent) = path.parent() else { return Ok(()) };
+    /// Saves the times of the directory that a name is in: they change with its entries.
+    fn save_parent(&self, inner: &mut Inner, changed: &ChangedPath<'_>) -> io::Result<()> {
+        let (Some(parent), Some(handle)) = (changed.path.parent(), changed.parent) else {
+            return Ok(());
+        };
         if inner.segment.contains_key(parent) {
             return Ok(());
         }
-        let Ok(stat) = rustix::fs::statat(CWD, parent, AtFlags::SYMLINK_NOFOLLOW) else {
-            return Ok(());
-        };
+        let stat = rustix::fs::statat(handle, "", AtFlags::EMPTY_PATH)?;
         let before = State::Directory { meta: Meta::from_stat(&stat) };
         self.write(inner, &Line::Before { path: parent.to_owned(), before: before.clone() })?;
         inner.segment.insert(parent.to_owned(), before);

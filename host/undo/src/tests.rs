@@ -9,7 +9,7 @@ use std::time::SystemTime;
 
 use proptest::prelude::*;
 use rustix::fs::{Mode, OFlags};
-use toolhold_contract::ChangeRecorder;
+use toolhold_contract::{ChangeRecorder, ChangedPath};
 
 use super::*;
 
@@ -39,6 +39,25 @@ fn handle(path: &Path) -> Option<OwnedFd> {
     rustix::fs::open(path, OFlags::PATH | OFlags::NOFOLLOW, Mode::empty()).ok()
 }
 
+impl Journal {
+    /// A path is about to change, found by its name.
+    fn before(&self, path: &Path) -> std::io::Result<()> {
+        let handles = [Some(path), path.parent()].map(|path| path.and_then(handle));
+        self.before_change(&changed(path, &handles))
+    }
+
+    fn before_move(&self, from: &Path, to: &Path) -> std::io::Result<()> {
+        let [from_handles, to_handles] =
+            [from, to].map(|path| [Some(path), path.parent()].map(|path| path.and_then(handle)));
+        self.before_rename(&changed(from, &from_handles), &changed(to, &to_handles))
+    }
+}
+
+fn changed<'a>(path: &'a Path, handles: &'a [Option<OwnedFd>; 2]) -> ChangedPath<'a> {
+    let [object, parent] = handles.each_ref().map(|it| it.as_ref().map(AsFd::as_fd));
+    ChangedPath { path, object, parent }
+}
+
 /// Changes as the path layer makes them: the journal hears of each before.
 #[derive(Clone, Debug)]
 enum Change {
@@ -55,8 +74,7 @@ const NAMES: [&str; 9] = ["a", "b", "d", "d/x", "d/y", "d/e", "d/e/z", "f", "f/q
 
 fn change(scene: &Scene, journal: &Journal, change: &Change) {
     let before = |path: &Path| {
-        let object = handle(path);
-        journal.before_change(path, object.as_ref().map(AsFd::as_fd)).expect("it is saved");
+        journal.before(path).expect("it is saved");
     };
     let at = |index: &usize| scene.path(NAMES[*index]);
     // The path layer knows real paths alone.
@@ -101,11 +119,10 @@ fn change(scene: &Scene, journal: &Journal, change: &Change) {
         }
         Change::Rename(from, to) => {
             let (from, to) = (at(from), at(to));
-            let Some(object) = handle(&from) else { return };
-            if to.starts_with(&from) {
+            if handle(&from).is_none() || to.starts_with(&from) {
                 return;
             }
-            journal.before_rename(&from, object.as_fd(), &to).expect("it is saved");
+            journal.before_move(&from, &to).expect("it is saved");
             let _ = fs::rename(&from, &to);
         }
         Change::Link(path, target) => {
@@ -201,8 +218,7 @@ fn later_change_is_merged_or_stops_the_whole_undo() {
     fs::write(&other, "old").expect("it is written");
     let journal = scene.journal("3-1");
     for path in [&text, &other] {
-        let object = handle(path);
-        journal.before_change(path, object.as_ref().map(AsFd::as_fd)).expect("it is saved");
+        journal.before(path).expect("it is saved");
     }
     fs::write(&text, lines("one", "9")).expect("it is written");
     fs::write(&other, "new").expect("it is written");
@@ -231,8 +247,7 @@ fn link_in_place_of_a_directory_is_not_followed() {
     let file = scene.path("d/file");
     fs::write(&file, "old").expect("it is written");
     let journal = scene.journal("5-1");
-    let object = handle(&file);
-    journal.before_change(&file, object.as_ref().map(AsFd::as_fd)).expect("it is saved");
+    journal.before(&file).expect("it is saved");
     fs::write(&file, "new").expect("it is written");
     journal.finish().expect("it changed something");
     fs::rename(scene.path("d"), scene.path("moved")).expect("it is moved");
@@ -250,8 +265,7 @@ fn large_changes_are_lost_with_a_reason_and_old_journals_go() {
         let path = scene.path(call);
         fs::write(&path, vec![b'x'; bytes]).expect("it is written");
         let journal = store.journal(UndoEntry::new(call, "write", "s", SystemTime::now()), false);
-        let object = handle(&path);
-        journal.before_change(&path, object.as_ref().map(AsFd::as_fd)).expect("it goes on");
+        journal.before(&path).expect("it goes on");
         fs::write(&path, vec![0; 2 << 20]).expect("it is written");
         journal.finish().expect("it changed something")
     };
@@ -275,12 +289,11 @@ fn names_that_are_not_utf_8_are_saved() {
     symlink(&old, &link).expect("a link is made");
     let before = seen(&scene.path(""));
     let journal = scene.journal("1-1");
-    let object = |path: &Path| handle(path).expect("it is there");
-    journal.before_change(&link, Some(object(&link).as_fd())).expect("it is saved");
+    journal.before(&link).expect("it is saved");
     fs::remove_file(&link).expect("it is removed");
-    journal.before_change(&old, Some(object(&old).as_fd())).expect("it is saved");
+    journal.before(&old).expect("it is saved");
     fs::write(&old, "new").expect("it is written");
-    journal.before_rename(&old, object(&old).as_fd(), &new).expect("it is saved");
+    journal.before_move(&old, &new).expect("it is saved");
     fs::rename(&old, &new).expect("it is renamed");
     journal.finish().expect("it changed something");
     scene.store.undo("1-1").expect("it is undone");
@@ -294,8 +307,7 @@ fn call_that_changed_only_times_is_not_the_next_to_undo() {
     fs::write(&path, "same").expect("it is written");
     let next = |call: &str, change: &dyn Fn()| {
         let journal = scene.journal(call);
-        let object = handle(&path);
-        journal.before_change(&path, object.as_ref().map(AsFd::as_fd)).expect("it is saved");
+        journal.before(&path).expect("it is saved");
         change();
         journal.finish().expect("it changed something");
         scene.store.list().expect("it is read")[0].is_next()
@@ -315,8 +327,7 @@ fn later_change_of_a_binary_file_is_not_merged() {
     let lines = |first: &str, last: &str| format!("\0{first}\n2\n3\n4\n5\n6\n7\n8\n{last}\n");
     fs::write(&path, lines("1", "9")).expect("it is written");
     let journal = scene.journal("1-1");
-    let object = handle(&path);
-    journal.before_change(&path, object.as_ref().map(AsFd::as_fd)).expect("it is saved");
+    journal.before(&path).expect("it is saved");
     fs::write(&path, lines("one", "9")).expect("it is written");
     journal.finish().expect("it changed something");
     fs::write(&path, lines("one", "nine")).expect("it is written");

@@ -262,6 +262,20 @@ async fn undo_leaves_what_the_command_couldn_t_reach() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn paths_that_a_command_can_t_write_are_neither_saved_nor_restored() {
+    let scene = scene(&["tools.autonomy=full"], fill).await;
+    let before = state(&scene.granted);
+    // Top-level directories, their parent, and files on read-only mounts of the command's view.
+    let line = "rm a/one.txt; mkdir -p /usr/local/x /etc/x; mkdir /usr; mv /usr /u; touch / . /usr/bin/env; chmod 600 /usr/bin/env /etc/hosts; rm -f /etc/hostname; true";
+    let answer = call(&scene.host, json!({ "command": line })).await;
+    let snapshot = answer.snapshot.expect("something is saved");
+    assert_eq!((snapshot.bytes, snapshot.lost), ("one\nline two\n".len() as u64, 0));
+    let plan = store(&scene).undo(&answer.id.0).expect("it is undone");
+    assert!(plan.changes.iter().all(|it| it.path.starts_with(&scene.granted)), "{plan:?}");
+    assert_eq!(state(&scene.granted), before);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn undo_says_what_was_too_large_to_save() {
     let scene = scene(&["tools.autonomy=full", "tools.undo.call_mib=1"], |root| {
         fs::write(root.join("granted/large"), vec![7; 2 << 20]).expect("a file is written");
