@@ -14,7 +14,7 @@ use crate::support::toolhold;
 const SCRIPT: &str = include_str!("../../xtask/src/dist/install.sh");
 
 /// The files of an archive for this machine, by their paths in it.
-const SHARED: [&str; 6] = [
+const SHARED: [&str; 5] = [
     "share/doc/toolhold/README.md",
     "share/doc/toolhold/wit/deps/io/poll.wit",
     "share/doc/toolhold/wit/tool/tools.wit",

@@ -19,12 +19,30 @@ pub struct CommandJournal {
     /// `None`: all paths are saved.
     scope: Option<Scope>,
     caches: Caches,
+    /// Whether the call may run only because it can be undone.
+    relies: bool,
 }
 
 impl CommandJournal {
     /// Saves into the call's journal the changes of the paths in `scope`.
-    pub fn new(journal: Arc<Journal>, rules: SaveRules, scope: Option<Scope>) -> Self {
-        Self { journal, rules, scope, caches: Caches::default() }
+    pub fn new(
+        journal: Arc<Journal>,
+        rules: SaveRules,
+        scope: Option<Scope>,
+        relies: bool,
+    ) -> Self {
+        let caches = journal.caches();
+        Self { journal, rules, scope, caches, relies }
+    }
+
+    /// A path that the operator's `scope` leaves out isn't saved, so a call that may run only
+    /// because it can be undone doesn't change it.
+    fn leave_out(&self, path: &Path) -> io::Result<()> {
+        if self.relies {
+            self.journal.lose(path, "`transaction_scope` leaves it out", self.rules)
+        } else {
+            Ok(())
+        }
     }
 
     fn covers(&self, path: &Path) -> bool {
@@ -40,25 +58,25 @@ impl std::fmt::Debug for CommandJournal {
 
 impl ChangeRecorder for CommandJournal {
     fn before_change(&self, changed: &ChangedPath<'_>) -> io::Result<()> {
-        if self.covers(changed.path) && !self.caches.contain(changed.path) {
-            self.journal.change(changed, self.rules)
-        } else {
-            Ok(())
+        if !self.covers(changed.path) {
+            return self.leave_out(changed.path);
         }
+        if self.caches.skip(changed) { Ok(()) } else { self.journal.change(changed, self.rules) }
     }
 
     fn before_rename(&self, from: &ChangedPath<'_>, to: &ChangedPath<'_>) -> io::Result<()> {
         match (self.covers(from.path), self.covers(to.path)) {
-            (true, true) => match [from, to].map(|it| self.caches.contain(it.path)) {
-                [true, true] => Ok(()),
-                [_, into_cache] => {
-                    self.caches.moves(from.path, to.path, into_cache);
-                    self.journal.rename(from, to, self.rules)
-                }
-            },
-            (true, false) => self.journal.change(from, self.rules),
-            (false, true) => self.journal.change(to, self.rules),
-            (false, false) => Ok(()),
+            (true, true) if self.caches.skip_rename(from, to) => Ok(()),
+            (true, true) => self.journal.rename(from, to, self.rules),
+            (true, false) => {
+                self.leave_out(to.path)?;
+                self.before_change(from)
+            }
+            (false, true) => {
+                self.leave_out(from.path)?;
+                self.before_change(to)
+            }
+            (false, false) => self.leave_out(from.path),
         }
     }
 

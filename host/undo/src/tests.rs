@@ -35,7 +35,7 @@ impl Scene {
     }
 }
 
-fn handle(path: &Path) -> Option<OwnedFd> {
+pub(crate) fn handle(path: &Path) -> Option<OwnedFd> {
     rustix::fs::open(path, OFlags::PATH | OFlags::NOFOLLOW, Mode::empty()).ok()
 }
 
@@ -53,7 +53,7 @@ impl Journal {
     }
 }
 
-fn changed<'a>(path: &'a Path, handles: &'a [Option<OwnedFd>; 2]) -> ChangedPath<'a> {
+pub(crate) fn changed<'a>(path: &'a Path, handles: &'a [Option<OwnedFd>; 2]) -> ChangedPath<'a> {
     let [object, parent] = handles.each_ref().map(|it| it.as_ref().map(AsFd::as_fd));
     ChangedPath { path, object, parent }
 }
@@ -210,7 +210,7 @@ proptest! {
 }
 
 #[test]
-fn later_change_is_merged_or_stops_the_whole_undo() {
+fn later_change_is_merged_or_left_and_the_rest_is_restored() {
     let scene = Scene::new();
     let (text, other) = (scene.path("text"), scene.path("other"));
     let lines = |first: &str, last: &str| format!("{first}\n2\n3\n4\n5\n6\n7\n8\n{last}\n");
@@ -226,13 +226,21 @@ fn later_change_is_merged_or_stops_the_whole_undo() {
 
     fs::write(&text, lines("one", "nine")).expect("it is written");
     fs::write(&other, "mine").expect("it is written");
-    let refused = scene.store.undo("3-1").expect_err("other was changed").to_string();
-    assert!(refused.contains("other: it was changed since the call"), "{refused}");
-    assert_eq!(fs::read_to_string(&text).expect("it is there"), lines("one", "nine"));
-
-    fs::write(&other, "new").expect("it is written");
-    scene.store.undo("3-1").expect("the changes of the text don't touch");
+    let plan = scene.store.plan("3-1").expect("it is read");
+    let versions = plan.conflicts[0].texts.clone();
+    assert_eq!(versions, Some(("mine".to_owned(), "old".to_owned())));
+    let left = scene.store.undo("3-1").expect_err("other was changed").to_string();
+    assert!(left.contains("other: it was changed since the call"), "{left}");
     assert_eq!(fs::read_to_string(&text).expect("it is there"), lines("1", "nine"));
+    assert_eq!(fs::read_to_string(&other).expect("it is there"), "mine");
+    assert!(!scene.store.list().expect("it is read")[0].is_next());
+
+    // What is restored is not touched again; one path is restored whatever was changed.
+    fs::write(&text, "later").expect("it is written");
+    scene.store.undo_only("3-1", Some(&other)).expect("it is restored");
+    assert_eq!(fs::read_to_string(&other).expect("it is there"), "old");
+    scene.store.undo("3-1").expect("nothing is left");
+    assert_eq!(fs::read_to_string(&text).expect("it is there"), "later");
     assert_eq!(fs::read_to_string(&other).expect("it is there"), "old");
     assert!(matches!(scene.store.undo("3-1"), Err(UndoError::AlreadyUndone)));
     assert!(matches!(scene.store.undo("4-1"), Err(UndoError::NotSaved)));
@@ -334,4 +342,92 @@ fn later_change_of_a_binary_file_is_not_merged() {
     let refused = scene.store.undo("1-1").expect_err("its parts don't fit").to_string();
     assert!(refused.contains("binary: it was changed since the call"), "{refused}");
     assert_eq!(fs::read_to_string(&path).expect("it is there"), lines("one", "nine"));
+}
+
+#[test]
+fn two_calls_at_the_same_time_are_undone_to_the_original() {
+    let scene = Scene::new();
+    let [one, two] = ["f1", "f2"].map(|name| scene.path(name));
+    fs::write(&one, "original 1").expect("it is written");
+    fs::write(&two, "original 2").expect("it is written");
+    let before = seen(&scene.path(""));
+    let [first, second] = ["1-1", "2-1"].map(|call| scene.journal(call));
+    let write = |journal: &Journal, path: &Path, text: &str| {
+        journal.before(path).expect("it is saved");
+        fs::write(path, text).expect("it is written");
+    };
+    write(&first, &two, "A");
+    write(&second, &one, "B");
+    write(&first, &one, "A");
+    first.finish().expect("it changed something");
+    write(&second, &two, "B");
+    second.finish().expect("it changed something");
+    scene.store.undo("2-1").expect("it is undone");
+    scene.store.undo("1-1").expect("it is undone");
+    assert_eq!(seen(&scene.path("")), before);
+}
+
+/// A change of two names of one file.
+type ChangeOfNames<'a> = &'a dyn Fn(&Journal, &Path, &Path);
+
+#[test]
+fn names_of_one_file_stay_one_file() {
+    let changes: [ChangeOfNames<'_>; 3] = [
+        &|journal, one, other| {
+            journal.before(one).expect("it is saved");
+            fs::remove_file(one).expect("it is removed");
+            journal.before(other).expect("it is saved");
+            fs::write(other, "new").expect("it is written");
+        },
+        &|journal, one, other| {
+            for path in [one, other] {
+                journal.before(path).expect("it is saved");
+                fs::remove_file(path).expect("it is removed");
+            }
+        },
+        &|journal, one, _| {
+            let aside = one.with_extension("tmp");
+            journal.before(&aside).expect("it is saved");
+            fs::write(&aside, "new").expect("it is written");
+            journal.before_move(&aside, one).expect("it is saved");
+            fs::rename(&aside, one).expect("it is renamed");
+        },
+    ];
+    for change in changes {
+        let scene = Scene::new();
+        let [one, other] = ["one", "other"].map(|name| scene.path(name));
+        fs::write(&one, "old").expect("it is written");
+        fs::hard_link(&one, &other).expect("it gets a name");
+        let journal = scene.journal("1-1");
+        change(&journal, &one, &other);
+        journal.finish().expect("it changed something");
+        scene.store.undo("1-1").expect("it is undone");
+        let inode = |path: &Path| fs::metadata(path).expect("it is there").ino();
+        assert_eq!(inode(&one), inode(&other));
+        assert_eq!(fs::read_to_string(&one).expect("it is there"), "old");
+    }
+}
+
+#[test]
+fn call_without_approval_drops_nothing_of_the_last_day() {
+    let scene = Scene::new();
+    let bounds = UndoLimits { call_bytes: 100, total_bytes: 150, ..UndoLimits::default() };
+    let store = UndoStore::in_folder(scene.root.path().join("undo"), bounds);
+    let change = |call: &str, relies: bool| {
+        let path = scene.path(call);
+        fs::write(&path, [b'x'; 90]).expect("it is written");
+        let journal = store.journal(UndoEntry::new(call, "write", "s", SystemTime::now()), relies);
+        let saved = journal.before(&path);
+        if saved.is_ok() {
+            fs::remove_file(&path).expect("it is removed");
+        }
+        journal.finish();
+        saved.map_err(|_| journal.refused().expect("the reason").1)
+    };
+    change("1-1", true).expect("there is room");
+    let refused = change("2-1", true).expect_err("there is no room");
+    assert!(refused.contains("max_mib"), "{refused}");
+    store.plan("1-1").expect("it is saved still");
+    change("3-1", false).expect("a person approved it");
+    assert!(matches!(store.plan("1-1"), Err(UndoError::NotSaved)));
 }
