@@ -8,7 +8,9 @@ use toolhold_core::HostError;
 use toolhold_core::config::{self, Folders, Loaded};
 use toolhold_core::jobs::{self, JobState, JobSummary};
 use toolhold_core::text::{counted, neutral, neutral_line};
-use toolhold_core::undo::{self, ChangeKind, UndoChange, UndoEntry, UndoError, UndoStore};
+use toolhold_core::undo::{
+    self, ChangeKind, UndoChange, UndoConflict, UndoEntry, UndoError, UndoStore,
+};
 
 use crate::arguments::UndoArguments;
 use crate::ask;
@@ -48,15 +50,19 @@ pub(crate) fn run(arguments: &UndoArguments, options: &Options) -> Result<Exit, 
             saved.into_iter().filter(|about| !about.undone && *about.session == *session).collect()
         }
         (None, None) => {
-            let session = here(None)?;
-            let newest =
-                saved.into_iter().find(|about| about.is_next() && about.session == session);
-            newest.into_iter().collect()
+            let newest = store.latest_in(&config::working_directory()?);
+            newest.map_err(HostError::io("reading what calls changed"))?.into_iter().collect()
         }
+    };
+    let calls = match calls.first() {
+        Some(about) if arguments.turn => {
+            store.turn_of(about).map_err(HostError::io("reading what calls changed"))?
+        }
+        _ => calls,
     };
     if calls.is_empty() {
         return Err(Error::Usage(
-            "no call of this directory changed files and can be undone; `toolhold undo --list` shows all calls that did, also those that changed only times"
+            "no call changed files in this directory and can be undone; `toolhold undo --list` shows all calls that did, also those that changed only times"
                 .to_owned(),
         ));
     }
@@ -70,17 +76,24 @@ pub(crate) fn run(arguments: &UndoArguments, options: &Options) -> Result<Exit, 
             "the job that call {call} started still runs; stop it first: `toolhold jobs stop {id}`"
         )));
     }
-    let mut done = Vec::new();
+    let (mut done, mut failed) = (Vec::new(), None);
     for about in &calls {
-        match one(about, arguments, &store, &config, &folders)? {
-            Some(changes) => done.push(json!({ "call": about.call, "paths": changes })),
-            None => return Ok(Exit::Denied),
+        match one(about, arguments, &store, &config, &folders) {
+            Ok(Some(changes)) => done.push(json!({ "call": about.call, "paths": changes })),
+            Ok(None) => return Ok(Exit::Denied),
+            Err(error @ Error::Unasked(_)) => return Err(error),
+            // A call that can't be undone holds up no other.
+            Err(error) => {
+                if let Some(earlier) = failed.replace(error) {
+                    writeln!(anstream::stderr(), "error: {earlier}")?;
+                }
+            }
         }
     }
     if arguments.json {
         writeln!(anstream::stdout(), "{}", json!({ "undone": done }))?;
     }
-    Ok(Exit::Success)
+    failed.map_or(Ok(Exit::Success), Err)
 }
 
 fn unknown(call: &str) -> Error {
@@ -99,15 +112,23 @@ fn one(
     folders: &Folders,
 ) -> Result<Option<Vec<serde_json::Value>>, Error> {
     let mut out = anstream::stdout();
-    let plan = store.plan(&about.call).map_err(failed)?;
-    if !plan.conflicts.is_empty() {
-        return Err(failed(UndoError::Conflicts(plan.conflicts)));
+    let only = arguments.path.as_deref().map(std::path::absolute).transpose();
+    let only = only.map_err(HostError::io("finding the path"))?;
+    let plan = store.plan_only(&about.call, only.as_deref()).map_err(failed)?;
+    if only.is_some() && plan.changes.is_empty() && plan.conflicts.is_empty() {
+        let message = "the call changed nothing at this path, or the path has its earlier state";
+        return Err(Error::Usage(message.to_owned()));
     }
     if !arguments.json {
         let (tool, call) = (neutral_line(&about.tool), neutral_line(&about.call));
-        writeln!(out, "{STRONG}{tool}{STRONG:#} {FAINT}{call}{FAINT:#}")?;
+        let who = about.who();
+        let who = neutral_line(&who);
+        writeln!(out, "{STRONG}{tool}{STRONG:#} {FAINT}{call}, by {who}{FAINT:#}")?;
         for change in &plan.changes {
             write!(out, "{}", described(change))?;
+        }
+        for conflict in &plan.conflicts {
+            write!(out, "{}", described_conflict(conflict))?;
         }
         out.flush()?;
     }
@@ -125,7 +146,7 @@ fn one(
         }
     }
     let by = format!("user {}", rustix::process::geteuid().as_raw());
-    let undone = store.undo(&about.call);
+    let undone = store.undo_only(&about.call, only.as_deref());
     let error = undone.as_ref().err().map(ToString::to_string);
     undo::record(config, folders, about, &by, error.as_deref(), "cli")?;
     let plan = undone.map_err(failed)?;
@@ -162,8 +183,20 @@ fn word(what: &ChangeKind) -> (&'static str, Option<&std::path::Path>) {
 fn described(change: &UndoChange) -> String {
     let (what, from) = word(&change.what);
     let from = from.map_or(String::new(), |from| format!(" {}", shown::path(from)));
-    let mut text = format!("  {}: {what}{from}\n", shown::path(&change.path));
-    if let Some((now, then)) = change.texts.as_ref().filter(|(now, then)| now != then) {
+    let text = format!("  {}: {what}{from}\n", shown::path(&change.path));
+    text + &difference(change.texts.as_ref())
+}
+
+/// A path that stays as it is, with both versions.
+fn described_conflict(conflict: &UndoConflict) -> String {
+    let why = neutral_line(&conflict.why);
+    let text = format!("  {}: not restored: {why}\n", shown::path(&conflict.path));
+    text + &difference(conflict.texts.as_ref())
+}
+
+fn difference(texts: Option<&(String, String)>) -> String {
+    let mut text = String::new();
+    if let Some((now, then)) = texts.filter(|(now, then)| now != then) {
         let diff = TextDiff::from_lines(now.as_str(), then.as_str());
         let diff = diff.unified_diff().context_radius(1).to_string();
         let lines = diff.lines().count();

@@ -3,24 +3,33 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::path::Path;
 
+/// A path that is about to change, with the handles by which the caller may change it.
+#[derive(Clone, Copy, Debug)]
+pub struct ChangedPath<'a> {
+    /// The real path.
+    pub path: &'a Path,
+    /// A handle of the object that has the path. `None`: the path is free.
+    pub object: Option<BorrowedFd<'a>>,
+    /// A handle of the directory that the path is in, if the change may add or remove the name.
+    pub parent: Option<BorrowedFd<'a>>,
+}
+
 /// Learns of each change that a call makes in files, before it is made, so that it can save what
 /// the change would destroy.
 pub trait ChangeRecorder: fmt::Debug + Send + Sync + 'static {
-    /// What has the real path is about to be made, changed or removed. `object` is a handle of it;
-    /// `None` if nothing has the path yet.
+    /// A path is about to be made, changed or removed.
     ///
     /// # Errors
     ///
     /// Why the change must not be made.
-    fn before_change(&self, path: &Path, object: Option<BorrowedFd<'_>>) -> io::Result<()>;
+    fn before_change(&self, changed: &ChangedPath<'_>) -> io::Result<()>;
 
-    /// The object that has the real path `from` is about to get the path `to`, and to replace what
-    /// has that.
+    /// The object of `from` is about to get the path of `to`, and to replace its object.
     ///
     /// # Errors
     ///
     /// Why the change must not be made.
-    fn before_rename(&self, from: &Path, object: BorrowedFd<'_>, to: &Path) -> io::Result<()>;
+    fn before_rename(&self, from: &ChangedPath<'_>, to: &ChangedPath<'_>) -> io::Result<()>;
 
     /// Whether a command must not run if its changes can't be learned.
     fn is_required(&self) -> bool;

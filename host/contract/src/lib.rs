@@ -39,7 +39,7 @@ mod vectors;
 pub use bounded_output::BoundedOutput;
 pub use call::{Call, CallId, Events, NoEvents, Progress, Rollback, Snapshot};
 pub use caller::{CallerInfo, CallerSource};
-pub use changes::ChangeRecorder;
+pub use changes::{ChangeRecorder, ChangedPath};
 pub use command_judge::{CommandJudge, JudgedCommand};
 pub use definition::{
     Access, Annotations, ChangeArguments, Definition, PreviewArguments, Role, Subject, SubjectKind,

@@ -242,7 +242,8 @@ impl Host {
         let mut tasks;
         let (outcome, changes, time) = loop {
             let first_run_at = Instant::now();
-            run.journal = self.undo.as_ref().and_then(|undo| undo.journal(context, relies));
+            run.journal =
+                self.undo.as_ref().and_then(|undo| undo.journal(context, session.turn(), relies));
             let outcome = loop {
                 run.attempts += 1;
                 run.spool = self.shaping.spool(context);

@@ -7,9 +7,10 @@ mod repository;
 pub mod state;
 mod way;
 
+use std::ffi::OsStr;
 use std::fs::{File, TryLockError};
 use std::io::{self, ErrorKind, Write};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -153,6 +154,35 @@ impl PrivateFolder {
             to,
             rustix::fs::RenameFlags::NOREPLACE,
         )?)
+    }
+
+    /// Gives a file, by a handle of it, a name in here too, if it is on the same file system.
+    ///
+    /// # Errors
+    ///
+    /// The system's.
+    pub fn link(&self, file: BorrowedFd<'_>, name: &str) -> io::Result<()> {
+        let object = format!("/proc/self/fd/{}", file.as_raw_fd());
+        let follow = rustix::fs::AtFlags::SYMLINK_FOLLOW;
+        Ok(rustix::fs::linkat(rustix::fs::CWD, object, &self.0, name, follow)?)
+    }
+
+    /// Gives a file in here a name in another directory of the same file system too.
+    ///
+    /// # Errors
+    ///
+    /// The system's.
+    pub fn link_to(&self, name: &str, directory: BorrowedFd<'_>, new: &OsStr) -> io::Result<()> {
+        Ok(rustix::fs::linkat(&self.0, name, directory, new, rustix::fs::AtFlags::empty())?)
+    }
+
+    /// Moves a file to another directory of the same file system, for whoever may open that.
+    ///
+    /// # Errors
+    ///
+    /// The system's.
+    pub fn give(&self, name: &str, directory: BorrowedFd<'_>, new: &OsStr) -> io::Result<()> {
+        Ok(rustix::fs::renameat(&self.0, name, directory, new)?)
     }
 
     /// Renames a file. What has the new name is replaced in one step.

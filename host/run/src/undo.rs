@@ -1,5 +1,7 @@
 //! `/undo` in `toolhold chat`.
 
+use std::path::Path;
+
 use toolhold_core::HostError;
 use toolhold_core::config::{Folders, Loaded};
 use toolhold_core::jobs::{self, JobState};
@@ -9,43 +11,56 @@ use toolhold_core::undo::{self, UndoEntry};
 /// Paths that are shown.
 const SHOWN: usize = 20;
 
-/// The last call of a session that can be undone, and what that would do, for the person. `None`:
-/// there is none. Blocks.
+/// The calls of the session's last turn that can be undone, the newest first, and what that would
+/// do, for the person. `None`: there is none. Blocks.
 ///
 /// # Errors
 ///
-/// What was saved can't be read, or the call can't be undone now.
+/// What was saved can't be read, or the calls can't be undone now.
 pub(crate) fn plan(
     config: &Loaded,
     folders: &Folders,
     session: &str,
-) -> Result<Option<(UndoEntry, String)>, HostError> {
+) -> Result<Option<(Vec<UndoEntry>, String)>, HostError> {
     let store = undo::store(config, folders);
     let saved = store.list().map_err(HostError::io("reading what calls changed"))?;
     let next = saved.into_iter().find(|about| about.is_next() && about.session == session);
     let Some(about) = next else { return Ok(None) };
+    let calls = store.turn_of(&about).map_err(HostError::io("reading what calls changed"))?;
     let running = jobs::list_running(folders)?;
     let mut running = running.iter().flat_map(|(_, jobs)| jobs);
-    if let Some(job) = running.find(|job| job.state == JobState::Running && job.call == about.call)
-    {
+    let running = running.find(|job| {
+        job.state == JobState::Running && calls.iter().any(|about| about.call == job.call)
+    });
+    if let Some(job) = running {
         return Err(HostError::Config(format!(
             "the job that this call started still runs; stop it first: `toolhold jobs stop {}`",
             job.id
         )));
     }
-    let plan = store.plan(&about.call).map_err(|error| HostError::Config(error.to_string()))?;
-    let mut text = format!("Undo what {} changed?\n", neutral_line(&about.tool));
-    for change in plan.changes.iter().take(SHOWN) {
-        let path = neutral_line(&change.path.display().to_string());
-        text.push_str(&format!("  {path}: {}\n", change.what.as_str()));
+    let mut lines = Vec::new();
+    for (at, about) in calls.iter().enumerate() {
+        let plan = store.plan(&about.call).map_err(|error| HostError::Config(error.to_string()))?;
+        lines.extend(plan.changes.iter().map(|it| described(&it.path, it.what.as_str())));
+        // What an earlier call changed is compared when the later ones are undone.
+        if at == 0 {
+            let left = plan.conflicts.iter();
+            lines.extend(left.map(|it| described(&it.path, &format!("not restored: {}", it.why))));
+        }
     }
-    if plan.changes.len() > SHOWN {
-        text.push_str(&format!("  and {}\n", counted(plan.changes.len() - SHOWN, "more path")));
+    let mut text = format!("Undo {} of the last turn?\n", counted(calls.len(), "call"));
+    text.extend(lines.iter().take(SHOWN).map(String::as_str));
+    if lines.len() > SHOWN {
+        text.push_str(&format!("  and {}\n", counted(lines.len() - SHOWN, "more path")));
     }
-    Ok(Some((about, text)))
+    Ok(Some((calls, text)))
 }
 
-/// Undoes the call, and records that. Returns what to tell the person. Blocks.
+fn described(path: &Path, what: &str) -> String {
+    format!("  {}: {}\n", neutral_line(&path.display().to_string()), neutral_line(what))
+}
+
+/// Undoes the calls, and records that. Returns what to tell the person. Blocks.
 ///
 /// # Errors
 ///
@@ -53,14 +68,21 @@ pub(crate) fn plan(
 pub(crate) fn carry_out(
     config: &Loaded,
     folders: &Folders,
-    about: &UndoEntry,
+    calls: &[UndoEntry],
     front_end: &str,
 ) -> Result<String, HostError> {
-    let undone = undo::store(config, folders).undo(&about.call);
-    let error = undone.as_ref().err().map(ToString::to_string);
-    undo::record(config, folders, about, "the person in the chat", error.as_deref(), front_end)?;
-    Ok(match undone {
-        Ok(plan) => format!("Undone: {}.", counted(plan.changes.len(), "path")),
-        Err(error) => neutral(&error.to_string()).into_owned(),
-    })
+    let store = undo::store(config, folders);
+    let mut paths = 0;
+    let mut failed = String::new();
+    for about in calls {
+        let undone = store.undo(&about.call);
+        let error = undone.as_ref().err().map(ToString::to_string);
+        let by = "the person in the chat";
+        undo::record(config, folders, about, by, error.as_deref(), front_end)?;
+        match undone {
+            Ok(plan) => paths += plan.changes.len(),
+            Err(error) => failed.push_str(&format!("\n{}", neutral(&error.to_string()))),
+        }
+    }
+    Ok(format!("Undone: {}.{failed}", counted(paths, "path")))
 }

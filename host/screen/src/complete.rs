@@ -10,7 +10,7 @@ pub(crate) const COMMANDS: [(&str, &str); 9] = [
     ("/resume", "go on with an earlier session of this directory"),
     ("/status", "the model, its limits, and the rules in force"),
     ("/tools", "the tools that the model may call"),
-    ("/undo", "undo what the last call changed in files"),
+    ("/undo", "undo what the last turn changed in files"),
     ("/transcript", "show the conversation on the normal screen"),
     ("/exit", "end the chat"),
 ];

@@ -1,16 +1,26 @@
-//! Caches that tools make again by themselves. They are large: what changes in one isn't saved, and
-//! one that a call has made is removed as a whole.
+//! Caches that tools make again by themselves. They are large, so a file that a call has made in
+//! one isn't saved before another call changes or removes it.
+//!
+//! All of this has to be true: the folder has the name and the mark of a cache, it is older than
+//! the session, and git ignores it. A file that no call has made in it is saved as any other. The
+//! files that calls have made are known by their identity, not by their path: a file that was moved
+//! or linked into a cache isn't one of them.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
-use std::io::{self, Read as _};
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use rustix::fs::FileType;
+use ignore::gitignore::GitignoreBuilder;
+use rustix::fs::{AtFlags, FileType};
+use toolhold_contract::ChangedPath;
+use toolhold_private::PrivateFolder;
 
+use super::access::Access;
 use super::files::Place;
-use super::lines::{Line, Move, present};
-use super::state::State;
+use super::folder::{Folder, UndoEntry};
+use super::rules::Rule;
+use super::state::Identity;
 
 /// Names of folders that are caches if they have a valid `CACHEDIR.TAG`.
 const CACHES: [&str; 6] = ["target", ".mypy_cache", ".pytest_cache", ".ruff_cache", ".tox", ".nox"];
@@ -19,176 +29,285 @@ const CACHES: [&str; 6] = ["target", ".mypy_cache", ".pytest_cache", ".ruff_cach
 const TAG: &str = "CACHEDIR.TAG";
 const SIGNATURE: &[u8] = b"Signature: 8a477f597d28d172789f06886806bc55";
 
-/// The caches that were there before the commands of a call.
-#[derive(Debug, Default)]
-pub(crate) struct Caches(Mutex<Seen>);
+/// Bytes of the list of files that calls have made in one cache. A longer one starts again, and
+/// what isn't in it is saved.
+const MAX_LIST: u64 = 8 << 20;
+
+/// Bytes of a file with patterns of git.
+const MAX_PATTERNS: u64 = 1 << 20;
+
+/// The folder with these lists, in that of all saved calls.
+const LISTS: &str = "caches";
+
+/// The caches that the commands of a call change.
+#[derive(Debug)]
+pub(crate) struct Caches {
+    store: Arc<Folder>,
+    about: UndoEntry,
+    seen: Mutex<Seen>,
+}
 
 #[derive(Debug, Default)]
 struct Seen {
-    /// Whether a folder is such a cache, by its path. It is looked at before anything changes in
-    /// it, so a tag or a name that a command gives to a folder makes none of it.
-    folders: HashMap<PathBuf, bool>,
-    /// What was moved into one.
-    moved_in: HashSet<PathBuf>,
+    /// When the session began: the time of its first call that is saved.
+    since: Option<u64>,
+    /// The caches, by their paths. `None`: the folder is none. A folder is looked at before
+    /// anything changes in it.
+    folders: HashMap<PathBuf, Option<Cache>>,
+    /// Paths in caches that this call has made.
+    made: BTreeSet<PathBuf>,
+    /// Paths in caches whose changes are saved.
+    saved: BTreeSet<PathBuf>,
+}
+
+#[derive(Debug)]
+struct Cache {
+    identity: Identity,
+    /// The files that calls have made in it.
+    made: HashSet<Identity>,
+    /// Whether the list has to be written again.
+    is_cut: bool,
 }
 
 impl Caches {
-    /// Whether something that is about to change lies in a cache.
-    pub(crate) fn contain(&self, path: &Path) -> bool {
-        let mut seen = self.seen();
-        seen.look(path);
-        !path.ancestors().any(|above| seen.moved_in.contains(above))
-            && path.ancestors().skip(1).any(|folder| seen.look(folder))
-    }
-
-    /// Something is about to be moved. What comes from outside of a cache into it isn't a part of
-    /// it.
-    pub(crate) fn moves(&self, from: &Path, to: &Path, into_cache: bool) {
-        let mut seen = self.seen();
-        if into_cache {
-            seen.moved_in.insert(to.to_owned());
-        }
-        let inner = |(folder, known): (&PathBuf, &bool)| {
-            Some((to.join(folder.strip_prefix(from).ok()?), *known))
-        };
-        let inner: Vec<_> = seen.folders.iter().filter_map(inner).collect();
-        seen.folders.extend(inner);
+    pub(crate) fn new(store: Arc<Folder>, about: UndoEntry) -> Self {
+        Self { store, about, seen: Mutex::default() }
     }
 
     fn seen(&self) -> MutexGuard<'_, Seen> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether a change needs no saving: in a cache, of something that a call has made there.
+    pub(crate) fn skip(&self, changed: &ChangedPath<'_>) -> bool {
+        let mut seen = self.seen();
+        let Some(cache) = self.cache_of(&mut seen, changed.path) else { return false };
+        if seen.saved.contains(changed.path) {
+            return false;
+        }
+        let is_made = seen.made.contains(changed.path)
+            || Rule::Caches.is_off()
+            || match changed.object {
+                None => true,
+                Some(_) => identity(changed).is_some_and(|it| seen.has_made(&cache, &it)),
+            };
+        if is_made {
+            seen.made.insert(changed.path.to_owned());
+        } else {
+            seen.saved.insert(changed.path.to_owned());
+        }
+        is_made
+    }
+
+    /// The same of a rename.
+    pub(crate) fn skip_rename(&self, from: &ChangedPath<'_>, to: &ChangedPath<'_>) -> bool {
+        let mut seen = self.seen();
+        let [one, other] = [from, to].map(|it| self.cache_of(&mut seen, it.path));
+        let is_within = one.is_some() && one == other;
+        let is_made = seen.made.contains(from.path)
+            || one.as_ref().zip(identity(from)).is_some_and(|(one, it)| seen.has_made(one, &it));
+        let is_replaceable = to.object.is_none()
+            || seen.made.contains(to.path)
+            || other.as_ref().zip(identity(to)).is_some_and(|(one, it)| seen.has_made(one, &it));
+        let takes_saved = below(&seen.saved, from.path).next().is_some();
+        let is_saved = seen.saved.contains(to.path);
+        if is_within && is_made && is_replaceable && !takes_saved && !is_saved {
+            seen.rekey(from.path, to.path);
+            return true;
+        }
+        // What is moved into a cache, or out of one, isn't a part of it any more.
+        for cache in [one, other].into_iter().flatten() {
+            if let Some(Some(cache)) = seen.folders.get_mut(&cache) {
+                cache.forget(from);
+            }
+        }
+        for path in [from.path, to.path] {
+            let gone: Vec<_> = below(&seen.made, path).cloned().collect();
+            seen.made.retain(|path| !gone.contains(path));
+        }
+        seen.saved.extend([from, to].map(|it| it.path.to_owned()));
+        false
+    }
+
+    /// The innermost cache that a path is in.
+    fn cache_of(&self, seen: &mut Seen, path: &Path) -> Option<PathBuf> {
+        let folder = path.ancestors().skip(1).find(|folder| is_named(folder))?;
+        if !seen.folders.contains_key(folder) {
+            let since = *seen.since.get_or_insert_with(|| self.since());
+            let cache = self.look(folder, since);
+            seen.folders.insert(folder.to_owned(), cache);
+        }
+        seen.folders.get(folder)?.as_ref().map(|_| folder.to_owned())
+    }
+
+    fn since(&self) -> u64 {
+        let saved = self.store.list().unwrap_or_default();
+        let own = saved.into_iter().filter(|about| about.session == self.about.session);
+        own.map(|about| about.at).min().unwrap_or(self.about.at).min(self.about.at)
+    }
+
+    fn look(&self, folder: &Path, since: u64) -> Option<Cache> {
+        let access = Access::default();
+        let handle = Place::find(&access, folder).and_then(|place| place.handle()).ok()?;
+        let identity = Identity::at(&handle)?;
+        if identity.born() >= since || !is_tagged(&access, folder) || !is_ignored(folder) {
+            return None;
+        }
+        let made = self.read(&identity).unwrap_or_default();
+        Some(Cache { identity, made, is_cut: false })
+    }
+
+    fn read(&self, cache: &Identity) -> io::Result<HashSet<Identity>> {
+        let Some(root) = self.store.existing()? else { return Ok(HashSet::new()) };
+        let list = root.folder(LISTS)?.file(&cache.to_string())?;
+        let mut text = String::new();
+        list.take(MAX_LIST).read_to_string(&mut text)?;
+        Ok(text.lines().filter_map(|line| line.parse().ok()).collect())
+    }
+
+    /// Adds what this call has made to the lists.
+    fn keep(&self) -> io::Result<()> {
+        let seen = self.seen();
+        let caches: Vec<_> =
+            seen.folders.iter().filter_map(|(at, it)| Some((at, it.as_ref()?))).collect();
+        if seen.made.is_empty() && caches.iter().all(|(_, cache)| !cache.is_cut) {
+            return Ok(());
+        }
+        let lists = PrivateFolder::make(&self.store.path)?.folder(LISTS)?;
+        let access = Access::default();
+        for (folder, cache) in caches {
+            let name = cache.identity.to_string();
+            if cache.is_cut {
+                let kept: String = cache.made.iter().map(|made| format!("{made}\n")).collect();
+                lists.put_lightly(&name, kept.as_bytes())?;
+            }
+            let identities = below(&seen.made, folder).filter_map(|path| {
+                let handle = Place::find(&access, path).and_then(|place| place.handle()).ok()?;
+                // Another name of an older file makes it no file of the cache.
+                Identity::at(&handle).filter(|it| it.born() >= self.about.at)
+            });
+            let new: String = identities
+                .filter(|it| !cache.made.contains(it))
+                .map(|identity| format!("{identity}\n"))
+                .collect();
+            let mut list = lists.appended(&name)?;
+            if list.metadata()?.len() + new.len() as u64 > MAX_LIST {
+                list.set_len(0)?;
+            }
+            list.write_all(new.as_bytes())?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Caches {
+    fn drop(&mut self) {
+        // What isn't in a list is saved.
+        let _ = self.keep();
     }
 }
 
 impl Seen {
-    fn look(&mut self, folder: &Path) -> bool {
-        if !is_named(folder) {
-            return false;
-        }
-        let is_there = folder.symlink_metadata().is_ok_and(|there| there.is_dir());
-        let known = self.folders.entry(folder.to_owned()).or_insert_with(|| is_tagged(folder));
-        // What is made there is new.
-        *known &= is_there;
-        *known
+    fn has_made(&self, cache: &Path, identity: &Identity) -> bool {
+        matches!(self.folders.get(cache), Some(Some(cache)) if cache.made.contains(identity))
     }
-}
 
-/// The caches that a call has made, by their paths after it.
-#[derive(Debug, Default)]
-pub(crate) struct MadeCaches {
-    folders: HashSet<PathBuf>,
-    /// Which of the call's moves were made within one.
-    moves: HashSet<usize>,
-}
-
-impl MadeCaches {
-    /// Finds them by what the call changed. None is a cache into which something was moved.
-    pub(crate) fn of_call(
-        finals: &BTreeMap<PathBuf, State>,
-        lines: &[Line],
-        moves: &[Move],
-    ) -> Self {
-        let is_new = |(path, before): &(&PathBuf, &State)| {
-            **before == State::Missing
-                && is_named(path)
-                && is_tagged(path)
-                && is_made(lines, moves, path)
-        };
-        let found = finals.iter().filter(is_new).map(|(path, _)| path.clone());
-        let mut made = Self { folders: found.collect(), ..Self::default() };
-        let ends = |at: usize, made: &Move| {
-            let later = &moves[at + 1..];
-            (present(later, &made.from), present(later, &made.to))
-        };
-        if made.folders.is_empty() {
-            return made;
-        }
-        for (at, one) in moves.iter().enumerate() {
-            let (from, to) = ends(at, one);
-            match (made.inside(&from), made.inside(&to)) {
-                (one, other) if one == other => {}
-                (one, other) => {
-                    for cache in [one, other].into_iter().flatten() {
-                        made.folders.remove(&cache);
-                    }
-                }
+    /// What was made has other paths now.
+    fn rekey(&mut self, from: &Path, to: &Path) {
+        let moved: Vec<_> = below(&self.made, from).cloned().collect();
+        for path in moved {
+            self.made.remove(&path);
+            if let Ok(rest) = path.strip_prefix(from) {
+                let at_root = rest.as_os_str().is_empty();
+                self.made.insert(if at_root { to.to_owned() } else { to.join(rest) });
             }
         }
-        let within = moves.iter().enumerate().filter(|(at, one)| {
-            let (from, to) = ends(*at, one);
-            made.inside(&from).is_some() && made.inside(&to).is_some()
+        self.made.insert(to.to_owned());
+    }
+}
+
+/// The paths at and below another.
+fn below<'a>(paths: &'a BTreeSet<PathBuf>, path: &'a Path) -> impl Iterator<Item = &'a PathBuf> {
+    paths.range(path.to_owned()..).take_while(move |it| it.starts_with(path))
+}
+
+impl Cache {
+    /// Something leaves it or comes in: of a folder, nobody knows what is in it.
+    fn forget(&mut self, moved: &ChangedPath<'_>) {
+        let is_folder = moved.object.is_none_or(|object| {
+            let stat = rustix::fs::statat(object, "", AtFlags::EMPTY_PATH);
+            stat.is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Directory)
         });
-        made.moves = within.map(|(at, _)| at).collect();
-        made
-    }
-
-    /// Whether a path is one.
-    pub(crate) fn is_one(&self, path: &Path) -> bool {
-        self.folders.contains(path)
-    }
-
-    /// Whether a path is in one, and goes with it.
-    pub(crate) fn contain(&self, path: &Path) -> bool {
-        self.inside(path).is_some()
-    }
-
-    /// Whether a move goes with one, by its number.
-    pub(crate) fn contain_move(&self, at: usize) -> bool {
-        self.moves.contains(&at)
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.folders.is_empty()
-    }
-
-    fn inside(&self, path: &Path) -> Option<PathBuf> {
-        let mut around = path.ancestors().skip(1);
-        around.find(|folder| self.folders.contains(*folder)).map(Path::to_owned)
+        let known = identity(moved).filter(|_| !is_folder);
+        self.is_cut |= match known {
+            Some(file) => self.made.remove(&file),
+            None => !std::mem::take(&mut self.made).is_empty(),
+        };
     }
 }
 
-/// Whether a call has made what is at a path after its moves.
-fn is_made(lines: &[Line], moves: &[Move], path: &Path) -> bool {
-    let back = |path: PathBuf, made: &Move| match path.strip_prefix(&made.to) {
-        Ok(rest) => made.from.join(rest),
-        Err(_) => path,
-    };
-    let origin = moves.iter().rev().fold(path.to_owned(), back);
-    // What the name had later says nothing about what was moved away before.
-    let there = lines.iter().take_while(|line| match line {
-        Line::Move(made) => !origin.starts_with(&made.from),
-        _ => true,
-    });
-    let is_origin = |line: &Line| matches!(line, Line::Before { path, before: State::Missing } if *path == origin);
-    there.into_iter().any(is_origin)
+fn identity(changed: &ChangedPath<'_>) -> Option<Identity> {
+    let object = changed.object?;
+    let stat = rustix::fs::statat(object, "", AtFlags::EMPTY_PATH).ok()?;
+    match FileType::from_raw_mode(stat.st_mode) {
+        FileType::Directory => None,
+        _ => Identity::of(object, &stat),
+    }
 }
 
-/// Removes a cache with everything in it, its mark last: until then, an undo that was stopped knows
-/// it again.
-pub(crate) fn clear(path: &Path) -> io::Result<()> {
-    let place = match Place::find(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        place => place?,
+/// Whether git ignores what is in a folder, by the patterns of its repository.
+fn is_ignored(folder: &Path) -> bool {
+    let Some(root) = folder.ancestors().skip(1).find(|it| it.join(".git").exists()) else {
+        return false;
     };
-    let Some(stat) = place.stat()? else { return Ok(()) };
-    if FileType::from_raw_mode(stat.st_mode) != FileType::Directory {
-        return place.remove();
+    let inside = folder.join(TAG);
+    let around = folder.ancestors().take_while(|it| it.starts_with(root));
+    let patterns = around.map(|it| (it, it.join(".gitignore")));
+    let patterns = patterns.chain([(root, root.join(".git/info/exclude"))]);
+    for (at, file) in patterns {
+        let mut builder = GitignoreBuilder::new(at);
+        for line in read_patterns(&file).lines() {
+            let _ = builder.add_line(None, line);
+        }
+        let Ok(matcher) = builder.build() else { continue };
+        let found = matcher.matched_path_or_any_parents(&inside, false);
+        if !found.is_none() {
+            return found.is_ignore();
+        }
     }
-    let mut names = place.entries()?;
-    names.sort_by_key(|name| name == TAG);
-    for name in names {
-        clear(&path.join(name))?;
+    false
+}
+
+fn read_patterns(path: &Path) -> String {
+    let access = Access::default();
+    let mut text = Vec::new();
+    let _ = Place::find(&access, path)
+        .and_then(|place| place.open())
+        .and_then(|file| file.take(MAX_PATTERNS).read_to_end(&mut text));
+    String::from_utf8_lossy(&text).into_owned()
+}
+
+/// Folders of which it is known whether they have the name and the mark of a cache.
+#[derive(Debug, Default)]
+pub(crate) struct KnownCaches(HashMap<PathBuf, bool>);
+
+impl KnownCaches {
+    /// Whether a path is in one.
+    pub(crate) fn contain(&mut self, access: &Access, path: &Path) -> bool {
+        let mut around = path.ancestors().skip(1).filter(|folder| is_named(folder));
+        around.any(|folder| {
+            *self.0.entry(folder.to_owned()).or_insert_with(|| is_tagged(access, folder))
+        })
     }
-    place.remove_directory()
 }
 
 fn is_named(folder: &Path) -> bool {
     folder.file_name().is_some_and(|name| CACHES.iter().any(|cache| name == *cache))
 }
 
-fn is_tagged(folder: &Path) -> bool {
+fn is_tagged(access: &Access, folder: &Path) -> bool {
     let mut begin = Vec::new();
-    let read = Place::find(&folder.join(TAG))
+    let read = Place::find(access, &folder.join(TAG))
         .and_then(|place| place.open())
         .and_then(|file| file.take(SIGNATURE.len() as u64).read_to_end(&mut begin));
     read.is_ok() && begin == SIGNATURE

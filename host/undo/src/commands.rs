@@ -1,14 +1,12 @@
 //! The changes of the commands of a call, which have rules of their own.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 use std::sync::Arc;
 
-use toolhold_contract::ChangeRecorder;
+use toolhold_contract::{ChangeRecorder, ChangedPath};
 
 use super::caches::Caches;
-use super::files::Place;
 use super::journal::{Journal, SaveRules};
 
 /// Says whether the changes of a path are saved.
@@ -21,18 +19,30 @@ pub struct CommandJournal {
     /// `None`: all paths are saved.
     scope: Option<Scope>,
     caches: Caches,
+    /// Whether the call may run only because it can be undone.
+    relies: bool,
 }
 
 impl CommandJournal {
     /// Saves into the call's journal the changes of the paths in `scope`.
-    pub fn new(journal: Arc<Journal>, rules: SaveRules, scope: Option<Scope>) -> Self {
-        Self { journal, rules, scope, caches: Caches::default() }
+    pub fn new(
+        journal: Arc<Journal>,
+        rules: SaveRules,
+        scope: Option<Scope>,
+        relies: bool,
+    ) -> Self {
+        let caches = journal.caches();
+        Self { journal, rules, scope, caches, relies }
     }
 
-    /// Saves what is at a path, since something else gets it.
-    fn replace(&self, path: &Path) -> io::Result<()> {
-        let replaced = Place::find(path).ok().and_then(|place| place.handle());
-        self.journal.change(path, replaced.as_ref().map(AsFd::as_fd), self.rules)
+    /// A path that the operator's `scope` leaves out isn't saved, so a call that may run only
+    /// because it can be undone doesn't change it.
+    fn leave_out(&self, path: &Path) -> io::Result<()> {
+        if self.relies {
+            self.journal.lose(path, "`transaction_scope` leaves it out", self.rules)
+        } else {
+            Ok(())
+        }
     }
 
     fn covers(&self, path: &Path) -> bool {
@@ -47,25 +57,26 @@ impl std::fmt::Debug for CommandJournal {
 }
 
 impl ChangeRecorder for CommandJournal {
-    fn before_change(&self, path: &Path, object: Option<BorrowedFd<'_>>) -> io::Result<()> {
-        match self.covers(path) && !self.caches.contain(path) {
-            true => self.journal.change(path, object, self.rules),
-            false => Ok(()),
+    fn before_change(&self, changed: &ChangedPath<'_>) -> io::Result<()> {
+        if !self.covers(changed.path) {
+            return self.leave_out(changed.path);
         }
+        if self.caches.skip(changed) { Ok(()) } else { self.journal.change(changed, self.rules) }
     }
 
-    fn before_rename(&self, from: &Path, object: BorrowedFd<'_>, to: &Path) -> io::Result<()> {
-        match (self.covers(from), self.covers(to)) {
-            (true, true) => match [from, to].map(|path| self.caches.contain(path)) {
-                [true, true] => Ok(()),
-                [_, into_cache] => {
-                    self.caches.moves(from, to, into_cache);
-                    self.journal.rename(from, object, to, self.rules)
-                }
-            },
-            (true, false) => self.journal.change(from, Some(object), self.rules),
-            (false, true) => self.replace(to),
-            (false, false) => Ok(()),
+    fn before_rename(&self, from: &ChangedPath<'_>, to: &ChangedPath<'_>) -> io::Result<()> {
+        match (self.covers(from.path), self.covers(to.path)) {
+            (true, true) if self.caches.skip_rename(from, to) => Ok(()),
+            (true, true) => self.journal.rename(from, to, self.rules),
+            (true, false) => {
+                self.leave_out(to.path)?;
+                self.before_change(from)
+            }
+            (false, true) => {
+                self.leave_out(from.path)?;
+                self.before_change(to)
+            }
+            (false, false) => self.leave_out(from.path),
         }
     }
 

@@ -4,14 +4,21 @@
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, Gid, Mode, OFlags, ResolveFlags, Stat, Timespec, Timestamps, Uid};
+use rustix::fs::{
+    AtFlags, FileType, Gid, Mode, OFlags, RenameFlags, ResolveFlags, Stat, Timespec, Timestamps,
+    Uid,
+};
 use rustix::io::Errno;
-
 use serde::{Deserialize, Serialize};
+
+use toolhold_private::PrivateFolder;
+
+use super::access::Access;
+use super::rules::Rule;
 
 /// Permissions and times, as the system has them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,46 +51,60 @@ impl Meta {
 
 /// A name in a directory that is there.
 #[derive(Debug)]
-pub(crate) struct Place {
-    pub(crate) directory: OwnedFd,
-    pub(crate) name: OsString,
+pub(crate) struct Place<'a> {
+    access: &'a Access,
+    directory: OwnedFd,
+    name: OsString,
 }
 
-impl Place {
+impl<'a> Place<'a> {
     /// Finds the directory of an absolute path.
     ///
     /// # Errors
     ///
     /// [`io::ErrorKind::NotFound`] if the directory is missing, or if something else, such as a
     /// link, has its place or is on the way to it.
-    pub(crate) fn find(path: &Path) -> io::Result<Self> {
-        let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
-            return Err(io::ErrorKind::InvalidInput.into());
+    pub(crate) fn find(access: &'a Access, path: &Path) -> io::Result<Self> {
+        // The root directory is in itself.
+        let (parent, name) = match (path.parent(), path.file_name()) {
+            (Some(parent), Some(name)) => (parent, name),
+            (None, None) if path.is_absolute() => (path, OsStr::new(".")),
+            _ => return Err(io::ErrorKind::InvalidInput.into()),
         };
         let root = rustix::fs::open("/", OFlags::PATH | OFlags::DIRECTORY, Mode::empty())?;
         let below = parent.strip_prefix("/").unwrap_or(parent);
-        let below = if below.as_os_str().is_empty() { Path::new(".") } else { below };
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-        let directory = loop {
-            match rustix::fs::openat2(&root, below, flags, Mode::empty(), resolve) {
-                Err(Errno::AGAIN | Errno::INTR) => {}
-                // A file or a link has a directory's place: nothing is below it.
-                Err(Errno::NOTDIR | Errno::LOOP) => return Err(io::ErrorKind::NotFound.into()),
-                found => break found?,
-            }
+        let found = match directory_at(&root, below) {
+            Err(Errno::ACCESS) => step_by_step(access, root, below),
+            found => found,
         };
-        Ok(Self { directory, name: name.to_owned() })
+        match found {
+            Ok(directory) => Ok(Self { access, directory, name: name.to_owned() }),
+            // A file or a link has a directory's place: nothing is below it.
+            Err(Errno::NOTDIR | Errno::LOOP) => Err(io::ErrorKind::NotFound.into()),
+            Err(errno) => Err(errno.into()),
+        }
     }
 
     /// Another name in the same directory.
     pub(crate) fn beside(&self, name: &str) -> io::Result<Self> {
-        Ok(Self { directory: self.directory.try_clone()?, name: name.into() })
+        Ok(Self { access: self.access, directory: self.directory.try_clone()?, name: name.into() })
+    }
+
+    /// Does something in the directory; once more if its owner has to be given the permission.
+    fn try_in<T>(&self, act: impl Fn() -> Result<T, Errno>) -> Result<T, Errno> {
+        match act() {
+            Err(Errno::ACCESS) => {
+                self.access.give_directory(self.directory.as_fd())?;
+                act()
+            }
+            done => done,
+        }
     }
 
     /// Its metadata. `None`: nothing has the name.
     pub(crate) fn stat(&self) -> io::Result<Option<Stat>> {
-        match rustix::fs::statat(&self.directory, &self.name, AtFlags::SYMLINK_NOFOLLOW) {
+        let flags = AtFlags::SYMLINK_NOFOLLOW;
+        match self.try_in(|| rustix::fs::statat(&self.directory, &self.name, flags)) {
             Ok(stat) => Ok(Some(stat)),
             Err(Errno::NOENT) => Ok(None),
             Err(errno) => Err(errno.into()),
@@ -91,101 +112,167 @@ impl Place {
     }
 
     /// A handle (`O_PATH`) of what has the name, which is not followed.
-    pub(crate) fn handle(&self) -> Option<OwnedFd> {
+    pub(crate) fn handle(&self) -> io::Result<OwnedFd> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        rustix::fs::openat(&self.directory, &self.name, flags, Mode::empty()).ok()
+        let open = || rustix::fs::openat(&self.directory, &self.name, flags, Mode::empty());
+        Ok(self.try_in(open)?)
     }
 
     /// Opens a regular file for reading.
     pub(crate) fn open(&self) -> io::Result<File> {
-        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        Ok(rustix::fs::openat(&self.directory, &self.name, flags, Mode::empty())?.into())
+        self.access.open(self.regular()?.as_fd(), OFlags::RDONLY)
+    }
+
+    /// Opens a regular file for writing.
+    pub(crate) fn overwrite(&self) -> io::Result<File> {
+        self.access.open(self.regular()?.as_fd(), OFlags::WRONLY)
+    }
+
+    fn regular(&self) -> io::Result<OwnedFd> {
+        let handle = self.handle()?;
+        let stat = rustix::fs::statat(&handle, "", AtFlags::EMPTY_PATH)?;
+        match FileType::from_raw_mode(stat.st_mode) {
+            FileType::RegularFile => Ok(handle),
+            _ => Err(io::Error::other("it isn't a file")),
+        }
     }
 
     /// Makes a file that only the user can use.
     pub(crate) fn create(&self) -> io::Result<File> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         let mode = Mode::RUSR | Mode::WUSR;
-        Ok(rustix::fs::openat(&self.directory, &self.name, flags, mode)?.into())
+        let create = || rustix::fs::openat(&self.directory, &self.name, flags, mode);
+        Ok(self.try_in(create)?.into())
     }
 
-    /// Opens a regular file for writing, and empties it.
-    pub(crate) fn overwrite(&self) -> io::Result<File> {
-        let flags = OFlags::WRONLY | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        Ok(rustix::fs::openat(&self.directory, &self.name, flags, Mode::empty())?.into())
-    }
-
-    /// Where a symbolic link points.
-    pub(crate) fn target(&self) -> io::Result<PathBuf> {
-        Ok(path(rustix::fs::readlinkat(&self.directory, &self.name, Vec::new())?))
-    }
-
+    /// Becomes a symbolic link.
     pub(crate) fn link(&self, target: &Path) -> io::Result<()> {
-        Ok(rustix::fs::symlinkat(target, &self.directory, &self.name)?)
+        Ok(self.try_in(|| rustix::fs::symlinkat(target, &self.directory, &self.name))?)
+    }
+
+    /// Becomes another name of a file.
+    pub(crate) fn name_of(&self, other: &Self) -> io::Result<()> {
+        let (old, new) = (&other.directory, &self.directory);
+        let flags = AtFlags::empty();
+        let link = || rustix::fs::linkat(old, &other.name, new, &self.name, flags);
+        Ok(self.try_in(|| other.try_in(link))?)
+    }
+
+    /// Becomes another name of a file in a folder of the same file system.
+    pub(crate) fn name_of_kept(&self, folder: &PrivateFolder, name: &str) -> io::Result<()> {
+        let link = || {
+            let linked = folder.link_to(name, self.directory.as_fd(), &self.name);
+            linked.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
+        };
+        Ok(self.try_in(link)?)
     }
 
     pub(crate) fn make_directory(&self) -> io::Result<()> {
-        Ok(rustix::fs::mkdirat(&self.directory, &self.name, Mode::RWXU)?)
+        let make = || rustix::fs::mkdirat(&self.directory, &self.name, Mode::RWXU);
+        Ok(self.try_in(make)?)
     }
 
     /// Removes a file or a link.
     pub(crate) fn remove(&self) -> io::Result<()> {
-        Ok(rustix::fs::unlinkat(&self.directory, &self.name, AtFlags::empty())?)
+        let remove = || rustix::fs::unlinkat(&self.directory, &self.name, AtFlags::empty());
+        Ok(self.try_in(remove)?)
     }
 
     /// Removes an empty directory.
     pub(crate) fn remove_directory(&self) -> io::Result<()> {
-        Ok(rustix::fs::unlinkat(&self.directory, &self.name, AtFlags::REMOVEDIR)?)
+        let remove = || rustix::fs::unlinkat(&self.directory, &self.name, AtFlags::REMOVEDIR);
+        Ok(self.try_in(remove)?)
     }
 
     /// Takes the name of another place, and replaces what has it.
     pub(crate) fn rename(&self, to: &Self) -> io::Result<()> {
-        Ok(rustix::fs::renameat(&self.directory, &self.name, &to.directory, &to.name)?)
+        self.rename_with(to, RenameFlags::empty())
     }
 
     /// Takes a name that nothing has.
     pub(crate) fn rename_new(&self, to: &Self) -> io::Result<()> {
-        Ok(rustix::fs::renameat_with(
-            &self.directory,
-            &self.name,
-            &to.directory,
-            &to.name,
-            rustix::fs::RenameFlags::NOREPLACE,
-        )?)
+        self.rename_with(to, RenameFlags::NOREPLACE)
+    }
+
+    fn rename_with(&self, to: &Self, flags: RenameFlags) -> io::Result<()> {
+        let rename = || {
+            rustix::fs::renameat_with(&self.directory, &self.name, &to.directory, &to.name, flags)
+        };
+        let renamed = match self.try_in(|| to.try_in(rename)) {
+            // A directory's own entry `..` changes with its parent.
+            Err(Errno::ACCESS) => {
+                self.access.give_directory(self.handle()?.as_fd())?;
+                rename()
+            }
+            renamed => renamed,
+        };
+        Ok(renamed?)
+    }
+
+    /// Takes the file of another folder of the same file system.
+    pub(crate) fn take(&self, folder: &PrivateFolder, name: &str) -> io::Result<()> {
+        let take = || {
+            let given = folder.give(name, self.directory.as_fd(), &self.name);
+            given.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
+        };
+        Ok(self.try_in(take)?)
     }
 
     /// Sets permissions and times.
     pub(crate) fn set_meta(&self, meta: &Meta) -> io::Result<()> {
-        if let Some((user, group)) = meta.owner
-            && let Some(stat) = self.stat()?
-            && (stat.st_uid, stat.st_gid) != (user, group)
-        {
-            let (user, group) = (Uid::from_raw(user), Gid::from_raw(group));
+        let Some(stat) = self.stat()? else { return Err(io::ErrorKind::NotFound.into()) };
+        let owner = meta.owner.filter(|owner| *owner != (stat.st_uid, stat.st_gid));
+        if let Some((user, group)) = owner {
+            let (user, group) = (Some(Uid::from_raw(user)), Some(Gid::from_raw(group)));
             let flags = AtFlags::SYMLINK_NOFOLLOW;
             // Only root may; for others, the new file is their own.
-            let _ =
-                rustix::fs::chownat(&self.directory, &self.name, Some(user), Some(group), flags);
+            let _ = rustix::fs::chownat(&self.directory, &self.name, user, group, flags);
         }
-        let mode = Mode::from_raw_mode(meta.mode);
-        rustix::fs::chmodat(&self.directory, &self.name, mode, AtFlags::empty())?;
+        self.access.keep(stat.st_dev, stat.st_ino);
+        // A new owner takes some of them away.
+        let is_other = owner.is_some() || stat.st_mode & 0o7777 != meta.mode;
+        if is_other && !Rule::Modes.is_off() {
+            let mode = Mode::from_raw_mode(meta.mode);
+            let flags = AtFlags::empty();
+            self.try_in(|| rustix::fs::chmodat(&self.directory, &self.name, mode, flags))?;
+        }
         self.set_times(meta.accessed, meta.modified)
     }
 
     /// Sets the times, of a link itself too.
     pub(crate) fn set_times(&self, accessed: (i64, u32), modified: (i64, u32)) -> io::Result<()> {
-        let time = |(seconds, nanoseconds): (i64, u32)| Timespec {
-            tv_sec: seconds,
-            tv_nsec: nanoseconds.into(),
-        };
-        let times = Timestamps { last_access: time(accessed), last_modification: time(modified) };
         let flags = AtFlags::SYMLINK_NOFOLLOW;
-        Ok(rustix::fs::utimensat(&self.directory, &self.name, &times, flags)?)
+        let times = timestamps(accessed, modified);
+        let set = || rustix::fs::utimensat(&self.directory, &self.name, &times, flags);
+        Ok(self.try_in(set)?)
+    }
+
+    /// The times of the directory that the name is in.
+    pub(crate) fn directory_times(&self) -> io::Result<Timestamps> {
+        let stat = rustix::fs::statat(&self.directory, "", AtFlags::EMPTY_PATH)?;
+        let meta = Meta::from_stat(&stat);
+        Ok(timestamps(meta.accessed, meta.modified))
+    }
+
+    /// The directory gets these times, if its owner is this user.
+    pub(crate) fn set_directory_times(&self, times: &Timestamps) -> io::Result<()> {
+        match rustix::fs::utimensat(&self.directory, ".", times, AtFlags::empty()) {
+            Err(Errno::PERM) => Ok(()),
+            set => Ok(set?),
+        }
     }
 
     /// The names in the directory that has this name.
     pub(crate) fn entries(&self) -> io::Result<Vec<OsString>> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let handle = rustix::fs::openat(&self.directory, &self.name, flags, Mode::empty())?;
+        let open = || rustix::fs::openat(&self.directory, &self.name, flags, Mode::empty());
+        let handle = match self.try_in(open) {
+            Err(Errno::ACCESS) => {
+                self.access.give_directory(self.handle()?.as_fd())?;
+                open()?
+            }
+            opened => opened?,
+        };
         let mut names = Vec::new();
         for entry in rustix::fs::Dir::read_from(&handle)? {
             let name = entry?.file_name().to_bytes().to_vec();
@@ -197,9 +284,41 @@ impl Place {
     }
 }
 
-/// Opens for reading what a handle (`O_PATH`) names.
-pub(crate) fn reopened(object: BorrowedFd<'_>) -> io::Result<File> {
-    File::open(format!("/proc/self/fd/{}", object.as_fd().as_raw_fd()))
+fn timestamps(accessed: (i64, u32), modified: (i64, u32)) -> Timestamps {
+    let time = |(seconds, nanoseconds): (i64, u32)| Timespec {
+        tv_sec: seconds,
+        tv_nsec: nanoseconds.into(),
+    };
+    Timestamps { last_access: time(accessed), last_modification: time(modified) }
+}
+
+/// Opens a directory below another without following links.
+fn directory_at(root: &OwnedFd, below: &Path) -> Result<OwnedFd, Errno> {
+    let below = if below.as_os_str().is_empty() { Path::new(".") } else { below };
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    loop {
+        match rustix::fs::openat2(root, below, flags, Mode::empty(), resolve) {
+            Err(Errno::AGAIN | Errno::INTR) => {}
+            found => return found,
+        }
+    }
+}
+
+/// The same, and gives the owner of each directory on the way what is needed.
+fn step_by_step(access: &Access, root: OwnedFd, below: &Path) -> Result<OwnedFd, Errno> {
+    let mut directory = root;
+    for name in below {
+        let name = Path::new(name);
+        directory = match directory_at(&directory, name) {
+            Err(Errno::ACCESS) => {
+                access.give_directory(directory.as_fd())?;
+                directory_at(&directory, name)?
+            }
+            found => found?,
+        };
+    }
+    Ok(directory)
 }
 
 pub(crate) fn path(text: CString) -> PathBuf {

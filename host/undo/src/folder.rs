@@ -1,14 +1,26 @@
 //! The folder of all saved calls: a private folder, with a folder for each call.
 
 use std::io::{self, BufReader};
+use std::os::unix::fs::FileExt as _;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use rustix::fs::StatVfs;
 use serde::{Deserialize, Serialize};
 use toolhold_private::PrivateFolder;
 
 /// Journals that are looked at.
 const MAX_CALLS: usize = 100_000;
+
+/// A file that keeps room for the notes of an undo and for its entry in the audit log.
+const RESERVE: &str = "reserve";
+const RESERVED: usize = 64 * 1024;
+
+/// Calls without approval drop nothing that is younger.
+const DAY: Duration = Duration::from_secs(24 * 3600);
+
+/// Percent of the store from which on a warning is due.
+const ALMOST_FULL: u64 = 80;
 
 /// How much is saved, and for how long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +61,17 @@ pub struct UndoEntry {
     /// Whether it changed nothing but times: those of files, or those that git notes in its index.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub only_times: bool,
+    /// The turn of the agent that it belongs to: when that began, in nanoseconds since 1970.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub turn: Option<u64>,
+    /// How many paths an undo has left.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub left: usize,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
+fn is_zero(number: &usize) -> bool {
+    *number == 0
 }
 
 impl UndoEntry {
@@ -57,12 +80,29 @@ impl UndoEntry {
         let at = at.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
         let at = u64::try_from(at).unwrap_or(u64::MAX);
         let [call, tool, session] = [call, tool, session].map(str::to_owned);
-        Self { call, tool, session, at, undone: false, only_times: false }
+        Self { call, tool, session, at, undone: false, only_times: false, turn: None, left: 0 }
+    }
+
+    /// The same in a turn of the agent.
+    #[must_use]
+    pub fn in_turn(self, turn: Option<u64>) -> Self {
+        Self { turn, ..self }
+    }
+
+    /// Who made the call, in words.
+    pub fn who(&self) -> String {
+        match self.session.split_once(' ') {
+            Some(("agent", session)) => format!("the agent in session {session}"),
+            Some(("mcp", client)) => format!("an MCP client ({client})"),
+            Some(("task", task)) => format!("the scheduled task {task}"),
+            Some(("user", _)) => "the command line".to_owned(),
+            _ => format!("session {}", self.session),
+        }
     }
 
     /// Whether an undo of the last change takes this call.
     pub fn is_next(&self) -> bool {
-        !self.undone && !self.only_times
+        !self.undone && !self.only_times && self.left == 0
     }
 
     pub(crate) fn save(&self, folder: &PrivateFolder) -> io::Result<()> {
@@ -91,26 +131,50 @@ impl Folder {
     pub(crate) fn begin(&self, about: &UndoEntry) -> io::Result<PrivateFolder> {
         let root = PrivateFolder::make(&self.path)?;
         root.check_closed()?;
+        // A full disk must not keep an undo from being noted.
+        if let Ok(reserve) = root.updated(RESERVE)
+            && reserve.metadata().is_ok_and(|it| it.len() < RESERVED as u64)
+        {
+            let _ = reserve.write_all_at(&[0; RESERVED], 0);
+        }
         let folder = root.folder(&Name::for_entry(about, 0).text())?;
         about.save(&folder)?;
         Ok(folder)
     }
 
-    /// The call has ended: its size is known, and the oldest journals make room.
-    pub(crate) fn end(&self, about: &UndoEntry, bytes: u64) {
+    /// Bytes that are left for a call that may not drop what was saved within a day.
+    pub(crate) fn room(&self, about: &UndoEntry) -> u64 {
+        let names = self.existing().ok().flatten().and_then(|root| root.names(MAX_CALLS).ok());
+        let names = names.unwrap_or_default();
+        let saved = names.iter().filter_map(|name| Name::parse(name));
+        let young = saved.filter(|it| it.at >= young_since() && it.call != about.call);
+        self.bounds.total_bytes.saturating_sub(young.map(|it| it.bytes).sum())
+    }
+
+    /// The call has ended: its size is known, and the oldest journals make room. `keeps_young`:
+    /// those of the last day stay. Returns a warning if the next calls drop journals.
+    pub(crate) fn end(&self, about: &UndoEntry, bytes: u64, keeps_young: bool) -> Option<String> {
         let ended = self.existing().and_then(|root| {
-            let Some(root) = root else { return Ok(()) };
+            let Some(root) = root else { return Ok(0) };
             if bytes > 0 {
                 root.rename(
                     &Name::for_entry(about, 0).text(),
                     &Name::for_entry(about, bytes).text(),
                 )?;
             }
-            self.prune(&root, &about.call)
+            self.prune(&root, &about.call, keeps_young)
         });
-        if let Err(error) = ended {
+        let kept = ended.unwrap_or_else(|error| {
             tracing::warn!("what calls changed can't be put in order: {error}");
-        }
+            0
+        });
+        let many = self.bounds.total_bytes / 100 * ALMOST_FULL;
+        (kept > many && kept - bytes <= many).then(|| {
+            format!(
+                "undo's store is {} % full: soon the saved changes of the oldest calls are dropped, and then `toolhold undo` can't restore them",
+                kept.saturating_mul(100) / self.bounds.total_bytes.max(1)
+            )
+        })
     }
 
     /// Removes a journal that says nothing.
@@ -120,20 +184,24 @@ impl Folder {
         }
     }
 
-    fn prune(&self, root: &PrivateFolder, newest: &str) -> io::Result<()> {
+    /// Returns how many bytes are kept.
+    fn prune(&self, root: &PrivateFolder, newest: &str, keeps_young: bool) -> io::Result<u64> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let oldest = now.saturating_sub(self.bounds.age).as_nanos();
         let mut bytes = 0_u64;
+        let mut kept = 0_u64;
         for name in root.names(MAX_CALLS)?.iter().rev() {
             let Some(parsed) = Name::parse(name) else { continue };
             bytes = bytes.saturating_add(parsed.bytes);
-            if parsed.call != newest
-                && (bytes > self.bounds.total_bytes || u128::from(parsed.at) < oldest)
-            {
+            let is_needed = parsed.call == newest || keeps_young && parsed.at >= young_since();
+            let is_over = bytes > self.bounds.total_bytes || u128::from(parsed.at) < oldest;
+            if is_over && !is_needed {
                 root.remove_folder(name)?;
+            } else {
+                kept += parsed.bytes;
             }
         }
-        Ok(())
+        Ok(kept)
     }
 
     /// The saved calls, the newest first.
@@ -169,10 +237,26 @@ impl Folder {
         of_call.try_for_each(|name| root.remove_folder(name))
     }
 
+    /// Gives the room that is kept for it to the notes of an undo, if the disk is full.
+    pub(crate) fn use_reserve(&self) {
+        let is_full = |stat: StatVfs| stat.f_bavail.saturating_mul(stat.f_frsize) < RESERVED as u64;
+        if rustix::fs::statvfs(&self.path).is_ok_and(is_full)
+            && let Ok(Some(root)) = self.existing()
+        {
+            let _ = root.remove(RESERVE);
+        }
+    }
+
     /// Waits until no other undo goes on.
     pub(crate) fn lock(&self) -> io::Result<std::fs::File> {
         PrivateFolder::make(&self.path)?.lock("lock")
     }
+}
+
+/// The beginning of the last day, in nanoseconds since 1970.
+fn young_since() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(now.saturating_sub(DAY).as_nanos()).unwrap_or(u64::MAX)
 }
 
 fn entry(folder: &PrivateFolder) -> io::Result<UndoEntry> {

@@ -3,24 +3,29 @@
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
 
-use rustix::fs::{AtFlags, CWD, FileType};
+use rustix::fs::{AtFlags, FileType};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
-use toolhold_contract::ChangeRecorder;
+use toolhold_contract::{ChangeRecorder, ChangedPath};
 use toolhold_private::PrivateFolder;
 
-use super::caches::MadeCaches;
+use super::access::Access;
+use super::caches::{Caches, KnownCaches};
 use super::files::{Meta, Place};
 use super::folder::{Folder, UndoEntry};
 use super::git_index;
 use super::hex::hex;
 use super::lines::{Line, Move, finals, moves, present};
+use super::plan::tasks;
+use super::rules::Rule;
+use super::saved;
 use super::saved_path;
-use super::state::State;
+use super::state::{Content, Depth, Identity, State};
 
 /// Bytes of a text whose contents after the call are saved as well, so that a later change can be
 /// merged.
@@ -51,6 +56,8 @@ pub struct SavedChanges {
     pub bytes: u64,
     /// Paths whose state could not be saved, with the reason.
     pub lost: Vec<(PathBuf, String)>,
+    /// The store is almost full.
+    pub warning: Option<String>,
 }
 
 /// What happens to a change whose old state can't be saved, and when that is.
@@ -86,6 +93,10 @@ struct Inner {
     /// The first change that was refused, and why its path can't be saved.
     refused: Option<(PathBuf, String)>,
     next: u32,
+    /// The first state of each file, whatever its name is now.
+    files: HashMap<Identity, State>,
+    /// Bytes that the store has left, for a call without approval.
+    room: Option<u64>,
 }
 
 #[derive(Debug)]
@@ -134,28 +145,24 @@ impl Journal {
         let mut changed = !moves.is_empty() || !inner.saved.lost.is_empty();
         let mut only_times = !changed;
         inner.saved.paths = inner.saved.lost.len();
-        let finals = finals(&lines, &moves);
-        let caches = MadeCaches::of_call(&finals, &lines, &moves);
-        for (path, before) in finals {
-            // It goes as a whole, so nothing in it is compared, and a build is large.
-            if caches.contain(&path) {
-                changed = true;
-                only_times = false;
-                inner.saved.paths += 1;
-                continue;
-            }
-            let Ok(now) = State::at(&path) else {
+        let access = Access::default();
+        let mut caches = KnownCaches::default();
+        for (path, before) in finals(&lines, &moves) {
+            // A build makes many large files, which are removed if they are as it left them.
+            let is_light = before == State::Missing && caches.contain(&access, &path);
+            let depth = if is_light { Depth::Times } else { Depth::Contents };
+            let Ok(now) = State::at(&access, &path, depth) else {
                 only_times = false;
                 continue;
             };
             let now = match (&before, now) {
                 (State::File { .. }, now @ State::File { .. }) if !before.same_contents(&now) => {
-                    inner.with_copy(&open, &path, now)
+                    inner.with_copy(&access, &open, &path, now)
                 }
                 (_, now) => now,
             };
             changed |= !before.same(&now);
-            let staged = staged_at(&path, &now);
+            let staged = staged_at(&access, &path, &now);
             only_times &= before.same_but_for_times(&now)
                 || staged.is_some() && staged == staged_before(&open.folder, &before);
             after.staged.extend(staged.map(|staged| (path.clone(), staged)));
@@ -167,7 +174,7 @@ impl Journal {
         }
         for (at, made) in moves.iter().enumerate() {
             let now = present(&moves[at + 1..], &made.to);
-            if matches!(State::at(&now), Ok(State::Directory { .. })) {
+            if matches!(State::at(&access, &now, Depth::Times), Ok(State::Directory { .. })) {
                 inner.saved.written.push(now);
             }
         }
@@ -175,8 +182,11 @@ impl Journal {
             self.store.forget(&self.about);
             return None;
         }
+        drop(access);
         let text = serde_json::to_vec(&after).unwrap_or_default();
-        if let Err(error) = open.folder.put_lightly("after.json", &text) {
+        let steps = tasks(&lines, &moves).len();
+        let put = open.folder.put_lightly("after.json", &text);
+        if let Err(error) = put.and_then(|()| saved::reserve(&open.folder, steps)) {
             tracing::warn!("the end of what a call changed can't be saved: {error}");
         }
         if only_times {
@@ -185,7 +195,7 @@ impl Journal {
                 tracing::warn!("that a call changed only times can't be saved: {error}");
             }
         }
-        self.store.end(&self.about, inner.saved.bytes);
+        inner.saved.warning = self.store.end(&self.about, inner.saved.bytes, self.rules.required);
         Some(inner.saved.clone())
     }
 }
@@ -198,12 +208,12 @@ impl Drop for Journal {
 }
 
 impl ChangeRecorder for Journal {
-    fn before_change(&self, path: &Path, object: Option<BorrowedFd<'_>>) -> io::Result<()> {
-        self.change(path, object, self.rules)
+    fn before_change(&self, changed: &ChangedPath<'_>) -> io::Result<()> {
+        self.change(changed, self.rules)
     }
 
-    fn before_rename(&self, from: &Path, object: BorrowedFd<'_>, to: &Path) -> io::Result<()> {
-        self.rename(from, object, to, self.rules)
+    fn before_rename(&self, from: &ChangedPath<'_>, to: &ChangedPath<'_>) -> io::Result<()> {
+        self.rename(from, to, self.rules)
     }
 
     fn is_required(&self) -> bool {
@@ -221,45 +231,40 @@ impl ChangeRecorder for Journal {
 }
 
 impl Journal {
-    pub(crate) fn change(
-        &self,
-        path: &Path,
-        object: Option<BorrowedFd<'_>>,
-        rules: SaveRules,
-    ) -> io::Result<()> {
+    pub(crate) fn change(&self, changed: &ChangedPath<'_>, rules: SaveRules) -> io::Result<()> {
         let mut inner = self.running()?;
         self.settle(&mut inner)?;
-        self.save(&mut inner, path, object, rules)
+        self.save(&mut inner, changed, rules)
     }
 
     pub(crate) fn rename(
         &self,
-        from: &Path,
-        object: BorrowedFd<'_>,
-        to: &Path,
+        from: &ChangedPath<'_>,
+        to: &ChangedPath<'_>,
         rules: SaveRules,
     ) -> io::Result<()> {
         let mut inner = self.running()?;
         self.settle(&mut inner)?;
-        let replaced = Place::find(to).ok().and_then(|place| place.handle());
+        let object = from.object.ok_or(rustix::io::Errno::NOENT)?;
         let stat = rustix::fs::statat(object, "", AtFlags::EMPTY_PATH)?;
-        if let Some(replaced) = &replaced {
+        if let Some(replaced) = to.object {
             let replaced = rustix::fs::statat(replaced, "", AtFlags::EMPTY_PATH)?;
             // Two names of one file: the kernel does nothing.
             if (replaced.st_dev, replaced.st_ino) == (stat.st_dev, stat.st_ino) {
                 return Ok(());
             }
         }
-        self.save(&mut inner, to, replaced.as_ref().map(AsFd::as_fd), rules)?;
+        self.save(&mut inner, to, rules)?;
         self.save_parent(&mut inner, from)?;
         let is_directory = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
         // A file that the call made since the last move is gone when its old name is.
-        if !is_directory && inner.segment.get(from) == Some(&State::Missing) {
+        let is_made = inner.segment.get(from.path) == Some(&State::Missing);
+        if !is_directory && is_made || Rule::Moved.is_off() {
             return Ok(());
         }
         inner.pending = Some(Move {
-            from: from.to_owned(),
-            to: to.to_owned(),
+            from: from.path.to_owned(),
+            to: to.path.to_owned(),
             device: stat.st_dev,
             inode: stat.st_ino,
         });
@@ -271,17 +276,16 @@ impl Journal {
     fn save(
         &self,
         inner: &mut Inner,
-        path: &Path,
-        object: Option<BorrowedFd<'_>>,
+        changed: &ChangedPath<'_>,
         rules: SaveRules,
     ) -> io::Result<()> {
         // First, since a directory that is removed may be known for its entries alone.
-        self.save_parent(inner, path)?;
-        if inner.segment.contains_key(path) {
+        self.save_parent(inner, changed)?;
+        if inner.segment.contains_key(changed.path) || Rule::Saved.is_off() {
             return Ok(());
         }
-        let path = path.to_owned();
-        let state = match object {
+        let path = changed.path.to_owned();
+        let state = match changed.object {
             None => Ok(State::Missing),
             Some(_) if inner.lines.len() >= MAX_PATHS => {
                 Err(io::Error::other(format!("the call changed more than {MAX_PATHS} paths")))
@@ -289,9 +293,14 @@ impl Journal {
             Some(object) => self.opened(inner).and_then(|open| {
                 let max = rules.call_bytes;
                 let object: OwnedFd = object.try_clone_to_owned()?;
-                match State::saved(&object, |file, size| inner.copy(&open, file, size, max))? {
+                let access = Access::default();
+                let copy = |file: &Content<'_>, size| inner.copy(&open, file, size, max);
+                match State::of(&access, &object, copy)? {
                     State::Other => Err(io::Error::other("it isn't a file, a link or a directory")),
-                    state => Ok(state),
+                    state if changed.parent.is_some() && !state.is_restorable() => {
+                        Err(io::Error::other("only root can give it back to its owner"))
+                    }
+                    state => Ok(inner.first_state(state)),
                 }
             }),
         };
@@ -303,8 +312,31 @@ impl Journal {
             }
             state => state,
         };
+        self.note(inner, path, state)
+    }
+
+    /// A path is about to change that isn't saved.
+    pub(crate) fn lose(&self, path: &Path, why: &str, rules: SaveRules) -> io::Result<()> {
+        let mut inner = self.running()?;
+        self.settle(&mut inner)?;
+        if inner.segment.contains_key(path) {
+            return Ok(());
+        }
+        if rules.required {
+            inner.refused.get_or_insert((path.to_owned(), why.to_owned()));
+            return Err(rustix::io::Errno::DQUOT.into());
+        }
+        self.note(&mut inner, path.to_owned(), Err(io::Error::other(why.to_owned())))
+    }
+
+    /// The caches that the call changes.
+    pub(crate) fn caches(&self) -> Caches {
+        Caches::new(Arc::clone(&self.store), self.about.clone())
+    }
+
+    fn note(&self, inner: &mut Inner, path: PathBuf, state: io::Result<State>) -> io::Result<()> {
         let line = match &state {
-            Ok(before) => Line::Before { path: path.clone(), before: before.clone() },
+            Ok(before) => Line::Before { path: path.clone(), before: before.clone(), at: now() },
             Err(why) => Line::Lost { path: path.clone(), lost: why.to_string() },
         };
         if let Line::Lost { path, lost } = &line {
@@ -315,17 +347,20 @@ impl Journal {
         Ok(())
     }
 
-    /// Saves the times of the directory that a path is in: they change with its entries.
-    fn save_parent(&self, inner: &mut Inner, path: &Path) -> io::Result<()> {
-        let Some(parent) = path.parent() else { return Ok(()) };
+    /// Saves the times of the directory that a name is in: they change with its entries.
+    fn save_parent(&self, inner: &mut Inner, changed: &ChangedPath<'_>) -> io::Result<()> {
+        let (Some(parent), Some(handle)) = (changed.path.parent(), changed.parent) else {
+            return Ok(());
+        };
         if inner.segment.contains_key(parent) {
             return Ok(());
         }
-        let Ok(stat) = rustix::fs::statat(CWD, parent, AtFlags::SYMLINK_NOFOLLOW) else {
-            return Ok(());
-        };
+        let stat = rustix::fs::statat(handle, "", AtFlags::EMPTY_PATH)?;
         let before = State::Directory { meta: Meta::from_stat(&stat) };
-        self.write(inner, &Line::Before { path: parent.to_owned(), before: before.clone() })?;
+        self.write(
+            inner,
+            &Line::Before { path: parent.to_owned(), before: before.clone(), at: now() },
+        )?;
         inner.segment.insert(parent.to_owned(), before);
         Ok(())
     }
@@ -354,6 +389,9 @@ impl Journal {
         if let Some(open) = &inner.open {
             return Ok(Arc::clone(open));
         }
+        if self.rules.required {
+            inner.room = Some(self.store.room(&self.about));
+        }
         let folder = self.store.begin(&self.about)?;
         let journal = folder.appended("journal.jsonl")?;
         let open = Arc::new(Open { folder, journal });
@@ -364,25 +402,53 @@ impl Journal {
 
 impl Inner {
     /// A small file that the call changed is saved as it is now, for a merge with later changes.
-    fn with_copy(&mut self, open: &Open, path: &Path, now: State) -> State {
-        let State::File { meta, size, shared, .. } = &now else { return now };
-        if *size > MERGED {
+    fn with_copy(&mut self, access: &Access, open: &Open, path: &Path, now: State) -> State {
+        if !matches!(now, State::File { size, .. } if size <= MERGED) {
             return now;
         }
-        let file = Place::find(path).and_then(|place| place.open());
-        match file.and_then(|mut file| self.copy(open, &mut file, *size, u64::MAX)) {
-            Ok((copy, digest)) => {
-                State::File { meta: *meta, size: *size, digest, copy: Some(copy), shared: *shared }
-            }
-            Err(_) => now,
-        }
+        let copied = Place::find(access, path).and_then(|place| place.handle()).and_then(|it| {
+            State::of(access, &it, |content, size| {
+                let (copy, digest) = self.copy_anew(open, content, size, u64::MAX)?;
+                Ok((Some(copy), digest))
+            })
+        });
+        copied.unwrap_or(now)
     }
 
-    /// Copies a file into the folder; shares its blocks if the file system can.
+    /// Copies a file into the folder, once for all of its names; shares its blocks if the file
+    /// system can.
     fn copy(
         &mut self,
         open: &Open,
-        file: &mut File,
+        content: &Content<'_>,
+        size: u64,
+        max: u64,
+    ) -> io::Result<(Option<u32>, String)> {
+        let known = content.identity.and_then(|identity| self.files.get(&identity));
+        if let Some(State::File { copy, digest, .. }) = known {
+            return Ok((*copy, digest.clone()));
+        }
+        let (copy, digest) = self.copy_anew(open, content, size, max)?;
+        if content.is_shared {
+            content.keep(&open.folder, copy);
+        }
+        Ok((Some(copy), digest))
+    }
+
+    /// The state of a file before the call, if it was saved under another name.
+    fn first_state(&mut self, state: State) -> State {
+        match state {
+            State::File { identity: Some(identity), .. } => {
+                self.files.entry(identity).or_insert(state).clone()
+            }
+            state => state,
+        }
+    }
+
+    fn copy_anew(
+        &mut self,
+        open: &Open,
+        content: &Content<'_>,
         size: u64,
         max: u64,
     ) -> io::Result<(u32, String)> {
@@ -392,13 +458,19 @@ impl Inner {
                 amount(max)
             )));
         }
+        if self.room.is_some_and(|room| self.saved.bytes.saturating_add(size) > room) {
+            return Err(io::Error::other(
+                "undo's store (`max_mib` in [tools.undo]) is full of what calls changed within the last day, and a call without approval doesn't drop that",
+            ));
+        }
+        let mut file = content.open()?;
         let number = self.next;
         self.next += 1;
         let mut copy = open.folder.updated(&number.to_string())?;
         let mut hash = Sha256::new();
         let mut buffer = vec![0; 64 * 1024];
         let mut bytes = 0_u64;
-        let shared = rustix::fs::ioctl_ficlone(&copy, &*file).is_ok();
+        let shared = rustix::fs::ioctl_ficlone(&copy, &file).is_ok();
         loop {
             let read = file.read(&mut buffer)?;
             if read == 0 {
@@ -419,6 +491,11 @@ impl Inner {
     }
 }
 
+fn now() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(now.as_nanos()).unwrap_or(u64::MAX)
+}
+
 fn amount(bytes: u64) -> String {
     let mebibyte = 1 << 20;
     if bytes.is_multiple_of(mebibyte) {
@@ -429,12 +506,12 @@ fn amount(bytes: u64) -> String {
 }
 
 /// What is staged in git's index at a path. `None`: it isn't an index.
-pub(crate) fn staged_at(path: &Path, now: &State) -> Option<String> {
+pub(crate) fn staged_at(access: &Access, path: &Path, now: &State) -> Option<String> {
     if !matches!(now, State::File { .. }) || !git_index::is_index(path) {
         return None;
     }
     git_index::staged(|| {
-        let file = Place::find(path)?.open()?;
+        let file = Place::find(access, path)?.open()?;
         let size = file.metadata()?.len();
         Ok((file, size))
     })

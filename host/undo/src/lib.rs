@@ -10,6 +10,7 @@
 //! The states are in a private folder: `undo/CALL/` has `about.json`, `journal.jsonl` with a line
 //! for each path and each move, `after.json`, and the contents of files by number.
 
+mod access;
 mod caches;
 mod commands;
 mod files;
@@ -19,6 +20,10 @@ mod hex;
 mod journal;
 mod lines;
 mod plan;
+#[cfg(test)]
+mod random;
+mod restore;
+mod rules;
 mod saved;
 mod saved_path;
 mod state;

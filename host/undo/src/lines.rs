@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use super::access::Access;
 use super::files::Place;
 use super::saved_path;
 use super::state::State;
@@ -18,6 +19,9 @@ pub(crate) enum Line {
         #[serde(with = "saved_path")]
         path: PathBuf,
         before: State,
+        /// When it was saved, in nanoseconds since 1970.
+        #[serde(default)]
+        at: u64,
     },
     /// A path whose state could not be saved.
     Lost {
@@ -43,11 +47,28 @@ pub(crate) struct Move {
 }
 
 impl Move {
+    /// Where something is again that this move took along.
+    pub(crate) fn undone(&self, path: PathBuf) -> PathBuf {
+        match path.strip_prefix(&self.to) {
+            Ok(rest) if rest.as_os_str().is_empty() => self.from.clone(),
+            Ok(rest) => self.from.join(rest),
+            Err(_) => path,
+        }
+    }
+
     /// Whether the object has this path.
     pub(crate) fn is_at(&self, path: &Path) -> bool {
-        let stat = Place::find(path).and_then(|place| place.stat());
+        let stat = Place::find(&Access::default(), path).and_then(|place| place.stat());
         matches!(stat, Ok(Some(stat)) if (stat.st_dev, stat.st_ino) == (self.device, self.inode))
     }
+}
+
+/// When the state of a path was saved first, and that state.
+pub(crate) fn first_saved<'a>(lines: &'a [Line], path: &Path) -> Option<(u64, &'a State)> {
+    lines.iter().find_map(|line| match line {
+        Line::Before { path: saved, before, at } if saved == path => Some((*at, before)),
+        _ => None,
+    })
 }
 
 /// The paths that a call has changed, as they are after it, each with the first state that was
@@ -57,7 +78,7 @@ pub(crate) fn finals(lines: &[Line], moves: &[Move]) -> BTreeMap<PathBuf, State>
     let mut later = moves;
     for line in lines {
         match line {
-            Line::Before { path, before } => {
+            Line::Before { path, before, .. } => {
                 all.entry(present(later, path)).or_insert_with(|| before.clone());
             }
             Line::Move(made) if later.first() == Some(made) => later = &later[1..],

@@ -1,28 +1,31 @@
-//! What an undo would do, and what stops it.
+//! What an undo would do, and what it would leave.
 
+use std::cell::OnceCell;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
-use super::caches::MadeCaches;
+use super::access::Access;
 use super::files::Place;
-use super::folder::UndoEntry;
-use super::journal::{contents, staged_at};
-use super::lines::{Line, Move, finals, moves, present};
+use super::folder::{Folder, UndoEntry};
+use super::journal::{After, contents, staged_at};
+use super::lines::{Line, Move, finals, first_saved, moves, present};
 use super::saved::SavedCall;
 use super::state::State;
 
-/// What an undo does, and what stops it.
+/// What an undo does, and what it leaves.
 #[derive(Debug)]
 pub struct UndoPlan {
     /// The call.
     pub about: UndoEntry,
     /// What changes, by path.
     pub changes: Vec<UndoChange>,
-    /// What stops the undo. Where there is one, nothing changes.
+    /// The paths that can't be restored. All others are.
     pub conflicts: Vec<UndoConflict>,
     pub(crate) tasks: Vec<Task>,
+    /// The tasks that are not done yet, by their number.
+    pub(crate) open: Vec<usize>,
 }
 
 /// One change of an undo.
@@ -67,216 +70,383 @@ impl ChangeKind {
     }
 }
 
-/// What stops an undo.
+/// A path that isn't restored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UndoConflict {
     /// The path.
     pub path: PathBuf,
     /// Why it can't be restored.
     pub why: String,
+    /// How to restore it nevertheless.
+    pub fix: String,
+    /// For small texts: what the file has now, and what it had before the call.
+    pub texts: Option<(String, String)>,
+    /// Whether no other undo can restore it either.
+    pub(crate) is_lost: bool,
+}
+
+impl UndoConflict {
+    /// What the system said about a path.
+    pub(crate) fn from_error(path: &Path, error: &io::Error) -> Self {
+        let fix = match error.kind() {
+            io::ErrorKind::PermissionDenied => "its owner, or root, can undo the call",
+            io::ErrorKind::ReadOnlyFilesystem => "mount it writable and undo the call again",
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                "make room there and undo the call again"
+            }
+            io::ErrorKind::NotFound => "make its directory again and undo the call again",
+            io::ErrorKind::AlreadyExists | io::ErrorKind::DirectoryNotEmpty => {
+                "move what is there now away and undo the call again"
+            }
+            _ => "undo the call again when the reason is gone",
+        };
+        let (path, fix) = (path.to_owned(), fix.to_owned());
+        Self { path, why: error.to_string(), fix, texts: None, is_lost: false }
+    }
+
+    fn later(path: &Path, why: &str, fix: &str) -> Self {
+        let [why, fix] = [why, fix].map(str::to_owned);
+        Self { path: path.to_owned(), why, fix, texts: None, is_lost: false }
+    }
 }
 
 impl fmt::Display for UndoConflict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.path.display(), self.why)
+        write!(f, "{}: {}; {}", self.path.display(), self.why, self.fix)
     }
 }
 
 /// One step. Each leaves either the old or the new, and can be done once more.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Task {
+pub(crate) struct Task {
+    /// The path after the call of what it is about.
+    pub(crate) after: PathBuf,
+    pub(crate) action: Action,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Action {
     /// The path becomes the state, whatever its permissions and times.
     Restore { path: PathBuf, before: State, merged: Option<Vec<u8>> },
-    /// The path, a cache that the call made, is removed with everything in it.
-    Clear { path: PathBuf },
     /// Its permissions and times.
     Meta { path: PathBuf, before: State },
     /// Something gets its earlier path.
     MoveBack(Move),
 }
 
-impl Task {
-    pub(crate) fn path(&self) -> &Path {
-        match self {
-            Self::Restore { path, .. } | Self::Clear { path } | Self::Meta { path, .. } => path,
-            Self::MoveBack(made) => &made.from,
-        }
-    }
-}
-
 /// Bytes of a text that is shown.
 const SHOWN: u64 = 1 << 20;
 
+/// Calls that are looked at for the reason why a path isn't as a call left it.
+const MAX_UNDONE: usize = 50;
+
+/// The fix for a path that was changed since the call.
+const RESTORE_ONE: &str = "`toolhold undo --path PATH CALL` restores it without the later change";
+
 impl UndoPlan {
-    pub(crate) fn new(read: &SavedCall) -> io::Result<Self> {
+    /// `only`: the one path that is restored, without what was changed in it since.
+    pub(crate) fn new(
+        access: &Access,
+        all: &Folder,
+        read: &SavedCall,
+        only: Option<&Path>,
+    ) -> io::Result<Self> {
         let moves = moves(&read.lines);
+        let mut tasks = tasks(&read.lines, &moves);
+        let done = read.done(tasks.len())?;
+        let is_open = |at: &usize| !done.get(*at).copied().unwrap_or_default();
         let mut plan = Self {
             about: read.about.clone(),
             changes: Vec::new(),
             conflicts: Vec::new(),
+            open: (0..tasks.len()).filter(is_open).collect(),
             tasks: Vec::new(),
         };
-        let finals = finals(&read.lines, &moves);
-        let caches = MadeCaches::of_call(&finals, &read.lines, &moves);
-        let mut merged = HashMap::new();
-        // What was begun goes on: a part is as it was already.
-        if !read.is_begun()? {
-            merged = plan.compare(read, &moves, &finals, &caches)?;
+        let open: HashSet<PathBuf> = plan.open.iter().map(|at| tasks[*at].after.clone()).collect();
+        let back: Vec<&Move> = tasks
+            .iter()
+            .enumerate()
+            .filter(|(at, _)| !is_open(at))
+            .filter_map(|(_, task)| match &task.action {
+                Action::MoveBack(made) => Some(made),
+                _ => None,
+            })
+            .collect();
+        let now = |path: &Path| back.iter().fold(path.to_owned(), |path, made| made.undone(path));
+        let undone = OnceCell::new();
+        let compared =
+            Compared { access, all, read, moves: &moves, open: &open, only, now: &now, undone };
+        let (merged, unchanged) = compared.compare(&mut plan)?;
+        let left: HashSet<PathBuf> = plan.conflicts.iter().map(|it| it.path.clone()).collect();
+        plan.open.retain(|at| {
+            let Task { after, action } = &tasks[*at];
+            let is_move = matches!(action, Action::MoveBack(_));
+            !left.contains(after)
+                && (is_move || !unchanged.contains(after))
+                && only.is_none_or(|only| only == after)
+        });
+        for task in &mut tasks {
+            if let Action::Restore { path, merged: both, .. } = &mut task.action {
+                *both = merged.get(path).cloned();
+            }
         }
-        plan.tasks = tasks(&read.lines, &moves, &merged, &caches);
+        plan.tasks = tasks;
         Ok(plan)
-    }
-
-    fn conflict(&mut self, path: &Path, why: impl Into<String>) {
-        self.conflicts.push(UndoConflict { path: path.to_owned(), why: why.into() });
-    }
-
-    /// Compares what the call left with what is there. Returns the texts that are merged.
-    fn compare(
-        &mut self,
-        read: &SavedCall,
-        moves: &[Move],
-        finals: &BTreeMap<PathBuf, State>,
-        caches: &MadeCaches,
-    ) -> io::Result<HashMap<PathBuf, Vec<u8>>> {
-        for line in &read.lines {
-            if let Line::Lost { path, lost } = line {
-                self.conflict(path, format!("its state before the call wasn't saved: {lost}"));
-            }
-        }
-        for (at, made) in moves.iter().enumerate().filter(|(at, _)| !caches.contain_move(*at)) {
-            let now = present(&moves[at + 1..], &made.to);
-            self.changes.push(UndoChange {
-                path: now,
-                what: ChangeKind::MovedBack(made.from.clone()),
-                texts: None,
-            });
-        }
-        let mut merged = HashMap::new();
-        for (path, before) in finals {
-            if caches.contain(path) {
-                continue;
-            }
-            let is_moved = self.changes.iter().any(|change| {
-                change.path == *path && matches!(change.what, ChangeKind::MovedBack(_))
-            });
-            let now = State::at(path)?;
-            let then = read.after.as_ref().and_then(|after| after.states.get(path));
-            let mut what = match (before, &now) {
-                (State::Missing, State::Missing) => continue,
-                (State::Missing, _) => ChangeKind::Removed,
-                (_, State::Missing) => ChangeKind::Created,
-                _ if before.same(&now) => continue,
-                (State::Directory { .. }, State::Directory { .. }) => continue,
-                _ if before.same_contents(&now) => ChangeKind::Permissions,
-                _ => ChangeKind::Restored,
-            };
-            let mut wanted = copy_of(read, before)?;
-            // Git notes the times of files in its index whenever it is asked.
-            let is_refreshed = || {
-                let staged = read.after.as_ref().and_then(|after| after.staged.get(path));
-                staged.is_some_and(|staged| staged_at(path, &now).as_ref() == Some(staged))
-            };
-            let is_cache = caches.is_one(path);
-            if let Some(then) =
-                then.filter(|then| !is_cache && !then.same_contents(&now) && !is_refreshed())
-            {
-                let both = moves.is_empty().then(|| merge(read, path, before, then, &now));
-                match both.transpose()?.flatten() {
-                    Some(both) => {
-                        what = ChangeKind::Merged;
-                        merged.insert(path.clone(), both.clone());
-                        wanted = Some(both);
-                    }
-                    None => {
-                        self.conflict(path, "it was changed since the call");
-                        continue;
-                    }
-                }
-            }
-            if is_moved {
-                continue;
-            }
-            if what == ChangeKind::Removed
-                && !is_cache
-                && let State::Directory { .. } = now
-            {
-                for name in Place::find(path)?.entries()? {
-                    let entry = path.join(name);
-                    if !finals.contains_key(&entry) {
-                        self.conflict(&entry, "it is new, in a directory that the call made");
-                    }
-                }
-            }
-            let texts = match what {
-                ChangeKind::Permissions => None,
-                _ => text_at(path, &now)
-                    .zip(wanted.map_or(Some(String::new()), |bytes| text(&bytes))),
-            };
-            self.changes.push(UndoChange { path: path.clone(), what, texts });
-        }
-        Ok(merged)
     }
 }
 
+/// A comparison of what the call left with what is there.
+struct Compared<'a> {
+    access: &'a Access,
+    all: &'a Folder,
+    read: &'a SavedCall,
+    moves: &'a [Move],
+    /// Paths after the call about which something is left to do.
+    open: &'a HashSet<PathBuf>,
+    only: Option<&'a Path>,
+    /// Where something is now that had a path after the call.
+    now: &'a dyn Fn(&Path) -> PathBuf,
+    /// The calls that are undone, once they are needed.
+    undone: OnceCell<Vec<SavedCall>>,
+}
+
+/// The texts that are merged, and the paths that need nothing.
+type Outcome = (HashMap<PathBuf, Vec<u8>>, HashSet<PathBuf>);
+
+impl Compared<'_> {
+    fn compare(&self, plan: &mut UndoPlan) -> io::Result<Outcome> {
+        let finals = finals(&self.read.lines, self.moves);
+        let wanted =
+            |path: &Path| self.open.contains(path) && self.only.is_none_or(|only| only == path);
+        for line in &self.read.lines {
+            if let Line::Lost { path, lost } = line
+                && self.only.is_none_or(|only| only == path)
+            {
+                let why = format!("its state before the call wasn't saved: {lost}");
+                let fix = "nothing of Toolhold's can restore it";
+                let conflict = UndoConflict::later(path, &why, fix);
+                plan.conflicts.push(UndoConflict { is_lost: true, ..conflict });
+            }
+        }
+        let mut moved = HashSet::new();
+        for (at, made) in self.moves.iter().enumerate() {
+            let path = present(&self.moves[at + 1..], &made.to);
+            if wanted(&path) {
+                moved.insert(path.clone());
+                let what = ChangeKind::MovedBack(made.from.clone());
+                plan.changes.push(UndoChange { path, what, texts: None });
+            }
+        }
+        let (mut merged, mut unchanged) = Outcome::default();
+        for (path, before) in finals.iter().filter(|(path, _)| wanted(path)) {
+            match self.change(path, before, &finals, moved.contains(path)) {
+                Ok(Found::Unchanged) => {
+                    unchanged.insert(path.clone());
+                }
+                Ok(Found::Left(conflicts)) => plan.conflicts.extend(conflicts),
+                Ok(Found::Change { .. } | Found::Nothing) if moved.contains(path) => {}
+                Ok(Found::Nothing) => {}
+                Ok(Found::Change { change, both }) => {
+                    merged.extend(both.map(|both| (path.clone(), both)));
+                    plan.changes.push(change);
+                }
+                Err(error) => plan.conflicts.push(UndoConflict::from_error(path, &error)),
+            }
+        }
+        Ok((merged, unchanged))
+    }
+
+    /// What an undo does with a path.
+    fn change(
+        &self,
+        path: &Path,
+        before: &State,
+        finals: &BTreeMap<PathBuf, State>,
+        is_moved: bool,
+    ) -> io::Result<Found> {
+        let then = self.read.after.as_ref().and_then(|after| after.states.get(path));
+        // After a move, another object may have the path.
+        let is_plain = self.moves.is_empty();
+        let is_directory = matches!(before, State::Directory { .. });
+        if is_plain && !is_directory && then.is_some_and(|then| before.same(then)) {
+            return Ok(Found::Unchanged);
+        }
+        let at = (self.now)(path);
+        let depth = then.unwrap_or(before).depth();
+        let now = State::at(self.access, &at, depth)?;
+        let mut what = match (before, &now) {
+            (State::Missing, State::Missing) => return Ok(Found::Nothing),
+            (State::Missing, _) => ChangeKind::Removed,
+            (_, State::Missing) => ChangeKind::Created,
+            _ if before.same(&now) => return Ok(Found::Nothing),
+            (State::Directory { .. }, State::Directory { .. }) if before.mode() == now.mode() => {
+                return Ok(Found::Nothing);
+            }
+            _ if before.same_contents(&now) => ChangeKind::Permissions,
+            _ => ChangeKind::Restored,
+        };
+        if what == ChangeKind::Permissions && is_plain {
+            let later = then.is_some_and(|then| then.mode() != now.mode());
+            if later && before.mode() != now.mode() && self.only.is_none() {
+                let why = "its permissions were changed since the call";
+                return Ok(Found::Left(vec![UndoConflict::later(path, why, RESTORE_ONE)]));
+            }
+        }
+        let mut wanted = copy_of(self.read, before)?;
+        let mut both = None;
+        let is_restored = is_plain && what == ChangeKind::Permissions;
+        if let Some(then) = then.filter(|then| !then.same_contents(&now) && !is_restored)
+            && self.only.is_none()
+            && !self.is_refreshed(path, &at, &now)
+        {
+            if is_plain {
+                both = merge(self.access, self.read, &at, before, then, &now)?;
+            }
+            let other = both.is_none().then(|| self.undone_with(path, then, &now)).flatten();
+            match (&both, other) {
+                (Some(merged), _) => {
+                    what = ChangeKind::Merged;
+                    wanted = Some(merged.clone());
+                }
+                // It is as it was before both calls.
+                (None, Some(Order::Earlier)) => return Ok(Found::Unchanged),
+                (None, Some(Order::Later)) => {}
+                (None, None) => {
+                    let conflict =
+                        UndoConflict::later(path, "it was changed since the call", RESTORE_ONE);
+                    let texts = text_at(self.access, &at, &now)
+                        .zip(wanted.map_or(Some(String::new()), |bytes| text(&bytes)));
+                    return Ok(Found::Left(vec![UndoConflict { texts, ..conflict }]));
+                }
+            }
+        }
+        if what == ChangeKind::Removed
+            && !is_moved
+            && let State::Directory { .. } = now
+        {
+            let left = self.new_entries(path, &at, finals)?;
+            if !left.is_empty() {
+                return Ok(Found::Left(left));
+            }
+        }
+        let texts = match what {
+            ChangeKind::Permissions => None,
+            _ => text_at(self.access, &at, &now)
+                .zip(wanted.map_or(Some(String::new()), |bytes| text(&bytes))),
+        };
+        Ok(Found::Change { change: UndoChange { path: path.to_owned(), what, texts }, both })
+    }
+
+    /// Another call that ran at the same time, whose change of a path was the last and is undone:
+    /// so the path isn't as this call left it. Says which of them saved the path first.
+    fn undone_with(&self, path: &Path, then: &State, now: &State) -> Option<Order> {
+        let (own, _) = first_saved(&self.read.lines, path)?;
+        let undone = self.undone.get_or_init(|| self.undone_calls());
+        undone.iter().find_map(|other| {
+            let (at, before) = first_saved(&other.lines, path)?;
+            let after = other.after.as_ref()?.states.get(path)?;
+            let is_it = after.same_contents(then) && before.same_contents(now);
+            is_it.then_some(if at < own { Order::Earlier } else { Order::Later })
+        })
+    }
+
+    fn undone_calls(&self) -> Vec<SavedCall> {
+        let saved = self.all.list().unwrap_or_default();
+        let undone = saved.into_iter().filter(|about| about.undone || about.left > 0);
+        let read =
+            undone.take(MAX_UNDONE).filter_map(|it| SavedCall::read(self.all, &it.call).ok());
+        read.flatten().collect()
+    }
+
+    /// Git notes the times of files in its index whenever it is asked.
+    fn is_refreshed(&self, path: &Path, at: &Path, now: &State) -> bool {
+        let staged = self.read.after.as_ref().and_then(|After { staged, .. }| staged.get(path));
+        staged.is_some_and(|staged| staged_at(self.access, at, now).as_ref() == Some(staged))
+    }
+
+    /// Entries of a directory that the call made, which it didn't make itself; and the directory.
+    fn new_entries(
+        &self,
+        path: &Path,
+        at: &Path,
+        finals: &BTreeMap<PathBuf, State>,
+    ) -> io::Result<Vec<UndoConflict>> {
+        let why = "it is new, in a directory that the call made";
+        let names = Place::find(self.access, at)?.entries()?;
+        let entries = names.into_iter().map(|name| path.join(name));
+        let new = entries.filter(|entry| !finals.contains_key(entry));
+        let mut left: Vec<_> =
+            new.map(|entry| UndoConflict::later(&entry, why, "move it away")).collect();
+        if !left.is_empty() {
+            let why = "something new is in it";
+            left.push(UndoConflict::later(path, why, "move that away and undo the call again"));
+        }
+        Ok(left)
+    }
+}
+
+/// Whether another call saved a path before or after this one.
+enum Order {
+    Earlier,
+    Later,
+}
+
+/// What an undo would do with a path.
+enum Found {
+    /// The call didn't change it in the end, or it is as it was even earlier. The times of a directory change with its entries.
+    Unchanged,
+    /// It has its earlier state.
+    Nothing,
+    Left(Vec<UndoConflict>),
+    Change {
+        change: UndoChange,
+        both: Option<Vec<u8>>,
+    },
+}
+
 /// The tasks of a journal, the last change first.
-fn tasks(
-    lines: &[Line],
-    moves: &[Move],
-    merged: &HashMap<PathBuf, Vec<u8>>,
-    caches: &MadeCaches,
-) -> Vec<Task> {
-    let mut tasks = Vec::new();
+pub(crate) fn tasks(lines: &[Line], moves: &[Move]) -> Vec<Task> {
     let mut segment: BTreeMap<&Path, &State> = BTreeMap::new();
     let mut segments = Vec::new();
-    let mut cleared = HashSet::new();
     let mut later = moves;
     for line in lines {
         match line {
-            Line::Before { path, before } => {
-                if !caches.is_empty() {
-                    let now = present(later, path);
-                    let is_one = caches.is_one(&now);
-                    if caches.contain(&now) || is_one && *before != State::Missing {
-                        continue;
-                    }
-                    cleared.extend(is_one.then_some(path.as_path()));
-                }
+            Line::Before { path, before, .. } => {
                 segment.entry(path).or_insert(before);
             }
             Line::Move(made) if later.first() == Some(made) => {
-                if !caches.contain_move(moves.len() - later.len()) {
-                    let ended = (std::mem::take(&mut segment), std::mem::take(&mut cleared));
-                    segments.push((ended, Some(made)));
-                }
+                segments.push((std::mem::take(&mut segment), later));
                 later = &later[1..];
             }
             Line::Move(_) | Line::Moved { .. } | Line::Lost { .. } => {}
         }
     }
-    segments.push(((segment, cleared), None));
-    for ((segment, cleared), made) in segments.into_iter().rev() {
-        tasks.extend(made.map(|made| Task::MoveBack(made.clone())));
-        let restore = |path: &Path, before: &State| match cleared.contains(path) {
-            true => Task::Clear { path: path.to_owned() },
-            false => Task::Restore {
-                path: path.to_owned(),
-                before: before.clone(),
-                merged: merged.get(path).cloned(),
+    segments.push((segment, later));
+    let mut tasks = Vec::new();
+    for (segment, later) in segments.into_iter().rev() {
+        if let Some(made) = later.first() {
+            let after = present(&later[1..], &made.to);
+            tasks.push(Task { after, action: Action::MoveBack(made.clone()) });
+        }
+        let restore = |(path, before): (&&Path, &&State)| Task {
+            after: present(later, path),
+            action: Action::Restore {
+                path: (*path).to_owned(),
+                before: (*before).clone(),
+                merged: None,
             },
         };
+        let all = || segment.iter();
+        let is_directory = |state: &State| matches!(state, State::Directory { .. });
         // What is in a directory goes before it, and comes after it.
-        let of = |wanted: fn(&State) -> bool| {
-            segment.iter().filter(move |(_, before)| wanted(before)).collect::<Vec<_>>()
-        };
-        let missing = of(|before| *before == State::Missing);
-        let directories = of(|before| matches!(before, State::Directory { .. }));
-        let others = of(|before| matches!(before, State::File { .. } | State::Link { .. }));
-        tasks.extend(missing.iter().rev().map(|(path, before)| restore(path, before)));
-        tasks.extend(directories.iter().map(|(path, before)| restore(path, before)));
-        tasks.extend(others.iter().map(|(path, before)| restore(path, before)));
-        tasks.extend(segment.iter().rev().filter(|(_, before)| ***before != State::Missing).map(
-            |(path, before)| Task::Meta { path: (*path).to_owned(), before: (*before).clone() },
+        tasks.extend(all().rev().filter(|(_, it)| ***it == State::Missing).map(restore));
+        tasks.extend(all().filter(|(_, it)| is_directory(it)).map(restore));
+        tasks.extend(all().filter(|(_, it)| it.has_contents()).map(restore));
+        tasks.extend(all().rev().filter(|(_, it)| ***it != State::Missing).map(
+            |(path, before)| Task {
+                after: present(later, path),
+                action: Action::Meta { path: (*path).to_owned(), before: (*before).clone() },
+            },
         ));
     }
     tasks
@@ -291,6 +461,7 @@ pub(crate) fn copy_of(read: &SavedCall, state: &State) -> io::Result<Option<Vec<
 
 /// Takes the call's change out of what a file has now. `None`: they touch.
 fn merge(
+    access: &Access,
     read: &SavedCall,
     path: &Path,
     before: &State,
@@ -304,7 +475,7 @@ fn merge(
         return Ok(None);
     };
     let mut now = Vec::new();
-    Place::find(path)?.open()?.take(SHOWN + 1).read_to_end(&mut now)?;
+    Place::find(access, path)?.open()?.take(SHOWN + 1).read_to_end(&mut now)?;
     // Parts of two binary files are no valid file.
     if [&then, &now, &before].iter().any(|bytes| bytes.contains(&0)) {
         return Ok(None);
@@ -312,12 +483,18 @@ fn merge(
     Ok(diffy::merge_bytes(&then, &now, &before).ok())
 }
 
-fn text_at(path: &Path, now: &State) -> Option<String> {
+fn text_at(access: &Access, path: &Path, now: &State) -> Option<String> {
     match now {
         State::Missing => Some(String::new()),
         State::File { size, .. } if *size <= SHOWN => {
             let mut bytes = Vec::new();
-            Place::find(path).ok()?.open().ok()?.take(SHOWN).read_to_end(&mut bytes).ok()?;
+            Place::find(access, path)
+                .ok()?
+                .open()
+                .ok()?
+                .take(SHOWN)
+                .read_to_end(&mut bytes)
+                .ok()?;
             text(&bytes)
         }
         _ => None,

@@ -1,17 +1,71 @@
 //! What a path was, or is.
 
+use std::fmt;
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
-use rustix::fs::{AtFlags, FileType, Stat};
+use rustix::fs::{AtFlags, FileType, OFlags, Stat, StatxFlags};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
+use toolhold_private::PrivateFolder;
 
+use super::access::Access;
 use super::files::{self, Meta, Place};
 use super::hex::hex;
 use super::saved_path;
+
+/// What a file is, whatever its name is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub(crate) struct Identity {
+    device: u64,
+    inode: u64,
+    /// When it was made: a number that is free again gets another file.
+    born: (i64, u32),
+}
+
+impl Identity {
+    /// When it was made, in nanoseconds since 1970.
+    pub(crate) fn born(&self) -> u64 {
+        let seconds = u64::try_from(self.born.0).unwrap_or_default();
+        seconds.saturating_mul(1_000_000_000).saturating_add(self.born.1.into())
+    }
+
+    pub(crate) fn at(handle: &OwnedFd) -> Option<Self> {
+        let stat = rustix::fs::statat(handle, "", AtFlags::EMPTY_PATH).ok()?;
+        Self::of(handle.as_fd(), &stat)
+    }
+
+    /// `None`: the file system doesn't say when it was made.
+    pub(crate) fn of(handle: BorrowedFd<'_>, stat: &Stat) -> Option<Self> {
+        let found = rustix::fs::statx(handle, "", AtFlags::EMPTY_PATH, StatxFlags::BTIME).ok()?;
+        let has_born = found.stx_mask & StatxFlags::BTIME.bits() != 0;
+        let born = (found.stx_btime.tv_sec, found.stx_btime.tv_nsec);
+        has_born.then_some(Self { device: stat.st_dev, inode: stat.st_ino, born })
+    }
+}
+
+impl fmt::Display for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (seconds, nanoseconds) = self.born;
+        write!(f, "{:x}-{:x}-{seconds:x}-{nanoseconds:x}", self.device, self.inode)
+    }
+}
+
+impl FromStr for Identity {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let mut parts = text.split('-');
+        let mut next = || u64::from_str_radix(parts.next().ok_or(())?, 16).map_err(drop);
+        let [device, inode, seconds, nanoseconds] = [next()?, next()?, next()?, next()?];
+        let seconds = i64::try_from(seconds).map_err(drop)?;
+        let born = (seconds, u32::try_from(nanoseconds).map_err(drop)?);
+        Ok(Self { device, inode, born })
+    }
+}
 
 /// What has a path.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -23,13 +77,15 @@ pub(crate) enum State {
     File {
         meta: Meta,
         size: u64,
-        /// SHA-256 of its contents.
+        /// SHA-256 of its contents. Empty: only the size and the time are known.
         digest: String,
         /// The number of the saved copy, if there is one.
         copy: Option<u32>,
-        /// Its inode, if it has more than one name.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        shared: Option<u64>,
+        identity: Option<Identity>,
+        /// Whether it has several names.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        is_shared: bool,
     },
     /// A symbolic link.
     Link {
@@ -43,55 +99,45 @@ pub(crate) enum State {
     Other,
 }
 
+/// How closely a file is looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Depth {
+    /// Its contents are read.
+    Contents,
+    /// Only its size and its times.
+    Times,
+}
+
 impl State {
     /// What a path is now, without a copy of it. Nothing, if its directory is missing.
-    pub(crate) fn at(path: &Path) -> io::Result<Self> {
-        match Place::find(path) {
-            Ok(place) => Self::now(&place),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Self::Missing),
-            Err(error) => Err(error),
-        }
-    }
-
-    /// The same of a place.
-    fn now(place: &Place) -> io::Result<Self> {
-        match place.stat()? {
-            None => Ok(Self::Missing),
-            Some(stat) => match FileType::from_raw_mode(stat.st_mode) {
-                FileType::RegularFile => {
-                    let mut file = place.open()?;
-                    let digest = digest(&mut file)?;
-                    Ok(Self::File {
-                        meta: Meta::from_stat(&stat),
-                        size: stat.st_size.cast_unsigned(),
-                        digest,
-                        copy: None,
-                        shared: shared(&stat),
-                    })
-                }
-                FileType::Symlink => {
-                    let meta = Meta::from_stat(&stat);
-                    Ok(Self::Link { target: place.target()?, modified: meta.modified })
-                }
-                FileType::Directory => Ok(Self::Directory { meta: Meta::from_stat(&stat) }),
-                _ => Ok(Self::Other),
-            },
-        }
+    pub(crate) fn at(access: &Access, path: &Path, depth: Depth) -> io::Result<Self> {
+        let handle = match Place::find(access, path).and_then(|place| place.handle()) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::Missing),
+            handle => handle?,
+        };
+        Self::of(access, &handle, |file, _| match depth {
+            Depth::Contents => Ok((None, digest(file)?)),
+            Depth::Times => Ok((None, String::new())),
+        })
     }
 
     /// What an object is that is held by a handle. A file's contents go through `copy`, which says
     /// the number of the copy.
-    pub(crate) fn saved(
+    pub(crate) fn of(
+        access: &Access,
         object: &OwnedFd,
-        copy: impl FnOnce(&mut File, u64) -> io::Result<(u32, String)>,
+        copy: impl FnOnce(&Content<'_>, u64) -> io::Result<(Option<u32>, String)>,
     ) -> io::Result<Self> {
         let stat = rustix::fs::statat(object, "", AtFlags::EMPTY_PATH)?;
         let meta = Meta::from_stat(&stat);
         match FileType::from_raw_mode(stat.st_mode) {
             FileType::RegularFile => {
                 let size = stat.st_size.cast_unsigned();
-                let (copy, digest) = copy(&mut files::reopened(object.as_fd())?, size)?;
-                Ok(Self::File { meta, size, digest, copy: Some(copy), shared: shared(&stat) })
+                let identity = Identity::of(object.as_fd(), &stat);
+                let is_shared = stat.st_nlink > 1;
+                let content = Content { access, object, identity, is_shared };
+                let (copy, digest) = copy(&content, size)?;
+                Ok(Self::File { meta, size, digest, copy, identity, is_shared })
             }
             FileType::Symlink => {
                 let target = rustix::fs::readlinkat(object, "", Vec::new())?;
@@ -111,6 +157,33 @@ impl State {
             ) => meta.same(other_meta) && (size, digest) == (other_size, other_digest),
             (Self::Directory { meta }, Self::Directory { meta: other }) => meta.same(other),
             (one, other) => one == other,
+        }
+    }
+
+    /// Permissions. `None`: it has none of its own.
+    pub(crate) fn mode(&self) -> Option<u32> {
+        match self {
+            Self::File { meta, .. } | Self::Directory { meta } => Some(meta.mode),
+            Self::Missing | Self::Link { .. } | Self::Other => None,
+        }
+    }
+
+    /// Whether this user can give it back to its owner after it was removed.
+    pub(crate) fn is_restorable(&self) -> bool {
+        let user = rustix::process::geteuid();
+        match self {
+            Self::File { meta, .. } | Self::Directory { meta } => {
+                user.is_root() || meta.owner.is_none_or(|(owner, _)| owner == user.as_raw())
+            }
+            Self::Missing | Self::Link { .. } | Self::Other => true,
+        }
+    }
+
+    /// How closely a file has to be looked at for a comparison with this one.
+    pub(crate) fn depth(&self) -> Depth {
+        match self {
+            Self::File { digest, .. } if digest.is_empty() => Depth::Times,
+            _ => Depth::Contents,
         }
     }
 
@@ -144,6 +217,12 @@ impl State {
     pub(crate) fn same_contents(&self, other: &Self) -> bool {
         match (self, other) {
             (
+                Self::File { meta, size, digest, .. },
+                Self::File { meta: other_meta, size: other_size, digest: other_digest, .. },
+            ) if digest.is_empty() || other_digest.is_empty() => {
+                (size, meta.modified) == (other_size, other_meta.modified)
+            }
+            (
                 Self::File { size, digest, .. },
                 Self::File { size: other_size, digest: other_digest, .. },
             ) => (size, digest) == (other_size, other_digest),
@@ -154,12 +233,35 @@ impl State {
     }
 }
 
-fn shared(stat: &Stat) -> Option<u64> {
-    (stat.st_nlink > 1).then_some(stat.st_ino)
+/// A file whose state is saved.
+pub(crate) struct Content<'a> {
+    access: &'a Access,
+    object: &'a OwnedFd,
+    pub(crate) identity: Option<Identity>,
+    /// Whether it has several names.
+    pub(crate) is_shared: bool,
+}
+
+impl Content<'_> {
+    /// Keeps the file itself in a folder, next to its copy: other names may be left of it.
+    pub(crate) fn keep(&self, folder: &PrivateFolder, copy: u32) {
+        // On another file system, there is no such name.
+        let _ = folder.link(self.object.as_fd(), &kept_name(copy));
+    }
+
+    pub(crate) fn open(&self) -> io::Result<File> {
+        self.access.open(self.object.as_fd(), OFlags::RDONLY)
+    }
+}
+
+/// The name of the file itself whose copy has a number.
+pub(crate) fn kept_name(copy: u32) -> String {
+    format!("kept-{copy}")
 }
 
 /// SHA-256 of all that a file has from here on, in hexadecimal.
-pub(crate) fn digest(file: &mut File) -> io::Result<String> {
+fn digest(content: &Content<'_>) -> io::Result<String> {
+    let mut file = content.open()?;
     let mut hash = Sha256::new();
     let mut buffer = vec![0; 64 * 1024];
     loop {

@@ -9,7 +9,7 @@ use std::time::SystemTime;
 
 use proptest::prelude::*;
 use rustix::fs::{Mode, OFlags};
-use toolhold_contract::ChangeRecorder;
+use toolhold_contract::{ChangeRecorder, ChangedPath};
 
 use super::*;
 
@@ -35,8 +35,27 @@ impl Scene {
     }
 }
 
-fn handle(path: &Path) -> Option<OwnedFd> {
+pub(crate) fn handle(path: &Path) -> Option<OwnedFd> {
     rustix::fs::open(path, OFlags::PATH | OFlags::NOFOLLOW, Mode::empty()).ok()
+}
+
+impl Journal {
+    /// A path is about to change, found by its name.
+    fn before(&self, path: &Path) -> std::io::Result<()> {
+        let handles = [Some(path), path.parent()].map(|path| path.and_then(handle));
+        self.before_change(&changed(path, &handles))
+    }
+
+    fn before_move(&self, from: &Path, to: &Path) -> std::io::Result<()> {
+        let [from_handles, to_handles] =
+            [from, to].map(|path| [Some(path), path.parent()].map(|path| path.and_then(handle)));
+        self.before_rename(&changed(from, &from_handles), &changed(to, &to_handles))
+    }
+}
+
+pub(crate) fn changed<'a>(path: &'a Path, handles: &'a [Option<OwnedFd>; 2]) -> ChangedPath<'a> {
+    let [object, parent] = handles.each_ref().map(|it| it.as_ref().map(AsFd::as_fd));
+    ChangedPath { path, object, parent }
 }
 
 /// Changes as the path layer makes them: the journal hears of each before.
@@ -55,8 +74,7 @@ const NAMES: [&str; 9] = ["a", "b", "d", "d/x", "d/y", "d/e", "d/e/z", "f", "f/q
 
 fn change(scene: &Scene, journal: &Journal, change: &Change) {
     let before = |path: &Path| {
-        let object = handle(path);
-        journal.before_change(path, object.as_ref().map(AsFd::as_fd)).expect("it is saved");
+        journal.before(path).expect("it is saved");
     };
     let at = |index: &usize| scene.path(NAMES[*index]);
     // The path layer knows real paths alone.
@@ -101,11 +119,10 @@ fn change(scene: &Scene, journal: &Journal, change: &Change) {
         }
         Change::Rename(from, to) => {
             let (from, to) = (at(from), at(to));
-            let Some(object) = handle(&from) else { return };
-            if to.starts_with(&from) {
+            if handle(&from).is_none() || to.starts_with(&from) {
                 return;
             }
-            journal.before_rename(&from, object.as_fd(), &to).expect("it is saved");
+            journal.before_move(&from, &to).expect("it is saved");
             let _ = fs::rename(&from, &to);
         }
         Change::Link(path, target) => {
@@ -193,7 +210,7 @@ proptest! {
 }
 
 #[test]
-fn later_change_is_merged_or_stops_the_whole_undo() {
+fn later_change_is_merged_or_left_and_the_rest_is_restored() {
     let scene = Scene::new();
     let (text, other) = (scene.path("text"), scene.path("other"));
     let lines = |first: &str, last: &str| format!("{first}\n2\n3\n4\n5\n6\n7\n8\n{last}\n");
@@ -201,8 +218,7 @@ fn later_change_is_merged_or_stops_the_whole_undo() {
     fs::write(&other, "old").expect("it is written");
     let journal = scene.journal("3-1");
     for path in [&text, &other] {
-        let object = handle(path);
-        journal.before_change(path, object.as_ref().map(AsFd::as_fd)).expect("it is saved");
+        journal.before(path).expect("it is saved");
     }
     fs::write(&text, lines("one", "9")).expect("it is written");
     fs::write(&other, "new").expect("it is written");
@@ -210,13 +226,21 @@ fn later_change_is_merged_or_stops_the_whole_undo() {
 
     fs::write(&text, lines("one", "nine")).expect("it is written");
     fs::write(&other, "mine").expect("it is written");
-    let refused = scene.store.undo("3-1").expect_err("other was changed").to_string();
-    assert!(refused.contains("other: it was changed since the call"), "{refused}");
-    assert_eq!(fs::read_to_string(&text).expect("it is there"), lines("one", "nine"));
-
-    fs::write(&other, "new").expect("it is written");
-    scene.store.undo("3-1").expect("the changes of the text don't touch");
+    let plan = scene.store.plan("3-1").expect("it is read");
+    let versions = plan.conflicts[0].texts.clone();
+    assert_eq!(versions, Some(("mine".to_owned(), "old".to_owned())));
+    let left = scene.store.undo("3-1").expect_err("other was changed").to_string();
+    assert!(left.contains("other: it was changed since the call"), "{left}");
     assert_eq!(fs::read_to_string(&text).expect("it is there"), lines("1", "nine"));
+    assert_eq!(fs::read_to_string(&other).expect("it is there"), "mine");
+    assert!(!scene.store.list().expect("it is read")[0].is_next());
+
+    // What is restored is not touched again; one path is restored whatever was changed.
+    fs::write(&text, "later").expect("it is written");
+    scene.store.undo_only("3-1", Some(&other)).expect("it is restored");
+    assert_eq!(fs::read_to_string(&other).expect("it is there"), "old");
+    scene.store.undo("3-1").expect("nothing is left");
+    assert_eq!(fs::read_to_string(&text).expect("it is there"), "later");
     assert_eq!(fs::read_to_string(&other).expect("it is there"), "old");
     assert!(matches!(scene.store.undo("3-1"), Err(UndoError::AlreadyUndone)));
     assert!(matches!(scene.store.undo("4-1"), Err(UndoError::NotSaved)));
@@ -231,8 +255,7 @@ fn link_in_place_of_a_directory_is_not_followed() {
     let file = scene.path("d/file");
     fs::write(&file, "old").expect("it is written");
     let journal = scene.journal("5-1");
-    let object = handle(&file);
-    journal.before_change(&file, object.as_ref().map(AsFd::as_fd)).expect("it is saved");
+    journal.before(&file).expect("it is saved");
     fs::write(&file, "new").expect("it is written");
     journal.finish().expect("it changed something");
     fs::rename(scene.path("d"), scene.path("moved")).expect("it is moved");
@@ -250,8 +273,7 @@ fn large_changes_are_lost_with_a_reason_and_old_journals_go() {
         let path = scene.path(call);
         fs::write(&path, vec![b'x'; bytes]).expect("it is written");
         let journal = store.journal(UndoEntry::new(call, "write", "s", SystemTime::now()), false);
-        let object = handle(&path);
-        journal.before_change(&path, object.as_ref().map(AsFd::as_fd)).expect("it goes on");
+        journal.before(&path).expect("it goes on");
         fs::write(&path, vec![0; 2 << 20]).expect("it is written");
         journal.finish().expect("it changed something")
     };
@@ -275,12 +297,11 @@ fn names_that_are_not_utf_8_are_saved() {
     symlink(&old, &link).expect("a link is made");
     let before = seen(&scene.path(""));
     let journal = scene.journal("1-1");
-    let object = |path: &Path| handle(path).expect("it is there");
-    journal.before_change(&link, Some(object(&link).as_fd())).expect("it is saved");
+    journal.before(&link).expect("it is saved");
     fs::remove_file(&link).expect("it is removed");
-    journal.before_change(&old, Some(object(&old).as_fd())).expect("it is saved");
+    journal.before(&old).expect("it is saved");
     fs::write(&old, "new").expect("it is written");
-    journal.before_rename(&old, object(&old).as_fd(), &new).expect("it is saved");
+    journal.before_move(&old, &new).expect("it is saved");
     fs::rename(&old, &new).expect("it is renamed");
     journal.finish().expect("it changed something");
     scene.store.undo("1-1").expect("it is undone");
@@ -294,8 +315,7 @@ fn call_that_changed_only_times_is_not_the_next_to_undo() {
     fs::write(&path, "same").expect("it is written");
     let next = |call: &str, change: &dyn Fn()| {
         let journal = scene.journal(call);
-        let object = handle(&path);
-        journal.before_change(&path, object.as_ref().map(AsFd::as_fd)).expect("it is saved");
+        journal.before(&path).expect("it is saved");
         change();
         journal.finish().expect("it changed something");
         scene.store.list().expect("it is read")[0].is_next()
@@ -315,12 +335,99 @@ fn later_change_of_a_binary_file_is_not_merged() {
     let lines = |first: &str, last: &str| format!("\0{first}\n2\n3\n4\n5\n6\n7\n8\n{last}\n");
     fs::write(&path, lines("1", "9")).expect("it is written");
     let journal = scene.journal("1-1");
-    let object = handle(&path);
-    journal.before_change(&path, object.as_ref().map(AsFd::as_fd)).expect("it is saved");
+    journal.before(&path).expect("it is saved");
     fs::write(&path, lines("one", "9")).expect("it is written");
     journal.finish().expect("it changed something");
     fs::write(&path, lines("one", "nine")).expect("it is written");
     let refused = scene.store.undo("1-1").expect_err("its parts don't fit").to_string();
     assert!(refused.contains("binary: it was changed since the call"), "{refused}");
     assert_eq!(fs::read_to_string(&path).expect("it is there"), lines("one", "nine"));
+}
+
+#[test]
+fn two_calls_at_the_same_time_are_undone_to_the_original() {
+    let scene = Scene::new();
+    let [one, two] = ["f1", "f2"].map(|name| scene.path(name));
+    fs::write(&one, "original 1").expect("it is written");
+    fs::write(&two, "original 2").expect("it is written");
+    let before = seen(&scene.path(""));
+    let [first, second] = ["1-1", "2-1"].map(|call| scene.journal(call));
+    let write = |journal: &Journal, path: &Path, text: &str| {
+        journal.before(path).expect("it is saved");
+        fs::write(path, text).expect("it is written");
+    };
+    write(&first, &two, "A");
+    write(&second, &one, "B");
+    write(&first, &one, "A");
+    first.finish().expect("it changed something");
+    write(&second, &two, "B");
+    second.finish().expect("it changed something");
+    scene.store.undo("2-1").expect("it is undone");
+    scene.store.undo("1-1").expect("it is undone");
+    assert_eq!(seen(&scene.path("")), before);
+}
+
+/// A change of two names of one file.
+type ChangeOfNames<'a> = &'a dyn Fn(&Journal, &Path, &Path);
+
+#[test]
+fn names_of_one_file_stay_one_file() {
+    let changes: [ChangeOfNames<'_>; 3] = [
+        &|journal, one, other| {
+            journal.before(one).expect("it is saved");
+            fs::remove_file(one).expect("it is removed");
+            journal.before(other).expect("it is saved");
+            fs::write(other, "new").expect("it is written");
+        },
+        &|journal, one, other| {
+            for path in [one, other] {
+                journal.before(path).expect("it is saved");
+                fs::remove_file(path).expect("it is removed");
+            }
+        },
+        &|journal, one, _| {
+            let aside = one.with_extension("tmp");
+            journal.before(&aside).expect("it is saved");
+            fs::write(&aside, "new").expect("it is written");
+            journal.before_move(&aside, one).expect("it is saved");
+            fs::rename(&aside, one).expect("it is renamed");
+        },
+    ];
+    for change in changes {
+        let scene = Scene::new();
+        let [one, other] = ["one", "other"].map(|name| scene.path(name));
+        fs::write(&one, "old").expect("it is written");
+        fs::hard_link(&one, &other).expect("it gets a name");
+        let journal = scene.journal("1-1");
+        change(&journal, &one, &other);
+        journal.finish().expect("it changed something");
+        scene.store.undo("1-1").expect("it is undone");
+        let inode = |path: &Path| fs::metadata(path).expect("it is there").ino();
+        assert_eq!(inode(&one), inode(&other));
+        assert_eq!(fs::read_to_string(&one).expect("it is there"), "old");
+    }
+}
+
+#[test]
+fn call_without_approval_drops_nothing_of_the_last_day() {
+    let scene = Scene::new();
+    let bounds = UndoLimits { call_bytes: 100, total_bytes: 150, ..UndoLimits::default() };
+    let store = UndoStore::in_folder(scene.root.path().join("undo"), bounds);
+    let change = |call: &str, relies: bool| {
+        let path = scene.path(call);
+        fs::write(&path, [b'x'; 90]).expect("it is written");
+        let journal = store.journal(UndoEntry::new(call, "write", "s", SystemTime::now()), relies);
+        let saved = journal.before(&path);
+        if saved.is_ok() {
+            fs::remove_file(&path).expect("it is removed");
+        }
+        journal.finish();
+        saved.map_err(|_| journal.refused().expect("the reason").1)
+    };
+    change("1-1", true).expect("there is room");
+    let refused = change("2-1", true).expect_err("there is no room");
+    assert!(refused.contains("max_mib"), "{refused}");
+    store.plan("1-1").expect("it is saved still");
+    change("3-1", false).expect("a person approved it");
+    assert!(matches!(store.plan("1-1"), Err(UndoError::NotSaved)));
 }

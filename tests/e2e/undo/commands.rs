@@ -262,27 +262,30 @@ async fn undo_leaves_what_the_command_couldn_t_reach() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn paths_that_a_command_can_t_write_are_neither_saved_nor_restored() {
+    let scene = scene(&["tools.autonomy=full"], fill).await;
+    let before = state(&scene.granted);
+    // Top-level directories, their parent, and files on read-only mounts of the command's view.
+    let line = "rm a/one.txt; mkdir -p /usr/local/x /etc/x; mkdir /usr; mv /usr /u; touch / . /usr/bin/env; chmod 600 /usr/bin/env /etc/hosts; rm -f /etc/hostname; true";
+    let answer = call(&scene.host, json!({ "command": line })).await;
+    let snapshot = answer.snapshot.expect("something is saved");
+    assert_eq!((snapshot.bytes, snapshot.lost), ("one\nline two\n".len() as u64, 0));
+    let plan = store(&scene).undo(&answer.id.0).expect("it is undone");
+    assert!(plan.changes.iter().all(|it| it.path.starts_with(&scene.granted)), "{plan:?}");
+    assert_eq!(state(&scene.granted), before);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn undo_says_what_was_too_large_to_save() {
     let scene = scene(&["tools.autonomy=full", "tools.undo.call_mib=1"], |root| {
         fs::write(root.join("granted/large"), vec![7; 2 << 20]).expect("a file is written");
-        let cache = root.join("granted/target");
-        fs::create_dir(&cache).expect("a folder is made");
-        let tag = "Signature: 8a477f597d28d172789f06886806bc55\n";
-        fs::write(cache.join("CACHEDIR.TAG"), tag).expect("a file is written");
-        fs::write(cache.join("built"), vec![7; 2 << 20]).expect("a file is written");
     })
     .await;
     let store = store(&scene);
     let answer = call(&scene.host, json!({ "command": "rm large; rm -f public.txt" })).await;
     let refused = store.undo(&answer.id.0).expect_err("it can't be undone").to_string();
     assert!(refused.contains("large") && refused.contains("1 MiB"), "{refused}");
-    assert!(!scene.granted.join("public.txt").exists(), "all or nothing");
-    // A cache isn't saved, and so is in nobody's way.
-    let line = "echo x > target/built; echo y > public.txt";
-    let answer = call(&scene.host, json!({ "command": line })).await;
-    store.undo(&answer.id.0).expect("it is undone");
-    assert!(!scene.granted.join("public.txt").exists());
-    assert_eq!(fs::read_to_string(scene.granted.join("target/built")).expect("it is there"), "x\n");
+    assert!(scene.granted.join("public.txt").exists(), "all others are restored");
 }
 
 /// As cargo, pytest and ruff make theirs.
@@ -314,11 +317,13 @@ async fn cache_that_a_call_made_goes_with_it() {
         let before = state(&scene.granted);
         let line = format!("{line}; echo x > other.txt");
         let answer = call(&scene.host, json!({ "command": line })).await;
-        // What changes in it afterwards isn't saved, and holds nothing back.
+        // The cache is of this session, so a later change in it is saved and undone as any other.
         let later = format!("echo y > {cache}/built; mkdir {cache}/more; echo y > {cache}/more/x");
-        call(&scene.host, json!({ "command": later })).await.outcome.expect("it ends");
+        let later = call(&scene.host, json!({ "command": later })).await;
         assert!(scene.granted.join(cache).join("more/x").exists(), "{line}");
-        store.undo(&answer.id.0).unwrap_or_else(|error| panic!("{line}: {error}"));
+        for id in [&later.id.0, &answer.id.0] {
+            store.undo(id).unwrap_or_else(|error| panic!("{line}: {error}"));
+        }
         assert_eq!(state(&scene.granted), before, "{line}");
     }
 }
@@ -379,6 +384,48 @@ async fn folder_that_a_call_passes_off_as_a_cache_is_saved() {
         let undone = store(&scene).undo(&answer.id.0);
         undone.unwrap_or_else(|error| panic!("{line}: {error}"));
         assert_eq!(state(&scene.granted), before, "{line}");
+    }
+}
+
+/// Files that are moved or linked into a cache are saved as elsewhere, over several calls.
+#[tokio::test(flavor = "multi_thread")]
+async fn files_that_no_call_made_in_a_cache_come_back() {
+    for lines in [
+        ["mv src target/src", "rm -rf target/src"],
+        ["mv src target/src", "rm -rf target"],
+        ["ln src/main target/main", "echo lost > target/main"],
+        ["mkdir target/debug; echo x > target/debug/x", "rm target/own; rm -rf target/debug"],
+        ["rm -rf target/*", "true"],
+    ] {
+        let scene = scene(&["tools.autonomy=full"], |root| {
+            let granted = root.join("granted");
+            for folder in ["src", "target", ".git"] {
+                fs::create_dir(granted.join(folder)).expect("a folder is made");
+            }
+            fs::write(granted.join(".gitignore"), "target/\n").expect("it is written");
+            let tag = "Signature: 8a477f597d28d172789f06886806bc55\n";
+            fs::write(granted.join("target/CACHEDIR.TAG"), tag).expect("it is written");
+            for file in ["src/main", "target/own"] {
+                fs::write(granted.join(file), "precious").expect("it is written");
+            }
+        })
+        .await;
+        let before = state(&scene.granted);
+        let mut calls = Vec::new();
+        for line in lines {
+            calls.push(call(&scene.host, json!({ "command": line })).await.id.0);
+        }
+        for id in calls.iter().rev() {
+            let undone = store(&scene).undo(id);
+            let is_empty = matches!(undone, Err(undo::UndoError::NotSaved));
+            assert!(undone.is_ok() || is_empty, "{lines:?}: {undone:?}");
+        }
+        let after = state(&scene.granted);
+        let is_lost = |path: &&std::path::PathBuf| {
+            before[*path].1 != after.get(*path).map_or(Vec::new(), |there| there.1.clone())
+        };
+        let lost: Vec<_> = before.keys().filter(is_lost).collect();
+        assert!(lost.is_empty(), "{lines:?}: {lost:?}");
     }
 }
 

@@ -121,7 +121,7 @@ fn undo_merges_later_changes_and_refuses_what_it_can_t_merge() {
     let later = now.replace("line 3\n", "mine\n");
     fs::write(&file, &later).expect("it is written");
     let refused = cli.run(&["undo", "--yes"]).ends(2).stderr;
-    assert!(refused.contains("nothing was changed") && refused.contains("notes.txt"), "{refused}");
+    assert!(refused.contains("not restored") && refused.contains("notes.txt"), "{refused}");
     assert_eq!(fs::read_to_string(&file).expect("it is there"), later);
 }
 
@@ -212,6 +212,33 @@ fn agent_undoes_its_own_calls_and_no_others() {
 }
 
 #[test]
+fn undo_finds_the_latest_change_in_this_directory_whoever_made_it() {
+    let cli = Cli::new();
+    let file = cli.work().join("notes.txt");
+    let before = fs::read_to_string(&file).expect("it is there");
+    let mut client = Client::new(&cli, &["--set", "tools.autonomy=full"], LEGACY, false);
+    client.call("write", json!({ "path": "notes.txt", "content": "client" }));
+    drop(client);
+    let said = cli.run(&["undo", "--yes"]).ends(0).stdout;
+    assert!(said.contains("by an MCP client"), "{said}");
+    assert_eq!(fs::read_to_string(&file).expect("it is back"), before);
+}
+
+#[test]
+fn undo_restores_one_path_without_its_later_change() {
+    let cli = Cli::new();
+    let file = cli.work().join("notes.txt");
+    let before = fs::read_to_string(&file).expect("it is there");
+    cli.run(&["call", "--yes", "write", "path=notes.txt", "content=call"]).ends(0);
+    let call = listed(&cli)[0]["call"].as_str().expect("an ID").to_owned();
+    fs::write(&file, "later").expect("it is written");
+    let left = cli.run(&["undo", "--yes", &call]).ends(2);
+    assert!(left.stdout.contains("-later") && left.stdout.contains("+first"), "{}", left.stdout);
+    cli.run(&["undo", "--yes", &call, "--path", "notes.txt"]).ends(0);
+    assert_eq!(fs::read_to_string(&file).expect("it is back"), before);
+}
+
+#[test]
 fn undo_follows_no_link_that_took_a_folder_s_place() {
     let cli = Cli::new();
     let at = |path: &str| cli.work().join(path);
@@ -223,7 +250,7 @@ fn undo_follows_no_link_that_took_a_folder_s_place() {
     fs::rename(at("folder"), at("moved")).expect("it is moved");
     std::os::unix::fs::symlink(outside.path(), at("folder")).expect("a link is made");
     let refused = cli.run(&["undo", "--yes"]).ends(2).stderr;
-    assert!(refused.contains("nothing was changed"), "{refused}");
+    assert!(refused.contains("not restored"), "{refused}");
     let names: Vec<_> = fs::read_dir(outside.path()).expect("readable").collect();
     assert_eq!(names.len(), 1, "{names:?}");
     let theirs = fs::read_to_string(outside.path().join("kept.txt")).expect("it is there");

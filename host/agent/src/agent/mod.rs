@@ -248,6 +248,9 @@ impl Agent {
         cancel: &CancellationToken,
     ) -> TaskEnd {
         self.begin(budget);
+        if self.outside.depth == 0 {
+            self.outside.session.begin_turn();
+        }
         let before = self.spent;
         let ending = match self.work(task, events, cancel).await {
             Ok(ending) => ending,

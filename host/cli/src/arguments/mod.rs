@@ -500,12 +500,14 @@ pub(crate) struct PolicyCheck {
 }
 
 const UNDO_AFTER: &str = "\
-Without a call, it is the newest one of this directory that changed files. What would change is \
-shown first. A file that was changed since is merged if the changes don't touch; otherwise nothing \
-is changed, and the error names the file.
+Without a call, it is the newest one that changed files in this directory, whoever made it: the \
+command line, an agent, a client of MCP, or a scheduled task. What would change is shown first. A \
+file that was changed since is merged if the changes don't touch; otherwise it is left, and the \
+error names it. All other files are restored.
 
 Examples:
   toolhold undo                          # the last call that changed files here
+  toolhold undo --turn                   # all that the agent did with your last message
   toolhold undo --list
   toolhold undo 5c1d0a8e4f3b2a19-7 --yes
   toolhold undo --session                # all calls of this directory, the newest first";
@@ -516,6 +518,12 @@ pub(crate) struct UndoArguments {
     /// The call, as `toolhold undo --list` and the audit name it
     #[arg(conflicts_with_all = ["list", "session"])]
     pub(crate) call: Option<String>,
+    /// Restore this path alone, without what was changed in it since the call
+    #[arg(long, value_name = "PATH", requires = "call", conflicts_with = "turn")]
+    pub(crate) path: Option<std::path::PathBuf>,
+    /// Undo the whole turn of the agent that the call belongs to
+    #[arg(short, long, conflicts_with_all = ["list", "session"])]
+    pub(crate) turn: bool,
     /// List the calls that can be undone
     #[arg(short, long)]
     pub(crate) list: bool,

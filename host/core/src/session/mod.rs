@@ -4,7 +4,9 @@ mod disk;
 mod state;
 
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use toolhold_contract::{HostError, JobServers, ServiceKeeper};
 
@@ -37,6 +39,8 @@ struct Inner {
     shell: SessionShell,
     /// What its commands get beside that.
     variables: Mutex<Vec<(String, String)>>,
+    /// When the turn of its agent began, in nanoseconds since 1970. Zero: nobody said.
+    turn: AtomicU64,
 }
 
 enum Place {
@@ -67,6 +71,7 @@ impl Session {
             services: OnceLock::new(),
             shell: SessionShell::default(),
             variables: Mutex::default(),
+            turn: AtomicU64::default(),
         }))
     }
 
@@ -93,13 +98,27 @@ impl Session {
         let shell = SessionShell::default();
         let variables = Mutex::default();
         let principal = principal.map(Into::into);
-        let inner = Inner { name, principal, state, answers, jobs, services, shell, variables };
+        let turn = AtomicU64::default();
+        let inner =
+            Inner { name, principal, state, answers, jobs, services, shell, variables, turn };
         Self(Arc::new(inner))
     }
 
     /// The name of its owner.
     pub fn name(&self) -> &Arc<str> {
         &self.0.name
+    }
+
+    /// An agent begins to work on what a person said. What its calls change from now on is undone
+    /// together.
+    pub fn begin_turn(&self) {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
+        self.0.turn.store(u64::try_from(now).unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+
+    /// The turn that goes on. `None`: nobody has begun one.
+    pub(crate) fn turn(&self) -> Option<u64> {
+        Some(self.0.turn.load(Ordering::Relaxed)).filter(|turn| *turn > 0)
     }
 
     /// Who has it. `None`: the user of this machine.

@@ -88,15 +88,21 @@ impl Undo {
 
     /// The journal of a call. `None`: it can't change anything. `relies`: the call may run only
     /// because it can be undone.
-    pub(crate) fn journal(&self, context: &CallContext, relies: bool) -> Option<CallJournal> {
+    /// `turn`: that of the agent.
+    pub(crate) fn journal(
+        &self,
+        context: &CallContext,
+        turn: Option<u64>,
+        relies: bool,
+    ) -> Option<CallJournal> {
         let tool = context.tool.as_ref().filter(|_| context.acts())?;
         let (name, at) = (&tool.definition.name, context.started_at);
-        let about = UndoEntry::new(&context.id.0, name, &context.session, at);
+        let about = UndoEntry::new(&context.id.0, name, &context.session, at).in_turn(turn);
         let journal = Arc::new(self.store.journal(about.clone(), relies));
         let commands = self.commands.as_ref().map(|rules| {
             let journal = Arc::clone(&journal);
             let save = SaveRules { required: rules.save.required || relies, ..rules.save };
-            Arc::new(CommandJournal::new(journal, save, rules.scope.clone())) as _
+            Arc::new(CommandJournal::new(journal, save, rules.scope.clone(), relies)) as _
         });
         Some(CallJournal { journal, about, commands, relies })
     }
@@ -266,6 +272,12 @@ impl CallChanges {
                 neutral_line(&first.to_string_lossy())
             ));
         }
+        notices.extend(self.saved.as_ref().and_then(|saved| saved.warning.clone()).map(
+            |warning| {
+                let table = commands.map_or_else(String::new, |rules| rules.table.to_string());
+                format!("{warning}. To keep more, raise `max_mib` in {table}.")
+            },
+        ));
         match &self.undone {
             Some(Ok(paths)) => notices.push(format!(
                 "The command failed, so its changes were undone: {}. The rule: auto_rollback = true ({rollback}).",

@@ -19,13 +19,15 @@ const NAME: &str = "undo";
 
 const DESCRIPTION: &str = "\
     Restores the files that an earlier call of this session changed, as they were before it: the newest call that is not undone yet and \
-    changed more than the times of files, or the one with the given id. All of its changes are undone, or none. A later change of the same file stays if the two don't touch; otherwise \
-    nothing is undone, and the answer says why.";
+    changed more than the times of files, or the one with the given id. A later change of the same file stays if the two don't touch; otherwise the file is left as it is. The answer names each path \
+    that could not be restored, and why; all others are restored.";
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Arguments {
     call: Option<String>,
+    #[serde(default)]
+    turn: bool,
 }
 
 /// Offers the tool.
@@ -52,9 +54,14 @@ impl UndoTool {
         jobs: Arc<Jobs>,
     ) -> Self {
         let call = "The id of the call to undo. Default: the newest call that is not undone and changed more than the times of files.";
+        let turn =
+            "Whether all calls of the same turn are undone, the newest first. Default: false.";
         let schema = json!({
             "type": "object",
-            "properties": { "call": { "type": "string", "description": call } },
+            "properties": {
+                "call": { "type": "string", "description": call },
+                "turn": { "type": "boolean", "description": turn },
+            },
             "additionalProperties": false,
         });
         let annotations = Annotations {
@@ -89,10 +96,6 @@ impl Shared {
     fn undo(&self, call: &Call) -> Outcome {
         let arguments = Arguments::deserialize(&*call.arguments)
             .map_err(|error| Failure::new(Category::InvalidParameters, error.to_string()))?;
-        let unreadable = |error: std::io::Error| {
-            let message = format!("the saved changes can't be read: {error}");
-            Failure::new(Category::PermanentFailure, message).with_code("host")
-        };
         let saved = self.store.list().map_err(unreadable)?;
         let mut own = saved.into_iter().filter(|entry| *entry.session == *call.session);
         let entry = match &arguments.call {
@@ -115,19 +118,46 @@ impl Shared {
             };
             return Err(Failure::new(Category::PermanentFailure, message).with_code("not-found"));
         };
+        let calls = if arguments.turn {
+            self.store.turn_of(&entry).map_err(unreadable)?
+        } else {
+            vec![entry]
+        };
+        let mut text = String::new();
+        let mut failed = None;
+        for entry in calls.iter().filter(|entry| !self.is_running(entry)) {
+            match self.undo_one(call, entry) {
+                Ok(undone) => text.push_str(&undone),
+                // It holds up no other.
+                Err(failure) => failed = Some(failure),
+            }
+        }
+        match failed {
+            Some(failure) if text.is_empty() => Err(failure),
+            Some(failure) => Ok(Output::text(format!("{text}{}\n", failure.message))),
+            None => Ok(Output::text(text)),
+        }
+    }
+
+    fn undo_one(&self, call: &Call, entry: &UndoEntry) -> Result<String, Failure> {
         let undone = self.store.undo(&entry.call);
         let error = undone.as_ref().err().map(ToString::to_string);
         let by = format!("call {}", call.id);
-        record(&self.config, &self.folders, &entry, &by, error.as_deref(), &self.front_end)
+        record(&self.config, &self.folders, entry, &by, error.as_deref(), &self.front_end)
             .map_err(|error| {
                 Failure::new(Category::PermanentFailure, error.to_string()).with_code("audit")
             })?;
         match undone {
-            Ok(plan) => Ok(Output::text(described(&entry, &plan))),
+            Ok(plan) => Ok(described(entry, &plan)),
             Err(UndoError::Unreadable(error)) => Err(unreadable(error)),
             Err(error) => Err(Failure::new(Category::PermanentFailure, error.to_string())),
         }
     }
+}
+
+fn unreadable(error: std::io::Error) -> Failure {
+    let message = format!("the saved changes can't be read: {error}");
+    Failure::new(Category::PermanentFailure, message).with_code("host")
 }
 
 fn described(entry: &UndoEntry, plan: &UndoPlan) -> String {

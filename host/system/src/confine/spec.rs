@@ -101,6 +101,14 @@ pub(crate) struct Preparation {
     pub(crate) limits: Limits,
 }
 
+impl Preparation {
+    /// The trees that it may write.
+    pub(crate) fn writable(&self) -> impl Iterator<Item = &str> {
+        let writable = self.trees.iter().filter(|tree| tree.access == TreeAccess::Write);
+        writable.map(|tree| tree.path.as_str())
+    }
+}
+
 /// What has a path: the same when the helper prepared itself and when the command starts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Identity {

@@ -7,7 +7,7 @@ use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::{AtFlags, FileType, Gid, Mode, RenameFlags, Stat, Timestamps, Uid};
 use rustix::io::Errno;
-use toolhold_contract::Access;
+use toolhold_contract::{Access, ChangedPath};
 use toolhold_policy::files::{Kind, Refusal};
 
 use super::temporary::may_get_to;
@@ -113,9 +113,18 @@ impl FileView {
         }
         if let Some(changes) = &self.changes {
             let object = kernel::resolve(source.dir.as_fd(), source.leaf, false)?;
-            changes
-                .before_rename(&source.path(), object.as_fd(), &target.path())
-                .map_err(not_saved)?;
+            let replaced = kernel::resolve(target.dir.as_fd(), target.leaf, false).ok();
+            let from = ChangedPath {
+                path: &source.path(),
+                object: Some(object.as_fd()),
+                parent: Some(source.dir.as_fd()),
+            };
+            let to = ChangedPath {
+                path: &target.path(),
+                object: replaced.as_ref().map(AsFd::as_fd),
+                parent: Some(target.dir.as_fd()),
+            };
+            changes.before_rename(&from, &to).map_err(not_saved)?;
         }
         rustix::fs::renameat_with(
             &source.dir,

@@ -23,7 +23,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::fs::{FileType, Mode, Stat};
 use rustix::io::Errno;
-use toolhold_contract::{Access, ChangeRecorder, Denial, PathRules, Report};
+use toolhold_contract::{Access, ChangeRecorder, ChangedPath, Denial, PathRules, Report};
 use toolhold_policy::files::{FileRules, Kind, OwnFolder, Refusal};
 
 pub use grants::{GrantError, Grants, Root, real_or_given, with_its_links};
@@ -200,14 +200,20 @@ impl FileView {
             Err(Errno::NOENT) => None,
             object => Some(object?),
         };
-        let object = object.as_ref().map(AsFd::as_fd);
-        changes.before_change(&place.path(), object).map_err(not_saved)
+        let changed = ChangedPath {
+            path: &place.path(),
+            object: object.as_ref().map(AsFd::as_fd),
+            parent: Some(place.dir.as_fd()),
+        };
+        changes.before_change(&changed).map_err(not_saved)
     }
 
     /// What was found is about to change.
     fn before_change_of(&self, found: &ResolvedObject) -> Result<(), FileError> {
         let Some(changes) = &self.changes else { return Ok(()) };
-        changes.before_change(&found.path, Some(found.handle.as_fd())).map_err(not_saved)
+        let object = Some(found.handle.as_fd());
+        let changed = ChangedPath { path: &found.path, object, parent: None };
+        changes.before_change(&changed).map_err(not_saved)
     }
 
     /// The granted directories.

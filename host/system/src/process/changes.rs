@@ -2,8 +2,9 @@
 //!
 //! The kernel stops each such system call of the command and asks the listener here. The path is
 //! read from the command's memory and resolved in its own root directory; the recorder saves what
-//! has the path; then the call goes on. A path counts if the host finds the same object by the same
-//! path: a private `/tmp` or a covered file is another object. A command with several threads can
+//! has the path; then the call goes on. A path is covered if it lies in a tree that the command may
+//! write, if the mount that the command sees it in is writable, and if the host finds the same
+//! object by the same path: a private `/tmp` or a covered file is another object. A command with several threads can
 //! exchange a path between the check and the call, so this keeps what was changed by mistake. It is
 //! no wall: what may be changed is decided by the sandbox.
 
@@ -19,10 +20,10 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, Stat};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, Stat, StatVfsMountFlags};
 use rustix::io::Errno;
 use rustix::pipe::PipeFlags;
-use toolhold_contract::ChangeRecorder;
+use toolhold_contract::{ChangeRecorder, ChangedPath};
 
 use crate::confine::raw::{self, Notification};
 use crate::confine::{CALLS, Target};
@@ -50,14 +51,16 @@ pub(super) struct ChangeWatch {
 }
 
 impl ChangeWatch {
-    /// `pinned`: paths that the host put there for the time of the command.
+    /// `writable`: the trees that the command may write. `pinned`: paths that the host put there for
+    /// the time of the command.
     pub(super) fn start(
         listener: OwnedFd,
         recorder: Arc<dyn ChangeRecorder>,
+        writable: Vec<PathBuf>,
         pinned: Vec<PathBuf>,
     ) -> io::Result<Self> {
         let (ended, running) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
-        let mut watch = Watch { listener, recorder, pinned, rename: None };
+        let mut watch = Watch { listener, recorder, writable, pinned, rename: None };
         let thread = std::thread::Builder::new()
             .name("toolhold-changes".to_owned())
             .spawn(move || watch.serve(&ended))?;
@@ -77,6 +80,8 @@ impl Drop for ChangeWatch {
 struct Watch {
     listener: OwnedFd,
     recorder: Arc<dyn ChangeRecorder>,
+    /// The trees that the command may write.
+    writable: Vec<PathBuf>,
     /// What the host put there.
     pinned: Vec<PathBuf>,
     /// The last rename, until it is known whether it was made.
@@ -89,10 +94,23 @@ struct PendingRename {
     from: PathBuf,
 }
 
-/// An object, or a free name, that the host finds by the same path as the command.
+/// An object, or a free name, that the host finds by the same path as the command. The handles are
+/// those of the command's own view.
 struct Found {
     path: PathBuf,
     object: Option<OwnedFd>,
+    /// The directory of the name, if the path was found by its name in it.
+    parent: Option<OwnedFd>,
+}
+
+impl Found {
+    fn changed(&self) -> ChangedPath<'_> {
+        ChangedPath {
+            path: &self.path,
+            object: self.object.as_ref().map(AsFd::as_fd),
+            parent: self.parent.as_ref().map(AsFd::as_fd),
+        }
+    }
 }
 
 impl Watch {
@@ -167,7 +185,9 @@ impl Watch {
                         .map_or(Ok(None), |path| process.find(&path, follow))
                 });
                 // The new name is a way to change the file. A file without a name is new.
-                if let Ok(Some(old)) = old {
+                if let Ok(Some(old)) = old
+                    && self.covers(&old)
+                {
                     self.save(&old)?;
                 }
                 new
@@ -195,14 +215,14 @@ impl Watch {
             return Err(Errno::CANCELED);
         }
         match found {
-            Some(found) if !self.is_left_out(&found.path) => self.save(&found),
+            Some(found) if self.covers(&found) => self.save(&found),
             _ => Ok(()),
         }
     }
 
     fn save(&self, found: &Found) -> Result<(), Errno> {
         self.recorder
-            .before_change(&found.path, found.object.as_ref().map(AsFd::as_fd))
+            .before_change(&found.changed())
             .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
     }
 
@@ -212,15 +232,15 @@ impl Watch {
         from: Option<Found>,
         to: Option<Found>,
     ) -> Result<(), Errno> {
-        let from = from.filter(|found| !self.is_left_out(&found.path));
-        let to = to.filter(|found| !self.is_left_out(&found.path));
+        let from = from.filter(|found| self.covers(found));
+        let to = to.filter(|found| self.covers(found));
         match (from, to) {
-            (Some(Found { path: from, object: Some(object) }), Some(to)) => {
+            (Some(from), Some(to)) if from.object.is_some() => {
                 self.recorder
-                    .before_rename(&from, object.as_fd(), &to.path)
+                    .before_rename(&from.changed(), &to.changed())
                     .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
                 let (thread, call) = (notification.thread, notification.call);
-                self.rename = Some(PendingRename { thread, call, from });
+                self.rename = Some(PendingRename { thread, call, from: from.path });
                 Ok(())
             }
             // From a private folder into a tree, or the other way: not one file system,
@@ -251,9 +271,16 @@ impl Watch {
         }
     }
 
-    /// Whether a path is the host's own, whose changes aren't saved.
-    fn is_left_out(&self, path: &Path) -> bool {
-        self.pinned.iter().any(|pinned| path.starts_with(pinned))
+    /// Whether the command may make the change, and the path isn't the host's own. The root of a
+    /// tree is no name that the command may change.
+    fn covers(&self, found: &Found) -> bool {
+        let changed = match found.parent {
+            Some(_) => found.path.parent(),
+            None => Some(found.path.as_path()),
+        };
+        changed.is_some_and(|path| self.writable.iter().any(|tree| path.starts_with(tree)))
+            && !self.pinned.iter().any(|pinned| found.path.starts_with(pinned))
+            && found.object.as_ref().or(found.parent.as_ref()).is_some_and(is_on_writable_mount)
     }
 }
 
@@ -333,7 +360,7 @@ impl Process {
         let link = format!("/proc/{}/fd/{}", self.thread, descriptor as i32);
         let path = target_of(&link)?;
         let object = rustix::fs::openat(CWD, &link, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
-        Ok(host_object(path, Some(object)))
+        Ok(host_object(path, object))
     }
 
     /// What has a path in the command's root directory, or the place where it would be created.
@@ -364,7 +391,7 @@ impl Process {
             }
             if follow {
                 match resolve(&root, &path, OFlags::empty()) {
-                    Ok(object) => return Ok(host_object(real_path(&object)?, Some(object))),
+                    Ok(object) => return Ok(host_object(real_path(&object)?, object)),
                     Err(Errno::NOENT | Errno::LOOP | Errno::XDEV) => {}
                     Err(errno) => return Err(errno),
                 }
@@ -374,7 +401,7 @@ impl Process {
                 // `.` and `..`: the directory itself is meant.
                 _ => {
                     let object = resolve(&root, &path, OFlags::empty())?;
-                    return Ok(host_object(real_path(&object)?, Some(object)));
+                    return Ok(host_object(real_path(&object)?, object));
                 }
             };
             let directory = resolve(&root, parent, OFlags::DIRECTORY)?;
@@ -392,12 +419,14 @@ impl Process {
                 path = real.parent().unwrap_or(&real).join(OsStr::from_bytes(target.as_bytes()));
                 continue;
             }
-            return Ok(match object {
-                Some(object) => host_object(real, Some(object)),
-                None => {
-                    host_directory(&directory, &real).then_some(Found { path: real, object: None })
+            let found = match object {
+                Some(object) => host_object(real, object),
+                None if host_directory(&directory, &real) => {
+                    Some(Found { path: real, object: None, parent: None })
                 }
-            });
+                None => None,
+            };
+            return Ok(found.map(|found| Found { parent: Some(directory), ..found }));
         }
         Err(Errno::LOOP)
     }
@@ -489,11 +518,16 @@ fn is_link(object: &OwnedFd) -> Result<bool, Errno> {
     Ok(rustix::fs::FileType::from_raw_mode(stat.st_mode).is_symlink())
 }
 
+/// Whether the mount that a handle was opened in is writable.
+fn is_on_writable_mount(handle: &OwnedFd) -> bool {
+    rustix::fs::fstatvfs(handle).is_ok_and(|it| !it.f_flag.contains(StatVfsMountFlags::RDONLY))
+}
+
 /// The object, if the host has the same one by the same path.
-fn host_object(path: PathBuf, object: Option<OwnedFd>) -> Option<Found> {
-    let same = rustix::fs::statat(object.as_ref()?, "", AtFlags::EMPTY_PATH).ok()?;
+fn host_object(path: PathBuf, object: OwnedFd) -> Option<Found> {
+    let same = rustix::fs::statat(&object, "", AtFlags::EMPTY_PATH).ok()?;
     let own = rustix::fs::statat(CWD, &path, AtFlags::SYMLINK_NOFOLLOW).ok()?;
-    is_same(&same, &own).then_some(Found { path, object })
+    is_same(&same, &own).then_some(Found { path, object: Some(object), parent: None })
 }
 
 /// Whether the host has the same directory by the same path, so that a new name in it is the same.

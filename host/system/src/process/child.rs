@@ -201,6 +201,8 @@ struct Task<'a> {
     end: Instant,
     cancel: &'a CancellationToken,
     held: &'a [PinnedDirectory],
+    /// The trees that it may write.
+    writable: &'a [PathBuf],
 }
 
 /// Bytes that are read at a time.
@@ -268,8 +270,18 @@ impl Child {
         let warm = places.known.warm.take(&sandbox);
         let CommandSandbox { preparation, mounts, network, state, held } = sandbox;
         let off = places.sandbox == Sandbox::Off;
-        let task =
-            Task { command, state: &state, namespaces, off, limit, end, cancel, held: &held };
+        let writable: Vec<PathBuf> = preparation.writable().map(PathBuf::from).collect();
+        let task = Task {
+            command,
+            state: &state,
+            namespaces,
+            off,
+            limit,
+            end,
+            cancel,
+            held: &held,
+            writable: &writable,
+        };
         // A helper that has waited for too long has ended.
         let told = match warm.map(|warm| Self::tell(warm, &task)) {
             Some(Err(StartError::Moved(reason))) => return Err(StartError::Moved(reason)),
@@ -351,7 +363,9 @@ impl Child {
                 // Without the listener, the calls that it is asked about fail.
                 let pinned = task.held.iter().map(|held| held.path().to_owned()).collect();
                 let listener = listener.ok_or_else(|| io::Error::other("it sent no listener"))?;
-                child.changes = Some(ChangeWatch::start(listener, Arc::clone(recorder), pinned)?);
+                let writable = task.writable.to_vec();
+                let watch = ChangeWatch::start(listener, Arc::clone(recorder), writable, pinned)?;
+                child.changes = Some(watch);
             }
         }
         for stream in [

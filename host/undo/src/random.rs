@@ -1,0 +1,400 @@
+//! Random trees and random calls: what calls changed comes back, as root and as an ordinary user.
+
+use std::collections::BTreeMap;
+use std::fs::{self, OpenOptions, Permissions};
+use std::io::Write as _;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use rustix::fs::{CWD, FileType, Mode};
+use rustix::process::Uid;
+
+use super::rules::Rule;
+use super::tests::{changed, handle};
+use super::*;
+use toolhold_contract::ChangeRecorder;
+
+/// A user without any rights of its own.
+const NOBODY: u32 = 65_534;
+
+const NAMES: [&str; 14] = [
+    "a",
+    "b",
+    "c",
+    "d",
+    "d/x",
+    "d/y",
+    "d/e",
+    "d/e/z",
+    "src",
+    "src/m",
+    "target/o",
+    "target/p",
+    "target/n",
+    "target/n/o",
+];
+const FILES: [&str; 6] = ["a", "b", "d/x", "d/e/z", "src/m", "target/o"];
+const MODES: [u32; 9] = [0, 0o200, 0o400, 0o500, 0o555, 0o600, 0o644, 0o700, 0o755];
+
+/// Numbers by chance, the same for the same seed.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, most: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        usize::try_from((mixed ^ (mixed >> 31)) % most as u64).expect("it is small")
+    }
+
+    fn one<T: Copy>(&mut self, of: &[T]) -> T {
+        of[self.below(of.len())]
+    }
+
+    fn bytes(&mut self) -> Vec<u8> {
+        (0..self.below(12))
+            .map(|_| b'a' + u8::try_from(self.below(26)).expect("a letter"))
+            .collect()
+    }
+}
+
+/// A tree as a person sees it: kinds, contents, modes, owners, and which names are one file.
+type Seen = BTreeMap<PathBuf, (FileType, Vec<u8>, u32, u32, PathBuf)>;
+
+fn seen(root: &Path) -> Seen {
+    let mut all = Seen::new();
+    let mut first = BTreeMap::new();
+    let mut left = vec![root.to_owned()];
+    let mut paths = Vec::new();
+    while let Some(path) = left.pop() {
+        if fs::symlink_metadata(&path).expect("it is there").is_dir() {
+            let entries = fs::read_dir(&path).expect("root reads everything");
+            left.extend(entries.map(|entry| entry.expect("an entry").path()));
+        }
+        paths.push(path);
+    }
+    paths.sort();
+    for path in paths {
+        let there = fs::symlink_metadata(&path).expect("it is there");
+        let kind = FileType::from_raw_mode(there.mode());
+        let contents = match kind {
+            FileType::RegularFile => fs::read(&path).expect("root reads everything"),
+            FileType::Symlink => {
+                fs::read_link(&path).expect("a link").into_os_string().into_encoded_bytes()
+            }
+            _ => Vec::new(),
+        };
+        let relative = path.strip_prefix(root).expect("it is below").to_owned();
+        let same = match kind {
+            FileType::RegularFile => first.entry(there.ino()).or_insert(relative.clone()).clone(),
+            _ => relative.clone(),
+        };
+        all.insert(relative, (kind, contents, there.mode() & 0o7777, there.uid(), same));
+    }
+    all
+}
+
+/// Does something as a user.
+fn as_user<T: Send>(user: u32, act: impl FnOnce() -> T + Send) -> T {
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(|| {
+            if user != 0 {
+                let user = Uid::from_raw(user);
+                rustix::thread::set_thread_res_uid(user, user, user).expect("root may");
+            }
+            act()
+        });
+        thread.join().expect("it ends")
+    })
+}
+
+fn make(root: &Path, random: &mut Random) {
+    for folder in ["d", "d/e", "src", "target", ".git"] {
+        fs::create_dir(root.join(folder)).expect("a folder is made");
+    }
+    fs::write(root.join(".gitignore"), "target/\n").expect("it is written");
+    let tag = "Signature: 8a477f597d28d172789f06886806bc55\n";
+    fs::write(root.join("target/CACHEDIR.TAG"), tag).expect("it is written");
+    for file in FILES {
+        if random.below(4) > 0 {
+            fs::write(root.join(file), random.bytes()).expect("it is written");
+        }
+    }
+    for (link, target) in [("b", "c"), ("src/m", "d/y"), ("src/m", "target/p")] {
+        if random.below(3) == 0 {
+            let _ = fs::hard_link(root.join(link), root.join(target));
+        }
+    }
+    for file in NAMES {
+        if random.below(3) == 0
+            && fs::symlink_metadata(root.join(file)).is_ok_and(|it| it.is_file())
+        {
+            let mode = Permissions::from_mode(random.one(&MODES));
+            fs::set_permissions(root.join(file), mode).expect("it is set");
+        }
+    }
+}
+
+/// The path itself changes, not its name.
+fn before_object(recorder: &dyn ChangeRecorder, path: &Path) -> Option<()> {
+    let handles = [Some(handle(path)?), None];
+    recorder.before_change(&changed(path, &handles)).ok()
+}
+
+fn before_name(recorder: &dyn ChangeRecorder, path: &Path) -> Option<()> {
+    let parent = handle(path.parent()?)?;
+    recorder.before_change(&changed(path, &[handle(path), Some(parent)])).ok()
+}
+
+fn is(path: &Path, kind: FileType) -> bool {
+    let found = fs::symlink_metadata(path);
+    found.is_ok_and(|found| FileType::from_raw_mode(found.mode()) == kind)
+}
+
+/// Whether no link is on the way, as in a real path.
+fn is_real(root: &Path, path: &Path) -> bool {
+    let above = path.parent().expect("it is below the root");
+    above.ancestors().take_while(|it| *it != root).all(|it| is(it, FileType::Directory))
+}
+
+fn write(recorder: &dyn ChangeRecorder, path: &Path, bytes: &[u8], append: bool) -> Option<()> {
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).append(append).truncate(!append);
+    if is(path, FileType::RegularFile) {
+        before_object(recorder, path)?;
+    } else if fs::symlink_metadata(path).is_err() {
+        before_name(recorder, path)?;
+    } else {
+        return None;
+    }
+    options.open(path).ok()?.write_all(bytes).ok()
+}
+
+fn rename(recorder: &dyn ChangeRecorder, from: &Path, to: &Path) -> Option<()> {
+    if to.starts_with(from) {
+        return None;
+    }
+    let from_handles = [Some(handle(from)?), handle(from.parent()?)];
+    let to_handles = [handle(to), Some(handle(to.parent()?)?)];
+    recorder.before_rename(&changed(from, &from_handles), &changed(to, &to_handles)).ok()?;
+    fs::rename(from, to).ok()
+}
+
+fn remove(recorder: &dyn ChangeRecorder, path: &Path) -> Option<()> {
+    if is(path, FileType::Directory) {
+        for entry in fs::read_dir(path).ok()?.flatten() {
+            remove(recorder, &entry.path());
+        }
+        before_name(recorder, path)?;
+        return fs::remove_dir(path).ok();
+    }
+    fs::symlink_metadata(path).ok()?;
+    before_name(recorder, path)?;
+    fs::remove_file(path).ok()
+}
+
+/// One change, as a program makes it: the recorder hears of each step before.
+fn change(recorder: &dyn ChangeRecorder, root: &Path, random: &mut Random) -> Option<()> {
+    let path = root.join(random.one(&NAMES));
+    let other = root.join(random.one(&NAMES));
+    if !is_real(root, &path) || !is_real(root, &other) {
+        return None;
+    }
+    match random.below(12) {
+        0 | 1 => write(recorder, &path, &random.bytes(), false),
+        2 => write(recorder, &path, &random.bytes(), true),
+        3 => {
+            let aside = path.with_extension("tmp");
+            write(recorder, &aside, &random.bytes(), false)?;
+            if is(&path, FileType::Directory) {
+                return remove(recorder, &aside);
+            }
+            rename(recorder, &aside, &path)
+        }
+        4 => remove(recorder, &path),
+        5 => {
+            before_name(recorder, &path)?;
+            fs::create_dir(&path).ok()
+        }
+        6 => {
+            before_name(recorder, &path)?;
+            symlink(random.one(&NAMES), &path).ok()
+        }
+        7 if is(&path, FileType::RegularFile) => {
+            before_object(recorder, &path)?;
+            before_name(recorder, &other)?;
+            fs::hard_link(&path, &other).ok()
+        }
+        8 | 9 => rename(recorder, &path, &other),
+        10 if !is(&path, FileType::Symlink) => {
+            before_object(recorder, &path)?;
+            fs::set_permissions(&path, Permissions::from_mode(random.one(&MODES))).ok()
+        }
+        11 => {
+            before_name(recorder, &path)?;
+            rustix::fs::mknodat(CWD, &path, FileType::Fifo, Mode::RWXU, 0).ok()
+        }
+        _ => None,
+    }
+}
+
+fn recorder(store: &UndoStore, call: &str) -> (Arc<Journal>, CommandJournal) {
+    let about = UndoEntry::new(call, "bash", "s", SystemTime::now());
+    let journal = Arc::new(store.journal(about, true));
+    let rules = SaveRules { required: true, call_bytes: 1 << 20 };
+    (Arc::clone(&journal), CommandJournal::new(journal, rules, None, true))
+}
+
+/// The paths that differ. What calls made in a cache may stay there.
+fn differences(before: &Seen, after: &Seen) -> Vec<String> {
+    let paths = before.keys().chain(after.keys().filter(|path| !before.contains_key(*path)));
+    paths
+        .filter(|path| before.get(*path) != after.get(*path))
+        .filter(|path| before.contains_key(*path) || !path.starts_with("target"))
+        .map(|path| format!("{}: {:?} → {:?}", path.display(), before.get(path), after.get(path)))
+        .collect()
+}
+
+/// How a case differs from a call that ends and is undone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Whole,
+    /// The disk is full when it is undone.
+    FullDisk,
+    /// The process of the call is killed before the call ends.
+    Killed,
+}
+
+fn case(seed: u64, user: u32, kind: Kind, disk: Option<&Path>) -> Result<(), String> {
+    let mut random = Random(seed);
+    let folder = as_user(user, || match disk {
+        Some(disk) => tempfile::tempdir_in(disk).expect("a temporary folder"),
+        None => tempfile::tempdir().expect("a temporary folder"),
+    });
+    let (root, data) = (folder.path().join("tree"), folder.path().join("undo"));
+    let store = UndoStore::in_folder(data, UndoLimits::default());
+    as_user(user, || {
+        fs::create_dir(&root).expect("a folder is made");
+        make(&root, &mut random);
+    });
+    let before = seen(&root);
+    as_user(user, || {
+        let (journal, commands) = recorder(&store, "1-1");
+        for _ in 0..=random.below(14) {
+            change(&commands, &root, &mut random);
+        }
+        drop(commands);
+        if kind == Kind::Killed {
+            // Nothing of it ends.
+            std::mem::forget(journal);
+        } else {
+            journal.finish();
+        }
+    });
+    if kind == Kind::FullDisk {
+        fill(&folder.path().join("filler"));
+    }
+    let left = as_user(user, || match store.undo("1-1") {
+        Ok(_) | Err(UndoError::NotSaved) => String::new(),
+        Err(error) => error.to_string(),
+    });
+    let differ = differences(&before, &seen(&root));
+    if differ.is_empty() && left.is_empty() {
+        return Ok(());
+    }
+    Err(format!("seed {seed}, user {user}, {kind:?}: {left}\n{}", differ.join("\n")))
+}
+
+/// Takes all the room of a disk.
+fn fill(path: &Path) {
+    let mut file = fs::File::create(path).expect("a file is made");
+    for size in [64 * 1024, 4096, 1] {
+        let bytes = vec![0; size];
+        while file.write_all(&bytes).is_ok() {}
+    }
+}
+
+/// The folder of a small disk, in the process that has one.
+const DISK: &str = "TOOLHOLD_TEST_DISK";
+
+#[test]
+fn everything_comes_back_on_a_full_disk() {
+    let cases = if std::env::var_os("TOOLHOLD_SOAK").is_some() { 1000 } else { 20 };
+    if let Some(disk) = std::env::var_os(DISK) {
+        let disk = PathBuf::from(disk);
+        let mut failed = Vec::new();
+        for seed in 1..=cases {
+            let user = if seed % 2 == 0 { 0 } else { NOBODY };
+            failed.extend(case(seed, user, Kind::FullDisk, Some(&disk)).err());
+        }
+        assert!(failed.is_empty(), "{}", failed.join("\n\n"));
+        return;
+    }
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let disk = tempfile::tempdir().expect("a temporary folder");
+    let own = std::env::current_exe().expect("it runs");
+    let script = "mount -t tmpfs -o size=1m,mode=1777 tmpfs \"$1\" && exec \"$2\" --exact random::everything_comes_back_on_a_full_disk";
+    let ended = std::process::Command::new("unshare")
+        .args(["--mount", "sh", "-c", script, "sh"])
+        .args([disk.path(), &own])
+        .env(DISK, disk.path())
+        .output()
+        .expect("`unshare` runs");
+    let said = [ended.stdout, ended.stderr].concat();
+    assert!(ended.status.success(), "{}", String::from_utf8_lossy(&said));
+}
+
+#[test]
+fn everything_that_a_random_call_changed_comes_back() {
+    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+    let is_soak = std::env::var_os("TOOLHOLD_SOAK").is_some();
+    let cases = if is_soak { 20_000 } else { 100 };
+    // Only root may act as another user, and read what has no permissions.
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let start = match (number("TOOLHOLD_SEED"), is_soak) {
+        (Some(seed), _) => seed,
+        (None, true) => u64::from(std::process::id()) << 32,
+        (None, false) => 1,
+    };
+    let mut failed = Vec::new();
+    for seed in start..start + cases {
+        let user = if seed % 2 == 0 { 0 } else { NOBODY };
+        let kind = if seed % 5 == 0 { Kind::Killed } else { Kind::Whole };
+        failed.extend(case(seed, user, kind, None).err());
+    }
+    assert!(
+        failed.is_empty(),
+        "{} of {cases}:\n{}",
+        failed.len(),
+        failed[..failed.len().min(5)].join("\n\n")
+    );
+}
+
+/// Removes each rule, and expects that the cases find that.
+#[test]
+fn each_missing_rule_is_found() {
+    // It runs all cases once for each rule.
+    if std::env::var_os("TOOLHOLD_SOAK").is_none() || !rustix::process::geteuid().is_root() {
+        return;
+    }
+    for rule in Rule::ALL {
+        let test = match rule {
+            Rule::Room => "random::everything_comes_back_on_a_full_disk",
+            _ => "random::everything_that_a_random_call_changed_comes_back",
+        };
+        let ended = std::process::Command::new(std::env::current_exe().expect("it runs"))
+            .args(["--exact", test])
+            .env(Rule::OFF, format!("{rule:?}"))
+            .env_remove("TOOLHOLD_SOAK")
+            .output()
+            .expect("it runs");
+        let said = String::from_utf8_lossy(&ended.stdout);
+        assert!(said.contains("1 failed"), "{rule:?} isn't missed: {said}");
+    }
+}

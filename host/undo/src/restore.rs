@@ -1,0 +1,324 @@
+//! Restores paths, one after the other.
+
+use std::collections::{HashMap, HashSet};
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+
+use super::access::Access;
+use super::files::Place;
+use super::folder::Folder;
+use super::lines::Move;
+use super::plan::{Action, Task, UndoConflict};
+use super::rules::Rule;
+use super::saved::SavedCall;
+use super::state::{Identity, State, kept_name};
+
+/// Entries of a directory that are looked at for another name of a file.
+const MAX_LOOKED_AT: usize = 10_000;
+
+/// An undo that goes on.
+pub(crate) struct Restoration<'a> {
+    access: &'a Access,
+    all: &'a Folder,
+    read: &'a SavedCall,
+    tasks: &'a [Task],
+    /// The paths of each file that had more than one.
+    names: HashMap<Identity, Vec<&'a Path>>,
+    /// The path at which each of them is made again.
+    made: HashMap<Identity, PathBuf>,
+}
+
+impl<'a> Restoration<'a> {
+    pub(crate) fn new(
+        access: &'a Access,
+        all: &'a Folder,
+        read: &'a SavedCall,
+        tasks: &'a [Task],
+    ) -> Self {
+        let mut names: HashMap<Identity, Vec<&Path>> = HashMap::new();
+        for task in tasks {
+            if let Action::Restore { path, before: State::File { identity, .. }, .. } = &task.action
+                && let Some(identity) = identity
+            {
+                names.entry(*identity).or_default().push(path);
+            }
+        }
+        Self { access, all, read, tasks, names, made: HashMap::new() }
+    }
+
+    /// Does the tasks of these numbers. Returns what is left.
+    pub(crate) fn run(mut self, open: &[usize]) -> Vec<UndoConflict> {
+        let mut left = Vec::new();
+        let mut failed = HashSet::new();
+        for at in open {
+            let Task { after, action } = &self.tasks[*at];
+            if failed.contains(after) {
+                continue;
+            }
+            match self.act(action) {
+                Ok(()) => self.read.note(*at),
+                Err(error) => {
+                    failed.insert(after);
+                    left.push(UndoConflict::from_error(action.path(), &error));
+                }
+            }
+        }
+        left
+    }
+
+    /// Does one. What is done already is done again without harm.
+    fn act(&mut self, action: &Action) -> io::Result<()> {
+        match action {
+            Action::Restore { path, before, merged } => {
+                self.restore(path, before, merged.as_deref())
+            }
+            Action::Meta { path, before } => {
+                let place = Place::find(self.access, path)?;
+                match before {
+                    State::File { meta, .. } | State::Directory { meta } => place.set_meta(meta),
+                    State::Link { modified, .. } => place.set_times(*modified, *modified),
+                    State::Missing | State::Other => Ok(()),
+                }
+            }
+            Action::MoveBack(made) => self.move_back(made),
+        }
+    }
+
+    fn move_back(&self, made: &Move) -> io::Result<()> {
+        let there = Place::find(self.access, &made.to);
+        let is_there = match &there {
+            Ok(there) => there.stat()?.is_some(),
+            Err(_) => false,
+        };
+        let back = Place::find(self.access, &made.from)?;
+        // What was moved may have been made again by now: its contents are what they were.
+        if !is_there && back.stat()?.is_some() {
+            return Ok(());
+        }
+        there?.rename_new(&back)
+    }
+
+    fn restore(&mut self, path: &Path, before: &State, merged: Option<&[u8]>) -> io::Result<()> {
+        let now = State::at(self.access, path, before.depth())?;
+        if merged.is_none() && before.same_contents(&now) && !Self::is_cut_off(before, &now) {
+            return Ok(());
+        }
+        let place = match Place::find(self.access, path) {
+            Err(error) if *before == State::Missing && error.kind() == io::ErrorKind::NotFound => {
+                return Ok(());
+            }
+            place => place?,
+        };
+        if let State::File { .. } = before
+            && is_in_place(before, &now)
+        {
+            return self.write_over(&place, before, merged);
+        }
+        // Only a directory can't be replaced by a rename, and can't replace anything.
+        let is_there = match (&now, before) {
+            (State::Directory { .. }, _) => {
+                place.remove_directory()?;
+                false
+            }
+            (State::Missing, _) => false,
+            (_, State::Missing | State::Directory { .. }) => {
+                place.remove()?;
+                false
+            }
+            _ => true,
+        };
+        let times = is_there.then(|| place.directory_times()).transpose()?;
+        match before {
+            State::Missing | State::Other => {}
+            State::Directory { .. } => place.make_directory()?,
+            State::Link { target, .. } => {
+                let aside = beside(&place)?;
+                aside.link(target)?;
+                put(&aside, &place)?;
+            }
+            State::File { .. } => self.make_file(path, &place, before, merged)?,
+        }
+        // The call has changed no name, so its directory says nothing about a change either.
+        match times {
+            Some(times) => place.set_directory_times(&times),
+            None => Ok(()),
+        }
+    }
+
+    fn make_file(
+        &mut self,
+        path: &Path,
+        place: &Place<'_>,
+        before: &State,
+        merged: Option<&[u8]>,
+    ) -> io::Result<()> {
+        let aside = beside(place)?;
+        if self.is_kept(&aside, before)
+            || self.other_name(path, before).is_some_and(|it| aside.name_of(&it).is_ok())
+        {
+            put(&aside, place)?;
+            return if merged.is_some() || !self.has_contents(path, before) {
+                self.write_over(place, before, merged)
+            } else {
+                Ok(())
+            };
+        }
+        let written = aside.create().and_then(|mut file| self.write(&mut file, before, merged));
+        match written {
+            Err(error) if is_full(&error) => {
+                let _ = aside.remove();
+                self.make_without_room(place, before, merged)?;
+            }
+            written => {
+                written.inspect_err(|_| drop(aside.remove()))?;
+                put(&aside, place)?;
+            }
+        }
+        if let State::File { identity: Some(identity), .. } = before {
+            self.made.insert(*identity, path.to_owned());
+        }
+        Ok(())
+    }
+
+    /// On a full disk, the saved copy itself becomes the file, or the file is written over.
+    fn make_without_room(
+        &self,
+        place: &Place<'_>,
+        before: &State,
+        merged: Option<&[u8]>,
+    ) -> io::Result<()> {
+        if let (State::File { copy: Some(copy), .. }, None) = (before, merged)
+            && !Rule::Room.is_off()
+        {
+            let aside = beside(place)?;
+            if aside.take(&self.read.folder, &copy.to_string()).is_ok() {
+                return put(&aside, place);
+            }
+        }
+        self.write_over(place, before, merged)
+    }
+
+    /// Whether the file itself is kept, and has a name again.
+    fn is_kept(&self, aside: &Place<'_>, before: &State) -> bool {
+        let State::File { copy: Some(copy), is_shared, .. } = before else { return false };
+        *is_shared
+            && !Rule::Names.is_off()
+            && aside.name_of_kept(&self.read.folder, &kept_name(*copy)).is_ok()
+    }
+
+    /// Another name of the file that a path had: one that is left, or one that was made again.
+    fn other_name(&self, path: &Path, before: &State) -> Option<Place<'a>> {
+        let State::File { identity: Some(identity), is_shared, .. } = before else { return None };
+        if Rule::Names.is_off() {
+            return None;
+        }
+        let group = self.names.get(identity).map_or(&[][..], Vec::as_slice);
+        if !is_shared && group.iter().all(|name| *name == path) {
+            return None;
+        }
+        if let Some(made) = self.made.get(identity).filter(|made| *made != path) {
+            return Place::find(self.access, made).ok();
+        }
+        let is_it = |place: &Place<'_>| {
+            let handle = place.handle().ok();
+            handle.is_some_and(|handle| Identity::at(&handle) == Some(*identity))
+        };
+        let others = group.iter().filter(|name| **name != path);
+        let known = others.filter_map(|name| Place::find(self.access, name).ok());
+        if let Some(place) = known.into_iter().find(|place| is_it(place)) {
+            return Some(place);
+        }
+        let here = Place::find(self.access, path.parent()?).ok()?;
+        let entries = here.entries().ok()?.into_iter().take(MAX_LOOKED_AT);
+        let others = entries.map(|name| path.with_file_name(name)).filter(|other| other != path);
+        let mut siblings = others.filter_map(|other| Place::find(self.access, &other).ok());
+        siblings.find(|place| is_it(place))
+    }
+
+    /// Whether a file was one with other names that are left, and isn't any more.
+    fn is_cut_off(before: &State, now: &State) -> bool {
+        match (before, now) {
+            (
+                State::File { identity: Some(one), is_shared: true, .. },
+                State::File { identity: Some(other), is_shared: false, .. },
+            ) => one != other,
+            _ => false,
+        }
+    }
+
+    fn has_contents(&self, path: &Path, before: &State) -> bool {
+        State::at(self.access, path, before.depth()).is_ok_and(|now| before.same_contents(&now))
+    }
+
+    /// All names of the file get the content, and its owner is who it was.
+    fn write_over(
+        &self,
+        place: &Place<'_>,
+        before: &State,
+        merged: Option<&[u8]>,
+    ) -> io::Result<()> {
+        let size = match (before, merged) {
+            (_, Some(merged)) => merged.len() as u64,
+            (State::File { size, .. }, None) => *size,
+            _ => 0,
+        };
+        let mut file = place.overwrite()?;
+        // The blocks that it has are enough if it was as large.
+        match self.write(&mut file, before, merged) {
+            Err(error) if is_full(&error) => {
+                self.all.use_reserve();
+                self.write(&mut place.overwrite()?, before, merged)?;
+            }
+            written => written?,
+        }
+        file.set_len(size)
+    }
+
+    fn write(&self, file: &mut File, before: &State, merged: Option<&[u8]>) -> io::Result<()> {
+        match (before, merged) {
+            (_, Some(merged)) => file.write_all(merged)?,
+            (State::File { copy: Some(copy), .. }, None) => {
+                let mut saved = self.read.folder.file(&copy.to_string())?;
+                io::copy(&mut Read::by_ref(&mut saved), file)?;
+            }
+            _ => {}
+        }
+        file.sync_data()
+    }
+}
+
+impl Action {
+    pub(crate) fn path(&self) -> &Path {
+        match self {
+            Self::Restore { path, .. } | Self::Meta { path, .. } => path,
+            Self::MoveBack(made) => &made.from,
+        }
+    }
+}
+
+/// Whether a file has to be written over: others have it too, or another user owns it.
+fn is_in_place(before: &State, now: &State) -> bool {
+    match (before, now) {
+        (
+            State::File { identity: Some(one), .. },
+            State::File { identity: Some(other), is_shared, .. },
+        ) => one == other && (*is_shared || !now.is_restorable()) && !Rule::InPlace.is_off(),
+        _ => false,
+    }
+}
+
+fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
+/// A name next to a place that nothing has.
+fn beside<'a>(place: &Place<'a>) -> io::Result<Place<'a>> {
+    let mut bytes = [0; 8];
+    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
+    place.beside(&format!(".toolhold-{:016x}.tmp", u64::from_ne_bytes(bytes)))
+}
+
+fn put(aside: &Place<'_>, place: &Place<'_>) -> io::Result<()> {
+    aside.rename(place).inspect_err(|_| drop(aside.remove()))
+}

@@ -1,0 +1,51 @@
+//! Rules that the tests switch off, one after the other: the random cases have to find each of them
+//! missing.
+
+/// A rule of undo.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rule {
+    /// A path is saved before it changes.
+    Saved,
+    /// A move is noted.
+    Moved,
+    /// An owner is given permissions for a time.
+    Permissions,
+    /// The permissions of a path are restored.
+    Modes,
+    /// A name of a file that is left becomes a link again.
+    Names,
+    /// A file with several names is written over.
+    InPlace,
+    /// In a cache, what no call has made is saved.
+    Caches,
+    /// On a full disk, the saved copy becomes the file.
+    Room,
+}
+
+#[cfg(test)]
+impl Rule {
+    pub(crate) const ALL: [Self; 8] = [
+        Self::Saved,
+        Self::Moved,
+        Self::Permissions,
+        Self::Modes,
+        Self::Names,
+        Self::InPlace,
+        Self::Caches,
+        Self::Room,
+    ];
+
+    /// The variable that names the rule that is off in this process.
+    pub(crate) const OFF: &str = "TOOLHOLD_TEST_RULE_OFF";
+
+    pub(crate) fn is_off(self) -> bool {
+        std::env::var(Self::OFF).is_ok_and(|off| off == format!("{self:?}"))
+    }
+}
+
+#[cfg(not(test))]
+impl Rule {
+    pub(crate) const fn is_off(self) -> bool {
+        false
+    }
+}
