@@ -541,14 +541,14 @@ fn ceiling_of_a_bundle_is_put_in_force_by_root_alone_and_never_without_the_rest(
     let lone = entry("filters.toml", FILTERS.as_bytes().to_vec());
     toolhold_bundle::create(&evil, vec![broken, lone], &machines.secret()).expect("it is made");
     let script = format!(
-        "unshare -U TOOLHOLD bundle install {good} --yes; echo ended $?
+        "unshare -U TOOLHOLD plugin bundle install {good} --yes; echo ended $?
         mount -t tmpfs tmpfs /etc
         umask 077
-        TOOLHOLD bundle install {evil} --yes; echo ended $?; ls -A /etc
+        TOOLHOLD plugin bundle install {evil} --yes; echo ended $?; ls -A /etc
         mount -t tmpfs -o ro tmpfs /etc
-        TOOLHOLD bundle install {good} --yes; echo ended $?; umount /etc
+        TOOLHOLD plugin bundle install {good} --yes; echo ended $?; umount /etc
         ls -A $TOOLHOLD_DATA_DIR/toolhold.lock $TOOLHOLD_CONFIG_DIR/filters.toml
-        TOOLHOLD bundle install {good} --yes; echo ended $?
+        TOOLHOLD plugin bundle install {good} --yes; echo ended $?
         cat /etc/toolhold/ceiling.toml; stat -c %a /etc/toolhold /etc/toolhold/ceiling.toml; ls -A /etc/toolhold
         TOOLHOLD config show | grep max_call",
         evil = text(&evil),
@@ -588,13 +588,13 @@ fn ceiling_that_this_machine_would_not_accept_is_not_put_in_force() {
     let unsigned = machines.create("unsigned.tar", &["--ceiling", text(&ceiling)]);
     let script = format!(
         "mount -t tmpfs tmpfs /etc
-        TOOLHOLD bundle install {first} --yes; echo ended $?
+        TOOLHOLD plugin bundle install {first} --yes; echo ended $?
         cp {key} /etc/toolhold/ceiling.pub
         before=$(cat /etc/toolhold/*)
-        TOOLHOLD bundle install {evil} --yes; echo ended $?
-        TOOLHOLD bundle install {unsigned} --yes; echo ended $?
+        TOOLHOLD plugin bundle install {evil} --yes; echo ended $?
+        TOOLHOLD plugin bundle install {unsigned} --yes; echo ended $?
         test \"$before\" = \"$(cat /etc/toolhold/*)\" && echo unchanged
-        TOOLHOLD bundle install {second} --yes; echo ended $?
+        TOOLHOLD plugin bundle install {second} --yes; echo ended $?
         TOOLHOLD config show | grep max_call; ls -A /etc/toolhold",
         first = text(&first),
         evil = text(&evil),
@@ -630,7 +630,7 @@ fn full_disk_and_read_only_folders_change_nothing() {
             used=$(df -k --output=used {data} | tail -1)
             mount -o remount,size=$((used + 4 * blocks))k {data}
             old=$(show)
-            if TOOLHOLD bundle install {new} --yes > {scratch}/told 2>&1; then
+            if TOOLHOLD plugin bundle install {new} --yes > {scratch}/told 2>&1; then
                 echo installed with $blocks; umount {data}; break
             fi
             test \"$old\" = \"$(show)\" || {{ echo changed with $blocks; show; cat {scratch}/told; }}
@@ -641,7 +641,7 @@ fn full_disk_and_read_only_folders_change_nothing() {
         old=$(show)
         for folder in {data} {config}; do
             mount --bind $folder $folder; mount -o remount,ro,bind $folder
-            TOOLHOLD bundle install {new} --yes > {scratch}/told 2>&1 || echo refused
+            TOOLHOLD plugin bundle install {new} --yes > {scratch}/told 2>&1 || echo refused
             grep -q 'Read-only' {scratch}/told || cat {scratch}/told
             umount $folder
             test \"$old\" = \"$(show)\" || {{ echo changed; show; }}

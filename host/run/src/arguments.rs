@@ -27,7 +27,7 @@ Exit codes:
 
 /// `toolhold run`.
 #[derive(Args, Debug)]
-#[command(after_help = RUN_AFTER, args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+#[command(after_help = RUN_AFTER, args_conflicts_with_subcommands = true, subcommand_negates_reqs = true, disable_help_subcommand = true)]
 pub struct RunArguments {
     /// The task; `-` adds the text on stdin
     #[arg(value_name = "TASK", required_unless_present = "replay")]

@@ -21,9 +21,9 @@ page is made of the comments in [`wit/tool`](../../wit/tool/worlds.wit) and
 files into a folder, for generators of bindings. [Writing a plugin](../plugins.md) explains how to
 use them, and [the cookbook](cookbook.md) has samples.
 
-A plugin exports interfaces of `toolhold:tool`, and imports those of `toolhold:host` that it uses. Types
-are written as in WIT: `option<T>` may be missing, `list<T>` is a list, `result<T, E>` is `T` or the
-error `E`, `u32` is a whole number without a sign, `s32` one with a sign, `f64` is a
+A plugin exports interfaces of `toolhold:tool`, and imports those of `toolhold:host` that it uses.
+Types are written as in WIT: `option<T>` may be missing, `list<T>` is a list, `result<T, E>` is `T`
+or the error `E`, `u32` is a whole number without a sign, `s32` one with a sign, `f64` is a
 floating-point number. KiB and MiB are 1,024 and 1,048,576 bytes; characters are Unicode scalar
 values.
 
