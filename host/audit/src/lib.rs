@@ -9,6 +9,7 @@ mod chain;
 mod files;
 mod follow;
 mod head;
+mod kind;
 mod line;
 mod lines;
 mod log;

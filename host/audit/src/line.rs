@@ -10,6 +10,7 @@ use toolhold_contract::text::{cut, neutral};
 use toolhold_redaction::{self as redaction, Keys};
 
 use super::chain::{self, Hash, HashedRecord, Key};
+use super::kind::Kind;
 use super::time;
 
 /// Largest text among the arguments, in bytes; of a longer one the beginning is recorded.
@@ -43,12 +44,12 @@ pub(super) struct Line<'k>(Vec<u8>, &'k Key);
 impl<'k> Line<'k> {
     /// Starts a record of a kind, with the current time. A text that isn't recorded in full leaves
     /// a keyed hash: without the key, a reader could guess the text and check it.
-    pub(super) fn new(kind: &str, key: &'k Key) -> Self {
+    pub(super) fn new(kind: Kind, key: &'k Key) -> Self {
         let mut line = Self(Vec::with_capacity(1024), key);
         line.0.extend_from_slice(b"{\"ts\":\"");
         time::write(&mut line.0, SystemTime::now());
         line.0.extend_from_slice(b"\",\"kind\":\"");
-        line.0.extend_from_slice(kind.as_bytes());
+        line.0.extend_from_slice(kind.as_str().as_bytes());
         line.0.push(b'"');
         line
     }
@@ -353,7 +354,7 @@ mod tests {
     #[track_caller]
     fn recorded(arguments: &Value) -> Value {
         let key = key();
-        let mut line = Line::new("outcome", &key);
+        let mut line = Line::new(Kind::Outcome, &key);
         line.arguments("arguments", arguments);
         let mut bytes = line.into_bytes();
         assert!(bytes.len() < ARGUMENTS + 2 * LONG, "{} bytes", bytes.len());
@@ -404,7 +405,7 @@ mod tests {
             "{found} {many}"
         );
         let other = Key::new(&[8; 32]);
-        let mut line = Line::new("outcome", &other);
+        let mut line = Line::new(Kind::Outcome, &other);
         line.arguments("arguments", &json!(text));
         assert!(!String::from_utf8_lossy(&line.into_bytes()).contains(&hmac(&text)));
     }
@@ -449,7 +450,7 @@ mod tests {
         }
         assert!(text.contains("[REDACTED:") && text.contains("https://example.com"), "{text}");
         let key = key();
-        let mut line = Line::new("outcome", &key);
+        let mut line = Line::new(Kind::Outcome, &key);
         line.text("error", &format!("with {token}"), 512);
         line.list(
             "subjects",

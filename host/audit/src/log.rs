@@ -24,6 +24,7 @@ use toolhold_private::PrivateFolder;
 use super::chain::{self, Hash, Key, Link, SealedRecord};
 use super::files::{self, CURRENT};
 use super::head::Head;
+use super::kind::Kind;
 use super::lines::{Lines, Part};
 use super::time;
 
@@ -219,14 +220,14 @@ impl Log {
             }
         };
         if current.at.end > 0 && current.at.end + body.len() as u64 + AROUND > self.bounds.file {
-            self.write(&mut current, &short("end"))?;
+            self.write(&mut current, &short(Kind::End))?;
             current = self.locate_end(None)?;
         }
         if current.at.end == 0 {
             self.begin(&mut current)?;
         }
         if let Some(note) = current.before.note.take() {
-            let mut body = short("note");
+            let mut body = short(Kind::Note);
             write!(body, ",\"note\":\"{note}\"")?;
             self.write(&mut current, &body)?;
         }
@@ -282,7 +283,7 @@ impl Log {
         } else {
             oldest.max(at.file.saturating_sub(self.bounds.keep))
         };
-        let mut body = short("begin");
+        let mut body = short(Kind::Begin);
         let (previous, version) = (chain::to_hex(&at.link.hash), env!("CARGO_PKG_VERSION"));
         write!(
             body,
@@ -449,11 +450,11 @@ fn follow(key: &Key, file: &File, mut head: Head, size: u64) -> io::Result<Head>
 }
 
 /// The beginning of a record about the log itself.
-fn short(kind: &str) -> Vec<u8> {
+fn short(kind: Kind) -> Vec<u8> {
     let mut body = b"{\"ts\":\"".to_vec();
     time::write(&mut body, SystemTime::now());
     body.extend_from_slice(b"\",\"kind\":\"");
-    body.extend_from_slice(kind.as_bytes());
+    body.extend_from_slice(kind.as_str().as_bytes());
     body.push(b'"');
     body
 }

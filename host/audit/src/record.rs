@@ -11,6 +11,7 @@ use toolhold_policy::egress::Target;
 use toolhold_policy::{Decision, Gate, Phase, ResolvedSubject, Trust, Verdict};
 
 use super::chain::Key;
+use super::kind::Kind;
 use super::line::Line;
 
 /// Largest name, rule or place, message, and subject, in bytes.
@@ -235,7 +236,7 @@ pub struct AnswerRecord<'a> {
 
 /// A call that is about to run.
 pub(super) fn intent(key: &Key, record: &CallRecord<'_>, front_end: &str) -> Vec<u8> {
-    let mut line = Line::new("intent", key);
+    let mut line = Line::new(Kind::Intent, key);
     call(&mut line, record, front_end);
     line.into_bytes()
 }
@@ -248,7 +249,7 @@ pub(super) fn command(
     chosen_by: &str,
     is_allowed: bool,
 ) -> Vec<u8> {
-    let mut line = Line::new("command", key);
+    let mut line = Line::new(Kind::Command, key);
     call(&mut line, record, front_end);
     line.plain("chosen_by", chosen_by, NAME);
     line.word("result", if is_allowed { "allowed" } else { "blocked" });
@@ -264,7 +265,7 @@ pub(super) fn approval(
     answer: &str,
     scope: Option<&str>,
 ) -> Vec<u8> {
-    let mut line = Line::new("approval", key);
+    let mut line = Line::new(Kind::Approval, key);
     call(&mut line, record, front_end);
     answered(&mut line, by, answer, scope);
     line.into_bytes()
@@ -272,7 +273,7 @@ pub(super) fn approval(
 
 /// The answer to a posted question.
 pub(super) fn answer(key: &Key, record: &AnswerRecord<'_>, front_end: &str) -> Vec<u8> {
-    let mut line = Line::new("approval", key);
+    let mut line = Line::new(Kind::Approval, key);
     // Comes after the kind, where the records of a call are searched.
     line.plain("call", &record.id.0, NAME);
     answered(&mut line, record.by, record.answer, record.scope);
@@ -292,7 +293,7 @@ pub(super) fn answer(key: &Key, record: &AnswerRecord<'_>, front_end: &str) -> V
 
 /// What became of an undo.
 pub(super) fn rollback(key: &Key, record: &RollbackRecord<'_>, front_end: &str) -> Vec<u8> {
-    let mut line = Line::new("rollback", key);
+    let mut line = Line::new(Kind::Rollback, key);
     line.plain("call", record.call, NAME);
     line.plain("tool", record.tool, NAME);
     line.plain("by", record.by, NAME);
@@ -307,7 +308,7 @@ pub(super) fn rollback(key: &Key, record: &RollbackRecord<'_>, front_end: &str) 
 
 /// A question of a tool's own.
 pub(super) fn inquiry(key: &Key, record: &InquiryRecord<'_>, front_end: &str) -> Vec<u8> {
-    let mut line = Line::new("inquiry", key);
+    let mut line = Line::new(Kind::Inquiry, key);
     line.plain("call", record.call, NAME);
     line.plain("tool", record.tool, NAME);
     line.plain("provider", record.provider, NAME);
@@ -330,7 +331,7 @@ pub(super) fn inquiry(key: &Key, record: &InquiryRecord<'_>, front_end: &str) ->
 
 /// The beginning or the end of a job.
 pub(super) fn job(key: &Key, record: &JobRecord<'_>, front_end: &str) -> Vec<u8> {
-    let kind = if record.end.is_none() { "job_begin" } else { "job_end" };
+    let kind = if record.end.is_none() { Kind::JobBegin } else { Kind::JobEnd };
     let mut line = Line::new(kind, key);
     line.plain("job", record.job, NAME);
     line.plain("call", record.call, NAME);
@@ -348,7 +349,7 @@ pub(super) fn job(key: &Key, record: &JobRecord<'_>, front_end: &str) -> Vec<u8>
 
 /// A request of Toolhold's own.
 pub(super) fn own_request(key: &Key, record: &OwnRequestRecord<'_>, front_end: &str) -> Vec<u8> {
-    let mut line = Line::new("request", key);
+    let mut line = Line::new(Kind::Request, key);
     line.plain("purpose", record.purpose, NAME);
     line.moment("began", record.began);
     line.plain("method", record.method, NAME);
@@ -385,7 +386,7 @@ fn request_result(refused: bool, failed: bool) -> &'static str {
 
 /// The outcome.
 pub(super) fn outcome(key: &Key, record: &OutcomeRecord<'_>, front_end: &str) -> Vec<u8> {
-    let mut line = Line::new("outcome", key);
+    let mut line = Line::new(Kind::Outcome, key);
     call(&mut line, &record.call, front_end);
     let failure = record.outcome.as_ref().err();
     line.word("result", result(failure));
@@ -450,7 +451,7 @@ pub(super) fn requests(
     more: u64,
 ) -> Vec<Vec<u8>> {
     let begin = || {
-        let mut line = Line::new("egress", key);
+        let mut line = Line::new(Kind::Egress, key);
         line.word("call", &call.id.0);
         tool(&mut line, call);
         line

@@ -1,13 +1,16 @@
 //! The command line of `toolhold audit`.
 
+use std::ffi::OsStr;
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::builder::{EnumValueParser, PossibleValue, TypedValueParser};
+use clap::error::ErrorKind;
+use clap::{Arg, Args, Command, Subcommand, ValueEnum};
 
 const AFTER: &str = "\
 Examples:
   toolhold audit export > records.jsonl
-  toolhold audit export --format cef --follow --to /var/log/toolhold.cef
+  toolhold audit export --follow --to /var/log/toolhold.jsonl
   toolhold audit export --format otlp --endpoint http://localhost:4318 --follow --since 24h
 
 To a file or a collector, each run continues after the last exported record, and after a crash it may \
@@ -48,7 +51,7 @@ pub enum AuditCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Export the records to a file or another system: as they are, as CEF, or for OpenTelemetry
+    /// Export the records to a file or another system: as they are, or for OpenTelemetry
     Export(ExportArguments),
     /// Print everything that was recorded of a call
     #[command(after_help = "Example:\n  toolhold audit show 5f1d0c6a9b3e2d47-1")]
@@ -89,7 +92,7 @@ Examples:
 #[command(after_help = AFTER)]
 pub struct ExportArguments {
     /// The form of the records
-    #[arg(long, value_enum, default_value = "jsonl")]
+    #[arg(long, value_parser = FormatParser, default_value = "jsonl")]
     pub format: ExportFormat,
     /// Go on with new records as they are written, until Ctrl-C
     #[arg(long, short)]
@@ -115,8 +118,6 @@ pub struct ExportArguments {
 pub enum ExportFormat {
     /// The lines of the log, each as it is, with what a receiver needs to verify them
     Jsonl,
-    /// ArcSight's Common Event Format
-    Cef,
     /// Logs of OpenTelemetry, to a collector or as JSON in a file
     Otlp,
 }
@@ -126,8 +127,34 @@ impl ExportFormat {
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Jsonl => "jsonl",
-            Self::Cef => "cef",
             Self::Otlp => "otlp",
         }
+    }
+}
+
+/// Reads a format. A format that was removed is answered with its successors.
+#[derive(Clone)]
+struct FormatParser;
+
+impl TypedValueParser for FormatParser {
+    type Value = ExportFormat;
+
+    fn parse_ref(
+        &self,
+        command: &Command,
+        argument: Option<&Arg>,
+        value: &OsStr,
+    ) -> Result<ExportFormat, clap::Error> {
+        if value == "cef" {
+            let removed = "`--format cef` was removed: use jsonl, which a SIEM reads by a mapping \
+                           of its fields (docs/enterprise.md has one), or otlp";
+            return Err(command.clone().error(ErrorKind::InvalidValue, removed));
+        }
+        EnumValueParser::new().parse_ref(command, argument, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        let all = ExportFormat::value_variants().iter();
+        Some(Box::new(all.filter_map(ValueEnum::to_possible_value)))
     }
 }

@@ -1,12 +1,10 @@
-//! Sends what Toolhold records to other systems: the audit as JSON lines, CEF or logs of
-//! OpenTelemetry.
+//! Sends what Toolhold records to other systems: the audit as JSON lines or logs of OpenTelemetry.
 //!
 //! An export reads the files of the audit, in a process of its own. Nothing that writes them waits
 //! for it, so a receiver that is slow or gone delays no call. It holds one batch of records in
 //! memory; the rest waits in the log.
 
 mod arguments;
-mod cef;
 mod collector;
 mod deliver;
 mod error;

@@ -11,7 +11,7 @@ use toolhold_core::audit::{LogPosition, LogRecord};
 
 use crate::arguments::ExportFormat;
 use crate::error::ExportError;
-use crate::{cef, otlp};
+use crate::otlp;
 
 /// Opening a link fails.
 const NO_LINK: i32 = rustix::fs::OFlags::NOFOLLOW.bits().cast_signed();
@@ -89,16 +89,12 @@ impl Lines {
             text.push(b'\n');
         }
         for record in records {
-            match self.format {
-                ExportFormat::Jsonl => {
-                    if self.last.is_none() || record.missing > 0 {
-                        text.extend(begin(record, key_id).bytes());
-                    }
-                    text.extend_from_slice(&record.line);
-                    text.push(b'\n');
+            if self.format == ExportFormat::Jsonl {
+                if self.last.is_none() || record.missing > 0 {
+                    text.extend(begin(record, key_id).bytes());
                 }
-                ExportFormat::Cef => text.extend(cef::line(record).bytes()),
-                ExportFormat::Otlp => {}
+                text.extend_from_slice(&record.line);
+                text.push(b'\n');
             }
             self.last = Some(record.position.clone());
             self.count += 1;

@@ -63,7 +63,7 @@ impl<'a> Fields<'a> {
         let is_word = |kind: &&String| {
             !kind.is_empty()
                 && kind.len() <= 32
-                && kind.bytes().all(|byte| byte.is_ascii_lowercase())
+                && kind.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_')
         };
         Some(kind).filter(|kind| is_word(&kind)).unwrap_or_else(|| "unknown".to_owned())
     }
@@ -93,6 +93,33 @@ impl<'a> Fields<'a> {
                 Severity::Warning
             }
             _ => Severity::Info,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use toolhold_core::audit::LogPosition;
+
+    use super::*;
+
+    #[test]
+    fn kind_of_two_words_keeps_its_name() {
+        for (kind, expected) in [
+            ("job_begin", "job_begin"),
+            ("outcome", "outcome"),
+            ("Outcome", "unknown"),
+            ("a b", "unknown"),
+            ("", "unknown"),
+        ] {
+            let record = LogRecord {
+                line: format!("{{\"kind\":\"{kind}\"}}").into_bytes(),
+                position: LogPosition::default(),
+                previous: String::new(),
+                intact: true,
+                missing: 0,
+            };
+            assert_eq!(Fields::from_record(&record).kind(), expected);
         }
     }
 }

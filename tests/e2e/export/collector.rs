@@ -8,7 +8,7 @@ use super::otlp::{attribute, decoded, decoded_file, items};
 use super::{Scene, until};
 use crate::support::server::{Asked, Server, Wire, answer};
 
-const LOGS: [&str; 3] = ["resourceLogs", "scopeLogs", "logRecords"];
+pub(super) const LOGS: [&str; 3] = ["resourceLogs", "scopeLogs", "logRecords"];
 
 fn ok(_: &Asked, wire: &mut dyn Wire) -> io::Result<()> {
     answer(wire, "200 OK", &[], b"")

@@ -138,6 +138,12 @@ fn numbers(export: &str) -> BTreeMap<u64, usize> {
     numbers
 }
 
+/// The logs in an export as lines of JSON for OpenTelemetry.
+fn logs(export: &str) -> Vec<Value> {
+    let requests = export.lines().map(|line| serde_json::from_str(line).expect("it is JSON"));
+    requests.flat_map(|request: Value| otlp::items(&request, collector::LOGS)).collect()
+}
+
 #[test]
 fn receiver_verifies_an_export_with_the_standard_library_of_python() {
     let scene = Scene::new();
@@ -217,8 +223,8 @@ fn export_to_a_file_continues_and_says_what_is_missing() {
     let both = numbers(&scene.file("a.jsonl"));
     assert!(both.keys().copied().eq(1..=scene.records()) && both.values().all(|count| *count == 1));
     // Another form is another export.
-    scene.export(&["--to", "a.cef", "--format", "cef"]).ends(0);
-    assert_eq!(scene.file("a.cef").lines().count() as u64, scene.records());
+    scene.export(&["--to", "a.otlp", "--format", "otlp"]).ends(0);
+    assert_eq!(logs(&scene.file("a.otlp")).len() as u64, scene.records());
     scene.export(&["--to", "a.jsonl", "--again"]).ends(0);
     assert!(numbers(&scene.file("a.jsonl")).values().all(|count| *count == 2));
 
@@ -252,13 +258,15 @@ fn changed_record_is_exported_and_marked() {
     let changed = text.replacen("\"result\":\"success\"", "\"result\":\"blocked\"", 1);
     assert_ne!(text, changed);
     fs::write(&log, &changed).expect("it is written");
-    let export = scene.export(&["--format", "cef"]).ends(4);
-    let marked: Vec<&str> =
-        export.stdout.lines().filter(|line| line.contains(" cat=broken ")).collect();
+    let export = scene.export(&["--format", "otlp"]).ends(4);
+    let logs = logs(&export.stdout);
+    let is_broken =
+        |log: &&Value| otlp::attribute(log, "toolhold.chain").as_deref() == Some("broken");
+    let marked: Vec<&Value> = logs.iter().filter(is_broken).collect();
     assert_eq!(marked.len(), 1, "{}", export.stdout);
-    assert!(marked[0].contains("|10|"), "{}", marked[0]);
+    assert_eq!(marked[0]["severityText"], "FATAL", "{}", marked[0]);
     assert!(export.stderr.contains("was changed"), "{}", export.stderr);
-    assert_eq!(export.stdout.lines().count(), changed.lines().count());
+    assert_eq!(logs.len(), changed.lines().count());
 }
 
 #[test]
@@ -290,6 +298,14 @@ fn reader_that_reads_nothing_delays_no_call_and_takes_no_memory() {
         String::from_utf8_lossy(&export[export.len().saturating_sub(4096)..]).contains(&last)
     });
     assert!(numbers(&String::from_utf8_lossy(&export)).keys().copied().eq(1..=records));
+}
+
+#[test]
+fn removed_format_is_refused_with_its_successors() {
+    let refused = Cli::new().run(&["audit", "export", "--format", "cef"]).ends(2);
+    for part in ["`--format cef` was removed", "jsonl", "docs/enterprise.md", "otlp"] {
+        assert!(refused.stderr.contains(part), "{}", refused.stderr);
+    }
 }
 
 #[test]

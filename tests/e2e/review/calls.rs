@@ -153,8 +153,11 @@ fn agent_learns_no_reason_and_the_record_has_it() {
     assert!(scene.writes());
     let audit = scene.cli.run(&["audit", "tail", "--json", "-n", "2"]).ends(0).stdout;
     assert_eq!(audit.matches("\"adversarial_policy_decision\":\"allow\"").count(), 2, "{audit}");
-    let cef = scene.cli.run(&["audit", "export", "--format", "cef"]).ends(0).stdout;
-    assert!(cef.contains("adversarial_policy_decision") && cef.contains(REASON), "{cef}");
+    let logs = scene.cli.run(&["audit", "export", "--format", "otlp"]).ends(0).stdout;
+    assert!(
+        logs.contains("toolhold.adversarial_policy_decision") && logs.contains(REASON),
+        "{logs}"
+    );
 }
 
 #[test]

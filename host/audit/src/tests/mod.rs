@@ -1,6 +1,8 @@
 //! The log under everything that can happen to it: processes that are killed, and people who change
 //! it.
 
+mod mapping;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,8 +10,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tempfile::TempDir;
 use toolhold_config::{Folders, Inputs, load};
 
-use super::log::{Bounds, Log};
-use super::{Audit, Trail, Verification, files};
+use crate::log::{Bounds, Log};
+use crate::{Audit, Trail, Verification, files};
 
 /// A log in a folder of its own.
 pub(crate) struct Scene {
