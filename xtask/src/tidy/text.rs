@@ -241,6 +241,28 @@ fn slug(heading: &str) -> String {
         .collect()
 }
 
+/// The subcommands of `toolhold`, by the page that is made of `--help`.
+pub(crate) fn subcommands(tree: &Tree) -> usize {
+    let lines = lines_of(tree, "docs/cli.md");
+    lines
+        .filter_map(|line| line.strip_prefix("## `toolhold ")?.strip_suffix('`'))
+        .filter(|name| !name.contains(' '))
+        .count()
+}
+
+/// The keys of the configuration, by the page that is made of their schema. A key whose name the
+/// operator chooses isn't one.
+pub(crate) fn keys(tree: &Tree) -> usize {
+    lines_of(tree, "docs/configuration.md")
+        .skip_while(|line| *line != "## Every key")
+        .filter(|line| line.starts_with("* **`") && !line.starts_with("* **`NAME`"))
+        .count()
+}
+
+fn lines_of<'a>(tree: &'a Tree, path: &'a str) -> impl Iterator<Item = &'a str> {
+    tree.files.iter().filter(move |file| file.path == path).flat_map(|file| file.text.lines())
+}
+
 #[cfg(test)]
 mod tests {
     use super::{ROOT, links, machine_path, resolve, slug};
@@ -281,26 +303,4 @@ mod tests {
     fn headings_become_anchors() {
         assert_eq!(slug("## The `path` layer, twice"), "the-path-layer-twice");
     }
-}
-
-/// The subcommands of `toolhold`, by the page that is made of `--help`.
-pub(crate) fn subcommands(tree: &Tree) -> usize {
-    let lines = lines_of(tree, "docs/cli.md");
-    lines
-        .filter_map(|line| line.strip_prefix("## `toolhold ")?.strip_suffix('`'))
-        .filter(|name| !name.contains(' '))
-        .count()
-}
-
-/// The keys of the configuration, by the page that is made of their schema. A key whose name the
-/// operator chooses isn't one.
-pub(crate) fn keys(tree: &Tree) -> usize {
-    lines_of(tree, "docs/configuration.md")
-        .skip_while(|line| *line != "## Every key")
-        .filter(|line| line.starts_with("* **`") && !line.starts_with("* **`NAME`"))
-        .count()
-}
-
-fn lines_of<'a>(tree: &'a Tree, path: &'a str) -> impl Iterator<Item = &'a str> {
-    tree.files.iter().filter(move |file| file.path == path).flat_map(|file| file.text.lines())
 }

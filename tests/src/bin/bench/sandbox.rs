@@ -111,11 +111,6 @@ impl Sandbox {
         &self.runtime
     }
 
-    /// The host itself.
-    pub(crate) fn host(&self) -> &Host {
-        &self.host
-    }
-
     /// One call, which must succeed. Its answer is read completely, like the output of the program
     /// that it is compared with.
     pub(crate) async fn call(&self, tool: &str, arguments: Value) -> Result<Output, String> {
