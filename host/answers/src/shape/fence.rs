@@ -56,6 +56,33 @@ pub fn fenced(tool: &str, text: &str) -> String {
     Fence::new(tool).wrap(text)
 }
 
+/// The same text without the random keys of its fences, so that equal answers are equal.
+pub fn without_fence_keys(text: &str) -> Cow<'_, str> {
+    const KEY: &str = " key=\"0123456789abcdef\"";
+    /// Longer than a tag is with the longest name of a tool.
+    const MAX_TAG: usize = 256;
+    let mut out = String::new();
+    let mut from = 0;
+    for (at, _) in text.match_indices(NAME) {
+        let Some(length) = text.bytes().skip(at).take(MAX_TAG).position(|byte| byte == b'>') else {
+            continue;
+        };
+        let end = at + length;
+        let start = end.saturating_sub(KEY.len());
+        if start >= at.max(from)
+            && text.get(start..).is_some_and(|rest| rest.starts_with(" key=\""))
+        {
+            out.push_str(&text[from..start]);
+            from = end;
+        }
+    }
+    if from == 0 {
+        return Cow::Borrowed(text);
+    }
+    out.push_str(&text[from..]);
+    Cow::Owned(out)
+}
+
 /// Changes text that looks like the end of a fence.
 fn defuse(text: &str) -> Cow<'_, str> {
     let mut out = String::new();
@@ -80,6 +107,20 @@ fn defuse(text: &str) -> Cow<'_, str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn equal_answers_are_equal_without_the_keys_of_their_fences() {
+        let texts = ["a > b\n", "key=\"0123456789abcdef\">", "<external-data key=\"x\">"];
+        for text in texts {
+            let once = format!("{}[notice]", Fence::new("fetch").wrap(text));
+            let again = format!("{}[notice]", Fence::new("fetch").wrap(text));
+            assert_ne!(once, again);
+            assert_eq!(without_fence_keys(&once), without_fence_keys(&again));
+            assert!(without_fence_keys(&once).contains(&defuse(text)[..]), "{text}");
+        }
+        assert_eq!(without_fence_keys("external-data"), "external-data");
+        assert_eq!(without_fence_keys("é external-data é>"), "é external-data é>");
+    }
 
     #[test]
     fn text_can_t_leave_its_fence() {

@@ -38,7 +38,7 @@ use crate::overflow::{
 use crate::terminal::Kind;
 use clean::{clean_in_time, is_longer};
 use fence::Fence;
-pub use fence::fenced;
+pub use fence::{fenced, without_fence_keys};
 use redacting_events::{EventReceiver, RedactingEvents};
 use sources::Source;
 pub use structured::structured_schema;
