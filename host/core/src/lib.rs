@@ -306,7 +306,7 @@ pub use toolhold_contract::{
     Offers, Outcome, Output, Pattern, PreviewArguments, ProgramState, Progress, PromptOffer,
     PromptOfferArgument, Provider, ProviderState, Purpose, Report, ReportEntries, ResourceOffer,
     Role, Rollback, Seen, SeenFile, Sight, Snapshot, Subject, SubjectKind, TaskAction, TaskBook,
-    TaskError, TaskOrder, TaskRun, TaskState, ToolArgument, VectorDatabase,
+    TaskError, TaskOrder, TaskRun, TaskState, ToolArgument, UntrustedText, VectorDatabase,
     VectorPoint, VectorSet, Wanted, text,
 };
 pub use toolhold_egress::Resolve;

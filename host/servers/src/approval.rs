@@ -17,6 +17,7 @@ use crate::oauth::TokenFile;
 use crate::offers;
 use crate::packages::{self, Line};
 use crate::pins::{Pins, ToolDifference, digest, start_digest};
+use crate::reason::Reason;
 use crate::server::provider_name;
 
 /// The state of one server of the configuration.
@@ -187,12 +188,12 @@ pub async fn inspect(
         let name = own_name;
         let pins =
             Pins { start, approval, protocol, name, version, instructions, lock, tools, offers };
-        Ok((pins, left_out))
+        Ok::<_, Reason>((pins, left_out))
     };
-    let looked = tokio::time::timeout(START, look)
-        .await
-        .unwrap_or_else(|_| Err(format!("it didn't list its tools within {} s", START.as_secs())));
-    let (pins, mut left_out) = looked.map_err(fail)?;
+    let looked = tokio::time::timeout(START, look).await.unwrap_or_else(|_| {
+        Err(format!("it didn't list its tools within {} s", START.as_secs()).into())
+    });
+    let (pins, mut left_out) = looked.map_err(|reason| fail(reason.for_person()))?;
     let (tools, left_out_too) = offered(name, &pins, server.trust_annotations);
     left_out.extend(left_out_too);
     let differences = known.differences(&pins);

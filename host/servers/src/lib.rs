@@ -32,6 +32,7 @@ mod offers;
 mod packages;
 mod pins;
 mod pipe;
+mod reason;
 mod registry;
 mod running;
 mod server;

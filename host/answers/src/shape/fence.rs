@@ -11,6 +11,10 @@
 
 use std::borrow::Cow;
 
+use toolhold_contract::{Body, Content};
+
+use super::media;
+
 /// The common part of both ends of a fence.
 const NAME: &str = "external-data";
 
@@ -30,6 +34,18 @@ impl Fence {
         Self {
             open: format!("<{NAME} tool=\"{tool}\" key=\"{key}\">\n"),
             close: format!("</{NAME} key=\"{key}\">\n"),
+        }
+    }
+
+    /// Puts an untrusted part inside the fence. Of what a client shows outside of it, only what is
+    /// well known stays.
+    pub(super) fn enclose(&self, part: &mut Content) {
+        part.media_type =
+            part.media_type.take().and_then(|kind| media::known(&kind)).map(Into::into);
+        match &mut part.body {
+            Body::Text(text) => *text = self.wrap(text),
+            Body::Link(uri) if !is_plain_uri(uri) => part.body = Body::Text(self.wrap(uri)),
+            Body::Link(_) | Body::Bytes(_) => {}
         }
     }
 
@@ -81,6 +97,13 @@ pub fn without_fence_keys(text: &str) -> Cow<'_, str> {
     }
     out.push_str(&text[from..]);
     Cow::Owned(out)
+}
+
+/// Whether an address has only the characters of one.
+fn is_plain_uri(uri: &str) -> bool {
+    const MAX_URI: usize = 2048;
+    let is_plain = |byte: u8| byte.is_ascii_graphic() && !b"<>\"`{}|\\^".contains(&byte);
+    uri.len() <= MAX_URI && uri.bytes().all(is_plain)
 }
 
 /// Changes text that looks like the end of a fence.
