@@ -5,10 +5,10 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use rmcp::model::{
-    CallToolRequest, CallToolRequestParams, CallToolResult, ClientRequest, GetPromptRequest,
-    GetPromptRequestParams, GetPromptResult, InputResponses, PaginatedRequestParams,
-    ProtocolVersion, ReadResourceRequest, ReadResourceRequestParams, ReadResourceResult,
-    ServerResult, SubscriptionFilter, Tool,
+    CallToolRequest, CallToolRequestParams, CallToolResult, ClientRequest, CustomResult,
+    GetPromptRequest, GetPromptRequestParams, GetPromptResult, InputResponses, ListToolsRequest,
+    PaginatedRequestParams, ProtocolVersion, ReadResourceRequest, ReadResourceRequestParams,
+    ReadResourceResult, ServerResult, SubscriptionFilter,
 };
 use rmcp::service::{
     ClientLifecycleMode, PeerRequestOptions, RequestHandle, RunningService, ServiceError,
@@ -28,6 +28,7 @@ use crate::gate::{ENDED, Ended};
 use crate::http::Http;
 use crate::inquiries::MAX_QUESTIONS;
 use crate::launch::{Launch, Secrets};
+use crate::listed_tools::ListedTools;
 use crate::pipe::Pipe;
 use crate::reason::Reason;
 use crate::words::{how_it_ended, last_words};
@@ -298,19 +299,37 @@ impl Connection {
     /// # Errors
     ///
     /// Why they can't be had, for people.
-    pub(crate) async fn tools(&self) -> Result<Vec<Tool>, Reason> {
+    pub(crate) async fn tools(&self) -> Result<ListedTools, Reason> {
         self.listen().await;
-        let (mut tools, mut cursor) = (Vec::new(), None);
+        let mut listed = ListedTools::default();
+        let mut cursor = None;
         for _ in 0..MAX_PAGES {
             let page = PaginatedRequestParams::default().with_cursor(cursor.take());
-            let page = self.peer().list_tools(Some(page)).await;
-            let page = page.map_err(|error| self.explain(&error))?;
-            tools.extend(page.tools);
+            let next = match self.peer().list_tools(Some(page.clone())).await {
+                Ok(page) => {
+                    listed.tools.extend(page.tools);
+                    page.next_cursor
+                }
+                // One of its tools isn't as it has to be.
+                Err(ServiceError::UnexpectedResponse) => {
+                    let request = ListToolsRequest::with_param(page);
+                    let request = ClientRequest::ListToolsRequest(request);
+                    match self.peer().send_request(request).await {
+                        Ok(ServerResult::CustomResult(CustomResult(page))) => {
+                            listed.add_page(page)?
+                        }
+                        Ok(_) => return Err(self.explain(&ServiceError::UnexpectedResponse)),
+                        Err(error) => return Err(self.explain(&error)),
+                    }
+                }
+                Err(error) => return Err(self.explain(&error)),
+            };
             // Enough to say that there are too many.
-            tools.truncate(MAX_TOOLS + 1);
-            cursor = page.next_cursor.filter(|_| tools.len() <= MAX_TOOLS);
+            listed.tools.truncate(MAX_TOOLS + 1);
+            listed.unreadable.truncate(MAX_TOOLS);
+            cursor = next.filter(|_| listed.tools.len() <= MAX_TOOLS);
             if cursor.is_none() {
-                return Ok(tools);
+                return Ok(listed);
             }
         }
         Err(format!("its list of tools has more than {MAX_PAGES} pages, the limit").into())

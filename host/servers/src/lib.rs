@@ -23,6 +23,7 @@ mod http;
 mod import;
 mod inquiries;
 mod launch;
+mod listed_tools;
 mod listing;
 mod login;
 mod masked;

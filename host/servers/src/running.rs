@@ -192,7 +192,7 @@ async fn start(
             }
         };
         // Hashing and compiling schemas takes time.
-        let (pins, _) = tokio::task::spawn_blocking(move || checked(&tools))
+        let (pins, _) = tokio::task::spawn_blocking(move || checked(&tools.tools))
             .await
             .map_err(|error| error.to_string())?;
         Ok::<_, Reason>((connection, is_new, pins))
