@@ -238,6 +238,18 @@ def job(rest):
     return "the job finished" if "finished" in output.text else output.text
 
 
+def follows(rest):
+    """Repeats the same call and the same words until the job ends."""
+    command = "for i in 1 2 3 4 5 6 7 8; do echo step $i; sleep 0.3; done; echo finished"
+    [begun] = yield ("bash", {"command": command, "background": True})
+    where = re.search(r"job[ _`:\"]*(?:id)?[ `:\"]*([\w-]*\d[\w-]*)", begun.text).group(1)
+    for _ in range(30):
+        output = yield Said("I wait.", [("job_output", {"id": where, "wait": 20, "until": "output"})])
+        if "finished" in output[0].text:
+            return "the job finished"
+    return "it never finished"
+
+
 def stopped_job(rest):
     [begun] = yield ("bash", {"command": "sleep 60; touch never.txt", "background": True})
     where = re.search(r"job[ _`:\"]*(?:id)?[ `:\"]*([\w-]*\d[\w-]*)", begun.text).group(1)

@@ -124,6 +124,38 @@ impl Machines {
     }
 }
 
+#[test]
+fn key_that_a_ceiling_takes_away_is_refused_with_the_ceiling() {
+    let machines = Machines::new();
+    let bundle = machines.bundle("acme.tar", &[("notes", "1.0.0", "one")], FILTERS);
+    let ceiling = machines.path("ceiling.toml");
+    let entry = |key: &str, more: &str| {
+        format!("[[installing.keys]]\nname = \"x\"\nkey = \"{key}\"\nplugins = [\"*\"]\n{more}\n")
+    };
+    let install = |keys: &str| {
+        fs::write(&ceiling, keys).expect("it is written");
+        let mut command = machines.user.command();
+        command.args(["bundle", "install", text(&bundle), "--yes"]);
+        command.env("TOOLHOLD_CEILING", &ceiling).output().expect("it starts")
+    };
+    let other = "RWTkp7wu9DV4mg7a2pNdpvNEOj9dYkZsMqrBuZ1Er/rkykxixdMMkWLG";
+    for keys in [entry(other, ""), entry(&machines.key, "")] {
+        let told = ends(&install(&keys), 4);
+        assert!(
+            told.contains("the ceiling bounds the keys that count")
+                && told.contains("ceiling.toml, line 1")
+                && told.contains("bundles = true"),
+            "{told}"
+        );
+        assert_eq!(names(&machines.user), Vec::<String>::new());
+    }
+    ends(&install(&entry(&machines.key, "bundles = true")), 0);
+    assert_eq!(names(&machines.user), ["notes"]);
+    machines.configure("");
+    let told = ends(&machines.install(&bundle, &["--yes"]), 4);
+    assert!(told.contains("to trust it") && told.contains("bundles = true"), "{told}");
+}
+
 fn text(path: &Path) -> &str {
     path.to_str().expect("it is UTF-8")
 }

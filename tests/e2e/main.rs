@@ -96,5 +96,6 @@ mod transfers;
 mod trust;
 mod typed;
 mod undo;
+mod untrusted;
 mod web;
 mod words;

@@ -318,6 +318,35 @@ fn failed_start_says_how_it_ended_and_what_to_do() {
 }
 
 #[test]
+fn odd_schema_hides_no_other_tool() {
+    let scene = Scene::unapproved(31, "");
+    scene.put("odd");
+    let told = scene.cli.run(&["mcp", "approve", "evil", "--yes"]).ends(0);
+    let told = told.stdout + &told.stderr;
+    assert!(told.contains("unusable") && told.contains("can't be read"), "{told}");
+    let mut client = scene.client();
+    let listed = client.request("tools/list", json!({}));
+    let found = names(&listed);
+    for expected in ["read", "evil__odd0", "evil__odd5", "evil__odd_missing", "evil__odd_icons"] {
+        assert!(found.contains(&expected), "{expected}: {found:?}");
+    }
+    assert!(!found.contains(&"evil__unusable"), "{found:?}");
+    // Clients refuse a whole list in which one of these isn't so.
+    for tool in listed["tools"].as_array().expect("a list") {
+        for schema in [&tool["inputSchema"], &tool["outputSchema"]] {
+            if schema.is_null() {
+                continue;
+            }
+            assert_eq!(schema["type"], "object", "{tool:#}");
+            let properties = schema["properties"].as_object();
+            assert!(properties.is_none_or(|all| all.values().all(Value::is_object)), "{tool:#}");
+        }
+    }
+    let answer = client.call("evil__odd_missing", json!({}));
+    assert!(text(&answer).contains("refused the call: error -32602"), "{answer:#}");
+}
+
+#[test]
 fn claims_count_only_if_the_operator_trusts_them() {
     for (trusted, verdict) in [("", 4), ("trust_annotations = true", 0)] {
         let scene = Scene::new(4, trusted);

@@ -77,6 +77,27 @@ impl Scene {
 }
 
 #[test]
+fn globs_about_files_stop_no_write_by_its_temporary_name() {
+    for globs in [
+        "tools.file.allow_read=[\"*.txt\"]",
+        "tools.file.deny_read=[\"*.tmp\"]",
+        "tools.file.deny_write=[\"*.tmp\"]",
+    ] {
+        run(async move {
+            let scene = Scene::with(&[globs], project).await;
+            scene.text_of("write", json!({ "path": "d.txt", "content": "new\n" })).await;
+            assert_eq!(scene.file("d.txt"), "new\n", "{globs}");
+            let edit = json!({ "path": "d.txt", "old_string": "new", "new_string": "newer" });
+            scene.text_of("edit", edit).await;
+            assert_eq!(scene.file("d.txt"), "newer\n", "{globs}");
+            let copy = json!({ "source": "d.txt", "destination": "e.txt" });
+            scene.text_of("copy_path", copy).await;
+            assert_eq!(scene.file("e.txt"), "newer\n", "{globs}");
+        });
+    }
+}
+
+#[test]
 fn read_shows_numbered_lines_of_the_window_that_was_asked_for() {
     run(async {
         let scene = scene().await;

@@ -16,4 +16,4 @@ pub use answer_cache::{AnswerCache, CacheKey, CacheSummary};
 pub use filters::{FilterCounts, FilterPipeline};
 pub use overflow::{LiveOutput, OverflowReader, OverflowStore, Spool};
 pub use results::{CacheResult, Results};
-pub use shape::{ShapeReport, Shaper, fenced, holds_secret, structured_schema};
+pub use shape::{ShapeReport, Shaper, fenced, holds_secret, structured_schema, without_fence_keys};

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use super::calculated::{CALCULATED, Rule, Variables, applies};
 use super::grammar::{MAX_STEPS, Part, Redirect, TOO_MUCH, parse};
 use super::inert::starts_nothing;
+use super::options::without_options;
 use super::programs::{self, SHELLS, Typescript};
 use super::variables::{self, Effect};
 use super::word::{UNKNOWN, Word};
@@ -49,6 +50,9 @@ pub(super) struct Program {
     pub(super) arguments: Vec<Word>,
     /// The program and its arguments as written.
     pub(super) text: String,
+    /// The same command in other spellings: with the name alone, and without options before its
+    /// subcommand.
+    pub(super) spellings: Vec<String>,
     /// Whether it certainly is a program, and not just an argument of an unknown program.
     pub(super) certain: bool,
 }
@@ -242,10 +246,12 @@ impl Reading {
             if self.programs.len() == MAX_COMMANDS || !self.spend(size(arguments)) {
                 return self.unclear(TOO_MUCH);
             }
+            let spellings = self.spellings(&name, program, arguments);
             self.programs.push(Program {
                 name: name.clone(),
                 arguments: arguments.to_vec(),
                 text: raw(words),
+                spellings,
                 certain,
             });
             if SHELLS.contains(&name.as_str()) {
@@ -301,6 +307,27 @@ impl Reading {
             }
             self.add(words);
         }
+    }
+
+    /// The spellings of a program with its arguments beside the one that is written.
+    fn spellings(&mut self, name: &str, program: &Word, arguments: &[Word]) -> Vec<String> {
+        let Some(mut readings) = without_options(name, arguments) else {
+            self.unclear("it has too many options before a command");
+            return Vec::new();
+        };
+        if program.text != name {
+            readings.push(arguments.iter().collect());
+        }
+        let mut spellings = Vec::new();
+        for reading in readings {
+            let words = reading.iter().map(|word| word.text.as_str());
+            let spelling = std::iter::once(name).chain(words).collect::<Vec<_>>().join(" ");
+            if !self.spend(spelling.len()) {
+                break;
+            }
+            spellings.push(spelling);
+        }
+        spellings
     }
 
     /// Expands a program that takes a command in its own form. Returns true if it is such a program

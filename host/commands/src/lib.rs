@@ -18,6 +18,7 @@ mod grammar;
 mod inert;
 mod last;
 mod network;
+mod options;
 mod programs;
 mod risk;
 mod variables;
@@ -216,6 +217,12 @@ impl Command {
             .and_then(|(part, alone)| last::line(&part, alone))
             .map(|(line, alone)| LastCommand { line, alone });
         Self { texts, whole, programs, redirects, unclear: unclear.or(bomb), substitutes, last }
+    }
+
+    /// Each program in it as written, with its other spellings: rules about `git push` are about
+    /// `/usr/bin/git -C . push` too.
+    pub fn spellings(&self) -> impl Iterator<Item = (&str, &[String])> {
+        self.programs.iter().map(|program| (program.text.as_str(), program.spellings.as_slice()))
     }
 
     /// The highest risk of its parts, and the program or file with this risk.

@@ -1,7 +1,8 @@
 //! Whether a command needs the network.
 
 use super::expand::Program;
-use super::risk::{git_command, takes};
+use super::options::subcommand;
+use super::risk::takes;
 use super::word::Word;
 
 /// Programs that always need the network.
@@ -64,24 +65,6 @@ const NETWORK_FOR: &[(&[&str], &[&str])] = &[
     (&["go"], &["get", "install"]),
 ];
 
-/// Options of these programs that take the next word.
-const VALUED: &[&str] = &[
-    "-C",
-    "-F",
-    "-w",
-    "-Z",
-    "--config",
-    "--cwd",
-    "--dir",
-    "--filter",
-    "--manifest-path",
-    "--prefix",
-    "--color",
-    "--loglevel",
-    "--registry",
-    "--workspace",
-];
-
 /// Programs that need the network with certain arguments.
 const NETWORK_WITH: &[(&[&str], &[&str])] = &[
     (
@@ -111,21 +94,6 @@ const NETWORK_WITH: &[(&[&str], &[&str])] = &[
     (&["mvn", "mvnw", "gradle", "gradlew"], &["deploy", "publish", "dependency:go-offline"]),
 ];
 
-/// The first argument that isn't an option, nor the value of one.
-fn command_of(arguments: &[Word]) -> Option<&str> {
-    let mut words = arguments.iter().map(|word| word.text.as_str());
-    while let Some(word) = words.next() {
-        match word {
-            // `yarn workspace NAME add`.
-            "workspace" => drop(words.next()),
-            option if VALUED.contains(&option) => drop(words.next()),
-            option if option.starts_with(['-', '+']) => {}
-            command => return Some(command),
-        }
-    }
-    None
-}
-
 /// Whether a program with its arguments is known to need the network.
 pub(super) fn needs_network(program: &Program) -> bool {
     let Program { name, arguments, .. } = program;
@@ -137,10 +105,7 @@ pub(super) fn needs_network(program: &Program) -> bool {
                 .split_once(':')
                 .is_some_and(|(host, _)| !host.is_empty() && !host.contains('/'))
     };
-    let command = match name.as_str() {
-        "git" => git_command(arguments).map(|(command, _)| command),
-        _ => command_of(arguments),
-    };
+    let command = subcommand(name, arguments).map(|at| arguments[at].text.as_str());
     // Its own options come before the program that it runs.
     let own = arguments.iter().take_while(|word| word.text.starts_with('-'));
     NETWORK.contains(&name.as_str())

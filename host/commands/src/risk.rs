@@ -3,6 +3,7 @@
 use super::code;
 use super::expand::Program;
 use super::grammar::{Redirect, is_harmless};
+use super::options::subcommand;
 use super::programs::Typescript;
 use super::word::Word;
 
@@ -272,18 +273,9 @@ const GIT_READS: &[(&str, &[&str])] = &[
 ];
 
 /// The command of git in its arguments, and the arguments after it.
-pub(super) fn git_command(arguments: &[Word]) -> Option<(&str, &[Word])> {
-    let mut words = arguments.iter().enumerate();
-    loop {
-        let (at, word) = words.next()?;
-        if ["-c", "-C", "--git-dir", "--work-tree", "--namespace", "--config-env"]
-            .contains(&word.text.as_str())
-        {
-            words.next();
-        } else if !word.text.starts_with('-') {
-            return Some((&word.text, &arguments[at + 1..]));
-        }
-    }
+fn git_command(arguments: &[Word]) -> Option<(&str, &[Word])> {
+    let at = subcommand("git", arguments)?;
+    Some((&arguments[at].text, &arguments[at + 1..]))
 }
 
 /// Whether git changes something.

@@ -154,8 +154,25 @@ fn unopened(path: &Path, error: &std::io::Error) -> String {
                 "can't be opened: {what} is a link that leads nowhere; restore its target, or remove the link"
             )
         }
-        _ => format!("can't be opened: {error}"),
+        _ => format!("can't be opened: {}", with_remedy(path, error)),
     }
+}
+
+/// An error of opening a file that every user has to read. If its mode is the reason, the command
+/// that fixes it follows.
+pub(super) fn with_remedy(path: &Path, error: &std::io::Error) -> String {
+    if error.kind() != ErrorKind::PermissionDenied {
+        return error.to_string();
+    }
+    let folder = path.parent().unwrap_or(Path::new("/"));
+    let (mode, at) = match std::fs::symlink_metadata(path) {
+        Ok(_) => ("a+r", path),
+        Err(_) => ("a+rx", folder),
+    };
+    format!(
+        "{error}; if you may read it, its owner has to run: chmod {mode} {}",
+        shell_word(&at.display().to_string())
+    )
 }
 
 fn is_missing(error: &std::io::Error) -> bool {

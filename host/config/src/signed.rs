@@ -3,7 +3,9 @@
 
 use std::path::Path;
 
-use toolhold_signing::{PublicKey, read_signatures_beside, signature_path, verify_ceiling};
+use toolhold_signing::{
+    PublicKey, SigningError, read_signatures_beside, signature_path, verify_ceiling,
+};
 
 use super::file::{self, Text};
 use super::inputs::ceiling_keys_path;
@@ -39,8 +41,13 @@ pub(super) fn read(path: &Path) -> Result<Option<(Text, Option<String>)>, Proble
     let Some(text) = file::read_ceiling(path)? else {
         return Err(problem("it is missing".to_owned()));
     };
-    let signatures = read_signatures_beside(path)
-        .map_err(|error| problem(format!("its signature can't be read: {error}")))?;
+    let signatures = read_signatures_beside(path).map_err(|error| {
+        let reason = match &error {
+            SigningError::File { error, .. } => file::with_remedy(&signature_path(path), error),
+            SigningError::Invalid(reason) => reason.clone(),
+        };
+        problem(format!("its signature can't be read: {reason}"))
+    })?;
     let signer = verify_ceiling(text.text.as_bytes(), &signatures, &keys);
     let signer = signer.map_err(|refusal| problem(refusal.to_string()))?;
     Ok(Some((text, Some(signer.to_string()))))

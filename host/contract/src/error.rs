@@ -3,7 +3,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{Content, Denial};
+use crate::{Content, Denial, UntrustedText};
 
 /// Why a call failed. The set is closed, since hosts and agents decide by it; [`Failure::code`] is
 /// finer and open.
@@ -131,6 +131,15 @@ impl Failure {
             denial: Some(denial.clone()),
             ..Self::new(Category::PolicyBlocked, denial.to_string())
         }
+    }
+
+    /// Adds what others said about it, as the first part of its content.
+    #[must_use]
+    pub fn with_words(mut self, said: UntrustedText) -> Self {
+        if !said.is_empty() {
+            self.content.insert(0, Content::untrusted(&said));
+        }
+        self
     }
 
     /// Sets the code.

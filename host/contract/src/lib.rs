@@ -34,6 +34,7 @@ mod shell_session;
 mod tasks;
 mod terminal;
 pub mod text;
+mod untrusted;
 mod vectors;
 
 pub use bounded_output::BoundedOutput;
@@ -69,4 +70,5 @@ pub use session_network::SessionNetwork;
 pub use shell_session::ShellSession;
 pub use tasks::{TaskAction, TaskBook, TaskError, TaskOrder, TaskRun, TaskState};
 pub use tokio_util::sync::CancellationToken;
+pub use untrusted::UntrustedText;
 pub use vectors::{VectorDatabase, VectorPoint, VectorSet};

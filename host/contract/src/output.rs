@@ -1,6 +1,8 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::UntrustedText;
+
 /// The output of a tool.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Output {
@@ -58,6 +60,12 @@ impl Content {
     /// Plain text.
     pub fn text(text: impl Into<String>) -> Self {
         Self { body: Body::Text(text.into()), media_type: None, meta: None }
+    }
+
+    /// Text of others, marked as such.
+    pub fn untrusted(text: &UntrustedText) -> Self {
+        let meta = Some(serde_json::json!({ Self::UNTRUSTED: true }));
+        Self { meta, ..Self::text(text.read_untrusted()) }
     }
 
     /// The text, if this part is one.

@@ -286,7 +286,7 @@ pub use review::{CallReviewer, ReviewVerdict, ReviewedCall};
 pub use session::Session;
 pub use toolhold_answers::{
     Answer, Approval, CacheSummary, FilterCounts, FilterSummary, Remainder, Scope, Step, fenced,
-    structured_schema,
+    structured_schema, without_fence_keys,
 };
 pub use toolhold_catalogue::Audience;
 pub use toolhold_catalogue::plugins::control::{Ask, HostPlugins, ask_hosts};
@@ -306,8 +306,8 @@ pub use toolhold_contract::{
     Offers, Outcome, Output, Pattern, PreviewArguments, ProgramState, Progress, PromptOffer,
     PromptOfferArgument, Provider, ProviderState, Purpose, Report, ReportEntries, ResourceOffer,
     Role, Rollback, Seen, SeenFile, Sight, Snapshot, Subject, SubjectKind, TaskAction, TaskBook,
-    TaskError, TaskOrder, TaskRun, TaskState, ToolArgument, VectorDatabase, VectorPoint, VectorSet,
-    Wanted, text,
+    TaskError, TaskOrder, TaskRun, TaskState, ToolArgument, UntrustedText, VectorDatabase,
+    VectorPoint, VectorSet, Wanted, text,
 };
 pub use toolhold_egress::Resolve;
 pub use toolhold_policy::{

@@ -4,7 +4,7 @@ use rmcp::ErrorData;
 use rmcp::model::{ReadResourceResult, Resource, ResourceContents, ResourceTemplate};
 use serde_json::{Value, json};
 use toolhold_core::config::Folders;
-use toolhold_core::{Audience, Category, Host, Request, Session, Trail};
+use toolhold_core::{Audience, Category, Host, Request, Session, Trail, fenced};
 
 /// Beginning of Toolhold's own addresses.
 pub(crate) const OWN: &str = "toolhold://";
@@ -25,7 +25,7 @@ const READ_ON: &str = "read_overflow";
 pub(crate) fn definitions() -> Vec<Resource> {
     let record = Resource::new(RECORD, "record").with_title("The record of this session's calls");
     let told = "One JSON object a line, the newest last: what was called, what was decided and by which rule, and what came of it";
-    vec![record.with_description(told).with_mime_type("application/jsonl")]
+    vec![record.with_description(told).with_mime_type("text/plain")]
 }
 
 /// The resource templates.
@@ -49,7 +49,10 @@ pub(crate) async fn read(
 ) -> Result<ReadResourceResult, ErrorData> {
     let (text, media_type) = match uri.strip_prefix(KEPT) {
         Some(id) => (read_kept(host, session, id).await?, "text/plain"),
-        None if uri == RECORD => (record(session, folders.clone()).await?, "application/jsonl"),
+        // Arguments and reasons in it are words of others.
+        None if uri == RECORD => {
+            (fenced("record", &record(session, folders.clone()).await?), "text/plain")
+        }
         None => return Err(not_found(uri)),
     };
     Ok(ReadResourceResult::new(vec![ResourceContents::text(text, uri).with_mime_type(media_type)]))
@@ -77,7 +80,7 @@ async fn read_kept(host: &Host, session: &Session, asked: &str) -> Result<String
     }
     let request = Request {
         session: Some(session.clone()),
-        audience: Audience::Person,
+        audience: Audience::Model,
         ..Request::new(READ_ON, arguments)
     };
     match host.call(request).await.outcome {

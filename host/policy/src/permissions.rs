@@ -192,12 +192,30 @@ impl<'p> SubjectMatches<'p> {
             _ => {}
         }
         self.exactly = false;
+        for (text, spellings) in command.into_iter().flat_map(Command::spellings) {
+            spellings.iter().for_each(|spelling| self.add_spelling(text, spelling));
+        }
         match command.map(|command| command.texts.as_slice()) {
             None | Some([]) => self.has_unmatched |= whole.is_none(),
             Some(texts) => {
                 texts.iter().for_each(|text| self.add_match(|pattern| pattern.matches_text(text)));
             }
         }
+    }
+}
+
+impl<'p> SubjectMatches<'p> {
+    /// Another spelling of a command can only be denied or asked for: options that it lacks may
+    /// change what the command does. A rule for the command as written comes first as usual.
+    fn add_spelling(&mut self, text: &str, spelling: &str) {
+        let decides = |permission: &&Permission| {
+            let Permission { pattern, verdict, .. } = permission;
+            pattern.matches_text(text)
+                || *verdict > Verdict::Allow && pattern.matches_text(spelling)
+        };
+        let first = self.lists.iter().filter_map(|list| list.iter().find(decides));
+        let severe = first.filter(|permission| permission.verdict > Verdict::Allow);
+        self.most_severe = severe.fold(self.most_severe, more_severe);
     }
 }
 

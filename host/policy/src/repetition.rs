@@ -16,11 +16,12 @@ pub struct RepetitionLimits {
     pub window: usize,
     /// Number of equal outputs of the model in a row that end the loop. 0: never.
     pub outputs: usize,
-    /// Levels for equal calls in a row.
+    /// Levels for equal calls in a row with equal results.
     pub calls: Levels,
-    /// Levels for two calls that alternate, counted in pairs.
+    /// Levels for two calls that alternate, each with equal results, counted in pairs.
     pub pairs: Levels,
     /// Levels for one tool with the same result for different arguments, anywhere in the window.
+    /// Calls that only read are ignored: searches that find nothing are everyday.
     pub results: Levels,
     /// Whether calls that only read are ignored, for example calls that poll until something
     /// happens.
@@ -124,6 +125,9 @@ impl fmt::Display for Repeated {
 /// Remembers the last calls and outputs of one agent, and detects repetitions: the same call in a
 /// row, two calls that alternate, the same result for different arguments, the same output.
 ///
+/// A call whose result differs from that of the equal call before it makes progress, and ends each
+/// of these: an agent that follows a job repeats its call until the job ends.
+///
 /// The host doesn't use it for its own decisions. The program that runs the loop calls
 /// [`before`](Self::before) each call for the reaction, and [`after`](Self::after) it with the
 /// result.
@@ -138,8 +142,11 @@ impl fmt::Display for Repeated {
 ///     let arguments = json!({ "path": "src/main.rs" });
 ///     let found = repetition.before("read", &arguments, true);
 ///     reactions.push(found.map(|found| found.reaction));
-///     // A blocked call isn't run, but it counts. A model that repeats it ends the loop.
-///     repetition.after("read", &arguments, true, "fn main() {}");
+///     // A blocked call isn't run and has no result, but it counts. A model that repeats it ends
+///     // the loop.
+///     let is_blocked = found.is_some_and(|found| found.reaction != Reaction::Warn);
+///     let result = if is_blocked { None } else { Some("fn main() {}") };
+///     repetition.after("read", &arguments, true, result);
 /// }
 /// assert_eq!(reactions, [None, None, Some(Reaction::Warn), Some(Reaction::Block), Some(Reaction::Break)]);
 /// ```
@@ -158,7 +165,16 @@ struct MadeCall {
     tool: u64,
     /// Tool and arguments.
     call: u64,
-    result: u64,
+    /// `None`: the call was blocked.
+    result: Option<u64>,
+    read_only: bool,
+}
+
+impl MadeCall {
+    /// Whether the results don't differ. A blocked call has none that could.
+    fn has_result_of(&self, other: &Self) -> bool {
+        self.result.is_none() || other.result.is_none() || self.result == other.result
+    }
 }
 
 impl Repetition {
@@ -176,7 +192,11 @@ impl Repetition {
         let found = [
             (RepetitionKind::Calls, self.limits.calls, self.in_a_row(call)),
             (RepetitionKind::Pairs, self.limits.pairs, self.pairs(call)),
-            (RepetitionKind::Results, self.limits.results, self.same_results(tool, call)),
+            (
+                RepetitionKind::Results,
+                self.limits.results,
+                if read_only { 0 } else { self.same_results(tool, call) },
+            ),
         ];
         let repeated = |(kind, levels, times): (RepetitionKind, Levels, usize)| {
             Some(Repeated { kind, times, reaction: levels.reaction(times)? })
@@ -185,17 +205,24 @@ impl Repetition {
         found.into_iter().filter_map(repeated).rev().max_by_key(|found| found.reaction)
     }
 
-    /// Remembers a call that was made or blocked, and the result that the model read.
-    pub fn after(&mut self, tool: &str, arguments: &Value, read_only: bool, result: &str) {
+    /// Remembers a call that was made, with the result that the model read, or that was blocked
+    /// (`None`). Remove what differs each time from the result first, such as random keys.
+    pub fn after(&mut self, tool: &str, arguments: &Value, read_only: bool, result: Option<&str>) {
         if self.is_exempt(read_only) || self.limits.window == 0 {
             return;
         }
-        self.calls.truncate(self.limits.window - 1);
-        self.calls.push_front(MadeCall {
+        let made = MadeCall {
             tool: digest(tool),
             call: digest((tool, canonical(arguments))),
-            result: digest(result),
-        });
+            result: result.map(digest),
+            read_only,
+        };
+        let earlier = self.calls.iter().find(|earlier| earlier.call == made.call);
+        if earlier.is_some_and(|earlier| !earlier.has_result_of(&made)) {
+            self.last_output = None;
+        }
+        self.calls.truncate(self.limits.window - 1);
+        self.calls.push_front(made);
     }
 
     /// The reaction to an output of the model. Remove ids that differ each time from it first.
@@ -221,31 +248,53 @@ impl Repetition {
         read_only && self.limits.exempt_read_only
     }
 
-    /// Number of times that the call was made in a row, this time included.
+    /// Number of times that the call was made in a row with the same result, this time included.
     fn in_a_row(&self, call: u64) -> usize {
-        1 + self.calls.iter().take_while(|made| made.call == call).count()
+        1 + unchanged(self.calls.iter().take_while(|made| made.call == call))
     }
 
-    /// Number of pairs of two alternating calls up to this call.
+    /// Number of pairs of two alternating calls up to this call, as long as neither has another
+    /// result.
     fn pairs(&self, call: u64) -> usize {
         let Some(other) = self.calls.front().map(|made| made.call).filter(|other| *other != call)
         else {
             return 0;
         };
-        let alternating = self.calls.iter().zip([other, call].into_iter().cycle());
-        alternating.take_while(|(made, expected)| made.call == *expected).count().div_ceil(2)
+        let pairs = self.calls.iter().zip([other, call].into_iter().cycle());
+        let pairs = pairs.take_while(|(made, expected)| made.call == *expected);
+        let alternating: Vec<&MadeCall> = pairs.map(|(made, _)| made).collect();
+        let first = unchanged(alternating.iter().copied().step_by(2));
+        let second = unchanged(alternating.iter().copied().skip(1).step_by(2));
+        // The last one before a change of either.
+        (2 * first).min(2 * second + 1).div_ceil(2)
     }
 
     /// Number of times that the tool returned its last result, this time included. 0 if all these
     /// calls have the same arguments.
     fn same_results(&self, tool: u64, call: u64) -> usize {
-        let Some(last) = self.calls.iter().find(|made| made.tool == tool) else { return 0 };
-        let equal =
-            self.calls.iter().filter(|made| (made.tool, made.result) == (tool, last.result));
+        let acting = || self.calls.iter().filter(|made| made.tool == tool && !made.read_only);
+        let Some(last) = acting().next() else { return 0 };
+        let equal = acting().filter(|made| made.result == last.result);
         let (count, differ) = equal
             .fold((0, false), |(count, differ), made| (count + 1, differ || made.call != call));
         if differ { 1 + count } else { 0 }
     }
+}
+
+/// Number of calls from the newest one on with the same result.
+fn unchanged<'a>(calls: impl Iterator<Item = &'a MadeCall>) -> usize {
+    let mut last: Option<&MadeCall> = None;
+    let mut count = 0;
+    for made in calls {
+        if last.is_some_and(|last| !last.has_result_of(made)) {
+            break;
+        }
+        if made.result.is_some() {
+            last = Some(made);
+        }
+        count += 1;
+    }
+    count
 }
 
 fn digest(value: impl Hash) -> u64 {
@@ -276,7 +325,7 @@ mod tests {
                 let arguments = json!({ "a": argument });
                 let read_only = tool == "read";
                 let found = repetition.before(tool, &arguments, read_only);
-                repetition.after(tool, &arguments, read_only, result);
+                repetition.after(tool, &arguments, read_only, Some(result).filter(|r| *r != "-"));
                 found.map(|found| (found.kind, found.times, found.reaction))
             })
             .collect();
@@ -293,17 +342,23 @@ mod tests {
         let repeated = |times, reaction| Some((RepetitionKind::Calls, times, reaction));
         check(
             limits,
-            &["w x 1", "w x 2", "w x 3", "w x 4", "w x 5"],
+            &["w x 1", "w x 1", "w x 1", "w x -", "w x -"],
             &[None, None, repeated(3, WARN), repeated(4, BLOCK), repeated(5, BREAK)],
         );
-        check(limits, &["w x 1", "w x 2", "w y 3", "w x 4", "w x 5"], &[None; 5]);
+        check(limits, &["w x 1", "w x 1", "w y 2", "w x 1", "w x 1"], &[None; 5]);
+        // After a change, it begins again.
+        check(
+            limits,
+            &["w x 1", "w x 1", "w x 2", "w x 2", "w x 2", "w x -"],
+            &[None, None, repeated(3, WARN), None, repeated(3, WARN), repeated(4, BLOCK)],
+        );
     }
 
     #[test]
     fn alternating_calls_are_found() {
         let calls = [
-            "e x 1", "t x 2", "e x 3", "t x 4", "e x 5", "t x 6", "e x 7", "t x 8", "e x 9",
-            "t x a", "e x b", "t x c",
+            "e x 1", "t x 2", "e x 1", "t x 2", "e x 1", "t x 2", "e x 1", "t x 2", "e x 1",
+            "t x -", "e x -", "t x -",
         ];
         let mut expected = [None; 12];
         let repeated = |times, reaction| Some((RepetitionKind::Pairs, times, reaction));
@@ -311,6 +366,12 @@ mod tests {
         (expected[9], expected[10]) = (repeated(5, BLOCK), repeated(5, BLOCK));
         expected[11] = repeated(6, BREAK);
         check(RepetitionLimits::default(), &calls, &expected);
+        // One of them always has the same result, and the other one has news.
+        let poll = [
+            "e x 1", "t x 2", "e x 3", "t x 2", "e x 4", "t x 2", "e x 5", "t x 2", "e x 6",
+            "t x 2", "e x 7", "t x 2",
+        ];
+        check(RepetitionLimits::default(), &poll, &[None; 12]);
         // Each edit is different, so the agent makes progress.
         let work = [
             "e 1 a", "t x b", "e 2 c", "t x d", "e 3 e", "t x f", "e 4 g", "t x h", "e 5 i",
@@ -342,6 +403,9 @@ mod tests {
             &["g 1 a", "g 2 b", "g 3 c", "g 4 d", "g 5 e", "g 6 f"],
             &[None; 6],
         );
+        let searches =
+            ["read 1 no", "read 2 no", "read 3 no", "read 4 no", "read 5 no", "read 6 no"];
+        check(RepetitionLimits::default(), &searches, &[None; 6]);
     }
 
     #[test]
@@ -393,6 +457,24 @@ mod tests {
     }
 
     #[test]
+    fn call_with_a_new_result_each_time_is_no_repetition() {
+        let follow = json!({ "id": "job", "wait": 1 });
+        let mut repetition = Repetition::new(RepetitionLimits::default());
+        for step in 0..30 {
+            assert_eq!(repetition.check_output("waiting\njob_output"), None);
+            assert_eq!(repetition.before("job_output", &follow, false), None);
+            repetition.after("job_output", &follow, false, Some(&format!("step {step}")));
+        }
+        // Nothing new comes any more.
+        let ended = (0..5).position(|_| {
+            let ends = repetition.check_output("waiting\njob_output").is_some();
+            repetition.after("job_output", &follow, false, Some("step 29"));
+            ends
+        });
+        assert_eq!(ended, Some(2));
+    }
+
+    #[test]
     fn arguments_are_compared_by_their_canonical_form() {
         let mut repetition = Repetition::new(RepetitionLimits::default());
         for arguments in [r#"{"a":1,"b":2}"#, r#"{"b":2,"a":1}"#] {
@@ -400,7 +482,7 @@ mod tests {
                 "w",
                 &serde_json::from_str(arguments).expect("valid JSON"),
                 false,
-                "x",
+                Some("x"),
             );
         }
         let found =

@@ -201,6 +201,60 @@ fn command_is_allowed_if_all_its_parts_are_allowed() {
 }
 
 #[test]
+fn options_before_a_subcommand_pass_no_rule() {
+    let deny = [
+        "git push*",
+        "cargo publish*",
+        "npm publish*",
+        "kubectl delete *",
+        "terraform destroy*",
+        "gh repo delete*",
+        "docker system prune*",
+        "docker compose down*",
+        "mytool delete*",
+    ];
+    let mut rules: Vec<(&str, Verdict)> = vec![("git -C vendor push", Allow)];
+    rules.extend(deny.map(|pattern| (pattern, Deny)));
+    rules.push(("*", Allow));
+    let policy = permitting("bash", &[&rules]);
+    for (command, verdict) in [
+        ("git -C . push", Deny),
+        ("git --no-pager push", Deny),
+        ("git -P push", Deny),
+        ("git -c a.b=c push", Deny),
+        ("git --git-dir=.git push", Deny),
+        ("git --new-option push", Deny),
+        ("git --new-option value push", Deny),
+        ("/usr/bin/git push", Deny),
+        ("env A=1 git -C . push", Deny),
+        ("ls && git -C \"a b\" push", Deny),
+        ("cargo -q publish", Deny),
+        ("cargo +nightly publish", Deny),
+        ("npm --silent publish", Deny),
+        ("npm -w p publish", Deny),
+        ("kubectl -n prod delete pod x", Deny),
+        ("terraform -chdir=i destroy", Deny),
+        ("gh -R a/b repo delete", Deny),
+        ("docker --host h system prune", Deny),
+        ("docker compose -f f.yml down", Deny),
+        ("mytool -x delete", Deny),
+        ("mytool -x y delete", Deny),
+        ("git -C push status", Allow),
+        ("git --git-dir push status", Allow),
+        ("git commit -m push", Allow),
+        // A rule for the command as written comes first, as in every list.
+        ("git -C vendor push", Allow),
+    ] {
+        let decision = decide(&policy, &bash(command), false);
+        assert_eq!(decision.verdict, verdict, "{command}: {decision:?}");
+    }
+    // Other spellings only make stricter: options may change what an allowed command does.
+    let narrow = permitting("bash", &[&[("git status*", Allow)]]);
+    let call = bash("git -c core.fsmonitor=./x status");
+    assert_ne!(decide(&narrow, &call, false).gate, Gate::Permissions);
+}
+
+#[test]
 fn risk_of_a_command_asks_even_if_a_permission_allows() {
     let policy = permitting("bash", &[&[("rm old.txt", Allow), ("*", Allow)]]);
     check(&policy, &bash("rm new.txt"), Ask, Gate::Risk);

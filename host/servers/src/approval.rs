@@ -12,11 +12,13 @@ use crate::START;
 use crate::connection::{Connection, Era};
 use crate::definitions::{checked, offered};
 use crate::launch::{Launch, Surroundings};
+use crate::listed_tools::ListedTools;
 use crate::listing::Listing;
 use crate::oauth::TokenFile;
 use crate::offers;
 use crate::packages::{self, Line};
 use crate::pins::{Pins, ToolDifference, digest, start_digest};
+use crate::reason::Reason;
 use crate::server::provider_name;
 
 /// The state of one server of the configuration.
@@ -178,8 +180,10 @@ pub async fn inspect(
         };
         let [protocol, own_name, version, instructions] = connection.about();
         connection.end();
-        let (tools, listing) = (tools?, listing?);
+        let listing = listing?;
+        let ListedTools { tools, unreadable } = tools?;
         let (tools, mut left_out) = checked(&tools);
+        left_out.extend(unreadable);
         let (offers, left_out_too) = offers::pin(&listing);
         left_out.extend(left_out_too);
         let instructions = digest(&instructions);
@@ -187,12 +191,12 @@ pub async fn inspect(
         let name = own_name;
         let pins =
             Pins { start, approval, protocol, name, version, instructions, lock, tools, offers };
-        Ok((pins, left_out))
+        Ok::<_, Reason>((pins, left_out))
     };
-    let looked = tokio::time::timeout(START, look)
-        .await
-        .unwrap_or_else(|_| Err(format!("it didn't list its tools within {} s", START.as_secs())));
-    let (pins, mut left_out) = looked.map_err(fail)?;
+    let looked = tokio::time::timeout(START, look).await.unwrap_or_else(|_| {
+        Err(format!("it didn't list its tools within {} s", START.as_secs()).into())
+    });
+    let (pins, mut left_out) = looked.map_err(|reason| fail(reason.for_person()))?;
     let (tools, left_out_too) = offered(name, &pins, server.trust_annotations);
     left_out.extend(left_out_too);
     let differences = known.differences(&pins);

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use rmcp::model::{
     CallToolRequest, CallToolRequestParams, CallToolResult, ClientRequest, ContentBlock,
     CustomResult, GetPromptRequest, GetPromptRequestParams, GetPromptResult, InputResponses,
-    PaginatedRequestParams, ProtocolVersion, ReadResourceRequest, ReadResourceRequestParams,
-    ReadResourceResult, ServerResult, SubscriptionFilter, Tool,
+    ListToolsRequest, PaginatedRequestParams, ProtocolVersion, ReadResourceRequest,
+    ReadResourceRequestParams, ReadResourceResult, ServerResult, SubscriptionFilter,
 };
 use rmcp::service::{
     ClientLifecycleMode, PeerRequestOptions, RequestHandle, RunningService, ServiceError,
@@ -30,7 +30,9 @@ use crate::gate::{ENDED, Ended};
 use crate::http::Http;
 use crate::inquiries::MAX_QUESTIONS;
 use crate::launch::{Launch, Secrets};
+use crate::listed_tools::ListedTools;
 use crate::pipe::Pipe;
+use crate::reason::Reason;
 use crate::words::{how_it_ended, last_words};
 
 /// Time for a server that was told to end.
@@ -195,12 +197,13 @@ impl Connection {
                 if process.0.is_some() {
                     ended.wait_for_complaint().await;
                 }
-                let reason = ended.reason().map_or_else(|| error.to_string(), str::to_owned);
+                let reason = ended.reason().map(str::to_owned);
                 let (how, hint) = process.ending(launch, &ended).await;
-                let mut reason = with_complaint(&how.unwrap_or(reason), &ended);
-                if let Some(hint) = hint {
-                    reason = format!("{reason}; {hint}");
-                }
+                let reason = match how.or(reason) {
+                    Some(own) => with_complaint(&own, &ended),
+                    None => Reason::said("", &error.to_string()),
+                };
+                let reason = reason.with_hint(hint);
                 Err(OpenError { reason, may_be_era: !ended.is_refused() })
             }
         }
@@ -232,7 +235,7 @@ impl Connection {
     }
 
     /// Why it can't be used any more.
-    pub(crate) fn ended(&self) -> Option<String> {
+    pub(crate) fn ended(&self) -> Option<Reason> {
         let is_over = self.service.is_closed() || self.peer().is_transport_closed();
         let reason = self.ended.reason().or(is_over.then_some(ENDED))?;
         Some(with_complaint(reason, &self.ended))
@@ -298,29 +301,48 @@ impl Connection {
     /// # Errors
     ///
     /// Why they can't be had, for people.
-    pub(crate) async fn tools(&self) -> Result<Vec<Tool>, String> {
+    pub(crate) async fn tools(&self) -> Result<ListedTools, Reason> {
         self.listen().await;
-        let mut tools = Vec::new();
+        let mut listed = ListedTools::default();
         let mut names = HashSet::new();
         let mut cursors = Cursors::default();
         for _ in 0..MAX_PAGES {
             let page = PaginatedRequestParams::default().with_cursor(cursors.current());
-            let page = self.peer().list_tools(Some(page)).await;
-            let page = page.map_err(|error| self.explain(&error))?;
-            let known = names.len();
-            names.extend(page.tools.iter().map(|tool| tool.name.clone()));
+            let before = listed.tools.len();
+            let next = match self.peer().list_tools(Some(page.clone())).await {
+                Ok(page) => {
+                    listed.tools.extend(page.tools);
+                    page.next_cursor
+                }
+                // One of its tools isn't as it has to be.
+                Err(ServiceError::UnexpectedResponse) => {
+                    let request = ListToolsRequest::with_param(page);
+                    let request = ClientRequest::ListToolsRequest(request);
+                    match self.peer().send_request(request).await {
+                        Ok(ServerResult::CustomResult(CustomResult(page))) => {
+                            listed.add_page(page)?
+                        }
+                        Ok(_) => return Err(self.explain(&ServiceError::UnexpectedResponse)),
+                        Err(error) => return Err(self.explain(&error)),
+                    }
+                }
+                Err(error) => return Err(self.explain(&error)),
+            };
             // A server that begins its list again brings the same tools under another cursor.
-            if names.len() == known && !page.tools.is_empty() {
-                return Ok(tools);
+            let known = names.len();
+            names.extend(listed.tools[before..].iter().map(|tool| tool.name.clone()));
+            if names.len() == known && listed.tools.len() > before {
+                listed.tools.truncate(before);
+                return Ok(listed);
             }
-            tools.extend(page.tools);
             // Enough to say that there are too many.
-            tools.truncate(MAX_TOOLS + 1);
-            if tools.len() > MAX_TOOLS || !cursors.advance(page.next_cursor) {
-                return Ok(tools);
+            listed.tools.truncate(MAX_TOOLS + 1);
+            listed.unreadable.truncate(MAX_TOOLS);
+            if listed.tools.len() > MAX_TOOLS || !cursors.advance(next) {
+                return Ok(listed);
             }
         }
-        Err(format!("its list of tools has more than {MAX_PAGES} pages, the limit"))
+        Err(format!("its list of tools has more than {MAX_PAGES} pages, the limit").into())
     }
 
     /// Calls a tool. Dropping the future tells the server that the call is cancelled.
@@ -344,10 +366,8 @@ impl Connection {
         match answer {
             ServerResult::CallToolResult(result) => Ok(result),
             ServerResult::CustomResult(CustomResult(value)) => with_known_content(value)
-                .ok_or_else(|| {
-                    CallError::Refused("its answer isn't the result of a tool".to_owned())
-                }),
-            _ => Err(CallError::Refused("its answer isn't the result of a tool".to_owned())),
+                .ok_or_else(|| CallError::Refused("its answer isn't the result of a tool".into())),
+            _ => Err(CallError::Refused("its answer isn't the result of a tool".into())),
         }
     }
 
@@ -370,7 +390,7 @@ impl Connection {
             .await?;
         match answer {
             ServerResult::ReadResourceResult(result) => Ok(result),
-            _ => Err(CallError::Refused("its answer isn't a resource".to_owned())),
+            _ => Err(CallError::Refused("its answer isn't a resource".into())),
         }
     }
 
@@ -393,7 +413,7 @@ impl Connection {
             .await?;
         match answer {
             ServerResult::GetPromptResult(result) => Ok(result),
-            _ => Err(CallError::Refused("its answer isn't a prompt".to_owned())),
+            _ => Err(CallError::Refused("its answer isn't a prompt".into())),
         }
     }
 
@@ -418,17 +438,19 @@ impl Connection {
                     if required.input_requests.is_some() && !self.client.asks {
                         return Err(CallError::Refused(
                             "it needs an answer of the user, which `elicitation = false` rules out"
-                                .to_owned(),
+                                .into(),
                         ));
                     }
                     let requests = required.input_requests.unwrap_or_default();
-                    let answers = running.answers(requests).await.map_err(CallError::Refused)?;
+                    let answers = running.answers(requests).await;
+                    let answers = answers.map_err(|why| CallError::Refused(why.into()))?;
                     (responses, state) = (Some(answers), required.request_state);
                 }
                 result => return Ok(result),
             }
         }
-        Err(CallError::Refused(format!("it asked for input more than {MAX_QUESTIONS} times")))
+        let reason = format!("it asked for input more than {MAX_QUESTIONS} times");
+        Err(CallError::Refused(reason.into()))
     }
 
     async fn send(&self, request: ClientRequest, call: &Call) -> Result<ServerResult, CallError> {
@@ -447,39 +469,44 @@ impl Connection {
             Ok(result) => Ok(result),
             Err(error) if is_unheard => Err(CallError::Unheard(self.explain(&error))),
             Err(ServiceError::McpError(error)) => {
-                let message = neutral_line(cut(&error.message, 2048));
-                Err(CallError::Refused(format!("error {}: {message}", error.code.0)))
+                let own = format!("error {}", error.code.0);
+                Err(CallError::Refused(Reason::said(own, &error.message)))
             }
             // Over HTTP, each answer has a stream of its own: others go on.
             Err(ServiceError::TransportClosed)
                 if self.process.0.is_none() && self.ended().is_none() =>
             {
-                Err(CallError::Refused("its stream ended before the answer".to_owned()))
+                Err(CallError::Refused("its stream ended before the answer".into()))
             }
-            Err(error) => Err(CallError::Lost(self.explain(&error))),
+            Err(error) => {
+                if self.process.0.is_some() && self.ended().is_some() {
+                    self.ended.wait_for_complaint().await;
+                }
+                Err(CallError::Lost(self.explain(&error)))
+            }
         }
     }
 
-    pub(crate) fn explain(&self, error: &ServiceError) -> String {
-        self.ended().unwrap_or_else(|| neutral_line(cut(&error.to_string(), 1024)))
+    pub(crate) fn explain(&self, error: &ServiceError) -> Reason {
+        self.ended().unwrap_or_else(|| Reason::said("", &error.to_string()))
     }
 }
 
 /// Why a session couldn't be begun.
 pub(crate) struct OpenError {
-    /// The reason, for people.
-    pub(crate) reason: String,
+    /// The reason.
+    pub(crate) reason: Reason,
     /// Whether it may be the way in which it was begun.
     pub(crate) may_be_era: bool,
 }
 
 impl From<String> for OpenError {
     fn from(reason: String) -> Self {
-        Self { reason, may_be_era: false }
+        Self { reason: reason.into(), may_be_era: false }
     }
 }
 
-impl From<OpenError> for String {
+impl From<OpenError> for Reason {
     fn from(error: OpenError) -> Self {
         error.reason
     }
@@ -488,11 +515,11 @@ impl From<OpenError> for String {
 /// Why a call has no result.
 pub(crate) enum CallError {
     /// The server refused it.
-    Refused(String),
+    Refused(Reason),
     /// The connection is lost.
-    Lost(String),
+    Lost(Reason),
     /// The connection is lost, and the server didn't look at the call.
-    Unheard(String),
+    Unheard(Reason),
 }
 
 /// A request that was sent. Dropped before its answer came, it is cancelled.
@@ -508,11 +535,11 @@ impl Drop for SentCall {
     }
 }
 
-fn with_complaint(reason: &str, ended: &Ended) -> String {
+fn with_complaint(reason: &str, ended: &Ended) -> Reason {
     let reason = neutral_line(cut(reason, 1024));
     match ended.complaint() {
-        complaint if complaint.is_empty() => reason,
-        complaint => format!("{reason}; its last words: {}", last_words(&complaint)),
+        complaint if complaint.is_empty() => reason.into(),
+        complaint => Reason::said(format!("{reason}; its last words"), &last_words(&complaint)),
     }
 }
 /// The cursors of a list. A list ends where a cursor repeats: some servers send an empty one, or

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use rmcp::model::{Tool, ToolAnnotations};
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 use toolhold_core::text::{cut, neutral_json, neutral_line, neutral_owned};
 use toolhold_core::{Annotations, Definition, compile_schema, schema_weight};
 
@@ -89,8 +89,9 @@ pub(crate) fn checked(tools: &[Tool]) -> (Vec<PinnedTool>, Vec<(String, String)>
     for tool in tools {
         let pin = PinnedTool::new(tool);
         let size = pin.definition.len();
-        let schema = Value::Object((*tool.input_schema).clone());
-        let output = tool.output_schema.as_ref().map(|schema| Value::Object((**schema).clone()));
+        let schema = portable(Value::Object((*tool.input_schema).clone()));
+        let output = tool.output_schema.as_ref();
+        let output = output.map(|schema| portable(Value::Object((**schema).clone())));
         let reason = match () {
             () if pins.len() >= MAX_TOOLS => {
                 format!("more tools than {MAX_TOOLS}, the limit of a server")
@@ -127,6 +128,24 @@ pub(crate) fn checked(tools: &[Tool]) -> (Vec<PinnedTool>, Vec<(String, String)>
     (pins, left_out)
 }
 
+/// A schema in the form that every client takes: of an object, with an object for each property. A
+/// client that finds another form refuses the whole list of tools.
+fn portable(mut schema: Value) -> Value {
+    let Value::Object(fields) = &mut schema else { return schema };
+    fields.retain(|key, value| !(value.is_null() && ["properties", "required"].contains(&&**key)));
+    fields.entry("type").or_insert_with(|| Value::from("object"));
+    if let Some(Value::Object(properties)) = fields.get_mut("properties") {
+        for schema in properties.values_mut() {
+            match schema {
+                Value::Bool(true) | Value::Null => *schema = json!({}),
+                Value::Bool(false) => *schema = json!({ "not": {} }),
+                _ => {}
+            }
+        }
+    }
+    schema
+}
+
 /// Compiles the schemas of a tool, as they are offered.
 fn compile(input: Value, output: Option<Value>) -> Result<(), String> {
     compile_schema(&neutral_json(input))
@@ -155,9 +174,10 @@ fn definition(name: String, pin: &PinnedTool, trust_annotations: bool) -> Defini
     let neutral = |schema| if is_neutral(&pin.definition) { schema } else { neutral_json(schema) };
     let description = listed.description.unwrap_or_default();
     let description = neutral_owned(cut(&description, MAX_DESCRIPTION).to_owned());
-    let mut definition = Definition::new(name, description, neutral(listed.input_schema));
+    let input_schema = portable(neutral(listed.input_schema));
+    let mut definition = Definition::new(name, description, input_schema);
     definition.title = listed.title.map(|title| neutral_line(cut(&title, MAX_TITLE)));
-    definition.output_schema = listed.output_schema.map(neutral);
+    definition.output_schema = listed.output_schema.map(|schema| portable(neutral(schema)));
     definition.foreign = true;
     if trust_annotations {
         definition.annotations = annotations(listed.annotations.unwrap_or_default());
@@ -196,7 +216,6 @@ fn annotations(claimed: ToolAnnotations) -> Annotations {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
 
     fn tools(tools: &[Value]) -> Vec<Tool> {
         tools.iter().map(|tool| serde_json::from_value(tool.clone()).expect("a tool")).collect()
@@ -256,6 +275,32 @@ mod tests {
         let million: Vec<Value> = (0..1000).map(|number| named(&number.to_string())).collect();
         let (pins, left_out) = checked(&tools(&million));
         assert_eq!((pins.len(), left_out.len()), (MAX_TOOLS, 1000 - MAX_TOOLS));
+    }
+
+    #[test]
+    fn odd_schemas_become_those_of_objects() {
+        let text = json!({ "type": "string" });
+        for (odd, expected) in [
+            (json!({}), json!({ "type": "object" })),
+            (json!({ "$schema": "x" }), json!({ "$schema": "x", "type": "object" })),
+            (
+                json!({ "properties": { "a": true, "b": false, "c": null, "d": text } }),
+                json!({ "type": "object", "properties": { "a": {}, "b": { "not": {} }, "c": {}, "d": text } }),
+            ),
+            (json!({ "anyOf": [{}] }), json!({ "type": "object", "anyOf": [{}] })),
+            (json!({ "properties": null, "required": null }), json!({ "type": "object" })),
+            (json!({ "type": "string" }), json!({ "type": "string" })),
+        ] {
+            assert_eq!(portable(odd.clone()), expected, "{odd}");
+        }
+        let odd = json!({ "name": "a", "inputSchema": {}, "outputSchema": { "properties": { "x": true } } });
+        let (pins, left_out) = checked(&tools(&[odd]));
+        assert_eq!(left_out, []);
+        let (offered, _) = offered("s", &pins_with(&pins), false);
+        let definition = &offered[0].definition;
+        assert_eq!(definition.input_schema, json!({ "type": "object" }));
+        let output = definition.output_schema.as_ref().expect("it has one");
+        assert_eq!(*output, json!({ "type": "object", "properties": { "x": {} } }));
     }
 
     #[test]

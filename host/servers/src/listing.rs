@@ -5,6 +5,7 @@ use rmcp::model::{PaginatedRequestParams, Prompt, Resource, ResourceTemplate};
 
 use crate::MAX_OFFERS;
 use crate::connection::{Connection, Cursors, MAX_PAGES};
+use crate::reason::Reason;
 
 /// What a server lists beside its tools.
 #[derive(Debug, Default)]
@@ -43,7 +44,7 @@ impl Connection {
     /// # Errors
     ///
     /// Why it can't be had, for people.
-    pub(crate) async fn listing(&self) -> Result<Listing, String> {
+    pub(crate) async fn listing(&self) -> Result<Listing, Reason> {
         let mut listing = Listing::default();
         let Some(info) = self.peer().peer_info() else { return Ok(listing) };
         if info.capabilities.prompts.is_some() {

@@ -13,6 +13,7 @@ use crate::connection::{Connection, Era};
 use crate::definitions::checked;
 use crate::launch::Launch;
 use crate::pins::{PinnedTool, Pins};
+use crate::reason::Reason;
 
 /// Calls of one server at the same time; further ones wait.
 const MAX_CALLS: usize = 16;
@@ -53,7 +54,7 @@ pub(crate) struct State {
     /// Failures in a row.
     pub(crate) failures: u32,
     /// Until when it isn't started again, and why.
-    pub(crate) paused: Option<(Instant, String)>,
+    pub(crate) paused: Option<(Instant, Reason)>,
     /// When a call began or ended the last time.
     pub(crate) last_call: Option<Instant>,
     /// Calls in a row that reached their time limit.
@@ -75,7 +76,7 @@ impl State {
     }
 
     /// Ends it, and keeps it from being started again for a pause that grows.
-    pub(crate) fn fail(&mut self, reason: String) {
+    pub(crate) fn fail(&mut self, reason: Reason) {
         self.connection = None;
         let pause = Duration::from_secs(1 << self.failures.min(6)).min(LONGEST_PAUSE);
         self.failures = self.failures.saturating_add(1);
@@ -140,7 +141,7 @@ impl Running {
         }
         if let Some((until, reason)) = &state.paused {
             described.remedy = None;
-            described.problem = Some(neutral_line(reason));
+            described.problem = Some(neutral_line(&reason.for_person()));
             let left = until.saturating_duration_since(now);
             if !left.is_zero() {
                 described.state = ProgramState::Paused { seconds: left.as_secs() + 1 };
@@ -191,14 +192,14 @@ async fn start(
             }
         };
         // Hashing and compiling schemas takes time.
-        let (pins, _) = tokio::task::spawn_blocking(move || checked(&tools))
+        let (pins, _) = tokio::task::spawn_blocking(move || checked(&tools.tools))
             .await
             .map_err(|error| error.to_string())?;
-        Ok((connection, is_new, pins))
+        Ok::<_, Reason>((connection, is_new, pins))
     };
     let opened = tokio::time::timeout(START, open)
         .await
-        .unwrap_or_else(|_| Err(format!("it didn't start within {} s", START.as_secs())));
+        .unwrap_or_else(|_| Err(format!("it didn't start within {} s", START.as_secs()).into()));
     match opened {
         Ok((connection, is_new, pins)) => {
             state.current = pins.into_iter().map(|pin| (pin.name, pin.digest)).collect();

@@ -10,7 +10,6 @@ use rmcp::model::{
     CallToolResult, ContentBlock, GetPromptResult, ReadResourceResult, ResourceContents, Role,
 };
 use serde_json::json;
-use toolhold_core::text::neutral_line;
 use toolhold_core::{
     Body, BoxFuture, Call, Category, Content, Definition, Failure, Offers, Outcome, Output,
     Provider, ProviderState,
@@ -21,6 +20,7 @@ use crate::definitions::{OfferedTool, offered};
 use crate::inquiries::{MeasuringInquirer, WaitClock, within};
 use crate::masked::masked;
 use crate::offers::{Asked, ServerOffers};
+use crate::reason::Reason;
 use crate::running::{LASTED, Running};
 
 /// A server of the configuration.
@@ -97,11 +97,11 @@ impl Server {
                 return Err(self.unavailable(reason).retry_in(left));
             }
             let started = self.running.start(state, now).await;
-            state = started.map_err(|reason| self.unavailable(&reason))?;
+            state = started.map_err(|reason| self.unavailable(&reason.into()))?;
         }
         let Some(connection) = state.connection.clone() else {
-            let reason = state.paused.as_ref().map_or("", |(_, reason)| reason.as_str());
-            return Err(self.unavailable(reason));
+            let reason = state.paused.as_ref().map(|(_, reason)| reason.clone());
+            return Err(self.unavailable(&reason.unwrap_or_default()));
         };
         let [_, own_name, own_version, _] = connection.about();
         *self.version.lock().unwrap_or_else(PoisonError::into_inner) =
@@ -127,10 +127,9 @@ impl Server {
         }
     }
 
-    fn unavailable(&self, reason: &str) -> Failure {
-        let message =
-            format!("the server `{}` can't be used: {}", self.server, neutral_line(reason));
-        Failure::new(Category::ServerError, message)
+    fn unavailable(&self, reason: &Reason) -> Failure {
+        let what = format!("the server `{}` can't be used", self.server);
+        reason.failure(Category::ServerError, &what)
     }
 
     async fn run(&self, call: &Call) -> Outcome {
@@ -184,8 +183,8 @@ impl Server {
                 Ok(Attempt::Done(masked(result, connection.ended_state())))
             }
             Err(CallError::Refused(reason)) => {
-                let message = format!("the server `{}` refused the call: {reason}", self.server);
-                Err(Failure::new(Category::PermanentFailure, message))
+                let what = format!("the server `{}` refused the call", self.server);
+                Err(reason.failure(Category::PermanentFailure, &what))
             }
             Err(CallError::Lost(reason)) => {
                 if state.has(&connection) && connection.is_forgotten() {

@@ -44,6 +44,10 @@ section! {
         /// Whether other machines may connect without TLS, for a server behind a proxy that has
         /// TLS. Otherwise tokens would travel unencrypted.
         pub plain_http: bool, Narrowing::OnlyFalse;
+        /// Whether users with different tokens of an authorization server may work in the server's
+        /// directory, all with the same rights. Otherwise only the user who comes first may until
+        /// the server ends.
+        pub shared_workspace: bool, Narrowing::OnlyFalse;
         /// Connections with a valid token at the same time; further ones wait. In addition, 64
         /// connections without a token may be open, of which the oldest is closed first.
         pub max_connections: Bounded<1, 65_536> = Bounded::clamped(256), Narrowing::Smaller;

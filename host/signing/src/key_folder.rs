@@ -62,10 +62,10 @@ impl KeyFolder {
         let key = SecretKey::generate()?;
         let secret = key.to_file(password)?;
         let (secret_name, public_name) = (format!("{name}{SECRET}"), format!("{name}{PUBLIC}"));
-        write_new(&folder, &secret_name, secret.as_bytes())
+        write_new(&folder, &secret_name, secret.as_bytes(), 0o600)
             .map_err(|error| SigningError::file(&self.0.join(&secret_name), error))?;
         let public = key.public().to_file();
-        write_new(&folder, &public_name, public.as_bytes())
+        write_new(&folder, &public_name, public.as_bytes(), 0o644)
             .map_err(|error| SigningError::file(&self.0.join(&public_name), error))?;
         Ok(KeyFiles {
             secret: self.0.join(secret_name),
@@ -142,10 +142,10 @@ fn check_name(name: &str) -> Result<(), SigningError> {
     )))
 }
 
-/// Writes a private file whose name has to be free.
-fn write_new(folder: &PrivateFolder, name: &str, bytes: &[u8]) -> std::io::Result<()> {
+/// Writes a file whose name has to be free.
+fn write_new(folder: &PrivateFolder, name: &str, bytes: &[u8], mode: u32) -> std::io::Result<()> {
     let aside = format!(".{name}.new.{}", std::process::id());
-    folder.put(&aside, bytes)?;
+    folder.put_with_mode(&aside, bytes, mode)?;
     folder.rename(&aside, name).map_err(|error| {
         let _ = folder.remove(&aside);
         match error.kind() {

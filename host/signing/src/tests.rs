@@ -315,6 +315,8 @@ fn key_file_is_private_never_overwritten_and_needs_its_password() {
     let folder = KeyFolder::new(root.path());
     let made = folder.create("mine", Some("correct horse")).expect("it is made");
     assert_eq!(fs::metadata(&made.secret).expect("it is there").mode() & 0o7777, 0o600);
+    // A copy of it is for every user.
+    assert_eq!(fs::metadata(&made.public).expect("it is there").mode() & 0o7777, 0o644);
     let before = fs::read(&made.secret).expect("it is there");
     let taken = folder.create("mine", None).expect_err("the name is taken").to_string();
     assert!(taken.contains("not overwritten"), "{taken}");

@@ -295,6 +295,51 @@ fn only_leftover_temporary_files_are_removed() {
     assert!((100..116).all(|number| !at(&name(number)).exists()) && !at(&name(200)).exists());
 }
 
+/// The globs decide on the final name of a file that is written under a temporary one.
+#[test]
+fn globs_do_not_match_the_temporary_name_of_a_call() {
+    let temporary = ".toolhold-0123456789abcdef.tmp";
+    for (deny_read, allow_read, deny_write) in [
+        (vec![], vec!["*.txt", "tree"], vec![]),
+        (vec!["*.tmp"], vec![], vec![]),
+        (vec![], vec![], vec!["*.tmp"]),
+    ] {
+        let world = World::new();
+        let globs = |patterns: &[&str]| {
+            let patterns = patterns.iter().map(|glob| (glob.to_string(), "here")).collect();
+            PathGlobs::new(patterns).expect("valid globs")
+        };
+        let grant = Grant { path: world.inside.clone(), access: Access::Write, place: "p".into() };
+        let grants = Grants::open(vec![grant], Vec::new(), |rules| {
+            rules.with_globs(globs(&deny_read), globs(&allow_read), globs(&deny_write))
+        });
+        let view = FileView::new(Arc::new(grants.expect("granted")), false);
+        let dir = || world.dir();
+        // A file of somebody else keeps its rules, whatever its name is.
+        fs::write(world.inside.join(temporary), "PRIVATE").expect("written");
+        let refused = view.rename((dir(), temporary), (dir(), "taken.txt"));
+        assert!(matches!(refused, Err(FileError::Denied(_))), "{refused:?}");
+        assert!(!world.inside.join("taken.txt").exists());
+        fs::remove_file(world.inside.join(temporary)).expect("removed");
+
+        let file = view.open_at(dir(), temporary, CREATE).expect("is made");
+        rustix::io::write(&file.handle, b"new").expect("written");
+        view.rename((dir(), temporary), (dir(), "final.txt")).expect("gets its name");
+        assert_eq!(fs::read_to_string(world.inside.join("final.txt")).expect("there"), "new");
+        view.create_directory(dir(), temporary).expect("is made");
+        view.open_at(dir(), &format!("{temporary}/f"), CREATE).expect("is made");
+        view.rename((dir(), temporary), (dir(), "tree")).expect("gets its name");
+        assert!(world.inside.join("tree/f").exists());
+        // The final name is decided on.
+        view.open_at(dir(), temporary, CREATE).expect("is made");
+        let to = if allow_read.is_empty() { "x.tmp" } else { "x.bin" };
+        let refused = view.rename((dir(), temporary), (dir(), to));
+        assert!(matches!(refused, Err(FileError::Denied(_))), "{refused:?}");
+        view.remove_temporary();
+        assert!(!world.inside.join(to).exists() && !world.inside.join(temporary).exists());
+    }
+}
+
 #[test]
 fn folder_with_denied_content_can_t_move() {
     let world = World::new();

@@ -81,6 +81,7 @@ fn model_reads_and_runs_commands() {
     scene.task(&["failing:"]).assert_answer(0, "code 7, with both outputs");
     scene.task(&["late:"]).assert_answer(0, "stopped in time");
     scene.task(&["job:"]).assert_answer(0, "the job finished");
+    scene.task(&["follows:"]).assert_answer(0, "the job finished");
     scene.task(&["stopped_job:"]).assert_answer(0, "stopped");
     assert!(!scene.work().join("never.txt").exists());
     scene.task(&["counted:"]).assert_answer(0, "6");

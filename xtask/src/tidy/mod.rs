@@ -101,6 +101,7 @@ const RULES: &[Rule] = rules![
     places::one_place_creates_stores,
     places::one_place_starts_processes,
     places::one_place_connects_to_the_network,
+    places::untrusted_text_is_read_in_listed_files,
     places::granted_paths_are_opened_in_the_path_layer,
     places::ungranted_paths_are_opened_in_listed_files,
     places::unsafe_code_is_in_listed_files,

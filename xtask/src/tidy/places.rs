@@ -182,6 +182,13 @@ const CONNECTS: [&str; 3] = [
     "host/egress/src/connect.rs",     // checks every address before it connects
 ];
 
+/// The files that read untrusted text: all others pass it on with its mark.
+const READS_UNTRUSTED: [&str; 3] = [
+    "host/contract/src/output.rs", // makes a marked part of an answer of it
+    "host/contract/src/untrusted.rs", // its type
+    "host/servers/src/reason.rs",  // shows a person what a server said
+];
+
 /// The client of Toolhold's own requests.
 const CLIENT: &str = "reqwest";
 
@@ -342,6 +349,12 @@ pub(crate) fn one_place_connects_to_the_network(tree: &Tree) -> Vec<Violation> {
         &CONNECTS,
         advice,
     )
+}
+
+pub(crate) fn untrusted_text_is_read_in_listed_files(tree: &Tree) -> Vec<Violation> {
+    let advice =
+        "untrusted text gets into a message without a fence: pass it on as `Content::untrusted`";
+    only_in(tree, &[".read_untrusted("], &READS_UNTRUSTED, advice)
 }
 
 pub(crate) fn granted_paths_are_opened_in_the_path_layer(tree: &Tree) -> Vec<Violation> {

@@ -539,7 +539,7 @@ impl Agent {
             };
             if let Some((text, category)) = refusal {
                 self.flush(&mut queue, &mut all_denied, events, cancel).await?;
-                self.repetition.after(&ready.name, &ready.arguments, read_only, "");
+                self.repetition.after(&ready.name, &ready.arguments, read_only, None);
                 self.refuse(&ready, &text, category, events).await?;
                 all_denied = false;
                 continue;
@@ -553,7 +553,7 @@ impl Agent {
                     Ok(()) => ("The older part is summarised.".to_owned(), None),
                     Err(why) => (why, Some(Category::PermanentFailure)),
                 };
-                self.repetition.after(&ready.name, &ready.arguments, false, &text);
+                self.repetition.after(&ready.name, &ready.arguments, false, Some(&text));
                 let result = RecordedResult::new(&ready, vec![Part::Text(text)], category);
                 self.finish(result, events).await?;
                 continue;
@@ -567,7 +567,7 @@ impl Agent {
             let used = self.budget.used();
             if let Some(text) = self.utility.refusal(&self.settings.utility, &ready, used) {
                 self.flush(&mut queue, &mut all_denied, events, cancel).await?;
-                self.repetition.after(&ready.name, &ready.arguments, read_only, "");
+                self.repetition.after(&ready.name, &ready.arguments, read_only, None);
                 self.refuse(&ready, &text, Category::PolicyBlocked, events).await?;
                 self.notice(format!("`{}` is put off: {text}", ready.name), events).await?;
                 all_denied = false;

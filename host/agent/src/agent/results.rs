@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use toolhold_core::text::neutral;
-use toolhold_core::{CancellationToken, Category, fenced};
+use toolhold_core::{CancellationToken, Category, fenced, without_fence_keys};
 use toolhold_models::Part;
 
 use super::Agent;
@@ -39,7 +39,8 @@ impl Agent {
                 self.correct(&call, answered, &mut begun, events, cancel).await?;
             // Two summaries of one result differ, so what repeats is found before.
             let text = text_of(&answered.result.result.content);
-            self.repetition.after(&call.name, &call.arguments, call.read_only, &text);
+            let text = without_fence_keys(&text);
+            self.repetition.after(&call.name, &call.arguments, call.read_only, Some(&text));
             let doubts = self.doubt_call(&call, &answered);
             let summary = self.summarise_result(&call, &mut answered, cancel).await?;
             let mut result = answered.result;
@@ -214,7 +215,7 @@ impl Agent {
             Ok(text) => (text, None),
             Err(why) => (invalid(&why), Some(Category::InvalidParameters)),
         };
-        self.repetition.after(&call.name, &call.arguments, false, &text);
+        self.repetition.after(&call.name, &call.arguments, false, Some(&text));
         self.finish(RecordedResult::new(call, vec![Part::Text(text)], category), events).await?;
         for text in notices {
             self.notice(text, events).await?;

@@ -79,7 +79,8 @@ impl PartialFile {
     ///
     /// It is gone.
     pub(super) fn keep(mut self, session: &str) -> io::Result<OverflowId> {
-        let id = OverflowId::new(false)?;
+        // Commands print what others have written.
+        let id = OverflowId::new(true)?;
         self.folder.rename(&self.name, &id.file(session))?;
         self.is_kept = true;
         Ok(id)

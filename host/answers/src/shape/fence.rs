@@ -11,6 +11,10 @@
 
 use std::borrow::Cow;
 
+use toolhold_contract::{Body, Content};
+
+use super::media;
+
 /// The common part of both ends of a fence.
 const NAME: &str = "external-data";
 
@@ -30,6 +34,18 @@ impl Fence {
         Self {
             open: format!("<{NAME} tool=\"{tool}\" key=\"{key}\">\n"),
             close: format!("</{NAME} key=\"{key}\">\n"),
+        }
+    }
+
+    /// Puts an untrusted part inside the fence. Of what a client shows outside of it, only what is
+    /// well known stays.
+    pub(super) fn enclose(&self, part: &mut Content) {
+        part.media_type =
+            part.media_type.take().and_then(|kind| media::known(&kind)).map(Into::into);
+        match &mut part.body {
+            Body::Text(text) => *text = self.wrap(text),
+            Body::Link(uri) if !is_plain_uri(uri) => part.body = Body::Text(self.wrap(uri)),
+            Body::Link(_) | Body::Bytes(_) => {}
         }
     }
 
@@ -56,6 +72,40 @@ pub fn fenced(tool: &str, text: &str) -> String {
     Fence::new(tool).wrap(text)
 }
 
+/// The same text without the random keys of its fences, so that equal answers are equal.
+pub fn without_fence_keys(text: &str) -> Cow<'_, str> {
+    const KEY: &str = " key=\"0123456789abcdef\"";
+    /// Longer than a tag is with the longest name of a tool.
+    const MAX_TAG: usize = 256;
+    let mut out = String::new();
+    let mut from = 0;
+    for (at, _) in text.match_indices(NAME) {
+        let Some(length) = text.bytes().skip(at).take(MAX_TAG).position(|byte| byte == b'>') else {
+            continue;
+        };
+        let end = at + length;
+        let start = end.saturating_sub(KEY.len());
+        if start >= at.max(from)
+            && text.get(start..).is_some_and(|rest| rest.starts_with(" key=\""))
+        {
+            out.push_str(&text[from..start]);
+            from = end;
+        }
+    }
+    if from == 0 {
+        return Cow::Borrowed(text);
+    }
+    out.push_str(&text[from..]);
+    Cow::Owned(out)
+}
+
+/// Whether an address has only the characters of one.
+fn is_plain_uri(uri: &str) -> bool {
+    const MAX_URI: usize = 2048;
+    let is_plain = |byte: u8| byte.is_ascii_graphic() && !b"<>\"`{}|\\^".contains(&byte);
+    uri.len() <= MAX_URI && uri.bytes().all(is_plain)
+}
+
 /// Changes text that looks like the end of a fence.
 fn defuse(text: &str) -> Cow<'_, str> {
     let mut out = String::new();
@@ -80,6 +130,20 @@ fn defuse(text: &str) -> Cow<'_, str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn equal_answers_are_equal_without_the_keys_of_their_fences() {
+        let texts = ["a > b\n", "key=\"0123456789abcdef\">", "<external-data key=\"x\">"];
+        for text in texts {
+            let once = format!("{}[notice]", Fence::new("fetch").wrap(text));
+            let again = format!("{}[notice]", Fence::new("fetch").wrap(text));
+            assert_ne!(once, again);
+            assert_eq!(without_fence_keys(&once), without_fence_keys(&again));
+            assert!(without_fence_keys(&once).contains(&defuse(text)[..]), "{text}");
+        }
+        assert_eq!(without_fence_keys("external-data"), "external-data");
+        assert_eq!(without_fence_keys("é external-data é>"), "é external-data é>");
+    }
 
     #[test]
     fn text_can_t_leave_its_fence() {

@@ -11,6 +11,7 @@ mod cut;
 mod fence;
 mod flagged;
 mod marks;
+mod media;
 mod redacting_events;
 mod shortened;
 mod sources;
@@ -23,7 +24,8 @@ use toolhold_catalogue::{Audience, CallContext, Chain, Tool, subjects};
 use toolhold_config::Redaction;
 use toolhold_contract::text::counted;
 use toolhold_contract::{
-    Body, CancellationToken, Category, Content, Events, Failure, Outcome, Output, Report, Role,
+    CancellationToken, Category, Content, Definition, Events, Failure, Outcome, Output, Report,
+    Role, SubjectKind,
 };
 use toolhold_policy::last_command;
 use toolhold_redaction as redaction;
@@ -38,7 +40,7 @@ use crate::overflow::{
 use crate::terminal::Kind;
 use clean::{clean_in_time, is_longer};
 use fence::Fence;
-pub use fence::fenced;
+pub use fence::{fenced, without_fence_keys};
 use redacting_events::{EventReceiver, RedactingEvents};
 use sources::Source;
 pub use structured::structured_schema;
@@ -107,11 +109,16 @@ impl Shaper {
         // A filter may have joined a part that the tool marked to others.
         let untrusted = untrusted || marked && shape.filtered.is_some();
         shape.has_untrusted = untrusted || marked;
-        if shape.has_untrusted {
+        let is_for_model = context.audience == Audience::Model;
+        if shape.has_untrusted || is_for_model && shows_files(context) {
             shape.injections = flagged::flag(&mut outcome).await;
         }
-        if context.audience == Audience::Model {
-            shape.untrusted = shape.has_untrusted;
+        if is_for_model {
+            // Files of the project are the user's, but others may have written them: text in the
+            // shape of orders is fenced.
+            let is_flagged = !shape.has_untrusted && !shape.injections.is_empty();
+            shape.untrusted = shape.has_untrusted || is_flagged;
+            let untrusted = untrusted || is_flagged;
             self.for_model(context, &mut shape, &mut outcome, &mut kept, untrusted).await;
         }
         let notice = notice.or_else(|| {
@@ -196,7 +203,8 @@ impl Shaper {
             self.threshold > 0 && !context.tool.as_deref().is_some_and(reads_stored_answers);
         let output_of = report.entries().output_of.clone();
         let shorten = shorten && output_of.as_ref().is_none_or(|output| output.shorten);
-        let untrusted = is_untrusted(context) || output_of.is_some();
+        let untrusted =
+            is_untrusted(context) || output_of.is_some() || flagged::has_marked_part(&outcome);
         let applied = self
             .filtering
             .apply(chain, context, output_of.as_ref(), shorten, &outcome, spooled, cancel)
@@ -310,12 +318,16 @@ impl Shaper {
         }
         let warning = flagged::warning(&shape.injections);
         let before = warning.as_deref().map(|warning| Content::text(bracketed(warning)));
-        shape.notices.extend(warning);
         let (content, structured, meta) = match outcome {
             Ok(output) => (&mut output.content, &mut output.structured, &mut output.meta),
             Err(failure) => (&mut failure.content, &mut failure.structured, &mut failure.meta),
         };
         let fence = untrusted.then(|| Fence::new(&tool.definition.name));
+        if let Some(fence) = fence.as_ref().filter(|_| whole_is_untrusted) {
+            // They name files and hosts, and stand in the fenced text too.
+            shape.notices.iter_mut().for_each(|notice| *notice = fence.wrap(notice));
+        }
+        shape.notices.extend(warning);
         let around =
             |text: &str| fence.as_ref().map_or_else(|| text.to_owned(), |fence| fence.wrap(text));
         // The rest of an answer has its own limit.
@@ -377,6 +389,9 @@ impl Shaper {
                 let text =
                     format!("{}{break_line}{notice}{}", around(ends.head), around(ends.tail));
                 content.retain(|part| part.as_text().is_none());
+                if let Some(fence) = &fence {
+                    content.iter_mut().for_each(|part| fence.enclose(part));
+                }
                 content.insert(0, Content::text(text));
                 content.splice(0..0, before);
                 let id = kept.as_ref().ok().map(|(id, _)| id.as_str());
@@ -390,13 +405,10 @@ impl Shaper {
                 return;
             }
         }
-        if fence.is_some() {
+        if let Some(fence) = &fence {
             for part in content.iter_mut() {
-                let is_fenced = whole_is_untrusted || part.is_untrusted();
-                if let Body::Text(text) = &mut part.body
-                    && is_fenced
-                {
-                    *text = around(text);
+                if whole_is_untrusted || part.is_untrusted() {
+                    fence.enclose(part);
                 }
             }
         }
@@ -506,6 +518,13 @@ fn is_untrusted(context: &CallContext) -> bool {
             .is_some_and(|id| id.is_untrusted()),
         false => tool.definition.annotations.open_world,
     })
+}
+
+/// Whether the answer of a call shows what is in files: a tool that reads paths.
+fn shows_files(context: &CallContext) -> bool {
+    let Some(tool) = &context.tool else { return false };
+    let Definition { annotations, subjects, .. } = &*tool.definition;
+    annotations.read_only && subjects.iter().any(|subject| subject.kind == SubjectKind::Path)
 }
 
 /// Whether a value that a person gives to a tool's provider holds a secret.

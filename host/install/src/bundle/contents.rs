@@ -6,12 +6,12 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
-use toolhold_bundle::{Bundle, open};
-use toolhold_core::config::{Folders, Loaded};
+use toolhold_bundle::{Bundle, BundleError, open};
+use toolhold_core::config::{Ceiling, Folders, Loaded, Source as ConfigSource};
 use toolhold_core::text::{cut, neutral_line};
 use toolhold_core::{ApprovedPlugin, HostError, PluginSource};
 use toolhold_registry::{Fetched, Source};
-use toolhold_signing::today;
+use toolhold_signing::{SignatureRefusal, today};
 
 use super::{CEILING, CEILING_SIGNATURE, FILTERS, LOCK, bundle_failed, component_name, refused};
 use crate::signatures::keys;
@@ -62,7 +62,7 @@ impl BundleContents {
     /// don't fit each other. Nothing of it is left then.
     pub fn open(path: &Path, folders: &Folders, loaded: &Loaded) -> Result<Self, HostError> {
         let bundle = open(path, &keys(loaded), today(), &folders.data)
-            .map_err(|error| bundle_failed(path, error))?;
+            .map_err(|error| unopened(path, error, loaded))?;
         let read = |name: &str| read(&bundle, name).transpose().map_err(|why| refused(path, &why));
         let lock = read(LOCK)?.unwrap_or_else(|| b"{}".to_vec());
         let plugins = check_lock(&bundle, &lock).map_err(|why| refused(path, &why))?;
@@ -135,6 +135,26 @@ impl fmt::Display for BundleContents {
         let mut files = files.iter().filter(|(_, file)| file.is_some());
         files.try_for_each(|(what, _)| writeln!(f, "  {what}"))
     }
+}
+
+/// Why a bundle isn't opened, and what makes its key count.
+fn unopened(path: &Path, error: BundleError, loaded: &Loaded) -> HostError {
+    use SignatureRefusal::{OutOfScope, UnknownKey};
+    let BundleError::Signature(refusal @ (UnknownKey(_) | OutOfScope { .. })) = &error else {
+        return bundle_failed(path, error);
+    };
+    const KEYS: &str = "installing.keys";
+    let own = loaded.own_file();
+    let entry = "a table [[installing.keys]] of the key with `bundles = true`";
+    let bounds = |ceiling: &&Ceiling| ceiling.contents.source_below(KEYS) != ConfigSource::Default;
+    let remedy = match loaded.ceilings.iter().find(bounds) {
+        Some(ceiling) => format!(
+            "{refusal}; the ceiling bounds the keys that count ({}): it needs {entry}, and so does {own}",
+            ceiling.contents.source_below(KEYS).place(KEYS)
+        ),
+        None => format!("{refusal}; to trust it, {own} needs {entry}"),
+    };
+    refused(path, &remedy)
 }
 
 fn absent() -> std::io::Error {

@@ -1,7 +1,7 @@
 //! Authenticates callers.
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -53,6 +53,8 @@ pub(super) struct Tokens {
     issuer: String,
     audience: String,
     scope: String,
+    /// The first caller, whose workspace it is, unless it is shared.
+    owner: Option<OnceLock<Arc<str>>>,
     /// The data that a client needs to get a token, and its address.
     metadata: Value,
     told_at: String,
@@ -128,6 +130,7 @@ impl Access {
             issuer: oauth.issuer.clone(),
             audience: if oauth.audience.is_empty() { resource } else { oauth.audience.clone() },
             scope: oauth.scope.clone(),
+            owner: (!settings.shared_workspace).then(OnceLock::new),
             metadata,
             told_at: format!("{url}/.well-known/oauth-protected-resource{PATH}"),
         })))
@@ -228,7 +231,13 @@ impl Tokens {
         {
             return Err(invalid("its `sub` isn't a name"));
         }
-        Ok(json!([self.issuer, claims.sub]).to_string().into())
+        let caller: Arc<str> = json!([self.issuer, claims.sub]).to_string().into();
+        match &self.owner {
+            Some(owner) if *owner.get_or_init(|| Arc::clone(&caller)) != caller => {
+                Err(another_caller())
+            }
+            _ => Ok(caller),
+        }
     }
 
     fn validation(&self, algorithm: Algorithm) -> Validation {
@@ -261,6 +270,15 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
     let token = token.trim();
     (scheme.eq_ignore_ascii_case("bearer") && !token.is_empty() && token.len() <= MAX_TOKEN)
         .then_some(token)
+}
+
+/// All callers would read and write the same files, with the same rights.
+fn another_caller() -> Refused {
+    Refused {
+        status: StatusCode::FORBIDDEN,
+        why: "this server works in the directory of another user (`sub`), who came first; start a server for each user, or set `shared_workspace = true` in [serve] to let all users work in its directory".to_owned(),
+        challenge: None,
+    }
 }
 
 fn unauthorized(why: String, challenge: &str) -> Refused {

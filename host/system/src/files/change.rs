@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use toolhold_contract::{Access, ChangedPath};
 use toolhold_policy::files::{Kind, Refusal};
 
-use super::temporary::may_get_to;
+use super::temporary::{may_get_to, outermost};
 use super::{FileError, FileView, NO_LEAF, Place, kernel, not_saved};
 
 impl FileView {
@@ -135,8 +135,10 @@ impl FileView {
         )?;
         if is_directory && source.path() != target.path() {
             // Another process may have created something there since the check. From now on, nobody
-            // changes it by its old name.
-            self.check_below(&target, &source.path(), &target.path()).inspect_err(|_| {
+            // changes it by its old name. A temporary one isn't anybody's any more.
+            let old = source.path();
+            let old = if outermost(&old).is_some() { target.path() } else { old };
+            self.check_below(&target, &old, &target.path()).inspect_err(|_| {
                 let back = rustix::fs::renameat_with(
                     &target.dir,
                     target.leaf,

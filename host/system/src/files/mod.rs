@@ -77,7 +77,7 @@ struct Made {
     files: Vec<(u64, u64)>,
     /// The permission bits of the file and of the directory that it last opened for reading.
     read: LastRead,
-    temporary: Vec<Temporary>,
+    temporary: Vec<Arc<Temporary>>,
 }
 
 /// A copy takes its mode from this file.
@@ -246,7 +246,9 @@ impl FileView {
         if self.aliases.iter().any(of) {
             return Err(Refusal::Own);
         }
-        self.rules().decide(path, kind, access)?;
+        if let Err(refusal) = self.rules().decide(path, kind, access) {
+            self.decide_temporary(path, kind, access).unwrap_or(Err(refusal))?;
+        }
         let Some((rules, _)) = &self.call else { return Ok(()) };
         // A temporary file beside its place is decided on as its final path.
         let place = temporary::outermost(path).and_then(|built| {

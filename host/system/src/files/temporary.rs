@@ -10,10 +10,12 @@
 use std::ffi::CString;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
+use std::sync::Arc;
 
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags};
+use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 use toolhold_contract::Access;
+use toolhold_policy::files::{Kind, Refusal};
 
 use super::{FileError, FileView, Place, ResolvedObject, kernel};
 
@@ -39,7 +41,7 @@ impl FileView {
             return Ok(());
         }
         let mut made = self.made();
-        made.temporary.retain(Temporary::has_its_name);
+        made.temporary.retain(|temporary| temporary.has_its_name());
         if made.temporary.len() < MAX_TEMPORARY { Ok(()) } else { Err(Errno::MFILE.into()) }
     }
 
@@ -48,7 +50,8 @@ impl FileView {
         if is_outermost(place) {
             let parent = rustix::io::fcntl_dupfd_cloexec(&place.dir, 0)?;
             let made = kernel::resolve(place.dir.as_fd(), place.leaf, false)?;
-            self.made().temporary.push(Temporary { parent, name: place.leaf.to_owned(), made });
+            let temporary = Temporary { parent, name: place.leaf.to_owned(), made };
+            self.made().temporary.push(Arc::new(temporary));
         }
         Ok(())
     }
@@ -75,16 +78,57 @@ impl FileView {
         read.map_or(Mode::from_raw_mode(0o777), |mode| mode | Mode::RWXU)
     }
 
+    /// What the rules say of a path under a temporary name of this call, without that name: the
+    /// operator's globs are about the final name, which is decided on when the object gets it.
+    /// `None` for every other path.
+    pub(super) fn decide_temporary(
+        &self,
+        path: &Path,
+        kind: Kind,
+        access: Access,
+    ) -> Option<Result<(), Refusal>> {
+        let built = outermost(path)?;
+        let folder = built.parent()?;
+        let is_free = || {
+            let found = rustix::fs::statat(CWD, built, AtFlags::SYMLINK_NOFOLLOW);
+            access == Access::Write && matches!(found, Err(Errno::NOENT))
+        };
+        if !self.is_made_by_call(built) && !is_free() {
+            return None;
+        }
+        let below = path.strip_prefix(built).ok()?;
+        Some(if below.as_os_str().is_empty() {
+            self.rules().decide(folder, Kind::Directory, access)
+        } else {
+            match self.rules().decide(&folder.join(below), kind, access) {
+                // The call itself has put it there.
+                Err(Refusal::NotInAllowRead) => Ok(()),
+                decided => decided,
+            }
+        })
+    }
+
+    fn is_made_by_call(&self, built: &Path) -> bool {
+        let is_built = |made: &Arc<Temporary>| {
+            built.file_name().is_some_and(|name| name == made.name.as_str())
+                && kernel::real_path(made.parent.as_fd()).ok().as_deref() == built.parent()
+                && made.has_its_name()
+        };
+        self.made().temporary.iter().any(is_built)
+    }
+
     /// Removes what the call has left under temporary names. For the end of a call, however it
     /// ends.
     ///
     /// What can't be removed stays under its temporary name.
     pub fn remove_temporary(&self) {
-        let left = std::mem::take(&mut self.made().temporary);
+        // The rules have to know that they are the call's own until they are gone.
+        let left = self.made().temporary.clone();
         for temporary in left.iter().filter(|left| left.has_its_name()) {
             // Nobody can be told, and nothing else can be done.
             let _ = self.remove_tree(temporary);
         }
+        self.made().temporary.clear();
     }
 
     fn remove_tree(&self, temporary: &Temporary) -> Result<(), FileError> {

@@ -199,6 +199,36 @@ fn only_tokens_for_this_server_from_its_issuer_are_valid() {
 }
 
 #[test]
+fn second_user_is_refused_unless_the_workspace_is_shared() {
+    let cli = Cli::asking();
+    let key = Key::ed();
+    let keys = cli.root.path().join("keys.json");
+    fs::write(&keys, json!({ "keys": [key.public("one")] }).to_string()).expect("it is written");
+    let token = |who: &str| key.token(&json!({ "alg": "EdDSA", "kid": "one" }), &claims(who));
+    for (line, expected) in [("", 403), ("shared_workspace = true", 200)] {
+        cli.configure(&format!(
+            "[serve]\nurl = {URL:?}\n{line}\n[serve.oauth]\nissuer = {ISSUER:?}\nkeys = {keys:?}\n"
+        ));
+        let mut serving = Serving::at(&cli, "0", &[], false);
+        // A refused token makes nobody the owner.
+        let expired = with(claims("eve"), "exp", json!(1));
+        let expired = key.token(&json!({ "alg": "EdDSA", "kid": "one" }), &expired);
+        assert_eq!(status(&mut serving, &expired).0, 401);
+        assert_eq!(status(&mut serving, &token("anna")).0, 200);
+        serving.token = Some(token("berta"));
+        let list = json!({ "path": "notes.txt" });
+        let answer = serving
+            .modern("tools/call", &json!({ "name": "read", "arguments": list }), &[])
+            .whole();
+        assert_eq!(answer.status, expected, "{line}");
+        assert_eq!(answer.body.contains("shared_workspace = true"), expected == 403);
+        assert_eq!(status(&mut serving, &token("anna")).0, 200, "the first one stays");
+        let recorded = calls(&cli).iter().any(|call| call.to_string().contains("berta"));
+        assert_eq!(recorded, expected == 200, "only a call that was made has a record");
+    }
+}
+
+#[test]
 fn callers_are_kept_apart_and_new_keys_are_fetched() {
     let cli = Cli::asking();
     let (first, second) = (Key::ed(), Key::ed());
@@ -220,7 +250,7 @@ fn callers_are_kept_apart_and_new_keys_are_fetched() {
         }
     });
     cli.configure(&format!(
-        "[serve]\nurl = {URL:?}\n[serve.oauth]\nissuer = {ISSUER:?}\nkeys = {keys:?}\n"
+        "[serve]\nurl = {URL:?}\nshared_workspace = true\n[serve.oauth]\nissuer = {ISSUER:?}\nkeys = {keys:?}\n"
     ));
     let mut serving = Serving::at(&cli, "0", &[], false);
     let token = |key: &Key, id: &str, who: &str| {

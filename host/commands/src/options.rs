@@ -1,0 +1,470 @@
+//! Options between a program and its subcommand: `git -C . push` is `git push`.
+//!
+//! A rule about `git push` is about the command, not about its spelling. So a denial or a question
+//! also counts for the command without such options. If it isn't known whether an option takes the
+//! next word, both readings are tried: a rule has to hold for each.
+
+use super::word::Word;
+
+/// The most readings of one program.
+const MAX_READINGS: usize = 256;
+
+/// Options of a program that may come before its subcommand.
+struct Options {
+    programs: &'static [&'static str],
+    /// Options that take the next word, unless their value is in the same word.
+    values: &'static [&'static str],
+    /// Options without a value.
+    flags: &'static [&'static str],
+}
+
+const OPTIONS: &[Options] = &[
+    Options {
+        programs: &["git"],
+        values: &[
+            "-c",
+            "-C",
+            "--git-dir",
+            "--work-tree",
+            "--namespace",
+            "--config-env",
+            "--super-prefix",
+            "--attr-source",
+            "--list-cmds",
+        ],
+        flags: &[
+            "-p",
+            "-P",
+            "--paginate",
+            "--no-pager",
+            "--bare",
+            "--no-replace-objects",
+            "--no-lazy-fetch",
+            "--no-optional-locks",
+            "--no-advice",
+            "--literal-pathspecs",
+            "--glob-pathspecs",
+            "--noglob-pathspecs",
+            "--icase-pathspecs",
+            "--exec-path",
+            "--html-path",
+            "-v",
+            "--version",
+            "-h",
+            "--help",
+        ],
+    },
+    Options {
+        programs: &["cargo"],
+        values: &["-C", "-Z", "--color", "--config", "--manifest-path", "--explain"],
+        flags: &[
+            "-q",
+            "-v",
+            "-vv",
+            "--quiet",
+            "--verbose",
+            "--locked",
+            "--offline",
+            "--frozen",
+            "-V",
+            "--version",
+            "-h",
+            "--help",
+            "--list",
+        ],
+    },
+    Options {
+        programs: &["npm", "pnpm", "yarn", "bun"],
+        values: &[
+            // `yarn workspace NAME add`.
+            "workspace",
+            "-w",
+            "-C",
+            "-F",
+            "--workspace",
+            "--prefix",
+            "--dir",
+            "--cwd",
+            "--filter",
+            "--registry",
+            "--loglevel",
+            "--userconfig",
+            "--cache",
+            "--tag",
+            "--otp",
+            "--config",
+        ],
+        flags: &[
+            "-s",
+            "-d",
+            "-q",
+            "-g",
+            "-r",
+            "-f",
+            "-y",
+            "--silent",
+            "--quiet",
+            "--verbose",
+            "--global",
+            "--recursive",
+            "--force",
+            "--yes",
+            "--json",
+            "--offline",
+            "--workspaces",
+            "-ws",
+            "--workspace-root",
+            "--include-workspace-root",
+            "--ignore-scripts",
+            "--no-audit",
+            "--no-fund",
+        ],
+    },
+    Options {
+        programs: &["kubectl", "oc"],
+        values: &[
+            "-n",
+            "-s",
+            "-v",
+            "--namespace",
+            "--context",
+            "--cluster",
+            "--user",
+            "--server",
+            "--kubeconfig",
+            "--token",
+            "--as",
+            "--as-group",
+            "--as-uid",
+            "--cache-dir",
+            "--certificate-authority",
+            "--client-certificate",
+            "--client-key",
+            "--password",
+            "--username",
+            "--profile",
+            "--profile-output",
+            "--request-timeout",
+            "--tls-server-name",
+            "--vmodule",
+            "--log-flush-frequency",
+        ],
+        flags: &[
+            "--insecure-skip-tls-verify",
+            "--disable-compression",
+            "--match-server-version",
+            "--warnings-as-errors",
+        ],
+    },
+    Options {
+        programs: &["helm"],
+        values: &[
+            "-n",
+            "--namespace",
+            "--kube-context",
+            "--kubeconfig",
+            "--kube-apiserver",
+            "--kube-token",
+            "--kube-as-user",
+            "--kube-as-group",
+            "--kube-ca-file",
+            "--kube-tls-server-name",
+            "--registry-config",
+            "--repository-cache",
+            "--repository-config",
+            "--burst-limit",
+            "--qps",
+        ],
+        flags: &["--debug", "--kube-insecure-skip-tls-verify"],
+    },
+    Options {
+        programs: &["terraform", "tofu", "terragrunt"],
+        values: &[],
+        flags: &["-help", "-version", "--help", "--version"],
+    },
+    Options {
+        programs: &["gh", "glab"],
+        values: &["-R", "--repo", "--hostname"],
+        flags: &["--help", "--version"],
+    },
+    Options {
+        programs: &["docker", "podman", "nerdctl", "docker-compose"],
+        values: &[
+            "-H",
+            "-c",
+            "-l",
+            "-f",
+            "-p",
+            "--host",
+            "--context",
+            "--config",
+            "--log-level",
+            "--tlscacert",
+            "--tlscert",
+            "--tlskey",
+            "--file",
+            "--project-name",
+            "--project-directory",
+            "--profile",
+            "--env-file",
+            "--ansi",
+            "--progress",
+            "--connection",
+            "--url",
+            "--identity",
+            "--root",
+            "--runroot",
+            "--namespace",
+            "-n",
+            "-a",
+            "--address",
+        ],
+        flags: &["-D", "--debug", "--tls", "--tlsverify", "-v", "--version", "--remote", "-r"],
+    },
+    Options {
+        programs: &["aws"],
+        values: &[
+            "--profile",
+            "--region",
+            "--output",
+            "--endpoint-url",
+            "--query",
+            "--color",
+            "--ca-bundle",
+            "--cli-read-timeout",
+            "--cli-connect-timeout",
+            "--cli-binary-format",
+        ],
+        flags: &[
+            "--debug",
+            "--no-verify-ssl",
+            "--no-paginate",
+            "--no-sign-request",
+            "--no-cli-pager",
+            "--no-cli-auto-prompt",
+            "--cli-auto-prompt",
+        ],
+    },
+    Options {
+        programs: &["gcloud"],
+        values: &[
+            "--project",
+            "--account",
+            "--configuration",
+            "--format",
+            "--verbosity",
+            "--filter",
+            "--billing-project",
+            "--impersonate-service-account",
+            "--flags-file",
+        ],
+        flags: &["-q", "--quiet", "--log-http", "--user-output-enabled"],
+    },
+    Options {
+        programs: &["systemctl", "journalctl"],
+        values: &[
+            "-H",
+            "-M",
+            "-t",
+            "-p",
+            "-n",
+            "-o",
+            "-s",
+            "--host",
+            "--machine",
+            "--type",
+            "--state",
+            "--property",
+            "--kill-whom",
+            "--signal",
+            "--root",
+            "--lines",
+            "--output",
+        ],
+        flags: &[
+            "-q",
+            "-l",
+            "-a",
+            "-f",
+            "--user",
+            "--system",
+            "--global",
+            "--now",
+            "--quiet",
+            "--no-block",
+            "--no-pager",
+            "--force",
+            "--all",
+            "--runtime",
+        ],
+    },
+    Options { programs: &["go"], values: &["-C"], flags: &[] },
+    Options {
+        programs: &["pip", "pip3", "uv", "poetry"],
+        values: &[
+            "--python",
+            "--log",
+            "--proxy",
+            "--timeout",
+            "--retries",
+            "--cert",
+            "--client-cert",
+            "--cache-dir",
+            "--project",
+            "--directory",
+            "--config-file",
+            "--color",
+            "-C",
+            "-P",
+        ],
+        flags: &[
+            "-q",
+            "-v",
+            "-qq",
+            "-vv",
+            "-n",
+            "--quiet",
+            "--verbose",
+            "--isolated",
+            "--no-input",
+            "--no-cache",
+            "--offline",
+            "--debug",
+            "--require-virtualenv",
+            "--no-interaction",
+        ],
+    },
+];
+
+/// The arguments of a program in each reading without the options before its subcommand, and
+/// without those between that and the next word. Empty: there is no option. `None`: there are more
+/// readings than are tried.
+pub(super) fn without_options<'w>(
+    program: &str,
+    arguments: &'w [Word],
+) -> Option<Vec<Vec<&'w Word>>> {
+    let options = OPTIONS.iter().find(|options| options.programs.contains(&program));
+    let mut readings = Vec::new();
+    for first in starts(program, options, arguments) {
+        let rest = &arguments[first + 1..];
+        let seconds = starts(program, options, rest);
+        if readings.len() + seconds.len() >= MAX_READINGS {
+            return None;
+        }
+        let head = std::iter::once(&arguments[first]);
+        if first > 0 {
+            readings.push(head.clone().chain(rest).collect());
+        }
+        let skipped = seconds.into_iter().filter(|second| *second > 0);
+        readings.extend(skipped.map(|second| head.clone().chain(&rest[second..]).collect()));
+    }
+    Some(readings)
+}
+
+/// The index of the first argument that is neither an option nor the value of a known one.
+pub(super) fn subcommand(program: &str, arguments: &[Word]) -> Option<usize> {
+    let options = OPTIONS.iter().find(|options| options.programs.contains(&program));
+    let mut words = arguments.iter().enumerate();
+    while let Some((at, word)) = words.next() {
+        if options.and_then(|options| options.takes_next(&word.text)) == Some(true) {
+            words.next();
+        } else if !is_option(program, &word.text) {
+            return Some(at);
+        }
+    }
+    None
+}
+
+impl Options {
+    /// Whether an option takes the next word. `None`: it isn't known.
+    fn takes_next(&self, word: &str) -> Option<bool> {
+        if self.values.contains(&word) {
+            return Some(true);
+        }
+        // The value is in the same word: `--context=x`, `-nprod`.
+        let has_value = |option: &&&str| {
+            option.len() == 2 && option.starts_with('-') && word.starts_with(**option)
+        };
+        let is_known = self.flags.contains(&word)
+            || word.starts_with('-') && word.contains('=')
+            || self.values.iter().any(|option| has_value(&option));
+        is_known.then_some(false)
+    }
+}
+
+/// `cargo +nightly` chooses a toolchain.
+fn is_option(program: &str, word: &str) -> bool {
+    word.starts_with('-') && word.len() > 1 || program == "cargo" && word.starts_with('+')
+}
+
+/// Where the first word may be that is neither an option nor the value of one.
+fn starts(program: &str, options: Option<&Options>, arguments: &[Word]) -> Vec<usize> {
+    let mut found = Vec::new();
+    let mut at = 0;
+    // After an option that isn't known, each word may be the value of one.
+    let mut is_open = false;
+    while let Some(word) = arguments.get(at) {
+        let text = word.text.as_str();
+        let takes_next = options.and_then(|options| options.takes_next(text));
+        if takes_next == Some(true) {
+            at += 2;
+            continue;
+        }
+        if is_option(program, text) {
+            is_open |= takes_next.is_none() && !text.starts_with('+') && !text.contains('=');
+            at += 1;
+            continue;
+        }
+        found.push(at);
+        // The word after an unknown option is its value, or the subcommand.
+        let follows_option = at > 0 && is_option(program, &arguments[at - 1].text);
+        if !is_open || !follows_option {
+            break;
+        }
+        at += 1;
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(line: &str, expected: &[&str]) {
+        let words: Vec<Word> = line.split_whitespace().map(Word::plain).collect();
+        let readings = without_options(&words[0].text, &words[1..]).expect("few readings");
+        let joined = |words: &Vec<&Word>| {
+            words.iter().map(|word| word.text.as_str()).collect::<Vec<_>>().join(" ")
+        };
+        let readings: Vec<String> = readings.iter().map(joined).collect();
+        assert_eq!(readings, expected, "{line}");
+    }
+
+    #[test]
+    fn options_before_a_subcommand_are_skipped() {
+        check("git push", &[]);
+        check("git push origin main", &[]);
+        check("git -C . push", &["push"]);
+        check("git -C push status", &["status"]);
+        check("git --no-pager -c a.b=c --git-dir=.git push -f", &["push -f"]);
+        check("cargo -q publish", &["publish"]);
+        check("cargo +nightly publish", &["publish"]);
+        check("npm -w p publish", &["publish"]);
+        check("kubectl -nprod --context c delete pod x", &["delete pod x"]);
+        check("terraform -chdir=i destroy", &["destroy"]);
+        check("gh -R a/b repo delete", &["repo delete"]);
+        check("docker --host h system prune", &["system prune"]);
+        check("docker compose -f f.yml down", &["compose down"]);
+    }
+
+    #[test]
+    fn value_of_an_unknown_option_may_be_the_subcommand() {
+        check("git --new push", &["push"]);
+        check("git --new . push", &[". push", "push"]);
+        check("tool -x a delete b", &["a delete b", "delete b"]);
+        check("tool --x=a delete b", &["delete b"]);
+        check("git -", &[]);
+        check("git -C", &[]);
+    }
+}

@@ -1,0 +1,37 @@
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// Text that others wrote, such as the error message of a server: it may say anything.
+///
+/// It can't be formatted into another text, so no error or notice of the host contains it by
+/// mistake. [`Content::untrusted`](crate::Content::untrusted) makes a part of an answer of it,
+/// which the host fences for a model. `cargo xtask tidy` names the files that may
+/// [read](Self::read_untrusted) it.
+#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct UntrustedText(String);
+
+impl UntrustedText {
+    /// Marks a text as untrusted.
+    pub fn new(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+
+    /// Whether there is no text.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The text itself. For a fence, or for a person who sees where it comes from.
+    pub fn read_untrusted(&self) -> &str {
+        &self.0
+    }
+}
+
+/// Without the text, which must not get into a log.
+impl fmt::Debug for UntrustedText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "UntrustedText({} bytes)", self.0.len())
+    }
+}
