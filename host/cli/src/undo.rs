@@ -76,24 +76,21 @@ pub(crate) fn run(arguments: &UndoArguments, options: &Options) -> Result<Exit, 
             "the job that call {call} started still runs; stop it first: `toolhold jobs stop {id}`"
         )));
     }
-    let (mut done, mut failed) = (Vec::new(), None);
+    let mut done = Vec::new();
+    let mut failed = Vec::new();
     for about in &calls {
         match one(about, arguments, &store, &config, &folders) {
             Ok(Some(changes)) => done.push(json!({ "call": about.call, "paths": changes })),
             Ok(None) => return Ok(Exit::Denied),
-            Err(error @ Error::Unasked(_)) => return Err(error),
             // A call that can't be undone holds up no other.
-            Err(error) => {
-                if let Some(earlier) = failed.replace(error) {
-                    writeln!(anstream::stderr(), "error: {earlier}")?;
-                }
-            }
+            Err(Error::Usage(text)) => failed.push(text),
+            Err(error) => return Err(error),
         }
     }
     if arguments.json {
         writeln!(anstream::stdout(), "{}", json!({ "undone": done }))?;
     }
-    failed.map_or(Ok(Exit::Success), Err)
+    if failed.is_empty() { Ok(Exit::Success) } else { Err(Error::Usage(failed.join("\n"))) }
 }
 
 fn unknown(call: &str) -> Error {

@@ -82,7 +82,8 @@ impl Caches {
     pub(crate) fn skip(&self, changed: &ChangedPath<'_>) -> bool {
         let mut seen = self.seen();
         let Some(cache) = self.cache_of(&mut seen, changed.path) else { return false };
-        if seen.saved.contains(changed.path) {
+        // What was moved into a cache isn't a part of it, and neither is what is made there.
+        if changed.path.ancestors().any(|above| seen.saved.contains(above)) {
             return false;
         }
         let is_made = seen.made.contains(changed.path)
@@ -110,7 +111,7 @@ impl Caches {
             || seen.made.contains(to.path)
             || other.as_ref().zip(identity(to)).is_some_and(|(one, it)| seen.has_made(one, &it));
         let takes_saved = below(&seen.saved, from.path).next().is_some();
-        let is_saved = seen.saved.contains(to.path);
+        let is_saved = to.path.ancestors().any(|above| seen.saved.contains(above));
         if is_within && is_made && is_replaceable && !takes_saved && !is_saved {
             seen.rekey(from.path, to.path);
             return true;

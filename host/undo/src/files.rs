@@ -274,7 +274,7 @@ impl<'a> Place<'a> {
             opened => opened?,
         };
         let mut names = Vec::new();
-        for entry in rustix::fs::Dir::read_from(&handle)? {
+        for entry in rustix::fs::Dir::new(handle)? {
             let name = entry?.file_name().to_bytes().to_vec();
             if name != b"." && name != b".." {
                 names.push(OsString::from_vec(name));

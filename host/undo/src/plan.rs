@@ -10,7 +10,7 @@ use super::access::Access;
 use super::files::Place;
 use super::folder::{Folder, UndoEntry};
 use super::journal::{After, contents, staged_at};
-use super::lines::{Line, Move, finals, first_saved, moves, present};
+use super::lines::{Line, Move, finals, first_saved, moves, present, times};
 use super::saved::SavedCall;
 use super::state::State;
 
@@ -266,14 +266,24 @@ impl Compared<'_> {
     ) -> io::Result<Found> {
         let then = self.read.after.as_ref().and_then(|after| after.states.get(path));
         // After a move, another object may have the path.
-        let is_plain = self.moves.is_empty();
-        let is_directory = matches!(before, State::Directory { .. });
-        if is_plain && !is_directory && then.is_some_and(|then| before.same(then)) {
-            return Ok(Found::Unchanged);
-        }
+        let is_moved_path =
+            |made: &Move| path.starts_with(&made.from) || path.starts_with(&made.to);
+        let is_plain = !self.moves.iter().any(is_moved_path);
         let at = (self.now)(path);
         let depth = then.unwrap_or(before).depth();
         let now = State::at(self.access, &at, depth)?;
+        let compared = then.filter(|_| is_plain && self.only.is_none());
+        let is_explained = match compared.and_then(|then| self.undone_with(path, then, &now)) {
+            // It is as it was before both calls.
+            Some(Order::Earlier) => return Ok(Found::Unchanged),
+            Some(Order::Later) => true,
+            None => false,
+        };
+        let is_directory = matches!(before, State::Directory { .. });
+        let is_unchanged = then.is_some_and(|then| before.same(then));
+        if is_plain && is_unchanged && !is_directory && !is_explained {
+            return Ok(Found::Unchanged);
+        }
         let mut what = match (before, &now) {
             (State::Missing, State::Missing) => return Ok(Found::Nothing),
             (State::Missing, _) => ChangeKind::Removed,
@@ -285,7 +295,7 @@ impl Compared<'_> {
             _ if before.same_contents(&now) => ChangeKind::Permissions,
             _ => ChangeKind::Restored,
         };
-        if what == ChangeKind::Permissions && is_plain {
+        if what == ChangeKind::Permissions && is_plain && !is_explained {
             let later = then.is_some_and(|then| then.mode() != now.mode());
             if later && before.mode() != now.mode() && self.only.is_none() {
                 let why = "its permissions were changed since the call";
@@ -297,28 +307,21 @@ impl Compared<'_> {
         let is_restored = is_plain && what == ChangeKind::Permissions;
         if let Some(then) = then.filter(|then| !then.same_contents(&now) && !is_restored)
             && self.only.is_none()
+            && !is_explained
             && !self.is_refreshed(path, &at, &now)
         {
             if is_plain {
                 both = merge(self.access, self.read, &at, before, then, &now)?;
             }
-            let other = both.is_none().then(|| self.undone_with(path, then, &now)).flatten();
-            match (&both, other) {
-                (Some(merged), _) => {
-                    what = ChangeKind::Merged;
-                    wanted = Some(merged.clone());
-                }
-                // It is as it was before both calls.
-                (None, Some(Order::Earlier)) => return Ok(Found::Unchanged),
-                (None, Some(Order::Later)) => {}
-                (None, None) => {
-                    let conflict =
-                        UndoConflict::later(path, "it was changed since the call", RESTORE_ONE);
-                    let texts = text_at(self.access, &at, &now)
-                        .zip(wanted.map_or(Some(String::new()), |bytes| text(&bytes)));
-                    return Ok(Found::Left(vec![UndoConflict { texts, ..conflict }]));
-                }
-            }
+            let Some(merged) = &both else {
+                let conflict =
+                    UndoConflict::later(path, "it was changed since the call", RESTORE_ONE);
+                let texts = text_at(self.access, &at, &now)
+                    .zip(wanted.map_or(Some(String::new()), |bytes| text(&bytes)));
+                return Ok(Found::Left(vec![UndoConflict { texts, ..conflict }]));
+            };
+            what = ChangeKind::Merged;
+            wanted = Some(merged.clone());
         }
         if what == ChangeKind::Removed
             && !is_moved
@@ -342,11 +345,16 @@ impl Compared<'_> {
     fn undone_with(&self, path: &Path, then: &State, now: &State) -> Option<Order> {
         let (own, _) = first_saved(&self.read.lines, path)?;
         let undone = self.undone.get_or_init(|| self.undone_calls());
-        undone.iter().find_map(|other| {
+        let (first, last) = times(&self.read.lines)?;
+        let mut others = undone.iter().filter(|other| {
+            times(&other.lines).is_some_and(|(begin, end)| begin <= last && first <= end)
+        });
+        others.find_map(|other| {
             let (at, before) = first_saved(&other.lines, path)?;
             let after = other.after.as_ref()?.states.get(path)?;
-            let is_it = after.same_contents(then) && before.same_contents(now);
-            is_it.then_some(if at < own { Order::Earlier } else { Order::Later })
+            let order = if at < own { Order::Earlier } else { Order::Later };
+            let is_it = matches!(order, Order::Earlier) || after.same_contents(then);
+            (is_it && before.same_contents(now)).then_some(order)
         })
     }
 

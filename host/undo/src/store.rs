@@ -82,16 +82,20 @@ impl UndoStore {
     }
 
     /// The newest call that changed something in a directory, more than times, and isn't undone,
-    /// whoever made it.
+    /// whoever made it. Calls of which an undo has left something come last.
     ///
     /// # Errors
     ///
     /// The system's, if the folder can't be read or trusted.
     pub fn latest_in(&self, directory: &Path) -> io::Result<Option<UndoEntry>> {
-        for about in self.0.list()?.into_iter().filter(UndoEntry::is_next) {
+        let calls = self.0.list()?;
+        let next = calls.iter().filter(|about| about.is_next());
+        // The undo of another call may have been what was missing.
+        let left = calls.iter().filter(|about| !about.undone && about.left > 0);
+        for about in next.chain(left) {
             let read = SavedCall::read(&self.0, &about.call)?;
             if read.is_some_and(|read| read.changes_below(directory)) {
-                return Ok(Some(about));
+                return Ok(Some(about.clone()));
             }
         }
         Ok(None)
@@ -158,12 +162,12 @@ impl UndoStore {
         plan.conflicts.sort_by(|one, other| one.path.cmp(&other.path));
         plan.conflicts.dedup_by(|one, other| one.path == other.path);
         let is_over = plan.conflicts.iter().all(|conflict| conflict.is_lost);
+        self.0.use_reserve();
         let marked = match only {
             Some(_) => Ok(()),
             None if is_over => read.mark_undone(),
             None => read.mark_left(plan.conflicts.len()),
         };
-        self.0.use_reserve();
         if let Err(error) = marked {
             tracing::warn!("that a call is undone can't be noted: {error}");
         }
