@@ -89,7 +89,7 @@ pub(crate) fn older(said: &[Said]) -> Option<(usize, String)> {
     {
         end -= 1;
     }
-    // A summary of nothing but a summary and the first task is none.
+    // Nothing is gained by summarising the first task alone.
     if end < 2 {
         return None;
     }

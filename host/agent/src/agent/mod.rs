@@ -86,6 +86,9 @@ impl Agent {
         spent: Spent,
     ) -> Self {
         let mut forms = TextForms::new(&settings);
+        if let Some(head) = conversation.head() {
+            context::texts(&head).for_each(|text| forms.earlier.add_message(text));
+        }
         for said in conversation.said() {
             forms.used_native |= matches!(&said.message, TurnMessage::Model(answer) if answer.calls().next().is_some());
             let is_message = matches!(said.message, TurnMessage::User(_));

@@ -90,6 +90,7 @@ impl Agent {
             self.append(&SessionEntry::Summary(answer.usage)).await?;
             return Ok(Err("the summary is empty".to_owned()));
         }
+        let summary = self.conversation.summaries_with(summary);
         let usage = answer.usage;
         self.append(&SessionEntry::Compressed(Compressed { through, summary, method, usage }))
             .await?;
@@ -125,7 +126,8 @@ impl Agent {
     pub(super) fn measure(&mut self) {
         let tools = self.tools.iter().map(|tool| context::size_of_tool(tool)).sum();
         let messages = self.conversation.said().iter().map(|said| context::size(&said.message));
-        let around = [self.settings.system.len(), tools];
+        let head = self.conversation.head().as_ref().map_or(0, context::size);
+        let around = [self.settings.system.len(), tools, head];
         self.meter.replace(around.into_iter().chain(messages.collect::<Vec<_>>()));
     }
 }

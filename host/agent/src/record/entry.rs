@@ -141,7 +141,7 @@ pub struct Replacement {
 pub struct Compressed {
     /// The number of the last entry that it stands for; the first entry is 0.
     pub through: usize,
-    /// The text.
+    /// The text: all earlier summaries of the session, and the new one behind them.
     pub summary: String,
     /// Why it was made.
     pub method: CompressionMethod,

@@ -20,6 +20,8 @@ pub struct Recorded {
     pub began: Option<Began>,
     /// The last task.
     pub task: Option<Task>,
+    /// The number of its entry.
+    pub(crate) task_entry: usize,
     /// How the last task ended. `None`: it was interrupted, or there was none.
     pub ended: Option<Ended>,
     /// The summary of what isn't in `conversation`.
@@ -114,10 +116,11 @@ impl Recorded {
             return Err(damaged(format!("line {} is no entry", lines.len())));
         }
         let of = |kind: Kind| lines.iter().filter(move |line| line.kind == kind);
-        if let Some(line) = of(Kind::Task).next_back()
-            && let SessionEntry::Task(task) = parse(line)?
+        if let Some(number) = lines.iter().rposition(|line| line.kind == Kind::Task)
+            && let SessionEntry::Task(task) = parse(&lines[number])?
         {
             read.task = Some(task);
+            read.task_entry = number;
         }
         if let Some(line) = of(Kind::Ended).next_back()
             && let SessionEntry::Ended(ended) = parse(line)?
