@@ -38,6 +38,11 @@ const HASHED: usize = 16 * 1024 * 1024;
 /// A model's thoughts before it fills in the arguments are private.
 const THINK: &str = "_tafc_think";
 
+/// Whether an argument holds thoughts. Models write its name in any case.
+fn is_thought(argument: &str) -> bool {
+    argument.get(..THINK.len()).is_some_and(|start| start.eq_ignore_ascii_case(THINK))
+}
+
 /// A record without its hash. Empty and `false` fields are left out.
 pub(super) struct Line<'k>(Vec<u8>, &'k Key);
 
@@ -233,7 +238,7 @@ fn value(
                 .unwrap_or_default();
             out.push(b'{');
             let mut first = true;
-            for (key, item) in fields.iter().filter(|(key, _)| !key.starts_with(THINK)) {
+            for (key, item) in fields.iter().filter(|(key, _)| !is_thought(key)) {
                 if !std::mem::take(&mut first) {
                     out.push(b',');
                 }

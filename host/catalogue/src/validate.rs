@@ -57,17 +57,23 @@ pub fn rename(definition: &Definition, arguments: &mut Arc<Value>) -> Result<(),
     Ok(())
 }
 
+/// How the names of arguments with thoughts begin.
+const THOUGHTS: &str = "_tafc_think";
+
 /// Removes a model's thoughts, which some clients have it put among the arguments. They are for
 /// nobody: no rule, tool or record sees them. A tool can't ask for them either: what no record
 /// shows must not reach it.
 fn drop_thoughts(arguments: &mut Arc<Value>) {
-    const THOUGHTS: &str = "_tafc_think";
-    let is_thought = |key: &str| key.starts_with(THOUGHTS);
     if arguments.as_object().is_some_and(|fields| fields.keys().any(|key| is_thought(key)))
         && let Value::Object(fields) = Arc::make_mut(arguments)
     {
         fields.retain(|key, _| !is_thought(key));
     }
+}
+
+/// Whether an argument holds thoughts. Models write its name in any case.
+fn is_thought(argument: &str) -> bool {
+    argument.get(..THOUGHTS.len()).is_some_and(|start| start.eq_ignore_ascii_case(THOUGHTS))
 }
 
 /// Splits an absolute glob before its first wildcard if the call names no folder. The first part
@@ -297,6 +303,7 @@ mod tests {
         );
         // A model's thoughts go nowhere.
         check_rename(json!({ "cmd": "ls", "_tafc_think": "hm" }), Some(command.clone()));
+        check_rename(json!({ "cmd": "ls", "_TAFC_Think": "hm" }), Some(command.clone()));
         check_rename(json!({ "command": "ls", "_tafc_think_2": { "a": 1 } }), Some(command));
         // These aren't aliases. The schema decides on them.
         for other in [

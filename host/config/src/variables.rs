@@ -130,6 +130,14 @@ fn chosen<'a>(name: &'a str, key: &Key) -> Option<&'a str> {
     }
 }
 
+/// Advice about a variable that names a key of another agent. `None`: it names none.
+fn foreign_advice(name: &str) -> Option<String> {
+    let key = toolhold_migration::keys_instead()
+        .find(|key| name == format!("TOOLHOLD_{}", capitals(&key.old.replace('.', "_"))))?;
+    let path: Vec<String> = key.old.split('.').map(str::to_owned).collect();
+    toolhold_migration::advice(&path)
+}
+
 fn pattern(key: &Key) -> String {
     format!("TOOLHOLD_{}", capitals(&key.path.join("_")))
 }
@@ -139,6 +147,9 @@ fn capitals(text: &str) -> String {
 }
 
 fn advice(name: &str, keys: &[&Key]) -> String {
+    if let Some(advice) = foreign_advice(name) {
+        return format!("; {advice}");
+    }
     let mut names: Vec<String> = keys.iter().map(|key| pattern(key).replace('*', "NAME")).collect();
     names.extend(OTHER.iter().map(|other| (*other).to_owned()));
     match nearest(name, names.iter().map(String::as_str)) {

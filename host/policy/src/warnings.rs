@@ -52,6 +52,10 @@ impl SecurityLines {
         if extra.peek().is_none() {
             return Ok(Self::default());
         }
+        let extra: Vec<&str> = extra.collect();
+        for pattern in &extra {
+            compile(std::iter::once(*pattern)).map_err(|why| format!("`{pattern}`: {why}"))?;
+        }
         compile(PATTERNS.into_iter().chain(extra)).map(|regex| Self(Some(regex)))
     }
 
@@ -79,16 +83,25 @@ impl SecurityLines {
 
 fn compile<'p>(patterns: impl Iterator<Item = &'p str>) -> Result<Regex, String> {
     let all = patterns.map(|pattern| format!("(?:{pattern})")).collect::<Vec<_>>().join("|");
-    RegexBuilder::new(&all)
-        .case_insensitive(true)
-        .size_limit(MAX_COMPILED)
-        .build()
-        .map_err(|error| error.to_string())
+    RegexBuilder::new(&all).case_insensitive(true).size_limit(MAX_COMPILED).build().map_err(
+        |error| {
+            // Lines before the last one show the whole expression.
+            let text = error.to_string();
+            let last = text.lines().next_back().unwrap_or_default();
+            last.trim_start_matches("error: ").to_owned()
+        },
+    )
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn wrong_pattern_is_named_alone() {
+        let Err(why) = SecurityLines::with(["fine", "("]) else { panic!("it is wrong") };
+        assert_eq!(why, "`(`: unclosed group");
+    }
 
     fn found_lines(text: &str) -> Vec<&str> {
         SecurityLines::default().find(text).map(|range| &text[range]).collect()

@@ -498,10 +498,13 @@ fn record_has_the_caller_and_the_exit_code() {
             .await
             .outcome
             .expect("it works");
-        host.call(Request::new("act", json!({ "_tafc_think": "private" })))
-            .await
-            .outcome
-            .expect("it works");
+        host.call(Request::new(
+            "act",
+            json!({ "_tafc_think": "private", "_TAFC_THINK": "private" }),
+        ))
+        .await
+        .outcome
+        .expect("it works");
         let found: Vec<Value> =
             of_calls(&folders).into_iter().filter(|record| record["kind"] == "outcome").collect();
         for (key, expected) in [

@@ -364,6 +364,11 @@ fn invalid_variables_and_settings_name_the_intended_key() {
         "TOOLHOLD_TOOLS_FILE_ALOWED_PATHS: unknown variable; did you mean TOOLHOLD_TOOLS_FILE_ALLOWED_PATHS?",
     );
     problem(
+        &[("TOOLHOLD_TOOLS_SHELL_TIMEOUT", "5")],
+        &[],
+        "TOOLHOLD_TOOLS_SHELL_TIMEOUT: unknown variable; Toolhold has it elsewhere: write `call = 30` in [tools]",
+    );
+    problem(
         &[("TOOLHOLD_TOOLS_CALL", "soon")],
         &[],
         "TOOLHOLD_TOOLS_CALL: `tools.call`: invalid type: string \"soon\", expected a whole number from 1 to 86400",
