@@ -4,11 +4,9 @@
 //! undo needs them, and then are as they were.
 
 use std::cell::RefCell;
-use std::fs::File;
-use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-use rustix::fs::{AtFlags, CWD, Mode, OFlags};
+use rustix::fs::{AtFlags, CWD, Mode};
 use rustix::io::Errno;
 
 use super::rules::Rule;
@@ -42,25 +40,13 @@ impl Access {
         self.give(handle, DIRECTORY)
     }
 
-    /// Opens what a handle (`O_PATH`) of a file names.
-    pub(crate) fn open(&self, handle: BorrowedFd<'_>, flags: OFlags) -> io::Result<File> {
-        let link = link(handle);
-        let open = || {
-            rustix::fs::openat(
-                CWD,
-                &link,
-                flags | OFlags::CLOEXEC | OFlags::NONBLOCK,
-                Mode::empty(),
-            )
-        };
-        let opened = match open() {
-            Err(Errno::ACCESS) => {
-                self.give(handle, FILE)?;
-                open()
-            }
-            opened => opened,
-        };
-        Ok(opened?.into())
+    /// Gives the owner what is needed of a file.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`give_directory`](Self::give_directory).
+    pub(crate) fn give_file(&self, handle: BorrowedFd<'_>) -> Result<(), Errno> {
+        self.give(handle, FILE)
     }
 
     /// The permissions of an object are set for good.

@@ -252,13 +252,17 @@ fn identity(changed: &ChangedPath<'_>) -> Option<Identity> {
     let stat = rustix::fs::statat(object, "", AtFlags::EMPTY_PATH).ok()?;
     match FileType::from_raw_mode(stat.st_mode) {
         FileType::Directory => None,
-        _ => Identity::of(object, &stat),
+        _ => Identity::from_stat(object, &stat),
     }
 }
 
 /// Whether git ignores what is in a folder, by the patterns of its repository.
 fn is_ignored(folder: &Path) -> bool {
-    let Some(root) = folder.ancestors().skip(1).find(|it| it.join(".git").exists()) else {
+    let access = Access::default();
+    let is_there = |path: &Path| {
+        Place::find(&access, path).and_then(|place| place.stat()).is_ok_and(|it| it.is_some())
+    };
+    let Some(root) = folder.ancestors().skip(1).find(|it| is_there(&it.join(".git"))) else {
         return false;
     };
     let inside = folder.join(TAG);

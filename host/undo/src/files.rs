@@ -4,13 +4,13 @@
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{
-    AtFlags, FileType, Gid, Mode, OFlags, RenameFlags, ResolveFlags, Stat, Timespec, Timestamps,
-    Uid,
+    AtFlags, CWD, FileType, Gid, Mode, OFlags, RenameFlags, ResolveFlags, Stat, Timespec,
+    Timestamps, Uid,
 };
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
@@ -120,12 +120,12 @@ impl<'a> Place<'a> {
 
     /// Opens a regular file for reading.
     pub(crate) fn open(&self) -> io::Result<File> {
-        self.access.open(self.regular()?.as_fd(), OFlags::RDONLY)
+        reopened(self.access, self.regular()?.as_fd(), OFlags::RDONLY)
     }
 
     /// Opens a regular file for writing.
     pub(crate) fn overwrite(&self) -> io::Result<File> {
-        self.access.open(self.regular()?.as_fd(), OFlags::WRONLY)
+        reopened(self.access, self.regular()?.as_fd(), OFlags::WRONLY)
     }
 
     fn regular(&self) -> io::Result<OwnedFd> {
@@ -290,6 +290,21 @@ fn timestamps(accessed: (i64, u32), modified: (i64, u32)) -> Timestamps {
         tv_nsec: nanoseconds.into(),
     };
     Timestamps { last_access: time(accessed), last_modification: time(modified) }
+}
+
+/// Opens what a handle (`O_PATH`) of a file names.
+pub(crate) fn reopened(access: &Access, handle: BorrowedFd<'_>, flags: OFlags) -> io::Result<File> {
+    let link = format!("/proc/self/fd/{}", handle.as_raw_fd());
+    let flags = flags | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    let open = || rustix::fs::openat(CWD, &link, flags, Mode::empty());
+    let opened = match open() {
+        Err(Errno::ACCESS) => {
+            access.give_file(handle)?;
+            open()
+        }
+        opened => opened,
+    };
+    Ok(opened?.into())
 }
 
 /// Opens a directory below another without following links.

@@ -21,11 +21,11 @@ use super::folder::{Folder, UndoEntry};
 use super::git_index;
 use super::hex::hex;
 use super::lines::{Line, Move, finals, moves, present};
-use super::plan::tasks;
+use super::progress;
 use super::rules::Rule;
-use super::saved;
 use super::saved_path;
 use super::state::{Content, Depth, Identity, State};
+use super::tasks::tasks;
 
 /// Bytes of a text whose contents after the call are saved as well, so that a later change can be
 /// merged.
@@ -186,7 +186,7 @@ impl Journal {
         let text = serde_json::to_vec(&after).unwrap_or_default();
         let steps = tasks(&lines, &moves).len();
         let put = open.folder.put_lightly("after.json", &text);
-        if let Err(error) = put.and_then(|()| saved::reserve(&open.folder, steps)) {
+        if let Err(error) = put.and_then(|()| progress::reserve(&open.folder, steps)) {
             tracing::warn!("the end of what a call changed can't be saved: {error}");
         }
         if only_times {
@@ -295,7 +295,7 @@ impl Journal {
                 let object: OwnedFd = object.try_clone_to_owned()?;
                 let access = Access::default();
                 let copy = |file: &Content<'_>, size| inner.copy(&open, file, size, max);
-                match State::of(&access, &object, copy)? {
+                match State::from_object(&access, &object, copy)? {
                     State::Other => Err(io::Error::other("it isn't a file, a link or a directory")),
                     state if changed.parent.is_some() && !state.is_restorable() => {
                         Err(io::Error::other("only root can give it back to its owner"))
@@ -407,7 +407,7 @@ impl Inner {
             return now;
         }
         let copied = Place::find(access, path).and_then(|place| place.handle()).and_then(|it| {
-            State::of(access, &it, |content, size| {
+            State::from_object(access, &it, |content, size| {
                 let (copy, digest) = self.copy_anew(open, content, size, u64::MAX)?;
                 Ok((Some(copy), digest))
             })

@@ -20,14 +20,14 @@ mod hex;
 mod journal;
 mod lines;
 mod plan;
-#[cfg(test)]
-mod random;
+mod progress;
 mod restore;
 mod rules;
 mod saved;
 mod saved_path;
 mod state;
 mod store;
+mod tasks;
 #[cfg(test)]
 mod tests;
 

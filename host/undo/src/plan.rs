@@ -11,8 +11,10 @@ use super::files::Place;
 use super::folder::{Folder, UndoEntry};
 use super::journal::{After, contents, staged_at};
 use super::lines::{Line, Move, finals, first_saved, moves, present, times};
+use super::progress;
 use super::saved::SavedCall;
 use super::state::State;
+use super::tasks::{Action, Task, tasks};
 
 /// What an undo does, and what it leaves.
 #[derive(Debug)]
@@ -116,24 +118,6 @@ impl fmt::Display for UndoConflict {
     }
 }
 
-/// One step. Each leaves either the old or the new, and can be done once more.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Task {
-    /// The path after the call of what it is about.
-    pub(crate) after: PathBuf,
-    pub(crate) action: Action,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Action {
-    /// The path becomes the state, whatever its permissions and times.
-    Restore { path: PathBuf, before: State, merged: Option<Vec<u8>> },
-    /// Its permissions and times.
-    Meta { path: PathBuf, before: State },
-    /// Something gets its earlier path.
-    MoveBack(Move),
-}
-
 /// Bytes of a text that is shown.
 const SHOWN: u64 = 1 << 20;
 
@@ -153,7 +137,7 @@ impl UndoPlan {
     ) -> io::Result<Self> {
         let moves = moves(&read.lines);
         let mut tasks = tasks(&read.lines, &moves);
-        let done = read.done(tasks.len())?;
+        let done = progress::read(&read.folder, tasks.len())?;
         let is_open = |at: &usize| !done.get(*at).copied().unwrap_or_default();
         let mut plan = Self {
             about: read.about.clone(),
@@ -401,7 +385,8 @@ enum Order {
 
 /// What an undo would do with a path.
 enum Found {
-    /// The call didn't change it in the end, or it is as it was even earlier. The times of a directory change with its entries.
+    /// The call didn't change it in the end, or it is as it was even earlier. The times of a
+    /// directory change with its entries.
     Unchanged,
     /// It has its earlier state.
     Nothing,
@@ -410,54 +395,6 @@ enum Found {
         change: UndoChange,
         both: Option<Vec<u8>>,
     },
-}
-
-/// The tasks of a journal, the last change first.
-pub(crate) fn tasks(lines: &[Line], moves: &[Move]) -> Vec<Task> {
-    let mut segment: BTreeMap<&Path, &State> = BTreeMap::new();
-    let mut segments = Vec::new();
-    let mut later = moves;
-    for line in lines {
-        match line {
-            Line::Before { path, before, .. } => {
-                segment.entry(path).or_insert(before);
-            }
-            Line::Move(made) if later.first() == Some(made) => {
-                segments.push((std::mem::take(&mut segment), later));
-                later = &later[1..];
-            }
-            Line::Move(_) | Line::Moved { .. } | Line::Lost { .. } => {}
-        }
-    }
-    segments.push((segment, later));
-    let mut tasks = Vec::new();
-    for (segment, later) in segments.into_iter().rev() {
-        if let Some(made) = later.first() {
-            let after = present(&later[1..], &made.to);
-            tasks.push(Task { after, action: Action::MoveBack(made.clone()) });
-        }
-        let restore = |(path, before): (&&Path, &&State)| Task {
-            after: present(later, path),
-            action: Action::Restore {
-                path: (*path).to_owned(),
-                before: (*before).clone(),
-                merged: None,
-            },
-        };
-        let all = || segment.iter();
-        let is_directory = |state: &State| matches!(state, State::Directory { .. });
-        // What is in a directory goes before it, and comes after it.
-        tasks.extend(all().rev().filter(|(_, it)| ***it == State::Missing).map(restore));
-        tasks.extend(all().filter(|(_, it)| is_directory(it)).map(restore));
-        tasks.extend(all().filter(|(_, it)| it.has_contents()).map(restore));
-        tasks.extend(all().rev().filter(|(_, it)| ***it != State::Missing).map(
-            |(path, before)| Task {
-                after: present(later, path),
-                action: Action::Meta { path: (*path).to_owned(), before: (*before).clone() },
-            },
-        ));
-    }
-    tasks
 }
 
 pub(crate) fn copy_of(read: &SavedCall, state: &State) -> io::Result<Option<Vec<u8>>> {

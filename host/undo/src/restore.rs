@@ -9,10 +9,12 @@ use super::access::Access;
 use super::files::Place;
 use super::folder::Folder;
 use super::lines::Move;
-use super::plan::{Action, Task, UndoConflict};
+use super::plan::UndoConflict;
+use super::progress;
 use super::rules::Rule;
 use super::saved::SavedCall;
 use super::state::{Identity, State, kept_name};
+use super::tasks::{Action, Task};
 
 /// Entries of a directory that are looked at for another name of a file.
 const MAX_LOOKED_AT: usize = 10_000;
@@ -57,7 +59,7 @@ impl<'a> Restoration<'a> {
                 continue;
             }
             match self.act(action) {
-                Ok(()) => self.read.note(*at),
+                Ok(()) => progress::note(&self.read.folder, *at),
                 Err(error) => {
                     failed.insert(after);
                     left.push(UndoConflict::from_error(action.path(), &error));
@@ -285,15 +287,6 @@ impl<'a> Restoration<'a> {
             _ => {}
         }
         file.sync_data()
-    }
-}
-
-impl Action {
-    pub(crate) fn path(&self) -> &Path {
-        match self {
-            Self::Restore { path, .. } | Self::Meta { path, .. } => path,
-            Self::MoveBack(made) => &made.from,
-        }
     }
 }
 

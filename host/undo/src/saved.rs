@@ -1,7 +1,6 @@
 //! A saved call, as it is read for its undo.
 
-use std::io::{self, BufRead, BufReader, Read as _};
-use std::os::unix::fs::FileExt as _;
+use std::io::{self, BufRead, BufReader};
 use std::path::Path;
 
 use toolhold_private::PrivateFolder;
@@ -9,11 +8,6 @@ use toolhold_private::PrivateFolder;
 use super::folder::{Folder, UndoEntry};
 use super::journal::After;
 use super::lines::Line;
-
-/// The file that has a byte for each step of an undo, and the two bytes.
-const PROGRESS: &str = "progress";
-const OPEN: u8 = b'-';
-const DONE: u8 = b'+';
 
 /// A journal as it was read.
 pub(crate) struct SavedCall {
@@ -50,23 +44,6 @@ impl SavedCall {
         })
     }
 
-    /// Which of so many steps of an undo are done.
-    pub(crate) fn done(&self, steps: usize) -> io::Result<Vec<bool>> {
-        let mut bytes = Vec::new();
-        match self.folder.file(PROGRESS) {
-            Ok(file) => file.take(steps as u64).read_to_end(&mut bytes)?,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => 0,
-            Err(error) => return Err(error),
-        };
-        Ok(bytes.into_iter().map(|byte| byte == DONE).collect())
-    }
-
-    /// Notes a step that is done. Without room for that, another undo does it once more.
-    pub(crate) fn note(&self, step: usize) {
-        let noted = self.folder.updated(PROGRESS);
-        let _ = noted.and_then(|file| file.write_all_at(&[DONE], step as u64));
-    }
-
     /// The call is undone. Its copies make room.
     pub(crate) fn mark_undone(&self) -> io::Result<()> {
         for name in self.folder.names(usize::MAX)? {
@@ -82,9 +59,4 @@ impl SavedCall {
     pub(crate) fn mark_left(&self, left: usize) -> io::Result<()> {
         UndoEntry { left, ..self.about.clone() }.save(&self.folder)
     }
-}
-
-/// Makes room for the notes of an undo of so many steps, which may find the disk full.
-pub(crate) fn reserve(folder: &PrivateFolder, steps: usize) -> io::Result<()> {
-    folder.updated(PROGRESS)?.write_all_at(&vec![OPEN; steps], 0)
 }

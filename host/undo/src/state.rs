@@ -35,11 +35,11 @@ impl Identity {
 
     pub(crate) fn at(handle: &OwnedFd) -> Option<Self> {
         let stat = rustix::fs::statat(handle, "", AtFlags::EMPTY_PATH).ok()?;
-        Self::of(handle.as_fd(), &stat)
+        Self::from_stat(handle.as_fd(), &stat)
     }
 
     /// `None`: the file system doesn't say when it was made.
-    pub(crate) fn of(handle: BorrowedFd<'_>, stat: &Stat) -> Option<Self> {
+    pub(crate) fn from_stat(handle: BorrowedFd<'_>, stat: &Stat) -> Option<Self> {
         let found = rustix::fs::statx(handle, "", AtFlags::EMPTY_PATH, StatxFlags::BTIME).ok()?;
         let has_born = found.stx_mask & StatxFlags::BTIME.bits() != 0;
         let born = (found.stx_btime.tv_sec, found.stx_btime.tv_nsec);
@@ -115,7 +115,7 @@ impl State {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::Missing),
             handle => handle?,
         };
-        Self::of(access, &handle, |file, _| match depth {
+        Self::from_object(access, &handle, |file, _| match depth {
             Depth::Contents => Ok((None, digest(file)?)),
             Depth::Times => Ok((None, String::new())),
         })
@@ -123,7 +123,7 @@ impl State {
 
     /// What an object is that is held by a handle. A file's contents go through `copy`, which says
     /// the number of the copy.
-    pub(crate) fn of(
+    pub(crate) fn from_object(
         access: &Access,
         object: &OwnedFd,
         copy: impl FnOnce(&Content<'_>, u64) -> io::Result<(Option<u32>, String)>,
@@ -133,7 +133,7 @@ impl State {
         match FileType::from_raw_mode(stat.st_mode) {
             FileType::RegularFile => {
                 let size = stat.st_size.cast_unsigned();
-                let identity = Identity::of(object.as_fd(), &stat);
+                let identity = Identity::from_stat(object.as_fd(), &stat);
                 let is_shared = stat.st_nlink > 1;
                 let content = Content { access, object, identity, is_shared };
                 let (copy, digest) = copy(&content, size)?;
@@ -250,7 +250,7 @@ impl Content<'_> {
     }
 
     pub(crate) fn open(&self) -> io::Result<File> {
-        self.access.open(self.object.as_fd(), OFlags::RDONLY)
+        files::reopened(self.access, self.object.as_fd(), OFlags::RDONLY)
     }
 }
 

@@ -4,9 +4,9 @@
 //! read from the command's memory and resolved in its own root directory; the recorder saves what
 //! has the path; then the call goes on. A path is covered if it lies in a tree that the command may
 //! write, if the mount that the command sees it in is writable, and if the host finds the same
-//! object by the same path: a private `/tmp` or a covered file is another object. A command with several threads can
-//! exchange a path between the check and the call, so this keeps what was changed by mistake. It is
-//! no wall: what may be changed is decided by the sandbox.
+//! object by the same path: a private `/tmp` or a covered file is another object. A command with
+//! several threads can exchange a path between the check and the call, so this keeps what was
+//! changed by mistake. It is no wall: what may be changed is decided by the sandbox.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -51,8 +51,8 @@ pub(super) struct ChangeWatch {
 }
 
 impl ChangeWatch {
-    /// `writable`: the trees that the command may write. `pinned`: paths that the host put there for
-    /// the time of the command.
+    /// `writable`: the trees that the command may write. `pinned`: paths that the host put there
+    /// for the time of the command.
     pub(super) fn start(
         listener: OwnedFd,
         recorder: Arc<dyn ChangeRecorder>,

@@ -11,9 +11,9 @@ use std::time::SystemTime;
 use rustix::fs::{CWD, FileType, Mode};
 use rustix::process::Uid;
 
-use super::rules::Rule;
-use super::tests::{changed, handle};
-use super::*;
+use super::{changed, handle};
+use crate::rules::Rule;
+use crate::*;
 use toolhold_contract::ChangeRecorder;
 
 /// A user without any rights of its own.
@@ -332,7 +332,7 @@ fn fill(path: &Path) {
 const DISK: &str = "TOOLHOLD_TEST_DISK";
 
 #[test]
-fn everything_comes_back_on_a_full_disk() {
+fn soak_calls_come_back_on_a_full_disk() {
     let cases = if std::env::var_os("TOOLHOLD_SOAK").is_some() { 1000 } else { 20 };
     if let Some(disk) = std::env::var_os(DISK) {
         let disk = PathBuf::from(disk);
@@ -349,7 +349,7 @@ fn everything_comes_back_on_a_full_disk() {
     }
     let disk = tempfile::tempdir().expect("a temporary folder");
     let own = std::env::current_exe().expect("it runs");
-    let script = "mount -t tmpfs -o size=1m,mode=1777 tmpfs \"$1\" && exec \"$2\" --exact random::everything_comes_back_on_a_full_disk";
+    let script = "mount -t tmpfs -o size=1m,mode=1777 tmpfs \"$1\" && exec \"$2\" --exact tests::random::soak_calls_come_back_on_a_full_disk";
     let ended = std::process::Command::new("unshare")
         .args(["--mount", "sh", "-c", script, "sh"])
         .args([disk.path(), &own])
@@ -361,7 +361,7 @@ fn everything_comes_back_on_a_full_disk() {
 }
 
 #[test]
-fn everything_that_a_random_call_changed_comes_back() {
+fn soak_random_calls_come_back() {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     let is_soak = std::env::var_os("TOOLHOLD_SOAK").is_some();
     let cases = if is_soak { 20_000 } else { 100 };
@@ -390,15 +390,15 @@ fn everything_that_a_random_call_changed_comes_back() {
 
 /// Removes each rule, and expects that the cases find that.
 #[test]
-fn each_missing_rule_is_found() {
+fn soak_finds_each_missing_rule() {
     // It runs all cases once for each rule.
     if std::env::var_os("TOOLHOLD_SOAK").is_none() || !rustix::process::geteuid().is_root() {
         return;
     }
     for rule in Rule::ALL {
         let test = match rule {
-            Rule::Room => "random::everything_comes_back_on_a_full_disk",
-            _ => "random::everything_that_a_random_call_changed_comes_back",
+            Rule::Room => "tests::random::soak_calls_come_back_on_a_full_disk",
+            _ => "tests::random::soak_random_calls_come_back",
         };
         let ended = std::process::Command::new(std::env::current_exe().expect("it runs"))
             .args(["--exact", test])

@@ -1,5 +1,7 @@
 //! Random trees and random changes: after an undo, the tree is as it was.
 
+mod random;
+
 use std::fs::{self, Permissions};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -35,7 +37,7 @@ impl Scene {
     }
 }
 
-pub(crate) fn handle(path: &Path) -> Option<OwnedFd> {
+fn handle(path: &Path) -> Option<OwnedFd> {
     rustix::fs::open(path, OFlags::PATH | OFlags::NOFOLLOW, Mode::empty()).ok()
 }
 
@@ -53,7 +55,7 @@ impl Journal {
     }
 }
 
-pub(crate) fn changed<'a>(path: &'a Path, handles: &'a [Option<OwnedFd>; 2]) -> ChangedPath<'a> {
+fn changed<'a>(path: &'a Path, handles: &'a [Option<OwnedFd>; 2]) -> ChangedPath<'a> {
     let [object, parent] = handles.each_ref().map(|it| it.as_ref().map(AsFd::as_fd));
     ChangedPath { path, object, parent }
 }
