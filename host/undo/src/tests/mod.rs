@@ -1,5 +1,7 @@
 //! Random trees and random changes: after an undo, the tree is as it was.
 
+#[path = "../../../../tests/not_tried.rs"]
+mod not_tried;
 mod random;
 
 use std::fs::{self, Permissions};

@@ -11,6 +11,7 @@ use std::time::SystemTime;
 use rustix::fs::{CWD, FileType, Mode};
 use rustix::process::Uid;
 
+use super::not_tried::not_tried;
 use super::{changed, handle};
 use crate::rules::Rule;
 use crate::*;
@@ -328,6 +329,15 @@ fn fill(path: &Path) {
     }
 }
 
+/// Only root may act as another user, mount a disk, and read what has no permissions.
+fn is_root() -> bool {
+    let is_root = rustix::process::geteuid().is_root();
+    if !is_root {
+        not_tried("root");
+    }
+    is_root
+}
+
 /// The folder of a small disk, in the process that has one.
 const DISK: &str = "TOOLHOLD_TEST_DISK";
 
@@ -344,7 +354,7 @@ fn soak_calls_come_back_on_a_full_disk() {
         assert!(failed.is_empty(), "{}", failed.join("\n\n"));
         return;
     }
-    if !rustix::process::geteuid().is_root() {
+    if !is_root() {
         return;
     }
     let disk = tempfile::tempdir().expect("a temporary folder");
@@ -365,8 +375,7 @@ fn soak_random_calls_come_back() {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     let is_soak = std::env::var_os("TOOLHOLD_SOAK").is_some();
     let cases = if is_soak { 20_000 } else { 100 };
-    // Only root may act as another user, and read what has no permissions.
-    if !rustix::process::geteuid().is_root() {
+    if !is_root() {
         return;
     }
     let start = match (number("TOOLHOLD_SEED"), is_soak) {
@@ -392,7 +401,7 @@ fn soak_random_calls_come_back() {
 #[test]
 fn soak_finds_each_missing_rule() {
     // It runs all cases once for each rule.
-    if std::env::var_os("TOOLHOLD_SOAK").is_none() || !rustix::process::geteuid().is_root() {
+    if std::env::var_os("TOOLHOLD_SOAK").is_none() || !is_root() {
         return;
     }
     for rule in Rule::ALL {
