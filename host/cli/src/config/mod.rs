@@ -1,5 +1,6 @@
 //! `toolhold config`.
 
+mod ceiling;
 mod migrate;
 mod show;
 mod template;
@@ -11,7 +12,6 @@ use std::path::Path;
 use toolhold_core::config::{self, Folders, Inputs, Loaded};
 
 use crate::arguments::ConfigCommand;
-use crate::ceiling;
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::host;

@@ -2,6 +2,7 @@
 
 mod approve;
 mod author;
+mod bundle;
 mod inspect;
 mod install;
 mod list;
@@ -16,7 +17,6 @@ use toolhold_core::{
 
 pub(crate) use self::install::{built_in_names, install_wanted, show, show_granted};
 use crate::arguments::PluginCommand;
-use crate::bundle;
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::host;
