@@ -135,7 +135,7 @@ fn key_that_a_ceiling_takes_away_is_refused_with_the_ceiling() {
     let install = |keys: &str| {
         fs::write(&ceiling, keys).expect("it is written");
         let mut command = machines.user.command();
-        command.args(["bundle", "install", text(&bundle), "--yes"]);
+        command.args(["plugin", "bundle", "install", text(&bundle), "--yes"]);
         command.env("TOOLHOLD_CEILING", &ceiling).output().expect("it starts")
     };
     let other = "RWTkp7wu9DV4mg7a2pNdpvNEOj9dYkZsMqrBuZ1Er/rkykxixdMMkWLG";

@@ -179,6 +179,12 @@ impl UndoPlan {
     }
 }
 
+/// Whether a move may have put another object at a path, or needs the path to be undone: a call may
+/// make a directory, move something into it, and remove it.
+fn is_near(made: &Move, path: &Path) -> bool {
+    [&made.from, &made.to].iter().any(|end| path.starts_with(end) || end.starts_with(path))
+}
+
 /// A comparison of what the call left with what is there.
 struct Compared<'a> {
     access: &'a Access,
@@ -249,10 +255,7 @@ impl Compared<'_> {
         is_moved: bool,
     ) -> io::Result<Found> {
         let then = self.read.after.as_ref().and_then(|after| after.states.get(path));
-        // After a move, another object may have the path.
-        let is_moved_path =
-            |made: &Move| path.starts_with(&made.from) || path.starts_with(&made.to);
-        let is_plain = !self.moves.iter().any(is_moved_path);
+        let is_plain = !self.moves.iter().any(|made| is_near(made, path));
         let at = (self.now)(path);
         let depth = then.unwrap_or(before).depth();
         let now = State::at(self.access, &at, depth)?;

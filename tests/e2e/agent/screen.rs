@@ -55,7 +55,7 @@ fn task_is_typed_approved_and_done_on_the_screen() {
     terminal.until("its end", |screen| screen.contains("changed") && screen.contains("done · "));
     assert_eq!(scene.read("app.toml"), "port = 9090\n");
     terminal.keys("/undo\r");
-    terminal.until_shows("Undo what edit changed?");
+    terminal.until_shows("Undo 1 call of the last turn?");
     terminal.keys("\x1b[B\r");
     terminal.until_shows("Undone: 1 path.");
     assert_eq!(scene.read("app.toml"), "port = 8080\n");

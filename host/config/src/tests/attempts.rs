@@ -279,6 +279,7 @@ pub(super) fn attempt(key: &str) -> Option<&'static str> {
         "serve.certificate" => "serve.certificate = \"evil.pem\"",
         "serve.key" => "serve.key = \"evil.pem\"",
         "serve.plain_http" => "serve.plain_http = true",
+        "serve.shared_workspace" => "serve.shared_workspace = true",
         "serve.max_connections" => "serve.max_connections = 11",
         "serve.max_requests" => "serve.max_requests = 11",
         "serve.requests_per_minute" => "serve.requests_per_minute = 0",

@@ -413,6 +413,27 @@ fn names_of_one_file_stay_one_file() {
 }
 
 #[test]
+fn file_comes_back_from_a_directory_that_the_call_made_and_removed() {
+    let scene = Scene::new();
+    let (file, folder) = (scene.path("file"), scene.path("made"));
+    fs::write(&file, "mine").expect("it is written");
+    let before = seen(&scene.path(""));
+    let journal = scene.journal("1-1");
+    journal.before(&folder).expect("it is saved");
+    fs::create_dir(&folder).expect("it is made");
+    let inside = folder.join("file");
+    journal.before_move(&file, &inside).expect("it is saved");
+    fs::rename(&file, &inside).expect("it is moved");
+    journal.before(&inside).expect("it is saved");
+    fs::remove_file(&inside).expect("it is removed");
+    journal.before(&folder).expect("it is saved");
+    fs::remove_dir(&folder).expect("it is removed");
+    journal.finish().expect("it changed something");
+    scene.store.undo("1-1").expect("it is undone");
+    assert_eq!(seen(&scene.path("")), before);
+}
+
+#[test]
 fn call_without_approval_drops_nothing_of_the_last_day() {
     let scene = Scene::new();
     let bounds = UndoLimits { call_bytes: 100, total_bytes: 150, ..UndoLimits::default() };
